@@ -1,0 +1,1 @@
+"""The embedded digits images (README.md tells their source and licence); read them with `intnet.datasets`."""

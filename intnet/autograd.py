@@ -1,0 +1,118 @@
+"""Reverse-mode differentiation, whole: a value, the node that made it, and one walk back.
+
+    y = conv2d(x, w, stride=(1, 1))     an Op: runs `forward`, remembers what `vjp` will need
+    gradients = backward(loss, seed, add)
+
+The core knows nothing of numbers: a value is whatever the operations take (a QTensor, an exact
+expression, a float32 array), and gradients that meet are joined by the `add` given. Nodes are
+walked in reverse order of creation, so the order of every sum is defined. A node keeps only what
+its `vjp` asked for (`Saved`), not its value, and lets go of it once used.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+_clock = itertools.count()
+
+
+class Saved:
+    """What an operation keeps from forward for its vjp: attributes set at will, and `needs`.
+
+    needs: one bool an argument, whether its gradient is wanted
+    """
+
+    def __init__(self, needs: tuple[bool, ...]) -> None:
+        self.needs = needs
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the forward pass saved no {name!r}; it has {sorted(vars(self))}")
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One recorded operation; `op` is None for a leaf (a parameter)."""
+
+    op: "Op | None"
+    parents: "tuple[Node | None, ...]" = ()
+    saved: Saved | None = None
+    index: int = field(default_factory=lambda: next(_clock))
+
+
+class Tensor:
+    """A value, and the node it came from (None where no gradient is wanted)."""
+
+    __slots__ = ("node", "value")
+
+    def __init__(self, value: Any, node: Node | None = None) -> None:
+        self.value = value
+        self.node = node
+
+    def __repr__(self) -> str:
+        origin = "constant" if self.node is None else self.node.op.name if self.node.op else "leaf"
+        return f"Tensor({self.value!r}, from {origin})"
+
+
+def leaf(value: Any) -> Tensor:
+    """A tensor whose gradient `backward` reports under its node."""
+    return Tensor(value, Node(None))
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """A differentiable operation.
+
+    forward(saved, *values, **attributes) -> value
+    vjp(saved, gradient) -> one gradient an argument, None where `saved.needs` says it is not wanted;
+        None instead of a function: the operation has no gradient, and asking for one names it
+    """
+
+    name: str
+    forward: Callable[..., Any]
+    vjp: Callable[[Any, Any], tuple[Any, ...]] | None
+
+    def __call__(self, *args: Any, **attributes: Any) -> Tensor:
+        nodes = tuple(a.node if isinstance(a, Tensor) else None for a in args)
+        saved = Saved(tuple(node is not None for node in nodes))
+        value = self.forward(saved, *(a.value if isinstance(a, Tensor) else a for a in args), **attributes)
+        return Tensor(value, Node(self, nodes, saved) if any(saved.needs) else None)
+
+
+def _reachable(root: Node) -> Iterable[Node]:
+    """Every node that `root` depends on, newest first."""
+    seen, stack = {root}, [root]
+    while stack:
+        for parent in stack.pop().parents:
+            if parent is not None and parent not in seen:
+                seen.add(parent)
+                stack.append(parent)
+    return sorted(seen, key=lambda node: -node.index)
+
+
+def backward(output: Tensor, seed: Any, add: Callable[[Any, Any], Any]) -> dict[Node, Any]:
+    """Gradients of `output` (given `seed`, the gradient at it) for every leaf, by node.
+
+    The graph is used up: what its nodes saved is released on the way.
+    """
+    if output.node is None:
+        raise ValueError("backward: this value depends on no parameter")
+    gradients: dict[Node, Any] = {output.node: seed}
+    leaves: dict[Node, Any] = {}
+    for node in _reachable(output.node):
+        gradient = gradients.pop(node, None)
+        if gradient is None:
+            continue
+        if node.op is None:
+            leaves[node] = gradient
+            continue
+        if node.op.vjp is None:
+            raise NotImplementedError(f"operation {node.op.name!r} has no gradient")
+        if node.saved is None:
+            raise ValueError(f"backward: the graph was used up already (at {node.op.name!r})")
+        parts = node.op.vjp(node.saved, gradient)
+        node.saved = None
+        for parent, part in zip(node.parents, parts, strict=True):
+            if parent is not None and part is not None:
+                gradients[parent] = add(gradients[parent], part) if parent in gradients else part
+    return leaves

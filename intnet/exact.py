@@ -1,0 +1,429 @@
+"""Exact expressions: values not yet rounded. A quantizer rounds one of them, once (rule R1).
+
+`Exact` is a sum of at most two integer tensors with a coefficient a channel, over a denominator a
+channel; `FloatExact` is a float32 tensor over an integer; `Root` is a vector of square roots.
+`exact(x)` turns a QTensor or a float32 array into an expression. Every expression offers
+
+    round_to(exponent, mode, ...) -> codes, Status     the correctly rounded codes in units 2**exponent
+    log2_max()                                         n of R(x) = 2**n, decided in exact arithmetic
+
+so (x1 - mu)/(sigma + eps), a mean, a join of two branches or a pooled float error are each one
+rational, never rounded on the way. The loops are in `exact_loops.py`; bounds decide the container.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+
+from intnet import exact_loops as loops
+from intnet import wide
+from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
+from intnet.qtensor import INT64_BOUND, QTensor, Status, container, max_abs
+from intnet.rounding import STOCHASTIC, TO_NEG, round_quotient
+
+NO_WORDS = np.zeros(0, np.uint32)
+UNLIMITED = 1 << 62
+_ROW = 1024  # elements a row where all channels share one coefficient
+
+Codes = tuple[np.ndarray, Status]
+Term = tuple[QTensor, np.ndarray | int]
+
+
+def log2_round(value: Fraction) -> int:
+    """n of R = 2**round(log2(value)), value > 0: 2^(2n-1) <= value^2 < 2^(2n+1). Never a tie."""
+    square = value * value
+    n = value.numerator.bit_length() - value.denominator.bit_length()
+    while Fraction(2) ** (2 * n - 1) > square:
+        n -= 1
+    while Fraction(2) ** (2 * n + 1) <= square:
+        n += 1
+    return n
+
+
+def _status(counts: np.ndarray, elements: int) -> Status:
+    return Status(int(counts[:, loops.SATURATED].sum()), int(counts[:, loops.INEXACT].sum()), elements)
+
+
+def _narrow(codes: np.ndarray, counts: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The codes in the smallest container that holds their real maximum."""
+    peak = int(counts[:, loops.PEAK].max())
+    return codes.astype(container(peak), copy=False).reshape(shape)
+
+
+class Exact:
+    """value = (sum of coef * codes over the terms + offset) / den * 2**exponent, channels last.
+
+    terms:  one or two (QTensor, coefficient); a coefficient, `offset` and `den` are ints or int64[C]
+    relu:   negative values read as zero
+    The terms' own exponents do not count: coefficients refer to codes. den is positive.
+    """
+
+    def __init__(
+        self,
+        terms: Sequence[Term],
+        exponent: int,
+        offset: np.ndarray | int = 0,
+        den: np.ndarray | int = 1,
+        relu: bool = False,
+    ) -> None:
+        self.terms = tuple(terms)
+        self.exponent = exponent
+        self.offset = offset
+        self.den = den
+        self.relu = relu
+        shapes = {term.shape for term, _ in self.terms}
+        if len(shapes) != 1:
+            raise ShapeError(f"cannot combine tensors of shapes {sorted(shapes)}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the value."""
+        return self.terms[0][0].shape
+
+    def bound(self) -> int:
+        """A proven bound on |numerator|."""
+        total = max_abs(np.asarray(self.offset))
+        return total + sum(max_abs(np.asarray(coef)) * term.bound for term, coef in self.terms)
+
+    def bits(self) -> int:
+        """Bits of the container that the numerator is proven to fit, sign included."""
+        return self.bound().bit_length() + 1
+
+    def rectified(self) -> "Exact":
+        """max(value, 0)."""
+        return Exact(self.terms, self.exponent, self.offset, self.den, relu=True)
+
+    def _vectors(self) -> tuple[int, list[np.ndarray]]:
+        """Channels a row and int64 vectors cu, cv, offset, den of that length."""
+        parts = [coef for _, coef in self.terms] + [0] * (2 - len(self.terms)) + [self.offset, self.den]
+        per_channel = any(isinstance(part, np.ndarray) and part.ndim for part in parts)
+        channels = self.shape[-1] if per_channel else _ROW
+        return channels, [np.ascontiguousarray(np.broadcast_to(np.asarray(p, np.int64), channels)) for p in parts]
+
+    def _flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """The codes of both terms, flat, in one common type (the loops know two)."""
+        codes = [term.codes for term, _ in self.terms]
+        dtype = np.int64 if any(c.dtype == np.int64 for c in codes) else np.int32
+        flat = [np.ascontiguousarray(c).reshape(-1).astype(dtype, copy=False) for c in codes]
+        return flat[0], flat[-1]
+
+    def _scale(self, exponent: int, den_bits: int, fine: int, mode: int) -> tuple[int, int, int]:
+        """(up, down, drop): numerator * 2**up, denominator * 2**down, numerator's bits to gather."""
+        shift = self.exponent - exponent
+        if shift >= 0:
+            return shift, 0, 0
+        room = 61 - den_bits - fine
+        down = min(-shift, room)
+        drop = -shift - down
+        if room < 2 or (drop and mode == STOCHASTIC and room < 34):
+            raise ContainerError(f"a denominator of {den_bits} bits leaves no room to round exactly")
+        return 0, down, min(drop, 124)
+
+    def round_to(
+        self,
+        exponent: int,
+        mode: int,
+        lo: int = -UNLIMITED,
+        hi: int = UNLIMITED,
+        words: np.ndarray = NO_WORDS,
+        bits: int = 32,
+        fine: int = 0,
+        where: str = "",
+    ) -> Codes:
+        """Codes of value / 2**exponent, rounded by `mode`, clipped to [lo, hi]; counts in Status.
+
+        words: uint32 a element where mode is stochastic, of which the top `bits` are used
+        fine:  > 0 for the two grids of Flag (see `exact_loops.round_flag`)
+        ContainerError where neither int64 nor two limbs are proven to hold the numerator.
+        """
+        channels, (cu, cv, offset, den) = self._vectors()
+        up, down, drop = self._scale(exponent, int(den.max()).bit_length(), fine, mode)
+        bound = self.bound() << up
+        # round_flag multiplies a code back by its denominator: one step beyond the numerator
+        den = den << down
+        low, high = max(lo, -UNLIMITED), min(hi, UNLIMITED)
+        if bound < INT64_BOUND:
+            u, v = self._flat()
+            result = min(bound // int(den.min()) + 1, max(-low, high)) << fine
+            out = np.empty(u.shape, np.int32 if result < 1 << 31 else np.int64)
+            counts = np.zeros((loops.blocks_for(u.size), 4), np.int64)
+            loops.round_rows(
+                u, cu << up, v, cv << up, offset << up, den, min(drop, 62), self.relu, fine, mode, words,
+                bits, low, high, out, counts,
+            )  # fmt: skip
+        else:
+            if bound >= wide.LIMBS_MAX:
+                raise ContainerError(
+                    f"{where or 'expression'}: a numerator of up to {bound.bit_length() + 1} bits is beyond "
+                    "every container (two limbs hold 127)"
+                )
+            num_hi, num_lo = self._limbs(cu, cv, offset)
+            out = np.empty(num_hi.shape, np.int64)
+            counts = np.zeros((1, 4), np.int64)
+            loops.round_limbs(
+                num_hi, num_lo, den, up, drop, fine, mode, words, bits, low, high, out, counts
+            )
+            if counts[0, loops.MISFIT]:
+                raise ContainerError(f"{where or 'expression'}: a rounded code is beyond 62 bits")
+        return _narrow(out, counts, self.shape), _status(counts, out.size)
+
+    def _limbs(self, cu: np.ndarray, cv: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        u, v = self._flat()
+        num_hi, num_lo = np.empty(u.shape, np.int64), np.empty(u.shape, np.uint64)
+        loops.limb_rows(u, cu, v, cv, offset, self.relu, num_hi, num_lo)
+        return num_hi, num_lo
+
+    def max(self) -> Fraction:
+        """max |value|, exact."""
+        channels, (cu, cv, offset, den) = self._vectors()
+        if self.terms[0][0].size == 0:
+            raise NumberError("an empty tensor has no maximum")
+        if self.bound() < INT64_BOUND:
+            u, v = self._flat()
+            peaks = np.zeros((loops.blocks_for(u.size), channels), np.int64)
+            loops.peak_rows(u, cu, v, cv, offset, self.relu, peaks)
+            tops = [int(p) for p in peaks.max(axis=0)]
+        else:
+            num_hi, num_lo = self._limbs(cu, cv, offset)
+            tops = [0] * channels
+            for i in range(num_hi.size):
+                tops[i % channels] = max(tops[i % channels], abs((int(num_hi[i]) << 64) + int(num_lo[i])))
+        top = max(Fraction(p, int(d)) for p, d in zip(tops, den, strict=True))
+        return top * Fraction(2) ** self.exponent
+
+    def log2_max(self) -> int:
+        """n of R(x) = 2**n; R(0) := 1."""
+        top = self.max()
+        return log2_round(top) if top else 0
+
+    def positive(self) -> np.ndarray:
+        """bool array: value > 0."""
+        channels, (cu, cv, offset, _) = self._vectors()
+        if self.bound() >= INT64_BOUND:
+            num_hi, num_lo = self._limbs(cu, cv, offset)
+            return ((num_hi > 0) | ((num_hi == 0) & (num_lo > 0))).reshape(self.shape)
+        u, v = self._flat()
+        out = np.empty(u.shape, np.bool_)
+        loops.positive_rows(u, cu, v, cv, offset, out)
+        return out.reshape(self.shape)
+
+    def to_qtensor(self, where: str = "") -> QTensor:
+        """The value as codes at the expression's own exponent; only where no denominator is left."""
+        if np.any(np.asarray(self.den) != 1):
+            raise NumberError("a quotient has no exact codes; quantize it")
+        codes, _ = self.round_to(self.exponent, TO_NEG, where=where)
+        return QTensor(codes, self.exponent, bound=max_abs(codes))
+
+    def to_float32(self) -> np.ndarray:
+        """float32 array, each value correctly rounded once (ties to even)."""
+        channels, (cu, cv, offset, den) = self._vectors()
+        if self.bound() >= INT64_BOUND or int(den.max()) >= 1 << 35 or self.exponent < -90:
+            flat = [fraction_to_float32(value) for value in self.fractions().reshape(-1)]
+            return np.array(flat, np.float32).reshape(self.shape)
+        u, v = self._flat()
+        mantissas, shifts = np.empty(u.shape, np.int64), np.empty(u.shape, np.int64)
+        loops.sticky_quotients(u, cu, v, cv, offset, den, self.relu, mantissas, shifts)
+        # a mantissa has at least 27 bits with all that was lost in the lowest: the cast rounds once
+        return np.ldexp(mantissas.astype(np.float32), self.exponent - shifts).reshape(self.shape)
+
+    def fractions(self) -> np.ndarray:
+        """Array of Fractions: the exact values (slow; for inspection)."""
+        channels, (cu, cv, offset, den) = self._vectors()
+        u, v = self._flat()
+        out = np.empty(u.size, object)
+        scale = Fraction(2) ** self.exponent
+        for i in range(u.size):
+            c = i % channels
+            num = int(cu[c]) * int(u[i]) + int(cv[c]) * int(v[i]) + int(offset[c])
+            out[i] = Fraction(max(num, 0) if self.relu else num, int(den[c])) * scale
+        return out.reshape(self.shape)
+
+
+def fraction_to_float32(value: Fraction) -> np.float32:
+    """A Fraction correctly rounded to float32 (ties to even); NumberError on overflow."""
+    if value == 0:
+        return np.float32(0)
+    magnitude = abs(value)
+    e = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+    if magnitude < Fraction(2) ** e:
+        e -= 1
+    unit = max(e - 23, -149)
+    code = round(magnitude / Fraction(2) ** unit)  # Python rounds a Fraction half to even
+    if code * Fraction(2) ** unit >= Fraction(2) ** 128:
+        raise NumberError("a value is beyond float32's range")
+    result = np.ldexp(np.float32(code), unit)
+    return np.float32(-result if value < 0 else result)
+
+
+class FloatExact:
+    """value = a finite float32 tensor / den. NumberError for NaN or infinity."""
+
+    relu = False
+
+    def __init__(self, values: np.ndarray, den: int = 1, where: str = "") -> None:
+        self.values = np.ascontiguousarray(values, np.float32)
+        self.den = den
+        if not np.all(np.isfinite(self.values)):
+            index = tuple(int(i) for i in np.argwhere(~np.isfinite(self.values))[0])
+            raise NumberError(f"{where + ': ' if where else ''}NaN or infinity at index {index}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the value."""
+        return self.values.shape
+
+    def max(self) -> Fraction:
+        """max |value|, exact."""
+        if self.values.size == 0:
+            raise NumberError("an empty tensor has no maximum")
+        return Fraction(float(np.abs(self.values).max())) / self.den
+
+    def log2_max(self) -> int:
+        """n of R(x) = 2**n; R(0) := 1."""
+        top = self.max()
+        return log2_round(top) if top else 0
+
+    def round_to(
+        self,
+        exponent: int,
+        mode: int,
+        lo: int = -UNLIMITED,
+        hi: int = UNLIMITED,
+        words: np.ndarray = NO_WORDS,
+        bits: int = 32,
+        fine: int = 0,
+        where: str = "",
+    ) -> Codes:
+        """As `Exact.round_to`."""
+        room = 61 - self.den.bit_length() - fine
+        if room < 40:
+            raise ContainerError(f"{where}: a float tensor over {self.den} leaves no room to round exactly")
+        if self.values.size and max(-lo, hi) >= UNLIMITED and self.max() >= Fraction(2) ** (61 + exponent):
+            raise ContainerError(f"{where or 'float tensor'}: a value needs codes of more than 62 bits")
+        patterns = self.values.reshape(-1).view(np.int32)
+        out = np.empty(patterns.shape, np.int64)
+        counts = np.zeros((loops.blocks_for(patterns.size), 4), np.int64)
+        loops.round_floats(patterns, self.den, room, exponent, fine, mode, words, bits, lo, hi, out, counts)
+        return _narrow(out, counts, self.shape), _status(counts, out.size)
+
+    def fractions(self) -> np.ndarray:
+        """Array of Fractions: the exact values."""
+        out = np.empty(self.shape, object)
+        for index, value in np.ndenumerate(self.values):
+            out[index] = Fraction(float(value)) / self.den
+        return out
+
+
+class Root:
+    """value = sqrt(numerators / den) * 2**exponent: a vector, one non-negative rational a channel."""
+
+    relu = False
+
+    def __init__(self, numerators: Sequence[int], den: int, exponent: int) -> None:
+        self.numerators = [int(n) for n in numerators]
+        self.den = den
+        self.exponent = exponent
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(C,)"""
+        return (len(self.numerators),)
+
+    def max(self) -> Fraction:
+        """The root of the greatest square, rounded down at 2**(exponent - 64): for reports only."""
+        top = max(self.numerators)
+        return Fraction(isqrt((top << 128) // self.den)) * Fraction(2) ** (self.exponent - 64)
+
+    def round_to(
+        self,
+        exponent: int,
+        mode: int,
+        lo: int = -UNLIMITED,
+        hi: int = UNLIMITED,
+        words: np.ndarray = NO_WORDS,
+        bits: int = 32,
+        fine: int = 0,
+        where: str = "",
+    ) -> Codes:
+        """As `Exact.round_to`; deterministic modes, decided by integer square roots."""
+        if mode == STOCHASTIC or fine:
+            raise FormatError(f"{where or 'root'}: a square root is rounded by a deterministic mode")
+        shift = 2 * (self.exponent - exponent)
+        codes = np.empty(len(self.numerators), np.int64)
+        saturated = inexact = 0
+        for c, numerator in enumerate(self.numerators):
+            p, q = numerator << max(shift, 0), self.den << max(-shift, 0)
+            twice = isqrt(4 * p // q)  # floor(2 * root)
+            exact_twice = twice * twice * q == 4 * p
+            # 4*root as an odd or even number: .0 exact, else strictly between half steps
+            code = int(round_quotient(2 * twice + (not exact_twice), 4, mode, 0, 0))
+            kept = min(max(code, lo), hi)
+            saturated += kept != code
+            inexact += not (exact_twice and twice % 2 == 0)
+            codes[c] = kept
+        return codes.astype(container(max_abs(codes), where)), Status(saturated, inexact, len(codes))
+
+    def log2_max(self) -> int:
+        """n of R(x) = 2**n; R(0) := 1. The square decides, so no root is taken."""
+        top = Fraction(max(self.numerators), self.den) * Fraction(4) ** self.exponent
+        if not top:
+            return 0
+        n = log2_round(top) // 2
+        while Fraction(2) ** (2 * n - 1) > top:
+            n -= 1
+        while Fraction(2) ** (2 * n + 1) <= top:
+            n += 1
+        return n
+
+    def fractions(self) -> np.ndarray:
+        """Array of Fractions: the roots rounded down at 2**(exponent - 64)."""
+        roots = [Fraction(isqrt((n << 128) // self.den)) for n in self.numerators]
+        return np.array([r * Fraction(2) ** (self.exponent - 64) for r in roots], object)
+
+
+Expression = Exact | FloatExact | Root
+
+
+def exact(value: "QTensor | np.ndarray | Expression", where: str = "") -> Expression:
+    """The expression that a QTensor, a float array or an expression is."""
+    if isinstance(value, QTensor):
+        if isinstance(value.exponent, np.ndarray):
+            raise FormatError(f"{where or 'tensor'}: an exponent array has no single expression")
+        return Exact([(value, 1)], value.exponent)
+    if isinstance(value, np.ndarray):
+        if value.dtype != np.float32:
+            raise FormatError(f"{where or 'tensor'}: float32 expected, not {value.dtype}")
+        return FloatExact(value, where=where)
+    return value
+
+
+def add(a: "QTensor | np.ndarray | Expression", b: "QTensor | np.ndarray | Expression") -> "Exact | np.ndarray":
+    """The exact sum of two integer values (exponents aligned), or the float32 sum of two arrays."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a + b
+    left, right = exact(a), exact(b)
+    if not (isinstance(left, Exact) and isinstance(right, Exact)):
+        raise FormatError("a float branch and an integer branch cannot be joined exactly; quantize one first")
+    if left.relu or right.relu or np.any(np.asarray(left.den) != right.den):
+        raise FormatError("only sums without ReLU and over one denominator are joined exactly")
+    if len(left.terms) + len(right.terms) > 2:
+        if len(left.terms) > 1:
+            left = exact(left.to_qtensor())  # type: ignore[assignment]
+        if len(left.terms) + len(right.terms) > 2:
+            right = exact(right.to_qtensor())  # type: ignore[assignment]
+    exponent = min(left.exponent, right.exponent)
+    terms: list[Term] = []
+    offset: np.ndarray | int = 0
+    for part in (left, right):
+        terms += [(term, times_power(coef, part.exponent - exponent)) for term, coef in part.terms]
+        offset = offset + times_power(part.offset, part.exponent - exponent)
+    return Exact(terms, exponent, offset, left.den)
+
+
+def times_power(coef: np.ndarray | int, bits: int) -> np.ndarray | int:
+    """coef * 2**bits as int or int64 array; ContainerError beyond 62 bits."""
+    if max_abs(np.asarray(coef)) << bits >= INT64_BOUND:
+        raise ContainerError(f"a coefficient shifted by {bits} bits is beyond every container")
+    return coef << bits

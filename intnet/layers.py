@@ -1,0 +1,316 @@
+"""Layers: structure and parameters, with PyTorch's names. How numbers are stored is the method's.
+
+    layer(x, method) -> Tensor
+
+A layer asks the method's hooks (`methods/method.py`) for the forward copy of its parameters and puts
+the method's quantizers on its data paths with `ops.cast`. Paths of a layer, in WAGEUBN's symbols:
+
+    Conv2d, Linear   x0 input, Wq, x1 output; e3 error at the output, e4 at the input; gW
+    BatchNorm2d      gammaq betaq mu sigma x2 x3; e1 error at x3, e2 m1 m2; ggamma gbeta
+    ReLU, Tanh       x4 output; e0 error at the output, e1 behind the activation
+    pools, Dropout   x4, e0 where they round
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from intnet import ops
+from intnet.autograd import Node, Tensor, leaf
+from intnet.errors import ShapeError
+from intnet.exact import Exact, Root
+from intnet.methods.method import Method, Parameter
+from intnet.ops import norm
+from intnet.qtensor import QTensor
+from intnet.rounding import TIES_EVEN
+
+Pair = tuple[int, int]
+
+
+def pair(value: int | Pair) -> Pair:
+    """(v, v) for one number."""
+    return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))
+
+
+class Layer:
+    """Base: named children in the order of their definition, parameters, buffers.
+
+    `name` is the dotted path from the model (set by `Model`); `edge` is 'first' or 'last' for the outer weight
+    layers, else ''; `buffers` are tensors that are state but not trained.
+    """
+
+    takes_weight = False
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.edge = ""
+        self.parameters: list[Parameter] = []
+        self.buffers: dict[str, Any] = {}
+        self.leaves: dict[str, Node] = {}
+
+    def children(self) -> Iterator[tuple[str, "Layer"]]:
+        """(attribute, layer) in order of definition; a list of layers counts its items."""
+        for attribute, value in vars(self).items():
+            if isinstance(value, Layer):
+                yield attribute, value
+            elif isinstance(value, list) and value and all(isinstance(item, Layer) for item in value):
+                yield from ((f"{attribute}.{i}", item) for i, item in enumerate(value))
+
+    def walk(self, name: str = "") -> Iterator[tuple[str, "Layer"]]:
+        """(dotted name, layer) of this layer and all below it, depth first."""
+        yield name, self
+        for attribute, child in self.children():
+            yield from child.walk(f"{name}.{attribute}" if name else attribute)
+
+    def __call__(self, x: Tensor, method: Method) -> Tensor:
+        return self.forward(x, method)
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """The layer's output under a method."""
+        raise NotImplementedError(f"{type(self).__name__} defines no forward")
+
+    def read(self, parameter: Parameter, method: Method) -> Tensor:
+        """The forward copy of a parameter; its gradient goes through the method on the way back."""
+        if not method.training:
+            return Tensor(method.weight(self, parameter))
+        source = leaf(parameter.value)
+        assert source.node is not None
+        self.leaves[parameter.name] = source.node
+        return ops.cast(
+            source,
+            forward=lambda _: method.weight(self, parameter),
+            backward=lambda g: method.gradient(self, parameter, g),
+        )
+
+    def on_path(self, x: Tensor, method: Method, path: str | None, back: str | None) -> Tensor:
+        """x with the method's activation hook on `path` and its error hook on `back`."""
+        return ops.cast(
+            x,
+            forward=lambda v: method.activation(self, path, v) if path else v,
+            backward=lambda g: method.error(self, back, g) if back else g,
+        )
+
+
+class Conv2d(Layer):
+    """2-D convolution: x (N, H, W, Cin) -> (N, Ho, Wo, Cout); weight (Cout, Cin/groups, kh, kw)."""
+
+    takes_weight = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Pair,
+        stride: int | Pair = 1,
+        padding: int | Pair = 0,
+        groups: int = 1,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ShapeError(f"Conv2d: {in_channels} -> {out_channels} channels do not divide into {groups} groups")
+        kernel = pair(kernel_size)
+        self.stride, self.padding, self.groups = pair(stride), pair(padding), groups
+        shape = (out_channels, in_channels // groups, *kernel)
+        self.weight = Parameter("weight", "W", shape, "normal", shape[1] * kernel[0] * kernel[1])
+        self.bias = Parameter("bias", "b", (out_channels,), "zeros") if bias else None
+        self.parameters = [p for p in (self.weight, self.bias) if p is not None]
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """x1 = Wq * x0 (+ bq)."""
+        x = self.on_path(x, method, "x0", "e4")
+        w = self.read(self.weight, method)
+        window = {"stride": self.stride, "padding": self.padding, "groups": self.groups}
+        y = ops.conv2d(x, w, where=self.name, **window)
+        if self.bias is not None:
+            y = ops.add_bias(y, self.read(self.bias, method))
+        return self.on_path(y, method, "x1", "e3")
+
+
+class Linear(Layer):
+    """x (N, Cin) -> (N, Cout); weight (Cout, Cin)."""
+
+    takes_weight = True
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = Parameter("weight", "W", (out_features, in_features), "normal", in_features)
+        self.bias = Parameter("bias", "b", (out_features,), "zeros") if bias else None
+        self.parameters = [p for p in (self.weight, self.bias) if p is not None]
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """x1 = x0 Wq^T (+ bq)."""
+        x = self.on_path(x, method, "x0", "e4")
+        y = ops.linear(x, self.read(self.weight, method), where=self.name)
+        if self.bias is not None:
+            y = ops.add_bias(y, self.read(self.bias, method))
+        return self.on_path(y, method, "x1", "e3")
+
+
+class BatchNorm2d(Layer):
+    """Batch norm over all axes but the last (so it serves linear layers too); weight gamma, bias beta.
+
+    Running statistics, integer: r <- r + (x - r) * 2^-3, rounded ties_even at exponent -31, of mu_q
+    and sigma_q^2; float32: the same rule in float32.
+    """
+
+    SHIFT = 3
+    EXPONENT = -31
+
+    def __init__(self, num_features: int) -> None:
+        super().__init__()
+        self.weight = Parameter("weight", "gamma", (num_features,), "ones")
+        self.bias = Parameter("bias", "beta", (num_features,), "zeros")
+        self.parameters = [self.weight, self.bias]
+        self.num_features = num_features
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """x3 = gammaq * x2 + betaq."""
+        gamma, beta = self.read(self.weight, method), self.read(self.bias, method)
+        if not method.training and method.running_statistics:
+            return Tensor(self._inference(x.value, gamma.value, beta.value, method))
+        seen: dict[str, Any] = {}
+
+        def act(path: str, value: Any) -> Any:
+            seen[path] = method.activation(self, path, value)
+            return seen[path]
+
+        y = ops.batch_norm(x, gamma, beta, act=act, err=lambda path, value: method.error(self, path, value))
+        if method.training:
+            self._follow(seen["mu"], seen["sigma"])
+        return self.on_path(y, method, "x3", "e1")
+
+    def _follow(self, mu: Any, sigma: Any) -> None:
+        """Move the running statistics one step."""
+        if isinstance(mu, np.ndarray):
+            rate = np.float32(2.0**-self.SHIFT)
+            for key, start, x in (("running_mean", 0, mu), ("running_var", 1, sigma)):
+                r = self.buffers.get(key, np.full(self.num_features, start, np.float32))
+                self.buffers[key] = r + (x - r) * rate
+            return
+        variance = QTensor(sigma.codes.astype(np.int64) ** 2, 2 * int(sigma.exponent))
+        for key, start, x in (("running_mean", 0, mu), ("running_var", 1, variance)):
+            r = self.buffers.get(key, QTensor(np.full(self.num_features, start << 31, np.int64), self.EXPONENT))
+            self.buffers[key] = self._moved(r, x)
+
+    def _moved(self, r: QTensor, x: QTensor) -> QTensor:
+        """r + (x - r) * 2^-SHIFT = ((2^SHIFT - 1) * r + x) / 2^SHIFT, rounded once."""
+        wide = QTensor(x.codes.astype(np.int64), int(x.exponent))
+        exponent = min(self.EXPONENT, int(x.exponent))
+        mixed = Exact(
+            [
+                (r, ((1 << self.SHIFT) - 1) << (self.EXPONENT - exponent)),
+                (wide, 1 << (int(x.exponent) - exponent)),
+            ],
+            exponent,
+            den=1 << self.SHIFT,
+        )
+        codes, _ = mixed.round_to(self.EXPONENT, TIES_EVEN, where=f"{self.name}/running")
+        return QTensor(codes.astype(np.int64), self.EXPONENT)
+
+    def _inference(self, x: Any, gamma: Any, beta: Any, method: Method) -> Any:
+        if not self.buffers:
+            raise ShapeError(f"{self.name}: no running statistics yet; train a step first")
+        mean, variance = self.buffers["running_mean"], self.buffers["running_var"]
+        if isinstance(x, np.ndarray):
+            x2, _ = norm.float_normalized(x, mean, variance)
+            return method.activation(self, "x3", method.activation(self, "x2", x2) * gamma + beta)
+        mu = method.activation(self, "mu", Exact([(mean, 1)], int(mean.exponent)))
+        # sqrt(v * 2^-31) = sqrt(2 v) * 2^-16
+        root = Root([2 * int(v) for v in variance.codes], 1, (self.EXPONENT - 1) // 2)
+        sigma = method.activation(self, "sigma", root)
+        x2 = method.activation(self, "x2", norm.normalized(ops.elementwise.codes_of(x), mu, sigma))
+        return method.activation(self, "x3", norm.scaled(x2, gamma, beta))
+
+
+class ReLU(Layer):
+    """x4 = QA(relu(x))."""
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """The quantized activation; e0 and e1 on the way back."""
+        return self.on_path(ops.relu(self.on_path(x, method, None, "e1")), method, "x4", "e0")
+
+
+class Tanh(Layer):
+    """x4 = QA(tanh(x))."""
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """The quantized activation; its derivative is 1 - x4^2."""
+        x = self.on_path(x, method, None, "e1")
+        y = ops.tanh(x, quantize=lambda v: method.activation(self, "x4", v))
+        return self.on_path(y, method, None, "e0")
+
+
+class MaxPool2d(Layer):
+    """Maximum of windows; exact, so nothing is rounded."""
+
+    def __init__(self, kernel_size: int | Pair, stride: int | Pair | None = None, padding: int | Pair = 0) -> None:
+        super().__init__()
+        self.kernel, self.padding = pair(kernel_size), pair(padding)
+        self.stride = self.kernel if stride is None else pair(stride)
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """The maxima, in the format of x."""
+        return ops.max_pool2d(x, kernel=self.kernel, stride=self.stride, padding=self.padding)
+
+
+class AvgPool2d(MaxPool2d):
+    """Mean of windows, padding counted as 0; rounded to the activation format."""
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """x4 = QA(mean)."""
+        y = ops.avg_pool2d(x, kernel=self.kernel, stride=self.stride, padding=self.padding)
+        return self.on_path(y, method, "x4", "e0")
+
+
+class GlobalAvgPool(Layer):
+    """Mean over all positions, (N, C): exact; the next layer rounds it."""
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """The means."""
+        return ops.global_avg_pool(x)
+
+
+class Flatten(Layer):
+    """(N, H, W, C) -> (N, H*W*C) in C order."""
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """The same elements."""
+        return ops.flatten(x)
+
+
+class Dropout(Layer):
+    """Drops elements with probability p while training; the rest grows by 1/(1-p), then QA."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        self.keep = 1 - Fraction(str(p))
+        if not 0 < self.keep <= 1:
+            raise ShapeError(f"Dropout: p = {p} is not in [0, 1)")
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """x4, with this step's mask."""
+        if not method.training:
+            return x
+        words = method.words(f"{self.name}/mask", int(np.prod(x.value.shape)))
+        return self.on_path(ops.dropout(x, words=words, keep=self.keep), method, "x4", "e0")
+
+
+class Sequential(Layer):
+    """Layers one after another, named 0, 1, 2, ... as in PyTorch."""
+
+    def __init__(self, *layers: Layer) -> None:
+        super().__init__()
+        self.layers = list(layers)
+
+    def children(self) -> Iterator[tuple[str, Layer]]:
+        """(index, layer)."""
+        yield from ((str(i), layer) for i, layer in enumerate(self.layers))
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """The last layer's output."""
+        for layer in self.layers:
+            x = layer(x, method)
+        return x

@@ -1,0 +1,21 @@
+"""Methods: one paper a module, in its symbols. Every method is listed here, once."""
+
+from typing import Any
+
+from intnet.methods.float32 import Float32
+from intnet.methods.method import Method, Parameter, unknown
+from intnet.methods.wageubn import Wageubn
+
+METHODS: dict[str, type[Method]] = {
+    "float32": Float32,
+    "wageubn": Wageubn,
+}
+
+__all__ = ["METHODS", "Float32", "Method", "Parameter", "Wageubn", "make"]
+
+
+def make(name: str, **options: Any) -> Method:
+    """A method by name, with its options; ConfigError names what is unknown."""
+    if name not in METHODS:
+        raise unknown("method", name, list(METHODS))
+    return METHODS[name](**options)

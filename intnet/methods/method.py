@@ -1,0 +1,220 @@
+"""Method: the hooks through which a paper decides how every number is stored.
+
+A model is structure only; it calls these hooks, and a method (one module each: `float32.py`,
+`wageubn.py`) answers with quantized values. The defaults here are the identity in float32.
+
+    weight(layer, parameter)            the copy of a parameter that the forward pass reads
+    activation(layer, path, value)      x0 input, x1 output, mu sigma x2 x3 batch norm, x4 activation
+    error(layer, path, value)           e0 e1 e2 m1 m2 e3 e4, on the way back
+    gradient(layer, parameter, value)   a parameter's gradient, before the update
+    update(layer, parameter, gradient)  the parameter's next value
+    end_of_step(), end_of_epoch()       state that moves with time
+
+`layer` is any object with `name` and `edge` ('first', 'last' weight layer or ''); `parameter` is a
+`Parameter`. Each value passes `store` or `passes`, which tell observers (`trace.py`).
+"""
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from intnet import fp32, rng
+from intnet.errors import ConfigError, NumberError
+from intnet.exact import Exact, exact
+from intnet.formats import Format
+from intnet.qtensor import QTensor
+from intnet.quantize import quantize
+from intnet.rounding import STOCHASTIC, mode_code
+from intnet.trace import Event, Observer
+
+
+class Parameter:
+    """A trainable tensor: its names, its shape, how it starts; value and optimizer slots by the method.
+
+    name:    PyTorch's ('weight', 'bias'); symbol: the papers' ('W', 'b', 'gamma', 'beta')
+    start:   'normal' (N(0, 1/sqrt(fan_in))), 'ones' or 'zeros'
+    """
+
+    def __init__(self, name: str, symbol: str, shape: tuple[int, ...], start: str, fan_in: int = 1) -> None:
+        self.name, self.symbol, self.shape, self.start, self.fan_in = name, symbol, shape, start, fan_in
+        self.value: Any = None
+        self.slots: dict[str, Any] = {}
+
+
+class LayerLike(Protocol):
+    """What a hook may know of a layer."""
+
+    name: str
+    edge: str
+
+
+class Method:
+    """Base of all methods; see the module's list of hooks. Options are the fields of `Options`."""
+
+    name: ClassVar[str]
+    DEVIATIONS: ClassVar[dict[str, str]] = {}
+    running_statistics = True  # inference reads running means and variances, not the batch's own
+
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        """Keys of `--set`."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = parse_options(self.Options, options, self.name)
+        self.seed = self.step = self.epoch = 0
+        self.training = True
+        self.observers: list[Observer] = []
+        self.saturated: dict[str, int] = {}
+
+    # -- starting ---------------------------------------------------------------------------
+
+    def streams(self, layers: Sequence[Any]) -> list[str]:
+        """The names of all random streams, to be checked for collisions when a model is built."""
+        return [f"{layer.name}/init_{p.symbol}" for layer in layers for p in layer.parameters] + [
+            f"{layer.name}/mask" for layer in layers
+        ]
+
+    def start(self, layers: Sequence[Any], seed: int) -> None:
+        """Give every parameter of `layers` its first value, drawn from the seed."""
+        rng.check_streams(self.streams(layers))
+        self.seed, self.step, self.epoch = seed, 0, 0
+        for layer in layers:
+            for parameter in layer.parameters:
+                parameter.slots = {}
+                self.initialize(layer, parameter, self._first_value(layer, parameter))
+
+    def _first_value(self, layer: LayerLike, parameter: Parameter) -> np.ndarray:
+        if parameter.start != "normal":
+            return np.full(parameter.shape, 1 if parameter.start == "ones" else 0, np.float32)
+        n = int(np.prod(parameter.shape))
+        words = rng.words(self.seed, 0, rng.stream(f"{layer.name}/init_{parameter.symbol}"), n)
+        deviation = np.float64(1) / np.sqrt(np.float64(parameter.fan_in))
+        return (fp32.normal(words) * deviation).astype(np.float32).reshape(parameter.shape)
+
+    def initialize(self, layer: LayerLike, parameter: Parameter, value: np.ndarray) -> None:
+        """Set parameter.value (and slots) from float32 values."""
+        parameter.value = value
+
+    # -- hooks ------------------------------------------------------------------------------
+
+    def weight(self, layer: LayerLike, parameter: Parameter) -> Any:
+        """The forward copy of a parameter."""
+        return self.passes(layer, parameter.symbol, parameter.value)
+
+    def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """A value on the way forward."""
+        return self.passes(layer, path, to_float32(value))
+
+    def error(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """A value on the way back."""
+        return self.passes(layer, path, value)
+
+    def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> Any:
+        """The gradient that the update reads."""
+        return self.passes(layer, f"g{parameter.symbol}", value)
+
+    def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
+        """The next value of a parameter."""
+        raise NotImplementedError(f"method {self.name!r} has no update")
+
+    def end_of_step(self) -> None:
+        """After all updates of a step."""
+        self.step += 1
+
+    def end_of_epoch(self) -> None:
+        """After the last step of an epoch."""
+        self.epoch += 1
+
+    # -- for the hooks ----------------------------------------------------------------------
+
+    def words(self, name: str, n: int) -> np.ndarray:
+        """uint32[n]: this step's random words of the stream 'layer/path'."""
+        return rng.words(self.seed, self.step, rng.stream(name), n)
+
+    def passes(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """`value` as it is, seen by observers."""
+        if self.observers:
+            self._emit(Event(layer.name, path, self.step, value, value))
+        return value
+
+    def store(
+        self, layer: LayerLike, path: str, value: Any, format: Format, rounding: str = "ties_even", stream: str = ""
+    ) -> QTensor:
+        """`value` quantized to `format`; saturation is counted, observers see it.
+
+        Stochastic rounding draws this step's words of 'layer/stream' (default: 'layer/path').
+        """
+        name = f"{layer.name}/{path}"
+        source = exact(value, name)
+        words = None
+        if mode_code(rounding) == STOCHASTIC:
+            words = self.words(f"{layer.name}/{stream or path}", int(np.prod(source.shape)))
+        result = quantize(source, format, rounding=rounding, words=words, where=name)
+        if result.status is not None and result.status.saturated:
+            self.saturated[name] = self.saturated.get(name, 0) + result.status.saturated
+        if self.observers:
+            self._emit(Event(layer.name, path, self.step, source, result, format, rounding, words))
+        return result
+
+    def _emit(self, event: Event) -> None:
+        for observer in self.observers:
+            observer(event)
+
+
+def to_float32(value: Any) -> np.ndarray:
+    """A float32 array from one, from a QTensor or from an exact expression (rounded once)."""
+    if isinstance(value, QTensor | Exact):
+        return value.to_float32()
+    return value
+
+
+def check_finite(values: np.ndarray, where: str) -> np.ndarray:
+    """`values`, or NumberError naming the first NaN or infinity."""
+    if not np.all(np.isfinite(values)):
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        raise NumberError(f"{where}: NaN or infinity at index {index}")
+    return values
+
+
+# -- options ---------------------------------------------------------------------------------
+
+
+def unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
+    """'unknown KIND NAME; did you mean ...? there are ...'."""
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" did you mean {close[0]!r}?" if close else ""
+    return ConfigError(f"unknown {kind} {name!r};{hint} there are {', '.join(known) or 'none'}")
+
+
+def parse_options(cls: type, given: dict[str, Any], owner: str) -> Any:
+    """An instance of the options dataclass from values or texts; ConfigError names key and choices."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    hints = typing.get_type_hints(cls)
+    values = {}
+    for key, value in given.items():
+        if key not in fields:
+            raise unknown(f"key of method {owner!r}", key, list(fields))
+        values[key] = _parse_value(hints[key], value, f"{owner}: {key}")
+    return cls(**values)
+
+
+def _parse_value(hint: Any, value: Any, what: str) -> Any:
+    if typing.get_origin(hint) is typing.Literal:
+        choices = typing.get_args(hint)
+        for choice in choices:
+            if str(value) == str(choice):
+                return choice
+        raise ConfigError(f"{what}={value!r}: use one of {', '.join(map(str, choices))}")
+    if typing.get_origin(hint) is types.UnionType:  # int | None
+        if value is None or str(value) in ("none", "off"):
+            return None
+        hint = next(part for part in typing.get_args(hint) if part is not type(None))
+    try:
+        return hint(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{what}={value!r} is not a {hint.__name__}") from None

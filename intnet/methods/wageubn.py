@@ -1,0 +1,297 @@
+"""WAGEUBN: training with 8-bit integers in every data path (Yang et al., 2020).
+
+One layer is convolution, batch norm, ReLU; symbols, equation numbers and Algorithms 1 and 2 are the
+paper's. `FORMATS` below is the whole method: which quantizer stands on which path.
+
+    forward   Wq -> x1 = Wq * x0 -> mu, sigma -> x2 -> x3 = gammaq*x2 + betaq -> x4 = QA(relu(x3))
+    backward  e0 = QE1(e4 of the next layer) -> e1 = e0 where x3 > 0 -> e2 = e1*gammaq
+              -> e3 = QE2(dL/dx1) -> e4 = Wq^T e3;   gW = e3 x0^T, ggamma = sum(e1*x2), gbeta = sum(e1)
+    update    Acc = Mom*Acc_q + g_q,  W <- W - lr*Acc (Eq. 19-24), exact on the grid 2^-23
+
+Where the paper is silent or ambiguous, `DEVIATIONS` says what is done here and why.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from intnet import schedules
+from intnet.errors import ConfigError, ContainerError
+from intnet.exact import Exact, add, exact
+from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.methods.float32 import sgd_momentum
+from intnet.methods.method import LayerLike, Method, Parameter, check_finite, to_float32
+from intnet.qtensor import INT64_BOUND, QTensor, container, max_abs
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Bit widths of sec. IV-A; constraints (22) and (24) hold or ConfigError says which does not."""
+
+    k_w: int = 8
+    k_a: int = 8
+    k_gw: int = 8
+    k_e1: int = 8
+    k_e2: int = 8
+    k_gamma: int = 8
+    k_beta: int = 8
+    k_bn: int = 16
+    k_mu: int = 16
+    k_sigma: int = 16
+    k_ggamma: int = 15
+    k_gbeta: int = 15
+    k_gc: int = 15
+    k_mom: int = 3
+    k_acc: int = 13
+    k_lr: int = 10
+    k_wu: int = 24
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            width = getattr(self, field.name)
+            if not 1 <= width <= 32:
+                raise ConfigError(f"wageubn: {field.name} = {width}: a bit width is from 1 to 32")
+        if not self.k_ggamma == self.k_gbeta == self.k_gc == self.k_mom + self.k_acc - 1:
+            raise ConfigError(
+                "wageubn: constraint (22) needs kGgamma = kGbeta = kGC = kMom + kAcc - 1, here "
+                f"{self.k_ggamma}, {self.k_gbeta}, {self.k_gc}, {self.k_mom} + {self.k_acc} - 1"
+            )
+        if self.k_wu != self.k_gc + self.k_lr - 1:
+            raise ConfigError(
+                f"wageubn: constraint (24) needs kWU = kGC + klr - 1, here {self.k_wu}, {self.k_gc} + {self.k_lr} - 1"
+            )
+
+
+MOM = 3  # momentum 3 * 2^-2 (3 bits)
+MOM_EXPONENT = -2
+EDGE_BITS = 16  # widths of the first and last layer under edges=fixed16
+M_BITS = 16  # m1 and m2 keep this many bits below the LSB of e2
+# Integer bits (sign apart) under `saturate`; activations take the number that the option gives.
+INTEGER_BITS = {"mu": 4, "sigma": 4, "x2": 3, "gamma": 1, "beta": 1, "b": 1}
+
+
+class Wageubn(Method):
+    """The method; see the module and `Options`."""
+
+    name = "wageubn"
+
+    DEVIATIONS: ClassVar[dict[str, str]] = {
+        "eps_q": "the paper gives no value: 2^-15, the LSB of sigma_q, added to sigma_q",
+        "edges": "first and last layer float32 as in sec. IV-A; the first output is rounded once to 2^-14 so that "
+        "batch norm always sees fixed point; edges=fixed16 keeps them in 16-bit integers instead",
+        "e3 of the first layer": "that layer is not quantized, so its weight gradient reads the exact dL/dx1 rounded "
+        "once to float32",
+        "m1, m2": "the two batch means of the backward pass are stored words: rounded to 16 bits below e2's LSB",
+        "batch norm gradient": "mu and sigma carry gradient (the full derivative); eps counts as part of sigma",
+        "inference": "the paper drops moving averages and says no more: running mean of mu_q and of sigma_q^2, "
+        "r <- r + (x - r)*2^-3 at exponent -31; statistics=batch uses the batch's own",
+        "saturation of W": "stored weights saturate at +-(1 - 2^-23), the range of 24 bits; gamma and beta do not",
+        "weight decay": "the paper has none; weight_decay=s adds 2^-s * W exactly to gW, before CQ normalizes it",
+        "bias": "the paper's layers have none; a bias of a hidden layer is treated as beta is",
+        "saturate": "the direct quantizer of Eq. 6 has no range; saturate=I limits activations to I integer bits "
+        f"and the other direct paths to {INTEGER_BITS}, so that nominal widths are true",
+    }
+
+    @dataclass(frozen=True)
+    class Options:
+        """e2: flag8 or 16. edges: float32 or fixed16. saturate: off, or the integer bits of activations.
+
+        lr: learning rate codes (value code * 2^-9) by epoch; dr: range of CQ by epoch, powers of two.
+        weight_decay: off, or s for 2^-s. statistics: running or batch, for inference.
+        """
+
+        e2: Literal["flag8", "16"] = "flag8"
+        edges: Literal["float32", "fixed16"] = "float32"
+        saturate: int | None = None
+        lr: str = "26"
+        dr: str = "128"
+        weight_decay: int | None = None
+        statistics: Literal["running", "batch"] = "running"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        k = self.k = Widths(k_e2=8 if self.options.e2 == "flag8" else 16)
+        self.lr = schedules.parse(self.options.lr, int, "wageubn: lr")
+        self.dr = schedules.parse(self.options.dr, int, "wageubn: dr")
+        for _, code in self.lr.steps:
+            if not 0 < code < 1 << k.k_lr - 1:
+                raise ConfigError(f"wageubn: lr={code}: a {k.k_lr}-bit code is from 1 to {(1 << k.k_lr - 1) - 1}")
+        for _, dr in self.dr.steps:
+            if dr > 1 << k.k_gw - 1:
+                raise ConfigError(f"wageubn: dr={dr} is above 2^(kGW-1) = {1 << k.k_gw - 1}")
+            Constant(k.k_gc, dr)
+        if self.options.saturate is not None and not 0 <= self.options.saturate < k.k_a:
+            raise ConfigError(f"wageubn: saturate={self.options.saturate}: integer bits are 0..{k.k_a - 1}")
+        self.running_statistics = self.options.statistics == "running"
+        self.formats = self._formats()
+
+    # -- which quantizer stands where -------------------------------------------------------
+
+    def _formats(self) -> dict[str, Format]:
+        """Path -> format of every quantized path of a hidden layer."""
+        k = self.k
+        limited = FixedPoint(k.k_w, k.k_w - 1, overflow="saturate_symmetric")  # (10): clip to +-(1 - d)
+        return {
+            "W": limited,
+            "gamma": self._direct("gamma", k.k_gamma),
+            "beta": self._direct("beta", k.k_beta),
+            "b": self._direct("b", k.k_beta),
+            "mu": self._direct("mu", k.k_mu),  # (13)
+            "sigma": self._direct("sigma", k.k_sigma),
+            "x2": self._direct("x2", k.k_bn),
+            "x4": self._direct("x4", k.k_a),  # (14)
+            "e0": Shift(k.k_e1),  # (15)
+            "e3": Flag(k.k_e2) if self.options.e2 == "flag8" else Shift(k.k_e2),  # (17), (16)
+            "ggamma": self._direct("ggamma", k.k_ggamma),  # (18)
+            "gbeta": self._direct("gbeta", k.k_gbeta),
+            "gb": self._direct("gb", k.k_gbeta),
+            "Accq": self._direct("Accq", k.k_acc),  # (21)
+        }
+
+    def _direct(self, path: str, bits: int) -> Format:
+        """(6), or with `saturate` a fixed-point format of the same width and a true range."""
+        if self.options.saturate is None:
+            return Direct(bits)
+        integer = self.options.saturate if path == "x4" else INTEGER_BITS.get(path, 0)
+        return FixedPoint(bits, bits - 1 - integer, overflow="saturate_symmetric")
+
+    def streams(self, layers: Any) -> list[str]:
+        """CQ rounds stochastically: one stream a weight."""
+        return super().streams(layers) + [f"{layer.name}/gW" for layer in layers]
+
+    def _float_edge(self, layer: LayerLike) -> bool:
+        return layer.edge != "" and self.options.edges == "float32"
+
+    # -- parameters -------------------------------------------------------------------------
+
+    def initialize(self, layer: LayerLike, parameter: Parameter, value: np.ndarray) -> None:
+        """(9): W = clip(Q(W, kWU), -1 + d, 1 - d); gamma and beta on the same grid, unlimited."""
+        if self._float_edge(layer):
+            parameter.value = value
+            return
+        grid = Direct(self.k.k_wu) if parameter.symbol != "W" else self._memory()
+        where = f"{layer.name}/{parameter.symbol}"
+        parameter.value = _as_memory(self.store(layer, parameter.symbol, value, grid), where)
+        zeros = np.zeros(parameter.shape, np.int32)
+        parameter.slots = {"Accq": QTensor(zeros, self.formats["Accq"].exponent)}  # type: ignore[union-attr]
+
+    def _memory(self) -> FixedPoint:
+        return FixedPoint(self.k.k_wu, self.k.k_wu - 1, overflow="saturate_symmetric")
+
+    def weight(self, layer: LayerLike, parameter: Parameter) -> Any:
+        """(10), (13): Wq, gammaq, betaq."""
+        if self._float_edge(layer):
+            return self.passes(layer, f"{parameter.symbol}q", check_finite(parameter.value, f"{layer.name}/W"))
+        return self.store(layer, f"{parameter.symbol}q", parameter.value, self._weight_format(layer, parameter))
+
+    def _weight_format(self, layer: LayerLike, parameter: Parameter) -> Format:
+        if layer.edge:
+            return FixedPoint(EDGE_BITS, EDGE_BITS - 1, overflow="saturate_symmetric")
+        return self.formats[parameter.symbol]
+
+    # -- forward and backward ---------------------------------------------------------------
+
+    def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """Algorithm 1. x0, x1 and x3 of hidden layers are exact; the rest is rounded here."""
+        if path in self.formats:
+            return self.store(layer, path, value, self.formats[path])
+        if not layer.edge or path == "x3":
+            return self.passes(layer, path, value)
+        if path == "x0":
+            return self._edge_input(layer, value)
+        if layer.edge == "first" and self.options.edges == "float32":
+            return self.store(layer, path, value, Direct(self.k.k_w + self.k.k_a - 1))
+        return self.passes(layer, path, value)
+
+    def _edge_input(self, layer: LayerLike, value: Any) -> Any:
+        if self.options.edges == "float32":
+            return self.passes(layer, "x0", check_finite(to_float32(value), f"{layer.name}/x0"))
+        return self.store(layer, "x0", value, Direct(EDGE_BITS))
+
+    def error(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """Algorithm 2. e0 and e3 are rounded; e1, e2 and e4 are exact."""
+        if path in ("m1", "m2"):
+            return self.store(layer, path, value, Direct(M_BITS, lsb=value.exponent - M_BITS))
+        if layer.edge and path == "e3":
+            return self._edge_error(layer, value)
+        if path in self.formats:
+            return self.store(layer, path, value, self.formats[path])
+        return self.passes(layer, path, value)
+
+    def _edge_error(self, layer: LayerLike, value: Any) -> Any:
+        """The first layer takes its e3 from batch norm, the last one the float error of the loss."""
+        from_loss = isinstance(value, np.ndarray)
+        if self.options.edges == "fixed16":
+            return self.store(layer, "e3", value, Shift(EDGE_BITS) if from_loss else self.formats["e3"])
+        return self.passes(layer, "e3", to_float32(value))
+
+    # -- gradients and update ---------------------------------------------------------------
+
+    def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> Any:
+        """(18): gW by CQ, ggamma and gbeta direct."""
+        path = f"g{parameter.symbol}"
+        if self._float_edge(layer):
+            return self.passes(layer, path, value)
+        value = self.passes(layer, path, self._with_decay(parameter, value))
+        if parameter.symbol == "W":
+            return self._constant(layer, value)
+        return self.store(layer, f"{path}q", value, self.formats[path])
+
+    def _constant(self, layer: LayerLike, value: Any) -> QTensor:
+        """(7); its random words belong to the stream 'layer/gW'."""
+        return self.store(
+            layer, "gWq", value, Constant(self.k.k_gc, self.dr.at(self.epoch)), "stochastic", stream="gW"
+        )
+
+    def _with_decay(self, parameter: Parameter, value: Any) -> Any:
+        s = self.options.weight_decay
+        if s is None or parameter.symbol != "W":
+            return value
+        w = parameter.value
+        return add(exact(value), Exact([(w, 1)], int(w.exponent) - s))
+
+    def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
+        """(20), (23): Acc = Mom*Acc_q + g_q and W <- W - lr*Acc, both exact; Acc_q' = Q(Acc, kAcc)."""
+        lr = self.lr.at(self.epoch)
+        where = f"{layer.name}/{parameter.symbol}"
+        if self._float_edge(layer):
+            gradient = check_finite(gradient, where)
+            sgd_momentum(parameter, gradient, MOM * 2.0**MOM_EXPONENT, lr * 2.0 ** -(self.k.k_lr - 1))
+            return
+        acc = self.passes(layer, _slot("Acc", parameter), momentum(parameter.slots["Accq"], gradient, where))
+        acc_q = self.store(layer, _slot("Accq", parameter), acc, self.formats["Accq"])
+        parameter.slots["Accq"] = _as_memory(acc_q, where)
+        moved = descend(parameter.value, acc, lr, self.k, where)
+        grid = self._memory() if parameter.symbol == "W" else Direct(self.k.k_wu)
+        parameter.value = _as_memory(self.store(layer, parameter.symbol, moved, grid), where)
+
+
+def _slot(name: str, parameter: Parameter) -> str:
+    return name if parameter.symbol == "W" else f"{name}_{parameter.symbol}"
+
+
+def momentum(acc_q: QTensor, gradient: QTensor, where: str) -> QTensor:
+    """(20): Acc = Mom*Acc_q + g_q, exact on the grid of g_q: (22) makes the two exponents meet."""
+    assert int(acc_q.exponent) + MOM_EXPONENT == int(gradient.exponent), "constraint (22)"
+    bound = MOM * acc_q.bound + gradient.bound
+    if bound >= INT64_BOUND:
+        raise ContainerError(f"{where}: the accumulator needs {bound.bit_length() + 1} bits")
+    codes = MOM * acc_q.codes.astype(np.int64) + gradient.codes.astype(np.int64)
+    return QTensor(codes, int(gradient.exponent))
+
+
+def descend(w: QTensor, acc: QTensor, lr: int, k: Widths, where: str) -> QTensor:
+    """(23): W - lr*Acc, exact: (24) makes the update land on the grid of W, nothing is rounded."""
+    assert int(acc.exponent) - (k.k_lr - 1) == int(w.exponent), "constraint (24)"
+    if w.bound + lr * acc.bound >= INT64_BOUND:
+        raise ContainerError(f"{where}: the update needs {(w.bound + lr * acc.bound).bit_length() + 1} bits")
+    return QTensor(w.codes.astype(np.int64) - lr * acc.codes.astype(np.int64), int(w.exponent))
+
+
+def _as_memory(q: QTensor, where: str) -> QTensor:
+    """The same tensor in int32, the type of every stored parameter word."""
+    peak = max_abs(q.codes)
+    if container(peak, where).itemsize > 4:
+        raise ContainerError(f"{where}: a stored word of {peak.bit_length() + 1} bits passes 32: training diverged")
+    return QTensor(q.codes.astype(np.int32), int(q.exponent), q.format, peak, q.status)

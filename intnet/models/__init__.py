@@ -1,0 +1,25 @@
+"""Models: structure only, one family a file. Every model is listed here, once."""
+
+from collections.abc import Callable
+
+from intnet.methods.method import unknown
+from intnet.models.lenet import LeNet5
+from intnet.models.mlp import MLP
+from intnet.models.model import Model
+from intnet.models.resnet import resnet8, resnet20
+
+MODELS: dict[str, Callable[[tuple[int, int, int], int], Model]] = {
+    "mlp": MLP,
+    "lenet5": LeNet5,
+    "resnet8": resnet8,
+    "resnet20": resnet20,
+}
+
+__all__ = ["MODELS", "MLP", "LeNet5", "Model", "make", "resnet8", "resnet20"]
+
+
+def make(name: str, image_shape: tuple[int, int, int], classes: int) -> Model:
+    """A model by name for images (H, W, C) and a number of classes."""
+    if name not in MODELS:
+        raise unknown("model", name, list(MODELS))
+    return MODELS[name](image_shape, classes)

@@ -1,0 +1,80 @@
+"""Model: the root of a tree of layers. Structure only; the method is an argument of every call.
+
+    logits = model(Tensor(images), method)
+
+Building one names every layer by its dotted path (PyTorch's names) and marks the first and the last
+weight layer as `edge`, which some methods treat apart.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from intnet.autograd import Tensor
+from intnet.errors import ShapeError
+from intnet.layers import Layer
+from intnet.methods.method import Method, Parameter
+
+
+class Model(Layer):
+    """A network of a known input shape.
+
+    kind: its name in `MODELS`; image_shape: (H, W, C) of one image; classes: logits of one image
+    """
+
+    def __init__(self, kind: str, image_shape: tuple[int, int, int], classes: int) -> None:
+        super().__init__()
+        self.kind, self.image_shape, self.classes = kind, image_shape, classes
+
+    def finish(self) -> None:
+        """Name the layers and mark the edges; the last line of every model's constructor."""
+        weighted = []
+        for name, layer in self.walk():
+            layer.name = name
+            if layer.takes_weight:
+                weighted.append(layer)
+        weighted[0].edge, weighted[-1].edge = "first", "last"
+
+    def __call__(self, x: Tensor, method: Method) -> Tensor:
+        if x.value.shape[1:] != self.image_shape:
+            raise ShapeError(
+                f"model {self.kind!r} was built for images (H, W, C) = {self.image_shape}, got {x.value.shape[1:]}: "
+                "build it for the data's shape"
+            )
+        return self.forward(x, method)
+
+    def all_layers(self) -> list[Layer]:
+        """Every layer that is not just a container, in order of definition."""
+        return [layer for _, layer in self.walk() if layer.name and not any(True for _ in layer.children())]
+
+    def all_parameters(self) -> Iterator[tuple[str, Layer, Parameter]]:
+        """('layer1.0.conv1.weight', layer, parameter) of every parameter."""
+        for layer in self.all_layers():
+            for parameter in layer.parameters:
+                yield f"{layer.name}.{parameter.name}", layer, parameter
+
+    def state_dict(self) -> dict[str, Any]:
+        """Name -> QTensor or float32 array: parameters, optimizer words, running statistics."""
+        state = {}
+        for name, _, parameter in self.all_parameters():
+            state[name] = parameter.value
+            state |= {f"{name}.{slot}": value for slot, value in parameter.slots.items()}
+        for layer in self.all_layers():
+            state |= {f"{layer.name}.{key}": value for key, value in layer.buffers.items()}
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Set everything that `state_dict` gives; ShapeError names what is missing, extra or misshapen."""
+        left = dict(state)
+        for name, _, parameter in self.all_parameters():
+            value = left.pop(name, None)
+            if value is None or value.shape != parameter.shape:
+                have = "missing" if value is None else f"of shape {value.shape}"
+                raise ShapeError(f"parameter {name} {parameter.shape} is {have} in the state")
+            parameter.value = value
+            slots = [key for key in left if key.startswith(f"{name}.")]
+            parameter.slots = {key.removeprefix(f"{name}."): left.pop(key) for key in slots}
+        for layer in self.all_layers():
+            keys = [f"{layer.name}.{b}" for b in ("running_mean", "running_var") if f"{layer.name}.{b}" in left]
+            layer.buffers = {key.removeprefix(f"{layer.name}."): left.pop(key) for key in keys}
+        if left:
+            raise ShapeError(f"the state holds tensors that this model has not: {', '.join(sorted(left))}")

@@ -1,0 +1,34 @@
+"""Differentiable operations: one family a file, each registered here once.
+
+Every file goes in one order: equation, kernel or checked function, gradient, registration line. An
+operation dispatches on what its operands are (integer or float32); it never chooses a quantizer.
+Integer results are exact; where a family rounds inside (batch norm, tanh) it calls the quantizer
+that it was handed.
+"""
+
+from intnet.autograd import Op
+from intnet.ops.cast import cast
+from intnet.ops.conv import conv2d
+from intnet.ops.elementwise import add, dropout, flatten, relu
+from intnet.ops.linear import add_bias, linear
+from intnet.ops.loss import softmax_cross_entropy
+from intnet.ops.norm import batch_norm
+from intnet.ops.pool import avg_pool2d, global_avg_pool, max_pool2d
+from intnet.ops.tanh import tanh
+
+OPS: dict[str, Op] = {
+    "add": add,
+    "add_bias": add_bias,
+    "avg_pool2d": avg_pool2d,
+    "batch_norm": batch_norm,
+    "cast": cast,
+    "conv2d": conv2d,
+    "dropout": dropout,
+    "flatten": flatten,
+    "global_avg_pool": global_avg_pool,
+    "linear": linear,
+    "max_pool2d": max_pool2d,
+    "relu": relu,
+    "softmax_cross_entropy": softmax_cross_entropy,
+    "tanh": tanh,
+}

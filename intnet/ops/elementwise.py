@@ -1,0 +1,92 @@
+"""add (a join of branches), relu, dropout, flatten.
+
+    add      y = a + b, integers exactly, exponents aligned       da = db = dy
+    relu     y = max(x, 0)                                         dx = dy where x > 0, else 0
+    dropout  y = x * mask / keep, mask from random words           dx = dy * mask / keep
+    flatten  (N, ...) -> (N, rest) in C order
+"""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from intnet import exact as expressions
+from intnet.autograd import Op, Saved
+from intnet.errors import FormatError, ShapeError
+from intnet.exact import Exact, exact
+from intnet.qtensor import QTensor
+
+
+def codes_of(value: Any) -> QTensor | np.ndarray:
+    """An exact expression without a denominator as a QTensor; a QTensor or array as it is."""
+    return value if isinstance(value, QTensor | np.ndarray) else value.to_qtensor()
+
+
+def _add(saved: Saved, a: Any, b: Any) -> Any:
+    if a.shape != b.shape:
+        raise ShapeError(f"add: branches of shapes {a.shape} and {b.shape} do not join")
+    return expressions.add(a, b)
+
+
+def _add_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
+    return e, e
+
+
+def _masked(e: Any, mask: np.ndarray) -> Any:
+    e = codes_of(e)
+    if isinstance(e, QTensor):
+        return QTensor(e.codes * mask.reshape(e.shape), e.exponent, e.format, e.bound)
+    return e * mask
+
+
+def _relu(saved: Saved, x: Any) -> Any:
+    if isinstance(x, np.ndarray):
+        saved.mask = x > 0
+        return np.maximum(x, np.float32(0))
+    value = exact(x)
+    if not isinstance(value, Exact):
+        raise FormatError("relu takes an integer value or a float32 array")
+    saved.mask = value.positive()
+    return value.rectified()
+
+
+def _relu_vjp(saved: Saved, e: Any) -> tuple[Any]:
+    return (_masked(e, saved.mask),)
+
+
+def _dropout(saved: Saved, x: Any, *, words: np.ndarray, keep: Fraction) -> Any:
+    """An element stays where word * q < p * 2^32, keep = p/q: decided without rounding keep."""
+    p, q = keep.numerator, keep.denominator
+    if not 0 < keep <= 1 or q >= 1 << 31:
+        raise FormatError(f"dropout keeps a share in (0, 1] with a denominator below 2^31, not {keep}")
+    if words.size != int(np.prod(x.shape)):
+        raise ShapeError(f"dropout: {words.size} random words for an input of shape {x.shape}")
+    saved.mask = words.astype(np.uint64) * np.uint64(q) < np.uint64(p << 32)
+    saved.keep = keep
+    return _scaled(_masked(x, saved.mask), keep)
+
+
+def _scaled(x: Any, keep: Fraction) -> Any:
+    if isinstance(x, np.ndarray):
+        return x * np.float32(1 / keep)
+    return Exact([(x, keep.denominator)], int(x.exponent), den=keep.numerator)
+
+
+def _dropout_vjp(saved: Saved, e: Any) -> tuple[Any]:
+    return (_scaled(_masked(e, saved.mask), saved.keep),)
+
+
+def _flatten(saved: Saved, x: Any) -> Any:
+    saved.shape = x.shape
+    return codes_of(x).reshape(x.shape[0], int(np.prod(x.shape[1:])))
+
+
+def _flatten_vjp(saved: Saved, e: Any) -> tuple[Any]:
+    return (codes_of(e).reshape(*saved.shape),)
+
+
+add = Op("add", _add, _add_vjp)
+relu = Op("relu", _relu, _relu_vjp)
+dropout = Op("dropout", _dropout, _dropout_vjp)
+flatten = Op("flatten", _flatten, _flatten_vjp)

@@ -1,0 +1,100 @@
+"""linear and bias.
+
+    y[n, o] = sum over i of x[n, i] * w[o, i]        x (N, Cin), w (Cout, Cin)
+    dx = dy w          dw = dy^T x                    z = y + b,  db = sum over n of dy
+
+Integers: exact sums; exponents add. float32: the defined sequence of `kernels/float32.py`.
+`exact_product` is the one road of every bilinear integer operation (convolutions use it too).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from intnet.autograd import Op, Saved
+from intnet.errors import ContainerError, FormatError, ShapeError
+from intnet.exact import Exact, exact, times_power
+from intnet.ops.kernels import float32
+from intnet.ops.kernels.gemm import Plan, gemm, plan, split
+from intnet.ops.kernels.reduce import column_sums
+from intnet.qtensor import INT64_BOUND, QTensor
+
+Kernel = Callable[[np.ndarray, np.ndarray, Plan], np.ndarray]
+
+
+def exact_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = "") -> QTensor | Exact:
+    """The exact bilinear form of a and b that sums `terms` products an element.
+
+    kernel(codes of a, codes of b, plan) computes it. Beyond int64 `a` is split into two halves of
+    16 bits and the result is the two-limb expression high * 2**16 + low; ContainerError where even
+    the halves do not fit.
+    """
+    exponent = int(a.exponent) + int(b.exponent)
+    if a.bound * b.bound * terms < INT64_BOUND:
+        how = plan(a, b, terms, where)
+        return QTensor(kernel(a.codes, b.codes, how), exponent, bound=how.bound)
+    try:
+        halves = []
+        for half in split(a):
+            how = plan(half, b, terms, where)
+            halves.append(QTensor(kernel(half.codes, b.codes, how), exponent, bound=how.bound))
+    except ContainerError as error:
+        raise ContainerError(f"{error}: beyond every container, two limbs too; use narrower operands") from None
+    return Exact([(halves[0], 1 << 16), (halves[1], 1)], exponent)
+
+
+def operands(a: Any, b: Any, what: str) -> bool:
+    """True for two QTensors, False for two float32 arrays; FormatError for anything else."""
+    if isinstance(a, QTensor) and isinstance(b, QTensor):
+        return True
+    if all(isinstance(x, np.ndarray) and x.dtype == np.float32 for x in (a, b)):
+        return False
+    kinds = " and ".join(type(x).__name__ for x in (a, b))
+    raise FormatError(f"{what} takes two QTensors or two float32 arrays, not {kinds}")
+
+
+def _linear(saved: Saved, x: Any, w: Any, *, where: str = "") -> Any:
+    integer = operands(x, w, f"{where or 'linear'}: linear")
+    if len(x.shape) != 2 or x.shape[1] != w.shape[1]:
+        raise ShapeError(f"{where or 'linear'}: input {x.shape} does not fit weights {w.shape} (Cout, Cin)")
+    saved.x, saved.w, saved.where = x, w, where
+    if integer:
+        return exact_product(x, w, x.shape[1], gemm, where)
+    return float32.matmul_nt(x, w)
+
+
+def _linear_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
+    x, w, where = saved.x, saved.w, saved.where
+    dx = dw = None
+    if operands(e, w, f"{where or 'linear'}: gradient"):
+        if saved.needs[0]:
+            dx = exact_product(e, w, w.shape[0], lambda a, b, how: gemm(a, b.T, how), where)
+        if saved.needs[1]:
+            dw = exact_product(e, x, x.shape[0], lambda a, b, how: gemm(a.T, b.T, how), where)
+    else:
+        if saved.needs[0]:
+            dx = float32.matmul(e, w)
+        if saved.needs[1]:
+            dw = float32.matmul_tn(e, x)
+    return dx, dw
+
+
+def _add_bias(saved: Saved, y: Any, b: Any) -> Any:
+    if isinstance(y, np.ndarray):
+        return y + b  # one float32 addition an element
+    left = exact(y)
+    if not isinstance(left, Exact) or not isinstance(b, QTensor):
+        raise FormatError("add_bias takes an integer value and a QTensor bias, or two float32 arrays")
+    exponent = min(left.exponent, int(b.exponent))
+    terms = [(term, times_power(coef, left.exponent - exponent)) for term, coef in left.terms]
+    offset = times_power(b.codes.astype(np.int64), int(b.exponent) - exponent)
+    return Exact(terms, exponent, times_power(left.offset, left.exponent - exponent) + offset)
+
+
+def _add_bias_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
+    return e, (column_sums(e) if isinstance(e, QTensor) else float32.sum_rows(e)) if saved.needs[1] else None
+
+
+linear = Op("linear", _linear, _linear_vjp)
+add_bias = Op("add_bias", _add_bias, _add_bias_vjp)

@@ -1,0 +1,156 @@
+"""batch_norm over all axes but the last.
+
+Integers (WAGEUBN Eq. 12, Algorithms 1 and 2), every `q(path, expression)` one rounding by the method:
+
+    mu = q(mean(x1))                  sigma = q(sqrt(mean((x1 - mean)^2)))   the mean unrounded
+    x2 = q((x1 - mu)/(sigma + eps))   x3 = gamma * x2 + beta                 eps = 2^-15
+    e2 = e1 * gamma                   m1 = q(mean(e2)), m2 = q(mean(e2 * x2))
+    dL/dx1 = (e2 - m1 - x2*m2)/(sigma + eps)     exact, rounded by the quantizer that takes it
+    dgamma = sum(e1 * x2)             dbeta = sum(e1)
+
+float32: mean and variance by the row sums of `kernels/float32.py`, then the same formulas with
+1/sqrt(variance + eps), each operation one IEEE rounding in the order written.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from intnet.autograd import Op, Saved
+from intnet.errors import ContainerError, ShapeError
+from intnet.exact import Exact, Root, times_power
+from intnet.ops.elementwise import codes_of
+from intnet.ops.kernels import float32
+from intnet.ops.kernels.reduce import column_dots, column_sums
+from intnet.qtensor import INT64_BOUND, QTensor
+
+Quantizer = Callable[[str, Any], Any]
+
+EPS_EXPONENT = -15  # eps_q = 2^-15
+FLOAT_EPS = np.float32(1e-5)
+
+
+# -- integers --------------------------------------------------------------------------------
+
+
+def statistics(x1: QTensor, q: Quantizer) -> tuple[QTensor, QTensor]:
+    """(mu, sigma): the batch's mean and standard deviation, each rounded once by q."""
+    n = x1.size // x1.shape[-1]
+    sums = column_sums(x1)
+    squares = column_dots(x1, x1)
+    mu = q("mu", Exact([(sums, 1)], int(x1.exponent), den=n))
+    deviations = [n * square - int(total) ** 2 for square, total in zip(squares, sums.codes, strict=True)]
+    return mu, q("sigma", Root(deviations, n * n, int(x1.exponent)))
+
+
+def denominator(sigma: QTensor) -> tuple[np.ndarray, int]:
+    """(codes, exponent) of sigma + eps."""
+    exponent = min(int(sigma.exponent), EPS_EXPONENT)
+    codes = sigma.codes.astype(np.int64)
+    return times_power(codes, int(sigma.exponent) - exponent) + (1 << (EPS_EXPONENT - exponent)), exponent
+
+
+def normalized(x1: QTensor, mu: QTensor, sigma: QTensor) -> Exact:
+    """(x1 - mu)/(sigma + eps) as one exact quotient."""
+    den, den_exponent = denominator(sigma)
+    exponent = min(int(x1.exponent), int(mu.exponent))
+    offset = -times_power(mu.codes.astype(np.int64), int(mu.exponent) - exponent)
+    return Exact([(x1, 1 << (int(x1.exponent) - exponent))], exponent - den_exponent, offset, den)
+
+
+def scaled(x2: QTensor, gamma: QTensor, beta: QTensor) -> Exact:
+    """x3 = gamma * x2 + beta, exact."""
+    exponent = min(int(x2.exponent) + int(gamma.exponent), int(beta.exponent))
+    coefficient = times_power(gamma.codes.astype(np.int64), int(x2.exponent) + int(gamma.exponent) - exponent)
+    offset = times_power(beta.codes.astype(np.int64), int(beta.exponent) - exponent)
+    return Exact([(x2, coefficient)], exponent, offset)
+
+
+def _forward_integer(saved: Saved, x1: QTensor, gamma: QTensor, beta: QTensor, act: Quantizer) -> Exact:
+    mu, sigma = statistics(x1, act)
+    x2 = act("x2", normalized(x1, mu, sigma))
+    saved.x2, saved.sigma, saved.gamma = x2, sigma, gamma
+    return scaled(x2, gamma, beta)
+
+
+def _backward_integer(saved: Saved, e1: QTensor) -> tuple[Exact | None, QTensor, QTensor]:
+    x2, gamma, err = saved.x2, saved.gamma, saved.err
+    n = x2.size // x2.shape[-1]
+    sum_e, dots = column_sums(e1), column_dots(e1, x2)
+    if max(map(abs, dots)) >= INT64_BOUND:
+        raise ContainerError("batch_norm: the sum of e1 * x2 does not fit int64")
+    sum_ex = QTensor(np.array(dots, np.int64), int(e1.exponent) + int(x2.exponent))
+    if not saved.needs[0]:
+        return None, sum_ex, sum_e
+    g = gamma.codes.astype(np.int64)
+    e2 = err("e2", Exact([(e1, g)], int(e1.exponent) + int(gamma.exponent)))
+    m1 = err("m1", Exact([(sum_e, g)], e2.exponent, den=n))
+    m2 = err("m2", Exact([(sum_ex, g)], e2.exponent, den=n << -int(x2.exponent)))
+    den, den_exponent = denominator(saved.sigma)
+    exponent = min(int(m1.exponent), int(m2.exponent) + int(x2.exponent))
+    terms = [
+        (e1, times_power(g, e2.exponent - exponent)),
+        (x2, -times_power(m2.codes.astype(np.int64), int(m2.exponent) + int(x2.exponent) - exponent)),
+    ]
+    offset = -times_power(m1.codes.astype(np.int64), int(m1.exponent) - exponent)
+    return Exact(terms, exponent - den_exponent, offset, den), sum_ex, sum_e
+
+
+# -- float32 ---------------------------------------------------------------------------------
+
+
+def float_statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(mean, variance), float32[C], variance about the rounded mean, divided by n."""
+    rows = x.reshape(-1, x.shape[-1])
+    n = np.float32(rows.shape[0])
+    mean = float32.sum_rows(rows) / n
+    centred = rows - mean
+    return mean, float32.dot_rows(centred, centred) / n
+
+
+def float_normalized(x: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """((x - mean) * r, r) with r = 1/sqrt(variance + eps)."""
+    r = np.float32(1) / np.sqrt(variance + FLOAT_EPS)
+    return (x - mean) * r, r
+
+
+def _forward_float(saved: Saved, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, act: Quantizer) -> np.ndarray:
+    mean, variance = float_statistics(x)
+    act("mu", mean)
+    act("sigma", variance)
+    x2, r = float_normalized(x, mean, variance)
+    saved.x2, saved.r, saved.gamma = x2, r, gamma
+    return x2 * gamma + beta
+
+
+def _backward_float(saved: Saved, e: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+    x2, gamma = saved.x2, saved.gamma
+    channels = x2.shape[-1]
+    sum_e = float32.sum_rows(e.reshape(-1, channels))
+    sum_ex = float32.dot_rows(e.reshape(-1, channels), x2.reshape(-1, channels))
+    if not saved.needs[0]:
+        return None, sum_ex, sum_e
+    n = np.float32(x2.size // channels)
+    return (e - sum_e / n - x2 * (sum_ex / n)) * (gamma * saved.r), sum_ex, sum_e
+
+
+# -- the operation ---------------------------------------------------------------------------
+
+
+def _batch_norm(saved: Saved, x: Any, gamma: Any, beta: Any, *, act: Quantizer, err: Quantizer) -> Any:
+    """act(path, value) rounds mu, sigma, x2 on the way forward; err(path, value) e2, m1, m2 back."""
+    if x.shape[-1] != gamma.shape[0]:
+        raise ShapeError(f"batch_norm: input {x.shape} has {x.shape[-1]} channels, gamma {gamma.shape[0]}")
+    saved.err = err
+    if isinstance(x, np.ndarray):
+        return _forward_float(saved, x, gamma, beta, act)
+    return _forward_integer(saved, codes_of(x), gamma, beta, act)
+
+
+def _batch_norm_vjp(saved: Saved, e: Any) -> tuple[Any, Any, Any]:
+    e = codes_of(e)
+    return _backward_float(saved, e) if isinstance(e, np.ndarray) else _backward_integer(saved, e)
+
+
+batch_norm = Op("batch_norm", _batch_norm, _batch_norm_vjp)

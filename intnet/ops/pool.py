@@ -1,0 +1,172 @@
+"""max_pool2d, avg_pool2d, global_avg_pool over (N, H, W, C).
+
+    max     y = max of the window; the first position in row-major order wins a tie; padding never wins
+    avg     y = sum of the window / (kh*kw), padding counts as 0
+    global  y = sum over positions / (H*W), (N, C)
+
+Integer averages are exact quotients: they are rounded where they are stored, by a quantizer. float32
+sums run in row-major order with plain additions, then one division. A float32 gradient that meets
+an integer forward pass (the unquantized last layer) goes on as the exact quotient error / size.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from intnet._jit import pjit, prange
+from intnet.autograd import Op, Saved
+from intnet.errors import FormatError, ShapeError
+from intnet.exact import Exact, FloatExact
+from intnet.ops.elementwise import codes_of
+from intnet.ops.kernels.conv import output_size
+from intnet.qtensor import QTensor
+
+Pair = tuple[int, int]
+
+
+@pjit
+def _max_forward(x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray, at: np.ndarray) -> None:
+    height, width = x.shape[1], x.shape[2]
+    for n in prange(x.shape[0]):
+        for oy in range(out.shape[1]):
+            for ox in range(out.shape[2]):
+                for c in range(x.shape[3]):
+                    found = -1
+                    best = x[n, 0, 0, c]
+                    for ky in range(kernel[0]):
+                        for kx in range(kernel[1]):
+                            y, z = oy * stride[0] + ky - padding[0], ox * stride[1] + kx - padding[1]
+                            if 0 <= y < height and 0 <= z < width and (found < 0 or x[n, y, z, c] > best):
+                                best = x[n, y, z, c]
+                                found = y * width + z
+                    out[n, oy, ox, c] = best
+                    at[n, oy, ox, c] = found
+
+
+@pjit
+def _max_backward(e: np.ndarray, at: np.ndarray, out: np.ndarray) -> None:
+    for n in prange(e.shape[0]):
+        flat = out[n].reshape(-1, out.shape[3])
+        for oy in range(e.shape[1]):
+            for ox in range(e.shape[2]):
+                for c in range(e.shape[3]):
+                    flat[at[n, oy, ox, c], c] += e[n, oy, ox, c]
+
+
+@pjit
+def _sum_windows(x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray) -> None:
+    height, width = x.shape[1], x.shape[2]
+    for n in prange(x.shape[0]):
+        for oy in range(out.shape[1]):
+            for ox in range(out.shape[2]):
+                line = out[n, oy, ox]
+                for ky in range(kernel[0]):
+                    for kx in range(kernel[1]):
+                        y, z = oy * stride[0] + ky - padding[0], ox * stride[1] + kx - padding[1]
+                        if 0 <= y < height and 0 <= z < width:
+                            for c in range(x.shape[3]):
+                                line[c] += x[n, y, z, c]
+
+
+@pjit
+def _spread_windows(e: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray) -> None:
+    height, width = out.shape[1], out.shape[2]
+    for n in prange(e.shape[0]):
+        for oy in range(e.shape[1]):
+            for ox in range(e.shape[2]):
+                for ky in range(kernel[0]):
+                    for kx in range(kernel[1]):
+                        y, z = oy * stride[0] + ky - padding[0], ox * stride[1] + kx - padding[1]
+                        if 0 <= y < height and 0 <= z < width:
+                            for c in range(e.shape[3]):
+                                out[n, y, z, c] += e[n, oy, ox, c]
+
+
+def _sizes(x: Any, kernel: Pair, stride: Pair, padding: Pair, what: str) -> tuple[int, int, int, int]:
+    if len(x.shape) != 4:
+        raise ShapeError(f"{what}: input {x.shape} is not (N, H, W, C)")
+    if any(2 * padding[a] > kernel[a] for a in (0, 1)):
+        raise ShapeError(f"{what}: padding {padding} is more than half the window {kernel}")
+    sides = [output_size(x.shape[1 + a], kernel[a], stride[a], padding[a]) for a in (0, 1)]
+    if min(sides) < 1:
+        raise ShapeError(f"{what}: the window {kernel} does not fit the input {x.shape[1:3]}")
+    return x.shape[0], sides[0], sides[1], x.shape[3]
+
+
+def _raw(x: Any) -> np.ndarray:
+    return np.ascontiguousarray(x.codes if isinstance(x, QTensor) else x)
+
+
+def _max_pool2d(saved: Saved, x: Any, *, kernel: Pair, stride: Pair, padding: Pair = (0, 0)) -> Any:
+    x = codes_of(x)
+    shape = _sizes(x, kernel, stride, padding, "max_pool2d")
+    raw = _raw(x)
+    out, at = np.empty(shape, raw.dtype), np.empty(shape, np.int32)
+    _max_forward(raw, kernel, stride, padding, out, at)
+    saved.at, saved.shape = at, x.shape
+    return QTensor(out, x.exponent, x.format, x.bound) if isinstance(x, QTensor) else out
+
+
+def _max_pool2d_vjp(saved: Saved, e: Any) -> tuple[Any]:
+    e = codes_of(e)
+    raw = _raw(e) if isinstance(e, np.ndarray) else _raw(e).astype(np.int64)
+    out = np.zeros(saved.shape, raw.dtype)
+    _max_backward(raw, saved.at, out)
+    return (QTensor(out, e.exponent) if isinstance(e, QTensor) else out,)
+
+
+def _window_sums(x: Any, kernel: Pair, stride: Pair, padding: Pair, what: str) -> Any:
+    shape = _sizes(x, kernel, stride, padding, what)
+    raw = _raw(x) if isinstance(x, np.ndarray) else _raw(x).astype(np.int64)
+    out = np.zeros(shape, raw.dtype)
+    _sum_windows(raw, kernel, stride, padding, out)
+    return QTensor(out, int(x.exponent), bound=x.bound * kernel[0] * kernel[1]) if isinstance(x, QTensor) else out
+
+
+def _avg_pool2d(saved: Saved, x: Any, *, kernel: Pair, stride: Pair, padding: Pair = (0, 0)) -> Any:
+    x = codes_of(x)
+    saved.window, saved.shape, saved.integer = (kernel, stride, padding), x.shape, isinstance(x, QTensor)
+    sums, size = _window_sums(x, kernel, stride, padding, "avg_pool2d"), kernel[0] * kernel[1]
+    return Exact([(sums, 1)], sums.exponent, den=size) if saved.integer else sums / np.float32(size)
+
+
+def _spread(saved: Saved, e: Any) -> Any:
+    """The gradient of every input over one window size: `e` copied to the positions it came from."""
+    kernel, stride, padding = saved.window
+    size = kernel[0] * kernel[1]
+    e = codes_of(e)
+    if saved.integer and isinstance(e, np.ndarray) and any(stride[a] < kernel[a] for a in (0, 1)):
+        raise FormatError("avg_pool2d: a float error over overlapping windows is not exact; quantize it first")
+    raw = _raw(e) if isinstance(e, np.ndarray) else _raw(e).astype(np.int64)
+    if isinstance(e, np.ndarray) and not saved.integer:
+        raw = raw / np.float32(size)
+    out = np.zeros(saved.shape, raw.dtype)
+    _spread_windows(raw, kernel, stride, padding, out)
+    if isinstance(e, QTensor):
+        return Exact([(QTensor(out, int(e.exponent)), 1)], int(e.exponent), den=size)
+    return FloatExact(out, size) if saved.integer else out
+
+
+def _avg_pool2d_vjp(saved: Saved, e: Any) -> tuple[Any]:
+    return (_spread(saved, e),)
+
+
+def _global_avg_pool(saved: Saved, x: Any) -> Any:
+    if len(x.shape) != 4:
+        raise ShapeError(f"global_avg_pool: input {x.shape} is not (N, H, W, C)")
+    size = (x.shape[1], x.shape[2])
+    y = _avg_pool2d(saved, x, kernel=size, stride=size)
+    if isinstance(y, np.ndarray):
+        return y.reshape(y.shape[0], y.shape[3])
+    sums = y.terms[0][0]
+    return Exact([(sums.reshape(sums.shape[0], sums.shape[3]), 1)], y.exponent, den=y.den)
+
+
+def _global_avg_pool_vjp(saved: Saved, e: Any) -> tuple[Any]:
+    e = codes_of(e)
+    return (_spread(saved, e.reshape(e.shape[0], 1, 1, e.shape[1])),)
+
+
+max_pool2d = Op("max_pool2d", _max_pool2d, _max_pool2d_vjp)
+avg_pool2d = Op("avg_pool2d", _avg_pool2d, _avg_pool2d_vjp)
+global_avg_pool = Op("global_avg_pool", _global_avg_pool, _global_avg_pool_vjp)

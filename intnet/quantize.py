@@ -1,0 +1,132 @@
+"""Quantizers: one exact expression, one format, one rounding -> QTensor.
+
+    quantize(x, format, rounding="ties_even", words=None, word_bits=32, where="") -> QTensor
+
+`x` is anything `exact.exact` takes: a QTensor, a float32 array, or an expression such as a quotient.
+The order is always: scale exactly, round once (`rounding.py`), then limit the range. The result
+carries counts (`QTensor.status`). One function a format below, each with its equation; the table
+at the end is the only list of them. Equation numbers are WAGEUBN's (Yang et al. 2020).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from intnet.errors import FormatError, NumberError, ShapeError
+from intnet.exact import NO_WORDS, UNLIMITED, Exact, Expression, exact
+from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift, check_bits
+from intnet.qtensor import QTensor, container, max_abs
+from intnet.rounding import STOCHASTIC, mode_code
+
+Draw = tuple[int, np.ndarray, int, str]  # mode, words, word bits, where
+
+
+def quantize(
+    x: "QTensor | np.ndarray | Expression",
+    format: Format,
+    *,
+    rounding: str = "ties_even",
+    words: np.ndarray | None = None,
+    word_bits: int = 32,
+    where: str = "",
+) -> QTensor:
+    """`x` in `format`: the correctly rounded codes of its exact value, then the format's range.
+
+    rounding:  a name of `rounding.MODES`; `stochastic` needs `words`
+    words:     uint32, one an element in C order, of which the top `word_bits` are used
+    where:     'layer/path' for error messages
+    Raises NumberError (NaN, infinity, an empty tensor where a maximum is needed), FormatError,
+    ContainerError (a bound that no container holds).
+    """
+    mode = mode_code(rounding)
+    source = exact(x, where)
+    if mode == STOCHASTIC:
+        check_bits(word_bits, f"{where or 'stochastic rounding'}: word_bits")
+        if words is None or words.dtype != np.uint32 or words.size != int(np.prod(source.shape)):
+            have = "none" if words is None else f"{words.size} of {words.dtype}"
+            raise ShapeError(
+                f"{where or 'stochastic rounding'}: needs one uint32 word an element "
+                f"({int(np.prod(source.shape))}), got {have}"
+            )
+    draw = (mode, NO_WORDS if words is None else words.reshape(-1), word_bits, where)
+    return _QUANTIZERS[type(format)](source, format, draw)
+
+
+def _round(source: Expression, exponent: int, hi: int, draw: Draw, fine: int = 0) -> tuple[np.ndarray, Any]:
+    mode, words, bits, where = draw
+    return source.round_to(exponent, mode, -hi, hi, words, bits, fine, where)
+
+
+def _fixed(x: Expression, format: FixedPoint, draw: Draw) -> QTensor:
+    """<WL,FL>: round(x * 2^FL), then `format.overflow`."""
+    mode, words, bits, where = draw
+    if format.overflow.startswith("saturate"):
+        codes, status = x.round_to(format.exponent, mode, format.lo, format.hi, words, bits, 0, where)
+        return QTensor(codes, format.exponent, format, max(-format.lo, format.hi), status)
+    codes, status = x.round_to(format.exponent, mode, -UNLIMITED, UNLIMITED, words, bits, 0, where)
+    if format.overflow == "wrap":
+        span = 1 << format.wl
+        wide = codes.astype(np.int64)
+        codes = wide - span * ((wide - format.lo) // span)
+        codes = codes.astype(container(max_abs(codes)))
+    elif codes.size and (int(codes.min()) < format.lo or int(codes.max()) > format.hi):
+        index = np.argwhere((codes < format.lo) | (codes > format.hi))[0]
+        raise NumberError(
+            f"{where or 'tensor'}: code {int(codes[tuple(index)])} at {tuple(int(i) for i in index)} is outside "
+            f"{format} ({format.lo}..{format.hi}) and its overflow is 'error'"
+        )
+    return QTensor(codes, format.exponent, format, max(-format.lo, format.hi), status)
+
+
+def _direct(x: Expression, format: Direct, draw: Draw) -> QTensor:
+    """(6): Q(x, k) = round(x * 2^(k-1)) / 2^(k-1); the range is not limited."""
+    codes, status = _round(x, format.exponent, UNLIMITED, draw)
+    return QTensor(codes, format.exponent, format, status=status)
+
+
+def _shift(x: Expression, format: Shift, draw: Draw) -> QTensor:
+    """(8): SQ(x, k) = R(x) * clip(Q(x/R(x), k), -1 + d, 1 - d)."""
+    exponent = x.log2_max() - (format.k - 1)
+    codes, status = _round(x, exponent, format.hi, draw)
+    return QTensor(codes, exponent, format, format.hi, status)
+
+
+def _flag(x: Expression, format: Flag, draw: Draw) -> QTensor:
+    """(17): on the grid Sc where |x/Sc| >= 1, else on the grid Sc/2^(k-1); Sc = R(x)/2^(k-1)."""
+    if draw[0] == STOCHASTIC:
+        raise FormatError(f"{draw[3] or 'Flag'}: the flag format rounds to nearest, not stochastically")
+    exponent = x.log2_max() - 2 * format.fine
+    codes, status = _round(x, exponent, format.hi, draw, format.fine)
+    return QTensor(codes, exponent, format, format.hi, status)
+
+
+def _constant(x: Expression, format: Constant, draw: Draw) -> QTensor:
+    """(7): CQ(x) = clip(Sr(dr * x/R(x)), -dr+1, dr-1) / 2^(k-1). The magnitude of x is given up."""
+    exponent = x.log2_max() - (format.dr.bit_length() - 1)
+    codes, status = _round(x, exponent, format.hi, draw)
+    return QTensor(codes, format.exponent, format, format.hi, status)
+
+
+def flag_words(q: QTensor) -> np.ndarray:
+    """uint16 array: the stored words of a Flag tensor: flag, sign, k-1 bits of magnitude (figure 4)."""
+    if not isinstance(q.format, Flag):
+        raise FormatError(f"flag_words needs a tensor in Flag format, not {q.format}")
+    fine = q.format.fine
+    magnitude = np.abs(q.codes.astype(np.int64))
+    flag = magnitude >= 1 << fine
+    magnitude = np.where(flag, magnitude >> fine, magnitude)
+    return ((flag.astype(np.int64) << (fine + 1)) | ((q.codes < 0).astype(np.int64) << fine) | magnitude).astype(
+        np.uint16
+    )
+
+
+_QUANTIZERS: dict[type, Callable[[Any, Any, Draw], QTensor]] = {
+    FixedPoint: _fixed,
+    Direct: _direct,
+    Shift: _shift,
+    Flag: _flag,
+    Constant: _constant,
+}
+
+__all__ = ["Exact", "flag_words", "quantize"]

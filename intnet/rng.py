@@ -1,0 +1,99 @@
+"""Random words: Philox4x32-10, and a Galois LFSR for hardware that has one.
+
+A word is a pure function of (seed, step, stream name, element index), so any thread count, any
+resume and any subset of the elements draws the same words (Salmon et al., "Parallel random
+numbers: as easy as 1, 2, 3", SC 2011).
+
+    key     = (seed low 32 bits, seed high 32 bits)
+    counter = (i//4 low, i//4 high, stream, step);   element i takes output word i % 4
+    stream  = first 4 bytes (big-endian) of SHA-256 of the name "layer/path"
+
+A B-bit word is the top B bits of the 32-bit word. Nothing in intnet draws from anywhere else:
+initialisation, shuffling and dropout use their own stream names.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from intnet._jit import njit, pjit, prange
+from intnet.errors import ConfigError
+
+_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_MASK = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+
+LFSR_MASK = 0x80200003  # x^32 + x^22 + x^2 + x + 1, right-shifting Galois form
+
+
+@njit
+def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
+    """Philox4x32-10: four uint32 counters and two uint32 keys (as uint64) to four uint32 words."""
+    for _ in range(10):
+        p0, p1 = _M0 * c0, _M1 * c2
+        c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _MASK, (p0 >> _32) ^ c3 ^ k1, p0 & _MASK
+        k0, k1 = (k0 + _W0) & _MASK, (k1 + _W1) & _MASK
+    return c0, c1, c2, c3
+
+
+@pjit
+def _fill(out: np.ndarray, first_block: int, stream: int, step: int, k0: int, k1: int) -> None:
+    for j in prange(out.shape[0]):
+        block = np.uint64(first_block + j)
+        w0, w1, w2, w3 = philox(
+            block & _MASK, block >> _32, np.uint64(stream), np.uint64(step), np.uint64(k0), np.uint64(k1)
+        )
+        out[j, 0], out[j, 1], out[j, 2], out[j, 3] = w0, w1, w2, w3
+
+
+def words(seed: int, step: int, stream: int, n: int, start: int = 0) -> np.ndarray:
+    """uint32[n]: the words of elements start..start+n-1 of one stream at one step.
+
+    seed has 64 bits, step and stream 32; ConfigError outside that.
+    """
+    for what, value, bits in (("seed", seed, 64), ("step", step, 32), ("stream", stream, 32)):
+        if not 0 <= value < 1 << bits:
+            raise ConfigError(f"{what} {value} is outside 0..2^{bits}-1")
+    first = start // 4
+    blocks = np.empty(((start + n + 3) // 4 - first, 4), np.uint32)
+    _fill(blocks, first, stream, step, seed & 0xFFFFFFFF, seed >> 32)
+    return blocks.reshape(-1)[start - 4 * first :][:n]
+
+
+def stream(name: str) -> int:
+    """The 32-bit stream of a name such as 'layer1.0.conv1/gW'."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+
+
+def check_streams(names: Iterable[str]) -> None:
+    """ConfigError when two different names share a stream: their words would be the same."""
+    seen: dict[int, str] = {}
+    for name in names:
+        other = seen.setdefault(stream(name), name)
+        if other != name:
+            raise ConfigError(
+                f"the random streams of {other!r} and {name!r} collide ({stream(name):08x}): rename one"
+            )
+
+
+def lfsr_states(seed: int) -> Iterator[int]:
+    """The 32-bit states after `seed` (not 0) of the Galois LFSR, one a step."""
+    if not 0 < seed < 1 << 32:
+        raise ConfigError(f"an LFSR seed is a non-zero 32-bit number, not {seed}")
+    state = seed
+    while True:
+        state = (state >> 1) ^ (LFSR_MASK if state & 1 else 0)
+        yield state
+
+
+def lfsr_words(seed: int, n: int) -> np.ndarray:
+    """uint16[n]: n draws of 16 steps each, the low 16 bits of the state after them."""
+    out = np.empty(n, np.uint16)
+    states = lfsr_states(seed)
+    for i in range(n):
+        for _ in range(15):
+            next(states)
+        out[i] = next(states) & 0xFFFF
+    return out

@@ -1,0 +1,89 @@
+"""Rounding: an exact quotient becomes an integer. The one place where that is decided.
+
+Every quantizer, kernel and conversion of intnet rounds through `round_up`; saturation is a second,
+separate step (`formats.py`, `quantize.py`). With x = num/den exact and f = x - floor(x):
+
+    ties_even   nearest, a tie to the even integer (default)        HLS name RND_CONV
+    ties_away   nearest, a tie away from zero                       RND_INF
+    ties_pos    nearest, a tie to +infinity                         RND
+    to_neg      floor                                               TRN
+    to_pos      ceiling
+    to_zero     truncation                                          TRN_ZERO
+    stochastic  up iff word < floor(f * 2**bits), word has `bits` bits; STOCH
+
+Randomness is an argument (`word`), so rounding is a pure function. Read on in `exact.py`, which
+applies the rule to whole tensors.
+"""
+
+from intnet._jit import njit
+from intnet.errors import FormatError
+from intnet.wide import umul_le
+
+TIES_EVEN, TIES_AWAY, TIES_POS, TO_NEG, TO_POS, TO_ZERO, STOCHASTIC = range(7)
+
+MODES: dict[str, int] = {
+    "ties_even": TIES_EVEN,
+    "ties_away": TIES_AWAY,
+    "ties_pos": TIES_POS,
+    "to_neg": TO_NEG,
+    "to_pos": TO_POS,
+    "to_zero": TO_ZERO,
+    "stochastic": STOCHASTIC,
+}
+
+HLS_ALIASES: dict[str, str] = {
+    "RND_CONV": "ties_even",
+    "RND_INF": "ties_away",
+    "RND": "ties_pos",
+    "TRN": "to_neg",
+    "TRN_ZERO": "to_zero",
+    "STOCH": "stochastic",
+}
+
+
+def mode_code(name: str) -> int:
+    """The kernel code of a rounding mode given by name or HLS alias; FormatError for any other."""
+    code = MODES.get(HLS_ALIASES.get(name, name))
+    if code is None:
+        hint = " ('nearest' does not say where a tie goes)" if name == "nearest" else ""
+        raise FormatError(
+            f"unknown rounding mode {name!r}{hint}; use one of {', '.join(MODES)} "
+            f"or the HLS names {', '.join(HLS_ALIASES)}"
+        )
+    return code
+
+
+@njit
+def round_up(mode: int, floor: int, rem: int, den: int, word: int, bits: int) -> bool:
+    """Whether floor + rem/den (0 <= rem < den) goes up to floor + 1.
+
+    `floor` < 0 says that the value is negative (floor + f < 0 exactly when floor < 0). The
+    comparisons are written so that no intermediate exceeds den: 2*rem is never formed.
+    """
+    if rem == 0:
+        return False
+    if mode == TIES_EVEN:
+        rest = den - rem
+        return rem > rest or (rem == rest and (floor & 1) == 1)
+    if mode == STOCHASTIC:
+        # word < floor(rem * 2^bits / den)  <=>  (word + 1) * den <= rem * 2^bits
+        return umul_le(word + 1, den, rem, 1 << bits)
+    if mode == TIES_AWAY:
+        rest = den - rem
+        return rem > rest or (rem == rest and floor >= 0)
+    if mode == TIES_POS:
+        return rem >= den - rem
+    if mode == TO_POS:
+        return True
+    if mode == TO_ZERO:
+        return floor < 0
+    return False  # TO_NEG
+
+
+@njit
+def round_quotient(num: int, den: int, mode: int, word: int, bits: int) -> int:
+    """num/den (den > 0, both within +-2**62) rounded to an integer."""
+    floor = num // den
+    if round_up(mode, floor, num - floor * den, den, word, bits):
+        return floor + 1
+    return floor

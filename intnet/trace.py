@@ -1,0 +1,125 @@
+"""The one trace: every value that a method rounds or passes on, seen by observers.
+
+A method emits an `Event` for each data path (layer, path) it handles, but only while somebody
+observes: without an observer a step costs nothing. `Recorder` keeps the values of chosen paths
+(for reading them as QTensors), `PathTable` the widths, bounds and counts of a report.
+"""
+
+import fnmatch
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intnet.exact import Exact
+from intnet.formats import Format
+from intnet.qtensor import QTensor
+
+
+@dataclass(frozen=True)
+class Event:
+    """One value on a data path.
+
+    source: what was given (a QTensor, a float32 array or an exact expression)
+    result: what readers get: a QTensor in `format`, or `source` where the path is exact or float
+    words:  uint32 random words where rounding is stochastic, of which the top `word_bits` count
+    """
+
+    layer: str
+    path: str
+    step: int
+    source: Any
+    result: Any
+    format: Format | None = None
+    rounding: str | None = None
+    words: np.ndarray | None = None
+    word_bits: int = 32
+
+
+Observer = Callable[[Event], None]
+
+
+class Recorder:
+    """Keeps the last event of every path that matches 'layer/path' patterns (shell wildcards)."""
+
+    def __init__(self, *patterns: str) -> None:
+        self.patterns = patterns or ("*",)
+        self.events: dict[str, Event] = {}
+
+    def __call__(self, event: Event) -> None:
+        name = f"{event.layer}/{event.path}"
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns):
+            self.events[name] = event
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of 'layer/path': a QTensor, or a float32 array on a float path."""
+        if name not in self.events:
+            raise KeyError(f"no value of {name!r} was recorded; there are {', '.join(sorted(self.events)) or 'none'}")
+        result = self.events[name].result
+        return result.to_qtensor(name) if isinstance(result, Exact) and np.all(np.asarray(result.den) == 1) else result
+
+
+@dataclass
+class PathRow:
+    """What one data path of one layer needed, over all observed steps."""
+
+    layer: str
+    path: str
+    format: str
+    nominal: int | None
+    used: int = 0
+    bound: int = 0
+    exponents: tuple[int, int] | None = None
+    elements: int = 0
+    saturated: int = 0
+    zeros: int = 0
+
+    @property
+    def fraction_bits(self) -> float:
+        """log2 of the number of codes in the used range, e.g. 10.7 bits for codes within +-820."""
+        return float(np.log2(2 * self.peak + 1)) if self.peak else 0.0
+
+    peak: int = 0
+
+
+class PathTable:
+    """Collects a PathRow a data path: nominal and really used bits, proven bounds, saturation."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], PathRow] = {}
+
+    def __call__(self, event: Event) -> None:
+        key = (event.layer, event.path)
+        if key not in self.rows:
+            nominal = event.format.bits if event.format else None
+            kind = str(event.format) if event.format else "exact"
+            if not isinstance(event.result, QTensor | Exact):
+                kind = "float32" if isinstance(event.result, np.ndarray) else "exact quotient"
+            self.rows[key] = PathRow(event.layer, event.path, kind, nominal)
+        row = self.rows[key]
+        row.bound = max(row.bound, _bound_bits(event))
+        result = event.result
+        if isinstance(result, Exact) and np.all(np.asarray(result.den) == 1):
+            result = result.to_qtensor(f"{event.layer}/{event.path}")
+        row.elements += int(np.prod(result.shape))
+        if isinstance(result, QTensor):
+            self._count(row, result)
+
+    @staticmethod
+    def _count(row: PathRow, q: QTensor) -> None:
+        row.used = max(row.used, q.width)
+        row.peak = max(row.peak, int(np.abs(q.codes.astype(np.int64)).max(initial=0)))
+        row.zeros += int(np.count_nonzero(q.codes == 0))
+        row.saturated += q.status.saturated if q.status else 0
+        low, high = int(np.min(q.exponent)), int(np.max(q.exponent))
+        if row.exponents:
+            low, high = min(low, row.exponents[0]), max(high, row.exponents[1])
+        row.exponents = (low, high)
+
+
+def _bound_bits(event: Event) -> int:
+    """Bits that the accumulator behind this value is proven to fit; 0 for float values."""
+    if isinstance(event.source, QTensor):
+        return event.source.bound.bit_length() + 1
+    return event.source.bits() if isinstance(event.source, Exact) else 0
