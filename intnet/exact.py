@@ -21,7 +21,7 @@ from intnet import exact_loops as loops
 from intnet import wide
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
 from intnet.qtensor import INT64_BOUND, QTensor, Status, container, max_abs
-from intnet.rounding import STOCHASTIC, TO_NEG, round_quotient
+from intnet.rounding import STOCHASTIC, TIES_EVEN, TO_NEG, round_quotient
 
 NO_WORDS = np.zeros(0, np.uint32)
 UNLIMITED = 1 << 62
@@ -149,10 +149,12 @@ class Exact:
             result = min(bound // int(den.min()) + 1, max(-low, high)) << fine
             out = np.empty(u.shape, np.int32 if result < 1 << 31 else np.int64)
             counts = np.zeros((loops.blocks_for(u.size), 4), np.int64)
-            loops.round_rows(
-                u, cu << up, v, cv << up, offset << up, den, min(drop, 62), self.relu, fine, mode, words,
-                bits, low, high, out, counts,
-            )  # fmt: skip
+            numerator = (u, cu << up, v, cv << up, offset << up, den)
+            if mode == TIES_EVEN and not drop and bound // int(den.min()) < 1 << 48:
+                loops.round_rows_quick(*numerator, self.relu, fine, low, high, out, counts)
+            else:
+                drop = min(drop, 62)
+                loops.round_rows(*numerator, drop, self.relu, fine, mode, words, bits, low, high, out, counts)
         else:
             if bound >= wide.LIMBS_MAX:
                 raise ContainerError(

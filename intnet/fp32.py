@@ -10,16 +10,27 @@ import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from intnet._jit import njit, pjit, prange
 from intnet.errors import FormatError
 
-__all__ = ["exp", "exp32", "exp64", "fma32", "log", "log32", "log64", "normal", "sqrt", "tanh", "tanh32", "tanh64"]
+__all__ = [
+    "exp",
+    "exp32",
+    "exp64",
+    "fma32",
+    "log",
+    "log32",
+    "log64",
+    "normal",
+    "sqrt",
+    "tanh",
+    "tanh32",
+    "tanh64",
+]
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
@@ -37,7 +48,7 @@ _ROUND = float.fromhex("0x1.8p+52")
 _SQRT2 = float.fromhex("0x1.6a09e667f3bcdp+0")
 # Powers of two 2**-540 .. 2**540; two factors reach every float64 exponent.
 _POWER_BIAS = 540
-_POWERS = np.array([math.ldexp(1.0, k) for k in range(-_POWER_BIAS, _POWER_BIAS + 1)])
+_POWERS: F64 = np.array([math.ldexp(1.0, k) for k in range(-_POWER_BIAS, _POWER_BIAS + 1)])
 
 
 # --- fused multiply-add -------------------------------------------------------------------------
@@ -66,17 +77,17 @@ def fma32(a: Any, b: Any, c: Any) -> Any:
         return odd.view(np.float64).astype(np.float32)[()]
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _fma_instruction(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+def _fma_code(ctx: Any, a: Any, b: Any, c: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        real = ir.FloatType()
-        function_type = ir.FunctionType(real, [real] * 3)
-        return builder.call(cgutils.get_or_insert_function(builder.module, function_type, "llvm.fma.f32"), args)
+        return builder.fma(*args)
 
     return types.float32(types.float32, types.float32, types.float32), codegen
 
 
-@overload(fma32, inline="always")  # type: ignore[untyped-decorator]
+_fma_instruction: Any = intrinsic(_fma_code)
+
+
+@overload(fma32, inline="always")
 def _fma32_in_kernels(a: Any, b: Any, c: Any) -> Any:
     if not (a == b == c == types.float32):
         return None  # a kernel that mixes widths would round twice: a typing error
@@ -107,7 +118,7 @@ def exp64(x: float) -> float:
     x = k ln 2 + r with |r| <= ln 2 / 2 (Cody and Waite); Taylor series of degree 13 in r, whose
     remainder is below 5e-18; then an exact scaling by 2**k in two steps.
     """
-    if not x == x:
+    if math.isnan(x):
         return x
     if x > 709.782712893384:
         return np.inf
@@ -130,7 +141,8 @@ def exp64(x: float) -> float:
     p = (p * r) * r + r + 1.0
     whole = int(k)
     half = whole // 2
-    return (p * _POWERS[half + _POWER_BIAS]) * _POWERS[whole - half + _POWER_BIAS]
+    y: float = (p * _POWERS[half + _POWER_BIAS]) * _POWERS[whole - half + _POWER_BIAS]
+    return y
 
 
 @njit
@@ -149,7 +161,7 @@ def log64(x: float) -> float:
         x = x * 18014398509481984.0  # 2**54
         k = -54
     bits = np.float64(x).view(np.int64)
-    k += (bits >> 52) - 1023
+    k += int(bits >> 52) - 1023
     m = np.int64((bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000).view(np.float64)
     if m > _SQRT2:
         m = m * 0.5
@@ -198,19 +210,22 @@ def tanh64(x: float) -> float:
 @njit
 def exp32(x: np.float32) -> np.float32:
     """e**x in float32, within 0.50001 units in the last place."""
-    return _to_float32(exp64(np.float64(x)))
+    y: np.float32 = _to_float32(exp64(np.float64(x)))
+    return y
 
 
 @njit
 def log32(x: np.float32) -> np.float32:
     """ln x in float32, within 0.50001 units in the last place; -inf at 0, NaN below."""
-    return _to_float32(log64(np.float64(x)))
+    y: np.float32 = _to_float32(log64(np.float64(x)))
+    return y
 
 
 @njit
 def tanh32(x: np.float32) -> np.float32:
     """tanh x in float32, within 0.50001 units in the last place."""
-    return _to_float32(tanh64(np.float64(x)))
+    y: np.float32 = _to_float32(tanh64(np.float64(x)))
+    return y
 
 
 @njit

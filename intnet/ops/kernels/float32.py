@@ -66,7 +66,7 @@ def _operand(x: F32, dimensions: int, name: str) -> F32:
 
 def _out_size(size: int, kernel: int, stride: int, padding: int) -> int:
     if stride < 1 or padding < 0 or kernel < 1:
-        raise ShapeError(f"stride {stride} and kernel {kernel} must be positive, padding {padding} not negative")
+        raise ShapeError(f"stride {stride}, kernel {kernel}, padding {padding}: below 1, 1 or 0")
     out = (size + 2 * padding - kernel) // stride + 1
     if size + 2 * padding < kernel:
         raise ShapeError(f"a kernel of {kernel} does not fit in {size} pixels with padding {padding}")
@@ -123,10 +123,13 @@ def _panels(weights: F32) -> F32:
         padded = np.zeros((groups, terms, panels * LANES), np.float32)
         padded[:, :, :width] = weights
         weights = padded
-    return np.ascontiguousarray(weights.reshape(groups, terms, panels, LANES).transpose(0, 2, 1, 3)).reshape(-1)
+    split = weights.reshape(groups, terms, panels, LANES)
+    return np.ascontiguousarray(split.transpose(0, 2, 1, 3)).reshape(-1)
 
 
-def _product(out: F32, source: F32, weights: F32, win: Windows, taps: I64, ends: I64, to: Target, groups: int) -> None:
+def _product(
+    out: F32, source: F32, weights: F32, win: Windows, taps: I64, ends: I64, to: Target, groups: int
+) -> None:
     """Run the gather kernel that fits; weights is [groups, k, o]."""
     positions = out.size // max(to.height * to.width * to.channels, 1) * win.rows * win.cols
     if groups == win.channels == to.channels and groups > 1:
@@ -194,7 +197,8 @@ def conv2d(x: F32, w: F32, stride: Pair = (1, 1), padding: Pair = (0, 0), groups
     out = np.zeros((batch, rows, cols, out_channels), np.float32)
     taps = _taps(pair, padding)
     ends = _chunk_ends(np.arange(len(taps)), depth, len(taps))
-    packed = w.reshape(groups, -1, depth, len(taps)).transpose(0, 3, 2, 1).reshape(groups, len(taps) * depth, -1)
+    per_group = w.reshape(groups, out_channels // groups, depth, len(taps))
+    packed = per_group.transpose(0, 3, 2, 1).reshape(groups, len(taps) * depth, -1)
     win = Windows(height, width, channels, stride[0], stride[1], rows, cols)
     if out.size:
         _product(out, x, packed, win, taps, ends, Target(rows, cols, out_channels, 0, 0, 1, 1), groups)
@@ -247,37 +251,36 @@ def conv2d_weight_grad(
     kh, kw = kernel_hw
     rows, cols = _conv_shape((height, width), (channels, out_channels), kernel_hw, stride, padding, groups)
     if e.shape != (batch, rows, cols, out_channels):
-        raise ShapeError(f"error {e.shape} does not belong to an output of {(batch, rows, cols, out_channels)}")
+        raise ShapeError(
+            f"error {e.shape} and input {x.shape} do not belong together: {rows} x {cols} windows"
+        )
     taps = _taps(kernel_hw, padding)
     win = Windows(height, width, channels, stride[0], stride[1], rows, cols)
     runs = _runs(taps, groups == 1)
     depth, per_group = channels // groups, out_channels // groups
-    tiles, panels = -(-(len(taps) * depth) // ROWS), -(-per_group // LANES)
+    terms, positions = len(taps) * depth, batch * rows * cols
+    tiles, panels = -(-terms // ROWS), -(-per_group // LANES)
     depthwise = groups == channels == out_channels and groups > 1
     size = len(taps) * channels if depthwise else groups * tiles * panels * TILE
-    total = np.zeros(size, np.float32)
-    positions = batch * rows * cols
+    total, flat_e, flat_x = np.zeros(size, np.float32), e.reshape(-1), x.reshape(-1)
     chunks = -(-positions // CHUNK)
     held = min(chunks, max(_TASKS, _HELD_WORDS // max(size, 1)))
     for first in range(0, chunks, max(held, 1)):
         now = min(held, chunks - first)
         parts = np.zeros(now * size, np.float32)
-        flat_e, flat_x = e.reshape(-1), x.reshape(-1)
         if depthwise:
             depthwise_weight_gradient_chunks(parts, flat_e, flat_x, win, taps, positions, first, now)
         else:
             splits = min(tiles, -(-_TASKS // now))
             weight_gradient_chunks(
-                parts, flat_e, flat_x, win, runs, len(taps) * depth, out_channels, groups, positions, first, now, splits
+                parts, flat_e, flat_x, win, runs, terms, out_channels, groups, positions, first, now, splits
             )
         add_chunks(total, parts, now)
     if depthwise:
         return np.ascontiguousarray(total.reshape(kh, kw, 1, channels).transpose(3, 2, 0, 1))
     product = total.reshape(groups, tiles, panels, ROWS, LANES).transpose(0, 2, 4, 1, 3)
-    product = product.reshape(groups, panels * LANES, tiles * ROWS)[:, :per_group, : len(taps) * depth]
-    return np.ascontiguousarray(
-        product.reshape(out_channels, kh, kw, depth).transpose(0, 3, 1, 2)
-    )
+    product = product.reshape(groups, panels * LANES, tiles * ROWS)[:, :per_group, :terms]
+    return np.ascontiguousarray(product.reshape(out_channels, kh, kw, depth).transpose(0, 3, 1, 2))
 
 
 # --- column sums --------------------------------------------------------------------------------

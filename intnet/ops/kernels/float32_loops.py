@@ -51,6 +51,26 @@ class Target(NamedTuple):
 
 
 @njit
+def _locate(m: int, win: Windows) -> tuple[int, int, int]:
+    """(image, row, column) of position m."""
+    line = m // win.cols
+    return line // win.rows, line % win.rows, m % win.cols
+
+
+@njit
+def _next(image: int, p: int, q: int, win: Windows) -> tuple[int, int, int]:
+    """The position after (image, p, q), without a division."""
+    q += 1
+    if q == win.cols:
+        q = 0
+        p += 1
+        if p == win.rows:
+            p = 0
+            image += 1
+    return image, p, q
+
+
+@njit
 def _gather_terms(
     out: F32, at: int, source: F32, win: Windows, h: int, w: int, src: int, depth: int, low: int, high: int
 ) -> None:
@@ -67,17 +87,24 @@ def _gather_terms(
 
 @njit
 def _gather(
-    out: F32, source: F32, win: Windows, runs: I64, depth: int, base: int, m0: int, count: int, k0: int, k1: int
+    out: F32,
+    source: F32,
+    win: Windows,
+    runs: I64,
+    depth: int,
+    base: int,
+    m0: int,
+    rows: int,
+    k0: int,
+    k1: int,
 ) -> None:
     """out[r * (k1 - k0) + k - k0] = source value of term k at position m0 + r, zero outside.
 
     Term k is channel base + k % depth of tap k // depth.
     """
-    q = m0 % win.cols
-    p = (m0 // win.cols) % win.rows
-    image = m0 // (win.cols * win.rows)
+    image, p, q = _locate(m0, win)
     at = 0
-    for _ in range(count):
+    for _ in range(rows):
         for run in range(runs.shape[0]):
             first = runs[run, 2] * depth
             low = max(k0 - first, 0)
@@ -88,34 +115,22 @@ def _gather(
                 src = ((image * win.height + h) * win.width + w) * win.channels + base
                 _gather_terms(out, at, source, win, h, w, src, depth, low, high)
                 at += high - low
-        q += 1
-        if q == win.cols:
-            q = 0
-            p += 1
-            if p == win.rows:
-                p = 0
-                image += 1
+        image, p, q = _next(image, p, q, win)
 
 
 @njit
-def _store(out: F32, sums: F32, at: int, to: Target, win: Windows, m0: int, count: int, c0: int, size: int) -> None:
+def _store(
+    out: F32, sums: F32, at: int, to: Target, win: Windows, m0: int, count: int, c0: int, size: int
+) -> None:
     """Write `count` rows of a tile, `size` lanes each, to their pixels; -0 becomes +0."""
-    q = m0 % win.cols
-    p = (m0 // win.cols) % win.rows
-    image = m0 // (win.cols * win.rows)
+    image, p, q = _locate(m0, win)
     for i in range(at, at + count * LANES):
         sums[i] += ZERO
     for r in range(count):
         row = image * to.height + to.first_h + p * to.step_h
         dst = (row * to.width + to.first_w + q * to.step_w) * to.channels + c0
         copy_run(out, dst, sums, at + r * LANES, size)
-        q += 1
-        if q == win.cols:
-            q = 0
-            p += 1
-            if p == win.rows:
-                p = 0
-                image += 1
+        image, p, q = _next(image, p, q, win)
 
 
 @pjit
@@ -277,9 +292,7 @@ def depthwise_weight_gradient_chunks(
     for chunk in prange(chunks):
         begin = (first_chunk + chunk) * CHUNK
         for m in range(begin, min(begin + CHUNK, positions)):
-            q = m % win.cols
-            p = (m // win.cols) % win.rows
-            image = m // (win.cols * win.rows)
+            image, p, q = _locate(m, win)
             for t in range(taps.shape[0]):
                 h = p * win.step_h + taps[t, 0]
                 w = q * win.step_w + taps[t, 1]

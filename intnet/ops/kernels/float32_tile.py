@@ -82,7 +82,8 @@ def _store(builder: Any, value: Any, pointer: Any, offset: Any) -> None:
 
 def _fma(builder: Any, kind: Any, a: Any, b: Any, c: Any) -> Any:
     name = "llvm.fma.f32" if kind is _REAL else f"llvm.fma.v{LANES}f32"
-    return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name), [a, b, c])
+    insert: Any = cgutils.get_or_insert_function
+    return builder.call(insert(builder.module, ir.FunctionType(kind, [kind] * 3), name), [a, b, c])
 
 
 def _emit_tile(builder: Any, acc: Any, a: Any, a_row: Any, a_step: Any, b: Any, count: Any) -> None:
@@ -131,9 +132,8 @@ def _emit_run(builder: Any, count: Any, step: Callable[[Any, Any], None]) -> Non
         step(offset, _REAL)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
 def _tile_code(
-    typingctx: Any, acc: Any, acc_at: Any, a: Any, a_at: Any, a_row: Any, a_step: Any, b: Any, b_at: Any, count: Any
+    ctx: Any, acc: Any, acc_at: Any, a: Any, a_at: Any, a_row: Any, a_step: Any, b: Any, b_at: Any, count: Any
 ) -> Any:
     n = types.int64
 
@@ -145,8 +145,7 @@ def _tile_code(
     return types.void(acc, n, a, n, n, n, b, n, n), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _fma_run_code(typingctx: Any, acc: Any, acc_at: Any, a: Any, a_at: Any, b: Any, b_at: Any, count: Any) -> Any:
+def _fma_run_code(ctx: Any, acc: Any, acc_at: Any, a: Any, a_at: Any, b: Any, b_at: Any, count: Any) -> Any:
     n = types.int64
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -162,16 +161,24 @@ def _fma_run_code(typingctx: Any, acc: Any, acc_at: Any, a: Any, a_at: Any, b: A
     return types.void(acc, n, a, n, b, n, n), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _copy_run_code(typingctx: Any, out: Any, out_at: Any, source: Any, source_at: Any, count: Any) -> Any:
+def _copy_run_code(ctx: Any, out: Any, out_at: Any, source: Any, source_at: Any, count: Any) -> Any:
     n = types.int64
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         out, source = (_pointer(context, builder, signature.args[i], args[i], args[i + 1]) for i in (0, 2))
-        _emit_run(builder, args[4], lambda offset, kind: _store(builder, _load(builder, source, offset, kind), out, offset))
+
+        def step(offset: Any, kind: Any) -> None:
+            _store(builder, _load(builder, source, offset, kind), out, offset)
+
+        _emit_run(builder, args[4], step)
         return context.get_dummy_value()
 
     return types.void(out, n, source, n, n), codegen
+
+
+_tile_instructions: Any = intrinsic(_tile_code)
+_fma_run_instructions: Any = intrinsic(_fma_run_code)
+_copy_run_instructions: Any = intrinsic(_copy_run_code)
 
 
 # --- the same names inside kernels --------------------------------------------------------------
@@ -184,29 +191,29 @@ def _flat_float32(*arrays: Any) -> bool:
     )
 
 
-@overload(fma_tile, inline="always")  # type: ignore[untyped-decorator]
+@overload(fma_tile, inline="always")
 def _fma_tile_in_kernels(
     acc: Any, acc_at: Any, a: Any, a_at: Any, a_row: Any, a_step: Any, b: Any, b_at: Any, count: Any
 ) -> Any:
     def code(
         acc: Any, acc_at: Any, a: Any, a_at: Any, a_row: Any, a_step: Any, b: Any, b_at: Any, count: Any
     ) -> Any:
-        return _tile_code(acc, acc_at, a, a_at, a_row, a_step, b, b_at, count)
+        return _tile_instructions(acc, acc_at, a, a_at, a_row, a_step, b, b_at, count)
 
     return code if _flat_float32(acc, a, b) else None
 
 
-@overload(fma_run, inline="always")  # type: ignore[untyped-decorator]
+@overload(fma_run, inline="always")
 def _fma_run_in_kernels(acc: Any, acc_at: Any, a: Any, a_at: Any, b: Any, b_at: Any, count: Any) -> Any:
     def code(acc: Any, acc_at: Any, a: Any, a_at: Any, b: Any, b_at: Any, count: Any) -> Any:
-        return _fma_run_code(acc, acc_at, a, a_at, b, b_at, count)
+        return _fma_run_instructions(acc, acc_at, a, a_at, b, b_at, count)
 
     return code if _flat_float32(acc, a, b) else None
 
 
-@overload(copy_run, inline="always")  # type: ignore[untyped-decorator]
+@overload(copy_run, inline="always")
 def _copy_run_in_kernels(out: Any, out_at: Any, source: Any, source_at: Any, count: Any) -> Any:
     def code(out: Any, out_at: Any, source: Any, source_at: Any, count: Any) -> Any:
-        return _copy_run_code(out, out_at, source, source_at, count)
+        return _copy_run_instructions(out, out_at, source, source_at, count)
 
     return code if _flat_float32(out, source) else None

@@ -10,6 +10,7 @@ import numpy as np
 from intnet._jit import pjit, prange
 from intnet.errors import ContainerError
 from intnet.exact_loops import blocks_for
+from intnet.ops.kernels.gemm import split
 from intnet.qtensor import INT64_BOUND, QTensor
 
 
@@ -56,7 +57,11 @@ def column_sums(q: QTensor, where: str = "") -> QTensor:
 def column_dots(a: QTensor, b: QTensor, where: str = "") -> list[int]:
     """Sum of products of codes over all axes but the last: exact Python ints, one a channel."""
     if a.bound * b.bound >= INT64_BOUND:
-        raise ContainerError(f"{where or 'product'}: codes up to {a.bound} and {b.bound} do not fit int64")
+        high, low = split(a)
+        if (high.bound + 1) * b.bound >= INT64_BOUND:
+            raise ContainerError(f"{where or 'sum'}: products of codes up to {a.bound} and {b.bound} pass two limbs")
+        pairs = zip(column_dots(high, b, where), column_dots(low, b, where), strict=True)
+        return [(h << 16) + lo for h, lo in pairs]
     u, v = _matrix(a), _matrix(b)
     if u.dtype != v.dtype:
         u, v = u.astype(np.int64), v.astype(np.int64)

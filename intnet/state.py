@@ -1,0 +1,46 @@
+"""State of a training run as named tensors, and its digest.
+
+A state is what `Model.state_dict` gives: every parameter, optimizer word and running statistic, as
+QTensors or float32 arrays. The digest is SHA-256 over all of them, so two runs agree exactly when
+their digests do.
+"""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from intnet.errors import NumberError
+from intnet.qtensor import QTensor
+
+State = dict[str, Any]
+
+
+def digest(state: State) -> str:
+    """Hex SHA-256 over all tensors in order of their names.
+
+    Of each: the line 'name dtype shape exponent' in UTF-8, a newline, and the little-endian bytes of
+    its codes or floats in C order. The exponent of a float tensor is written '-'.
+    """
+    sha = hashlib.sha256()
+    for name in sorted(state):
+        array, exponent = parts(state[name])
+        shape = "x".join(map(str, array.shape))
+        sha.update(f"{name} {array.dtype.name} {shape} {'-' if exponent is None else exponent}\n".encode())
+        sha.update(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).tobytes())
+    return sha.hexdigest()
+
+
+def parts(value: Any) -> tuple[np.ndarray, int | None]:
+    """(codes, exponent) of a QTensor, (array, None) of a float32 array."""
+    if isinstance(value, QTensor):
+        return value.codes, int(value.exponent)
+    return value, None
+
+
+def check_finite(state: State) -> None:
+    """NumberError naming the first tensor with a NaN or infinity."""
+    for name, value in state.items():
+        if isinstance(value, np.ndarray) and not np.all(np.isfinite(value)):
+            index = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
+            raise NumberError(f"{name} holds a NaN or infinity at index {index}: start from finite weights")

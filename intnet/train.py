@@ -1,0 +1,155 @@
+"""Training: one model, one method, one data set, one seed; steps that can stop and go on anywhere.
+
+    run = fit(resnet8(data.image_shape, data.classes), Wageubn(), data, epochs=3, seed=1)
+    run.evaluate(), run.digest()
+
+A step is a pure function of (state, seed, step number): the data order and every random word come
+from the seed and the step (`datasets.order`, `rng`), so a resumed run repeats an unbroken one bit
+for bit. Where runs are kept on disk: `runs.py`; commands: `cli/`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from intnet import datasets, exact, ops
+from intnet.autograd import Tensor, backward
+from intnet.datasets import Dataset
+from intnet.errors import ConfigError
+from intnet.methods.method import Method
+from intnet.models.model import Model
+from intnet.ops.loss import float_logits
+from intnet.qtensor import QTensor
+from intnet.state import check_finite, digest
+from intnet.trace import Observer, Recorder
+
+EVALUATION_BATCH = 256
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """One step: its number (from 1), epoch (from 0), mean loss, share of right answers, seconds."""
+
+    step: int
+    epoch: int
+    loss: float
+    accuracy: float
+    seconds: float
+    images: int
+
+
+class Run:
+    """A training run in memory."""
+
+    def __init__(self, model: Model, method: Method, data: Dataset, batch_size: int = 64, seed: int = 1) -> None:
+        images = len(data.train_labels)
+        if not 1 <= batch_size <= images:
+            raise ConfigError(f"batch size {batch_size}: the data set has {images} training images")
+        if model.classes < data.classes:
+            raise ConfigError(f"the model has {model.classes} classes, data set {data.name!r} has {data.classes}")
+        self.model, self.method, self.data = model, method, data
+        self.batch_size, self.seed = batch_size, seed
+        self.steps_per_epoch = -(-images // batch_size)
+        self.paths = Recorder()
+        method.start(model.all_layers(), seed)
+        self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        return self.method.step
+
+    def batch(self, step: int) -> tuple[QTensor, np.ndarray]:
+        """(images as exact codes, labels) of step number `step` (from 0); the last one of an epoch may be short."""
+        epoch, position = divmod(step, self.steps_per_epoch)
+        if self._order[0] != epoch:
+            self._order = (epoch, datasets.order(self.seed, epoch, len(self.data.train_labels)))
+        index = self._order[1][position * self.batch_size : (position + 1) * self.batch_size]
+        return as_codes(self.data.train_images[index], self.data.exponent), self.data.train_labels[index]
+
+    def train_step(self) -> StepReport:
+        """One step: forward, backward, update of every parameter."""
+        started = perf_counter()
+        method, step = self.method, self.method.step
+        method.epoch = step // self.steps_per_epoch
+        method.training = True
+        images, labels = self.batch(step)
+        logits = self.model(Tensor(images), method)
+        loss = ops.softmax_cross_entropy(logits, labels=labels)
+        gradients = backward(loss, np.float32(1), exact.add)
+        for _, layer, parameter in self.model.all_parameters():
+            method.update(layer, parameter, gradients[layer.leaves[parameter.name]])
+        method.end_of_step()
+        if method.step % self.steps_per_epoch == 0:
+            method.end_of_epoch()
+        right = float(np.mean(float_logits(logits.value).argmax(axis=1) == labels))
+        seconds = perf_counter() - started
+        return StepReport(step + 1, step // self.steps_per_epoch, float(loss.value), right, seconds, len(labels))
+
+    def train(
+        self,
+        steps: int,
+        on_step: Callable[[StepReport], None] | None = None,
+        observe_last: Sequence[Observer] = (),
+    ) -> None:
+        """Go on until `steps` steps are done in all; `observe_last` see every value of the last one."""
+        while self.step < steps:
+            if self.step == steps - 1:
+                self.method.observers = list(observe_last)
+            try:
+                report = self.train_step()
+            finally:
+                self.method.observers = []
+            if on_step is not None:
+                on_step(report)
+
+    def evaluate(self, on_batch: Callable[[int], None] | None = None) -> float:
+        """Share of test images classified right, by running statistics (or as the method says)."""
+        images, labels = self.data.test_images, self.data.test_labels
+        self.method.training = False
+        right = 0
+        for start in range(0, len(labels), EVALUATION_BATCH):
+            part = slice(start, start + EVALUATION_BATCH)
+            logits = self.model(Tensor(as_codes(images[part], self.data.exponent)), self.method)
+            right += int(np.count_nonzero(float_logits(logits.value).argmax(axis=1) == labels[part]))
+            if on_batch is not None:
+                on_batch(len(labels[part]))
+        return right / len(labels)
+
+    def digest(self) -> str:
+        """SHA-256 over every parameter, optimizer word and running statistic."""
+        return digest(self.model.state_dict())
+
+    def restore(self, state: dict[str, object], step: int) -> None:
+        """Go on from a saved state; NumberError or ShapeError names a tensor that does not fit."""
+        check_finite(state)
+        self.model.load_state_dict(state)
+        self.method.step = step
+        self.method.epoch = step // self.steps_per_epoch
+
+
+def as_codes(images: np.ndarray, exponent: int) -> QTensor:
+    """uint8 images as an exact QTensor: value = byte * 2**exponent."""
+    return QTensor(images.astype(np.int16), exponent, bound=255)
+
+
+def fit(
+    model: Model,
+    method: Method,
+    data: Dataset,
+    epochs: int = 1,
+    batch_size: int = 64,
+    seed: int = 1,
+    record: Sequence[str] = (),
+    on_step: Callable[[StepReport], None] | None = None,
+) -> Run:
+    """Train and return the run; `run.paths['layer/path']` holds the last step's values of `record`.
+
+    record: patterns of 'layer/path' with shell wildcards, such as 'layer1.0.conv1/*'
+    """
+    run = Run(model, method, data, batch_size, seed)
+    run.paths = Recorder(*record)
+    run.train(epochs * run.steps_per_epoch, on_step, [run.paths] if record else [])
+    return run
