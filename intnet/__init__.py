@@ -30,7 +30,7 @@ _HOME = {
 }
 _MODULES = ("autograd", "datasets", "layers", "methods", "models", "ops", "rng", "rounding", "trace")
 
-__all__ = ["__version__", *_HOME, *_MODULES]
+__all__ = ["__version__"]  # and the names above, on demand
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,9 @@ class Saved:
     def __init__(self, needs: tuple[bool, ...]) -> None:
         self.needs = needs
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)  # stated so that type checkers take any name
+
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the forward pass saved no {name!r}; it has {sorted(vars(self))}")
 

@@ -14,6 +14,7 @@ rational, never rounded on the way. The loops are in `exact_loops.py`; bounds de
 from collections.abc import Sequence
 from fractions import Fraction
 from math import isqrt
+from typing import Any
 
 import numpy as np
 
@@ -100,7 +101,8 @@ class Exact:
         parts = [coef for _, coef in self.terms] + [0] * (2 - len(self.terms)) + [self.offset, self.den]
         per_channel = any(isinstance(part, np.ndarray) and part.ndim for part in parts)
         channels = self.shape[-1] if per_channel else _ROW
-        return channels, [np.ascontiguousarray(np.broadcast_to(np.asarray(p, np.int64), channels)) for p in parts]
+        spread = (np.broadcast_to(np.asarray(part, np.int64), channels) for part in parts)
+        return channels, [np.ascontiguousarray(vector) for vector in spread]
 
     def _flat(self) -> tuple[np.ndarray, np.ndarray]:
         """The codes of both terms, flat, in one common type (the loops know two)."""
@@ -138,7 +140,7 @@ class Exact:
         fine:  > 0 for the two grids of Flag (see `exact_loops.round_flag`)
         ContainerError where neither int64 nor two limbs are proven to hold the numerator.
         """
-        channels, (cu, cv, offset, den) = self._vectors()
+        _, (cu, cv, offset, den) = self._vectors()
         up, down, drop = self._scale(exponent, int(den.max()).bit_length(), fine, mode)
         bound = self.bound() << up
         # round_flag multiplies a code back by its denominator: one step beyond the numerator
@@ -202,7 +204,7 @@ class Exact:
 
     def positive(self) -> np.ndarray:
         """bool array: value > 0."""
-        channels, (cu, cv, offset, _) = self._vectors()
+        _, (cu, cv, offset, _) = self._vectors()
         if self.bound() >= INT64_BOUND:
             num_hi, num_lo = self._limbs(cu, cv, offset)
             return ((num_hi > 0) | ((num_hi == 0) & (num_lo > 0))).reshape(self.shape)
@@ -220,7 +222,7 @@ class Exact:
 
     def to_float32(self) -> np.ndarray:
         """float32 array, each value correctly rounded once (ties to even)."""
-        channels, (cu, cv, offset, den) = self._vectors()
+        _, (cu, cv, offset, den) = self._vectors()
         if self.bound() >= INT64_BOUND or int(den.max()) >= 1 << 35 or self.exponent < -90:
             flat = [fraction_to_float32(value) for value in self.fractions().reshape(-1)]
             return np.array(flat, np.float32).reshape(self.shape)
@@ -388,7 +390,7 @@ class Root:
 Expression = Exact | FloatExact | Root
 
 
-def exact(value: "QTensor | np.ndarray | Expression", where: str = "") -> Expression:
+def exact(value: QTensor | np.ndarray | Expression, where: str = "") -> Expression:
     """The expression that a QTensor, a float array or an expression is."""
     if isinstance(value, QTensor):
         if isinstance(value.exponent, np.ndarray):
@@ -401,7 +403,7 @@ def exact(value: "QTensor | np.ndarray | Expression", where: str = "") -> Expres
     return value
 
 
-def add(a: "QTensor | np.ndarray | Expression", b: "QTensor | np.ndarray | Expression") -> "Exact | np.ndarray":
+def add(a: QTensor | np.ndarray | Expression, b: QTensor | np.ndarray | Expression) -> Exact | np.ndarray:
     """The exact sum of two integer values (exponents aligned), or the float32 sum of two arrays."""
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a + b
@@ -411,10 +413,9 @@ def add(a: "QTensor | np.ndarray | Expression", b: "QTensor | np.ndarray | Expre
     if left.relu or right.relu or np.any(np.asarray(left.den) != right.den):
         raise FormatError("only sums without ReLU and over one denominator are joined exactly")
     if len(left.terms) + len(right.terms) > 2:
-        if len(left.terms) > 1:
-            left = exact(left.to_qtensor())  # type: ignore[assignment]
-        if len(left.terms) + len(right.terms) > 2:
-            right = exact(right.to_qtensor())  # type: ignore[assignment]
+        left = _single(left)
+    if len(left.terms) + len(right.terms) > 2:
+        right = _single(right)
     exponent = min(left.exponent, right.exponent)
     terms: list[Term] = []
     offset: np.ndarray | int = 0
@@ -424,7 +425,13 @@ def add(a: "QTensor | np.ndarray | Expression", b: "QTensor | np.ndarray | Expre
     return Exact(terms, exponent, offset, left.den)
 
 
-def times_power(coef: np.ndarray | int, bits: int) -> np.ndarray | int:
+def _single(value: Exact) -> Exact:
+    """The same value as one term: its codes."""
+    codes = value.to_qtensor()
+    return Exact([(codes, 1)], int(codes.exponent))
+
+
+def times_power(coef: Any, bits: int) -> Any:
     """coef * 2**bits as int or int64 array; ContainerError beyond 62 bits."""
     if max_abs(np.asarray(coef)) << bits >= INT64_BOUND:
         raise ContainerError(f"a coefficient shifted by {bits} bits is beyond every container")

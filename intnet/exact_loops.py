@@ -9,6 +9,8 @@ Work is split in blocks; counts are kept a block, so no result depends on the nu
 The two-limb twins at the end do the same where a bound passes 62 bits; they are exact, not quick.
 """
 
+from typing import Any
+
 import numpy as np
 
 from intnet import wide
@@ -26,7 +28,7 @@ def blocks_for(elements: int) -> int:
 
 
 @njit
-def drop_bits(num: int, drop: int) -> int:
+def drop_bits(num: Any, drop: int) -> Any:
     """num / 2**drop with every lost bit gathered in the lowest one, so comparisons stay right."""
     if drop == 0:
         return num
@@ -115,8 +117,8 @@ def round_rows_quick(
                 floor += np.int64(rem >= step) - np.int64(rem < 0)
                 rem = num - floor * step
                 rest = step - rem
-                code = floor + np.int64(rem > rest or (rem == rest and (floor & 1) == 1))
-                code = code << grid
+                up = np.int64(rem > rest or (rem == rest and (floor & 1) == 1))
+                code: Any = (floor + up) << grid
                 inexact += np.int64(rem != 0)
                 kept = min(max(code, lo), hi)
                 saturated += np.int64(kept != code)
@@ -249,7 +251,7 @@ def round_limbs(
 
 
 @njit
-def split_float32(bits: int) -> tuple[int, int]:
+def split_float32(bits: int) -> tuple[Any, int]:
     """(m, e) with value = m * 2**e of a finite float32 given as its int32 bit pattern."""
     exponent = (bits >> 23) & 0xFF
     m = np.int64(bits & 0x7FFFFF)

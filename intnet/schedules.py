@@ -5,6 +5,7 @@ Epochs count from 0. Used for learning rates (codes or floats) and for dr of CQ.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 from intnet.errors import ConfigError
@@ -31,7 +32,11 @@ def parse(text: str, number: Callable[[str], T], what: str) -> Schedule[T]:
         try:
             steps.append((int(epoch) if epoch else 0, number(value)))
         except ValueError:
-            raise ConfigError(f"{what}={text!r}: {part!r} is not VALUE or VALUE@EPOCH, as in '26,13@30'") from None
-    if steps[0][0] != 0 or any(b[0] <= a[0] for a, b in zip(steps, steps[1:], strict=False)):
-        raise ConfigError(f"{what}={text!r}: the first value takes no epoch, later ones rising epochs, as in '26,13@30'")
+            raise ConfigError(
+                f"{what}={text!r}: {part!r} is not VALUE or VALUE@EPOCH, as in '26,13@30'"
+            ) from None
+    if steps[0][0] != 0 or any(b[0] <= a[0] for a, b in pairwise(steps)):
+        raise ConfigError(
+            f"{what}={text!r}: the first value takes no epoch, later ones rising epochs, as in '26,13@30'"
+        )
     return Schedule(tuple(steps))

@@ -20,22 +20,32 @@ def digest(state: State) -> str:
     """Hex SHA-256 over all tensors in order of their names.
 
     Of each: the line 'name dtype shape exponent' in UTF-8, a newline, and the little-endian bytes of
-    its codes or floats in C order. The exponent of a float tensor is written '-'.
+    its codes or floats in C order. The exponent of a float tensor is written '-', an array of exponents
+    as 'shape:e,e,...'.
     """
     sha = hashlib.sha256()
     for name in sorted(state):
         array, exponent = parts(state[name])
-        shape = "x".join(map(str, array.shape))
-        sha.update(f"{name} {array.dtype.name} {shape} {'-' if exponent is None else exponent}\n".encode())
+        sha.update(f"{name} {array.dtype.name} {_by(array.shape)} {_exponent(exponent)}\n".encode())
         sha.update(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).tobytes())
     return sha.hexdigest()
 
 
-def parts(value: Any) -> tuple[np.ndarray, int | None]:
+def parts(value: Any) -> tuple[np.ndarray, int | np.ndarray | None]:
     """(codes, exponent) of a QTensor, (array, None) of a float32 array."""
     if isinstance(value, QTensor):
-        return value.codes, int(value.exponent)
+        return value.codes, value.exponent
     return value, None
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _exponent(exponent: int | np.ndarray | None) -> str:
+    if isinstance(exponent, np.ndarray):
+        return f"{_by(exponent.shape)}:{','.join(str(int(e)) for e in exponent.flat)}"
+    return "-" if exponent is None else str(exponent)
 
 
 def check_finite(state: State) -> None:

@@ -5,9 +5,14 @@ These are scalar rules for kernels; products are built from 32-bit halves so tha
 `exact.py` decides from the bound when they are needed; nothing here is on a fast path.
 """
 
+from typing import Any
+
 import numpy as np
 
 from intnet._jit import njit
+
+Int = Any  # an int64 or uint64 scalar of a kernel
+Limbs = tuple[Int, Int]
 
 LIMBS_MAX = 1 << 126  # a proven bound must stay below this, so that sums and doublings still fit
 
@@ -19,7 +24,7 @@ _SIGN = np.uint64(1 << 63)
 
 
 @njit
-def umul(a: int, b: int) -> tuple[int, int]:
+def umul(a: Int, b: Int) -> Limbs:
     """The 128-bit product of two non-negative integers below 2**64, as (hi, lo) of uint64."""
     a, b = np.uint64(a), np.uint64(b)
     a0, a1, b0, b1 = a & _MASK, a >> _32, b & _MASK, b >> _32
@@ -30,7 +35,7 @@ def umul(a: int, b: int) -> tuple[int, int]:
 
 
 @njit
-def umul_le(a: int, b: int, c: int, d: int) -> bool:
+def umul_le(a: Int, b: Int, c: Int, d: Int) -> bool:
     """a * b <= c * d for non-negative integers below 2**63, exactly."""
     left_hi, left_lo = umul(a, b)
     right_hi, right_lo = umul(c, d)
@@ -38,7 +43,7 @@ def umul_le(a: int, b: int, c: int, d: int) -> bool:
 
 
 @njit
-def magnitude(a: int) -> int:
+def magnitude(a: Int) -> Int:
     """|a| of an int64 as uint64, also for -2**63."""
     if a < 0:
         return np.uint64(-(a + 1)) + _ONE
@@ -46,7 +51,7 @@ def magnitude(a: int) -> int:
 
 
 @njit
-def negate(hi: int, lo: int) -> tuple[int, int]:
+def negate(hi: Int, lo: Int) -> Limbs:
     """-(hi, lo)."""
     if lo == _ZERO:
         return np.int64(-hi), lo
@@ -54,7 +59,7 @@ def negate(hi: int, lo: int) -> tuple[int, int]:
 
 
 @njit
-def smul(a: int, b: int) -> tuple[int, int]:
+def smul(a: Int, b: Int) -> Limbs:
     """The 128-bit product of two int64."""
     hi, lo = umul(magnitude(a), magnitude(b))
     if (a < 0) != (b < 0):
@@ -63,7 +68,7 @@ def smul(a: int, b: int) -> tuple[int, int]:
 
 
 @njit
-def add(a_hi: int, a_lo: int, b_hi: int, b_lo: int) -> tuple[int, int]:
+def add(a_hi: Int, a_lo: Int, b_hi: Int, b_lo: Int) -> Limbs:
     """(a_hi, a_lo) + (b_hi, b_lo); the caller's bound excludes overflow."""
     room = ~a_lo  # the largest b_lo that does not carry
     if b_lo > room:
@@ -72,7 +77,7 @@ def add(a_hi: int, a_lo: int, b_hi: int, b_lo: int) -> tuple[int, int]:
 
 
 @njit
-def widen(a: int) -> tuple[int, int]:
+def widen(a: Int) -> Limbs:
     """An int64 as two limbs."""
     if a < 0:
         return negate(np.int64(0), magnitude(a))
@@ -80,7 +85,7 @@ def widen(a: int) -> tuple[int, int]:
 
 
 @njit
-def udivmod(hi: int, lo: int, den: int) -> tuple[int, int, int]:
+def udivmod(hi: Int, lo: Int, den: Int) -> tuple[Int, Int, Int]:
     """(q_hi, q_lo, rem) of a non-negative two-limb value by den < 2**63: schoolbook, a bit a step."""
     divisor = np.uint64(den)
     rem, q_hi, q_lo = _ZERO, _ZERO, _ZERO
@@ -98,7 +103,7 @@ def udivmod(hi: int, lo: int, den: int) -> tuple[int, int, int]:
 
 
 @njit
-def floor_divmod(hi: int, lo: int, den: int) -> tuple[int, int, int]:
+def floor_divmod(hi: Int, lo: Int, den: Int) -> tuple[Int, Int, Int]:
     """(q_hi, q_lo, rem) with value = q * den + rem and 0 <= rem < den, for any sign."""
     if hi >= 0:
         return udivmod(hi, lo, den)
@@ -112,7 +117,7 @@ def floor_divmod(hi: int, lo: int, den: int) -> tuple[int, int, int]:
 
 
 @njit
-def shift_left(hi: int, lo: int, bits: int) -> tuple[int, int]:
+def shift_left(hi: Int, lo: Int, bits: Int) -> Limbs:
     """(hi, lo) * 2**bits; the caller's bound excludes overflow."""
     for _ in range(bits):
         hi = np.int64(hi + hi) + np.int64(lo >> np.uint64(63))
@@ -121,13 +126,13 @@ def shift_left(hi: int, lo: int, bits: int) -> tuple[int, int]:
 
 
 @njit
-def fits_int64(hi: int, lo: int) -> bool:
+def fits_int64(hi: Int, lo: Int) -> bool:
     """Whether the value is an int64."""
-    return (hi == 0 and lo < _SIGN) or (hi == -1 and lo >= _SIGN)
+    return bool((hi == 0 and lo < _SIGN) or (hi == -1 and lo >= _SIGN))
 
 
 @njit
-def to_int64(lo: int) -> int:
+def to_int64(lo: Int) -> Int:
     """The int64 that a two-limb value is, once `fits_int64` holds."""
     if lo >= _SIGN:
         return -np.int64(~lo) - 1

@@ -573,10 +573,12 @@ def test_every_machine_gives_the_same_bits() -> None:
         "from numba import config\nfrom tests.test_fp32 import digest, uses_fma_instruction\n"
         "print(digest(), not config.DISABLE_JIT and uses_fma_instruction())"
     )
+    changed = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_DISABLE_JIT", "NUMBA_NUM_THREADS")
+    inherited = {key: value for key, value in os.environ.items() if key not in changed}
     started = {
         name: subprocess.Popen(
             [sys.executable, "-c", code],
-            env={**{k: v for k, v in os.environ.items() if not k.startswith("NUMBA_CPU")}, **extra},
+            env=inherited | extra,
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -14,7 +14,7 @@ METHODS: dict[str, type[Method]] = {
 __all__ = ["METHODS", "Float32", "Method", "Parameter", "Wageubn", "make"]
 
 
-def make(name: str, **options: Any) -> Method:
+def make(name: str, /, **options: Any) -> Method:
     """A method by name, with its options; ConfigError names what is unknown."""
     if name not in METHODS:
         raise unknown("method", name, list(METHODS))

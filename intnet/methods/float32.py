@@ -28,7 +28,7 @@ class Float32(Method):
         momentum: float = 0.9
         weight_decay: float = 0.0
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         self.lr = schedules.parse(self.options.lr, float, "float32: lr")
 

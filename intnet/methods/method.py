@@ -64,7 +64,7 @@ class Method:
     class Options:
         """Keys of `--set`."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, /, **options: Any) -> None:
         self.options = parse_options(self.Options, options, self.name)
         self.seed = self.step = self.epoch = 0
         self.training = True
@@ -215,6 +215,9 @@ def _parse_value(hint: Any, value: Any, what: str) -> Any:
             return None
         hint = next(part for part in typing.get_args(hint) if part is not type(None))
     try:
-        return hint(value)
+        number = hint(value)
     except (TypeError, ValueError):
-        raise ConfigError(f"{what}={value!r} is not a {hint.__name__}") from None
+        raise ConfigError(f"{what}={value!r} is not {NAMES.get(hint, hint.__name__)}") from None
+    if isinstance(number, float) and not math.isfinite(number):
+        raise ConfigError(f"{what}={value!r} is not a finite number")
+    return number

@@ -109,7 +109,7 @@ class Wageubn(Method):
         weight_decay: int | None = None
         statistics: Literal["running", "batch"] = "running"
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         k = self.k = Widths(k_e2=8 if self.options.e2 == "flag8" else 16)
         self.lr = schedules.parse(self.options.lr, int, "wageubn: lr")

@@ -18,7 +18,7 @@ from intnet.exact import Exact, exact
 from intnet.qtensor import QTensor
 
 
-def codes_of(value: Any) -> QTensor | np.ndarray:
+def codes_of(value: Any) -> Any:
     """An exact expression without a denominator as a QTensor; a QTensor or array as it is."""
     return value if isinstance(value, QTensor | np.ndarray) else value.to_qtensor()
 

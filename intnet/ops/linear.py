@@ -66,7 +66,8 @@ def _linear(saved: Saved, x: Any, w: Any, *, where: str = "") -> Any:
 
 def _linear_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
     x, w, where = saved.x, saved.w, saved.where
-    dx = dw = None
+    dx: Any = None
+    dw: Any = None
     if operands(e, w, f"{where or 'linear'}: gradient"):
         if saved.needs[0]:
             dx = exact_product(e, w, w.shape[0], lambda a, b, how: gemm(a, b.T, how), where)

@@ -19,7 +19,7 @@ import numpy as np
 from intnet import fp32
 from intnet.autograd import Op, Saved
 from intnet.errors import ContainerError, FormatError
-from intnet.exact import NO_WORDS, UNLIMITED, Exact, exact
+from intnet.exact import NO_WORDS, UNLIMITED
 from intnet.ops.elementwise import codes_of
 from intnet.qtensor import QTensor, Status, container, max_abs
 from intnet.rounding import STOCHASTIC, TO_NEG, TO_POS, TO_ZERO
@@ -54,7 +54,7 @@ class Tanh:
 
     def __init__(self, x: QTensor) -> None:
         if int(x.exponent) < -56:
-            raise ContainerError(f"tanh of codes at exponent {x.exponent}: thresholds pass int64; use -56 or above")
+            raise ContainerError(f"tanh of codes at exponent {x.exponent}: thresholds pass int64 below -56")
         self.x = x
 
     @property
@@ -83,12 +83,12 @@ class Tanh:
         """As `Exact.round_to`, for deterministic modes and 0..16 fraction bits."""
         if mode == STOCHASTIC or fine or not 0 <= -exponent <= _MAX_FRACTION:
             raise FormatError(
-                f"{where or 'tanh'}: integer tanh rounds by a deterministic mode to 0..{_MAX_FRACTION} fraction bits"
+                f"{where or 'tanh'}: integer tanh rounds deterministically to 0..{_MAX_FRACTION} fraction bits"
             )
         half = mode not in (TO_NEG, TO_POS, TO_ZERO)
         steps = _thresholds(-exponent, half, int(self.x.exponent))
         x = self.x.codes.astype(np.int64)
-        codes = np.searchsorted(steps, np.abs(x), side="left")  # thresholds t with floor(t) < |x|, so t < |x|
+        codes = np.searchsorted(steps, np.abs(x), side="left")  # counts floor(t) < |x|, that is t < |x|
         codes = np.where(x < 0, -codes, codes)
         if mode == TO_NEG:
             codes -= x < 0
@@ -102,11 +102,9 @@ class Tanh:
 def _tanh(saved: Saved, x: Any, *, quantize: Callable[[Any], Any]) -> Any:
     """`quantize` makes the stored output of the expression; the derivative uses that output."""
     if isinstance(x, np.ndarray):
-        y = fp32.tanh(x)
+        saved.y = quantize(fp32.tanh(x))
     else:
-        value = codes_of(exact(x)) if isinstance(x, Exact) else x
-        y = Tanh(value)
-    saved.y = quantize(y)
+        saved.y = quantize(Tanh(codes_of(x)))
     return saved.y
 
 

@@ -28,7 +28,7 @@ def dot_tile(a: np.ndarray, b: np.ndarray, chunk: int, out: np.ndarray) -> None:
 
 
 @njit
-def _dot1(x: np.ndarray, y: np.ndarray) -> int:
+def _dot1(x: np.ndarray, y: np.ndarray) -> np.int32:
     total = np.int32(0)
     for k in range(x.shape[0]):
         total = np.int32(total + np.int32(np.int32(x[k]) * np.int32(y[k])))
@@ -38,7 +38,7 @@ def _dot1(x: np.ndarray, y: np.ndarray) -> int:
 @njit
 def _dot8(
     x: np.ndarray, y: np.ndarray, b0: np.ndarray, b1: np.ndarray, b2: np.ndarray, b3: np.ndarray
-) -> tuple[int, int, int, int, int, int, int, int]:
+) -> tuple[np.int32, ...]:
     """Two rows times four columns: eight sums from six loads."""
     s0, s1, s2, s3 = np.int32(0), np.int32(0), np.int32(0), np.int32(0)
     t0, t1, t2, t3 = np.int32(0), np.int32(0), np.int32(0), np.int32(0)

@@ -61,11 +61,11 @@ def column_dots(a: QTensor, b: QTensor, where: str = "") -> list[int]:
         if (high.bound + 1) * b.bound >= INT64_BOUND:
             raise ContainerError(f"{where or 'sum'}: products of codes up to {a.bound} and {b.bound} pass two limbs")
         pairs = zip(column_dots(high, b, where), column_dots(low, b, where), strict=True)
-        return [(h << 16) + lo for h, lo in pairs]
+        return [(top << 16) + rest for top, rest in pairs]
     u, v = _matrix(a), _matrix(b)
     if u.dtype != v.dtype:
         u, v = u.astype(np.int64), v.astype(np.int64)
-    high = np.zeros((blocks_for(u.size), u.shape[1]), np.int64)
-    low = np.zeros_like(high)
-    _dots(u, v, high, low)
-    return [(int(h) << 32) + int(lo) for h, lo in zip(high.sum(axis=0), low.sum(axis=0), strict=True)]
+    tops = np.zeros((blocks_for(u.size), u.shape[1]), np.int64)
+    rests = np.zeros_like(tops)
+    _dots(u, v, tops, rests)
+    return [(int(top) << 32) + int(rest) for top, rest in zip(tops.sum(axis=0), rests.sum(axis=0), strict=True)]

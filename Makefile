@@ -1,0 +1,40 @@
+# make run    train a ResNet in 8-bit integers on the embedded digits and show what it did
+# make test   every test, in this checkout's own virtual environment
+# make lint   ruff and mypy        make bench   timings as JSON and a table        make clean
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+RUN    := runs/make-run
+
+.PHONY: run test lint bench clean
+run: $(VENV)/.core
+	rm -rf $(RUN)
+	$(BIN)/intnet train --method wageubn --model resnet8 --data digits --epochs 8 --set lr=26,6@6 --out $(RUN)
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check intnet tests bench
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) build runs *.egg-info
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.test: pyproject.toml $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	touch $@ $(VENV)/.core
+
+$(VENV)/.bench: pyproject.toml $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	touch $@ $(VENV)/.core

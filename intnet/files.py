@@ -1,0 +1,46 @@
+"""Files that are whole or not there: the one way intnet writes what it must not lose.
+
+A writer fills a temporary file in the same folder; only when that is on the disk does it take the
+file's name. A process killed at any moment leaves the old content or the new one, and perhaps a
+`.NAME.PID.partial`, which nobody reads.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+PARTIAL = ".partial"
+
+
+def replace(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
+    """Write `content` (bytes, or a function that writes them) to `path`, atomically and durably."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+    try:
+        with open(partial, "wb") as stream:
+            if callable(content):
+                content(stream)
+            else:
+                stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """The new name is durable only when the folder is on the disk too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_partial(folder: Path) -> None:
+    """Delete what killed writers left in `folder`; only for whoever holds the folder's lock."""
+    for path in folder.glob(f".*{PARTIAL}"):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,286 @@
+"""One WAGEUBN training step by the library and by the oracle on the same state, and where they differ.
+
+`Case` says what is trained; `run_case` takes steps in both worlds; `differences` names every tensor
+that is not equal (codes and exponent, float32 as exact Fractions). Used by `test_wageubn_step` and, with
+faults seeded into the library, by `test_seeded_faults_ops`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from intnet import methods
+from intnet.autograd import Tensor
+from intnet.datasets import Dataset
+from intnet.exact import Exact
+from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Linear, ReLU, Sequential
+from intnet.methods.method import Method
+from intnet.models.model import Model
+from intnet.models.resnet import BasicBlock
+from intnet.qtensor import QTensor
+from intnet.train import Run
+from intnet.trace import Recorder
+from tests import cases, oracle
+from tests.oracle import fixed16, wageubn
+from tests.oracle.norm import running_update
+
+Plain = tuple[list[int], int] | list[Fraction]
+State = dict[str, Any]
+
+SIDE, CHANNELS, WIDTHS, CLASSES = 6, 2, (4, 6), 3
+NET = wageubn.Net((wageubn.Block("layer1.0"), wageubn.Block("layer2.0", stride=2, downsample=True)))
+
+# The oracle's name of a parameter and the library's: 'layer/W' is the parameter 'layer.weight'.
+PARAMETERS = {"W": "weight", "b": "bias", "gamma": "weight", "beta": "bias"}
+# Paths that only the library has: the unquantized copies of the edge layers' parameters.
+FLOAT_COPIES = {"conv1/Wq", "fc/Wq", "fc/bq"}
+# Paths that the library's trace shows under another name (the pool's output is the classifier's input).
+ALIASES = {"avgpool/x4": "fc/x0"}
+
+
+class TinyResNet(Model):
+    """The oracle's net: a stem, an identity block, a block with stride 2 and a downsample, a classifier."""
+
+    def __init__(self) -> None:
+        super().__init__("tiny", (SIDE, SIDE, CHANNELS), CLASSES)
+        first, last = WIDTHS
+        self.conv1 = Conv2d(CHANNELS, first, 3, padding=1)
+        self.bn1, self.relu1 = BatchNorm2d(first), ReLU()
+        self.layer1 = Sequential(BasicBlock(first, first, 1))
+        self.layer2 = Sequential(BasicBlock(first, last, 2))
+        self.avgpool = GlobalAvgPool()
+        self.fc = Linear(last, CLASSES)
+        self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        x = self.relu1(self.bn1(self.conv1(x, method), method), method)
+        return self.fc(self.avgpool(self.layer2(self.layer1(x, method), method), method), method)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison: images, state, method options; the schedules have other values in the second step."""
+
+    seed: int = 1
+    batch: int = 3
+    first_step: int = 4
+    e2: str = "flag8"
+    edges: str = "float32"
+    images: str = "random"
+    weights: str = "random"
+    lr: tuple[int, int] = (26, 13)
+    dr: tuple[int, int] = (128, 64)
+
+    def method(self) -> methods.Wageubn:
+        lr, dr = (f"{first},{second}@{self.first_step + 1}" for first, second in (self.lr, self.dr))
+        return methods.Wageubn(e2=self.e2, edges=self.edges, lr=lr, dr=dr)
+
+    def dataset(self) -> Dataset:
+        """A data set of one batch: an epoch is a step."""
+        shape = (self.batch, SIDE, SIDE, CHANNELS)
+        top = {"random": 255, "zero": 0, "faint": 1}[self.images]
+        codes = cases.random_codes(self.seed + 100, int(np.prod(shape)), 0, top)
+        images = np.array(codes, np.uint8).reshape(shape)
+        labels = np.array(cases.random_codes(self.seed + 101, self.batch, 0, CLASSES - 1), np.int64)
+        return Dataset("one batch", images, labels, images, labels, -8, CLASSES)
+
+    def state(self) -> State:
+        state = dict(cases.net_state(NET, self.seed, CHANNELS, WIDTHS, CLASSES))
+        if self.edges == "fixed16":
+            state = dict(_fixed_edge(self.seed + i, *item) for i, item in enumerate(state.items()))
+        change = {"random": lambda name, v: v, "extreme": _extreme, "ties": _ties, "dead": _dead}[self.weights]
+        return {name: change(name, value) for name, value in state.items()}
+
+
+def _fixed_edge(seed: int, name: str, value: Any) -> tuple[str, Any]:
+    """An edge layer's float32 parameter or momentum as one in fixed point, like a hidden layer's."""
+    if isinstance(value, oracle.Fixed):
+        return name, value
+    momentum = "/Acc" in name
+    spread, exponent = (40, -12) if momentum else (2**22, -23)
+    codes = cases.random_codes(seed, len(value.values), -spread, spread)
+    return name.replace("/Acc", "/Accq"), oracle.Fixed(value.shape, codes, exponent)
+
+
+def _extreme(name: str, value: Any) -> Any:
+    """Weights at the limits of 24 bits, momenta that push them outwards, gammas up to 64."""
+    if not isinstance(value, oracle.Fixed):
+        return value
+    sign = [1 if code % 2 else -1 for code in value.codes]
+    size = {"W": 2**23 - 1, "Accq": -(2**14), "gamma": 2**29, "beta": 2**27}.get(name.split("/")[1])
+    return value if size is None else value._replace(codes=[size * s for s in sign])
+
+
+def _ties(name: str, value: Any) -> Any:
+    """Weights, gammas and betas that are exact ties of the 8-bit grid; momenta that are ties of 13 bits."""
+    if not isinstance(value, oracle.Fixed):
+        return value
+    step = 2 if "Accq" in name else 2**15
+    small = 3 if name.endswith("/W") else 64
+    return value._replace(codes=[step * (2 * (code % small) - small + 1 | 1) for code in value.codes])
+
+
+def _dead(name: str, value: Any) -> Any:
+    """No beta and no momentum: with black images every activation and every hidden error is zero."""
+    zero = name.endswith(("/beta", "/Accq", "/Accq_beta", "/Accq_gamma"))
+    return value._replace(codes=[0] * len(value.codes)) if zero else value
+
+
+# -- between the two worlds ---------------------------------------------------------------------
+
+
+def array(value: Any) -> Any:
+    """The library's value of an oracle `Fixed` or float32 `Tensor`."""
+    if isinstance(value, oracle.Fixed):
+        return QTensor(np.array(value.codes, np.int32).reshape(value.shape), value.exponent)
+    return np.array([float(v) for v in value.values], np.float32).reshape(value.shape)
+
+
+def plain(value: Any) -> Plain:
+    """The oracle's view of a QTensor, an exact expression without denominator, or a float32 array."""
+    if isinstance(value, Exact):
+        value = value.to_qtensor()
+    if isinstance(value, QTensor):
+        return [int(code) for code in value.codes.reshape(-1)], int(value.exponent)
+    assert value.dtype == np.float32
+    return [Fraction(float(v)) for v in value.reshape(-1)]
+
+
+def real(value: Any) -> oracle.Tensor:
+    """A float32 array or QTensor as an oracle tensor of Fractions."""
+    fractions = value.fractions() if isinstance(value, QTensor) else np.vectorize(Fraction, [object])(value)
+    return oracle.Tensor(value.shape, [Fraction(v) for v in fractions.reshape(-1)])
+
+
+def load(model: Model, state: State) -> dict[str, Any]:
+    """The model's state_dict of an oracle state."""
+    out = {}
+    for name, value in state.items():
+        layer, path = name.split("/")
+        slot, _, symbol = path.partition("_")
+        if slot in ("Acc", "Accq"):
+            out[f"{layer}.{PARAMETERS[symbol or 'W']}.{slot}"] = array(value)
+        else:
+            out[f"{layer}.{PARAMETERS[path]}"] = array(value)
+    return out
+
+
+def unrectified(event: Any) -> QTensor:
+    """x3 that a ReLU read: the source of its x4, before max(., 0)."""
+    source = event.source
+    assert source.relu
+    return Exact(source.terms, source.exponent, source.offset, source.den).to_qtensor()
+
+
+def loss_error(recorder: Recorder) -> np.ndarray:
+    """(p - y)/N in float32 as the loss gave it to the last layer."""
+    source = recorder.events["fc/e3"].source
+    return source if isinstance(source, np.ndarray) else source.values
+
+
+# -- one step in both worlds --------------------------------------------------------------------
+
+
+@dataclass
+class Result:
+    """What one step left: the library's tensors by the oracle's names, and the oracle's step."""
+
+    library: dict[str, Plain]
+    saturated: dict[str, int]
+    statistics: dict[str, Plain]
+    expected: wageubn.Step
+    expected_statistics: dict[str, Plain]
+
+
+def _library_step(run: Run) -> Recorder:
+    recorder = Recorder("*")
+    run.method.observers = [recorder]
+    run.train_step()
+    run.method.observers = []
+    return recorder
+
+
+def _tensors(run: Run, recorder: Recorder) -> dict[str, Plain]:
+    """Every value of the trace and, of the float32 layers, the new parameters and momenta."""
+    out = {name: plain(recorder[name]) for name in recorder.events}
+    for name, layer, parameter in run.model.all_parameters():
+        if layer.edge and isinstance(parameter.value, np.ndarray):
+            symbol = parameter.symbol
+            out[f"{layer.name}/{symbol}"] = plain(parameter.value)
+            out[f"{layer.name}/Acc" + ("" if symbol == "W" else f"_{symbol}")] = plain(parameter.slots["Acc"])
+        if plain(parameter.value) != out[f"{layer.name}/{parameter.symbol}"]:
+            raise AssertionError(f"{name} is not what its trace said")
+    for block in NET.blocks:
+        out[f"{block.name}.relu2/x3"] = plain(unrectified(recorder.events[f"{block.name}.relu2/x4"]))
+    return out
+
+
+def _statistics(run: Run) -> dict[str, Plain]:
+    return {
+        f"{layer.name}/{key}": plain(value)
+        for layer in run.model.all_layers()
+        for key, value in layer.buffers.items()
+    }
+
+
+def _expected_statistics(step: wageubn.Step, old: dict[str, Plain]) -> dict[str, Plain]:
+    out: dict[str, Plain] = {}
+    for name in step.kept:
+        layer, path = name.split("/")
+        if path in ("mu", "sigma"):
+            key = "running_mean" if path == "mu" else "running_var"
+            values = [v if path == "mu" else v**2 for v in step.fixed(name).real().values]
+            start = ([0 if path == "mu" else 2**31] * len(values), -31)
+            codes = old.get(f"{layer}/{key}", start)[0]
+            moved = [running_update(int(r), v) for r, v in zip(codes, values, strict=True)]
+            out[f"{layer}/{key}"] = (moved, -31)
+    return out
+
+
+def run_case(case: Case, steps: int = 1) -> list[Result]:
+    """`steps` consecutive steps; each world goes on from its own state."""
+    model, method = TinyResNet(), case.method()
+    run = Run(model, method, case.dataset(), case.batch, case.seed)
+    state = case.state()
+    run.restore(load(model, state), case.first_step)
+    results: list[Result] = []
+    for i in range(steps):
+        number = case.first_step + i
+        images, _ = run.batch(number)
+        method.saturated.clear()
+        recorder = _library_step(run)
+        settings = wageubn.Settings(case.seed, number, case.lr[min(i, 1)], case.dr[min(i, 1)], case.e2)
+        take = wageubn.step if case.edges == "float32" else fixed16.step
+        expected = take(NET, state, real(images), real(loss_error(recorder)), settings)
+        old = results[-1].expected_statistics if results else {}
+        results.append(
+            Result(
+                _tensors(run, recorder),
+                dict(method.saturated),
+                _statistics(run),
+                expected,
+                _expected_statistics(expected, old),
+            )
+        )
+        state = expected.state
+    return results
+
+
+def differences(result: Result) -> list[str]:
+    """The names of all tensors, counts and statistics that differ, or that one world lacks."""
+    got, want = dict(result.library), dict(result.expected.tensors)
+    for alias, name in ALIASES.items():
+        if alias in want:
+            got[alias] = got[name]
+    bad = [name for name in want if got.pop(name, None) != want[name]]
+    bad += sorted(set(got) - FLOAT_COPIES)
+    counts = {name: n for name, n in result.expected.saturated.items() if n}
+    bad += [f"{n} saturated" for n in counts.keys() | result.saturated.keys()
+            if counts.get(n, 0) != result.saturated.get(n, 0)]  # fmt: skip
+    names = result.statistics.keys() | result.expected_statistics.keys()
+    bad += [n for n in names if result.statistics.get(n) != result.expected_statistics.get(n)]
+    return bad

@@ -1,0 +1,95 @@
+"""The tree's own rules: imports point one way, every part has its companions, files stay small."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from intnet import methods, models
+from intnet.ops import OPS
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "intnet"
+
+# Left of a module may be imported by it, never right; a folder stands for all of its modules.
+ORDER = [
+    "_jit", "errors", "wide", "rounding", "rng", "formats", "qtensor", "exact_loops", "exact", "quantize",
+    "fp32", "autograd", "trace", "schedules", "ops.kernels", "ops", "methods", "layers", "models", "state",
+    "datasets", "train", "checkpoint", "runs", "cli", "__main__",
+]  # fmt: skip
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+def rank(module: str) -> int:
+    """Position in ORDER of a module (without the leading 'intnet.') by its longest prefix."""
+    for prefix in sorted(ORDER, key=len, reverse=True):
+        if module == prefix or module.startswith(prefix + "."):
+            return ORDER.index(prefix)
+    raise AssertionError(f"module {module!r} has no place in ORDER")
+
+
+def imports(path: Path) -> set[str]:
+    """Modules of intnet that a file imports, as written anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {a.name for a in node.names if a.name.startswith("intnet.")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "intnet":
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                target = PACKAGE.joinpath(*whole.split(".")[1:])
+                is_module = target.with_suffix(".py").exists() or (target / "__init__.py").exists()
+                found.add(whole if is_module else str(node.module))
+    return {name.removeprefix("intnet.") for name in found if name != "intnet"}
+
+
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if module_name(path) != "__init__"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_imports_point_one_way(path: Path) -> None:
+    mine = rank(module_name(path))
+    for name in imports(path):
+        assert rank(name) <= mine, f"{module_name(path)} imports {name}, which stands above it"
+
+
+def test_methods_never_import_layers_or_models() -> None:
+    for path in (PACKAGE / "methods").glob("*.py"):
+        assert not any(name.startswith(("layers", "models")) for name in imports(path)), path.name
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_a_module_says_what_it_is_for(path: Path) -> None:
+    assert len(ast.get_docstring(ast.parse(path.read_text())) or "") > 20
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("tests/**/*.py")) + FILES, ids=lambda p: str(p.name))
+def test_files_and_functions_stay_small(path: Path) -> None:
+    source = path.read_text()
+    assert source.count("\n") <= 450, f"{path.name} has grown: its idea is two ideas"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < 60, f"{path.name}: {node.name} has grown"
+
+
+def test_every_operation_has_a_gradient_and_a_test() -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").glob("test_ops*.py"))
+    for name, op in OPS.items():
+        assert op.name == name
+        assert op.vjp is not None
+        assert name in tests, f"operation {name} has no test in tests/test_ops*.py"
+
+
+def test_every_method_and_model_is_registered_under_its_name() -> None:
+    assert all(cls.name == name for name, cls in methods.METHODS.items())
+    for name in models.MODELS:
+        assert models.make(name, (8, 8, 1), 10).kind == name
+
+
+def test_every_registered_thing_stands_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for name in (*methods.METHODS, *models.MODELS):
+        assert f"`{name}`" in readme, f"{name} is not in the README"
