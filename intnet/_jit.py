@@ -7,9 +7,11 @@ With NUMBA_DISABLE_JIT=1 both decorators return the Python function, and the bit
 """
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numba
+import numpy as np
 from numba import prange
 
 __all__ = ["njit", "pjit", "prange"]
@@ -22,6 +24,24 @@ def njit(function: Callable[..., Any]) -> Any:
     return numba.njit(**_OPTIONS)(function)
 
 
+_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+SMALL = 1 << 14  # elements of the largest operand below which handing out work costs more than it saves
+
+
 def pjit(function: Callable[..., Any]) -> Any:
-    """Compile a loop whose `prange` iterations run on all threads."""
-    return numba.njit(parallel=True, **_OPTIONS)(function)
+    """Compile a loop whose `prange` iterations run on all threads; on one where operands are small.
+
+    The result is called from Python only; `dispatcher` on it is Numba's own object.
+    """
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return function
+    compiled = numba.njit(parallel=True, **_OPTIONS)(function)
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        work = max(arg.size for arg in args if isinstance(arg, np.ndarray))
+        numba.set_num_threads(1 if work < SMALL else _THREADS)
+        return compiled(*args)
+
+    call.dispatcher = compiled  # type: ignore[attr-defined]
+    return call

@@ -76,6 +76,7 @@ class Op:
     vjp: Callable[[Any, Any], tuple[Any, ...]] | None
 
     def __call__(self, *args: Any, **attributes: Any) -> Tensor:
+        """The value of the operation on tensors or plain values, recorded where a gradient is wanted."""
         nodes = tuple(a.node if isinstance(a, Tensor) else None for a in args)
         saved = Saved(tuple(node is not None for node in nodes))
         value = self.forward(saved, *(a.value if isinstance(a, Tensor) else a for a in args), **attributes)

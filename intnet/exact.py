@@ -22,7 +22,7 @@ from intnet import exact_loops as loops
 from intnet import wide
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
 from intnet.qtensor import INT64_BOUND, QTensor, Status, container, max_abs
-from intnet.rounding import STOCHASTIC, TIES_EVEN, TO_NEG, round_quotient
+from intnet.rounding import STOCHASTIC, TIES_EVEN, TO_NEG, round_up
 
 NO_WORDS = np.zeros(0, np.uint32)
 UNLIMITED = 1 << 62
@@ -101,7 +101,10 @@ class Exact:
         parts = [coef for _, coef in self.terms] + [0] * (2 - len(self.terms)) + [self.offset, self.den]
         per_channel = any(isinstance(part, np.ndarray) and part.ndim for part in parts)
         channels = self.shape[-1] if per_channel else _ROW
-        spread = (np.broadcast_to(np.asarray(part, np.int64), channels) for part in parts)
+        try:
+            spread = [np.broadcast_to(np.asarray(part, np.int64), channels) for part in parts]
+        except OverflowError:
+            raise ContainerError("a coefficient, offset or denominator is beyond int64") from None
         return channels, [np.ascontiguousarray(vector) for vector in spread]
 
     def _flat(self) -> tuple[np.ndarray, np.ndarray]:
@@ -114,9 +117,9 @@ class Exact:
     def _scale(self, exponent: int, den_bits: int, fine: int, mode: int) -> tuple[int, int, int]:
         """(up, down, drop): numerator * 2**up, denominator * 2**down, numerator's bits to gather."""
         shift = self.exponent - exponent
-        if shift >= 0:
-            return shift, 0, 0
         room = 61 - den_bits - fine
+        if shift >= 0 and (fine == 0 or room >= 0):
+            return shift, 0, 0
         down = min(-shift, room)
         drop = -shift - down
         if room < 2 or (drop and mode == STOCHASTIC and room < 34):
@@ -194,7 +197,10 @@ class Exact:
             tops = [0] * channels
             for i in range(num_hi.size):
                 tops[i % channels] = max(tops[i % channels], abs((int(num_hi[i]) << 64) + int(num_lo[i])))
-        top = max(Fraction(p, int(d)) for p, d in zip(tops, den, strict=True))
+        if np.all(den == den[0]):
+            top = Fraction(max(tops), int(den[0]))
+        else:
+            top = max(Fraction(p, int(d)) for p, d in zip(tops, den, strict=True))
         return top * Fraction(2) ** self.exponent
 
     def log2_max(self) -> int:
@@ -230,7 +236,11 @@ class Exact:
         mantissas, shifts = np.empty(u.shape, np.int64), np.empty(u.shape, np.int64)
         loops.sticky_quotients(u, cu, v, cv, offset, den, self.relu, mantissas, shifts)
         # a mantissa has at least 27 bits with all that was lost in the lowest: the cast rounds once
-        return np.ldexp(mantissas.astype(np.float32), self.exponent - shifts).reshape(self.shape)
+        with np.errstate(over="ignore"):
+            values = np.ldexp(mantissas.astype(np.float32), self.exponent - shifts).reshape(self.shape)
+        if not np.all(np.isfinite(values)):
+            raise NumberError("a value is beyond float32's range")
+        return values
 
     def fractions(self) -> np.ndarray:
         """Array of Fractions: the exact values (slow; for inspection)."""
@@ -267,7 +277,7 @@ class FloatExact:
     relu = False
 
     def __init__(self, values: np.ndarray, den: int = 1, where: str = "") -> None:
-        self.values = np.ascontiguousarray(values, np.float32)
+        self.values = np.asarray(values, np.float32, order="C")
         self.den = den
         if not np.all(np.isfinite(self.values)):
             index = tuple(int(i) for i in np.argwhere(~np.isfinite(self.values))[0])
@@ -304,7 +314,8 @@ class FloatExact:
         room = 61 - self.den.bit_length() - fine
         if room < 40:
             raise ContainerError(f"{where}: a float tensor over {self.den} leaves no room to round exactly")
-        if self.values.size and max(-lo, hi) >= UNLIMITED and self.max() >= Fraction(2) ** (61 + exponent):
+        # a value past 2**61 / den is clipped by any range below that; without one it must not occur
+        if self.values.size and max(-lo, hi) > 1 << 40 and self.max() * self.den >= Fraction(2) ** (61 + exponent):
             raise ContainerError(f"{where or 'float tensor'}: a value needs codes of more than 62 bits")
         patterns = self.values.reshape(-1).view(np.int32)
         out = np.empty(patterns.shape, np.int64)
@@ -357,12 +368,16 @@ class Root:
         shift = 2 * (self.exponent - exponent)
         codes = np.empty(len(self.numerators), np.int64)
         saturated = inexact = 0
+        unlimited = hi >= UNLIMITED
         for c, numerator in enumerate(self.numerators):
             p, q = numerator << max(shift, 0), self.den << max(-shift, 0)
             twice = isqrt(4 * p // q)  # floor(2 * root)
             exact_twice = twice * twice * q == 4 * p
             # 4*root as an odd or even number: .0 exact, else strictly between half steps
-            code = int(round_quotient(2 * twice + (not exact_twice), 4, mode, 0, 0))
+            floor, quarters = divmod(2 * twice + (not exact_twice), 4)
+            code = floor + bool(round_up(mode, floor & 1, quarters, 4, 0, 0))
+            if unlimited and code >= UNLIMITED:
+                raise ContainerError(f"{where or 'root'}: a rounded code is beyond 62 bits")
             kept = min(max(code, lo), hi)
             saturated += kept != code
             inexact += not (exact_twice and twice % 2 == 0)

@@ -99,13 +99,14 @@ def round_rows_quick(
     inverse = 1.0 / den.astype(np.float64)
     flag = np.int64(fine > 0)
     for b in prange(blocks):
-        saturated, inexact, top, bottom = 0, 0, np.int64(0), np.int64(0)
+        saturated, inexact = np.int64(0), np.int64(0)
+        top, bottom = np.int64(0), np.int64(0)
         for r in range(rows * b // blocks, rows * (b + 1) // blocks):
             base = r * channels
             width = min(channels, n - base)
             x, y, z = u[base : base + width], v[base : base + width], out[base : base + width]
             for c in range(width):
-                num = cu[c] * np.int64(x[c]) + cv[c] * np.int64(y[c]) + offset[c]
+                num: Any = cu[c] * np.int64(x[c]) + cv[c] * np.int64(y[c]) + offset[c]
                 if relu:
                     num = max(num, np.int64(0))
                 step = den[c]
@@ -206,7 +207,7 @@ def round_limbs(
     hi: np.ndarray, lo: np.ndarray, den: np.ndarray, up: int, drop: int, fine: int, mode: int,
     words: np.ndarray, bits: int, low: int, high: int, out: np.ndarray, counts: np.ndarray,
 ) -> None:  # fmt: skip
-    """As `round_rows`, from two-limb numerators times 2**up; counts[0, MISFIT]: codes beyond int64."""
+    """As `round_rows`, from two-limb numerators times 2**up; counts[0, MISFIT]: unlimited codes beyond 62 bits."""
     channels, n = den.shape[0], hi.shape[0]
     random = words.shape[0] == n
     top, bottom = np.int64(0), np.int64(0)
@@ -231,15 +232,14 @@ def round_limbs(
         parity = np.int64(q_lo & np.uint64(1)) - (2 if q_hi < 0 else 0)
         if round_up(mode, parity, rem, step, word, bits):
             q_hi, q_lo = wide.add(q_hi, q_lo, np.int64(0), np.uint64(1))
+        code = np.int64(-(1 << 62)) if q_hi < 0 else np.int64(1 << 62)  # stands for all beyond 62 bits
         if wide.fits_int64(q_hi, q_lo):
-            code = wide.to_int64(q_lo)
-        else:
-            code = np.int64(-(1 << 62)) if q_hi < 0 else np.int64(1 << 62)
-            if high >= code >= low:
-                counts[0, MISFIT] += 1
+            code = clip(wide.to_int64(q_lo), -(1 << 62), 1 << 62)
+        if (code == 1 << 62 or code == -(1 << 62)) and high >= code >= low:
+            counts[0, MISFIT] += 1
         counts[0, INEXACT] += rem != 0
         if shift > 0:
-            code = clip(code, -(1 << 40), 1 << 40) << shift
+            code = clip(code, -(1 << (62 - shift)), 1 << (62 - shift)) << shift
         kept = clip(code, low, high)
         counts[0, SATURATED] += kept != code
         top, bottom = max(top, kept), min(bottom, kept)
@@ -252,13 +252,19 @@ def round_limbs(
 
 @njit
 def split_float32(bits: int) -> tuple[Any, int]:
-    """(m, e) with value = m * 2**e of a finite float32 given as its int32 bit pattern."""
+    """(m, e) with value = m * 2**e of a finite float32 given as its int32 bit pattern.
+
+    |m| has 24 bits, of a subnormal too (or is 0), so a shift by 38 takes any value past 2**61.
+    """
     exponent = (bits >> 23) & 0xFF
     m = np.int64(bits & 0x7FFFFF)
     if exponent > 0:
         m += 1 << 23
     else:
         exponent = 1
+        while 0 < m < 1 << 23:
+            m <<= 1
+            exponent -= 1
     if bits < 0:
         m = -m
     return m, exponent - 150

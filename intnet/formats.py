@@ -26,6 +26,12 @@ def check_bits(bits: int, what: str) -> None:
         raise FormatError(f"{what} = {bits!r}: a bit width is a whole number from 1 to {MAX_BITS}")
 
 
+def check_exponent(exponent: int, what: str) -> None:
+    """FormatError unless a whole number."""
+    if isinstance(exponent, bool) or not isinstance(exponent, int):
+        raise FormatError(f"{what} = {exponent!r} is not a whole number")
+
+
 @dataclass(frozen=True)
 class FixedPoint:
     """<WL,FL>: `wl` bits in all (with the sign, if any), `fl` of them behind the point.
@@ -41,6 +47,7 @@ class FixedPoint:
 
     def __post_init__(self) -> None:
         check_bits(self.wl, "FixedPoint wl")
+        check_exponent(self.fl, "FixedPoint fl")
         if self.overflow not in OVERFLOWS:
             raise FormatError(f"unknown overflow {self.overflow!r}; use one of {', '.join(OVERFLOWS)}")
 
@@ -96,6 +103,8 @@ class Direct:
 
     def __post_init__(self) -> None:
         check_bits(self.k, "Direct k")
+        if self.lsb is not None:
+            check_exponent(self.lsb, "Direct lsb")
 
     @property
     def bits(self) -> int:
@@ -177,6 +186,7 @@ class Constant:
 
     def __post_init__(self) -> None:
         check_bits(self.k, "Constant k")
+        check_exponent(self.dr, "Constant dr")
         if self.dr < 1 or self.dr & (self.dr - 1):
             raise FormatError(f"dr = {self.dr} is not a power of two: Eq. 7 takes 2^(k-1), 2^(k-2), ..., 1")
 

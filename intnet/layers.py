@@ -37,8 +37,8 @@ def pair(value: int | Pair) -> Pair:
 class Layer:
     """Base: named children in the order of their definition, parameters, buffers.
 
-    `name` is the dotted path from the model (set by `Model`); `edge` is 'first' or 'last' for the outer weight
-    layers, else ''; `buffers` are tensors that are state but not trained.
+    `name` is the dotted path from the model (set by `Model`); `edge` is 'first' or 'last' for the outer
+    weight layers, else ''; `buffers` are tensors that are state but not trained.
     """
 
     takes_weight = False
@@ -65,6 +65,7 @@ class Layer:
             yield from child.walk(f"{name}.{attribute}" if name else attribute)
 
     def __call__(self, x: Tensor, method: Method) -> Tensor:
+        """`forward`."""
         return self.forward(x, method)
 
     def forward(self, x: Tensor, method: Method) -> Tensor:
@@ -110,7 +111,9 @@ class Conv2d(Layer):
     ) -> None:
         super().__init__()
         if groups < 1 or in_channels % groups or out_channels % groups:
-            raise ShapeError(f"Conv2d: {in_channels} -> {out_channels} channels do not divide into {groups} groups")
+            raise ShapeError(
+                f"Conv2d: {in_channels} -> {out_channels} channels do not divide into {groups} groups"
+            )
         kernel = pair(kernel_size)
         self.stride, self.padding, self.groups = pair(stride), pair(padding), groups
         shape = (out_channels, in_channels // groups, *kernel)
@@ -192,7 +195,9 @@ class BatchNorm2d(Layer):
             return
         variance = QTensor(sigma.codes.astype(np.int64) ** 2, 2 * int(sigma.exponent))
         for key, start, x in (("running_mean", 0, mu), ("running_var", 1, variance)):
-            r = self.buffers.get(key, QTensor(np.full(self.num_features, start << 31, np.int64), self.EXPONENT))
+            r = self.buffers.get(
+                key, QTensor(np.full(self.num_features, start << 31, np.int64), self.EXPONENT)
+            )
             self.buffers[key] = self._moved(r, x)
 
     def _moved(self, r: QTensor, x: QTensor) -> QTensor:
@@ -246,7 +251,9 @@ class Tanh(Layer):
 class MaxPool2d(Layer):
     """Maximum of windows; exact, so nothing is rounded."""
 
-    def __init__(self, kernel_size: int | Pair, stride: int | Pair | None = None, padding: int | Pair = 0) -> None:
+    def __init__(
+        self, kernel_size: int | Pair, stride: int | Pair | None = None, padding: int | Pair = 0
+    ) -> None:
         super().__init__()
         self.kernel, self.padding = pair(kernel_size), pair(padding)
         self.stride = self.kernel if stride is None else pair(stride)

@@ -10,6 +10,7 @@ on it is in `exact.py` (expressions that are rounded once) and in `ops/`.
 
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import index as whole
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
 from intnet.formats import FixedPoint, Format
 
-CODE_TYPES = tuple(np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
+CODE_TYPES: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
 INT64_BOUND = 1 << 62  # proven bounds stay below this, so that kernels may double and negate
 
 
@@ -33,7 +34,7 @@ class Status:
 def container(bound: int, where: str = "") -> np.dtype:
     """The smallest code type that holds +-bound; ContainerError beyond int64."""
     for dtype in CODE_TYPES:
-        if bound <= np.iinfo(dtype).max:
+        if bound < 1 << (8 * dtype.itemsize - 1):
             return dtype
     raise ContainerError(
         f"{where + ': ' if where else ''}codes up to {bound} need {bound.bit_length() + 1} bits; "
@@ -73,7 +74,7 @@ class QTensor:
             if np.broadcast_shapes(exponent.shape, codes.shape) != codes.shape:
                 raise ShapeError(f"exponents {exponent.shape} do not broadcast to codes {codes.shape}")
         self.codes = codes
-        self.exponent = exponent if isinstance(exponent, np.ndarray) else int(exponent)
+        self.exponent = exponent if isinstance(exponent, np.ndarray) else whole(exponent)
         self.format = format
         self.bound = max_abs(codes) if bound is None else bound
         self.status = status
@@ -83,25 +84,34 @@ class QTensor:
     @classmethod
     def from_float(cls, values: Any, exponent: int, format: Format | None = None) -> "QTensor":
         """Exactly `values` (float array) at one exponent; NumberError where that is not possible."""
-        scaled = np.ldexp(np.asarray(values, np.float64), -exponent)
-        if not np.all(np.isfinite(scaled)):
+        array = np.asarray(values)
+        if not np.can_cast(array.dtype, np.float64) or (array.dtype.kind in "iu" and max_abs(array) > 1 << 53):
+            raise NumberError(f"from_float takes what float64 holds exactly, not these values of {array.dtype}")
+        floats = array.astype(np.float64)
+        if not np.all(np.isfinite(floats)):
             raise NumberError("a NaN or infinity has no code")
-        if scaled.size and (np.abs(scaled).max() >= 2.0**62 or np.any(scaled != np.rint(scaled))):
+        with np.errstate(over="ignore"):
+            scaled = np.ldexp(floats, -exponent)
+        small = np.abs(scaled) < 2.0**62
+        # scaling back shows what fell below float64's least value
+        if not np.all(small & (scaled == np.rint(scaled)) & (np.ldexp(np.where(small, scaled, 0), exponent) == floats)):
             raise NumberError(f"not every value is a multiple of 2^{exponent} within 62 bits; quantize it")
         codes = scaled.astype(np.int64)
         return cls(codes.astype(container(max_abs(codes))), exponent, format)
 
     @classmethod
-    def from_bits(cls, bits: Any, format: FixedPoint) -> "QTensor":
-        """From bit patterns: hex or binary strings ('0x1f', '0b11', '1f'), or unsigned ints.
+    def from_bits(cls, bits: Any, format: FixedPoint, base: int = 16) -> "QTensor":
+        """From bit patterns: strings of digits in `base` (16 or 2; '0x' or '0b' may lead), or unsigned ints.
 
-        Two's complement of `format.wl` bits where the format is signed. FormatError for a pattern
-        that is wider.
+        In base 16 '0b11' is 0xb11, for `hex()` writes such digits. Two's complement of `format.wl`
+        bits where the format is signed. FormatError for a pattern that is wider.
         """
+        if base not in (2, 16):
+            raise FormatError(f"bit patterns are read in base 16 or 2, not {base}")
         array = np.asarray(bits, dtype=object)
         codes = np.empty(array.shape, np.int64)
         for index, text in np.ndenumerate(array):
-            word = _parse_word(text)
+            word = _parse_word(text, base)
             if not 0 <= word < 1 << format.wl:
                 raise FormatError(f"pattern {text!r} at {index} does not fit {format.wl} bits")
             negative = format.signed and word >> (format.wl - 1)
@@ -162,23 +172,25 @@ class QTensor:
     def to_float64(self) -> np.ndarray:
         """float64 array, exact; NumberError where some value is not a float64."""
         floats = self.codes.astype(np.float64)
-        values = np.ldexp(floats, self.exponent)
-        exact = np.isfinite(values) & (np.ldexp(values, np.negative(self.exponent)) == floats)
+        with np.errstate(over="ignore"):
+            values = np.ldexp(floats, self.exponent)
+            exact = np.isfinite(values) & (np.ldexp(values, np.negative(self.exponent)) == floats)
         if self.bound > 1 << 53:
-            exact &= np.array([int(f) == int(c) for f, c in zip(floats.flat, self.codes.flat, strict=True)])\
-                .reshape(self.shape)
+            below = floats < 2.0**63  # 2^63 itself is no code, and no int64 to compare with
+            exact &= below & (np.where(below, floats, 0).astype(np.int64) == self.codes)
         if not np.all(exact):
             raise NumberError("not every value is exactly a float64; use .fractions() or .to_float32()")
         return values
 
     def to_float32(self) -> np.ndarray:
         """float32 array, each value correctly rounded (ties to even); NumberError on overflow."""
-        if self.bound <= 1 << 53:  # exact in float64, rounded once by the cast
-            values = np.ldexp(self.codes.astype(np.float64), self.exponent).astype(np.float32)
-        elif np.min(self.exponent) >= -126:  # no subnormal result: the cast rounds, the scaling is exact
-            values = np.ldexp(self.codes.astype(np.float32), self.exponent)
-        else:
-            raise NumberError(f"codes of {self.width} bits at exponent {self.exponent} near float32's floor")
+        with np.errstate(over="ignore"):
+            if self.bound <= 1 << 53:  # exact in float64, rounded once by the cast
+                values = np.ldexp(self.codes.astype(np.float64), self.exponent).astype(np.float32)
+            elif np.min(self.exponent) >= -126:  # no subnormal result: the cast rounds, the scaling is exact
+                values = np.ldexp(self.codes.astype(np.float32), self.exponent)
+            else:
+                raise NumberError(f"codes of {self.width} bits at exponent {self.exponent} near float32's floor")
         if not np.all(np.isfinite(values)):
             raise NumberError("a value is beyond float32's range")
         return values
@@ -204,14 +216,12 @@ class QTensor:
         kind = "" if self.format is None else f"{self.format} "
         exponent = "per block" if isinstance(self.exponent, np.ndarray) else f"2^{self.exponent}"
         head = f"QTensor({kind}{'x'.join(map(str, self.shape)) or 'scalar'}, {self.codes.dtype} * {exponent}"
-        return f"{head}, {self.width} bits used, codes {np.array2string(self.codes, threshold=8, edgeitems=3)})"
+        codes = " ".join(str(int(code)) for code in self.codes.flat[:6]) + (" ..." if self.size > 6 else "")
+        return f"{head}, {self.width} bits used, codes [{codes}])"
 
 
-def _parse_word(text: Any) -> int:
-    if isinstance(text, str):
-        body = text.lower()
-        try:
-            return int(body, 2) if body.startswith("0b") else int(body, 16)
-        except ValueError:
-            raise FormatError(f"{text!r} is neither hex nor 0b binary") from None
-    return int(text)
+def _parse_word(text: Any, base: int) -> int:
+    try:
+        return int(text, base) if isinstance(text, str) else whole(text)
+    except (TypeError, ValueError):
+        raise FormatError(f"{text!r} is no bit pattern in base {base}") from None

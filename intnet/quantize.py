@@ -58,6 +58,13 @@ def _round(source: Expression, exponent: int, hi: int, draw: Draw, fine: int = 0
     return source.round_to(exponent, mode, -hi, hi, words, bits, fine, where)
 
 
+def _log2_max(x: Expression, draw: Draw) -> int:
+    """log2 of R(x), which an empty tensor does not have."""
+    if 0 in x.shape:
+        raise NumberError(f"{draw[3] or 'tensor'}: an empty tensor of shape {x.shape} has no maximum")
+    return x.log2_max()
+
+
 def _fixed(x: Expression, format: FixedPoint, draw: Draw) -> QTensor:
     """<WL,FL>: round(x * 2^FL), then `format.overflow`."""
     mode, words, bits, where = draw
@@ -87,7 +94,7 @@ def _direct(x: Expression, format: Direct, draw: Draw) -> QTensor:
 
 def _shift(x: Expression, format: Shift, draw: Draw) -> QTensor:
     """(8): SQ(x, k) = R(x) * clip(Q(x/R(x), k), -1 + d, 1 - d)."""
-    exponent = x.log2_max() - (format.k - 1)
+    exponent = _log2_max(x, draw) - (format.k - 1)
     codes, status = _round(x, exponent, format.hi, draw)
     return QTensor(codes, exponent, format, format.hi, status)
 
@@ -96,29 +103,32 @@ def _flag(x: Expression, format: Flag, draw: Draw) -> QTensor:
     """(17): on the grid Sc where |x/Sc| >= 1, else on the grid Sc/2^(k-1); Sc = R(x)/2^(k-1)."""
     if draw[0] == STOCHASTIC:
         raise FormatError(f"{draw[3] or 'Flag'}: the flag format rounds to nearest, not stochastically")
-    exponent = x.log2_max() - 2 * format.fine
+    exponent = _log2_max(x, draw) - 2 * format.fine
     codes, status = _round(x, exponent, format.hi, draw, format.fine)
     return QTensor(codes, exponent, format, format.hi, status)
 
 
 def _constant(x: Expression, format: Constant, draw: Draw) -> QTensor:
     """(7): CQ(x) = clip(Sr(dr * x/R(x)), -dr+1, dr-1) / 2^(k-1). The magnitude of x is given up."""
-    exponent = x.log2_max() - (format.dr.bit_length() - 1)
+    exponent = _log2_max(x, draw) - (format.dr.bit_length() - 1)
     codes, status = _round(x, exponent, format.hi, draw)
     return QTensor(codes, format.exponent, format, format.hi, status)
 
 
 def flag_words(q: QTensor) -> np.ndarray:
-    """uint16 array: the stored words of a Flag tensor: flag, sign, k-1 bits of magnitude (figure 4)."""
+    """The stored words of a Flag tensor: flag, sign, k-1 bits of magnitude (figure 4).
+
+    uint16 where the k+1 bits fit (k = 8 stores 9), else uint32 or uint64.
+    """
     if not isinstance(q.format, Flag):
         raise FormatError(f"flag_words needs a tensor in Flag format, not {q.format}")
     fine = q.format.fine
     magnitude = np.abs(q.codes.astype(np.int64))
     flag = magnitude >= 1 << fine
     magnitude = np.where(flag, magnitude >> fine, magnitude)
-    return ((flag.astype(np.int64) << (fine + 1)) | ((q.codes < 0).astype(np.int64) << fine) | magnitude).astype(
-        np.uint16
-    )
+    words = (flag.astype(np.int64) << (fine + 1)) | ((q.codes < 0).astype(np.int64) << fine) | magnitude
+    bits = q.format.bits
+    return words.astype(np.uint16 if bits <= 16 else np.uint32 if bits <= 32 else np.uint64)
 
 
 _QUANTIZERS: dict[type, Callable[[Any, Any, Draw], QTensor]] = {

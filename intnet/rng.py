@@ -14,6 +14,7 @@ initialisation, shuffling and dropout use their own stream names.
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +26,13 @@ _W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _MASK = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
 
+Word = Any  # a uint64 scalar of a kernel
+
 LFSR_MASK = 0x80200003  # x^32 + x^22 + x^2 + x + 1, right-shifting Galois form
 
 
 @njit
-def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
+def philox(c0: Word, c1: Word, c2: Word, c3: Word, k0: Word, k1: Word) -> tuple[Word, Word, Word, Word]:
     """Philox4x32-10: four uint32 counters and two uint32 keys (as uint64) to four uint32 words."""
     for _ in range(10):
         p0, p1 = _M0 * c0, _M1 * c2
@@ -39,9 +42,9 @@ def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, i
 
 
 @pjit
-def _fill(out: np.ndarray, first_block: int, stream: int, step: int, k0: int, k1: int) -> None:
+def _fill(out: np.ndarray, first_block: Word, stream: int, step: int, k0: int, k1: int) -> None:
     for j in prange(out.shape[0]):
-        block = np.uint64(first_block + j)
+        block = first_block + np.uint64(j)
         w0, w1, w2, w3 = philox(
             block & _MASK, block >> _32, np.uint64(stream), np.uint64(step), np.uint64(k0), np.uint64(k1)
         )
@@ -51,14 +54,16 @@ def _fill(out: np.ndarray, first_block: int, stream: int, step: int, k0: int, k1
 def words(seed: int, step: int, stream: int, n: int, start: int = 0) -> np.ndarray:
     """uint32[n]: the words of elements start..start+n-1 of one stream at one step.
 
-    seed has 64 bits, step and stream 32; ConfigError outside that.
+    seed has 64 bits, step and stream 32, an element's index 66; ConfigError outside that.
     """
     for what, value, bits in (("seed", seed, 64), ("step", step, 32), ("stream", stream, 32)):
         if not 0 <= value < 1 << bits:
             raise ConfigError(f"{what} {value} is outside 0..2^{bits}-1")
+    if start < 0 or n < 0 or start + n > 4 << 64:
+        raise ConfigError(f"elements {start}..{start + n - 1} are outside 0..2^66-1")
     first = start // 4
     blocks = np.empty(((start + n + 3) // 4 - first, 4), np.uint32)
-    _fill(blocks, first, stream, step, seed & 0xFFFFFFFF, seed >> 32)
+    _fill(blocks, np.uint64(first), stream, step, seed & 0xFFFFFFFF, seed >> 32)
     return blocks.reshape(-1)[start - 4 * first :][:n]
 
 

@@ -48,6 +48,7 @@ class Recorder:
         self.events: dict[str, Event] = {}
 
     def __call__(self, event: Event) -> None:
+        """Observe one event."""
         name = f"{event.layer}/{event.path}"
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns):
             self.events[name] = event
@@ -55,9 +56,15 @@ class Recorder:
     def __getitem__(self, name: str) -> Any:
         """The value of 'layer/path': a QTensor, or a float32 array on a float path."""
         if name not in self.events:
-            raise KeyError(f"no value of {name!r} was recorded; there are {', '.join(sorted(self.events)) or 'none'}")
+            raise KeyError(
+                f"no value of {name!r} was recorded; there are {', '.join(sorted(self.events)) or 'none'}"
+            )
         result = self.events[name].result
-        return result.to_qtensor(name) if isinstance(result, Exact) and np.all(np.asarray(result.den) == 1) else result
+        return (
+            result.to_qtensor(name)
+            if isinstance(result, Exact) and np.all(np.asarray(result.den) == 1)
+            else result
+        )
 
 
 @dataclass
@@ -90,6 +97,7 @@ class PathTable:
         self.rows: dict[tuple[str, str], PathRow] = {}
 
     def __call__(self, event: Event) -> None:
+        """Observe one event."""
         key = (event.layer, event.path)
         if key not in self.rows:
             nominal = event.format.bits if event.format else None

@@ -43,12 +43,16 @@ class StepReport:
 class Run:
     """A training run in memory."""
 
-    def __init__(self, model: Model, method: Method, data: Dataset, batch_size: int = 64, seed: int = 1) -> None:
+    def __init__(
+        self, model: Model, method: Method, data: Dataset, batch_size: int = 64, seed: int = 1
+    ) -> None:
         images = len(data.train_labels)
         if not 1 <= batch_size <= images:
             raise ConfigError(f"batch size {batch_size}: the data set has {images} training images")
         if model.classes < data.classes:
-            raise ConfigError(f"the model has {model.classes} classes, data set {data.name!r} has {data.classes}")
+            raise ConfigError(
+                f"the model has {model.classes} classes, data set {data.name!r} has {data.classes}"
+            )
         self.model, self.method, self.data = model, method, data
         self.batch_size, self.seed = batch_size, seed
         self.steps_per_epoch = -(-images // batch_size)
@@ -62,7 +66,7 @@ class Run:
         return self.method.step
 
     def batch(self, step: int) -> tuple[QTensor, np.ndarray]:
-        """(images as exact codes, labels) of step number `step` (from 0); the last one of an epoch may be short."""
+        """(images as exact codes, labels) of step `step` (from 0); the last one of an epoch may be short."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = (epoch, datasets.order(self.seed, epoch, len(self.data.train_labels)))
@@ -86,7 +90,9 @@ class Run:
             method.end_of_epoch()
         right = float(np.mean(float_logits(logits.value).argmax(axis=1) == labels))
         seconds = perf_counter() - started
-        return StepReport(step + 1, step // self.steps_per_epoch, float(loss.value), right, seconds, len(labels))
+        return StepReport(
+            step + 1, step // self.steps_per_epoch, float(loss.value), right, seconds, len(labels)
+        )
 
     def train(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stepping import FLOAT_COPIES, Case, differences, load, plain, run_case
+from tests.stepping import Case, differences, run_case
 
 CASES = [
     Case(),
@@ -18,6 +18,9 @@ CASES = [
     Case(seed=9, images="zero", e2="16", batch=2),
     Case(seed=10, images="zero", weights="dead"),
     Case(seed=11, images="zero", weights="dead", e2="16"),
+    Case(seed=12, edges="fixed16"),
+    Case(seed=13, edges="fixed16", e2="16", weights="extreme", lr=(511, 511)),
+    Case(seed=14, edges="fixed16", images="zero", weights="dead", batch=1),
     Case(seed=2**63 + 12345, first_step=2**31 + 7, batch=2),
 ]
 

@@ -16,6 +16,7 @@ A model is structure only; it calls these hooks, and a method (one module each: 
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Sequence
@@ -143,7 +144,13 @@ class Method:
         return value
 
     def store(
-        self, layer: LayerLike, path: str, value: Any, format: Format, rounding: str = "ties_even", stream: str = ""
+        self,
+        layer: LayerLike,
+        path: str,
+        value: Any,
+        format: Format,
+        rounding: str = "ties_even",
+        stream: str = "",
     ) -> QTensor:
         """`value` quantized to `format`; saturation is counted, observers see it.
 
@@ -203,6 +210,9 @@ def parse_options(cls: type, given: dict[str, Any], owner: str) -> Any:
     return cls(**values)
 
 
+_KINDS = {int: "a whole number", float: "a number"}
+
+
 def _parse_value(hint: Any, value: Any, what: str) -> Any:
     if typing.get_origin(hint) is typing.Literal:
         choices = typing.get_args(hint)
@@ -217,7 +227,7 @@ def _parse_value(hint: Any, value: Any, what: str) -> Any:
     try:
         number = hint(value)
     except (TypeError, ValueError):
-        raise ConfigError(f"{what}={value!r} is not {NAMES.get(hint, hint.__name__)}") from None
+        raise ConfigError(f"{what}={value!r} is not {_KINDS.get(hint, hint.__name__)}") from None
     if isinstance(number, float) and not math.isfinite(number):
         raise ConfigError(f"{what}={value!r} is not a finite number")
     return number

@@ -59,7 +59,8 @@ class Widths:
             )
         if self.k_wu != self.k_gc + self.k_lr - 1:
             raise ConfigError(
-                f"wageubn: constraint (24) needs kWU = kGC + klr - 1, here {self.k_wu}, {self.k_gc} + {self.k_lr} - 1"
+                "wageubn: constraint (24) needs kWU = kGC + klr - 1, "
+                f"here {self.k_wu}, {self.k_gc} + {self.k_lr} - 1"
             )
 
 
@@ -78,19 +79,20 @@ class Wageubn(Method):
 
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "eps_q": "the paper gives no value: 2^-15, the LSB of sigma_q, added to sigma_q",
-        "edges": "first and last layer float32 as in sec. IV-A; the first output is rounded once to 2^-14 so that "
-        "batch norm always sees fixed point; edges=fixed16 keeps them in 16-bit integers instead",
-        "e3 of the first layer": "that layer is not quantized, so its weight gradient reads the exact dL/dx1 rounded "
-        "once to float32",
-        "m1, m2": "the two batch means of the backward pass are stored words: rounded to 16 bits below e2's LSB",
-        "batch norm gradient": "mu and sigma carry gradient (the full derivative); eps counts as part of sigma",
-        "inference": "the paper drops moving averages and says no more: running mean of mu_q and of sigma_q^2, "
+        "edges": "first and last layer are float32 as in sec. IV-A, the first output rounded once to 2^-14 so "
+        "that batch norm always sees fixed point; edges=fixed16 keeps both in 16-bit integers instead",
+        "e3 of the first layer": "that layer is not quantized: its weight gradient reads the exact dL/dx1, "
+        "rounded once to float32",
+        "m1, m2": "the two batch means of the backward pass are stored words, 16 bits below the LSB of e2",
+        "batch norm gradient": "mu and sigma carry gradient (the full derivative); eps is part of sigma",
+        "inference": "the paper drops moving averages and says no more: running means of mu_q and sigma_q^2, "
         "r <- r + (x - r)*2^-3 at exponent -31; statistics=batch uses the batch's own",
-        "saturation of W": "stored weights saturate at +-(1 - 2^-23), the range of 24 bits; gamma and beta do not",
-        "weight decay": "the paper has none; weight_decay=s adds 2^-s * W exactly to gW, before CQ normalizes it",
-        "bias": "the paper's layers have none; a bias of a hidden layer is treated as beta is",
-        "saturate": "the direct quantizer of Eq. 6 has no range; saturate=I limits activations to I integer bits "
-        f"and the other direct paths to {INTEGER_BITS}, so that nominal widths are true",
+        "saturation of W": "stored weights saturate at +-(1 - 2^-23), their 24 bits; gamma and beta do not",
+        "weight decay": "the paper has none; weight_decay=s adds 2^-s * W exactly to gW, ahead of CQ, so that "
+        "the update still lands on the grid of W",
+        "bias": "the paper's layers have none; the bias of a hidden layer is treated as beta is",
+        "saturate": "Eq. 6 has no range; saturate=I limits activations to I integer bits and the other direct "
+        f"paths to {INTEGER_BITS} (else 0), so that nominal widths are true",
     }
 
     @dataclass(frozen=True)
@@ -116,7 +118,9 @@ class Wageubn(Method):
         self.dr = schedules.parse(self.options.dr, int, "wageubn: dr")
         for _, code in self.lr.steps:
             if not 0 < code < 1 << k.k_lr - 1:
-                raise ConfigError(f"wageubn: lr={code}: a {k.k_lr}-bit code is from 1 to {(1 << k.k_lr - 1) - 1}")
+                raise ConfigError(
+                    f"wageubn: lr={code}: a {k.k_lr}-bit code is from 1 to {(1 << k.k_lr - 1) - 1}"
+                )
         for _, dr in self.dr.steps:
             if dr > 1 << k.k_gw - 1:
                 raise ConfigError(f"wageubn: dr={dr} is above 2^(kGW-1) = {1 << k.k_gw - 1}")
@@ -182,8 +186,12 @@ class Wageubn(Method):
     def weight(self, layer: LayerLike, parameter: Parameter) -> Any:
         """(10), (13): Wq, gammaq, betaq."""
         if self._float_edge(layer):
-            return self.passes(layer, f"{parameter.symbol}q", check_finite(parameter.value, f"{layer.name}/W"))
-        return self.store(layer, f"{parameter.symbol}q", parameter.value, self._weight_format(layer, parameter))
+            return self.passes(
+                layer, f"{parameter.symbol}q", check_finite(parameter.value, f"{layer.name}/W")
+            )
+        return self.store(
+            layer, f"{parameter.symbol}q", parameter.value, self._weight_format(layer, parameter)
+        )
 
     def _weight_format(self, layer: LayerLike, parameter: Parameter) -> Format:
         if layer.edge:
@@ -293,5 +301,7 @@ def _as_memory(q: QTensor, where: str) -> QTensor:
     """The same tensor in int32, the type of every stored parameter word."""
     peak = max_abs(q.codes)
     if container(peak, where).itemsize > 4:
-        raise ContainerError(f"{where}: a stored word of {peak.bit_length() + 1} bits passes 32: training diverged")
+        raise ContainerError(
+            f"{where}: a stored word of {peak.bit_length() + 1} bits passes 32: training diverged"
+        )
     return QTensor(q.codes.astype(np.int32), int(q.exponent), q.format, peak, q.status)

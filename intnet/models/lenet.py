@@ -24,7 +24,11 @@ class LeNet5(Model):
         self.conv2, self.bn2, self.relu2 = Conv2d(6, 16, 5, padding=2), BatchNorm2d(16), ReLU()
         self.pool2 = MaxPool2d(2)
         self.flatten = Flatten()
-        self.fc1, self.bn3, self.relu3 = Linear(16 * (height // 4) * (width // 4), 120, bias=False), BatchNorm2d(120), ReLU()
+        self.fc1, self.bn3, self.relu3 = (
+            Linear(16 * (height // 4) * (width // 4), 120, bias=False),
+            BatchNorm2d(120),
+            ReLU(),
+        )
         self.fc2, self.bn4, self.relu4 = Linear(120, 84, bias=False), BatchNorm2d(84), ReLU()
         self.fc3 = Linear(84, classes)
         self.finish()

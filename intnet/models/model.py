@@ -35,10 +35,11 @@ class Model(Layer):
         weighted[0].edge, weighted[-1].edge = "first", "last"
 
     def __call__(self, x: Tensor, method: Method) -> Tensor:
+        """Logits of a batch; ShapeError where the images are not of the model's shape."""
         if x.value.shape[1:] != self.image_shape:
             raise ShapeError(
-                f"model {self.kind!r} was built for images (H, W, C) = {self.image_shape}, got {x.value.shape[1:]}: "
-                "build it for the data's shape"
+                f"model {self.kind!r} was built for images (H, W, C) = {self.image_shape}, "
+                f"got {x.value.shape[1:]}: build it for the data's shape"
             )
         return self.forward(x, method)
 
@@ -74,7 +75,9 @@ class Model(Layer):
             slots = [key for key in left if key.startswith(f"{name}.")]
             parameter.slots = {key.removeprefix(f"{name}."): left.pop(key) for key in slots}
         for layer in self.all_layers():
-            keys = [f"{layer.name}.{b}" for b in ("running_mean", "running_var") if f"{layer.name}.{b}" in left]
+            keys = [
+                f"{layer.name}.{b}" for b in ("running_mean", "running_var") if f"{layer.name}.{b}" in left
+            ]
             layer.buffers = {key.removeprefix(f"{layer.name}."): left.pop(key) for key in keys}
         if left:
             raise ShapeError(f"the state holds tensors that this model has not: {', '.join(sorted(left))}")

@@ -33,7 +33,7 @@ def _check(x: Any, w: Any, stride: Pair, padding: Pair, groups: int, where: str)
     for axis in (0, 1):
         if integer.output_size(x.shape[1 + axis], w.shape[2 + axis], stride[axis], padding[axis]) < 1:
             raise ShapeError(
-                f"{name}: the kernel {w.shape[2:]} does not fit the input {x.shape[1:3]} with padding {padding}"
+                f"{name}: kernel {w.shape[2:]} does not fit the input {x.shape[1:3]} with padding {padding}"
             )
 
 

@@ -1,9 +1,9 @@
 """add (a join of branches), relu, dropout, flatten.
 
-    add      y = a + b, integers exactly, exponents aligned       da = db = dy
-    relu     y = max(x, 0)                                         dx = dy where x > 0, else 0
-    dropout  y = x * mask / keep, mask from random words           dx = dy * mask / keep
-    flatten  (N, ...) -> (N, rest) in C order
+add      y = a + b, integers exactly, exponents aligned       da = db = dy
+relu     y = max(x, 0)                                         dx = dy where x > 0, else 0
+dropout  y = x * mask / keep, mask from random words           dx = dy * mask / keep
+flatten  (N, ...) -> (N, rest) in C order
 """
 
 from fractions import Fraction

@@ -40,7 +40,9 @@ def exact_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str
             how = plan(half, b, terms, where)
             halves.append(QTensor(kernel(half.codes, b.codes, how), exponent, bound=how.bound))
     except ContainerError as error:
-        raise ContainerError(f"{error}: beyond every container, two limbs too; use narrower operands") from None
+        raise ContainerError(
+            f"{error}: beyond every container, two limbs too; use narrower operands"
+        ) from None
     return Exact([(halves[0], 1 << 16), (halves[1], 1)], exponent)
 
 

@@ -47,7 +47,9 @@ def _softmax_cross_entropy(saved: Saved, logits: Any, *, labels: np.ndarray) -> 
     if values.ndim != 2 or labels.shape != (values.shape[0],) or values.shape[0] == 0:
         raise ShapeError(f"cross-entropy: logits {values.shape} do not fit labels {labels.shape}")
     if labels.min() < 0 or labels.max() >= values.shape[1]:
-        raise DataError(f"labels run from {labels.min()} to {labels.max()}, the model has {values.shape[1]} classes")
+        raise DataError(
+            f"labels run from {labels.min()} to {labels.max()}, the model has {values.shape[1]} classes"
+        )
     if not np.all(np.isfinite(values)):
         raise NumberError("the logits hold a NaN or infinity: training diverged, or the input did")
     saved.p, saved.labels = np.empty_like(values), labels

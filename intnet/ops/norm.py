@@ -115,7 +115,9 @@ def float_normalized(x: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> t
     return (x - mean) * r, r
 
 
-def _forward_float(saved: Saved, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, act: Quantizer) -> np.ndarray:
+def _forward_float(
+    saved: Saved, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, act: Quantizer
+) -> np.ndarray:
     mean, variance = float_statistics(x)
     act("mu", mean)
     act("sigma", variance)

@@ -25,7 +25,9 @@ Pair = tuple[int, int]
 
 
 @pjit
-def _max_forward(x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray, at: np.ndarray) -> None:
+def _max_forward(
+    x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray, at: np.ndarray
+) -> None:
     height, width = x.shape[1], x.shape[2]
     for n in prange(x.shape[0]):
         for oy in range(out.shape[1]):
@@ -120,7 +122,11 @@ def _window_sums(x: Any, kernel: Pair, stride: Pair, padding: Pair, what: str) -
     raw = _raw(x) if isinstance(x, np.ndarray) else _raw(x).astype(np.int64)
     out = np.zeros(shape, raw.dtype)
     _sum_windows(raw, kernel, stride, padding, out)
-    return QTensor(out, int(x.exponent), bound=x.bound * kernel[0] * kernel[1]) if isinstance(x, QTensor) else out
+    return (
+        QTensor(out, int(x.exponent), bound=x.bound * kernel[0] * kernel[1])
+        if isinstance(x, QTensor)
+        else out
+    )
 
 
 def _avg_pool2d(saved: Saved, x: Any, *, kernel: Pair, stride: Pair, padding: Pair = (0, 0)) -> Any:
@@ -136,7 +142,9 @@ def _spread(saved: Saved, e: Any) -> Any:
     size = kernel[0] * kernel[1]
     e = codes_of(e)
     if saved.integer and isinstance(e, np.ndarray) and any(stride[a] < kernel[a] for a in (0, 1)):
-        raise FormatError("avg_pool2d: a float error over overlapping windows is not exact; quantize it first")
+        raise FormatError(
+            "avg_pool2d: a float error over overlapping windows is not exact; quantize it first"
+        )
     raw = _raw(e) if isinstance(e, np.ndarray) else _raw(e).astype(np.int64)
     if isinstance(e, np.ndarray) and not saved.integer:
         raw = raw / np.float32(size)

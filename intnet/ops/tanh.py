@@ -77,13 +77,21 @@ class Tanh:
         return out
 
     def round_to(
-        self, exponent: int, mode: int, lo: int = -UNLIMITED, hi: int = UNLIMITED, words: np.ndarray = NO_WORDS,
-        bits: int = 32, fine: int = 0, where: str = "",
-    ) -> tuple[np.ndarray, Status]:  # fmt: skip
+        self,
+        exponent: int,
+        mode: int,
+        lo: int = -UNLIMITED,
+        hi: int = UNLIMITED,
+        words: np.ndarray = NO_WORDS,
+        bits: int = 32,
+        fine: int = 0,
+        where: str = "",
+    ) -> tuple[np.ndarray, Status]:
         """As `Exact.round_to`, for deterministic modes and 0..16 fraction bits."""
         if mode == STOCHASTIC or fine or not 0 <= -exponent <= _MAX_FRACTION:
             raise FormatError(
-                f"{where or 'tanh'}: integer tanh rounds deterministically to 0..{_MAX_FRACTION} fraction bits"
+                f"{where or 'tanh'}: integer tanh rounds deterministically, to 0..{_MAX_FRACTION} fraction "
+                "bits"
             )
         half = mode not in (TO_NEG, TO_POS, TO_ZERO)
         steps = _thresholds(-exponent, half, int(self.x.exponent))

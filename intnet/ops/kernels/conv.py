@@ -137,9 +137,7 @@ def _operand(codes: np.ndarray, how: Plan) -> np.ndarray:
     return np.ascontiguousarray(codes, dtype=how.operand)
 
 
-def forward(
-    x: np.ndarray, w: np.ndarray, stride: Pair, padding: Pair, groups: int, how: Plan
-) -> np.ndarray:
+def forward(x: np.ndarray, w: np.ndarray, stride: Pair, padding: Pair, groups: int, how: Plan) -> np.ndarray:
     """Codes of the convolution, (N, Ho, Wo, Cout) in `how.result`."""
     cout, cin, kh, kw = w.shape
     rows = w.transpose(0, 2, 3, 1).reshape(groups, cout // groups, kh * kw * cin)

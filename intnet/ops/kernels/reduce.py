@@ -59,7 +59,9 @@ def column_dots(a: QTensor, b: QTensor, where: str = "") -> list[int]:
     if a.bound * b.bound >= INT64_BOUND:
         high, low = split(a)
         if (high.bound + 1) * b.bound >= INT64_BOUND:
-            raise ContainerError(f"{where or 'sum'}: products of codes up to {a.bound} and {b.bound} pass two limbs")
+            raise ContainerError(
+                f"{where or 'sum'}: products of codes up to {a.bound} and {b.bound} pass two limbs"
+            )
         pairs = zip(column_dots(high, b, where), column_dots(low, b, where), strict=True)
         return [(top << 16) + rest for top, rest in pairs]
     u, v = _matrix(a), _matrix(b)
@@ -68,4 +70,6 @@ def column_dots(a: QTensor, b: QTensor, where: str = "") -> list[int]:
     tops = np.zeros((blocks_for(u.size), u.shape[1]), np.int64)
     rests = np.zeros_like(tops)
     _dots(u, v, tops, rests)
-    return [(int(top) << 32) + int(rest) for top, rest in zip(tops.sum(axis=0), rests.sum(axis=0), strict=True)]
+    return [
+        (int(top) << 32) + int(rest) for top, rest in zip(tops.sum(axis=0), rests.sum(axis=0), strict=True)
+    ]

@@ -1,0 +1,425 @@
+"""Runs on disk: a folder that holds everything a training run needs to go on, and to be reported.
+
+    with create("RUN", build("wageubn", {}, "resnet8", "digits", batch_size=64, seed=1), steps=60) as work:
+        report = work.train()                         # or, after a kill: with resume("RUN") as work: ...
+
+    config.json     what was asked for (`run`: all that decides a bit; `plan`: how far, how often saved)
+    metrics.jsonl   one line a step and one an epoch, in order
+    checkpoint.npz  the newest saved state (`checkpoint.py`)
+    report.json .md the result (`report.py`), when the planned steps are done
+
+A kill at any moment loses at most the steps since the last checkpoint: `resume` cuts metrics.jsonl
+back to it and goes on bit for bit. A lock keeps two processes from working on one run.
+"""
+
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+
+import intnet
+from intnet import checkpoint, datasets, files, methods, models, report
+from intnet.datasets import Dataset
+from intnet.errors import CheckpointError, ConfigError, DataError, IntnetError
+from intnet.trace import PathTable
+from intnet.train import Run, StepReport
+
+CONFIG, METRICS, CHECKPOINT, LOCK = "config.json", "metrics.jsonl", "checkpoint.npz", ".lock"
+FORMAT, VERSION = "intnet run", 1
+CHECKPOINT_EVERY = 100
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What may change when a run goes on: steps in all, steps between checkpoints, where the data are."""
+
+    steps: int
+    checkpoint_every: int = CHECKPOINT_EVERY
+    data_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        for what, value in (("steps", self.steps), ("checkpoint_every", self.checkpoint_every)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"{what} = {value!r}: give a whole number of at least 1")
+
+
+# -- what a run is -----------------------------------------------------------------------------
+
+
+def build(
+    method: str,
+    options: dict[str, Any],
+    model: str,
+    data: str,
+    batch_size: int = 64,
+    seed: int = 1,
+    limit: int | None = None,
+    data_dir: PathLike | None = None,
+) -> Run:
+    """A run at step 0 from names; `limit` takes the first training images only."""
+    made = methods.make(method, **options)
+    loaded = datasets.load(data, data_dir)
+    if limit is not None:
+        loaded = loaded.first(limit)
+    return Run(models.make(model, loaded.image_shape, loaded.classes), made, loaded, batch_size, seed)
+
+
+def identity(run: Run) -> dict[str, Any]:
+    """All that decides a bit of the run, as JSON values; `limit` is the number of training images."""
+    return {
+        "method": run.method.name,
+        "options": dataclasses.asdict(run.method.options),
+        "model": run.model.kind,
+        "image_shape": list(run.model.image_shape),
+        "classes": run.model.classes,
+        "data": run.data.name,
+        "limit": len(run.data.train_labels),
+        "data_sha256": data_sha256(run.data),
+        "batch_size": run.batch_size,
+        "seed": run.seed,
+    }
+
+
+def data_sha256(data: Dataset) -> str:
+    """Hex SHA-256 over the images and labels of both parts, their shapes, the exponent and the classes."""
+    sha = hashlib.sha256(f"{data.exponent} {data.classes}\n".encode())
+    for array in (data.train_images, data.train_labels, data.test_images, data.test_labels):
+        sha.update(f"{array.dtype.name} {list(array.shape)}\n".encode())
+        sha.update(np.ascontiguousarray(array))
+    return sha.hexdigest()
+
+
+# -- making, resuming, reading -----------------------------------------------------------------
+
+
+def check_unused(folder: PathLike) -> None:
+    """ConfigError when `folder` holds something that a new run would mix with."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; a run needs a folder: name another --out")
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    names = [name for name in names if name != LOCK and not name.endswith(files.PARTIAL)]
+    if (folder / LOCK).exists():
+        _lock(folder).close()
+    if CONFIG in names:
+        raise ConfigError(
+            f"{folder} holds a run already: go on with `{resume_command(folder)}`, or name another --out"
+        )
+    if names:
+        shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+        raise ConfigError(f"{folder} is not empty (it holds {shown}): name another --out")
+
+
+def resume_command(folder: PathLike) -> str:
+    """What a user types to go on."""
+    return f"intnet resume {shlex.quote(str(folder))}"
+
+
+def create(
+    folder: PathLike,
+    run: Run,
+    steps: int,
+    checkpoint_every: int = CHECKPOINT_EVERY,
+    data_dir: PathLike | None = None,
+) -> "RunFolder":
+    """A new, locked run folder; ConfigError when it is not empty or in use."""
+    plan = Plan(steps, checkpoint_every, None if data_dir is None else os.path.abspath(data_dir))
+    check_unused(folder)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = _lock(folder)
+    try:
+        check_unused_by_others(folder)
+        work = RunFolder(folder, run, identity(run), plan, lock)
+        work.checkpoint()
+        _write_config(folder, work.identity, plan)
+    except BaseException:
+        lock.close()
+        raise
+    return work
+
+
+def check_unused_by_others(folder: Path) -> None:
+    """Again, now that the folder is locked: another process may have been quicker."""
+    if (folder / CONFIG).exists():
+        raise ConfigError(f"{folder} was taken by another intnet at the same time: name another --out")
+    files.remove_partial(folder)
+
+
+def resume(
+    folder: PathLike, steps: int | None = None, epochs: int | None = None, data_dir: PathLike | None = None
+) -> "RunFolder":
+    """A locked run folder at its last checkpoint; `steps` or `epochs` in all, else as planned."""
+    folder = Path(folder)
+    _read_config(folder)  # before the lock, which would otherwise be made in any folder
+    lock = _lock(folder)
+    try:
+        files.remove_partial(folder)
+        own, plan = _read_config(folder)
+        if data_dir is not None:
+            plan = dataclasses.replace(plan, data_dir=os.path.abspath(data_dir))
+        run, saved = _restore(folder, own, plan.data_dir)
+        run.method.saturated = dict(saved["saturated"])
+        planned = epochs * run.steps_per_epoch if epochs is not None else steps
+        if planned is not None:
+            plan = dataclasses.replace(plan, steps=planned)
+        if plan.steps < run.step:
+            raise ConfigError(
+                f"{folder} has done {run.step} steps already: steps and epochs count from the start of the run"
+            )
+        _write_config(folder, own, plan)
+        _cut_metrics(folder / METRICS, run.step)
+    except BaseException:
+        lock.close()
+        raise
+    return RunFolder(folder, run, own, plan, lock)
+
+
+def load(folder: PathLike, data: str | None = None, data_dir: PathLike | None = None) -> Run:
+    """The run at its last checkpoint, to be read; `data`: test on another data set of the same shape."""
+    folder = Path(folder)
+    own, plan = _read_config(folder)
+    run, _ = _restore(folder, own, plan.data_dir if data_dir is None and data in (None, own["data"]) else data_dir, data)
+    return run
+
+
+def _restore(folder: Path, own: dict[str, Any], data_dir: PathLike | None, data: str | None = None) -> tuple[Run, Any]:
+    """(run at the last checkpoint, its meta); the checkpoint's hash vouches for the identity."""
+    path = folder / CHECKPOINT
+    state, meta = checkpoint.load(path)
+    if meta.get("run") != own:
+        raise CheckpointError(f"{path}: belongs to another run than {folder / CONFIG}: {_difference(meta, own)}")
+    names = {key: own[key] for key in ("method", "options", "model", "batch_size", "seed")}
+    if data is None or data == own["data"]:
+        run = build(**names, data=own["data"], limit=own["limit"], data_dir=data_dir)
+        if identity(run) != own:
+            raise DataError(
+                f"data set {own['data']!r} is not the one that {folder} was trained on: its images or labels changed"
+            )
+    else:
+        run = _for_test(folder, own, datasets.load(data, data_dir))
+    try:
+        run.restore(state, meta["step"])
+    except IntnetError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    return run, meta
+
+
+def _for_test(folder: Path, own: dict[str, Any], data: Dataset) -> Run:
+    """A run of the same model on other data, which only its test images are read of."""
+    if list(data.image_shape) != own["image_shape"] or data.classes > own["classes"]:
+        raise ConfigError(
+            f"{folder} was trained on images (H, W, C) = {tuple(own['image_shape'])} of {own['classes']} classes; "
+            f"{data.name!r} has {data.image_shape} and {data.classes}"
+        )
+    model = models.make(own["model"], data.image_shape, own["classes"])
+    return Run(model, methods.make(own["method"], **own["options"]), data, batch_size=1, seed=own["seed"])
+
+
+def _difference(meta: dict[str, Any], own: dict[str, Any]) -> str:
+    other = meta.get("run") or {}
+    keys = [key for key in sorted({*own, *other}) if own.get(key) != other.get(key)]
+    return "; ".join(f"{key} is {other.get(key)!r} there and {own.get(key)!r} here" for key in keys)
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def _write_config(folder: Path, own: dict[str, Any], plan: Plan) -> None:
+    config = {"format": FORMAT, "version": VERSION, "intnet": intnet.__version__, "run": own}
+    files.replace(folder / CONFIG, _pretty(config | {"plan": dataclasses.asdict(plan)}))
+
+
+def _pretty(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def _read_config(folder: Path) -> tuple[dict[str, Any], Plan]:
+    """(identity, plan) of config.json; ConfigError when it is missing or damaged."""
+    path = folder / CONFIG
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such run folder")
+    try:
+        config = json.loads(path.read_bytes())
+        if (config["format"], config["version"]) != (FORMAT, VERSION):
+            raise ConfigError(f"{path}: not a run of this version of intnet ({FORMAT}, version {VERSION})")
+        return config["run"], Plan(**config["plan"])
+    except FileNotFoundError:
+        raise ConfigError(f"{folder} is not a run folder: it has no {CONFIG}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, IntnetError):
+            raise
+        raise ConfigError(f"{path}: damaged ({type(error).__name__}: {error}): mend it, or train again") from None
+
+
+def _lock(folder: Path) -> IO[str]:
+    """The folder's lock, held until closed or until the process ends; ConfigError when it is taken."""
+    stream = open(folder / LOCK, "a+", encoding="ascii")  # noqa: SIM115 (the caller closes it)
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        stream.seek(0)
+        process = stream.read().strip()
+        stream.close()
+        raise ConfigError(f"{folder} is in use by a running intnet (process {process}): let it finish") from None
+    stream.truncate(0)
+    stream.write(f"{os.getpid()}\n")
+    stream.flush()
+    return stream
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of metrics.jsonl; ends where a killed writer left half a line."""
+    if not path.exists():
+        return
+    with open(path, encoding="utf-8") as stream:
+        for text in stream:
+            try:
+                yield json.loads(text)
+            except ValueError:
+                return
+
+
+def _cut_metrics(path: Path, step: int) -> None:
+    """Drop all that came after the checkpoint of `step`."""
+    kept = [json.dumps(line) + "\n" for line in read_metrics(path) if line["step"] <= step]
+    files.replace(path, "".join(kept).encode())
+
+
+# -- working on one ----------------------------------------------------------------------------
+
+
+def never() -> bool:
+    """The default of `stop`."""
+    return False
+
+
+class RunFolder:
+    """A run and its locked folder; use it in a `with` statement."""
+
+    def __init__(self, folder: Path, run: Run, own: dict[str, Any], plan: Plan, lock: IO[str]) -> None:
+        self.folder, self.run, self.identity, self.plan = folder, run, own, plan
+        self.saved = run.step
+        self._lock = lock
+        self._metrics = open(folder / METRICS, "a", buffering=1, encoding="utf-8")  # noqa: SIM115 (close() does)
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the folder free."""
+        self._metrics.close()
+        self._lock.close()
+
+    def train(
+        self,
+        on_step: Callable[[StepReport], None] | None = None,
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
+        on_test: Callable[[int], None] | None = None,
+        stop: Callable[[], bool] = never,
+    ) -> dict[str, Any] | None:
+        """Train as far as planned and return the report; None when `stop` said so after a step.
+
+        on_step sees each step, on_epoch each epoch's line of metrics.jsonl, on_test the images of each
+        tested batch.
+        """
+        run, table = self.run, PathTable()
+
+        def after_step(step: StepReport) -> None:
+            self._log(_step_line(step))
+            if on_step is not None:
+                on_step(step)
+
+        while run.step < self.plan.steps:
+            last = run.step == self.plan.steps - 1
+            run.train(run.step + 1, after_step, [table] if last else [])
+            line = self._end_epoch(on_epoch, on_test) if run.step % run.steps_per_epoch == 0 else None
+            if last:  # before the checkpoint: a run whose last step is saved has its report
+                self._report(table, line["test_accuracy"] if line else self._test(on_test))
+            stopped = stop()
+            if last or line or stopped or run.step % self.plan.checkpoint_every == 0:
+                self.checkpoint()
+            if stopped and not last:
+                return None
+        result = report.read(self.folder, run.step)
+        return self._report(PathTable(), self._test(on_test)) if result is None else result
+
+    def checkpoint(self) -> None:
+        """Save the state; everything logged so far is on the disk before it."""
+        self._metrics.flush()
+        os.fsync(self._metrics.fileno())
+        meta = {
+            "run": self.identity,
+            "step": self.run.step,
+            "saturated": self.run.method.saturated,
+            "intnet": intnet.__version__,
+        }
+        checkpoint.save(self.folder / CHECKPOINT, self.run.model.state_dict(), meta)
+        self.saved = self.run.step
+
+    def _log(self, line: dict[str, Any]) -> None:
+        self._metrics.write(json.dumps(line) + "\n")
+
+    def _test(self, on_test: Callable[[int], None] | None) -> float:
+        """Test accuracy; what saturates while testing is not counted as training's."""
+        method = self.run.method
+        counted = method.saturated
+        method.saturated = {}
+        try:
+            return self.run.evaluate(on_test)
+        finally:
+            method.saturated = counted
+
+    def _end_epoch(
+        self, on_epoch: Callable[[dict[str, Any]], None] | None, on_test: Callable[[int], None] | None
+    ) -> dict[str, Any]:
+        run = self.run
+        line = {
+            "kind": "epoch",
+            "step": run.step,
+            "epoch": run.step // run.steps_per_epoch - 1,
+            "test_accuracy": self._test(on_test),
+            "saturated": dict(sorted(run.method.saturated.items())),
+        }
+        run.method.saturated = {}
+        self._log(line)
+        if on_epoch is not None:
+            on_epoch(line)
+        return line
+
+    def _report(self, table: PathTable, accuracy: float) -> dict[str, Any]:
+        self._metrics.flush()
+        metrics = read_metrics(self.folder / METRICS)
+        result = report.make(self.run, self.identity, table, accuracy, metrics)
+        files.replace(self.folder / report.MARKDOWN, report.markdown(result).encode())
+        files.replace(self.folder / report.JSON, _pretty(result))
+        return result
+
+
+def _step_line(step: StepReport) -> dict[str, Any]:
+    """A step as a line of metrics.jsonl."""
+    return {
+        "kind": "step",
+        "step": step.step,
+        "epoch": step.epoch,
+        "loss": step.loss if np.isfinite(step.loss) else None,
+        "accuracy": step.accuracy,
+        "seconds": round(step.seconds, 6),
+        "images_per_second": round(step.images / step.seconds, 1),
+    }
