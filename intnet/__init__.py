@@ -26,7 +26,6 @@ _HOME = {
     "Shift": "formats",
     "Tensor": "autograd",
     "fit": "train",
-    "quantize": "quantize",
 }
 _MODULES = ("autograd", "datasets", "layers", "methods", "models", "ops", "rng", "rounding", "trace")
 

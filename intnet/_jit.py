@@ -1,4 +1,4 @@
-"""The Numba options of every kernel, set once.
+"""The Numba options of every kernel, set once, and where compiled code is kept.
 
 `njit` compiles one scalar rule or one single-threaded loop, `pjit` a loop over `prange`.
 Compiled code is cached on disk, so a second process starts at once. `fastmath` stays off: it
@@ -6,8 +6,12 @@ would let the compiler reorder sums, and results must be the same bits on every 
 With NUMBA_DISABLE_JIT=1 both decorators return the Python function, and the bits stay the same.
 """
 
+import hashlib
+import os
+import shutil
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -16,16 +20,56 @@ from numba import prange
 
 __all__ = ["njit", "pjit", "prange"]
 
+# Threads that wait asleep: where the cores are shared, spinning ones cost ten times the work.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+SMALL = 1 << 14  # elements of the largest operand below which handing out work costs more than it saves
+_KEPT = 3  # caches of other versions of the sources that stay on disk
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: a folder named by a hash of the sources of all kernels.
+
+    Numba alone looks only at the file of a kernel, not at the files of the rules it calls, so after
+    an upgrade it could run old code. The base is $NUMBA_CACHE_DIR, else the package's __pycache__,
+    else (read-only installation) the user's cache.
+    """
+    package = Path(__file__).parent
+    sha = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(package.rglob("*.py")):
+        source = path.read_bytes()
+        if b"_jit import" in source:
+            sha.update(source)
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    base = Path(given) if given else package / "__pycache__"
+    if not given and not os.access(package, os.W_OK):
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "intnet"
+    folder = base / f"intnet-kernels-{sha.hexdigest()[:16]}"
+    if not folder.exists():
+        others = sorted(base.glob("intnet-kernels-*"), key=lambda path: path.stat().st_mtime)
+        for old in others[:-_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+_FOLDER = str(cache_folder())
+
+
+def _compile(function: Callable[..., Any], **options: Any) -> Any:
+    """numba.njit with the folder above; Numba reads the setting when a function is decorated."""
+    before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
+    numba.config.CACHE_DIR = _FOLDER  # type: ignore[attr-defined]
+    try:
+        return numba.njit(**_OPTIONS, **options)(function)
+    finally:
+        numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
 
 
 def njit(function: Callable[..., Any]) -> Any:
     """Compile a scalar rule or a serial loop."""
-    return numba.njit(**_OPTIONS)(function)
-
-
-_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-SMALL = 1 << 14  # elements of the largest operand below which handing out work costs more than it saves
+    return _compile(function)
 
 
 def pjit(function: Callable[..., Any]) -> Any:
@@ -35,7 +79,7 @@ def pjit(function: Callable[..., Any]) -> Any:
     """
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
-    compiled = numba.njit(parallel=True, **_OPTIONS)(function)
+    compiled = _compile(function, parallel=True)
 
     @wraps(function)
     def call(*args: Any) -> Any:

@@ -122,7 +122,8 @@ def load(path: str | os.PathLike[str]) -> tuple[State, dict[str, Any]]:
     if sha256 != _sha256(arrays, description):
         raise CheckpointError(f"{path}: altered: its SHA-256 is not the one it was saved with: {ADVICE}")
     state = {name: _unpack(path, name, entry, arrays) for name, entry in description["tensors"].items()}
-    if len(arrays) != sum(1 + (entry.get("exponent") == "array") for entry in description["tensors"].values()):
+    exponents = [entry for entry in description["tensors"].values() if entry.get("exponent") == "array"]
+    if len(arrays) != len(state) + len(exponents):
         raise CheckpointError(f"{path}: holds arrays that belong to no tensor of its list: {ADVICE}")
     if digest(state) != description["state_sha256"]:
         raise CheckpointError(f"{path}: the digest of its state is not the one it names: {ADVICE}")
@@ -134,7 +135,7 @@ def _read(path: Path, content: bytes) -> tuple[Arrays, dict[str, Any]]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             # Stored entries are as long as they say: no small file unpacks to a huge one.
-            packed = [item.filename for item in archive.infolist() if item.compress_type != zipfile.ZIP_STORED]
+            packed = any(item.compress_type != zipfile.ZIP_STORED for item in archive.infolist())
             names = archive.namelist()
             if f"{META}.npy" not in names or packed:
                 raise CheckpointError(f"{path}: not a checkpoint of intnet but another .npz or zip file")
@@ -146,7 +147,7 @@ def _read(path: Path, content: bytes) -> tuple[Arrays, dict[str, Any]]:
     # What the standard readers raise on damaged bytes is no closed list.
     except Exception as error:
         raise CheckpointError(
-            f"{path}: not a readable checkpoint, truncated or damaged ({type(error).__name__}: {error}): {ADVICE}"
+            f"{path}: truncated, damaged or not a checkpoint ({type(error).__name__}: {error}): {ADVICE}"
         ) from error
     if kind != FORMAT:
         raise CheckpointError(f"{path}: not a checkpoint of intnet: its format is {kind!r}")
@@ -174,11 +175,12 @@ def _unpack(path: Path, name: str, entry: dict[str, Any], arrays: Arrays) -> Any
     array = arrays.get(f"state/{name}")
     if array is None or array.dtype.name != entry["dtype"] or list(array.shape) != entry["shape"]:
         have = "missing" if array is None else f"{array.dtype.name} {list(array.shape)}"
-        raise CheckpointError(f"{path}: {name} should be {entry['dtype']} {entry['shape']}, it is {have}: {ADVICE}")
+        expected = f"{entry['dtype']} {entry['shape']}"
+        raise CheckpointError(f"{path}: {name} should be {expected}, it is {have}: {ADVICE}")
     array = array.astype(array.dtype.newbyteorder("="))
     if "exponent" not in entry:
         if array.dtype != np.float32:
-            raise CheckpointError(f"{path}: {name} has no exponent and is {array.dtype}, not float32: {ADVICE}")
+            raise CheckpointError(f"{path}: {name} is {array.dtype} without an exponent: {ADVICE}")
         return array
     if array.dtype not in CODE_TYPES or entry["bound"] < max_abs(array):
         raise CheckpointError(f"{path}: {name}: its {array.dtype} codes do not fit their bound: {ADVICE}")

@@ -388,6 +388,8 @@ def _load_digits(data_dir: Path | None) -> Dataset:
 
 # ---- the registry ----
 
+IDX_SETS: dict[str, _IdxSet] = {"fashion-mnist": FASHION_MNIST, "mnist": MNIST}
+
 LOADERS: dict[str, Callable[[Path | None], Dataset]] = {
     "digits": _load_digits,
     "fashion-mnist": lambda data_dir: _load_idx_set(FASHION_MNIST, data_dir),
@@ -403,11 +405,29 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
     first ones a sub-folder of the set's name comes before the folder itself. `digits` needs no files.
     ConfigError: no such data set. DataError: files missing, damaged, or of something else.
     """
+    return _known(name)(_folder(data_dir))
+
+
+def available(name: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
+    """Whether the files of the data set `name` are where `load` looks for them; their content is not read."""
+    _known(name)
+    idx_set = IDX_SETS.get(name)
+    try:
+        return idx_set is None or bool(_find(idx_set, _folder(data_dir)))
+    except DataError:
+        return False
+
+
+def _known(name: str) -> Callable[[Path | None], Dataset]:
     if name not in LOADERS:
         close = difflib.get_close_matches(str(name), LOADERS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ConfigError(f"unknown data set {name!r}; known: {', '.join(LOADERS)}{hint}")
-    return LOADERS[name](None if data_dir is None else Path(os.path.expanduser(data_dir)))
+    return LOADERS[name]
+
+
+def _folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
+    return None if data_dir is None else Path(os.path.expanduser(data_dir))
 
 
 # ---- the order of the images ----

@@ -34,13 +34,13 @@ Term = tuple[QTensor, np.ndarray | int]
 
 def log2_round(value: Fraction) -> int:
     """n of R = 2**round(log2(value)), value > 0: 2^(2n-1) <= value^2 < 2^(2n+1). Never a tie."""
-    square = value * value
-    n = value.numerator.bit_length() - value.denominator.bit_length()
-    while Fraction(2) ** (2 * n - 1) > square:
-        n -= 1
-    while Fraction(2) ** (2 * n + 1) <= square:
-        n += 1
-    return n
+    return _log2_root(value * value)
+
+
+def _log2_root(square: Fraction) -> int:
+    """`log2_round` of a value given by its square: n = (floor(log2(square)) + 1) // 2."""
+    e = square.numerator.bit_length() - square.denominator.bit_length()  # floor(log2) or one more
+    return (e + (Fraction(2) ** e <= square)) // 2
 
 
 def _status(counts: np.ndarray, elements: int) -> Status:
@@ -169,9 +169,7 @@ class Exact:
             num_hi, num_lo = self._limbs(cu, cv, offset)
             out = np.empty(num_hi.shape, np.int64)
             counts = np.zeros((1, 4), np.int64)
-            loops.round_limbs(
-                num_hi, num_lo, den, up, drop, fine, mode, words, bits, low, high, out, counts
-            )
+            loops.round_limbs(num_hi, num_lo, den, up, drop, fine, mode, words, bits, low, high, out, counts)
             if counts[0, loops.MISFIT]:
                 raise ContainerError(f"{where or 'expression'}: a rounded code is beyond 62 bits")
         return _narrow(out, counts, self.shape), _status(counts, out.size)
@@ -184,9 +182,9 @@ class Exact:
 
     def max(self) -> Fraction:
         """max |value|, exact."""
-        channels, (cu, cv, offset, den) = self._vectors()
         if self.terms[0][0].size == 0:
             raise NumberError("an empty tensor has no maximum")
+        channels, (cu, cv, offset, den) = self._vectors()
         if self.bound() < INT64_BOUND:
             u, v = self._flat()
             peaks = np.zeros((loops.blocks_for(u.size), channels), np.int64)
@@ -314,8 +312,9 @@ class FloatExact:
         room = 61 - self.den.bit_length() - fine
         if room < 40:
             raise ContainerError(f"{where}: a float tensor over {self.den} leaves no room to round exactly")
-        # a value past 2**61 / den is clipped by any range below that; without one it must not occur
-        if self.values.size and max(-lo, hi) > 1 << 40 and self.max() * self.den >= Fraction(2) ** (61 + exponent):
+        # a range of 40 bits or fewer clips whatever is shifted out; without one nothing may be
+        open_range = self.values.size > 0 and max(-lo, hi) > 1 << 40
+        if open_range and self.max() * self.den >= Fraction(2) ** (61 + exponent):
             raise ContainerError(f"{where or 'float tensor'}: a value needs codes of more than 62 bits")
         patterns = self.values.reshape(-1).view(np.int32)
         out = np.empty(patterns.shape, np.int64)
@@ -332,12 +331,16 @@ class FloatExact:
 
 
 class Root:
-    """value = sqrt(numerators / den) * 2**exponent: a vector, one non-negative rational a channel."""
+    """value = sqrt(numerators / den) * 2**exponent: a vector, one non-negative rational a channel.
+
+    bound: a proven bound on the numerators, for reports (Python integers hold them)
+    """
 
     relu = False
 
-    def __init__(self, numerators: Sequence[int], den: int, exponent: int) -> None:
+    def __init__(self, numerators: Sequence[int], den: int, exponent: int, bound: int = 0) -> None:
         self.numerators = [int(n) for n in numerators]
+        self.bound = bound or max(self.numerators, default=0)
         self.den = den
         self.exponent = exponent
 
@@ -346,10 +349,9 @@ class Root:
         """(C,)"""
         return (len(self.numerators),)
 
-    def max(self) -> Fraction:
-        """The root of the greatest square, rounded down at 2**(exponent - 64): for reports only."""
-        top = max(self.numerators)
-        return Fraction(isqrt((top << 128) // self.den)) * Fraction(2) ** (self.exponent - 64)
+    def bits(self) -> int:
+        """Bits that a numerator is proven to fit, sign included."""
+        return self.bound.bit_length() + 1
 
     def round_to(
         self,
@@ -368,7 +370,6 @@ class Root:
         shift = 2 * (self.exponent - exponent)
         codes = np.empty(len(self.numerators), np.int64)
         saturated = inexact = 0
-        unlimited = hi >= UNLIMITED
         for c, numerator in enumerate(self.numerators):
             p, q = numerator << max(shift, 0), self.den << max(-shift, 0)
             twice = isqrt(4 * p // q)  # floor(2 * root)
@@ -376,7 +377,7 @@ class Root:
             # 4*root as an odd or even number: .0 exact, else strictly between half steps
             floor, quarters = divmod(2 * twice + (not exact_twice), 4)
             code = floor + bool(round_up(mode, floor & 1, quarters, 4, 0, 0))
-            if unlimited and code >= UNLIMITED:
+            if code >= UNLIMITED <= hi:
                 raise ContainerError(f"{where or 'root'}: a rounded code is beyond 62 bits")
             kept = min(max(code, lo), hi)
             saturated += kept != code
@@ -387,14 +388,7 @@ class Root:
     def log2_max(self) -> int:
         """n of R(x) = 2**n; R(0) := 1. The square decides, so no root is taken."""
         top = Fraction(max(self.numerators), self.den) * Fraction(4) ** self.exponent
-        if not top:
-            return 0
-        n = log2_round(top) // 2
-        while Fraction(2) ** (2 * n - 1) > top:
-            n -= 1
-        while Fraction(2) ** (2 * n + 1) <= top:
-            n += 1
-        return n
+        return _log2_root(top) if top else 0
 
     def fractions(self) -> np.ndarray:
         """Array of Fractions: the roots rounded down at 2**(exponent - 64)."""
@@ -450,4 +444,4 @@ def times_power(coef: Any, bits: int) -> Any:
     """coef * 2**bits as int or int64 array; ContainerError beyond 62 bits."""
     if max_abs(np.asarray(coef)) << bits >= INT64_BOUND:
         raise ContainerError(f"a coefficient shifted by {bits} bits is beyond every container")
-    return coef << bits
+    return (coef.astype(np.int64) if isinstance(coef, np.ndarray) else int(coef)) << bits

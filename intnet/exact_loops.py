@@ -207,7 +207,7 @@ def round_limbs(
     hi: np.ndarray, lo: np.ndarray, den: np.ndarray, up: int, drop: int, fine: int, mode: int,
     words: np.ndarray, bits: int, low: int, high: int, out: np.ndarray, counts: np.ndarray,
 ) -> None:  # fmt: skip
-    """As `round_rows`, from two-limb numerators times 2**up; counts[0, MISFIT]: unlimited codes beyond 62 bits."""
+    """As `round_rows`, from two-limb numerators times 2**up; MISFIT counts unclipped codes beyond 62 bits."""
     channels, n = den.shape[0], hi.shape[0]
     random = words.shape[0] == n
     top, bottom = np.int64(0), np.int64(0)
@@ -235,7 +235,7 @@ def round_limbs(
         code = np.int64(-(1 << 62)) if q_hi < 0 else np.int64(1 << 62)  # stands for all beyond 62 bits
         if wide.fits_int64(q_hi, q_lo):
             code = clip(wide.to_int64(q_lo), -(1 << 62), 1 << 62)
-        if (code == 1 << 62 or code == -(1 << 62)) and high >= code >= low:
+        if abs(code) == 1 << 62 and high >= code >= low:
             counts[0, MISFIT] += 1
         counts[0, INEXACT] += rem != 0
         if shift > 0:

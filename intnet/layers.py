@@ -180,7 +180,10 @@ class BatchNorm2d(Layer):
             seen[path] = method.activation(self, path, value)
             return seen[path]
 
-        y = ops.batch_norm(x, gamma, beta, act=act, err=lambda path, value: method.error(self, path, value))
+        def err(path: str, value: Any) -> Any:
+            return method.error(self, path, value)
+
+        y = ops.batch_norm(x, gamma, beta, act=act, err=err, where=self.name)
         if method.training:
             self._follow(seen["mu"], seen["sigma"])
         return self.on_path(y, method, "x3", "e1")

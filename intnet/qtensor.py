@@ -71,7 +71,11 @@ class QTensor:
         if isinstance(exponent, np.ndarray):
             if exponent.dtype.kind != "i":
                 raise FormatError(f"an exponent array holds signed integers, not {exponent.dtype}")
-            if np.broadcast_shapes(exponent.shape, codes.shape) != codes.shape:
+            trailing = codes.shape[codes.ndim - exponent.ndim :]
+            fits = exponent.ndim <= codes.ndim and all(
+                mine in (1, size) for mine, size in zip(exponent.shape, trailing, strict=True)
+            )
+            if not fits:
                 raise ShapeError(f"exponents {exponent.shape} do not broadcast to codes {codes.shape}")
         self.codes = codes
         self.exponent = exponent if isinstance(exponent, np.ndarray) else whole(exponent)
@@ -85,16 +89,17 @@ class QTensor:
     def from_float(cls, values: Any, exponent: int, format: Format | None = None) -> "QTensor":
         """Exactly `values` (float array) at one exponent; NumberError where that is not possible."""
         array = np.asarray(values)
-        if not np.can_cast(array.dtype, np.float64) or (array.dtype.kind in "iu" and max_abs(array) > 1 << 53):
-            raise NumberError(f"from_float takes what float64 holds exactly, not these values of {array.dtype}")
+        wide = array.dtype.kind in "iu" and max_abs(array) > 1 << 53
+        if wide or not np.can_cast(array.dtype, np.float64):
+            raise NumberError(f"from_float takes what float64 holds exactly, not such {array.dtype}")
         floats = array.astype(np.float64)
         if not np.all(np.isfinite(floats)):
             raise NumberError("a NaN or infinity has no code")
         with np.errstate(over="ignore"):
             scaled = np.ldexp(floats, -exponent)
         small = np.abs(scaled) < 2.0**62
-        # scaling back shows what fell below float64's least value
-        if not np.all(small & (scaled == np.rint(scaled)) & (np.ldexp(np.where(small, scaled, 0), exponent) == floats)):
+        back = np.ldexp(np.where(small, scaled, 0), exponent)  # differs where float64 underflowed
+        if not np.all(small & (scaled == np.rint(scaled)) & (back == floats)):
             raise NumberError(f"not every value is a multiple of 2^{exponent} within 62 bits; quantize it")
         codes = scaled.astype(np.int64)
         return cls(codes.astype(container(max_abs(codes))), exponent, format)
@@ -190,7 +195,7 @@ class QTensor:
             elif np.min(self.exponent) >= -126:  # no subnormal result: the cast rounds, the scaling is exact
                 values = np.ldexp(self.codes.astype(np.float32), self.exponent)
             else:
-                raise NumberError(f"codes of {self.width} bits at exponent {self.exponent} near float32's floor")
+                raise NumberError(f"{self.width}-bit codes at exponent {self.exponent} near float32's floor")
         if not np.all(np.isfinite(values)):
             raise NumberError("a value is beyond float32's range")
         return values

@@ -78,9 +78,9 @@ def _fixed(x: Expression, format: FixedPoint, draw: Draw) -> QTensor:
         codes = wide - span * ((wide - format.lo) // span)
         codes = codes.astype(container(max_abs(codes)))
     elif codes.size and (int(codes.min()) < format.lo or int(codes.max()) > format.hi):
-        index = np.argwhere((codes < format.lo) | (codes > format.hi))[0]
+        index = tuple(int(i) for i in np.argwhere((codes < format.lo) | (codes > format.hi))[0])
         raise NumberError(
-            f"{where or 'tensor'}: code {int(codes[tuple(index)])} at {tuple(int(i) for i in index)} is outside "
+            f"{where or 'tensor'}: code {int(codes[index])} at {index} is outside "
             f"{format} ({format.lo}..{format.hi}) and its overflow is 'error'"
         )
     return QTensor(codes, format.exponent, format, max(-format.lo, format.hi), status)

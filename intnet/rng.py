@@ -93,12 +93,20 @@ def lfsr_states(seed: int) -> Iterator[int]:
         yield state
 
 
+@njit
+def _lfsr_fill(state: int, out: np.ndarray) -> None:
+    for i in range(out.shape[0]):
+        for _ in range(16):
+            state = (state >> 1) ^ (LFSR_MASK if state & 1 else 0)
+        out[i] = state & 0xFFFF
+
+
 def lfsr_words(seed: int, n: int) -> np.ndarray:
-    """uint16[n]: n draws of 16 steps each, the low 16 bits of the state after them."""
+    """uint16[n]: n draws of 16 steps each, the low 16 bits of the state after them.
+
+    For a quantizer, shift them to the top of 32 bits: words = draws << 16, word_bits = 16.
+    """
+    next(lfsr_states(seed))  # checks the seed
     out = np.empty(n, np.uint16)
-    states = lfsr_states(seed)
-    for i in range(n):
-        for _ in range(15):
-            next(states)
-        out[i] = next(states) & 0xFFFF
+    _lfsr_fill(seed, out)
     return out

@@ -60,24 +60,23 @@ def round_up(mode: int, floor: int, rem: int, den: int, word: int, bits: int) ->
     `floor` < 0 says that the value is negative (floor + f < 0 exactly when floor < 0). The
     comparisons are written so that no intermediate exceeds den: 2*rem is never formed.
     """
+    rest = den - rem
     if rem == 0:
-        return False
-    if mode == TIES_EVEN:
-        rest = den - rem
-        return rem > rest or (rem == rest and (floor & 1) == 1)
-    if mode == STOCHASTIC:
+        up = False
+    elif mode == TIES_EVEN:
+        up = rem > rest or (rem == rest and (floor & 1) == 1)
+    elif mode == STOCHASTIC:
         # word < floor(rem * 2^bits / den)  <=>  (word + 1) * den <= rem * 2^bits
-        return umul_le(word + 1, den, rem, 1 << bits)
-    if mode == TIES_AWAY:
-        rest = den - rem
-        return rem > rest or (rem == rest and floor >= 0)
-    if mode == TIES_POS:
-        return rem >= den - rem
-    if mode == TO_POS:
-        return True
-    if mode == TO_ZERO:
-        return floor < 0
-    return False  # TO_NEG
+        up = umul_le(word + 1, den, rem, 1 << bits)
+    elif mode == TIES_AWAY:
+        up = rem > rest or (rem == rest and floor >= 0)
+    elif mode == TIES_POS:
+        up = rem >= rest
+    elif mode == TO_ZERO:
+        up = floor < 0
+    else:
+        up = mode == TO_POS  # TO_NEG never
+    return up
 
 
 @njit

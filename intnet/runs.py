@@ -33,7 +33,7 @@ from intnet.errors import CheckpointError, ConfigError, DataError, IntnetError
 from intnet.trace import PathTable
 from intnet.train import Run, StepReport
 
-CONFIG, METRICS, CHECKPOINT, LOCK = "config.json", "metrics.jsonl", "checkpoint.npz", ".lock"
+CONFIG, METRICS, CHECKPOINT, LOCK = "config.json", "metrics.jsonl", "checkpoint.npz", ".intnet.lock"
 FORMAT, VERSION = "intnet run", 1
 CHECKPOINT_EVERY = 100
 
@@ -96,7 +96,7 @@ def data_sha256(data: Dataset) -> str:
     sha = hashlib.sha256(f"{data.exponent} {data.classes}\n".encode())
     for array in (data.train_images, data.train_labels, data.test_images, data.test_labels):
         sha.update(f"{array.dtype.name} {list(array.shape)}\n".encode())
-        sha.update(np.ascontiguousarray(array))
+        sha.update(np.ascontiguousarray(array).data)
     return sha.hexdigest()
 
 
@@ -140,7 +140,7 @@ def create(
     folder.mkdir(parents=True, exist_ok=True)
     lock = _lock(folder)
     try:
-        check_unused_by_others(folder)
+        _check_again(folder)
         work = RunFolder(folder, run, identity(run), plan, lock)
         work.checkpoint()
         _write_config(folder, work.identity, plan)
@@ -150,7 +150,7 @@ def create(
     return work
 
 
-def check_unused_by_others(folder: Path) -> None:
+def _check_again(folder: Path) -> None:
     """Again, now that the folder is locked: another process may have been quicker."""
     if (folder / CONFIG).exists():
         raise ConfigError(f"{folder} was taken by another intnet at the same time: name another --out")
@@ -176,7 +176,7 @@ def resume(
             plan = dataclasses.replace(plan, steps=planned)
         if plan.steps < run.step:
             raise ConfigError(
-                f"{folder} has done {run.step} steps already: steps and epochs count from the start of the run"
+                f"{folder} has done {run.step} steps already: steps and epochs count from the run's start"
             )
         _write_config(folder, own, plan)
         _cut_metrics(folder / METRICS, run.step)
@@ -190,22 +190,25 @@ def load(folder: PathLike, data: str | None = None, data_dir: PathLike | None = 
     """The run at its last checkpoint, to be read; `data`: test on another data set of the same shape."""
     folder = Path(folder)
     own, plan = _read_config(folder)
-    run, _ = _restore(folder, own, plan.data_dir if data_dir is None and data in (None, own["data"]) else data_dir, data)
-    return run
+    if data_dir is None and data in (None, own["data"]):
+        data_dir = plan.data_dir
+    return _restore(folder, own, data_dir, data)[0]
 
 
-def _restore(folder: Path, own: dict[str, Any], data_dir: PathLike | None, data: str | None = None) -> tuple[Run, Any]:
+def _restore(
+    folder: Path, own: dict[str, Any], data_dir: PathLike | None, data: str | None = None
+) -> tuple[Run, dict[str, Any]]:
     """(run at the last checkpoint, its meta); the checkpoint's hash vouches for the identity."""
     path = folder / CHECKPOINT
     state, meta = checkpoint.load(path)
     if meta.get("run") != own:
-        raise CheckpointError(f"{path}: belongs to another run than {folder / CONFIG}: {_difference(meta, own)}")
+        raise CheckpointError(f"{path}: not of the run that {CONFIG} describes: {_difference(meta, own)}")
     names = {key: own[key] for key in ("method", "options", "model", "batch_size", "seed")}
     if data is None or data == own["data"]:
         run = build(**names, data=own["data"], limit=own["limit"], data_dir=data_dir)
         if identity(run) != own:
             raise DataError(
-                f"data set {own['data']!r} is not the one that {folder} was trained on: its images or labels changed"
+                f"data set {own['data']!r} is not the one that {folder} was trained on: its files changed"
             )
     else:
         run = _for_test(folder, own, datasets.load(data, data_dir))
@@ -220,8 +223,8 @@ def _for_test(folder: Path, own: dict[str, Any], data: Dataset) -> Run:
     """A run of the same model on other data, which only its test images are read of."""
     if list(data.image_shape) != own["image_shape"] or data.classes > own["classes"]:
         raise ConfigError(
-            f"{folder} was trained on images (H, W, C) = {tuple(own['image_shape'])} of {own['classes']} classes; "
-            f"{data.name!r} has {data.image_shape} and {data.classes}"
+            f"{folder} was trained on images (H, W, C) = {tuple(own['image_shape'])} of {own['classes']} "
+            f"classes; {data.name!r} has {data.image_shape} and {data.classes}"
         )
     model = models.make(own["model"], data.image_shape, own["classes"])
     return Run(model, methods.make(own["method"], **own["options"]), data, batch_size=1, seed=own["seed"])
@@ -260,7 +263,8 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], Plan]:
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, IntnetError):
             raise
-        raise ConfigError(f"{path}: damaged ({type(error).__name__}: {error}): mend it, or train again") from None
+        what = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{path}: damaged ({what}): mend it, or train again") from None
 
 
 def _lock(folder: Path) -> IO[str]:
@@ -272,7 +276,7 @@ def _lock(folder: Path) -> IO[str]:
         stream.seek(0)
         process = stream.read().strip()
         stream.close()
-        raise ConfigError(f"{folder} is in use by a running intnet (process {process}): let it finish") from None
+        raise ConfigError(f"{folder} is in use by a running intnet (process {process})") from None
     stream.truncate(0)
     stream.write(f"{os.getpid()}\n")
     stream.flush()

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from intnet.exact import Exact
-from intnet.formats import Format
-from intnet.qtensor import QTensor
+from intnet.exact import Exact, Root
+from intnet.formats import Flag, Format
+from intnet.qtensor import QTensor, max_abs
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,11 @@ class PathTable:
 
     @staticmethod
     def _count(row: PathRow, q: QTensor) -> None:
-        row.used = max(row.used, q.width)
-        row.peak = max(row.peak, int(np.abs(q.codes.astype(np.int64)).max(initial=0)))
+        peak, width = max_abs(q.codes), q.width
+        if isinstance(q.format, Flag):  # one flag bit picks the grid, so the stored magnitude is shorter
+            peak = _flag_magnitude(q.codes, q.format)
+            width = peak.bit_length() + 2
+        row.used, row.peak = max(row.used, width), max(row.peak, peak)
         row.zeros += int(np.count_nonzero(q.codes == 0))
         row.saturated += q.status.saturated if q.status else 0
         low, high = int(np.min(q.exponent)), int(np.max(q.exponent))
@@ -126,8 +129,14 @@ class PathTable:
         row.exponents = (low, high)
 
 
+def _flag_magnitude(codes: np.ndarray, format: Flag) -> int:
+    """The largest magnitude that is stored: in units of its own grid, coarse or fine."""
+    magnitude = np.abs(codes.astype(np.int64))
+    return int(np.where(magnitude >= 1 << format.fine, magnitude >> format.fine, magnitude).max(initial=0))
+
+
 def _bound_bits(event: Event) -> int:
     """Bits that the accumulator behind this value is proven to fit; 0 for float values."""
     if isinstance(event.source, QTensor):
         return event.source.bound.bit_length() + 1
-    return event.source.bits() if isinstance(event.source, Exact) else 0
+    return event.source.bits() if isinstance(event.source, Exact | Root) else 0

@@ -92,7 +92,7 @@ class Case:
         state = dict(cases.net_state(NET, self.seed, CHANNELS, WIDTHS, CLASSES))
         if self.edges == "fixed16":
             state = dict(_fixed_edge(self.seed + i, *item) for i, item in enumerate(state.items()))
-        change = {"random": lambda name, v: v, "extreme": _extreme, "ties": _ties, "dead": _dead}[self.weights]
+        change = {"random": _same, "extreme": _extreme, "ties": _ties, "dead": _dead}[self.weights]
         return {name: change(name, value) for name, value in state.items()}
 
 
@@ -104,6 +104,10 @@ def _fixed_edge(seed: int, name: str, value: Any) -> tuple[str, Any]:
     spread, exponent = (40, -12) if momentum else (2**22, -23)
     codes = cases.random_codes(seed, len(value.values), -spread, spread)
     return name.replace("/Acc", "/Accq"), oracle.Fixed(value.shape, codes, exponent)
+
+
+def _same(name: str, value: Any) -> Any:
+    return value
 
 
 def _extreme(name: str, value: Any) -> Any:

@@ -20,7 +20,11 @@ from intnet.qtensor import QTensor
 
 def codes_of(value: Any) -> Any:
     """An exact expression without a denominator as a QTensor; a QTensor or array as it is."""
-    return value if isinstance(value, QTensor | np.ndarray) else value.to_qtensor()
+    if isinstance(value, QTensor | np.ndarray):
+        return value
+    if not isinstance(value, Exact):
+        raise FormatError(f"a {type(value).__name__} has no exact codes; quantize it first")
+    return value.to_qtensor()
 
 
 def _add(saved: Saved, a: Any, b: Any) -> Any:
@@ -34,9 +38,9 @@ def _add_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
 
 
 def _masked(e: Any, mask: np.ndarray) -> Any:
-    e = codes_of(e)
+    e, mask = codes_of(e), mask.reshape(e.shape)
     if isinstance(e, QTensor):
-        return QTensor(e.codes * mask.reshape(e.shape), e.exponent, e.format, e.bound)
+        return QTensor(e.codes * mask, e.exponent, e.format, e.bound)
     return e * mask
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from intnet.autograd import Op, Saved
-from intnet.errors import ContainerError, ShapeError
+from intnet.errors import ContainerError, FormatError, ShapeError
 from intnet.exact import Exact, Root, times_power
 from intnet.ops.elementwise import codes_of
 from intnet.ops.kernels import float32
@@ -34,14 +34,14 @@ FLOAT_EPS = np.float32(1e-5)
 # -- integers --------------------------------------------------------------------------------
 
 
-def statistics(x1: QTensor, q: Quantizer) -> tuple[QTensor, QTensor]:
+def statistics(x1: QTensor, q: Quantizer, where: str = "") -> tuple[QTensor, QTensor]:
     """(mu, sigma): the batch's mean and standard deviation, each rounded once by q."""
     n = x1.size // x1.shape[-1]
-    sums = column_sums(x1)
-    squares = column_dots(x1, x1)
+    sums = column_sums(x1, f"{where}/mu")
+    squares = column_dots(x1, x1, f"{where}/sigma")
     mu = q("mu", Exact([(sums, 1)], int(x1.exponent), den=n))
     deviations = [n * square - int(total) ** 2 for square, total in zip(squares, sums.codes, strict=True)]
-    return mu, q("sigma", Root(deviations, n * n, int(x1.exponent)))
+    return mu, q("sigma", Root(deviations, n * n, int(x1.exponent), bound=(n * x1.bound) ** 2))
 
 
 def denominator(sigma: QTensor) -> tuple[np.ndarray, int]:
@@ -68,7 +68,7 @@ def scaled(x2: QTensor, gamma: QTensor, beta: QTensor) -> Exact:
 
 
 def _forward_integer(saved: Saved, x1: QTensor, gamma: QTensor, beta: QTensor, act: Quantizer) -> Exact:
-    mu, sigma = statistics(x1, act)
+    mu, sigma = statistics(x1, act, saved.where)
     x2 = act("x2", normalized(x1, mu, sigma))
     saved.x2, saved.sigma, saved.gamma = x2, sigma, gamma
     return scaled(x2, gamma, beta)
@@ -77,10 +77,11 @@ def _forward_integer(saved: Saved, x1: QTensor, gamma: QTensor, beta: QTensor, a
 def _backward_integer(saved: Saved, e1: QTensor) -> tuple[Exact | None, QTensor, QTensor]:
     x2, gamma, err = saved.x2, saved.gamma, saved.err
     n = x2.size // x2.shape[-1]
-    sum_e, dots = column_sums(e1), column_dots(e1, x2)
+    sum_e, dots = column_sums(e1, f"{saved.where}/gbeta"), column_dots(e1, x2, f"{saved.where}/ggamma")
     if max(map(abs, dots)) >= INT64_BOUND:
-        raise ContainerError("batch_norm: the sum of e1 * x2 does not fit int64")
-    sum_ex = QTensor(np.array(dots, np.int64), int(e1.exponent) + int(x2.exponent))
+        raise ContainerError(f"{saved.where}/ggamma: the sum of e1 * x2 does not fit int64")
+    exponent, bound = int(e1.exponent) + int(x2.exponent), n * e1.bound * x2.bound
+    sum_ex = QTensor(np.array(dots, np.int64), exponent, bound=bound)
     if not saved.needs[0]:
         return None, sum_ex, sum_e
     g = gamma.codes.astype(np.int64)
@@ -140,11 +141,13 @@ def _backward_float(saved: Saved, e: np.ndarray) -> tuple[np.ndarray | None, np.
 # -- the operation ---------------------------------------------------------------------------
 
 
-def _batch_norm(saved: Saved, x: Any, gamma: Any, beta: Any, *, act: Quantizer, err: Quantizer) -> Any:
+def _batch_norm(
+    saved: Saved, x: Any, gamma: Any, beta: Any, *, act: Quantizer, err: Quantizer, where: str = "batch_norm"
+) -> Any:
     """act(path, value) rounds mu, sigma, x2 on the way forward; err(path, value) e2, m1, m2 back."""
     if x.shape[-1] != gamma.shape[0]:
-        raise ShapeError(f"batch_norm: input {x.shape} has {x.shape[-1]} channels, gamma {gamma.shape[0]}")
-    saved.err = err
+        raise ShapeError(f"{where}: input {x.shape} has {x.shape[-1]} channels, gamma {gamma.shape[0]}")
+    saved.err, saved.where = err, where
     if isinstance(x, np.ndarray):
         return _forward_float(saved, x, gamma, beta, act)
     return _forward_integer(saved, codes_of(x), gamma, beta, act)
@@ -152,6 +155,8 @@ def _batch_norm(saved: Saved, x: Any, gamma: Any, beta: Any, *, act: Quantizer, 
 
 def _batch_norm_vjp(saved: Saved, e: Any) -> tuple[Any, Any, Any]:
     e = codes_of(e)
+    if isinstance(e, np.ndarray) and isinstance(saved.x2, QTensor):
+        raise FormatError("batch_norm: a float error at integer statistics is not exact; quantize it first")
     return _backward_float(saved, e) if isinstance(e, np.ndarray) else _backward_integer(saved, e)
 
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from intnet._jit import pjit, prange
 from intnet.autograd import Op, Saved
-from intnet.errors import FormatError, ShapeError
+from intnet.errors import ContainerError, FormatError, ShapeError
 from intnet.exact import Exact, FloatExact
 from intnet.ops.elementwise import codes_of
 from intnet.ops.kernels.conv import output_size
-from intnet.qtensor import QTensor
+from intnet.qtensor import INT64_BOUND, QTensor
 
 Pair = tuple[int, int]
 
@@ -99,19 +99,33 @@ def _raw(x: Any) -> np.ndarray:
     return np.ascontiguousarray(x.codes if isinstance(x, QTensor) else x)
 
 
+def _wide(q: QTensor, terms: int, what: str) -> np.ndarray:
+    """The codes in int64, once it is proven to hold sums of `terms` of them."""
+    if q.bound * terms >= INT64_BOUND:
+        raise ContainerError(f"{what}: sums of {terms} codes up to {q.bound} do not fit int64")
+    return _raw(q).astype(np.int64)
+
+
+def _readers(kernel: Pair, stride: Pair) -> int:
+    """How many windows may read one position."""
+    return -(-kernel[0] // stride[0]) * -(-kernel[1] // stride[1])
+
+
 def _max_pool2d(saved: Saved, x: Any, *, kernel: Pair, stride: Pair, padding: Pair = (0, 0)) -> Any:
     x = codes_of(x)
     shape = _sizes(x, kernel, stride, padding, "max_pool2d")
     raw = _raw(x)
     out, at = np.empty(shape, raw.dtype), np.empty(shape, np.int32)
     _max_forward(raw, kernel, stride, padding, out, at)
-    saved.at, saved.shape = at, x.shape
+    saved.at, saved.shape, saved.readers = at, x.shape, _readers(kernel, stride)
     return QTensor(out, x.exponent, x.format, x.bound) if isinstance(x, QTensor) else out
 
 
 def _max_pool2d_vjp(saved: Saved, e: Any) -> tuple[Any]:
+    if isinstance(e, FloatExact):  # a pooled float error: float32 sums, the denominator stays exact
+        return (FloatExact(_max_pool2d_vjp(saved, e.values)[0], e.den),)
     e = codes_of(e)
-    raw = _raw(e) if isinstance(e, np.ndarray) else _raw(e).astype(np.int64)
+    raw = _raw(e) if isinstance(e, np.ndarray) else _wide(e, saved.readers, "max_pool2d")
     out = np.zeros(saved.shape, raw.dtype)
     _max_backward(raw, saved.at, out)
     return (QTensor(out, e.exponent) if isinstance(e, QTensor) else out,)
@@ -119,7 +133,7 @@ def _max_pool2d_vjp(saved: Saved, e: Any) -> tuple[Any]:
 
 def _window_sums(x: Any, kernel: Pair, stride: Pair, padding: Pair, what: str) -> Any:
     shape = _sizes(x, kernel, stride, padding, what)
-    raw = _raw(x) if isinstance(x, np.ndarray) else _raw(x).astype(np.int64)
+    raw = _raw(x) if isinstance(x, np.ndarray) else _wide(x, kernel[0] * kernel[1], what)
     out = np.zeros(shape, raw.dtype)
     _sum_windows(raw, kernel, stride, padding, out)
     return (
@@ -145,7 +159,7 @@ def _spread(saved: Saved, e: Any) -> Any:
         raise FormatError(
             "avg_pool2d: a float error over overlapping windows is not exact; quantize it first"
         )
-    raw = _raw(e) if isinstance(e, np.ndarray) else _raw(e).astype(np.int64)
+    raw = _raw(e) if isinstance(e, np.ndarray) else _wide(e, _readers(kernel, stride), "avg_pool2d")
     if isinstance(e, np.ndarray) and not saved.integer:
         raw = raw / np.float32(size)
     out = np.zeros(saved.shape, raw.dtype)

@@ -95,7 +95,7 @@ class Tanh:
             )
         half = mode not in (TO_NEG, TO_POS, TO_ZERO)
         steps = _thresholds(-exponent, half, int(self.x.exponent))
-        x = self.x.codes.astype(np.int64)
+        x = np.maximum(self.x.codes.astype(np.int64), 1 - (1 << 63))  # so that |x| is an int64
         codes = np.searchsorted(steps, np.abs(x), side="left")  # counts floor(t) < |x|, that is t < |x|
         codes = np.where(x < 0, -codes, codes)
         if mode == TO_NEG:

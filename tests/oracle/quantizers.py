@@ -119,39 +119,38 @@ def constant(
 def flag(
     xs: Sequence[Fraction | int],
     mode: str = "ties_even",
-    words: Sequence[int] | None = None,
-    bits: int = 32,
+    k: int = 8,
 ) -> Quantized:
-    """The 9-bit flag format: codes at exponent log2(Sc) - 7 with Sc = R(x) / 2^7.
+    """The flag format of k + 1 bits: codes at exponent log2(Sc) - (k-1) with Sc = R(x) / 2^(k-1).
 
-    |x / Sc| >= 1: 128 * clip(round(x / Sc), -127, 127); below: round(128 * x / Sc), which may reach +-128.
+    With top = 2^(k-1), which is 128 for the 9 bits of the paper: |x / Sc| >= 1 has code
+    top * clip(round(x / Sc), -top + 1, top - 1); below: round(top * x / Sc), which may reach +-top.
     """
-    log_sc = exponent_of(xs) - 7
-    ratios = [Fraction(x) / power(log_sc) for x in xs]
-    coarse = _round_all(ratios, Fraction(1), mode, words, bits)
-    fine = _round_all(ratios, Fraction(1, 128), mode, words, bits)
+    top = 2 ** (k - 1)
+    log_sc = exponent_of(xs) - (k - 1)
     codes, saturated = [], 0
-    for ratio, whole, part in zip(ratios, coarse, fine, strict=True):
+    for ratio in (Fraction(x) / power(log_sc) for x in xs):
         if abs(ratio) < 1:
-            codes.append(part)
+            codes.append(round_fraction(top * ratio, mode))
             continue
-        kept = overflow(whole, -127, 127, "saturate")
+        whole = round_fraction(ratio, mode)
+        kept = overflow(whole, 1 - top, top - 1, "saturate")
         saturated += kept != whole
-        codes.append(128 * kept)
-    return Quantized(codes, log_sc - 7, saturated)
+        codes.append(top * kept)
+    return Quantized(codes, log_sc - (k - 1), saturated)
 
 
-def flag_encode(code: int) -> tuple[int, int, int]:
-    """The stored 9 bits (flag, sign, 7-bit magnitude) of one flag code; +-128 is flag 1, magnitude 1."""
-    sign, size = int(code < 0), abs(code)
-    if size < 128:
+def flag_encode(code: int, k: int = 8) -> tuple[int, int, int]:
+    """The stored (flag, sign, magnitude of k - 1 bits) of one flag code; +-2^(k-1) is flag 1, magnitude 1."""
+    sign, size, top = int(code < 0), abs(code), 2 ** (k - 1)
+    if size < top:
         return 0, sign, size
-    if size % 128 or size // 128 > 127:
+    if size % top or size // top >= top:
         raise ValueError(f"{code} is no code of the flag format")
-    return 1, sign, size // 128
+    return 1, sign, size // top
 
 
-def flag_decode(stored: tuple[int, int, int]) -> int:
+def flag_decode(stored: tuple[int, int, int], k: int = 8) -> int:
     """The code of stored (flag, sign, magnitude)."""
     is_coarse, sign, size = stored
-    return (-1 if sign else 1) * size * (128 if is_coarse else 1)
+    return (-1 if sign else 1) * size * (2 ** (k - 1) if is_coarse else 1)

@@ -1,0 +1,37 @@
+"""How long until work starts: the import, a cached first step, a cold compile?
+
+Each figure is one whole process; the cold one gets an empty Numba cache of its own.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from time import perf_counter
+from typing import Any
+
+QUESTION = "start-up, seconds of a whole process"
+STEP = """
+from intnet import datasets, methods, models
+from intnet.train import Run
+data = datasets.load("digits")
+Run(models.make("{model}", data.image_shape, 10), methods.make("{method}"), data, 64).train(1)
+"""
+
+
+def _seconds(code: str, **environment: str) -> float:
+    start = perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **environment})
+    return perf_counter() - start
+
+
+def rows() -> list[dict[str, Any]]:
+    out = [{"what": "python, nothing else", "seconds": _seconds("pass")}]
+    _seconds("import intnet")
+    out.append({"what": "import intnet", "seconds": _seconds("import intnet")})
+    for method in ("float32", "wageubn"):
+        code = STEP.format(model="resnet20", method=method)
+        with tempfile.TemporaryDirectory() as cache:
+            out.append({"what": f"{method}: cold compile, one step", "seconds": _seconds(code, NUMBA_CACHE_DIR=cache)})
+            out.append({"what": f"{method}: cached, one step", "seconds": _seconds(code, NUMBA_CACHE_DIR=cache)})
+    return out

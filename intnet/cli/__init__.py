@@ -1,0 +1,1 @@
+"""The command line: `main.py` parses and reports errors, one file a command, `terminal.py` shows."""

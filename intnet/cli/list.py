@@ -1,0 +1,91 @@
+"""`intnet list`: methods with their options, models, data sets, rounding modes."""
+
+import argparse
+import inspect
+import json
+import sys
+from typing import Any
+
+SUMMARY = "list methods with their options, models, data sets and rounding modes"
+EXAMPLE = "  intnet list\n  intnet list --json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to look for data."""
+    parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the list."""
+    listing = collect(args.data_dir)
+    if args.json:
+        print(json.dumps(listing))
+        return 0
+    for kind, entries in listing.items():
+        print(kind.replace("_", " "))
+        width = max(map(len, entries))
+        for name, entry in entries.items():
+            print(f"  {name:{width}}  {entry['about']}")
+            for line in filter(None, entry.get("options_help", "").splitlines()):
+                print(f"  {'':{width}}  {line}")
+            for key, option in entry.get("options", {}).items():
+                print(f"  {'':{width}}    --set {key}={option['default']}{_choices(option)}")
+        print()
+    print("`--set` shows the defaults.")
+    return 0
+
+
+def _choices(option: dict[str, Any]) -> str:
+    return f"  (one of {', '.join(option['choices'])})" if "choices" in option else ""
+
+
+def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
+    """All names, as JSON values."""
+    from intnet import datasets, models
+    from intnet.methods import METHODS
+    from intnet.rounding import HLS_ALIASES, MODES
+
+    hls = {mode: alias for alias, mode in HLS_ALIASES.items()}
+    return {
+        "methods": {
+            name: {
+                "about": _first_line(sys.modules[cls.__module__].__doc__, name),
+                "options_help": inspect.getdoc(cls.Options) or "",
+                "options": options(cls),
+            }
+            for name, cls in METHODS.items()
+        },
+        "models": {
+            name: {"about": _first_line(sys.modules[make.__module__].__doc__, name)}
+            for name, make in models.MODELS.items()
+        },
+        "data": {name: _data(datasets.available(name, data_dir)) for name in datasets.LOADERS},
+        "rounding_modes": {
+            name: {"about": f"HLS name {hls[name]}" if name in hls else "no HLS name"} for name in MODES
+        },
+    }
+
+
+def options(method: Any) -> dict[str, dict[str, Any]]:
+    """Key -> default and, where they are few, choices of a method's options; None is written 'off'."""
+    import dataclasses
+    import typing
+
+    hints = typing.get_type_hints(method.Options)
+    found: dict[str, dict[str, Any]] = {}
+    for field in dataclasses.fields(method.Options):
+        found[field.name] = {"default": "off" if field.default is None else field.default}
+        if typing.get_origin(hints[field.name]) is typing.Literal:
+            found[field.name]["choices"] = [str(choice) for choice in typing.get_args(hints[field.name])]
+    return found
+
+
+def _data(available: bool) -> dict[str, Any]:
+    return {"about": "available" if available else "its files are not here", "available": available}
+
+
+def _first_line(doc: str | None, name: str) -> str:
+    """The first line of a module's docstring, without the name that stands in front of it."""
+    line = (doc or "").strip().split("\n")[0]
+    head, _, rest = line.partition(": ")
+    return rest if rest and head.lower() == name.lower() else line

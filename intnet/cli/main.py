@@ -1,0 +1,97 @@
+"""`intnet COMMAND ...`: parsing, exit statuses and errors; every command is listed here, once.
+
+Exit status: 0 success, 1 what was checked does not hold, 2 bad usage or input with one line on
+stderr, 128 + n stopped by signal n. A command is a module with
+
+    SUMMARY, EXAMPLE                    for --help
+    add_arguments(parser), run(args)    run returns the exit status
+
+and imports what is heavy inside `run`, so that `--help` and errors come at once.
+"""
+
+import argparse
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import NoReturn
+
+import intnet
+from intnet.cli import evaluate, resume, train
+from intnet.cli import list as listing
+from intnet.errors import IntnetError
+
+COMMANDS: dict[str, ModuleType] = {
+    "train": train,
+    "resume": resume,
+    "eval": evaluate,
+    "list": listing,
+}
+
+BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the line and leave with status 2."""
+        self.exit(BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    top = Parser(
+        prog="intnet",
+        description="Training neural networks in exact integers and fixed point: every bit defined.",
+        epilog="`intnet COMMAND --help` shows a command's options and an example.",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"intnet {intnet.__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, module in COMMANDS.items():
+        sub = commands.add_parser(
+            name,
+            help=module.SUMMARY,
+            description=f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}.",
+            epilog=f"example:\n{module.EXAMPLE}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.add_arguments(sub)
+        sub.add_argument("--json", action="store_true", help="print one JSON object on stdout, for machines")
+        sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return top
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; returns the exit status."""
+    args = parser().parse_args(arguments)
+    try:
+        status: int = COMMANDS[args.command].run(args)
+        sys.stdout.flush()  # here, so that a closed pipe is met inside this try
+        return status
+    except KeyboardInterrupt:
+        print(f"intnet {args.command}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output (head, less) is gone; nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as error:
+        if args.debug:
+            traceback.print_exc()
+        else:
+            print(f"intnet {args.command}: {_line(error)}", file=sys.stderr)
+        return BAD_INPUT
+
+
+def _line(error: Exception) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, IntnetError):
+        return " ".join(str(error).split())
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    if isinstance(error, MemoryError):
+        return "out of memory: use a smaller --batch-size or model"
+    return f"internal error: {type(error).__name__}: {error} (--debug shows where)"

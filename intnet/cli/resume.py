@@ -1,0 +1,28 @@
+"""`intnet resume`: go on with a run from its last checkpoint, bit for bit."""
+
+import argparse
+
+from intnet.cli.train import add_length
+
+SUMMARY = "go on with a run that was stopped, killed or finished, bit for bit"
+EXAMPLE = """\
+  intnet resume runs/first
+  intnet resume runs/first --epochs 10
+
+Steps and epochs count from the start of the run: the state after S steps is that of an unbroken run."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The folder, and how far to go."""
+    parser.add_argument("folder", metavar="RUN", help="the run's folder")
+    add_length(parser, "default: as planned")
+    parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only, if they moved")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Lock the folder, load its checkpoint and train."""
+    from intnet import runs
+    from intnet.cli import terminal
+
+    with runs.resume(args.folder, args.steps, args.epochs, args.data_dir) as work:
+        return terminal.train(work, args)

@@ -1,0 +1,82 @@
+"""`intnet train`: a new run in a new folder."""
+
+import argparse
+
+from intnet.errors import ConfigError
+
+SUMMARY = "train a model under a method and keep the run in a folder"
+EXAMPLE = """\
+  intnet train --method wageubn --model resnet8 --data digits --epochs 3 --out runs/first
+  intnet train --method wageubn --set e2=16 --set lr=26,13@5 --model mlp --data digits --steps 200 \\
+      --out runs/e2
+
+The last line of stdout is 'state sha256: HEX', the same on every machine. A run that was stopped or
+killed goes on with `intnet resume RUN`. `intnet list` shows all names and the keys of --set."""
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1, for argparse."""
+    number = int(text) if text.isascii() and text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number
+
+
+def add_length(parser: argparse._ActionsContainer, default: str) -> None:
+    """--epochs or --steps."""
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--epochs", type=positive, metavar="E", help=f"epochs in all ({default})")
+    length.add_argument("--steps", type=positive, metavar="S", help="steps in all, instead of epochs")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of a new run."""
+    need = parser.add_argument_group("what to train")
+    need.add_argument("--method", required=True, metavar="M", help="how numbers are stored: wageubn, float32")
+    need.add_argument("--model", required=True, metavar="N", help="the network: mlp, lenet5, resnet8, ...")
+    need.add_argument("--data", required=True, metavar="D", help="the data set: digits, fashion-mnist, ...")
+    need.add_argument("--out", required=True, metavar="RUN", help="the run's folder, new or empty")
+    how = parser.add_argument_group("how")
+    add_length(how, "1 unless told")
+    how.add_argument("--batch-size", type=positive, default=64, metavar="B", help="images a step (64)")
+    how.add_argument("--seed", type=int, default=1, metavar="K", help="seed of all randomness (1)")
+    how.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the method, repeatable"
+    )
+    how.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
+    how.add_argument("--limit", type=positive, metavar="N", help="only the first N training images")
+    how.add_argument(
+        "--checkpoint-every",
+        type=positive,
+        default=100,
+        metavar="N",
+        help="save every N steps (100) and at the end of every epoch",
+    )
+
+
+def options(texts: list[str]) -> dict[str, str]:
+    """KEY -> VALUE of all --set."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise ConfigError(f"--set {text}: write KEY=VALUE, as in --set lr=26")
+        if key in found:
+            raise ConfigError(f"--set {key} is given twice")
+        found[key] = value
+    return found
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the folder and train."""
+    from intnet import runs
+    from intnet.cli import terminal
+
+    chosen = options(args.set)
+    runs.check_unused(args.out)  # before anything that takes time
+    new = runs.build(
+        args.method, chosen, args.model, args.data, args.batch_size, args.seed, args.limit, args.data_dir
+    )
+    steps = args.steps or (args.epochs or 1) * new.steps_per_epoch
+    with runs.create(args.out, new, steps, args.checkpoint_every, args.data_dir) as work:
+        return terminal.train(work, args)

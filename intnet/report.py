@@ -1,0 +1,186 @@
+"""Reports: what a run came to, and what every data path needed, as a dict, JSON and Markdown.
+
+`make` collects them from a run whose last step a `trace.PathTable` observed; `groups` condenses the
+table to one row a path and format for a terminal. Nothing here trains or writes.
+"""
+
+import json
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import intnet
+from intnet.trace import PathRow, PathTable
+from intnet.train import Run
+
+JSON, MARKDOWN = "report.json", "report.md"
+
+COLUMNS = {
+    "layer": "layer",
+    "path": "path",
+    "format": "format",
+    "nominal_bits": "nominal bits",
+    "used_bits": "used bits",
+    "range_bits": "log2(2 peak + 1)",
+    "bound_bits": "bound, bits",
+    "exponents": "exponent",
+    "elements": "elements",
+    "saturated": "saturated",
+    "zeros": "zeros",
+    "saturated_in_run": "saturated in the run",
+}
+
+NOTES = """\
+Values of the last step. *nominal*: bits that the format names; *used*: bits that the codes really needed,
+sign included; *log2(2 peak + 1)*: the same as a fraction, where codes lie within +-peak; *bound*: bits that
+the exact value before rounding is proven to fit (its accumulator); *exponent*: value = code * 2^exponent.
+Paths of float32 have none of these. *saturated in the run* counts all steps.
+"""
+
+
+def make(
+    run: Run, identity: dict[str, Any], table: PathTable, accuracy: float, metrics: Iterable[dict[str, Any]]
+) -> dict[str, Any]:
+    """The report of `run`; `metrics` are the lines of metrics.jsonl up to its step."""
+    saturated: dict[str, int] = dict(run.method.saturated)
+    seconds, rates, loss = 0.0, [], None
+    for line in metrics:
+        if line["kind"] == "step":
+            seconds += line["seconds"]
+            rates.append(line["images_per_second"])
+            loss = line["loss"]
+        else:
+            for name, count in line["saturated"].items():
+                saturated[name] = saturated.get(name, 0) + count
+    return {
+        "intnet": intnet.__version__,
+        "run": identity,
+        "steps": run.step,
+        "epochs": round(run.step / run.steps_per_epoch, 3),
+        "test_accuracy": accuracy,
+        "test_images": len(run.data.test_labels),
+        "last_loss": loss,
+        "seconds": round(seconds, 3),
+        "images_per_second": round(statistics.median(rates), 1) if rates else None,
+        "saturated": sum(saturated.values()),
+        "state_sha256": run.digest(),
+        "paths": [_row(row, saturated) for row in table.rows.values()],
+    }
+
+
+def _row(row: PathRow, saturated: dict[str, int]) -> dict[str, Any]:
+    """One data path of one layer; None where a float path has no such number."""
+    integer = row.exponents is not None
+    return {
+        "layer": row.layer,
+        "path": row.path,
+        "format": row.format,
+        "nominal_bits": row.nominal,
+        "used_bits": row.used if integer else None,
+        "range_bits": round(row.fraction_bits, 1) if integer else None,
+        "bound_bits": row.bound or None,
+        "exponents": list(row.exponents) if row.exponents else None,
+        "elements": row.elements,
+        "saturated": row.saturated if integer else None,
+        "zeros": row.zeros if integer else None,
+        "saturated_in_run": saturated.get(f"{row.layer}/{row.path}", 0) if integer else None,
+    }
+
+
+def read(folder: Path, step: int) -> dict[str, Any] | None:
+    """The report in `folder` when it is of this step, else None."""
+    try:
+        result = json.loads((folder / JSON).read_bytes())
+        return result if result["steps"] == step else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+# -- for reading -------------------------------------------------------------------------------
+
+
+def title(identity: dict[str, Any]) -> str:
+    """'wageubn, resnet8 on digits'."""
+    return f"{identity['method']}, {identity['model']} on {identity['data']}"
+
+
+def facts(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """(what, value) of everything but the table."""
+    run = report["run"]
+    options = ", ".join(f"{key}={'off' if value is None else value}" for key, value in run["options"].items())
+    rate = report["images_per_second"]
+    return [
+        ("test accuracy", f"{report['test_accuracy']:.2%} of {report['test_images']:,} images"),
+        ("last loss", "-" if report["last_loss"] is None else f"{report['last_loss']:.4f}"),
+        ("steps", f"{report['steps']:,} of {run['batch_size']} images ({report['epochs']:g} epochs)"),
+        ("seed", str(run["seed"])),
+        ("training images", f"{run['limit']:,}"),
+        ("options", options or "-"),
+        ("time", f"{report['seconds']:.1f} s" + (f", {rate:,.0f} images/s" if rate else "")),
+        ("saturated", f"{report['saturated']:,} values"),
+    ]
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The report with the whole table, one row a layer and path."""
+    lines = [f"# {title(report['run'])}", ""]
+    lines += [f"- {what}: {value}" for what, value in facts(report)]
+    lines += [f"- state sha256: `{report['state_sha256']}`", f"- intnet {report['intnet']}"]
+    lines += ["", "## Data paths", ""]
+    if not report["paths"]:
+        return "\n".join([*lines, "No step was observed: the run was already at its last step.", ""])
+    lines += [NOTES, "| " + " | ".join(COLUMNS.values()) + " |"]
+    rules = ["---" if key in ("layer", "path", "format") else "---:" for key in COLUMNS]
+    lines.append("|" + "|".join(rules) + "|")
+    lines += ["| " + " | ".join(_cell(key, row[key]) for key in COLUMNS) + " |" for row in report["paths"]]
+    return "\n".join([*lines, ""])
+
+
+def _cell(key: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if key == "format":
+        return f"`{value}`"  # '<8,7>' is not a tag
+    if key == "exponents":
+        return span(value)
+    return str(value)
+
+
+def span(exponents: list[int]) -> str:
+    """'-7' or '-21..-19'."""
+    low, high = exponents
+    return str(low) if low == high else f"{low}..{high}"
+
+
+@dataclass
+class Group:
+    """One path in one format, over all layers that have it: the largest of each number, and sums."""
+
+    path: str
+    format: str
+    nominal_bits: int | None
+    layers: int = 0
+    used_bits: int = 0
+    range_bits: float = 0.0
+    bound_bits: int = 0
+    saturated: int = 0
+
+
+def groups(report: dict[str, Any]) -> tuple[list[Group], list[str]]:
+    """(integer paths condensed over layers, names of float32 paths), in the order in which they came."""
+    found: dict[tuple[str, str], Group] = {}
+    floats: dict[str, None] = {}
+    for row in report["paths"]:
+        if row["used_bits"] is None:
+            floats[row["path"]] = None
+            continue
+        key = (row["path"], row["format"])
+        group = found.setdefault(key, Group(*key, row["nominal_bits"]))
+        group.layers += 1
+        group.used_bits = max(group.used_bits, row["used_bits"])
+        group.range_bits = max(group.range_bits, row["range_bits"])
+        group.bound_bits = max(group.bound_bits, row["bound_bits"] or 0)
+        group.saturated += row["saturated_in_run"]
+    return list(found.values()), list(floats)

@@ -1,0 +1,68 @@
+"""One digest, everywhere: threads, instruction sets, with and without the compiler, in one go or resumed.
+
+The digests below are known answers: a change of them is a change of what a run computes, on every
+machine, and needs a reason.
+"""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.command import PYTHON, ROOT, environment, intnet, last_line, signalled
+
+# 20 steps of resnet8 on digits under wageubn, batch 64, seed 1
+RESNET8 = "b9b05b646d9f9c55d04553b18c7ab386c7da31fcb3a9878ab1c31dfb19d342f9"
+# 3 steps of mlp on digits, batch 16, seed 1
+MLP = {
+    "wageubn": "9a02264ec8cc687a090e9e77fbc19e372d851a703429ed8222d49125b9fa62b4",
+    "float32": "e0665bef58af3bd606704256e727f523167eaa7bd4006f3182e79bf8eebeccd0",
+}
+
+SCRIPT = """
+import sys
+from intnet import runs
+method, model, steps, batch = sys.argv[1:]
+run = runs.build(method, {}, model, "digits", int(batch), 1)
+run.train(int(steps))
+print(run.digest())
+"""
+
+
+def digest(method: str, model: str, steps: int, batch: int, **variables: str) -> str:
+    """The state digest that a process of its own comes to, under changed environment variables."""
+    command = [*PYTHON, "-c", SCRIPT, method, model, str(steps), str(batch)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(**variables), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_any_number_of_threads(threads: str) -> None:
+    assert digest("wageubn", "resnet8", 20, 64, NUMBA_NUM_THREADS=threads) == RESNET8
+
+
+@pytest.mark.parametrize("cpu", ["x86-64", "haswell"])
+def test_any_instruction_set(cpu: str) -> None:
+    """SSE2 alone has neither FMA nor wide vectors; the tests above run what this machine has."""
+    assert digest("wageubn", "resnet8", 20, 64, NUMBA_CPU_NAME=cpu) == RESNET8
+
+
+def test_killed_and_resumed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    status, _ = signalled(
+        signal.SIGKILL, folder, 8, "train", "--method", "wageubn", "--model", "resnet8", "--data", "digits",
+        "--steps", 20, "--batch-size", 64, "--seed", 1, "--checkpoint-every", 3, "--out", folder,
+    )  # fmt: skip
+    assert status == -signal.SIGKILL
+    assert last_line(intnet("resume", folder).stdout) == f"state sha256: {RESNET8}"
+
+
+@pytest.mark.parametrize("method", sorted(MLP))
+@pytest.mark.parametrize("jit", ["compiled", "interpreted"])
+def test_with_and_without_the_compiler(method: str, jit: str) -> None:
+    disable = "1" if jit == "interpreted" else "0"
+    assert digest(method, "mlp", 3, 16, NUMBA_DISABLE_JIT=disable) == MLP[method]

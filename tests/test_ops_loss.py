@@ -1,0 +1,117 @@
+"""softmax_cross_entropy: each float32 operation as written, bits that no thread changes, clear refusals."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intnet import fp32
+from intnet.autograd import Tensor
+from intnet.errors import DataError, NumberError, ShapeError
+from intnet.exact import Exact
+from intnet.ops import softmax_cross_entropy
+from tests import cases
+from tests.opcheck import floating, integer, run, tensor, threads, values
+from tests.oracle.floats import add32, to_float32
+
+
+def one(x: np.ndarray) -> Fraction:
+    return Fraction(float(x[0]))
+
+
+def expected(logits: np.ndarray, labels: list[int]) -> tuple[Fraction, list[Fraction]]:
+    """The loss and (p - y)/N in the order of the formulas; exp and log are `fp32`'s (judged elsewhere)."""
+    n, classes = logits.shape
+    total, errors = Fraction(0), []
+    for i, label in enumerate(labels):
+        row = tensor(logits[i]).values
+        shifted = [add32(v, -max(row)) for v in row]
+        powers = [one(fp32.exp(np.array([float(v)], np.float32))) for v in shifted]
+        denominator = Fraction(0)
+        for v in powers:
+            denominator = add32(denominator, v)
+        log = one(fp32.log(np.array([float(denominator)], np.float32)))
+        total = add32(total, add32(log, -shifted[label]))
+        shares = [to_float32(v / denominator) for v in powers]
+        shares[label] = add32(shares[label], -1)
+        errors += [to_float32(v / n) for v in shares]
+    assert len(errors) == n * classes
+    return to_float32(total / n), errors
+
+
+@given(
+    n=st.integers(1, 7), classes=st.integers(1, 12), exponent=st.integers(-20, 8), seed=st.integers(0, 2**32)
+)
+def test_float_softmax_cross_entropy(n: int, classes: int, exponent: int, seed: int) -> None:
+    logits, labels = floating(seed, (n, classes), exponent), cases.random_codes(seed, n, 0, classes - 1)
+    one32 = np.float32(1)
+    loss, (error,) = run(softmax_cross_entropy, logits, labels=np.array(labels), error=one32)
+    assert (Fraction(float(loss)), values(error)) == expected(logits, labels)
+    # rounding errors aside, shares of a row sum to 1: each of the few roundings is within 2^-24
+    for i in range(n):
+        assert abs(sum(tensor(error[i]).values)) * n < Fraction(2 * classes + 2, 2**24)
+
+
+def test_integer_logits_are_rounded_once_to_float32() -> None:
+    """40-bit codes: a float64 on the way would round twice."""
+    labels = np.array([0, 2, 1])
+    q = integer(1, (3, 4), 40, -30)
+    for logits in (q, Exact([(q, 1)], -30, np.array([1, -1, 2**33, 5])), Exact([(q, 1)], -20, den=3)):
+        rounded = np.array([float(to_float32(v)) for v in values(logits)], np.float32).reshape(3, 4)
+        one32 = np.float32(1)
+        loss, (error,) = run(softmax_cross_entropy, logits, labels=labels, error=one32)
+        assert (Fraction(float(loss)), values(error)) == expected(rounded, labels.tolist())
+
+
+def test_threads_and_batches_do_not_change_a_bit() -> None:
+    logits, labels = floating(1, (300, 10), 4), np.array(cases.random_codes(2, 300, 0, 9))
+    results = []
+    for n in (1, 2):
+        with threads(n):
+            loss, (error,) = run(softmax_cross_entropy, logits, labels=labels, error=np.float32(1))
+            results.append((float(loss).hex(), error.tobytes()))
+    assert results[0] == results[1]
+    # a row's shares depend on that row alone: 300 = 75 * 4 leaves only the exact factor 4
+    _, (part_error,) = run(softmax_cross_entropy, logits[:75], labels=labels[:75], error=np.float32(1))
+    _, (error,) = run(softmax_cross_entropy, logits, labels=labels, error=np.float32(1))
+    assert np.array_equal(part_error, error[:75] * np.float32(4))
+
+
+def test_the_largest_logits_do_not_overflow() -> None:
+    big = np.float32(3e38)
+    logits = np.array([[big, -big, 0], [-big, -big, -big], [0, 0, 0]], np.float32)
+    loss, (error,) = run(softmax_cross_entropy, logits, labels=np.array([0, 1, 2]), error=np.float32(1))
+    assert np.all(np.isfinite(error)) and np.isfinite(loss)
+    assert error[0].tolist() == [0, 0, 0]
+
+
+LABELS = np.array([0, 1])
+
+
+@pytest.mark.parametrize("labels", [[0, 3], [-1, 0], [5, 7]])
+def test_labels_out_of_range_are_a_data_error(labels: list[int]) -> None:
+    message = f"labels run from {min(labels)} to {max(labels)}, the model has 3 classes"
+    with pytest.raises(DataError, match=message):
+        softmax_cross_entropy(Tensor(floating(1, (2, 3))), labels=np.array(labels))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_logits_that_are_no_numbers_are_refused(bad: float) -> None:
+    logits = floating(1, (2, 3))
+    logits[1, 2] = bad
+    with pytest.raises(NumberError, match="the logits hold a NaN or infinity: training diverged"):
+        softmax_cross_entropy(Tensor(logits), labels=LABELS)
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels"),
+    [((2, 3), np.zeros(3, int)), ((2, 3, 1), LABELS), ((6,), LABELS), ((0, 3), LABELS[:0])],
+)
+def test_shapes_that_do_not_fit_are_named(logits: tuple[int, ...], labels: Any) -> None:
+    with pytest.raises(ShapeError, match=r"cross-entropy: logits .* do not fit labels"):
+        softmax_cross_entropy(Tensor(np.zeros(logits, np.float32)), labels=labels)
