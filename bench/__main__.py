@@ -25,7 +25,8 @@ def main() -> None:
     for name in parser.parse_args().names or NAMES:
         module = importlib.import_module(f"bench.{name}")
         rows = module.rows()
-        machine = {"cpu": numba.config.CPU_NAME or platform.processor(), "threads": numba.config.NUMBA_NUM_THREADS}
+        cpu = numba.config.CPU_NAME or platform.processor()
+        machine = {"cpu": cpu, "threads": numba.config.NUMBA_NUM_THREADS}
         RESULTS.mkdir(exist_ok=True)
         result = {"question": module.QUESTION, "machine": machine, "rows": rows}
         (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")

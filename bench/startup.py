@@ -32,6 +32,7 @@ def rows() -> list[dict[str, Any]]:
     for method in ("float32", "wageubn"):
         code = STEP.format(model="resnet20", method=method)
         with tempfile.TemporaryDirectory() as cache:
-            out.append({"what": f"{method}: cold compile, one step", "seconds": _seconds(code, NUMBA_CACHE_DIR=cache)})
-            out.append({"what": f"{method}: cached, one step", "seconds": _seconds(code, NUMBA_CACHE_DIR=cache)})
+            for what in ("cold compile", "cached"):
+                seconds = _seconds(code, NUMBA_CACHE_DIR=cache)
+                out.append({"what": f"{method}, {what}, one step of resnet20", "seconds": seconds})
     return out

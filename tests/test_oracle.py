@@ -73,7 +73,7 @@ def test_stochastic_rounding_needs_a_word_that_fits():
     assert round_fraction(F(1, 2), "stochastic", 2**31 - 1) == 1
     assert round_fraction(F(1, 2), "stochastic", 2**31) == 0
     for word, bits in ((None, 32), (8, 3), (-1, 3), (0, 0), (0, 33)):
-        with pytest.raises(ValueError, match="random bits|needs a word"):
+        with pytest.raises(ValueError, match=r"random bits|needs a word"):
             round_fraction(F(1, 3), "stochastic", word, bits)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from intnet import fp32, schedules
+from intnet.errors import ConfigError
 from intnet.methods.method import LayerLike, Method, Parameter, check_finite
 
 
@@ -31,6 +32,8 @@ class Float32(Method):
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         self.lr = schedules.parse(self.options.lr, float, "float32: lr")
+        if not all(0 < rate < float("inf") for _, rate in self.lr.steps):
+            raise ConfigError(f"float32: lr={self.options.lr!r}: a learning rate is a positive number")
 
     def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
         """SGD with momentum; weight decay is added to the gradient first."""

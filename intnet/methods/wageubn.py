@@ -79,8 +79,8 @@ class Wageubn(Method):
 
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "eps_q": "the paper gives no value: 2^-15, the LSB of sigma_q, added to sigma_q",
-        "edges": "first and last layer are float32 as in sec. IV-A, the first output rounded once to 2^-14 so "
-        "that batch norm always sees fixed point; edges=fixed16 keeps both in 16-bit integers instead",
+        "edges": "first and last layer are float32 as in sec. IV-A, the first output rounded once to 2^-14, "
+        "so that batch norm always sees fixed point; edges=fixed16 keeps both in 16-bit integers instead",
         "e3 of the first layer": "that layer is not quantized: its weight gradient reads the exact dL/dx1, "
         "rounded once to float32",
         "m1, m2": "the two batch means of the backward pass are stored words, 16 bits below the LSB of e2",
@@ -88,10 +88,10 @@ class Wageubn(Method):
         "inference": "the paper drops moving averages and says no more: running means of mu_q and sigma_q^2, "
         "r <- r + (x - r)*2^-3 at exponent -31; statistics=batch uses the batch's own",
         "saturation of W": "stored weights saturate at +-(1 - 2^-23), their 24 bits; gamma and beta do not",
-        "weight decay": "the paper has none; weight_decay=s adds 2^-s * W exactly to gW, ahead of CQ, so that "
+        "weight decay": "the paper has none; weight_decay=s adds 2^-s * W exactly to gW, ahead of CQ: "
         "the update still lands on the grid of W",
         "bias": "the paper's layers have none; the bias of a hidden layer is treated as beta is",
-        "saturate": "Eq. 6 has no range; saturate=I limits activations to I integer bits and the other direct "
+        "saturate": "Eq. 6 has no range; saturate=I limits activations to I integer bits and other direct "
         f"paths to {INTEGER_BITS} (else 0), so that nominal widths are true",
     }
 
@@ -220,7 +220,8 @@ class Wageubn(Method):
     def error(self, layer: LayerLike, path: str, value: Any) -> Any:
         """Algorithm 2. e0 and e3 are rounded; e1, e2 and e4 are exact."""
         if path in ("m1", "m2"):
-            return self.store(layer, path, value, Direct(M_BITS, lsb=value.exponent - M_BITS))
+            width = self.k.k_e1 + self.k.k_gamma - 1 + M_BITS  # e2 nominally, and the bits below it
+            return self.store(layer, path, value, Direct(width, lsb=value.exponent - M_BITS))
         if layer.edge and path == "e3":
             return self._edge_error(layer, value)
         if path in self.formats:

@@ -15,7 +15,7 @@ MODELS: dict[str, Callable[[tuple[int, int, int], int], Model]] = {
     "resnet20": resnet20,
 }
 
-__all__ = ["MLP", "MODELS", "LeNet5", "Model", "make", "resnet20", "resnet8"]
+__all__ = ["MLP", "MODELS", "LeNet5", "Model", "make", "resnet8", "resnet20"]
 
 
 def make(name: str, image_shape: tuple[int, int, int], classes: int) -> Model:
