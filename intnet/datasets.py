@@ -1,7 +1,7 @@
 """Data sets: checked files in, uint8 images with an exact exponent out, and the order of the images.
 
 `load(name)` finds and checks one of `LOADERS`; `from_arrays` does the same for arrays of the user's.
-`read_idx` is the reader of the file format; `order` is the permutation an epoch trains in.
+`idx.py` reads the file format; `order` is the permutation an epoch trains in.
 Read next: `Dataset` (what a data set is), then `LOADERS` at the end (what there is, where to add one).
 
 Images are uint8 (N, H, W, C) and mean `byte * 2**exponent` exactly: no mean is taken off and nothing
@@ -9,25 +9,19 @@ is divided by 255, so no rounding happens before the first layer. Labels are int
 """
 
 import difflib
-import gzip
-import hashlib
 import importlib.resources
 import os
-import zlib
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, cast
 
 import numpy as np
 
 from intnet import rng
 from intnet.errors import ConfigError, DataError
+from intnet.idx import read_idx, read_with_digest, sizes_text
 
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")  # of the package dataset-fashion-mnist
-
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)  # arrays do not compare to one truth value
@@ -153,88 +147,6 @@ def from_arrays(
     return _assemble(name, arrays, where, classes, int(exponent))
 
 
-# ---- IDX files ----
-
-
-def read_idx(path: str | os.PathLike[str], sha256: str | None = None) -> np.ndarray:
-    """The uint8 array of an IDX file of unsigned bytes, plain or gzip'd (told by content, not by name).
-
-    Format: 00 00, element type (08 = unsigned byte), number of dimensions d, d sizes as big-endian uint32,
-    then the elements in C order and nothing after them. `sha256`, when given, is that of the whole
-    uncompressed content. DataError names the file and what is wrong with it.
-    """
-    array, digest = _read_idx(Path(path))
-    if sha256 is not None and digest != sha256.lower():
-        raise DataError(
-            f"{path}: SHA-256 of the content is {digest}, expected {sha256.lower()}: the file is damaged "
-            "or a different one"
-        )
-    return array
-
-
-def _read_idx(path: Path) -> tuple[np.ndarray, str]:
-    """(array, SHA-256 of the uncompressed content) of an IDX file."""
-    try:
-        with ExitStack() as stack:
-            stream: BinaryIO = stack.enter_context(open(path, "rb"))
-            zipped = stream.read(2) == b"\x1f\x8b"
-            stream.seek(0)
-            if zipped:
-                stream = cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=stream)))
-            return _parse_idx(stream, str(path))
-    except EOFError as error:
-        raise DataError(f"{path}: the gzip data end early: the file is truncated, get it again") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path}: damaged gzip data ({error}): get the file again") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
-
-
-def _parse_idx(stream: BinaryIO, where: str) -> tuple[np.ndarray, str]:
-    magic = _take(stream, 4)
-    if len(magic) == 0:
-        raise DataError(f"{where}: the file is empty")
-    if len(magic) < 4 or magic[:2] != b"\0\0":
-        raise DataError(f"{where}: not an IDX file: it begins with {magic.hex(' ')}, not with 00 00")
-    if magic[2] != 0x08:
-        raise DataError(f"{where}: IDX element type {magic[2]:02x}; only 08 (unsigned bytes) is read")
-    if not 1 <= magic[3] <= 4:
-        raise DataError(f"{where}: an IDX array of {magic[3]} dimensions; expected 1 to 4")
-    sizes = _take(stream, 4 * magic[3])
-    if len(sizes) < 4 * magic[3]:
-        raise DataError(f"{where}: the file ends within its header")
-    shape = tuple(int.from_bytes(sizes[i : i + 4], "big") for i in range(0, len(sizes), 4))
-    expected = 1
-    for size in shape:  # in Python's integers: a damaged header can ask for more than 2**64 bytes
-        expected *= size
-    if expected == 0:
-        raise DataError(f"{where}: holds no data: the header says {_by(shape)}")
-    data = _take(stream, expected)
-    if len(data) < expected:
-        raise DataError(
-            f"{where}: too short: {_by(shape)} in the header means {expected} bytes of data, "
-            f"the file has {len(data)}"
-        )
-    # Reading past the last element also makes gzip verify its check sum.
-    if stream.read(1):
-        raise DataError(f"{where}: too long: there are bytes after the {_by(shape)} of the header")
-    digest = hashlib.sha256(magic + sizes)
-    digest.update(data)
-    return np.frombuffer(data, np.uint8).reshape(shape), digest.hexdigest()
-
-
-def _take(stream: BinaryIO, n: int) -> bytearray:
-    """The next n bytes, fewer at the end of the stream; never allocates what a false header asks for."""
-    data = bytearray()
-    while len(data) < n and (chunk := stream.read(min(_CHUNK, n - len(data)))):
-        data += chunk
-    return data
-
-
-def _by(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape))
-
-
 # ---- sets of four IDX files ----
 
 _PARTS = (
@@ -304,7 +216,7 @@ def _load_idx_set(idx_set: _IdxSet, data_dir: Path | None) -> Dataset:
     paths = _find(idx_set, data_dir)
     arrays = []
     for i, path in enumerate(paths):
-        array, digest = _read_idx(path)
+        array, digest = read_with_digest(path)
         ndim = (3, 1)[i % 2]
         if array.ndim != ndim:
             raise DataError(
@@ -312,7 +224,8 @@ def _load_idx_set(idx_set: _IdxSet, data_dir: Path | None) -> Dataset:
                 f"{array.ndim} dimensions where {('images', 'labels')[i % 2]} have {ndim}"
             )
         if ndim == 3 and array.shape[1:] != (28, 28):
-            raise DataError(f"{path}: images of {_by(array.shape[1:])}, those of {idx_set.name} are 28x28")
+            size = sizes_text(array.shape[1:])
+            raise DataError(f"{path}: images of {size}, those of {idx_set.name} are 28x28")
         whole = len(array) == _PUBLISHED[i]
         if digest != idx_set.sha256[i] and (whole or not idx_set.subsets):
             raise DataError(

@@ -1,7 +1,8 @@
 """Exact expressions: values not yet rounded. A quantizer rounds one of them, once (rule R1).
 
 `Exact` is a sum of at most two integer tensors with a coefficient a channel, over a denominator a
-channel; `FloatExact` is a float32 tensor over an integer; `Root` is a vector of square roots.
+channel; `FloatExact` is a float32 tensor over an integer, `Root` a vector of square roots (both in
+`exact_sources.py`).
 `exact(x)` turns a QTensor or a float32 array into an expression. Every expression offers
 
     round_to(exponent, mode, ...) -> codes, Status     the correctly rounded codes in units 2**exponent
@@ -13,7 +14,6 @@ rational, never rounded on the way. The loops are in `exact_loops.py`; bounds de
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -21,36 +21,23 @@ import numpy as np
 from intnet import exact_loops as loops
 from intnet import wide
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
-from intnet.qtensor import INT64_BOUND, QTensor, Status, container, max_abs
-from intnet.rounding import STOCHASTIC, TIES_EVEN, TO_NEG, round_up
+from intnet.exact_sources import (
+    NO_WORDS,
+    UNLIMITED,
+    Codes,
+    FloatExact,
+    Root,
+    fraction_to_float32,
+    log2_round,
+    narrow,
+    status_of,
+)
+from intnet.qtensor import INT64_BOUND, QTensor, max_abs
+from intnet.rounding import STOCHASTIC, TIES_EVEN, TO_NEG
 
-NO_WORDS = np.zeros(0, np.uint32)
-UNLIMITED = 1 << 62
 _ROW = 1024  # elements a row where all channels share one coefficient
 
-Codes = tuple[np.ndarray, Status]
 Term = tuple[QTensor, np.ndarray | int]
-
-
-def log2_round(value: Fraction) -> int:
-    """n of R = 2**round(log2(value)), value > 0: 2^(2n-1) <= value^2 < 2^(2n+1). Never a tie."""
-    return _log2_root(value * value)
-
-
-def _log2_root(square: Fraction) -> int:
-    """`log2_round` of a value given by its square: n = (floor(log2(square)) + 1) // 2."""
-    e = square.numerator.bit_length() - square.denominator.bit_length()  # floor(log2) or one more
-    return (e + (Fraction(2) ** e <= square)) // 2
-
-
-def _status(counts: np.ndarray, elements: int) -> Status:
-    return Status(int(counts[:, loops.SATURATED].sum()), int(counts[:, loops.INEXACT].sum()), elements)
-
-
-def _narrow(codes: np.ndarray, counts: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The codes in the smallest container that holds their real maximum."""
-    peak = int(counts[:, loops.PEAK].max())
-    return codes.astype(container(peak), copy=False).reshape(shape)
 
 
 class Exact:
@@ -172,7 +159,7 @@ class Exact:
             loops.round_limbs(num_hi, num_lo, den, up, drop, fine, mode, words, bits, low, high, out, counts)
             if counts[0, loops.MISFIT]:
                 raise ContainerError(f"{where or 'expression'}: a rounded code is beyond 62 bits")
-        return _narrow(out, counts, self.shape), _status(counts, out.size)
+        return narrow(out, counts, self.shape), status_of(counts, out.size)
 
     def _limbs(self, cu: np.ndarray, cv: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         u, v = self._flat()
@@ -251,149 +238,6 @@ class Exact:
             num = int(cu[c]) * int(u[i]) + int(cv[c]) * int(v[i]) + int(offset[c])
             out[i] = Fraction(max(num, 0) if self.relu else num, int(den[c])) * scale
         return out.reshape(self.shape)
-
-
-def fraction_to_float32(value: Fraction) -> np.float32:
-    """A Fraction correctly rounded to float32 (ties to even); NumberError on overflow."""
-    if value == 0:
-        return np.float32(0)
-    magnitude = abs(value)
-    e = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-    if magnitude < Fraction(2) ** e:
-        e -= 1
-    unit = max(e - 23, -149)
-    code = round(magnitude / Fraction(2) ** unit)  # Python rounds a Fraction half to even
-    if code * Fraction(2) ** unit >= Fraction(2) ** 128:
-        raise NumberError("a value is beyond float32's range")
-    result = np.ldexp(np.float32(code), unit)
-    return np.float32(-result if value < 0 else result)
-
-
-class FloatExact:
-    """value = a finite float32 tensor / den. NumberError for NaN or infinity."""
-
-    relu = False
-
-    def __init__(self, values: np.ndarray, den: int = 1, where: str = "") -> None:
-        self.values = np.asarray(values, np.float32, order="C")
-        self.den = den
-        if not np.all(np.isfinite(self.values)):
-            index = tuple(int(i) for i in np.argwhere(~np.isfinite(self.values))[0])
-            raise NumberError(f"{where + ': ' if where else ''}NaN or infinity at index {index}")
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the value."""
-        return self.values.shape
-
-    def max(self) -> Fraction:
-        """max |value|, exact."""
-        if self.values.size == 0:
-            raise NumberError("an empty tensor has no maximum")
-        return Fraction(float(np.abs(self.values).max())) / self.den
-
-    def log2_max(self) -> int:
-        """n of R(x) = 2**n; R(0) := 1."""
-        top = self.max()
-        return log2_round(top) if top else 0
-
-    def round_to(
-        self,
-        exponent: int,
-        mode: int,
-        lo: int = -UNLIMITED,
-        hi: int = UNLIMITED,
-        words: np.ndarray = NO_WORDS,
-        bits: int = 32,
-        fine: int = 0,
-        where: str = "",
-    ) -> Codes:
-        """As `Exact.round_to`."""
-        room = 61 - self.den.bit_length() - fine
-        if room < 40:
-            raise ContainerError(f"{where}: a float tensor over {self.den} leaves no room to round exactly")
-        # a range of 40 bits or fewer clips whatever is shifted out; without one nothing may be
-        open_range = self.values.size > 0 and max(-lo, hi) > 1 << 40
-        if open_range and self.max() * self.den >= Fraction(2) ** (61 + exponent):
-            raise ContainerError(f"{where or 'float tensor'}: a value needs codes of more than 62 bits")
-        patterns = self.values.reshape(-1).view(np.int32)
-        out = np.empty(patterns.shape, np.int64)
-        counts = np.zeros((loops.blocks_for(patterns.size), 4), np.int64)
-        loops.round_floats(patterns, self.den, room, exponent, fine, mode, words, bits, lo, hi, out, counts)
-        return _narrow(out, counts, self.shape), _status(counts, out.size)
-
-    def fractions(self) -> np.ndarray:
-        """Array of Fractions: the exact values."""
-        out = np.empty(self.shape, object)
-        for index, value in np.ndenumerate(self.values):
-            out[index] = Fraction(float(value)) / self.den
-        return out
-
-
-class Root:
-    """value = sqrt(numerators / den) * 2**exponent: a vector, one non-negative rational a channel.
-
-    bound: a proven bound on the numerators, for reports (Python integers hold them)
-    """
-
-    relu = False
-
-    def __init__(self, numerators: Sequence[int], den: int, exponent: int, bound: int = 0) -> None:
-        self.numerators = [int(n) for n in numerators]
-        self.bound = bound or max(self.numerators, default=0)
-        self.den = den
-        self.exponent = exponent
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(C,)"""
-        return (len(self.numerators),)
-
-    def bits(self) -> int:
-        """Bits that a numerator is proven to fit, sign included."""
-        return self.bound.bit_length() + 1
-
-    def round_to(
-        self,
-        exponent: int,
-        mode: int,
-        lo: int = -UNLIMITED,
-        hi: int = UNLIMITED,
-        words: np.ndarray = NO_WORDS,
-        bits: int = 32,
-        fine: int = 0,
-        where: str = "",
-    ) -> Codes:
-        """As `Exact.round_to`; deterministic modes, decided by integer square roots."""
-        if mode == STOCHASTIC or fine:
-            raise FormatError(f"{where or 'root'}: a square root is rounded by a deterministic mode")
-        shift = 2 * (self.exponent - exponent)
-        codes = np.empty(len(self.numerators), np.int64)
-        saturated = inexact = 0
-        for c, numerator in enumerate(self.numerators):
-            p, q = numerator << max(shift, 0), self.den << max(-shift, 0)
-            twice = isqrt(4 * p // q)  # floor(2 * root)
-            exact_twice = twice * twice * q == 4 * p
-            # 4*root as an odd or even number: .0 exact, else strictly between half steps
-            floor, quarters = divmod(2 * twice + (not exact_twice), 4)
-            code = floor + bool(round_up(mode, floor & 1, quarters, 4, 0, 0))
-            if code >= UNLIMITED <= hi:
-                raise ContainerError(f"{where or 'root'}: a rounded code is beyond 62 bits")
-            kept = min(max(code, lo), hi)
-            saturated += kept != code
-            inexact += not (exact_twice and twice % 2 == 0)
-            codes[c] = kept
-        return codes.astype(container(max_abs(codes), where)), Status(saturated, inexact, len(codes))
-
-    def log2_max(self) -> int:
-        """n of R(x) = 2**n; R(0) := 1. The square decides, so no root is taken."""
-        top = Fraction(max(self.numerators), self.den) * Fraction(4) ** self.exponent
-        return _log2_root(top) if top else 0
-
-    def fractions(self) -> np.ndarray:
-        """Array of Fractions: the roots rounded down at 2**(exponent - 64)."""
-        roots = [Fraction(isqrt((n << 128) // self.den)) for n in self.numerators]
-        return np.array([r * Fraction(2) ** (self.exponent - 64) for r in roots], object)
 
 
 Expression = Exact | FloatExact | Root

@@ -292,8 +292,8 @@ def differences(result: Result) -> list[str]:
     bad = [name for name in want if got.pop(name, None) != want[name]]
     bad += sorted(got)
     counts = {name: n for name, n in result.expected.saturated.items() if n}
-    bad += [f"{n} saturated" for n in counts.keys() | result.saturated.keys()
+    bad += [f"{n} saturated" for n in sorted(counts.keys() | result.saturated.keys())
             if counts.get(n, 0) != result.saturated.get(n, 0)]  # fmt: skip
-    names = result.statistics.keys() | result.expected_statistics.keys()
+    names = sorted(result.statistics.keys() | result.expected_statistics.keys())
     bad += [n for n in names if result.statistics.get(n) != result.expected_statistics.get(n)]
     return bad

@@ -14,6 +14,7 @@ import pytest
 
 from intnet import datasets
 from intnet.errors import ConfigError, DataError
+from intnet.idx import read_idx
 
 DATA = Path(__file__).parent.parent / "data"
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -133,15 +134,15 @@ def test_read_idx_plain_and_gzip_agree(tmp_path: Path) -> None:
     (tmp_path / "plain").write_bytes(content)
     (tmp_path / "zipped").write_bytes(gzip.compress(content))
     for name in ("plain", "zipped"):
-        array = datasets.read_idx(tmp_path / name, digest.upper())
+        array = read_idx(tmp_path / name, digest.upper())
         assert array.dtype == np.uint8 and array.tolist() == np.arange(24).reshape(2, 3, 4).tolist()
-    assert datasets.read_idx(str(tmp_path / "plain")).shape == (2, 3, 4)
+    assert read_idx(str(tmp_path / "plain")).shape == (2, 3, 4)
 
 
 def test_read_idx_longer_than_a_chunk(tmp_path: Path) -> None:
     values = [i * i % 251 for i in range((1 << 20) + 5)]
     (tmp_path / "f").write_bytes(gzip.compress(idx(values, len(values)), 1))
-    assert datasets.read_idx(tmp_path / "f").tolist() == values
+    assert read_idx(tmp_path / "f").tolist() == values
 
 
 ZIPPED = gzip.compress(idx(list(range(200)), 200), mtime=0)
@@ -178,7 +179,7 @@ def test_bad_idx_file(name: str, tmp_path: Path) -> None:
     path = tmp_path / "the-file"
     path.write_bytes(content)
     with pytest.raises(DataError) as caught:
-        datasets.read_idx(path)
+        read_idx(path)
     assert str(caught.value).startswith(f"{path}: ") and message in str(caught.value)
 
 
@@ -190,25 +191,25 @@ def test_every_truncation_and_every_flipped_bit_is_refused(tmp_path: Path) -> No
         for end in range(len(whole)):
             path.write_bytes(whole[:end])
             with pytest.raises(DataError):
-                datasets.read_idx(path)
+                read_idx(path)
     for bit in range(8 * len(content)):
         path.write_bytes((int.from_bytes(content, "big") ^ 1 << bit).to_bytes(len(content), "big"))
         with pytest.raises(DataError):
-            datasets.read_idx(path, digest)
+            read_idx(path, digest)
 
 
 def test_unreadable_idx_paths(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"absent: cannot be read \(No such file or directory\)"):
-        datasets.read_idx(tmp_path / "absent")
+        read_idx(tmp_path / "absent")
     with pytest.raises(DataError, match=r"cannot be read \(Is a directory\)"):
-        datasets.read_idx(tmp_path)
+        read_idx(tmp_path)
 
 
 def test_wrong_sha256(tmp_path: Path) -> None:
     content = idx([1], 1)
     (tmp_path / "f").write_bytes(content)
     with pytest.raises(DataError) as caught:
-        datasets.read_idx(tmp_path / "f", "ab" * 32)
+        read_idx(tmp_path / "f", "ab" * 32)
     digest = hashlib.sha256(content).hexdigest()
     message = f"SHA-256 of the content is {digest}, expected {'ab' * 32}: the file is damaged"
     assert message in str(caught.value)

@@ -13,9 +13,9 @@ PACKAGE = ROOT / "intnet"
 
 # Left of a module may be imported by it, never right; a folder stands for all of its modules.
 ORDER = [
-    "_jit", "errors", "wide", "rounding", "rng", "formats", "qtensor", "exact_loops", "exact", "quantize",
-    "fp32", "autograd", "trace", "schedules", "ops.kernels", "ops", "methods", "layers", "models", "state",
-    "datasets", "train", "checkpoint", "runs", "cli", "__main__",
+    "_jit", "errors", "wide", "rounding", "rng", "formats", "qtensor", "exact_loops", "exact_sources",
+    "exact", "quantize", "fp32", "autograd", "trace", "schedules", "ops.kernels", "ops", "methods", "layers", "models",
+    "state", "idx", "datasets", "train", "files", "checkpoint", "report", "runs", "cli", "__main__",
 ]  # fmt: skip
 
 
