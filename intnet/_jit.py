@@ -24,7 +24,6 @@ __all__ = ["njit", "pjit", "prange"]
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
-_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 SMALL = 1 << 14  # elements of the largest operand below which handing out work costs more than it saves
 _KEPT = 3  # caches of other versions of the sources that stay on disk
 
@@ -83,9 +82,14 @@ def pjit(function: Callable[..., Any]) -> Any:
 
     @wraps(function)
     def call(*args: Any) -> Any:
-        work = max(arg.size for arg in args if isinstance(arg, np.ndarray))
-        numba.set_num_threads(1 if work < SMALL else _THREADS)
-        return compiled(*args)
+        if max(arg.size for arg in args if isinstance(arg, np.ndarray)) >= SMALL:
+            return compiled(*args)
+        threads = numba.get_num_threads()
+        numba.set_num_threads(1)
+        try:
+            return compiled(*args)
+        finally:
+            numba.set_num_threads(threads)
 
     call.dispatcher = compiled  # type: ignore[attr-defined]
     return call

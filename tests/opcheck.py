@@ -8,6 +8,7 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -98,8 +99,12 @@ def road_taken(result: Any) -> str:
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """All compiled loops on n threads, small ones too."""
+    """All compiled loops on n threads (or as many as the machine has), small ones too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_jit, "SMALL", 0)
-        patch.setattr(_jit, "_THREADS", n)
-        yield
+        before = numba.get_num_threads()
+        numba.set_num_threads(min(n, numba.config.NUMBA_NUM_THREADS))
+        try:
+            yield
+        finally:
+            numba.set_num_threads(before)

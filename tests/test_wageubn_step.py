@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.opcheck import threads
 from tests.stepping import Case, differences, run_case
 
 CASES = [
@@ -30,3 +31,9 @@ def test_two_steps_equal_the_oracle(case: Case) -> None:
     first, second = run_case(case, steps=2)
     assert differences(first) == []
     assert differences(second) == []
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_threads_do_not_change_a_bit(n: int) -> None:
+    with threads(n):
+        assert differences(run_case(Case(seed=21))[0]) == []

@@ -92,7 +92,8 @@ class Wageubn(Method):
         "the update still lands on the grid of W",
         "bias": "the paper's layers have none; the bias of a hidden layer is treated as beta is",
         "saturate": "Eq. 6 has no range; saturate=I limits activations to I integer bits and other direct "
-        f"paths to {INTEGER_BITS} (else 0), so that nominal widths are true",
+        f"paths to {INTEGER_BITS} (else 0), so that nominal widths are true; "
+        "the first layer's output, float32 rounded to 2^-14, keeps its range",
     }
 
     @dataclass(frozen=True)
@@ -204,6 +205,8 @@ class Wageubn(Method):
         """Algorithm 1. x0, x1 and x3 of hidden layers are exact; the rest is rounded here."""
         if path in self.formats:
             return self.store(layer, path, value, self.formats[path])
+        if not layer.edge and path == "x0" and not isinstance(value, QTensor):
+            return self.store(layer, path, value, self.formats["x4"])  # no activation stands before it
         if not layer.edge or path == "x3":
             return self.passes(layer, path, value)
         if path == "x0":
@@ -230,9 +233,8 @@ class Wageubn(Method):
 
     def _edge_error(self, layer: LayerLike, value: Any) -> Any:
         """The first layer takes its e3 from batch norm, the last one the float error of the loss."""
-        from_loss = isinstance(value, np.ndarray)
         if self.options.edges == "fixed16":
-            return self.store(layer, "e3", value, Shift(EDGE_BITS) if from_loss else self.formats["e3"])
+            return self.store(layer, "e3", value, Shift(EDGE_BITS))
         return self.passes(layer, "e3", to_float32(value))
 
     # -- gradients and update ---------------------------------------------------------------

@@ -47,7 +47,7 @@ def _masked(e: Any, mask: np.ndarray) -> Any:
 def _relu(saved: Saved, x: Any) -> Any:
     if isinstance(x, np.ndarray):
         saved.mask = x > 0
-        return np.maximum(x, np.float32(0))
+        return np.maximum(x, np.float32(0)) + np.float32(0)  # the sum makes every zero +0
     value = exact(x)
     if not isinstance(value, Exact):
         raise FormatError("relu takes an integer value or a float32 array")

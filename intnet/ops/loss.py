@@ -53,7 +53,7 @@ def _softmax_cross_entropy(saved: Saved, logits: Any, *, labels: np.ndarray) -> 
     if not np.all(np.isfinite(values)):
         raise NumberError("the logits hold a NaN or infinity: training diverged, or the input did")
     saved.p, saved.labels = np.empty_like(values), labels
-    return _softmax(values, labels.astype(np.int64), saved.p)
+    return np.float32(_softmax(values, labels.astype(np.int64), saved.p))
 
 
 def _softmax_cross_entropy_vjp(saved: Saved, seed: Any) -> tuple[np.ndarray]:

@@ -1,10 +1,12 @@
 """The whole step with 16-bit integer edges (`edges=fixed16`); hidden layers are `wageubn`'s.
 
 First and last layer: inputs Q(., 16), weights and bias Q(., 16) clipped to +-(1 - 2^-15), gradients and
-update as in hidden layers; the classifier's error is SQ(., 16) of the float32 error of the loss. State
+update as in hidden layers; both errors are SQ(., 16), the classifier's of the float32 error of the loss. State
 is `Fixed` throughout: conv1 and fc have W (-23) and Accq (-12), fc also b (-23) and Accq_b (-12).
 """
 from __future__ import annotations
+
+from dataclasses import replace
 
 from tests.oracle import layers, ops
 from tests.oracle import quantizers as qz
@@ -51,7 +53,8 @@ def step(net: Net, state: State, images: Tensor, error: Tensor, settings: Settin
         incoming = hidden._block_backward(run, state, block, incoming, settings)
     e1 = hidden._relu_backward(run, "relu1", incoming, run.fixed("bn1/x3"))
     dx1 = hidden._bn_backward(run, state, "bn1", e1, settings)
-    hidden._conv_backward(run, state, "conv1", dx1, net.first_stride, settings)
+    edge = replace(settings, e2="16")  # the first layer's error is SQ(., 16) under either e2
+    hidden._conv_backward(run, state, "conv1", dx1, net.first_stride, edge)
     del run.tensors["conv1/e4"]  # nobody asks for the images' error
     return run
 
