@@ -27,20 +27,33 @@ _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"
 SMALL = 1 << 14  # elements of the largest operand below which handing out work costs more than it saves
 _KEPT = 3  # caches of other versions of the sources that stay on disk
 
+# Folders and modules of which nothing is compiled into a kernel: what is edited every day.
+UNCOMPILED = (
+    "cli", "methods", "models", "train", "runs", "report", "metrics", "records", "checkpoint", "files",
+    "datasets", "idx",
+)  # fmt: skip
 
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: a folder named by a hash of the sources of all kernels.
 
-    Numba alone looks only at the file of a kernel, not at the files of the rules it calls, so after
-    an upgrade it could run old code. The base is $NUMBA_CACHE_DIR, else the package's __pycache__,
-    else (read-only installation) the user's cache.
+def kernel_sources(package: Path) -> list[Path]:
+    """All sources in `package` but UNCOMPILED."""
+    parts = {path: path.relative_to(package).with_suffix("").parts for path in package.rglob("*.py")}
+    return sorted(path for path in parts if parts[path][0] not in UNCOMPILED)
+
+
+def cache_folder(package: Path = Path(__file__).parent) -> Path:
+    """Where compiled kernels of `package` are kept: a folder named by a hash of `kernel_sources`.
+
+    Numba alone looks only at the file of a kernel, not at the files of the rules, constants and
+    intrinsics that are compiled into it, so after an upgrade it could run old code. The hash takes
+    every source that could be one of those, whether or not it names a decorator: one too many costs
+    a compilation, one too few a wrong result. Commands, methods, models and file formats are left
+    out, so that everyday edits do not recompile. The base is $NUMBA_CACHE_DIR, else the package's
+    __pycache__, else (read-only installation) the user's cache.
     """
-    package = Path(__file__).parent
     sha = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(package.rglob("*.py")):
+    for path in kernel_sources(package):
         source = path.read_bytes()
-        if b"_jit import" in source:
-            sha.update(source)
+        sha.update(f"{path.relative_to(package).as_posix()} {len(source)}\n".encode() + source)
     given = os.environ.get("NUMBA_CACHE_DIR")
     base = Path(given) if given else package / "__pycache__"
     if not given and not os.access(package, os.W_OK):

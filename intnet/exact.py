@@ -12,7 +12,7 @@ so (x1 - mu)/(sigma + eps), a mean, a join of two branches or a pooled float err
 rational, never rounded on the way. The loops are in `exact_loops.py`; bounds decide the container.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -45,6 +45,7 @@ class Exact:
 
     terms:  one or two (QTensor, coefficient); a coefficient, `offset` and `den` are ints or int64[C]
     relu:   negative values read as zero
+    shifts: a power of two a term on top of its coefficient, where branches of far exponents meet
     The terms' own exponents do not count: coefficients refer to codes. den is positive.
     """
 
@@ -55,8 +56,10 @@ class Exact:
         offset: np.ndarray | int = 0,
         den: np.ndarray | int = 1,
         relu: bool = False,
+        shifts: Sequence[int] = (),
     ) -> None:
         self.terms = tuple(terms)
+        self.shifts = tuple(shifts) or (0,) * len(self.terms)
         self.exponent = exponent
         self.offset = offset
         self.den = den
@@ -71,9 +74,13 @@ class Exact:
         return self.terms[0][0].shape
 
     def bound(self) -> int:
-        """A proven bound on |numerator|."""
+        """A proven bound on |numerator|: from the terms' bounds, beyond int64 from their actual maxima."""
+        parts = [(max_abs(np.asarray(c)), t, s) for (t, c), s in zip(self.terms, self.shifts, strict=True)]
         total = max_abs(np.asarray(self.offset))
-        return total + sum(max_abs(np.asarray(coef)) * term.bound for term, coef in self.terms)
+        bound = total + sum((top * term.bound) << shift for top, term, shift in parts)
+        if bound < INT64_BOUND:
+            return bound
+        return total + sum((top * min(term.bound, max_abs(term.codes))) << s for top, term, s in parts)
 
     def bits(self) -> int:
         """Bits of the container that the numerator is proven to fit, sign included."""
@@ -81,11 +88,25 @@ class Exact:
 
     def rectified(self) -> "Exact":
         """max(value, 0)."""
-        return Exact(self.terms, self.exponent, self.offset, self.den, relu=True)
+        return Exact(self.terms, self.exponent, self.offset, self.den, relu=True, shifts=self.shifts)
+
+    def moved(self, move: Callable[[np.ndarray], np.ndarray]) -> "Exact":
+        """The same quotient of moved codes: `move` reshapes, drops or scatters elements of int64 arrays.
+
+        A denominator must be the same for every channel: positions lose their channel on the way.
+        """
+        parts = [coef for _, coef in self.terms] + [self.den]
+        if np.any(np.asarray(self.offset)) or any(np.any(np.asarray(p) != np.ravel(p)[0]) for p in parts):
+            return Exact([(QTensor(move(self.to_qtensor().codes.astype(np.int64)), 0), 1)], self.exponent)
+        first = [int(np.ravel(part)[0]) for part in parts]
+        codes = [move(term.codes.astype(np.int64)) for term, _ in self.terms]
+        terms = [(QTensor(c, 0), coef) for c, coef in zip(codes, first, strict=False)]
+        return Exact(terms, self.exponent, den=first[-1], relu=self.relu, shifts=self.shifts)
 
     def _vectors(self) -> tuple[int, list[np.ndarray]]:
         """Channels a row and int64 vectors cu, cv, offset, den of that length."""
-        parts = [coef for _, coef in self.terms] + [0] * (2 - len(self.terms)) + [self.offset, self.den]
+        coefs = [c if s == 0 or t.bound else 0 for (t, c), s in zip(self.terms, self.shifts, strict=True)]
+        parts = [*coefs, *[0] * (2 - len(self.terms)), self.offset, self.den]
         per_channel = any(isinstance(part, np.ndarray) and part.ndim for part in parts)
         channels = self.shape[-1] if per_channel else _ROW
         try:
@@ -146,14 +167,11 @@ class Exact:
                 loops.round_rows_quick(*numerator, self.relu, fine, low, high, out, counts)
             else:
                 drop = min(drop, 62)
-                loops.round_rows(*numerator, drop, self.relu, fine, mode, words, bits, low, high, out, counts)
+                random = (mode, words, bits)
+                loops.round_rows(*numerator, drop, self.relu, fine, *random, low, high, out, counts)
         else:
-            if bound >= wide.LIMBS_MAX:
-                raise ContainerError(
-                    f"{where or 'expression'}: a numerator of up to {bound.bit_length() + 1} bits is beyond "
-                    "every container (two limbs hold 127)"
-                )
-            num_hi, num_lo = self._limbs(cu, cv, offset)
+            self._check_limbs(bound, where)
+            num_hi, num_lo = self._limbs(cu, cv, offset, where)
             out = np.empty(num_hi.shape, np.int64)
             counts = np.zeros((1, 4), np.int64)
             loops.round_limbs(num_hi, num_lo, den, up, drop, fine, mode, words, bits, low, high, out, counts)
@@ -161,10 +179,20 @@ class Exact:
                 raise ContainerError(f"{where or 'expression'}: a rounded code is beyond 62 bits")
         return narrow(out, counts, self.shape), status_of(counts, out.size)
 
-    def _limbs(self, cu: np.ndarray, cv: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _check_limbs(self, bound: int, where: str) -> None:
+        if bound >= wide.LIMBS_MAX:
+            raise ContainerError(
+                f"{where or 'expression'}: a numerator of up to {bound.bit_length() + 1} bits is beyond "
+                "every container (two limbs hold 127): an operand is too wide, or two branches too far apart"
+            )
+
+    def _limbs(
+        self, cu: np.ndarray, cv: np.ndarray, offset: np.ndarray, where: str = ""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        self._check_limbs(self.bound(), where)
         u, v = self._flat()
         num_hi, num_lo = np.empty(u.shape, np.int64), np.empty(u.shape, np.uint64)
-        loops.limb_rows(u, cu, v, cv, offset, self.relu, num_hi, num_lo)
+        loops.limb_rows(u, cu, self.shifts[0], v, cv, self.shifts[-1], offset, self.relu, num_hi, num_lo)
         return num_hi, num_lo
 
     def max(self) -> Fraction:
@@ -179,9 +207,9 @@ class Exact:
             tops = [int(p) for p in peaks.max(axis=0)]
         else:
             num_hi, num_lo = self._limbs(cu, cv, offset)
-            tops = [0] * channels
-            for i in range(num_hi.size):
-                tops[i % channels] = max(tops[i % channels], abs((int(num_hi[i]) << 64) + int(num_lo[i])))
+            top_hi, top_lo = np.zeros(channels, np.int64), np.zeros(channels, np.uint64)
+            loops.limb_peaks(num_hi, num_lo, top_hi, top_lo)
+            tops = [(int(hi) << 64) + int(lo) for hi, lo in zip(top_hi, top_lo, strict=True)]
         if np.all(den == den[0]):
             top = Fraction(max(tops), int(den[0]))
         else:
@@ -235,7 +263,8 @@ class Exact:
         scale = Fraction(2) ** self.exponent
         for i in range(u.size):
             c = i % channels
-            num = int(cu[c]) * int(u[i]) + int(cv[c]) * int(v[i]) + int(offset[c])
+            left, right = int(cu[c]) * int(u[i]), int(cv[c]) * int(v[i])
+            num = (left << self.shifts[0]) + (right << self.shifts[-1]) + int(offset[c])
             out[i] = Fraction(max(num, 0) if self.relu else num, int(den[c])) * scale
         return out.reshape(self.shape)
 
@@ -271,11 +300,17 @@ def add(a: QTensor | np.ndarray | Expression, b: QTensor | np.ndarray | Expressi
         right = _single(right)
     exponent = min(left.exponent, right.exponent)
     terms: list[Term] = []
+    shifts: list[int] = []
     offset: np.ndarray | int = 0
     for part in (left, right):
-        terms += [(term, times_power(coef, part.exponent - exponent)) for term, coef in part.terms]
-        offset = offset + times_power(part.offset, part.exponent - exponent)
-    return Exact(terms, exponent, offset, left.den)
+        gap = part.exponent - exponent
+        for (term, coef), shift in zip(part.terms, part.shifts, strict=True):
+            near = max_abs(np.asarray(coef)) << gap < INT64_BOUND
+            terms.append((term, times_power(coef, gap) if near else coef))
+            shifts.append(shift if near else shift + gap)
+        if np.any(np.asarray(part.offset)):
+            offset = offset + times_power(part.offset, gap)
+    return Exact(terms, exponent, offset, left.den, shifts=shifts)
 
 
 def _single(value: Exact) -> Exact:

@@ -185,21 +185,36 @@ def sticky_quotients(
 
 @njit
 def limb_rows(
-    u: np.ndarray, cu: np.ndarray, v: np.ndarray, cv: np.ndarray, offset: np.ndarray, relu: bool,
-    hi: np.ndarray, lo: np.ndarray,
+    u: np.ndarray, cu: np.ndarray, su: int, v: np.ndarray, cv: np.ndarray, sv: int, offset: np.ndarray,
+    relu: bool, hi: np.ndarray, lo: np.ndarray,
 ) -> None:  # fmt: skip
-    """The numerators in two limbs."""
+    """The numerators cu*u * 2**su + cv*v * 2**sv + offset in two limbs."""
     channels = cu.shape[0]
     for i in range(u.shape[0]):
         c = i % channels
         a_hi, a_lo = wide.smul(cu[c], np.int64(u[i]))
+        a_hi, a_lo = wide.shift_left(a_hi, a_lo, su)
         b_hi, b_lo = wide.smul(cv[c], np.int64(v[i]))
+        b_hi, b_lo = wide.shift_left(b_hi, b_lo, sv)
         a_hi, a_lo = wide.add(a_hi, a_lo, b_hi, b_lo)
         b_hi, b_lo = wide.widen(offset[c])
         a_hi, a_lo = wide.add(a_hi, a_lo, b_hi, b_lo)
         if relu and a_hi < 0:
             a_hi, a_lo = wide.widen(np.int64(0))
         hi[i], lo[i] = a_hi, a_lo
+
+
+@njit
+def limb_peaks(hi: np.ndarray, lo: np.ndarray, top_hi: np.ndarray, top_lo: np.ndarray) -> None:
+    """max |numerator| of each channel, in two limbs."""
+    channels = top_hi.shape[0]
+    for i in range(hi.shape[0]):
+        a_hi, a_lo = hi[i], lo[i]
+        if a_hi < 0:
+            a_hi, a_lo = wide.negate(a_hi, a_lo)
+        c = i % channels
+        if a_hi > top_hi[c] or (a_hi == top_hi[c] and a_lo > top_lo[c]):
+            top_hi[c], top_lo[c] = a_hi, a_lo
 
 
 @njit

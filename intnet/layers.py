@@ -19,19 +19,22 @@ import numpy as np
 
 from intnet import ops
 from intnet.autograd import Node, Tensor, leaf
-from intnet.errors import ShapeError
+from intnet.errors import ContainerError, ShapeError
 from intnet.exact import Exact, Root
 from intnet.methods.method import Method, Parameter
 from intnet.ops import norm
-from intnet.qtensor import QTensor
+from intnet.qtensor import INT64_BOUND, QTensor
 from intnet.rounding import TIES_EVEN
 
 Pair = tuple[int, int]
 
 
-def pair(value: int | Pair) -> Pair:
-    """(v, v) for one number."""
-    return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))
+def pair(value: int | Pair, what: str = "size", least: int = 1) -> Pair:
+    """(v, v) for one number; ShapeError unless both are whole numbers of at least `least`."""
+    both = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    if len(both) != 2 or not all(isinstance(v, int) and v >= least for v in both):
+        raise ShapeError(f"{what} = {value!r}: give a whole number of at least {least}, or two")
+    return both[0], both[1]
 
 
 class Layer:
@@ -49,6 +52,7 @@ class Layer:
         self.parameters: list[Parameter] = []
         self.buffers: dict[str, Any] = {}
         self.leaves: dict[str, Node] = {}
+        self.passes = 0  # reads of its parameters in one pass of the model
 
     def children(self) -> Iterator[tuple[str, "Layer"]]:
         """(attribute, layer) in order of definition; a list of layers counts its items."""
@@ -74,6 +78,7 @@ class Layer:
 
     def read(self, parameter: Parameter, method: Method) -> Tensor:
         """The forward copy of a parameter; its gradient goes through the method on the way back."""
+        self.passes += parameter is self.parameters[0]
         if not method.training:
             return Tensor(method.weight(self, parameter))
         source = leaf(parameter.value)
@@ -114,8 +119,8 @@ class Conv2d(Layer):
             raise ShapeError(
                 f"Conv2d: {in_channels} -> {out_channels} channels do not divide into {groups} groups"
             )
-        kernel = pair(kernel_size)
-        self.stride, self.padding, self.groups = pair(stride), pair(padding), groups
+        kernel = pair(kernel_size, "kernel_size")
+        self.stride, self.padding, self.groups = pair(stride, "stride"), pair(padding, "padding", 0), groups
         shape = (out_channels, in_channels // groups, *kernel)
         self.weight = Parameter("weight", "W", shape, "normal", shape[1] * kernel[0] * kernel[1])
         self.bias = Parameter("bias", "b", (out_channels,), "zeros") if bias else None
@@ -172,6 +177,8 @@ class BatchNorm2d(Layer):
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """x3 = gammaq * x2 + betaq."""
         gamma, beta = self.read(self.weight, method), self.read(self.bias, method)
+        if isinstance(x.value, np.ndarray) != isinstance(gamma.value, np.ndarray):
+            x = self.on_path(x, method, "x1", None)  # the layer before is of the other kind
         if not method.training and method.running_statistics:
             return Tensor(self._inference(x.value, gamma.value, beta.value, method))
         seen: dict[str, Any] = {}
@@ -196,6 +203,8 @@ class BatchNorm2d(Layer):
                 r = self.buffers.get(key, np.full(self.num_features, start, np.float32))
                 self.buffers[key] = r + (x - r) * rate
             return
+        if sigma.bound**2 >= INT64_BOUND:
+            raise ContainerError(f"{self.name}/running_var: sigma_q has codes up to {sigma.bound}")
         variance = QTensor(sigma.codes.astype(np.int64) ** 2, 2 * int(sigma.exponent))
         for key, start, x in (("running_mean", 0, mu), ("running_var", 1, variance)):
             r = self.buffers.get(
@@ -258,8 +267,8 @@ class MaxPool2d(Layer):
         self, kernel_size: int | Pair, stride: int | Pair | None = None, padding: int | Pair = 0
     ) -> None:
         super().__init__()
-        self.kernel, self.padding = pair(kernel_size), pair(padding)
-        self.stride = self.kernel if stride is None else pair(stride)
+        self.kernel, self.padding = pair(kernel_size, "kernel_size"), pair(padding, "padding", 0)
+        self.stride = self.kernel if stride is None else pair(stride, "stride")
 
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """The maxima, in the format of x."""

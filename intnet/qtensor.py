@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
-from intnet.formats import FixedPoint, Format
+from intnet.formats import FixedPoint, Flag, Format
 
 CODE_TYPES: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
 INT64_BOUND = 1 << 62  # proven bounds stay below this, so that kernels may double and negate
@@ -102,6 +102,10 @@ class QTensor:
         if not np.all(small & (scaled == np.rint(scaled)) & (back == floats)):
             raise NumberError(f"not every value is a multiple of 2^{exponent} within 62 bits; quantize it")
         codes = scaled.astype(np.int64)
+        if isinstance(format, FixedPoint):
+            inside = codes.size == 0 or (format.lo <= int(codes.min()) and int(codes.max()) <= format.hi)
+            if exponent != format.exponent or not inside:
+                raise FormatError(f"values at exponent {exponent} that are not in {format}; quantize them")
         return cls(codes.astype(container(max_abs(codes))), exponent, format)
 
     @classmethod
@@ -144,11 +148,17 @@ class QTensor:
         return 1 + max(hi.bit_length() if hi > 0 else 0, (~lo).bit_length() if lo < 0 else 0)
 
     def raw(self) -> np.ndarray:
-        """The integer codes (the array itself, not a copy)."""
-        return self.codes
+        """The integer codes: a read-only view, since bounds and formats speak of them as they are."""
+        view = self.codes.view()
+        view.flags.writeable = False
+        return view
 
     def _word_bits(self) -> int:
-        return self.format.wl if isinstance(self.format, FixedPoint) else self.width
+        """The format's bits, or more where the codes need more; a Flag code is wider than its stored word."""
+        if isinstance(self.format, FixedPoint):
+            return self.format.wl
+        nominal = 1 if self.format is None or isinstance(self.format, Flag) else self.format.bits
+        return max(nominal, self.width)
 
     def hex(self) -> np.ndarray:
         """Array of strings: each code in two's complement, lower-case hex digits, no prefix."""
@@ -202,7 +212,15 @@ class QTensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         values = self.to_float64()
-        return values if dtype is None else values.astype(dtype)
+        if dtype is None:
+            return values
+        with np.errstate(over="ignore", invalid="ignore"):
+            cast = values.astype(dtype)
+        if not np.array_equal(cast.astype(np.float64), values):
+            raise NumberError(f"not every value is exactly a {np.dtype(dtype)}; round it by a quantizer")
+        return cast
+
+    __array_ufunc__ = None  # array * QTensor is an error, not a silent float64 product
 
     def __getitem__(self, index: Any) -> "QTensor":
         codes = np.asarray(self.codes[index])

@@ -4,14 +4,16 @@
 table to one row a path and format for a terminal. Nothing here trains or writes.
 """
 
-import json
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import intnet
+from intnet import records
+from intnet.errors import CheckpointError
 from intnet.trace import PathRow, PathTable
 from intnet.train import Run
 
@@ -30,6 +32,36 @@ COLUMNS = {
     "saturated": "saturated",
     "zeros": "zeros",
     "saturated_in_run": "saturated in the run",
+}
+
+# Shapes (`records.py`) of a report.
+_WHOLE, _REAL = (int, NoneType), (float, NoneType)
+_ROW = {
+    "layer": str,
+    "path": str,
+    "format": str,
+    "nominal_bits": _WHOLE,
+    "bound_bits": _WHOLE,
+    "exponents": ([int], NoneType),
+    "elements": int,
+    "saturated": _WHOLE,
+    "zeros": _WHOLE,
+}
+_INTEGER_ROW = _ROW | {"used_bits": int, "range_bits": float, "saturated_in_run": int}
+_FLOAT_ROW = _ROW | {"used_bits": NoneType, "range_bits": NoneType, "saturated_in_run": NoneType}
+_REPORT = {
+    "intnet": str,
+    "run": dict,
+    "steps": int,
+    "epochs": float,
+    "test_accuracy": float,
+    "test_images": int,
+    "last_loss": _REAL,
+    "seconds": float,
+    "images_per_second": _REAL,
+    "saturated": int,
+    "state_sha256": str,
+    "paths": [(_INTEGER_ROW, _FLOAT_ROW)],
 }
 
 NOTES = """\
@@ -89,13 +121,20 @@ def _row(row: PathRow, saturated: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def read(folder: Path, step: int) -> dict[str, Any] | None:
-    """The report in `folder` when it is of this step, else None."""
+def read(folder: Path, identity: dict[str, Any], step: int) -> dict[str, Any] | None:
+    """The report in `folder`, None when there is none of this step; CheckpointError when it is damaged."""
+    path = folder / JSON
     try:
-        result = json.loads((folder / JSON).read_bytes())
-        return result if result["steps"] == step else None
-    except (OSError, ValueError, KeyError, TypeError):
+        result: dict[str, Any] = records.check(records.parse(path.read_bytes()), _REPORT)
+        if result["run"] != identity:
+            raise ValueError("it is of another run")
+    except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path}: damaged ({error}): delete it and resume, which makes it again without its table"
+        ) from None
+    return result if result["steps"] == step else None
 
 
 # -- for reading -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
         report = work.train()                         # or, after a kill: with resume("RUN") as work: ...
 
     config.json     what was asked for (`run`: all that decides a bit; `plan`: how far, how often saved)
-    metrics.jsonl   one line a step and one an epoch, in order
+    metrics.jsonl   one line a step and one an epoch, in order (`metrics.py`)
     checkpoint.npz  the newest saved state (`checkpoint.py`)
     report.json .md the result (`report.py`), when the planned steps are done
 
@@ -18,18 +18,19 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import IO, Any
 
 import numpy as np
 
 import intnet
-from intnet import checkpoint, datasets, files, methods, models, report
+from intnet import checkpoint, datasets, files, methods, models, records, report
 from intnet.datasets import Dataset
 from intnet.errors import CheckpointError, ConfigError, DataError, IntnetError
+from intnet.metrics import cut_metrics, read_metrics
 from intnet.trace import PathTable
 from intnet.train import Run, StepReport
 
@@ -38,6 +39,20 @@ FORMAT, VERSION = "intnet run", 1
 CHECKPOINT_EVERY = 100
 
 PathLike = str | os.PathLike[str]
+
+IDENTITY = {  # shapes (`records.py`) of what `identity` gives
+    "method": str,
+    "options": {str: (str, float, bool, NoneType)},
+    "model": str,
+    "image_shape": [int],
+    "classes": int,
+    "data": str,
+    "limit": int,
+    "data_sha256": str,
+    "batch_size": int,
+    "seed": int,
+}
+SAVED = {"run": IDENTITY, "step": int, "saturated": {str: int}}  # of a checkpoint's meta
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,8 @@ class Plan:
         for what, value in (("steps", self.steps), ("checkpoint_every", self.checkpoint_every)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigError(f"{what} = {value!r}: give a whole number of at least 1")
+        if self.data_dir is not None and not isinstance(self.data_dir, str):
+            raise ConfigError(f"data_dir = {self.data_dir!r}: give the path of a folder, or none")
 
 
 # -- what a run is -----------------------------------------------------------------------------
@@ -178,8 +195,10 @@ def resume(
             raise ConfigError(
                 f"{folder} has done {run.step} steps already: steps and epochs count from the run's start"
             )
+        if plan.steps == run.step:  # the report is all that is to be shown
+            report.read(folder, own, run.step)
+        cut_metrics(folder / METRICS, run.step)  # before a new plan: it may refuse the file
         _write_config(folder, own, plan)
-        _cut_metrics(folder / METRICS, run.step)
     except BaseException:
         lock.close()
         raise
@@ -201,7 +220,11 @@ def _restore(
     """(run at the last checkpoint, its meta); the checkpoint's hash vouches for the identity."""
     path = folder / CHECKPOINT
     state, meta = checkpoint.load(path)
-    if meta.get("run") != own:
+    try:
+        records.check(meta, SAVED, "meta")
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not of a run of this intnet ({error}): {checkpoint.ADVICE}") from None
+    if meta["run"] != own:
         raise CheckpointError(f"{path}: not of the run that {CONFIG} describes: {_difference(meta, own)}")
     names = {key: own[key] for key in ("method", "options", "model", "batch_size", "seed")}
     if data is None or data == own["data"]:
@@ -231,7 +254,7 @@ def _for_test(folder: Path, own: dict[str, Any], data: Dataset) -> Run:
 
 
 def _difference(meta: dict[str, Any], own: dict[str, Any]) -> str:
-    other = meta.get("run") or {}
+    other = meta["run"]
     keys = [key for key in sorted({*own, *other}) if own.get(key) != other.get(key)]
     return "; ".join(f"{key} is {other.get(key)!r} there and {own.get(key)!r} here" for key in keys)
 
@@ -254,15 +277,16 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], Plan]:
     if not folder.is_dir():
         raise ConfigError(f"{folder}: there is no such run folder")
     try:
-        config = json.loads(path.read_bytes())
+        config = records.parse(path.read_bytes())
         if (config["format"], config["version"]) != (FORMAT, VERSION):
-            raise ConfigError(f"{path}: not a run of this version of intnet ({FORMAT}, version {VERSION})")
-        return config["run"], Plan(**config["plan"])
+            raise ConfigError(f"not a run of this version of intnet ({FORMAT}, version {VERSION})")
+        plan = Plan(**config["plan"])
+        return records.check(config["run"], IDENTITY, "run"), plan
     except FileNotFoundError:
         raise ConfigError(f"{folder} is not a run folder: it has no {CONFIG}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, IntnetError):
-            raise
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         what = f"{type(error).__name__}: {error}"
         raise ConfigError(f"{path}: damaged ({what}): mend it, or train again") from None
 
@@ -281,24 +305,6 @@ def _lock(folder: Path) -> IO[str]:
     stream.write(f"{os.getpid()}\n")
     stream.flush()
     return stream
-
-
-def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of metrics.jsonl; ends where a killed writer left half a line."""
-    if not path.exists():
-        return
-    with open(path, encoding="utf-8") as stream:
-        for text in stream:
-            try:
-                yield json.loads(text)
-            except ValueError:
-                return
-
-
-def _cut_metrics(path: Path, step: int) -> None:
-    """Drop all that came after the checkpoint of `step`."""
-    kept = [json.dumps(line) + "\n" for line in read_metrics(path) if line["step"] <= step]
-    files.replace(path, "".join(kept).encode())
 
 
 # -- working on one ----------------------------------------------------------------------------
@@ -361,7 +367,7 @@ class RunFolder:
                 self.checkpoint()
             if stopped and not last:
                 return None
-        result = report.read(self.folder, run.step)
+        result = report.read(self.folder, self.identity, run.step)
         return self._report(PathTable(), self._test(on_test)) if result is None else result
 
     def checkpoint(self) -> None:

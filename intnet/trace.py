@@ -139,4 +139,6 @@ def _bound_bits(event: Event) -> int:
     """Bits that the accumulator behind this value is proven to fit; 0 for float values."""
     if isinstance(event.source, QTensor):
         return event.source.bound.bit_length() + 1
+    if isinstance(event.source, Exact) and isinstance(event.result, QTensor):  # as scaled to its grid
+        return event.source.bits() + max(event.source.exponent - int(event.result.exponent), 0)
     return event.source.bits() if isinstance(event.source, Exact | Root) else 0

@@ -80,11 +80,13 @@ class Run:
         method.epoch = step // self.steps_per_epoch
         method.training = True
         images, labels = self.batch(step)
-        logits = self.model(Tensor(images), method)
-        loss = ops.softmax_cross_entropy(logits, labels=labels)
-        gradients = backward(loss, np.float32(1), exact.add)
-        for _, layer, parameter in self.model.all_parameters():
-            method.update(layer, parameter, gradients[layer.leaves[parameter.name]])
+        # a float32 run that diverges overflows first; the checks of logits and gradients then say so
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            logits = self.model(Tensor(images), method)
+            loss = ops.softmax_cross_entropy(logits, labels=labels)
+            gradients = backward(loss, np.float32(1), exact.add)
+            for _, layer, parameter in self.model.all_parameters():
+                method.update(layer, parameter, gradients[layer.leaves[parameter.name]])
         method.end_of_step()
         if method.step % self.steps_per_epoch == 0:
             method.end_of_epoch()
@@ -102,12 +104,13 @@ class Run:
     ) -> None:
         """Go on until `steps` steps are done in all; `observe_last` see every value of the last one."""
         while self.step < steps:
+            before = self.method.observers
             if self.step == steps - 1:
-                self.method.observers = list(observe_last)
+                self.method.observers = [*before, *observe_last]
             try:
                 report = self.train_step()
             finally:
-                self.method.observers = []
+                self.method.observers = before
             if on_step is not None:
                 on_step(report)
 

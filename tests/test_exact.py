@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from intnet import exact as module
 from intnet.errors import ContainerError, NumberError, ShapeError
-from intnet.exact import Exact, FloatExact, fraction_to_float32, log2_round
+from intnet.exact import Exact, FloatExact, add, fraction_to_float32, log2_round
 from intnet.qtensor import QTensor, container
-from intnet.rounding import MODES
+from intnet.rounding import MODES, TIES_EVEN
 from tests import cases
 from tests.comparing import DETERMINISTIC
 from tests.oracle import floats, overflow, power, round_fraction
@@ -326,3 +326,30 @@ def test_log2_round_against_the_squares():
         if x:
             assert log2_round(abs(x)) == log2_R(abs(x))
             assert log2_round(1 / abs(x)) == log2_R(1 / abs(x))
+
+
+@pytest.mark.parametrize("gap", [0, 30, 61, 62, 63, 80, 95])
+@pytest.mark.parametrize("small", [0, 1, -5])
+def test_branches_of_far_exponents_join_exactly(gap: int, small: int) -> None:
+    near = QTensor(np.array([3, -7, 1 << 20], np.int32), -10)
+    far = QTensor(np.array([small, 0, small], np.int32), -10 - gap, bound=1 << 30)
+    joined = add(near, far)
+    expected = near.fractions() + far.fractions()
+    assert joined.fractions().tolist() == expected.tolist()
+    assert joined.max() == max(abs(value) for value in expected)
+    assert joined.positive().tolist() == [value > 0 for value in expected]
+    codes, _ = joined.round_to(-12, TIES_EVEN)
+    assert codes.tolist() == [round(value * 4096) for value in expected]
+
+
+def test_an_all_zero_branch_joins_at_any_distance() -> None:
+    nothing = QTensor(np.zeros(2, np.int32), -14, bound=1 << 30)
+    joined = add(QTensor(np.array([1, -2], np.int32), -400), nothing)
+    codes, _ = joined.round_to(-400, TIES_EVEN)
+    assert codes.tolist() == [1, -2]
+
+
+def test_branches_beyond_two_limbs_are_refused() -> None:
+    joined = add(QTensor(np.array([1], np.int32), 0), QTensor(np.array([1], np.int32), -130))
+    with pytest.raises(ContainerError, match="branches too far apart"):
+        joined.round_to(-7, TIES_EVEN)

@@ -212,7 +212,7 @@ def test_width_of_corner_codes_and_of_nothing():
 def test_fractions_raw_and_shape():
     q = qtensor([[3, -4], [0, 2**62]], -70)
     assert q.fractions().tolist() == [[F(3, 2**70), F(-4, 2**70)], [F(0), F(1, 256)]]
-    assert q.raw() is q.codes and (q.shape, q.size) == ((2, 2), 4)
+    assert q.raw().tolist() == q.codes.tolist() and (q.shape, q.size) == ((2, 2), 4)
     assert qtensor([5], 100).fractions()[0] == 5 * 2**100
 
 
@@ -340,3 +340,25 @@ def test_repr_is_one_short_line():
             assert "\n" not in text and len(text) < 250
     assert "codes [0 1 2 3 4 5 ...]" in repr(qtensor(np.arange(100).reshape(10, 10)))
     assert "codes [0 1 2 3 4 5]" in repr(qtensor(np.arange(6)))
+
+
+def test_codes_read_by_a_user_cannot_be_changed_under_their_bound() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        QTensor(np.array([1, 2], np.int8), 0).raw()[0] = 100
+
+
+def test_a_cast_that_loses_bits_is_refused() -> None:
+    q = QTensor(np.array([3, 301], np.int16), -1)
+    assert np.asarray(q, dtype=np.float32).tolist() == [1.5, 150.5]
+    for dtype in (np.int8, np.int64):
+        with pytest.raises(NumberError, match="not every value is exactly"):
+            np.asarray(q, dtype=dtype)
+    with pytest.raises(TypeError):
+        np.ones(2, np.float32) * q
+
+
+def test_codes_outside_their_own_format_are_refused() -> None:
+    with pytest.raises(FormatError, match="are not in <4,2>"):
+        QTensor.from_float([100.0], 0, FixedPoint(4, 2))
+    with pytest.raises(FormatError, match="are not in <4,2>"):
+        QTensor.from_float([2.0], -2, FixedPoint(4, 2))

@@ -1,6 +1,8 @@
 """The tree's own rules: imports point one way, every part has its companions, files stay small."""
 
 import ast
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,9 @@ PACKAGE = ROOT / "intnet"
 # Left of a module may be imported by it, never right; a folder stands for all of its modules.
 ORDER = [
     "_jit", "errors", "wide", "rounding", "rng", "formats", "qtensor", "exact_loops", "exact_sources",
-    "exact", "quantize", "fp32", "autograd", "trace", "schedules", "ops.kernels", "ops", "methods", "layers", "models",
-    "state", "idx", "datasets", "train", "files", "checkpoint", "report", "runs", "cli", "__main__",
+    "exact", "quantize", "fp32", "autograd", "trace", "schedules", "ops.kernels", "ops", "methods", "layers",
+    "models", "state", "idx", "datasets", "train", "files", "checkpoint", "records", "metrics", "report",
+    "runs", "cli", "__main__",
 ]  # fmt: skip
 
 
@@ -73,6 +76,19 @@ def test_files_and_functions_stay_small(path: Path) -> None:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef):
             assert (node.end_lineno or 0) - node.lineno < 60, f"{path.name}: {node.name} has grown"
+
+
+def test_benchmarks_need_nothing_but_the_package_and_what_it_needs() -> None:
+    """So their extra is empty: `make bench` installs no more than `make run`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"]["bench"] == []
+    needed = {requirement.split(">=")[0] for requirement in project["dependencies"]}
+    for path in (ROOT / "bench").glob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
+        others = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"intnet", "bench"}
+        assert others <= needed, path.name
 
 
 def test_every_operation_has_a_gradient_and_a_test() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from intnet.autograd import Op, Saved, Tensor, backward, leaf
 from intnet.errors import FormatError
-from intnet.exact import FloatExact
 from intnet.exact import add as join
 from intnet.formats import Direct
 from intnet.ops import OPS, batch_norm, flatten, global_avg_pool, linear, max_pool2d, relu
@@ -138,5 +137,3 @@ def test_a_float_error_at_an_integer_batch_norm_is_refused() -> None:
     x, g = integer(1, (4, 3)), integer(2, (3,))
     with pytest.raises(FormatError, match=r"batch_norm: a float error .* quantize it first"):
         run(batch_norm, x, g, g, error=floating(3, (4, 3)), act=store, err=store)
-    with pytest.raises(FormatError, match="a FloatExact has no exact codes; quantize it first"):
-        run(relu, x, error=FloatExact(floating(3, (4, 3)), 7))

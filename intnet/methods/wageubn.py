@@ -1,7 +1,7 @@
 """WAGEUBN: training with 8-bit integers in every data path (Yang et al., 2020).
 
 One layer is convolution, batch norm, ReLU; symbols, equation numbers and Algorithms 1 and 2 are the
-paper's. `FORMATS` below is the whole method: which quantizer stands on which path.
+paper's. `Wageubn._formats` is the whole method: which quantizer stands on which path.
 
     forward   Wq -> x1 = Wq * x0 -> mu, sigma -> x2 -> x3 = gammaq*x2 + betaq -> x4 = QA(relu(x3))
     backward  e0 = QE1(e4 of the next layer) -> e1 = e0 where x3 > 0 -> e2 = e1*gammaq
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from intnet import schedules
+from intnet import fp32, schedules
 from intnet.errors import ConfigError, ContainerError
 from intnet.exact import Exact, add, exact
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
@@ -67,6 +67,7 @@ class Widths:
 MOM = 3  # momentum 3 * 2^-2 (3 bits)
 MOM_EXPONENT = -2
 EDGE_BITS = 16  # widths of the first and last layer under edges=fixed16
+MAX_DECAY = 24  # 2^-24: the least weight decay
 M_BITS = 16  # m1 and m2 keep this many bits below the LSB of e2
 # Integer bits (sign apart) under `saturate`; activations take the number that the option gives.
 INTEGER_BITS = {"mu": 4, "sigma": 4, "x2": 3, "gamma": 1, "beta": 1, "b": 1}
@@ -90,7 +91,8 @@ class Wageubn(Method):
         "saturation of W": "stored weights saturate at +-(1 - 2^-23), their 24 bits; gamma and beta do not",
         "weight decay": "the paper has none; weight_decay=s adds 2^-s * W exactly to gW, ahead of CQ: "
         "the update still lands on the grid of W",
-        "bias": "the paper's layers have none; the bias of a hidden layer is treated as beta is",
+        "bias": "the paper's layers have none; a hidden layer's is treated as beta is; the forward copy of "
+        "an edge's (fixed16) is clipped to +-(1 - 2^-15)",
         "saturate": "Eq. 6 has no range; saturate=I limits activations to I integer bits and other direct "
         f"paths to {INTEGER_BITS} (else 0), so that nominal widths are true; "
         "the first layer's output, float32 rounded to 2^-14, keeps its range",
@@ -128,6 +130,8 @@ class Wageubn(Method):
             Constant(k.k_gc, dr)
         if self.options.saturate is not None and not 0 <= self.options.saturate < k.k_a:
             raise ConfigError(f"wageubn: saturate={self.options.saturate}: integer bits are 0..{k.k_a - 1}")
+        if self.options.weight_decay is not None and not 1 <= self.options.weight_decay <= MAX_DECAY:
+            raise ConfigError(f"wageubn: weight_decay={self.options.weight_decay}: s is 1..{MAX_DECAY}")
         self.running_statistics = self.options.statistics == "running"
         self.formats = self._formats()
 
@@ -203,17 +207,26 @@ class Wageubn(Method):
 
     def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
         """Algorithm 1. x0, x1 and x3 of hidden layers are exact; the rest is rounded here."""
-        if path in self.formats:
-            return self.store(layer, path, value, self.formats[path])
-        if not layer.edge and path == "x0" and not isinstance(value, QTensor):
-            return self.store(layer, path, value, self.formats["x4"])  # no activation stands before it
-        if not layer.edge or path == "x3":
-            return self.passes(layer, path, value)
+        if layer.edge:
+            return self._edge_activation(layer, path, value)
+        format = self.formats.get(path)
+        if path == "x0" and not isinstance(value, QTensor):  # no activation stands before it
+            format = self.formats["x4"]
+        elif path == "x1" and isinstance(value, np.ndarray):  # a float layer stands before it
+            format = self._first_output()
+        return self.passes(layer, path, value) if format is None else self.store(layer, path, value, format)
+
+    def _edge_activation(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """x0 and x1 of the first and last layer."""
         if path == "x0":
             return self._edge_input(layer, value)
         if layer.edge == "first" and self.options.edges == "float32":
-            return self.store(layer, path, value, Direct(self.k.k_w + self.k.k_a - 1))
+            return self.store(layer, path, value, self._first_output())
         return self.passes(layer, path, value)
+
+    def _first_output(self) -> Direct:
+        """The grid of a product of Wq and x0: exponent -14."""
+        return Direct(self.k.k_w + self.k.k_a - 1)
 
     def _edge_input(self, layer: LayerLike, value: Any) -> Any:
         if self.options.edges == "float32":
@@ -227,6 +240,8 @@ class Wageubn(Method):
             return self.store(layer, path, value, Direct(width, lsb=value.exponent - M_BITS))
         if layer.edge and path == "e3":
             return self._edge_error(layer, value)
+        if path == "e1" and not isinstance(value, QTensor):  # no activation stands behind this batch norm
+            return self.store(layer, path, value, self.formats["e0"])
         if path in self.formats:
             return self.store(layer, path, value, self.formats[path])
         return self.passes(layer, path, value)
@@ -243,7 +258,7 @@ class Wageubn(Method):
         """(18): gW by CQ, ggamma and gbeta direct."""
         path = f"g{parameter.symbol}"
         if self._float_edge(layer):
-            return self.passes(layer, path, value)
+            return self.passes(layer, path, self._with_float_decay(parameter, value))
         value = self.passes(layer, path, self._with_decay(parameter, value))
         if parameter.symbol == "W":
             return self._constant(layer, value)
@@ -254,6 +269,12 @@ class Wageubn(Method):
         return self.store(
             layer, "gWq", value, Constant(self.k.k_gc, self.dr.at(self.epoch)), "stochastic", stream="gW"
         )
+
+    def _with_float_decay(self, parameter: Parameter, value: np.ndarray) -> np.ndarray:
+        s = self.options.weight_decay
+        if s is None or parameter.symbol != "W":
+            return value
+        return np.asarray(fp32.fma32(np.float32(2.0**-s), parameter.value, value), np.float32)
 
     def _with_decay(self, parameter: Parameter, value: Any) -> Any:
         s = self.options.weight_decay

@@ -41,7 +41,17 @@ class Model(Layer):
                 f"model {self.kind!r} was built for images (H, W, C) = {self.image_shape}, "
                 f"got {x.value.shape[1:]}: build it for the data's shape"
             )
-        return self.forward(x, method)
+        layers = self.all_layers()
+        for layer in layers:
+            layer.passes = 0
+        logits = self.forward(x, method)
+        for layer in layers:
+            if layer.parameters and layer.passes != 1:
+                raise ShapeError(
+                    f"layer {layer.name} ran {layer.passes} times in one pass of the model; each layer with "
+                    "parameters runs once: make a layer of its own for every use, remove unused ones"
+                )
+        return logits
 
     def all_layers(self) -> list[Layer]:
         """Every layer that is not just a container, in order of definition."""

@@ -6,6 +6,7 @@ dropout  y = x * mask / keep, mask from random words           dx = dy * mask / 
 flatten  (N, ...) -> (N, rest) in C order
 """
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from intnet import exact as expressions
 from intnet.autograd import Op, Saved
 from intnet.errors import FormatError, ShapeError
-from intnet.exact import Exact, exact
+from intnet.exact import Exact, FloatExact, exact
 from intnet.qtensor import QTensor
 
 
@@ -25,6 +26,18 @@ def codes_of(value: Any) -> Any:
     if not isinstance(value, Exact):
         raise FormatError(f"a {type(value).__name__} has no exact codes; quantize it first")
     return value.to_qtensor()
+
+
+def moved(value: Any, move: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """`value` with its elements dropped or rearranged by `move`; a quotient keeps its denominator."""
+    if isinstance(value, np.ndarray):
+        return move(value)
+    if isinstance(value, FloatExact):
+        return FloatExact(move(value.values), value.den)
+    if isinstance(value, Exact) and np.any(np.asarray(value.den) != 1):
+        return value.moved(move)
+    q = codes_of(value)
+    return QTensor(move(q.codes), q.exponent, q.format, q.bound)
 
 
 def _add(saved: Saved, a: Any, b: Any) -> Any:
@@ -38,10 +51,7 @@ def _add_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
 
 
 def _masked(e: Any, mask: np.ndarray) -> Any:
-    e, mask = codes_of(e), mask.reshape(e.shape)
-    if isinstance(e, QTensor):
-        return QTensor(e.codes * mask, e.exponent, e.format, e.bound)
-    return e * mask
+    return moved(e, lambda x: x * mask.reshape(x.shape))
 
 
 def _relu(saved: Saved, x: Any) -> Any:
@@ -74,7 +84,12 @@ def _dropout(saved: Saved, x: Any, *, words: np.ndarray, keep: Fraction) -> Any:
 def _scaled(x: Any, keep: Fraction) -> Any:
     if isinstance(x, np.ndarray):
         return x * np.float32(1 / keep)
-    return Exact([(x, keep.denominator)], int(x.exponent), den=keep.numerator)
+    value = exact(x)
+    if not isinstance(value, Exact):
+        raise FormatError("dropout takes an integer value or a float32 array")
+    terms = [(term, coef * keep.denominator) for term, coef in value.terms]
+    offset, den = value.offset * keep.denominator, value.den * keep.numerator
+    return Exact(terms, value.exponent, offset, den, shifts=value.shifts)
 
 
 def _dropout_vjp(saved: Saved, e: Any) -> tuple[Any]:
@@ -83,11 +98,12 @@ def _dropout_vjp(saved: Saved, e: Any) -> tuple[Any]:
 
 def _flatten(saved: Saved, x: Any) -> Any:
     saved.shape = x.shape
-    return codes_of(x).reshape(x.shape[0], int(np.prod(x.shape[1:])))
+    shape = (x.shape[0], int(np.prod(x.shape[1:])))
+    return moved(x, lambda codes: codes.reshape(shape))
 
 
 def _flatten_vjp(saved: Saved, e: Any) -> tuple[Any]:
-    return (codes_of(e).reshape(*saved.shape),)
+    return (moved(e, lambda codes: codes.reshape(saved.shape)),)
 
 
 add = Op("add", _add, _add_vjp)

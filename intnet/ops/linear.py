@@ -87,8 +87,9 @@ def _add_bias(saved: Saved, y: Any, b: Any) -> Any:
     if isinstance(y, np.ndarray):
         return y + b  # one float32 addition an element
     left = exact(y)
-    if not isinstance(left, Exact) or not isinstance(b, QTensor):
-        raise FormatError("add_bias takes an integer value and a QTensor bias, or two float32 arrays")
+    plain = isinstance(left, Exact) and not left.relu and not np.any(np.asarray(left.den) != 1)
+    if not plain or not isinstance(left, Exact) or not isinstance(b, QTensor):
+        raise FormatError("add_bias takes integer codes and a QTensor bias, or two float32 arrays")
     exponent = min(left.exponent, int(b.exponent))
     terms = [(term, times_power(coef, left.exponent - exponent)) for term, coef in left.terms]
     offset = times_power(b.codes.astype(np.int64), int(b.exponent) - exponent)
@@ -96,7 +97,9 @@ def _add_bias(saved: Saved, y: Any, b: Any) -> Any:
 
 
 def _add_bias_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
-    return e, (column_sums(e) if isinstance(e, QTensor) else float32.sum_rows(e)) if saved.needs[1] else None
+    if not saved.needs[1]:
+        return e, None
+    return e, column_sums(e) if isinstance(e, QTensor) else float32.sum_rows(e.reshape(-1, e.shape[-1]))
 
 
 linear = Op("linear", _linear, _linear_vjp)

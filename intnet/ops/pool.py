@@ -9,6 +9,7 @@ sums run in row-major order with plain additions, then one division. A float32 g
 an integer forward pass (the unquantized last layer) goes on as the exact quotient error / size.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ import numpy as np
 from intnet._jit import pjit, prange
 from intnet.autograd import Op, Saved
 from intnet.errors import ContainerError, FormatError, ShapeError
-from intnet.exact import Exact, FloatExact
-from intnet.ops.elementwise import codes_of
+from intnet.exact import Exact, FloatExact, exact
+from intnet.ops.elementwise import codes_of, moved
 from intnet.ops.kernels.conv import output_size
 from intnet.qtensor import INT64_BOUND, QTensor
 
@@ -111,6 +112,18 @@ def _readers(kernel: Pair, stride: Pair) -> int:
     return -(-kernel[0] // stride[0]) * -(-kernel[1] // stride[1])
 
 
+def _scattered(e: Any, scatter: Callable[[np.ndarray], np.ndarray], readers: int, what: str) -> Any:
+    """`scatter` adds up to `readers` elements of e; float32 sums in its order, integers exactly."""
+    if isinstance(e, np.ndarray | FloatExact):
+        return moved(e, scatter)
+    if isinstance(e, Exact) and np.any(np.asarray(e.den) != 1):
+        for term, _ in e.terms:
+            _wide(term, readers, what)
+        return e.moved(scatter)
+    q = codes_of(e)
+    return QTensor(scatter(_wide(q, readers, what)), q.exponent)
+
+
 def _max_pool2d(saved: Saved, x: Any, *, kernel: Pair, stride: Pair, padding: Pair = (0, 0)) -> Any:
     x = codes_of(x)
     shape = _sizes(x, kernel, stride, padding, "max_pool2d")
@@ -122,13 +135,12 @@ def _max_pool2d(saved: Saved, x: Any, *, kernel: Pair, stride: Pair, padding: Pa
 
 
 def _max_pool2d_vjp(saved: Saved, e: Any) -> tuple[Any]:
-    if isinstance(e, FloatExact):  # a pooled float error: float32 sums, the denominator stays exact
-        return (FloatExact(_max_pool2d_vjp(saved, e.values)[0], e.den),)
-    e = codes_of(e)
-    raw = _raw(e) if isinstance(e, np.ndarray) else _wide(e, saved.readers, "max_pool2d")
-    out = np.zeros(saved.shape, raw.dtype)
-    _max_backward(raw, saved.at, out)
-    return (QTensor(out, e.exponent) if isinstance(e, QTensor) else out,)
+    def scatter(raw: np.ndarray) -> np.ndarray:
+        out = np.zeros(saved.shape, raw.dtype)
+        _max_backward(np.ascontiguousarray(raw), saved.at, out)
+        return out
+
+    return (_scattered(e, scatter, saved.readers, "max_pool2d"),)
 
 
 def _window_sums(x: Any, kernel: Pair, stride: Pair, padding: Pair, what: str) -> Any:
@@ -154,19 +166,25 @@ def _spread(saved: Saved, e: Any) -> Any:
     """The gradient of every input over one window size: `e` copied to the positions it came from."""
     kernel, stride, padding = saved.window
     size = kernel[0] * kernel[1]
-    e = codes_of(e)
-    if saved.integer and isinstance(e, np.ndarray) and any(stride[a] < kernel[a] for a in (0, 1)):
-        raise FormatError(
-            "avg_pool2d: a float error over overlapping windows is not exact; quantize it first"
-        )
-    raw = _raw(e) if isinstance(e, np.ndarray) else _wide(e, _readers(kernel, stride), "avg_pool2d")
-    if isinstance(e, np.ndarray) and not saved.integer:
-        raw = raw / np.float32(size)
-    out = np.zeros(saved.shape, raw.dtype)
-    _spread_windows(raw, kernel, stride, padding, out)
-    if isinstance(e, QTensor):
-        return Exact([(QTensor(out, int(e.exponent)), 1)], int(e.exponent), den=size)
-    return FloatExact(out, size) if saved.integer else out
+    floats = isinstance(e, np.ndarray | FloatExact)
+    if saved.integer and floats and any(stride[a] < kernel[a] for a in (0, 1)):
+        raise FormatError("avg_pool2d: a float error over overlapping windows is not exact; quantize it")
+
+    def spread(raw: np.ndarray) -> np.ndarray:
+        out = np.zeros(saved.shape, raw.dtype)
+        _spread_windows(np.ascontiguousarray(raw), kernel, stride, padding, out)
+        return out
+
+    if not saved.integer:
+        return spread(e / np.float32(size))
+    value = _scattered(e, spread, _readers(kernel, stride), "avg_pool2d")
+    if isinstance(value, np.ndarray):
+        return FloatExact(value, size)
+    if isinstance(value, FloatExact):
+        return FloatExact(value.values, value.den * size)
+    quotient = exact(value)
+    assert isinstance(quotient, Exact)
+    return Exact(quotient.terms, quotient.exponent, den=quotient.den * size, shifts=quotient.shifts)
 
 
 def _avg_pool2d_vjp(saved: Saved, e: Any) -> tuple[Any]:
@@ -185,8 +203,7 @@ def _global_avg_pool(saved: Saved, x: Any) -> Any:
 
 
 def _global_avg_pool_vjp(saved: Saved, e: Any) -> tuple[Any]:
-    e = codes_of(e)
-    return (_spread(saved, e.reshape(e.shape[0], 1, 1, e.shape[1])),)
+    return (_spread(saved, moved(e, lambda raw: raw.reshape(raw.shape[0], 1, 1, raw.shape[1]))),)
 
 
 max_pool2d = Op("max_pool2d", _max_pool2d, _max_pool2d_vjp)

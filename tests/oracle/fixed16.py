@@ -1,9 +1,10 @@
 """The whole step with 16-bit integer edges (`edges=fixed16`); hidden layers are `wageubn`'s.
 
 First and last layer: inputs Q(., 16), weights and bias Q(., 16) clipped to +-(1 - 2^-15), gradients and
-update as in hidden layers; both errors are SQ(., 16), the classifier's of the float32 error of the loss. State
-is `Fixed` throughout: conv1 and fc have W (-23) and Accq (-12), fc also b (-23) and Accq_b (-12).
+update as in hidden layers; both errors are SQ(., 16), the classifier's of the float32 error of the loss.
+State is `Fixed` throughout: conv1 and fc have W (-23) and Accq (-12), fc also b (-23) and Accq_b (-12).
 """
+
 from __future__ import annotations
 
 from dataclasses import replace

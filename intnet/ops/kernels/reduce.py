@@ -57,8 +57,10 @@ def column_sums(q: QTensor, where: str = "") -> QTensor:
 def column_dots(a: QTensor, b: QTensor, where: str = "") -> list[int]:
     """Sum of products of codes over all axes but the last: exact Python ints, one a channel."""
     if a.bound * b.bound >= INT64_BOUND:
+        if a.bound < b.bound:
+            a, b = b, a
         high, low = split(a)
-        if (high.bound + 1) * b.bound >= INT64_BOUND:
+        if max(high.bound, low.bound) * b.bound >= INT64_BOUND:
             raise ContainerError(
                 f"{where or 'sum'}: products of codes up to {a.bound} and {b.bound} pass two limbs"
             )
