@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 from time import perf_counter
-from typing import Any
+
+from bench.summary import Row, at_most
 
 QUESTION = "start-up, seconds of a whole process"
 STEP = """
@@ -25,8 +26,8 @@ def _seconds(code: str, **environment: str) -> float:
     return perf_counter() - start
 
 
-def rows() -> list[dict[str, Any]]:
-    out = [{"what": "python, nothing else", "seconds": _seconds("pass")}]
+def rows() -> list[Row]:
+    out: list[Row] = [{"what": "python, nothing else", "seconds": _seconds("pass")}]
     _seconds("import intnet")
     out.append({"what": "import intnet", "seconds": _seconds("import intnet")})
     for method in ("float32", "wageubn"):
@@ -36,3 +37,13 @@ def rows() -> list[dict[str, Any]]:
                 seconds = _seconds(code, NUMBA_CACHE_DIR=cache)
                 out.append({"what": f"{method}, {what}, one step of resnet20", "seconds": seconds})
     return out
+
+
+def targets(rows: list[Row]) -> list[Row]:
+    cold, cached = (
+        max(row["seconds"] for row in rows if kind in row["what"]) for kind in ("cold compile", "cached")
+    )
+    return [
+        at_most(60, "cold compile and one step of resnet20, seconds, slowest method", cold),
+        at_most(4, "the same with kernels cached", cached),
+    ]

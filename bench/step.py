@@ -1,25 +1,48 @@
-"""How long does one training step of ResNet-20 take, batch 128, 28x28 images, under each method?"""
+"""How long does one training step of ResNet-20 take under each method, beside PyTorch?
 
-from typing import Any
+Batch 128, 28x28x1 images. The peers: PyTorch float32 (forward, cross-entropy, backward, SGD with
+momentum) in its default layout and in channels_last, and a float32 simulation of WAGEUBN-8 in
+PyTorch, in the same two layouts (`torch_nets.py`). `x PyTorch` is against the default layout,
+`x simulation` against the faster simulation.
+"""
 
-import numpy as np
+from bench.peers import torch
+from bench.summary import Row, at_least, ratio
+from bench.timing import medians
+from bench.training import BATCH, step
+from intnet import methods
 
-from bench.timing import median_seconds
-from intnet import datasets, methods, models
-from intnet.train import Run
-
-QUESTION = "training step of resnet20, batch 128, 28x28x1"
-BATCH = 128
+QUESTION = f"training step of resnet20, batch {BATCH}, 28x28x1"
+FLOAT, SIMULATION = "PyTorch float32", "PyTorch simulation of wageubn"
+LAST = ", channels_last"
 
 
-def rows() -> list[dict[str, Any]]:
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (BATCH, 28, 28, 1)).astype(np.uint8)
-    labels = rng.integers(0, 10, BATCH)
-    data = datasets.from_arrays(images, labels, images[:16], labels[:16], 10)
-    out = []
-    for name in methods.METHODS:
-        run = Run(models.make("resnet20", data.image_shape, 10), methods.make(name), data, BATCH)
-        seconds = median_seconds(run.train_step)
-        out.append({"method": name, "seconds": seconds, "images/s": BATCH / seconds})
-    return out
+def rows() -> list[Row]:
+    calls = {name: step(name) for name in methods.METHODS}
+    if torch is not None:
+        from bench import torch_nets
+
+        for name, make in ((FLOAT, torch_nets.float_step), (SIMULATION, torch_nets.simulated_step)):
+            calls[name] = make(BATCH)
+            calls[name + LAST] = make(BATCH, torch.channels_last)
+    seconds = medians(calls)
+    simulation = min((seconds[name] for name in seconds if name.startswith(SIMULATION)), default=None)
+    return [
+        {
+            "what": name,
+            "seconds": value,
+            "images/s": BATCH / value,
+            "x PyTorch": ratio(seconds.get(FLOAT), value),
+            "x simulation": ratio(simulation, value),
+        }
+        for name, value in seconds.items()
+    ]
+
+
+def targets(rows: list[Row]) -> list[Row]:
+    of = {row["what"]: row for row in rows}
+    return [
+        at_least(1.2, "wageubn step, times PyTorch float32", of["wageubn"]["x PyTorch"]),
+        at_least(3, "wageubn step, times the PyTorch simulation", of["wageubn"]["x simulation"]),
+        at_least(0.6, "float32 step, times PyTorch float32", of["float32"]["x PyTorch"]),
+    ]
