@@ -1,4 +1,4 @@
-"""The float32 products, convolutions and row sums against their oracle, bit by bit.
+"""The float32 products and convolutions against their oracle, bit by bit.
 
 The last test runs the same work on other instruction sets, with one thread, and without compilation.
 """
@@ -18,6 +18,7 @@ import pytest
 from intnet import fp32
 from intnet.errors import FormatError, ShapeError
 from intnet.ops.kernels import float32 as kernels
+from intnet.ops.kernels import float32_rows
 from tests.float_oracle import (
     UNIT,
     Pair,
@@ -112,7 +113,6 @@ def test_weight_gradient_in_waves_is_the_same(monkeypatch: pytest.MonkeyPatch) -
     """Many chunks are summed in several passes when their sums would take too much memory."""
     x, e = draw(31, 1, 70, 90, 2), draw(32, 1, 70, 90, 3)
     whole = kernels.conv2d_weight_grad(e, x, (3, 3), (1, 1), (1, 1))
-    monkeypatch.setattr(kernels, "_TASKS", 2)
     monkeypatch.setattr(kernels, "_HELD_WORDS", 1)
     same(kernels.conv2d_weight_grad(e, x, (3, 3), (1, 1), (1, 1)), whole)
 
@@ -121,24 +121,11 @@ def test_a_zero_result_is_positive() -> None:
     """An underflow to -0 must not show, or skipping a zero term would."""
     tiny = np.full((1, 1), 1e-40, np.float32)
     same(kernels.matmul(tiny, -tiny), np.zeros((1, 1), np.float32))
-    same(kernels.dot_rows(tiny, -tiny), np.zeros(1, np.float32))
     image, kernel = tiny.reshape(1, 1, 1, 1), -tiny.reshape(1, 1, 1, 1)
     same(kernels.conv2d(image, kernel), np.zeros((1, 1, 1, 1), np.float32))
     same(kernels.conv2d_weight_grad(-image, image, (1, 1)), np.zeros((1, 1, 1, 1), np.float32))
     pair, kernels_of_pair = np.repeat(image, 2, axis=3), np.repeat(kernel, 2, axis=0)
     same(kernels.conv2d(pair, kernels_of_pair, groups=2), np.zeros((1, 1, 1, 2), np.float32))
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (1023, 2), (1024, 2), (1025, 17), (2500, 3), (0, 4)])
-def test_sum_rows_and_dot_rows(shape: Pair) -> None:
-    x, y = draw(41, *shape), draw(42, *shape)
-    xi, yi = ints(x), ints(y)
-    one = scaled(np.float32(1))
-    rows, columns = shape
-    sums = floats((columns,), lambda c: chunked([(xi[m, c], one) for m in range(rows)]))
-    dots = floats((columns,), lambda c: chunked([(xi[m, c], yi[m, c]) for m in range(rows)]))
-    same(kernels.sum_rows(x), sums)
-    same(kernels.dot_rows(x, y), dots)
 
 
 def test_strided_operands_and_empty_batches() -> None:
@@ -164,7 +151,6 @@ def test_wrong_shapes_and_types_are_refused() -> None:
         lambda: kernels.conv2d(x, np.zeros((2, 1, 3, 3), np.float32), groups=3),
         lambda: kernels.conv2d_input_grad(e, w, (5, 4)),
         lambda: kernels.conv2d_weight_grad(e, x, (2, 3)),
-        lambda: kernels.dot_rows(x[0, 0], x[0, 0, :3]),
     ]
     for call in wrong:
         with pytest.raises(ShapeError):
@@ -189,7 +175,7 @@ def digest() -> str:
         sha.update(kernels.conv2d_weight_grad(e, x, kernel, stride, padding, groups).tobytes())
     a = draw(61, 1100, 5)
     sha.update(kernels.matmul_tn(a, a).tobytes())
-    sha.update(kernels.sum_rows(a).tobytes() + kernels.dot_rows(a, a[::-1]).tobytes())
+    sha.update(float32_rows.sum_rows(a).tobytes())
     for rule in (fp32.exp, fp32.tanh, fp32.sqrt, fp32.log):
         sha.update(rule(np.abs(a)).tobytes())
     sha.update(fp32.exp(float32_patterns(7, -103.9, 88.7)).tobytes())

@@ -15,6 +15,7 @@ from intnet.errors import ShapeError
 from intnet.ops.kernels import conv as integer
 from intnet.ops.kernels import float32
 from intnet.ops.kernels.gemm import Plan
+from intnet.ops.kernels.windows import output_size
 from intnet.ops.linear import exact_product, operands
 from intnet.qtensor import QTensor
 
@@ -31,7 +32,7 @@ def _check(x: Any, w: Any, stride: Pair, padding: Pair, groups: int, where: str)
             f"take {w.shape[1] * groups}"
         )
     for axis in (0, 1):
-        if integer.output_size(x.shape[1 + axis], w.shape[2 + axis], stride[axis], padding[axis]) < 1:
+        if output_size(x.shape[1 + axis], w.shape[2 + axis], stride[axis], padding[axis]) < 1:
             raise ShapeError(
                 f"{name}: kernel {w.shape[2:]} does not fit the input {x.shape[1:3]} with padding {padding}"
             )

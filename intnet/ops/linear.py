@@ -15,7 +15,7 @@ import numpy as np
 from intnet.autograd import Op, Saved
 from intnet.errors import ContainerError, FormatError, ShapeError
 from intnet.exact import Exact, exact, times_power
-from intnet.ops.kernels import float32
+from intnet.ops.kernels import float32, float32_rows
 from intnet.ops.kernels.gemm import Plan, gemm, plan, split
 from intnet.ops.kernels.reduce import column_sums
 from intnet.qtensor import INT64_BOUND, QTensor
@@ -99,7 +99,7 @@ def _add_bias(saved: Saved, y: Any, b: Any) -> Any:
 def _add_bias_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
     if not saved.needs[1]:
         return e, None
-    return e, column_sums(e) if isinstance(e, QTensor) else float32.sum_rows(e.reshape(-1, e.shape[-1]))
+    return e, column_sums(e) if isinstance(e, QTensor) else float32_rows.sum_rows(e.reshape(-1, e.shape[-1]))
 
 
 linear = Op("linear", _linear, _linear_vjp)

@@ -16,13 +16,15 @@ import numpy as np
 
 from intnet._jit import pjit, prange
 from intnet.autograd import Op, Saved
+from intnet.buffers import empty
 from intnet.errors import ContainerError, FormatError, ShapeError
 from intnet.exact import Exact, FloatExact, exact
 from intnet.ops.elementwise import codes_of, moved
-from intnet.ops.kernels.conv import output_size
-from intnet.qtensor import INT64_BOUND, QTensor
+from intnet.ops.kernels.windows import output_size
+from intnet.qtensor import INT64_BOUND, QTensor, container
 
 Pair = tuple[int, int]
+Scatter = Callable[[np.ndarray, np.dtype], np.ndarray]  # codes and the type of their sums
 
 
 @pjit
@@ -100,11 +102,12 @@ def _raw(x: Any) -> np.ndarray:
     return np.ascontiguousarray(x.codes if isinstance(x, QTensor) else x)
 
 
-def _wide(q: QTensor, terms: int, what: str) -> np.ndarray:
-    """The codes in int64, once it is proven to hold sums of `terms` of them."""
-    if q.bound * terms >= INT64_BOUND:
+def _container(q: QTensor, terms: int, what: str) -> np.dtype:
+    """A code type for sums of `terms` codes: the codes' own where it is proven to hold them, else int64."""
+    bound = q.bound * terms
+    if bound >= INT64_BOUND:
         raise ContainerError(f"{what}: sums of {terms} codes up to {q.bound} do not fit int64")
-    return _raw(q).astype(np.int64)
+    return q.codes.dtype if container(bound).itemsize <= q.codes.dtype.itemsize else np.dtype(np.int64)
 
 
 def _readers(kernel: Pair, stride: Pair) -> int:
@@ -112,31 +115,31 @@ def _readers(kernel: Pair, stride: Pair) -> int:
     return -(-kernel[0] // stride[0]) * -(-kernel[1] // stride[1])
 
 
-def _scattered(e: Any, scatter: Callable[[np.ndarray], np.ndarray], readers: int, what: str) -> Any:
+def _scattered(e: Any, scatter: Scatter, readers: int, what: str) -> Any:
     """`scatter` adds up to `readers` elements of e; float32 sums in its order, integers exactly."""
     if isinstance(e, np.ndarray | FloatExact):
-        return moved(e, scatter)
+        return moved(e, lambda raw: scatter(raw, raw.dtype))
     if isinstance(e, Exact) and np.any(np.asarray(e.den) != 1):
         for term, _ in e.terms:
-            _wide(term, readers, what)
-        return e.moved(scatter)
+            _container(term, readers, what)
+        return e.moved(lambda raw: scatter(raw, raw.dtype))
     q = codes_of(e)
-    return QTensor(scatter(_wide(q, readers, what)), q.exponent)
+    return QTensor(scatter(_raw(q), _container(q, readers, what)), q.exponent)
 
 
 def _max_pool2d(saved: Saved, x: Any, *, kernel: Pair, stride: Pair, padding: Pair = (0, 0)) -> Any:
     x = codes_of(x)
     shape = _sizes(x, kernel, stride, padding, "max_pool2d")
     raw = _raw(x)
-    out, at = np.empty(shape, raw.dtype), np.empty(shape, np.int32)
+    out, at = empty(shape, raw.dtype), empty(shape, np.int32)
     _max_forward(raw, kernel, stride, padding, out, at)
     saved.at, saved.shape, saved.readers = at, x.shape, _readers(kernel, stride)
     return QTensor(out, x.exponent, x.format, x.bound) if isinstance(x, QTensor) else out
 
 
 def _max_pool2d_vjp(saved: Saved, e: Any) -> tuple[Any]:
-    def scatter(raw: np.ndarray) -> np.ndarray:
-        out = np.zeros(saved.shape, raw.dtype)
+    def scatter(raw: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        out = np.zeros(saved.shape, dtype)
         _max_backward(np.ascontiguousarray(raw), saved.at, out)
         return out
 
@@ -145,9 +148,9 @@ def _max_pool2d_vjp(saved: Saved, e: Any) -> tuple[Any]:
 
 def _window_sums(x: Any, kernel: Pair, stride: Pair, padding: Pair, what: str) -> Any:
     shape = _sizes(x, kernel, stride, padding, what)
-    raw = _raw(x) if isinstance(x, np.ndarray) else _wide(x, kernel[0] * kernel[1], what)
-    out = np.zeros(shape, raw.dtype)
-    _sum_windows(raw, kernel, stride, padding, out)
+    dtype = x.dtype if isinstance(x, np.ndarray) else _container(x, kernel[0] * kernel[1], what)
+    out = np.zeros(shape, dtype)
+    _sum_windows(_raw(x), kernel, stride, padding, out)
     return (
         QTensor(out, int(x.exponent), bound=x.bound * kernel[0] * kernel[1])
         if isinstance(x, QTensor)
@@ -170,13 +173,13 @@ def _spread(saved: Saved, e: Any) -> Any:
     if saved.integer and floats and any(stride[a] < kernel[a] for a in (0, 1)):
         raise FormatError("avg_pool2d: a float error over overlapping windows is not exact; quantize it")
 
-    def spread(raw: np.ndarray) -> np.ndarray:
-        out = np.zeros(saved.shape, raw.dtype)
+    def spread(raw: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        out = np.zeros(saved.shape, dtype)
         _spread_windows(np.ascontiguousarray(raw), kernel, stride, padding, out)
         return out
 
     if not saved.integer:
-        return spread(e / np.float32(size))
+        return spread(e / np.float32(size), e.dtype)
     value = _scattered(e, spread, _readers(kernel, stride), "avg_pool2d")
     if isinstance(value, np.ndarray):
         return FloatExact(value, size)

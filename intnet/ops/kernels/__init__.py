@@ -1,5 +1,6 @@
 """Loops under the operations: no Python objects, no choices; types and bounds come from the caller.
 
-Integers: `dot.py` is the inner product, `gemm.py` and `conv.py` lay out operands for it, `reduce.py`
-sums rows. float32: `float32.py` is the interface, `float32_loops.py` and `float32_tile.py` its loops.
+Products: `gemm.py` and `conv.py` (integers) and `float32.py` are the interface; `windows.py` makes their
+tables, `products.py` and `position_sums.py` are their loops, `tile.py` is the multiply-add under all.
+Row by row: `reduce.py` (integers), `float32_rows.py`.
 """

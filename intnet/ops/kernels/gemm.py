@@ -1,30 +1,47 @@
 """Integer matrix products: c[M, N] = a[M, K] . b[N, K], exact, in the container the bound asks for.
 
 `plan` is the one place where operand and accumulator types are chosen, for GEMM and convolution
-alike (`conv.py`). The inner product is `dot.py`.
+alike (`conv.py`). The loops are those of `products.py`: a matrix is M images of one pixel.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from intnet._jit import pjit, prange
+from intnet.buffers import empty
 from intnet.errors import ContainerError
-from intnet.ops.kernels.dot import dot_tile
+from intnet.ops.kernels.products import LONG, PAIRS, SINGLES, Arithmetic, multiply
 from intnet.qtensor import INT64_BOUND, QTensor
 
 _INT16 = (1 << 15) - 1
 _INT32 = (1 << 31) - 1
+_LEAST_CHUNK = 32  # terms that an int32 sum must hold for int16 operands to be worth while
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How an exact sum of `terms` products runs: operand type, result type, terms an int32 sum holds."""
+    """How an exact sum of `terms` products runs.
 
-    operand: np.dtype
+    arithmetic: of the operands and of sums; result: type of the result; bound: on the result
+    chunk: terms that a sum holds; right: bound on the codes of b
+    """
+
+    arithmetic: Arithmetic
     result: np.dtype
     chunk: int
     bound: int
+    right: int
+
+    @property
+    def words(self) -> int:
+        """`chunk` in words: at least one, for an int16 sum holds many terms."""
+        return max(1, self.chunk // self.arithmetic.per_word)
+
+    def operand(self, codes: np.ndarray) -> np.ndarray:
+        """Codes in a type that the loops read: the operand's own, or a smaller one of int8 and int16."""
+        element = self.arithmetic.element.dtype
+        kept = codes.dtype.itemsize < element.itemsize and codes.dtype.itemsize <= 2
+        return np.ascontiguousarray(codes, dtype=codes.dtype if kept else element)
 
 
 def plan(a: QTensor, b: QTensor, terms: int, where: str = "") -> Plan:
@@ -36,11 +53,12 @@ def plan(a: QTensor, b: QTensor, terms: int, where: str = "") -> Plan:
             f"{bound.bit_length() + 1} bits"
         )
     result = np.dtype(np.int32 if bound <= _INT32 else np.int64)
-    if max(a.bound, b.bound) <= _INT16:
+    widest = max(a.bound, b.bound)
+    if widest <= _INT16:
         chunk = _INT32 // max(1, a.bound * b.bound)
-        if chunk >= 32:
-            return Plan(np.dtype(np.int16), result, min(chunk, max(1, terms)), bound)
-    return Plan(np.dtype(np.int64), result, max(1, terms), bound)
+        if chunk >= _LEAST_CHUNK:
+            return Plan(PAIRS, result, min(chunk, max(1, terms)), bound, b.bound)
+    return Plan(SINGLES if widest <= _INT32 else LONG, result, max(1, terms), bound, b.bound)
 
 
 def split(q: QTensor) -> tuple[QTensor, QTensor]:
@@ -49,27 +67,8 @@ def split(q: QTensor) -> tuple[QTensor, QTensor]:
     return QTensor(codes >> 16, 0, bound=(q.bound >> 16) + 1), QTensor(codes & 0xFFFF, 0, bound=0xFFFF)
 
 
-@pjit
-def _gemm(a: np.ndarray, b: np.ndarray, chunk: int, out: np.ndarray) -> None:
-    rows, columns = a.shape[0], b.shape[0]
-    # cut the longer side, so that a weight gradient of few rows still uses every thread
-    if rows >= columns:
-        parts = min(64, rows)
-        for t in prange(parts):
-            dot_tile(a[rows * t // parts : rows * (t + 1) // parts], b, chunk,
-                     out[rows * t // parts : rows * (t + 1) // parts])  # fmt: skip
-    else:
-        parts = min(64, columns)
-        for t in prange(parts):
-            lo, hi = columns * t // parts, columns * (t + 1) // parts
-            block = np.zeros((rows, hi - lo), out.dtype)
-            dot_tile(a, b[lo:hi], chunk, block)
-            out[:, lo:hi] = block
-
-
 def gemm(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
     """c[M, N] = a[M, K] . b[N, K] of codes, exact, in `how.result`."""
-    out = np.zeros((a.shape[0], b.shape[0]), how.result)
-    a, b = (np.ascontiguousarray(x).astype(how.operand, copy=False) for x in (a, b))
-    _gemm(a, b, how.chunk, out)
+    out = empty((a.shape[0], b.shape[0]), how.result)
+    multiply(how.operand(a), how.operand(b), how.arithmetic, how.words, out)
     return out

@@ -1,23 +1,30 @@
 """Exact integer sums over rows, one a channel: for batch norm, biases and their gradients.
 
 A matrix is (rows, C). Each block of rows sums into its own line, so threads never change a bit.
-Sums of squares and products are kept as two int64 sums (products >> 32 and their low 32 bits): with
-products below 2**62 and fewer than 2**31 rows neither can wrap.
+Products are summed in int64 over as many rows as their bound allows, and such a sum is then kept
+as two int64 sums (its bits from 32 up, and its low 32 bits): with products below 2**62 and fewer than
+2**31 rows neither can wrap.
 """
 
 import numpy as np
 
 from intnet._jit import pjit, prange
+from intnet.division import wide_vectors
 from intnet.errors import ContainerError
 from intnet.exact_loops import blocks_for
 from intnet.ops.kernels.gemm import split
 from intnet.qtensor import INT64_BOUND, QTensor
+
+_WIDE = 128  # columns from which on the inner loops are long enough
+_MOST_ROWS = 1 << 16  # of one int64 sum of products
+_MOST_BLOCKS = 64  # as many threads can share the work
 
 
 @pjit
 def _sums(u: np.ndarray, out: np.ndarray) -> None:
     rows, blocks = u.shape[0], out.shape[0]
     for b in prange(blocks):
+        wide_vectors()
         line = out[b]
         for r in range(rows * b // blocks, rows * (b + 1) // blocks):
             row = u[r]
@@ -26,52 +33,97 @@ def _sums(u: np.ndarray, out: np.ndarray) -> None:
 
 
 @pjit
-def _dots(u: np.ndarray, v: np.ndarray, high: np.ndarray, low: np.ndarray) -> None:
-    rows, blocks = u.shape[0], high.shape[0]
+def _products(
+    u: np.ndarray, v: np.ndarray, share: int, sums: np.ndarray, high: np.ndarray, low: np.ndarray
+) -> None:
+    """Sums of u, and of u * v: int64 over `share` rows, then in two parts. Zero-filled outputs."""
+    rows, blocks = u.shape[0], sums.shape[0]
     for b in prange(blocks):
-        hi, lo = high[b], low[b]
-        for r in range(rows * b // blocks, rows * (b + 1) // blocks):
-            x, y = u[r], v[r]
-            for c in range(x.shape[0]):
-                product = np.int64(x[c]) * np.int64(y[c])
-                hi[c] += product >> 32
-                lo[c] += product & 0xFFFFFFFF
+        wide_vectors()
+        total, top, rest = sums[b], high[b], low[b]
+        dots = np.empty(total.shape[0], np.int64)
+        end = rows * (b + 1) // blocks
+        for first in range(rows * b // blocks, end, share):
+            dots[:] = 0
+            for r in range(first, min(first + share, end)):
+                x, y = u[r], v[r]
+                for c in range(x.shape[0]):
+                    total[c] += np.int64(x[c])
+                    dots[c] += np.int64(x[c]) * np.int64(y[c])
+            for c in range(top.shape[0]):
+                top[c] += dots[c] >> 32
+                rest[c] += dots[c] & 0xFFFFFFFF
 
 
 def _matrix(q: QTensor) -> np.ndarray:
-    codes = np.ascontiguousarray(q.codes).reshape(-1, q.shape[-1])
-    return codes if codes.dtype == np.int64 else codes.astype(np.int32, copy=False)
+    """The codes as rows of whole pixels, several to a row where they are narrow; int16 widened.
+
+    Each pair of types is a compiled loop, so there are three: int8, int32, int64.
+    """
+    codes = np.ascontiguousarray(q.codes)
+    if codes.dtype == np.int16:
+        codes = codes.astype(np.int32)
+    channels = q.shape[-1]
+    rows = codes.size // max(channels, 1)
+    pixels = 1
+    while channels * pixels < _WIDE and rows and rows % (2 * pixels) == 0:
+        pixels *= 2
+    return codes.reshape(rows // pixels, channels * pixels)
+
+
+def _lines(u: np.ndarray, kinds: int) -> np.ndarray:
+    """Zeros int64[kinds, blocks, columns]."""
+    return np.zeros((kinds, min(_MOST_BLOCKS, blocks_for(u.size)), u.shape[1]), np.int64)
+
+
+def _by_channel(lines: np.ndarray, channels: int) -> np.ndarray:
+    """int64[kinds, channels]: sums over the blocks, and over the pixels of a row."""
+    return lines.reshape(len(lines), -1, channels).sum(axis=1)
+
+
+def _sum_bound(q: QTensor) -> int:
+    return q.bound * (q.size // max(q.shape[-1], 1))
+
+
+def _check_sum(q: QTensor, where: str) -> None:
+    if _sum_bound(q) >= INT64_BOUND:
+        rows = q.size // q.shape[-1]
+        raise ContainerError(f"{where or 'sum'}: {rows} codes up to {q.bound} do not fit int64")
 
 
 def column_sums(q: QTensor, where: str = "") -> QTensor:
     """Sum over all axes but the last, as QTensor[C] at the same exponent."""
+    _check_sum(q, where)
     u = _matrix(q)
-    bound = q.bound * u.shape[0]
-    if bound >= INT64_BOUND:
-        raise ContainerError(f"{where or 'sum'}: {u.shape[0]} codes up to {q.bound} do not fit int64")
-    out = np.zeros((blocks_for(u.size), u.shape[1]), np.int64)
-    _sums(u, out)
-    return QTensor(out.sum(axis=0), int(q.exponent), bound=bound)
+    lines = _lines(u, 1)
+    _sums(u, lines[0])
+    return QTensor(_by_channel(lines, q.shape[-1])[0], int(q.exponent), bound=_sum_bound(q))
 
 
-def column_dots(a: QTensor, b: QTensor, where: str = "") -> list[int]:
-    """Sum of products of codes over all axes but the last: exact Python ints, one a channel."""
+def column_products(
+    a: QTensor, b: QTensor, where_sum: str = "", where_dot: str = ""
+) -> tuple[QTensor, list[int]]:
+    """(sum of a, sum of a * b in codes) over all axes but the last: a QTensor[C], and exact Python ints."""
+    _check_sum(a, where_sum)
     if a.bound * b.bound >= INT64_BOUND:
-        if a.bound < b.bound:
-            a, b = b, a
-        high, low = split(a)
-        if max(high.bound, low.bound) * b.bound >= INT64_BOUND:
-            raise ContainerError(
-                f"{where or 'sum'}: products of codes up to {a.bound} and {b.bound} pass two limbs"
-            )
-        pairs = zip(column_dots(high, b, where), column_dots(low, b, where), strict=True)
-        return [(top << 16) + rest for top, rest in pairs]
+        return column_sums(a, where_sum), _split_dots(a, b, where_dot)
     u, v = _matrix(a), _matrix(b)
-    if u.dtype != v.dtype:
-        u, v = u.astype(np.int64), v.astype(np.int64)
-    tops = np.zeros((blocks_for(u.size), u.shape[1]), np.int64)
-    rests = np.zeros_like(tops)
-    _dots(u, v, tops, rests)
-    return [
-        (int(top) << 32) + int(rest) for top, rest in zip(tops.sum(axis=0), rests.sum(axis=0), strict=True)
-    ]
+    share = min(_MOST_ROWS, (INT64_BOUND - 1) // max(a.bound * b.bound, 1))
+    lines = _lines(u, 3)
+    _products(u, v, share, *lines)
+    sums, *parts = _by_channel(lines, a.shape[-1])
+    dots = [(top << 32) + rest for top, rest in zip(*(part.tolist() for part in parts), strict=True)]
+    return QTensor(sums, int(a.exponent), bound=_sum_bound(a)), dots
+
+
+def _split_dots(a: QTensor, b: QTensor, where: str) -> list[int]:
+    """Sums of products beyond int64: the wider operand in two halves of 16 bits."""
+    if a.bound < b.bound:
+        a, b = b, a
+    high, low = split(a)
+    if max(high.bound, low.bound) * b.bound >= INT64_BOUND:
+        raise ContainerError(
+            f"{where or 'sum'}: products of codes up to {a.bound} and {b.bound} pass two limbs"
+        )
+    tops, rests = (column_products(half, b)[1] for half in (high, low))
+    return [(top << 16) + rest for top, rest in zip(tops, rests, strict=True)]

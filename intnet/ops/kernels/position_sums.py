@@ -1,0 +1,276 @@
+"""Loops of the weight gradient, integer and float32: sums over the positions of all windows.
+
+    out[o, c, tap] = sum over positions of e[position, o] * x[pixel, c]
+
+A tile's rows are (tap, channel), its lanes the outputs o. For int16 operands a word holds one
+element of two images, so one layout serves every tap, stride and odd width. Tasks sum shares of the
+images (float32: chunks of positions) into parts, which `collect` adds in ascending order.
+Terms are those of `products.py`; `conv.py` and `float32.py` call in here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from intnet._jit import njit, pjit, prange
+from intnet.fp32 import CHUNK
+from intnet.ops.kernels.products import Flat, copy_run, lay_out
+from intnet.ops.kernels.tile import LANES, ROWS, multiply_tile1, multiply_tile2
+from intnet.ops.kernels.windows import Block, Grid
+
+_INT32 = (1 << 31) - 1
+
+
+def join_run(out: Flat, at: int, low: Flat, high: Flat, start: int, count: int) -> None:
+    """Words out[at ..] of elements start .. of two images: their low and high halves, or `low` alone."""
+    here, there = slice(at, at + count), slice(start, start + count)
+    if low.dtype == np.int16:
+        out[here] = (low[there].astype(np.int32) & 0xFFFF) | (high[there].astype(np.int32) << 16)
+    else:
+        out[here] = low[there]
+
+
+@overload(join_run)
+def _join_run(out: Any, at: Any, low: Any, high: Any, start: Any, count: Any) -> Callable[..., None]:
+    def pairs(out: Any, at: Any, low: Any, high: Any, start: Any, count: Any) -> None:
+        target, first, second = (
+            out[at : at + count],
+            low[start : start + count],
+            high[start : start + count],
+        )
+        for i in range(count):
+            half = np.int32(np.int32(second[i]) << np.int32(16))
+            target[i] = np.int32(np.int32(first[i]) & np.int32(0xFFFF)) | half
+
+    def singles(out: Any, at: Any, low: Any, high: Any, start: Any, count: Any) -> None:
+        copy_run(out, at, low, start, count)
+
+    return pairs if low.dtype == types.int16 else singles
+
+
+@njit
+def _lay_out_words(words: Flat, at: int, low: Flat, high: Flat, shape: Any, c0: int, block: Block) -> None:
+    """Two images (height, width, channels), or one, as padded words of `block` from word `at`."""
+    height, width, channels = shape
+    for y in range(min(height, block.height - block.top)):
+        target = at + ((y + block.top) * block.width + block.left) * block.channels
+        columns = min(width, block.width - block.left)
+        if block.channels == channels:
+            join_run(words, target, low, high, y * width * channels, columns * channels)
+        else:
+            for column in range(columns):
+                start = (y * width + column) * channels + c0
+                join_run(words, target + column * block.channels, low, high, start, block.channels)
+
+
+@njit
+def _lay_out_errors(panels: Flat, at: int, page: int, low: Flat, high: Flat, positions: int, channels: int,
+                    o0: int, width: int, lanes: int) -> None:  # fmt: skip
+    """Errors of outputs o0 .. as words [page of outputs][position, lane]; a page takes `page` words."""
+    for first in range(0, width, lanes):
+        kept = min(lanes, width - first)
+        for m in range(positions):
+            join_run(panels, at + m * lanes, low, high, m * channels + o0 + first, kept)
+        at += page
+
+
+@njit
+def _magnitudes(
+    low: Flat, high: Flat, begin: int, end: int, channels: int, o0: int, width: int, sums: Flat
+) -> int:
+    """The largest sum, over outputs, of |low| + |high| of positions begin .. end-1: bounds their products."""
+    sums[:] = 0
+    for m in range(begin, end):
+        start = m * channels + o0
+        first, second = low[start : start + width], high[start : start + width]
+        for o in range(width):
+            sums[o] += np.int32(abs(np.int32(first[o]))) + np.int32(abs(np.int32(second[o])))
+    top = sums[0]
+    for o in range(1, width):
+        top = max(top, sums[o])
+    return top
+
+
+@njit
+def _multiply_channels(
+    part: Flat, at: int, offsets: Flat, rows: int, words: Flat, step: int, runs: Flat, ends: Flat,
+    chunks: int, panels: Flat, page: int, width: int, vectors: int, tile0: int, tile1: int, sums: Flat,
+) -> None:  # fmt: skip
+    """part[at + row*width + o] += sum over all runs, for the rows of tiles tile0 .. tile1-1."""
+    lanes = vectors * LANES
+    for first in range(0, width, lanes):
+        columns = min(lanes, width - first)
+        for row0 in range(tile0 * ROWS, min(tile1 * ROWS, rows), ROWS):
+            run0, b_at = 0, first // lanes * page
+            for chunk in range(chunks):
+                run1 = ends[chunk]
+                if vectors == 1:
+                    multiply_tile1(
+                        sums, 0, lanes, words, offsets, row0, 0, step, runs, run0, run1, panels, b_at
+                    )
+                else:
+                    multiply_tile2(
+                        sums, 0, lanes, words, offsets, row0, 0, step, runs, run0, run1, panels, b_at
+                    )
+                for r in range(min(ROWS, rows - row0)):
+                    to = at + (row0 + r) * width + first
+                    line, extra = part[to : to + columns], sums[r * lanes : r * lanes + columns]
+                    for j in range(columns):
+                        line[j] += extra[j]
+                for run in range(run0, run1):
+                    b_at += runs[2 * run + 1] * lanes
+                run0 = run1
+
+
+# --- integers -----------------------------------------------------------------------------------
+
+
+@njit
+def _chunk_ends(ends: Flat, magnitudes: Flat, pieces: int, limit: int) -> int:
+    """Join pieces to chunks while their magnitudes add up to at most `limit`; the number of chunks.
+
+    A piece alone never passes the limit of an int32 sum: the plan's chunk proves that.
+    """
+    chunks, total = 0, np.int64(0)
+    for piece in range(pieces):
+        if piece and total + magnitudes[piece] > limit:
+            ends[chunks] = piece
+            chunks += 1
+            total = np.int64(0)
+        total += magnitudes[piece]
+    ends[chunks] = pieces
+    return chunks + 1
+
+
+@njit
+def _lay_out_unit(
+    words: Flat, panels: Flat, magnitudes: Flat, peaks: Flat, e: np.ndarray, x: np.ndarray, n0: int,
+    group: int, runs: Flat, block: Block, width: int, lanes: int, per_word: int, blank_e: Flat, blank_x: Flat,
+) -> None:  # fmt: skip
+    """Images and errors from n0 on as words, zeros behind the last, and the magnitude of each piece."""
+    area, last = block.height * block.width * block.channels, x.shape[0] - 1
+    page = block.images * block.positions * lanes
+    pieces = runs.size // 2 // block.images
+    for image in range(block.images):
+        n = n0 + image * per_word
+        pair = per_word == 2 and n < last
+        x_low, e_low = (x[n].reshape(-1), e[n].reshape(-1)) if n <= last else (blank_x, blank_e)
+        x_high, e_high = (x[n + 1].reshape(-1), e[n + 1].reshape(-1)) if pair else (blank_x, blank_e)
+        _lay_out_words(words, image * area, x_low, x_high, x.shape[1:], group * block.channels, block)
+        at, channels, o0 = image * block.positions * lanes, e.shape[3], group * width
+        _lay_out_errors(panels, at, page, e_low, e_high, block.positions, channels, o0, width, lanes)
+        if per_word == 2:
+            first = 0
+            for piece in range(image * pieces, image * pieces + pieces):
+                end = first + runs[2 * piece + 1]
+                magnitudes[piece] = _magnitudes(e_low, e_high, first, end, channels, o0, width, peaks)
+                first = end
+
+
+@pjit
+def position_sums(
+    parts: Flat, e: np.ndarray, x: np.ndarray, offsets: Flat, step: int, runs: Flat, block: Block,
+    groups: int, rows: int, width: int, vectors: int, shares: int, splits: int, bound: int, per_word: int,
+    word: Flat, total: Flat,
+) -> None:  # fmt: skip
+    """parts[share, group, (tap, c), o]: sums over the images of each share; `parts` is zero before.
+
+    runs: pieces (offset in a block's words, length) of its positions; bound: on the codes of x;
+    block.images counts words, so twice as many images where a word holds two
+    """
+    units = (x.shape[0] + block.images * per_word - 1) // (block.images * per_word)
+    lanes, pieces, tiles = vectors * LANES, runs.size // 2, (rows + ROWS - 1) // ROWS
+    page = block.images * block.positions * lanes
+    blank_x, blank_e = np.zeros(x[0].size, x.dtype), np.zeros(e[0].size, e.dtype)
+    for task in prange(shares * splits):
+        share, slice_ = task // splits, task % splits
+        words = np.zeros(block.images * block.height * block.width * block.channels, word.dtype)
+        panels = np.zeros((width + lanes - 1) // lanes * page, word.dtype)
+        magnitudes, ends = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
+        sums, peaks = np.empty(ROWS * lanes, total.dtype), np.zeros(width, np.int64)
+        for unit in range(units * share // shares, units * (share + 1) // shares):
+            for group in range(groups):
+                _lay_out_unit(
+                    words, panels, magnitudes, peaks, e, x, unit * block.images * per_word, group, runs,
+                    block, width, lanes, per_word, blank_e, blank_x,
+                )  # fmt: skip
+                chunks = _chunk_ends(ends, magnitudes, pieces, _INT32 // bound)
+                _multiply_channels(
+                    parts, (share * groups + group) * rows * width, offsets, rows, words, step, runs, ends,
+                    chunks, panels, page, width, vectors, tiles * slice_ // splits,
+                    tiles * (slice_ + 1) // splits, sums,
+                )  # fmt: skip
+
+
+# --- float32 ------------------------------------------------------------------------------------
+
+
+@pjit
+def position_chunks(
+    parts: Flat, e: Flat, x: np.ndarray, offsets: Flat, step: int, block: Block, grid: Grid, span: int,
+    groups: int, rows: int, width: int, vectors: int, first_chunk: int, chunks: int, splits: int,
+) -> None:  # fmt: skip
+    """parts[chunk, group, (tap, c), o]: float32 sums over CHUNK positions each, ascending from +0.
+
+    span: rows of the padded image that one row of windows reads; `parts` is zero before
+    """
+    end_all = x.shape[0] * block.positions
+    lanes, line = vectors * LANES, block.width * block.channels
+    tiles, page, channels = (rows + ROWS - 1) // ROWS, CHUNK * vectors * LANES, groups * width
+    for task in prange(chunks * splits):
+        chunk, slice_ = task // splits, task % splits
+        begin = (first_chunk + chunk) * CHUNK
+        end = min(begin + CHUNK, end_all)
+        grid_rows = (end - 1) // grid.cols - begin // grid.cols + 1
+        images = (end - 1) // block.positions - begin // block.positions + 1
+        runs, ends = np.empty(2 * grid_rows, np.int64), np.full(1, grid_rows)
+        panels = np.zeros((width + lanes - 1) // lanes * page, np.float32)
+        sums = np.empty(ROWS * lanes, np.float32)
+        for group in range(groups):
+            words = np.zeros((grid_rows * grid.step_h + images * span) * line, np.float32)
+            at, m, run = 0, begin, 0
+            while m < end:
+                n, q = m // block.positions, m % block.positions
+                stop = min(end - m, block.positions - q) + q
+                y0, y1 = q // grid.cols, (stop - 1) // grid.cols + 1
+                height = (y1 - 1 - y0) * grid.step_h + span
+                top = y0 * grid.step_h
+                lay_out(words, at, x, n, group * block.channels, top, top + height, block)
+                for y in range(y0, y1):
+                    left = q - y * grid.cols if y == y0 else 0
+                    right = min(stop - y * grid.cols, grid.cols)
+                    runs[2 * run] = at + (y - y0) * grid.step_h * line + left * step
+                    runs[2 * run + 1] = right - left
+                    run += 1
+                at += height * line
+                m += stop - q
+            _lay_out_errors(
+                panels, 0, page, e[begin * channels : end * channels], e, end - begin, channels,
+                group * width, width, lanes,
+            )  # fmt: skip
+            _multiply_channels(
+                parts, (chunk * groups + group) * rows * width, offsets, rows, words, step, runs, ends, 1,
+                panels, page, width, vectors, tiles * slice_ // splits, tiles * (slice_ + 1) // splits, sums,
+            )  # fmt: skip
+
+
+# --- both ---------------------------------------------------------------------------------------
+
+
+@pjit
+def collect(out: Flat, parts: Flat, shares: int, groups: int, taps: int, depth: int, width: int) -> None:
+    """out[group, o, c, tap] += parts[share, group, (tap, c), o], shares in ascending order."""
+    size, strips = taps * depth * width, (width + LANES - 1) // LANES
+    for task in prange(groups * strips):  # a strip of outputs: writes stay within few lines of memory
+        group, o0 = task // strips, task % strips * LANES
+        for tap in range(taps):
+            for c in range(depth):
+                to = ((group * width + o0) * depth + c) * taps + tap
+                for share in range(shares):
+                    at = (share * groups + group) * size + (tap * depth + c) * width + o0
+                    line = parts[at : at + min(LANES, width - o0)]
+                    for o in range(line.size):
+                        out[to + o * depth * taps] += line[o]

@@ -1,0 +1,237 @@
+"""Loops of every matrix product and convolution, integer and float32: tiles over windows.
+
+    out[position, o] = sum over taps and channels of x[pixel, c] * w[o, tap, c]
+
+A *position* is one window (image, row, column), a *tap* one place of the kernel, given as the offset
+(rows, columns) of the pixel that it reads. Nothing is laid out as a matrix of patches: a block of
+images is copied once, with zeros around it, into the scratch of its thread, and the tile reads the
+windows where they lie there. A matrix is a batch of images of one pixel.
+
+What a word is and how sums run is `tile.py`'s; `Arithmetic` names the three kinds. The order of the
+words is that of the taps, so float32 sums have the order their caller gives (`float32.py`). Integer
+sums run in int32 over a chunk that a bound proves to fit, then move to the type of `out`.
+Read next: `windows.py`, which makes the tables, and `position_sums.py`, the sums over positions.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from intnet._jit import njit, pjit, prange
+from intnet.ops.kernels.tile import LANES, ROWS, multiply_tile1, multiply_tile2
+from intnet.ops.kernels.windows import Block, Grid, Windows, even_limits, tables
+
+Flat = np.ndarray
+
+
+class Arithmetic(NamedTuple):
+    """One kind of product: empty arrays whose types are those of an operand and of a running sum."""
+
+    element: np.ndarray
+    sum: np.ndarray
+
+    @property
+    def per_word(self) -> int:
+        """Elements of one word of the tile."""
+        return 2 if self.element.dtype == np.int16 else 1
+
+    def vectors(self, columns: int) -> int:
+        """Vectors a tile's row: two where the columns fill more than one and registers hold two."""
+        return 2 if columns > LANES and self.sum.dtype != np.int64 else 1
+
+
+PAIRS = Arithmetic(np.empty(0, np.int16), np.empty(0, np.int32))
+SINGLES = Arithmetic(np.empty(0, np.int32), np.empty(0, np.int64))
+LONG = Arithmetic(np.empty(0, np.int64), np.empty(0, np.int64))
+FLOATS = Arithmetic(np.empty(0, np.float32), np.empty(0, np.float32))
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+def as_words(elements: Flat) -> Flat:
+    """Elements as words of the tile: int16 in pairs, all else one by one."""
+    return elements.view(np.int32) if elements.dtype == np.int16 else elements
+
+
+@overload(as_words)
+def _as_words(elements: Any) -> Callable[..., Any]:
+    def pairs(elements: Any) -> Any:
+        return elements.view(np.int32)
+
+    def same(elements: Any) -> Any:
+        return elements
+
+    return pairs if elements.dtype == types.int16 else same
+
+
+@pjit
+def _pack_panels(w: np.ndarray, taps: np.ndarray, per_word: int, lanes: int, out: Flat) -> None:
+    groups, width, _, depth = w.shape
+    panels, words = (width + lanes - 1) // lanes, (depth + per_word - 1) // per_word
+    for task in prange(groups * panels * taps.size):
+        page, t = task // taps.size, task % taps.size
+        group, first = page // panels, page % panels * lanes
+        kept = min(lanes, width - first)
+        matrix = w[group, first : first + kept, taps[t]]
+        for word in range(words):
+            at = (task * words + word) * lanes * per_word
+            line, c = out[at : at + kept * per_word], word * per_word
+            if per_word == 1:
+                for o in range(kept):
+                    line[o] = matrix[o, c]
+            else:
+                for o in range(kept):
+                    line[2 * o] = matrix[o, c]
+                if c + 1 < depth:
+                    for o in range(kept):
+                        line[2 * o + 1] = matrix[o, c + 1]
+
+
+def pack_panels(w: np.ndarray, taps: np.ndarray, arithmetic: Arithmetic, lanes: int) -> Flat:
+    """w[groups, o, tap, c] as words [group, panel of `lanes` outputs, kept tap, word of c, lane]."""
+    groups, width, _, depth = w.shape
+    words = groups * -(-width // lanes) * taps.size * -(-depth // arithmetic.per_word)
+    out = np.zeros(words * lanes * arithmetic.per_word, arithmetic.element.dtype)
+    _pack_panels(w, taps, arithmetic.per_word, lanes, out)
+    return as_words(out)
+
+
+@njit
+def copy_run(out: Flat, at: int, source: Flat, start: int, count: int) -> None:
+    """out[at : at + count] = source[start : start + count], converted to the type of `out`."""
+    target, origin = out[at : at + count], source[start : start + count]
+    for i in range(count):
+        target[i] = origin[i]
+
+
+@njit
+def lay_out(out: Flat, at: int, x: np.ndarray, n: int, c0: int, y0: int, y1: int, block: Block) -> None:
+    """Padded rows y0..y1-1 of image n, channels c0.., into zero-filled `out` from element `at`."""
+    height, width, channels = x.shape[1], x.shape[2], x.shape[3]
+    source, columns = x.reshape(-1), min(width, block.width - block.left)
+    whole = block.channels == channels and block.depth == channels
+    for y in range(max(y0, block.top), min(y1, block.top + height)):
+        start = (n * height + y - block.top) * width * channels + c0
+        target = at + ((y - y0) * block.width + block.left) * block.depth
+        if whole:
+            copy_run(out, target, source, start, columns * channels)
+        else:
+            for column in range(columns):
+                copy_run(
+                    out, target + column * block.depth, source, start + column * channels, block.channels
+                )
+
+
+@njit
+def lay_out_block(out: Flat, x: np.ndarray, n0: int, n1: int, c0: int, block: Block) -> None:
+    """Images n0..n1-1 whole, one after another, into zero-filled `out`."""
+    size = block.height * block.width * block.depth
+    bare = block.top == 0 and block.left == 0 and block.depth == block.channels
+    if bare and (block.height, block.width, block.depth) == x.shape[1:]:
+        copy_run(out, 0, x.reshape(-1), n0 * size, (n1 - n0) * size)
+    else:
+        for n in range(n0, n1):
+            lay_out(out, (n - n0) * size, x, n, c0, 0, block.height, block)
+
+
+# --- sums over taps and channels ----------------------------------------------------------------
+
+
+@njit
+def multiply_positions(
+    out: Flat, at: int, targets: Flat, words: Flat, rows: Flat, count: int, runs: Flat, ends: Flat,
+    panels: Flat, first: int, panel0: int, panel1: int, width: int, vectors: int, sums: Flat,
+) -> None:  # fmt: skip
+    """out[at + targets[p] + j] for `count` positions and the columns j of panels panel0..panel1-1.
+
+    first: the panel in `panels` of column 0; sums: one tile of scratch; ends: runs a chunk ends with
+    """
+    lanes, size = vectors * LANES, 0
+    for run in range(ends[-1]):
+        size += runs[2 * run + 1]
+    for panel in range(panel0, panel1):
+        start = (first + panel) * size * lanes
+        columns = min(width - panel * lanes, lanes)
+        for p0 in range(0, count, ROWS):
+            run0, b_at = 0, start
+            for chunk in range(ends.size):
+                run1 = ends[chunk]
+                if vectors == 1:
+                    multiply_tile1(sums, 0, lanes, words, rows, p0, 0, 1, runs, run0, run1, panels, b_at)
+                else:
+                    multiply_tile2(sums, 0, lanes, words, rows, p0, 0, 1, runs, run0, run1, panels, b_at)
+                for r in range(min(ROWS, count - p0)):
+                    to = at + targets[p0 + r] + panel * lanes
+                    line, part = out[to : to + columns], sums[r * lanes : r * lanes + columns]
+                    if chunk == 0:
+                        for j in range(columns):
+                            line[j] = part[j]
+                    else:
+                        for j in range(columns):
+                            line[j] += part[j]
+                for run in range(run0, run1):
+                    b_at += runs[2 * run + 1] * lanes
+                run0 = run1
+
+
+@pjit
+def correlate(
+    out: Flat, image_out: int, x: np.ndarray, panels: Flat, rows: Flat, targets: Flat, runs: Flat, ends: Flat,
+    block: Block, groups: int, width: int, vectors: int, splits: int, element: Flat, total: Flat,
+) -> None:  # fmt: skip
+    """out[n*image_out + targets[p] + g*width + o] of all images n and groups g; see `windows.py`.
+
+    splits: shares of the panels, for batches too small to occupy the threads
+    """
+    batch = x.shape[0]
+    blocks = (batch + block.images - 1) // block.images
+    pages = (width + vectors * LANES - 1) // (vectors * LANES)
+    size = block.height * block.width * block.depth
+    for task in prange(blocks * splits):
+        n0, share = task // splits * block.images, task % splits
+        n1 = min(n0 + block.images, batch)
+        scratch = np.zeros(block.images * size, element.dtype)
+        sums = np.empty(ROWS * vectors * LANES, total.dtype)
+        for group in range(groups):
+            lay_out_block(scratch, x, n0, n1, group * block.channels, block)
+            multiply_positions(
+                out, n0 * image_out + group * width, targets, as_words(scratch), rows,
+                (n1 - n0) * block.positions, runs, ends, panels, group * pages,
+                pages * share // splits, pages * (share + 1) // splits, width, vectors, sums,
+            )  # fmt: skip
+
+
+def correlate_windows(
+    out: np.ndarray, x: np.ndarray, w: np.ndarray, windows: Windows, arithmetic: Arithmetic,
+    limits: tuple[int, ...],
+) -> None:  # fmt: skip
+    """The pixels of out[N, H, W, groups*O] that `windows` of x[N, .., .., C] make with w[groups, O, tap, c].
+
+    limits: words, counted over all taps, at which chunks of a sum end (`windows.even_limits`)
+    """
+    groups, width, _, depth = w.shape
+    vectors, image = arithmetic.vectors(width), (out.shape[1], out.shape[2], groups * width)
+    t = tables(windows, x.shape[0], depth, arithmetic.per_word, image, limits)
+    pages, blocks = -(-width // (vectors * LANES)), -(-x.shape[0] // t.block.images)
+    splits = min(pages, max(1, 2 * numba.get_num_threads() // blocks))
+    panels = pack_panels(w, t.kept, arithmetic, vectors * LANES)
+    correlate(
+        out.reshape(-1), out[0].size, x, panels, t.rows, t.targets, t.runs, t.ends, t.block, groups, width,
+        vectors, splits, arithmetic.element, arithmetic.sum,
+    )  # fmt: skip
+
+
+def multiply(a: np.ndarray, b: np.ndarray, arithmetic: Arithmetic, chunk: int, out: np.ndarray) -> None:
+    """out[M, N] = a[M, K] . b[N, K] as M images of one pixel; sums of `chunk` words at a time."""
+    (rows, terms), columns = a.shape, b.shape[0]
+    if not out.size or not terms:
+        out[...] = 0
+        return
+    limits = even_limits(-(-terms // arithmetic.per_word), chunk)
+    images, pixel = out.reshape(rows, 1, 1, columns), Windows(((0, 0),), (0,), Grid(1, 1, 1, 1))
+    correlate_windows(images, a.reshape(rows, 1, 1, terms), b[None, :, None, :], pixel, arithmetic, limits)

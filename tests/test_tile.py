@@ -1,0 +1,90 @@
+"""The compiled tile and its plain twin on the same cases, and which tile which processor gets."""
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intnet._jit import njit
+from intnet.ops.kernels import tile
+from tests.command import ROOT, environment
+from tests.float_oracle import same
+from tests.test_float32_kernels import machines
+
+N, LENGTHS = 41, (1, 3, 7)  # words an operand row holds, words of the runs
+
+
+@njit
+def compiled(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, step: int, runs: np.ndarray,
+             run0: int, run1: int, b: np.ndarray) -> None:  # fmt: skip
+    width = vectors * tile.LANES
+    if vectors == 1:
+        tile.multiply_tile1(out, 5, width + 3, a, rows, 1, 2, step, runs, run0, run1, b, 4)
+    else:
+        tile.multiply_tile2(out, 5, width + 3, a, rows, 1, 2, step, runs, run0, run1, b, 4)
+
+
+def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
+    """Words of one kind over their whole range, and the type of their sums."""
+    rng = np.random.default_rng(seed)
+    if kind == "pairs":  # sums of 11 pairs of products below 2**27 fit int32; one pair has the limits
+        halves = rng.integers(-8191, 8192, 2 * size).astype(np.int16)
+        return halves.view(np.int32), np.int32
+    if kind == "float32":
+        return np.ldexp(rng.normal(size=size), rng.integers(-60, 60, size)).astype(np.float32), np.float32
+    limit = 1 << (29 if kind == "int32" else 28)
+    return rng.integers(-limit, limit, size).astype(np.int32 if kind == "int32" else np.int64), np.int64
+
+
+@pytest.mark.parametrize("kind", ["pairs", "int32", "int64", "float32"])
+@pytest.mark.parametrize("vectors", [1, 2])
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("share", [(0, 3), (1, 2), (2, 3)])
+def test_compiled_and_plain_tiles_are_the_same(
+    kind: str, vectors: int, step: int, share: tuple[int, int]
+) -> None:
+    if kind == "int64" and vectors == 2:
+        pytest.skip("64-bit sums use one vector a row")
+    width = vectors * tile.LANES
+    a, sums = operands(kind, tile.ROWS * N + 2, 1)
+    b, _ = operands(kind, sum(LENGTHS) * width + 4, 2)
+    rows = np.concatenate([[0], (np.arange(tile.ROWS) * N)[::-1]])  # in any order, here from the last
+    runs = np.array([6, LENGTHS[0], 0, LENGTHS[1], 17, LENGTHS[2]])
+    start = np.full(tile.ROWS * (width + 3) + 5, 99, sums)
+    got, want = start.copy(), start.copy()
+    compiled(vectors, got, a, rows, step, runs, *share, b)
+    compiled.py_func(vectors, want, a, rows, step, runs, *share, b)
+    same(got, want) if kind == "float32" else np.testing.assert_array_equal(got, want)
+    assert np.count_nonzero(want != 99) > tile.ROWS * width * 0.9  # the tile was written ...
+    gaps = want[5:].reshape(tile.ROWS, width + 3)[:, width:]
+    assert np.all(gaps == 99) and np.all(want[:5] == 99)  # ... and nothing else
+
+
+def test_the_plain_tile_is_a_sum_of_products() -> None:
+    """The twin itself, against Python integers."""
+    a, _ = operands("pairs", tile.ROWS * N, 3)
+    b, _ = operands("pairs", 4 * tile.LANES, 4)
+    out = np.zeros(tile.ROWS * tile.LANES, np.int32)
+    rows, runs = np.arange(tile.ROWS) * N, np.array([2, 4])
+    tile.multiply_tile1(out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 1, b, 0)
+    left, right = (x.view(np.int16).reshape(-1, 2).tolist() for x in (a, b))
+    for r in range(tile.ROWS):
+        for j in range(tile.LANES):
+            terms = [(left[r * N + 2 + k], right[k * tile.LANES + j]) for k in range(4)]
+            assert int(out[r * tile.LANES + j]) == sum(x[0] * y[0] + x[1] * y[1] for x, y in terms)
+
+
+PROBE = "from intnet.ops.kernels.tile import LANES, ROWS; print(ROWS, LANES)"
+
+
+@pytest.mark.parametrize("cpu", [name for name, how in machines().items() if "NUMBA_CPU_NAME" in how])
+def test_the_processor_chooses_the_tile(cpu: str) -> None:
+    """Those have no registers of 512 bits, whatever this machine has; skylake-avx512 does."""
+    for name, expected in ((cpu, ["6", "8"]), ("skylake-avx512" if cpu != "generic" else cpu, None)):
+        variables = environment(NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES="")
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE], cwd=ROOT, env=variables, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == (expected or (["12", "16"] if name != "generic" else ["6", "8"]))
