@@ -12,7 +12,7 @@ its `vjp` asked for (`Saved`), not its value, and lets go of it once used.
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 _clock = itertools.count()
 
@@ -26,8 +26,10 @@ class Saved:
     def __init__(self, needs: tuple[bool, ...]) -> None:
         self.needs = needs
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)  # stated so that type checkers take any name
+    if TYPE_CHECKING:
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Any name is taken."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the forward pass saved no {name!r}; it has {sorted(vars(self))}")
@@ -40,7 +42,7 @@ class Node:
     op: "Op | None"
     parents: "tuple[Node | None, ...]" = ()
     saved: Saved | None = None
-    index: int = field(default_factory=lambda: next(_clock))
+    index: int = field(default_factory=_clock.__next__)
 
 
 class Tensor:
@@ -77,9 +79,9 @@ class Op:
 
     def __call__(self, *args: Any, **attributes: Any) -> Tensor:
         """The value of the operation on tensors or plain values, recorded where a gradient is wanted."""
-        nodes = tuple(a.node if isinstance(a, Tensor) else None for a in args)
-        saved = Saved(tuple(node is not None for node in nodes))
-        value = self.forward(saved, *(a.value if isinstance(a, Tensor) else a for a in args), **attributes)
+        nodes = tuple([a.node if isinstance(a, Tensor) else None for a in args])
+        saved = Saved(tuple([node is not None for node in nodes]))
+        value = self.forward(saved, *[a.value if isinstance(a, Tensor) else a for a in args], **attributes)
         return Tensor(value, Node(self, nodes, saved) if any(saved.needs) else None)
 
 

@@ -18,22 +18,23 @@ from typing import Any
 
 import numpy as np
 
+from intnet import exact_lane as lanes
 from intnet import exact_loops as loops
 from intnet import wide
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
+from intnet.exact_lane import Lane
 from intnet.exact_sources import (
     NO_WORDS,
     UNLIMITED,
     Codes,
     FloatExact,
     Root,
+    finished,
     fraction_to_float32,
     log2_round,
-    narrow,
-    status_of,
 )
 from intnet.qtensor import INT64_BOUND, QTensor, max_abs
-from intnet.rounding import STOCHASTIC, TIES_EVEN, TO_NEG
+from intnet.rounding import STOCHASTIC, TIES_EVEN
 
 _ROW = 1024  # elements a row where all channels share one coefficient
 
@@ -64,6 +65,7 @@ class Exact:
         self.offset = offset
         self.den = den
         self.relu = relu
+        self._top = np.inf  # max |numerator|, once `max` has seen it
         shapes = {term.shape for term, _ in self.terms}
         if len(shapes) != 1:
             raise ShapeError(f"cannot combine tensors of shapes {sorted(shapes)}")
@@ -103,17 +105,38 @@ class Exact:
         terms = [(QTensor(c, 0), coef) for c, coef in zip(codes, first, strict=False)]
         return Exact(terms, self.exponent, den=first[-1], relu=self.relu, shifts=self.shifts)
 
-    def _vectors(self) -> tuple[int, list[np.ndarray]]:
-        """Channels a row and int64 vectors cu, cv, offset, den of that length."""
-        coefs = [c if s == 0 or t.bound else 0 for (t, c), s in zip(self.terms, self.shifts, strict=True)]
-        parts = [*coefs, *[0] * (2 - len(self.terms)), self.offset, self.den]
-        per_channel = any(isinstance(part, np.ndarray) and part.ndim for part in parts)
-        channels = self.shape[-1] if per_channel else _ROW
+    def _vectors(self) -> np.ndarray:
+        """int64[4, C]: offset, cu, cv, den of every channel; C = 1 where all channels are alike."""
+        parts = [self.offset, 0, 0, self.den]
+        for k, (term, coef) in enumerate(self.terms):
+            parts[1 + k] = coef if self.shifts[k] == 0 or term.bound else 0
+        channels = 1
+        for part in parts:
+            if isinstance(part, np.ndarray) and part.ndim:
+                channels = self.shape[-1]
+        vectors = np.empty((4, channels), np.int64)
         try:
-            spread = [np.broadcast_to(np.asarray(part, np.int64), channels) for part in parts]
+            for k in range(4):
+                vectors[k] = parts[k]
         except OverflowError:
             raise ContainerError("a coefficient, offset or denominator is beyond int64") from None
-        return channels, [np.ascontiguousarray(vector) for vector in spread]
+        return vectors
+
+    def _lane(self, vectors: np.ndarray, shift: int | None, narrow: bool) -> Lane | None:
+        """The quick lane of the value in units of 2**(exponent - shift), where there is one.
+
+        shift:  None where nothing is rounded
+        narrow: whether a lane of int32 will do, which only rounds to nearest
+        """
+        if any(self.shifts) and any(s and t.bound for (t, _), s in zip(self.terms, self.shifts, strict=True)):
+            return None
+        codes, tops = [t.codes for t, _ in self.terms], [float(t.bound) for t, _ in self.terms]
+        lane = lanes.prepare_narrow(vectors, codes, tops, shift, self.relu, self._top) if narrow else None
+        lane = lane or lanes.prepare(vectors, codes, tops, shift or 0, self.relu)
+        if lane is None:  # the bounds that were proven may be far above the codes
+            tops = [float(max_abs(c)) for c in codes]
+            lane = lanes.prepare(vectors, codes, tops, shift or 0, self.relu)
+        return lane
 
     def _flat(self) -> tuple[np.ndarray, np.ndarray]:
         """The codes of both terms, flat, in one common type (the loops know two)."""
@@ -151,33 +174,34 @@ class Exact:
         fine:  > 0 for the two grids of Flag (see `exact_loops.round_flag`)
         ContainerError where neither int64 nor two limbs are proven to hold the numerator.
         """
-        _, (cu, cv, offset, den) = self._vectors()
+        low, high = max(lo, -UNLIMITED), min(hi, UNLIMITED)
+        vectors = self._vectors()
+        lane = self._lane(vectors, self.exponent - exponent, mode == TIES_EVEN and fine == 0)
+        if lane is not None and lanes.rounds(lane, mode, words):
+            rounded = lanes.round_codes(lane, mode, low, high, fine, words, bits)
+            assert rounded is not None  # integers are finite
+            return rounded[0].reshape(self.shape), rounded[1]
+        offset, cu, cv, den = _rows(vectors)
         up, down, drop = self._scale(exponent, int(den.max()).bit_length(), fine, mode)
         bound = self.bound() << up
         # round_flag multiplies a code back by its denominator: one step beyond the numerator
         den = den << down
-        low, high = max(lo, -UNLIMITED), min(hi, UNLIMITED)
         if bound < INT64_BOUND:
             u, v = self._flat()
             result = min(bound // int(den.min()) + 1, max(-low, high)) << fine
             out = np.empty(u.shape, np.int32 if result < 1 << 31 else np.int64)
             counts = np.zeros((loops.blocks_for(u.size), 4), np.int64)
-            numerator = (u, cu << up, v, cv << up, offset << up, den)
-            if mode == TIES_EVEN and not drop and bound // int(den.min()) < 1 << 48:
-                loops.round_rows_quick(*numerator, self.relu, fine, low, high, out, counts)
-            else:
-                drop = min(drop, 62)
-                random = (mode, words, bits)
-                loops.round_rows(*numerator, drop, self.relu, fine, *random, low, high, out, counts)
+            numerator = (u, cu << up, v, cv << up, offset << up, den, min(drop, 62), self.relu)
+            loops.round_rows(*numerator, fine, mode, words, bits, low, high, out, counts)
         else:
             self._check_limbs(bound, where)
-            num_hi, num_lo = self._limbs(cu, cv, offset, where)
+            num_hi, num_lo = self._limbs(offset, cu, cv, where)
             out = np.empty(num_hi.shape, np.int64)
             counts = np.zeros((1, 4), np.int64)
             loops.round_limbs(num_hi, num_lo, den, up, drop, fine, mode, words, bits, low, high, out, counts)
             if counts[0, loops.MISFIT]:
                 raise ContainerError(f"{where or 'expression'}: a rounded code is beyond 62 bits")
-        return narrow(out, counts, self.shape), status_of(counts, out.size)
+        return finished(out, counts, self.shape, low, high)
 
     def _check_limbs(self, bound: int, where: str) -> None:
         if bound >= wide.LIMBS_MAX:
@@ -187,7 +211,7 @@ class Exact:
             )
 
     def _limbs(
-        self, cu: np.ndarray, cv: np.ndarray, offset: np.ndarray, where: str = ""
+        self, offset: np.ndarray, cu: np.ndarray, cv: np.ndarray, where: str = ""
     ) -> tuple[np.ndarray, np.ndarray]:
         self._check_limbs(self.bound(), where)
         u, v = self._flat()
@@ -199,21 +223,20 @@ class Exact:
         """max |value|, exact."""
         if self.terms[0][0].size == 0:
             raise NumberError("an empty tensor has no maximum")
-        channels, (cu, cv, offset, den) = self._vectors()
-        if self.bound() < INT64_BOUND:
-            u, v = self._flat()
-            peaks = np.zeros((loops.blocks_for(u.size), channels), np.int64)
-            loops.peak_rows(u, cu, v, cv, offset, self.relu, peaks)
-            tops = [int(p) for p in peaks.max(axis=0)]
+        vectors = self._vectors()
+        lane = self._lane(vectors, None, narrow=True)
+        if lane is not None:
+            tops = lanes.peaks(lane).tolist()
+            self._top = float(max(tops))
         else:
-            num_hi, num_lo = self._limbs(cu, cv, offset)
-            top_hi, top_lo = np.zeros(channels, np.int64), np.zeros(channels, np.uint64)
-            loops.limb_peaks(num_hi, num_lo, top_hi, top_lo)
-            tops = [(int(hi) << 64) + int(lo) for hi, lo in zip(top_hi, top_lo, strict=True)]
-        if np.all(den == den[0]):
-            top = Fraction(max(tops), int(den[0]))
-        else:
-            top = max(Fraction(p, int(d)) for p, d in zip(tops, den, strict=True))
+            hi, lo = self._limbs(*_rows(vectors)[:3])
+            top_hi, top_lo = np.zeros(vectors.shape[1], np.int64), np.zeros(vectors.shape[1], np.uint64)
+            loops.limb_peaks(hi, lo, top_hi, top_lo)
+            tops = [(int(high) << 64) + int(low) for high, low in zip(top_hi, top_lo, strict=True)]
+        ratios = [top / den for top, den in zip(tops, vectors[3].tolist(), strict=True)]
+        near = max(ratios) * (1 - 2.0**-50)  # only these may be the greatest
+        quotients = zip(tops, vectors[3].tolist(), ratios, strict=True)
+        top = max(Fraction(peak, den) for peak, den, ratio in quotients if ratio >= near)
         return top * Fraction(2) ** self.exponent
 
     def log2_max(self) -> int:
@@ -223,50 +246,48 @@ class Exact:
 
     def positive(self) -> np.ndarray:
         """bool array: value > 0."""
-        _, (cu, cv, offset, _) = self._vectors()
-        if self.bound() >= INT64_BOUND:
-            num_hi, num_lo = self._limbs(cu, cv, offset)
-            return ((num_hi > 0) | ((num_hi == 0) & (num_lo > 0))).reshape(self.shape)
-        u, v = self._flat()
-        out = np.empty(u.shape, np.bool_)
-        loops.positive_rows(u, cu, v, cv, offset, out)
-        return out.reshape(self.shape)
+        vectors = self._vectors()
+        lane = self._lane(vectors, None, narrow=True)
+        if lane is not None:
+            return lanes.positive(lane).reshape(self.shape)
+        hi, lo = self._limbs(*_rows(vectors)[:3])
+        return ((hi > 0) | ((hi == 0) & (lo > 0))).reshape(self.shape)
 
     def to_qtensor(self, where: str = "") -> QTensor:
         """The value as codes at the expression's own exponent; only where no denominator is left."""
         if np.any(np.asarray(self.den) != 1):
             raise NumberError("a quotient has no exact codes; quantize it")
-        codes, _ = self.round_to(self.exponent, TO_NEG, where=where)
-        return QTensor(codes, self.exponent, bound=max_abs(codes))
+        codes, status = self.round_to(self.exponent, TIES_EVEN, where=where)
+        return QTensor(codes, self.exponent, bound=status.peak)
 
     def to_float32(self) -> np.ndarray:
         """float32 array, each value correctly rounded once (ties to even)."""
-        _, (cu, cv, offset, den) = self._vectors()
-        if self.bound() >= INT64_BOUND or int(den.max()) >= 1 << 35 or self.exponent < -90:
+        lane = self._lane(self._vectors(), None, narrow=False)
+        if lane is None or abs(self.exponent) > lanes.FAR:
             flat = [fraction_to_float32(value) for value in self.fractions().reshape(-1)]
             return np.array(flat, np.float32).reshape(self.shape)
-        u, v = self._flat()
-        mantissas, shifts = np.empty(u.shape, np.int64), np.empty(u.shape, np.int64)
-        loops.sticky_quotients(u, cu, v, cv, offset, den, self.relu, mantissas, shifts)
-        # a mantissa has at least 27 bits with all that was lost in the lowest: the cast rounds once
-        with np.errstate(over="ignore"):
-            values = np.ldexp(mantissas.astype(np.float32), self.exponent - shifts).reshape(self.shape)
-        if not np.all(np.isfinite(values)):
+        values = lanes.to_float32(lane, self.exponent)
+        if values is None:
             raise NumberError("a value is beyond float32's range")
-        return values
+        return values.reshape(self.shape)
 
     def fractions(self) -> np.ndarray:
         """Array of Fractions: the exact values (slow; for inspection)."""
-        channels, (cu, cv, offset, den) = self._vectors()
+        offset, cu, cv, den = self._vectors()
         u, v = self._flat()
         out = np.empty(u.size, object)
         scale = Fraction(2) ** self.exponent
         for i in range(u.size):
-            c = i % channels
+            c = i % den.size
             left, right = int(cu[c]) * int(u[i]), int(cv[c]) * int(v[i])
             num = (left << self.shifts[0]) + (right << self.shifts[-1]) + int(offset[c])
             out[i] = Fraction(max(num, 0) if self.relu else num, int(den[c])) * scale
         return out.reshape(self.shape)
+
+
+def _rows(vectors: np.ndarray) -> np.ndarray:
+    """`vectors` for the loops, whose rows are as long as they are: not of a single element."""
+    return vectors if vectors.shape[1] > 1 else np.repeat(vectors, _ROW, axis=1)
 
 
 Expression = Exact | FloatExact | Root

@@ -1,4 +1,8 @@
-"""Loops of `exact.py`: exact numerators, rounded to codes in one pass over memory.
+"""Loops of `exact.py` for any numerator and any rounding: exact, not quick.
+
+Most tensors take the quick lane (`exact_lane.py`) instead: numerators of 51 bits at most, rounded to
+nearest. Here are the others: every mode on int64, then two limbs where a bound passes 62 bits, and
+float32 sources.
 
 A tensor is walked flat, C elements a row, so that element i belongs to channel i % C:
 
@@ -6,7 +10,6 @@ A tensor is walked flat, C elements a row, so that element i belongs to channel 
 
 `Scale` of the caller has put the power of two of the target unit into the coefficients and `den`.
 Work is split in blocks; counts are kept a block, so no result depends on the number of threads.
-The two-limb twins at the end do the same where a bound passes 62 bits; they are exact, not quick.
 """
 
 from typing import Any
@@ -82,102 +85,6 @@ def round_rows(
                 top, bottom = max(top, kept), min(bottom, kept)
                 out[i] = kept
         counts[b, SATURATED], counts[b, INEXACT], counts[b, PEAK] = saturated, inexact, max(top, -bottom)
-
-
-@pjit
-def round_rows_quick(
-    u: np.ndarray, cu: np.ndarray, v: np.ndarray, cv: np.ndarray, offset: np.ndarray, den: np.ndarray,
-    relu: bool, fine: int, lo: int, hi: int, out: np.ndarray, counts: np.ndarray,
-) -> None:  # fmt: skip
-    """`round_rows` for ties_even and quotients below 2**48, without a division: the same bits.
-
-    floor(num/den) is estimated by a float64 reciprocal: its error is below 2**-3, so its floor is at
-    most one off, and the integer remainder puts that right. Without branches the loop vectorizes.
-    """
-    channels, n, blocks = cu.shape[0], u.shape[0], counts.shape[0]
-    rows = (n + channels - 1) // channels
-    inverse = 1.0 / den.astype(np.float64)
-    flag = np.int64(fine > 0)
-    for b in prange(blocks):
-        saturated, inexact = np.int64(0), np.int64(0)
-        top, bottom = np.int64(0), np.int64(0)
-        for r in range(rows * b // blocks, rows * (b + 1) // blocks):
-            base = r * channels
-            width = min(channels, n - base)
-            x, y, z = u[base : base + width], v[base : base + width], out[base : base + width]
-            for c in range(width):
-                num: Any = cu[c] * np.int64(x[c]) + cv[c] * np.int64(y[c]) + offset[c]
-                if relu:
-                    num = max(num, np.int64(0))
-                step = den[c]
-                coarse = step << fine
-                grid = np.int64(num >= coarse or -num >= coarse) * flag * fine
-                step = step << grid
-                floor = np.int64(np.floor(np.float64(num) * inverse[c])) >> grid
-                rem = num - floor * step
-                floor += np.int64(rem >= step) - np.int64(rem < 0)
-                rem = num - floor * step
-                rest = step - rem
-                up = np.int64(rem > rest or (rem == rest and (floor & 1) == 1))
-                code: Any = (floor + up) << grid
-                inexact += np.int64(rem != 0)
-                kept = min(max(code, lo), hi)
-                saturated += np.int64(kept != code)
-                top, bottom = max(top, kept), min(bottom, kept)
-                z[c] = kept
-        counts[b, SATURATED], counts[b, INEXACT], counts[b, PEAK] = saturated, inexact, max(top, -bottom)
-
-
-@pjit
-def peak_rows(
-    u: np.ndarray, cu: np.ndarray, v: np.ndarray, cv: np.ndarray, offset: np.ndarray, relu: bool,
-    peaks: np.ndarray,
-) -> None:  # fmt: skip
-    """max |num| of each block and channel into peaks[blocks, C]."""
-    channels, n, blocks = cu.shape[0], u.shape[0], peaks.shape[0]
-    rows = (n + channels - 1) // channels
-    for b in prange(blocks):
-        for r in range(rows * b // blocks, rows * (b + 1) // blocks):
-            base = r * channels
-            for c in range(min(channels, n - base)):
-                num = cu[c] * np.int64(u[base + c]) + cv[c] * np.int64(v[base + c]) + offset[c]
-                if num < 0:
-                    num = np.int64(0) if relu else -num
-                peaks[b, c] = max(peaks[b, c], num)
-
-
-@pjit
-def positive_rows(
-    u: np.ndarray, cu: np.ndarray, v: np.ndarray, cv: np.ndarray, offset: np.ndarray, out: np.ndarray
-) -> None:
-    """out = num > 0 (the denominators are positive)."""
-    channels, n = cu.shape[0], u.shape[0]
-    for r in prange((n + channels - 1) // channels):
-        base = r * channels
-        for c in range(min(channels, n - base)):
-            out[base + c] = cu[c] * np.int64(u[base + c]) + cv[c] * np.int64(v[base + c]) + offset[c] > 0
-
-
-@pjit
-def sticky_quotients(
-    u: np.ndarray, cu: np.ndarray, v: np.ndarray, cv: np.ndarray, offset: np.ndarray, den: np.ndarray,
-    relu: bool, mantissas: np.ndarray, shifts: np.ndarray,
-) -> None:  # fmt: skip
-    """num/den = mantissa * 2**-shift, cut off at 27 bits or more with the rest gathered in the last."""
-    channels = cu.shape[0]
-    for i in prange(u.shape[0]):
-        c = i % channels
-        num = cu[c] * np.int64(u[i]) + cv[c] * np.int64(v[i]) + offset[c]
-        if relu and num < 0:
-            num = np.int64(0)
-        shift = 0
-        size = num if num >= 0 else -num
-        while size != 0 and size < 1 << 61:
-            size <<= 1
-            shift += 1
-        num = num << shift
-        floor = num // den[c]
-        mantissas[i], shifts[i] = floor | np.int64(floor * den[c] != num), shift
 
 
 # -- two limbs -------------------------------------------------------------------------------

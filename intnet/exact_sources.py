@@ -11,6 +11,7 @@ from math import isqrt
 
 import numpy as np
 
+from intnet import exact_lane as lanes
 from intnet import exact_loops as loops
 from intnet.errors import ContainerError, FormatError, NumberError
 from intnet.qtensor import Status, container, max_abs
@@ -33,15 +34,12 @@ def log2_root(square: Fraction) -> int:
     return (e + (Fraction(2) ** e <= square)) // 2
 
 
-def status_of(counts: np.ndarray, elements: int) -> Status:
-    """The sums over all blocks of the counts of `exact_loops`."""
-    return Status(int(counts[:, loops.SATURATED].sum()), int(counts[:, loops.INEXACT].sum()), elements)
-
-
-def narrow(codes: np.ndarray, counts: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The codes in the smallest container that holds their real maximum."""
+def finished(codes: np.ndarray, counts: np.ndarray, shape: tuple[int, ...], lo: int, hi: int) -> Codes:
+    """Flat codes in their smallest type and in shape, and the sums of the blocks' counts."""
+    saturated, inexact = int(counts[:, loops.SATURATED].sum()), int(counts[:, loops.INEXACT].sum())
     peak = int(counts[:, loops.PEAK].max())
-    return codes.astype(container(peak), copy=False).reshape(shape)
+    small = codes.astype(lanes.code_type(lo, hi, peak), copy=False)
+    return small.reshape(shape), Status(saturated, inexact, codes.size, peak)
 
 
 def fraction_to_float32(value: Fraction) -> np.float32:
@@ -61,27 +59,36 @@ def fraction_to_float32(value: Fraction) -> np.float32:
 
 
 class FloatExact:
-    """value = a finite float32 tensor / den. NumberError for NaN or infinity."""
+    """value = a finite float32 tensor / den. NumberError for NaN or infinity where it is first read."""
 
     relu = False
 
     def __init__(self, values: np.ndarray, den: int = 1, where: str = "") -> None:
         self.values = np.asarray(values, np.float32, order="C")
         self.den = den
-        if not np.all(np.isfinite(self.values)):
-            index = tuple(int(i) for i in np.argwhere(~np.isfinite(self.values))[0])
-            raise NumberError(f"{where + ': ' if where else ''}NaN or infinity at index {index}")
+        self.where = where
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the value."""
         return self.values.shape
 
+    def _top(self) -> float:
+        """max |float32|, which also says that all are finite."""
+        top = lanes.top_float32(self.values)
+        if not top < np.inf:
+            raise self._not_finite()
+        return top
+
+    def _not_finite(self) -> NumberError:
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(self.values))[0])
+        return NumberError(f"{self.where + ': ' if self.where else ''}NaN or infinity at index {index}")
+
     def max(self) -> Fraction:
         """max |value|, exact."""
         if self.values.size == 0:
             raise NumberError("an empty tensor has no maximum")
-        return Fraction(float(np.abs(self.values).max())) / self.den
+        return Fraction(self._top()) / self.den
 
     def log2_max(self) -> int:
         """n of R(x) = 2**n; R(0) := 1."""
@@ -104,17 +111,29 @@ class FloatExact:
         if room < 40:
             raise ContainerError(f"{where}: a float tensor over {self.den} leaves no room to round exactly")
         # a range of 40 bits or fewer clips whatever is shifted out; without one nothing may be
-        open_range = self.values.size > 0 and max(-lo, hi) > 1 << 40
-        if open_range and self.max() * self.den >= Fraction(2) ** (61 + exponent):
+        open_range, power = max(-lo, hi) > 1 << 40, self.den & (self.den - 1) == 0
+        # where the quick lane is exact at any size, its own pass finds what is not finite
+        top = self._top() if open_range or not power else np.inf
+        if open_range and Fraction(top) >= Fraction(2) ** (61 + exponent):
             raise ContainerError(f"{where or 'float tensor'}: a value needs codes of more than 62 bits")
+        vectors = np.array([[0], [1], [0], [self.den]], np.int64)
+        lane = lanes.prepare(vectors, [self.values], [top], -exponent)
+        if lane is not None and lanes.rounds(lane, mode, words):
+            with np.errstate(over="ignore"):  # what is beyond float32 is clipped
+                result = lanes.round_codes(lane, mode, lo, hi, fine, words, bits)
+            if result is None:
+                raise self._not_finite()
+            return result[0].reshape(self.shape), result[1]
+        self._top()
         patterns = self.values.reshape(-1).view(np.int32)
         out = np.empty(patterns.shape, np.int64)
         counts = np.zeros((loops.blocks_for(patterns.size), 4), np.int64)
         loops.round_floats(patterns, self.den, room, exponent, fine, mode, words, bits, lo, hi, out, counts)
-        return narrow(out, counts, self.shape), status_of(counts, out.size)
+        return finished(out, counts, self.shape, lo, hi)
 
     def fractions(self) -> np.ndarray:
         """Array of Fractions: the exact values."""
+        self._top()
         out = np.empty(self.shape, object)
         for index, value in np.ndenumerate(self.values):
             out[index] = Fraction(float(value)) / self.den
@@ -174,7 +193,8 @@ class Root:
             saturated += kept != code
             inexact += not (exact_twice and twice % 2 == 0)
             codes[c] = kept
-        return codes.astype(container(max_abs(codes), where)), Status(saturated, inexact, len(codes))
+        peak = max_abs(codes)
+        return codes.astype(container(peak, where)), Status(saturated, inexact, len(codes), peak)
 
     def log2_max(self) -> int:
         """n of R(x) = 2**n; R(0) := 1. The square decides, so no root is taken."""

@@ -15,12 +15,13 @@ from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from intnet._jit import njit, pjit, prange
-from intnet.errors import FormatError
+from intnet.errors import FormatError, ShapeError
 
 __all__ = [
     "exp",
     "exp32",
     "exp64",
+    "fma",
     "fma32",
     "log",
     "log32",
@@ -34,6 +35,8 @@ __all__ = [
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
+
+CHUNK = 1024  # terms of a float32 sum that are added up before their sum joins the total
 
 # From here up a float64 rounds to a float32 infinity: the middle of 2**128 and the last float32.
 _F32_OVERFLOW = float.fromhex("0x1.ffffffp+127")
@@ -279,6 +282,12 @@ def _normal64(word: int) -> float:
 # --- functions over arrays ----------------------------------------------------------------------
 
 
+@njit
+def _fma_loop(a: np.float32, b: F32, c: F32, out: F32) -> None:
+    for i in range(b.size):
+        out[i] = fma32(a, b[i], c[i])
+
+
 @pjit
 def _exp_loop(x: F32, out: F32) -> None:
     for i in prange(x.size):
@@ -307,6 +316,16 @@ def _flat_operand(x: F32, name: str) -> F32:
     if x.dtype != np.float32:
         raise FormatError(f"fp32.{name} takes float32, got {x.dtype}; convert with .astype(np.float32)")
     return np.ascontiguousarray(x).reshape(-1)
+
+
+def fma(a: np.float32, b: F32, c: F32) -> F32:
+    """a * b + c of a scalar and two arrays of one shape, each element rounded once (`fma32`)."""
+    left, right = _flat_operand(b, "fma"), _flat_operand(c, "fma")
+    if b.shape != c.shape:
+        raise ShapeError(f"fp32.fma of arrays of shapes {b.shape} and {c.shape}")
+    out = np.empty_like(left)
+    _fma_loop(a, left, right, out)
+    return out.reshape(b.shape)
 
 
 def exp(x: F32) -> F32:

@@ -205,7 +205,7 @@ class BatchNorm2d(Layer):
             return
         if sigma.bound**2 >= INT64_BOUND:
             raise ContainerError(f"{self.name}/running_var: sigma_q has codes up to {sigma.bound}")
-        variance = QTensor(sigma.codes.astype(np.int64) ** 2, 2 * int(sigma.exponent))
+        variance = QTensor(sigma.codes.astype(np.int64) ** 2, 2 * int(sigma.exponent), bound=sigma.bound**2)
         for key, start, x in (("running_mean", 0, mu), ("running_var", 1, variance)):
             r = self.buffers.get(
                 key, QTensor(np.full(self.num_features, start << 31, np.int64), self.EXPONENT)
@@ -214,7 +214,7 @@ class BatchNorm2d(Layer):
 
     def _moved(self, r: QTensor, x: QTensor) -> QTensor:
         """r + (x - r) * 2^-SHIFT = ((2^SHIFT - 1) * r + x) / 2^SHIFT, rounded once."""
-        wide = QTensor(x.codes.astype(np.int64), int(x.exponent))
+        wide = QTensor(x.codes.astype(np.int64), int(x.exponent), bound=x.bound)
         exponent = min(self.EXPONENT, int(x.exponent))
         mixed = Exact(
             [
@@ -224,15 +224,15 @@ class BatchNorm2d(Layer):
             exponent,
             den=1 << self.SHIFT,
         )
-        codes, _ = mixed.round_to(self.EXPONENT, TIES_EVEN, where=f"{self.name}/running")
-        return QTensor(codes.astype(np.int64), self.EXPONENT)
+        codes, status = mixed.round_to(self.EXPONENT, TIES_EVEN, where=f"{self.name}/running")
+        return QTensor(codes.astype(np.int64), self.EXPONENT, bound=status.peak)
 
     def _inference(self, x: Any, gamma: Any, beta: Any, method: Method) -> Any:
         if not self.buffers:
             raise ShapeError(f"{self.name}: no running statistics yet; train a step first")
         mean, variance = self.buffers["running_mean"], self.buffers["running_var"]
         if isinstance(x, np.ndarray):
-            x2, _ = norm.float_normalized(x, mean, variance)
+            x2 = (x - mean) * norm.reciprocal_root(variance)
             return method.activation(self, "x3", method.activation(self, "x2", x2) * gamma + beta)
         mu = method.activation(self, "mu", Exact([(mean, 1)], int(mean.exponent)))
         # sqrt(v * 2^-31) = sqrt(2 v) * 2^-16

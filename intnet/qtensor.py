@@ -8,7 +8,7 @@ exact. It is made by `quantize.quantize`, `QTensor.from_float` or `QTensor.from_
 on it is in `exact.py` (expressions that are rounded once) and in `ops/`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import index as whole
 from typing import Any
@@ -24,11 +24,15 @@ INT64_BOUND = 1 << 62  # proven bounds stay below this, so that kernels may doub
 
 @dataclass(frozen=True)
 class Status:
-    """What a quantizer did: elements clipped, elements changed by rounding, elements in all."""
+    """What a quantizer did: elements clipped, elements changed by rounding, elements in all.
+
+    peak: the greatest |code| that it made, or None where it did not look
+    """
 
     saturated: int
     inexact: int
     elements: int
+    peak: int | None = field(default=None, compare=False, repr=False)
 
 
 def container(bound: int, where: str = "") -> np.dtype:

@@ -89,7 +89,7 @@ def _fixed(x: Expression, format: FixedPoint, draw: Draw) -> QTensor:
 def _direct(x: Expression, format: Direct, draw: Draw) -> QTensor:
     """(6): Q(x, k) = round(x * 2^(k-1)) / 2^(k-1); the range is not limited."""
     codes, status = _round(x, format.exponent, UNLIMITED, draw)
-    return QTensor(codes, format.exponent, format, status=status)
+    return QTensor(codes, format.exponent, format, status.peak, status)
 
 
 def _shift(x: Expression, format: Shift, draw: Draw) -> QTensor:

@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from intnet import datasets, exact, ops
+from intnet import datasets, ops
 from intnet.autograd import Tensor, backward
 from intnet.datasets import Dataset
 from intnet.errors import ConfigError
@@ -84,9 +84,13 @@ class Run:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             logits = self.model(Tensor(images), method)
             loss = ops.softmax_cross_entropy(logits, labels=labels)
-            gradients = backward(loss, np.float32(1), exact.add)
-            for _, layer, parameter in self.model.all_parameters():
-                method.update(layer, parameter, gradients[layer.leaves[parameter.name]])
+            gradients = backward(loss, np.float32(1), ops.elementwise.join)
+            method.update_all(
+                [
+                    (layer, parameter, gradients[layer.leaves[parameter.name]])
+                    for _, layer, parameter in self.model.all_parameters()
+                ]
+            )
         method.end_of_step()
         if method.step % self.steps_per_epoch == 0:
             method.end_of_epoch()

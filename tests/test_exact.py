@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet import exact as module
+from intnet import exact_lane as lanes
 from intnet.errors import ContainerError, NumberError, ShapeError
 from intnet.exact import Exact, FloatExact, add, fraction_to_float32, log2_round
 from intnet.qtensor import QTensor, container
@@ -97,9 +98,9 @@ def check_round(s: Sum, exponent: int, mode: str, words: list[int] | None = None
 def path(name: str) -> Iterator[None]:
     """Force every numerator through the general loop, or through two limbs."""
     with pytest.MonkeyPatch.context() as patch:
-        if name == "general":
-            patch.setattr(module, "TIES_EVEN", -1)
-        elif name == "limbs":
+        if name != "quick":
+            patch.setattr(lanes, "LIMIT", -1)
+        if name == "limbs":
             patch.setattr(module, "INT64_BOUND", 0)
         yield
 

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from intnet import fp32
-from intnet.errors import FormatError
+from intnet.errors import FormatError, ShapeError
 from tests.float_oracle import (
+    CORNERS,
     F32,
     UNIT,
     draw,
@@ -83,6 +84,18 @@ def test_fma32_of_infinities_and_nan() -> None:
         np.testing.assert_equal(got, fp32.fma32(a, b, c))
         with np.errstate(invalid="ignore"):
             np.testing.assert_equal(got, a * b + c)
+
+
+def test_fma_of_a_scalar_and_arrays() -> None:
+    _, b, c = (x[:6000:5].reshape(2, 3, -1) for x in fma_cases())
+    for a in CORNERS[::3]:
+        for scalar in (a, -a):
+            same(fp32.fma(scalar, b, c), fp32.fma32(np.full_like(b, scalar), b, c))
+            same(fp32.fma(scalar, b.T, c.T), fp32.fma32(np.full_like(b.T, scalar), b.T, c.T))
+    with pytest.raises(ShapeError):
+        fp32.fma(np.float32(1), b, c[0])
+    with pytest.raises(FormatError):
+        fp32.fma(np.float32(1), b, c.astype(np.float64))
 
 
 # --- exp, log, tanh, sqrt, normal ---------------------------------------------------------------

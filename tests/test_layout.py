@@ -1,6 +1,7 @@
 """The tree's own rules: imports point one way, every part has its companions, files stay small."""
 
 import ast
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -15,10 +16,10 @@ PACKAGE = ROOT / "intnet"
 
 # Left of a module may be imported by it, never right; a folder stands for all of its modules.
 ORDER = [
-    "_jit", "errors", "wide", "rounding", "rng", "formats", "qtensor", "exact_loops", "exact_sources",
-    "exact", "quantize", "fp32", "autograd", "trace", "schedules", "ops.kernels", "ops", "methods", "layers",
-    "models", "state", "idx", "datasets", "train", "files", "checkpoint", "records", "metrics", "report",
-    "runs", "cli", "__main__",
+    "_jit", "buffers", "errors", "wide", "rounding", "rng", "formats", "qtensor", "intrinsics", "exact_loops",
+    "exact_stages", "exact_quick", "exact_lane", "exact_sources", "exact", "quantize", "fp32", "autograd",
+    "trace", "schedules", "ops.kernels", "ops", "methods", "layers", "models", "state", "idx", "datasets",
+    "train", "files", "checkpoint", "records", "metrics", "report", "runs", "cli", "__main__",
 ]  # fmt: skip
 
 
@@ -79,16 +80,35 @@ def test_files_and_functions_stay_small(path: Path) -> None:
 
 
 def test_benchmarks_need_nothing_but_the_package_and_what_it_needs() -> None:
-    """So their extra is empty: `make bench` installs no more than `make run`."""
+    """And the peers that their extra lists: torch and qtorch in one version, and what builds qtorch."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["optional-dependencies"]["bench"] == []
-    needed = {requirement.split(">=")[0] for requirement in project["dependencies"]}
+    extra = [requirement.partition("==") for requirement in project["optional-dependencies"]["bench"]]
+    assert {name for name, _, _ in extra} == {"torch", "qtorch", "ninja", "setuptools"}
+    assert {name for name, _, version in extra if version} == {"torch", "qtorch"}
+    needed = {requirement.split(">=")[0] for requirement in project["dependencies"]} | {"llvmlite"}  # Numba's
     for path in (ROOT / "bench").glob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text())))
         names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
         names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
         others = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"intnet", "bench"}
-        assert others <= needed, path.name
+        assert others <= needed | {"torch", "qtorch"}, path.name
+
+
+def test_benchmarks_do_without_their_peers() -> None:
+    """Each one imports, and what is missing is said in a line."""
+    code = (
+        "import importlib, sys; sys.modules.update(torch=None, qtorch=None)\n"
+        "from bench.__main__ import NAMES, peers\n"
+        "for name in NAMES: importlib.import_module(f'bench.{name}').rows\n"
+        "assert peers.torch is None and peers.qtorch() is None\n"
+        "print(*peers.MISSING, sep='\\n')"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert len(lines) == 2
+    assert "pip install -e '.[bench]'" in lines[0]
+    assert lines[1].startswith("qtorch is not here")
 
 
 def test_every_operation_has_a_gradient_and_a_test() -> None:

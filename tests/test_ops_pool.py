@@ -277,3 +277,23 @@ def test_pools_over_the_corner_codes_of_every_container() -> None:
         assert values(got) == oracle.ops.avg_pool(fixed(x).ints(), **how).values
         got, _ = run(max_pool2d, x, **how)
         assert values(got) == oracle.ops.max_pool(fixed(x).ints(), **how)[0].values
+
+
+# -- containers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("top", "dtype"), [(31, np.int8), (32, np.int64)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_of_four_leave_int8_where_it_could_not_hold_them(top: int, dtype: type, sign: int) -> None:
+    """4 * 31 is an int8, 4 * 32 is not; forward, and back where four windows read the middle."""
+    x, window = QTensor(np.full((1, 3, 3, 2), sign * top, np.int8), -7), {"kernel": (2, 2), "stride": (1, 1)}
+    y, (dx,) = run(avg_pool2d, x, error=x[:, :2, :2], **window)
+    (sums, _), (spread, _) = y.terms[0], dx.terms[0]
+    assert sums.codes.dtype == spread.codes.dtype == dtype
+    assert (sums.codes == 4 * sign * top).all()
+    assert (spread.codes[0, :, :, 0] == sign * top * np.array([[1, 2, 1], [2, 4, 2], [1, 2, 1]])).all()
+    middle = np.zeros((1, 3, 3, 2), np.int8)
+    middle[:, 1, 1] = 1
+    _, (dx,) = run(max_pool2d, QTensor(middle, 0), error=x[:, :2, :2], **window)
+    assert dx.codes.dtype == dtype
+    assert (dx.codes == 4 * sign * top * middle.astype(int)).all()

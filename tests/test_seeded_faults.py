@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import exact, quantize, rounding
+from intnet import exact, exact_lane, exact_quick, exact_stages, quantize, rounding
 from intnet import exact_loops as loops
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Shift
 from intnet.rounding import MODES, STOCHASTIC, TIES_EVEN
 from tests import comparing
 from tests.comparing import sweep_codes, sweep_pairs, sweep_random, sweep_sqrt2, sweep_words
+from tests.lanes import replace_kernels
 
 FIXED = [FixedPoint(8, 4)]
 Patch = pytest.MonkeyPatch
@@ -57,24 +58,53 @@ def test_without_a_fault_every_sweep_passes(name):
     assert not caught(SWEEPS[name])
 
 
-def loop_fault(patch: Patch, change: Callable[..., None], names: tuple[str, ...]) -> None:
+Change = Callable[[Callable[..., None], list[Any]], None]
+
+
+def loop_fault(patch: Patch, change: Change, names: tuple[str, ...]) -> None:
     """Replace loops by `change(original, arguments)`."""
     for name in names:
         original = getattr(loops, name)
         patch.setattr(loops, name, lambda *args, original=original: change(original, list(args)))
 
 
-BOTH = ("round_rows", "round_rows_quick")
+def rounding_fault(patch: Patch, change: Callable[[Callable[[], None], dict[str, Any]], None]) -> None:
+    """Replace the general loop and the quick lane's kernel by `change(run, operands)`.
+
+    Operands by name: lo, hi (read again by `run`), out (the codes), counts[blocks or none, columns].
+    """
+
+    def general(original: Any, args: list[Any]) -> None:
+        seen = {"lo": args[-4], "hi": args[-3], "out": args[-2], "counts": args[-1]}
+        change(lambda: original(*args[:-4], seen["lo"], seen["hi"], *args[-2:]), seen)
+
+    loop_fault(patch, general, ("round_rows",))
+    original = exact_quick.read_part
+
+    def quick(task: int, lane: Any, first: int, last: int, lo: float, hi: float, *rest: Any) -> None:
+        *_, out, size, counts = rest
+        seen = {"lo": lo, "hi": hi, "out": out.view(f"i{size}"), "counts": counts}
+        run = lambda: original(task, lane, first, last, float(seen["lo"]), float(seen["hi"]), *rest)  # noqa: E731
+        if task == exact_quick.ROUND:
+            change(run, seen)
+        else:
+            run()
+
+    replace_kernels(patch, read_part=quick)
+
+
+def no_quick_lane(patch: Patch) -> None:
+    patch.setattr(exact_lane, "FAR", -1)
 
 
 def one_lsb(patch: Patch) -> None:
-    """The last code of a tensor is one too great; the counts stay right."""
+    """The last bit of the last code of a tensor is wrong; the counts stay right."""
 
-    def change(original: Any, args: list[Any]) -> None:
-        original(*args)
-        args[-2][-1] += 1
+    def change(run: Callable[[], None], seen: dict[str, Any]) -> None:
+        run()
+        seen["out"][-1] ^= 1
 
-    loop_fault(patch, change, BOTH)
+    rounding_fault(patch, change)
 
 
 def one_lsb_in_limbs(patch: Patch) -> None:
@@ -90,33 +120,35 @@ def one_lsb_of_a_float(patch: Patch) -> None:
         original(*args)
         args[-2][0] += 1
 
+    no_quick_lane(patch)
     loop_fault(patch, change, ("round_floats",))
 
 
 def no_saturation(patch: Patch) -> None:
     """Codes pass the format's range."""
 
-    def change(original: Any, args: list[Any]) -> None:
-        args[-4:-2] = [-(1 << 40), 1 << 40]
-        original(*args)
+    def change(run: Callable[[], None], seen: dict[str, Any]) -> None:
+        seen["lo"], seen["hi"] = -(1 << 40), 1 << 40
+        run()
 
-    loop_fault(patch, change, BOTH)
+    rounding_fault(patch, change)
 
 
 def uncounted_saturation(patch: Patch) -> None:
-    def change(original: Any, args: list[Any]) -> None:
-        original(*args)
-        args[-1][:, loops.SATURATED] = 0
+    def change(run: Callable[[], None], seen: dict[str, Any]) -> None:
+        run()
+        seen["counts"][..., loops.SATURATED] = 0
 
-    loop_fault(patch, change, BOTH)
+    rounding_fault(patch, change)
 
 
 def uncounted_rounding(patch: Patch) -> None:
-    def change(original: Any, args: list[Any]) -> None:
-        original(*args)
-        args[-1][0, loops.INEXACT] -= args[-1][0, loops.INEXACT] > 0
+    def change(run: Callable[[], None], seen: dict[str, Any]) -> None:
+        run()
+        first = seen["counts"].reshape(-1, seen["counts"].shape[-1])[0]
+        first[loops.INEXACT] -= first[loops.INEXACT] > 0
 
-    loop_fault(patch, change, BOTH)
+    rounding_fault(patch, change)
 
 
 def most_negative_code(patch: Patch) -> None:
@@ -154,7 +186,7 @@ def rule_fault(patch: Patch, rule: Callable[..., int]) -> None:
     """Another `round_quotient`, with the loop that calls it uncompiled, and no short cut round it."""
     patch.setattr(loops, "round_quotient", rule)
     patch.setattr(loops, "round_rows", plain(loops.round_rows))
-    patch.setattr(exact, "TIES_EVEN", -1)
+    no_quick_lane(patch)
 
 
 def word_may_equal(patch: Patch) -> None:
@@ -178,6 +210,59 @@ def half_goes_up(patch: Patch) -> None:
         return int(rounding.round_quotient(num, den, mode, word, bits))
 
     rule_fault(patch, rule)
+
+
+def stage_fault(patch: Patch, stages: dict[str, Callable[..., Any]]) -> None:
+    """Other stages of the quick lane, with the kernel that calls them uncompiled."""
+    replace_kernels(patch, read_part=plain(exact_quick.read_part))
+    for name, stage in stages.items():
+        patch.setattr(exact_stages, name, stage)
+
+
+def quick_half_goes_up(patch: Patch) -> None:
+    """floor(x + 1/2) in place of ties to even, in the quick lane."""
+
+    def unclipped(num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float) -> int:
+        q = np.maximum(num[:n], least) / den[:n]
+        num[:n] = np.floor(q + 0.5)
+        return int(np.count_nonzero(num[:n] != q))
+
+    def nearest(
+        num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float, hi: float
+    ) -> tuple[int, int]:
+        inexact = unclipped(num, n, den, inverse, least)
+        code = num[:n].copy()
+        num[:n] = np.clip(code, lo, hi)
+        return int(np.count_nonzero(num[:n] != code)), inexact
+
+    stage_fault(patch, {"nearest": nearest, "unclipped": unclipped})
+
+
+def quick_edge_is_fine(patch: Patch) -> None:
+    """Sc itself on the fine grid, where the quotient is a little above it: `>` in place of `>=`."""
+    original = plain(exact_stages.flagged)
+
+    def flagged(num: np.ndarray, n: int, den: np.ndarray, *rest: Any) -> tuple[int, int]:
+        edge = rest[-1]
+        near = np.abs(num[:n]) / den[:n]
+        coarse = (near > edge) & (near < edge + 1)
+        result = original(num, n, den, *rest)
+        num[:n][coarse] += 1  # what the fine grid would keep
+        return result
+
+    stage_fault(patch, {"flagged": flagged})
+
+
+def quick_word_may_equal(patch: Patch) -> None:
+    """`<=` in place of `<` in the quick lane: one word too many goes up."""
+    original = plain(exact_stages.random)
+
+    def random(*args: Any) -> tuple[int, int]:
+        *head, words, at, bits = args
+        step = np.uint32(1 << (32 - bits))
+        return original(*head, words - np.where(words >= step, step, 0).astype(np.uint32), at, bits)
+
+    stage_fault(patch, {"random": random})
 
 
 def fewer_bits(by: int) -> Callable[[Patch], None]:
@@ -235,6 +320,9 @@ FAULTS: list[tuple[Callable[[Patch], None], list[str]]] = [
     (floor_log2, ["pairs", "flag", "sqrt2"]),
     (word_may_equal, ["words", "words of 8 bits"]),
     (half_goes_up, ["codes", "direct", "pairs"]),
+    (quick_half_goes_up, ["codes", "direct", "pairs"]),
+    (quick_edge_is_fine, ["flag"]),
+    (quick_word_may_equal, ["words", "words of 8 bits"]),
     (fewer_bits(1), ["words", "words of 8 bits"]),
     (low_bits_of_words, ["words of 8 bits"]),
     (one_grid, ["flag"]),

@@ -42,7 +42,7 @@ class Float32(Method):
         gradient = check_finite(gradient, f"{layer.name}/g{parameter.symbol}")
         if self.options.weight_decay:
             decay = np.float32(self.options.weight_decay)
-            gradient = fp32.fma32(decay, parameter.value, gradient)
+            gradient = fp32.fma(decay, parameter.value, gradient)
         sgd_momentum(parameter, gradient, self.options.momentum, self.lr.at(self.epoch))
         self.passes(layer, f"Acc{parameter.symbol}", parameter.slots["Acc"])
 
@@ -50,6 +50,6 @@ class Float32(Method):
 def sgd_momentum(parameter: Parameter, gradient: np.ndarray, momentum: float, lr: float) -> None:
     """The float32 update above, in place of parameter.value and its slot 'Acc'."""
     acc = parameter.slots.get("Acc", np.zeros(parameter.shape, np.float32))
-    acc = fp32.fma32(np.float32(momentum), acc, gradient)
+    acc = fp32.fma(np.float32(momentum), acc, gradient)
     parameter.slots["Acc"] = acc
-    parameter.value = fp32.fma32(np.float32(-lr), acc, parameter.value)
+    parameter.value = fp32.fma(np.float32(-lr), acc, parameter.value)

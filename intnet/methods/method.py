@@ -7,7 +7,7 @@ A model is structure only; it calls these hooks, and a method (one module each: 
     activation(layer, path, value)      x0 input, x1 output, mu sigma x2 x3 batch norm, x4 activation
     error(layer, path, value)           e0 e1 e2 m1 m2 e3 e4, on the way back
     gradient(layer, parameter, value)   a parameter's gradient, before the update
-    update(layer, parameter, gradient)  the parameter's next value
+    update(layer, parameter, gradient)  the parameter's next value; `update_all` for all of a step
     end_of_step(), end_of_epoch()       state that moves with time
 
 `layer` is any object with `name` and `edge` ('first', 'last' weight layer or ''); `parameter` is a
@@ -45,6 +45,7 @@ class Parameter:
         self.name, self.symbol, self.shape, self.start, self.fan_in = name, symbol, shape, start, fan_in
         self.value: Any = None
         self.slots: dict[str, Any] = {}
+        self.copy: tuple[Any, Any] = (None, None)  # a value and its forward copy, if a method keeps one
 
 
 class LayerLike(Protocol):
@@ -52,6 +53,9 @@ class LayerLike(Protocol):
 
     name: str
     edge: str
+
+
+Update = tuple[LayerLike, Parameter, Any]  # and its gradient
 
 
 class Method:
@@ -122,6 +126,11 @@ class Method:
     def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
         """The next value of a parameter."""
         raise NotImplementedError(f"method {self.name!r} has no update")
+
+    def update_all(self, updates: Sequence[Update]) -> None:
+        """`update` of every parameter of a step; a method may take many at once, to the same bits."""
+        for layer, parameter, gradient in updates:
+            self.update(layer, parameter, gradient)
 
     def end_of_step(self) -> None:
         """After all updates of a step."""

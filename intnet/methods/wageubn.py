@@ -11,6 +11,9 @@ paper's. `Wageubn._formats` is the whole method: which quantizer stands on which
 Where the paper is silent or ambiguous, `DEVIATIONS` says what is done here and why.
 """
 
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
@@ -21,8 +24,10 @@ from intnet.errors import ConfigError, ContainerError
 from intnet.exact import Exact, add, exact
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.methods.float32 import sgd_momentum
-from intnet.methods.method import LayerLike, Method, Parameter, check_finite, to_float32
-from intnet.qtensor import INT64_BOUND, QTensor, container, max_abs
+from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
+from intnet.ops.kernels.combine import combine
+from intnet.qtensor import QTensor, container, max_abs
+from intnet.quantize import quantize
 
 
 @dataclass(frozen=True)
@@ -194,6 +199,9 @@ class Wageubn(Method):
             return self.passes(
                 layer, f"{parameter.symbol}q", check_finite(parameter.value, f"{layer.name}/W")
             )
+        value, copy = parameter.copy
+        if value is parameter.value and not self.observers:
+            return copy
         return self.store(
             layer, f"{parameter.symbol}q", parameter.value, self._weight_format(layer, parameter)
         )
@@ -274,7 +282,7 @@ class Wageubn(Method):
         s = self.options.weight_decay
         if s is None or parameter.symbol != "W":
             return value
-        return np.asarray(fp32.fma32(np.float32(2.0**-s), parameter.value, value), np.float32)
+        return fp32.fma(np.float32(2.0**-s), parameter.value, value)
 
     def _with_decay(self, parameter: Parameter, value: Any) -> Any:
         s = self.options.weight_decay
@@ -295,8 +303,50 @@ class Wageubn(Method):
         acc_q = self.store(layer, _slot("Accq", parameter), acc, self.formats["Accq"])
         parameter.slots["Accq"] = _as_memory(acc_q, where)
         moved = descend(parameter.value, acc, lr, self.k, where)
-        grid = self._memory() if parameter.symbol == "W" else Direct(self.k.k_wu)
-        parameter.value = _as_memory(self.store(layer, parameter.symbol, moved, grid), where)
+        stored = self.store(layer, parameter.symbol, moved, self._grid(parameter))
+        parameter.value = _as_memory(stored, where)
+
+    def _grid(self, parameter: Parameter) -> Format:
+        """What a parameter's memory holds: the weights saturate, gamma and beta do not."""
+        return self._memory() if parameter.symbol == "W" else Direct(self.k.k_wu)
+
+    def update_all(self, updates: Sequence[Update]) -> None:
+        """`update` of each; those of one kind together, for they are many and small, unless observed."""
+        alone: list[Update] = []
+        groups: dict[Any, list[Update]] = {}
+        for one in updates:
+            layer, parameter, _ = one
+            single = self.observers or self._float_edge(layer)
+            key = None if single else (parameter.symbol == "W", self._weight_format(layer, parameter))
+            (groups.setdefault(key, []) if key else alone).append(one)
+        for group in groups.values():
+            if not self._update_together(group):
+                alone += group
+        super().update_all(alone)
+
+    def _update_together(self, group: Sequence[Update]) -> bool:
+        """`update` on one long vector, and the next forward copies (10), (13).
+
+        False, and nothing done, where `update` and `weight` have to count or to name a layer: something
+        saturates, or fits no container.
+        """
+        layer, parameters = group[0][0], [parameter for _, parameter, _ in group]
+        before = _joined([parameter.slots["Accq"] for parameter in parameters])
+        try:
+            acc = momentum(before, _joined([gradient for _, _, gradient in group]), "")
+            moved = descend(_joined([p.value for p in parameters]), acc, self.lr.at(self.epoch), self.k, "")
+            stored = [quantize(acc, self.formats["Accq"]), quantize(moved, self._grid(parameters[0]))]
+            words = [_as_memory(q, "") for q in stored]
+        except ContainerError:
+            return False
+        stored.append(quantize(words[1], self._weight_format(layer, parameters[0])))
+        if any(q.status is None or q.status.saturated for q in stored):
+            return False
+        acc_q, value, copy = (_split(q, parameters) for q in (*words, stored[2]))
+        for i, parameter in enumerate(parameters):
+            parameter.slots["Accq"], parameter.value = acc_q[i], value[i]
+            parameter.copy = (value[i], copy[i])
+        return True
 
 
 def _slot(name: str, parameter: Parameter) -> str:
@@ -306,26 +356,39 @@ def _slot(name: str, parameter: Parameter) -> str:
 def momentum(acc_q: QTensor, gradient: QTensor, where: str) -> QTensor:
     """(20): Acc = Mom*Acc_q + g_q, exact on the grid of g_q: (22) makes the two exponents meet."""
     assert int(acc_q.exponent) + MOM_EXPONENT == int(gradient.exponent), "constraint (22)"
-    bound = MOM * acc_q.bound + gradient.bound
-    if bound >= INT64_BOUND:
-        raise ContainerError(f"{where}: the accumulator needs {bound.bit_length() + 1} bits")
-    codes = MOM * acc_q.codes.astype(np.int64) + gradient.codes.astype(np.int64)
-    return QTensor(codes, int(gradient.exponent))
+    return combine(MOM, acc_q, 1, gradient, int(gradient.exponent), f"{where}: the accumulator")
 
 
 def descend(w: QTensor, acc: QTensor, lr: int, k: Widths, where: str) -> QTensor:
     """(23): W - lr*Acc, exact: (24) makes the update land on the grid of W, nothing is rounded."""
     assert int(acc.exponent) - (k.k_lr - 1) == int(w.exponent), "constraint (24)"
-    if w.bound + lr * acc.bound >= INT64_BOUND:
-        raise ContainerError(f"{where}: the update needs {(w.bound + lr * acc.bound).bit_length() + 1} bits")
-    return QTensor(w.codes.astype(np.int64) - lr * acc.codes.astype(np.int64), int(w.exponent))
+    return combine(1, w, -lr, acc, int(w.exponent), f"{where}: the update")
 
 
 def _as_memory(q: QTensor, where: str) -> QTensor:
     """The same tensor in int32, the type of every stored parameter word."""
-    peak = max_abs(q.codes)
+    peak = (q.status and q.status.peak) or max_abs(q.codes)
     if container(peak, where).itemsize > 4:
         raise ContainerError(
             f"{where}: a stored word of {peak.bit_length() + 1} bits passes 32: training diverged"
         )
     return QTensor(q.codes.astype(np.int32), int(q.exponent), q.format, peak, q.status)
+
+
+def _joined(parts: Sequence[QTensor]) -> QTensor:
+    """Tensors of one exponent, flat, one behind the other."""
+    exponent = int(parts[0].exponent)
+    assert all(int(part.exponent) == exponent for part in parts), "parameters of one grid"
+    codes = np.concatenate([part.codes.reshape(-1) for part in parts])
+    return QTensor(codes, exponent, bound=max(part.bound for part in parts))
+
+
+def _split(q: QTensor, parameters: Sequence[Parameter]) -> list[QTensor]:
+    """A flat tensor as one of each parameter's shape, with its own bound."""
+    sizes = [math.prod(parameter.shape) for parameter in parameters]
+    starts = [0, *itertools.accumulate(sizes)]
+    peaks = np.maximum.reduceat(np.abs(q.codes), starts[:-1]).tolist()
+    return [
+        QTensor(q.codes[start : start + size].reshape(parameter.shape), int(q.exponent), q.format, peak)
+        for start, size, parameter, peak in zip(starts, sizes, parameters, peaks, strict=False)
+    ]

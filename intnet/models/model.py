@@ -33,6 +33,7 @@ class Model(Layer):
             if layer.takes_weight:
                 weighted.append(layer)
         weighted[0].edge, weighted[-1].edge = "first", "last"
+        self._layers = tuple(layer for _, layer in self.walk() if layer.name and not any(layer.children()))
 
     def __call__(self, x: Tensor, method: Method) -> Tensor:
         """Logits of a batch; ShapeError where the images are not of the model's shape."""
@@ -53,9 +54,9 @@ class Model(Layer):
                 )
         return logits
 
-    def all_layers(self) -> list[Layer]:
+    def all_layers(self) -> tuple[Layer, ...]:
         """Every layer that is not just a container, in order of definition."""
-        return [layer for _, layer in self.walk() if layer.name and not any(True for _ in layer.children())]
+        return self._layers
 
     def all_parameters(self) -> Iterator[tuple[str, Layer, Parameter]]:
         """('layer1.0.conv1.weight', layer, parameter) of every parameter."""

@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 
 from intnet import exact as expressions
+from intnet._jit import pjit, prange
 from intnet.autograd import Op, Saved
+from intnet.buffers import empty
 from intnet.errors import FormatError, ShapeError
 from intnet.exact import Exact, FloatExact, exact
+from intnet.ops.kernels import float32_rows
 from intnet.qtensor import QTensor
 
 
@@ -40,33 +43,59 @@ def moved(value: Any, move: Callable[[np.ndarray], np.ndarray]) -> Any:
     return QTensor(move(q.codes), q.exponent, q.format, q.bound)
 
 
+def join(a: Any, b: Any) -> Any:
+    """a + b: of integers the exact expression, of float32 arrays one addition an element."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return float32_rows.add(a, b)
+    return expressions.add(a, b)
+
+
 def _add(saved: Saved, a: Any, b: Any) -> Any:
     if a.shape != b.shape:
         raise ShapeError(f"add: branches of shapes {a.shape} and {b.shape} do not join")
-    return expressions.add(a, b)
+    return join(a, b)
 
 
 def _add_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
     return e, e
 
 
+@pjit
+def _keep(codes: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
+    for i in prange(codes.size):
+        out[i] = codes[i] if mask[i] else 0
+
+
 def _masked(e: Any, mask: np.ndarray) -> Any:
-    return moved(e, lambda x: x * mask.reshape(x.shape))
+    """e where mask, else 0 (a float times 0, which keeps its sign)."""
+
+    def masked(x: np.ndarray) -> np.ndarray:
+        if x.dtype == np.float32:
+            return x * mask.reshape(x.shape)
+        flat = np.ascontiguousarray(x).reshape(-1)
+        out = empty(flat.shape, flat.dtype)
+        _keep(flat, mask.reshape(-1), out)
+        return out.reshape(x.shape)
+
+    return moved(e, masked)
 
 
 def _relu(saved: Saved, x: Any) -> Any:
-    if isinstance(x, np.ndarray):
-        saved.mask = x > 0
-        return np.maximum(x, np.float32(0)) + np.float32(0)  # the sum makes every zero +0
+    saved.floating = isinstance(x, np.ndarray)
+    if saved.floating:
+        saved.y = float32_rows.rectify(x)
+        return saved.y
     value = exact(x)
     if not isinstance(value, Exact):
         raise FormatError("relu takes an integer value or a float32 array")
-    saved.mask = value.positive()
+    saved.value = value  # the mask is worked out when it is needed: its terms are kept by others anyway
     return value.rectified()
 
 
 def _relu_vjp(saved: Saved, e: Any) -> tuple[Any]:
-    return (_masked(e, saved.mask),)
+    if saved.floating:
+        return (float32_rows.rectify_error(e, saved.y),)
+    return (_masked(e, saved.value.positive()),)
 
 
 def _dropout(saved: Saved, x: Any, *, words: np.ndarray, keep: Fraction) -> Any:

@@ -8,7 +8,7 @@ Integers (WAGEUBN Eq. 12, Algorithms 1 and 2), every `q(path, expression)` one r
     dL/dx1 = (e2 - m1 - x2*m2)/(sigma + eps)     exact, rounded by the quantizer that takes it
     dgamma = sum(e1 * x2)             dbeta = sum(e1)
 
-float32: mean and variance by the row sums of `kernels/float32.py`, then the same formulas with
+float32: mean and variance by the row sums of `kernels/float32_rows.py`, then the same formulas with
 1/sqrt(variance + eps), each operation one IEEE rounding in the order written.
 """
 
@@ -19,10 +19,10 @@ import numpy as np
 
 from intnet.autograd import Op, Saved
 from intnet.errors import ContainerError, FormatError, ShapeError
-from intnet.exact import Exact, Root, times_power
+from intnet.exact import Exact, Root
 from intnet.ops.elementwise import codes_of
-from intnet.ops.kernels import float32
-from intnet.ops.kernels.reduce import column_dots, column_sums
+from intnet.ops.kernels import float32_rows
+from intnet.ops.kernels.reduce import column_products
 from intnet.qtensor import INT64_BOUND, QTensor
 
 Quantizer = Callable[[str, Any], Any]
@@ -37,34 +37,38 @@ FLOAT_EPS = np.float32(1e-5)
 def statistics(x1: QTensor, q: Quantizer, where: str = "") -> tuple[QTensor, QTensor]:
     """(mu, sigma): the batch's mean and standard deviation, each rounded once by q."""
     n = x1.size // x1.shape[-1]
-    sums = column_sums(x1, f"{where}/mu")
-    squares = column_dots(x1, x1, f"{where}/sigma")
+    sums, squares = column_products(x1, x1, f"{where}/mu", f"{where}/sigma")
     mu = q("mu", Exact([(sums, 1)], int(x1.exponent), den=n))
     deviations = [n * square - int(total) ** 2 for square, total in zip(squares, sums.codes, strict=True)]
     return mu, q("sigma", Root(deviations, n * n, int(x1.exponent), bound=(n * x1.bound) ** 2))
 
 
+def _lifted(q: QTensor, bits: int) -> np.ndarray:
+    """int64 codes * 2**bits; ContainerError where they are not proven to fit."""
+    if q.bound << bits >= INT64_BOUND:
+        raise ContainerError(f"codes up to {q.bound} shifted by {bits} bits are beyond every container")
+    return q.codes.astype(np.int64) << bits
+
+
 def denominator(sigma: QTensor) -> tuple[np.ndarray, int]:
     """(codes, exponent) of sigma + eps."""
     exponent = min(int(sigma.exponent), EPS_EXPONENT)
-    codes = sigma.codes.astype(np.int64)
-    return times_power(codes, int(sigma.exponent) - exponent) + (1 << (EPS_EXPONENT - exponent)), exponent
+    return _lifted(sigma, int(sigma.exponent) - exponent) + (1 << (EPS_EXPONENT - exponent)), exponent
 
 
 def normalized(x1: QTensor, mu: QTensor, sigma: QTensor) -> Exact:
     """(x1 - mu)/(sigma + eps) as one exact quotient."""
     den, den_exponent = denominator(sigma)
     exponent = min(int(x1.exponent), int(mu.exponent))
-    offset = -times_power(mu.codes.astype(np.int64), int(mu.exponent) - exponent)
+    offset = -_lifted(mu, int(mu.exponent) - exponent)
     return Exact([(x1, 1 << (int(x1.exponent) - exponent))], exponent - den_exponent, offset, den)
 
 
 def scaled(x2: QTensor, gamma: QTensor, beta: QTensor) -> Exact:
     """x3 = gamma * x2 + beta, exact."""
     exponent = min(int(x2.exponent) + int(gamma.exponent), int(beta.exponent))
-    coefficient = times_power(gamma.codes.astype(np.int64), int(x2.exponent) + int(gamma.exponent) - exponent)
-    offset = times_power(beta.codes.astype(np.int64), int(beta.exponent) - exponent)
-    return Exact([(x2, coefficient)], exponent, offset)
+    coefficient = _lifted(gamma, int(x2.exponent) + int(gamma.exponent) - exponent)
+    return Exact([(x2, coefficient)], exponent, _lifted(beta, int(beta.exponent) - exponent))
 
 
 def _forward_integer(saved: Saved, x1: QTensor, gamma: QTensor, beta: QTensor, act: Quantizer) -> Exact:
@@ -77,7 +81,7 @@ def _forward_integer(saved: Saved, x1: QTensor, gamma: QTensor, beta: QTensor, a
 def _backward_integer(saved: Saved, e1: QTensor) -> tuple[Exact | None, QTensor, QTensor]:
     x2, gamma, err = saved.x2, saved.gamma, saved.err
     n = x2.size // x2.shape[-1]
-    sum_e, dots = column_sums(e1, f"{saved.where}/gbeta"), column_dots(e1, x2, f"{saved.where}/ggamma")
+    sum_e, dots = column_products(e1, x2, f"{saved.where}/gbeta", f"{saved.where}/ggamma")
     if max(map(abs, dots)) >= INT64_BOUND:
         raise ContainerError(f"{saved.where}/ggamma: the sum of e1 * x2 does not fit int64")
     exponent, bound = int(e1.exponent) + int(x2.exponent), n * e1.bound * x2.bound
@@ -91,10 +95,10 @@ def _backward_integer(saved: Saved, e1: QTensor) -> tuple[Exact | None, QTensor,
     den, den_exponent = denominator(saved.sigma)
     exponent = min(int(m1.exponent), int(m2.exponent) + int(x2.exponent))
     terms = [
-        (e1, times_power(g, e2.exponent - exponent)),
-        (x2, -times_power(m2.codes.astype(np.int64), int(m2.exponent) + int(x2.exponent) - exponent)),
+        (e1, _lifted(gamma, e2.exponent - exponent)),
+        (x2, -_lifted(m2, int(m2.exponent) + int(x2.exponent) - exponent)),
     ]
-    offset = -times_power(m1.codes.astype(np.int64), int(m1.exponent) - exponent)
+    offset = -_lifted(m1, int(m1.exponent) - exponent)
     return Exact(terms, exponent - den_exponent, offset, den), sum_ex, sum_e
 
 
@@ -103,17 +107,14 @@ def _backward_integer(saved: Saved, e1: QTensor) -> tuple[Exact | None, QTensor,
 
 def float_statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(mean, variance), float32[C], variance about the rounded mean, divided by n."""
-    rows = x.reshape(-1, x.shape[-1])
-    n = np.float32(rows.shape[0])
-    mean = float32.sum_rows(rows) / n
-    centred = rows - mean
-    return mean, float32.dot_rows(centred, centred) / n
+    n = np.float32(x.size // x.shape[-1])
+    mean = float32_rows.sum_rows(x) / n
+    return mean, float32_rows.centred_squares(x, mean) / n
 
 
-def float_normalized(x: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """((x - mean) * r, r) with r = 1/sqrt(variance + eps)."""
-    r = np.float32(1) / np.sqrt(variance + FLOAT_EPS)
-    return (x - mean) * r, r
+def reciprocal_root(variance: np.ndarray) -> np.ndarray:
+    """r = 1/sqrt(variance + eps)."""
+    return np.float32(1) / np.sqrt(variance + FLOAT_EPS)
 
 
 def _forward_float(
@@ -122,20 +123,19 @@ def _forward_float(
     mean, variance = float_statistics(x)
     act("mu", mean)
     act("sigma", variance)
-    x2, r = float_normalized(x, mean, variance)
-    saved.x2, saved.r, saved.gamma = x2, r, gamma
-    return x2 * gamma + beta
+    r = reciprocal_root(variance)
+    saved.x, saved.mean, saved.r, saved.gamma = x, mean, r, gamma
+    return float32_rows.normalize(x, mean, r, gamma, beta)
 
 
 def _backward_float(saved: Saved, e: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    x2, gamma = saved.x2, saved.gamma
-    channels = x2.shape[-1]
-    sum_e = float32.sum_rows(e.reshape(-1, channels))
-    sum_ex = float32.dot_rows(e.reshape(-1, channels), x2.reshape(-1, channels))
+    x, mean, r = saved.x, saved.mean, saved.r
+    sum_e, sum_ex = float32_rows.error_sums(e, x, mean, r)
     if not saved.needs[0]:
         return None, sum_ex, sum_e
-    n = np.float32(x2.size // channels)
-    return (e - sum_e / n - x2 * (sum_ex / n)) * (gamma * saved.r), sum_ex, sum_e
+    n = np.float32(x.size // x.shape[-1])
+    dx = float32_rows.input_error(e, x, mean, r, sum_e / n, sum_ex / n, saved.gamma * r)
+    return dx, sum_ex, sum_e
 
 
 # -- the operation ---------------------------------------------------------------------------
@@ -147,17 +147,17 @@ def _batch_norm(
     """act(path, value) rounds mu, sigma, x2 on the way forward; err(path, value) e2, m1, m2 back."""
     if x.shape[-1] != gamma.shape[0]:
         raise ShapeError(f"{where}: input {x.shape} has {x.shape[-1]} channels, gamma {gamma.shape[0]}")
-    saved.err, saved.where = err, where
-    if isinstance(x, np.ndarray):
+    saved.err, saved.where, saved.floating = err, where, isinstance(x, np.ndarray)
+    if saved.floating:
         return _forward_float(saved, x, gamma, beta, act)
     return _forward_integer(saved, codes_of(x), gamma, beta, act)
 
 
 def _batch_norm_vjp(saved: Saved, e: Any) -> tuple[Any, Any, Any]:
     e = codes_of(e)
-    if isinstance(e, np.ndarray) and isinstance(saved.x2, QTensor):
+    if isinstance(e, np.ndarray) and not saved.floating:
         raise FormatError("batch_norm: a float error at integer statistics is not exact; quantize it first")
-    return _backward_float(saved, e) if isinstance(e, np.ndarray) else _backward_integer(saved, e)
+    return _backward_float(saved, e) if saved.floating else _backward_integer(saved, e)
 
 
 batch_norm = Op("batch_norm", _batch_norm, _batch_norm_vjp)

@@ -7,30 +7,31 @@ import numpy as np
 
 from intnet._jit import njit
 from intnet.errors import ContainerError
+from intnet.intrinsics import wide_vectors
 from intnet.qtensor import INT64_BOUND, QTensor
 
 
 @njit
 def _combine(a: int, u: np.ndarray, b: int, v: np.ndarray, out: np.ndarray) -> np.int64:
-    """Fills `out`; max |out|."""
-    low, high = np.int64(0), np.int64(0)
+    """Fills `out`; max |out|. All arrays are of one type, which holds every product too."""
+    wide_vectors()
+    code = out.dtype.type
+    x, y = code(a), code(b)
+    low, high = code(0), code(0)
     for i in range(out.shape[0]):
-        total = a * np.int64(u[i]) + b * np.int64(v[i])
+        total = code(code(x * u[i]) + code(y * v[i]))
         low, high = min(low, total), max(high, total)
         out[i] = total
-    return max(high, -low)
-
-
-def _flat(q: QTensor) -> np.ndarray:
-    """The codes in the one type that the loop is compiled for."""
-    return q.codes.reshape(-1).astype(np.int64)
+    return max(np.int64(high), -np.int64(low))
 
 
 def combine(a: int, u: QTensor, b: int, v: QTensor, exponent: int, where: str = "") -> QTensor:
-    """Codes a*u + b*v at `exponent`, int64; ContainerError where no bound proves that they fit."""
-    bound = abs(a) * u.bound + abs(b) * v.bound
+    """Codes a*u + b*v at `exponent`; ContainerError where no bound proves that they fit."""
+    bound = max(abs(a) * u.bound + abs(b) * v.bound, u.bound, v.bound, abs(a), abs(b))
     if bound >= INT64_BOUND:
         raise ContainerError(f"{where or 'a sum'} needs {bound.bit_length() + 1} bits")
-    out = np.empty(u.size, np.int64)
-    peak = _combine(a, _flat(u), b, _flat(v), out)
+    dtype = np.int32 if bound < 1 << 31 else np.int64
+    left, right = (q.codes.reshape(-1).astype(dtype, copy=False) for q in (u, v))
+    out = np.empty(u.size, dtype)
+    peak = _combine(a, left, b, right, out)
     return QTensor(out.reshape(u.shape), exponent, bound=int(peak))

@@ -8,16 +8,16 @@ as two int64 sums (its bits from 32 up, and its low 32 bits): with products belo
 
 import numpy as np
 
-from intnet._jit import pjit, prange
-from intnet.division import wide_vectors
+from intnet._jit import njit, pjit, prange
 from intnet.errors import ContainerError
 from intnet.exact_loops import blocks_for
+from intnet.intrinsics import wide_vectors
 from intnet.ops.kernels.gemm import split
 from intnet.qtensor import INT64_BOUND, QTensor
 
 _WIDE = 128  # columns from which on the inner loops are long enough
 _MOST_ROWS = 1 << 16  # of one int64 sum of products
-_MOST_BLOCKS = 64  # as many threads can share the work
+_MOST_BLOCKS = 32  # as many threads can share the work
 
 
 @pjit
@@ -55,6 +55,17 @@ def _products(
                 rest[c] += dots[c] & 0xFFFFFFFF
 
 
+@njit
+def _fold(lines: np.ndarray, totals: np.ndarray) -> None:
+    """totals[kind] += every line of lines[kind]."""
+    for kind in range(lines.shape[0]):
+        total = totals[kind]
+        for k in range(lines.shape[1]):
+            line = lines[kind, k]
+            for c in range(line.shape[0]):
+                total[c] += line[c]
+
+
 def _matrix(q: QTensor) -> np.ndarray:
     """The codes as rows of whole pixels, several to a row where they are narrow; int16 widened.
 
@@ -78,7 +89,9 @@ def _lines(u: np.ndarray, kinds: int) -> np.ndarray:
 
 def _by_channel(lines: np.ndarray, channels: int) -> np.ndarray:
     """int64[kinds, channels]: sums over the blocks, and over the pixels of a row."""
-    return lines.reshape(len(lines), -1, channels).sum(axis=1)
+    totals = np.zeros((len(lines), channels), np.int64)
+    _fold(lines.reshape(len(lines), -1, channels), totals)
+    return totals
 
 
 def _sum_bound(q: QTensor) -> int:
