@@ -20,8 +20,11 @@ from numba import prange
 
 __all__ = ["njit", "pjit", "prange"]
 
-# Threads that wait asleep: where the cores are shared, spinning ones cost ten times the work.
+# Threads that wait for work spin for about a millisecond, then sleep. A step hands out work hundreds of
+# times: waking a sleeping thread costs 0.1 ms each time and may put it on the core of the one that waits.
+# Spinning on, though, costs ten times the work where other processes share the cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 SMALL = 1 << 14  # elements of the largest operand below which handing out work costs more than it saves
