@@ -9,7 +9,8 @@ channel; `FloatExact` is a float32 tensor over an integer, `Root` a vector of sq
     log2_max()                                         n of R(x) = 2**n, decided in exact arithmetic
 
 so (x1 - mu)/(sigma + eps), a mean, a join of two branches or a pooled float error are each one
-rational, never rounded on the way. The loops are in `exact_loops.py`; bounds decide the container.
+rational, never rounded on the way. Bounds decide the container: most values take the quick lane
+(`exact_lane.py`), the others int64 or two limbs (`exact_loops.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ import numpy as np
 from intnet import exact_lane as lanes
 from intnet import exact_loops as loops
 from intnet import wide
+from intnet.buffers import empty
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
 from intnet.exact_lane import Lane
 from intnet.exact_sources import (
@@ -66,6 +68,7 @@ class Exact:
         self.den = den
         self.relu = relu
         self._top = np.inf  # max |numerator|, once `max` has seen it
+        self._signs = lanes.NO_SIGNS  # value > 0, once a rectified value has been rounded
         shapes = {term.shape for term, _ in self.terms}
         if len(shapes) != 1:
             raise ShapeError(f"cannot combine tensors of shapes {sorted(shapes)}")
@@ -178,7 +181,9 @@ class Exact:
         vectors = self._vectors()
         lane = self._lane(vectors, self.exponent - exponent, mode == TIES_EVEN and fine == 0)
         if lane is not None and lanes.rounds(lane, mode, words):
-            rounded = lanes.round_codes(lane, mode, low, high, fine, words, bits)
+            if self.relu:
+                self._signs = empty((lane.elements,), np.bool_)
+            rounded = lanes.round_codes(lane, mode, low, high, fine, words, bits, self._signs)
             assert rounded is not None  # integers are finite
             return rounded[0].reshape(self.shape), rounded[1]
         offset, cu, cv, den = _rows(vectors)
@@ -245,7 +250,9 @@ class Exact:
         return log2_round(top) if top else 0
 
     def positive(self) -> np.ndarray:
-        """bool array: value > 0."""
+        """bool array: value > 0. A rectified value that was rounded has it at hand."""
+        if self._signs.size:
+            return self._signs.reshape(self.shape)
         vectors = self._vectors()
         lane = self._lane(vectors, None, narrow=True)
         if lane is not None:

@@ -22,8 +22,17 @@ LIMIT = 1 << 51  # of |numerator|: `intrinsics.py` says why
 FAR = 700  # powers of two between a value and its unit, beyond which float64 might underflow
 WIDTH, NARROW_WIDTH = 768, 1536  # elements a row: few enough for the first cache, many enough to vectorize
 
+NO_SIGNS = np.empty(0, np.bool_)
 _NO_CODES, _NO_WORDS = np.empty(0, np.uint8), np.empty(0, np.uint32)
-_UNUSED = (0.0, 0.0, 0.0, 0.0, _NO_WORDS, 0)  # of the kernels' arguments, by all tasks but rounding
+_UNUSED = (
+    0.0,
+    0.0,
+    0.0,
+    0.0,
+    _NO_WORDS,
+    0,
+    _NO_CODES,
+)  # of the kernels' arguments, by all tasks but rounding
 
 
 class Lane(NamedTuple):
@@ -118,12 +127,20 @@ def rounds(lane: Lane, mode: int, words: np.ndarray) -> bool:
 
 
 def round_codes(
-    lane: Lane, mode: int, lo: int, hi: int, fine: int, words: np.ndarray, bits: int
+    lane: Lane,
+    mode: int,
+    lo: int,
+    hi: int,
+    fine: int,
+    words: np.ndarray,
+    bits: int,
+    signs: np.ndarray = NO_SIGNS,
 ) -> tuple[np.ndarray, Status] | None:
     """Flat codes of the values, in a mode that `rounds` lets pass; None where one is NaN or infinite.
 
     They are written in the smallest type that is proven to hold them, and copied to a smaller one
     where their actual maximum allows it. A lane of int32 knows neither words nor `fine`.
+    signs: a flat bool array that gets value > 0 on the way, or an empty one
     """
     limit = max(-lo, hi)
     dtype = code_type(lo, hi, limit if lane.top >= limit else int(lane.top) + 2 + (1 << fine))
@@ -134,7 +151,9 @@ def round_codes(
     else:
         drawn = _NO_WORDS, 0
         unit = 0.0 if fine else _float32_unit(lane, limit, dtype)
-    results = _read(kernels.ROUND, lane, out, 4, float(lo), float(hi), edge, unit, *drawn)
+    results = _read(
+        kernels.ROUND, lane, out, 4, float(lo), float(hi), edge, unit, *drawn, signs.view(np.uint8)
+    )
     saturated, inexact, peak, misfit = results[0].tolist()
     if len(results) > 1:
         saturated, inexact, _, misfit = results.sum(axis=0).tolist()
@@ -167,14 +186,14 @@ def _float32_unit(lane: Lane, limit: int, dtype: np.dtype[Any]) -> float:
 def _read(task: int, lane: Lane, out: np.ndarray, columns: int, *rest: Any) -> np.ndarray:
     """Run a kernel on one thread, or on all; its results[blocks, columns].
 
-    rest: lo, hi, edge, unit, words, bits of the kernel
+    rest: lo, hi, edge, unit, words, bits, signs of the kernel
     """
     target, size, small = out.view(np.uint8), out.itemsize, lane.elements < SMALL
     results = np.zeros((1 if small else blocks_for(lane.elements), columns), lane.tile.dtype)
     if lane.tile.dtype == np.int32:
         lo, hi = int(max(rest[0], -stages.NARROW)), int(min(rest[1], stages.NARROW))
         with np.errstate(over="ignore"):  # sums may wrap on the way
-            kernels.narrow_all(task, lane.args, lo, hi, lane.drop, target, size, results)
+            kernels.narrow_all(task, lane.args, lo, hi, lane.drop, rest[-1], target, size, results)
     elif small:
         kernels.read_part(task, lane.args, 0, lane.elements, *rest, target, size, results[0])
     else:
@@ -191,16 +210,16 @@ def peaks(lane: Lane) -> np.ndarray:
 
 def positive(lane: Lane) -> np.ndarray:
     """Flat bool array: value > 0."""
-    out = empty((lane.elements,), np.bool_)
-    _read(kernels.SIGNS, lane, out, 1, *_UNUSED)
-    return out
+    signs = empty((lane.elements,), np.bool_)
+    _read(kernels.SIGNS, lane, _NO_CODES, 1, *_UNUSED[:-1], signs.view(np.uint8))
+    return signs
 
 
 def to_float32(lane: Lane, exponent: int) -> np.ndarray | None:
     """Flat float32 array: values * 2**exponent, correctly rounded; None where one is beyond float32."""
     out = empty((lane.elements,), np.float32)
     with np.errstate(over="ignore"):
-        tops = _read(kernels.FLOATS, lane, out, 1, 0.0, 0.0, 0.0, 2.0**exponent, _NO_WORDS, 0)
+        tops = _read(kernels.FLOATS, lane, out, 1, 0.0, 0.0, 0.0, 2.0**exponent, _NO_WORDS, 0, _NO_CODES)
     return None if int(tops.max()) >= stages.NOT_FINITE else out
 
 

@@ -35,15 +35,15 @@ ROUND, PEAKS, SIGNS, FLOATS = range(4)  # tasks
 @njit
 def read_part(
     task: int, lane: Any, first: int, last: int, lo: float, hi: float, edge: float, unit: float,
-    words: np.ndarray, bits: int, out: np.ndarray, size: int, results: np.ndarray,
+    words: np.ndarray, bits: int, signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
-    """One task on elements first .. last of a float64 lane.
+    """One task on elements first .. last of a float64 lane, and num > 0 into `signs` if it is not empty.
 
     ROUND:  codes of `size` bytes into `out`, stochastic where there are words, on two grids where
             edge > 0; results are SATURATED, INEXACT, PEAK and MISFIT: rows with a float32 not finite.
             Of float32 where unit > 0: value = float32 * unit
     PEAKS:  results[j] = max |num| at position j of a row
-    SIGNS:  num > 0 into `out`
+    SIGNS:  that alone
     FLOATS: num / den * unit as float32 into `out`; results[0] is the greatest bit pattern
     """
     u, u_size, v, v_size, _, least, tile = lane
@@ -59,16 +59,16 @@ def read_part(
         pattern = stages.term(u, u_size, at, n, first_coef, offset, other if two else num)
         if two:
             stages.term(v, v_size, at, n, second_coef, other, num)
+        if signs.shape[0] > 0:
+            stages.signs(num, n, signs, at)
         if task == PEAKS:
             stages.peaks(num, n, least, results)
-        elif task == SIGNS:
-            stages.signs(num, n, out, at)
         elif task == FLOATS:
             top = stages.floats(num, n, den, inverse, least, unit, other.view(np.int64), out, at)
             results[0] = max(results[0], top)
         elif pattern >= NOT_FINITE:
             results[MISFIT] += 1
-        else:
+        elif task == ROUND:
             saturated = np.int64(0)
             if words.shape[0] > 0:
                 saturated, inexact = stages.random(num, n, den, inverse, least, lo, hi, words, at, bits)
@@ -85,8 +85,8 @@ def read_part(
 
 @njit
 def narrow_part(
-    task: int, lane: Any, first: int, last: int, lo: int, hi: int, drop: np.int32, out: np.ndarray,
-    size: int, results: np.ndarray,
+    task: int, lane: Any, first: int, last: int, lo: int, hi: int, drop: np.int32, signs: np.ndarray,
+    out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
     """`read_part` of an int32 lane: ROUND to nearest of num / 2**drop, PEAKS or SIGNS."""
     u, u_size, v, v_size, _, least, tile = lane
@@ -98,11 +98,11 @@ def narrow_part(
         stages.term(u, u_size, at, n, first_coef, offset, other if two else num)
         if two:
             stages.term(v, v_size, at, n, second_coef, other, num)
+        if signs.shape[0] > 0:
+            stages.signs(num, n, signs, at)
         if task == PEAKS:
             stages.peaks(num, n, least, results)
-        elif task == SIGNS:
-            stages.signs(num, n, out, at)
-        else:
+        elif task == ROUND:
             saturated, inexact = stages.shifted(num, n, drop, least, lo, hi)
             results[SATURATED] += saturated
             results[INEXACT] += inexact
@@ -120,24 +120,25 @@ def _cut(lane: Any, b: int, blocks: int) -> tuple[int, int]:
 @pjit
 def read_all(
     task: int, lane: Any, lo: float, hi: float, edge: float, unit: float, words: np.ndarray, bits: int,
-    out: np.ndarray, size: int, results: np.ndarray,
+    signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
     """`read_part` of all elements on all threads; a line of results a block."""
     blocks = results.shape[0]
     for b in prange(blocks):
         first, last = _cut(lane, b, blocks)
-        read_part(task, lane, first, last, lo, hi, edge, unit, words, bits, out, size, results[b])
+        read_part(task, lane, first, last, lo, hi, edge, unit, words, bits, signs, out, size, results[b])
 
 
 @pjit
 def narrow_all(
-    task: int, lane: Any, lo: int, hi: int, drop: np.int32, out: np.ndarray, size: int, results: np.ndarray
-) -> None:
+    task: int, lane: Any, lo: int, hi: int, drop: np.int32, signs: np.ndarray, out: np.ndarray, size: int,
+    results: np.ndarray,
+) -> None:  # fmt: skip
     """`narrow_part` of all elements on all threads; a line of results a block."""
     blocks = results.shape[0]
     for b in prange(blocks):
         first, last = _cut(lane, b, blocks)
-        narrow_part(task, lane, first, last, lo, hi, drop, out, size, results[b])
+        narrow_part(task, lane, first, last, lo, hi, drop, signs, out, size, results[b])
 
 
 @pjit

@@ -7,6 +7,7 @@ too: R(x) from an exact maximum, and the correct rounding of a Fraction to float
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache, cached_property
 from math import isqrt
 
 import numpy as np
@@ -73,12 +74,15 @@ class FloatExact:
         """The shape of the value."""
         return self.values.shape
 
+    @cached_property
+    def _greatest(self) -> float:
+        return lanes.top_float32(self.values)
+
     def _top(self) -> float:
-        """max |float32|, which also says that all are finite."""
-        top = lanes.top_float32(self.values)
-        if not top < np.inf:
+        """max |float32|; NumberError where one is not finite."""
+        if not self._greatest < np.inf:
             raise self._not_finite()
-        return top
+        return self._greatest
 
     def _not_finite(self) -> NumberError:
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(self.values))[0])
@@ -140,6 +144,12 @@ class FloatExact:
         return out
 
 
+@cache
+def _quarters_up(mode: int) -> list[list[int]]:
+    """Whether floor + quarters/4 goes up, by the floor's parity and the quarters."""
+    return [[int(round_up(mode, floor, quarters, 4, 0, 0)) for quarters in range(4)] for floor in (0, 1)]
+
+
 class Root:
     """value = sqrt(numerators / den) * 2**exponent: a vector, one non-negative rational a channel.
 
@@ -178,21 +188,20 @@ class Root:
         if mode == STOCHASTIC or fine:
             raise FormatError(f"{where or 'root'}: a square root is rounded by a deterministic mode")
         shift = 2 * (self.exponent - exponent)
-        codes = np.empty(len(self.numerators), np.int64)
-        saturated = inexact = 0
-        for c, numerator in enumerate(self.numerators):
-            p, q = numerator << max(shift, 0), self.den << max(-shift, 0)
-            twice = isqrt(4 * p // q)  # floor(2 * root)
-            exact_twice = twice * twice * q == 4 * p
-            # 4*root as an odd or even number: .0 exact, else strictly between half steps
-            floor, quarters = divmod(2 * twice + (not exact_twice), 4)
-            code = floor + bool(round_up(mode, floor & 1, quarters, 4, 0, 0))
+        up, den, ups = 2 + max(shift, 0), self.den << max(-shift, 0), _quarters_up(mode)
+        kept, saturated, inexact = [], 0, 0
+        for numerator in self.numerators:
+            square, rest = divmod(numerator << up, den)
+            twice = isqrt(square)  # floor(2 * root)
+            # the quarters of root over its floor: 0 or 2 exactly, else 1 or 3 for all in between
+            floor, quarters = twice >> 1, 2 * (twice & 1) + (rest != 0 or twice * twice != square)
+            code = floor + ups[floor & 1][quarters]
             if code >= UNLIMITED <= hi:
                 raise ContainerError(f"{where or 'root'}: a rounded code is beyond 62 bits")
-            kept = min(max(code, lo), hi)
-            saturated += kept != code
-            inexact += not (exact_twice and twice % 2 == 0)
-            codes[c] = kept
+            kept.append(min(max(code, lo), hi))
+            saturated += kept[-1] != code
+            inexact += quarters != 0
+        codes = np.array(kept, np.int64)
         peak = max_abs(codes)
         return codes.astype(container(peak, where)), Status(saturated, inexact, len(codes), peak)
 

@@ -187,6 +187,23 @@ def test_what_int32_does_not_do_takes_float64() -> None:
         assert np.array_equal(got[0], want[0]) and got[1] == want[1]
 
 
+@pytest.mark.parametrize("den", [1, 3])
+@pytest.mark.parametrize("elements", [50, MANY])
+def test_a_rectified_value_that_was_rounded_knows_its_signs(den: int, elements: int) -> None:
+    """Whatever rounds to 0 included; and it is the pass of the rounding that finds them."""
+    codes = spread(12, (elements,))
+    codes[:4] = 1, -1, 3, -3
+    kernel = "read_part" if elements < SMALL else "narrow_all" if den == 1 else "read_all"
+    for relu in (True, False):
+        value = Exact([(tensor(codes), 5)], -10, 2, den, relu)
+        with taking(kernel):
+            value.round_to(0, TIES_EVEN, -3, 3)
+        if relu:
+            with taking():
+                assert np.array_equal(value.positive(), 5 * codes + 2 > 0)
+        assert np.array_equal(Exact(value.terms, -10, 2, den, relu).positive(), 5 * codes + 2 > 0)
+
+
 # -- modes -----------------------------------------------------------------------------------
 
 

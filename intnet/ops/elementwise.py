@@ -88,8 +88,8 @@ def _relu(saved: Saved, x: Any) -> Any:
     value = exact(x)
     if not isinstance(value, Exact):
         raise FormatError("relu takes an integer value or a float32 array")
-    saved.value = value  # the mask is worked out when it is needed: its terms are kept by others anyway
-    return value.rectified()
+    saved.value = value.rectified()  # knows its mask once it is rounded
+    return saved.value
 
 
 def _relu_vjp(saved: Saved, e: Any) -> tuple[Any]:
