@@ -38,15 +38,15 @@ def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
     return rng.integers(-limit, limit, size).astype(np.int32 if kind == "int32" else np.int64), np.int64
 
 
-@pytest.mark.parametrize("kind", ["pairs", "int32", "int64", "float32"])
-@pytest.mark.parametrize("vectors", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "vectors"),
+    [("pairs", 1), ("pairs", 2), ("int32", 1), ("int32", 2), ("int64", 1), ("float32", 1), ("float32", 2)],
+)
 @pytest.mark.parametrize("step", [1, 3])
 @pytest.mark.parametrize("share", [(0, 3), (1, 2), (2, 3)])
 def test_compiled_and_plain_tiles_are_the_same(
     kind: str, vectors: int, step: int, share: tuple[int, int]
 ) -> None:
-    if kind == "int64" and vectors == 2:
-        pytest.skip("64-bit sums use one vector a row")
     width = vectors * tile.LANES
     a, sums = operands(kind, tile.ROWS * N + 2, 1)
     b, _ = operands(kind, sum(LENGTHS) * width + 4, 2)
