@@ -98,8 +98,9 @@ def pjit(function: Callable[..., Any]) -> Any:
 
     @wraps(function)
     def call(*args: Any) -> Any:
-        if max(arg.size for arg in args if isinstance(arg, np.ndarray)) >= SMALL:
-            return compiled(*args)
+        for arg in args:
+            if type(arg) is np.ndarray and arg.size >= SMALL:
+                return compiled(*args)
         threads = numba.get_num_threads()
         numba.set_num_threads(1)
         try:

@@ -12,7 +12,7 @@ are let go when a new one is needed.
 
 import math
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,17 @@ LEAST = 1 << 16  # bytes; below, the system's allocator keeps its own memory
 KEPT = 1 << 28  # bytes of idle blocks
 ALIGNMENT = 64  # a cache line, and the widest vector register
 
+
+class Block(NamedTuple):
+    """Memory, and the first aligned address in it."""
+
+    memory: np.ndarray
+    start: int
+
+
 # Idle blocks by size, the last one used at the right end. A deque's append and pop are atomic, so a
 # block may come back in any thread and at any moment, also while another one is being taken.
-_idle: dict[int, deque[np.ndarray]] = {}
+_idle: dict[int, deque[Block]] = {}
 
 
 class _Loan:
@@ -32,13 +40,10 @@ class _Loan:
 
     __slots__ = ("__array_interface__", "block", "shelf")
 
-    def __init__(
-        self, block: np.ndarray, shelf: "deque[np.ndarray]", shape: tuple[int, ...], kind: str
-    ) -> None:
+    def __init__(self, block: Block, shelf: "deque[Block]", shape: tuple[int, ...], kind: str) -> None:
         self.block, self.shelf = block, shelf
-        at = block.ctypes.data
-        at += -at % ALIGNMENT
-        self.__array_interface__ = {"data": (at, False), "shape": shape, "typestr": kind, "version": 3}
+        data = (block.start, False)
+        self.__array_interface__ = {"data": data, "shape": shape, "typestr": kind, "version": 3}
 
     def __del__(self) -> None:
         self.shelf.append(self.block)
@@ -66,10 +71,14 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     if size < LEAST:
         return np.empty(shape, kind)
     room = _room(size)
-    shelf = _idle.setdefault(room, deque())
+    shelf = _idle.get(room)
+    if shelf is None:
+        shelf = _idle.setdefault(room, deque())
     try:
         block = shelf.pop()
     except IndexError:
         _let_go()
-        block = np.empty(room + ALIGNMENT, np.uint8)
+        memory = np.empty(room + ALIGNMENT, np.uint8)
+        at = memory.ctypes.data
+        block = Block(memory, at + -at % ALIGNMENT)
     return np.asarray(_Loan(block, shelf, shape, kind.str))

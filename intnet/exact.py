@@ -15,6 +15,7 @@ rational, never rounded on the way. Bounds decide the container: most values tak
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ class Exact:
     terms:  one or two (QTensor, coefficient); a coefficient, `offset` and `den` are ints or int64[C]
     relu:   negative values read as zero
     shifts: a power of two a term on top of its coefficient, where branches of far exponents meet
+    tops:   int64[C], max |code| of the first of two terms by channel, where it is known: it settles most
+            maxima without reading the codes
     The terms' own exponents do not count: coefficients refer to codes. den is positive.
     """
 
@@ -60,6 +63,7 @@ class Exact:
         den: np.ndarray | int = 1,
         relu: bool = False,
         shifts: Sequence[int] = (),
+        tops: np.ndarray | None = None,
     ) -> None:
         self.terms = tuple(terms)
         self.shifts = tuple(shifts) or (0,) * len(self.terms)
@@ -67,6 +71,7 @@ class Exact:
         self.offset = offset
         self.den = den
         self.relu = relu
+        self.tops = tops
         self._top = np.inf  # max |numerator|, once `max` has seen it
         self._signs = lanes.NO_SIGNS  # value > 0, once a rectified value has been rounded
         shapes = {term.shape for term, _ in self.terms}
@@ -80,8 +85,8 @@ class Exact:
 
     def bound(self) -> int:
         """A proven bound on |numerator|: from the terms' bounds, beyond int64 from their actual maxima."""
-        parts = [(max_abs(np.asarray(c)), t, s) for (t, c), s in zip(self.terms, self.shifts, strict=True)]
-        total = max_abs(np.asarray(self.offset))
+        parts = [(max_abs(c), t, s) for (t, c), s in zip(self.terms, self.shifts, strict=True)]
+        total = max_abs(self.offset)
         bound = total + sum((top * term.bound) << shift for top, term, shift in parts)
         if bound < INT64_BOUND:
             return bound
@@ -101,13 +106,14 @@ class Exact:
         A denominator must be the same for every channel: positions lose their channel on the way.
         """
         parts = [coef for _, coef in self.terms] + [self.den]
-        if np.any(np.asarray(self.offset)) or any(np.any(np.asarray(p) != np.ravel(p)[0]) for p in parts):
+        if max_abs(self.offset) or any(np.any(np.asarray(p) != np.ravel(p)[0]) for p in parts):
             return Exact([(QTensor(move(self.to_qtensor().codes.astype(np.int64)), 0), 1)], self.exponent)
         first = [int(np.ravel(part)[0]) for part in parts]
         codes = [move(term.codes.astype(np.int64)) for term, _ in self.terms]
         terms = [(QTensor(c, 0), coef) for c, coef in zip(codes, first, strict=False)]
         return Exact(terms, self.exponent, den=first[-1], relu=self.relu, shifts=self.shifts)
 
+    @cached_property
     def _vectors(self) -> np.ndarray:
         """int64[4, C]: offset, cu, cv, den of every channel; C = 1 where all channels are alike."""
         parts = [self.offset, 0, 0, self.den]
@@ -178,7 +184,7 @@ class Exact:
         ContainerError where neither int64 nor two limbs are proven to hold the numerator.
         """
         low, high = max(lo, -UNLIMITED), min(hi, UNLIMITED)
-        vectors = self._vectors()
+        vectors = self._vectors
         lane = self._lane(vectors, self.exponent - exponent, mode == TIES_EVEN and fine == 0)
         if lane is not None and lanes.rounds(lane, mode, words):
             if self.relu:
@@ -226,34 +232,58 @@ class Exact:
 
     def max(self) -> Fraction:
         """max |value|, exact."""
+        return self._greatest() * Fraction(2) ** self.exponent
+
+    def log2_max(self) -> int:
+        """n of R(x) = 2**n; R(0) := 1."""
+        n = self._log2_by_tops()
+        if n is None:
+            top = self._greatest()
+            n = log2_round(top) if top else -self.exponent
+        return n + self.exponent
+
+    def _log2_by_tops(self) -> int | None:
+        """log2 of R(numerator / denominator) where two bounds on the maximum agree, else None.
+
+        An element with the greatest |u| of channel c has |num| >= |cu| tops[c] - |cv| bound(v) - |offset|,
+        and no element has more than their sum. float64 errs by less than 2**-50 of that sum.
+        """
+        if self.tops is None or self.relu or any(self.shifts):
+            return None
+        offset, cu, cv, den = np.abs(self._vectors.astype(np.float64))
+        first, rest = cu * self.tops, cv * self.terms[1][0].bound + offset
+        above = first + rest
+        least, most = np.max((first - rest - above * 2.0**-40) / den), np.max(above / den) * (1 + 2.0**-40)
+        if not least > 0:
+            return None
+        n = log2_round(Fraction(float(least)))
+        return n if n == log2_round(Fraction(float(most))) else None
+
+    def _greatest(self) -> Fraction:
+        """max |numerator / denominator|, exact."""
         if self.terms[0][0].size == 0:
             raise NumberError("an empty tensor has no maximum")
-        vectors = self._vectors()
+        vectors = self._vectors
         lane = self._lane(vectors, None, narrow=True)
         if lane is not None:
-            tops = lanes.peaks(lane).tolist()
+            tops = [int(top) for top in lanes.peaks(lane)]
             self._top = float(max(tops))
         else:
             hi, lo = self._limbs(*_rows(vectors)[:3])
             top_hi, top_lo = np.zeros(vectors.shape[1], np.int64), np.zeros(vectors.shape[1], np.uint64)
             loops.limb_peaks(hi, lo, top_hi, top_lo)
             tops = [(int(high) << 64) + int(low) for high, low in zip(top_hi, top_lo, strict=True)]
-        ratios = [top / den for top, den in zip(tops, vectors[3].tolist(), strict=True)]
+        dens = vectors[3].tolist()
+        ratios = [top / den for top, den in zip(tops, dens, strict=True)]
         near = max(ratios) * (1 - 2.0**-50)  # only these may be the greatest
-        quotients = zip(tops, vectors[3].tolist(), ratios, strict=True)
-        top = max(Fraction(peak, den) for peak, den, ratio in quotients if ratio >= near)
-        return top * Fraction(2) ** self.exponent
-
-    def log2_max(self) -> int:
-        """n of R(x) = 2**n; R(0) := 1."""
-        top = self.max()
-        return log2_round(top) if top else 0
+        quotients = zip(tops, dens, ratios, strict=True)
+        return max(Fraction(peak, den) for peak, den, ratio in quotients if ratio >= near)
 
     def positive(self) -> np.ndarray:
         """bool array: value > 0. A rectified value that was rounded has it at hand."""
         if self._signs.size:
             return self._signs.reshape(self.shape)
-        vectors = self._vectors()
+        vectors = self._vectors
         lane = self._lane(vectors, None, narrow=True)
         if lane is not None:
             return lanes.positive(lane).reshape(self.shape)
@@ -269,7 +299,7 @@ class Exact:
 
     def to_float32(self) -> np.ndarray:
         """float32 array, each value correctly rounded once (ties to even)."""
-        lane = self._lane(self._vectors(), None, narrow=False)
+        lane = self._lane(self._vectors, None, narrow=False)
         if lane is None or abs(self.exponent) > lanes.FAR:
             flat = [fraction_to_float32(value) for value in self.fractions().reshape(-1)]
             return np.array(flat, np.float32).reshape(self.shape)
@@ -280,7 +310,7 @@ class Exact:
 
     def fractions(self) -> np.ndarray:
         """Array of Fractions: the exact values (slow; for inspection)."""
-        offset, cu, cv, den = self._vectors()
+        offset, cu, cv, den = self._vectors
         u, v = self._flat()
         out = np.empty(u.size, object)
         scale = Fraction(2) ** self.exponent
@@ -333,10 +363,10 @@ def add(a: QTensor | np.ndarray | Expression, b: QTensor | np.ndarray | Expressi
     for part in (left, right):
         gap = part.exponent - exponent
         for (term, coef), shift in zip(part.terms, part.shifts, strict=True):
-            near = max_abs(np.asarray(coef)) << gap < INT64_BOUND
+            near = max_abs(coef) << gap < INT64_BOUND
             terms.append((term, times_power(coef, gap) if near else coef))
             shifts.append(shift if near else shift + gap)
-        if np.any(np.asarray(part.offset)):
+        if max_abs(part.offset):
             offset = offset + times_power(part.offset, gap)
     return Exact(terms, exponent, offset, left.den, shifts=shifts)
 
@@ -349,6 +379,6 @@ def _single(value: Exact) -> Exact:
 
 def times_power(coef: Any, bits: int) -> Any:
     """coef * 2**bits as int or int64 array; ContainerError beyond 62 bits."""
-    if max_abs(np.asarray(coef)) << bits >= INT64_BOUND:
+    if max_abs(coef) << bits >= INT64_BOUND:
         raise ContainerError(f"a coefficient shifted by {bits} bits is beyond every container")
     return (coef.astype(np.int64) if isinstance(coef, np.ndarray) else int(coef)) << bits

@@ -20,6 +20,8 @@ from intnet.rounding import STOCHASTIC, TIES_EVEN
 
 LIMIT = 1 << 51  # of |numerator|: `intrinsics.py` says why
 FAR = 700  # powers of two between a value and its unit, beyond which float64 might underflow
+_ENDS = tuple((dtype, 1 << (8 * dtype.itemsize - 1)) for dtype in CODE_TYPES[:3])  # the first code beyond
+_MOST_BLOCKS = 32  # as many threads can share the work
 WIDTH, NARROW_WIDTH = 768, 1536  # elements a row: few enough for the first cache, many enough to vectorize
 
 NO_SIGNS = np.empty(0, np.bool_)
@@ -151,13 +153,9 @@ def round_codes(
     else:
         drawn = _NO_WORDS, 0
         unit = 0.0 if fine else _float32_unit(lane, limit, dtype)
-    results = _read(
+    saturated, inexact, peak, misfit = _read(
         kernels.ROUND, lane, out, 4, float(lo), float(hi), edge, unit, *drawn, signs.view(np.uint8)
     )
-    saturated, inexact, peak, misfit = results[0].tolist()
-    if len(results) > 1:
-        saturated, inexact, _, misfit = results.sum(axis=0).tolist()
-        peak = results[:, stages.PEAK].max()
     if misfit:
         return None
     status = Status(int(saturated), int(inexact), lane.elements, int(peak))
@@ -167,8 +165,7 @@ def round_codes(
 
 def code_type(lo: int, hi: int, peak: int) -> np.dtype[Any]:
     """The smallest type that holds codes up to +-peak, or all from lo to hi."""
-    for dtype in CODE_TYPES[:3]:
-        end = 1 << (8 * dtype.itemsize - 1)
+    for dtype, end in _ENDS:
         if peak < end or (-end <= lo and hi < end):
             return dtype
     return CODE_TYPES[3]
@@ -183,29 +180,30 @@ def _float32_unit(lane: Lane, limit: int, dtype: np.dtype[Any]) -> float:
     return unit if 1 <= unit <= 2.0**126 else 0.0
 
 
-def _read(task: int, lane: Lane, out: np.ndarray, columns: int, *rest: Any) -> np.ndarray:
-    """Run a kernel on one thread, or on all; its results[blocks, columns].
+def _read(task: int, lane: Lane, out: np.ndarray, columns: int, *rest: Any) -> list[float]:
+    """Run a kernel on one thread, or on all; its results.
 
     rest: lo, hi, edge, unit, words, bits, signs of the kernel
     """
-    target, size, small = out.view(np.uint8), out.itemsize, lane.elements < SMALL
-    results = np.zeros((1 if small else blocks_for(lane.elements), columns), lane.tile.dtype)
-    if lane.tile.dtype == np.int32:
-        lo, hi = int(max(rest[0], -stages.NARROW)), int(min(rest[1], stages.NARROW))
-        with np.errstate(over="ignore"):  # sums may wrap on the way
-            kernels.narrow_all(task, lane.args, lo, hi, lane.drop, rest[-1], target, size, results)
-    elif small:
-        kernels.read_part(task, lane.args, 0, lane.elements, *rest, target, size, results[0])
+    target, size, narrow = out.view(np.uint8), out.itemsize, lane.tile.dtype == np.int32
+    if narrow or lane.elements >= SMALL:
+        results = np.zeros((min(_MOST_BLOCKS, blocks_for(lane.elements)), columns))
+        if narrow:
+            lo, hi = int(max(rest[0], -stages.NARROW)), int(min(rest[1], stages.NARROW))
+            with np.errstate(over="ignore"):  # sums may wrap on the way
+                kernels.narrow_all(task, lane.args, lo, hi, lane.drop, rest[-1], target, size, results)
+        else:
+            kernels.read_all(task, lane.args, *rest, target, size, results)
     else:
-        kernels.read_all(task, lane.args, *rest, target, size, results)
-    return results
+        results, scratch = np.zeros((1, columns)), np.empty((3, lane.tile.shape[1]))
+        kernels.read_part(task, lane.args, 0, lane.elements, *rest, target, size, results[0], scratch)
+    return results[0].tolist()
 
 
-def peaks(lane: Lane) -> np.ndarray:
-    """int64[C]: max |numerator| of each channel."""
+def peaks(lane: Lane) -> list[float]:
+    """max |numerator| of each channel."""
     # nothing is written: the codes stand in for an output, so that `pjit` sees how large the operand is
-    tops = _read(kernels.PEAKS, lane, lane.args[0], lane.tile.shape[1], *_UNUSED)
-    return tops.reshape(-1, lane.channels).max(axis=0).astype(np.int64)
+    return _read(kernels.PEAKS, lane, lane.args[0], lane.channels, *_UNUSED)
 
 
 def positive(lane: Lane) -> np.ndarray:
@@ -219,8 +217,8 @@ def to_float32(lane: Lane, exponent: int) -> np.ndarray | None:
     """Flat float32 array: values * 2**exponent, correctly rounded; None where one is beyond float32."""
     out = empty((lane.elements,), np.float32)
     with np.errstate(over="ignore"):
-        tops = _read(kernels.FLOATS, lane, out, 1, 0.0, 0.0, 0.0, 2.0**exponent, _NO_WORDS, 0, _NO_CODES)
-    return None if int(tops.max()) >= stages.NOT_FINITE else out
+        top = _read(kernels.FLOATS, lane, out, 1, 0.0, 0.0, 0.0, 2.0**exponent, _NO_WORDS, 0, _NO_CODES)
+    return None if top[0] >= stages.NOT_FINITE else out
 
 
 def top_float32(values: np.ndarray) -> float:

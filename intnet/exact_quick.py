@@ -23,6 +23,7 @@ from intnet.exact_stages import (
     SATURATED,
     SECOND,
 )  # fmt: skip
+from intnet.intrinsics import borrowed
 
 UNLIMITED = 2.0**62  # a range to +-this clips nothing
 ROUND, PEAKS, SIGNS, FLOATS = range(4)  # tasks
@@ -33,24 +34,42 @@ ROUND, PEAKS, SIGNS, FLOATS = range(4)  # tasks
 
 
 @njit
+def _round_row(
+    num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float, hi: float,
+    edge: float, words: np.ndarray, at: int, bits: int,
+) -> stages.Counts:  # fmt: skip
+    """num becomes its code by the stage that the arguments of ROUND ask for; (saturated, inexact)."""
+    if words.shape[0] > 0:
+        return stages.random(num, n, den, inverse, least, lo, hi, words, at, bits)
+    if edge > 0:
+        return stages.flagged(num, n, den, inverse, least, lo, hi, edge)
+    if min(-lo, hi) < UNLIMITED:
+        return stages.nearest(num, n, den, inverse, least, lo, hi)
+    return np.int64(0), stages.unclipped(num, n, den, inverse, least)
+
+
+@njit
 def read_part(
     task: int, lane: Any, first: int, last: int, lo: float, hi: float, edge: float, unit: float,
     words: np.ndarray, bits: int, signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
+    scratch: np.ndarray,
 ) -> None:  # fmt: skip
     """One task on elements first .. last of a float64 lane, and num > 0 into `signs` if it is not empty.
 
     ROUND:  codes of `size` bytes into `out`, stochastic where there are words, on two grids where
             edge > 0; results are SATURATED, INEXACT, PEAK and MISFIT: rows with a float32 not finite.
             Of float32 where unit > 0: value = float32 * unit
-    PEAKS:  results[j] = max |num| at position j of a row
+    PEAKS:  results[c] = max |num| of channel c, one of as many as there are results
     SIGNS:  that alone
     FLOATS: num / den * unit as float32 into `out`; results[0] is the greatest bit pattern
     """
-    u, u_size, v, v_size, _, least, tile = lane
-    width, scratch, two = tile.shape[1], np.empty((2, tile.shape[1]), np.float64), v.shape[0] > 0
+    tile, u, v, u_size, v_size = borrowed(lane[6]), borrowed(lane[0]), borrowed(lane[2]), lane[1], lane[3]
+    out, words, signs, results = borrowed(out), borrowed(words), borrowed(signs), borrowed(results)
+    scratch, least, width, two = borrowed(scratch), lane[5], tile.shape[1], v.shape[0] > 0
     offset, first_coef, second_coef = tile[OFFSET], tile[FIRST], tile[SECOND]
     den, inverse = tile[DEN], tile[INVERSE]
-    num, other = scratch[0], scratch[1]
+    num, other, tops = scratch[0], scratch[1], scratch[2]
+    tops[:] = 0
     for at in range(first, last, width):
         n = min(width, last - at)
         if task == ROUND and unit > 0.0:
@@ -62,37 +81,33 @@ def read_part(
         if signs.shape[0] > 0:
             stages.signs(num, n, signs, at)
         if task == PEAKS:
-            stages.peaks(num, n, least, results)
+            stages.peaks(num, n, least, tops)
         elif task == FLOATS:
             top = stages.floats(num, n, den, inverse, least, unit, other.view(np.int64), out, at)
             results[0] = max(results[0], top)
         elif pattern >= NOT_FINITE:
             results[MISFIT] += 1
         elif task == ROUND:
-            saturated = np.int64(0)
-            if words.shape[0] > 0:
-                saturated, inexact = stages.random(num, n, den, inverse, least, lo, hi, words, at, bits)
-            elif edge > 0:
-                saturated, inexact = stages.flagged(num, n, den, inverse, least, lo, hi, edge)
-            elif min(-lo, hi) < UNLIMITED:
-                saturated, inexact = stages.nearest(num, n, den, inverse, least, lo, hi)
-            else:
-                inexact = stages.unclipped(num, n, den, inverse, least)
+            saturated, inexact = _round_row(num, n, den, inverse, least, lo, hi, edge, words, at, bits)
             results[SATURATED] += saturated
             results[INEXACT] += inexact
             results[PEAK] = max(results[PEAK], stages.store(num, n, out, size, at))
+    if task == PEAKS:
+        _fold_tops(tops, results)
 
 
 @njit
 def narrow_part(
     task: int, lane: Any, first: int, last: int, lo: int, hi: int, drop: np.int32, signs: np.ndarray,
-    out: np.ndarray, size: int, results: np.ndarray,
+    out: np.ndarray, size: int, results: np.ndarray, scratch: np.ndarray,
 ) -> None:  # fmt: skip
     """`read_part` of an int32 lane: ROUND to nearest of num / 2**drop, PEAKS or SIGNS."""
-    u, u_size, v, v_size, _, least, tile = lane
-    width, scratch, two = tile.shape[1], np.empty((2, tile.shape[1]), np.int32), v.shape[0] > 0
+    tile, u, v, u_size, v_size = borrowed(lane[6]), borrowed(lane[0]), borrowed(lane[2]), lane[1], lane[3]
+    out, signs, results = borrowed(out), borrowed(signs), borrowed(results)
+    scratch, least, width, two = borrowed(scratch), lane[5], tile.shape[1], v.shape[0] > 0
     offset, first_coef, second_coef = tile[OFFSET], tile[FIRST], tile[SECOND]
-    num, other = scratch[0], scratch[1]
+    num, other, tops = scratch[0], scratch[1], scratch[2]
+    tops[:] = 0
     for at in range(first, last, width):
         n = min(width, last - at)
         stages.term(u, u_size, at, n, first_coef, offset, other if two else num)
@@ -101,12 +116,34 @@ def narrow_part(
         if signs.shape[0] > 0:
             stages.signs(num, n, signs, at)
         if task == PEAKS:
-            stages.peaks(num, n, least, results)
+            stages.peaks(num, n, least, tops)
         elif task == ROUND:
             saturated, inexact = stages.shifted(num, n, drop, least, lo, hi)
             results[SATURATED] += saturated
             results[INEXACT] += inexact
             results[PEAK] = max(results[PEAK], stages.store(num, n, out, size, at))
+    if task == PEAKS:
+        _fold_tops(tops, results)
+
+
+@njit
+def _fold_tops(tops: np.ndarray, results: np.ndarray) -> None:
+    """The maxima of the positions of a row, a multiple of the channels, into those of the channels."""
+    channels = results.shape[0]
+    for j in range(tops.shape[0]):
+        results[j % channels] = max(results[j % channels], tops[j])
+
+
+@njit
+def _join(task: int, results: np.ndarray) -> None:
+    """Add up the lines of results in the first one: counts are summed, maxima compared."""
+    first = results[0]
+    for b in range(1, results.shape[0]):
+        for k in range(first.shape[0]):
+            if task == ROUND and k != PEAK:
+                first[k] += results[b, k]
+            else:
+                first[k] = max(first[k], results[b, k])
 
 
 @njit
@@ -122,11 +159,15 @@ def read_all(
     task: int, lane: Any, lo: float, hi: float, edge: float, unit: float, words: np.ndarray, bits: int,
     signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
-    """`read_part` of all elements on all threads; a line of results a block."""
+    """`read_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
     blocks = results.shape[0]
     for b in prange(blocks):
         first, last = _cut(lane, b, blocks)
-        read_part(task, lane, first, last, lo, hi, edge, unit, words, bits, signs, out, size, results[b])
+        scratch = np.empty((3, lane[6].shape[1]), np.float64)
+        read_part(
+            task, lane, first, last, lo, hi, edge, unit, words, bits, signs, out, size, results[b], scratch
+        )  # fmt: skip
+    _join(task, results)
 
 
 @pjit
@@ -134,11 +175,13 @@ def narrow_all(
     task: int, lane: Any, lo: int, hi: int, drop: np.int32, signs: np.ndarray, out: np.ndarray, size: int,
     results: np.ndarray,
 ) -> None:  # fmt: skip
-    """`narrow_part` of all elements on all threads; a line of results a block."""
+    """`narrow_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
     blocks = results.shape[0]
     for b in prange(blocks):
         first, last = _cut(lane, b, blocks)
-        narrow_part(task, lane, first, last, lo, hi, drop, signs, out, size, results[b])
+        scratch = np.empty((3, lane[6].shape[1]), np.int32)
+        narrow_part(task, lane, first, last, lo, hi, drop, signs, out, size, results[b], scratch)
+    _join(task, results)
 
 
 @pjit

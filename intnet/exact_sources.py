@@ -26,13 +26,14 @@ Codes = tuple[np.ndarray, Status]
 
 def log2_round(value: Fraction) -> int:
     """n of R = 2**round(log2(value)), value > 0: 2^(2n-1) <= value^2 < 2^(2n+1). Never a tie."""
-    return log2_root(value * value)
+    return log2_root(value.numerator**2, value.denominator**2)
 
 
-def log2_root(square: Fraction) -> int:
-    """`log2_round` of a value given by its square: n = (floor(log2(square)) + 1) // 2."""
-    e = square.numerator.bit_length() - square.denominator.bit_length()  # floor(log2) or one more
-    return (e + (Fraction(2) ** e <= square)) // 2
+def log2_root(num: int, den: int) -> int:
+    """`log2_round` of the root of num / den: n = (floor(log2(num / den)) + 1) // 2."""
+    e = num.bit_length() - den.bit_length()  # floor(log2) or one more
+    reached = den << e <= num if e >= 0 else den <= num << -e
+    return (e + reached) // 2
 
 
 def finished(codes: np.ndarray, counts: np.ndarray, shape: tuple[int, ...], lo: int, hi: int) -> Codes:
@@ -207,8 +208,8 @@ class Root:
 
     def log2_max(self) -> int:
         """n of R(x) = 2**n; R(0) := 1. The square decides, so no root is taken."""
-        top = Fraction(max(self.numerators), self.den) * Fraction(4) ** self.exponent
-        return log2_root(top) if top else 0
+        top = max(self.numerators)
+        return log2_root(top, self.den) + self.exponent if top else 0
 
     def fractions(self) -> np.ndarray:
         """Array of Fractions: the roots rounded down at 2**(exponent - 64)."""

@@ -53,8 +53,7 @@ def fill_tile(vectors: np.ndarray, u_top: float, v_top: float, scale: float, til
     Returns bounds on |num|, on |value| and on den, and whether all den are powers of two. The first is
     of num and den made integers again: num times scale, less what its power of two cancels of den.
     """
-    channels, width = vectors.shape[1], tile.shape[1]
-    bound, top, widest, powers = 0.0, 0.0, 0.0, True
+    channels, bound, top, widest, powers = vectors.shape[1], 0.0, 0.0, 0.0, True
     for c in range(channels):
         offset, first, second = (
             np.float64(vectors[0, c]), np.float64(vectors[1, c]), np.float64(vectors[2, c])
@@ -67,10 +66,16 @@ def fill_tile(vectors: np.ndarray, u_top: float, v_top: float, scale: float, til
         den = den / scale
         tile[OFFSET, c], tile[FIRST, c], tile[SECOND, c] = offset, first, second
         tile[DEN, c], tile[INVERSE, c] = den, 1.0 / den
-    for k in range(5):
-        for j in range(channels, width):
-            tile[k, j] = tile[k, j - channels]
+    _repeat(tile, channels)
     return bound, top * scale, widest, powers
+
+
+@njit
+def _repeat(tile: np.ndarray, channels: int) -> None:
+    """Fill the rows with their first `channels` elements."""
+    for k in range(tile.shape[0]):
+        for j in range(channels, tile.shape[1]):
+            tile[k, j] = tile[k, j - channels]
 
 
 @njit
@@ -91,8 +96,9 @@ def fill_narrow(
     bound = max(min(bound, known), widest)
     if bound <= NARROW:
         for k in range(3):
-            for j in range(tile.shape[1]):
-                tile[k, j] = vectors[k, j % channels]
+            for c in range(channels):
+                tile[k, c] = vectors[k, c]
+        _repeat(tile, channels)
     return bound, alike
 
 

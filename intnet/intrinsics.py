@@ -6,6 +6,7 @@ names are one or two instructions.
     quotient(num, den, 1/den), residual(num, den, q)     exact decisions without a division
     get(data, i, like), put(data, i, value)              elements of any type in an array of bytes
     wide_vectors()                                       vectors of 512 bits
+    borrowed(array)                                      an array that nobody counts references to
 
 A quotient of |num| <= 2**51 and den, both integers or that times a power of two, lies on the same side
 of every multiple of 1/2 as num/den does, and is exactly that multiple where num/den is one. So its
@@ -23,7 +24,7 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic, overload
 
-__all__ = ["get", "put", "quotient", "residual", "wide_vectors"]
+__all__ = ["borrowed", "get", "put", "quotient", "residual", "wide_vectors"]
 
 Generated = tuple[Any, Callable[..., Any]]  # a signature and the code behind it
 
@@ -153,3 +154,35 @@ def _wide_vectors_in_kernels() -> Any:
         _attribute()
 
     return attribute
+
+
+# -- arrays ----------------------------------------------------------------------------------
+
+
+def borrowed(array: Any) -> Any:
+    """The same array without its reference count, for use while the caller holds it.
+
+    Numba counts a reference up and down around every call that takes an array: two locked instructions,
+    on a counter that all threads share. A kernel that hands rows on some thousand times asks here first.
+    """
+    return array
+
+
+def _borrowed_code(ctx: Any, array: Any) -> Generated:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(array)(context, builder, args[0])
+        view.meminfo = context.get_constant_null(types.MemInfoPointer(types.voidptr))
+        return view._getvalue()
+
+    return array(array), codegen
+
+
+_borrowed: Any = intrinsic(_borrowed_code)
+
+
+@overload(borrowed, inline="always")
+def _borrowed_in_kernels(array: Any) -> Any:
+    def borrow(array: Any) -> Any:
+        return _borrowed(array)
+
+    return borrow

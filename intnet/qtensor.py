@@ -46,8 +46,10 @@ def container(bound: int, where: str = "") -> np.dtype:
     )
 
 
-def max_abs(codes: np.ndarray) -> int:
+def max_abs(codes: np.ndarray | int) -> int:
     """max |code| as a Python int, also where a code is the most negative one; 0 for no elements."""
+    if not isinstance(codes, np.ndarray):
+        return abs(int(codes))
     if codes.size == 0:
         return 0
     return max(int(codes.max()), -int(codes.min()))

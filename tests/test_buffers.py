@@ -24,7 +24,7 @@ def address(x: np.ndarray) -> int:
 
 def idle() -> int:
     """Bytes of idle blocks."""
-    return sum(block.nbytes for shelf in buffers._idle.values() for block in shelf)
+    return sum(block.memory.nbytes for shelf in buffers._idle.values() for block in shelf)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.float32, np.float64, np.bool_])
@@ -41,7 +41,7 @@ def test_an_array_as_np_empty_makes_it(shape: tuple[int, ...], dtype: type) -> N
 @pytest.mark.parametrize("size", [LEAST, LEAST + 1, 5 * LEAST - 1, 7 * LEAST, 7 * LEAST + 1, 1 << 22])
 def test_the_last_byte_belongs_to_the_block(size: int) -> None:
     x = empty((size,), np.int8)
-    block = x.base.block
+    block = x.base.block.memory
     assert address(block) <= address(x) and address(x) + size <= address(block) + block.nbytes
     assert block.nbytes <= 1.25 * size + ALIGNMENT
 
@@ -89,7 +89,7 @@ def test_live_arrays_share_nothing_in_any_thread() -> None:
     for worker in workers:
         worker.join()
     assert failures == []
-    blocks = [address(block) for shelf in buffers._idle.values() for block in shelf]
+    blocks = [address(block.memory) for shelf in buffers._idle.values() for block in shelf]
     assert len(set(blocks)) == len(blocks) < 4 * 12 * 3  # as many as lived at a time, not 1200
 
 

@@ -354,3 +354,59 @@ def test_branches_beyond_two_limbs_are_refused() -> None:
     joined = add(QTensor(np.array([1], np.int32), 0), QTensor(np.array([1], np.int32), -130))
     with pytest.raises(ContainerError, match="branches too far apart"):
         joined.round_to(-7, TIES_EVEN)
+
+
+def with_tops(u: list[list[int]], v: list[list[int]], vectors: np.ndarray, exponent: int) -> Sum:
+    """(offset + cu u + cv v) / den of rows u, v, which knows the greatest |u| of each channel."""
+    offset, cu, cv, den = vectors
+    tops = np.array([max(abs(row[c]) for row in u) for c in range(len(u[0]))])
+    terms = [(QTensor(np.array(u), 0), cu), (QTensor(np.array(v), 0), cv)]
+    pairs = [zip(offset.tolist(), cu.tolist(), a, cv.tolist(), b, den.tolist(), strict=True)
+             for a, b in zip(u, v, strict=True)]  # fmt: skip
+    xs = [F(o + c * x + d * y, n) * power(exponent) for row in pairs for o, c, x, d, y, n in row]
+    return Sum(Exact(terms, exponent, offset, den, tops=tops), xs)
+
+
+@given(
+    u_bits=st.integers(1, 24), coef_bits=st.integers(1, 20), rest_bits=st.integers(0, 20),
+    rows=st.integers(1, 6), channels=st.integers(1, 5), exponent=st.integers(-40, 40),
+    seed=st.integers(0, 2**32),
+)  # fmt: skip
+def test_log2_of_the_maximum_where_the_greatest_codes_are_known(
+    u_bits: int, coef_bits: int, rest_bits: int, rows: int, channels: int, exponent: int, seed: int
+) -> None:
+    source = random.Random(seed)
+
+    def draw(bits: int) -> list[int]:
+        return [source.randint(-(1 << bits) + 1, (1 << bits) - 1) for _ in range(channels)]
+
+    u, v = [draw(u_bits) for _ in range(rows)], [draw(rest_bits) for _ in range(rows)]
+    den = [source.randint(1, 1 << 20) for _ in range(channels)]
+    case = with_tops(u, v, np.array([draw(rest_bits), draw(coef_bits), draw(3), den]), exponent)
+    top = max(abs(x) for x in case.xs)
+    assert case.value.log2_max() == (log2_R(top) if top else 0)
+
+
+@pytest.mark.parametrize("n", [1, 5, 20, 40])
+@pytest.mark.parametrize("rest", [0, 1])
+def test_a_maximum_beside_a_border_of_log2_is_looked_for(n: int, rest: int) -> None:
+    """A rest that could carry the maximum over sqrt2 * 2^n leaves the bounds undecided."""
+    for border in cases.sqrt2_neighbours(n):
+        if border < 3:
+            continue
+        for offset in (-rest, rest):
+            vectors = np.array([[offset], [1], [0], [1]])
+            case = with_tops([[int(border)], [1]], [[1], [1]], vectors, -7)
+            assert case.value.log2_max() == log2_R(max(abs(x) for x in case.xs))
+
+
+def test_known_greatest_codes_spare_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(lane: lanes.Lane) -> list[float]:
+        raise AssertionError("the codes were read")
+
+    monkeypatch.setattr(lanes, "peaks", read)
+    vectors = np.array([[3, -1], [1 << 12, 1 << 10], [2, 1], [7, 9]])
+    case = with_tops([[100, -3], [5, 90]], [[4, 4], [-4, 2]], vectors, -20)
+    assert case.value.log2_max() == log2_R(max(abs(x) for x in case.xs))
+    with pytest.raises(AssertionError, match="were read"):
+        Exact(case.value.terms, -20, vectors[0], vectors[3]).log2_max()

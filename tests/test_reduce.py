@@ -28,10 +28,11 @@ def columns(q: QTensor) -> list[list[int]]:
 
 
 def check(a: QTensor, b: QTensor) -> None:
-    sums, dots = column_products(a, b)
+    sums, dots, tops = column_products(a, b)
     left, right = columns(a), columns(b)
     assert sums.codes.tolist() == [sum(x) for x in left] == column_sums(a).codes.tolist()
     assert dots == [sum(u * v for u, v in zip(x, y, strict=True)) for x, y in zip(left, right, strict=True)]
+    assert tops.tolist() == [max(map(abs, x)) for x in left]
     assert sums.exponent == a.exponent
     assert all(abs(sum(x)) <= sums.bound for x in left)
 
@@ -92,8 +93,8 @@ def test_what_no_container_holds_is_refused() -> None:
 
 def test_no_rows_sum_to_zero() -> None:
     empty = QTensor(np.zeros((0, 3), np.int32), -5)
-    sums, dots = column_products(empty, empty)
-    assert (sums.codes.tolist(), dots) == ([0, 0, 0], [0, 0, 0])
+    sums, dots, tops = column_products(empty, empty)
+    assert (sums.codes.tolist(), dots, tops.tolist()) == ([0, 0, 0], [0, 0, 0], [0, 0, 0])
 
 
 def test_a_longer_int64_sum_than_the_bound_allows_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def rounding_fault(patch: Patch, change: Callable[[Callable[[], None], dict[str,
     original = exact_quick.read_part
 
     def quick(task: int, lane: Any, first: int, last: int, lo: float, hi: float, *rest: Any) -> None:
-        *_, out, size, counts = rest
+        *_, out, size, counts, _ = rest
         seen = {"lo": lo, "hi": hi, "out": out.view(f"i{size}"), "counts": counts}
         run = lambda: original(task, lane, first, last, float(seen["lo"]), float(seen["hi"]), *rest)  # noqa: E731
         if task == exact_quick.ROUND:
@@ -213,7 +213,8 @@ def half_goes_up(patch: Patch) -> None:
 
 
 def stage_fault(patch: Patch, stages: dict[str, Callable[..., Any]]) -> None:
-    """Other stages of the quick lane, with the kernel that calls them uncompiled."""
+    """Other stages of the quick lane, with the functions that call them uncompiled."""
+    patch.setattr(exact_quick, "_round_row", plain(exact_quick._round_row))
     replace_kernels(patch, read_part=plain(exact_quick.read_part))
     for name, stage in stages.items():
         patch.setattr(exact_stages, name, stage)

@@ -37,7 +37,7 @@ FLOAT_EPS = np.float32(1e-5)
 def statistics(x1: QTensor, q: Quantizer, where: str = "") -> tuple[QTensor, QTensor]:
     """(mu, sigma): the batch's mean and standard deviation, each rounded once by q."""
     n = x1.size // x1.shape[-1]
-    sums, squares = column_products(x1, x1, f"{where}/mu", f"{where}/sigma")
+    sums, squares, _ = column_products(x1, x1, f"{where}/mu", f"{where}/sigma")
     mu = q("mu", Exact([(sums, 1)], int(x1.exponent), den=n))
     deviations = [n * square - int(total) ** 2 for square, total in zip(squares, sums.codes, strict=True)]
     return mu, q("sigma", Root(deviations, n * n, int(x1.exponent), bound=(n * x1.bound) ** 2))
@@ -81,7 +81,7 @@ def _forward_integer(saved: Saved, x1: QTensor, gamma: QTensor, beta: QTensor, a
 def _backward_integer(saved: Saved, e1: QTensor) -> tuple[Exact | None, QTensor, QTensor]:
     x2, gamma, err = saved.x2, saved.gamma, saved.err
     n = x2.size // x2.shape[-1]
-    sum_e, dots = column_products(e1, x2, f"{saved.where}/gbeta", f"{saved.where}/ggamma")
+    sum_e, dots, tops = column_products(e1, x2, f"{saved.where}/gbeta", f"{saved.where}/ggamma")
     if max(map(abs, dots)) >= INT64_BOUND:
         raise ContainerError(f"{saved.where}/ggamma: the sum of e1 * x2 does not fit int64")
     exponent, bound = int(e1.exponent) + int(x2.exponent), n * e1.bound * x2.bound
@@ -99,7 +99,7 @@ def _backward_integer(saved: Saved, e1: QTensor) -> tuple[Exact | None, QTensor,
         (x2, -_lifted(m2, int(m2.exponent) + int(x2.exponent) - exponent)),
     ]
     offset = -_lifted(m1, int(m1.exponent) - exponent)
-    return Exact(terms, exponent - den_exponent, offset, den), sum_ex, sum_e
+    return Exact(terms, exponent - den_exponent, offset, den, tops=tops), sum_ex, sum_e
 
 
 # -- float32 ---------------------------------------------------------------------------------

@@ -71,7 +71,6 @@ def weight_grad(
     parts = max(1, min(units, _SHARES, _PART_WORDS // (size * cout)))
     splits = min(-(-size // ROWS), -(-2 * numba.get_num_threads() // parts))
     flat = empty((parts * size * cout,), how.result)
-    flat[...] = 0
     element = arithmetic.element.dtype
     position_sums(
         flat, np.ascontiguousarray(e, element), np.ascontiguousarray(x, element), channels, stride[1] * depth,

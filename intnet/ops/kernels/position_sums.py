@@ -176,7 +176,7 @@ def position_sums(
     groups: int, rows: int, width: int, vectors: int, shares: int, splits: int, bound: int, per_word: int,
     word: Flat, total: Flat,
 ) -> None:  # fmt: skip
-    """parts[share, group, (tap, c), o]: sums over the images of each share; `parts` is zero before.
+    """parts[share, group, (tap, c), o]: sums over the images of each share.
 
     runs: pieces (offset in a block's words, length) of its positions; bound: on the codes of x;
     block.images counts words, so twice as many images where a word holds two
@@ -191,6 +191,10 @@ def position_sums(
         panels = np.zeros((width + lanes - 1) // lanes * page, word.dtype)
         magnitudes, ends = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
         sums, peaks = np.empty(ROWS * lanes, total.dtype), np.zeros(width, np.int64)
+        tile0, tile1 = tiles * slice_ // splits, tiles * (slice_ + 1) // splits
+        for group in range(groups):
+            first = (share * groups + group) * rows
+            parts[(first + tile0 * ROWS) * width : (first + min(tile1 * ROWS, rows)) * width] = 0
         for unit in range(units * share // shares, units * (share + 1) // shares):
             for group in range(groups):
                 _lay_out_unit(
@@ -200,8 +204,7 @@ def position_sums(
                 chunks = _chunk_ends(ends, magnitudes, pieces, _INT32 // bound)
                 _multiply_channels(
                     parts, (share * groups + group) * rows * width, offsets, rows, words, step, runs, ends,
-                    chunks, panels, page, width, vectors, tiles * slice_ // splits,
-                    tiles * (slice_ + 1) // splits, sums,
+                    chunks, panels, page, width, vectors, tile0, tile1, sums,
                 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from intnet.qtensor import INT64_BOUND, QTensor
 
 _WIDE = 128  # columns from which on the inner loops are long enough
 _MOST_ROWS = 1 << 16  # of one int64 sum of products
+_TOPS = 3  # the kind of line that holds maxima, not sums
 _MOST_BLOCKS = 32  # as many threads can share the work
 
 
@@ -34,13 +35,14 @@ def _sums(u: np.ndarray, out: np.ndarray) -> None:
 
 @pjit
 def _products(
-    u: np.ndarray, v: np.ndarray, share: int, sums: np.ndarray, high: np.ndarray, low: np.ndarray
-) -> None:
-    """Sums of u, and of u * v: int64 over `share` rows, then in two parts. Zero-filled outputs."""
+    u: np.ndarray, v: np.ndarray, share: int, sums: np.ndarray, high: np.ndarray, low: np.ndarray,
+    tops: np.ndarray,
+) -> None:  # fmt: skip
+    """Sums of u, of u * v (int64 over `share` rows, then in two parts), max |u|. Zero-filled outputs."""
     rows, blocks = u.shape[0], sums.shape[0]
     for b in prange(blocks):
         wide_vectors()
-        total, top, rest = sums[b], high[b], low[b]
+        total, top, rest, greatest = sums[b], high[b], low[b], tops[b]
         dots = np.empty(total.shape[0], np.int64)
         end = rows * (b + 1) // blocks
         for first in range(rows * b // blocks, end, share):
@@ -48,8 +50,10 @@ def _products(
             for r in range(first, min(first + share, end)):
                 x, y = u[r], v[r]
                 for c in range(x.shape[0]):
-                    total[c] += np.int64(x[c])
-                    dots[c] += np.int64(x[c]) * np.int64(y[c])
+                    code = np.int64(x[c])
+                    total[c] += code
+                    greatest[c] = max(greatest[c], abs(code))
+                    dots[c] += code * np.int64(y[c])
             for c in range(top.shape[0]):
                 top[c] += dots[c] >> 32
                 rest[c] += dots[c] & 0xFFFFFFFF
@@ -57,13 +61,13 @@ def _products(
 
 @njit
 def _fold(lines: np.ndarray, totals: np.ndarray) -> None:
-    """totals[kind] += every line of lines[kind]."""
+    """totals[kind] += every line of lines[kind]; of the fourth kind the maximum."""
     for kind in range(lines.shape[0]):
         total = totals[kind]
         for k in range(lines.shape[1]):
             line = lines[kind, k]
             for c in range(line.shape[0]):
-                total[c] += line[c]
+                total[c] = total[c] + line[c] if kind != _TOPS else max(total[c], line[c])
 
 
 def _matrix(q: QTensor) -> np.ndarray:
@@ -88,7 +92,7 @@ def _lines(u: np.ndarray, kinds: int) -> np.ndarray:
 
 
 def _by_channel(lines: np.ndarray, channels: int) -> np.ndarray:
-    """int64[kinds, channels]: sums over the blocks, and over the pixels of a row."""
+    """int64[kinds, channels]: sums, or maxima, over the blocks and over the pixels of a row."""
     totals = np.zeros((len(lines), channels), np.int64)
     _fold(lines.reshape(len(lines), -1, channels), totals)
     return totals
@@ -115,18 +119,21 @@ def column_sums(q: QTensor, where: str = "") -> QTensor:
 
 def column_products(
     a: QTensor, b: QTensor, where_sum: str = "", where_dot: str = ""
-) -> tuple[QTensor, list[int]]:
-    """(sum of a, sum of a * b in codes) over all axes but the last: a QTensor[C], and exact Python ints."""
+) -> tuple[QTensor, list[int], np.ndarray]:
+    """Over all axes but the last: the sum of a, a QTensor[C]; the sum of a * b in codes, exact Python
+    ints; max |a| in codes, int64[C].
+    """  # fmt: skip
     _check_sum(a, where_sum)
     if a.bound * b.bound >= INT64_BOUND:
-        return column_sums(a, where_sum), _split_dots(a, b, where_dot)
+        tops = np.abs(a.codes.reshape(-1, a.shape[-1]).astype(np.int64)).max(axis=0, initial=0)
+        return column_sums(a, where_sum), _split_dots(a, b, where_dot), tops
     u, v = _matrix(a), _matrix(b)
     share = min(_MOST_ROWS, (INT64_BOUND - 1) // max(a.bound * b.bound, 1))
-    lines = _lines(u, 3)
+    lines = _lines(u, 4)
     _products(u, v, share, *lines)
-    sums, *parts = _by_channel(lines, a.shape[-1])
+    sums, *parts, tops = _by_channel(lines, a.shape[-1])
     dots = [(top << 32) + rest for top, rest in zip(*(part.tolist() for part in parts), strict=True)]
-    return QTensor(sums, int(a.exponent), bound=_sum_bound(a)), dots
+    return QTensor(sums, int(a.exponent), bound=_sum_bound(a)), dots, tops
 
 
 def _split_dots(a: QTensor, b: QTensor, where: str) -> list[int]:
