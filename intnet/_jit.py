@@ -1,9 +1,10 @@
 """The Numba options of every kernel, set once, and where compiled code is kept.
 
-`njit` compiles one scalar rule or one single-threaded loop, `pjit` a loop over `prange`.
-Compiled code is cached on disk, so a second process starts at once. `fastmath` stays off: it
-would let the compiler reorder sums, and results must be the same bits on every machine.
-With NUMBA_DISABLE_JIT=1 both decorators return the Python function, and the bits stay the same.
+`njit` compiles one scalar rule or one single-threaded loop, `inlined` a scalar rule that is never left
+to a call, `pjit` a loop over `prange`. Compiled code is cached on disk, so a second process starts at
+once. `fastmath` stays off: it would let the compiler reorder sums, and results must be the same bits
+on every machine.
+With NUMBA_DISABLE_JIT=1 the decorators return the Python function, and the bits stay the same.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ import numba
 import numpy as np
 from numba import prange
 
-__all__ = ["njit", "pjit", "prange"]
+__all__ = ["inlined", "njit", "pjit", "prange"]
 
 # Threads that wait for work spin for about a millisecond, then sleep. A step hands out work hundreds of
 # times: waking a sleeping thread costs 0.1 ms each time and may put it on the core of the one that waits.
@@ -85,6 +86,14 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
 def njit(function: Callable[..., Any]) -> Any:
     """Compile a scalar rule or a serial loop."""
     return _compile(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a long scalar rule that is merged into every loop that calls it.
+
+    LLVM merges short ones by itself; a call left in a loop keeps the loop from becoming one of vectors.
+    """
+    return _compile(function, forceinline=True)
 
 
 def pjit(function: Callable[..., Any]) -> Any:

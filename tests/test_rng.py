@@ -1,7 +1,12 @@
 """Random words: published Philox rows, the counter rule against the oracle, the LFSR, colliding streams."""
 
 import itertools
+import os
 import random
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +14,7 @@ import pytest
 from intnet import rng
 from intnet.errors import ConfigError
 from tests import oracle
+from tests.opcheck import threads
 
 # counter, key -> output of philox4x32 with 10 rounds, as published with Random123
 PUBLISHED = [
@@ -84,6 +90,63 @@ def test_a_draw_on_all_threads_is_the_draws_of_its_pieces_on_one():
     assert np.array_equal(whole, np.concatenate(pieces))
 
 
+def check_lengths() -> None:
+    """Every length up to some vectors of counters, also where a counter's halves carry and where they end."""
+    seed, step = 2**63 + 5, 2**32 - 1
+    for start in (0, 1, 2, 3, 4 * 2**32 - 61, 4 * 2**63 - 62, 4 * 2**64 - 139):
+        expected = oracle.random.words(seed, step, NAME, 139, start)
+        for n in range(140):
+            assert draw(seed, step, NAME, n, start) == expected[:n], (start, n)
+
+
+def test_every_length_around_the_widths_of_vectors():
+    check_lengths()
+
+
+def test_every_length_without_compilation():
+    command = [sys.executable, "-W", "error", "-c"]
+    for setup in ("", "rng._PART, rng._SHARED = 16, 32; "):
+        code = f"from tests.test_rng import check_lengths, rng; {setup}check_lengths()"
+        done = subprocess.run(
+            [*command, code],
+            cwd=Path(__file__).resolve().parent.parent,
+            env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+
+
+MANY = rng._SHARED + 2 * rng._PART  # words
+CARRY = 4 * 2**32 - rng._SHARED // 2 - 2  # the low half of the counter overflows inside a part
+
+
+@cache
+def many(start: int) -> np.ndarray:
+    """MANY words of the oracle, from `start`, of seed 3 + 5 * 2**32, step 7 and stream 11."""
+    first = start // 4
+    blocks = range(first, (start + MANY + 3) // 4)
+    halves = ((block & 2**32 - 1, block >> 32, 11, 7) for block in blocks)
+    words = [word for half in halves for word in oracle.random.philox4x32(half, (3, 5))]
+    return np.array(words, np.uint32)[start - 4 * first :][:MANY]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("start", [0, CARRY, CARRY + 1])
+def test_lengths_around_those_that_threads_share(start, count):
+    around = [rng._PART, rng._SHARED, rng._SHARED + rng._PART]
+    with threads(count):
+        for n in [MANY, *(border + more for border in around for more in range(-9, 10))]:
+            assert np.array_equal(rng.words(3 + 5 * 2**32, 7, 11, n, start), many(start)[:n]), n
+
+
+def test_large_draws_that_live_at_once_share_no_memory():
+    draws = [rng.words(1, step, 2, rng._SHARED) for step in range(3)]
+    for step, words in enumerate(draws):
+        assert np.array_equal(words, rng.words(1, step, 2, rng._SHARED))
+
+
 def test_seed_step_stream_and_index_all_matter():
     base = draw(1, 1, NAME, 8)
     others = [
@@ -108,6 +171,7 @@ def test_seed_step_stream_and_index_all_matter():
         ((0, 0, 2**32, 1), "stream"),
         ((0, 0, 0, 1, -1), "elements"),
         ((0, 0, 0, -1), "elements"),
+        ((0, 0, 0, 0, 2**66), "elements"),
         ((0, 0, 0, 2, 2**66 - 1), "elements"),
     ],
 )
