@@ -59,8 +59,11 @@ def _let_go() -> None:
     """Drop idle blocks, of the sizes first that were asked for first, until at most KEPT bytes are left."""
     over = sum(room * len(shelf) for room, shelf in list(_idle.items())) - KEPT
     for room, shelf in list(_idle.items()):
-        while over > 0 and shelf:
-            shelf.popleft()
+        while over > 0:
+            try:
+                shelf.popleft()
+            except IndexError:  # empty, or another thread took the last one
+                break
             over -= room
 
 

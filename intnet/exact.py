@@ -72,7 +72,7 @@ class Exact:
         self.den = den
         self.relu = relu
         self.tops = tops
-        self._top = np.inf  # max |numerator|, once `max` has seen it
+        self._top = np.inf  # max |numerator|, once `max` has seen it, and not what a ReLU left of it
         self._signs = lanes.NO_SIGNS  # value > 0, once a rectified value has been rounded
         shapes = {term.shape for term, _ in self.terms}
         if len(shapes) != 1:
@@ -131,16 +131,18 @@ class Exact:
             raise ContainerError("a coefficient, offset or denominator is beyond int64") from None
         return vectors
 
-    def _lane(self, vectors: np.ndarray, shift: int | None, narrow: bool) -> Lane | None:
+    def _lane(self, vectors: np.ndarray, shift: int | None, most: int) -> Lane | None:
         """The quick lane of the value in units of 2**(exponent - shift), where there is one.
 
         shift:  None where nothing is rounded
-        narrow: whether a lane of int32 will do, which only rounds to nearest
+        most:   bits that a lane of int32 may round off; 0 where such a lane will not do
         """
         if any(self.shifts) and any(s and t.bound for (t, _), s in zip(self.terms, self.shifts, strict=True)):
             return None
         codes, tops = [t.codes for t, _ in self.terms], [float(t.bound) for t, _ in self.terms]
-        lane = lanes.prepare_narrow(vectors, codes, tops, shift, self.relu, self._top) if narrow else None
+        lane = None
+        if most:
+            lane = lanes.prepare_narrow(vectors, codes, tops, shift, self.relu, self._top, most)
         lane = lane or lanes.prepare(vectors, codes, tops, shift or 0, self.relu)
         if lane is None:  # the bounds that were proven may be far above the codes
             tops = [float(max_abs(c)) for c in codes]
@@ -185,12 +187,13 @@ class Exact:
         """
         low, high = max(lo, -UNLIMITED), min(hi, UNLIMITED)
         vectors = self._vectors
-        lane = self._lane(vectors, self.exponent - exponent, mode == TIES_EVEN and fine == 0)
-        if lane is not None and lanes.rounds(lane, mode, words):
-            if self.relu:
-                self._signs = empty((lane.elements,), np.bool_)
-            rounded = lanes.round_codes(lane, mode, low, high, fine, words, bits, self._signs)
+        most = 30 if mode == TIES_EVEN else bits if mode == STOCHASTIC else 0
+        lane = self._lane(vectors, self.exponent - exponent, 0 if fine else most)
+        if lane is not None and lanes.rounds(lane, mode, words, low, high):
+            signs = empty((lane.elements,), np.bool_) if self.relu else lanes.NO_SIGNS
+            rounded = lanes.round_codes(lane, mode, low, high, fine, words, bits, signs)
             assert rounded is not None  # integers are finite
+            self._signs = signs
             return rounded[0].reshape(self.shape), rounded[1]
         offset, cu, cv, den = _rows(vectors)
         up, down, drop = self._scale(exponent, int(den.max()).bit_length(), fine, mode)
@@ -264,10 +267,11 @@ class Exact:
         if self.terms[0][0].size == 0:
             raise NumberError("an empty tensor has no maximum")
         vectors = self._vectors
-        lane = self._lane(vectors, None, narrow=True)
+        lane = self._lane(vectors, None, most=30)
         if lane is not None:
             tops = [int(top) for top in lanes.peaks(lane)]
-            self._top = float(max(tops))
+            if not self.relu:  # which hides the greatest negative numerators
+                self._top = float(max(tops))
         else:
             hi, lo = self._limbs(*_rows(vectors)[:3])
             top_hi, top_lo = np.zeros(vectors.shape[1], np.int64), np.zeros(vectors.shape[1], np.uint64)
@@ -284,7 +288,7 @@ class Exact:
         if self._signs.size:
             return self._signs.reshape(self.shape)
         vectors = self._vectors
-        lane = self._lane(vectors, None, narrow=True)
+        lane = self._lane(vectors, None, most=30)
         if lane is not None:
             return lanes.positive(lane).reshape(self.shape)
         hi, lo = self._limbs(*_rows(vectors)[:3])
@@ -299,7 +303,7 @@ class Exact:
 
     def to_float32(self) -> np.ndarray:
         """float32 array, each value correctly rounded once (ties to even)."""
-        lane = self._lane(self._vectors, None, narrow=False)
+        lane = self._lane(self._vectors, None, most=0)
         if lane is None or abs(self.exponent) > lanes.FAR:
             flat = [fraction_to_float32(value) for value in self.fractions().reshape(-1)]
             return np.array(flat, np.float32).reshape(self.shape)

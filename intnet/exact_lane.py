@@ -26,15 +26,7 @@ WIDTH, NARROW_WIDTH = 768, 1536  # elements a row: few enough for the first cach
 
 NO_SIGNS = np.empty(0, np.bool_)
 _NO_CODES, _NO_WORDS = np.empty(0, np.uint8), np.empty(0, np.uint32)
-_UNUSED = (
-    0.0,
-    0.0,
-    0.0,
-    0.0,
-    _NO_WORDS,
-    0,
-    _NO_CODES,
-)  # of the kernels' arguments, by all tasks but rounding
+_UNUSED = (0.0, 0.0, 0, 0.0, _NO_WORDS, 0, _NO_CODES)  # of the kernels' arguments, by tasks but rounding
 
 
 class Lane(NamedTuple):
@@ -85,17 +77,19 @@ def prepare_narrow(
     shift: int | None,
     relu: bool,
     known: float,
+    most: int = 30,
 ) -> Lane | None:
     """As `prepare`, in int32: for large tensors of small numerators.
 
     shift: None where nothing is rounded; else there must be one denominator, a power of two
     known: a bound on |num| that does not come from the parts, or infinity
+    most:  how many bits may be rounded off
     """
     if codes[0].size < SMALL:
         return None
     den = int(vectors[3, 0])
     drop = 0 if shift is None else den.bit_length() - 1 - shift
-    if shift is not None and (den & (den - 1) or not 1 <= drop <= 30):
+    if shift is not None and (den & (den - 1) or not 1 <= drop <= min(most, 30)):
         return None
     tile = _tile(vectors, codes[0].size, 3, NARROW_WIDTH, np.int32)
     v_top = tops[1] if len(tops) > 1 else 0.0
@@ -123,8 +117,13 @@ def _bytes(codes: np.ndarray) -> tuple[np.ndarray, int]:
     return np.ascontiguousarray(codes).reshape(-1).view(np.uint8), size
 
 
-def rounds(lane: Lane, mode: int, words: np.ndarray) -> bool:
-    """Whether `round_codes` knows the mode: ties to even, or stochastic where quotients are exact."""
+def rounds(lane: Lane, mode: int, words: np.ndarray, lo: int, hi: int) -> bool:
+    """Whether `round_codes` knows the mode: ties to even, or stochastic where quotients are exact.
+
+    And the limits: they are clipped to as float64, and 0 lies between them.
+    """
+    if not (float(lo) == lo <= 0 <= hi == float(hi)):
+        return False
     return mode == TIES_EVEN or (mode == STOCHASTIC and lane.powers and words.size == lane.elements > 0)
 
 
@@ -141,20 +140,20 @@ def round_codes(
     """Flat codes of the values, in a mode that `rounds` lets pass; None where one is NaN or infinite.
 
     They are written in the smallest type that is proven to hold them, and copied to a smaller one
-    where their actual maximum allows it. A lane of int32 knows neither words nor `fine`.
+    where their actual maximum allows it. A lane of int32 does not know `fine`.
     signs: a flat bool array that gets value > 0 on the way, or an empty one
     """
     limit = max(-lo, hi)
     dtype = code_type(lo, hi, limit if lane.top >= limit else int(lane.top) + 2 + (1 << fine))
     out = empty((lane.elements,), dtype)
-    edge, unit = float(1 << fine if fine else 0), 0.0
+    unit = 0.0
     if mode == STOCHASTIC:
         drawn = (words, bits)
     else:
         drawn = _NO_WORDS, 0
         unit = 0.0 if fine else _float32_unit(lane, limit, dtype)
     saturated, inexact, peak, misfit = _read(
-        kernels.ROUND, lane, out, 4, float(lo), float(hi), edge, unit, *drawn, signs.view(np.uint8)
+        kernels.ROUND, lane, out, 4, float(lo), float(hi), fine, unit, *drawn, signs.view(np.uint8)
     )
     if misfit:
         return None
@@ -183,15 +182,16 @@ def _float32_unit(lane: Lane, limit: int, dtype: np.dtype[Any]) -> float:
 def _read(task: int, lane: Lane, out: np.ndarray, columns: int, *rest: Any) -> list[float]:
     """Run a kernel on one thread, or on all; its results.
 
-    rest: lo, hi, edge, unit, words, bits, signs of the kernel
+    rest: lo, hi, fine, unit, words, bits, signs of the kernel
     """
     target, size, narrow = out.view(np.uint8), out.itemsize, lane.tile.dtype == np.int32
     if narrow or lane.elements >= SMALL:
         results = np.zeros((min(_MOST_BLOCKS, blocks_for(lane.elements)), columns))
         if narrow:
-            lo, hi = int(max(rest[0], -stages.NARROW)), int(min(rest[1], stages.NARROW))
+            low, high, _, _, words, _, signs = rest
+            lo, hi = int(max(low, -stages.NARROW)), int(min(high, stages.NARROW))
             with np.errstate(over="ignore"):  # sums may wrap on the way
-                kernels.narrow_all(task, lane.args, lo, hi, lane.drop, rest[-1], target, size, results)
+                kernels.narrow_all(task, lane.args, lo, hi, lane.drop, words, signs, target, size, results)
         else:
             kernels.read_all(task, lane.args, *rest, target, size, results)
     else:
@@ -217,7 +217,7 @@ def to_float32(lane: Lane, exponent: int) -> np.ndarray | None:
     """Flat float32 array: values * 2**exponent, correctly rounded; None where one is beyond float32."""
     out = empty((lane.elements,), np.float32)
     with np.errstate(over="ignore"):
-        top = _read(kernels.FLOATS, lane, out, 1, 0.0, 0.0, 0.0, 2.0**exponent, _NO_WORDS, 0, _NO_CODES)
+        top = _read(kernels.FLOATS, lane, out, 1, 0.0, 0.0, 0, 2.0**exponent, _NO_WORDS, 0, _NO_CODES)
     return None if top[0] >= stages.NOT_FINITE else out
 
 

@@ -36,13 +36,13 @@ ROUND, PEAKS, SIGNS, FLOATS = range(4)  # tasks
 @njit
 def _round_row(
     num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float, hi: float,
-    edge: float, words: np.ndarray, at: int, bits: int,
+    fine: int, words: np.ndarray, at: int, bits: int,
 ) -> stages.Counts:  # fmt: skip
     """num becomes its code by the stage that the arguments of ROUND ask for; (saturated, inexact)."""
     if words.shape[0] > 0:
-        return stages.random(num, n, den, inverse, least, lo, hi, words, at, bits)
-    if edge > 0:
-        return stages.flagged(num, n, den, inverse, least, lo, hi, edge)
+        return stages.random(num, n, inverse, least, lo, hi, words, at, bits)
+    if fine > 0:
+        return stages.flagged(num, n, den, inverse, least, lo, hi, np.float64(1 << fine))
     if min(-lo, hi) < UNLIMITED:
         return stages.nearest(num, n, den, inverse, least, lo, hi)
     return np.int64(0), stages.unclipped(num, n, den, inverse, least)
@@ -50,14 +50,14 @@ def _round_row(
 
 @njit
 def read_part(
-    task: int, lane: Any, first: int, last: int, lo: float, hi: float, edge: float, unit: float,
+    task: int, lane: Any, first: int, last: int, lo: float, hi: float, fine: int, unit: float,
     words: np.ndarray, bits: int, signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
     scratch: np.ndarray,
 ) -> None:  # fmt: skip
     """One task on elements first .. last of a float64 lane, and num > 0 into `signs` if it is not empty.
 
     ROUND:  codes of `size` bytes into `out`, stochastic where there are words, on two grids where
-            edge > 0; results are SATURATED, INEXACT, PEAK and MISFIT: rows with a float32 not finite.
+            fine > 0; results are SATURATED, INEXACT, PEAK and MISFIT: rows with a float32 not finite.
             Of float32 where unit > 0: value = float32 * unit
     PEAKS:  results[c] = max |num| of channel c, one of as many as there are results
     SIGNS:  that alone
@@ -88,7 +88,7 @@ def read_part(
         elif pattern >= NOT_FINITE:
             results[MISFIT] += 1
         elif task == ROUND:
-            saturated, inexact = _round_row(num, n, den, inverse, least, lo, hi, edge, words, at, bits)
+            saturated, inexact = _round_row(num, n, den, inverse, least, lo, hi, fine, words, at, bits)
             results[SATURATED] += saturated
             results[INEXACT] += inexact
             results[PEAK] = max(results[PEAK], stages.store(num, n, out, size, at))
@@ -97,13 +97,23 @@ def read_part(
 
 
 @njit
+def _round_narrow_row(
+    num: np.ndarray, n: int, drop: np.int32, least: int, lo: int, hi: int, words: np.ndarray, at: int
+) -> stages.Counts:
+    """`_round_row` in int32."""
+    if words.shape[0] > 0:
+        return stages.shifted_random(num, n, drop, least, lo, hi, words, at)
+    return stages.shifted(num, n, drop, least, lo, hi)
+
+
+@njit
 def narrow_part(
-    task: int, lane: Any, first: int, last: int, lo: int, hi: int, drop: np.int32, signs: np.ndarray,
-    out: np.ndarray, size: int, results: np.ndarray, scratch: np.ndarray,
+    task: int, lane: Any, first: int, last: int, lo: int, hi: int, drop: np.int32, words: np.ndarray,
+    signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray, scratch: np.ndarray,
 ) -> None:  # fmt: skip
-    """`read_part` of an int32 lane: ROUND to nearest of num / 2**drop, PEAKS or SIGNS."""
+    """`read_part` of an int32 lane: ROUND of num / 2**drop, PEAKS or SIGNS."""
     tile, u, v, u_size, v_size = borrowed(lane[6]), borrowed(lane[0]), borrowed(lane[2]), lane[1], lane[3]
-    out, signs, results = borrowed(out), borrowed(signs), borrowed(results)
+    out, words, signs, results = borrowed(out), borrowed(words), borrowed(signs), borrowed(results)
     scratch, least, width, two = borrowed(scratch), lane[5], tile.shape[1], v.shape[0] > 0
     offset, first_coef, second_coef = tile[OFFSET], tile[FIRST], tile[SECOND]
     num, other, tops = scratch[0], scratch[1], scratch[2]
@@ -118,7 +128,7 @@ def narrow_part(
         if task == PEAKS:
             stages.peaks(num, n, least, tops)
         elif task == ROUND:
-            saturated, inexact = stages.shifted(num, n, drop, least, lo, hi)
+            saturated, inexact = _round_narrow_row(num, n, drop, least, lo, hi, words, at)
             results[SATURATED] += saturated
             results[INEXACT] += inexact
             results[PEAK] = max(results[PEAK], stages.store(num, n, out, size, at))
@@ -156,7 +166,7 @@ def _cut(lane: Any, b: int, blocks: int) -> tuple[int, int]:
 
 @pjit
 def read_all(
-    task: int, lane: Any, lo: float, hi: float, edge: float, unit: float, words: np.ndarray, bits: int,
+    task: int, lane: Any, lo: float, hi: float, fine: int, unit: float, words: np.ndarray, bits: int,
     signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
     """`read_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
@@ -165,22 +175,22 @@ def read_all(
         first, last = _cut(lane, b, blocks)
         scratch = np.empty((3, lane[6].shape[1]), np.float64)
         read_part(
-            task, lane, first, last, lo, hi, edge, unit, words, bits, signs, out, size, results[b], scratch
+            task, lane, first, last, lo, hi, fine, unit, words, bits, signs, out, size, results[b], scratch
         )  # fmt: skip
     _join(task, results)
 
 
 @pjit
 def narrow_all(
-    task: int, lane: Any, lo: int, hi: int, drop: np.int32, signs: np.ndarray, out: np.ndarray, size: int,
-    results: np.ndarray,
+    task: int, lane: Any, lo: int, hi: int, drop: np.int32, words: np.ndarray, signs: np.ndarray,
+    out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
     """`narrow_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
     blocks = results.shape[0]
     for b in prange(blocks):
         first, last = _cut(lane, b, blocks)
         scratch = np.empty((3, lane[6].shape[1]), np.int32)
-        narrow_part(task, lane, first, last, lo, hi, drop, signs, out, size, results[b], scratch)
+        narrow_part(task, lane, first, last, lo, hi, drop, words, signs, out, size, results[b], scratch)
     _join(task, results)
 
 

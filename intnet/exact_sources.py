@@ -123,7 +123,7 @@ class FloatExact:
             raise ContainerError(f"{where or 'float tensor'}: a value needs codes of more than 62 bits")
         vectors = np.array([[0], [1], [0], [self.den]], np.int64)
         lane = lanes.prepare(vectors, [self.values], [top], -exponent)
-        if lane is not None and lanes.rounds(lane, mode, words):
+        if lane is not None and lanes.rounds(lane, mode, words, lo, hi):
             with np.errstate(over="ignore"):  # what is beyond float32 is clipped
                 result = lanes.round_codes(lane, mode, lo, hi, fine, words, bits)
             if result is None:

@@ -200,8 +200,8 @@ def flagged(
 
 @njit
 def random(
-    num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float, hi: float,
-    words: np.ndarray, at: int, bits: int,
+    num: np.ndarray, n: int, inverse: np.ndarray, least: float, lo: float, hi: float, words: np.ndarray,
+    at: int, bits: int,
 ) -> Counts:  # fmt: skip
     """Stochastic rounding by the words from `at` on, where every den is a power of two, so that q is exact.
 
@@ -212,7 +212,7 @@ def random(
     saturated, inexact = np.int64(0), np.int64(0)
     span, drop = 2.0**bits, np.uint32(32 - bits)
     for j in range(n):
-        q = quotient(_greater(num[j], least), den[j], inverse[j])
+        q = _greater(num[j], least) * inverse[j]  # exact, as all are powers of two
         floor = np.floor(q)
         lower = -1.0 if floor == -1.0 else 0.0
         word = np.float64(words[np.uint64(at + j)] >> drop)
@@ -240,6 +240,31 @@ def shifted(num: np.ndarray, n: int, drop: np.int32, least: int, lo: int, hi: in
         inexact = np.int32(inexact + np.int32(np.int32(x & mask) != 0))
         odd = np.int32(np.int32(x >> by) & one)
         code = np.int32(np.int32(x + below + odd) >> by)
+        kept = _lesser(_greater(code, lower), upper)
+        saturated = np.int32(saturated + np.int32(kept != code))
+        num[j] = kept
+    return np.int64(saturated), np.int64(inexact)
+
+
+@njit
+def shifted_random(
+    num: np.ndarray, n: int, drop: np.int32, least: int, lo: int, hi: int, words: np.ndarray, at: int
+) -> Counts:
+    """`random` of int32 numerators over 2**drop, drop = 1..30 and at most the bits of a word.
+
+    f has no more bits than a word has: word + 1 <= f * 2**bits says that what is dropped, an integer,
+    is greater than as many of the word's bits.
+    """
+    wide_vectors()
+    saturated, inexact, by = np.int32(0), np.int32(0), np.uint32(drop) & np.uint32(31)
+    floor, lower, upper = np.int32(least), np.int32(lo), np.int32(hi)
+    mask, spare = np.int32((1 << drop) - 1), np.uint32(32 - drop) & np.uint32(31)
+    for j in range(n):
+        x = _greater(num[j], floor)
+        rest = np.int32(x & mask)
+        up = np.int32(rest > np.int32(words[np.uint64(at + j)] >> spare))
+        code = np.int32(np.int32(x >> by) + up)
+        inexact = np.int32(inexact + np.int32(rest != 0))
         kept = _lesser(_greater(code, lower), upper)
         saturated = np.int32(saturated + np.int32(kept != code))
         num[j] = kept

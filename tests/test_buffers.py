@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import threading
+from collections import deque
 
 import numpy as np
 import pytest
@@ -104,3 +105,20 @@ def test_idle_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     empty((3 * LEAST,), np.int8)
     assert idle() <= 6 * LEAST + 3 * LEAST + 10 * ALIGNMENT
     assert (kept == 7).all()
+
+
+def test_another_thread_may_take_the_last_idle_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While idle memory is let go, between one look at a shelf and the next."""
+
+    class Robbed(deque):  # type: ignore[type-arg]
+        def popleft(self) -> None:
+            self.clear()
+            raise IndexError
+
+    monkeypatch.setattr(buffers, "KEPT", 0)
+    held = empty((LEAST,), np.int8)
+    room = next(iter(buffers._idle))
+    del held
+    buffers._idle[room] = Robbed(buffers._idle[room])
+    assert empty((3 * LEAST,), np.int8).nbytes == 3 * LEAST
+    assert not buffers._idle[room]

@@ -13,8 +13,8 @@ import pytest
 from intnet import exact_lane as lanes
 from intnet import rng
 from intnet._jit import SMALL
-from intnet.exact import Exact
-from intnet.formats import Direct
+from intnet.exact import Exact, FloatExact
+from intnet.formats import Direct, Shift
 from intnet.qtensor import QTensor, Status
 from intnet.quantize import quantize
 from intnet.rounding import STOCHASTIC, TIES_EVEN, TO_NEG
@@ -171,7 +171,7 @@ def test_a_known_maximum_opens_int32_though_its_parts_would_pass_it() -> None:
 
 
 def test_what_int32_does_not_do_takes_float64() -> None:
-    """Denominators that differ or are no power of two, Flag's two grids, random words."""
+    """Denominators that differ or are no power of two, Flag's two grids, words of few bits."""
     codes, words = spread(20, (MANY,)), rng.words(1, 2, 3, MANY)
     q = tensor(codes)
     pairs = np.resize([4, 8], MANY)
@@ -179,8 +179,12 @@ def test_what_int32_does_not_do_takes_float64() -> None:
         check(*Exact([(q, 1)], -4, den=6).round_to(0, TIES_EVEN), codes, 96, *OPEN)
     with taking("read_all"):
         check(*Exact([(q, 1)], -4, den=pairs).round_to(0, TIES_EVEN), codes, pairs << 4, *OPEN)
-    for how in ({"fine": 3, "mode": TIES_EVEN}, {"words": words, "mode": STOCHASTIC}):
-        with taking("read_all"):
+    for how, kernel in (
+        ({"fine": 3, "mode": TIES_EVEN}, "read_all"),
+        ({"words": words, "bits": 3, "mode": STOCHASTIC}, "read_all"),  # a word of fewer bits than are lost
+        ({"words": words, "bits": 4, "mode": STOCHASTIC}, "narrow_all"),
+    ):
+        with taking(kernel):
             got = Exact([(q, 1)], -4).round_to(0, lo=-900, hi=900, **how)
         with general():
             want = Exact([(q, 1)], -4).round_to(0, lo=-900, hi=900, **how)
@@ -310,3 +314,66 @@ def test_any_number_of_threads_gives_the_same(threads: int) -> None:
     num = codes[0] * 1000 + codes[1] * ramp + 5
     check(got, status, num, den << 3, *OPEN)
     assert top == greatest(num, den << 3)
+
+
+@pytest.mark.parametrize("bits", [1, 8, 17, 30, 32])
+@pytest.mark.parametrize("drop", [1, 8, 9, 17, 30, 31])
+def test_words_beside_the_threshold_of_an_int32(bits: int, drop: int) -> None:
+    """Every part of a step against the last word that goes up and the first that does not."""
+    top = 1 << (min(drop, bits) - 1)
+    magnitudes = 0, 1, 2, 3, top - 1, top, top + 1, 2 * top - 1, 2**29 + 5, 2**30
+    nums = [sign * magnitude for magnitude in magnitudes for sign in (1, -1)]
+    pairs = [
+        (num, word)
+        for num in nums
+        for rest in [(num % (1 << drop)) << bits >> drop]
+        for word in {0, rest - 1, rest, rest + 1, 2**bits - 1}
+        if 0 <= word < 2**bits
+    ]
+    pairs *= MANY // len(pairs) + 1
+    noise = rng.words(5, 0, 0, len(pairs)).astype(np.uint64) % (1 << (32 - bits))
+    words = ((np.array([w for _, w in pairs], np.uint64) << (32 - bits)) + noise).astype(np.uint32)
+    q = tensor([num for num, _ in pairs], np.int32)
+    with taking("narrow_all" if drop <= min(bits, 30) else "read_all"):
+        got, status = Exact([(q, 1)], -drop).round_to(0, STOCHASTIC, -(2**20), 2**20, words, bits)
+    oracle = {(n, w): round_fraction(F(n, 1 << drop), "stochastic", w, bits) for n, w in set(pairs)}
+    want = np.array([oracle[pair] for pair in pairs])
+    assert np.array_equal(got, np.clip(want, -(2**20), 2**20))
+    assert status.saturated == np.count_nonzero(abs(want) > 2**20)
+    assert status.inexact == sum(num % (1 << drop) != 0 for num, _ in pairs)
+
+
+# -- what is not for the quick lane ------------------------------------------------------------
+
+
+def test_the_maximum_of_a_rectified_value_does_not_bound_what_is_below_zero() -> None:
+    """Numerators from -2.2e9, beyond int32, to 5500: a lane of int32 would wrap the first to positive ones."""
+    codes = np.resize([-2_000_000, 5], MANY)
+    value = Exact([(tensor(codes), 1100)], 0).rectified()
+    assert value.max() == 5500
+    with taking("read_all"):
+        got, status = value.round_to(4, TIES_EVEN)
+    assert got.tolist() == np.resize([0, 344], MANY).tolist() and status.saturated == 0
+    again = Exact([(tensor(codes), 1100)], 0).rectified()
+    again.log2_max()
+    assert np.array_equal(again.positive(), codes > 0)
+    q = quantize(Exact([(tensor(codes), 1100)], 0).rectified(), Shift(16))
+    assert np.array_equal(q.codes, np.where(codes < 0, 0, 32767))  # R = 4096
+    assert q.status == Status(np.count_nonzero(codes > 0), 0, MANY)
+
+
+@pytest.mark.parametrize("limit", [2**53 - 1, 2**53, 2**53 + 1, 2**54 - 1, 2**55 - 1, 2**60 - 1])
+def test_limits_that_float64_does_not_hold(limit: int) -> None:
+    values = np.array([1.4, -1.5, 0.25], np.float32)
+    got, status = FloatExact(values).round_to(-60, TIES_EVEN, -limit, limit)
+    want = [int(F(float(v)) * 2**60) for v in values]
+    assert got.tolist() == [min(max(w, -limit), limit) for w in want]
+    assert status.saturated == sum(abs(w) > limit for w in want)
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(1000, 2000), (-2000, -1000), (0, 5), (-5, 0)])
+@pytest.mark.parametrize("elements", [50, MANY])
+def test_a_range_on_one_side_of_zero(lo: int, hi: int, elements: int) -> None:
+    codes = spread(4, (elements,))
+    got, _ = Exact([(tensor(codes), 1)], 0).round_to(0, TIES_EVEN, lo, hi)
+    assert np.array_equal(got, np.clip(codes, lo, hi))

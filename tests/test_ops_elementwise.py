@@ -161,6 +161,16 @@ def test_integer_dropout(keep: Fraction, shape: tuple[int, ...], seed: int) -> N
     assert values(dx) == oracle.ops.dropout(fixed(e).real(), drawn, keep).values
 
 
+def test_dropout_of_a_rectified_quotient_keeps_the_relu() -> None:
+    """Averages, exact and not rounded yet: the ReLU behind them is part of the value that is dropped."""
+    x = QTensor(np.array([[-5, 6, -7, 8], [-1, 1, 3, -3]], np.int8), 0)
+    quotient = Exact([(x, 1)], 0, den=4).rectified()
+    words, keep = rng.words(1, 0, 0, 8), Fraction(1, 2)
+    got = dropout(Tensor(quotient), words=words, keep=keep).value
+    reals = oracle.Tensor(x.shape, [max(Fraction(int(code), 4), Fraction(0)) for code in x.codes.reshape(-1)])
+    assert values(got) == oracle.ops.dropout(reals, words.tolist(), keep).values
+
+
 @pytest.mark.parametrize("keep", KEEPS, ids=str)
 def test_dropout_decides_at_the_exact_border(keep: Fraction) -> None:
     """An element stays where word < keep * 2^32, and not where they are equal."""

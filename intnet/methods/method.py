@@ -34,6 +34,18 @@ from intnet.rounding import STOCHASTIC, mode_code
 from intnet.trace import Event, Observer
 
 
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    """What a method kept of a parameter: its value, and that value quantized for the forward pass."""
+
+    value: QTensor
+    quantized: QTensor
+
+    def made(self, value: Any, format: Format) -> bool:
+        """Whether this is the copy in `format` of just this value."""
+        return self.value is value and self.quantized.format == format
+
+
 class Parameter:
     """A trainable tensor: its names, its shape, how it starts; value and optimizer slots by the method.
 
@@ -45,7 +57,7 @@ class Parameter:
         self.name, self.symbol, self.shape, self.start, self.fan_in = name, symbol, shape, start, fan_in
         self.value: Any = None
         self.slots: dict[str, Any] = {}
-        self.copy: tuple[Any, Any] = (None, None)  # a value and its forward copy, if a method keeps one
+        self.copy: Copy | None = None
 
 
 class LayerLike(Protocol):
@@ -128,7 +140,10 @@ class Method:
         raise NotImplementedError(f"method {self.name!r} has no update")
 
     def update_all(self, updates: Sequence[Update]) -> None:
-        """`update` of every parameter of a step; a method may take many at once, to the same bits."""
+        """`update` of every parameter of a step.
+
+        A method may take many at once, to the same bits; whoever changes its `update` changes this too.
+        """
         for layer, parameter, gradient in updates:
             self.update(layer, parameter, gradient)
 

@@ -24,7 +24,7 @@ from intnet.errors import ConfigError, ContainerError
 from intnet.exact import Exact, add, exact
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.methods.float32 import sgd_momentum
-from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
+from intnet.methods.method import Copy, LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.ops.kernels.combine import combine
 from intnet.qtensor import QTensor, container, max_abs
 from intnet.quantize import quantize
@@ -199,12 +199,10 @@ class Wageubn(Method):
             return self.passes(
                 layer, f"{parameter.symbol}q", check_finite(parameter.value, f"{layer.name}/W")
             )
-        value, copy = parameter.copy
-        if value is parameter.value and not self.observers:
-            return copy
-        return self.store(
-            layer, f"{parameter.symbol}q", parameter.value, self._weight_format(layer, parameter)
-        )
+        format, copy = self._weight_format(layer, parameter), parameter.copy
+        if copy is not None and copy.made(parameter.value, format) and not self.observers:
+            return copy.quantized
+        return self.store(layer, f"{parameter.symbol}q", parameter.value, format)
 
     def _weight_format(self, layer: LayerLike, parameter: Parameter) -> Format:
         if layer.edge:
@@ -342,10 +340,12 @@ class Wageubn(Method):
         stored.append(quantize(words[1], self._weight_format(layer, parameters[0])))
         if any(q.status is None or q.status.saturated for q in stored):
             return False
-        acc_q, value, copy = (_split(q, parameters) for q in (*words, stored[2]))
-        for i, parameter in enumerate(parameters):
-            parameter.slots["Accq"], parameter.value = acc_q[i], value[i]
-            parameter.copy = (value[i], copy[i])
+        limited = isinstance(stored[2].format, FixedPoint)
+        copies = _split(stored[2], parameters, stored[2].bound if limited else None)
+        parts = zip(parameters, *(_split(q, parameters) for q in words), copies, strict=True)
+        for parameter, acc_q, value, quantized in parts:
+            parameter.slots["Accq"], parameter.value = acc_q, value
+            parameter.copy = Copy(value, quantized)
         return True
 
 
@@ -383,11 +383,13 @@ def _joined(parts: Sequence[QTensor]) -> QTensor:
     return QTensor(codes, exponent, bound=max(part.bound for part in parts))
 
 
-def _split(q: QTensor, parameters: Sequence[Parameter]) -> list[QTensor]:
-    """A flat tensor as one of each parameter's shape, with its own bound."""
+def _split(q: QTensor, parameters: Sequence[Parameter], bound: int | None = None) -> list[QTensor]:
+    """A flat tensor as one of each parameter's shape; their bound, or where it is None their own maxima."""
     sizes = [math.prod(parameter.shape) for parameter in parameters]
     starts = [0, *itertools.accumulate(sizes)]
     peaks = np.maximum.reduceat(np.abs(q.codes), starts[:-1]).tolist()
+    if bound is not None:
+        peaks = [bound] * len(sizes)
     return [
         QTensor(q.codes[start : start + size].reshape(parameter.shape), int(q.exponent), q.format, peak)
         for start, size, parameter, peak in zip(starts, sizes, parameters, peaks, strict=False)

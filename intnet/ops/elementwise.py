@@ -118,7 +118,7 @@ def _scaled(x: Any, keep: Fraction) -> Any:
         raise FormatError("dropout takes an integer value or a float32 array")
     terms = [(term, coef * keep.denominator) for term, coef in value.terms]
     offset, den = value.offset * keep.denominator, value.den * keep.numerator
-    return Exact(terms, value.exponent, offset, den, shifts=value.shifts)
+    return Exact(terms, value.exponent, offset, den, value.relu, value.shifts)
 
 
 def _dropout_vjp(saved: Saved, e: Any) -> tuple[Any]:

@@ -187,7 +187,8 @@ def _spread(saved: Saved, e: Any) -> Any:
         return FloatExact(value.values, value.den * size)
     quotient = exact(value)
     assert isinstance(quotient, Exact)
-    return Exact(quotient.terms, quotient.exponent, den=quotient.den * size, shifts=quotient.shifts)
+    den = quotient.den * size
+    return Exact(quotient.terms, quotient.exponent, den=den, relu=quotient.relu, shifts=quotient.shifts)
 
 
 def _avg_pool2d_vjp(saved: Saved, e: Any) -> tuple[Any]:
