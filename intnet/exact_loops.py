@@ -1,8 +1,8 @@
 """Loops of `exact.py` for any numerator and any rounding: exact, not quick.
 
-Most tensors take the quick lane (`exact_lane.py`) instead: numerators of 51 bits at most, rounded to
-nearest. Here are the others: every mode on int64, then two limbs where a bound passes 62 bits, and
-float32 sources.
+Most tensors take the quick lane (`exact_lane.py`) instead: numerators of 51 bits at most, in the modes
+that the methods use. Here are the others: every mode on int64, then two limbs where a bound passes 62
+bits, and float32 sources.
 
 A tensor is walked flat, C elements a row, so that element i belongs to channel i % C:
 

@@ -1,7 +1,7 @@
 """Instructions that kernels ask for by name, each behind a plain twin that gives the same codes.
 
 The bodies below are the twins, which also run under NUMBA_DISABLE_JIT=1; inside a kernel the same
-names are one or two instructions.
+names are a few instructions.
 
     quotient(num, den, 1/den), residual(num, den, q)     exact decisions without a division
     get(data, i, like), put(data, i, value)              elements of any type in an array of bytes

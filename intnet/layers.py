@@ -238,8 +238,8 @@ class BatchNorm2d(Layer):
         # sqrt(v * 2^-31) = sqrt(2 v) * 2^-16
         root = Root([2 * int(v) for v in variance.codes], 1, (self.EXPONENT - 1) // 2)
         sigma = method.activation(self, "sigma", root)
-        x2 = method.activation(self, "x2", norm.normalized(ops.elementwise.codes_of(x), mu, sigma))
-        return method.activation(self, "x3", norm.scaled(x2, gamma, beta))
+        x2 = method.activation(self, "x2", norm.normalized(ops.elementwise.codes_of(x), mu, sigma, self.name))
+        return method.activation(self, "x3", norm.scaled(x2, gamma, beta, self.name))
 
 
 class ReLU(Layer):

@@ -347,7 +347,7 @@ def test_words_beside_the_threshold_of_an_int32(bits: int, drop: int) -> None:
 
 
 def test_the_maximum_of_a_rectified_value_does_not_bound_what_is_below_zero() -> None:
-    """Numerators from -2.2e9, beyond int32, to 5500: a lane of int32 would wrap the first to positive ones."""
+    """Numerators of -2.2e9, beyond int32, and 5500: int32 would wrap the first to positive ones."""
     codes = np.resize([-2_000_000, 5], MANY)
     value = Exact([(tensor(codes), 1100)], 0).rectified()
     assert value.max() == 5500

@@ -17,6 +17,7 @@ from intnet.formats import Direct, Flag, Shift
 from intnet.layers import BatchNorm2d
 from intnet.methods import Float32, Wageubn
 from intnet.ops import batch_norm
+from intnet.ops import norm as module
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 from tests import oracle
@@ -274,3 +275,14 @@ def test_a_wrong_channel_count_is_named() -> None:
     for x, (gamma, beta) in ((integer(1, (2, 5)), affine(1, 3)), (floating(1, (2, 5)), (three, three))):
         with pytest.raises(ShapeError, match=r"batch_norm: input \(2, 5\) has 5 channels, gamma 3"):
             batch_norm(Tensor(x), Tensor(gamma), Tensor(beta), act=same, err=same)
+
+
+def test_exponents_too_far_apart_are_named() -> None:
+    far = QTensor(np.ones(3, np.int32), 0, bound=1 << 48)
+    with pytest.raises(ContainerError, match=r"bn1/sigma: codes up to 281474976710656 shifted by 15 bits"):
+        module.denominator(far, "bn1")
+    near = QTensor(np.ones(3, np.int32), -60)
+    with pytest.raises(ContainerError, match="bn1/mu: codes up to"):
+        module.normalized(near, far, near, "bn1")
+    with pytest.raises(ContainerError, match="bn1/beta: codes up to"):
+        module.scaled(near, QTensor(np.ones(3, np.int32), -7), far, "bn1")

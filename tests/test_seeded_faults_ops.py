@@ -90,8 +90,8 @@ def finer(path: str) -> Callable[[Patch], None]:
 def no_eps(patch: Patch) -> None:
     denominator = norm.denominator
 
-    def faulty(sigma: QTensor) -> tuple[np.ndarray, int]:
-        codes, exponent = denominator(sigma)
+    def faulty(sigma: QTensor, where: str) -> tuple[np.ndarray, int]:
+        codes, exponent = denominator(sigma, where)
         return np.maximum(codes - 1, 1), exponent
 
     patch.setattr(norm, "denominator", faulty)
@@ -144,15 +144,15 @@ def words_of(change: Callable[[Wageubn, str], tuple[str, int]]) -> Callable[[Pat
 
 def first_maximum_missed(patch: Patch) -> None:
     """R from a maximum that overlooks the last channel."""
-    peak = Exact.max
+    right = Exact.log2_max
 
-    def faulty(self: Exact) -> Any:
+    def faulty(self: Exact) -> int:
         if len(self.terms) == 2 and np.ndim(self.den):
             codes = [(QTensor(t.codes[..., :-1], 0), np.asarray(c)[..., :-1]) for t, c in self.terms]
-            return peak(Exact(codes, self.exponent, np.asarray(self.offset)[:-1], np.asarray(self.den)[:-1]))
-        return peak(self)
+            return right(Exact(codes, self.exponent, np.asarray(self.offset)[:-1], np.asarray(self.den)[:-1]))
+        return right(self)
 
-    patch.setattr(Exact, "max", faulty)
+    patch.setattr(Exact, "log2_max", faulty)
 
 
 def variance_over_one_less(patch: Patch) -> None:

@@ -43,47 +43,52 @@ def statistics(x1: QTensor, q: Quantizer, where: str = "") -> tuple[QTensor, QTe
     return mu, q("sigma", Root(deviations, n * n, int(x1.exponent), bound=(n * x1.bound) ** 2))
 
 
-def _lifted(q: QTensor, bits: int) -> np.ndarray:
+def _lifted(q: QTensor, bits: int, where: str) -> np.ndarray:
     """int64 codes * 2**bits; ContainerError where they are not proven to fit."""
     if q.bound << bits >= INT64_BOUND:
-        raise ContainerError(f"codes up to {q.bound} shifted by {bits} bits are beyond every container")
+        raise ContainerError(
+            f"{where}: codes up to {q.bound} shifted by {bits} bits are beyond every container; the "
+            "exponents that meet in batch norm are too far apart, or the codes too wide"
+        )
     return q.codes.astype(np.int64) << bits
 
 
-def denominator(sigma: QTensor) -> tuple[np.ndarray, int]:
+def denominator(sigma: QTensor, where: str = "batch_norm") -> tuple[np.ndarray, int]:
     """(codes, exponent) of sigma + eps."""
     exponent = min(int(sigma.exponent), EPS_EXPONENT)
-    return _lifted(sigma, int(sigma.exponent) - exponent) + (1 << (EPS_EXPONENT - exponent)), exponent
+    codes = _lifted(sigma, int(sigma.exponent) - exponent, f"{where}/sigma")
+    return codes + (1 << (EPS_EXPONENT - exponent)), exponent
 
 
-def normalized(x1: QTensor, mu: QTensor, sigma: QTensor) -> Exact:
+def normalized(x1: QTensor, mu: QTensor, sigma: QTensor, where: str = "batch_norm") -> Exact:
     """(x1 - mu)/(sigma + eps) as one exact quotient."""
-    den, den_exponent = denominator(sigma)
+    den, den_exponent = denominator(sigma, where)
     exponent = min(int(x1.exponent), int(mu.exponent))
-    offset = -_lifted(mu, int(mu.exponent) - exponent)
+    offset = -_lifted(mu, int(mu.exponent) - exponent, f"{where}/mu")
     return Exact([(x1, 1 << (int(x1.exponent) - exponent))], exponent - den_exponent, offset, den)
 
 
-def scaled(x2: QTensor, gamma: QTensor, beta: QTensor) -> Exact:
+def scaled(x2: QTensor, gamma: QTensor, beta: QTensor, where: str = "batch_norm") -> Exact:
     """x3 = gamma * x2 + beta, exact."""
     exponent = min(int(x2.exponent) + int(gamma.exponent), int(beta.exponent))
-    coefficient = _lifted(gamma, int(x2.exponent) + int(gamma.exponent) - exponent)
-    return Exact([(x2, coefficient)], exponent, _lifted(beta, int(beta.exponent) - exponent))
+    coefficient = _lifted(gamma, int(x2.exponent) + int(gamma.exponent) - exponent, f"{where}/gamma")
+    offset = _lifted(beta, int(beta.exponent) - exponent, f"{where}/beta")
+    return Exact([(x2, coefficient)], exponent, offset)
 
 
 def _forward_integer(saved: Saved, x1: QTensor, gamma: QTensor, beta: QTensor, act: Quantizer) -> Exact:
     mu, sigma = statistics(x1, act, saved.where)
-    x2 = act("x2", normalized(x1, mu, sigma))
+    x2 = act("x2", normalized(x1, mu, sigma, saved.where))
     saved.x2, saved.sigma, saved.gamma = x2, sigma, gamma
-    return scaled(x2, gamma, beta)
+    return scaled(x2, gamma, beta, saved.where)
 
 
 def _backward_integer(saved: Saved, e1: QTensor) -> tuple[Exact | None, QTensor, QTensor]:
-    x2, gamma, err = saved.x2, saved.gamma, saved.err
+    x2, gamma, err, where = saved.x2, saved.gamma, saved.err, saved.where
     n = x2.size // x2.shape[-1]
-    sum_e, dots, tops = column_products(e1, x2, f"{saved.where}/gbeta", f"{saved.where}/ggamma")
+    sum_e, dots, tops = column_products(e1, x2, f"{where}/gbeta", f"{where}/ggamma")
     if max(map(abs, dots)) >= INT64_BOUND:
-        raise ContainerError(f"{saved.where}/ggamma: the sum of e1 * x2 does not fit int64")
+        raise ContainerError(f"{where}/ggamma: the sum of e1 * x2 does not fit int64")
     exponent, bound = int(e1.exponent) + int(x2.exponent), n * e1.bound * x2.bound
     sum_ex = QTensor(np.array(dots, np.int64), exponent, bound=bound)
     if not saved.needs[0]:
@@ -92,13 +97,13 @@ def _backward_integer(saved: Saved, e1: QTensor) -> tuple[Exact | None, QTensor,
     e2 = err("e2", Exact([(e1, g)], int(e1.exponent) + int(gamma.exponent)))
     m1 = err("m1", Exact([(sum_e, g)], e2.exponent, den=n))
     m2 = err("m2", Exact([(sum_ex, g)], e2.exponent, den=n << -int(x2.exponent)))
-    den, den_exponent = denominator(saved.sigma)
+    den, den_exponent = denominator(saved.sigma, where)
     exponent = min(int(m1.exponent), int(m2.exponent) + int(x2.exponent))
     terms = [
-        (e1, _lifted(gamma, e2.exponent - exponent)),
-        (x2, -_lifted(m2, int(m2.exponent) + int(x2.exponent) - exponent)),
+        (e1, _lifted(gamma, e2.exponent - exponent, f"{where}/e2")),
+        (x2, -_lifted(m2, int(m2.exponent) + int(x2.exponent) - exponent, f"{where}/m2")),
     ]
-    offset = -_lifted(m1, int(m1.exponent) - exponent)
+    offset = -_lifted(m1, int(m1.exponent) - exponent, f"{where}/m1")
     return Exact(terms, exponent - den_exponent, offset, den, tops=tops), sum_ex, sum_e
 
 
