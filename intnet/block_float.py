@@ -32,7 +32,7 @@ def expand(exponents: np.ndarray, shape: tuple[int, ...], axes: tuple[int, int])
     """
     blocks = tuple(-(-size // SIDE) if axis in axes else size for axis, size in enumerate(shape))
     if exponents.shape != blocks:
-        raise ShapeError(f"exponents {exponents.shape} for {shape} in blocks over axes {axes}: it has {blocks}")
+        raise ShapeError(f"exponents {exponents.shape} where {shape}, blocked over axes {axes}, has {blocks}")
     out = exponents.astype(np.int16)
     for axis in axes:
         out = np.repeat(out, SIDE, axis).take(range(shape[axis]), axis)
@@ -122,9 +122,9 @@ def matching_bands(a: Operand, b: Operand, terms: int) -> tuple[list[Band], list
     One band each where that will do. Where single exponents pass int64 already, they are the bands.
     """
     whole = a.bands(), b.bands()
-    if whole[0][0].bound * whole[1][0].bound * terms < INT64_BOUND:
+    if max(1, whole[0][0].bound) * max(1, whole[1][0].bound) * terms < INT64_BOUND:
         return whole
-    top = max(a.peaks.values()) * max(b.peaks.values()) * terms  # of products of one exponent each
+    top = max(a.peaks.values(), default=1) * max(b.peaks.values(), default=1) * terms  # of one exponent each
     room = max(0, ((INT64_BOUND - 1) // top).bit_length() - 1)
     pairs = [(a.bands(width), b.bands(room - width)) for width in range(room + 1)]
     return min(pairs, key=lambda pair: len(pair[0]) * len(pair[1]))

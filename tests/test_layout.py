@@ -18,8 +18,9 @@ PACKAGE = ROOT / "intnet"
 ORDER = [
     "_jit", "buffers", "errors", "wide", "rounding", "rng", "formats", "qtensor", "intrinsics", "exact_loops",
     "exact_stages", "exact_quick", "exact_lane", "exact_sources", "exact", "long_sums", "block_float",
-    "quantize", "fp32", "autograd", "trace", "schedules", "ops.kernels", "ops", "methods", "layers", "models", "state", "idx", "datasets",
-    "train", "files", "checkpoint", "records", "metrics", "report", "runs", "cli", "__main__",
+    "quantize", "fp32", "autograd", "trace", "schedules", "ops.kernels", "ops", "methods", "layers", "models",
+    "state", "idx", "datasets", "train", "files", "checkpoint", "records", "metrics", "report", "runs", "cli",
+    "__main__",
 ]  # fmt: skip
 
 
