@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 
 from tests.oracle.floats import to_float32
 from tests.oracle.tensor import Tensor, power
@@ -15,10 +14,17 @@ SIDE = 4
 Index = tuple[int, ...]
 
 
+def places(counts: Sequence[int]) -> list[Index]:
+    """Every index of a tensor, in C order."""
+    found: list[Index] = [()]
+    for count in counts:
+        found = [(*place, i) for place in found for i in range(count)]
+    return found
+
+
 def blocks(shape: Sequence[int], axes: Sequence[int]) -> list[Index]:
     """The index of every block of a tensor whose `axes` are cut in fours, the last piece maybe shorter."""
-    counts = [(size + SIDE - 1) // SIDE if axis in axes else size for axis, size in enumerate(shape)]
-    return list(product(*(range(count) for count in counts)))
+    return places([(size + SIDE - 1) // SIDE if axis in axes else size for axis, size in enumerate(shape)])
 
 
 def block_of(index: Index, axes: Sequence[int]) -> Index:
@@ -30,11 +36,8 @@ def real(
     shape: Sequence[int], codes: Sequence[int], exponents: Mapping[Index, int], axes: Sequence[int]
 ) -> Tensor:
     """The exact values: codes in C order times 2^exponent of the element's block."""
-    places = product(*(range(size) for size in shape))
-    values = [
-        code * power(exponents[block_of(place, axes)]) for code, place in zip(codes, places, strict=True)
-    ]
-    return Tensor(tuple(shape), values)
+    units = [power(exponents[block_of(place, axes)]) for place in places(shape)]
+    return Tensor(tuple(shape), [code * unit for code, unit in zip(codes, units, strict=True)])
 
 
 def rounded(t: Tensor) -> Tensor:
