@@ -3,7 +3,7 @@
     value = code * 2**exponent[block]        code a signed integer, one exponent for all of a block
 
 A block-float tensor is a QTensor whose exponents broadcast against the codes; `expand` makes such
-exponents of those of 4x4 blocks. `Operand` aligns it: codes << (exponent - low) at the least exponent
+exponents of those of 4x4 blocks. `BlockFloat` aligns it: codes << (exponent - low) at the least exponent
 low that a non-zero code has are an ordinary QTensor, exactly the same values, and an exact integer
 product of two of them is the exact block-float product. Where the exponents lie too far apart for
 that, `bands` cuts them into bands, each aligned for itself; the tensor is the sum of its bands.
@@ -67,8 +67,8 @@ def _align(codes: np.ndarray, exponents: np.ndarray, low: int, high: int, out: n
         out[i] = np.int64(codes[i]) << (e - low) if inside else np.int64(0)
 
 
-class Operand:
-    """A QTensor ready to be aligned.
+class BlockFloat:
+    """A QTensor ready to be aligned; its exponent an array that broadcasts, or one int.
 
     peaks: max |code| of every exponent that a non-zero code has, in ascending order of exponents;
     of a plain QTensor its bound. NumberError for an exponent beyond +-300, ContainerError for codes
@@ -116,12 +116,12 @@ class Operand:
         return QTensor(out.reshape(self.q.shape), band.low, bound=band.bound)
 
 
-def matching_bands(a: Operand, b: Operand, terms: int) -> tuple[list[Band], list[Band]]:
+def matching_bands(a: BlockFloat, b: BlockFloat, terms: int) -> tuple[list[Band], list[Band]]:
     """Bands of a and of b, any two of which have sums of `terms` products within int64: the fewest pairs.
 
     One band each where that will do. Where single exponents pass int64 already, they are the bands.
     """
-    whole = a.bands(), b.bands()
+    whole, terms = (a.bands(), b.bands()), max(1, terms)
     if max(1, whole[0][0].bound) * max(1, whole[1][0].bound) * terms < INT64_BOUND:
         return whole
     top = max(a.peaks.values(), default=1) * max(b.peaks.values(), default=1) * terms  # of one exponent each

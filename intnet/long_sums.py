@@ -69,12 +69,13 @@ class LongSum:
     """
 
     def __init__(self, shape: tuple[int, ...], least: int, greatest: int) -> None:
-        self.shape, self.least = shape, least
+        self.shape, self.least, self.greatest = shape, least, greatest
         count = (greatest - least) // _BITS + 4
         self._digits = np.zeros((int(np.prod(shape)), count), np.int64)
 
     def add(self, codes: np.ndarray, exponent: int) -> None:
         """Add codes * 2**exponent, element by element."""
+        assert self.least <= exponent <= self.greatest and codes.shape == self.shape
         _add(np.ascontiguousarray(codes).reshape(-1), exponent - self.least, self._digits)
 
     def to_float32(self, where: str = "") -> np.ndarray:

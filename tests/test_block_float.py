@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet import long_sums
-from intnet.block_float import Band, Operand, expand, matching_bands
+from intnet.block_float import Band, BlockFloat, expand, matching_bands
 from intnet.errors import ContainerError, NumberError, ShapeError
 from intnet.exact import Exact
 from intnet.long_sums import LongSum
@@ -167,7 +167,7 @@ def test_operands_from_end_to_end_of_the_exponents_with_results_that_float32_hol
     x = operand(seed, (n, 18), MATRIX, lambda block: far[block[1]])
     w = operand(seed + 1, (cout, 18), MATRIX, lambda block: max(-128, -far[block[1]] - noise.integers(9)))
     e = operand(seed + 2, (n, cout), MATRIX, uniform(seed, -40, -24))
-    assert len(matching_bands(Operand(x.q), Operand(w.q), 18)[0]) > 1
+    assert len(matching_bands(BlockFloat(x.q), BlockFloat(w.q), 18)[0]) > 1
     check_linear(x, w, e)
 
 
@@ -177,8 +177,8 @@ def test_zero_blocks_have_no_say(gap: int) -> None:
     x = operand(1, (8, 8), MATRIX, lambda block: -gap if block[1] else 0, zeros=0)
     x.q.codes[:, 4:] = 0
     w = operand(2, (8, 8), MATRIX, lambda block: 0, zeros=0)
-    assert Operand(x.q).bands() == [Band(0, 0, 127)]
-    assert Operand(x.q).aligned(Band(0, 0, 127)).codes.dtype == np.int8
+    assert BlockFloat(x.q).bands() == [Band(0, 0, 127)]
+    assert BlockFloat(x.q).aligned(Band(0, 0, 127)).codes.dtype == np.int8
     exact = oracle.Tensor((8, 8), [F(int(code)) for code in x.q.codes.reshape(-1)])
     agrees(block_product(x.q, w.q, 8, gemm), oracle.ops.linear(exact, w.exact))
 
@@ -191,6 +191,13 @@ def test_all_zero_operands_give_zeros() -> None:
         assert not x.q.codes.any() and not e.q.codes.any()
         check_linear(x, w, e)
         check_linear(x, operand(2, (6, 7), MATRIX, uniform(2, low, 3), zeros=1), e)
+
+
+def test_zeros_of_one_exponent_times_blocks_of_many() -> None:
+    for exponent in (-300, 0, 300):
+        zeros = QTensor(np.zeros((2, 2), np.int8), exponent)
+        assert not block_product(zeros, row([-300, 250]), 2, gemm).any()
+        assert not block_product(row([-300, 250]), zeros, 2, gemm).any()
 
 
 def test_an_empty_batch() -> None:
@@ -280,7 +287,7 @@ def test_the_end_of_float32(below: int) -> None:
 def test_the_road_follows_the_proven_bound() -> None:
     """One product while int64 holds it, however many bits float64 has; else bands."""
     for top, terms, pairs in ((53, 1, 1), (59, 2, 1), (61, 1, 1), (62, 1, 2), (61, 2, 2), (122, 1, 2)):
-        a, b = Operand(row([0, top])), Operand(row([0]))
+        a, b = BlockFloat(row([0, top])), BlockFloat(row([0]))
         bands = matching_bands(a, b, terms)
         assert len(bands[0]) * len(bands[1]) == pairs
     assert [band.low for band in bands[0]] == [0, 122]
@@ -370,9 +377,9 @@ def long_sums_rounded_twice(patch: pytest.MonkeyPatch) -> None:
 
 def wrong_least_exponent(patch: pytest.MonkeyPatch) -> None:
     """One too high: what has the least exponent is lost."""
-    right = Operand.bands
+    right = BlockFloat.bands
     patch.setattr(
-        Operand, "bands",
+        BlockFloat, "bands",
         lambda self, width=600: [band._replace(low=band.low + 1) for band in right(self, width)],
     )  # fmt: skip
 

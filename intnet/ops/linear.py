@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from intnet.autograd import Op, Saved
-from intnet.block_float import Operand, matching_bands
+from intnet.block_float import BlockFloat, matching_bands
 from intnet.errors import ContainerError, FormatError, ShapeError
 from intnet.exact import Exact, exact, times_power
 from intnet.long_sums import LongSum
@@ -62,14 +62,14 @@ def block_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str
     int64 holds it, else one a pair of bands, all added up in `LongSum`. NumberError for a result beyond
     float32's range; ContainerError for codes whose products not even two limbs hold.
     """
-    left, right = Operand(a, where), Operand(b, where)
+    left, right = BlockFloat(a, where), BlockFloat(b, where)
     a_bands, b_bands = matching_bands(left, right, terms)
     xs, ys = [left.aligned(band) for band in a_bands], [right.aligned(band) for band in b_bands]
     results = (_expression(exact_product(x, y, terms, kernel, where)) for x in xs for y in ys)
     first = next(results)
     if len(xs) == len(ys) == 1:
         return first.to_float32(where)
-    total = LongSum(first.shape, first.exponent, a_bands[-1].low + b_bands[-1].low + 16)
+    total = LongSum(first.shape, first.exponent, int(xs[-1].exponent) + int(ys[-1].exponent) + 16)
     for result in chain([first], results):
         for term, coef in result.terms:  # one, or the two of two limbs: 2**16 and 1
             total.add(term.codes, result.exponent + int(coef).bit_length() - 1)
