@@ -83,18 +83,17 @@ class BlockFloat:
             raise NumberError(f"{where or 'operand'}: an exponent is beyond +-{FARTHEST}")
         if q.bound >= INT64_BOUND:
             raise ContainerError(f"{where or 'operand'}: codes up to {q.bound} are beyond 62 bits")
-        self._exponents = np.empty(0, np.int16)
         if isinstance(q.exponent, int):
             self.peaks = {q.exponent: q.bound} if q.bound else {}
             return
         each = np.broadcast_to(each.astype(np.int16, copy=False), q.shape)
         self._exponents = np.ascontiguousarray(each).reshape(-1)
+        # each type is a compiled loop: one for mantissas of 8 bits, one for all others
+        kind = np.int8 if q.codes.dtype == np.int8 else np.int64
+        self._codes = np.ascontiguousarray(q.codes, kind).reshape(-1)
         tops = np.zeros((blocks_for(q.size), greatest - least + 1), np.int64)
-        _survey(self._codes(), self._exponents, least, tops)
+        _survey(self._codes, self._exponents, least, tops)
         self.peaks = {least + k: top for k, top in enumerate(tops.max(axis=0).tolist()) if top}
-
-    def _codes(self) -> np.ndarray:
-        return np.ascontiguousarray(self.q.codes).reshape(-1)
 
     def bands(self, width: int = 2 * FARTHEST) -> list[Band]:
         """The fewest bands of exponents at most `width` apart, ascending; one band of zeros for none."""
@@ -112,7 +111,7 @@ class BlockFloat:
         if isinstance(self.q.exponent, int):
             return self.q
         out = np.empty(self.q.size, container(band.bound))
-        _align(self._codes(), self._exponents, band.low, band.high, out)
+        _align(self._codes, self._exponents, band.low, band.high, out)
         return QTensor(out.reshape(self.q.shape), band.low, bound=band.bound)
 
 
