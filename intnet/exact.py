@@ -32,6 +32,7 @@ from intnet.exact_sources import (
     Codes,
     FloatExact,
     Root,
+    beyond_float32,
     finished,
     fraction_to_float32,
     log2_round,
@@ -301,16 +302,32 @@ class Exact:
         codes, status = self.round_to(self.exponent, TIES_EVEN, where=where)
         return QTensor(codes, self.exponent, bound=status.peak)
 
-    def to_float32(self) -> np.ndarray:
-        """float32 array, each value correctly rounded once (ties to even)."""
-        lane = self._lane(self._vectors, None, most=0)
-        if lane is None or abs(self.exponent) > lanes.FAR:
-            flat = [fraction_to_float32(value) for value in self.fractions().reshape(-1)]
+    def to_float32(self, where: str = "") -> np.ndarray:
+        """float32 array, each value correctly rounded once (ties to even).
+
+        NumberError, naming `where`, for a value beyond float32's range.
+        """
+        vectors = self._vectors
+        lane = self._lane(vectors, None, most=0)
+        if abs(self.exponent) > lanes.FAR or (lane is None and np.any(vectors[3] != 1)):
+            flat = [fraction_to_float32(value, where) for value in self.fractions().reshape(-1)]
             return np.array(flat, np.float32).reshape(self.shape)
-        values = lanes.to_float32(lane, self.exponent)
+        values = self._wide_to_float32(vectors) if lane is None else lanes.to_float32(lane, self.exponent)
         if values is None:
-            raise NumberError("a value is beyond float32's range")
+            raise beyond_float32(where)
         return values.reshape(self.shape)
+
+    def _wide_to_float32(self, vectors: np.ndarray) -> np.ndarray | None:
+        """Flat `to_float32` of numerators beyond 51 bits; None where a value is beyond float32."""
+        (offset, cu, cv, _), scale = _rows(vectors), 2.0**self.exponent
+        out = empty((self.terms[0][0].size,), np.float32)
+        with np.errstate(over="ignore"):
+            if self.bound() < INT64_BOUND and not any(self.shifts):
+                u, v = self._flat()
+                loops.float_rows(u, cu, v, cv, offset, self.relu, scale, loops.blocks_for(u.size), out)
+            else:
+                loops.float_limbs(*self._limbs(offset, cu, cv), scale, out)
+        return out if np.all(np.isfinite(out)) else None
 
     def fractions(self) -> np.ndarray:
         """Array of Fractions: the exact values (slow; for inspection)."""

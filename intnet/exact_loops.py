@@ -87,6 +87,54 @@ def round_rows(
         counts[b, SATURATED], counts[b, INEXACT], counts[b, PEAK] = saturated, inexact, max(top, -bottom)
 
 
+# -- float32 results -------------------------------------------------------------------------
+
+
+@njit
+def nearest_float32(num: Any, scale: float) -> Any:
+    """num * scale, rounded once (ties to even): |num| < 2**62, scale a power of two within 2**+-700.
+
+    Of more than 53 bits the last ten become one that says whether any of them was set: float64 then
+    holds the number, on the right side of every float32 and of every midpoint of two.
+    """
+    if abs(num) >= 1 << 53:
+        return np.float32(np.float64(drop_bits(num, 10)) * (scale * 1024.0))
+    return np.float32(np.float64(num) * scale)
+
+
+@pjit
+def float_rows(
+    u: np.ndarray, cu: np.ndarray, v: np.ndarray, cv: np.ndarray, offset: np.ndarray, relu: bool,
+    scale: float, blocks: int, out: np.ndarray,
+) -> None:  # fmt: skip
+    """num * scale of every element in float32, rounded once, into `out`."""
+    channels, n = cu.shape[0], u.shape[0]
+    rows = (n + channels - 1) // channels
+    for b in prange(blocks):
+        for r in range(rows * b // blocks, rows * (b + 1) // blocks):
+            base = r * channels
+            for c in range(min(channels, n - base)):
+                i = base + c
+                num = cu[c] * np.int64(u[i]) + cv[c] * np.int64(v[i]) + offset[c]
+                out[i] = nearest_float32(np.int64(0) if relu and num < 0 else num, scale)
+
+
+@njit
+def float_limbs(hi: np.ndarray, lo: np.ndarray, scale: float, out: np.ndarray) -> None:
+    """As `float_rows`, from two-limb numerators: their top 62 bits, the last of which stands for the rest."""
+    for i in range(hi.shape[0]):
+        top, rest, unit = hi[i], lo[i], scale
+        if -(1 << 29) <= top < 1 << 29:
+            if wide.fits_int64(top, rest) and abs(wide.to_int64(rest)) < 1 << 62:
+                out[i] = nearest_float32(wide.to_int64(rest), unit)
+                continue
+            top = (top << 32) | np.int64(rest >> np.uint64(32))
+            rest, unit = rest & np.uint64(0xFFFFFFFF), unit * 2.0**32
+        else:
+            unit = unit * 2.0**64
+        out[i] = nearest_float32(top | np.int64(rest != np.uint64(0)), unit)
+
+
 # -- two limbs -------------------------------------------------------------------------------
 
 

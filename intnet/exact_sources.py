@@ -44,7 +44,12 @@ def finished(codes: np.ndarray, counts: np.ndarray, shape: tuple[int, ...], lo: 
     return small.reshape(shape), Status(saturated, inexact, codes.size, peak)
 
 
-def fraction_to_float32(value: Fraction) -> np.float32:
+def beyond_float32(where: str = "") -> NumberError:
+    """The error of a value that float32 does not reach."""
+    return NumberError(f"{where + ': ' if where else ''}a value is beyond float32's range")
+
+
+def fraction_to_float32(value: Fraction, where: str = "") -> np.float32:
     """A Fraction correctly rounded to float32 (ties to even); NumberError on overflow."""
     if value == 0:
         return np.float32(0)
@@ -55,7 +60,7 @@ def fraction_to_float32(value: Fraction) -> np.float32:
     unit = max(e - 23, -149)
     code = round(magnitude / Fraction(2) ** unit)  # Python rounds a Fraction half to even
     if code * Fraction(2) ** unit >= Fraction(2) ** 128:
-        raise NumberError("a value is beyond float32's range")
+        raise beyond_float32(where)
     result = np.ldexp(np.float32(code), unit)
     return np.float32(-result if value < 0 else result)
 

@@ -269,11 +269,34 @@ def test_to_float32_at_midpoints_and_beside_them(den, exponent):
     assert [F(float(v)) for v in value.to_float32()] == want
 
 
+@pytest.mark.parametrize("bits", [25, 52, 53, 54, 61, 62, 63, 64, 93, 94, 95, 118, 125])
+@pytest.mark.parametrize("exponent", [0, -151, -200, -240])
+def test_to_float32_of_wide_numerators_is_rounded_once(bits, exponent, monkeypatch):
+    """Midpoints of two float32 and both their neighbours, of every length that a container holds."""
+    monkeypatch.setattr(Exact, "fractions", lambda self: pytest.fail("the slow way"))
+    mids = [m << (bits - 25) for m in (2**24 + 1, 2**24 + 3, 2**25 - 1)]
+    nums = sorted({s * (m + d) for m in mids for d in (-1, 0, 1) for s in (1, -1)} | {0, 1, -1})
+    want = [floats.to_float32(num * power(exponent)) for num in nums]
+    if bits <= 62:
+        value = Exact([(QTensor(np.array(nums, np.int64), 0), 1)], exponent)
+    else:  # high and low halves
+        parts = [np.array(half, np.int64) for half in zip(*(divmod(num, 2**63) for num in nums), strict=True)]
+        terms = [(QTensor(parts[0] * 2, 0), 1), (QTensor(parts[1], 0), 1)]
+        value = Exact(terms, exponent, shifts=(62, 0))
+    got = value.to_float32()
+    assert [F(float(v)) for v in got] == want and not np.any(np.signbit(got) & (np.array(nums, object) >= 0))
+    above = value.rectified().to_float32()
+    assert [F(float(v)) for v in above] == [max(v, 0) for v in want]
+
+
 def test_to_float32_overflow_is_an_error():
     for exponent in (128, 200, 5000):
         for den in (1, 2**36):
             with pytest.raises(NumberError, match="beyond float32's range"):
                 Exact([(QTensor(np.array([0, 2**37]), 0), 1)], exponent, den=den).to_float32()
+    for top, exponent in ((2**60, 68), (2**60, 5000), (2**62, 66)):
+        with pytest.raises(NumberError, match="fc: a value is beyond float32's range"):
+            Exact([(QTensor(np.array([1, top]), 0), 4)], exponent - 2).to_float32("fc")
     assert fraction_to_float32(F(2**24 - 1) * 2**104) == np.finfo(np.float32).max
     with pytest.raises(NumberError):
         fraction_to_float32(F(2**25 - 1) * 2**103)

@@ -89,18 +89,27 @@ CONVOLUTIONS = [
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
 @pytest.mark.parametrize(
     "limits",
-    [(127, 127, 127), (2047, 127, 16256), (32767, 15, 32767), (32767, 32767, 32767), (1 << 20, 127, 1 << 17)],
+    [
+        (127, 127, 127), (2047, 127, 16256), (32767, 15, 32767), (32767, 32767, 32767),
+        (1 << 20, 127, 1 << 17), (1 << 25, 1 << 24, 1 << 23), (1 << 33, 1 << 14, 1 << 13),
+    ],
     ids=str,
-)
+)  # fmt: skip
 def test_convolutions(
     case: tuple[int, Pair, int, int, Pair, Pair, Pair, int], limits: tuple[int, int, int]
 ) -> None:
-    """int8, WAGEUBN's codes, an int32 sum of few terms, and codes that need 64-bit sums."""
+    """int8, WAGEUBN's codes, an int32 sum of few terms, sums in float64, and codes that need int64."""
     check_convolution(*case, limits)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (13, 2, 33), (500, 7, 16), (97, 300, 70), (3, 2000, 200)])
-@pytest.mark.parametrize("limits", [(127, 127), (32767, 32767), (16256, 2047), (1 << 22, 127), (1 << 40, 63)])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        (127, 127), (32767, 32767), (16256, 2047), (1 << 22, 127), (1 << 40, 63), (1 << 30, 1 << 20),
+        (1 << 44, 63),
+    ],
+)  # fmt: skip
 def test_matrix_products(shape: tuple[int, int, int], limits: Pair) -> None:
     m, k, n = shape
     a, b = integers(4, limits[0], m, k), integers(5, limits[1], n, k)
@@ -176,3 +185,17 @@ def test_any_number_of_threads(threads: int) -> None:
         check_convolution(2, (7, 7), 64, 200, *PLAIN, (2047, 127, 16256))  # fewer blocks than threads
     finally:
         numba.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("terms", "kind"), [(31, np.float64), (32, np.float64), (33, np.int64)])
+def test_sums_at_the_limit_of_float64(terms: int, kind: type) -> None:
+    """32 products of 2**24 and 2**24 make the greatest sum that is proven to be exact, to its last bit."""
+    a, b = np.full((14, terms), 1 << 24, np.int32), np.full((5, terms), -(1 << 24), np.int32)
+    a[3, -1] -= 1
+    b[:, -1] += 1
+    how = plan(QTensor(a, 0), QTensor(b, 0), terms)
+    assert how.arithmetic.sum.dtype == kind and how.bound == terms << 48
+    want = a.astype(object) @ b.T.astype(object)
+    assert np.array_equal(gemm(a, b, how).astype(object), want)
+    e, x = b.T[:, :1].reshape(1, 1, terms, 1), a[3].reshape(1, 1, terms, 1)
+    assert int(conv.weight_grad(e, x, (1, 1), (1, 1), (0, 0), 1, how).item()) == want[3, 0]

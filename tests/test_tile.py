@@ -34,13 +34,18 @@ def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
         return halves.view(np.int32), np.int32
     if kind == "float32":
         return np.ldexp(rng.normal(size=size), rng.integers(-60, 60, size)).astype(np.float32), np.float32
+    if kind == "float64":  # sums of 11 products below 2**49 are below 2**53
+        return np.trunc(np.ldexp(rng.normal(size=size), 22)).clip(-(2.0**24), 2.0**24), np.float64
     limit = 1 << (29 if kind == "int32" else 28)
     return rng.integers(-limit, limit, size).astype(np.int32 if kind == "int32" else np.int64), np.int64
 
 
 @pytest.mark.parametrize(
     ("kind", "vectors"),
-    [("pairs", 1), ("pairs", 2), ("int32", 1), ("int32", 2), ("int64", 1), ("float32", 1), ("float32", 2)],
+    [
+        ("pairs", 1), ("pairs", 2), ("int32", 1), ("int32", 2), ("int64", 1), ("float64", 1), ("float64", 2),
+        ("float32", 1), ("float32", 2),
+    ],
 )
 @pytest.mark.parametrize("step", [1, 3])
 @pytest.mark.parametrize("share", [(0, 3), (1, 2), (2, 3)])

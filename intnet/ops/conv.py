@@ -3,7 +3,8 @@
     y[n, oy, ox, o] = sum over ky, kx, c of x[n, oy*sh + ky - ph, ox*sw + kx - pw, c] * w[o, c, ky, kx]
 
 x (N, H, W, Cin), w (Cout, Cin/groups, kh, kw) as in PyTorch, y (N, Ho, Wo, Cout). Integers: exact
-sums, exponents add. float32: the defined sequence of `kernels/float32.py`.
+sums, exponents add. Block float: the exact sum, rounded once to float32. float32: the defined sequence
+of `kernels/float32.py`.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ from intnet.ops.kernels import conv as integer
 from intnet.ops.kernels import float32
 from intnet.ops.kernels.gemm import Plan
 from intnet.ops.kernels.windows import output_size
-from intnet.ops.linear import exact_product, operands
+from intnet.ops.linear import operands, product
 from intnet.qtensor import QTensor
 
 Pair = tuple[int, int]
@@ -57,7 +58,7 @@ def _conv2d(
         def forward(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
             return integer.forward(a, b, stride, padding, groups, how)
 
-        return exact_product(x, w, terms, forward, where)
+        return product(x, w, terms, forward, where)
     return float32.conv2d(x, w, *saved.window)
 
 
@@ -72,8 +73,8 @@ def _integer_gradients(saved: Saved, e: QTensor) -> tuple[Any, Any]:
         return integer.weight_grad(a, b, kernel, stride, padding, groups, how)
 
     per_input, positions = w.shape[0] // groups * kernel[0] * kernel[1], e.size // e.shape[3]
-    dx = exact_product(e, w, per_input, input_grad, where) if saved.needs[0] else None
-    dw = exact_product(e, x, positions, weight_grad, where) if saved.needs[1] else None
+    dx = product(e, w, per_input, input_grad, where) if saved.needs[0] else None
+    dw = product(e, x, positions, weight_grad, where) if saved.needs[1] else None
     return dx, dw
 
 

@@ -3,18 +3,22 @@
     y[n, o] = sum over i of x[n, i] * w[o, i]        x (N, Cin), w (Cout, Cin)
     dx = dy w          dw = dy^T x                    z = y + b,  db = sum over n of dy
 
-Integers: exact sums; exponents add. float32: the defined sequence of `kernels/float32.py`.
-`exact_product` is the one road of every bilinear integer operation (convolutions use it too).
+Integers: exact sums; exponents add. Block float: the exact sum, rounded once to float32. float32: the
+defined sequence of `kernels/float32.py`. `product` is the one road of every bilinear operation on
+QTensors (convolutions use it too).
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from intnet.autograd import Op, Saved
+from intnet.block_float import BlockFloat, matching_bands
 from intnet.errors import ContainerError, FormatError, ShapeError
 from intnet.exact import Exact, exact, times_power
+from intnet.long_sums import LongSum
 from intnet.ops.kernels import float32, float32_rows
 from intnet.ops.kernels.gemm import Plan, gemm, plan, split
 from intnet.ops.kernels.reduce import column_sums
@@ -46,6 +50,40 @@ def exact_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str
     return Exact([(halves[0], 1 << 16), (halves[1], 1)], exponent)
 
 
+def _expression(result: QTensor | Exact) -> Exact:
+    return result if isinstance(result, Exact) else Exact([(result, 1)], int(result.exponent))
+
+
+def block_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = "") -> np.ndarray:
+    """float32 of the exact bilinear form of two block-float tensors, rounded once (ties to even).
+
+    As `exact_product`; an exponent is an int, or an array that broadcasts against the codes. The
+    aligned operands have integer products whose sum is exact in any order: one such product where
+    int64 holds it, else one a pair of bands, all added up in `LongSum`. NumberError for a result beyond
+    float32's range; ContainerError for codes whose products not even two limbs hold.
+    """
+    left, right = BlockFloat(a, where), BlockFloat(b, where)
+    a_bands, b_bands = matching_bands(left, right, terms)
+    xs, ys = [left.aligned(band) for band in a_bands], [right.aligned(band) for band in b_bands]
+    results = (_expression(exact_product(x, y, terms, kernel, where)) for x in xs for y in ys)
+    first = next(results)
+    if len(xs) == len(ys) == 1:
+        return first.to_float32(where)
+    total = LongSum(first.shape, first.exponent, int(xs[-1].exponent) + int(ys[-1].exponent) + 16)
+    for result in chain([first], results):
+        for term, coef in result.terms:  # one, or the two of two limbs: 2**16 and 1
+            total.add(term.codes, result.exponent + int(coef).bit_length() - 1)
+    return total.to_float32(where)
+
+
+def product(
+    a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = ""
+) -> QTensor | Exact | np.ndarray:
+    """`exact_product`, or `block_product` where an operand has an exponent array."""
+    plain = isinstance(a.exponent, int) and isinstance(b.exponent, int)
+    return (exact_product if plain else block_product)(a, b, terms, kernel, where)
+
+
 def operands(a: Any, b: Any, what: str) -> bool:
     """True for two QTensors, False for two float32 arrays; FormatError for anything else."""
     if isinstance(a, QTensor) and isinstance(b, QTensor):
@@ -62,7 +100,7 @@ def _linear(saved: Saved, x: Any, w: Any, *, where: str = "") -> Any:
         raise ShapeError(f"{where or 'linear'}: input {x.shape} does not fit weights {w.shape} (Cout, Cin)")
     saved.x, saved.w, saved.where = x, w, where
     if integer:
-        return exact_product(x, w, x.shape[1], gemm, where)
+        return product(x, w, x.shape[1], gemm, where)
     return float32.matmul_nt(x, w)
 
 
@@ -72,9 +110,9 @@ def _linear_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
     dw: Any = None
     if operands(e, w, f"{where or 'linear'}: gradient"):
         if saved.needs[0]:
-            dx = exact_product(e, w, w.shape[0], lambda a, b, how: gemm(a, b.T, how), where)
+            dx = product(e, w, w.shape[0], lambda a, b, how: gemm(a, b.T, how), where)
         if saved.needs[1]:
-            dw = exact_product(e, x, x.shape[0], lambda a, b, how: gemm(a.T, b.T, how), where)
+            dw = product(e, x, x.shape[0], lambda a, b, how: gemm(a.T, b.T, how), where)
     else:
         if saved.needs[0]:
             dx = float32.matmul(e, w)

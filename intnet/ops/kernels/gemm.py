@@ -10,11 +10,12 @@ import numpy as np
 
 from intnet.buffers import empty
 from intnet.errors import ContainerError
-from intnet.ops.kernels.products import LONG, PAIRS, SINGLES, Arithmetic, multiply
+from intnet.ops.kernels.products import DOUBLES, LONG, PAIRS, SINGLES, Arithmetic, multiply
 from intnet.qtensor import INT64_BOUND, QTensor
 
 _INT16 = (1 << 15) - 1
 _INT32 = (1 << 31) - 1
+_FLOAT64 = 1 << 53
 _LEAST_CHUNK = 32  # terms that an int32 sum must hold for int16 operands to be worth while
 
 
@@ -58,6 +59,8 @@ def plan(a: QTensor, b: QTensor, terms: int, where: str = "") -> Plan:
         chunk = _INT32 // max(1, a.bound * b.bound)
         if chunk >= _LEAST_CHUNK:
             return Plan(PAIRS, result, min(chunk, max(1, terms)), bound, b.bound)
+    if bound <= _FLOAT64:  # every sum on the way is an integer that float64 holds
+        return Plan(DOUBLES, result, max(1, terms), bound, b.bound)
     return Plan(SINGLES if widest <= _INT32 else LONG, result, max(1, terms), bound, b.bound)
 
 

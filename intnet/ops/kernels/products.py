@@ -7,9 +7,10 @@ A *position* is one window (image, row, column), a *tap* one place of the kernel
 images is copied once, with zeros around it, into the scratch of its thread, and the tile reads the
 windows where they lie there. A matrix is a batch of images of one pixel.
 
-What a word is and how sums run is `tile.py`'s; `Arithmetic` names the three kinds. The order of the
+What a word is and how sums run is `tile.py`'s; `Arithmetic` names the kinds. The order of the
 words is that of the taps, so float32 sums have the order their caller gives (`float32.py`). Integer
-sums run in int32 over a chunk that a bound proves to fit, then move to the type of `out`.
+sums run in int32 over a chunk that a bound proves to fit, then move to the type of `out`; in float64
+where none passes 2**53; else in int64.
 Read next: `windows.py`, which makes the tables, and `position_sums.py`, the sums over positions.
 """
 
@@ -41,12 +42,13 @@ class Arithmetic(NamedTuple):
 
     def vectors(self, columns: int) -> int:
         """Vectors a tile's row: two where the columns fill more than one and registers hold two."""
-        return 2 if columns > LANES and self.sum.dtype != np.int64 else 1
+        return 2 if columns > LANES and self.sum.itemsize < 8 else 1
 
 
 PAIRS = Arithmetic(np.empty(0, np.int16), np.empty(0, np.int32))
 SINGLES = Arithmetic(np.empty(0, np.int32), np.empty(0, np.int64))
 LONG = Arithmetic(np.empty(0, np.int64), np.empty(0, np.int64))
+DOUBLES = Arithmetic(np.empty(0, np.float64), np.empty(0, np.float64))
 FLOATS = Arithmetic(np.empty(0, np.float32), np.empty(0, np.float32))
 
 

@@ -6,6 +6,7 @@ type of the sums:
     float32   words are float32:            sum = fma(a, b, sum)
     int32     words are two int16 in one:   sum = sum + a.low * b.low + a.high * b.high
     int64     words are int32 or int64:     sum = sum + a * b
+    float64   words are integers in it:     sum = sum + a * b, exact where no sum passes 2**53
 
 Both public functions as written are the plain twin, which runs under NUMBA_DISABLE_JIT=1; inside a
 kernel the same names are LLVM code on vectors of LANES words. That code names no instruction: LLVM
@@ -54,7 +55,8 @@ ROWS, LANES = (12, 16) if _has_512_bits() else (6, 8)
 
 _INDEX = ir.IntType(64)
 _INT = ir.IntType(32)
-_LLVM = {types.float32: ir.FloatType(), types.int32: _INT, types.int64: _INDEX}
+_REAL = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+_LLVM = {**_REAL, types.int32: _INT, types.int64: _INDEX}
 
 
 # --- plain twins --------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ def _twin(vectors: int, out: Flat, at: int, stride: int, a: Flat, rows: I64, row
                 low_high, weights = (p.reshape(-1, 2) for p in pairs)
                 tile += low_high[:, :1] * weights[:, 0] + low_high[:, 1:] * weights[:, 1]
             else:
-                tile += left.astype(np.int64) * right.astype(np.int64)
+                tile += left.astype(out.dtype) * right.astype(out.dtype)
             b_at += width
     if out.dtype == np.float32:
         tile += np.float32(0)  # -0, which only an underflow leaves, becomes +0
@@ -123,9 +125,11 @@ def _store(builder: Any, value: Any, pointer: Any, offset: Any) -> None:
 
 def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     kind = c.type
-    name = f"llvm.fma.v{kind.count}f32" if isinstance(kind, ir.VectorType) else "llvm.fma.f32"
+    # integers in float64 are exact with and without a fused instruction: LLVM may take two without it
+    name = "fma.v%df32" if isinstance(kind.element, ir.FloatType) else "fmuladd.v%df64"
     insert: Any = cgutils.get_or_insert_function
-    return builder.call(insert(builder.module, ir.FunctionType(kind, [kind] * 3), name), [a, b, c])
+    function = insert(builder.module, ir.FunctionType(kind, [kind] * 3), f"llvm.{name % kind.count}")
+    return builder.call(function, [a, b, c])
 
 
 def _pair_sums(builder: Any, a: Any, b: Any) -> Any:
@@ -142,7 +146,7 @@ def _pair_sums(builder: Any, a: Any, b: Any) -> Any:
 
 def _multiply_add(builder: Any, a: Any, b: Any, total: Any) -> Any:
     kind = total.type.element
-    if isinstance(kind, ir.FloatType):
+    if kind in _REAL.values():
         return _fma(builder, a, b, total)
     if kind == _INT:
         return builder.add(total, _pair_sums(builder, a, b))
@@ -241,7 +245,7 @@ def _tile_code(vectors: int) -> Any:
             sums = _emit_tile(
                 builder, pointers, args[7], runs, args[9], args[10], right, word, total, vectors
             )
-            real, zero = isinstance(total.element, ir.FloatType), ir.Constant(total, None)
+            real, zero = total.element in _REAL.values(), ir.Constant(total, None)
             for r, row in enumerate(sums):
                 start = builder.gep(result, [builder.mul(args[2], _INDEX(r))])
                 for v, value in enumerate(row):
