@@ -18,7 +18,7 @@ from intnet.exact_loops import blocks_for
 from intnet.qtensor import CODE_TYPES, Status
 from intnet.rounding import STOCHASTIC, TIES_EVEN
 
-LIMIT = 1 << 51  # of |numerator|: `intrinsics.py` says why
+LIMIT = 1 << 51  # of |numerator|: `instructions.py` says why
 FAR = 700  # powers of two between a value and its unit, beyond which float64 might underflow
 _ENDS = tuple((dtype, 1 << (8 * dtype.itemsize - 1)) for dtype in CODE_TYPES[:3])  # the first code beyond
 _MOST_BLOCKS = 32  # as many threads can share the work

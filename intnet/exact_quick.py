@@ -23,7 +23,7 @@ from intnet.exact_stages import (
     SATURATED,
     SECOND,
 )  # fmt: skip
-from intnet.intrinsics import borrowed
+from intnet.instructions import borrowed
 
 UNLIMITED = 2.0**62  # a range to +-this clips nothing
 ROUND, PEAKS, SIGNS, FLOATS = range(4)  # tasks

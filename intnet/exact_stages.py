@@ -6,7 +6,7 @@
     code -> bytes of the output           store
 
 Position j of a row has its own coefficients: the five vectors of an expression, repeated to a row's
-length, are a tile. Codes are read and written as bytes in any integer type (`intrinsics.get`, `put`),
+length, are a tile. Codes are read and written as bytes in any integer type (`instructions.get`, `put`),
 so each stage is compiled once. Without branches, divisions and 64-bit products they all vectorize.
 `exact_quick.py` runs them over whole tensors.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from intnet._jit import njit
-from intnet.intrinsics import get, put, quotient, residual, wide_vectors
+from intnet.instructions import get, put, quotient, residual, wide_vectors
 
 FLOAT32 = 0  # the size that stands for float32 codes; integers have theirs in bytes
 Int = Any  # an int64 of a kernel

@@ -3,26 +3,24 @@
 Everything here is a fixed sequence of IEEE 754 operations (+ - * / sqrt, each rounded to nearest,
 ties to even): no libm, no NumPy transcendental, no reordering, no multiply-add that the source
 does not name. Scalar rules come first (callable from kernels), then the functions over arrays.
-Read next: `intnet/ops/kernels/float32.py`, the products and convolutions built on `fma32`.
+Read next: `intnet/ops/kernels/float32.py`, the products and convolutions built on `fma32`
+(`intnet/instructions.py`).
 """
 
 import math
-from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
 from intnet._jit import njit, pjit, prange
 from intnet.errors import FormatError, ShapeError
+from intnet.instructions import fma32
 
 __all__ = [
     "exp",
     "exp32",
     "exp64",
     "fma",
-    "fma32",
     "log",
     "log32",
     "log64",
@@ -52,53 +50,6 @@ _SQRT2 = float.fromhex("0x1.6a09e667f3bcdp+0")
 # Powers of two 2**-540 .. 2**540; two factors reach every float64 exponent.
 _POWER_BIAS = 540
 _POWERS: F64 = np.array([math.ldexp(1.0, k) for k in range(-_POWER_BIAS, _POWER_BIAS + 1)])
-
-
-# --- fused multiply-add -------------------------------------------------------------------------
-
-
-def fma32(a: Any, b: Any, c: Any) -> Any:
-    """float32(a * b + c), rounded once (ties to even); operands are float32 scalars or arrays.
-
-    This body is the plain twin, which also runs under NUMBA_DISABLE_JIT=1. Inside a kernel the
-    same name is the instruction `llvm.fma.f32`, on scalars only; where the processor has no such
-    instruction LLVM calls the correctly rounded C function fmaf.
-
-    The product of two float32 is exact in float64. TwoSum gives the sum and its exact error; the
-    sum is then rounded to odd, and a second rounding to float32 cannot go wrong (53 >= 2 * 24 + 2).
-    """
-    with np.errstate(all="ignore"):
-        product = np.multiply(a, b, dtype=np.float64)
-        addend = np.asarray(c, dtype=np.float64)
-        total = np.asarray(product + addend)
-        part = total - product
-        error = (product - (total - part)) + (addend - part)
-        bits = total.view(np.int64)
-        inexact = np.isfinite(total) & (error != 0.0) & (bits & 1 == 0)
-        outward = (error > 0.0) == (total > 0.0)
-        odd = bits + np.where(inexact, np.where(outward, 1, -1), 0)
-        return odd.view(np.float64).astype(np.float32)[()]
-
-
-def _fma_code(ctx: Any, a: Any, b: Any, c: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fma(*args)
-
-    return types.float32(types.float32, types.float32, types.float32), codegen
-
-
-_fma_instruction: Any = intrinsic(_fma_code)
-
-
-@overload(fma32, inline="always")
-def _fma32_in_kernels(a: Any, b: Any, c: Any) -> Any:
-    if not (a == b == c == types.float32):
-        return None  # a kernel that mixes widths would round twice: a typing error
-
-    def instruction(a: Any, b: Any, c: Any) -> Any:
-        return _fma_instruction(a, b, c)
-
-    return instruction
 
 
 # --- scalar rules -------------------------------------------------------------------------------

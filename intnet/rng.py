@@ -21,7 +21,7 @@ import numpy as np
 from intnet._jit import inlined, njit, pjit, prange
 from intnet.buffers import empty
 from intnet.errors import ConfigError
-from intnet.intrinsics import wide_vectors
+from intnet.instructions import wide_vectors
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)

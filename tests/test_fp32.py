@@ -16,6 +16,7 @@ import pytest
 
 from intnet import fp32
 from intnet.errors import FormatError, ShapeError
+from intnet.instructions import fma32
 from tests.float_oracle import (
     CORNERS,
     F32,
@@ -36,7 +37,7 @@ from tests.float_oracle import (
 def fma_loop(a: F32, b: F32, c: F32) -> F32:
     out = np.empty_like(a)
     for i in range(a.size):
-        out[i] = fp32.fma32(a[i], b[i], c[i])
+        out[i] = fma32(a[i], b[i], c[i])
     return out
 
 
@@ -59,10 +60,10 @@ def test_round32_of_the_oracle_is_the_hardware_rounding() -> None:
 def test_fma32_of_kernels_and_plain_twin_round_once() -> None:
     a, b, c = fma_cases()
     exact = [fma_oracle(*map(scaled, triple)) for triple in zip(a, b, c, strict=True)]
-    kernel, twin = fma_in_kernel(a, b, c), fp32.fma32(a, b, c)
+    kernel, twin = fma_in_kernel(a, b, c), fma32(a, b, c)
     assert np.array_equal(kernel, np.array([to_float(x) for x in exact], np.float32))
     same(kernel, twin)
-    scalars = [fp32.fma32(*triple) for triple in zip(a[::97], b[::97], c[::97], strict=True)]
+    scalars = [fma32(*triple) for triple in zip(a[::97], b[::97], c[::97], strict=True)]
     assert {type(x) for x in scalars} == {np.float32}
     same(np.array(scalars), kernel[::97])
 
@@ -72,7 +73,7 @@ def test_fma32_cases_tell_one_rounding_from_two() -> None:
     with np.errstate(all="ignore"):
         in_float32 = a * b + c
         in_float64 = (a.astype(np.float64) * b + c).astype(np.float32)
-    fused = fp32.fma32(a, b, c)
+    fused = fma32(a, b, c)
     assert np.sum(in_float32 != fused) > 1000
     assert np.sum(in_float64 != fused) > 10
 
@@ -81,7 +82,7 @@ def test_fma32_of_infinities_and_nan() -> None:
     inf, one = np.float32(np.inf), np.float32(1)
     for a, b, c in [(inf, one, one), (one, one, -inf), (inf, one, -inf), (inf, np.float32(0), one)]:
         got = fma_in_kernel(*(np.array([x]) for x in (a, b, c)))[0]
-        np.testing.assert_equal(got, fp32.fma32(a, b, c))
+        np.testing.assert_equal(got, fma32(a, b, c))
         with np.errstate(invalid="ignore"):
             np.testing.assert_equal(got, a * b + c)
 
@@ -90,8 +91,8 @@ def test_fma_of_a_scalar_and_arrays() -> None:
     _, b, c = (x[:6000:5].reshape(2, 3, -1) for x in fma_cases())
     for a in CORNERS[::3]:
         for scalar in (a, -a):
-            same(fp32.fma(scalar, b, c), fp32.fma32(np.full_like(b, scalar), b, c))
-            same(fp32.fma(scalar, b.T, c.T), fp32.fma32(np.full_like(b.T, scalar), b.T, c.T))
+            same(fp32.fma(scalar, b, c), fma32(np.full_like(b, scalar), b, c))
+            same(fp32.fma(scalar, b.T, c.T), fma32(np.full_like(b.T, scalar), b.T, c.T))
     with pytest.raises(ShapeError):
         fp32.fma(np.float32(1), b, c[0])
     with pytest.raises(FormatError):

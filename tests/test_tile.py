@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intnet import instructions as tile
 from intnet._jit import njit
-from intnet.ops.kernels import tile
 from tests.command import ROOT, environment
 from tests.float_oracle import same
 from tests.test_float32_kernels import machines
@@ -20,10 +20,7 @@ N, LENGTHS = 41, (1, 3, 7)  # words an operand row holds, words of the runs
 def compiled(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, step: int, runs: np.ndarray,
              run0: int, run1: int, b: np.ndarray) -> None:  # fmt: skip
     width = vectors * tile.LANES
-    if vectors == 1:
-        tile.multiply_tile1(out, 5, width + 3, a, rows, 1, 2, step, runs, run0, run1, b, 4)
-    else:
-        tile.multiply_tile2(out, 5, width + 3, a, rows, 1, 2, step, runs, run0, run1, b, 4)
+    tile.multiply_tile(vectors, out, 5, width + 3, a, rows, 1, 2, step, runs, run0, run1, b, 4)
 
 
 def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
@@ -73,7 +70,7 @@ def test_the_plain_tile_is_a_sum_of_products() -> None:
     b, _ = operands("pairs", 4 * tile.LANES, 4)
     out = np.zeros(tile.ROWS * tile.LANES, np.int32)
     rows, runs = np.arange(tile.ROWS) * N, np.array([2, 4])
-    tile.multiply_tile1(out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 1, b, 0)
+    tile.multiply_tile(1, out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 1, b, 0)
     left, right = (x.view(np.int16).reshape(-1, 2).tolist() for x in (a, b))
     for r in range(tile.ROWS):
         for j in range(tile.LANES):
@@ -81,7 +78,7 @@ def test_the_plain_tile_is_a_sum_of_products() -> None:
             assert int(out[r * tile.LANES + j]) == sum(x[0] * y[0] + x[1] * y[1] for x, y in terms)
 
 
-PROBE = "from intnet.ops.kernels.tile import LANES, ROWS; print(ROWS, LANES)"
+PROBE = "from intnet.instructions import LANES, ROWS; print(ROWS, LANES)"
 
 
 @pytest.mark.parametrize("cpu", [name for name, how in machines().items() if "NUMBA_CPU_NAME" in how])

@@ -7,7 +7,7 @@ import numpy as np
 
 from intnet._jit import njit
 from intnet.errors import ContainerError
-from intnet.intrinsics import wide_vectors
+from intnet.instructions import wide_vectors
 from intnet.qtensor import INT64_BOUND, QTensor
 
 

@@ -10,10 +10,10 @@ import numba
 import numpy as np
 
 from intnet.buffers import empty
+from intnet.instructions import ROWS
 from intnet.ops.kernels.gemm import Plan
 from intnet.ops.kernels.position_sums import collect, position_sums
 from intnet.ops.kernels.products import as_words, correlate_windows
-from intnet.ops.kernels.tile import ROWS
 from intnet.ops.kernels.windows import Pair, backward_windows, even_limits, forward_windows, unit_tables
 
 _PART_WORDS = 1 << 21  # of weight gradients that shares of a batch may hold

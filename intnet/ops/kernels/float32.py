@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from intnet.buffers import empty
 from intnet.errors import FormatError, ShapeError
 from intnet.fp32 import CHUNK
+from intnet.instructions import ROWS
 from intnet.ops.kernels.position_sums import collect, position_chunks
 from intnet.ops.kernels.products import FLOATS, correlate_windows, multiply
-from intnet.ops.kernels.tile import ROWS
 from intnet.ops.kernels.windows import (
     Pair,
     backward_windows,

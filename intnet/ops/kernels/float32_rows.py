@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from intnet._jit import njit, pjit, prange
 from intnet.buffers import empty
 from intnet.errors import FormatError, ShapeError
-from intnet.fp32 import CHUNK, fma32
+from intnet.fp32 import CHUNK
+from intnet.instructions import fma32
 
 __all__ = [
     "add",

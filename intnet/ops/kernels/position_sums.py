@@ -17,8 +17,8 @@ from numba.extending import overload
 
 from intnet._jit import njit, pjit, prange
 from intnet.fp32 import CHUNK
+from intnet.instructions import LANES, ROWS, multiply_tile
 from intnet.ops.kernels.products import Flat, copy_run, lay_out
-from intnet.ops.kernels.tile import LANES, ROWS, multiply_tile1, multiply_tile2
 from intnet.ops.kernels.windows import Block, Grid
 
 _INT32 = (1 << 31) - 1
@@ -107,14 +107,9 @@ def _multiply_channels(
             run0, b_at = 0, first // lanes * page
             for chunk in range(chunks):
                 run1 = ends[chunk]
-                if vectors == 1:
-                    multiply_tile1(
-                        sums, 0, lanes, words, offsets, row0, 0, step, runs, run0, run1, panels, b_at
-                    )
-                else:
-                    multiply_tile2(
-                        sums, 0, lanes, words, offsets, row0, 0, step, runs, run0, run1, panels, b_at
-                    )
+                multiply_tile(
+                    vectors, sums, 0, lanes, words, offsets, row0, 0, step, runs, run0, run1, panels, b_at
+                )
                 for r in range(min(ROWS, rows - row0)):
                     to = at + (row0 + r) * width + first
                     line, extra = part[to : to + columns], sums[r * lanes : r * lanes + columns]

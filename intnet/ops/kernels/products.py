@@ -7,7 +7,7 @@ A *position* is one window (image, row, column), a *tap* one place of the kernel
 images is copied once, with zeros around it, into the scratch of its thread, and the tile reads the
 windows where they lie there. A matrix is a batch of images of one pixel.
 
-What a word is and how sums run is `tile.py`'s; `Arithmetic` names the kinds. The order of the
+What a word is and how sums run is `instructions.py`'s; `Arithmetic` names the kinds. The order of the
 words is that of the taps, so float32 sums have the order their caller gives (`float32.py`). Integer
 sums run in int32 over a chunk that a bound proves to fit, then move to the type of `out`; in float64
 where none passes 2**53; else in int64.
@@ -23,7 +23,7 @@ from numba import types
 from numba.extending import overload
 
 from intnet._jit import njit, pjit, prange
-from intnet.ops.kernels.tile import LANES, ROWS, multiply_tile1, multiply_tile2
+from intnet.instructions import LANES, ROWS, multiply_tile
 from intnet.ops.kernels.windows import Block, Grid, Windows, even_limits, tables
 
 Flat = np.ndarray
@@ -163,10 +163,9 @@ def multiply_positions(
             run0, b_at = 0, start
             for chunk in range(ends.size):
                 run1 = ends[chunk]
-                if vectors == 1:
-                    multiply_tile1(sums, 0, lanes, words, rows, p0, 0, 1, runs, run0, run1, panels, b_at)
-                else:
-                    multiply_tile2(sums, 0, lanes, words, rows, p0, 0, 1, runs, run0, run1, panels, b_at)
+                multiply_tile(
+                    vectors, sums, 0, lanes, words, rows, p0, 0, 1, runs, run0, run1, panels, b_at
+                )
                 for r in range(min(ROWS, count - p0)):
                     to = at + targets[p0 + r] + panel * lanes
                     line, part = out[to : to + columns], sums[r * lanes : r * lanes + columns]

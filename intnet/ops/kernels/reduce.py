@@ -11,7 +11,7 @@ import numpy as np
 from intnet._jit import njit, pjit, prange
 from intnet.errors import ContainerError
 from intnet.exact_loops import blocks_for
-from intnet.intrinsics import wide_vectors
+from intnet.instructions import wide_vectors
 from intnet.ops.kernels.gemm import split
 from intnet.qtensor import INT64_BOUND, QTensor
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from intnet.ops.kernels.tile import ROWS
+from intnet.instructions import ROWS
 
 I64 = NDArray[np.int64]
 Pair = tuple[int, int]

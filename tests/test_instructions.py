@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import intrinsics
+from intnet import instructions
 from intnet._jit import njit
 from tests import cases
 
@@ -17,24 +17,24 @@ F = Fraction
 
 @njit
 def compiled_quotients(nums: np.ndarray, den: float, inverse: float, out: np.ndarray) -> None:
-    intrinsics.wide_vectors()
+    instructions.wide_vectors()
     for i in range(nums.shape[0]):
-        out[i] = intrinsics.quotient(nums[i], den, inverse)
+        out[i] = instructions.quotient(nums[i], den, inverse)
 
 
 @njit
 def compiled_residuals(nums: np.ndarray, den: float, q: np.ndarray, out: np.ndarray) -> None:
     for i in range(nums.shape[0]):
-        out[i] = intrinsics.residual(nums[i], den, q[i])
+        out[i] = instructions.residual(nums[i], den, q[i])
 
 
 def plain_quotients(nums: np.ndarray, den: float, inverse: float, out: np.ndarray) -> None:
-    intrinsics.wide_vectors()
-    out[:] = [intrinsics.quotient(num, den, inverse) for num in nums]
+    instructions.wide_vectors()
+    out[:] = [instructions.quotient(num, den, inverse) for num in nums]
 
 
 def plain_residuals(nums: np.ndarray, den: float, q: np.ndarray, out: np.ndarray) -> None:
-    out[:] = [intrinsics.residual(num, den, x) for num, x in zip(nums, q, strict=True)]
+    out[:] = [instructions.residual(num, den, x) for num, x in zip(nums, q, strict=True)]
 
 
 DENS = [1, 2, 3, 7, 10, 49, 98, 641, 103 << 20, 2**13 - 1, 2**15, 3**20, 2**20 + 6, 2**26 + 1]
@@ -93,12 +93,12 @@ def test_residuals_have_the_sign_of_the_exact_ones(subtract: Callable[..., None]
 @njit
 def compiled_copy(source: np.ndarray, target: np.ndarray, like: Any, n: int) -> None:
     for i in range(n):
-        intrinsics.put(target, i, intrinsics.get(source, i, like))
+        instructions.put(target, i, instructions.get(source, i, like))
 
 
 def plain_copy(source: np.ndarray, target: np.ndarray, like: Any, n: int) -> None:
     for i in range(n):
-        intrinsics.put(target, i, intrinsics.get(source, i, like))
+        instructions.put(target, i, instructions.get(source, i, like))
 
 
 @pytest.mark.parametrize("copy", [compiled_copy, plain_copy])

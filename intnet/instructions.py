@@ -1,22 +1,30 @@
-"""The instruction-level code of every product: a tile of ROWS x LANES (or 2*LANES) sums.
+"""Instructions: all code below the level of Python, each piece behind a plain twin that gives the same bits.
 
-A *word* is one element of an operand array; what a multiply-add of two words means depends on the
-type of the sums:
+The bodies of the public functions are the twins, which also run under NUMBA_DISABLE_JIT=1; inside a
+kernel the same names are LLVM code. It names no instruction of a processor: LLVM picks what the one at
+hand has (pmaddwd, or vpdpwssd where there is VNNI; vpmuldq; fma), and `NUMBA_CPU_NAME` with
+`NUMBA_CPU_FEATURES` chooses for another. Nothing is checked here.
+
+    fma32(a, b, c)                                       float32(a * b + c), rounded once
+    quotient(num, den, 1/den), residual(num, den, q)     exact decisions without a division
+    get(data, i, like), put(data, i, value)              elements of any type in an array of bytes
+    wide_vectors(), borrowed(array)                      vectors of 512 bits; no reference counts
+    multiply_tile(vectors, out, ...)                     a tile of ROWS x LANES (or 2*LANES) sums
+
+The tile is the heart of every product (`ops/kernels/products.py`). A *word* is one element of an operand
+array; what a multiply-add of two words means depends on the type of the sums:
 
     float32   words are float32:            sum = fma(a, b, sum)
     int32     words are two int16 in one:   sum = sum + a.low * b.low + a.high * b.high
     int64     words are int32 or int64:     sum = sum + a * b
     float64   words are integers in it:     sum = sum + a * b, exact where no sum passes 2**53
 
-Both public functions as written are the plain twin, which runs under NUMBA_DISABLE_JIT=1; inside a
-kernel the same names are LLVM code on vectors of LANES words. That code names no instruction: LLVM
-picks what the processor at hand has (pmaddwd, or vpdpwssd where there is VNNI; vpmuldq; fma), and
-`NUMBA_CPU_NAME` with `NUMBA_CPU_FEATURES` chooses for another. Every sum is a chain of its own in
-the order of the twin, so neither the vector's width nor the instruction changes a bit. Nothing is
-checked here, all arrays are flat: callers pad their buffers. Read next: `products.py`.
+Every sum is a chain of its own in the order of the twin, so neither the vector's width nor the
+instruction changes a bit.
 """
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -28,9 +36,184 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
-from intnet.fp32 import fma32
+__all__ = [
+    "LANES", "ROWS", "borrowed", "fma32", "get", "multiply_tile", "put", "quotient", "residual",
+    "wide_vectors",
+]  # fmt: skip
 
-__all__ = ["LANES", "ROWS", "multiply_tile1", "multiply_tile2"]
+# ruff: noqa: PLW0108 - Numba wants a Python function around an intrinsic
+Generated = tuple[Any, Callable[..., Any]]  # a signature and the code behind it
+
+
+# --- fused multiply-add, and division -----------------------------------------------------------
+
+
+def fma32(a: Any, b: Any, c: Any) -> Any:
+    """float32(a * b + c), rounded once (ties to even); operands are float32 scalars or arrays.
+
+    This body is the plain twin, which also runs under NUMBA_DISABLE_JIT=1. Inside a kernel the
+    same name is the instruction `llvm.fma.f32`, on scalars only; where the processor has no such
+    instruction LLVM calls the correctly rounded C function fmaf.
+
+    The product of two float32 is exact in float64. TwoSum gives the sum and its exact error; the
+    sum is then rounded to odd, and a second rounding to float32 cannot go wrong (53 >= 2 * 24 + 2).
+    """
+    with np.errstate(all="ignore"):
+        product = np.multiply(a, b, dtype=np.float64)
+        addend = np.asarray(c, dtype=np.float64)
+        total = np.asarray(product + addend)
+        part = total - product
+        error = (product - (total - part)) + (addend - part)
+        bits = total.view(np.int64)
+        inexact = np.isfinite(total) & (error != 0.0) & (bits & 1 == 0)
+        outward = (error > 0.0) == (total > 0.0)
+        odd = bits + np.where(inexact, np.where(outward, 1, -1), 0)
+        return odd.view(np.float64).astype(np.float32)[()]
+
+
+def _fma_of(kind: Any) -> Any:
+    """The instruction a * b + c of three scalars, rounded once."""
+
+    def typed(ctx: Any, a: Any, b: Any, c: Any) -> Generated:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.fma(*args)
+
+        return kind(kind, kind, kind), codegen
+
+    return intrinsic(typed)
+
+
+_fma32_instruction: Any = _fma_of(types.float32)
+_fma64: Any = _fma_of(types.float64)
+
+
+# A kernel that mixes widths would round twice: a typing error.
+overload(fma32, inline="always")(
+    lambda a, b, c: (lambda a, b, c: _fma32_instruction(a, b, c)) if a == b == c == types.float32 else None
+)
+
+
+def quotient(num: Any, den: Any, inverse: Any) -> Any:
+    """num / den for decisions; `inverse` is the float64 nearest 1/den.
+
+    For |num| <= 2**51 and den, both integers or that times a power of two, it lies on the same side of
+    every multiple of 1/2 as num/den does, and is exactly that multiple where num/den is one. So its
+    floor, what it rounds to with every tie, and whether it is an integer are those of num/den. Why:
+    inside a kernel q = fl(Q') with Q' within 2**-102 of Q = num/den, relatively (a Newton step on a
+    quotient that is right to 2**-51). Q, unless it is a multiple h of 1/2 itself, is at least 1/(2 den) =
+    |Q|/(2 |num|) >= |Q| * 2**-52 away from h, and fl reaches h only from within |h| * 2**-53 (and 0 not at
+    all, as long as nothing underflows). Where Q is h, fl(Q') is h too, for h has no more than 52 bits.
+    The twin, one IEEE division, errs by less.
+    """
+    return num / den
+
+
+def residual(num: Any, den: Any, q: Any) -> Any:
+    """num - q * den, rounded once: its sign is exact."""
+    return float(Fraction(num) - Fraction(q) * Fraction(den))
+
+
+@overload(quotient, inline="always")
+def _quotient_in_kernels(num: Any, den: Any, inverse: Any) -> Any:
+    def fused(num: Any, den: Any, inverse: Any) -> Any:
+        first = num * inverse
+        return _fma64(_fma64(-first, den, num), inverse, first)
+
+    return fused
+
+
+overload(residual, inline="always")(lambda num, den, q: lambda num, den, q: _fma64(-q, den, num))
+
+
+# --- typed bytes --------------------------------------------------------------------------------
+
+
+def get(data: Any, index: Any, like: Any) -> Any:
+    """Element `index` of the array whose bytes `data` are, of the type of the scalar `like`."""
+    return data.view(type(like))[index]
+
+
+def put(data: Any, index: Any, value: Any) -> None:
+    """Set element `index` of the array whose bytes `data` are, of the type of the scalar `value`."""
+    data.view(type(value))[index] = value
+
+
+def _element(context: Any, builder: Any, array: Any, args: Any, scalar: Any) -> Any:
+    """A pointer to element args[1] of the array args[0], taken as an array of scalars."""
+    pointer = context.make_array(array)(context, builder, args[0]).data
+    typed = builder.bitcast(pointer, context.get_value_type(scalar).as_pointer())
+    return builder.gep(typed, [args[1]])
+
+
+def _load_code(ctx: Any, data: Any, index: Any, like: Any) -> Generated:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_element(context, builder, signature.args[0], args, like))
+
+    return like(data, index, like), codegen
+
+
+def _store_code(ctx: Any, data: Any, index: Any, value: Any) -> Generated:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[2], _element(context, builder, signature.args[0], args, value))
+        return context.get_dummy_value()
+
+    return types.void(data, index, value), codegen
+
+
+_get: Any = intrinsic(_load_code)
+_put: Any = intrinsic(_store_code)
+overload(get, inline="always")(lambda data, index, like: lambda data, index, like: _get(data, index, like))
+overload(put, inline="always")(lambda data, index, value: lambda data, index, value: _put(data, index, value))
+
+
+# --- vectors and arrays -------------------------------------------------------------------------
+
+
+def wide_vectors() -> None:
+    """The loops of this kernel may use vectors of 512 bits, and it is not merged into its callers.
+
+    LLVM takes 256 bits on most processors that have more. Here, where loops are short of instructions
+    and not of memory, the wider ones save a fifth of the time. A merged loop would lose them again.
+    """
+
+
+def _attribute_code(ctx: Any) -> Generated:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        attributes = builder.function.attributes
+        attributes.add("noinline")
+        set.add(attributes, '"prefer-vector-width"="512"')  # llvmlite's own `add` knows no such name
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+_attribute: Any = intrinsic(_attribute_code)
+overload(wide_vectors, inline="always")(lambda: lambda: _attribute())
+
+
+def borrowed(array: Any) -> Any:
+    """The same array without its reference count, for use while the caller holds it.
+
+    Numba counts a reference up and down around every call that takes an array: two locked instructions,
+    on a counter that all threads share. A kernel that hands rows on some thousand times asks here first.
+    """
+    return array
+
+
+def _borrowed_code(ctx: Any, array: Any) -> Generated:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(array)(context, builder, args[0])
+        view.meminfo = context.get_constant_null(types.MemInfoPointer(types.voidptr))
+        return view._getvalue()
+
+    return array(array), codegen
+
+
+_borrowed: Any = intrinsic(_borrowed_code)
+overload(borrowed, inline="always")(lambda array: lambda array: _borrowed(array))
+
+
+# --- the tile -----------------------------------------------------------------------------------
 
 Flat = np.ndarray
 I64 = NDArray[np.int64]
@@ -59,16 +242,15 @@ _REAL = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
 _LLVM = {**_REAL, types.int32: _INT, types.int64: _INDEX}
 
 
-# --- plain twins --------------------------------------------------------------------------------
-
-
-def _twin(vectors: int, out: Flat, at: int, stride: int, a: Flat, rows: I64, row0: int, base: int, step: int,
-          runs: I64, run0: int, run1: int, b: Flat, b_at: int) -> None:  # fmt: skip
+def multiply_tile(
+    vectors: int, out: Flat, at: int, stride: int, a: Flat, rows: I64, row0: int, base: int, step: int,
+    runs: I64, run0: int, run1: int, b: Flat, b_at: int,
+) -> None:  # fmt: skip
     """out[at + r*stride + j] = sum of a-word * b-word over the words of runs run0 .. run1-1, ascending.
 
     Run i is runs[2i] (offset) and runs[2i + 1] (length >= 1); its word k of row r is
     a[base + rows[row0 + r] + offset + k*step]. b holds `vectors` * LANES words for each word of all
-    runs, one after another from b_at. j < vectors*LANES, r < ROWS; at least one run.
+    runs, one after another from b_at. j < vectors*LANES, r < ROWS; 1 or 2 vectors, at least one run.
     """
     width = vectors * LANES
     starts = base + rows[row0 : row0 + ROWS]
@@ -92,19 +274,7 @@ def _twin(vectors: int, out: Flat, at: int, stride: int, a: Flat, rows: I64, row
         out[at + r * stride : at + r * stride + width] = tile[r]
 
 
-def multiply_tile1(out: Flat, at: int, stride: int, a: Flat, rows: I64, row0: int, base: int, step: int,
-                   runs: I64, run0: int, run1: int, b: Flat, b_at: int) -> None:  # fmt: skip
-    """`_twin` for one vector a row: a tile of ROWS x LANES sums."""
-    _twin(1, out, at, stride, a, rows, row0, base, step, runs, run0, run1, b, b_at)
-
-
-def multiply_tile2(out: Flat, at: int, stride: int, a: Flat, rows: I64, row0: int, base: int, step: int,
-                   runs: I64, run0: int, run1: int, b: Flat, b_at: int) -> None:  # fmt: skip
-    """`_twin` for two vectors a row: a tile of ROWS x 2*LANES sums."""
-    _twin(2, out, at, stride, a, rows, row0, base, step, runs, run0, run1, b, b_at)
-
-
-# --- LLVM code ----------------------------------------------------------------------------------
+# --- the tile: LLVM code -------------------------------------------------------------------------
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
@@ -171,10 +341,7 @@ def _emit_words(builder: Any, pointers: Any, step: Any, b: Any, word: Any, sums:
     """One word of every row times the vectors at b; the new sums and the offset of the next word."""
     vectors = len(sums.nodes[0])
     vector = ir.VectorType(word, LANES)
-    blank, all_first = (
-        ir.Constant(vector, ir.Undefined),
-        ir.Constant(ir.VectorType(_INT, LANES), None),
-    )
+    blank, all_first = ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(_INT, LANES), None)
     offset, pointer = b
     right = [_load(builder, pointer, _INDEX(v * LANES), vector) for v in range(vectors)]
     new = []
@@ -190,9 +357,8 @@ def _emit_tile(builder: Any, pointers: Any, step: Any, runs: Any, run0: Any, run
     """The two loops, over runs and over the words of a run; returns the sums [row][vector]."""
     zeros = [[ir.Constant(total, None)] * vectors] * ROWS
     entry = builder.block
-    run_block, word_block, next_run, end = (
-        builder.append_basic_block(f"tile.{name}") for name in ("run", "word", "next", "end")
-    )
+    names = "tile.run", "tile.word", "tile.next", "tile.end"
+    run_block, word_block, next_run, end = map(builder.append_basic_block, names)
     builder.branch(run_block)
 
     builder.position_at_end(run_block)
@@ -228,7 +394,7 @@ def _emit_tile(builder: Any, pointers: Any, step: Any, runs: Any, run0: Any, run
 
 
 def _tile_code(vectors: int) -> Any:
-    """The intrinsic behind multiply_tile1 or 2."""
+    """The intrinsic behind `multiply_tile`."""
 
     def typed(ctx: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any, step: Any,
               runs: Any, run0: Any, run1: Any, b: Any, b_at: Any) -> Any:  # fmt: skip
@@ -259,11 +425,8 @@ def _tile_code(vectors: int) -> Any:
     return intrinsic(typed)
 
 
-_tile1_instructions: Any = _tile_code(1)
-_tile2_instructions: Any = _tile_code(2)
-
-
-# --- the same names inside kernels --------------------------------------------------------------
+_tile1: Any = _tile_code(1)
+_tile2: Any = _tile_code(2)
 
 
 def _flat(kinds: tuple[Any, ...], *arrays: Any) -> bool:
@@ -273,17 +436,14 @@ def _flat(kinds: tuple[Any, ...], *arrays: Any) -> bool:
     )
 
 
-def _tile_in_kernels(instructions: Any) -> Callable[..., Any]:
-    def typed(out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any, step: Any, runs: Any,
-              run0: Any, run1: Any, b: Any, b_at: Any) -> Any:  # fmt: skip
-        def code(out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any, step: Any,
-                 runs: Any, run0: Any, run1: Any, b: Any, b_at: Any) -> Any:  # fmt: skip
-            return instructions(out, at, stride, a, rows, row0, base, step, runs, run0, run1, b, b_at)
+@overload(multiply_tile, inline="always")
+def _tile_in_kernels(vectors: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any,
+                     step: Any, runs: Any, run0: Any, run1: Any, b: Any, b_at: Any) -> Any:  # fmt: skip
+    def code(vectors: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any,
+             step: Any, runs: Any, run0: Any, run1: Any, b: Any, b_at: Any) -> None:  # fmt: skip
+        if vectors == 1:
+            _tile1(out, at, stride, a, rows, row0, base, step, runs, run0, run1, b, b_at)
+        else:
+            _tile2(out, at, stride, a, rows, row0, base, step, runs, run0, run1, b, b_at)
 
-        return code if _flat(tuple(_LLVM), out, a, b) and _flat((types.int64,), rows, runs) else None
-
-    return typed
-
-
-overload(multiply_tile1, inline="always")(_tile_in_kernels(_tile1_instructions))
-overload(multiply_tile2, inline="always")(_tile_in_kernels(_tile2_instructions))
+    return code if _flat(tuple(_LLVM), out, a, b) and _flat((types.int64,), rows, runs) else None
