@@ -22,6 +22,7 @@ import numpy as np
 
 from intnet import exact_lane as lanes
 from intnet import exact_loops as loops
+from intnet import exact_stages as stages
 from intnet import wide
 from intnet.buffers import empty
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
@@ -247,21 +248,14 @@ class Exact:
         return n + self.exponent
 
     def _log2_by_tops(self) -> int | None:
-        """log2 of R(numerator / denominator) where two bounds on the maximum agree, else None.
-
-        An element with the greatest |u| of channel c has |num| >= |cu| tops[c] - |cv| bound(v) - |offset|,
-        and no element has more than their sum. float64 errs by less than 2**-50 of that sum.
-        """
+        """log2 of R(numerator / denominator) where two bounds on the maximum agree, else None."""
         if self.tops is None or self.relu or any(self.shifts):
             return None
-        offset, cu, cv, den = np.abs(self._vectors.astype(np.float64))
-        first, rest = cu * self.tops, cv * self.terms[1][0].bound + offset
-        above = first + rest
-        least, most = np.max((first - rest - above * 2.0**-40) / den), np.max(above / den) * (1 + 2.0**-40)
+        least, most = stages.maximum_between(self._vectors, self.tops, float(self.terms[1][0].bound))
         if not least > 0:
             return None
-        n = log2_round(Fraction(float(least)))
-        return n if n == log2_round(Fraction(float(most))) else None
+        n = log2_round(Fraction(least))
+        return n if n == log2_round(Fraction(most)) else None
 
     def _greatest(self) -> Fraction:
         """max |numerator / denominator|, exact."""

@@ -103,6 +103,23 @@ def fill_narrow(
 
 
 @njit
+def maximum_between(vectors: np.ndarray, tops: np.ndarray, v_top: float) -> tuple[float, float]:
+    """Bounds from below and above on max |num / den| of two terms; tops[c] is max |u| of channel c.
+
+    An element with the greatest |u| of channel c has |num| >= |cu| tops[c] - |cv| v_top - |offset|, and no
+    element has more than their sum. float64 errs by less than 2**-50 of that sum.
+    """
+    least, most = 0.0, 0.0
+    for c in range(vectors.shape[1]):
+        first = abs(np.float64(vectors[1, c])) * tops[c]
+        rest = abs(np.float64(vectors[2, c])) * v_top + abs(np.float64(vectors[0, c]))
+        den = np.float64(vectors[3, c])
+        least = max(least, (first - rest - (first + rest) * 2.0**-40) / den)
+        most = max(most, (first + rest) / den)
+    return least, most * (1.0 + 2.0**-40)
+
+
+@njit
 def _add_term(
     codes: np.ndarray, like: Any, at: int, n: int, coef: np.ndarray, start: np.ndarray, num: np.ndarray
 ) -> None:

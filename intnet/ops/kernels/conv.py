@@ -17,7 +17,7 @@ from intnet.ops.kernels.products import as_words, correlate_windows
 from intnet.ops.kernels.windows import Pair, backward_windows, even_limits, forward_windows, unit_tables
 
 _PART_WORDS = 1 << 21  # of weight gradients that shares of a batch may hold
-_SHARES = 8
+_SHARES = 4
 
 
 def _limits(how: Plan, taps: int, depth: int) -> tuple[int, ...]:
