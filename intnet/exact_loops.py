@@ -205,11 +205,11 @@ def round_limbs(
         code = np.int64(-(1 << 62)) if q_hi < 0 else np.int64(1 << 62)  # stands for all beyond 62 bits
         if wide.fits_int64(q_hi, q_lo):
             code = clip(wide.to_int64(q_lo), -(1 << 62), 1 << 62)
+        if shift > 0:
+            code = clip(code, -(1 << (62 - shift)), 1 << (62 - shift)) << shift
         if abs(code) == 1 << 62 and high >= code >= low:
             counts[0, MISFIT] += 1
         counts[0, INEXACT] += rem != 0
-        if shift > 0:
-            code = clip(code, -(1 << (62 - shift)), 1 << (62 - shift)) << shift
         kept = clip(code, low, high)
         counts[0, SATURATED] += kept != code
         top, bottom = max(top, kept), min(bottom, kept)

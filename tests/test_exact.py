@@ -329,6 +329,9 @@ def test_what_no_container_holds_and_what_does_not_fit_together():
     x = QTensor(np.array([2**62]), 0)
     with pytest.raises(ContainerError, match="bn1/x2: a numerator of up to 129 bits"):
         Exact([(x, 2**62), (x, 2**62)], 0, offset=2**62).round_to(-2, 0, where="bn1/x2")
+    for sign in (1, -1):  # on the coarse grid of a flag without a range
+        with pytest.raises(ContainerError, match="fc/e3: a rounded code is beyond 62 bits"):
+            Exact([(x, sign * 7)], 0).round_to(0, TIES_EVEN, fine=15, where="fc/e3")
     with pytest.raises(ContainerError, match="beyond int64"):
         Exact([(x, 2**63)], 0).round_to(0, 0)
     with pytest.raises(ShapeError, match="cannot combine"):
