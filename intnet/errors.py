@@ -35,3 +35,7 @@ class ConfigError(IntnetError):
 
 class CheckpointError(IntnetError):
     """A checkpoint that is truncated, altered or not one of ours."""
+
+
+class PackError(IntnetError):
+    """A golden pack or a file of one that is missing, altered, or not written as packs are."""

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "intnet"
 
 # Left of a module may be imported by it, never right; a folder stands for all of its modules.
 ORDER = [
-    "_jit", "instructions", "buffers", "errors", "wide", "rounding", "rng", "formats", "qtensor",
+    "_jit", "instructions", "buffers", "errors", "hexfiles", "wide", "rounding", "rng", "formats", "qtensor",
     "exact_loops", "exact_stages", "exact_quick", "exact_lane", "exact_sources", "exact", "long_sums",
     "block_float", "quantize", "fp32", "autograd", "trace", "schedules", "ops.kernels", "ops", "methods",
     "layers", "models", "state", "idx", "datasets", "train", "files", "checkpoint", "records", "metrics",

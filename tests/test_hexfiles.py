@@ -1,0 +1,156 @@
+"""Hex files: words as text and back, judged by Python's own integers; whatever is not a word is named."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intnet.errors import PackError
+from intnet.hexfiles import Layout, decode, decode_dut, encode
+
+LAYOUTS = [
+    Layout(1), Layout(1, 5), Layout(3, 7, False), Layout(4, 2), Layout(8), Layout(8, 4), Layout(9, 3),
+    Layout(13, 5), Layout(16, 64), Layout(31, 3), Layout(32, 32, False), Layout(33, 2), Layout(61, 4),
+    Layout(63, 3), Layout(64), Layout(64, 16), Layout(7, 146), Layout(2, 512),
+]  # fmt: skip
+
+
+def reference(codes: list[int], layout: Layout) -> tuple[str, int]:
+    """The text and its load guard in Python's own integers and formatting."""
+    text, guard = "", 0
+    for first in range(0, len(codes), layout.lanes):
+        word = 0
+        for lane, code in enumerate(codes[first : first + layout.lanes]):
+            word |= code % (1 << layout.bits) << lane * layout.bits
+        width = -(-layout.bits * layout.lanes // 4)
+        text += f"{word:0{width}x}\n"
+        for k in range(-(-4 * width // 64)):
+            turned = (guard << 1 | guard >> 63) % (1 << 64)
+            guard = turned ^ (word >> 64 * k) % (1 << 64)
+    return text, guard
+
+
+def corners(layout: Layout, words: int, seed: int) -> list[int]:
+    source, (low, high) = random.Random(seed), layout.limits
+    some = [low, high, 0, low + 1, high - 1, max(low, -1), min(high, 1)]
+    pool = [code for code in some if low <= code <= high] + [source.randint(low, high) for _ in range(9)]
+    return [source.choice(pool) for _ in range(words * layout.lanes)]
+
+
+def held(codes: list[int]) -> np.ndarray:
+    """The smallest array that takes them."""
+    return np.array(codes, np.uint64 if codes and max(codes) >= 1 << 63 else np.int64)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@given(words=st.integers(0, 9), seed=st.integers(0, 2**32))
+def test_there_and_back(layout: Layout, words: int, seed: int) -> None:
+    codes = corners(layout, words, seed)
+    text, guard = encode(held(codes), layout)
+    assert (text.decode(), guard) == reference(codes, layout)
+    back, again = decode(text, layout, words, "x.hex")
+    assert back.tolist() == codes and again == guard
+
+
+def test_codes_of_64_bits_without_a_sign() -> None:
+    layout, codes = Layout(64, 2, False), np.array([2**64 - 1, 0, 2**63, 5], np.uint64)
+    text, _ = encode(codes, layout)
+    assert text == b"0000000000000000ffffffffffffffff\n00000000000000058000000000000000\n"
+    back, _ = decode(text, layout, 2, "x.hex")
+    assert back.view(np.uint64).tolist() == codes.tolist()
+
+
+@pytest.mark.parametrize(
+    ("layout", "codes", "message"),
+    [
+        (Layout(8), [128], r"codes from 128 to 128 do not fit 8 signed bits \(-128..127\)"),
+        (Layout(8, 1, False), [-1, 3], r"codes from -1 to 3 do not fit 8 unsigned bits \(0..255\)"),
+        (Layout(8, 4), [1, 2, 3], "3 codes do not fill words of 4 lanes"),
+    ],
+)
+def test_what_does_not_fit_a_word_is_refused(layout: Layout, codes: list[int], message: str) -> None:
+    with pytest.raises(PackError, match=message):
+        encode(np.array(codes), layout)
+
+
+@pytest.mark.parametrize(("bits", "lanes"), [(0, 1), (65, 1), (8, 0), (64, 17)])
+def test_no_such_layout(bits: int, lanes: int) -> None:
+    with pytest.raises(PackError, match=r"a lane has 1\.\.64 bits, a word at most 1024"):
+        Layout(bits, lanes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0ff\n12a\n", "in/x.hex: 8 bytes and 2 lines; 3 words of 3 digits are 12 bytes$"),
+        ("0ff\n12a\n001", r"11 bytes and 2 lines; .* are 12 bytes \(no newline at the end\)"),
+        ("0ff\n12a\n001\n002\n", "16 bytes and 4 lines"),
+        ("0ff\n1Aa\n001\n", "in/x.hex:2:2: 'A' is no digit of lower-case hex"),
+        ("0ff\n12x\n001\n", "in/x.hex:2:3: 'x' is no digit"),
+        ("0ff\n12\na001\n", "in/x.hex:2:4: the line does not end after 3 digits"),
+        ("0ff\n12a\n0012", "in/x.hex:3:4: the line does not end after 3 digits"),
+        ("0ff\n22a\n001\n", "in/x.hex:2:1: a pad bit above the lanes is set"),
+        ("0ff\r12a\n001\n", "in/x.hex:1:4: the line does not end after 3 digits"),
+    ],
+)
+def test_what_is_not_a_word_is_named(text: str, message: str) -> None:
+    with pytest.raises(PackError, match=message):
+        decode(text.encode(), Layout(3, 3), 3, "in/x.hex")
+
+
+@pytest.mark.parametrize("change", ["a missing word", "two words swapped", "one bit", "a word twice"])
+def test_the_guard_sees(change: str) -> None:
+    layout, codes = Layout(8), [3, 1, 4, 1, 5, 9, 2, 6]
+    other = {
+        "a missing word": codes[:3] + codes[4:],
+        "two words swapped": [1, 3, *codes[2:]],
+        "one bit": [*codes[:7], 7],
+        "a word twice": [*codes, 6],
+    }[change]
+    assert encode(np.array(codes), layout)[1] != encode(np.array(other), layout)[1]
+
+
+# -- what simulators write ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_a_simulator_s_file_of_the_same_words(layout: Layout) -> None:
+    codes = corners(layout, 6, 3)
+    text = encode(held(codes), layout)[0].decode()
+    lines = text.splitlines()
+    written = "// 0x00000000\n@0\n" + "\n".join(lines[:3]).upper() + "\n\n/* two\nlines */ @00000003 // on\n"
+    written += " ".join(lines[3:])
+    for form in (text, written, text.replace("\n", "\r\n"), "  ".join(lines)):
+        words = decode_dut(form.encode(), layout, "dut/x.hex")
+        assert words.codes.tolist() == codes and not words.unknown.any()
+
+
+def test_unknown_bits_are_words_of_their_own_kind() -> None:
+    words = decode_dut(b"1_0\nxx\n0Z\n7f\n", Layout(4, 2), "dut/x.hex")
+    assert words.unknown.tolist() == [False, True, True, False]
+    assert words.codes.tolist() == [0, 1, 0, 0, 0, 0, -1, 7]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("01\nhello\n", "dut/x.hex:2: 'hello' is no word of 2 hex digits"),
+        ("01\n001\n", "dut/x.hex:2: '001' is no word of 2 hex digits"),
+        ("01\n-1\n", "dut/x.hex:2: '-1' is no word"),
+        ("01\n@5\n02\n", "dut/x.hex:2: @5 where word 1 comes next: words are left out or written twice"),
+        ("01\n@g\n", "dut/x.hex:2: '@g' is no address"),
+        ("01 /* open", "dut/x.hex: a comment that does not end"),
+    ],
+)
+def test_what_no_simulator_writes_is_named(text: str, message: str) -> None:
+    with pytest.raises(PackError, match=message):
+        decode_dut(text.encode(), Layout(4, 2), "dut/x.hex")
+
+
+def test_a_pad_bit_of_a_simulator_is_named() -> None:
+    with pytest.raises(PackError, match=r"dut/x\.hex:1: a pad bit above the lanes of 'f0' is set"):
+        decode_dut(b"f0\n", Layout(5), "dut/x.hex")
