@@ -159,8 +159,11 @@ class QTensor:
         view.flags.writeable = False
         return view
 
-    def _word_bits(self) -> int:
-        """The format's bits, or more where the codes need more; a Flag code is wider than its stored word."""
+    def word_bits(self) -> int:
+        """Bits of the words that `hex` and `bin` show: the format's, or more where the codes need more.
+
+        A Flag code is wider than its stored word.
+        """
         if isinstance(self.format, FixedPoint):
             return self.format.wl
         nominal = 1 if self.format is None or isinstance(self.format, Flag) else self.format.bits
@@ -168,12 +171,12 @@ class QTensor:
 
     def hex(self) -> np.ndarray:
         """Array of strings: each code in two's complement, lower-case hex digits, no prefix."""
-        bits = self._word_bits()
+        bits = self.word_bits()
         return self._strings(lambda code: f"{code & ((1 << bits) - 1):0{(bits + 3) // 4}x}")
 
     def bin(self) -> np.ndarray:
         """Array of strings: each code in two's complement, binary digits."""
-        bits = self._word_bits()
+        bits = self.word_bits()
         return self._strings(lambda code: f"{code & ((1 << bits) - 1):0{bits}b}")
 
     def _strings(self, show: Any) -> np.ndarray:

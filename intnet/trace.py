@@ -24,6 +24,7 @@ class Event:
     source: what was given (a QTensor, a float32 array or an exact expression)
     result: what readers get: a QTensor in `format`, or `source` where the path is exact or float
     words:  uint32 random words where rounding is stochastic, of which the top `word_bits` count
+    operands: the sum that `source` already holds the codes of, where one was added up before
     """
 
     layer: str
@@ -35,6 +36,7 @@ class Event:
     rounding: str | None = None
     words: np.ndarray | None = None
     word_bits: int = 32
+    operands: Exact | None = None
 
 
 Observer = Callable[[Event], None]

@@ -18,7 +18,8 @@ PACKAGE = ROOT / "intnet"
 ORDER = [
     "_jit", "instructions", "buffers", "errors", "hexfiles", "wide", "rounding", "rng", "formats", "qtensor",
     "exact_loops", "exact_stages", "exact_quick", "exact_lane", "exact_sources", "exact", "long_sums",
-    "block_float", "quantize", "fp32", "autograd", "trace", "schedules", "ops.kernels", "ops", "methods",
+    "block_float", "quantize", "fp32", "autograd", "trace", "operands",
+    "explain", "measure", "schedules", "ops.kernels", "ops", "methods",
     "layers", "models", "state", "idx", "datasets", "train", "files", "checkpoint", "records", "metrics",
     "report", "runs", "cli", "__main__",
 ]  # fmt: skip

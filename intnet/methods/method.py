@@ -28,6 +28,7 @@ from intnet import fp32, rng
 from intnet.errors import ConfigError, NumberError
 from intnet.exact import Exact, exact
 from intnet.formats import Format
+from intnet.operands import Symbol
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 from intnet.rounding import STOCHASTIC, mode_code
@@ -75,6 +76,7 @@ class Method:
 
     name: ClassVar[str]
     DEVIATIONS: ClassVar[dict[str, str]] = {}
+    SYMBOLS: ClassVar[dict[str, Symbol]] = {}  # path -> how the paper writes it
     running_statistics = True  # inference reads running means and variances, not the batch's own
 
     @dataclasses.dataclass(frozen=True)
@@ -161,10 +163,10 @@ class Method:
         """uint32[n]: this step's random words of the stream 'layer/path'."""
         return rng.words(self.seed, self.step, rng.stream(name), n)
 
-    def passes(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """`value` as it is, seen by observers."""
+    def passes(self, layer: LayerLike, path: str, value: Any, operands: Exact | None = None) -> Any:
+        """`value` as it is, seen by observers; `operands` is the sum that it came from."""
         if self.observers:
-            self._emit(Event(layer.name, path, self.step, value, value))
+            self._emit(Event(layer.name, path, self.step, value, value, operands=operands))
         return value
 
     def store(
@@ -175,10 +177,12 @@ class Method:
         format: Format,
         rounding: str = "ties_even",
         stream: str = "",
+        operands: Exact | None = None,
     ) -> QTensor:
         """`value` quantized to `format`; saturation is counted, observers see it.
 
         Stochastic rounding draws this step's words of 'layer/stream' (default: 'layer/path').
+        `operands` is the sum that `value` came from, where it was added up before.
         """
         name = f"{layer.name}/{path}"
         source = exact(value, name)
@@ -189,7 +193,8 @@ class Method:
         if result.status is not None and result.status.saturated:
             self.saturated[name] = self.saturated.get(name, 0) + result.status.saturated
         if self.observers:
-            self._emit(Event(layer.name, path, self.step, source, result, format, rounding, words))
+            given = (source, result, format, rounding, words)
+            self._emit(Event(layer.name, path, self.step, *given, operands=operands))
         return result
 
     def _emit(self, event: Event) -> None:

@@ -23,6 +23,7 @@ from intnet import fp32, schedules
 from intnet.errors import ConfigError, ContainerError
 from intnet.exact import Exact, add, exact
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.methods import symbols
 from intnet.methods.float32 import sgd_momentum
 from intnet.methods.method import Copy, LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.ops.kernels.combine import combine
@@ -82,6 +83,7 @@ class Wageubn(Method):
     """The method; see the module and `Options`."""
 
     name = "wageubn"
+    SYMBOLS = symbols.WAGEUBN
 
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "eps_q": "the paper gives no value: 2^-15, the LSB of sigma_q, added to sigma_q",
@@ -297,11 +299,14 @@ class Wageubn(Method):
             gradient = check_finite(gradient, where)
             sgd_momentum(parameter, gradient, MOM * 2.0**MOM_EXPONENT, lr * 2.0 ** -(self.k.k_lr - 1))
             return
-        acc = self.passes(layer, _slot("Acc", parameter), momentum(parameter.slots["Accq"], gradient, where))
+        old = parameter.slots["Accq"]
+        given = Exact([(old, MOM), (gradient, 1)], int(gradient.exponent)) if self.observers else None
+        acc = self.passes(layer, _slot("Acc", parameter), momentum(old, gradient, where), given)
         acc_q = self.store(layer, _slot("Accq", parameter), acc, self.formats["Accq"])
         parameter.slots["Accq"] = _as_memory(acc_q, where)
         moved = descend(parameter.value, acc, lr, self.k, where)
-        stored = self.store(layer, parameter.symbol, moved, self._grid(parameter))
+        given = Exact([(parameter.value, 1), (acc, -lr)], int(moved.exponent)) if self.observers else None
+        stored = self.store(layer, parameter.symbol, moved, self._grid(parameter), operands=given)
         parameter.value = _as_memory(stored, where)
 
     def _grid(self, parameter: Parameter) -> Format:

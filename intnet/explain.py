@@ -1,0 +1,422 @@
+"""One element's whole way: from the operands that entered to the code that was stored.
+
+    explain(event, index) -> Explanation
+
+Everything is done again in Python integers and Fractions, element by element and apart from the kernels:
+the exact value, the value in units of the grid (`scaled` = value / 2**grid), its floor and remainder, the
+tie or random word, the decision, the code before and after saturation. The code that is reached must be
+the one that the library stored; where it is not, `Disagreement` is raised: one of the two is wrong.
+
+A square root has no rational value: `square` is given in the place of `value`, and its remainder is
+decided by comparing squares. Golden packs use the same trail for words that do not match.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from typing import Any
+
+import numpy as np
+
+from intnet.errors import FormatError, ShapeError
+from intnet.exact import Exact, Expression, exact
+from intnet.exact_sources import FloatExact, Root, log2_round
+from intnet.formats import Constant, FixedPoint, Flag, Format, Shift
+from intnet.operands import Operands, Product
+from intnet.qtensor import QTensor
+from intnet.quantize import flag_words
+from intnet.rounding import HLS_ALIASES, MODES
+from intnet.trace import Event
+
+HALF = Fraction(1, 2)
+Index = tuple[int, ...]
+
+
+class Disagreement(RuntimeError):
+    """The exact arithmetic of an explanation and the library's kernels do not agree: a bug in intnet."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of a sum: coefficient * code * 2**shift; names are '' where nobody knows them."""
+
+    name: str
+    code: int
+    coefficient: int = 1
+    coefficient_name: str = ""
+    shift: int = 0
+
+
+@dataclass(frozen=True)
+class Value:
+    """value = (sum of the terms + offset) / denominator * 2**exponent, then max(., 0) where `relu`.
+
+    value:  the exact value; None for a root, whose exact square is `square`
+    number: the float32 that entered, where it was no integer code
+    """
+
+    terms: tuple[Term, ...]
+    offset: int
+    denominator: int
+    exponent: int
+    relu: bool
+    value: Fraction | None
+    square: Fraction | None = None
+    number: float | None = None
+    offset_name: str = ""
+    denominator_name: str = ""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How an exact value became an integer.
+
+    grid:      log2 of the step that is rounded to; scaled = value / 2**grid = floor + remainder
+    log2_r:    log2 of R(x), where the tensor's maximum sets the grid
+    word:      the random word, of `word_bits` bits; it rounds up iff it is below `threshold`
+    rounded:   the integer before saturation, in units of the grid; `kept` the one after it
+    low, high: the limits, None where the format has none
+    lift:      code = kept * 2**lift (the coarse grid of the flag format)
+    """
+
+    mode: str
+    grid: int
+    log2_r: int | None
+    scaled: Fraction | None
+    scaled_square: Fraction | None
+    floor: int
+    remainder: Fraction | None
+    tie: bool
+    word: int | None
+    word_bits: int | None
+    threshold: int | None
+    up: bool
+    rule: str
+    rounded: int
+    low: int | None
+    high: int | None
+    overflow: str
+    kept: int
+    saturated: bool
+    lift: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The way of one element. `step` counts from 0, as the random words do.
+
+    stored:   the value of the stored code, code * 2**exponent; CQ gives the magnitude of x up, so there
+              it is not near `value`
+    width:    bits of the word that `binary` and `hex` show in two's complement
+    flag:     the stored word of the flag format (flag, sign, magnitude) in binary, else ''
+    """
+
+    layer: str
+    path: str
+    step: int
+    index: Index
+    format: str | None
+    formula: str
+    value: Value
+    product: Product | None
+    rounding: Rounding | None
+    code: int | None
+    exponent: int | None
+    width: int | None
+    binary: str
+    hex: str
+    flag: str
+    stored: Fraction
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values: a Fraction is the text 'p/q' or 'p', a tuple a list, what there is none of is null."""
+        plain: dict[str, Any] = _plain(self)
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Fraction):
+        return str(value)
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value
+
+
+def explain(event: Event, index: Index, operands: Operands | None = None) -> Explanation:
+    """The way of element `index` of an event's value; `operands` names what entered.
+
+    ShapeError for an index that the value does not have, FormatError for a value that cannot be read
+    exactly, Disagreement where the code reached is not the one that was stored.
+    """
+    operands = operands or Operands()
+    where, symbol = f"{event.layer}/{event.path}", operands.symbol(event.path)
+    shape = tuple(event.result.shape)
+    if len(index) != len(shape) or any(not 0 <= i < size for i, size in zip(index, shape, strict=False)):
+        raise ShapeError(
+            f"{where} has no element {_comma(index)}: its shape is {_comma(shape) or 'that of a scalar'}, "
+            "each index counts from 0"
+        )
+    source = exact(event.source, where)
+    value = _value(event, source, index, operands)
+    result, rounding = event.result, None
+    if event.format is not None:
+        rounding = _round(event, source, value, int(np.ravel_multi_index(index, shape)))
+    code, exponent, stored = _stored(result, value, index)
+    if rounding is not None and rounding.kept << rounding.lift != code:
+        raise Disagreement(
+            f"{where} {_comma(index)}: exact arithmetic reaches code {rounding.kept << rounding.lift}, "
+            f"stored is {code}"
+        )
+    width, binary, digits, flag = None, "", "", ""
+    if code is not None:
+        width = result.word_bits() if isinstance(result, QTensor) else code.bit_length() + 1
+        word = code & ((1 << width) - 1)
+        binary, digits = f"{word:0{width}b}", f"{word:0{(width + 3) // 4}x}"
+        if isinstance(result, QTensor) and isinstance(result.format, Flag):
+            flag = f"{int(flag_words(result[index])):0{result.format.bits}b}"
+    elif isinstance(result, np.ndarray) and result.dtype == np.float32:
+        width, pattern = 32, int(result[index].view(np.uint32))
+        binary, digits = f"{pattern:032b}", f"{pattern:08x}"
+    return Explanation(
+        event.layer,
+        event.path,
+        event.step,
+        index,
+        str(event.format) if event.format else None,
+        symbol.formula,
+        value,
+        operands.product(event),
+        rounding,
+        code,
+        exponent,
+        width,
+        binary,
+        digits,
+        flag,
+        stored,
+    )
+
+
+def _comma(numbers: Index) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _at(part: Any, index: Index) -> int:
+    """An int, or the element of an array of channels (the last axis) or of the whole shape."""
+    return int(part[index[len(index) - part.ndim :]]) if isinstance(part, np.ndarray) else int(part)
+
+
+def _stored(result: Any, value: Value, index: Index) -> tuple[int | None, int | None, Fraction]:
+    """(code, exponent, value) that readers get; no code where they get a quotient or a float."""
+    if isinstance(result, QTensor):
+        exponent = result.exponent
+        if isinstance(exponent, np.ndarray):
+            exponent = int(np.broadcast_to(exponent, result.shape)[index])
+        code = int(result.codes[index])
+        return code, exponent, code * Fraction(2) ** exponent
+    if isinstance(result, np.ndarray):
+        return None, None, Fraction(float(result[index]))
+    assert value.value is not None, "a root is always rounded"
+    code_value = value.value / Fraction(2) ** value.exponent
+    if isinstance(result, Exact) and code_value.denominator == 1 and not np.any(np.asarray(result.den) != 1):
+        return code_value.numerator, value.exponent, value.value
+    return None, None, value.value
+
+
+# -- the exact value ---------------------------------------------------------------------------
+
+
+def _value(event: Event, source: Expression, index: Index, operands: Operands) -> Value:
+    if isinstance(source, Exact):
+        value = _sum(event, source, index, operands)
+        if event.operands is None:
+            return value
+        inner = _sum(event, event.operands, index, operands)
+        if inner.value != value.value:
+            raise Disagreement(
+                f"{event.layer}/{event.path} {_comma(index)}: its operands give {inner.value}, "
+                f"the value that was handed on is {value.value}"
+            )
+        return inner
+    if isinstance(source, Root):
+        numerator = source.numerators[index[0]]
+        square = Fraction(numerator, source.den) * Fraction(4) ** source.exponent
+        symbol = operands.symbol(event.path)
+        term = Term("".join(symbol.terms[:1]), numerator)
+        den = symbol.denominator
+        return Value((term,), 0, source.den, source.exponent, False, None, square, denominator_name=den)
+    number = float(source.values[index])
+    if not np.isfinite(number):
+        raise FormatError(f"{event.layer}/{event.path} {_comma(index)} is {number}: it has no exact value")
+    return Value((), 0, source.den, 0, False, Fraction(number) / source.den, number=number)
+
+
+def _sum(event: Event, source: Exact, index: Index, operands: Operands) -> Value:
+    symbol = operands.symbol(event.path)
+    terms = []
+    for k, ((term, coefficient), shift) in enumerate(zip(source.terms, source.shifts, strict=True)):
+        named = symbol.coefficients[k] if k < len(symbol.coefficients) else ""
+        code, factor = int(term.codes[index]), _at(coefficient, index)
+        terms.append(Term(operands.name(event, term, k), code, factor, named, shift))
+    offset, den = _at(source.offset, index), _at(source.den, index)
+    numerator = offset + sum((term.code * term.coefficient) << term.shift for term in terms)
+    value = Fraction(max(numerator, 0) if source.relu else numerator, den) * Fraction(2) ** source.exponent
+    return Value(
+        tuple(terms),
+        offset,
+        den,
+        source.exponent,
+        source.relu,
+        value,
+        offset_name=symbol.offset,
+        denominator_name=symbol.denominator,
+    )
+
+
+# -- rounding ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Where a format rounds: log2 of the step, R(x), the limits, what happens beyond them, the lift."""
+
+    exponent: int
+    log2_r: int | None = None
+    low: int | None = None
+    high: int | None = None
+    overflow: str = ""
+    lift: int = 0
+
+
+def _log2_r(source: Expression) -> int:
+    """log2 of R(x); of a float tensor from its exact maximum."""
+    if isinstance(source, FloatExact):
+        top = max((abs(Fraction(float(v))) for v in (source.values.min(), source.values.max())), default=0)
+        return log2_round(Fraction(top) / source.den) if top else 0
+    return source.log2_max()
+
+
+def _fixed(format: FixedPoint, source: Expression, value: Value) -> _Grid:
+    return _Grid(format.exponent, None, format.lo, format.hi, format.overflow)
+
+
+def _direct(format: Any, source: Expression, value: Value) -> _Grid:
+    return _Grid(format.exponent)
+
+
+def _shift(format: Shift, source: Expression, value: Value) -> _Grid:
+    n = _log2_r(source)
+    return _Grid(n - (format.k - 1), n, -format.hi, format.hi, "saturate")
+
+
+def _flag(format: Flag, source: Expression, value: Value) -> _Grid:
+    """The coarse grid Sc where |x| >= Sc, else the fine one, on which nothing can saturate."""
+    n, fine = _log2_r(source), format.fine
+    if value.value is None:
+        raise FormatError("a square root is not rounded to the flag format")
+    if abs(value.value) >= Fraction(2) ** (n - fine):
+        return _Grid(n - fine, n, -(format.hi >> fine), format.hi >> fine, "saturate", fine)
+    return _Grid(n - 2 * fine, n, -(1 << fine), 1 << fine, "saturate")
+
+
+def _constant(format: Constant, source: Expression, value: Value) -> _Grid:
+    n = _log2_r(source)
+    return _Grid(n - (format.dr.bit_length() - 1), n, -format.hi, format.hi, "saturate")
+
+
+_GRIDS: dict[type, Callable[[Any, Expression, Value], _Grid]] = {
+    FixedPoint: _fixed,
+    Shift: _shift,
+    Flag: _flag,
+    Constant: _constant,
+}
+
+
+def grid(format: Format, source: Expression, value: Value) -> _Grid:
+    """Where `format` rounds this value."""
+    return _GRIDS.get(type(format), _direct)(format, source, value)
+
+
+def _round(event: Event, source: Expression, value: Value, flat: int) -> Rounding:
+    assert event.format is not None
+    mode = HLS_ALIASES.get(event.rounding or "", event.rounding or "")
+    if mode not in MODES:
+        raise FormatError(f"{event.layer}/{event.path}: its event names no rounding mode, but {mode!r}")
+    on = grid(event.format, source, value)
+    scaled: Fraction | None = None
+    square: Fraction | None = None
+    remainder: Fraction | None
+    if value.value is not None:
+        scaled = value.value / Fraction(2) ** on.exponent
+        floor = scaled.numerator // scaled.denominator
+        remainder = part = scaled - floor
+    else:
+        assert value.square is not None
+        square = value.square / Fraction(4) ** on.exponent
+        floor, part = _root(square)
+        remainder = part if part in (0, HALF) else None
+    word = threshold = bits = None
+    if mode == "stochastic":
+        if event.words is None:
+            raise FormatError(f"{event.layer}/{event.path}: its event has no random words")
+        bits = event.word_bits
+        word = int(event.words.reshape(-1)[flat]) >> (32 - bits)
+        threshold = (part.numerator << bits) // part.denominator
+    up, rule = decide(mode, floor, part, word, threshold)
+    rounded = floor + up
+    kept = _limited(rounded, on)
+    return Rounding(
+        mode, on.exponent, on.log2_r, scaled, square, floor, remainder, part == HALF, word, bits, threshold,
+        up, rule, rounded, on.low, on.high, on.overflow, kept, kept != rounded, on.lift,
+    )  # fmt: skip
+
+
+def _root(square: Fraction) -> tuple[int, Fraction]:
+    """(floor of the root, a stand-in for the rest): 0 and 1/2 exactly, else 1/4 or 3/4 on its side of 1/2."""
+    floor = isqrt(square.numerator // square.denominator)
+    if floor * floor == square:
+        return floor, Fraction(0)
+    middle = Fraction(2 * floor + 1, 2) ** 2
+    return floor, HALF if square == middle else Fraction(1 if square < middle else 3, 4)
+
+
+def _limited(rounded: int, on: _Grid) -> int:
+    """After saturation, or the wrap of a fixed-point format."""
+    if on.low is None or on.high is None:
+        return rounded
+    if on.overflow == "wrap":
+        return (rounded - on.low) % (on.high - on.low + 1) + on.low
+    return min(max(rounded, on.low), on.high)
+
+
+def decide(
+    mode: str, floor: int, part: Fraction, word: int | None = None, threshold: int | None = None
+) -> tuple[bool, str]:
+    """(whether floor + part goes up, why); 0 <= part < 1, the value is negative iff floor < 0."""
+    if part == 0:
+        return False, "on the grid: nothing to round"
+    if mode == "stochastic":
+        assert word is not None and threshold is not None
+        up, why = word < threshold, f"random word {word} {'<' if word < threshold else '>='} {threshold}"
+    elif mode in ("to_neg", "to_pos"):
+        up, why = mode == "to_pos", "always down" if mode == "to_neg" else "always up"
+    elif mode == "to_zero":
+        up, why = floor < 0, f"towards zero, {_sign(floor)}"
+    elif part != HALF:
+        up, why = part > HALF, f"nearest, remainder {'above' if part > HALF else 'below'} 1/2"
+    else:
+        up, why = _tie(mode, floor)
+    return up, f"{why}: {'up' if up else 'down'} to {floor + up}"
+
+
+def _tie(mode: str, floor: int) -> tuple[bool, str]:
+    if mode == "ties_even":
+        return floor % 2 == 1, f"tie to even, floor {floor} is {'odd' if floor % 2 else 'even'}"
+    if mode == "ties_away":
+        return floor >= 0, f"tie away from zero, {_sign(floor)}"
+    return True, "tie towards +infinity"
+
+
+def _sign(floor: int) -> str:
+    return "negative" if floor < 0 else "positive"

@@ -1,0 +1,163 @@
+"""What quantization did to one data path in one step: widths, range, SQNR, histograms.
+
+    measure(event) -> Measured
+
+Let s be the exact value in units of the grid's step (value / 2**grid; CQ is scaled by dr/R(x) before) and c
+the stored code. The signal to quantization noise ratio is
+
+    SQNR = 10 log10( sum s^2 / sum (s - c)^2 )  dB
+
+over all elements. Every s and every difference s - c is exact in integers and then rounded once to
+float64; the squares are summed without error (`math.fsum`). It has no value where nothing was rounded.
+Saturation and the coarse steps of large values count as noise, as they do in training.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import fsum, log10
+from typing import Any
+
+import numpy as np
+
+from intnet.exact import Exact, exact
+from intnet.exact_sources import FloatExact, Root
+from intnet.formats import Constant
+from intnet.qtensor import INT64_BOUND, QTensor, max_abs
+from intnet.trace import Event, PathTable
+
+BINS = 16
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row of the table; None where a float path or an unrounded value has no such number.
+
+    range:    the least and the greatest code; a float path's least and greatest value
+    sqnr_db:  see the module; None where no value changed or where nothing is quantized
+    inexact:  elements that rounding or saturation changed
+    edges:    the histograms' range in units of the code; `before` counts the exact values in `BINS` equal
+              bins, `after` the codes, both within +-edges
+    """
+
+    layer: str
+    path: str
+    format: str
+    rounding: str | None
+    nominal_bits: int | None
+    used_bits: int | None
+    range_bits: float | None
+    bound_bits: int | None
+    exponent: list[int] | None
+    range: list[float] | None
+    shape: list[int]
+    elements: int
+    saturated: int | None
+    inexact: int | None
+    zeros: int
+    sqnr_db: float | None
+    edges: float
+    before: list[int] | None
+    after: list[int]
+
+
+def measure(event: Event) -> Measured:
+    """The row of one event."""
+    table = PathTable()
+    table(event)
+    row = table.rows[event.layer, event.path]
+    result = event.result
+    integer = row.exponents is not None
+    codes = _codes(result)
+    scaled, errors = _compare(event, result) if event.format is not None else (None, None)
+    low, high = (codes.min(initial=0), codes.max(initial=0)) if codes.size == 0 else (codes.min(), codes.max())
+    edge = max(abs(float(low)), abs(float(high)), float(np.abs(scaled).max()) if scaled is not None else 0.0)
+    return Measured(
+        event.layer,
+        event.path,
+        row.format,
+        event.rounding,
+        row.nominal,
+        row.used if integer else None,
+        round(row.fraction_bits, 1) if integer else None,
+        row.bound or None,
+        list(row.exponents) if row.exponents else None,
+        [int(low), int(high)] if integer else [float(low), float(high)],
+        list(result.shape),
+        row.elements,
+        row.saturated if integer else None,
+        result.status.inexact if isinstance(result, QTensor) and result.status else None,
+        int(np.count_nonzero(codes == 0)),
+        None if scaled is None or errors is None else _sqnr(scaled, errors),
+        edge,
+        None if scaled is None else histogram(scaled, edge),
+        histogram(codes.astype(np.float64), edge),
+    )
+
+
+def histogram(values: np.ndarray, edge: float) -> list[int]:
+    """Counts of `values` in `BINS` equal bins of [-edge, edge]."""
+    counts, _ = np.histogram(values, BINS, (-edge or -1.0, edge or 1.0))
+    return [int(count) for count in counts]
+
+
+def _sqnr(scaled: np.ndarray, errors: np.ndarray) -> float | None:
+    noise = fsum((errors * errors).tolist())
+    signal = fsum((scaled * scaled).tolist())
+    return round(10 * log10(signal / noise), 2) if noise and signal else None
+
+
+def _codes(result: Any) -> np.ndarray:
+    """Codes, or the values of a float path or of a quotient."""
+    if isinstance(result, Exact):
+        numerator, den = numerators(result)
+        if not np.any(np.asarray(result.den) != 1):
+            return numerator
+        return _ratio(numerator, den) * 2.0**result.exponent
+    if isinstance(result, FloatExact):
+        return result.values.astype(np.float64) / result.den
+    codes: np.ndarray = result.codes if isinstance(result, QTensor) else result
+    return codes
+
+
+def numerators(value: Exact) -> tuple[np.ndarray, np.ndarray | int]:
+    """(numerators, denominators) of an expression: int64 where that holds them, else Python integers."""
+    wide = value.bound() >= INT64_BOUND
+    kind: Any = object if wide else np.int64
+    total = np.zeros(value.shape, kind)
+    for (term, coefficient), shift in zip(value.terms, value.shifts, strict=True):
+        factor = np.asarray(coefficient).astype(kind)
+        total = total + ((term.codes.astype(kind) * factor) << shift)
+    total = total + np.asarray(value.offset).astype(kind)
+    return np.maximum(total, 0) if value.relu else total, value.den
+
+
+def _ratio(top: np.ndarray, bottom: Any) -> np.ndarray:
+    """float64 of exact quotients, correctly rounded where both are below 2^53 or Python integers."""
+    return np.asarray(top / np.asarray(bottom), np.float64)
+
+
+def _compare(event: Event, result: QTensor) -> tuple[np.ndarray, np.ndarray]:
+    """(s, s - c) of every element in float64, flat."""
+    source, codes = exact(event.source), result.codes
+    grid = int(np.max(result.exponent))
+    if isinstance(event.format, Constant):
+        grid = source.log2_max() - (event.format.dr.bit_length() - 1)
+    if isinstance(source, Exact):
+        top, den = numerators(source)
+        return _exact_compare(top, den, source.exponent - grid, codes)
+    if isinstance(source, Root):
+        exact_values = source.fractions().reshape(-1) / Fraction(2) ** grid
+        differences = exact_values - codes.reshape(-1).astype(object)
+        return exact_values.astype(np.float64), differences.astype(np.float64)
+    scaled = np.ldexp(source.values.astype(np.float64), -grid) / source.den
+    return scaled.reshape(-1), (scaled - codes).reshape(-1)
+
+
+def _exact_compare(top: np.ndarray, den: Any, shift: int, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """s = top * 2^shift / den and s - codes: integers until the last division."""
+    up, down = max(shift, 0), max(-shift, 0)
+    largest = max((max_abs(top) << up), (max_abs(codes) * max_abs(den)) << down, max_abs(den) << down)
+    kind: Any = np.int64 if 2 * largest < INT64_BOUND and top.dtype != object else object
+    top, bottom = top.astype(kind) << up, np.asarray(den).astype(kind) << down
+    left = top - codes.astype(kind) * bottom
+    return _ratio(top, bottom).reshape(-1), _ratio(left, bottom).reshape(-1)

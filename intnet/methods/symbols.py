@@ -1,0 +1,59 @@
+"""The papers' symbols: how each method writes its data paths (read by `operands.py`).
+
+One table a paper, path -> Symbol, in the order of Algorithms 1 and 2 and the update.
+"""
+
+from intnet.operands import Symbol
+
+_DIVISOR = "sigma + eps"
+
+WAGEUBN: dict[str, Symbol] = {
+    "Wq": Symbol("forward", "W", ("W",)),
+    "bq": Symbol("forward", "b", ("b",)),
+    "gammaq": Symbol("forward", "gamma", ("gamma",)),
+    "betaq": Symbol("forward", "beta", ("beta",)),
+    "x0": Symbol("forward", "x4 of the layer before"),
+    "x1": Symbol("forward", "Wq * x0", factors=("Wq", "x0")),
+    "mu": Symbol("forward", "mean(x1)", ("sum(x1)",), denominator="n"),
+    "sigma": Symbol("forward", "sqrt(mean((x1 - mean)^2))", ("n*sum(x1^2) - sum(x1)^2",), denominator="n^2"),
+    "x2": Symbol(
+        "forward", "(x1 - mu)/(sigma + eps), eps = 2^-15", ("x1",), offset="-mu", denominator=_DIVISOR
+    ),
+    "x3": Symbol("forward", "gammaq*x2 + betaq", ("x2",), ("gammaq",), "betaq"),
+    "x4": Symbol("forward", "relu(x3)"),
+    "e0": Symbol("backward", "e4 of the next layer, or the sum of the branches' errors"),
+    "e1": Symbol("backward", "e0 where x3 > 0, else 0"),
+    "e2": Symbol("backward", "e1*gammaq", ("e1",), ("gammaq",)),
+    "m1": Symbol("backward", "mean(e2)", ("sum(e1)",), ("gammaq",), denominator="n"),
+    "m2": Symbol("backward", "mean(e2*x2)", ("sum(e1*x2)",), ("gammaq",), denominator="n * 2^15"),
+    "e3": Symbol(
+        "backward",
+        "(e2 - m1 - x2*m2)/(sigma + eps)",
+        ("e1", "x2"),
+        ("gammaq", "-m2"),
+        "-m1",
+        _DIVISOR,
+    ),
+    "e4": Symbol("backward", "Wq^T e3", factors=("Wq", "e3")),
+    "gW": Symbol("backward", "e3 x0^T", factors=("e3", "x0")),
+    "gWq": Symbol("backward", "gW", ("gW",)),
+    "gb": Symbol("backward", "sum(e3)", factors=("e3",)),
+    "gbq": Symbol("backward", "gb", ("gb",)),
+    "ggamma": Symbol("backward", "sum(e1*x2)", factors=("e1", "x2")),
+    "ggammaq": Symbol("backward", "ggamma", ("ggamma",)),
+    "gbeta": Symbol("backward", "sum(e1)", factors=("e1",)),
+    "gbetaq": Symbol("backward", "gbeta", ("gbeta",)),
+}
+
+for _parameter, _gradient, _slot in (
+    ("W", "gWq", ""),
+    ("gamma", "ggammaq", "_gamma"),
+    ("beta", "gbetaq", "_beta"),
+    ("b", "gbq", "_b"),
+):
+    _acc, _accq = f"Acc{_slot}", f"Accq{_slot}"
+    WAGEUBN |= {
+        _acc: Symbol("update", f"Mom*{_accq} + {_gradient}", (_accq, _gradient), ("Mom", "")),
+        _accq: Symbol("update", _acc, (_acc,)),
+        _parameter: Symbol("update", f"{_parameter} - lr*{_acc}", (_parameter, _acc), ("", "-lr")),
+    }

@@ -1,0 +1,113 @@
+"""What entered a value: the papers' symbols of each data path, and the names of a recorded step's operands.
+
+An event's source (`trace.py`) holds codes and coefficients without names. `Operands` finds the names:
+codes that another path of the step handed on are called by that path, the others as the method's table
+of `Symbol`s says (`methods/symbols.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intnet.exact import Exact
+from intnet.qtensor import QTensor
+from intnet.trace import Event
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """How a paper writes a data path.
+
+    part:         'forward', 'backward' or 'update'
+    formula:      the value before it is rounded
+    terms:        names of the sum's terms that no other path hands on, in order
+    coefficients: what multiplies each term; offset: what is added; denominator: what divides
+    factors:      the paths whose products are summed, where the value is such a sum
+    """
+
+    part: str
+    formula: str
+    terms: tuple[str, ...] = ()
+    coefficients: tuple[str, ...] = ()
+    offset: str = ""
+    denominator: str = ""
+    factors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Product:
+    """A sum of products: 'layer/path' of its factors, products an element sums, proven bound of |codes|.
+
+    terms: the most that an element sums; at the border of a padded convolution there are fewer
+    """
+
+    factors: tuple[str, ...]
+    terms: int
+    bound: int
+
+
+NO_SYMBOL = Symbol("", "")
+
+
+class Operands:
+    """Names of what entered the values of one recorded step."""
+
+    def __init__(
+        self, events: Mapping[str, Event] | None = None, symbols: Mapping[str, Symbol] | None = None
+    ) -> None:
+        self.events: Mapping[str, Event] = events or {}
+        self.symbols: Mapping[str, Symbol] = symbols or {}
+        self._by_codes: dict[int, list[Event]] = {}
+        for event in self.events.values():
+            codes = _codes(event.result)
+            if codes is not None:
+                self._by_codes.setdefault(id(codes), []).append(event)
+
+    def symbol(self, path: str) -> Symbol:
+        """The symbol of a path; an empty one where the method's table has none."""
+        return self.symbols.get(path, NO_SYMBOL)
+
+    def name(self, event: Event, term: QTensor, k: int) -> str:
+        """The name of term `k` of an event's sum: a path of its layer, 'layer/path' of another, or ''."""
+        given = self.symbol(event.path).terms
+        if k < len(given):
+            return given[k]
+        found = [other for other in self._by_codes.get(id(term.codes), []) if other is not event]
+        for other in found:
+            if other.layer == event.layer:
+                return other.path
+        return f"{found[0].layer}/{found[0].path}" if found else ""
+
+    def product(self, event: Event) -> Product | None:
+        """What the products of `event` are made of; None for a path that is no sum of products."""
+        names = self.symbol(event.path).factors
+        factors = [self.events.get(f"{event.layer}/{name}") for name in names]
+        if not factors or None in factors:
+            return None
+        bound = event.result.bound() if isinstance(event.result, Exact) else getattr(event.result, "bound", 0)
+        shapes = {name: factor.result.shape for name, factor in zip(names, factors, strict=True) if factor}
+        return Product(tuple(f"{event.layer}/{name}" for name in names), _terms(event.path, shapes), bound)
+
+
+def _codes(result: Any) -> np.ndarray | None:
+    """The array that readers of a result get."""
+    if isinstance(result, QTensor):
+        return result.codes
+    if isinstance(result, Exact) and len(result.terms) == 1 and not result.relu:
+        term, coefficient = result.terms[0]
+        plain = isinstance(coefficient, int) and coefficient == 1 and not np.any(result.offset)
+        return term.codes if plain and not any(result.shifts) else None
+    return result if isinstance(result, np.ndarray) else None
+
+
+def _terms(path: str, shapes: dict[str, tuple[int, ...]]) -> int:
+    """Products that an element of `path` sums, from the factors' shapes (channels last; weights first)."""
+    if path == "x1":
+        return int(np.prod(shapes["Wq"][1:]))
+    if path == "e4":
+        w, e = shapes["Wq"], shapes["e3"]
+        return int(np.prod(w)) // w[1] * e[-1] // w[0]
+    error = shapes.get("e3", shapes.get("e1", (1, 1)))
+    return int(np.prod(error[:-1]))
