@@ -7,8 +7,9 @@ the stored code. The signal to quantization noise ratio is
 
     SQNR = 10 log10( sum s^2 / sum (s - c)^2 )  dB
 
-over all elements. Every s and every difference s - c is exact in integers and then rounded once to
-float64; the squares are summed without error (`math.fsum`). It has no value where nothing was rounded.
+over all elements: the power of the value over the power of the error. Every s and every s - c is an
+exact rational before it becomes a float64 (within 2 units in the last place); `math.fsum` adds the
+squares, so the order does not matter. It has no value where no element changed.
 Saturation and the coarse steps of large values count as noise, as they do in training.
 """
 
@@ -69,7 +70,7 @@ def measure(event: Event) -> Measured:
     integer = row.exponents is not None
     codes = _codes(result)
     scaled, errors = _compare(event, result) if event.format is not None else (None, None)
-    low, high = (codes.min(initial=0), codes.max(initial=0)) if codes.size == 0 else (codes.min(), codes.max())
+    low, high = (codes.min(), codes.max()) if codes.size else (0, 0)
     edge = max(abs(float(low)), abs(float(high)), float(np.abs(scaled).max()) if scaled is not None else 0.0)
     return Measured(
         event.layer,
@@ -132,7 +133,7 @@ def numerators(value: Exact) -> tuple[np.ndarray, np.ndarray | int]:
 
 
 def _ratio(top: np.ndarray, bottom: Any) -> np.ndarray:
-    """float64 of exact quotients, correctly rounded where both are below 2^53 or Python integers."""
+    """float64 of exact quotients, within 2 units in the last place."""
     return np.asarray(top / np.asarray(bottom), np.float64)
 
 

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import NoReturn
 
 import intnet
-from intnet.cli import evaluate, resume, train
+from intnet.cli import evaluate, inspect, resume, train
 from intnet.cli import list as listing
 from intnet.errors import IntnetError
 
@@ -25,6 +25,7 @@ COMMANDS: dict[str, ModuleType] = {
     "train": train,
     "resume": resume,
     "eval": evaluate,
+    "inspect": inspect,
     "list": listing,
 }
 

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -17,7 +18,8 @@ from rich.table import Table
 
 from intnet import report
 from intnet.runs import RunFolder, resume_command
-from intnet.train import StepReport
+from intnet.trace import Observer
+from intnet.train import Run, StepReport
 
 FIRST = "first step: compiles what is new"
 
@@ -52,23 +54,41 @@ class Stop:
         os.write(2, b"\nstopping after this step (once more: at once)\n")
 
 
+def bars(console: Console) -> Progress:
+    """Progress bars, silent where stderr is no terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+def note(step: StepReport) -> str:
+    """What stands beside the bar after a step."""
+    rate = step.images / step.seconds
+    return f"loss {step.loss:.4f}  accuracy {step.accuracy:6.1%}  {rate:,.0f} images/s"
+
+
+def advance(run: Run, steps: int, observers: Sequence[Observer]) -> None:
+    """Train up to step `steps` behind a bar; `observers` see the last step. Nothing is saved."""
+    with bars(Console(stderr=True)) as progress:
+        task = progress.add_task("training", total=steps, completed=run.step, note=FIRST)
+        run.train(steps, lambda step: progress.update(task, completed=step.step, note=note(step)), observers)
+
+
 class Show:
     """Progress of one run: a bar where stderr is a terminal, a line an epoch, nothing under `quiet`."""
 
     def __init__(self, work: RunFolder, quiet: bool) -> None:
         self.work, self.quiet = work, quiet
         self.console = Console(stderr=True)
-        self.bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(),
-            console=self.console,
-            disable=not self.console.is_terminal,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
+        self.bars = bars(self.console)
         self.steps = self.bars.add_task(
             "training", total=work.plan.steps, completed=work.run.step, note=FIRST
         )
@@ -76,9 +96,7 @@ class Show:
 
     def on_step(self, step: StepReport) -> None:
         """Move the bar."""
-        rate = step.images / step.seconds
-        note = f"loss {step.loss:.4f}  accuracy {step.accuracy:6.1%}  {rate:,.0f} images/s"
-        self.bars.update(self.steps, completed=step.step, note=note)
+        self.bars.update(self.steps, completed=step.step, note=note(step))
         self.last = step
 
     def on_test(self, images: int) -> None:

@@ -29,22 +29,35 @@ def add_length(parser: argparse._ActionsContainer, default: str) -> None:
     length.add_argument("--steps", type=positive, metavar="S", help="steps in all, instead of epochs")
 
 
+def add_names(parser: argparse._ActionsContainer, required: bool) -> None:
+    """--method, --model and --data."""
+    for name, letter, about in (
+        ("--method", "M", "how numbers are stored: wageubn, float32"),
+        ("--model", "N", "the network: mlp, lenet5, resnet8, ..."),
+        ("--data", "D", "the data set: digits, fashion-mnist, ..."),
+    ):
+        parser.add_argument(name, required=required, metavar=letter, help=about)
+
+
+def add_details(parser: argparse._ActionsContainer) -> None:
+    """What else decides the bits of a new run."""
+    parser.add_argument("--batch-size", type=positive, default=64, metavar="B", help="images a step (64)")
+    parser.add_argument("--seed", type=int, default=1, metavar="K", help="seed of all randomness (1)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the method, repeatable"
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N training images")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of a new run."""
     need = parser.add_argument_group("what to train")
-    need.add_argument("--method", required=True, metavar="M", help="how numbers are stored: wageubn, float32")
-    need.add_argument("--model", required=True, metavar="N", help="the network: mlp, lenet5, resnet8, ...")
-    need.add_argument("--data", required=True, metavar="D", help="the data set: digits, fashion-mnist, ...")
+    add_names(need, required=True)
     need.add_argument("--out", required=True, metavar="RUN", help="the run's folder, new or empty")
     how = parser.add_argument_group("how")
     add_length(how, "1 unless told")
-    how.add_argument("--batch-size", type=positive, default=64, metavar="B", help="images a step (64)")
-    how.add_argument("--seed", type=int, default=1, metavar="K", help="seed of all randomness (1)")
-    how.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the method, repeatable"
-    )
-    how.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
-    how.add_argument("--limit", type=positive, metavar="N", help="only the first N training images")
+    add_details(how)
     how.add_argument(
         "--checkpoint-every",
         type=positive,

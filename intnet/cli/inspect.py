@@ -1,0 +1,152 @@
+"""`intnet inspect`: what every quantization of a layer did in one step, or one number's whole way."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from intnet.cli.train import add_details, add_names, options, positive
+from intnet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from intnet.operands import Operands
+    from intnet.trace import Event
+    from intnet.train import Run
+
+SUMMARY = "show every quantization of a layer's step, or one number's way from its value to its bits"
+EXAMPLE = """\
+  intnet inspect runs/first --layer layer1.0.bn1
+  intnet inspect --method wageubn --model resnet8 --data digits --layer 'layer1.0.*' --path 'e?'
+  intnet inspect --method wageubn --model mlp --data digits --layer bn2 --path x2 --index 0,3
+
+RUN goes on from its last checkpoint by one step, and nothing is written to its folder; without RUN a new
+model is trained from its seed. The last step taken is shown: one row a path, in the paper's symbols.
+
+  nominal, used  bits that the format names, bits that the codes needed (log2(2 peak + 1))
+  bound          bits that the exact value before rounding is proven to fit (its accumulator)
+  SQNR           10 log10(sum s^2 / sum (s - c)^2) in dB over all elements, s the exact value in steps of the
+                 grid (CQ: after its scaling by dr/R(x)), c the code; '-' where no element changed
+  before, after  histograms of s and of c over one range, +-the greatest of both, in 16 bins
+
+--index shows one element: its operands, the exact value, the value in steps of the grid, floor, remainder,
+tie or random word, decision, saturation, code. Exact arithmetic does it again and must reach the stored
+code. Indices count from 0: N,H,W,C for activations and errors, Cout,Cin,kh,kw for weights, C for vectors.
+In --json every exact fraction is a text 'p/q'."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A run or a new model, the layer, the path, the element."""
+    parser.add_argument("folder", nargs="?", metavar="RUN", help="a run's folder; or name a new model:")
+    add_names(parser, required=False)
+    add_details(parser)
+    parser.add_argument("--step", type=positive, metavar="T", help="the step to show, from 1 (the next one)")
+    parser.add_argument(
+        "--layer", required=True, metavar="PATTERN", help="names of layers, * ? [] as in a shell"
+    )
+    parser.add_argument("--path", metavar="PATH", help="only these data paths: x4, 'e?', ...")
+    parser.add_argument(
+        "--index", type=index, metavar="I,J,..", help="one element of a path, as a comma list"
+    )
+
+
+def index(text: str) -> tuple[int, ...]:
+    """'0,3,1' as numbers, for argparse."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is no index: write whole numbers from 0, as in 0,3,1,2")
+    return tuple(map(int, parts))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Take the step and show it."""
+    if args.index is not None and args.path is None:
+        raise ConfigError("--index needs --path: an element belongs to one data path")
+    inspected = _run(args)
+    layers = _matching([layer.name for layer in inspected.model.all_layers()], args.layer, "layer")
+    step = args.step or inspected.step + 1
+    if step <= inspected.step:
+        raise ConfigError(f"--step {step}: the run has done {inspected.step} steps; give a later one or none")
+    from intnet.cli import inspect_text, terminal
+    from intnet.operands import Operands
+    from intnet.trace import Recorder
+
+    recorder = Recorder()
+    terminal.advance(inspected, step, [recorder])
+    events = _chosen(recorder.events, layers, args)
+    operands = Operands(recorder.events, inspected.method.SYMBOLS)
+    result, show = _result(inspected, events, operands, args)
+    if args.json:
+        print(json.dumps(result))
+    else:
+        inspect_text.heading(result)
+        show()
+    return 0
+
+
+def _run(args: argparse.Namespace) -> "Run":
+    """The run at its last checkpoint, or a new one."""
+    from intnet import runs
+
+    named = [name for name in ("method", "model", "data") if getattr(args, name) is not None]
+    if args.folder is not None:
+        given = [f"--{name}" for name in named] + ["--set"] * bool(args.set)
+        if given:
+            raise ConfigError(f"{', '.join(given)}: {args.folder} says that itself; give RUN or a new model")
+        return runs.load(args.folder, data_dir=args.data_dir)
+    missing = [f"--{name}" for name in ("method", "model", "data") if name not in named]
+    if missing:
+        raise ConfigError(f"give the folder of a run, or {', '.join(missing)}")
+    names = (args.method, options(args.set), args.model, args.data)
+    return runs.build(*names, args.batch_size, args.seed, args.limit, args.data_dir)
+
+
+def _matching(names: list[str], pattern: str, kind: str) -> list[str]:
+    """The names that match; ConfigError lists what there is."""
+    import fnmatch
+
+    found = [name for name in dict.fromkeys(names) if fnmatch.fnmatchcase(name, pattern)]
+    if not found:
+        raise ConfigError(f"no {kind} matches {pattern!r}; there are {', '.join(dict.fromkeys(names))}")
+    return found
+
+
+def _chosen(events: "dict[str, Event]", layers: list[str], args: argparse.Namespace) -> "list[Event]":
+    """The events of the layers and paths, layer by layer; ConfigError lists what there is."""
+    seen = [event for name in layers for event in events.values() if event.layer == name]
+    if not seen:
+        others = dict.fromkeys(event.layer for event in events.values())
+        raise ConfigError(f"{', '.join(layers)}: no data path; layers that have some: {', '.join(others)}")
+    if args.path is None:
+        return seen
+    paths = _matching([event.path for event in seen], args.path, f"path of {', '.join(layers)}")
+    return [event for event in seen if event.path in paths]
+
+
+def _result(
+    inspected: "Run", events: "list[Event]", operands: "Operands", args: argparse.Namespace
+) -> tuple[dict[str, Any], Any]:
+    """(the JSON object, what prints it as text)."""
+    import dataclasses
+
+    from intnet.cli import inspect_text
+
+    result: dict[str, Any] = {
+        "run": args.folder,
+        "method": inspected.method.name,
+        "model": inspected.model.kind,
+        "data": inspected.data.name,
+        "seed": inspected.seed,
+        "step": inspected.step,
+    }
+    if args.index is not None:
+        from intnet.explain import explain
+
+        elements = [explain(event, args.index, operands) for event in events]
+        result["elements"] = [element.to_dict() for element in elements]
+        return result, lambda: inspect_text.elements(elements)
+    from intnet.measure import measure
+
+    rows = [(operands.symbol(event.path), measure(event)) for event in events]
+    result["paths"] = [
+        dataclasses.asdict(row) | {"part": symbol.part, "formula": symbol.formula} for symbol, row in rows
+    ]
+    return result, lambda: inspect_text.table(rows)

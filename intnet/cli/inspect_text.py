@@ -1,0 +1,241 @@
+"""`intnet inspect` on a terminal: the table of a layer, and one number's way from its value to its bits."""
+
+from collections.abc import Sequence
+from decimal import Context, Decimal
+from fractions import Fraction
+from math import isqrt
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from intnet import report
+from intnet.explain import Explanation, Rounding, Term, Value
+from intnet.measure import Measured
+from intnet.operands import Symbol
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+WIDTH = 126  # of the widest table
+DIGITS = 20  # of a decimal
+
+
+def heading(result: dict[str, Any]) -> None:
+    """'wageubn, mlp on digits: step 1, seed 1'."""
+    print(f"{report.title(result)}: step {result['step']:,}, seed {result['seed']}")
+
+
+# -- the table ---------------------------------------------------------------------------------
+
+
+def table(rows: Sequence[tuple[Symbol, Measured]]) -> None:
+    """One table a layer, one row a path, under 'forward', 'backward' and 'update'."""
+    console = Console(highlight=False)
+    narrow = console.is_terminal and console.width < WIDTH
+    if not console.is_terminal:  # nothing is cut in a file
+        console = Console(highlight=False, width=2 * WIDTH)
+    for layer in dict.fromkeys(row.layer for _, row in rows):
+        own = [(symbol, row) for symbol, row in rows if row.layer == layer]
+        made = Table(title=f"\n{layer}", title_justify="left", title_style="bold", box=None, pad_edge=False)
+        for name in ("path", "format"):
+            made.add_column(name, no_wrap=True)
+        for name in ("nominal", "used", "bound", "exp", "range of codes", "sat.", "zeros", "SQNR"):
+            made.add_column(name, justify="right", no_wrap=True)
+        for name in ("before", "after"):
+            made.add_column(name, no_wrap=True)
+        part = ""
+        for symbol, row in own:
+            if symbol.part != part:
+                made.add_row(Text(symbol.part, "dim"))
+                part = symbol.part
+            made.add_row(*_cells(row, narrow))
+        console.print(made)
+
+
+def _cells(row: Measured, narrow: bool) -> list[str | Text]:
+    over = row.nominal_bits is not None and (row.used_bits or 0) > row.nominal_bits
+    used = "-" if row.range_bits is None else f"{row.range_bits:.1f}"
+    return [
+        row.path,
+        row.format,
+        _dash(row.nominal_bits),
+        Text(used, "yellow" if over else ""),
+        _dash(row.bound_bits),
+        report.span(row.exponent) if row.exponent else "-",
+        _range(row),
+        "-" if row.saturated is None else f"{row.saturated:,}",
+        _share(row.zeros, row.elements),
+        "-" if row.sqnr_db is None else f"{row.sqnr_db:.1f}",
+        sparkline(row.before or [], narrow),
+        sparkline(row.after, narrow),
+    ]
+
+
+def _dash(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _share(count: int, of: int) -> str:
+    return "-" if not count else f"{count / of:.0%}" if 200 * count >= of else "<1%"
+
+
+def _range(row: Measured) -> str:
+    if row.range is None:
+        return "-"
+    return "..".join(_short(int(v)) if row.exponent else f"{v:.3g}" for v in row.range)
+
+
+def _short(code: int) -> str:
+    """A code of up to six digits as it is, a longer one as '-23.7M' (`--json` has all digits)."""
+    number, units = float(code), iter(("", "K", "M", "G", "T", "P", "E"))
+    unit = next(units)
+    if abs(code) < 10**6:
+        return str(code)
+    while abs(number) >= 999.95:
+        number, unit = number / 1000, next(units, "?")
+    return f"{number:.1f}{unit}"
+
+
+def sparkline(counts: Sequence[int], narrow: bool = False) -> str:
+    """One block a bin (two bins where it is narrow), as high as its count; only empty bins are blank."""
+    if narrow:
+        counts = [a + b for a, b in zip(counts[::2], counts[1::2], strict=True)]
+    top = max(counts, default=0) or 1
+    return "".join(BLOCKS[-(-count * (len(BLOCKS) - 1) // top)] for count in counts)
+
+
+# -- one element -------------------------------------------------------------------------------
+
+
+def elements(found: Sequence[Explanation]) -> None:
+    """Each one's way."""
+    for one in found:
+        print()
+        print(text(one))
+
+
+def text(one: Explanation) -> str:
+    """The whole way of one element, a line a station."""
+    where = f"{one.layer}/{one.path}[{','.join(map(str, one.index))}]"
+    rows: list[tuple[str, str]] = []
+    if one.formula:
+        rows.append(("formula", one.formula))
+    if one.product:
+        rows.append(("products", _product(one)))
+    rows += _operands(one.value)
+    rows += _exact(one.value)
+    if one.rounding:
+        rows += _rounded(one, one.rounding)
+    rows += _code(one)
+    width = max(len(name) for name, _ in rows)
+    return "\n".join([where, *(f"  {name:{width}}  {line}".rstrip() for name, line in rows)])
+
+
+def _product(one: Explanation) -> str:
+    assert one.product is not None
+    bound = f", |code| <= {one.product.bound:,}" if one.product.bound else ""
+    return f"{' * '.join(one.product.factors)}: a sum of up to {one.product.terms:,}{bound}"
+
+
+def _operands(value: Value) -> list[tuple[str, str]]:
+    """A line a term, the offset and the denominator; nothing for a single code as it is."""
+    rows = []
+    if value.number is not None:
+        rows.append(("operand", f"float32 {value.number!r}"))
+    for term in value.terms:
+        rows.append(("operand", _term(term)))
+    if value.offset or value.offset_name:
+        rows.append(("offset", f"{_named(value.offset_name)}{value.offset:,}"))
+    if value.denominator != 1 or value.denominator_name:
+        rows.append(("denominator", f"{_named(value.denominator_name)}{value.denominator:,}"))
+    if value.relu:
+        rows.append(("relu", "a negative sum reads as 0"))
+    return rows
+
+
+def _named(name: str) -> str:
+    return f"{name} = " if name else ""
+
+
+def _term(term: Term) -> str:
+    factor = ""
+    if term.coefficient != 1 or term.coefficient_name:
+        factor = f", coefficient {_named(term.coefficient_name)}{term.coefficient:,}"
+    shift = f", shifted left by {term.shift}" if term.shift else ""
+    return f"{term.name or 'code'} = {term.code:,}{factor}{shift}"
+
+
+def _exact(value: Value) -> list[tuple[str, str]]:
+    unit = f" * 2^{value.exponent}" if value.exponent else ""
+    if value.value is None:
+        assert value.square is not None
+        return [
+            ("exact value", f"sqrt({value.terms[0].code:,} / {value.denominator:,}){unit}"),
+            ("decimal", root_decimal(value.square)),
+        ]
+    rows = [("exact value", fraction(value.value)), ("decimal", decimal(value.value))]
+    if value.terms:
+        whole = value.value / Fraction(2) ** value.exponent
+        rows.insert(0, ("sum", f"{fraction(whole)}{unit}"))
+    return rows
+
+
+def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
+    set_by = f", R(x) = 2^{r.log2_r}" if r.log2_r is not None else ""
+    rows = [("rounded to", f"{one.format}, {r.mode}, steps of 2^{r.grid}{set_by}")]
+    if r.scaled is not None:
+        rows.append(("scaled", f"{fraction(r.scaled)} = {decimal(r.scaled)}"))
+    elif r.scaled_square is not None:
+        rows.append(("scaled", root_decimal(r.scaled_square)))
+    rows.append(("floor", f"{r.floor:,}"))
+    if r.remainder is not None:
+        rows.append(("remainder", f"{fraction(r.remainder)} = {decimal(r.remainder)}"))
+    if r.word is not None:
+        rows.append(("random word", f"{r.word} ({r.word_bits} bits)"))
+        rows.append(("threshold", f"{r.threshold} = floor(remainder * 2^{r.word_bits})"))
+    rows.append(("decision", r.rule))
+    limits = "no limits" if r.low is None or r.high is None else f"limits {r.low:,}..{r.high:,}"
+    change = f"{r.rounded:,} -> {r.kept:,} ({limits}, {r.overflow})" if r.saturated else f"no ({limits})"
+    rows.append(("before saturation", f"{r.rounded:,}"))
+    rows.append(("saturation", change))
+    if r.lift:
+        rows.append(("flag", f"coarse grid: code = {r.kept} * 2^{r.lift}"))
+    return rows
+
+
+def _code(one: Explanation) -> list[tuple[str, str]]:
+    if one.code is None:
+        bits = f"float32 bits {one.hex}" if one.hex else "a quotient: its reader rounds it"
+        return [("passed on", bits)]
+    rows = [("code", f"{one.code:,} = 0b{one.binary} = 0x{one.hex} ({one.width} bits)")]
+    if one.flag:
+        rows.append(("stored word", f"{one.flag[0]} {one.flag[1]} {one.flag[2:]} (flag, sign, magnitude)"))
+    value = f"{fraction(one.stored)} = {decimal(one.stored)}"
+    rows.append(("stands for", f"{one.code:,} * 2^{one.exponent} = {value}"))
+    return rows
+
+
+def fraction(value: Fraction) -> str:
+    """'p/q', a power of two below the line as such: '5/2^7'."""
+    p, q = value.numerator, value.denominator
+    if q == 1:
+        return f"{p:,}"
+    return f"{p:,}/2^{q.bit_length() - 1}" if q & (q - 1) == 0 and q > 64 else f"{p:,}/{q:,}"
+
+
+def decimal(value: Fraction) -> str:
+    """The value to 20 significant digits, '...' behind it where there are more."""
+    context = Context(prec=DIGITS)
+    near = context.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return _digits(near) + ("" if Fraction(near) == value else "...")
+
+
+def root_decimal(square: Fraction) -> str:
+    """The root of an exact square, as `decimal`."""
+    places = 10 ** (2 * DIGITS)
+    return decimal(Fraction(isqrt(square.numerator * places // square.denominator), 10**DIGITS)) + "..."
+
+
+def _digits(number: Decimal) -> str:
+    text = format(number, "f") if number == 0 or -8 <= number.adjusted() < DIGITS else str(number)
+    return text.rstrip("0").rstrip(".") if "." in text and "E" not in text else text
