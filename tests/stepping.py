@@ -22,7 +22,7 @@ from intnet.methods.method import Method
 from intnet.models.model import Model
 from intnet.models.resnet import BasicBlock
 from intnet.qtensor import QTensor
-from intnet.trace import Recorder
+from intnet.trace import Event, Recorder
 from intnet.train import Run
 from tests import cases, oracle
 from tests.oracle import fixed16, wageubn
@@ -198,6 +198,7 @@ class Result:
     statistics: dict[str, Plain]
     expected: wageubn.Step
     expected_statistics: dict[str, Plain]
+    events: dict[str, Event]
 
 
 def _library_step(run: Run) -> Recorder:
@@ -277,6 +278,7 @@ def run_case(case: Case, steps: int = 1) -> list[Result]:
                 _statistics(run),
                 expected,
                 _expected_statistics(expected, old),
+                recorder.events,
             )
         )
         state = expected.state

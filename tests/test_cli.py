@@ -13,7 +13,7 @@ import pytest
 from intnet import checkpoint, datasets, methods, models, rounding
 from tests.command import MLP, PYTHON, ROOT, environment, here, intnet, last_line, metrics, refused
 
-COMMANDS = ("train", "resume", "eval", "list")
+COMMANDS = ("train", "resume", "eval", "inspect", "list")
 SHORT = ("--steps", 2, "--limit", 64)
 
 

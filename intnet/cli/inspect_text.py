@@ -143,24 +143,26 @@ def _operands(value: Value) -> list[tuple[str, str]]:
     if value.number is not None:
         rows.append(("operand", f"float32 {value.number!r}"))
     for term in value.terms:
-        rows.append(("operand", _term(term)))
+        if term.name or len(value.terms) > 1 or term.coefficient != 1:
+            rows.append(("operand", _term(term)))
     if value.offset or value.offset_name:
-        rows.append(("offset", f"{_named(value.offset_name)}{value.offset:,}"))
+        rows.append(("offset", f"{value.offset:,}{_named(value.offset_name)}"))
     if value.denominator != 1 or value.denominator_name:
-        rows.append(("denominator", f"{_named(value.denominator_name)}{value.denominator:,}"))
+        rows.append(("denominator", f"{value.denominator:,}{_named(value.denominator_name)}"))
     if value.relu:
-        rows.append(("relu", "a negative sum reads as 0"))
+        numerator = value.offset + sum((t.code * t.coefficient) << t.shift for t in value.terms)
+        rows.append(("before relu", f"{numerator:,}"))
     return rows
 
 
 def _named(name: str) -> str:
-    return f"{name} = " if name else ""
+    return f" ({name})" if name else ""
 
 
 def _term(term: Term) -> str:
     factor = ""
     if term.coefficient != 1 or term.coefficient_name:
-        factor = f", coefficient {_named(term.coefficient_name)}{term.coefficient:,}"
+        factor = f", times {term.coefficient:,}{_named(term.coefficient_name)}"
     shift = f", shifted left by {term.shift}" if term.shift else ""
     return f"{term.name or 'code'} = {term.code:,}{factor}{shift}"
 
@@ -169,12 +171,10 @@ def _exact(value: Value) -> list[tuple[str, str]]:
     unit = f" * 2^{value.exponent}" if value.exponent else ""
     if value.value is None:
         assert value.square is not None
-        return [
-            ("exact value", f"sqrt({value.terms[0].code:,} / {value.denominator:,}){unit}"),
-            ("decimal", root_decimal(value.square)),
-        ]
-    rows = [("exact value", fraction(value.value)), ("decimal", decimal(value.value))]
-    if value.terms:
+        root = f"sqrt({value.terms[0].code:,}/{value.denominator:,}){unit}"
+        return [("exact value", f"{root} = {root_decimal(value.square)}")]
+    rows = [("exact value", both(value.value))]
+    if value.terms and not value.denominator == 1 == len(value.terms):
         whole = value.value / Fraction(2) ** value.exponent
         rows.insert(0, ("sum", f"{fraction(whole)}{unit}"))
     return rows
@@ -184,12 +184,12 @@ def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
     set_by = f", R(x) = 2^{r.log2_r}" if r.log2_r is not None else ""
     rows = [("rounded to", f"{one.format}, {r.mode}, steps of 2^{r.grid}{set_by}")]
     if r.scaled is not None:
-        rows.append(("scaled", f"{fraction(r.scaled)} = {decimal(r.scaled)}"))
+        rows.append(("scaled", both(r.scaled)))
     elif r.scaled_square is not None:
         rows.append(("scaled", root_decimal(r.scaled_square)))
     rows.append(("floor", f"{r.floor:,}"))
     if r.remainder is not None:
-        rows.append(("remainder", f"{fraction(r.remainder)} = {decimal(r.remainder)}"))
+        rows.append(("remainder", both(r.remainder)))
     if r.word is not None:
         rows.append(("random word", f"{r.word} ({r.word_bits} bits)"))
         rows.append(("threshold", f"{r.threshold} = floor(remainder * 2^{r.word_bits})"))
@@ -210,8 +210,7 @@ def _code(one: Explanation) -> list[tuple[str, str]]:
     rows = [("code", f"{one.code:,} = 0b{one.binary} = 0x{one.hex} ({one.width} bits)")]
     if one.flag:
         rows.append(("stored word", f"{one.flag[0]} {one.flag[1]} {one.flag[2:]} (flag, sign, magnitude)"))
-    value = f"{fraction(one.stored)} = {decimal(one.stored)}"
-    rows.append(("stands for", f"{one.code:,} * 2^{one.exponent} = {value}"))
+    rows.append(("stands for", f"{one.code:,} * 2^{one.exponent} = {both(one.stored)}"))
     return rows
 
 
@@ -221,6 +220,11 @@ def fraction(value: Fraction) -> str:
     if q == 1:
         return f"{p:,}"
     return f"{p:,}/2^{q.bit_length() - 1}" if q & (q - 1) == 0 and q > 64 else f"{p:,}/{q:,}"
+
+
+def both(value: Fraction) -> str:
+    """The fraction and, where that says more, the decimal."""
+    return fraction(value) if value.denominator == 1 else f"{fraction(value)} = {decimal(value)}"
 
 
 def decimal(value: Fraction) -> str:
@@ -233,7 +237,8 @@ def decimal(value: Fraction) -> str:
 def root_decimal(square: Fraction) -> str:
     """The root of an exact square, as `decimal`."""
     places = 10 ** (2 * DIGITS)
-    return decimal(Fraction(isqrt(square.numerator * places // square.denominator), 10**DIGITS)) + "..."
+    root = Fraction(isqrt(square.numerator * places // square.denominator), 10**DIGITS)
+    return decimal(root) + ("" if root**2 == square else "..." * (not decimal(root).endswith("...")))
 
 
 def _digits(number: Decimal) -> str:
