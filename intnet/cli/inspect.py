@@ -30,7 +30,8 @@ model is trained from its seed. The last step taken is shown: one row a path, in
 --index shows one element: its operands, the exact value, the value in steps of the grid, floor, remainder,
 tie or random word, decision, saturation, code. Exact arithmetic does it again and must reach the stored
 code. Coefficients and offsets are aligned to the sum's exponent. Indices count from 0: N,H,W,C for
-activations and errors, Cout,Cin,kh,kw for weights, C for vectors. In --json every exact fraction is a text 'p/q'."""
+activations and errors, Cout,Cin,kh,kw for weights, C for vectors. In --json an exact fraction is a text,
+'p/q'."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
