@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from intnet import records, runs
+from intnet import explain, records, runs
 from intnet.cli import inspect as command
 from intnet.cli.inspect_text import decimal, fraction, root_decimal, sparkline
 from intnet.trace import Recorder
@@ -213,6 +213,15 @@ def test_a_run_or_a_new_model(capsys: pytest.CaptureFixture[str], folder: Path, 
     assert "--set: " in error(folder, "--set", "e2=16")
     assert "has done 2 steps" in error(folder, "--step", 2)
     assert "no such run folder" in error(tmp_path / "none")
+
+
+def test_a_disagreement_is_an_internal_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain, "decide", lambda *_: (True, "always"))
+    where = ("--layer", "fc2", "--path", "Accq", "--index", "0,0")
+    err = refused(capsys, "inspect", *SMALL, *where)
+    assert "internal error: Disagreement: fc2/Accq 0,0: exact arithmetic reaches code" in err
 
 
 # -- pieces of text -----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ WAGEUBN: dict[str, Symbol] = {
     "gammaq": Symbol("forward", "gamma", ("gamma",)),
     "betaq": Symbol("forward", "beta", ("beta",)),
     "x0": Symbol("forward", "x4 of the layer before"),
-    "x1": Symbol("forward", "Wq * x0", factors=("Wq", "x0")),
+    "x1": Symbol("forward", "Wq * x0 (+ bq)", factors=("Wq", "x0")),
     "mu": Symbol("forward", "mean(x1)", ("sum(x1)",), denominator="n"),
     "sigma": Symbol("forward", "sqrt(mean((x1 - mean)^2))", ("n*sum(x1^2) - sum(x1)^2",), denominator="n^2"),
     "x2": Symbol(
