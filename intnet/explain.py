@@ -157,7 +157,7 @@ def explain(event: Event, index: Index, operands: Operands | None = None) -> Exp
             f"{where} has no element {_comma(index)}: its shape is {_comma(shape) or 'that of a scalar'}, "
             "each index counts from 0"
         )
-    source = exact(event.source, where)
+    source = _source(event, index)
     value = _value(event, source, index, operands)
     result, rounding = event.result, None
     if event.format is not None:
@@ -225,6 +225,14 @@ def _stored(result: Any, value: Value, index: Index) -> tuple[int | None, int | 
 
 
 # -- the exact value ---------------------------------------------------------------------------
+
+
+def _source(event: Event, index: Index) -> Expression:
+    """What entered as an expression; of a tensor with many exponents as if all had this element's."""
+    q = event.source
+    if isinstance(q, QTensor) and isinstance(q.exponent, np.ndarray):
+        q = QTensor(q.codes, int(np.broadcast_to(q.exponent, q.shape)[index]), bound=q.bound)
+    return exact(q, f"{event.layer}/{event.path}")
 
 
 def _value(event: Event, source: Expression, index: Index, operands: Operands) -> Value:

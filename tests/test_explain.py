@@ -194,6 +194,9 @@ def test_paths_that_are_passed_on() -> None:
     third = Exact([(x, 1)], -2, den=3)
     one = explain(Event("layer", "x0", 0, third, third), (0, 0))
     assert (one.code, one.value.value, one.stored) == (None, F(1, 3), F(1, 3))
+    blocks = QTensor(np.array([[4, -3]], np.int8), np.array([-2, 5]))
+    one = explain(Event("layer", "x0", 0, blocks, blocks), (0, 1))
+    assert (one.code, one.exponent, one.value.value, one.stored) == (-3, 5, -96, -96)
     joined = Exact([(x, 2), (x, 3)], -2, offset=1, relu=True)
     assert explain(Event("layer", "x0", 0, joined, joined), (0, 1)).code == 0
 

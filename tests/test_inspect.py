@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 from types import NoneType
@@ -15,7 +16,7 @@ from intnet import explain, records, runs
 from intnet.cli import inspect as command
 from intnet.cli.inspect_text import decimal, fraction, root_decimal, sparkline
 from intnet.trace import Recorder
-from tests.command import MLP, here, refused
+from tests.command import MLP, PYTHON, ROOT, environment, here, refused
 
 SMALL = (*MLP, "--limit", 64)
 TERM = {"name": str, "code": int, "coefficient": int, "coefficient_name": str, "shift": int}
@@ -235,6 +236,13 @@ def test_numbers_as_text() -> None:
     assert decimal(Fraction(1, 3)) == "0.33333333333333333333..."
     assert decimal(Fraction(1, 2**40)) == "9.0949470177292823792E-13..."
     assert root_decimal(Fraction(9, 4)) == "1.5" and root_decimal(Fraction(2)) == "1.4142135623730950488..."
+
+
+def test_an_output_without_blocks_gets_ascii() -> None:
+    command = [*PYTHON, "-m", "intnet", "inspect", *map(str, SMALL), "--layer", "fc2", "--path", "Wq"]
+    changed = environment(PYTHONIOENCODING="ascii")
+    run = subprocess.run(command, cwd=ROOT, env=changed, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "") and "@" in run.stdout and run.stdout.isascii()
 
 
 def test_a_sparkline_never_hides_a_value() -> None:

@@ -1,5 +1,7 @@
 """`intnet inspect` on a terminal: the table of a layer, and one number's way from its value to its bits."""
 
+import io
+import sys
 from collections.abc import Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -16,6 +18,7 @@ from intnet.measure import Measured
 from intnet.operands import Symbol
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
+PLAIN = " .:-=+*#@"  # where the output's encoding has no blocks
 WIDTH = 126  # of the widest table
 DIGITS = 20  # of a decimal
 
@@ -32,8 +35,6 @@ def table(rows: Sequence[tuple[Symbol, Measured]]) -> None:
     """One table a layer, one row a path, under 'forward', 'backward' and 'update'."""
     console = Console(highlight=False)
     narrow = console.is_terminal and console.width < WIDTH
-    if not console.is_terminal:  # nothing is cut in a file
-        console = Console(highlight=False, width=2 * WIDTH)
     for layer in dict.fromkeys(row.layer for _, row in rows):
         own = [(symbol, row) for symbol, row in rows if row.layer == layer]
         made = Table(title=f"\n{layer}", title_justify="left", title_style="bold", box=None, pad_edge=False)
@@ -49,7 +50,18 @@ def table(rows: Sequence[tuple[Symbol, Measured]]) -> None:
                 made.add_row(Text(symbol.part, "dim"))
                 part = symbol.part
             made.add_row(*_cells(row, narrow))
+        _print(console, made)
+
+
+def _print(console: Console, made: Table) -> None:
+    """To a terminal as it is; to a file whole and without the blanks that fill a table's lines."""
+    if console.is_terminal:
         console.print(made)
+        return
+    whole = Console(highlight=False, width=2 * WIDTH, file=io.StringIO())
+    whole.print(made)
+    assert isinstance(whole.file, io.StringIO)
+    print("\n".join(line.rstrip() for line in whole.file.getvalue().splitlines()))
 
 
 def _cells(row: Measured, narrow: bool) -> list[str | Text]:
@@ -101,7 +113,8 @@ def sparkline(counts: Sequence[int], narrow: bool = False) -> str:
     if narrow:
         counts = [a + b for a, b in zip(counts[::2], counts[1::2], strict=True)]
     top = max(counts, default=0) or 1
-    return "".join(BLOCKS[-(-count * (len(BLOCKS) - 1) // top)] for count in counts)
+    blocks = BLOCKS if (sys.stdout.encoding or "").lower().startswith("utf") else PLAIN
+    return "".join(blocks[-(-count * (len(blocks) - 1) // top)] for count in counts)
 
 
 # -- one element -------------------------------------------------------------------------------
