@@ -140,6 +140,8 @@ def test_the_flag_format_shows_its_grid_and_its_stored_word() -> None:
     assert rounding(coarse).grid == rounding(fine).grid + 7
     assert coarse.flag == "1" + "0" + f"{rounding(coarse).kept:07b}"
     assert explain(event, (4,)).flag[:2] == "01"
+    step = event_of(QTensor(np.array([1000, 8, -8, 7], np.int32), 0), Flag(8))  # R = 2^10, Sc = 8
+    assert [rounding(explain(step, (i,))).lift for i in range(4)] == [7, 7, 7, 0]
 
 
 def test_a_fine_flag_value_may_round_to_the_first_coarse_step() -> None:
