@@ -88,7 +88,8 @@ class Operands:
             return None
         bound = event.result.bound() if isinstance(event.result, Exact) else getattr(event.result, "bound", 0)
         shapes = {name: factor.result.shape for name, factor in zip(names, factors, strict=True) if factor}
-        return Product(tuple(f"{event.layer}/{name}" for name in names), _terms(event.path, shapes), bound)
+        terms = _terms(event.path, event.result.shape[-1], shapes)
+        return Product(tuple(f"{event.layer}/{name}" for name in names), terms, bound)
 
 
 def _codes(result: Any) -> np.ndarray | None:
@@ -102,12 +103,11 @@ def _codes(result: Any) -> np.ndarray | None:
     return result if isinstance(result, np.ndarray) else None
 
 
-def _terms(path: str, shapes: dict[str, tuple[int, ...]]) -> int:
+def _terms(path: str, channels: int, shapes: dict[str, tuple[int, ...]]) -> int:
     """Products that an element of `path` sums, from the factors' shapes (channels last; weights first)."""
     if path == "x1":
         return int(np.prod(shapes["Wq"][1:]))
     if path == "e4":
-        w, e = shapes["Wq"], shapes["e3"]
-        return int(np.prod(w)) // w[1] * e[-1] // w[0]
+        return int(np.prod(shapes["Wq"])) // channels  # of the input: each group reads its own outputs
     error = shapes.get("e3", shapes.get("e1", (1, 1)))
     return int(np.prod(error[:-1]))

@@ -12,11 +12,14 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+import numpy as np
 import pytest
 
 from intnet.explain import Explanation, explain
 from intnet.methods import Wageubn
 from intnet.operands import Operands
+from intnet.qtensor import QTensor
+from intnet.trace import Event
 from tests.oracle import norm, ops, power, quantizers, round_fraction
 from tests.oracle.random import words
 from tests.oracle.rounding import round_sqrt
@@ -217,6 +220,19 @@ def test_operands_carry_the_papers_names() -> None:
     for path, terms in (("x1", 4 * 9), ("e4", 4 * 9), ("gW", 4 * 36)):
         product = operands.product(result.events[f"{layer}.conv1/{path}"])
         assert product is not None and product.terms == terms and product.bound > 0
+
+
+def test_a_grouped_convolution_sums_within_its_group() -> None:
+    def event(path: str, *shape: int) -> Event:
+        value = QTensor(np.zeros(shape, np.int8), 0)
+        return Event("conv", path, 0, value, value)
+
+    shapes = {"Wq": (6, 2, 3, 3), "x0": (5, 8, 8, 4), "x1": (5, 8, 8, 6), "e3": (5, 8, 8, 6)}
+    shapes |= {"e4": shapes["x0"], "gW": shapes["Wq"]}  # two groups: 2 -> 3 channels each
+    events = {f"conv/{path}": event(path, *shape) for path, shape in shapes.items()}
+    operands = Operands(events, Wageubn.SYMBOLS)
+    products = {path: operands.product(events[f"conv/{path}"]) for path in ("x1", "e4", "gW")}
+    assert {path: one.terms for path, one in products.items() if one} == {"x1": 18, "e4": 27, "gW": 320}
 
 
 def test_every_path_of_the_step_has_a_symbol() -> None:
