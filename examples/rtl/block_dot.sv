@@ -3,11 +3,11 @@
 //
 // xm, wm    BLOCK signed mantissas of M bits, lane 0 lowest; one block a beat, first and last mark a vector
 // xe, we    signed 8 bits, the blocks' exponents
-// y         float32 bits. Subnormal results are kept; zero is +0; beyond the greatest float32 y is an
+// y         float32 bits. Subnormals are kept; 0 is +0, a negative underflow -0. Beyond float32 y is the
 //           infinity of the sum's sign and overflow is set (the training library stops with an error there)
 // The accumulator has a bit for every place a product can reach, 2^-256 up to 2^(255 + 2M - 1), and GUARD
 // bits for 2^GUARD / BLOCK blocks a vector.
-// Latency 1 from the beat with last: outputs and out_valid follow it by one clock; a block can enter every clock.
+// Latency 1 from the beat with last: outputs and out_valid follow by a clock; a block can enter every clock.
 `include "mut.svh"
 module block_dot #(
     parameter int BLOCK = 4,
@@ -44,8 +44,10 @@ module block_dot #(
                                 32'($signed(xe)) + 32'($signed(we));
   wire signed [AW-1:0] placed = AW'(dot) <<< (exponent - LSB);
   wire signed [AW-1:0] held = first && !`MUT_IS(5) ? '0 : sum;  // MUT 5: not cleared
-  wire signed [AW-1:0] after  = held + (`MUT_IS(6) ? placed & ({AW{1'b1}} << SUBNORMAL) :  // MUT 6: products cut at 2^-149
-                                          placed);
+  wire signed [AW-1:0] cut    =
+      `MUT_IS(6) ? placed & ({AW{1'b1}} << SUBNORMAL) :  // MUT 6: products cut at 2^-149
+      placed;
+  wire signed [AW-1:0] after  = held + cut;
 
   wire minus = after[AW-1];
   wire [AW-1:0] size = `MUT_IS(7) && minus ? ~after : minus ? -after : after;  // MUT 7: ones' complement
@@ -67,16 +69,17 @@ module block_dot #(
             rem > half || (rem == half && floor[0]);
   // Exponent and mantissa as one number: its hidden bit and the rounding's carry step the exponent.
   wire [31:0] steps = t - SUBNORMAL;
-  wire [31:0] code  = `MUT_IS(13) ? {(9'(steps) + 9'(floor[23])), floor[22:0] + 23'(up)} :  // MUT 13: carry into exponent dropped
-                      `MUT_IS(14) && !floor[23] ? 0 :  // MUT 14: subnormals flushed
-                      (steps << 23) + floor[31:0] + 32'(up);
+  wire [31:0] code  =
+      `MUT_IS(13) ? {9'(steps) + 9'(floor[23]), floor[22:0] + 23'(up)} :  // MUT 13: carry dropped
+      `MUT_IS(14) && !floor[23] ? 0 :  // MUT 14: subnormals flushed
+      (steps << 23) + floor[31:0] + 32'(up);
   wire inf = code >= 32'h7f800000 && !`MUT_IS(15);  // MUT 15: no infinity
-  wire [31:0] kept = inf ? (`MUT_IS(16) ? 32'h7f7fffff : 32'h7f800000) : code;  // MUT 16: greatest float for infinity
+  wire [31:0] kept = inf ? (`MUT_IS(16) ? 32'h7f7fffff : 32'h7f800000) : code;  // MUT 16: greatest float
 
   always_ff @(posedge clk) begin
     out_valid <= in_valid && last && !rst;
     if (in_valid || `MUT_IS(17)) sum <= after;  // MUT 17: adds blocks without valid
-    y <= {minus || `MUT_IS(18) && size == 0, kept[30:0]};  // MUT 18: zero is -0
+    y <= {minus && !(`MUT_IS(18) && kept == 0), kept[30:0]};  // MUT 18: an underflow loses its sign
     overflow <= inf;
   end
   wire unused = &{1'b0, floor[AW-1:32], kept[31]};

@@ -1,4 +1,4 @@
-"""Stimuli and expected words of the two units that multiply: `mac_requant` and `block_dot`. Part of `vectors`.
+"""Stimuli and expected words of the units that multiply, `mac_requant` and `block_dot`. Part of `vectors`.
 
 A vector of `mac_requant` is (beats, bias), a beat a pair of lane lists; one of `block_dot` is a list of
 blocks (mantissas, mantissas, exponent, exponent).
@@ -13,6 +13,8 @@ from fractions import Fraction
 import numpy as np
 
 from examples.rtl.units import Unit
+from intnet import ops
+from intnet.errors import NumberError
 from intnet.formats import FixedPoint
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
@@ -32,7 +34,8 @@ def packed(lanes: Sequence[int], bits: int) -> int:
     return sum((v & ((1 << bits) - 1)) << (i * bits) for i, v in enumerate(lanes))
 
 
-def _ends(size: int) -> tuple[list[int], list[int]]:
+def ends(size: int) -> tuple[list[int], list[int]]:
+    """The words of first and last for a vector of `size` beats."""
     return [int(i == 0) for i in range(size)], [int(i == size - 1) for i in range(size)]
 
 
@@ -42,7 +45,7 @@ def mac_columns(unit: Unit, stimulus: list[Vector]) -> Columns:
     out: Columns = {port.name: [] for port in unit.inputs + unit.outputs}
     sums = []
     for beats, bias in stimulus:
-        first, last = _ends(len(beats))
+        first, last = ends(len(beats))
         out["first"] += first
         out["last"] += last
         out["x"] += [packed(x, p["A"]) for x, _ in beats]
@@ -64,19 +67,20 @@ def mac_columns(unit: Unit, stimulus: list[Vector]) -> Columns:
 
 def _lanes(source: random.Random, unit: Unit, beats: int) -> list[Beat]:
     p = unit.parameters
-    lo, hi = -(2 ** (p["A"] - 1)), 2 ** (p["A"] - 1) - 1
-    return [
-        ([source.randint(lo, hi) for _ in range(p["LANES"])], [source.randint(lo, hi) for _ in range(p["LANES"])])
-        for _ in range(beats)
-    ]
+
+    def lanes(bits: int) -> list[int]:
+        return [source.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1)) for _ in range(p["LANES"])]
+
+    return [(lanes(p["A"]), lanes(p["B"])) for _ in range(beats)]
 
 
 def mac_directed(unit: Unit) -> list[Vector]:
-    """Random products whose bias brings the sum to every tie, limit and neighbour; extreme lanes; lone lanes."""
+    """Random products whose bias brings the sum to every tie and limit; extreme lanes; lone lanes."""
     p, source, out = unit.parameters, random.Random(9), []
     lanes, least, half, hi = p["LANES"], -(2 ** (p["A"] - 1)), 2 ** (p["S"] - 1), 2 ** (p["OUT"] - 1) - 1
     codes = {0, 1, 2, 3, hi - 1, hi, hi + 1, 2 * hi + 1, 2 * hi + 2}
-    targets = {s * (k * 2 * half + part) + d for k in codes for part in (0, half) for s in (1, -1) for d in (-1, 0, 1)}
+    points = {sign * (k * 2 * half + part) for k in codes for part in (0, half) for sign in (1, -1)}
+    targets = {point + d for point in points for d in (-1, 0, 1)}
     for i, target in enumerate(sorted(targets)):
         for size in (1, 2 + i % 4):
             beats = _lanes(source, unit, size)
@@ -84,7 +88,8 @@ def mac_directed(unit: Unit) -> list[Vector]:
     for lane in range(lanes):
         one = [int(i == lane) for i in range(lanes)]
         for value in (least, -least - 1, 1, -1):
-            out += [([([v * value for v in one], [v * other for v in one])], 0) for other in (least, -least - 1, -1)]
+            others = (least, -least - 1, -1)
+            out += [([([v * value for v in one], [v * other for v in one])], 0) for other in others]
     room = 2 ** (p["ACC"] - 1) - lanes * least**2
     sizes = (1, 5) if p["ACC"] < 24 else (1, 5, 40)
     for size in sizes:
@@ -105,12 +110,26 @@ def mac_uniform(seed: int, unit: Unit, beats: int) -> list[Vector]:
 
 
 def float_word(x: Fraction) -> tuple[int, int]:
-    """The float32 bits of an exact value and whether it overflowed; zero is +0."""
+    """The float32 bits of an exact value and whether it overflowed; 0 is +0, a negative underflow -0."""
+    sign = int(x < 0) << 31
     try:
-        value = to_float32(x)
+        size = to_float32(abs(x))
     except OverflowError:
-        return INFINITY | (int(x < 0) << 31), 1
-    return struct.unpack("<I", struct.pack("<f", float(value)))[0], 0
+        return sign | INFINITY, 1
+    return sign | struct.unpack("<I", struct.pack("<f", float(size)))[0], 0
+
+
+def library_word(vector: list[Block]) -> tuple[int, int]:
+    """The same of intnet's block float product, which stops where a value is beyond float32."""
+    sides = []
+    for mantissas, exponents in ((0, 2), (1, 3)):
+        codes = [v for block in vector for v in block[mantissas]]
+        each = [e for block in vector for e in [block[exponents]] * len(block[mantissas])]
+        sides.append(QTensor(np.array([codes], np.int8), np.array([each], np.int16)))
+    try:
+        return int(ops.linear(*sides).value.view(np.uint32)[0, 0]), 0
+    except NumberError:
+        return INFINITY, 1
 
 
 def block_columns(unit: Unit, stimulus: list[list[Block]]) -> Columns:
@@ -118,13 +137,15 @@ def block_columns(unit: Unit, stimulus: list[list[Block]]) -> Columns:
     m = unit.parameters["M"]
     out: Columns = {port.name: [] for port in unit.inputs + unit.outputs}
     for vector in stimulus:
-        first, last = _ends(len(vector))
+        first, last = ends(len(vector))
         out["first"] += first
         out["last"] += last
         for name, column in zip(("xm", "wm", "xe", "we"), zip(*vector, strict=True), strict=True):
             out[name] += [packed(v, m) for v in column] if name in ("xm", "wm") else list(column)
         total = sum((power(xe + we) * sum(map(int.__mul__, x, w)) for x, w, xe, we in vector), Fraction(0))
         y, overflow = float_word(total)
+        got = library_word(vector)
+        assert got == (y & INFINITY if overflow else y, overflow), (vector, got, y)
         out["y"].append(y)
         out["overflow"].append(overflow)
     return out
@@ -152,7 +173,7 @@ def _exact_blocks(value: int, exponent: int, turn: int) -> list[Block]:
 
 
 def block_directed(unit: Unit) -> list[list[Block]]:
-    """Sums at ties of 24 bits and their neighbours near and far, at 1, at the subnormals' end, at the limit."""
+    """Sums at ties of 24 bits and their neighbours near and far: at 1, among subnormals, at the limit."""
     source, out = random.Random(10), []
     mantissas = (2**23, 2**23 + 1, 2**24 - 1, 0xAAAAAB, 1, 2, 3, 2**22 - 1, 2**23 - 1)
     for i, mantissa in enumerate(mantissas):
@@ -166,7 +187,8 @@ def block_directed(unit: Unit) -> list[list[Block]]:
                         low = _exact_blocks(sign * far, max(exponent - 60, -250), i + 1)
                         out.append(_exact_blocks(value, exponent - 1, i) + low)
                         out.append(_exact_blocks(8 * value + far, exponent - 4, i + 2))
-    for value, exponent in ((1, -150), (-1, -150), (3, -151), (1, -151), (-1, -256), (0, 0), (1, 128), (-1, 254)):
+    rims = ((1, -150), (-1, -150), (3, -151), (1, -151), (-1, -256), (0, 0), (1, 128), (-1, 254))
+    for value, exponent in rims:
         out.append(_exact_blocks(value, exponent, 1))
     out += [[([-128] * 4, [side] * 4, e, e)] for side in (-128, 127) for e in (-128, -1, 0, 50, 127)]
     big = ([127] * 4, [127] * 4, 127, 127)
@@ -179,10 +201,11 @@ def block_directed(unit: Unit) -> list[list[Block]]:
 
 def _random_block(source: random.Random, base: int, spread: int) -> Block:
     xe, we = (max(-128, min(127, base + source.randint(-spread, spread))) for _ in range(2))
-    return [source.randint(-128, 127) for _ in range(4)], [source.randint(-128, 127) for _ in range(4)], xe, we
+    x, w = ([source.randint(-128, 127) for _ in range(4)] for _ in range(2))
+    return x, w, xe, we
 
 
 def block_uniform(seed: int, unit: Unit, beats: int) -> list[list[Block]]:
     """Vectors of 4 blocks, every bit uniform."""
     source = random.Random(seed)
-    return [[_random_block(source, source.randint(0, 0), 127) for _ in range(4)] for _ in range(beats // 4)]
+    return [[_random_block(source, 0, 127) for _ in range(4)] for _ in range(beats // 4)]

@@ -38,7 +38,7 @@ module quantize_cq #(
   wire signed [Y-1:0] floor = `MUT_IS(4) ? $signed(Y'(y[W-1:0]) >> right) :  // MUT 4: sign lost on shift
                               y >>> right;
   wire [Y+31:0] bits = {y, 32'b0} >> right;  // the fraction's first 32 bits are the low ones
-  wire [31:0]   f    = `MUT_IS(5) ? bits[31:0] + 32'((bits << right) != {y, 32'b0}) :  // MUT 5: fraction rounded up
+  wire [31:0]   f    = `MUT_IS(5) ? bits[31:0] + 32'((bits << right) != {y, 32'b0}) :  // MUT 5: rounded up
                        `MUT_IS(6) ? {bits[31:16], 16'b0} :  // MUT 6: 16 bits of fraction
                        bits[31:0];
   wire [31:0]   r    = `MUT_IS(7) ? {word[15:0], word[31:16]} :  // MUT 7: halves of the word swapped

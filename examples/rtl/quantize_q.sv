@@ -20,13 +20,12 @@ module quantize_q #(
 
   generate
     if (S > 0) begin : narrow
-      localparam logic [S-1:0] HALF = {1'b1, {(S - 1) {1'b0}}};
+      localparam logic [S:0] HALF = (S + 1)'(1) << (S - 1);
       wire [OW-1:0] all   = {{(OW - W + S) {x[W-1]}}, x[W-1:S]};
       wire [OW-1:0] floor = `MUT_IS(1) ? {all[OW-1], all[OW-1:1]} :  // MUT 1: shifts one bit too far
                             `MUT_IS(2) ? {{(OW - W + S) {1'b0}}, x[W-1:S]} :  // MUT 2: sign lost on shift
                             all;
-      wire [S-1:0] rem    = `MUT_IS(3) ? x[S-1:0] & ~S'(1) :  // MUT 3: the lowest sticky bit lost
-                            x[S-1:0];
+      wire [S:0] rem = {1'b0, x[S-1:0]} & ~(S + 1)'(`MUT_IS(3));  // MUT 3: the lowest sticky bit lost
       wire up = `MUT_IS(4) ? rem >= HALF :  // MUT 4: tie up
                 `MUT_IS(5) ? rem > HALF || (rem == HALF && !x[W-1]) :  // MUT 5: tie away from zero
                 `MUT_IS(6) ? 1'b0 :  // MUT 6: floor
@@ -36,7 +35,7 @@ module quantize_q #(
       wire [OW-1:0] sum = floor + OW'(up);
       assign rounded = `MUT_IS(9) ? {floor[OW-1:1], floor[0] ^ up} :  // MUT 9: carry dropped
                        `MUT_IS(10) ? {sum[OW-2], sum[OW-2:0]} :  // MUT 10: no bit for the carry
-                       `MUT_IS(11) && sum[OW-1] != sum[OW-2] ? (OW'(1) << (OW - 2)) - OW'(1) :  // MUT 11: saturates
+                       `MUT_IS(11) && sum[OW-1:OW-2] == 2'b01 ? sum - OW'(1) :  // MUT 11: saturates
                        sum;
     end else begin : widen
       assign rounded = OW'(x) << -S;

@@ -1,7 +1,7 @@
 // R = 2^round(log2 max|x|), Eq. 7, 8, 17: with m the greatest |x| of a vector, in units of 2^EX,
 // n = EX + (the integer p with 2^(2p-1) <= m^2 < 2^(2p+1)); n = 0 where m = 0, since R(0) = 1.
 //
-// x      signed W bits, a code at exponent EX; first and last mark a vector's ends (both, where it has one word)
+// x      signed W bits, a code at exponent EX; first and last mark a vector's ends
 // n      signed NB bits
 // Latency 1 from the beat with last: n and out_valid follow it by one clock; a word can enter every clock.
 `include "mut.svh"
@@ -45,7 +45,7 @@ module r_exponent #(
             `MUT_IS(11) ? (2 * W)'(m) * 2 >= (2 * W)'(3) << p :  // MUT 11: compares with 1.5
             `MUT_IS(12) ? (2 * W)'(m) << 15 >= (2 * W)'(46341) << p :  // MUT 12: sqrt2 of 16 bits
             square >= two;
-  wire signed [31:0] exponent = 32'(p) + 32'(up) + (`MUT_IS(13) ? -EX : EX);  // MUT 13: EX with the wrong sign
+  wire signed [31:0] exponent = 32'(p) + 32'(up) + (`MUT_IS(13) ? -EX : EX);  // MUT 13: EX's sign
 
   always_ff @(posedge clk) begin
     out_valid <= in_valid && last && !rst;

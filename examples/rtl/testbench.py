@@ -4,7 +4,9 @@ Files: one word a line, lower case, exactly ceil(bits/4) digits, LF, final newli
 a short or missing file, so the testbench counts the words and folds them into a guard, s = rotl(s, 1) ^ word
 on 64 bits; both must be what the plusargs say. Bubbles with inverted data stand between the beats.
 
-Plusargs: +dir=DIR  +beats=N  +results=N  +guard_PORT=HEX for every port  [+out=DIR writes what the unit gave]
+Plusargs: +tb=LABEL where several testbenches are built into one program: the others stay idle
+          +dir=DIR  +beats=N  +results=N  +guard_PORT=HEX for every port
+          +out=DIR writes what the unit gave
 Prints the first mismatches, then `PASS n=<words compared>` or `FAIL ...`.
 """
 from __future__ import annotations
@@ -36,7 +38,7 @@ def write_hex(path: Path, words: Sequence[int], bits: int) -> None:
 def write_vectors(folder: Path, unit: Unit, columns: Mapping[str, Sequence[int]]) -> list[str]:
     """One file a port; the plusargs that go with them."""
     folder.mkdir(parents=True, exist_ok=True)
-    arguments = [f"+dir={folder}", f"+beats={len(columns[unit.inputs[0].name])}"]
+    arguments = [f"+tb={unit.label}", f"+dir={folder}", f"+beats={len(columns[unit.inputs[0].name])}"]
     arguments.append(f"+results={len(columns[unit.outputs[0].name])}")
     for port in unit.inputs + unit.outputs:
         words = columns[port.name]
@@ -88,8 +90,9 @@ def _declare(unit: Unit) -> str:
 
 
 def testbench(unit: Unit) -> str:
-    """The SystemVerilog text of module tb."""
-    ports = ("clk", "rst", "in_valid", *(p.name for p in unit.inputs), "out_valid", *(p.name for p in unit.outputs))
+    """The SystemVerilog text of module tb_LABEL."""
+    ins, outs = [p.name for p in unit.inputs], [p.name for p in unit.outputs]
+    ports = ("clk", "rst", "in_valid", *ins, "out_valid", *outs)
     setting = ", ".join(f".{name}({value})" for name, value in unit.parameters.items())
     wiring = ", ".join(f".{name}({name})" for name in ports)
     drive = "".join(
@@ -97,11 +100,12 @@ def testbench(unit: Unit) -> str:
     )
     opened = "".join(f'\n      {p.name}_file = $fopen({{out, "/{p.name}.hex"}}, "w");' for p in unit.outputs)
     closed = "".join(f"\n      $fclose({p.name}_file);" for p in unit.outputs)
-    loads = "".join(_load(p, "beats") for p in unit.inputs) + "".join(_load(p, "results") for p in unit.outputs)
+    counts = [(p, "beats") for p in unit.inputs] + [(p, "results") for p in unit.outputs]
+    loads = "".join(_load(port, count) for port, count in counts)
     cleared = "".join(f"\n    {p.name} = '0;" for p in unit.inputs)
     return f"""// Generated for {unit.label}: do not edit. Plusargs and output are described in testbench.py.
 `timescale 1ns / 1ps
-module tb;
+module tb_{unit.label};
   localparam int DEPTH = {DEPTH};
   logic clk, rst, in_valid;
   wire out_valid;
@@ -109,14 +113,14 @@ module tb;
 
   {unit.name} #({setting}) dut ({wiring});
 
-  string dir, out;
+  string only, dir, out;
   integer beats, results, at, done, file, got, bad, wrong;
   logic dump;
   logic [63:0] s, want;
   logic [15:0] noise;
   logic [{unit.latency}:0] due;  // due[i]: a result entered i clocks ago
 
-  initial begin
+  initial if (!$value$plusargs("tb=%s", only) || only == "{unit.label}") begin
     clk = 0;
     rst = 1;
     in_valid = 0;
@@ -158,7 +162,8 @@ module tb;
     end
     if (dump) begin{closed}
     end
-    if (bad == 0 && wrong == 0 && done == results && done > 0) $display("PASS n=%0d", done * {len(unit.outputs)});
+    if (bad == 0 && wrong == 0 && done == results && done > 0)
+      $display("PASS n=%0d", done * {len(unit.outputs)});
     else $display("FAIL bad files %0d, mismatches %0d, results %0d of %0d", bad, wrong, done, results);
     $finish;
   end

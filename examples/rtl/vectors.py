@@ -13,7 +13,7 @@ from math import isqrt
 
 import numpy as np
 
-from examples.rtl.dots import block_columns, block_directed, block_uniform, mac_columns, mac_directed, mac_uniform
+from examples.rtl import dots
 from examples.rtl.units import Unit
 from intnet.formats import Constant, Direct, Flag, Shift
 from intnet.qtensor import QTensor
@@ -34,7 +34,7 @@ def _inside(values: Iterable[int], top: int) -> Tensor:
 
 
 def _near(m: int, shift: int, places: Sequence[int]) -> list[int]:
-    """Around code k, and the tie above it, on the grid 2^shift, both signs; small codes where there is no grid."""
+    """Around code k, and the tie above it, on the grid 2^shift, both signs."""
     grid, half = power(shift), power(shift - 1)
     points = [int(sign * (k * grid + part)) for k in places for part in (0, half) for sign in (1, -1)]
     return _inside([v + d for v in points for d in (-1, 0, 1)], m)
@@ -146,8 +146,7 @@ def _r_columns(unit: Unit, stimulus: list[Tensor]) -> Columns:
         n = oracle.exponent_of(_values(codes, exponent))
         got = quantize(QTensor(np.array(codes, np.int64), exponent), Shift(8))
         assert got.exponent == n - 7
-        size = len(codes)
-        _extend(out, [int(i == 0) for i in range(size)], [int(i == size - 1) for i in range(size)], codes, [n])
+        _extend(out, *dots.ends(len(codes)), codes, [n])
     return out
 
 
@@ -161,8 +160,8 @@ def _q_directed(unit: Unit) -> list[Tensor]:
     if bits <= EXHAUSTIVE:
         return [list(range(-(2 ** (bits - 1)), 2 ** (bits - 1)))]
     top = 2 ** (bits - 1)
-    ends = [v for k in range(2 ** (bits - shift - 1) - 3, 2 ** (bits - shift - 1) + 1) for v in _near(top, shift, (k,))]
-    return [_inside(corners(bits, shift) + ends, top - 1), [-top]]
+    last = 2 ** (bits - shift - 1)
+    return [_inside(corners(bits, shift) + _near(top, shift, range(last - 3, last + 1)), top - 1), [-top]]
 
 
 def _tensors_directed(unit: Unit, drops: Sequence[int]) -> list[Tensor]:
@@ -225,8 +224,8 @@ CASES: dict[str, Case] = {
     "quantize_cq": Case(_cq_directed, _cq_uniform, _cq_columns),
     "quantize_flag": Case(lambda u: _tensors_directed(u, (7, 14)), _uniform, _flag_columns),
     "r_exponent": Case(_r_directed, _uniform, _r_columns),
-    "mac_requant": Case(mac_directed, mac_uniform, mac_columns),
-    "block_dot": Case(block_directed, block_uniform, block_columns),
+    "mac_requant": Case(dots.mac_directed, dots.mac_uniform, dots.mac_columns),
+    "block_dot": Case(dots.block_directed, dots.block_uniform, dots.block_columns),
 }
 
 
