@@ -15,7 +15,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.test
-	$(BIN)/ruff check intnet tests bench
+	$(BIN)/ruff check intnet tests bench examples
 	$(BIN)/mypy
 
 bench: $(VENV)/.bench

@@ -54,7 +54,7 @@ module block_dot #(
   logic [31:0] p;  // position of the leading one
   always_comb begin
     p = 0;
-    for (int i = 0; i < AW; i++) if (size[i]) p = i;
+    for (int i = $clog2(AW) - 1; i >= 0; i--) if (size >> (p + (1 << i)) != 0) p = p + (1 << i);
   end
   // The result's lowest bit: 23 below the leading one, or the least subnormal's.
   wire [31:0] t = p < SUBNORMAL + 23 && !`MUT_IS(8) ? SUBNORMAL : p - 23;  // MUT 8: 24 bits of a subnormal
@@ -78,7 +78,8 @@ module block_dot #(
 
   always_ff @(posedge clk) begin
     out_valid <= in_valid && last && !rst;
-    if (in_valid || `MUT_IS(17)) sum <= after;  // MUT 17: adds blocks without valid
+    if (rst) sum <= '0;
+    else if (in_valid || `MUT_IS(17)) sum <= after;  // MUT 17: adds blocks without valid
     y <= {minus && !(`MUT_IS(18) && kept == 0), kept[30:0]};  // MUT 18: an underflow loses its sign
     overflow <= inf;
   end

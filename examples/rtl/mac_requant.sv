@@ -77,7 +77,8 @@ module mac_requant #(
 
   always_ff @(posedge clk) begin
     out_valid <= in_valid && last && !rst;
-    if (in_valid || `MUT_IS(21)) sum <= after;  // MUT 21: adds beats without valid
+    if (rst) sum <= '0;
+    else if (in_valid || `MUT_IS(21)) sum <= after;  // MUT 21: adds beats without valid
     q <= kept[OUT-1:0];
     saturated <= clipped;
   end

@@ -49,7 +49,8 @@ module r_exponent #(
 
   always_ff @(posedge clk) begin
     out_valid <= in_valid && last && !rst;
-    if (in_valid || `MUT_IS(14)) seen <= top;  // MUT 14: takes words without valid
+    if (rst) seen <= '0;
+    else if (in_valid || `MUT_IS(14)) seen <= top;  // MUT 14: takes words without valid
     n <= m == 0 && !`MUT_IS(15) ? '0 : exponent[NB-1:0];  // MUT 15: R(0) is not 1
   end
   wire unused = &{1'b0, exponent[31:NB]};

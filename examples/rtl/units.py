@@ -6,7 +6,7 @@ rest. Units with `last` among their inputs give one result a vector, the others 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ class Unit:
     """One unit with all its parameters set; `label` names it among the other settings of the same file."""
 
     name: str
-    parameters: dict[str, int]
+    parameters: dict[str, int] = field(hash=False)
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     latency: int = 1
@@ -116,8 +116,11 @@ SMALL = (
     quantize_q(W=8, S=-3),
     quantize_sq(W=10, EX=-40, K=4),
     quantize_sq(W=12, EX=9, K=8),
+    quantize_sq(W=8, EX=-3, K=4),
+    quantize_cq(W=10, EX=-3),
     quantize_cq(W=8, EX=-3),
     quantize_flag(W=10, EX=-40),
+    quantize_flag(W=8, EX=5),
     r_exponent(W=8, EX=3),
     mac_requant(LANES=1, A=4, B=4, ACC=12, S=1, OUT=4),
 )

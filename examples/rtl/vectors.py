@@ -20,6 +20,7 @@ from intnet.qtensor import QTensor
 from intnet.quantize import flag_words, quantize
 from tests.cases import corners
 from tests.oracle import quantizers as oracle
+from tests.oracle.rounding import overflow, round_fraction
 from tests.oracle.tensor import power
 
 Columns = dict[str, list[int]]
@@ -139,6 +140,58 @@ def _flag_columns(unit: Unit, stimulus: list[Tensor]) -> Columns:
     return out
 
 
+def _every_n(unit: Unit) -> range:
+    top = 2 ** (unit.parameters["NB"] - 1)
+    return range(-top, top)
+
+
+def _every_x(unit: Unit) -> Tensor:
+    top = 2 ** (unit.parameters["W"] - 1)
+    return list(range(-top, top))
+
+
+def sq_pairs(unit: Unit) -> Columns:
+    """Every (x, n), also those of no tensor: x far beyond R saturates, far below it is 0."""
+    out: Columns = {name: [] for name in ("x", "n", "q", "saturated")}
+    codes, k = _every_x(unit), unit.parameters["K"]
+    xs = _values(codes, unit.parameters["EX"])
+    for n in _every_n(unit):
+        want = oracle.fixed(xs, k, k - 1 - n, how="saturate_symmetric").codes
+        full = oracle.fixed(xs, 99, k - 1 - n).codes
+        _extend(out, codes, [n] * len(codes), want, _clipped(want, full))
+    return out
+
+
+def flag_pairs(unit: Unit) -> Columns:
+    """Every (x, n), as `sq_pairs`."""
+    out: Columns = {name: [] for name in ("x", "n", "q", "saturated")}
+    for n in _every_n(unit):
+        sc = power(n - 7)
+        for code, x in zip(_every_x(unit), _values(_every_x(unit), unit.parameters["EX"]), strict=True):
+            whole = round_fraction(x / sc)
+            kept = overflow(whole, -127, 127, "saturate")
+            is_coarse = abs(x) >= sc
+            flag, sign, size = oracle.flag_encode(128 * kept if is_coarse else round_fraction(128 * x / sc))
+            _extend(out, [code], [n], [flag << 8 | sign << 7 | size], [int(is_coarse and whole != kept)])
+    return out
+
+
+def cq_pairs(unit: Unit) -> Columns:
+    """Random (x, n, log_dr, word), also of no tensor: x and n are few bits here, and the words are near."""
+    out: Columns = {name: [] for name in ("x", "n", "log_dr", "word", "q", "saturated")}
+    source, every_x = random.Random(11), _every_x(unit)
+    for n in _every_n(unit):
+        log_dr, codes = source.randrange(8), [source.choice(every_x) for _ in range(8)]
+        shift = n - unit.parameters["EX"] - log_dr
+        pairs = [(x, w) for x in codes for w in _words_near(x, shift, source)]
+        codes, words = [x for x, _ in pairs], [w for _, w in pairs]
+        xs, size = _values(codes, unit.parameters["EX"]), len(pairs)
+        want = oracle.fixed(xs, log_dr + 1, log_dr - n, "stochastic", "saturate_symmetric", words).codes
+        full = oracle.fixed(xs, 99, log_dr - n, "stochastic", "saturate", words).codes
+        _extend(out, codes, [n] * size, [log_dr] * size, words, want, _clipped(want, full))
+    return out
+
+
 def _r_columns(unit: Unit, stimulus: list[Tensor]) -> Columns:
     exponent = unit.parameters["EX"]
     out: Columns = {name: [] for name in ("first", "last", "x", "n")}
@@ -229,8 +282,17 @@ CASES: dict[str, Case] = {
 }
 
 
+PAIRS: dict[str, Callable[[Unit], Columns]] = {
+    "quantize_sq": sq_pairs,
+    "quantize_cq": cq_pairs,
+    "quantize_flag": flag_pairs,
+}
+
+
 def directed(unit: Unit) -> Columns:
     """Directed and corner words; every input where there are at most 16 bits of it."""
+    if unit.name in PAIRS and unit.parameters["W"] + unit.parameters["NB"] <= EXHAUSTIVE:
+        return PAIRS[unit.name](unit)
     return CASES[unit.name].columns(unit, CASES[unit.name].directed(unit))
 
 
