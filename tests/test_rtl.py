@@ -127,7 +127,7 @@ FAULTS: dict[str, Callable[[str], str]] = {
     "a word missing": lambda text: text.split("\n", 1)[1],
     "a word too many": lambda text: text + "0\n",
     "a bit": lambda text: ("1" if text[0] == "0" else "0") + text[1:],
-    "first word moved to the end": lambda text: text.split("\n", 1)[1] + text.split("\n", 1)[0] + "\n",
+    "two words exchanged": lambda text: "\n".join([*text.split("\n")[3::-1], *text.split("\n")[4:]]),
     "an x": lambda text: "x" + text[1:],
     "empty": lambda text: "",
 }

@@ -122,9 +122,9 @@ def float_word(x: Fraction) -> tuple[int, int]:
 def library_word(vector: list[Block]) -> tuple[int, int]:
     """The same of intnet's block float product, which stops where a value is beyond float32."""
     sides = []
-    for mantissas, exponents in ((0, 2), (1, 3)):
-        codes = [v for block in vector for v in block[mantissas]]
-        each = [e for block in vector for e in [block[exponents]] * len(block[mantissas])]
+    for blocks in ([(x, xe) for x, _, xe, _ in vector], [(w, we) for _, w, _, we in vector]):
+        codes = [code for mantissas, _ in blocks for code in mantissas]
+        each = [exponent for mantissas, exponent in blocks for _ in mantissas]
         sides.append(QTensor(np.array([codes], np.int8), np.array([each], np.int16)))
     try:
         return int(ops.linear(*sides).value.view(np.uint32)[0, 0]), 0

@@ -26,7 +26,7 @@ module quantize_cq #(
 );
   localparam int Y = W + DB + 1;  // x shifted left by at most DB bits, and the rounding's carry
 
-  // Beyond DB bits left every x but 0 saturates; W+32 bits right leave the sign and an empty fraction.
+  // Beyond DB bits left every x but 0 saturates; W+32 bits right leave nothing but the sign.
   wire signed [31:0] d = 32'($signed(n)) - EX
                          - (`MUT_IS(1) ? DB - 1 : 32'(log_dr))  // MUT 1: dr always at its first value
                          + (`MUT_IS(2) ? 1 : 0);  // MUT 2: shift off by one
@@ -37,7 +37,7 @@ module quantize_cq #(
   wire signed [Y-1:0] y     = Y'($signed(x)) <<< left;
   wire signed [Y-1:0] floor = `MUT_IS(4) ? $signed(Y'(y[W-1:0]) >> right) :  // MUT 4: sign lost on shift
                               y >>> right;
-  wire [Y+31:0] bits = {y, 32'b0} >> right;  // the fraction's first 32 bits are the low ones
+  wire [Y+31:0] bits = $signed({y, 32'b0}) >>> right;  // the fraction's first 32 bits are the low ones
   wire [31:0]   f    = `MUT_IS(5) ? bits[31:0] + 32'((bits << right) != {y, 32'b0}) :  // MUT 5: rounded up
                        `MUT_IS(6) ? {bits[31:16], 16'b0} :  // MUT 6: 16 bits of fraction
                        bits[31:0];
