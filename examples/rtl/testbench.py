@@ -89,15 +89,39 @@ def _declare(unit: Unit) -> str:
     return "\n".join(lines)
 
 
+def _run(unit: Unit) -> str:
+    """The loop over clocks: beats with gaps go in, results are due `latency` clocks later and compared."""
+    drive = "".join(
+        f"\n        {p.name} = in_valid ? {p.name}_words[at] : ~{p.name}_words[at];" for p in unit.inputs
+    )
+    return f"""\
+    while (bad == 0 && wrong < {SHOWN} && (at < beats || due != 0)) begin
+        noise = {{noise[14:0], ^(noise & 16'hb400)}};
+        in_valid = at < beats && noise[1:0] != 0;{drive}
+        due = {{due[{unit.latency - 1}:0], in_valid{" && last" if unit.per_vector else ""}}};
+        if (in_valid) at = at + 1;
+        #5 clk = 1;
+        #5 clk = 0;
+        if (out_valid !== due[{unit.latency - 1}]) begin
+          wrong = wrong + 1;
+          $display("out_valid: got %b want %b at result %0d", out_valid, due[{unit.latency - 1}], done);
+        end
+        if (due[{unit.latency - 1}] && done < results) begin{"".join(map(_compare, unit.outputs))}
+          done = done + 1;
+        end else if (due[{unit.latency - 1}]) begin
+          wrong = wrong + 1;
+          $display("more results than the %0d expected", results);
+        end
+        due[{unit.latency}] = 0;
+    end"""
+
+
 def testbench(unit: Unit) -> str:
     """The SystemVerilog text of module tb_LABEL."""
     ins, outs = [p.name for p in unit.inputs], [p.name for p in unit.outputs]
     ports = ("clk", "rst", "in_valid", *ins, "out_valid", *outs)
     setting = ", ".join(f".{name}({value})" for name, value in unit.parameters.items())
     wiring = ", ".join(f".{name}({name})" for name in ports)
-    drive = "".join(
-        f"\n        {p.name} = in_valid ? {p.name}_words[at] : ~{p.name}_words[at];" for p in unit.inputs
-    )
     opened = "".join(f'\n      {p.name}_file = $fopen({{out, "/{p.name}.hex"}}, "w");' for p in unit.outputs)
     closed = "".join(f"\n      $fclose({p.name}_file);" for p in unit.outputs)
     counts = [(p, "beats") for p in unit.inputs] + [(p, "results") for p in unit.outputs]
@@ -141,25 +165,7 @@ module tb_{unit.label};
     done = 0;
     due = '0;
     noise = 16'hace1;
-    while (bad == 0 && wrong < {SHOWN} && (at < beats || due != 0)) begin
-        noise = {{noise[14:0], ^(noise & 16'hb400)}};
-        in_valid = at < beats && noise[1:0] != 0;{drive}
-        due = {{due[{unit.latency - 1}:0], in_valid{" && last" if unit.per_vector else ""}}};
-        if (in_valid) at = at + 1;
-        #5 clk = 1;
-        #5 clk = 0;
-        if (out_valid !== due[{unit.latency - 1}]) begin
-          wrong = wrong + 1;
-          $display("out_valid: got %b want %b at result %0d", out_valid, due[{unit.latency - 1}], done);
-        end
-        if (due[{unit.latency - 1}] && done < results) begin{"".join(map(_compare, unit.outputs))}
-          done = done + 1;
-        end else if (due[{unit.latency - 1}]) begin
-          wrong = wrong + 1;
-          $display("more results than the %0d expected", results);
-        end
-        due[{unit.latency}] = 0;
-    end
+{_run(unit)}
     if (dump) begin{closed}
     end
     if (bad == 0 && wrong == 0 && done == results && done > 0)
