@@ -210,3 +210,4 @@ class Constant:
 
 
 Format = FixedPoint | Direct | Shift | Flag | Constant
+FORMATS: tuple[type, ...] = (FixedPoint, Direct, Shift, Flag, Constant)

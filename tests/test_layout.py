@@ -21,7 +21,7 @@ ORDER = [
     "block_float", "quantize", "fp32", "autograd", "trace", "operands",
     "explain", "measure", "schedules", "ops.kernels", "ops", "methods",
     "layers", "models", "state", "idx", "datasets", "train", "files", "checkpoint", "records", "metrics",
-    "report", "runs", "cli", "__main__",
+    "report", "runs", "packs", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -94,9 +94,11 @@ class Method:
 
     def streams(self, layers: Sequence[Any]) -> list[str]:
         """The names of all random streams, to be checked for collisions when a model is built."""
-        return [f"{layer.name}/init_{p.symbol}" for layer in layers for p in layer.parameters] + [
-            f"{layer.name}/mask" for layer in layers
-        ] + ["data/order"]
+        return (
+            [f"{layer.name}/init_{p.symbol}" for layer in layers for p in layer.parameters]
+            + [f"{layer.name}/mask" for layer in layers]
+            + ["data/order"]
+        )
 
     def start(self, layers: Sequence[Any], seed: int) -> None:
         """Give every parameter of `layers` its first value, drawn from the seed."""

@@ -163,9 +163,7 @@ def multiply_positions(
             run0, b_at = 0, start
             for chunk in range(ends.size):
                 run1 = ends[chunk]
-                multiply_tile(
-                    vectors, sums, 0, lanes, words, rows, p0, 0, 1, runs, run0, run1, panels, b_at
-                )
+                multiply_tile(vectors, sums, 0, lanes, words, rows, p0, 0, 1, runs, run0, run1, panels, b_at)
                 for r in range(min(ROWS, count - p0)):
                     to = at + targets[p0 + r] + panel * lanes
                     line, part = out[to : to + columns], sums[r * lanes : r * lanes + columns]

@@ -1,0 +1,286 @@
+"""Packs on disk: a folder written whole or not at all, and read only when every hash holds.
+
+    write(draft, "packs/fc2-1.0.0")
+    pack = read("packs/fc2-1.0.0")
+    pack["fc2/x0"]                a QTensor (a float32 array of a float path), pack.codes(name) its integers
+
+    PACK.json     what it is: version, generator, ports (file, bits, lanes, exponent, shape, sha256, guard)
+    SHA256SUMS    of every file but itself, for `sha256sum -c`
+    CONTRACT.md   what every port means, bit by bit (`contract.py`)
+    cases.csv     which vectors hunt which bug
+    in/ exp/ rnd/ trail/    hex files (`hexfiles.py`)
+    hdl/          sizes and load guards, a self-checking testbench (`testbench.py`)
+
+Nothing in a pack depends on when, where or by how many threads it was written: equal drafts give equal
+bytes. An expected file that is all zero or constant is refused: a device stuck at that word would pass.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from intnet import files, formats, hexfiles, records
+from intnet.errors import FormatError, PackError
+from intnet.formats import Format
+from intnet.packs import contract, testbench
+from intnet.packs.ports import ENCODINGS, FOLDERS, Case, Draft, Filled, Port, as_tensor
+from intnet.qtensor import QTensor
+
+FORMAT, FORMAT_VERSION = "intnet golden pack", 1
+VERSION = "1.0.0"  # of the expected bits: one that changes is a new major version
+MANIFEST, SUMS, CONTRACT, CASES = "PACK.json", "SHA256SUMS", "CONTRACT.md", "cases.csv"
+HEADINGS = ("index", "case", "level", "flags", "beat")
+
+PathLike = str | os.PathLike[str]
+
+PORT = {  # shapes (`records.py`)
+    "name": str, "file": str, "direction": str, "signed": bool, "bits": int, "lanes": int, "word_bits": int,
+    "encoding": str, "exponent": (int, str, type(None)), "axes": str, "shape": [int], "words": int,
+    "sha256": str, "guard": str, "format": (dict, type(None)), "meaning": str, "explains": str,
+    "rounding": dict,
+}  # fmt: skip
+SHAPE = {
+    "format": str, "format_version": int, "name": str, "version": str, "level": str, "generator": dict,
+    "ports": [PORT], "about": dict,
+}  # fmt: skip
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def write(draft: Draft, folder: PathLike) -> Path:
+    """Write a pack to `folder`, which must not be there yet; PackError says what cannot be written."""
+    target = Path(folder)
+    if target.exists():
+        raise PackError(f"{target} is there already: a pack is never written over; give another name")
+    check(draft)
+    partial = target.with_name(f".{target.name}.{os.getpid()}{files.PARTIAL}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial.mkdir()
+        _fill(draft, partial)
+        os.replace(partial, target)
+    except OSError as error:
+        raise PackError(f"{target}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return target
+
+
+def check(draft: Draft) -> None:
+    """PackError for a draft that would make a bad pack: a name twice, or words that judge nothing."""
+    names = [port.file for port, _ in draft.ports]
+    for name in names:
+        if names.count(name) > 1:
+            raise PackError(f"{draft.name}: two ports would be written to {name}")
+    outs = [(port, codes) for port, codes in draft.ports if port.direction == "out"]
+    if not outs or not draft.cases:
+        raise PackError(f"{draft.name}: a pack needs an expected port and a case; this one has none")
+    for port, codes in outs:
+        if codes.size == 0 or np.all(codes == codes.flat[0]):
+            what = "empty" if codes.size == 0 else "all zero" if codes.flat[0] == 0 else "constant"
+            raise PackError(
+                f"{draft.name}: the expected words of {port.name} are {what}: a device that is stuck would "
+                "pass; take another step (--step), another layer, or more images"
+            )
+
+
+def _fill(draft: Draft, folder: Path) -> None:
+    """All files of a pack."""
+    for name in {port.file.split("/")[0] for port, _ in draft.ports} | {"hdl"}:
+        (folder / name).mkdir()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing and encoding leave Python's lock
+        entries = list(pool.map(lambda filled: _write_port(filled, folder), draft.ports))
+    manifest = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "name": draft.name,
+        "version": VERSION,
+        "level": draft.level,
+        "generator": dict(draft.generator),
+        "about": dict(draft.about),
+        "ports": entries,
+    }
+    texts = {MANIFEST: json.dumps(manifest, indent=1, allow_nan=False) + "\n", CASES: _cases(draft.cases)}
+    texts |= {CONTRACT: contract.text(manifest)} | testbench.files(manifest)
+    sums = {entry["file"]: entry["sha256"] for entry in entries}
+    for name, text in texts.items():
+        (folder / name).write_bytes(text.encode())
+        sums[name] = hashlib.sha256(text.encode()).hexdigest()
+    lines = "".join(f"{sha}  {name}\n" for name, sha in sorted(sums.items()))
+    (folder / SUMS).write_text(lines, newline="\n")
+
+
+def _write_port(filled: Filled, folder: Path) -> dict[str, Any]:
+    """Its entry in PACK.json."""
+    port, codes = filled
+    try:
+        text, guard = hexfiles.encode(codes, port.layout)
+    except PackError as error:
+        raise PackError(f"{port.name}: {error}") from None
+    (folder / port.file).write_bytes(text)
+    return entry(port) | {"sha256": hashlib.sha256(text).hexdigest(), "guard": f"{guard:016x}"}
+
+
+def entry(port: Port) -> dict[str, Any]:
+    """A port as JSON, without what only its words tell."""
+    return {
+        "name": port.name,
+        "file": port.file,
+        "direction": port.direction,
+        "signed": port.signed,
+        "bits": port.bits,
+        "lanes": port.lanes,
+        "word_bits": port.layout.word_bits,
+        "encoding": port.encoding,
+        "exponent": port.exponent,
+        "axes": port.axes,
+        "shape": list(port.shape),
+        "words": port.words,
+        "format": _format(port.format),
+        "meaning": port.meaning,
+        "explains": port.explains,
+        "rounding": dict(port.rounding),
+    }
+
+
+def _format(format: Format | None) -> dict[str, Any] | None:
+    if format is None:
+        return None
+    return {"name": str(format), "kind": type(format).__name__, "fields": asdict(format)}
+
+
+def _cases(cases: Any) -> str:
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(HEADINGS)
+    rows.writerows((case.index, case.id, case.level, case.flags, case.beat) for case in cases)
+    return out.getvalue()
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A pack whose hashes hold. Iterating gives its ports' names."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    ports: dict[str, Port]
+    cases: tuple[Case, ...]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ports)
+
+    def codes(self, name: str) -> np.ndarray:
+        """int64 integers of a port, of its shape."""
+        port = self._port(name)
+        where = str(self.folder / port.file)
+        codes, guard = hexfiles.decode(Path(where).read_bytes(), port.layout, port.words, where)
+        if f"{guard:016x}" != self.entries[name]["guard"]:
+            raise PackError(f"{where}: its load guard is not that of {MANIFEST}")
+        return codes.reshape(port.shape)
+
+    def __getitem__(self, name: str) -> QTensor | np.ndarray:
+        """The QTensor of a port; of a float path the float32 array."""
+        port = self._port(name)
+        exponents = self.codes(port.exponent) if isinstance(port.exponent, str) else None
+        return as_tensor(port, self.codes(name), exponents)
+
+    def _port(self, name: str) -> Port:
+        if name not in self.ports:
+            raise PackError(f"{self.folder}: no port {name!r}; there are {', '.join(self.ports)}")
+        return self.ports[name]
+
+    @cached_property
+    def entries(self) -> dict[str, dict[str, Any]]:
+        """PACK.json's entry of each port."""
+        return {entry["name"]: entry for entry in self.manifest["ports"]}
+
+
+def read(folder: PathLike) -> Pack:
+    """The pack; PackError names the first file that is missing, altered, or one too many."""
+    root = Path(folder)
+    if not root.is_dir():
+        raise PackError(f"{root} is no folder: give one that `intnet golden` wrote")
+    _check_sums(root)
+    manifest = _manifest(root / MANIFEST)
+    ports = [_port(entry, root / MANIFEST) for entry in manifest["ports"]]
+    return Pack(root, manifest, {port.name: port for port in ports}, _read_cases(root / CASES))
+
+
+def _check_sums(root: Path) -> None:
+    """Every file is there with its hash, and none besides."""
+    try:
+        lines = (root / SUMS).read_text("ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise PackError(f"{root}: no readable {SUMS}: this is no pack, or it was cut short") from None
+    wanted = {name: sha for sha, _, name in (line.partition("  ") for line in lines)}
+    present = {p.relative_to(root).as_posix() for p in root.rglob("*") if not p.is_dir()} - {SUMS}
+    for what, names in (("is missing", wanted.keys() - present), ("is not listed", present - wanted.keys())):
+        if names:
+            raise PackError(f"{root / min(names)} {what} (by {SUMS}): write the pack again")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        shas = pool.map(lambda name: hashlib.sha256((root / name).read_bytes()).hexdigest(), wanted)
+    for (name, sha), found in zip(wanted.items(), shas, strict=True):
+        if sha != found:
+            raise PackError(f"{root / name} was altered: its SHA-256 is {found}, by {SUMS} {sha}")
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = records.check(records.parse(path.read_bytes()), SHAPE, path.name)
+    except (OSError, ValueError) as error:
+        raise PackError(f"{path}: {error}") from None
+    if manifest["format"] != FORMAT or manifest["format_version"] != FORMAT_VERSION:
+        raise PackError(
+            f"{path}: {manifest['format']!r} of version {manifest['format_version']}; "
+            f"this intnet reads {FORMAT!r} of version {FORMAT_VERSION}"
+        )
+    return manifest
+
+
+def _port(entry_: dict[str, Any], path: Path) -> Port:
+    """A port from its entry, which must say what `entry` says of it."""
+    given = {key: entry_[key] for key in ("name", "direction", "axes", "bits", "signed", "lanes", "exponent")}
+    given |= {key: entry_[key] for key in ("encoding", "meaning", "explains", "rounding")}
+    if entry_["direction"] not in FOLDERS or entry_["encoding"] not in ENCODINGS:
+        raise PackError(f"{path}: port {entry_['name']!r}: unknown direction or encoding")
+    port = Port(shape=tuple(entry_["shape"]), format=_read_format(entry_["format"], path), **given)
+    odd = [key for key, value in entry(port).items() if entry_[key] != value]
+    if odd or "/" in port.file.split("/", 1)[1] or ".." in port.file:
+        wrong = ", ".join(odd) or "name"
+        raise PackError(f"{path}: port {port.name!r}: {wrong} does not fit its other fields")
+    return port
+
+
+def _read_format(text: dict[str, Any] | None, path: Path) -> Format | None:
+    if text is None:
+        return None
+    kinds = {cls.__name__: cls for cls in formats.FORMATS}
+    try:
+        return kinds[text["kind"]](**text["fields"])
+    except (KeyError, TypeError, FormatError) as error:
+        raise PackError(f"{path}: {text!r} is no number format ({error})") from None
+
+
+def _read_cases(path: Path) -> tuple[Case, ...]:
+    try:
+        rows = list(csv.reader(io.StringIO(path.read_text())))
+        if tuple(rows[0]) != HEADINGS:
+            raise ValueError(f"its headings are not {', '.join(HEADINGS)}")
+        return tuple(Case(int(i), id, level, flags, int(beat)) for i, id, level, flags, beat in rows[1:])
+    except (OSError, ValueError, IndexError) as error:
+        raise PackError(f"{path}: {error}") from None

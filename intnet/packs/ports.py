@@ -1,0 +1,168 @@
+"""A pack before it is written and after it is read: ports, cases, and the tensors behind them.
+
+A `Port` says what one hex file holds; `Draft` is all that a builder (`layers.py`, `units.py`) hands to
+`pack.write`. Every layout is a port of its own: nothing is transposed or permuted on the way.
+
+    direction  in     what the device reads: operands and stored state       in/NAME.hex
+               rnd    random words, one an element of the path they round    rnd/NAME.hex
+               out    what it must give                                      exp/NAME.hex
+               trail  what explains a result (`trail.py`)                    trail/NAME.hex
+
+    encoding   integer  codes; value = code * 2**exponent
+               flag     stored words of Flag-Q: flag, sign, magnitude (`quantize.flag_words`)
+               float32  bit patterns of IEEE binary32
+
+Next: `pack.py` writes and reads them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from intnet.formats import Flag, Format
+from intnet.hexfiles import MOST_BITS, Layout
+from intnet.qtensor import QTensor, container, max_abs
+from intnet.quantize import flag_words
+
+FOLDERS = {"in": "in", "rnd": "rnd", "out": "exp", "trail": "trail"}
+ENCODINGS = ("integer", "flag", "float32")
+FLOAT_BITS = 32
+
+
+@dataclass(frozen=True)
+class Port:
+    """One hex file of a pack.
+
+    name:     'x' of a unit, 'fc2/x0' of a layer, 'fc2/e3.floor' of a trail
+    shape:    of the elements, in C order; axes names its dimensions: 'N,H,W,C'
+    bits:     of an element; lanes: elements a word, lane 0 the least significant
+    exponent: log2 of the value of code 1; the name of a port that holds one a block; None: no number
+    meaning:  one line: the formula, or what the bits say
+    explains: of a trail: the port whose results it explains
+    rounding: of a rounded result, as JSON: mode, low, high, overflow, words (a port), word_bits, ...
+    """
+
+    name: str
+    direction: str
+    shape: tuple[int, ...]
+    axes: str
+    bits: int
+    signed: bool = True
+    lanes: int = 1
+    exponent: int | str | None = None
+    encoding: str = "integer"
+    format: Format | None = None
+    meaning: str = ""
+    explains: str = ""
+    rounding: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def layout(self) -> Layout:
+        """How its elements become words."""
+        return Layout(self.bits, self.lanes, self.signed)
+
+    @property
+    def words(self) -> int:
+        """Words, one a line."""
+        return int(np.prod(self.shape, dtype=np.int64)) // self.lanes
+
+    @property
+    def file(self) -> str:
+        """Its path inside the pack."""
+        return f"{FOLDERS[self.direction]}/{self.name.replace('/', '.')}.hex"
+
+
+Filled = tuple[Port, np.ndarray]  # a port and the integers of its elements, of the port's shape
+
+
+@dataclass(frozen=True)
+class Case:
+    """A named group of vectors, from its first word on to the next case's.
+
+    index: its first word in the out ports; beat: its first word in the in ports
+    level: 'L0' ... 'L4'; flags: the bugs it hunts, separated by spaces
+    """
+
+    index: int
+    id: str
+    level: str
+    flags: str
+    beat: int
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A pack in memory.
+
+    name:      as in NAME-VERSION
+    generator: what makes it again: the arguments of its builder, as JSON
+    about:     further keys of PACK.json, as JSON: what a builder wants kept
+    """
+
+    name: str
+    level: str
+    generator: Mapping[str, Any]
+    ports: Sequence[Filled]
+    cases: Sequence[Case]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def lanes_of(shape: tuple[int, ...], bits: int) -> int:
+    """The most lanes that divide the last axis and keep a word within its limit."""
+    size = shape[-1] if shape else 1
+    most = max(1, min(size, MOST_BITS // bits))
+    return next(lanes for lanes in range(most, 0, -1) if size % lanes == 0)
+
+
+def whole_number(name: str, direction: str, codes: np.ndarray, axes: str, bits: int, **more: Any) -> Filled:
+    """A port of integers that are `bits` wide; `more` are fields of Port."""
+    return Port(name, direction, codes.shape, axes, bits, lanes=lanes_of(codes.shape, bits), **more), codes
+
+
+def tensor(name: str, direction: str, value: QTensor | np.ndarray, axes: str, **more: Any) -> list[Filled]:
+    """The ports of a QTensor, or of a float32 array: its own, and one of its exponents where they are many.
+
+    An element has the bits that its format names, or more where the codes need more.
+    """
+    shape = value.shape
+    if isinstance(value, np.ndarray):
+        patterns = np.ascontiguousarray(value, np.float32).view(np.uint32)
+        kind = {"signed": False, "encoding": "float32"} | more
+        return [whole_number(name, direction, patterns, axes, FLOAT_BITS, **kind)]
+    out: list[Filled] = []
+    exponent: int | str
+    if isinstance(value.exponent, np.ndarray):
+        exponent = f"{name}.exponent"
+        bits = QTensor(value.exponent.astype(np.int64), 0).width
+        of_blocks = value.exponent.reshape((1,) * (len(shape) - value.exponent.ndim) + value.exponent.shape)
+        meaning = f"exponents of {name}"
+        out = [whole_number(exponent, direction, of_blocks, axes, max(8, bits), meaning=meaning)]
+    else:
+        exponent = value.exponent
+    fields = {"exponent": exponent, "format": value.format} | more
+    if isinstance(value.format, Flag):
+        words = flag_words(value)
+        fields |= {"signed": False, "encoding": "flag"}
+        return [whole_number(name, direction, words, axes, value.format.bits, **fields), *out]
+    bits = max(value.format.bits if value.format else 1, value.width)
+    return [whole_number(name, direction, value.codes, axes, bits, **fields), *out]
+
+
+def flag_codes(words: np.ndarray, format: Flag) -> np.ndarray:
+    """The codes of stored words: the inverse of `quantize.flag_words`, int64."""
+    magnitude = words & ((1 << format.fine) - 1)
+    size = np.where(words >> (format.fine + 1) & 1, magnitude << format.fine, magnitude)
+    return np.where(words >> format.fine & 1, -size, size)
+
+
+def as_tensor(port: Port, codes: np.ndarray, exponents: np.ndarray | None) -> QTensor | np.ndarray:
+    """The QTensor, or the float32 array, that int64 `codes` of a port stand for; the inverse of `tensor`."""
+    codes = codes.reshape(port.shape)
+    if port.encoding == "float32":
+        return codes.astype(np.uint32).view(np.float32)
+    if isinstance(port.format, Flag) and port.encoding == "flag":
+        codes = flag_codes(codes, port.format)
+    exponent: Any = port.exponent if exponents is None else exponents
+    return QTensor(codes.astype(container(max_abs(codes))), 0 if exponent is None else exponent, port.format)

@@ -1,0 +1,101 @@
+"""The trail of a rounding, for whole tensors: floor, remainder, up, and the value before saturation.
+
+    scaled = value / 2**grid = floor + f,  0 <= f < 1        value the exact source of the rounding
+    presat = floor + up                                      then limits, and for Flag-Q a shift
+
+`remainder` is an unsigned word of 33 bits: the first 32 bits of f, then a sticky bit that says whether any
+bit behind them is set. That decides every mode: f = 1/2 is 0x80000000 with sticky 0, and a random word of B
+bits rounds up iff it is below the first B bits. Flag-Q has two grids; `coarse` says on which one
+an element is. `explain.py` has the same for one element, in fractions, and tests hold the two together.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intnet.errors import FormatError
+from intnet.exact import NO_WORDS, Expression
+from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.rounding import TO_NEG, TO_POS, mode_code
+
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+FRACTION_BITS = 32
+REMAINDER_BITS = FRACTION_BITS + 1
+
+
+@dataclass(frozen=True)
+class Trail:
+    """int64 arrays of the source's shape; `coarse` is None but for Flag-Q.
+
+    low, high: limits of presat, None where the format has none; lift: log2 of the coarse grid in codes
+    grid:      log2 of the step; of Flag-Q that of the fine grid
+    """
+
+    grid: int
+    floor: np.ndarray
+    remainder: np.ndarray
+    up: np.ndarray
+    presat: np.ndarray
+    low: int | None = None
+    high: int | None = None
+    overflow: str = ""
+    coarse: np.ndarray | None = None
+    lift: int = 0
+
+
+def trail(
+    source: Expression, format: Format, rounding: str, words: np.ndarray | None = None, word_bits: int = 32
+) -> Trail:
+    """The trail of `quantize(source, format, rounding=..., words=..., word_bits=...)`.
+
+    ContainerError where an element needs more than 30 bits on its grid.
+    """
+    draw = (mode_code(rounding), NO_WORDS if words is None else words.reshape(-1), word_bits)
+    if isinstance(format, Flag):
+        return _flag(source, format, draw)
+    grid = _grid(source, format)
+    low, high, overflow = _limits(format)
+    return Trail(grid, *_on_grid(source, grid, draw), low, high, overflow)
+
+
+def _grid(source: Expression, format: Format) -> int:
+    """log2 of the step that `format` rounds this source to."""
+    if isinstance(format, Shift):
+        return source.log2_max() - (format.k - 1)
+    if isinstance(format, Constant):
+        return source.log2_max() - (format.dr.bit_length() - 1)
+    if isinstance(format, FixedPoint | Direct):
+        return format.exponent
+    raise FormatError(f"no trail is defined for the format {format}")
+
+
+def _limits(format: Format) -> tuple[int | None, int | None, str]:
+    if isinstance(format, FixedPoint):
+        return format.lo, format.hi, format.overflow
+    if isinstance(format, Shift | Constant):
+        return -format.hi, format.hi, "saturate"
+    return None, None, ""
+
+
+def _on_grid(source: Expression, grid: int, draw: Any) -> Parts:
+    """(floor, remainder, up, presat): three roundings, of which two 32 bits below the grid."""
+    mode, words, bits = draw
+    below = source.round_to(grid - FRACTION_BITS, TO_NEG)[0].astype(np.int64)
+    sticky = source.round_to(grid - FRACTION_BITS, TO_POS)[0] != below
+    presat = source.round_to(grid, mode, words=words, bits=bits)[0].astype(np.int64)
+    floor = below >> FRACTION_BITS
+    below &= (1 << FRACTION_BITS) - 1
+    return floor, below << 1 | sticky, presat - floor, presat
+
+
+def _flag(source: Expression, format: Flag, draw: Any) -> Trail:
+    """The coarse grid Sc where |x| >= Sc, else the fine one, where nothing can saturate."""
+    fine = format.fine
+    grid = source.log2_max() - 2 * fine
+    on_coarse, on_fine = (_on_grid(source, g, draw) for g in (grid + fine, grid))
+    floor, remainder = on_coarse[:2]
+    coarse = (floor >= 1) | (floor < -1) | ((floor == -1) & (remainder == 0))
+    floor, remainder, up, presat = (np.where(coarse, *both) for both in zip(on_coarse, on_fine, strict=True))
+    top = (1 << fine) - 1
+    return Trail(grid, floor, remainder, up, presat, -top, top, "saturate", coarse, fine)
