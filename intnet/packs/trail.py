@@ -54,15 +54,16 @@ def trail(
     draw = (mode_code(rounding), NO_WORDS if words is None else words.reshape(-1), word_bits)
     if isinstance(format, Flag):
         return _flag(source, format, draw)
-    grid = _grid(source, format)
-    low, high, overflow = _limits(format)
-    return Trail(grid, *_on_grid(source, grid, draw), low, high, overflow)
+    step = grid(source, format)
+    return Trail(step, *_on_grid(source, step, draw), *limits(format))
 
 
-def _grid(source: Expression, format: Format) -> int:
-    """log2 of the step that `format` rounds this source to."""
+def grid(source: Expression, format: Format) -> int:
+    """log2 of the step that `format` rounds this source to; of Flag-Q the fine one."""
     if isinstance(format, Shift):
         return source.log2_max() - (format.k - 1)
+    if isinstance(format, Flag):
+        return source.log2_max() - 2 * format.fine
     if isinstance(format, Constant):
         return source.log2_max() - (format.dr.bit_length() - 1)
     if isinstance(format, FixedPoint | Direct):
@@ -70,20 +71,23 @@ def _grid(source: Expression, format: Format) -> int:
     raise FormatError(f"no trail is defined for the format {format}")
 
 
-def _limits(format: Format) -> tuple[int | None, int | None, str]:
+def limits(format: Format) -> tuple[int | None, int | None, str]:
+    """(least, greatest, overflow) of presat; of Flag-Q on the coarse grid."""
     if isinstance(format, FixedPoint):
         return format.lo, format.hi, format.overflow
     if isinstance(format, Shift | Constant):
         return -format.hi, format.hi, "saturate"
+    if isinstance(format, Flag):
+        return -(format.hi >> format.fine), format.hi >> format.fine, "saturate"
     return None, None, ""
 
 
-def _on_grid(source: Expression, grid: int, draw: Any) -> Parts:
+def _on_grid(source: Expression, step: int, draw: Any) -> Parts:
     """(floor, remainder, up, presat): three roundings, of which two 32 bits below the grid."""
     mode, words, bits = draw
-    below = source.round_to(grid - FRACTION_BITS, TO_NEG)[0].astype(np.int64)
-    sticky = source.round_to(grid - FRACTION_BITS, TO_POS)[0] != below
-    presat = source.round_to(grid, mode, words=words, bits=bits)[0].astype(np.int64)
+    below = source.round_to(step - FRACTION_BITS, TO_NEG)[0].astype(np.int64)
+    sticky = source.round_to(step - FRACTION_BITS, TO_POS)[0] != below
+    presat = source.round_to(step, mode, words=words, bits=bits)[0].astype(np.int64)
     floor = below >> FRACTION_BITS
     below &= (1 << FRACTION_BITS) - 1
     return floor, below << 1 | sticky, presat - floor, presat
@@ -91,11 +95,9 @@ def _on_grid(source: Expression, grid: int, draw: Any) -> Parts:
 
 def _flag(source: Expression, format: Flag, draw: Any) -> Trail:
     """The coarse grid Sc where |x| >= Sc, else the fine one, where nothing can saturate."""
-    fine = format.fine
-    grid = source.log2_max() - 2 * fine
-    on_coarse, on_fine = (_on_grid(source, g, draw) for g in (grid + fine, grid))
+    fine, step = format.fine, grid(source, format)
+    on_coarse, on_fine = (_on_grid(source, g, draw) for g in (step + fine, step))
     floor, remainder = on_coarse[:2]
     coarse = (floor >= 1) | (floor < -1) | ((floor == -1) & (remainder == 0))
     floor, remainder, up, presat = (np.where(coarse, *both) for both in zip(on_coarse, on_fine, strict=True))
-    top = (1 << fine) - 1
-    return Trail(grid, floor, remainder, up, presat, -top, top, "saturate", coarse, fine)
+    return Trail(step, floor, remainder, up, presat, *limits(format), coarse, fine)

@@ -1,0 +1,130 @@
+"""What a layer saw and did in one step: everything from which the step can be done again, and its trace.
+
+    with Taps(layers, method) as taps:          # around one training step
+        run.train(step, observe_last=[taps])
+    captured = taps.captured()
+
+A `Captured` holds the layer's input, the gradient at its output, its stored state before and after, the
+random words that it drew, and the events of its data paths (`trace.py`). `replay` runs a layer alone, from
+the first three, and captures it again: that is how a pack is recomputed without data, model or run.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from intnet import ops
+from intnet.autograd import Tensor, backward, leaf
+from intnet.errors import PackError
+from intnet.layers import Layer
+from intnet.methods.method import Method
+from intnet.trace import Event
+
+
+@dataclass
+class Captured:
+    """One layer in one step. `wanted`: whether the layer had to hand a gradient on to its input."""
+
+    layer: str
+    value: Any = None
+    gradient: Any = None
+    wanted: bool = False
+    before: dict[str, Any] = field(default_factory=dict)
+    after: dict[str, Any] = field(default_factory=dict)
+    words: dict[str, np.ndarray] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+
+
+def state(layer: Layer) -> dict[str, Any]:
+    """What a layer keeps from step to step, under the papers' symbols: parameters, their slots, buffers."""
+    out = {}
+    for parameter in layer.parameters:
+        out[parameter.symbol] = parameter.value
+        out |= {f"{parameter.symbol}:{slot}": value for slot, value in parameter.slots.items()}
+    return out | {f":{name}": value for name, value in layer.buffers.items()}
+
+
+def set_state(layer: Layer, values: dict[str, Any]) -> None:
+    """The inverse of `state`."""
+    for parameter in layer.parameters:
+        parameter.value, parameter.copy = values[parameter.symbol], None
+        slots = [key for key in values if key.startswith(f"{parameter.symbol}:")]
+        parameter.slots = {key.partition(":")[2]: values[key] for key in slots}
+    layer.buffers = {key[1:]: value for key, value in values.items() if key.startswith(":")}
+
+
+class Taps:
+    """Observes `layers` of a model in one step of `method`."""
+
+    def __init__(self, layers: Sequence[Layer], method: Method) -> None:
+        self.layers, self.method = layers, method
+        self._seen = {layer.name: Captured(layer.name) for layer in layers}
+
+    def __call__(self, event: Event) -> None:
+        """Observe one event."""
+        if event.layer in self._seen:
+            self._seen[event.layer].events.append(event)
+
+    def __enter__(self) -> "Taps":
+        for layer in self.layers:
+            self._seen[layer.name].before = state(layer)
+            layer.forward = self._tapped(layer)  # type: ignore[method-assign]
+        self._draw = self.method.words
+        self.method.words = self._drawn  # type: ignore[method-assign]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for layer in self.layers:
+            del layer.forward  # the method of its class again
+            self._seen[layer.name].after = state(layer)
+        del self.method.words
+
+    def _tapped(self, layer: Layer) -> Any:
+        seen, inner = self._seen[layer.name], layer.forward
+
+        def see(gradient: Any) -> Any:
+            seen.gradient = gradient
+            return gradient
+
+        def forward(x: Tensor, method: Method) -> Tensor:
+            if seen.value is not None:
+                raise PackError(f"layer {layer.name} runs twice in a step: a pack holds one pass of a layer")
+            seen.value, seen.wanted = x.value, x.node is not None
+            return ops.cast(inner(x, method), forward=lambda y: y, backward=see)
+
+        return forward
+
+    def _drawn(self, name: str, n: int) -> np.ndarray:
+        words = self._draw(name, n)
+        layer, _, stream = name.rpartition("/")
+        if layer in self._seen:
+            self._seen[layer].words[stream] = words
+        return words
+
+    def captured(self) -> list[Captured]:
+        """One for each layer that has a data path, in the order given; PackError where none has."""
+        found = [seen for seen in self._seen.values() if seen.events]
+        if not found:
+            names = ", ".join(self._seen)
+            raise PackError(f"{names}: no data path in this step: nothing is rounded or stored")
+        return found
+
+
+def replay(layer: Layer, method: Method, given: Captured) -> Captured:
+    """`given`'s step again, from its value, its gradient and its state before; the layer alone."""
+    set_state(layer, given.before)
+    method.training, method.observers = True, []
+    with Taps([layer], method) as taps:
+        method.observers = [taps]
+        y = layer(leaf(given.value) if given.wanted else Tensor(given.value), method)
+        if given.gradient is not None:
+            gradients = backward(y, given.gradient, ops.elementwise.join)
+            leaves = [(layer, p, gradients[layer.leaves[p.name]]) for p in layer.parameters]
+            method.update_all(leaves)
+        method.observers = []
+    return taps.captured()[0]

@@ -1,0 +1,80 @@
+"""Packs of layers: every data path of one training step, or of a chain of steps, as ports.
+
+    write(draft(run, ["fc2", "bn2"]), "packs/fc2")     the next step of `run`: forward, backward, update
+    redraft(pack)                                      the same from the pack alone: no data, model or run
+
+Ports of layer L: L/x0, L/e3, ... one a data path that the layer rounds or passes on, in the paper's symbols.
+What it reads from outside is `in`; of an expression that nobody rounded (the gradient at its output, a
+quotient) these are its terms, coefficients, offset and denominator: L/e3.e1, L/e3.denominator. State before
+the step: L/W.old, L/Accq.old. In a chain the names of each step begin with step7/.
+
+A copy of a parameter that is constant (gammaq, as long as it is 1) judges nothing: it is `in`, not `out`.
+PACK.json keeps under `about`: `replay`, what `redraft` runs the layers from; `aliases`, paths that are
+another port's words; `chain`, a SHA-256 a step, of its expected files behind one another in order of name.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from intnet import methods, models, runs
+from intnet.errors import PackError
+from intnet.packs.capture import Captured, Taps, replay
+from intnet.packs.expressions import Json, Load, Names
+from intnet.packs.pack import Pack
+from intnet.packs.paths import Maker
+from intnet.packs.ports import Draft
+from intnet.train import Run
+
+Advance = Callable[[Run, int, Any], None]  # takes a run to a step; an observer sees the last one
+
+
+def draft(run: Run, layers: Sequence[str], steps: int = 1, advance: Advance | None = None) -> Draft:
+    """The next step of `run`, or the next `steps`, of the layers named.
+
+    PackError where a layer has no data path, or runs twice; see `pack.check` for expected words.
+    """
+    chosen = [layer for layer in run.model.all_layers() if layer.name in layers]
+    generator = {"kind": "layers", "layers": [layer.name for layer in chosen], "step": run.step + 1}
+    made = Maker(run.method, generator | {"steps": steps} | runs.identity(run))
+    for _ in range(steps):
+        taps = Taps(chosen, run.method)
+        with taps:
+            (advance or _advance)(run, run.step + 1, taps)
+        made.add(taps.captured(), run.step, (run.step - 1) // run.steps_per_epoch)
+    return made.draft()
+
+
+def _advance(run: Run, step: int, observer: Any) -> None:
+    run.train(step, observe_last=[observer])
+
+
+def redraft(pack: Pack) -> Draft:
+    """The draft of a pack without its inputs: every layer run again from the ports and nothing else.
+
+    PackError where the pack does not say how.
+    """
+    given = pack.manifest["generator"]
+    try:
+        method = methods.make(given["method"], **given["options"])
+        model = models.make(given["model"], tuple(given["image_shape"]), given["classes"])
+        made = Maker(method, given)
+        layers = {layer.name: layer for layer in model.all_layers()}
+        for step in pack.manifest["about"]["replay"]:
+            method.seed, method.step, method.epoch = given["seed"], step["step"] - 1, step["epoch"]
+            captured = [_again(pack, one, made.names, layers, method) for one in step["layers"]]
+            made.add(captured, step["step"], step["epoch"])
+        return made.draft()
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PackError(
+            f"{pack.folder}: PACK.json does not say how to run its layers again ({error})"
+        ) from None
+
+
+def _again(pack: Pack, given: Json, names: Names, layers: dict[str, Any], method: Any) -> Captured:
+    """A layer run again from what PACK.json keeps of it."""
+    layer = layers[given["layer"]]
+    load = Load(pack, names, layer.name)
+    captured = Captured(layer.name, load(given["value"]), wanted=given["wanted"])
+    captured.gradient = None if given["gradient"] is None else load(given["gradient"])
+    captured.before = {key: load(json) for key, json in given["before"].items()}
+    return replay(layer, method, captured)
