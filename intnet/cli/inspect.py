@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from intnet.cli.train import add_details, add_names, options, positive
+from intnet.cli import source
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,12 +37,7 @@ activations and errors, Cout,Cin,kh,kw for weights, C for vectors. In --json an 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A run or a new model, the layer, the path, the element."""
     parser.add_argument("folder", nargs="?", metavar="RUN", help="a run's folder; or name a new model:")
-    add_names(parser, required=False)
-    add_details(parser)
-    parser.add_argument("--step", type=positive, metavar="T", help="the step to show, from 1 (the next one)")
-    parser.add_argument(
-        "--layer", required=True, metavar="PATTERN", help="names of layers, * ? [] as in a shell"
-    )
+    source.add_arguments(parser, layer_needed=True)
     parser.add_argument("--path", metavar="PATH", help="only these data paths: x4, 'e?', ...")
     parser.add_argument(
         "--index", type=index, metavar="I,J,..", help="one element of a path, as a comma list"
@@ -61,11 +56,9 @@ def run(args: argparse.Namespace) -> int:
     """Take the step and show it."""
     if args.index is not None and args.path is None:
         raise ConfigError("--index needs --path: an element belongs to one data path")
-    inspected = _run(args)
-    layers = _matching([layer.name for layer in inspected.model.all_layers()], args.layer, "layer")
-    step = args.step or inspected.step + 1
-    if step <= inspected.step:
-        raise ConfigError(f"--step {step}: the run has done {inspected.step} steps; give a later one or none")
+    inspected = source.run(args)
+    layers = source.matching([layer.name for layer in inspected.model.all_layers()], args.layer, "layer")
+    step = source.step(args, inspected)
     from intnet.cli import inspect_text, terminal
     from intnet.operands import Operands
     from intnet.trace import Recorder
@@ -83,33 +76,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _run(args: argparse.Namespace) -> "Run":
-    """The run at its last checkpoint, or a new one."""
-    from intnet import runs
-
-    named = [name for name in ("method", "model", "data") if getattr(args, name) is not None]
-    if args.folder is not None:
-        given = [f"--{name}" for name in named] + ["--set"] * bool(args.set)
-        if given:
-            raise ConfigError(f"{', '.join(given)}: {args.folder} says that itself; give RUN or a new model")
-        return runs.load(args.folder, data_dir=args.data_dir)
-    missing = [f"--{name}" for name in ("method", "model", "data") if name not in named]
-    if missing:
-        raise ConfigError(f"give the folder of a run, or {', '.join(missing)}")
-    names = (args.method, options(args.set), args.model, args.data)
-    return runs.build(*names, args.batch_size, args.seed, args.limit, args.data_dir)
-
-
-def _matching(names: list[str], pattern: str, kind: str) -> list[str]:
-    """The names that match; ConfigError lists what there is."""
-    import fnmatch
-
-    found = [name for name in dict.fromkeys(names) if fnmatch.fnmatchcase(name, pattern)]
-    if not found:
-        raise ConfigError(f"no {kind} matches {pattern!r}; there are {', '.join(dict.fromkeys(names))}")
-    return found
-
-
 def _chosen(events: "dict[str, Event]", layers: list[str], args: argparse.Namespace) -> "list[Event]":
     """The events of the layers and paths, layer by layer; ConfigError lists what there is."""
     seen = [event for name in layers for event in events.values() if event.layer == name]
@@ -118,7 +84,7 @@ def _chosen(events: "dict[str, Event]", layers: list[str], args: argparse.Namesp
         raise ConfigError(f"{', '.join(layers)}: no data path; layers that have some: {', '.join(others)}")
     if args.path is None:
         return seen
-    paths = _matching([event.path for event in seen], args.path, f"path of {', '.join(layers)}")
+    paths = source.matching([event.path for event in seen], args.path, f"path of {', '.join(layers)}")
     return [event for event in seen if event.path in paths]
 
 

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import NoReturn
 
 import intnet
-from intnet.cli import evaluate, inspect, resume, train
+from intnet.cli import check, evaluate, golden, inspect, resume, train
 from intnet.cli import list as listing
 from intnet.errors import IntnetError
 
@@ -26,6 +26,8 @@ COMMANDS: dict[str, ModuleType] = {
     "resume": resume,
     "eval": evaluate,
     "inspect": inspect,
+    "golden": golden,
+    "check": check,
     "list": listing,
 }
 

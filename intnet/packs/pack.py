@@ -21,7 +21,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -112,7 +112,7 @@ def _fill(draft: Draft, folder: Path) -> None:
         "about": dict(draft.about),
         "ports": entries,
     }
-    texts = {MANIFEST: json.dumps(manifest, indent=1, allow_nan=False) + "\n", CASES: _cases(draft.cases)}
+    texts = {MANIFEST: json.dumps(manifest, indent=1, allow_nan=False) + "\n", CASES: cases_text(draft.cases)}
     texts |= {CONTRACT: contract.text(manifest)} | testbench.files(manifest)
     sums = {entry["file"]: entry["sha256"] for entry in entries}
     for name, text in texts.items():
@@ -161,7 +161,8 @@ def _format(format: Format | None) -> dict[str, Any] | None:
     return {"name": str(format), "kind": type(format).__name__, "fields": asdict(format)}
 
 
-def _cases(cases: Any) -> str:
+def cases_text(cases: Sequence[Case]) -> str:
+    """The text of cases.csv."""
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
     rows.writerow(HEADINGS)

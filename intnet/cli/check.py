@@ -1,0 +1,220 @@
+"""`intnet check`: what a device wrote against a golden pack, or the pack against its own recomputation."""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from intnet.packs.check import Mismatch, PortResult, Result
+    from intnet.packs.pack import Pack
+    from intnet.packs.ports import Port
+
+SUMMARY = "check what a device wrote against a golden pack, word by word, and say what went wrong"
+EXAMPLE = """\
+  intnet check packs/conv1                        is the pack whole, and does a recomputation give it?
+  intnet check packs/conv1 --dut build/out        files of the device, named as in exp/
+  intnet check packs/conv1 --dut build/out --port '*/x1' --junit report.xml
+
+Exit status: 0 all equal, 1 a mismatch, 2 a file that is bad or missing. Comparing is exact; words missing,
+too many, x or z are errors. A mismatch is shown with its coordinates, both words, the way the right one came
+about, and the mistake that explains what the device gave, if it is a known one."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The pack, the device's files, reports."""
+    parser.add_argument("pack", metavar="PACK", help="a pack's folder")
+    parser.add_argument("--dut", metavar="DIR", help="the folder of what the device wrote")
+    parser.add_argument(
+        "--port", metavar="PATTERN", default="*", help="only these expected ports (with --dut)"
+    )
+    parser.add_argument("--junit", metavar="FILE", help="also write a JUnit XML report")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Verify the pack, compare, tell."""
+    from intnet import files
+    from intnet.errors import ConfigError
+    from intnet.packs import check, pack
+
+    if args.dut is None and args.port != "*":
+        raise ConfigError("--port chooses among the files of --dut: give both, or neither")
+    read = pack.read(args.pack)
+    if args.dut is None:
+        result = check.recompute(read)
+    else:
+        result = _watched(read, lambda on_port: check.check_dut(read, args.dut, args.port, on_port))
+    if args.junit is not None:
+        files.replace(Path(args.junit), junit(result))
+    if args.json:
+        print(json.dumps(to_dict(result)))
+    else:
+        show(result)
+    return result.exit_status
+
+
+def _watched(read: "Pack", compare: "Callable[[Callable[[str], None]], Result]") -> "Result":
+    """Behind a bar, one tick a port."""
+    from rich.console import Console
+
+    from intnet.cli import terminal
+
+    total = sum(port.direction == "out" for port in read.ports.values())
+    with terminal.bars(Console(stderr=True)) as progress:
+        task = progress.add_task("comparing", total=total, note="")
+        return compare(lambda name: progress.update(task, advance=1, note=name))
+
+
+# -- text --------------------------------------------------------------------------------------
+
+
+def show(result: "Result") -> None:
+    """What is wrong, port by port, and one line at the end: PASS or FAIL."""
+    manifest = result.pack.manifest
+    print(f"{manifest['name']} {manifest['version']}, level {manifest['level']}: files as SHA256SUMS says")
+    for problem in result.problems:
+        print(f"\n{problem}")
+    for port in result.ports:
+        if port.status != "pass":
+            print(f"\n{port_text(port)}")
+    if result.first_step is not None:
+        print(f"\nfirst bad step: {result.first_step}")
+    bad = [port for port in result.ports if port.status != "pass"]
+    what = "the device" if result.kind == "dut" else "the recomputation"
+    if result.exit_status == 0:
+        print(f"PASS: {len(result.ports)} ports, {result.words:,} words of {what} are equal")
+    else:
+        wrong = sum(port.wrong for port in bad)
+        files = sum(bool(port.problem) for port in bad)
+        parts = [f"{wrong:,} wrong elements"] * bool(wrong) + [f"{files} bad or missing files"] * bool(files)
+        parts += [f"{len(result.problems)} parts of the pack differ"] * bool(result.problems)
+        print(f"\nFAIL: {', '.join(parts)}; {len(bad)} of {len(result.ports)} ports")
+
+
+def port_text(port: "PortResult") -> str:
+    """One port that is not as expected."""
+    name = port.port.name
+    if port.problem:
+        return f"{name}: {port.problem}"
+    lines = [f"{name}: {port.wrong:,} of {port.elements:,} elements differ"]
+    lines += [f"  diagnosis: {verdict}" for verdict in port.verdicts] or ["  diagnosis: no known mistake"]
+    for mismatch in port.mismatches:
+        lines += mismatch_lines(port.port, mismatch)
+    if port.wrong > len(port.mismatches):
+        lines.append(f"  ... and {port.wrong - len(port.mismatches):,} more")
+    return "\n".join(lines)
+
+
+def mismatch_lines(port: "Port", one: "Mismatch") -> list[str]:
+    """Place, case, both words, and how the right one came about."""
+    axes = ", ".join(f"{axis}={i}" for axis, i in zip(port.axes.split(","), one.index, strict=True))
+    case = f", case {one.case}" * (bool(one.case) and one.case != port.name)
+    words = f"got {_word(port, one.got)}, want {_word(port, one.want)}"
+    lines = [f"  word {one.word:,} lane {one.lane} ({axes}){case}: {words}"]
+    return lines + [f"    {line}" for line in trail_lines(port, one)]
+
+
+def _word(port: "Port", code: int) -> str:
+    """Digits, and the number where they stand for one."""
+    digits = f"{code & ((1 << port.bits) - 1):0{-(-port.bits // 4)}x}"
+    return digits if port.encoding != "integer" else f"{digits} ({code:,})"
+
+
+def trail_lines(port: "Port", one: "Mismatch") -> list[str]:
+    """floor + remainder, the decision, the limits."""
+    way, how = one.way, port.rounding
+    if "floor" not in way:
+        return []
+    fraction, sticky = way["remainder"] >> 1, way["remainder"] & 1
+    part = f"{fraction / 2**32:.9f}" + "..." * sticky
+    tie = " (a tie)" * (way["remainder"] == 1 << 32)
+    lines = [f"scaled = {way['floor']:,} + {part}{tie}; fraction {fraction:08x}, sticky {sticky}"]
+    if "words" in way:
+        bits = int(how["word_bits"])
+        word, limit = way["words"] >> 32 - bits, fraction >> 32 - bits
+        lines.append(
+            f"random word {word:0{bits // 4}x} {'<' if word < limit else '>='} {limit:0{bits // 4}x}"
+        )
+    lines.append(f"{how['mode']}: {'up' if way['up'] else 'down'} to {way['presat']:,}")
+    low, high = how.get("low"), how.get("high")
+    if "limit" in way:
+        low, high = -way["limit"], way["limit"]
+    if low is not None and high is not None and not low <= way["presat"] <= high:
+        lines.append(f"limited to {low:,}..{high:,}")
+    if "coarse" in way:
+        lines.append("on the coarse grid" if way["coarse"] else "on the fine grid")
+    return lines
+
+
+# -- for machines ------------------------------------------------------------------------------
+
+
+def to_dict(result: "Result") -> dict[str, Any]:
+    """The result as JSON."""
+    manifest = result.pack.manifest
+    return {
+        "pack": str(result.pack.folder),
+        "name": manifest["name"],
+        "version": manifest["version"],
+        "level": manifest["level"],
+        "compared": result.kind,
+        "status": {0: "pass", 1: "mismatch", 2: "bad"}[result.exit_status],
+        "words": result.words,
+        "problems": list(result.problems),
+        "first_step": result.first_step,
+        "ports": [_port_dict(port) for port in result.ports],
+    }
+
+
+def _port_dict(port: "PortResult") -> dict[str, Any]:
+    return {
+        "port": port.port.name,
+        "file": port.port.file,
+        "status": port.status,
+        "problem": port.problem,
+        "elements": port.elements,
+        "wrong": port.wrong,
+        "diagnosis": [
+            {"name": v.name, "explained": v.explained, "wrong": v.wrong, "whole": v.whole}
+            for v in port.verdicts
+        ],
+        "mismatches": [
+            {
+                "word": one.word,
+                "lane": one.lane,
+                "index": list(one.index),
+                "axes": port.port.axes,
+                "case": one.case,
+                "flags": one.flags,
+                "got": one.got,
+                "want": one.want,
+                "trail": one.way,
+            }
+            for one in port.mismatches
+        ],
+    }
+
+
+def junit(result: "Result") -> bytes:
+    """JUnit XML: one test case a port, and one for the pack."""
+    from xml.etree import ElementTree
+
+    name = f"{result.pack.manifest['name']}-{result.pack.manifest['version']}"
+    counts = {"tests": len(result.ports) + 1, "failures": 0, "errors": 0}
+    suite = ElementTree.Element("testsuite", name=name)
+    whole = ElementTree.SubElement(suite, "testcase", classname=name, name="pack")
+    if result.problems:
+        counts["failures"] += 1
+        ElementTree.SubElement(whole, "failure", message=result.problems[0]).text = "\n".join(result.problems)
+    for port in result.ports:
+        case = ElementTree.SubElement(suite, "testcase", classname=name, name=port.port.name)
+        if port.status == "pass":
+            continue
+        kind = "error" if port.status == "bad" else "failure"
+        counts[f"{kind}s"] += 1
+        text = port_text(port)
+        ElementTree.SubElement(case, kind, message=text.split("\n")[0]).text = text
+    for key, count in counts.items():
+        suite.set(key, str(count))
+    return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True) + b"\n"

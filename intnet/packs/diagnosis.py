@@ -1,0 +1,326 @@
+"""The diagnosis bank: known-wrong variants of a result, and which one gives just what a device gave.
+
+    diagnose(Words(port, want, got, way)) -> [Verdict, ...]      `whole`: it explains every word
+
+A variant is a device with one mistake. Those of any port move words or bits: lanes reversed, one vector late,
+a bit stuck, a sum that wraps or saturates too early, a shift by one. Those of a rounded port start from the
+trail (`trail.py`): another tie rule, truncation, limits left out or one code too wide, a random word compared
+wrongly. One that explains every word, right and wrong ones, is the finding; otherwise the closest are named
+with their shares. `ROUNDING`, `BITS` and `PLACES` list them, in the order in which they are named.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intnet.formats import Flag
+from intnet.packs.ports import Port
+from intnet.packs.trail import FRACTION_BITS
+
+HALF = 1 << FRACTION_BITS  # of the remainder's word: its first bit, and no other
+SHOWN = 3  # verdicts that do not explain everything
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A variant, how many of the wrong elements it gives, and whether it gives all others too."""
+
+    name: str
+    explained: int
+    wrong: int
+    whole: bool
+
+    def __str__(self) -> str:
+        if self.whole:
+            return f"{self.name}: explains every word"
+        return f"{self.name}: explains {self.explained:,} of {self.wrong:,} wrong elements"
+
+
+@dataclass(frozen=True)
+class Words:
+    """One port's elements, flat: what was wanted, what came, and the trail where there is one.
+
+    way: floor, remainder, up, presat, and coarse, limit, words where the rounding has them
+    """
+
+    port: Port
+    want: np.ndarray
+    got: np.ndarray
+    way: Mapping[str, np.ndarray]
+
+    @property
+    def mode(self) -> str:
+        """The rounding mode."""
+        return str(self.port.rounding.get("mode", ""))
+
+    @property
+    def traced(self) -> bool:
+        """Whether it was rounded, and how can be replayed."""
+        return "floor" in self.way and self.mode in UP
+
+    @property
+    def word_bits(self) -> int:
+        """Bits of a random word that count."""
+        return int(self.port.rounding.get("word_bits", FRACTION_BITS))
+
+    def taken(self, index: np.ndarray) -> "Words":
+        """Some of the elements."""
+        way = {name: part[index] for name, part in self.way.items()}
+        return Words(self.port, self.want[index], self.got[index], way)
+
+    def limits(self) -> tuple[Any, Any]:
+        """(least, greatest) of presat: numbers, arrays where they change from word to word, or None."""
+        if "limit" in self.way:
+            return -self.way["limit"], self.way["limit"]
+        return self.port.rounding.get("low"), self.port.rounding.get("high")
+
+    def clipped(self, presat: np.ndarray) -> np.ndarray:
+        """After the limits."""
+        low, high = self.limits()
+        return presat if low is None or high is None else np.clip(presat, low, high)
+
+    def stored(self, kept: np.ndarray) -> np.ndarray:
+        """The port's elements for results in steps of the grid."""
+        format = self.port.format
+        if self.port.encoding != "flag" or not isinstance(format, Flag):
+            return wrapped(kept, self.port.bits, self.port.signed)
+        fine = format.fine
+        size = np.abs(kept)
+        flag = (self.way["coarse"] != 0) | (size >= 1 << fine)
+        size = np.where(flag & (self.way["coarse"] == 0), size >> fine, size) & ((1 << fine) - 1)
+        minus = (kept < 0) & (flag | (size != 0))
+        return (flag.astype(np.int64) << fine + 1) | (minus.astype(np.int64) << fine) | size
+
+    def rounded(self, up: np.ndarray) -> np.ndarray:
+        """The port's elements for another decision whether to go up."""
+        return self.stored(self.clipped(self.way["floor"] + up))
+
+
+def wrapped(codes: np.ndarray, bits: int, signed: bool = True) -> np.ndarray:
+    """The low bits of codes, as a device of `bits` bits keeps them."""
+    low = codes & ((1 << bits) - 1) if bits < 64 else codes
+    return low - ((low >> bits - 1 & 1) << bits) if signed and bits < 64 else low
+
+
+# -- variants of any port ----------------------------------------------------------------------
+
+Variant = Callable[[Words], np.ndarray]
+
+
+def _lanes(w: Words) -> np.ndarray:
+    return w.want.reshape(-1, w.port.lanes)[:, ::-1].reshape(-1)
+
+
+def _late(w: Words) -> np.ndarray:
+    """The vector before; the first one may be anything."""
+    return np.concatenate([w.got[: w.port.lanes], w.want[: -w.port.lanes]])
+
+
+def _early(w: Words) -> np.ndarray:
+    return np.concatenate([w.want[w.port.lanes :], w.got[-w.port.lanes :]])
+
+
+def _negated(w: Words) -> np.ndarray:
+    return wrapped(-w.want, w.port.bits, w.port.signed)
+
+
+def _bit(change: Callable[[np.ndarray, int], np.ndarray], bit: int) -> Variant:
+    return lambda w: wrapped(change(w.want, 1 << bit), w.port.bits, w.port.signed)
+
+
+def _narrow(keep: Callable[[np.ndarray, int], np.ndarray], bits: int) -> Variant:
+    return lambda w: keep(w.want, bits)
+
+
+def _saturated(codes: np.ndarray, bits: int) -> np.ndarray:
+    half = 1 << bits - 1
+    return np.clip(codes, -half, half - 1)
+
+
+def _right(w: Words) -> np.ndarray:
+    """One bit too far right; rounded as the port is, where it is."""
+    if not w.traced:
+        return w.want >> 1
+    floor, remainder = w.way["floor"], w.way["remainder"]
+    fraction = (
+        (floor & 1) << FRACTION_BITS | remainder >> 2 << 1 | (remainder & 3 != 0)
+    )  # what falls off sticks
+    return _rounded(w, floor >> 1, fraction)
+
+
+def _left(w: Words) -> np.ndarray:
+    """One bit too far left."""
+    if not w.traced:
+        return wrapped(w.want << 1, w.port.bits, w.port.signed)
+    floor, remainder = w.way["floor"], w.way["remainder"]
+    fraction = (remainder & HALF - 2) << 1 | remainder & 1
+    return _rounded(w, floor << 1 | remainder >> FRACTION_BITS, fraction)
+
+
+def _rounded(w: Words, floor: np.ndarray, remainder: np.ndarray) -> np.ndarray:
+    """The port's own rounding of another value."""
+    up = UP[w.mode](floor, remainder, w.way.get("words"), w.word_bits)
+    return w.stored(w.clipped(floor + up))
+
+
+# -- variants of a rounding --------------------------------------------------------------------
+
+Decide = Callable[[np.ndarray, np.ndarray, Any, int], np.ndarray]
+
+
+def _nearest(tie: Callable[[np.ndarray], Any]) -> Decide:
+    def decide(floor: np.ndarray, remainder: np.ndarray, words: Any, bits: int) -> np.ndarray:
+        return (remainder > HALF) | ((remainder == HALF) & tie(floor))
+
+    return decide
+
+
+def _stochastic(floor: np.ndarray, remainder: np.ndarray, words: Any, bits: int) -> np.ndarray:
+    gap = FRACTION_BITS - bits
+    return words >> gap < remainder >> 1 + gap
+
+
+UP: dict[str, Decide] = {
+    "ties_even": _nearest(lambda floor: floor & 1 == 1),
+    "ties_away": _nearest(lambda floor: floor >= 0),
+    "ties_pos": _nearest(lambda floor: True),
+    "to_neg": lambda floor, remainder, words, bits: np.zeros(floor.shape, np.bool_),
+    "to_pos": lambda floor, remainder, words, bits: remainder != 0,
+    "to_zero": lambda floor, remainder, words, bits: (floor < 0) & (remainder != 0),
+    "stochastic": _stochastic,
+}
+
+
+def _mode(name: str) -> Callable[[Words], np.ndarray]:
+    """Another rounding mode; the same one is no variant."""
+
+    def variant(w: Words) -> np.ndarray:
+        if name == w.mode:
+            return w.want
+        return w.rounded(UP[name](w.way["floor"], w.way["remainder"], None, 0))
+
+    return variant
+
+
+def _towards_infinity(w: Words) -> np.ndarray:
+    """Word <= fraction in place of <; only where words are drawn."""
+    if "words" not in w.way:
+        return w.want
+    gap = FRACTION_BITS - w.word_bits
+    return w.rounded(w.way["words"] >> gap <= w.way["remainder"] >> 1 + gap)
+
+
+def _complement(w: Words) -> np.ndarray:
+    if "words" not in w.way:
+        return w.want
+    words = w.way["words"] ^ 0xFFFFFFFF
+    return w.rounded(_stochastic(w.way["floor"], w.way["remainder"], words, w.word_bits))
+
+
+def _unlimited(w: Words) -> np.ndarray:
+    return w.stored(w.way["presat"])
+
+
+def _asymmetrical(w: Words) -> np.ndarray:
+    low, high = w.limits()
+    return w.want if low is None else w.stored(np.clip(w.way["presat"], low - 1, high))
+
+
+def _wrap(w: Words) -> np.ndarray:
+    """Wraps within the limits' own bits, where the port has more."""
+    _, high = w.limits()
+    return w.want if high is None else w.stored(_within(w.way["presat"], np.asarray(high)))
+
+
+def _within(codes: np.ndarray, high: np.ndarray) -> np.ndarray:
+    span = 2 * (high.astype(np.int64) + 1)
+    return (codes + span // 2) % span - span // 2
+
+
+def _clipped_first(w: Words) -> np.ndarray:
+    """Limits before rounding: the floor is clipped, then it goes up."""
+    low, high = w.limits()
+    return w.want if low is None else w.stored(np.clip(w.way["floor"], low, high) + w.way["up"])
+
+
+ROUNDING: dict[str, Variant] = {
+    "tie up (towards +infinity)": _mode("ties_pos"),
+    "tie away from zero": _mode("ties_away"),
+    "tie to even": _mode("ties_even"),
+    "truncation (floor)": _mode("to_neg"),
+    "truncation towards zero": _mode("to_zero"),
+    "rounded up always (ceiling)": _mode("to_pos"),
+    "no saturation": _unlimited,
+    "wrap in place of saturation": _wrap,
+    "limits one code too wide below": _asymmetrical,
+    "limits before rounding": _clipped_first,
+    "random word <= fraction in place of <": _towards_infinity,
+    "random word complemented": _complement,
+}
+BITS: dict[str, Variant] = {
+    "shift by one, too far right": _right,
+    "shift by one, too far left": _left,
+    "negated": _negated,
+}
+PLACES: dict[str, Variant] = {
+    "lanes reversed": _lanes,
+    "one vector late (latency)": _late,
+    "one vector early (latency)": _early,
+}
+LEAST_VECTORS = 3  # below them a vector late or early explains anything
+
+
+def _elementwise(w: Words) -> Iterator[tuple[str, Variant]]:
+    """Every mistake of one element alone that this port could have."""
+    if w.traced:
+        yield from ROUNDING.items()
+    yield from BITS.items()
+    for bit in range(w.port.bits):
+        yield f"bit {bit} stuck at 0", _bit(lambda codes, mask: codes & ~mask, bit)
+        yield f"bit {bit} stuck at 1", _bit(lambda codes, mask: codes | mask, bit)
+        yield f"bit {bit} inverted", _bit(lambda codes, mask: codes ^ mask, bit)
+    if w.port.encoding == "integer" and w.port.signed:
+        for bits in range(w.port.bits - 1, 1, -1):
+            yield f"wraps at {bits} bits", _narrow(wrapped, bits)
+            yield f"saturates at {bits} bits", _narrow(_saturated, bits)
+
+
+def diagnose(w: Words) -> list[Verdict]:
+    """The variants that give every word; where none does, a lone bit, or the closest with their shares."""
+    wrong = np.flatnonzero(w.got != w.want)
+    found = []
+    few = w.taken(wrong)
+    for name, make in _elementwise(w):
+        explained = int(np.count_nonzero(make(few) == few.got))
+        whole = explained == wrong.size and bool(np.array_equal(make(w), w.got))
+        found.append(Verdict(name, explained, wrong.size, whole))
+    for name, place in PLACES.items() if len(w.want) >= LEAST_VECTORS * w.port.lanes else ():
+        codes = place(w)
+        explained = int(np.count_nonzero(codes[wrong] == w.got[wrong]))
+        found.append(Verdict(name, explained, wrong.size, bool(np.array_equal(codes, w.got))))
+    whole_ones = [verdict for verdict in found if verdict.whole]
+    near = sorted((one for one in found if one.explained), key=lambda verdict: -verdict.explained)
+    return whole_ones or _lone_bit(w, wrong) or near[:SHOWN]
+
+
+def _lone_bit(w: Words, wrong: np.ndarray) -> list[Verdict]:
+    """One element, one bit: a fault of the word and not of the arithmetic."""
+    if wrong.size != 1:
+        return []
+    changed = int(w.got[wrong[0]] ^ w.want[wrong[0]]) & ((1 << w.port.bits) - 1)
+    if changed & (changed - 1):
+        return []
+    return [Verdict(f"bit {changed.bit_length() - 1} of one element inverted", 1, 1, True)]
+
+
+def misplaced(want: np.ndarray, got: np.ndarray) -> int | None:
+    """Where a file of the wrong length begins to lack words, or to have too many; None where more is wrong.
+
+    want, got: a row a word
+    """
+    short, long = sorted((want, got), key=len)
+    same = (short == long[: len(short)]).all(axis=1)
+    first = len(short) if same.all() else int(np.argmin(same))
+    return first if np.array_equal(short[first:], long[first + len(long) - len(short) :]) else None
