@@ -1,0 +1,268 @@
+"""The seven reference units: parameters with their ranges, and the ports of the modules that follow.
+
+`examples/rtl/NAME.sv` is the hardware; `units.py` makes packs of them. A new unit is an entry here, its
+results in `unit_words.py` or `unit_sums.py`, its words in `stimuli.py` and `captured.py`.
+"""
+
+from typing import Any
+
+from intnet.formats import Constant, Direct, Shift
+from intnet.hexfiles import MOST_BITS
+from intnet.packs.unit_ports import Parameters, Range, Scale, Signal, Unit, limits
+from intnet.packs.unit_words import FLAG, K_GC, K_Q
+
+# -- the ports of each unit ----------------------------------------------------------------------
+
+
+def _rounding(mode: str, low: int | None, high: int | None, **more: Any) -> dict[str, Any]:
+    """The JSON of how a result came from its exact value; words and word_bits where it is stochastic."""
+    overflow = "" if high is None and "limit" not in more else "saturate"
+    return {
+        "mode": mode,
+        "low": low,
+        "high": high,
+        "overflow": overflow,
+        "words": None,
+        "word_bits": 32,
+    } | more
+
+
+def _ends() -> tuple[Signal, Signal]:
+    return (
+        Signal("first", 1, "1 at the first beat of a vector", signed=False),
+        Signal("last", 1, "1 at the last beat of a vector", signed=False),
+    )
+
+
+def _saturated(what: str = "1 where a limit changed q") -> Signal:
+    return Signal("saturated", 1, what, signed=False, direction="out")
+
+
+def _q_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+    grid = scale.get("q", 1 - K_Q)
+    wide = p["W"] - p["S"] + (p["S"] > 0)
+    return (
+        Signal("x", p["W"], "a code", exponent=grid - p["S"]),
+        Signal(
+            "q",
+            wide,
+            f"Q(x): round(x / 2^{p['S']}), ties to even; the range is not limited",
+            direction="out",
+            exponent=grid,
+            format=Direct(1 - grid),
+            rounding=_rounding("ties_even", None, None),
+        ),
+    )
+
+
+def _tensor_signals(p: Parameters) -> tuple[Signal, Signal]:
+    return (
+        Signal("x", p["W"], "a code of a tensor", exponent=p["EX"]),
+        Signal("n", p["NB"], "log2 R of the whole tensor, held for all of its words"),
+    )
+
+
+def _sq_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+    top = (1 << p["K"] - 1) - 1
+    return (
+        *_tensor_signals(p),
+        Signal(
+            "q",
+            p["K"],
+            f"SQ(x): clip(round(x * 2^(EX + {p['K'] - 1} - n)), -{top}, {top}), ties to even",
+            direction="out",
+            exponent="q.exponent",
+            format=Shift(p["K"]),
+            rounding=_rounding("ties_even", -top, top),
+        ),
+        _saturated(),
+    )
+
+
+def _cq_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+    word = "32 random bits: with f the fraction of dr * x / R above its floor, up iff word < floor(f * 2^32)"
+    return (
+        *_tensor_signals(p),
+        Signal("log_dr", 3, "dr = 2^log_dr, held for all words of a tensor", signed=False),
+        Signal("word", 32, word, signed=False, direction="rnd"),
+        Signal(
+            "q",
+            p["DB"],
+            "CQ(x): clip(Sr(dr * x / R), -(dr - 1), dr - 1), Sr stochastic",
+            direction="out",
+            exponent=1 - K_GC,
+            format=Constant(K_GC, 1 << p["DB"] - 1),
+            rounding=_rounding("stochastic", None, None, limit="q.limit", words="word"),
+        ),
+        _saturated(),
+    )
+
+
+def _flag_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+    top = (1 << FLAG.fine) - 1
+    return (
+        *_tensor_signals(p),
+        Signal(
+            "q",
+            FLAG.bits,
+            "Flag-Q(x), Sc = 2^(n - 7): {flag, sign, magnitude[6:0]}, value = +-magnitude * "
+            "2^(n - 7 - (flag ? 0 : 7)); flag where |x| >= Sc, there clipped to 127; a fine 128 is flag, 1",
+            signed=False,
+            direction="out",
+            exponent="q.exponent",
+            encoding="flag",
+            format=FLAG,
+            rounding=_rounding("ties_even", -top, top, lift=FLAG.fine, coarse="q.coarse"),
+        ),
+        _saturated("1 where the limit changed a coarse q"),
+    )
+
+
+def _r_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+    return (
+        *_ends(),
+        Signal("x", p["W"], "a code of a vector", exponent=p["EX"]),
+        Signal(
+            "n",
+            p["NB"],
+            "log2 R of the vector: EX + the p with 2^(2p-1) <= max^2 < 2^(2p+1); 0 where max is 0",
+            direction="out",
+        ),
+    )
+
+
+def _mac_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+    top = (1 << p["OUT"] - 1) - 1
+    return (
+        *_ends(),
+        Signal("x", p["A"], "a code a lane", lanes=p["LANES"], exponent=scale.get("x", 0)),
+        Signal("w", p["B"], "a code a lane", lanes=p["LANES"], exponent=scale.get("w", 0)),
+        Signal("bias", p["ACC"], "read at the last beat", exponent=scale.get("bias", 0)),
+        Signal(
+            "q",
+            p["OUT"],
+            f"clip(round((bias + sum of x * w) / 2^{p['S']}), -{top}, {top}), ties to even",
+            direction="out",
+            exponent=scale.get("q", p["S"]),
+            rounding=_rounding("ties_even", -top, top),
+        ),
+        _saturated(),
+    )
+
+
+def _block_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+    return (
+        *_ends(),
+        Signal("xm", p["M"], "mantissas of a block", lanes=p["BLOCK"], exponent="xe"),
+        Signal("wm", p["M"], "mantissas of a block", lanes=p["BLOCK"], exponent="we"),
+        Signal("xe", 8, "exponent of the block xm"),
+        Signal("we", 8, "exponent of the block wm"),
+        Signal(
+            "y",
+            32,
+            "float32(sum over blocks of 2^(xe + we) * sum of xm * wm), rounded once; subnormals kept, "
+            "0 is +0, a negative underflow -0, beyond float32 infinity",
+            signed=False,
+            direction="out",
+            encoding="float32",
+            rounding=_rounding("ties_even", None, None, sign="y.sign", grid="y.exponent"),
+        ),
+        Signal("overflow", 1, "1 where y is infinite", signed=False, direction="out"),
+    )
+
+
+# -- which settings are possible -----------------------------------------------------------------
+
+
+def _wrong_q(p: Parameters) -> str:
+    if not 1 <= p["W"] - p["S"] <= 29:
+        return f"W - S = {p['W'] - p['S']}: from 1 to 29 bits are left of x"
+    return ""
+
+
+def _wrong_n(p: Parameters) -> str:
+    """NB must hold n of every tensor: of the least and the greatest maximum, and 0 of none."""
+    low, high = limits(p["NB"])
+    if not low <= min(0, p["EX"]) <= max(0, p["EX"] + p["W"] - 1) <= high:
+        return f"n from {min(0, p['EX'])} to {max(0, p['EX'] + p['W'] - 1)} does not fit NB={p['NB']} bits"
+    return ""
+
+
+def _wrong_mac(p: Parameters) -> str:
+    need = max(p["A"] + p["B"] + (5 * p["LANES"] - 1).bit_length() + 1, p["OUT"] + p["S"] + 2)
+    if p["ACC"] < need:
+        return f"ACC={p['ACC']}: sums of 5 beats, a bias and every limit of q need {need} bits"
+    return ""
+
+
+def _wrong_block(p: Parameters) -> str:
+    if p["BLOCK"] * p["M"] > MOST_BITS:
+        return f"a block of {p['BLOCK'] * p['M']} bits is more than a word's {MOST_BITS}"
+    return ""
+
+
+def _tensor_parameters(width: int) -> dict[str, Range]:
+    return {"W": Range(width, 4, 48), "EX": Range(-14, -100, 100), "NB": Range(8, 4, 16)}
+
+
+UNITS: dict[str, Unit] = {
+    unit.name: unit
+    for unit in (
+        Unit(
+            "quantize_q",
+            "Q(., k): static shift, ties to even, range not limited",
+            {"W": Range(24, 4, 48), "S": Range(16, -16, 44)},
+            _q_signals,
+            _wrong_q,
+        ),
+        Unit(
+            "quantize_sq",
+            "SQ(., K): shift by n both ways, symmetrical clip",
+            _tensor_parameters(24) | {"K": Range(8, 2, 16)},
+            _sq_signals,
+            _wrong_n,
+        ),
+        Unit(
+            "quantize_cq",
+            "CQ: stochastic, with a 32-bit word as an input, dr = 2^log_dr",
+            _tensor_parameters(40) | {"DB": Range(8, 8, 8)},
+            _cq_signals,
+            _wrong_n,
+        ),
+        Unit(
+            "quantize_flag",
+            "Flag-Q of 8 bits, stored in 9",
+            _tensor_parameters(24),
+            _flag_signals,
+            _wrong_n,
+        ),
+        Unit(
+            "r_exponent",
+            "n of R = 2^round(log2 max|x|), by integer squares",
+            _tensor_parameters(24),
+            _r_signals,
+            _wrong_n,
+        ),
+        Unit(
+            "mac_requant",
+            "sum of products and bias, requantized and clipped",
+            {
+                "LANES": Range(4, 1, 64),
+                "A": Range(8, 2, 16),
+                "B": Range(8, 2, 16),
+                "ACC": Range(32, 8, 60),
+                "S": Range(9, 1, 40),
+                "OUT": Range(8, 2, 24),
+            },
+            _mac_signals,
+            _wrong_mac,
+        ),
+        Unit(
+            "block_dot",
+            "block float dot product: exact sum, one rounding to float32",
+            {"BLOCK": Range(4, 1, 128), "M": Range(8, 2, 8), "GUARD": Range(12, 4, 32)},
+            _block_signals,
+            _wrong_block,
+        ),
+    )
+}

@@ -1,0 +1,106 @@
+"""What a hardware unit is, as data: parameters with their ranges, and the ports that follow from them.
+
+`units.UNITS` is the list; a `Unit` has no arithmetic. A `Group` is a handful of vectors that hunt the same
+bugs: its columns become words of the in ports, and a case of the pack. Next: `unit_words.py`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from intnet.formats import Format
+
+Parameters = Mapping[str, int]
+Columns = dict[str, np.ndarray]  # int64 words of a port: (beats,), or (beats, lanes)
+
+
+@dataclass(frozen=True)
+class Range:
+    """A parameter of the SystemVerilog module: its default and the least and greatest value it takes."""
+
+    default: int
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A data port of a unit; the fields are those of `ports.Port`."""
+
+    name: str
+    bits: int
+    meaning: str
+    signed: bool = True
+    lanes: int = 1
+    direction: str = "in"
+    exponent: int | str | None = None
+    encoding: str = "integer"
+    format: Format | None = None
+    rounding: Mapping[str, Any] = field(default_factory=dict)
+
+
+Scale = Mapping[str, int]  # exponents of ports that no parameter says, where they are not 0
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A reference unit.
+
+    parameters: in the order of the module
+    signals:    (parameters, exponents) -> data ports in the order of the module
+    wrong:      parameters -> why these together are impossible, or ''
+    latency:    clocks from the beat that completes a result to the result
+    """
+
+    name: str
+    summary: str
+    parameters: Mapping[str, Range]
+    signals: Callable[[Parameters, Scale], tuple[Signal, ...]]
+    wrong: Callable[[Parameters], str]
+    latency: int = 1
+
+    @property
+    def defaults(self) -> dict[str, int]:
+        """The settings of the papers' data paths."""
+        return {name: range_.default for name, range_ in self.parameters.items()}
+
+    @property
+    def per_vector(self) -> bool:
+        """Whether a result follows the last beat of a vector only."""
+        return any(signal.name == "last" for signal in self.signals(self.defaults, {}))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Vectors that stand together: `columns` of all in and rnd ports, `step` the training step or -1."""
+
+    name: str
+    flags: str
+    columns: Columns
+    step: int = -1
+
+
+def limits(bits: int) -> tuple[int, int]:
+    """The least and greatest code of a signed word."""
+    return -(1 << bits - 1), (1 << bits - 1) - 1
+
+
+def joined(groups: list[Group]) -> Columns:
+    """The columns of all groups, one behind the other."""
+    return {name: np.concatenate([g.columns[name] for g in groups]) for name in groups[0].columns}
+
+
+def ends(sizes: list[int]) -> Columns:
+    """The columns first and last of vectors of so many beats."""
+    last = np.cumsum(sizes) - 1
+    first = last - np.array(sizes) + 1
+    marks = np.zeros((2, int(last[-1]) + 1), np.int64)
+    marks[0, first], marks[1, last] = 1, 1
+    return {"first": marks[0], "last": marks[1]}
+
+
+def column(values: Any) -> np.ndarray:
+    """int64 words."""
+    return np.array(values, np.int64)

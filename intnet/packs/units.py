@@ -1,0 +1,307 @@
+"""Packs of the reference units: seven pieces of hardware, each with vectors of five levels.
+
+    draft("quantize_sq", "L1", {"W": 16}) -> Draft        `pack.write` makes a folder of it
+
+    L0  a readable few           L1  directed, and every input where there are at most 16 bits
+    L2  corners, random words    L3  tensors of a real training step      L4  of a chain of steps
+
+`UNITS` is the list (`unit_list.py`). `examples/rtl` has each one in SystemVerilog, and mutants of it: how
+many of them the vectors of a pack kill is in its PACK.json (`detection.json`). In an L4 pack
+`about["chain"]` has one SHA-256 a step (counted from 1), over the lines first .. last (counted from 0) of
+every expected file in the order of PACK.json:
+
+    (sed -n '1,512p' exp/q.hex; sed -n '1,512p' exp/saturated.hex) | sha256sum
+
+Words come from `stimuli.py`, `stimuli_sums.py` and `captured.py`, results from `unit_words.py` and
+`unit_sums.py`; the generated testbench is `testbench.py`.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from intnet import hexfiles, rng
+from intnet.errors import ConfigError, PackError
+from intnet.methods.method import unknown
+from intnet.packs import captured, stimuli, stimuli_sums
+from intnet.packs.ports import Case, Draft, Filled, Port
+from intnet.packs.unit_list import UNITS
+from intnet.packs.unit_ports import Columns, Group, Parameters, Range, Signal, Unit, joined
+from intnet.packs.unit_sums import RESULTS
+from intnet.packs.unit_words import Results, Step
+from intnet.qtensor import QTensor
+
+LEVELS = {
+    "L0": "a readable few",
+    "L1": "directed; every input where there are at most 16 bits",
+    "L2": "corners and random words",
+    "L3": "tensors of a real training step",
+    "L4": "a chain of real training steps, one digest a step",
+}
+STEPS = {"L3": 1, "L4": captured.STEPS}  # of training
+STIMULI = stimuli.GROUPS | stimuli_sums.GROUPS
+DETECTION = "detection.json"
+LFSR = "lfsr"  # the one setting that is no parameter: a seed, from which CQ's words come
+LFSR_BITS = 16
+
+# -- from a name to a draft ----------------------------------------------------------------------
+
+
+def draft(name: str, level: str, settings: Mapping[str, str | int] | None = None) -> Draft:
+    """The pack of a unit at a level; settings override its parameters (`W=16`), `lfsr` seeds CQ's words.
+
+    ConfigError for a name or a value that there is not, PackError for settings that do not go together.
+    """
+    if name not in UNITS:
+        raise unknown("unit", name, list(UNITS))
+    if level not in LEVELS:
+        raise unknown("level", level, list(LEVELS))
+    unit = UNITS[name]
+    given = parse(unit, settings or {})
+    own = {key: value for key, value in given.items() if key != LFSR}
+    if level in STEPS:
+        taken = captured.take(unit, own, STEPS[level])
+    else:
+        parameters = unit.defaults | own
+        check(unit, parameters)
+        taken = captured.Taken(STIMULI[name][level](parameters), parameters)
+    check(unit, taken.parameters)
+    return assemble(unit, level, given, taken)
+
+
+def parse(unit: Unit, settings: Mapping[str, str | int]) -> dict[str, int]:
+    """Settings as whole numbers, each in its range."""
+    ranges = dict(unit.parameters)
+    if unit.name == "quantize_cq":
+        ranges[LFSR] = Range(1, 1, (1 << 32) - 1)
+    out = {}
+    for key, text in settings.items():
+        if key not in ranges:
+            raise unknown(f"setting of {unit.name}", key, list(ranges))
+        try:
+            value = int(text, 0) if isinstance(text, str) else int(text)
+        except ValueError:
+            raise ConfigError(f"{unit.name}: {key}={text!r} is not a whole number") from None
+        if not ranges[key].least <= value <= ranges[key].most:
+            raise ConfigError(
+                f"{unit.name}: {key}={value}: give a number from {ranges[key].least} to {ranges[key].most}"
+            )
+        out[key] = value
+    return {key: out[key] for key in ranges if key in out}
+
+
+def check(unit: Unit, parameters: Parameters) -> None:
+    """PackError where parameters do not go together."""
+    if reason := unit.wrong(parameters):
+        raise PackError(f"{unit.name}: {reason}")
+
+
+def label(unit: str, settings: Mapping[str, int]) -> str:
+    """Of a unit and its settings: 'quantize_sq-W16-EXm3'."""
+    return "-".join([unit, *(f"{key}{value}".replace("-", "m") for key, value in settings.items())])
+
+
+def assemble(unit: Unit, level: str, given: Mapping[str, int], taken: captured.Taken) -> Draft:
+    """The draft of these groups of vectors."""
+    parameters, signals = taken.parameters, unit.signals(taken.parameters, taken.scale)
+    groups = _distinct(unit, given, taken)
+    columns = joined([group for _, group in groups])
+    about: dict[str, Any] = dict(taken.about)
+    if unit.name == "quantize_cq":
+        about["random"] = _random(given, columns, level, about.get("random"))
+    results = RESULTS[unit.name](parameters, columns)
+    cases = _cases(unit, level, groups)
+    ignored = [s for s in signals if s.direction == "out" and not np.ptp(results.outs[s.name])][:1]
+    ports = _ports(signals, columns, results, ignored, given)
+    names = {
+        way: [s.name for s in signals if (s.direction == "out") == way and s not in ignored] for way in (0, 1)
+    }
+    about["unit"] = {
+        "name": unit.name,
+        "parameters": dict(parameters),
+        "latency": unit.latency,
+        "per_vector": unit.per_vector,
+        "inputs": names[0],
+        "outputs": names[1],
+        "ignored": [{"name": s.name, "bits": s.bits * s.lanes} for s in ignored],
+    }
+    if level == "L4":
+        about["chain"] = _chain(groups, cases, ports)
+    settings = {key: int(value) for key, value in given.items()}
+    generator = {"kind": "unit", "unit": unit.name, "level": level, "settings": settings}
+    name = label(f"{unit.name}-{level}", settings)
+    if measured := detection(name, ports):
+        about["detection"] = measured
+    return Draft(name, level, generator, ports, cases, about)
+
+
+# -- cases ---------------------------------------------------------------------------------------
+
+
+def _distinct(unit: Unit, given: Mapping[str, int], taken: captured.Taken) -> list[tuple[str, Group]]:
+    """The groups with their ids: a name, and the start of the SHA-256 of parameters and words.
+
+    An id says what the vectors are, not where they stand; of equal groups one is kept.
+    """
+    out: dict[str, Group] = {}
+    about = json.dumps([unit.name, taken.parameters, given.get(LFSR), taken.scale], sort_keys=True)
+    for group in taken.groups:
+        sha = hashlib.sha256(about.encode())
+        for name in sorted(group.columns):
+            sha.update(name.encode() + np.ascontiguousarray(group.columns[name], "<i8").tobytes())
+        out.setdefault(f"{group.name}-{sha.hexdigest()[:10]}", group)
+    return list(out.items())
+
+
+def _sizes(unit: Unit, group: Group) -> tuple[int, int]:
+    """(beats, results) of a group."""
+    beats = len(next(iter(group.columns.values())))
+    return beats, int(group.columns["last"].sum()) if unit.per_vector else beats
+
+
+def _cases(unit: Unit, level: str, groups: Sequence[tuple[str, Group]]) -> list[Case]:
+    cases, index, beat = [], 0, 0
+    for id_, group in groups:
+        cases.append(Case(index, id_, level, group.flags, beat))
+        beats, results = _sizes(unit, group)
+        beat, index = beat + beats, index + results
+    return cases
+
+
+def _chain(
+    groups: Sequence[tuple[str, Group]], cases: Sequence[Case], ports: Sequence[Filled]
+) -> list[dict[str, Any]]:
+    """For each step the range of its results, and their digest (see the module)."""
+    outs = [(port, codes.reshape(-1)) for port, codes in ports if port.direction == "out"]
+    starts: dict[int, int] = {}
+    for (_, group), case in zip(groups, cases, strict=True):
+        starts.setdefault(group.step, case.index)
+    stops = [*list(starts.values())[1:], outs[0][0].words]
+    chain = []
+    for (step, first), stop in zip(starts.items(), stops, strict=True):
+        sha = hashlib.sha256()
+        for port, codes in outs:
+            sha.update(hexfiles.encode(codes[first:stop], port.layout)[0])
+        chain.append({"step": step, "first": first, "last": stop - 1, "sha256": sha.hexdigest()})
+    return chain
+
+
+# -- ports ---------------------------------------------------------------------------------------
+
+
+def _ports(
+    signals: Sequence[Signal],
+    columns: Columns,
+    results: Results,
+    ignored: Sequence[Signal],
+    given: Mapping[str, int],
+) -> list[Filled]:
+    """The ports in the module's order, then the trail of the first result."""
+    steps = {step.name: step for step in results.steps}
+    lfsr = {"word_bits": LFSR_BITS} if LFSR in given else {}
+    made: list[Filled] = []
+    for raw in signals:
+        if raw in ignored:
+            continue
+        signal, more = _settled(raw, steps, columns), lfsr if raw.direction == "out" else {}
+        codes = results.outs[signal.name] if signal.direction == "out" else columns[signal.name]
+        meaning = signal.meaning
+        if signal.rounding and ignored:
+            names = ", ".join(s.name for s in ignored)
+            meaning += f" ({names}: never differs here, so it is no port of this pack)"
+        made.append(_port(signal, codes, meaning, more))
+    main = next(s.name for s in signals if s.direction == "out")
+    return made + [_trail(step, main) for step in steps.values()]
+
+
+def _settled(signal: Signal, steps: dict[str, Step], columns: Columns) -> Signal:
+    """An exponent or limit that is one number for all results is said as that, and is no trail port."""
+    if signal.exponent == "q.exponent" and not np.ptp(steps["exponent"].codes):
+        signal = replace(signal, exponent=int(steps.pop("exponent").codes[0]))
+    if signal.rounding.get("limit") == "q.limit" and "limit" not in steps:
+        top = (1 << int(columns["log_dr"][0])) - 1
+        own = {key: value for key, value in signal.rounding.items() if key != "limit"}
+        signal = replace(signal, rounding=own | {"low": -top, "high": top})
+    return signal
+
+
+def _port(signal: Signal, codes: np.ndarray, meaning: str, rounding: Mapping[str, Any]) -> Filled:
+    axes = ("result" if signal.direction == "out" else "beat") + (",lane" if codes.ndim > 1 else "")
+    fields = {"exponent": signal.exponent, "encoding": signal.encoding, "format": signal.format}
+    rounded = dict(signal.rounding) | dict(rounding) if signal.rounding else {}
+    port = Port(
+        signal.name,
+        signal.direction,
+        codes.shape,
+        axes,
+        signal.bits,
+        signal.signed,
+        signal.lanes,
+        meaning=meaning,
+        rounding=rounded,
+        **fields,  # type: ignore[arg-type]
+    )
+    return port, codes
+
+
+def _trail(step: Step, main: str) -> Filled:
+    bits = step.bits or QTensor(step.codes, 0).width
+    port = Port(f"{main}.{step.name}", "trail", step.codes.shape, "result", bits, step.signed)
+    return replace(port, meaning=step.meaning, explains=main), step.codes
+
+
+# -- random words and detection power --------------------------------------------------------------
+
+
+def _random(
+    given: Mapping[str, int], columns: Columns, level: str, drawn: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Where the words of CQ come from; with `lfsr` they are put into `columns` here."""
+    philox = {
+        "generator": "Philox4x32-10",
+        "key": "(seed low 32 bits, seed high 32 bits)",
+        "counter": "(i//4 low, i//4 high, stream, step - 1); element i takes output word i % 4",
+        "stream": "the first 4 bytes, big-endian, of the SHA-256 of its name",
+        "bits": "all 32",
+    }
+    if LFSR in given:
+        seed = given[LFSR]
+        words = rng.lfsr_words(seed, columns["word"].size).astype(np.int64)
+        columns["word"] = words << LFSR_BITS | (1 << LFSR_BITS) - 1
+        return {
+            "kind": "lfsr",
+            "form": "Galois, shifted right; where a 1 falls out the state is xored with the mask",
+            "mask": f"{rng.LFSR_MASK:08x}",
+            "seed": f"{seed:08x}",
+            "steps": "16 a draw, the first draw after the first 16",
+            "bits": "the low 16 of the state are the top 16 of the word; the word's low 16 are ones, so that "
+            "comparing the top 16 bits with the fraction's, and all 32, decide alike",
+        }
+    if drawn is not None:
+        return dict(drawn) | philox
+    if level == "L2":
+        return {"kind": "philox", "seed": 0, "step": 1, "streams": [stimuli.CORNER_STREAM]} | philox
+    return {"kind": "directed", "bits": "chosen around the threshold of each result"}
+
+
+def digest_of(ports: Sequence[Filled]) -> str:
+    """SHA-256 over the hex files of all in, rnd and out ports, in order, each after its name."""
+    sha = hashlib.sha256()
+    for port, codes in ports:
+        if port.direction != "trail":
+            sha.update(port.file.encode() + b"\n" + hexfiles.encode(codes, port.layout)[0])
+    return sha.hexdigest()
+
+
+def detection(name: str, ports: Sequence[Filled]) -> dict[str, Any] | None:
+    """What was measured of the pack `name` by mutants of its unit: only if these are the words measured."""
+    table = json.loads((files("intnet.packs") / DETECTION).read_text("utf-8"))
+    if name not in table["packs"]:
+        return None
+    row = dict(table["packs"][name])
+    return {"simulator": table["simulator"]} | row if row.pop("sha256") == digest_of(ports) else None
