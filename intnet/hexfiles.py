@@ -192,7 +192,7 @@ def _complaint(text: bytes, at: int, line: int) -> str:
 
 @dataclass(frozen=True)
 class DutWords:
-    """What a simulator wrote: int64 codes, and for each word whether a bit of it is x or z (codes 0)."""
+    """What a simulator wrote: int64 codes, and for each whether a bit of it is x or z (code 0)."""
 
     codes: np.ndarray
     unknown: np.ndarray
@@ -206,7 +206,7 @@ def decode_dut(text: bytes, layout: Layout, where: str) -> DutWords:
     """
     plain = _without_comments(text.decode("ascii", "replace"), where)
     words: list[str] = []
-    unknown: list[bool] = []
+    unknown: list[int] = []  # codes with an x or z
     for number, line in enumerate(plain.split("\n"), 1):
         for token in line.split():
             if token.startswith("@"):
@@ -215,12 +215,26 @@ def decode_dut(text: bytes, layout: Layout, where: str) -> DutWords:
             digits = token.replace("_", "").lower()
             if len(digits) != layout.digits or not re.fullmatch("[0-9a-fxz]+", digits):
                 raise PackError(f"{where}:{number}: {token!r} is no word of {layout.digits} hex digits")
-            unknown.append("x" in digits or "z" in digits)
-            words.append("0" * layout.digits if unknown[-1] else digits)
+            unknown += _unknown_codes(digits, layout, len(words) * layout.lanes)
+            words.append(re.sub("[xz]", "0", digits))
             if int(words[-1], 16) >> layout.word_bits:
                 raise PackError(f"{where}:{number}: a pad bit above the lanes of {token!r} is set")
     whole = "".join(f"{word}\n" for word in words).encode()
-    return DutWords(decode(whole, layout, len(words), where)[0], np.array(unknown, np.bool_))
+    codes = decode(whole, layout, len(words), where)[0]
+    mask = np.zeros(len(codes), np.bool_)
+    mask[unknown] = True
+    codes[mask] = 0
+    return DutWords(codes, mask)
+
+
+def _unknown_codes(digits: str, layout: Layout, first: int) -> list[int]:
+    """The codes that digits x and z are part of; `first` is that of lane 0. A pad bit belongs to the last."""
+    found: set[int] = set()
+    for place, digit in enumerate(reversed(digits)):
+        if digit in "xz":
+            ends = (4 * place // layout.bits, (4 * place + 3) // layout.bits)
+            found |= {first + min(lane, layout.lanes - 1) for lane in range(ends[0], ends[1] + 1)}
+    return sorted(found)
 
 
 def _without_comments(text: str, where: str) -> str:

@@ -129,10 +129,12 @@ def test_a_simulator_s_file_of_the_same_words(layout: Layout) -> None:
         assert words.codes.tolist() == codes and not words.unknown.any()
 
 
-def test_unknown_bits_are_words_of_their_own_kind() -> None:
-    words = decode_dut(b"1_0\nxx\n0Z\n7f\n", Layout(4, 2), "dut/x.hex")
-    assert words.unknown.tolist() == [False, True, True, False]
-    assert words.codes.tolist() == [0, 1, 0, 0, 0, 0, -1, 7]
+def test_unknown_bits_are_codes_of_their_own_kind() -> None:
+    words = decode_dut(b"1_0\nxx\n5Z\n7f\n", Layout(4, 2), "dut/x.hex")
+    assert words.unknown.tolist() == [False, False, True, True, True, False, False, False]
+    assert words.codes.tolist() == [0, 1, 0, 0, 0, 5, -1, 7]
+    words = decode_dut(b"07fff\n3xfff\n0000z\nx0000\n", Layout(6, 3), "dut/x.hex")  # 18 bits in 20
+    assert np.flatnonzero(words.unknown).tolist() == [5, 6, 11]
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,6 @@ from intnet.packs.ports import Case, Draft, Port
 SHOWN = 8  # mismatches of a port that are told one by one
 TRAIL = ("floor", "remainder", "up", "presat", "coarse", "limit")
 
-# How a pack of each kind is made again: PACK.json's generator.kind -> draft.
-REDRAFT: dict[str, Callable[[Pack], Draft]] = {"layers": layers.redraft, "unit": units.redraft}
-
 
 @dataclass(frozen=True)
 class Mismatch:
@@ -46,11 +43,15 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class PortResult:
-    """What became of one port: `problem` where its file is bad, else the wrong elements and why."""
+    """What became of one port: `problem` where its file is bad, else the wrong elements and why.
+
+    first_word: the first that is wrong
+    """
 
     port: Port
     elements: int = 0
     wrong: int = 0
+    first_word: int = 0
     problem: str = ""
     mismatches: Sequence[Mismatch] = ()
     verdicts: Sequence[Verdict] = ()
@@ -124,12 +125,11 @@ def _compare_file(pack: Pack, port: Port, path: Path) -> PortResult:
     if len(got) != len(want):
         return PortResult(port, problem=f"{path}: {_wrong_length(port, want, got)}")
     if dut.unknown.any():
-        first = int(np.argmax(dut.unknown))
-        count = int(np.count_nonzero(dut.unknown))
-        place = _place(port, first * port.lanes)
-        return PortResult(
-            port, problem=f"{path}: {count:,} words hold x or z, the first is word {first:,} ({place})"
-        )
+        first, count = int(np.argmax(dut.unknown)), int(np.count_nonzero(dut.unknown))
+        word, lane = divmod(first, port.lanes)
+        where = f"word {word:,} lane {lane} ({_place(port, first)})"
+        more = f", and {count - 1:,} more elements" * (count > 1)
+        return PortResult(port, problem=f"{path}: x or z in {where}{more}")
     return compare(pack, port, want.reshape(-1), got.reshape(-1))
 
 
@@ -140,7 +140,7 @@ def compare(pack: Pack, port: Port, want: np.ndarray, got: np.ndarray) -> PortRe
         return PortResult(port, want.size)
     words = Words(port, want, got, way(pack, port))
     told = [_mismatch(pack, words, int(flat)) for flat in wrong[:SHOWN]]
-    return PortResult(port, want.size, wrong.size, "", told, diagnose(words))
+    return PortResult(port, want.size, wrong.size, int(wrong[0]) // port.lanes, "", told, diagnose(words))
 
 
 def way(pack: Pack, port: Port) -> dict[str, np.ndarray]:
@@ -189,11 +189,14 @@ def _wrong_length(port: Port, want: np.ndarray, got: np.ndarray) -> str:
 
 
 def _first_step(pack: Pack, results: Sequence[PortResult]) -> int | None:
-    """The first step of a chain with a port that is not as expected."""
+    """The first step of a chain that is not as expected: of units by its words, of layers by the name."""
+    bad = [result for result in results if result.status != "pass"]
     for link in pack.manifest["about"].get("chain", ()):
-        prefix = f"step{link['step']}/"
-        if any(result.status != "pass" for result in results if result.port.name.startswith(prefix)):
-            return int(link["step"])
+        step = int(link["step"])
+        if any(result.port.name.startswith(f"step{step}/") for result in bad):
+            return step
+        if any(link.get("first", 1) <= result.first_word <= link.get("last", 0) for result in bad):
+            return step
     return None
 
 
@@ -223,6 +226,18 @@ def recompute(pack: Pack) -> Result:
     problems += [f"{name} is not made by a recomputation" for name in unseen]
     problems += [f"{name} is not what its contents say" for name in _texts(pack, draft)]
     return Result(pack, "recomputation", results, problems, _first_step(pack, results))
+
+
+def _unit(pack: Pack) -> Draft:
+    given = pack.manifest["generator"]
+    try:
+        return units.draft(given["unit"], given["level"], given["settings"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PackError(f"{pack.folder}: PACK.json does not say how its unit was made ({error})") from None
+
+
+# How a pack of each kind is made again: PACK.json's generator.kind -> draft.
+REDRAFT: dict[str, Callable[[Pack], Draft]] = {"layers": layers.redraft, "unit": _unit}
 
 
 def _texts(pack: Pack, draft: Draft) -> list[str]:
