@@ -229,8 +229,10 @@ def _asymmetrical(w: Words) -> np.ndarray:
 
 
 def _wrap(w: Words) -> np.ndarray:
-    """Wraps within the limits' own bits, where the port has more."""
+    """Wraps within the limits' own bits, where the port has more of them."""
     _, high = w.limits()
+    if isinstance(high, int) and high.bit_length() + 1 == w.port.bits:
+        return w.want
     return w.want if high is None else w.stored(_within(w.way["presat"], np.asarray(high)))
 
 
@@ -252,8 +254,8 @@ ROUNDING: dict[str, Variant] = {
     "truncation (floor)": _mode("to_neg"),
     "truncation towards zero": _mode("to_zero"),
     "rounded up always (ceiling)": _mode("to_pos"),
-    "no saturation": _unlimited,
-    "wrap in place of saturation": _wrap,
+    "no saturation (wraps)": _unlimited,
+    "no saturation (wraps within the limits' own bits)": _wrap,
     "limits one code too wide below": _asymmetrical,
     "limits before rounding": _clipped_first,
     "random word <= fraction in place of <": _towards_infinity,

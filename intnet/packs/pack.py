@@ -20,6 +20,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -225,10 +226,12 @@ def read(folder: PathLike) -> Pack:
 def _check_sums(root: Path) -> None:
     """Every file is there with its hash, and none besides."""
     try:
-        lines = (root / SUMS).read_text("ascii").splitlines()
+        text = (root / SUMS).read_bytes().decode("ascii")
     except (OSError, UnicodeDecodeError):
         raise PackError(f"{root}: no readable {SUMS}: this is no pack, or it was cut short") from None
-    wanted = {name: sha for sha, _, name in (line.partition("  ") for line in lines)}
+    if not re.fullmatch(r"([0-9a-f]{64}  [!-~]+\n)+", text):
+        raise PackError(f"{root / SUMS} is not made of lines 'SHA-256  FILE': write the pack again")
+    wanted = {name: sha for sha, name in (line.split("  ") for line in text.splitlines())}
     present = {p.relative_to(root).as_posix() for p in root.rglob("*") if not p.is_dir()} - {SUMS}
     for what, names in (("is missing", wanted.keys() - present), ("is not listed", present - wanted.keys())):
         if names:

@@ -99,7 +99,9 @@ class Maker:
             labels = _labels(event, operands) if event else Labels()
             out[key] = None if value is None else self._dump(one, DATA_AXES)(value, base, "in", labels)
         out["before"] = {
-            key: self._dump(one, PARAMETER_AXES)(value, f"{self.prefix}{one.layer}/{_state(key)}.old", "in")
+            key: self._dump(one, PARAMETER_AXES)(
+                _as_stored(one, key, value), f"{self.prefix}{one.layer}/{_state(key)}.old", "in"
+            )
             for key, value in one.before.items()
         }
         return out
@@ -225,6 +227,14 @@ def _state(key: str) -> str:
     """'W', 'Accq', 'Accq_gamma', 'running_mean' of the keys of `capture.state`."""
     symbol, _, slot = key.partition(":")
     return symbol if not slot else slot if symbol in ("W", "") else f"{slot}_{symbol}"
+
+
+def _as_stored(one: Captured, key: str, value: Any) -> Any:
+    """A state tensor in the format that the step stores it in: a checkpoint keeps codes, not formats."""
+    formats = [event.format for event in one.events if event.path == _state(key)]
+    if not formats or not isinstance(value, QTensor):
+        return value
+    return QTensor(value.codes, value.exponent, formats[0], value.bound)
 
 
 def _reader(one: Captured, value: Any) -> Event | None:
