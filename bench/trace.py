@@ -1,0 +1,68 @@
+"""What does the trace cost a training step, without an observer and with one?
+
+The step without any trace is that of a method whose `passes` and `store` do not ask for observers.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from bench.summary import Row, at_most
+from bench.timing import medians
+from bench.training import BATCH, run
+from intnet import methods, trace
+from intnet.exact import exact
+from intnet.methods.wageubn import Wageubn
+from intnet.quantize import quantize
+from intnet.rounding import STOCHASTIC, mode_code
+
+QUESTION = f"wageubn step of resnet20, batch {BATCH}, under observers"
+NONE, BARE = "no observer", "no trace at all"
+FEW, ALL = "records one layer", "records every path, counts widths"
+
+
+class Untraced(Wageubn):
+    """The same arithmetic; nothing asks for observers."""
+
+    def passes(self, layer: Any, path: str, value: Any, operands: Any = None) -> Any:
+        return value
+
+    def store(
+        self, layer: Any, path: str, value: Any, format: Any, rounding: str = "ties_even",
+        stream: str = "", operands: Any = None,
+    ) -> Any:  # fmt: skip
+        name = f"{layer.name}/{path}"
+        source, words = exact(value, name), None
+        if mode_code(rounding) == STOCHASTIC:
+            size = 1
+            for axis in source.shape:
+                size *= axis
+            words = self.words(f"{layer.name}/{stream or path}", size)
+        result = quantize(source, format, rounding=rounding, words=words, where=name)
+        if result.status is not None and result.status.saturated:
+            self.saturated[name] = self.saturated.get(name, 0) + result.status.saturated
+        return result
+
+
+def rows() -> list[Row]:
+    calls: dict[str, Callable[[], Any]] = {}
+    for name, method in (
+        (NONE, methods.Wageubn()),
+        (BARE, Untraced()),
+        (FEW, methods.Wageubn()),
+        (ALL, methods.Wageubn()),
+    ):
+        calls[name] = run(method).train_step
+        if name == FEW:
+            method.observers = [trace.Recorder("layer1.0.conv1/*")]
+        if name == ALL:
+            method.observers = [trace.Recorder(), trace.PathTable()]
+    seconds = medians(calls)
+    return [
+        {"what": name, "seconds": value, "x no trace": value / seconds[BARE]}
+        for name, value in seconds.items()
+    ]
+
+
+def targets(rows: list[Row]) -> list[Row]:
+    of = {row["what"]: row for row in rows}
+    return [at_most(1.02, "step without an observer, times one without a trace", of[NONE]["x no trace"])]
