@@ -13,6 +13,7 @@ import numpy as np
 
 from intnet import fp32, schedules
 from intnet.errors import ConfigError
+from intnet.methods import symbols
 from intnet.methods.method import LayerLike, Method, Parameter, check_finite
 
 
@@ -20,6 +21,7 @@ class Float32(Method):
     """Plain float32 training."""
 
     name = "float32"
+    SYMBOLS = symbols.FLOAT32
 
     @dataclass(frozen=True)
     class Options:

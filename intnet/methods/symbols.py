@@ -1,6 +1,6 @@
 """The papers' symbols: how each method writes its data paths (read by `operands.py`).
 
-One table a paper, path -> Symbol, in the order of Algorithms 1 and 2 and the update.
+One table a method, path -> Symbol, in the order of Algorithms 1 and 2 and the update.
 """
 
 from intnet.operands import Symbol
@@ -57,3 +57,31 @@ for _parameter, _gradient, _slot in (
         _accq: Symbol("update", _acc, (_acc,)),
         _parameter: Symbol("update", f"{_parameter} - lr*{_acc}", (_parameter, _acc), ("", "-lr")),
     }
+
+_SCALE = "r = 1/sqrt(sigma + 10^-5)"
+
+# In float32 nothing is a copy: W, gamma, beta and b are read as they are, and sigma is the variance.
+FLOAT32: dict[str, Symbol] = {
+    "W": Symbol("forward", "W"),
+    "b": Symbol("forward", "b"),
+    "gamma": Symbol("forward", "gamma"),
+    "beta": Symbol("forward", "beta"),
+    "x0": Symbol("forward", "x4 of the layer before"),
+    "x1": Symbol("forward", "W * x0 (+ b)", factors=("W", "x0")),
+    "mu": Symbol("forward", "mean(x1)"),
+    "sigma": Symbol("forward", "mean((x1 - mu)^2)"),
+    "x3": Symbol("forward", f"gamma*(x1 - mu)*r + beta, {_SCALE}"),
+    "x4": Symbol("forward", "relu(x3)"),
+    "e0": Symbol("backward", "e4 of the next layer, or the sum of the branches' errors"),
+    "e1": Symbol("backward", "e0 where x3 > 0, else 0"),
+    "e3": Symbol("backward", "dL/dx1"),
+    "e4": Symbol("backward", "W^T e3", factors=("W", "e3")),
+    "gW": Symbol("backward", "e3 x0^T", factors=("e3", "x0")),
+    "gb": Symbol("backward", "sum(e3)", factors=("e3",)),
+    "ggamma": Symbol("backward", f"sum(e1*(x1 - mu)*r), {_SCALE}"),
+    "gbeta": Symbol("backward", "sum(e1)"),
+    "AccW": Symbol("update", "momentum*AccW + gW"),
+    "Accb": Symbol("update", "momentum*Accb + gb"),
+    "Accgamma": Symbol("update", "momentum*Accgamma + ggamma"),
+    "Accbeta": Symbol("update", "momentum*Accbeta + gbeta"),
+}
