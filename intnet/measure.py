@@ -68,8 +68,8 @@ def measure(event: Event) -> Measured:
     row = table.rows[event.layer, event.path]
     result = event.result
     integer = row.exponents is not None
-    codes = _codes(result)
-    scaled, errors = _compare(event, result) if event.format is not None else (None, None)
+    codes = codes_of(result)
+    scaled, errors = compare(event, result) if event.format is not None else (None, None)
     low, high = (codes.min(), codes.max()) if codes.size else (0, 0)
     edge = max(abs(float(low)), abs(float(high)), float(np.abs(scaled).max()) if scaled is not None else 0.0)
     return Measured(
@@ -107,7 +107,7 @@ def _sqnr(scaled: np.ndarray, errors: np.ndarray) -> float | None:
     return round(10 * log10(signal / noise), 2) if noise and signal else None
 
 
-def _codes(result: Any) -> np.ndarray:
+def codes_of(result: Any) -> np.ndarray:
     """Codes, or the values of a float path or of a quotient."""
     if isinstance(result, Exact):
         numerator, den = numerators(result)
@@ -137,8 +137,8 @@ def _ratio(top: np.ndarray, bottom: Any) -> np.ndarray:
     return np.asarray(top / np.asarray(bottom), np.float64)
 
 
-def _compare(event: Event, result: QTensor) -> tuple[np.ndarray, np.ndarray]:
-    """(s, s - c) of every element in float64, flat."""
+def compare(event: Event, result: QTensor) -> tuple[np.ndarray, np.ndarray]:
+    """(s, s - c) of every element in float64, flat; `result` is what the event's format made."""
     source, codes = exact(event.source), result.codes
     grid = int(np.max(result.exponent))
     if isinstance(event.format, Constant):

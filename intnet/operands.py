@@ -112,12 +112,7 @@ class Operands:
         symbol = self.symbol(event.path)
         names = [name for name in dict.fromkeys(_NAME.findall(symbol.formula)) if name in self.symbols]
         found = [other for name in names for other in self._named(event, name, handed, bool(symbol.factors))]
-        inside = {
-            id(codes)
-            for other in found
-            if isinstance(other.result, Exact)
-            for codes in _entering(other.result)
-        }
+        inside = {id(codes) for other in found for codes in _entering(other.result)}
         found += [other for other in handed if id(_codes(other.result)) not in inside]
         return list(dict.fromkeys(Input(one.layer, one.path, not self._earlier(one, event)) for one in found))
 

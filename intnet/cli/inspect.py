@@ -1,13 +1,17 @@
 """`intnet inspect`: what every quantization of a layer did in one step, or one number's whole way."""
 
 import argparse
+import dataclasses
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from intnet.cli import source
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
+    from intnet.measure import Measured
     from intnet.operands import Operands
     from intnet.trace import Event
     from intnet.train import Run
@@ -17,6 +21,7 @@ EXAMPLE = """\
   intnet inspect runs/first --layer layer1.0.bn1
   intnet inspect --method wageubn --model resnet8 --data digits --layer 'layer1.0.*' --path 'e?'
   intnet inspect --method wageubn --model mlp --data digits --layer bn2 --path x2 --index 0,3
+  intnet inspect --method wageubn --model resnet8 --data digits --layer 'layer1.0.*' --html layer1.html
 
 RUN goes on from its last checkpoint by one step, and nothing is written to its folder; without RUN a new
 model is trained from its seed. The last step taken is shown: one row a path, in the paper's symbols.
@@ -31,7 +36,12 @@ model is trained from its seed. The last step taken is shown: one row a path, in
 tie or random word, decision, saturation, code. Exact arithmetic does it again and must reach the stored
 code. Coefficients and offsets are aligned to the sum's exponent. Indices count from 0: N,H,W,C for
 activations and errors, Cout,Cin,kh,kw for weights, C for vectors. In --json an exact fraction is a text,
-'p/q'."""
+'p/q'.
+
+--html writes all that into one page that needs nothing else: each layer's data flow, its table, histograms,
+and of every path the elements worth reading (rounded up, rounded down, a tie, saturated, the greatest, a
+zero, and that of --index). --plot writes the histograms as a picture; it needs matplotlib, the extra
+'intnet[plot]'."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--path", metavar="PATH", help="only these data paths: x4, 'e?', ...")
     parser.add_argument(
         "--index", type=index, metavar="I,J,..", help="one element of a path, as a comma list"
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write everything as one page too")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="write the histograms too: .png, .svg, .pdf"
     )
 
 
@@ -59,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
     inspected = source.run(args)
     layers = source.matching([layer.name for layer in inspected.model.all_layers()], args.layer, "layer")
     step = source.step(args, inspected)
+    _check_files(args)
     from intnet.cli import inspect_text, terminal
     from intnet.operands import Operands
     from intnet.trace import Recorder
@@ -68,11 +83,15 @@ def run(args: argparse.Namespace) -> int:
     events = _chosen(recorder.events, layers, args)
     operands = Operands(recorder.events, inspected.method.SYMBOLS)
     result, show = _result(inspected, events, operands, args)
+    _write(inspected, result, events, operands, args)
     if args.json:
         print(json.dumps(result))
-    else:
-        inspect_text.heading(result)
-        show()
+        return 0
+    inspect_text.heading(result)
+    show()
+    for file in (args.html, args.plot):
+        if file is not None:
+            print(f"\nwritten: {file}")
     return 0
 
 
@@ -92,8 +111,6 @@ def _result(
     inspected: "Run", events: "list[Event]", operands: "Operands", args: argparse.Namespace
 ) -> tuple[dict[str, Any], Any]:
     """(the JSON object, what prints it as text)."""
-    import dataclasses
-
     from intnet.cli import inspect_text
 
     result: dict[str, Any] = {
@@ -110,10 +127,56 @@ def _result(
         elements = [explain(event, args.index, operands) for event in events]
         result["elements"] = [element.to_dict() for element in elements]
         return result, lambda: inspect_text.elements(elements)
-    from intnet.measure import measure
-
-    rows = [(operands.symbol(event.path), measure(event)) for event in events]
+    rows = [(operands.symbol(event.path), row) for event, row in zip(events, _measured(events), strict=True)]
     result["paths"] = [
         dataclasses.asdict(row) | {"part": symbol.part, "formula": symbol.formula} for symbol, row in rows
     ]
     return result, lambda: inspect_text.table(rows)
+
+
+def _measured(events: "Sequence[Event]") -> "list[Measured]":
+    from intnet.measure import measure
+
+    return [measure(event) for event in events]
+
+
+# -- files --------------------------------------------------------------------------------------
+
+
+def _check_files(args: argparse.Namespace) -> None:
+    """ConfigError for a file that cannot be written, before anything that takes time."""
+    for option, file in (("--html", args.html), ("--plot", args.plot)):
+        if file is not None and not file.parent.is_dir():
+            raise ConfigError(f"{option} {file}: there is no folder {file.parent}")
+        if file is not None and file.is_dir():
+            raise ConfigError(f"{option} {file}: that is a folder; name a file")
+    if args.plot is not None:
+        from intnet.cli import inspect_plot
+
+        inspect_plot.check(args.plot)
+
+
+def _write(
+    inspected: "Run",
+    result: dict[str, Any],
+    events: "list[Event]",
+    operands: "Operands",
+    args: argparse.Namespace,
+) -> None:
+    """The files asked for."""
+    if args.html is None and args.plot is None:
+        return
+    from intnet import files
+
+    rows = _measured(events)
+    if args.html is not None:
+        from intnet.cli import inspect_html
+
+        options = dataclasses.asdict(inspected.method.options)
+        text = inspect_html.page(result, options, events, rows, operands, args.index)
+        files.replace(args.html, text.encode())
+    if args.plot is not None:
+        from intnet.cli import inspect_plot, inspect_text
+
+        title = inspect_text.title(result)
+        files.replace(args.plot, lambda stream: inspect_plot.draw(stream, args.plot, title, rows))

@@ -23,9 +23,14 @@ WIDTH = 126  # of the widest table
 DIGITS = 20  # of a decimal
 
 
-def heading(result: dict[str, Any]) -> None:
+def title(result: dict[str, Any]) -> str:
     """'wageubn, mlp on digits: step 1, seed 1'."""
-    print(f"{report.title(result)}: step {result['step']:,}, seed {result['seed']}")
+    return f"{report.title(result)}: step {result['step']:,}, seed {result['seed']}"
+
+
+def heading(result: dict[str, Any]) -> None:
+    """The title's line."""
+    print(title(result))
 
 
 # -- the table ---------------------------------------------------------------------------------
@@ -65,21 +70,34 @@ def _print(console: Console, made: Table) -> None:
 
 
 def _cells(row: Measured, narrow: bool) -> list[str | Text]:
-    over = row.nominal_bits is not None and (row.used_bits or 0) > row.nominal_bits
-    used = "-" if row.range_bits is None else f"{row.range_bits:.1f}"
+    nominal, used, *others = numbers(row)
+    shown = [sparkline(row.before or [], narrow), sparkline(row.after, narrow)]
+    return [row.path, row.format, nominal, Text(used, "yellow" if over(row) else ""), *others, *shown]
+
+
+def unit(row: Measured) -> str:
+    """What the histograms count: 'code, in steps of 2^-7', or a float path's 'value'."""
+    if row.exponent is None:
+        return "value"
+    return "code, in steps of " + "..".join(f"2^{exponent}" for exponent in dict.fromkeys(row.exponent))
+
+
+def over(row: Measured) -> bool:
+    """Whether the codes needed more bits than the format names."""
+    return row.nominal_bits is not None and (row.used_bits or 0) > row.nominal_bits
+
+
+def numbers(row: Measured) -> list[str]:
+    """nominal, used, bound, exponent, range of codes, saturated, zeros, SQNR as texts."""
     return [
-        row.path,
-        row.format,
         _dash(row.nominal_bits),
-        Text(used, "yellow" if over else ""),
+        "-" if row.range_bits is None else f"{row.range_bits:.1f}",
         _dash(row.bound_bits),
         report.span(row.exponent) if row.exponent else "-",
         _range(row),
         "-" if row.saturated is None else f"{row.saturated:,}",
         _share(row.zeros, row.elements),
         "-" if row.sqnr_db is None else f"{row.sqnr_db:.1f}",
-        sparkline(row.before or [], narrow),
-        sparkline(row.after, narrow),
     ]
 
 
@@ -129,7 +147,14 @@ def elements(found: Sequence[Explanation]) -> None:
 
 def text(one: Explanation) -> str:
     """The whole way of one element, a line a station."""
+    rows = stations(one)
+    width = max(len(name) for name, _ in rows)
     where = f"{one.layer}/{one.path}[{','.join(map(str, one.index))}]"
+    return "\n".join([where, *(f"  {name:{width}}  {line}".rstrip() for name, line in rows)])
+
+
+def stations(one: Explanation) -> list[tuple[str, str]]:
+    """(name, value) of every station of the way, from the formula to the code."""
     rows: list[tuple[str, str]] = []
     if one.formula:
         rows.append(("formula", one.formula))
@@ -139,9 +164,7 @@ def text(one: Explanation) -> str:
     rows += _exact(one.value)
     if one.rounding:
         rows += _rounded(one, one.rounding)
-    rows += _code(one)
-    width = max(len(name) for name, _ in rows)
-    return "\n".join([where, *(f"  {name:{width}}  {line}".rstrip() for name, line in rows)])
+    return rows + _code(one)
 
 
 def _product(one: Explanation) -> str:

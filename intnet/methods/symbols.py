@@ -62,10 +62,10 @@ _SCALE = "r = 1/sqrt(sigma + 10^-5)"
 
 # In float32 nothing is a copy: W, gamma, beta and b are read as they are, and sigma is the variance.
 FLOAT32: dict[str, Symbol] = {
-    "W": Symbol("forward", "W"),
-    "b": Symbol("forward", "b"),
-    "gamma": Symbol("forward", "gamma"),
-    "beta": Symbol("forward", "beta"),
+    "W": Symbol("forward", "as it is stored"),
+    "b": Symbol("forward", "as it is stored"),
+    "gamma": Symbol("forward", "as it is stored"),
+    "beta": Symbol("forward", "as it is stored"),
     "x0": Symbol("forward", "x4 of the layer before"),
     "x1": Symbol("forward", "W * x0 (+ b)", factors=("W", "x0")),
     "mu": Symbol("forward", "mean(x1)"),

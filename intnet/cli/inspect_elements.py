@@ -1,0 +1,80 @@
+"""Which elements of a path are worth reading: one of each fate that rounding has, and the extremes.
+
+    interesting(event, operands) -> [(what it is, Explanation), ...]
+
+The measured errors s - c name the candidates, the explanation of each decides: nothing is claimed from a
+float64. The same step gives the same elements.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from intnet.explain import Explanation, Index, Rounding, explain
+from intnet.formats import Flag
+from intnet.measure import codes_of, compare
+from intnet.operands import Operands
+from intnet.trace import Event
+
+TRIES = 40  # candidates of one fate that are explained before it counts as absent
+
+Test = Callable[[Rounding | None], object]
+Sought = tuple[str, Sequence[int] | np.ndarray, Test]  # label, flat indices to try, what must hold
+
+
+def interesting(
+    event: Event, operands: Operands, index: Index | None = None
+) -> list[tuple[str, Explanation]]:
+    """Labelled elements of an event, `index` first; an element that is two things has both labels."""
+    known: dict[Index, Explanation] = {}
+    labels: dict[Index, list[str]] = {}
+    if index is not None:
+        known[index] = explain(event, index, operands)
+        labels[index] = ["asked for"]
+    for label, candidates, holds in _sought(event):
+        for flat in candidates[:TRIES]:
+            at = tuple(int(i) for i in np.unravel_index(flat, event.result.shape))
+            if at not in known:
+                known[at] = explain(event, at, operands)
+            if holds(known[at].rounding):
+                labels.setdefault(at, []).append(label)
+                break
+    return [(", ".join(names), known[at]) for at, names in labels.items()]
+
+
+def _sought(event: Event) -> Iterator[Sought]:
+    codes = codes_of(event.result).reshape(-1)
+    if not codes.size:
+        return
+    status = getattr(event.result, "status", None)
+    if event.format is not None and status is not None and status.inexact:
+        yield from _fates(event)
+    yield "greatest magnitude", [int(np.argmax(np.abs(codes)))], _always
+    if status is None or not status.inexact:  # nothing was rounded: the others are alike
+        yield "first", [0], _always
+    yield "zero", np.flatnonzero(codes == 0), _always
+
+
+def _always(rounding: Rounding | None) -> bool:
+    return True
+
+
+def _fates(event: Event) -> Iterator[Sought]:
+    """Rounding's fates; the candidates of a fate are those of the greatest error, in steps, first."""
+    scaled, errors = compare(event, event.result)
+    if isinstance(event.format, Flag):  # each element is rounded on its own grid
+        coarse = np.abs(scaled) >= 1 << event.format.fine
+        errors = errors / np.where(coarse, 1 << event.format.fine, 1)
+    size = np.abs(errors)
+    plain = (size < 1) & (size != 0.5)
+    up, down = _by(size, plain & (errors < 0)), _by(size, plain & (errors > 0))
+    yield "rounds up", up, lambda r: r and r.up and not (r.tie or r.saturated)
+    yield "rounds down", down, lambda r: r and not (r.up or r.tie or r.saturated)
+    yield "tie", np.flatnonzero(size == 0.5), lambda r: r and r.tie
+    yield "saturated", _by(size, size > 0), lambda r: r and r.saturated
+
+
+def _by(size: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """The chosen elements, the greatest first, in their own order where equal."""
+    flat = np.flatnonzero(chosen)
+    return flat[np.argsort(-size[flat], kind="stable")]

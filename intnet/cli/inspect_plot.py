@@ -1,0 +1,71 @@
+"""`intnet inspect --plot`: the histograms of every shown path, before and after rounding, as one picture.
+
+matplotlib is not needed otherwise: it is the extra `plot`, and imported only here.
+"""
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from intnet.cli.inspect_text import over, unit
+from intnet.errors import ConfigError
+from intnet.measure import Measured
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# The times and versions that a file of each kind would hold: without them the same step gives the same file.
+METADATA: dict[str, dict[str, None]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+COLUMNS, SIZE = 4, (3.4, 2.5)  # histograms in a row, inches of one
+
+
+def check(file: Path) -> None:
+    """ConfigError where the picture cannot be drawn."""
+    if file.suffix not in METADATA:
+        raise ConfigError(f"--plot {file}: end the name in {', '.join(METADATA)}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError("--plot needs matplotlib: pip install 'intnet[plot]'")
+
+
+def draw(stream: BinaryIO, file: Path, title: str, rows: Sequence[Measured]) -> None:
+    """Write the picture of `rows` in the format that the file's name ends in."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    columns = min(COLUMNS, len(rows))
+    lines = -(-len(rows) // columns)
+    with matplotlib.rc_context({"svg.hashsalt": "intnet", "font.size": 8}):
+        figure = Figure((columns * SIZE[0], lines * SIZE[1] + 0.6), layout="constrained")
+        figure.suptitle(title)
+        axes = figure.subplots(lines, columns, squeeze=False).reshape(-1)
+        for axis, row in zip(axes, rows, strict=False):
+            _histogram(axis, row)
+        for axis in axes[len(rows) :]:
+            axis.set_axis_off()
+        legend = axes[next((k for k, row in enumerate(rows) if row.before), 0)]
+        legend.legend(fontsize=7)
+        figure.savefig(stream, format=file.suffix[1:], metadata=METADATA[file.suffix])
+
+
+def _histogram(axis: "Axes", row: Measured) -> None:
+    """Bars of the codes, over them the exact values' steps."""
+    from matplotlib.ticker import MaxNLocator
+
+    edge, bins = row.edges or 1.0, len(row.after)
+    width = 2 * edge / bins
+    edges = [-edge + k * width for k in range(bins + 1)]
+    axis.bar(edges[:-1], row.after, width, align="edge", color="#9ecae1", label="after")
+    if row.before is not None:
+        axis.stairs(row.before, edges, color="#08306b", label="before")
+    sqnr = "" if row.sqnr_db is None else f", SQNR {row.sqnr_db:.1f} dB"
+    bits = f", {row.range_bits:.1f} bits used" if over(row) else ""
+    axis.set_title(f"{row.layer}/{row.path}\n{row.format}{sqnr}{bits}")
+    axis.set_xlabel(unit(row))
+    axis.set_ylabel("elements")
+    axis.xaxis.set_major_locator(MaxNLocator(4))
+    axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
