@@ -8,18 +8,20 @@ for few crossings, then moved sideways, as near to their neighbours as the gaps 
 squares fit. Same input, same picture.
 """
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 
-WIDTH, HEIGHT = 116, 56  # of a box
+WIDTH, HEIGHT = 118, 56  # of a box
 OUTER_HEIGHT = 40
 TRACK = 12  # width of the place that an arrow has in a row it passes
 GAP, DROP = 16, 30  # between neighbours, between rows
 GUTTER, EDGE = 24, 10  # left of a lane for its name; around everything
-SWEEPS = 12
-LONGEST = 19  # letters of a layer's name in a box
+SWEEPS, STARTS = 12, 8
+LONGEST = 17  # letters of a line in a box
+PULL = 0.5  # weight of the middle of the drawing: parts that nothing links stay together
 STRAIGHT = 8.0  # a place of an arrow weighs so much more than a box: long arrows stay straight
 
 
@@ -124,22 +126,36 @@ def _places(
 
 
 def _order(rows: list[list[_Place]]) -> None:
-    """Sort every row by the middle of its neighbours, down and up; keep the order with fewest crossings."""
-    best, fewest = [list(row) for row in rows], _crossings(rows)
-    for sweep in range(SWEEPS):
-        down = sweep % 2 == 0
-        for row in rows if down else reversed(rows):
-            for k, place in enumerate(row):
-                near = place.above if down else place.below
-                place.order = sum(other.order for other in near) / len(near) if near else k
-            row.sort(key=lambda place: place.order)
-            for k, place in enumerate(row):
-                place.order = k
-        crossings = _crossings(rows)
-        if crossings < fewest:
-            best, fewest = [list(row) for row in rows], crossings
+    """The order with the fewest crossings that sweeps reach from the given order or from a shuffled one."""
+    given, shuffled = [list(row) for row in rows], random.Random(1)
+    best, fewest = given, _crossings(rows)
+    for start in range(STARTS):
+        for row, order in zip(rows, given, strict=True):
+            row[:] = order if start == 0 else shuffled.sample(order, len(order))
+        for sweep in range(SWEEPS):
+            if fewest == 0:
+                break
+            _sweep(rows, down=sweep % 2 == 0)
+            crossings = _crossings(rows)
+            if crossings < fewest:
+                best, fewest = [list(row) for row in rows], crossings
     for row, order in zip(rows, best, strict=True):
         row[:] = order
+
+
+def _sweep(rows: list[list[_Place]], down: bool) -> None:
+    """Sort every row by the mean of its neighbours in the row before (from below: behind) it."""
+    for row in rows:
+        for k, place in enumerate(row):
+            place.order = (k + 0.5) / len(row)
+    for row in rows if down else reversed(rows):
+        for place in row:
+            near = (place.above if down else place.below) or place.above + place.below
+            if near:
+                place.order = sum(other.order for other in near) / len(near)
+        row.sort(key=lambda place: place.order)
+        for k, place in enumerate(row):
+            place.order = (k + 0.5) / len(row)
 
 
 def _crossings(rows: list[list[_Place]]) -> int:
@@ -162,7 +178,7 @@ def _align(rows: list[list[_Place]]) -> None:
                 near = place.above + place.below
                 weights = [STRAIGHT if not (place.box and other.box) else 1.0 for other in near]
                 total = sum(w * other.x for w, other in zip(weights, near, strict=True))
-                wanted.append(total / sum(weights) if near else place.x)
+                wanted.append(total / (sum(weights) + PULL) if near else place.x)
             _fit(row, wanted)
 
 
@@ -249,5 +265,5 @@ def _drawn(place: _Place, tops: list[float]) -> str:
 
 
 def _short(text: str) -> str:
-    """Both ends of a name that is too long for its box."""
-    return text if len(text) <= LONGEST else f"{text[:8]}…{text[-(LONGEST - 9) :]}"
+    """The end of a name that is too long for its box; the box's title has it all."""
+    return text if len(text) <= LONGEST else f"…{text[1 - LONGEST :]}"
