@@ -1,4 +1,4 @@
-"""Build and run a unit under its testbench in Icarus Verilog or Verilator. Next: `kill_table`."""
+"""Build a unit under the testbench of its pack, in Icarus Verilog or Verilator, and run it. Next: `kill_table`."""
 from __future__ import annotations
 
 import shutil
@@ -6,8 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from examples.rtl.testbench import testbench
-from examples.rtl.units import HERE, Unit
+from examples.rtl.mutants import HERE, source
 
 TIMEOUT = 300  # seconds a simulator may take
 TOOLS = {"icarus": ("iverilog", "vvp"), "verilator": ("verilator", "g++", "make")}
@@ -22,48 +21,57 @@ def missing(simulator: str) -> str:
 def version(simulator: str) -> str:
     """The simulator's own first line."""
     argument = {"icarus": "-V", "verilator": "--version"}[simulator]
-    return _run([TOOLS[simulator][0], argument]).splitlines()[0]
+    return command([TOOLS[simulator][0], argument]).splitlines()[0]
 
 
-def _run(command: Sequence[str | Path]) -> str:
-    words = [str(word) for word in command]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+def command(words: Sequence[str | Path]) -> str:
+    """What a command prints; RuntimeError where it fails."""
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=TIMEOUT
+    )
     if done.returncode:
-        raise RuntimeError(f"{command[0]} gave {done.returncode}:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"{words[0]} gave {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
-def icarus(unit: Unit, folder: Path, mutant: int = 0) -> list[str]:
-    """Compile `unit`, or one of its mutants; the command that runs it."""
-    bench = _bench(unit, folder)
-    program = folder / f"{unit.label}_{mutant}.vvp"
+def bench(pack: Path) -> Path:
+    """The testbench in a pack."""
+    return next((pack / "hdl").glob("tb_*.sv"))
+
+
+def icarus(pack: Path, unit: str, folder: Path, mutant: int = 0) -> list[str]:
+    """Compile a unit, or one of its mutants, under the testbench of `pack`; the command that runs it."""
+    top, program = bench(pack), folder / f"{pack.name}_{mutant}.vvp"
     define = [f"-DMUT={mutant}"] if mutant else []
-    _run(["iverilog", "-g2012", "-I", HERE, *define, "-o", program, bench, unit.source])
-    return ["vvp", "-n", str(program)]
+    own = [source(unit)] if unit else []
+    folders = ["-I", pack / "hdl", "-I", HERE]
+    command(["iverilog", "-g2012", *folders, *define, "-s", top.stem, "-o", program, top, *own])
+    return ["vvp", "-n", str(program), f"+pack={pack}"]
 
 
-def verilator(units: Sequence[Unit], folder: Path) -> list[str]:
-    """Compile all units into one program, since the simulator's own library takes most of the time."""
-    benches = [_bench(unit, folder) for unit in units]
-    top = folder / "all_units.sv"
-    body = "".join(f"  tb_{unit.label} {unit.label} ();\n" for unit in units)
-    top.write_text(f"`timescale 1ns / 1ps\nmodule all_units;\n{body}endmodule\n")
-    _run([
-        "verilator", "--binary", "--timing", "-Wall", f"-I{HERE}", "-CFLAGS", "-O0", "-j", "2",
-        "--output-split", "4000", "--top-module", "all_units", "--Mdir", folder / "verilated",
-        "-o", "all_units", top, *benches, *sorted({unit.source for unit in units}),
-    ])  # fmt: skip
-    return [str(folder / "verilated" / "all_units")]
-
-
-def _bench(unit: Unit, folder: Path) -> Path:
+def verilator(packs: Sequence[tuple[Path, str]], folder: Path) -> list[str]:
+    """Compile the testbenches of many packs into one program: the simulator's own library takes most of the
+    time. A warning under -Wall is an error.
+    """
+    benches = [bench(pack) for pack, _ in packs]
     folder.mkdir(parents=True, exist_ok=True)
-    bench = folder / f"tb_{unit.label}.sv"
-    bench.write_text(testbench(unit))
-    return bench
+    top = folder / "all_packs.sv"
+    body = "".join(f"  {path.stem} {path.stem}_run ();\n" for path in benches)
+    top.write_text(f"`timescale 1ns / 1ps\nmodule all_packs;\n{body}endmodule\n")
+    command([
+        "verilator", "--binary", "--timing", "-Wall", "--relative-includes", f"-I{HERE}", "-CFLAGS", "-O0",
+        "-j", "2", "--output-split", "4000", "--top-module", "all_packs", "--Mdir", folder / "verilated",
+        "-o", "all_packs", top, *benches, *sorted({source(unit) for _, unit in packs if unit}),
+    ])  # fmt: skip
+    return [str(folder / "verilated" / "all_packs")]
 
 
-def run(command: Sequence[str], plusargs: Sequence[str]) -> tuple[bool, str]:
+def chosen(program: Sequence[str], pack: Path) -> list[str]:
+    """The command that runs the testbench of `pack` in a program of many."""
+    return [*program, f"+tb={bench(pack).stem}", f"+pack={pack}"]
+
+
+def run(words: Sequence[str]) -> tuple[bool, str]:
     """Whether the testbench passed, and what it printed."""
-    text = _run([*command, *plusargs])
+    text = command(words)
     return any(line.startswith("PASS n=") for line in text.splitlines()), text

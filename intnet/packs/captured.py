@@ -35,7 +35,7 @@ PATHS = {
     "quantize_flag": ("layer2.0.relu2/e0",),
     "r_exponent": ("layer2.0.relu2/e0", "layer3.0.relu1/e0"),
     "mac_requant": (f"{PRODUCT}/x0", f"{PRODUCT}/Wq"),
-    "block_dot": (f"{PRODUCT}/x0", f"{PRODUCT}/Wq"),
+    "block_dot": ("layer2.0.relu2/e0", f"{PRODUCT}/Wq"),
 }
 PIXELS = 2  # images whose pixels become rows of a sum
 
@@ -202,19 +202,21 @@ def _normalised(rows: np.ndarray, exponent: int, bits: int) -> tuple[np.ndarray,
 
 
 def _blocks(unit: Unit, settings: Mapping[str, int], count: int) -> Taken:
-    """The same sums in block float: activations, and the weights as memory holds them, in 24 bits."""
+    """Errors against the columns of that convolution's weights, as memory holds them in 24 bits."""
     p = unit.defaults | dict(settings)
     groups = []
     for made in steps()[:count]:
-        x, _, (ex, _), step = _rows(made)
-        memory = _source(made[f"{PRODUCT}/Wq"])
-        w = memory.codes.reshape(len(memory.codes), -1).astype(np.int64)
+        event = made["layer2.0.relu2/e0"]
+        errors, memory = _source(event), _source(made[f"{PRODUCT}/Wq"])
+        x = errors.codes[:PIXELS].reshape(-1, errors.shape[-1]).astype(np.int64)
+        w = memory.codes.reshape(len(memory.codes), -1).T.astype(np.int64)
+        ex, step = int(errors.exponent), event.step + 1
         xm, xe = _normalised(_padded(x, p["BLOCK"]), ex, p["M"])
         wm, we = _normalised(_padded(w, p["BLOCK"]), int(memory.exponent), p["M"])
         (left, right), (left_e, right_e) = _every_product(xm, wm), _every_product(xe, we)
         columns = ends([xm.shape[1]] * (len(left) // xm.shape[1]))
         columns |= {"xm": left, "wm": right, "xe": left_e, "we": right_e}
-        groups.append(Group(f"{PRODUCT}.x1.step{step}", "real", columns, step))
+        groups.append(Group(f"{PRODUCT}.e4.step{step}", "real", columns, step))
     return Taken(groups, p)
 
 

@@ -1,0 +1,57 @@
+"""Uniform random vectors of a unit: what directed ones are measured against. Next: `kill_table`."""
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from intnet.packs import units
+from intnet.packs.captured import Taken
+from intnet.packs.ports import Draft
+from intnet.packs.stimuli import TENSOR, n_of
+from intnet.packs.stimuli_sums import block_group, random_beats, random_block
+from intnet.packs.unit_ports import Columns, Group, Parameters, column, ends, limits
+
+VECTOR = 4  # beats of a vector of sums
+
+
+def draft(name: str, beats: int, seed: int = 1) -> Draft:
+    """A pack of about so many beats in which every bit of the inputs is random."""
+    unit = units.UNITS[name]
+    made = {"mac_requant": _mac, "block_dot": _block}.get(name, _tensors)
+    groups = [made(name, unit.defaults, beats, random.Random(seed))]
+    out = units.assemble(unit, "L2", {}, Taken(groups, unit.defaults))
+    return Draft(f"{name}-uniform", "L2", {"kind": "uniform", "beats": beats}, out.ports, out.cases, out.about)
+
+
+def _tensors(name: str, p: Parameters, beats: int, source: random.Random) -> Group:
+    """Codes in tensors, or vectors, of 16; R is the tensor's own."""
+    codes = column([source.randint(*limits(p["W"])) for _ in range(beats)])
+    parts = [codes[i : i + TENSOR] for i in range(0, beats, TENSOR)]
+    columns: Columns = {"x": codes}
+    if name == "r_exponent":
+        columns = ends([len(part) for part in parts]) | columns
+    elif name != "quantize_q":
+        n = [n_of(max(int(part.max()), -int(part.min())), p) for part in parts]
+        columns["n"] = np.repeat(column(n), [len(part) for part in parts])
+    if name == "quantize_cq":
+        logs = column([source.randrange(8) for _ in parts])
+        columns["log_dr"] = np.repeat(logs, [len(part) for part in parts])
+        columns["word"] = column([source.getrandbits(32) for _ in range(beats)])
+    return Group("uniform", "random", columns)
+
+
+def _mac(name: str, p: Parameters, beats: int, source: random.Random) -> Group:
+    """Vectors of 4 beats; a bias of the products' magnitude."""
+    vectors = max(2, beats // VECTOR)
+    lanes = random_beats(source, p, VECTOR * vectors)
+    top = 1 << p["A"] + p["B"]
+    columns = ends([VECTOR] * vectors) | {"x": column([x for x, _ in lanes]), "w": column([w for _, w in lanes])}
+    columns["bias"] = column([source.randint(-top, top - 1) for _ in lanes])
+    return Group("uniform", "random", columns)
+
+
+def _block(name: str, p: Parameters, beats: int, source: random.Random) -> Group:
+    """Vectors of 4 blocks with exponents of any signed byte."""
+    vectors = [[random_block(source, 0, 127, p) for _ in range(VECTOR)] for _ in range(max(2, beats // VECTOR))]
+    return block_group("uniform", "random", vectors)

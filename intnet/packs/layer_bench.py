@@ -1,0 +1,132 @@
+"""The testbench of a pack of layers: loads every file, and compares what a device wrote with what it must be.
+
+A device of layers has no ports that all agree on, so this module has none: it reads files. Both files of a
+comparison are read side by side, a word at a time: a pack may be longer than a simulator's memory.
+"""
+
+from typing import Any
+
+from intnet.hexfiles import MOST_BITS
+from intnet.packs.bench_text import PIECE, identifier, names_of, rotate
+
+SHOWN = 8  # mismatches of a port that it shows
+
+
+def module(manifest: dict[str, Any]) -> str:
+    """The testbench's name, and that of its file."""
+    return "tb_pack"
+
+
+def text(manifest: dict[str, Any]) -> str:
+    """The SystemVerilog text."""
+    ports = list(zip(manifest["ports"], names_of(manifest["ports"]), strict=True))
+    loads = "\n".join(
+        f'    load("{entry["file"]}", {name}_WORDS, {name}_WORD_BITS, {name}_GUARD);' for entry, name in ports
+    )
+    compares = "\n".join(
+        f'      compare("{entry["file"]}", "{entry["file"].split("/")[1]}", {name}_WORDS);'
+        for entry, name in ports
+        if entry["direction"] == "out"
+    )
+    return f"""{_usage(manifest)}
+`timescale 1ns / 1ps
+`include "pack.svh"
+module tb_pack;
+  import pack_{identifier(manifest["name"])}::*;
+
+  string pack, dut;
+  integer loaded, compared, bad;
+
+{_TASKS}
+  initial begin
+    loaded = 0;
+    compared = 0;
+    bad = 0;
+    if (!$value$plusargs("pack=%s", pack)) pack = ".";
+{loads}
+    if ($value$plusargs("dut=%s", dut)) begin
+{compares}
+      if (bad == 0 && compared > 0) $display("PASS n=%0d", compared);
+      else $display("FAIL %0d faults, %0d words compared", bad, compared);
+    end else if (bad == 0 && loaded > 0) $display("PASS load n=%0d", loaded);
+    else $display("FAIL %0d faults, %0d words loaded", bad, loaded);
+    $finish;
+  end
+endmodule
+"""
+
+
+def _usage(manifest: dict[str, Any]) -> str:
+    return f"""\
+// Generated from PACK.json of {manifest["name"]} {manifest["version"]}: do not edit.
+// With PACK the pack's folder:
+//
+//   $ iverilog -g2012 -I PACK/hdl -s tb_pack -o tb_pack.vvp PACK/hdl/tb_pack.sv
+//   $ vvp -n tb_pack.vvp +pack=PACK +dut=DIR
+//
+//   $ verilator --binary --timing -Wall -IPACK/hdl --top-module tb_pack PACK/hdl/tb_pack.sv
+//   $ obj_dir/Vtb_pack +pack=PACK +dut=DIR
+//
+// DIR holds what the device wrote, one file a file of PACK/exp, of the same name, written as those are: one
+// word a line ($fdisplay(file, "%h", word)). Passed is what prints `PASS n=<words compared>`; without +dut
+// only the pack's own files are loaded: `PASS load n=<words>`. The simulators finish with status 0 on a
+// failure too. `intnet check PACK --dut DIR` compares the same and explains what differs."""
+
+
+_TASKS = f"""\
+  // Every word of a file of the pack: as many, and with the load guard, as pack.svh says.
+  task automatic load(input string name, input integer words, input integer bits, input logic [63:0] guard);
+    integer file, got, at;
+    logic [63:0] s;
+    logic [{MOST_BITS - 1}:0] word;
+    s = 0;
+    at = 0;
+    file = $fopen({{pack, "/", name}}, "r");
+    got = file == 0 ? 0 : $fscanf(file, "%h\\n", word);
+    while (got == 1) begin
+      for (integer k = 0; k < bits; k = k + {PIECE}) {rotate("word[k+:64]")}
+      at = at + 1;
+      got = $fscanf(file, "%h\\n", word);
+    end
+    if (at != words || s !== guard) begin
+      $display("FAIL load %s: %0d words of %0d, guard %h of %h", name, at, words, s, guard);
+      bad = bad + 1;
+    end
+    if (file != 0) $fclose(file);
+    loaded = loaded + at;
+  endtask
+
+  // Both files side by side; a file that is short, long, or has anything else in it is a fault.
+  task automatic compare(input string name, input string given, input integer words);
+    integer file, mine, got, want, at, wrong;
+    logic [{MOST_BITS - 1}:0] a, b;
+    at = 0;
+    wrong = 0;
+    a = 0;
+    b = 0;
+    file = $fopen({{pack, "/", name}}, "r");
+    mine = $fopen({{dut, "/", given}}, "r");
+    want = file == 0 ? 0 : $fscanf(file, "%h\\n", b);
+    got = mine == 0 ? 0 : $fscanf(mine, "%h\\n", a);
+    while (want == 1 && got == 1) begin
+      if (a !== b) begin
+        if (wrong < {SHOWN}) $display("%s[%0d]: got %0h want %0h", given, at, a, b);
+        wrong = wrong + 1;
+      end
+      at = at + 1;
+      want = $fscanf(file, "%h\\n", b);
+      got = $fscanf(mine, "%h\\n", a);
+    end
+    if (at != words || want == 1 || got == 1 || mine == 0 || $feof(mine) == 0) begin
+      $display("FAIL %s: %0d words of %0d, or more, or what is no word", given, at, words);
+      bad = bad + 1;
+    end
+    if (wrong != 0) begin
+      $display("FAIL %s: %0d of %0d words differ", given, wrong, words);
+      bad = bad + 1;
+    end
+    if (file != 0) $fclose(file);
+    if (mine != 0) $fclose(mine);
+    compared = compared + at;
+  endtask
+"""

@@ -1,0 +1,181 @@
+"""The testbench of a unit's pack: drives the unit with every beat, compares every result.
+
+Bubbles with inverted data stand between the beats; out_valid must come exactly when a result is due. It
+ends in `PASS n=<words compared>` or `FAIL ...` and shows the first mismatches.
+"""
+
+from typing import Any
+
+from intnet.packs.bench_text import PIECE, identifier, rotate
+
+SHOWN = 8  # mismatches before it stops
+
+Entry = dict[str, Any]
+
+
+def module(manifest: dict[str, Any]) -> str:
+    """The testbench's name, and that of its file."""
+    return f"tb_{identifier(manifest['name'])}"
+
+
+def text(manifest: dict[str, Any]) -> str:
+    """The SystemVerilog text."""
+    unit = manifest["about"]["unit"]
+    entries = {entry["name"]: entry for entry in manifest["ports"]}
+    ins, outs = ([entries[name] for name in unit[way]] for way in ("inputs", "outputs"))
+    name, package = module(manifest), f"pack_{identifier(manifest['name'])}"
+    cleared = "".join(f"\n    {e['name']} = '0;" for e in ins)
+    opened = _each(outs, '\n      {0}_file = $fopen({{out, "/{0}.hex"}}, "w");')
+    closed = _each(outs, "\n      $fclose({0}_file);")
+    first_in, first_out = ins[0]["name"], outs[0]["name"]
+    return f"""{_usage(manifest, name, unit["name"])}
+`timescale 1ns / 1ps
+`include "pack.svh"
+module {name};
+  import {package}::*;
+  localparam int BEATS = {first_in}_WORDS;
+  localparam int RESULTS = {first_out}_WORDS;
+
+  logic clk, rst, in_valid;
+  wire out_valid;
+{_declare(ins, outs, unit["ignored"])}
+
+  {_instance(unit)}
+
+  string only, pack, out;
+  integer at, done, file, got, bad, wrong;
+  logic dump;
+  logic [63:0] s;
+  logic [15:0] noise;
+  logic [{unit["latency"]}:0] due;  // due[i]: a result entered i clocks ago
+
+  initial if (!$value$plusargs("tb=%s", only) || only == "{name}") begin
+    clk = 0;
+    rst = 1;
+    in_valid = 0;
+    bad = 0;
+    wrong = 0;{cleared}
+    if (!$value$plusargs("pack=%s", pack)) pack = ".";
+    dump = $value$plusargs("out=%s", out);{"".join(map(_load, ins + outs))}
+    if (dump) begin{opened}
+    end
+    repeat (3) begin
+      #5 clk = 1;
+      #5 clk = 0;
+    end
+    rst = 0;
+    at = 0;
+    done = 0;
+    due = '0;
+    noise = 16'hace1;
+{_run(unit, ins, outs)}
+    if (dump) begin{closed}
+    end
+    if (bad == 0 && wrong == 0 && done == RESULTS && done > 0)
+      $display("PASS n=%0d", done * {len(outs)});
+    else $display("FAIL bad files %0d, mismatches %0d, results %0d of %0d", bad, wrong, done, RESULTS);
+    $finish;
+  end
+endmodule
+"""
+
+
+def _usage(manifest: dict[str, Any], name: str, unit: str) -> str:
+    return f"""\
+// Generated from PACK.json of {manifest["name"]} {manifest["version"]}: do not edit.
+// With PACK the pack's folder ({unit}.sv may need a -I of its own):
+//
+//   $ iverilog -g2012 -I PACK/hdl -s {name} -o {name}.vvp PACK/hdl/{name}.sv {unit}.sv
+//   $ vvp -n {name}.vvp +pack=PACK
+//
+//   $ verilator --binary --timing -Wall -IPACK/hdl --top-module {name} PACK/hdl/{name}.sv {unit}.sv
+//   $ obj_dir/V{name} +pack=PACK
+//
+// Passed is what prints a line `PASS n=<words compared>`, and nothing else: the simulators finish with status
+// 0 on a failure too. A mismatch is shown as port[line of its file, from 0]; cases.csv says what the vector
+// hunts. +out=DIR writes what the unit gave, for `intnet check PACK --dut DIR`. +tb={name}
+// where several testbenches are built into one program: the others stay idle."""
+
+
+def _each(entries: list[Entry], template: str) -> str:
+    return "".join(template.format(entry["name"]) for entry in entries)
+
+
+def _declare(ins: list[Entry], outs: list[Entry], ignored: list[Entry]) -> str:
+    lines = []
+    for entry in ins + outs:
+        name, kind = entry["name"], "logic" if entry in ins else "wire "
+        span = f"[{name}_WORD_BITS-1:0]"
+        lines.append(f"  {kind} {span} {name};")
+        lines.append(f"  logic {span} {name}_word, {name}_words[0:{name}_WORDS-1];")
+    lines += [f"  integer {entry['name']}_file;" for entry in outs]
+    for entry in ignored:  # it never changes in this pack, so it has no file
+        lines.append(f"  wire [{entry['bits'] - 1}:0] {entry['name']};")
+        lines.append(f"  wire unused_{entry['name']} = &{{1'b0, {entry['name']}}};")
+    return "\n".join(lines)
+
+
+def _instance(unit: dict[str, Any]) -> str:
+    ignored = [entry["name"] for entry in unit["ignored"]]
+    ports = ("clk", "rst", "in_valid", *unit["inputs"], "out_valid", *unit["outputs"], *ignored)
+    setting = ", ".join(f".{name}({name})" for name in unit["parameters"])
+    wiring = ", ".join(f".{name}({name})" for name in ports)
+    return f"{unit['name']} #({setting}) dut ({wiring});"
+
+
+def _load(entry: Entry) -> str:
+    """Every word of a file into its memory; the count and the guard must be the manifest's."""
+    name, path = entry["name"], entry["file"]
+    pieces = [f"{name}_word"] + [f"{name}_word >> {k}" for k in range(PIECE, entry["word_bits"], PIECE)]
+    folds = "".join("\n      " + rotate(f"64'({piece})") for piece in pieces)
+    return f"""
+    file = $fopen({{pack, "/{path}"}}, "r");
+    s = 0;
+    at = 0;
+    got = file == 0 ? 0 : $fscanf(file, "%h\\n", {name}_word);
+    while (got == 1) begin
+      if (at < {name}_WORDS) {name}_words[at] = {name}_word;{folds}
+      at = at + 1;
+      got = $fscanf(file, "%h\\n", {name}_word);
+    end
+    if (at != {name}_WORDS || s !== {name}_GUARD) begin
+      $display("FAIL load {path}: %0d words of %0d, guard %h of %h", at, {name}_WORDS, s, {name}_GUARD);
+      bad = bad + 1;
+    end
+    if (file != 0) $fclose(file);"""
+
+
+def _compare(entry: Entry) -> str:
+    name = entry["name"]
+    return f"""
+          if ({name} !== {name}_words[done]) begin
+            wrong = wrong + 1;
+            $display("{name}[%0d]: got %h want %h", done, {name}, {name}_words[done]);
+          end
+          if (dump) $fdisplay({name}_file, "%h", {name});"""
+
+
+def _run(unit: dict[str, Any], ins: list[Entry], outs: list[Entry]) -> str:
+    """The loop over clocks: beats with gaps go in, results are due `latency` clocks later and compared."""
+    latency = unit["latency"]
+    drive = _each(ins, "\n        {0} = in_valid ? {0}_words[at] : ~{0}_words[at < BEATS ? at : 0];")
+    return f"""\
+    while (bad == 0 && wrong < {SHOWN} && (at < BEATS || due != 0)) begin
+        noise = {{noise[14:0], ^(noise & 16'hb400)}};
+        in_valid = at < BEATS && noise[1:0] != 0;{drive}
+        due = {{due[{latency - 1}:0], in_valid{" && last" if unit["per_vector"] else ""}}};
+        if (in_valid) at = at + 1;
+        #5 clk = 1;
+        #5 clk = 0;
+        if (out_valid !== due[{latency - 1}]) begin
+          wrong = wrong + 1;
+          $display("out_valid: got %b want %b at result %0d", out_valid, due[{latency - 1}], done);
+        end
+        if (due[{latency - 1}] && done < RESULTS) begin{"".join(map(_compare, outs))}
+          done = done + 1;
+        end else if (due[{latency - 1}]) begin
+          wrong = wrong + 1;
+          $display("more results than the %0d expected", RESULTS);
+        end
+        due[{latency}] = 0;
+    end"""
