@@ -1,15 +1,19 @@
-# make run    train a ResNet in 8-bit integers on the embedded digits and show what it did
+# make run    train a ResNet in 8-bit integers on the embedded digits, show what it did, write a golden pack of
+#             one of its layers and check it
 # make test   every test, in this checkout's own virtual environment
 # make lint   ruff and mypy        make bench   timings as JSON and a table        make clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 RUN    := runs/make-run
+PACK   := runs/make-run-pack
 
 .PHONY: run test lint bench clean
 run: $(VENV)/.core
-	rm -rf $(RUN)
+	rm -rf $(RUN) $(PACK)
 	$(BIN)/intnet train --method wageubn --model resnet8 --data digits --epochs 8 --set lr=26,6@6 --out $(RUN)
+	$(BIN)/intnet golden $(RUN) --layer layer1.0.conv1 --out $(PACK)
+	$(BIN)/intnet check $(PACK)
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest

@@ -1,4 +1,4 @@
-"""`intnet list`: methods with their options, models, data sets, rounding modes."""
+"""`intnet list`: methods with their options, models, data sets, rounding modes, units and their levels."""
 
 import argparse
 import inspect
@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-SUMMARY = "list methods with their options, models, data sets and rounding modes"
+SUMMARY = "list methods with their options, models, data sets, rounding modes, units of golden packs"
 EXAMPLE = "  intnet list\n  intnet list --json"
 
 
@@ -43,6 +43,7 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
     """All names, as JSON values."""
     from intnet import datasets, models
     from intnet.methods import METHODS
+    from intnet.packs.units import LEVELS, UNITS
     from intnet.rounding import HLS_ALIASES, MODES
 
     hls = {mode: alias for alias, mode in HLS_ALIASES.items()}
@@ -63,6 +64,14 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
         "rounding_modes": {
             name: {"about": f"HLS name {hls[name]}" if name in hls else "no HLS name"} for name in MODES
         },
+        "units": {
+            name: {
+                "about": unit.summary,
+                "options": {key: {"default": value} for key, value in unit.defaults.items()},
+            }
+            for name, unit in UNITS.items()
+        },
+        "levels": {name: {"about": about} for name, about in LEVELS.items()},
     }
 
 
