@@ -39,7 +39,14 @@ _TITLES = {
 def text(manifest: Json) -> str:
     """The page of a PACK.json."""
     return "\n".join(
-        [*_head(manifest), _READING, *_ports(manifest), *_roundings(manifest), *_chain(manifest)]
+        [
+            *_head(manifest),
+            *_unit(manifest),
+            _READING,
+            *_ports(manifest),
+            *_roundings(manifest),
+            *_chain(manifest),
+        ]
     )
 
 
@@ -51,6 +58,25 @@ def _head(manifest: Json) -> Iterator[str]:
     yield "Check what a device wrote with `intnet check PACK --dut DIR`, where DIR has one file for each"
     yield "expected port, named as in exp/; without Python, `hdl/` has a testbench that compares."
     yield "`sha256sum -c SHA256SUMS` tells whether the pack is whole.\n"
+
+
+def _unit(manifest: Json) -> Iterator[str]:
+    """What the testbench drives, where its random words come from, and what its vectors are worth."""
+    about = manifest["about"]
+    unit, random, power = (about.get(key) for key in ("unit", "random", "detection"))
+    if unit:
+        setting = ", ".join(f"{name} = {value}" for name, value in unit["parameters"].items())
+        result = "the last beat of a vector" if unit["per_vector"] else "each beat"
+        yield f"## The unit {unit['name']}\n"
+        yield f"Parameters: {setting}. A result follows {result} by {unit['latency']} clock; words can enter"
+        yield f"every clock. Beside clk, rst, in_valid and out_valid: {', '.join(unit['inputs'])} in,"
+        yield f"{', '.join(unit['outputs'])} out. cases.csv says which bugs the words from a line on hunt.\n"
+    if random:
+        yield "Random words: " + "; ".join(f"{key} {value}" for key, value in random.items()) + ".\n"
+    if power:
+        yield f"Of {power['mutants']} mutants of the reference unit, {power['equivalent']} of them equal to"
+        yield f"it by proof, these vectors kill {power['killed']}, as many uniform random ones"
+        yield f"{power['uniform_killed']} ({power['simulator']}).\n"
 
 
 def _ports(manifest: Json) -> Iterator[str]:
