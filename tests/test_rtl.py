@@ -1,176 +1,158 @@
-"""The RTL units of examples/rtl in real simulators: vectors pass, mutants are killed or proven equal."""
+"""The RTL units of examples/rtl in real simulators: their packs pass, mutants are killed or proven equal."""
+
+from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
-from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from examples.rtl import kill_table, simulate, vectors
-from examples.rtl.testbench import guard, write_vectors
-from examples.rtl.units import EQUIVALENT, MAIN, SMALL, Unit
+from examples.rtl import kill_table, simulate
+from examples.rtl.mutants import EQUIVALENT, mutants, proven, source
+from intnet.packs import pack, units
+from tests.test_units import EVERY, SMALL, label, made
 
-LABELS = {unit.label: unit for unit in MAIN + SMALL}
 LEAST_MUTANTS = 45
+MAIN = [case for case in EVERY if not case[2]]
+SMALL_L1 = [(name, "L1", settings) for name, settings in SMALL]
 icarus_only = pytest.mark.skipif(bool(simulate.missing("icarus")), reason=simulate.missing("icarus"))
 verilator_only = pytest.mark.skipif(bool(simulate.missing("verilator")), reason=simulate.missing("verilator"))
-directed = cache(vectors.directed)
-
-
-def label(unit: Unit) -> str:
-    return unit.label
+Settings = dict[str, int]
+Write = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Unit], list[str]]:
-    """Writes a unit's directed and corner vectors once; the plusargs."""
-    folder = tmp_path_factory.mktemp("vectors")
-    return cache(lambda unit: write_vectors(folder / unit.label, unit, directed(unit)))
+def written(tmp_path_factory: pytest.TempPathFactory) -> Write:
+    """Writes the pack of a unit once; its folder."""
+    folder = tmp_path_factory.mktemp("packs")
+
+    def write(name: str, level: str, settings: Settings | None = None) -> Path:
+        draft = made(name, level, settings)
+        place = folder / draft.name
+        return place if place.exists() else pack.write(draft, place)
+
+    return write
 
 
 @pytest.fixture(scope="module")
-def verilated(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """All units in one program, built once, without a warning under -Wall."""
-    return simulate.verilator(MAIN + SMALL, tmp_path_factory.mktemp("verilator"))
+def verilated(written: Write, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """All testbenches in one program, built once, without a warning under -Wall."""
+    packs = [(written(name, level, s), name) for name, level, s in MAIN + SMALL_L1]
+    return simulate.verilator(packs, tmp_path_factory.mktemp("verilator"))
 
 
-def passed_words(text: str) -> int:
+def check_passed(words: list[str], folder: Path) -> None:
+    """PASS, with as many words compared as the pack expects."""
+    passed, text = simulate.run(words)
+    assert passed, text
     found = re.search(r"^PASS n=(\d+)$", text, re.M)
-    return int(found[1]) if found else 0
-
-
-def result_words(unit: Unit, columns: vectors.Columns) -> int:
-    return sum(len(columns[port.name]) for port in unit.outputs)
+    outs = [port.words for port in pack.read(folder).ports.values() if port.direction == "out"]
+    assert found and int(found[1]) == sum(outs)
 
 
 @icarus_only
-@pytest.mark.parametrize("unit", MAIN + SMALL, ids=label)
-def test_units_pass_in_icarus(unit: Unit, written: Callable[[Unit], list[str]], tmp_path: Path) -> None:
-    passed, text = simulate.run(simulate.icarus(unit, tmp_path), written(unit))
-    assert passed, text
-    assert passed_words(text) == result_words(unit, directed(unit))
+@pytest.mark.parametrize(("name", "level", "settings"), MAIN + SMALL_L1, ids=label)
+def test_units_pass_in_icarus(
+    name: str, level: str, settings: Settings, written: Write, tmp_path: Path
+) -> None:
+    folder = written(name, level, settings)
+    check_passed(simulate.icarus(folder, name, tmp_path), folder)
 
 
 @verilator_only
-@pytest.mark.parametrize("unit", MAIN + SMALL, ids=label)
+@pytest.mark.parametrize(("name", "level", "settings"), MAIN + SMALL_L1, ids=label)
 def test_units_pass_in_verilator(
-    unit: Unit, written: Callable[[Unit], list[str]], verilated: list[str], tmp_path: Path
+    name: str, level: str, settings: Settings, written: Write, verilated: list[str]
 ) -> None:
-    passed, text = simulate.run(verilated, written(unit))
-    assert passed, text
-    assert passed_words(text) == result_words(unit, directed(unit))
-    uniform = vectors.uniform(unit, 2000)
-    passed, text = simulate.run(verilated, write_vectors(tmp_path, unit, uniform))
-    assert passed, text
-    assert passed_words(text) == result_words(unit, uniform)
+    folder = written(name, level, settings)
+    check_passed(simulate.chosen(verilated, folder), folder)
 
 
 @icarus_only
-@pytest.mark.parametrize("unit", MAIN, ids=lambda unit: unit.name)
-def test_every_mutant_is_killed_or_proven(
-    unit: Unit, written: Callable[[Unit], list[str]], tmp_path: Path
-) -> None:
-    survivors = [
-        n for n in unit.mutants() if simulate.run(simulate.icarus(unit, tmp_path, n), written(unit))[0]
-    ]
-    assert survivors == [n for name, n in EQUIVALENT if name == unit.name]
+@pytest.mark.parametrize("name", units.UNITS)
+def test_every_mutant_is_killed_or_proven(name: str, written: Write, tmp_path: Path) -> None:
+    """By directed vectors; by corner vectors those that are left."""
+
+    def survives(mutant: int, level: str) -> bool:
+        return simulate.run(simulate.icarus(written(name, level), name, tmp_path, mutant))[0]
+
+    survivors = [n for n in mutants(name) if survives(n, "L1") and survives(n, "L2")]
+    assert survivors == proven(name)
 
 
 @icarus_only
-@pytest.mark.parametrize("small", ["quantize_flag_W10_EXm40_NB8", "r_exponent_W8_EX3_NB8"])
+@pytest.mark.parametrize(
+    ("name", "settings"), [("quantize_flag", {"W": 10, "EX": -40}), ("r_exponent", {"W": 8, "EX": 3})]
+)
 def test_proven_mutants_pass_every_input_of_a_small_unit(
-    small: str, written: Callable[[Unit], list[str]], tmp_path: Path
+    name: str, settings: Settings, written: Write, tmp_path: Path
 ) -> None:
     """The proofs stand in `EQUIVALENT`; here all codes under every R that 10 and 8 bits can have."""
-    unit, name = LABELS[small], LABELS[small].name
-    for mutant in (n for unit_name, n in EQUIVALENT if unit_name == name):
-        assert simulate.run(simulate.icarus(unit, tmp_path, mutant), written(unit))[0]
+    folder = written(name, "L1", settings)
+    for mutant in proven(name):
+        assert simulate.run(simulate.icarus(folder, name, tmp_path, mutant))[0]
 
 
 def test_mutants_are_numbered_as_their_lines_say() -> None:
     """One line each: `MUT_IS(n) and the comment `// MUT n` stand on the same line, n from 1 without a gap."""
-    for unit in MAIN:
-        for line in unit.source.read_text().splitlines():
+    for name in units.UNITS:
+        for line in source(name).read_text().splitlines():
             used, said = re.findall(r"`MUT_IS\((\d+)\)", line), re.findall(r"// MUT (\d+):", line)
-            assert used == said, f"{unit.source.name}: {line.strip()}"
-        assert sorted(unit.mutants()) == list(range(1, len(unit.mutants()) + 1))
-    assert sum(len(unit.mutants()) for unit in MAIN) >= LEAST_MUTANTS
-    assert all(n in next(unit for unit in MAIN if unit.name == name).mutants() for name, n in EQUIVALENT)
+            assert used == said, f"{name}: {line.strip()}"
+        assert sorted(mutants(name)) == list(range(1, len(mutants(name)) + 1))
+    assert sum(len(mutants(name)) for name in units.UNITS) >= LEAST_MUTANTS
+    assert all(n in mutants(name) for name, n in EQUIVALENT)
+
+
+def test_modules_have_the_parameters_of_the_packs() -> None:
+    for name, unit in units.UNITS.items():
+        found = re.findall(r"parameter int (\w+) *= *(-?\d+)", source(name).read_text())
+        assert {key: int(value) for key, value in found} == unit.defaults
+
+
+# -- the measured table ----------------------------------------------------------------------------
 
 
 def test_the_table_on_file_is_of_these_mutants() -> None:
     rows = json.loads(kill_table.RESULT.read_text())["units"]
-    assert {row["unit"]: row["mutants"] for row in rows} == {unit.name: len(unit.mutants()) for unit in MAIN}
-    for row, unit in zip(rows, MAIN, strict=True):
-        assert not row["missed directed"]
-        assert row["killed directed"] + len(row["equivalent"]) == row["mutants"]
-        assert row["killed uniform"] <= row["killed directed"]
-        assert row["missed uniform"].items() <= {str(n): text for n, text in unit.mutants().items()}.items()
+    assert {row["unit"]: row["mutants"] for row in rows} == {n: len(mutants(n)) for n in units.UNITS}
+    for row in rows:
+        killed, missed = row["killed"], row["missed"]
+        assert not missed[kill_table.BOTH]
+        assert killed[kill_table.BOTH] + len(row["equivalent"]) == row["mutants"]
+        assert killed[f"uniform {kill_table.BOTH}"] <= killed[kill_table.BOTH]
+        for key, texts in missed.items():
+            assert texts.items() <= {str(n): text for n, text in mutants(row["unit"]).items()}.items()
+            assert killed[key] + len(texts) + len(row["equivalent"]) == row["mutants"]
 
 
-@pytest.mark.parametrize("unit", MAIN, ids=lambda unit: unit.name)
-def test_expected_words_vary(unit: Unit) -> None:
-    for port in unit.outputs:
-        assert len(set(directed(unit)[port.name])) > 1
+@pytest.mark.parametrize("level", kill_table.LEVELS)
+@pytest.mark.parametrize("name", units.UNITS)
+def test_a_pack_says_how_much_it_was_measured_to_kill(name: str, level: str) -> None:
+    row = next(r for r in json.loads(kill_table.RESULT.read_text())["units"] if r["unit"] == name)
+    draft = made(name, level)
+    said = draft.about["detection"]
+    assert said["mutants"] == len(mutants(name)) and said["equivalent"] == len(proven(name))
+    assert said["killed"] == row["killed"][level] and said["simulator"].startswith("Icarus")
+    assert said["uniform_killed"] == row["killed"][f"uniform {level}"]
+    assert row["beats"][level] == kill_table.beats_of(draft)
 
 
-def test_the_guard_is_a_rotation_and_an_xor() -> None:
-    assert guard([]) == 0
-    assert guard([1, 0, 0x80]) == 0x84
-    assert guard([1] + [0] * 64) == 1
-    assert guard([1, 2]) != guard([2, 1])
+def test_only_the_words_measured_have_a_measure() -> None:
+    draft = made("quantize_sq", "L1")
+    port, codes = draft.ports[0]
+    changed = codes.copy()
+    changed[5] ^= 1
+    assert units.detection(draft.name, draft.ports) is not None
+    assert units.detection(draft.name, [(port, changed), *draft.ports[1:]]) is None
+    assert "detection" not in made("quantize_sq", "L1", {"W": 12, "EX": 9}).about
+    packs = json.loads((files("intnet.packs") / units.DETECTION).read_text("utf-8"))["packs"]
+    assert set(packs) == {f"{n}-{level}" for n in units.UNITS for level in kill_table.LEVELS}
 
 
-FAULTS: dict[str, Callable[[str], str]] = {
-    "a word missing": lambda text: text.split("\n", 1)[1],
-    "a word too many": lambda text: text + "0\n",
-    "a bit": lambda text: ("1" if text[0] == "0" else "0") + text[1:],
-    "two words exchanged": lambda text: "\n".join([*text.split("\n")[3::-1], *text.split("\n")[4:]]),
-    "an x": lambda text: "x" + text[1:],
-    "empty": lambda text: "",
-}
-
-
-@icarus_only
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("file", ["x.hex", "q.hex"])
-def test_a_damaged_file_fails_on_load(fault: str, file: str, tmp_path: Path) -> None:
-    unit = LABELS["quantize_q_W8_S1"]
-    arguments = write_vectors(tmp_path, unit, directed(unit))
-    command = simulate.icarus(unit, tmp_path)
-    path = tmp_path / file
-    path.write_text(FAULTS[fault](path.read_text()))
-    passed, text = simulate.run(command, arguments)
-    assert not passed
-    assert f"FAIL load {file}" in text
-    path.unlink()
-    assert f"FAIL load {file}" in simulate.run(command, arguments)[1]
-
-
-@verilator_only
-def test_a_damaged_file_fails_on_load_in_verilator(verilated: list[str], tmp_path: Path) -> None:
-    unit = LABELS["quantize_q_W8_S1"]
-    arguments = write_vectors(tmp_path, unit, directed(unit))
-    path = tmp_path / "q.hex"
-    path.write_text(path.read_text()[:-4])
-    passed, text = simulate.run(verilated, arguments)
-    assert not passed and "FAIL load q.hex" in text
-
-
-@icarus_only
-def test_what_the_unit_gave_can_be_written(written: Callable[[Unit], list[str]], tmp_path: Path) -> None:
-    """+out=DIR: the files are those expected, byte for byte, and a wrong word is named."""
-    unit = LABELS["quantize_sq_W10_EXm40_NB8_K4"]
-    command = simulate.icarus(unit, tmp_path)
-    arguments = write_vectors(tmp_path / "good", unit, directed(unit))
-    (tmp_path / "out").mkdir()
-    assert simulate.run(command, [*arguments, f"+out={tmp_path / 'out'}"])[0]
-    for port in unit.outputs:
-        name = f"{port.name}.hex"
-        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "good" / name).read_bytes()
-    columns = {name: list(words) for name, words in directed(unit).items()}
-    columns["q"][100] ^= 1
-    passed, text = simulate.run(command, write_vectors(tmp_path / "wrong", unit, columns))
-    assert not passed and "q[100]: got" in text
+def test_the_readme_has_the_measured_table() -> None:
+    rows = json.loads(kill_table.RESULT.read_text())["units"]
+    assert kill_table.table(rows) in (kill_table.HERE / "README.md").read_text()

@@ -73,7 +73,7 @@ def measure(name: str, folder: Path) -> tuple[Row, dict[str, Row]]:
         "mutants": len(texts),
         "equivalent": {str(n): EQUIVALENT[name, n] for n in proven(name)},
         "killed": killed,
-        "missed": {key: texts_ for key, texts_ in real.items() if not key.startswith("uniform ") or BOTH in key},
+        "missed": {key: real[key] for key in (*LEVELS, BOTH, f"uniform {BOTH}")},
     }
     says = {
         made[level].name: {

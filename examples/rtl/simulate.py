@@ -1,4 +1,4 @@
-"""Build a unit under the testbench of its pack, in Icarus Verilog or Verilator, and run it. Next: `kill_table`."""
+"""Build a unit under its pack's testbench, in Icarus Verilog or Verilator, and run it. Next: `kill_table`."""
 from __future__ import annotations
 
 import shutil

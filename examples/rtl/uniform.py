@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 
-from intnet.packs import units
+from intnet.errors import PackError
+from intnet.packs import pack, units
 from intnet.packs.captured import Taken
 from intnet.packs.ports import Draft
 from intnet.packs.stimuli import TENSOR, n_of
@@ -16,12 +18,19 @@ VECTOR = 4  # beats of a vector of sums
 
 
 def draft(name: str, beats: int, seed: int = 1) -> Draft:
-    """A pack of about so many beats in which every bit of the inputs is random."""
+    """A pack of so many beats in which every bit of the inputs is random.
+
+    Of more, where results of so few are all alike: that is no pack.
+    """
     unit = units.UNITS[name]
     made = {"mac_requant": _mac, "block_dot": _block}.get(name, _tensors)
-    groups = [made(name, unit.defaults, beats, random.Random(seed))]
-    out = units.assemble(unit, "L2", {}, Taken(groups, unit.defaults))
-    return Draft(f"{name}-uniform", "L2", {"kind": "uniform", "beats": beats}, out.ports, out.cases, out.about)
+    group = made(name, unit.defaults, beats, random.Random(seed))
+    out = units.assemble(unit, "L2", {}, Taken([group], unit.defaults))
+    try:
+        pack.check(out)
+    except PackError:
+        return draft(name, 2 * beats, seed)
+    return replace(out, name=f"{name}-uniform", generator={"kind": "uniform", "beats": beats})
 
 
 def _tensors(name: str, p: Parameters, beats: int, source: random.Random) -> Group:
@@ -46,12 +55,14 @@ def _mac(name: str, p: Parameters, beats: int, source: random.Random) -> Group:
     vectors = max(2, beats // VECTOR)
     lanes = random_beats(source, p, VECTOR * vectors)
     top = 1 << p["A"] + p["B"]
-    columns = ends([VECTOR] * vectors) | {"x": column([x for x, _ in lanes]), "w": column([w for _, w in lanes])}
+    columns = ends([VECTOR] * vectors)
+    columns |= {"x": column([x for x, _ in lanes]), "w": column([w for _, w in lanes])}
     columns["bias"] = column([source.randint(-top, top - 1) for _ in lanes])
     return Group("uniform", "random", columns)
 
 
 def _block(name: str, p: Parameters, beats: int, source: random.Random) -> Group:
     """Vectors of 4 blocks with exponents of any signed byte."""
-    vectors = [[random_block(source, 0, 127, p) for _ in range(VECTOR)] for _ in range(max(2, beats // VECTOR))]
-    return block_group("uniform", "random", vectors)
+    count = max(2, beats // VECTOR)
+    blocks = [[random_block(source, 0, 127, p) for _ in range(VECTOR)] for _ in range(count)]
+    return block_group("uniform", "random", blocks)

@@ -6,8 +6,7 @@ comparison are read side by side, a word at a time: a pack may be longer than a 
 
 from typing import Any
 
-from intnet.hexfiles import MOST_BITS
-from intnet.packs.bench_text import PIECE, identifier, names_of, rotate
+from intnet.packs.bench_text import identifier, names_of, reader, widest
 
 SHOWN = 8  # mismatches of a port that it shows
 
@@ -24,7 +23,7 @@ def text(manifest: dict[str, Any]) -> str:
         f'    load("{entry["file"]}", {name}_WORDS, {name}_WORD_BITS, {name}_GUARD);' for entry, name in ports
     )
     compares = "\n".join(
-        f'      compare("{entry["file"]}", "{entry["file"].split("/")[1]}", {name}_WORDS);'
+        f'      compare("{entry["file"]}", "{entry["file"].split("/")[1]}", {name}_WORDS, {name}_WORD_BITS);'
         for entry, name in ports
         if entry["direction"] == "out"
     )
@@ -34,11 +33,12 @@ def text(manifest: dict[str, Any]) -> str:
 module tb_pack;
   import pack_{identifier(manifest["name"])}::*;
 
-  string pack, dut;
+  string only, pack, dut;
   integer loaded, compared, bad;
 
-{_TASKS}
-  initial begin
+{reader(manifest)}
+{_tasks(widest(manifest))}
+  initial if (!$value$plusargs("tb=%s", only) || only == "tb_pack") begin
     loaded = 0;
     compared = 0;
     bad = 0;
@@ -70,25 +70,27 @@ def _usage(manifest: dict[str, Any]) -> str:
 // DIR holds what the device wrote, one file a file of PACK/exp, of the same name, written as those are: one
 // word a line ($fdisplay(file, "%h", word)). Passed is what prints `PASS n=<words compared>`; without +dut
 // only the pack's own files are loaded: `PASS load n=<words>`. The simulators finish with status 0 on a
-// failure too. `intnet check PACK --dut DIR` compares the same and explains what differs."""
+// failure too. `intnet check PACK --dut DIR` compares the same and explains what differs. +tb=tb_pack where
+// several testbenches are built into one program: the others stay idle."""
 
 
-_TASKS = f"""\
+def _tasks(width: int) -> str:
+    return f"""\
   // Every word of a file of the pack: as many, and with the load guard, as pack.svh says.
   task automatic load(input string name, input integer words, input integer bits, input logic [63:0] guard);
     integer file, got, at;
     logic [63:0] s;
-    logic [{MOST_BITS - 1}:0] word;
+    logic [{width - 1}:0] word;
     s = 0;
     at = 0;
     file = $fopen({{pack, "/", name}}, "r");
-    got = file == 0 ? 0 : $fscanf(file, "%h\\n", word);
+    read_word(file, bits, got, word);
     while (got == 1) begin
-      for (integer k = 0; k < bits; k = k + {PIECE}) {rotate("word[k+:64]")}
+      fold(bits, word, s);
       at = at + 1;
-      got = $fscanf(file, "%h\\n", word);
+      read_word(file, bits, got, word);
     end
-    if (at != words || s !== guard) begin
+    if (got != 0 || at != words || s !== guard) begin
       $display("FAIL load %s: %0d words of %0d, guard %h of %h", name, at, words, s, guard);
       bad = bad + 1;
     end
@@ -96,29 +98,27 @@ _TASKS = f"""\
     loaded = loaded + at;
   endtask
 
-  // Both files side by side; a file that is short, long, or has anything else in it is a fault.
-  task automatic compare(input string name, input string given, input integer words);
+  // Both files side by side; a file that is missing, short, long, or has anything else in it is a fault.
+  task automatic compare(input string name, input string given, input integer words, input integer bits);
     integer file, mine, got, want, at, wrong;
-    logic [{MOST_BITS - 1}:0] a, b;
+    logic [{width - 1}:0] a, b;
     at = 0;
     wrong = 0;
-    a = 0;
-    b = 0;
     file = $fopen({{pack, "/", name}}, "r");
     mine = $fopen({{dut, "/", given}}, "r");
-    want = file == 0 ? 0 : $fscanf(file, "%h\\n", b);
-    got = mine == 0 ? 0 : $fscanf(mine, "%h\\n", a);
+    read_word(file, bits, want, b);
+    read_word(mine, bits, got, a);
     while (want == 1 && got == 1) begin
       if (a !== b) begin
         if (wrong < {SHOWN}) $display("%s[%0d]: got %0h want %0h", given, at, a, b);
         wrong = wrong + 1;
       end
       at = at + 1;
-      want = $fscanf(file, "%h\\n", b);
-      got = $fscanf(mine, "%h\\n", a);
+      read_word(file, bits, want, b);
+      read_word(mine, bits, got, a);
     end
-    if (at != words || want == 1 || got == 1 || mine == 0 || $feof(mine) == 0) begin
-      $display("FAIL %s: %0d words of %0d, or more, or what is no word", given, at, words);
+    if (at != words || want != 0 || got != 0) begin
+      $display("FAIL %s: after %0d words of %0d it ends, goes on, or has no word", given, at, words);
       bad = bad + 1;
     end
     if (wrong != 0) begin

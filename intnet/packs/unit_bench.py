@@ -6,7 +6,7 @@ ends in `PASS n=<words compared>` or `FAIL ...` and shows the first mismatches.
 
 from typing import Any
 
-from intnet.packs.bench_text import PIECE, identifier, rotate
+from intnet.packs.bench_text import identifier, reader, widest
 
 SHOWN = 8  # mismatches before it stops
 
@@ -46,9 +46,11 @@ module {name};
   integer at, done, file, got, bad, wrong;
   logic dump;
   logic [63:0] s;
+  logic [{widest(manifest) - 1}:0] line_word;
   logic [15:0] noise;
   logic [{unit["latency"]}:0] due;  // due[i]: a result entered i clocks ago
 
+{reader(manifest)}
   initial if (!$value$plusargs("tb=%s", only) || only == "{name}") begin
     clk = 0;
     rst = 1;
@@ -107,7 +109,7 @@ def _declare(ins: list[Entry], outs: list[Entry], ignored: list[Entry]) -> str:
         name, kind = entry["name"], "logic" if entry in ins else "wire "
         span = f"[{name}_WORD_BITS-1:0]"
         lines.append(f"  {kind} {span} {name};")
-        lines.append(f"  logic {span} {name}_word, {name}_words[0:{name}_WORDS-1];")
+        lines.append(f"  logic {span} {name}_words[0:{name}_WORDS-1];")
     lines += [f"  integer {entry['name']}_file;" for entry in outs]
     for entry in ignored:  # it never changes in this pack, so it has no file
         lines.append(f"  wire [{entry['bits'] - 1}:0] {entry['name']};")
@@ -126,19 +128,18 @@ def _instance(unit: dict[str, Any]) -> str:
 def _load(entry: Entry) -> str:
     """Every word of a file into its memory; the count and the guard must be the manifest's."""
     name, path = entry["name"], entry["file"]
-    pieces = [f"{name}_word"] + [f"{name}_word >> {k}" for k in range(PIECE, entry["word_bits"], PIECE)]
-    folds = "".join("\n      " + rotate(f"64'({piece})") for piece in pieces)
     return f"""
     file = $fopen({{pack, "/{path}"}}, "r");
     s = 0;
     at = 0;
-    got = file == 0 ? 0 : $fscanf(file, "%h\\n", {name}_word);
+    read_word(file, {name}_WORD_BITS, got, line_word);
     while (got == 1) begin
-      if (at < {name}_WORDS) {name}_words[at] = {name}_word;{folds}
+      if (at < {name}_WORDS) {name}_words[at] = line_word[{name}_WORD_BITS-1:0];
+      fold({name}_WORD_BITS, line_word, s);
       at = at + 1;
-      got = $fscanf(file, "%h\\n", {name}_word);
+      read_word(file, {name}_WORD_BITS, got, line_word);
     end
-    if (at != {name}_WORDS || s !== {name}_GUARD) begin
+    if (got != 0 || at != {name}_WORDS || s !== {name}_GUARD) begin
       $display("FAIL load {path}: %0d words of %0d, guard %h of %h", at, {name}_WORDS, s, {name}_GUARD);
       bad = bad + 1;
     end

@@ -192,6 +192,8 @@ def _wrong_mac(p: Parameters) -> str:
     need = max(p["A"] + p["B"] + (5 * p["LANES"] - 1).bit_length() + 1, p["OUT"] + p["S"] + 2)
     if p["ACC"] < need:
         return f"ACC={p['ACC']}: sums of 5 beats, a bias and every limit of q need {need} bits"
+    if p["ACC"] - p["S"] > 30:
+        return f"ACC - S = {p['ACC'] - p['S']}: a trail has room for 30 bits above the shift"
     return ""
 
 
