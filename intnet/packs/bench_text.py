@@ -1,4 +1,4 @@
-"""Pieces of SystemVerilog that both testbenches are made of: names, and how a hex file is read."""
+"""Pieces of SystemVerilog that both testbenches are made of: names, widths, the load guard."""
 
 import re
 from collections.abc import Sequence
@@ -28,31 +28,11 @@ def widest(manifest: dict[str, Any]) -> int:
     return max(-(-entry["word_bits"] // PIECE) for entry in manifest["ports"]) * PIECE
 
 
-def reader(manifest: dict[str, Any]) -> str:
-    """Tasks that read a hex file: character by character, since Verilator's `%h` takes x and z for 0."""
-    bits = widest(manifest)
+def fold(width: int) -> str:
+    """The task that folds a word of a file into the load guard."""
     return f"""\
-  // The next line of a file: status 1 and its word, 0 at the end of the file, -1 where it is no word of so
-  // many bits: exactly so many hex digits, and the end of the line.
-  task automatic read_word(input integer fd, input integer size, output integer status,
-                           output logic [{bits - 1}:0] value);
-    integer char, count;
-    value = 0;
-    count = 0;
-    char = fd == 0 ? -1 : $fgetc(fd);
-    status = char < 0 ? 0 : 1;
-    while (status == 1 && char >= 0 && char != 10) begin
-      if (char >= 48 && char <= 57) value = {{value[{bits - 5}:0], 4'(char - 48)}};
-      else if (char >= 97 && char <= 102) value = {{value[{bits - 5}:0], 4'(char - 87)}};
-      else status = -1;
-      count = count + 1;
-      char = $fgetc(fd);
-    end
-    if (status == 1 && (count != (size + 3) / 4 || char < 0)) status = -1;
-  endtask
-
   // The load guard: rotl64(sum, 1) ^ piece over the pieces of 64 bits of a word, least significant first.
-  task automatic fold(input integer size, input logic [{bits - 1}:0] value, inout logic [63:0] sum);
+  task automatic fold(input integer size, input logic [{width - 1}:0] value, inout logic [63:0] sum);
     for (integer k = 0; k < size; k = k + {PIECE}) sum = {{sum[62:0], sum[63]}} ^ value[k+:{PIECE}];
   endtask
 """

@@ -37,7 +37,7 @@ PATHS = {
     "mac_requant": (f"{PRODUCT}/x0", f"{PRODUCT}/Wq"),
     "block_dot": ("layer2.0.relu2/e0", f"{PRODUCT}/Wq"),
 }
-PIXELS = 2  # images whose pixels become rows of a sum
+PIXELS = 1  # images whose pixels become rows of a sum
 
 Events = Mapping[str, Event]
 

@@ -185,7 +185,7 @@ def _cq_directed(p: Parameters) -> Groups:
         for group in _tensor(m, p, (7, 3)):
             for log_dr in (7, (7 * i + i // 7) % 7):
                 codes = group.columns["x"].tolist()
-                picked = sorted(source.sample(codes, min(len(codes), 5)))
+                picked = sorted(source.sample(codes, min(len(codes), 3)))
                 groups.append(_stochastic(group, picked, log_dr, p, source))
     return groups
 

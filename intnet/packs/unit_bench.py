@@ -6,7 +6,7 @@ ends in `PASS n=<words compared>` or `FAIL ...` and shows the first mismatches.
 
 from typing import Any
 
-from intnet.packs.bench_text import identifier, reader, widest
+from intnet.packs.bench_text import fold, identifier, widest
 
 SHOWN = 8  # mismatches before it stops
 
@@ -50,7 +50,7 @@ module {name};
   logic [15:0] noise;
   logic [{unit["latency"]}:0] due;  // due[i]: a result entered i clocks ago
 
-{reader(manifest)}
+{fold(widest(manifest))}
   initial if (!$value$plusargs("tb=%s", only) || only == "{name}") begin
     clk = 0;
     rst = 1;
@@ -132,14 +132,14 @@ def _load(entry: Entry) -> str:
     file = $fopen({{pack, "/{path}"}}, "r");
     s = 0;
     at = 0;
-    read_word(file, {name}_WORD_BITS, got, line_word);
+    got = file == 0 ? 0 : $fscanf(file, "%h\\n", line_word);
     while (got == 1) begin
       if (at < {name}_WORDS) {name}_words[at] = line_word[{name}_WORD_BITS-1:0];
       fold({name}_WORD_BITS, line_word, s);
       at = at + 1;
-      read_word(file, {name}_WORD_BITS, got, line_word);
+      got = $fscanf(file, "%h\\n", line_word);
     end
-    if (got != 0 || at != {name}_WORDS || s !== {name}_GUARD) begin
+    if (at != {name}_WORDS || s !== {name}_GUARD) begin
       $display("FAIL load {path}: %0d words of %0d, guard %h of %h", at, {name}_WORDS, s, {name}_GUARD);
       bad = bad + 1;
     end
