@@ -219,7 +219,7 @@ def test_ids_on_file_do_not_change() -> None:
     assert hashlib.sha256(lines.encode()).hexdigest() == IDS_SHA256
 
 
-IDS_SHA256 = "90ce1e6ddfd2c26bc0efc7326cbbf5cbc35f20766a0d9ca7200e3f05d5ac09e5"
+IDS_SHA256 = "45cf92427cf51fae81199cabc8525f55805ef5e7619316a021b72b27693b863e"
 
 
 # -- settings ------------------------------------------------------------------------------------
