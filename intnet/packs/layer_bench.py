@@ -27,6 +27,7 @@ def text(manifest: dict[str, Any]) -> str:
         for entry, name in ports
         if entry["direction"] == "out"
     )
+    tasks = "\n".join(task(widest(manifest)) for task in (fold, _load_task, _read_task, _compare_task))
     return f"""{_usage(manifest)}
 `timescale 1ns / 1ps
 `include "pack.svh"
@@ -36,8 +37,7 @@ module tb_pack;
   string only, pack, dut;
   integer loaded, compared, bad;
 
-{fold(widest(manifest))}
-{_tasks(widest(manifest))}
+{tasks}
   initial if (!$value$plusargs("tb=%s", only) || only == "tb_pack") begin
     loaded = 0;
     compared = 0;
@@ -74,7 +74,7 @@ def _usage(manifest: dict[str, Any]) -> str:
 // several testbenches are built into one program: the others stay idle."""
 
 
-def _tasks(width: int) -> str:
+def _load_task(width: int) -> str:
     return f"""\
   // Every word of a file of the pack: as many, and with the load guard, as pack.svh says.
   task automatic load(input string name, input integer words, input integer bits, input logic [63:0] guard);
@@ -97,7 +97,11 @@ def _tasks(width: int) -> str:
     if (file != 0) $fclose(file);
     loaded = loaded + at;
   endtask
+"""
 
+
+def _read_task(width: int) -> str:
+    return f"""\
   // The next line of what a device wrote, character by character, since Verilator's %h takes x and z for 0:
   // status 1 and its word, 0 at the end of the file, -1 where it is not exactly so many hex digits and LF.
   task automatic read_word(input integer fd, input integer size, output integer status,
@@ -116,7 +120,11 @@ def _tasks(width: int) -> str:
     end
     if (status == 1 && (count != (size + 3) / 4 || char < 0)) status = -1;
   endtask
+"""
 
+
+def _compare_task(width: int) -> str:
+    return f"""\
   // Both files side by side; a file that is missing, short, long, or has anything else in it is a fault.
   task automatic compare(input string name, input string given, input integer words, input integer bits);
     integer file, mine, got, want, at, wrong;

@@ -24,9 +24,6 @@ def text(manifest: dict[str, Any]) -> str:
     entries = {entry["name"]: entry for entry in manifest["ports"]}
     ins, outs = ([entries[name] for name in unit[way]] for way in ("inputs", "outputs"))
     name, package = module(manifest), f"pack_{identifier(manifest['name'])}"
-    cleared = "".join(f"\n    {e['name']} = '0;" for e in ins)
-    opened = _each(outs, '\n      {0}_file = $fopen({{out, "/{0}.hex"}}, "w");')
-    closed = _each(outs, "\n      $fclose({0}_file);")
     first_in, first_out = ins[0]["name"], outs[0]["name"]
     return f"""{_usage(manifest, name, unit["name"])}
 `timescale 1ns / 1ps
@@ -51,6 +48,16 @@ module {name};
   logic [{unit["latency"]}:0] due;  // due[i]: a result entered i clocks ago
 
 {fold(widest(manifest))}
+{_initial(name, unit, ins, outs)}endmodule
+"""
+
+
+def _initial(name: str, unit: dict[str, Any], ins: list[Entry], outs: list[Entry]) -> str:
+    """Loads the files, resets the unit, runs it, and says how it went."""
+    cleared = _each(ins, "\n    {0} = '0;")
+    opened = _each(outs, '\n      {0}_file = $fopen({{out, "/{0}.hex"}}, "w");')
+    closed = _each(outs, "\n      $fclose({0}_file);")
+    return f"""\
   initial if (!$value$plusargs("tb=%s", only) || only == "{name}") begin
     clk = 0;
     rst = 1;
@@ -78,7 +85,6 @@ module {name};
     else $display("FAIL bad files %0d, mismatches %0d, results %0d of %0d", bad, wrong, done, RESULTS);
     $finish;
   end
-endmodule
 """
 
 
