@@ -153,6 +153,12 @@ def test_what_the_unit_gave_can_be_written(tmp_path: Path) -> None:
     bad = pack.write(Draft("wrong", "L1", {}, changed, draft.cases, draft.about), tmp_path / "wrong")
     passed, text = simulate.run(simulate.icarus(bad, "quantize_sq", tmp_path))
     assert not passed and "q[100]: got" in text
+    mutant = simulate.icarus(good, "quantize_sq", tmp_path, 9)  # to the end, for the checker to explain
+    passed, text = simulate.run([*mutant, f"+out={tmp_path / 'out'}"])
+    assert not passed and text.count(": got") == 8
+    for name in ("q.hex", "saturated.hex"):
+        lines = [(place / name).read_text().splitlines() for place in (tmp_path / "out", good / "exp")]
+        assert len(lines[0]) == len(lines[1])
 
 
 @icarus_only
