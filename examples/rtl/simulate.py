@@ -60,7 +60,7 @@ def verilator(packs: Sequence[tuple[Path, str]], folder: Path) -> list[str]:
     top.write_text(f"`timescale 1ns / 1ps\nmodule all_packs;\n{body}endmodule\n")
     command([
         "verilator", "--binary", "--timing", "-Wall", "--relative-includes", f"-I{HERE}", "-CFLAGS", "-O0",
-        "-j", "2", "--output-split", "4000", "--top-module", "all_packs", "--Mdir", folder / "verilated",
+        "-j", "2", "--top-module", "all_packs", "--Mdir", folder / "verilated",
         "-o", "all_packs", top, *benches, *sorted({source(unit) for _, unit in packs if unit}),
     ])  # fmt: skip
     return [str(folder / "verilated" / "all_packs")]
