@@ -13,6 +13,7 @@ import pytest
 from examples.rtl import kill_table, simulate
 from examples.rtl.mutants import EQUIVALENT, mutants, proven, source
 from intnet.packs import pack, units
+from intnet.packs.units import drafts
 from tests.test_units import EVERY, SMALL, label, made
 
 LEAST_MUTANTS = 45
@@ -146,10 +147,10 @@ def test_only_the_words_measured_have_a_measure() -> None:
     port, codes = draft.ports[0]
     changed = codes.copy()
     changed[5] ^= 1
-    assert units.detection(draft.name, draft.ports) is not None
-    assert units.detection(draft.name, [(port, changed), *draft.ports[1:]]) is None
+    assert drafts.detection(draft.name, draft.ports) is not None
+    assert drafts.detection(draft.name, [(port, changed), *draft.ports[1:]]) is None
     assert "detection" not in made("quantize_sq", "L1", {"W": 12, "EX": 9}).about
-    packs = json.loads((files("intnet.packs") / units.DETECTION).read_text("utf-8"))["packs"]
+    packs = json.loads((files("intnet.packs.units") / drafts.DETECTION).read_text("utf-8"))["packs"]
     assert set(packs) == {f"{n}-{level}" for n in units.UNITS for level in kill_table.LEVELS}
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from examples.rtl import simulate
 from intnet.formats import Shift
-from intnet.packs import pack, ports, testbench
+from intnet.packs import hdl, pack, ports
+from intnet.packs.hdl.text import names_of
 from intnet.packs.ports import Case, Draft
 from intnet.qtensor import QTensor
 from tests.test_rtl import icarus_only, verilator_only
@@ -171,7 +172,7 @@ def test_words_of_1024_bits_go_through_a_unit(tmp_path: Path) -> None:
 
 def test_the_package_has_what_the_manifest_says(folder: Path) -> None:
     held = pack.read(folder)
-    text = testbench.files(held.manifest)["hdl/pack.svh"]
+    text = hdl.files(held.manifest)["hdl/pack.svh"]
     assert text == (folder / "hdl" / "pack.svh").read_text() and text.isascii()
     values = dict(re.findall(r"(\w+) = ([^;]+);", text))
     assert values["fc2_x0_WORDS"] == "6" and values["fc2_x0_LANES"] == "64"
@@ -184,4 +185,4 @@ def test_the_package_has_what_the_manifest_says(folder: Path) -> None:
 def test_names_never_meet() -> None:
     """'a/b' and 'a.b' would be one identifier."""
     names = [{"name": text} for text in ("a/b", "a.b", "a_b_2", "a b", "9", "ü")]
-    assert testbench.names_of(names) == ["a_b", "a_b_2", "a_b_2_2", "a_b_3", "p9", "_"]
+    assert names_of(names) == ["a_b", "a_b_2", "a_b_2_2", "a_b_3", "p9", "_"]

@@ -14,9 +14,10 @@ import pytest
 from intnet import rng
 from intnet.errors import ConfigError, IntnetError, PackError
 from intnet.hexfiles import MOST_BITS
-from intnet.packs import captured, pack, units
+from intnet.packs import pack, units
 from intnet.packs.ports import Draft
-from intnet.packs.unit_ports import Group
+from intnet.packs.units import drafts, training
+from intnet.packs.units.signals import Group
 from tests.oracle import quantizers as oracle
 from tests.oracle.random import lfsr_states
 from tests.oracle.tensor import power
@@ -44,7 +45,7 @@ EVERY += [(name, level, settings) for name, settings in SMALL for level in ("L0"
 
 
 def label(value: object) -> str:
-    return units.label("", value).strip("-") if isinstance(value, dict) else str(value)
+    return drafts.label("", value).strip("-") if isinstance(value, dict) else str(value)
 
 
 @cache
@@ -133,17 +134,17 @@ def test_small_inputs_are_exhausted(name: str) -> None:
 @pytest.mark.parametrize("name", ["quantize_q", "quantize_sq", "quantize_cq"])
 def test_results_are_those_that_training_stored(name: str, level: str) -> None:
     stored = []
-    for events in captured.steps()[: units.STEPS[level]]:
-        for path in captured.PATHS[name]:
+    for events in training.steps()[: drafts.STEPS[level]]:
+        for path in training.PATHS[name]:
             stored += events[path].result.codes.reshape(-1).tolist()
     assert words_of(made(name, level))["q"] == stored
 
 
 def test_sums_are_those_of_the_layer() -> None:
     words = words_of(made("mac_requant", "L3"))
-    events = captured.steps()[0]
-    x, w = (events[path].result.codes.astype(np.int64) for path in captured.PATHS["mac_requant"])
-    pixels = x[: captured.PIXELS, ::2, ::2].reshape(-1, x.shape[-1])
+    events = training.steps()[0]
+    x, w = (events[path].result.codes.astype(np.int64) for path in training.PATHS["mac_requant"])
+    pixels = x[: training.PIXELS, ::2, ::2].reshape(-1, x.shape[-1])
     assert words["q.acc"] == (pixels @ w.reshape(len(w), -1).T).reshape(-1).tolist()
 
 
@@ -151,8 +152,8 @@ def test_words_are_those_that_training_drew() -> None:
     about = made("quantize_cq", "L3").about["random"]
     drawn = []
     for stream in about["streams"]:
-        size = captured.steps()[0][f"{stream}q"].result.size
-        drawn += rng.words(about["seed"], captured.FIRST - 1, rng.stream(stream), size).tolist()
+        size = training.steps()[0][f"{stream}q"].result.size
+        drawn += rng.words(about["seed"], training.FIRST - 1, rng.stream(stream), size).tolist()
     assert words_of(made("quantize_cq", "L3"))["word"] == drawn
 
 
@@ -167,10 +168,10 @@ def test_a_chain_has_a_digest_a_step(name: str, tmp_path: Path) -> None:
         for port in outs:
             lines = (folder / port.file).read_bytes().splitlines(keepends=True)
             sha.update(b"".join(lines[link["first"] : link["last"] + 1]))
-        assert (link["step"], link["first"]) == (captured.FIRST + k, after)
+        assert (link["step"], link["first"]) == (training.FIRST + k, after)
         assert link["sha256"] == sha.hexdigest()
         after = link["last"] + 1
-    assert after == outs[0].words and len(draft.about["chain"]) == captured.STEPS
+    assert after == outs[0].words and len(draft.about["chain"]) == training.STEPS
     first = words_of(made(name, "L3"))
     for port in outs:
         if port.name in first:
@@ -199,17 +200,17 @@ def test_cases_cover_all_words_in_order(name: str, level: str, settings: dict[st
 
 def test_an_id_is_of_the_words_and_not_of_their_place() -> None:
     unit = units.UNITS["quantize_sq"]
-    groups = units.STIMULI["quantize_sq"]["L1"](unit.defaults)
-    taken = captured.Taken(groups, unit.defaults)
-    ids = [case.id for case in units.assemble(unit, "L1", {}, taken).cases]
-    fewer = captured.Taken(groups[5:][::-1], unit.defaults)
-    again = {case.id for case in units.assemble(unit, "L1", {}, fewer).cases}
+    groups = drafts.STIMULI["quantize_sq"]["L1"](unit.defaults)
+    taken = training.Taken(groups, unit.defaults)
+    ids = [case.id for case in drafts.assemble(unit, "L1", {}, taken).cases]
+    fewer = training.Taken(groups[5:][::-1], unit.defaults)
+    again = {case.id for case in drafts.assemble(unit, "L1", {}, fewer).cases}
     assert again <= set(ids) and len(again) >= len(ids) - 5
     columns = dict(groups[0].columns) | {"x": groups[0].columns["x"] + 1}
-    changed = captured.Taken([Group(groups[0].name, "", columns), *groups[1:]], unit.defaults)
-    assert units.assemble(unit, "L1", {}, changed).cases[0].id != ids[0]
-    twice = captured.Taken([*groups, groups[0]], unit.defaults)
-    assert [case.id for case in units.assemble(unit, "L1", {}, twice).cases] == ids
+    changed = training.Taken([Group(groups[0].name, "", columns), *groups[1:]], unit.defaults)
+    assert drafts.assemble(unit, "L1", {}, changed).cases[0].id != ids[0]
+    twice = training.Taken([*groups, groups[0]], unit.defaults)
+    assert [case.id for case in drafts.assemble(unit, "L1", {}, twice).cases] == ids
 
 
 def test_ids_on_file_do_not_change() -> None:

@@ -2,7 +2,7 @@
 
 Every unit's mutants are built with -DMUT=n and run in Icarus Verilog under the testbenches of its packs L0 to
 L3, and on as many uniform random vectors as each has. A mutant is killed where the testbench does not say
-PASS. kill_table.json has all that is missed; intnet/packs/detection.json has what a pack says of itself:
+PASS. kill_table.json has all that is missed; detection.json of intnet/packs/units what a pack says of itself:
 only a pack whose words are those measured here says it.
 """
 from __future__ import annotations
@@ -25,9 +25,10 @@ from examples.rtl import simulate, uniform
 from examples.rtl.mutants import EQUIVALENT, HERE, mutants, proven
 from intnet.packs import pack, units
 from intnet.packs.ports import Draft
+from intnet.packs.units import drafts
 
 RESULT = HERE / "kill_table.json"
-MEASURED = HERE.parents[1] / "intnet" / "packs" / units.DETECTION
+MEASURED = HERE.parents[1] / "intnet" / "packs" / "units" / drafts.DETECTION
 LEVELS = ("L0", "L1", "L2", "L3")
 BOTH = "L1+L2"  # the vectors that must kill everything
 Row = dict[str, Any]
@@ -81,7 +82,7 @@ def measure(name: str, folder: Path) -> tuple[Row, dict[str, Row]]:
             "equivalent": len(row["equivalent"]),
             "killed": killed[level],
             "uniform_killed": killed[f"uniform {level}"],
-            "sha256": units.digest_of(made[level].ports),
+            "sha256": drafts.digest_of(made[level].ports),
         }
         for level in LEVELS
     }

@@ -8,11 +8,12 @@ import numpy as np
 
 from intnet.errors import PackError
 from intnet.packs import pack, units
-from intnet.packs.captured import Taken
 from intnet.packs.ports import Draft
-from intnet.packs.stimuli import TENSOR, n_of
-from intnet.packs.stimuli_sums import block_group, random_beats, random_block
-from intnet.packs.unit_ports import Columns, Group, Parameters, column, ends, limits
+from intnet.packs.units import drafts
+from intnet.packs.units.signals import Columns, Group, Parameters, column, ends, limits
+from intnet.packs.units.stimuli import TENSOR, n_of
+from intnet.packs.units.stimuli_sums import block_group, random_beats, random_block
+from intnet.packs.units.training import Taken
 
 VECTOR = 4  # beats of a vector of sums
 
@@ -25,7 +26,7 @@ def draft(name: str, beats: int, seed: int = 1) -> Draft:
     unit = units.UNITS[name]
     made = {"mac_requant": _mac, "block_dot": _block}.get(name, _tensors)
     group = made(name, unit.defaults, beats, random.Random(seed))
-    out = units.assemble(unit, "L2", {}, Taken([group], unit.defaults))
+    out = drafts.assemble(unit, "L2", {}, Taken([group], unit.defaults))
     try:
         pack.check(out)
     except PackError:

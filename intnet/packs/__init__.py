@@ -1,5 +1,5 @@
-"""Golden packs: a folder of hex files by which hardware is judged, written, read, checked, explained.
+"""Golden packs: folders of hex files by which hardware is judged.
 
-ports -> trail -> pack (write, read) -> layers, units (what goes in) -> contract, testbench (what is
-generated beside it) -> diagnosis -> check
+ports, trail -> contract, hdl/ (what is generated) -> pack (write, read)
+-> layers/, units/ (what a pack holds) -> diagnosis -> check
 """

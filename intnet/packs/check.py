@@ -18,7 +18,7 @@ import numpy as np
 
 from intnet import hexfiles
 from intnet.errors import PackError
-from intnet.packs import contract, layers, testbench, units
+from intnet.packs import contract, hdl, layers, units
 from intnet.packs.diagnosis import Verdict, Words, diagnose, misplaced
 from intnet.packs.pack import CASES, CONTRACT, Pack, PathLike, cases_text, entry
 from intnet.packs.ports import Case, Draft, Port
@@ -243,7 +243,7 @@ REDRAFT: dict[str, Callable[[Pack], Draft]] = {"layers": layers.redraft, "unit":
 def _texts(pack: Pack, draft: Draft) -> list[str]:
     """Generated files, and keys of PACK.json, that differ from a recomputation's."""
     made = {CONTRACT: contract.text(pack.manifest), CASES: cases_text(draft.cases)}
-    made |= testbench.files(pack.manifest)
+    made |= hdl.files(pack.manifest)
     odd = [name for name, text in made.items() if (pack.folder / name).read_text() != text]
     given: dict[str, Any] = pack.manifest
     pairs = {"name": draft.name, "level": draft.level, "about": dict(draft.about)}

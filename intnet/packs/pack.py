@@ -9,7 +9,7 @@
     CONTRACT.md   what every port means, bit by bit (`contract.py`)
     cases.csv     which vectors hunt which bug
     in/ exp/ rnd/ trail/    hex files (`hexfiles.py`)
-    hdl/          sizes and load guards, a self-checking testbench (`testbench.py`)
+    hdl/          sizes and load guards, a self-checking testbench (`hdl/`)
 
 Nothing in a pack depends on when, where or by how many threads it was written: equal drafts give equal
 bytes. An expected file that is all zero or constant is refused: a device stuck at that word would pass.
@@ -34,7 +34,7 @@ import numpy as np
 from intnet import files, formats, hexfiles, records
 from intnet.errors import FormatError, PackError
 from intnet.formats import Format
-from intnet.packs import contract, testbench
+from intnet.packs import contract, hdl
 from intnet.packs.ports import ENCODINGS, FOLDERS, Case, Draft, Filled, Port, as_tensor
 from intnet.qtensor import QTensor
 
@@ -114,7 +114,7 @@ def _fill(draft: Draft, folder: Path) -> None:
         "ports": entries,
     }
     texts = {MANIFEST: json.dumps(manifest, indent=1, allow_nan=False) + "\n", CASES: cases_text(draft.cases)}
-    texts |= {CONTRACT: contract.text(manifest)} | testbench.files(manifest)
+    texts |= {CONTRACT: contract.text(manifest)} | hdl.files(manifest)
     sums = {entry["file"]: entry["sha256"] for entry in entries}
     for name, text in texts.items():
         (folder / name).write_bytes(text.encode())

@@ -5,7 +5,7 @@
 The quantizers take n, the exponent of R, as an input, so that a tensor can come word by word; here a
 part of a tensor that shares n is rounded as `quantize` rounds the whole (`OfTensor`). An n far below the
 tensor's own is legal too: from n = EX - 1 on every word but 0 saturates, so less than that changes nothing.
-Sums are in `unit_sums.py`.
+Sums are in `sums.py`.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from intnet.errors import PackError
 from intnet.exact import Exact
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.packs.trail import REMAINDER_BITS, Trail, trail
-from intnet.packs.unit_ports import Columns, Parameters
+from intnet.packs.units.signals import Columns, Parameters
 from intnet.qtensor import QTensor
 from intnet.quantize import flag_words, quantize
 

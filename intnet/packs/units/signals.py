@@ -1,7 +1,7 @@
 """What a hardware unit is, as data: parameters with their ranges, and the ports that follow from them.
 
-`units.UNITS` is the list; a `Unit` has no arithmetic. A `Group` is a handful of vectors that hunt the same
-bugs: its columns become words of the in ports, and a case of the pack. Next: `unit_words.py`.
+`listing.UNITS` is the list; a `Unit` has no arithmetic. A `Group` is a handful of vectors that hunt the same
+bugs: its columns become words of the in ports, and a case of the pack. Next: `words.py`.
 """
 
 from collections.abc import Callable, Mapping

@@ -2,8 +2,8 @@
 
     files(manifest) -> {"hdl/pack.svh": ..., "hdl/tb_NAME.sv": ...}        from PACK.json alone
 
-A unit's pack has a testbench that drives the unit (`unit_bench.py`); the pack of layers has one that loads
-every file and compares what a device wrote (`layer_bench.py`). What both need is here. Icarus 11 and
+A unit's pack has a testbench that drives the unit (`drive.py`); the pack of layers has one that loads
+every file and compares what a device wrote (`compare.py`). What both need is here. Icarus 11 and
 Verilator 5.006 take both, the latter without a warning under -Wall. The simulators finish with status 0 on a
 short or missing file, and on `$error`: only a line `PASS n=...` means that the test has passed.
 """
@@ -12,13 +12,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from intnet.packs import layer_bench, unit_bench
-from intnet.packs.bench_text import identifier, names_of
+from intnet.packs.hdl import compare, drive
+from intnet.packs.hdl.text import identifier, names_of
 
 
 def files(manifest: dict[str, Any]) -> dict[str, str]:
     """Path inside the pack -> text, of a PACK.json."""
-    bench = unit_bench if manifest["about"].get("unit") else layer_bench
+    bench = drive if manifest["about"].get("unit") else compare
     return {"hdl/pack.svh": header(manifest), f"hdl/{bench.module(manifest)}.sv": bench.text(manifest)}
 
 

@@ -18,8 +18,8 @@ from intnet.exact import Exact, exact
 from intnet.methods.method import Method
 from intnet.operands import Operands
 from intnet.packs import ports
-from intnet.packs.capture import Captured
-from intnet.packs.expressions import Dump, Json, Labels, Names, array_of
+from intnet.packs.layers.capture import Captured
+from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import Case, Draft
 from intnet.packs.trail import REMAINDER_BITS, grid, limits, trail
 from intnet.qtensor import QTensor

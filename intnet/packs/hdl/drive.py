@@ -6,7 +6,7 @@ ends in `PASS n=<words compared>` or `FAIL ...` and shows the first mismatches.
 
 from typing import Any
 
-from intnet.packs.bench_text import fold, identifier, widest
+from intnet.packs.hdl.text import fold, identifier, widest
 
 SHOWN = 8  # mismatches; then it stops, but where it writes what the unit gave
 

@@ -19,8 +19,8 @@ from intnet import runs
 from intnet.errors import PackError
 from intnet.exact import Exact
 from intnet.formats import Shift
-from intnet.packs.unit_ports import Columns, Group, Unit, column, ends
-from intnet.packs.unit_words import log2_r
+from intnet.packs.units.signals import Columns, Group, Unit, column, ends
+from intnet.packs.units.words import log2_r
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 from intnet.trace import Event, Recorder

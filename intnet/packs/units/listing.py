@@ -1,15 +1,15 @@
 """The seven reference units: parameters with their ranges, and the ports of the modules that follow.
 
-`examples/rtl/NAME.sv` is the hardware; `units.py` makes packs of them. A new unit is an entry here, its
-results in `unit_words.py` or `unit_sums.py`, its words in `stimuli.py` and `captured.py`.
+`examples/rtl/NAME.sv` is the hardware; `drafts.py` makes packs of them. A new unit is an entry here, its
+results in `words.py` or `sums.py`, its words in `stimuli.py` and `training.py`.
 """
 
 from typing import Any
 
 from intnet.formats import Constant, Direct, Shift
 from intnet.hexfiles import MOST_BITS
-from intnet.packs.unit_ports import Parameters, Range, Scale, Signal, Unit, limits
-from intnet.packs.unit_words import FLAG, K_GC, K_Q
+from intnet.packs.units.signals import Parameters, Range, Scale, Signal, Unit, limits
+from intnet.packs.units.words import FLAG, K_GC, K_Q
 
 # -- the ports of each unit ----------------------------------------------------------------------
 

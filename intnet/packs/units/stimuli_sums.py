@@ -8,8 +8,8 @@ subnormal numbers and at the limit (L1); the rims of the exponents, cancelling s
 import random
 from collections.abc import Sequence
 
-from intnet.packs.stimuli import Groups, Level, corners
-from intnet.packs.unit_ports import Group, Parameters, column, ends, limits
+from intnet.packs.units.signals import Group, Parameters, column, ends, limits
+from intnet.packs.units.stimuli import Groups, Level, corners
 
 Beat = tuple[Sequence[int], Sequence[int]]
 MacVector = tuple[Sequence[Beat], int]

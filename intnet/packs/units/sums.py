@@ -1,6 +1,6 @@
 """What the units give that take vectors, and the trail of it: n of R, requantized sums, block float.
 
-    first, last   mark the beats of a vector; one result a vector (`unit_words.py` has the others)
+    first, last   mark the beats of a vector; one result a vector (`words.py` has the others)
 
 A block float sum is exact, then rounded once to float32: in units of 2^exponent, the least bit that
 float32 keeps of it, |sum| = floor + fraction. Next: `units.py`.
@@ -13,8 +13,8 @@ import numpy as np
 from intnet import ops
 from intnet.errors import NumberError
 from intnet.packs.trail import FRACTION_BITS, REMAINDER_BITS
-from intnet.packs.unit_ports import Columns, Parameters
-from intnet.packs.unit_words import QUANTIZERS, Results, Step, check_fits, log2_r, requantized
+from intnet.packs.units.signals import Columns, Parameters
+from intnet.packs.units.words import QUANTIZERS, Results, Step, check_fits, log2_r, requantized
 from intnet.qtensor import QTensor
 
 INFINITY, SIGN = 0x7F800000, 1 << 31

@@ -4,7 +4,7 @@
 
 L1 takes every input where there are at most 16 bits of it. Nothing here is listed that can be computed, and
 every random word comes from a seed. The words of one tensor share n; its cases hunt ties, limits and
-the tensor's own maximum, from which R comes. Vectors of sums: `stimuli_sums.py`; of training: `captured.py`.
+the tensor's own maximum, from which R comes. Vectors of sums: `stimuli_sums.py`; of training: `training.py`.
 """
 
 import random
@@ -14,8 +14,8 @@ from math import isqrt
 import numpy as np
 
 from intnet import rng
-from intnet.packs.unit_ports import Group, Parameters, column, ends, limits
-from intnet.packs.unit_words import log2_r
+from intnet.packs.units.signals import Group, Parameters, column, ends, limits
+from intnet.packs.units.words import log2_r
 
 EXHAUSTIVE = 16  # bits of input up to which every input is run
 WORD_BITS = 32

@@ -6,7 +6,7 @@ comparison are read side by side, a word at a time: a pack may be longer than a 
 
 from typing import Any
 
-from intnet.packs.bench_text import fold, identifier, names_of, widest
+from intnet.packs.hdl.text import fold, identifier, names_of, widest
 
 SHOWN = 8  # mismatches of a port that it shows
 

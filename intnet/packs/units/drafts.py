@@ -5,15 +5,15 @@
     L0  a readable few           L1  directed, and every input where there are at most 16 bits
     L2  corners, random words    L3  tensors of a real training step      L4  of a chain of steps
 
-`UNITS` is the list (`unit_list.py`). `examples/rtl` has each one in SystemVerilog, and mutants of it: how
+`UNITS` is the list (`listing.py`). `examples/rtl` has each one in SystemVerilog, and mutants of it: how
 many of them the vectors of a pack kill is in its PACK.json (`detection.json`). In an L4 pack
 `about["chain"]` has one SHA-256 a step (counted from 1), over the lines first .. last (counted from 0) of
 every expected file in the order of PACK.json:
 
     (sed -n '1,512p' exp/q.hex; sed -n '1,512p' exp/saturated.hex) | sha256sum
 
-Words come from `stimuli.py`, `stimuli_sums.py` and `captured.py`, results from `unit_words.py` and
-`unit_sums.py`; the generated testbench is `testbench.py`.
+Words come from `stimuli.py`, `stimuli_sums.py` and `training.py`, results from `words.py` and
+`sums.py`; the generated testbench is `hdl/`.
 """
 
 import hashlib
@@ -28,12 +28,12 @@ import numpy as np
 from intnet import hexfiles, rng
 from intnet.errors import ConfigError, PackError
 from intnet.methods.method import unknown
-from intnet.packs import captured, stimuli, stimuli_sums
 from intnet.packs.ports import Case, Draft, Filled, Port
-from intnet.packs.unit_list import UNITS
-from intnet.packs.unit_ports import Columns, Group, Parameters, Range, Signal, Unit, joined
-from intnet.packs.unit_sums import RESULTS
-from intnet.packs.unit_words import Results, Step
+from intnet.packs.units import stimuli, stimuli_sums, training
+from intnet.packs.units.listing import UNITS
+from intnet.packs.units.signals import Columns, Group, Parameters, Range, Signal, Unit, joined
+from intnet.packs.units.sums import RESULTS
+from intnet.packs.units.words import Results, Step
 from intnet.qtensor import QTensor
 
 LEVELS = {
@@ -43,7 +43,7 @@ LEVELS = {
     "L3": "tensors of a real training step",
     "L4": "a chain of real training steps, one digest a step",
 }
-STEPS = {"L3": 1, "L4": captured.STEPS}  # of training
+STEPS = {"L3": 1, "L4": training.STEPS}  # of training
 STIMULI = stimuli.GROUPS | stimuli_sums.GROUPS
 DETECTION = "detection.json"
 LFSR = "lfsr"  # the one setting that is no parameter: a seed, from which CQ's words come
@@ -65,11 +65,11 @@ def draft(name: str, level: str, settings: Mapping[str, str | int] | None = None
     given = parse(unit, settings or {})
     own = {key: value for key, value in given.items() if key != LFSR}
     if level in STEPS:
-        taken = captured.take(unit, own, STEPS[level])
+        taken = training.take(unit, own, STEPS[level])
     else:
         parameters = unit.defaults | own
         check(unit, parameters)
-        taken = captured.Taken(STIMULI[name][level](parameters), parameters)
+        taken = training.Taken(STIMULI[name][level](parameters), parameters)
     check(unit, taken.parameters)
     return assemble(unit, level, given, taken)
 
@@ -106,7 +106,7 @@ def label(unit: str, settings: Mapping[str, int]) -> str:
     return "-".join([unit, *(f"{key}{value}".replace("-", "m") for key, value in settings.items())])
 
 
-def assemble(unit: Unit, level: str, given: Mapping[str, int], taken: captured.Taken) -> Draft:
+def assemble(unit: Unit, level: str, given: Mapping[str, int], taken: training.Taken) -> Draft:
     """The draft of these groups of vectors."""
     parameters, signals = taken.parameters, unit.signals(taken.parameters, taken.scale)
     groups = _distinct(unit, given, taken)
@@ -143,7 +143,7 @@ def assemble(unit: Unit, level: str, given: Mapping[str, int], taken: captured.T
 # -- cases ---------------------------------------------------------------------------------------
 
 
-def _distinct(unit: Unit, given: Mapping[str, int], taken: captured.Taken) -> list[tuple[str, Group]]:
+def _distinct(unit: Unit, given: Mapping[str, int], taken: training.Taken) -> list[tuple[str, Group]]:
     """The groups with their ids: a name, and the start of the SHA-256 of parameters and words.
 
     An id says what the vectors are, not where they stand; of equal groups one is kept.
@@ -300,7 +300,7 @@ def digest_of(ports: Sequence[Filled]) -> str:
 
 def detection(name: str, ports: Sequence[Filled]) -> dict[str, Any] | None:
     """What was measured of the pack `name` by mutants of its unit: only if these are the words measured."""
-    table = json.loads((files("intnet.packs") / DETECTION).read_text("utf-8"))
+    table = json.loads((files("intnet.packs.units") / DETECTION).read_text("utf-8"))
     if name not in table["packs"]:
         return None
     row = dict(table["packs"][name])

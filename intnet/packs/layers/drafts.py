@@ -18,10 +18,10 @@ from typing import Any
 
 from intnet import methods, models, runs
 from intnet.errors import PackError
-from intnet.packs.capture import Captured, Taps, replay
-from intnet.packs.expressions import Json, Load, Names
+from intnet.packs.layers.capture import Captured, Taps, replay
+from intnet.packs.layers.expressions import Json, Load, Names
+from intnet.packs.layers.paths import Maker
 from intnet.packs.pack import Pack
-from intnet.packs.paths import Maker
 from intnet.packs.ports import Draft
 from intnet.train import Run
 
