@@ -190,6 +190,13 @@ def clipped_first(x: Fraction, top: int, word: int) -> int:
     return overflow(limited(floor, top) + round_fraction(x) - floor, -top - 1, top, "wrap")
 
 
+def decided_first(x: Fraction, top: int, word: int) -> int:
+    floor = x.__floor__()
+    if abs(floor) > top:
+        return top if floor > 0 else -top
+    return overflow(round_fraction(x), -top - 1, top, "wrap")
+
+
 SQ: dict[str, Device] = {
     "tie up (towards +infinity)": by_mode("ties_pos"),
     "tie away from zero": by_mode("ties_away"),
@@ -197,6 +204,16 @@ SQ: dict[str, Device] = {
     "truncation towards zero": by_mode("to_zero"),
     "rounded up always (ceiling)": by_mode("to_pos"),
     "no saturation (wraps)": unlimited,
+    "no saturation above (wraps)": lambda x, top, word: overflow(
+        max(round_fraction(x), -top), -top - 1, top, "wrap"
+    ),
+    "no saturation below (wraps)": lambda x, top, word: overflow(
+        min(round_fraction(x), top), -top - 1, top, "wrap"
+    ),
+    "saturation decided before rounding": decided_first,
+    "the rounding's carry is dropped": lambda x, top, word: limited(
+        x.__floor__() ^ (round_fraction(x) - x.__floor__()), top
+    ),
     "limits one code too wide below": lambda x, top, word: overflow(
         round_fraction(x), -top - 1, top, "saturate"
     ),

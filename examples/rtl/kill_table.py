@@ -25,10 +25,10 @@ from examples.rtl import simulate, uniform
 from examples.rtl.mutants import EQUIVALENT, HERE, mutants, proven
 from intnet.packs import pack, units
 from intnet.packs.ports import Draft
-from intnet.packs.units import drafts
+from intnet.packs.units.drafts import DETECTION, digest_of
 
 RESULT = HERE / "kill_table.json"
-MEASURED = HERE.parents[1] / "intnet" / "packs" / "units" / drafts.DETECTION
+MEASURED = HERE.parents[1] / "intnet" / "packs" / "units" / DETECTION
 LEVELS = ("L0", "L1", "L2", "L3")
 BOTH = "L1+L2"  # the vectors that must kill everything
 Row = dict[str, Any]
@@ -82,7 +82,7 @@ def measure(name: str, folder: Path) -> tuple[Row, dict[str, Row]]:
             "equivalent": len(row["equivalent"]),
             "killed": killed[level],
             "uniform_killed": killed[f"uniform {level}"],
-            "sha256": drafts.digest_of(made[level].ports),
+            "sha256": digest_of(made[level].ports),
         }
         for level in LEVELS
     }

@@ -1,7 +1,6 @@
 """Uniform random vectors of a unit: what directed ones are measured against. Next: `kill_table`."""
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +10,7 @@ from intnet.packs import pack, units
 from intnet.packs.ports import Draft
 from intnet.packs.units import drafts
 from intnet.packs.units.signals import Columns, Group, Parameters, column, ends, limits
+from intnet.packs.units.source import Source
 from intnet.packs.units.stimuli import TENSOR, n_of
 from intnet.packs.units.stimuli_sums import block_group, random_beats, random_block
 from intnet.packs.units.training import Taken
@@ -25,7 +25,7 @@ def draft(name: str, beats: int, seed: int = 1) -> Draft:
     """
     unit = units.UNITS[name]
     made = {"mac_requant": _mac, "block_dot": _block}.get(name, _tensors)
-    group = made(name, unit.defaults, beats, random.Random(seed))
+    group = made(name, unit.defaults, beats, Source(seed))
     out = drafts.assemble(unit, "L2", {}, Taken([group], unit.defaults))
     try:
         pack.check(out)
@@ -34,9 +34,9 @@ def draft(name: str, beats: int, seed: int = 1) -> Draft:
     return replace(out, name=f"{name}-uniform", generator={"kind": "uniform", "beats": beats})
 
 
-def _tensors(name: str, p: Parameters, beats: int, source: random.Random) -> Group:
+def _tensors(name: str, p: Parameters, beats: int, source: Source) -> Group:
     """Codes in tensors, or vectors, of 16; R is the tensor's own."""
-    codes = column([source.randint(*limits(p["W"])) for _ in range(beats)])
+    codes = column([source.within(*limits(p["W"])) for _ in range(beats)])
     parts = [codes[i : i + TENSOR] for i in range(0, beats, TENSOR)]
     columns: Columns = {"x": codes}
     if name == "r_exponent":
@@ -45,24 +45,24 @@ def _tensors(name: str, p: Parameters, beats: int, source: random.Random) -> Gro
         n = [n_of(max(int(part.max()), -int(part.min())), p) for part in parts]
         columns["n"] = np.repeat(column(n), [len(part) for part in parts])
     if name == "quantize_cq":
-        logs = column([source.randrange(8) for _ in parts])
+        logs = column([source.below(8) for _ in parts])
         columns["log_dr"] = np.repeat(logs, [len(part) for part in parts])
-        columns["word"] = column([source.getrandbits(32) for _ in range(beats)])
+        columns["word"] = column([source.bits(32) for _ in range(beats)])
     return Group("uniform", "random", columns)
 
 
-def _mac(name: str, p: Parameters, beats: int, source: random.Random) -> Group:
+def _mac(name: str, p: Parameters, beats: int, source: Source) -> Group:
     """Vectors of 4 beats; a bias of the products' magnitude."""
     vectors = max(2, beats // VECTOR)
     lanes = random_beats(source, p, VECTOR * vectors)
     top = 1 << p["A"] + p["B"]
     columns = ends([VECTOR] * vectors)
     columns |= {"x": column([x for x, _ in lanes]), "w": column([w for _, w in lanes])}
-    columns["bias"] = column([source.randint(-top, top - 1) for _ in lanes])
+    columns["bias"] = column([source.within(-top, top - 1) for _ in lanes])
     return Group("uniform", "random", columns)
 
 
-def _block(name: str, p: Parameters, beats: int, source: random.Random) -> Group:
+def _block(name: str, p: Parameters, beats: int, source: Source) -> Group:
     """Vectors of 4 blocks with exponents of any signed byte."""
     count = max(2, beats // VECTOR)
     blocks = [[random_block(source, 0, 127, p) for _ in range(VECTOR)] for _ in range(count)]

@@ -24,7 +24,7 @@ from intnet.packs.pack import CASES, CONTRACT, Pack, PathLike, cases_text, entry
 from intnet.packs.ports import Case, Draft, Port
 
 SHOWN = 8  # mismatches of a port that are told one by one
-TRAIL = ("floor", "remainder", "up", "presat", "coarse", "limit")
+TRAIL = ("floor", "remainder", "up", "presat", "coarse", "limit", "sign", "exponent")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from intnet.packs.ports import Port
 from intnet.packs.trail import FRACTION_BITS
 
 HALF = 1 << FRACTION_BITS  # of the remainder's word: its first bit, and no other
+LEAST_FLOAT, INFINITY = -149, 0x7F800000  # of binary32: log2 of the least number, a pattern
 SHOWN = 3  # verdicts that do not explain everything
 
 
@@ -42,7 +43,8 @@ class Verdict:
 class Words:
     """One port's elements, flat: what was wanted, what came, and the trail where there is one.
 
-    way: floor, remainder, up, presat, and coarse, limit, words where the rounding has them
+    way: floor, remainder, up, presat, and coarse, limit, words where the rounding has them; of a float
+        floor is that of the magnitude, beside sign and exponent (of the fraction's last bit)
     """
 
     port: Port
@@ -58,7 +60,8 @@ class Words:
     @property
     def traced(self) -> bool:
         """Whether it was rounded, and how can be replayed."""
-        return "floor" in self.way and self.mode in UP
+        signed_float = self.port.encoding != "float32" or "sign" in self.way
+        return "floor" in self.way and self.mode in UP and signed_float
 
     @property
     def word_bits(self) -> int:
@@ -79,10 +82,16 @@ class Words:
     def clipped(self, presat: np.ndarray) -> np.ndarray:
         """After the limits."""
         low, high = self.limits()
-        return presat if low is None or high is None else np.clip(presat, low, high)
+        if low is None or high is None:
+            return presat
+        kept = np.clip(presat, low, high)
+        return np.where(self.way["coarse"] != 0, kept, presat) if "coarse" in self.way else kept
 
     def stored(self, kept: np.ndarray) -> np.ndarray:
         """The port's elements for results in steps of the grid."""
+        if self.port.encoding == "float32":
+            pattern = (self.way["exponent"] - LEAST_FLOAT << 23) + kept
+            return np.minimum(pattern, INFINITY) | self.way["sign"] << 31
         format = self.port.format
         if self.port.encoding != "flag" or not isinstance(format, Flag):
             return wrapped(kept, self.port.bits, self.port.signed)
@@ -92,6 +101,14 @@ class Words:
         size = np.where(flag & (self.way["coarse"] == 0), size >> fine, size) & ((1 << fine) - 1)
         minus = (kept < 0) & (flag | (size != 0))
         return (flag.astype(np.int64) << fine + 1) | (minus.astype(np.int64) << fine) | size
+
+    def decided(self, mode: str, floor: np.ndarray, remainder: np.ndarray) -> np.ndarray:
+        """Whether `mode` goes up; the magnitude of a negative float goes the other way."""
+        up = UP[mode](floor, remainder, self.way.get("words"), self.word_bits)
+        if "sign" not in self.way:
+            return up
+        mirrored = UP[MIRRORED.get(mode, mode)](floor, remainder, None, 0)
+        return np.where(self.way["sign"] != 0, mirrored, up)
 
     def rounded(self, up: np.ndarray) -> np.ndarray:
         """The port's elements for another decision whether to go up."""
@@ -161,8 +178,7 @@ def _left(w: Words) -> np.ndarray:
 
 def _rounded(w: Words, floor: np.ndarray, remainder: np.ndarray) -> np.ndarray:
     """The port's own rounding of another value."""
-    up = UP[w.mode](floor, remainder, w.way.get("words"), w.word_bits)
-    return w.stored(w.clipped(floor + up))
+    return w.stored(w.clipped(floor + w.decided(w.mode, floor, remainder)))
 
 
 # -- variants of a rounding --------------------------------------------------------------------
@@ -186,11 +202,15 @@ UP: dict[str, Decide] = {
     "ties_even": _nearest(lambda floor: floor & 1 == 1),
     "ties_away": _nearest(lambda floor: floor >= 0),
     "ties_pos": _nearest(lambda floor: True),
+    "ties_neg": _nearest(lambda floor: False),
     "to_neg": lambda floor, remainder, words, bits: np.zeros(floor.shape, np.bool_),
     "to_pos": lambda floor, remainder, words, bits: remainder != 0,
     "to_zero": lambda floor, remainder, words, bits: (floor < 0) & (remainder != 0),
     "stochastic": _stochastic,
 }
+
+
+MIRRORED = {"ties_pos": "ties_neg", "to_neg": "to_pos", "to_pos": "to_neg"}
 
 
 def _mode(name: str) -> Callable[[Words], np.ndarray]:
@@ -199,7 +219,7 @@ def _mode(name: str) -> Callable[[Words], np.ndarray]:
     def variant(w: Words) -> np.ndarray:
         if name == w.mode:
             return w.want
-        return w.rounded(UP[name](w.way["floor"], w.way["remainder"], None, 0))
+        return w.rounded(w.decided(name, w.way["floor"], w.way["remainder"]))
 
     return variant
 
@@ -221,6 +241,32 @@ def _complement(w: Words) -> np.ndarray:
 
 def _unlimited(w: Words) -> np.ndarray:
     return w.stored(w.way["presat"])
+
+
+def _one_sided(above: bool) -> Variant:
+    """Limits on one side only."""
+
+    def variant(w: Words) -> np.ndarray:
+        low, high = w.limits()
+        if low is None:
+            return w.want
+        return w.stored(np.maximum(w.way["presat"], low) if above else np.minimum(w.way["presat"], high))
+
+    return variant
+
+
+def _decided_first(w: Words) -> np.ndarray:
+    """Whether to limit is decided on the floor, and what passes goes up after that."""
+    low, high = w.limits()
+    if low is None:
+        return w.want
+    floor, presat = w.way["floor"], w.way["presat"]
+    return w.stored(np.where(floor > high, high, np.where(floor < low, low, presat)))
+
+
+def _no_carry(w: Words) -> np.ndarray:
+    """The bit of going up is put in place of being added."""
+    return w.stored(w.clipped(w.way["floor"] ^ w.way["up"]))
 
 
 def _asymmetrical(w: Words) -> np.ndarray:
@@ -256,8 +302,12 @@ ROUNDING: dict[str, Variant] = {
     "rounded up always (ceiling)": _mode("to_pos"),
     "no saturation (wraps)": _unlimited,
     "no saturation (wraps within the limits' own bits)": _wrap,
+    "no saturation above (wraps)": _one_sided(above=True),
+    "no saturation below (wraps)": _one_sided(above=False),
     "limits one code too wide below": _asymmetrical,
     "limits before rounding": _clipped_first,
+    "saturation decided before rounding": _decided_first,
+    "the rounding's carry is dropped": _no_carry,
     "random word <= fraction in place of <": _towards_infinity,
     "random word complemented": _complement,
 }
@@ -278,7 +328,8 @@ def _elementwise(w: Words) -> Iterator[tuple[str, Variant]]:
     """Every mistake of one element alone that this port could have."""
     if w.traced:
         yield from ROUNDING.items()
-    yield from BITS.items()
+    if w.port.bits > 1:
+        yield from BITS.items()
     for bit in range(w.port.bits):
         yield f"bit {bit} stuck at 0", _bit(lambda codes, mask: codes & ~mask, bit)
         yield f"bit {bit} stuck at 1", _bit(lambda codes, mask: codes | mask, bit)

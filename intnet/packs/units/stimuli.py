@@ -7,7 +7,6 @@ every random word comes from a seed. The words of one tensor share n; its cases 
 the tensor's own maximum, from which R comes. Vectors of sums: `stimuli_sums.py`; of training: `training.py`.
 """
 
-import random
 from collections.abc import Callable, Iterable, Sequence
 from math import isqrt
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from intnet import rng
 from intnet.packs.units.signals import Group, Parameters, column, ends, limits
+from intnet.packs.units.source import Source
 from intnet.packs.units.words import log2_r
 
 EXHAUSTIVE = 16  # bits of input up to which every input is run
@@ -38,13 +38,13 @@ def corners(bits: int) -> dict[str, list[int]]:
     low, high = limits(bits)
     powers = [1 << p for p in range(bits - 1)]
     signed = [sign * v for v in powers for sign in (1, -1)]
-    source = random.Random(bits)
-    lengths = [source.randrange(bits) for _ in range(8 * bits)]
+    source = Source(bits)
+    lengths = [source.below(bits) for _ in range(8 * bits)]
     kinds = {
         "power": [0, low, *signed],
         "mask": [high, *(v - 1 for v in powers), *(~(v - 1) for v in powers), *(~v for v in powers)],
         "pair": [a + b for a in signed for b in signed if abs(a) > abs(b)],
-        "random": [source.choice((-1, 1)) * source.getrandbits(length) for length in lengths],
+        "random": [source.one_of((-1, 1)) * source.bits(length) for length in lengths],
     }
     return {kind: sorted({v for v in values if low <= v <= high}) for kind, values in kinds.items()}
 
@@ -142,16 +142,14 @@ def _few(p: Parameters, drop: int) -> Groups:
 # -- CQ: a random word beside each ---------------------------------------------------------------
 
 
-def _words_near(x: int, shift: int, source: random.Random) -> list[int]:
+def _words_near(x: int, shift: int, source: Source) -> list[int]:
     """The words around floor(f * 2^32) of x / 2^shift, the ends, and one that is not the same when turned."""
     limit = (x << WORD_BITS >> shift if shift > 0 else 0) & 0xFFFFFFFF
-    around = (limit - 1, limit, limit ^ 1, limit ^ 0xFFFF, source.getrandbits(WORD_BITS))
+    around = (limit - 1, limit, limit ^ 1, limit ^ 0xFFFF, source.bits(WORD_BITS))
     return [word & 0xFFFFFFFF for word in around]
 
 
-def _stochastic(
-    group: Group, codes: Sequence[int], log_dr: int, p: Parameters, source: random.Random
-) -> Group:
+def _stochastic(group: Group, codes: Sequence[int], log_dr: int, p: Parameters, source: Source) -> Group:
     """A group's n with these codes, each with all words around its threshold."""
     n = int(group.columns["n"][0])
     pairs = [(x, word) for x in codes for word in _words_near(x, n - p["EX"] - log_dr, source)]
@@ -165,7 +163,7 @@ def _stochastic(
 
 
 def _cq_few(p: Parameters) -> Groups:
-    source = random.Random(1)
+    source = Source(1)
     some = [_few(p, 7)[1], _few(p, 3)[1]]
     return [
         _stochastic(g, g.columns["x"].tolist()[::3], log, p, source)
@@ -174,10 +172,10 @@ def _cq_few(p: Parameters) -> Groups:
 
 
 def _cq_directed(p: Parameters) -> Groups:
-    source = random.Random(7)
+    source = Source(7)
     if p["W"] + p["NB"] <= EXHAUSTIVE:
         return [
-            _stochastic(g, source.sample(g.columns["x"].tolist(), 8), source.randrange(8), p, source)
+            _stochastic(g, source.some_of(g.columns["x"].tolist(), 8), source.below(8), p, source)
             for g in _every_pair(p)
         ]
     groups = []
@@ -185,17 +183,17 @@ def _cq_directed(p: Parameters) -> Groups:
         for group in _tensor(m, p, (7, 3)):
             for log_dr in (7, (7 * i + i // 7) % 7):
                 codes = group.columns["x"].tolist()
-                picked = sorted(source.sample(codes, min(len(codes), 3)))
+                picked = sorted(source.some_of(codes, min(len(codes), 3)))
                 groups.append(_stochastic(group, picked, log_dr, p, source))
     return groups
 
 
 def _cq_corners(p: Parameters) -> Groups:
     """Corner tensors, as many of their codes as 24 of each, with Philox words."""
-    source, groups = random.Random(8), []
+    source, groups = Source(8), []
     for i, group in enumerate(_corners(p)):
         codes = group.columns["x"].tolist()
-        picked = column(source.sample(codes, min(len(codes), 24)))
+        picked = column(source.some_of(codes, min(len(codes), 24)))
         n = np.full(picked.shape, group.columns["n"][0])
         words = rng.words(0, 0, rng.stream(CORNER_STREAM), picked.size, 24 * i).astype(np.int64)
         log_dr = np.full(picked.shape, i % 8)
@@ -243,14 +241,14 @@ def _r_few(p: Parameters) -> Groups:
 
 def _r_directed(p: Parameters) -> Groups:
     """Every maximum at a vector's start, middle and end, after a greater one, as both signs, and alone."""
-    (low, high), source = limits(p["W"]), random.Random(8)
+    (low, high), source = limits(p["W"]), Source(8)
     if p["W"] <= EXHAUSTIVE:
         every: Groups = [_vector("every-x", "sqrt2 zero negative", *([x] for x in range(low, high + 1)))]
     else:
         every = [_vector("every-byte", "sqrt2 zero negative", *([x] for x in range(-128, 128)))]
     groups = []
     for m in reversed(maxima(p["W"])):
-        small = [source.randint(-m // 2, m // 2) for _ in range(3)] + [min(m, high) // 3 * 2]
+        small = [source.within(-m // 2, m // 2) for _ in range(3)] + [min(m, high) // 3 * 2]
         vectors = [[-m], [-m, *small], [*small, -m], [small[0], -m, small[1]]]
         vectors += [[m], [m, *small], [*small, m]] if m <= high else []
         groups.append(_vector("maximum", "sqrt2 negative clear last", *vectors))
@@ -258,11 +256,11 @@ def _r_directed(p: Parameters) -> Groups:
 
 
 def _r_corners(p: Parameters) -> Groups:
-    kinds, source = corners(p["W"]), random.Random(9)
+    kinds, source = corners(p["W"]), Source(9)
     groups = [
         _vector(kind, f"sqrt2 {CORNER_FLAGS[kind]}".strip(), *([x] for x in xs)) for kind, xs in kinds.items()
     ]
-    some = [source.sample(kinds["random"], min(len(kinds["random"]), TENSOR)) for _ in range(64)]
+    some = [source.some_of(kinds["random"], min(len(kinds["random"]), TENSOR)) for _ in range(64)]
     return [*groups, _vector("random-vector", "clear compare", *some)]
 
 

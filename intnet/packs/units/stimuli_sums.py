@@ -5,10 +5,10 @@ vectors (L2). `block_dot`: sums at ties of 24 bits with neighbours near and far,
 subnormal numbers and at the limit (L1); the rims of the exponents, cancelling sums, random blocks (L2).
 """
 
-import random
 from collections.abc import Sequence
 
 from intnet.packs.units.signals import Group, Parameters, column, ends, limits
+from intnet.packs.units.source import Source
 from intnet.packs.units.stimuli import Groups, Level, corners
 
 Beat = tuple[Sequence[int], Sequence[int]]
@@ -33,11 +33,11 @@ def _mac(name: str, flags: str, vectors: Sequence[MacVector], p: Parameters) -> 
     return [Group(name, flags, columns)]
 
 
-def random_beats(source: random.Random, p: Parameters, beats: int) -> list[Beat]:
+def random_beats(source: Source, p: Parameters, beats: int) -> list[Beat]:
     """Uniform lanes."""
 
     def lanes(bits: int) -> list[int]:
-        return [source.randint(*limits(bits)) for _ in range(p["LANES"])]
+        return [source.within(*limits(bits)) for _ in range(p["LANES"])]
 
     return [(lanes(p["A"]), lanes(p["B"])) for _ in range(beats)]
 
@@ -53,7 +53,7 @@ def _mac_few(p: Parameters) -> Groups:
 
 
 def _mac_directed(p: Parameters) -> Groups:
-    source, groups = random.Random(9), []
+    source, groups = Source(9), []
     half, hi = 1 << p["S"] - 1, (1 << p["OUT"] - 1) - 1
     for k in sorted({0, 1, 2, 3, hi - 1, hi, hi + 1, 2 * hi + 1, 2 * hi + 2}):
         flags = "tie sticky negative" if k < 4 else "carry saturation tie"
@@ -91,10 +91,14 @@ def _mac_corners(p: Parameters) -> Groups:
     groups += _mac(
         "bias", "width negative", [(zero, bias) for bias in (room - 1 - reach, reach - room, 0)], p
     )
-    source = random.Random(10)
+    source = Source(10)
     xs, ws = ([v for vs in corners(p[side]).values() for v in vs] for side in "AB")
     beats = [
-        [(source.choices(xs, k=lanes), source.choices(ws, k=lanes)) for _ in range(4)] for _ in range(64)
+        [
+            ([source.one_of(xs) for _ in range(lanes)], [source.one_of(ws) for _ in range(lanes)])
+            for _ in range(4)
+        ]
+        for _ in range(64)
     ]
     return groups + _mac("corner-lanes", "lane sticky clear", [(some, 0) for some in beats], p)
 
@@ -132,10 +136,10 @@ def _exact_blocks(value: int, exponent: int, turn: int, p: Parameters) -> list[B
     return blocks
 
 
-def random_block(source: random.Random, base: int, spread: int, p: Parameters) -> Block:
+def random_block(source: Source, base: int, spread: int, p: Parameters) -> Block:
     """Uniform mantissas, exponents within `spread` of `base`."""
-    xe, we = (max(-128, min(127, base + source.randint(-spread, spread))) for _ in range(2))
-    x, w = ([source.randint(*limits(p["M"])) for _ in range(p["BLOCK"])] for _ in range(2))
+    xe, we = (max(-128, min(127, base + source.within(-spread, spread))) for _ in range(2))
+    x, w = ([source.within(*limits(p["M"])) for _ in range(p["BLOCK"])] for _ in range(2))
     return x, w, xe, we
 
 
@@ -166,14 +170,14 @@ def _block_directed(p: Parameters) -> Groups:
 
 
 def _block_corners(p: Parameters) -> Groups:
-    source, (low, high), size = random.Random(10), limits(p["M"]), p["BLOCK"]
+    source, (low, high), size = Source(10), limits(p["M"]), p["BLOCK"]
     rims = ((1, -150), (-1, -150), (3, -151), (1, -151), (-1, -256), (0, 0), (1, 128), (-1, 254))
     extremes = [[([low] * size, [side] * size, e, e)] for side in (low, high) for e in (-128, -1, 0, 50, 127)]
     big, one = ([high] * size, [high] * size, 127, 127), [1] + [0] * (size - 1)
     cancel = [big, (one, one, -128, -128), ([-high] * size, [high] * size, 127, 127)]
     some = [
-        [random_block(source, base, 12, p) for _ in range(source.randint(1, 6))]
-        for base in (source.randint(-60, 60) for _ in range(40))
+        [random_block(source, base, 12, p) for _ in range(source.within(1, 6))]
+        for base in (source.within(-60, 60) for _ in range(40))
     ]
     return [
         block_group("rim", "subnormal infinity underflow", [_exact_blocks(v, e, 1, p) for v, e in rims]),
