@@ -2,13 +2,14 @@
 #             one of its layers and check it
 # make test   every test, in this checkout's own virtual environment
 # make lint   ruff and mypy        make bench   timings as JSON and a table        make clean
+# make notebooks   execute examples/*.ipynb again and write what they print into them
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 RUN    := runs/make-run
 PACK   := runs/make-run-pack
 
-.PHONY: run test lint bench clean
+.PHONY: run test lint bench notebooks clean
 run: $(VENV)/.core
 	rm -rf $(RUN) $(PACK)
 	$(BIN)/intnet train --method wageubn --model resnet8 --data digits --epochs 8 --set lr=26,6@6 --out $(RUN)
@@ -24,6 +25,9 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench
+
+notebooks: $(VENV)/.test
+	$(BIN)/python -m examples.execute
 
 clean:
 	rm -rf $(VENV) build runs *.egg-info
