@@ -220,7 +220,7 @@ def test_ids_on_file_do_not_change() -> None:
     assert hashlib.sha256(lines.encode()).hexdigest() == IDS_SHA256
 
 
-IDS_SHA256 = "45cf92427cf51fae81199cabc8525f55805ef5e7619316a021b72b27693b863e"
+IDS_SHA256 = "7e8c36a005fdcf158e7fd30ff42d2a300833052d44470b8663d6bfd83920b8d6"
 
 
 # -- settings ------------------------------------------------------------------------------------
