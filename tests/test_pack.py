@@ -32,8 +32,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # What `intnet golden` writes for these arguments. A changed bit is a new major version of `pack.VERSION`.
 KNOWN = [
     (
-        "--method wageubn --model mlp --data digits --layer fc2 --step 2 --batch-size 8",
-        "bd599a95415049cc988c31180a02175da40a7cb3accd3cd1630771db74de9d60",
+        "--method wageubn --model mlp --data digits --layer fc2 --step 2",
+        "ea7c91700edf4baa09737c5f83d19e81090a6292f54dd9454161565ebffd04ff",
     ),
     (
         "--method wageubn --model resnet8 --data digits --layer layer2.0.* --batch-size 4 --set e2=16",
@@ -328,3 +328,7 @@ def test_a_trail_of_floats() -> None:
     assert way.floor.tolist() == [0, -1, 2, -3, 0, -1, 0]
     assert way.remainder.tolist() == [tenth, (1 << 33) - tenth, 1 << 32, 1 << 32, 1, (1 << 33) - 1, 0]
     assert way.presat.tolist() == [0, 0, 2, -2, 0, 0, 0]
+
+
+def test_the_readme_shows_a_known_pack() -> None:
+    assert KNOWN[0][1] in (ROOT / "README.md").read_text()
