@@ -44,6 +44,7 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
     from intnet import datasets, models
     from intnet.methods import METHODS
     from intnet.packs.units import LEVELS, UNITS
+    from intnet.packs.units.drafts import settings_of
     from intnet.rounding import HLS_ALIASES, MODES
 
     hls = {mode: alias for alias, mode in HLS_ALIASES.items()}
@@ -67,7 +68,7 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
         "units": {
             name: {
                 "about": unit.summary,
-                "options": {key: {"default": value} for key, value in unit.defaults.items()},
+                "options": {key: {"default": unit.defaults.get(key, "off")} for key in settings_of(unit)},
             }
             for name, unit in UNITS.items()
         },

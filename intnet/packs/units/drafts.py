@@ -74,12 +74,15 @@ def draft(name: str, level: str, settings: Mapping[str, str | int] | None = None
     return assemble(unit, level, given, taken)
 
 
+def settings_of(unit: Unit) -> dict[str, Range]:
+    """What may be set: the parameters, and the seed of CQ's words."""
+    lfsr = {LFSR: Range(1, 1, (1 << 32) - 1)} if unit.name == "quantize_cq" else {}
+    return {**unit.parameters, **lfsr}
+
+
 def parse(unit: Unit, settings: Mapping[str, str | int]) -> dict[str, int]:
     """Settings as whole numbers, each in its range."""
-    ranges = dict(unit.parameters)
-    if unit.name == "quantize_cq":
-        ranges[LFSR] = Range(1, 1, (1 << 32) - 1)
-    out = {}
+    ranges, out = settings_of(unit), {}
     for key, text in settings.items():
         if key not in ranges:
             raise unknown(f"setting of {unit.name}", key, list(ranges))
