@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+import intnet
 from intnet import files, formats, hexfiles, records
 from intnet.errors import FormatError, PackError
 from intnet.formats import Format
@@ -109,7 +110,7 @@ def _fill(draft: Draft, folder: Path) -> None:
         "name": draft.name,
         "version": VERSION,
         "level": draft.level,
-        "generator": dict(draft.generator),
+        "generator": {"intnet": intnet.__version__, **draft.generator},
         "about": dict(draft.about),
         "ports": entries,
     }
