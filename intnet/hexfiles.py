@@ -239,10 +239,10 @@ def _unknown_codes(digits: str, layout: Layout, first: int) -> list[int]:
 
 def _without_comments(text: str, where: str) -> str:
     """The text with comments blanked; lines keep their numbers."""
-    text = re.sub(r"/\*.*?\*/", lambda comment: "\n" * comment[0].count("\n"), text, flags=re.S)
+    text = re.sub(r"//[^\n]*|/\*[\s\S]*?\*/", lambda comment: "\n" * comment[0].count("\n"), text)
     if "/*" in text:
         raise PackError(f"{where}: a comment that does not end")
-    return re.sub(r"//[^\n]*", "", text)
+    return text
 
 
 def _check_address(token: str, following: int, where: str) -> None:

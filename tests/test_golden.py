@@ -1,6 +1,7 @@
 """`intnet golden` and `intnet check` as users and scripts meet them: text, --json, --junit, exit statuses."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -22,7 +23,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = intnet("golden", *SMALL, "--layer", "[fbr]*2", "--step", 2, "--out", out)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     name, sizes, constant, sha = done.stdout.splitlines()
-    assert name == f"wageubn-mlp-digits-fc2+bn2+relu2-step2 1.0.0, level L3, in {out}"
+    digest = r"wageubn-mlp-digits-fc2\+bn2\+relu2-step2-[0-9a-f]{8}"
+    assert re.fullmatch(rf"{digest} 1\.0\.0, level L3, in {out}", name)
     assert sizes.startswith(f"{len(pack.read(out).ports)} ports, ")
     assert constant.startswith("constant at this step, so inputs and not compared: bn2/")
     assert sha.startswith("pack sha256: ") and len(sha) == 13 + 64
@@ -36,7 +38,7 @@ def test_a_run_goes_on_and_its_folder_stays_as_it_is(tmp_path: Path, capsys: Cap
         capsys, "golden", tmp_path / "run", "--layer", "fc2", "--out", tmp_path / "a", "--json"
     )
     made = json.loads(out)
-    assert (status, made["name"], made["level"]) == (0, "wageubn-mlp-digits-fc2-step3", "L3")
+    assert (status, made["name"][:-8], made["level"]) == (0, "wageubn-mlp-digits-fc2-step3-", "L3")
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
     same = here(capsys, "golden", *SMALL, "--layer", "fc2", "--step", 3, "--out", tmp_path / "b", "--json")
     assert json.loads(same[1])["pack_sha256"] == made["pack_sha256"]
@@ -96,6 +98,9 @@ def test_a_bad_file_and_a_mismatch_end_in_2(folder: Path, tmp_path: Path, capsys
     )
     suite = ElementTree.parse(report).getroot()
     assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
+    odd = dut.rename(tmp_path / "du\x01t\udcff")
+    assert here(capsys, "check", folder, "--dut", odd, "--json", "--junit", report)[0] == 2
+    assert ElementTree.parse(report).getroot().get("errors") == "1"
 
 
 def test_an_altered_pack_is_refused(folder: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -130,6 +135,11 @@ def test_bad_usage_is_one_line(folder: Path, tmp_path: Path, capsys: Capture) ->
     )
     assert "no expected port matches 'y*'" in refused(
         capsys, "check", folder, "--dut", tmp_path, "--port", "y*"
+    )
+    nowhere = tmp_path / "nothing" / "report.xml"
+    assert "give a file in a folder that is there" in refused(capsys, "check", folder, "--junit", nowhere)
+    assert "--limit is for a pack of layers" in refused(
+        capsys, "golden", "unit", "quantize_q", "--level", 1, "--limit", 5, *out
     )
     assert "--port chooses among the files of --dut" in refused(capsys, "check", folder, "--port", "x1")
     assert not (tmp_path / "p").exists()

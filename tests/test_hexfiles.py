@@ -146,6 +146,7 @@ def test_unknown_bits_are_codes_of_their_own_kind() -> None:
         ("01\n@5\n02\n", "dut/x.hex:2: @5 where word 1 comes next: words are left out or written twice"),
         ("01\n@g\n", "dut/x.hex:2: '@g' is no address"),
         ("01 /* open", "dut/x.hex: a comment that does not end"),
+        ("01 // note /* here\n00f\n01 // end */\n", "dut/x.hex:2: '00f' is no word"),
     ],
 )
 def test_what_no_simulator_writes_is_named(text: str, message: str) -> None:

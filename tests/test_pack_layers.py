@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from intnet import runs
-from intnet.errors import PackError
+from intnet.errors import ContainerError, PackError
 from intnet.packs import layers, pack
+from intnet.packs.layers import paths
 from intnet.qtensor import QTensor
 from intnet.trace import Recorder
 from tests.oracle import layers as by_hand
@@ -236,6 +237,21 @@ def test_a_constant_copy_is_an_input(written: Write) -> None:
     assert read.ports["bn2/gammaq"].direction == read.ports["bn2/betaq"].direction == "in"
     assert set(read["bn2/gammaq"].raw()) == {128} and not read["bn2/betaq"].raw().any()
     assert read.ports["fc2/Wq"].direction == "out"
+
+
+def test_a_result_too_wide_for_a_trail_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_wide(*_: object) -> None:
+        raise ContainerError("a rounded code is beyond 62 bits")
+
+    monkeypatch.setattr(paths, "trail", too_wide)
+    run = runs.build("wageubn", {}, "mlp", "digits", batch_size=6)
+    read = pack.read(pack.write(layers.draft(run, ["fc2"]), tmp_path / "p"))
+    assert read.manifest["about"]["not written"] == {
+        f"fc2/{path}.floor": "no trail of it: a rounded code is beyond 62 bits"
+        for path in ("Wq", "e3", "gWq", "Accq")
+    }
+    assert "fc2/e3" in read.ports and "fc2/e3.floor" not in read.ports
+    assert layers.redraft(read).about == read.manifest["about"]
 
 
 def test_layers_without_a_data_path_are_left_out_or_refused() -> None:

@@ -42,6 +42,7 @@ SMALL: list[tuple[str, dict[str, int]]] = [
 ]
 EVERY = [(name, level, {}) for name in units.UNITS for level in units.LEVELS]
 EVERY += [(name, level, settings) for name, settings in SMALL for level in ("L0", "L1", "L2")]
+ROUNDED = [one for one in EVERY if one[0] not in ("r_exponent", "block_dot")]
 
 
 def label(value: object) -> str:
@@ -79,13 +80,11 @@ def test_every_port_is_what_the_oracle_says(name: str, level: str, settings: dic
     assert all(len(set(want[port])) == 1 for port in left_out)
 
 
-@pytest.mark.parametrize(("name", "level", "settings"), EVERY, ids=label)
+@pytest.mark.parametrize(("name", "level", "settings"), ROUNDED, ids=label)
 def test_results_follow_from_their_trail(name: str, level: str, settings: dict[str, int]) -> None:
     """floor + up = presat, then the limits that the port states: what a diagnosis relies on."""
     draft = made(name, level, settings)
     words, ports = words_of(draft), {port.name: port for port, _ in draft.ports}
-    if "q" not in ports:
-        return
     rounding = ports["q"].rounding
     assert [f + u for f, u in zip(words["q.floor"], words["q.up"], strict=True)] == words["q.presat"]
     if ports["q"].encoding == "flag":

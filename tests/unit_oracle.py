@@ -51,7 +51,7 @@ def trail(xs: Sequence[int], shifts: Sequence[int], rounded: Sequence[int]) -> W
 
 
 def _scaled(p: Parameters, ns: Sequence[int], drop: Sequence[int]) -> list[int]:
-    """The shifts to the grid 2^(n - drop); n from EX - 1 on, below which nothing changes (`unit_words`)."""
+    """The shifts to the grid 2^(n - drop); n from EX - 1 on, below which nothing changes (`words.py`)."""
     return [max(n, p["EX"] - 1) - d - p["EX"] for n, d in zip(ns, drop, strict=True)]
 
 

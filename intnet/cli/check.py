@@ -38,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
     from intnet.errors import ConfigError
     from intnet.packs import check, pack
 
+    if args.junit is not None and (not args.junit or not Path(args.junit).parent.is_dir()):
+        raise ConfigError(f"--junit {args.junit!r}: give a file in a folder that is there")
     if args.dut is None and args.port != "*":
         raise ConfigError("--port chooses among the files of --dut: give both, or neither")
     read = pack.read(args.pack)
@@ -45,12 +47,12 @@ def run(args: argparse.Namespace) -> int:
         result = check.recompute(read)
     else:
         result = _watched(read, lambda on_port: check.check_dut(read, args.dut, args.port, on_port))
-    if args.junit is not None:
-        files.replace(Path(args.junit), junit(result))
     if args.json:
         print(json.dumps(to_dict(result)))
     else:
         show(result)
+    if args.junit is not None:
+        files.replace(Path(args.junit), junit(result))
     return result.exit_status
 
 
@@ -95,9 +97,10 @@ def show(result: "Result") -> None:
 def port_text(port: "PortResult") -> str:
     """One port that is not as expected."""
     name = port.port.name
-    if port.problem:
+    if port.problem and not port.wrong:
         return f"{name}: {port.problem}"
-    lines = [f"{name}: {port.wrong:,} of {port.elements:,} elements differ"]
+    lines = [f"{name}: {port.problem}"] * bool(port.problem)
+    lines += [f"{name}: {port.wrong:,} of {port.elements:,} elements differ"]
     lines += [f"  diagnosis: {verdict}" for verdict in port.verdicts] or ["  diagnosis: no known mistake"]
     for mismatch in port.mismatches:
         lines += mismatch_lines(port.port, mismatch)
@@ -109,7 +112,7 @@ def port_text(port: "PortResult") -> str:
 def mismatch_lines(port: "Port", one: "Mismatch") -> list[str]:
     """Place, case, both words, and how the right one came about."""
     axes = ", ".join(f"{axis}={i}" for axis, i in zip(port.axes.split(","), one.index, strict=True))
-    case = f", case {one.case}" * (bool(one.case) and one.case != port.name)
+    case = f", case {one.case}" * (bool(one.case) and not one.case.startswith(f"{port.name}#"))
     words = f"got {_word(port, one.got)}, want {_word(port, one.want)}"
     lines = [f"  word {one.word:,} lane {one.lane} ({axes}){case}: {words}"]
     return lines + [f"    {line}" for line in trail_lines(port, one)]
@@ -198,7 +201,12 @@ def _port_dict(port: "PortResult") -> dict[str, Any]:
 
 def junit(result: "Result") -> bytes:
     """JUnit XML: one test case a port, and one for the pack."""
+    import re
     from xml.etree import ElementTree
+
+    def plain(text: str) -> str:
+        """Without what XML 1.0 has no way to write."""
+        return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
 
     name = f"{result.pack.manifest['name']}-{result.pack.manifest['version']}"
     counts = {"tests": len(result.ports) + 1, "failures": 0, "errors": 0}
@@ -217,4 +225,7 @@ def junit(result: "Result") -> bytes:
         ElementTree.SubElement(case, kind, message=text.split("\n")[0]).text = text
     for key, count in counts.items():
         suite.set(key, str(count))
+    for element in suite.iter():
+        element.text = None if element.text is None else plain(element.text)
+        element.attrib.update({key: plain(value) for key, value in element.attrib.items()})
     return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True) + b"\n"

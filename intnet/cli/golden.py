@@ -65,9 +65,8 @@ def _unit(args: argparse.Namespace) -> "Draft":
         raise ConfigError(
             "write `intnet golden unit NAME --level L --out PACK`; `intnet list` shows the units"
         )
-    strange = [
-        name for name in ("method", "model", "data", "layer", "step") if getattr(args, name) is not None
-    ]
+    names = ("method", "model", "data", "layer", "step", "limit", "data_dir")
+    strange = [name.replace("_", "-") for name in names if getattr(args, name) is not None]
     if strange or args.steps != 1:
         raise ConfigError(f"--{(strange or ['steps'])[0]} is for a pack of layers, not of a unit")
     from intnet.packs import units

@@ -10,19 +10,21 @@ with its port, coordinates, case, both words, the arithmetic trail and a diagnos
 
 import fnmatch
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from intnet import hexfiles
-from intnet.errors import PackError
+from intnet.errors import IntnetError, PackError
 from intnet.packs import contract, hdl, layers, units
 from intnet.packs.diagnosis import Verdict, Words, diagnose, misplaced
-from intnet.packs.pack import CASES, CONTRACT, Pack, PathLike, cases_text, entry
+from intnet.packs.pack import CASES, CONTRACT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry
 from intnet.packs.ports import Case, Draft, Port
 
+UNKNOWN = -(1 << 63)  # in the place of a code with x or z: equal to none
+ROOM = 1 << 20  # bytes of comments that a device's file may have in any case
 SHOWN = 8  # mismatches of a port that are told one by one
 TRAIL = ("floor", "remainder", "up", "presat", "coarse", "limit", "sign", "exponent")
 
@@ -45,13 +47,13 @@ class Mismatch:
 class PortResult:
     """What became of one port: `problem` where its file is bad, else the wrong elements and why.
 
-    first_word: the first that is wrong
+    first_word: the first that is wrong, None where nobody knows
     """
 
     port: Port
     elements: int = 0
     wrong: int = 0
-    first_word: int = 0
+    first_word: int | None = None
     problem: str = ""
     mismatches: Sequence[Mismatch] = ()
     verdicts: Sequence[Verdict] = ()
@@ -113,24 +115,47 @@ def check_dut(
 
 def _compare_file(pack: Pack, port: Port, path: Path) -> PortResult:
     try:
-        text = path.read_bytes()
-    except OSError as error:
-        return PortResult(port, problem=f"{path}: {error.strerror or error}: the device wrote no such file")
-    try:
-        dut = hexfiles.decode_dut(text, port.layout, str(path))
+        dut = hexfiles.decode_dut(_text(port, path), port.layout, str(path))
     except PackError as error:
         return PortResult(port, problem=str(error))
-    want = pack.codes(port.name).reshape(-1, port.lanes)
-    got = dut.codes.reshape(-1, port.lanes)
-    if len(got) != len(want):
-        return PortResult(port, problem=f"{path}: {_wrong_length(port, want, got)}")
-    if dut.unknown.any():
-        first, count = int(np.argmax(dut.unknown)), int(np.count_nonzero(dut.unknown))
-        word, lane = divmod(first, port.lanes)
-        where = f"word {word:,} lane {lane} ({_place(port, first)})"
-        more = f", and {count - 1:,} more elements" * (count > 1)
-        return PortResult(port, problem=f"{path}: x or z in {where}{more}")
-    return compare(pack, port, want.reshape(-1), got.reshape(-1))
+    want = pack.codes(port.name).reshape(-1)
+    if dut.codes.size != want.size:
+        return _wrong_length(port, path, want, np.where(dut.unknown, UNKNOWN, dut.codes))
+    if not dut.unknown.any():
+        return compare(pack, port, want, dut.codes)
+    first, count = int(np.argmax(dut.unknown)), int(np.count_nonzero(dut.unknown))
+    word, lane = divmod(first, port.lanes)
+    more = f", and {count - 1:,} more elements" * (count > 1)
+    problem = f"{path}: x or z in word {word:,} lane {lane} ({_place(port, first)}){more}"
+    others = compare(pack, port, want, np.where(dut.unknown, want, dut.codes))
+    begin = word if others.first_word is None else min(word, others.first_word)
+    return replace(others, problem=problem, first_word=begin)
+
+
+def _text(port: Port, path: Path) -> bytes:
+    """The bytes of a device's file; PackError where it is none, or far too large."""
+    if not path.is_file():
+        raise PackError(f"{path}: the device wrote no such file")
+    most = ROOM + (port.words + 1) * 16 * (port.layout.digits + 16)
+    try:
+        if path.stat().st_size > most:
+            raise PackError(f"{path}: {path.stat().st_size:,} bytes for {port.words:,} words: not read")
+        return path.read_bytes()
+    except OSError as error:
+        raise PackError(f"{path}: {error.strerror or error}") from None
+
+
+def _wrong_length(port: Port, path: Path, want: np.ndarray, got: np.ndarray) -> PortResult:
+    """How many words there are, and which are missing or too many where the others are right."""
+    rows, mine = want.reshape(-1, port.lanes), got.reshape(-1, port.lanes)
+    gap, first = abs(len(rows) - len(mine)), misplaced(rows, mine)
+    text = f"{path}: {len(mine):,} words where {len(rows):,} are expected"
+    if first is None or not len(mine):
+        return PortResult(port, problem=text, first_word=None if first is None else 0)
+    what = "missing" if len(mine) < len(rows) else "too many"
+    words = f"word {first:,} is" if gap == 1 else f"words {first:,} to {first + gap - 1:,} are"
+    problem = f"{text}: {words} {what} ({_place(port, first * port.lanes)}), all others are right"
+    return PortResult(port, problem=problem, first_word=first)
 
 
 def compare(pack: Pack, port: Port, want: np.ndarray, got: np.ndarray) -> PortResult:
@@ -164,7 +189,7 @@ def _mismatch(pack: Pack, words: Words, flat: int) -> Mismatch:
 
 def _case(pack: Pack, port: Port, word: int) -> Case:
     """Of a layer the port's own case, of a unit the last one that begins at or before the word."""
-    named = [case for case in pack.cases if case.id == port.name]
+    named = [case for case in pack.cases if case.id.partition("#")[0] == port.name]
     before = [case for case in pack.cases if case.index <= word]
     return (named or before or [Case(0, "", "", "", 0)])[-1]
 
@@ -177,17 +202,6 @@ def _place(port: Port, flat: int) -> str:
     return ", ".join(f"{axis}={i}" for axis, i in zip(port.axes.split(","), index, strict=True))
 
 
-def _wrong_length(port: Port, want: np.ndarray, got: np.ndarray) -> str:
-    """How many words there are, and which are missing or too many where the others are right."""
-    gap, first = abs(len(want) - len(got)), misplaced(want, got)
-    text = f"{len(got):,} words where {len(want):,} are expected"
-    if first is None:
-        return text
-    what = "missing" if len(got) < len(want) else "too many"
-    words = f"word {first:,} is" if gap == 1 else f"words {first:,} to {first + gap - 1:,} are"
-    return f"{text}: {words} {what} ({_place(port, first * port.lanes)}), all others are right"
-
-
 def _first_step(pack: Pack, results: Sequence[PortResult]) -> int | None:
     """The first step of a chain that is not as expected: of units by its words, of layers by the name."""
     bad = [result for result in results if result.status != "pass"]
@@ -195,7 +209,8 @@ def _first_step(pack: Pack, results: Sequence[PortResult]) -> int | None:
         step = int(link["step"])
         if any(result.port.name.startswith(f"step{step}/") for result in bad):
             return step
-        if any(link.get("first", 1) <= result.first_word <= link.get("last", 0) for result in bad):
+        begins = [result.first_word for result in bad if result.first_word is not None]
+        if any(link.get("first", 1) <= word <= link.get("last", 0) for word in begins):
             return step
     return None
 
@@ -211,29 +226,41 @@ def recompute(pack: Pack) -> Result:
     kind = pack.manifest["generator"].get("kind")
     if kind not in REDRAFT:
         raise PackError(f"{pack.folder}: generator.kind is {kind!r}; this intnet makes {', '.join(REDRAFT)}")
-    draft = REDRAFT[kind](pack)
-    results, problems, seen = [], [], set()
+    try:
+        return _recomputed(pack, REDRAFT[kind](pack))
+    except IntnetError:
+        raise
+    except (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        StopIteration,
+        TypeError,
+        ValueError,
+    ) as e:
+        text = f"{type(e).__name__}: {e}".rstrip(": ")
+        raise PackError(f"{pack.folder}: what {MANIFEST} says cannot be run again ({text})") from e
+
+
+def _recomputed(pack: Pack, draft: Draft) -> Result:
+    results, problems = [], []
     for port, codes in draft.ports:
-        seen.add(port.name)
         given = pack.ports.get(port.name)
         if given is None or entry(given) != entry(port):
             problems.append(f"PACK.json does not describe {port.name} as the recomputation does")
         else:
-            results.append(
-                compare(pack, port, codes.reshape(-1).astype(np.int64), pack.codes(port.name).reshape(-1))
-            )
-    unseen = [name for name, port in pack.ports.items() if name not in seen and port.direction != "in"]
-    problems += [f"{name} is not made by a recomputation" for name in unseen]
+            flat = codes.reshape(-1).astype(np.int64)
+            results.append(compare(pack, port, flat, pack.codes(port.name).reshape(-1)))
+    made = {port.name for port, _ in draft.ports}
+    problems += [f"{name} is not made by a recomputation" for name in pack.ports if name not in made]
     problems += [f"{name} is not what its contents say" for name in _texts(pack, draft)]
     return Result(pack, "recomputation", results, problems, _first_step(pack, results))
 
 
 def _unit(pack: Pack) -> Draft:
     given = pack.manifest["generator"]
-    try:
-        return units.draft(given["unit"], given["level"], given["settings"])
-    except (KeyError, TypeError, AttributeError) as error:
-        raise PackError(f"{pack.folder}: PACK.json does not say how its unit was made ({error})") from None
+    return units.draft(given["unit"], given["level"], given["settings"])
 
 
 # How a pack of each kind is made again: PACK.json's generator.kind -> draft.
@@ -244,7 +271,8 @@ def _texts(pack: Pack, draft: Draft) -> list[str]:
     """Generated files, and keys of PACK.json, that differ from a recomputation's."""
     made = {CONTRACT: contract.text(pack.manifest), CASES: cases_text(draft.cases)}
     made |= hdl.files(pack.manifest)
-    odd = [name for name, text in made.items() if (pack.folder / name).read_text() != text]
+    odd = [name for name, text in made.items() if (pack.folder / name).read_bytes() != text.encode()]
+    odd += [path.name for path in (pack.folder / "hdl").iterdir() if f"hdl/{path.name}" not in made]
     given: dict[str, Any] = pack.manifest
-    pairs = {"name": draft.name, "level": draft.level, "about": dict(draft.about)}
+    pairs = {"name": draft.name, "version": VERSION, "level": draft.level, "about": dict(draft.about)}
     return odd + [f"PACK.json: {key}" for key, value in pairs.items() if given[key] != value]

@@ -12,12 +12,14 @@ One word a line, lower-case hex, a line feed behind each, the last one too; `$re
 `lanes` elements, lane 0 in the least significant bits; bits above the lanes are 0. Elements come in C order:
 the last axis counts fastest. Signed elements are two's complement. The load guard folds the 64-bit pieces of
 every word, the least significant piece first: s = rotl64(s, 1) ^ piece, from s = 0. A testbench that does the
-same knows that it read the whole file, which a simulator's exit status does not tell.
+same knows that it read the whole file, which a simulator's exit status does not tell. In cases.csv `index`
+is a case's first line in the expected files and `beat` that in the inputs, both from 0; `flags` are the bugs
+that its words hunt. A case of layers is a port.
 
 ## Numbers
 value = code * 2^exponent, exactly. Rounding: scaled = exact value / 2^grid = floor + f, 0 <= f < 1; it goes
-up or not by the mode; then the limits. `remainder` is f: 32 bits, then a sticky bit for all that follow.
-`presat` is floor + up, before the limits.
+up or not by the mode; then the limits, where there are some. `remainder` is f: 32 bits, then a sticky bit for
+all that follow. `presat` is floor + up, before the limits.
 
 | mode | goes up |
 |---|---|
@@ -27,6 +29,35 @@ up or not by the mode; then the limits. `remainder` is f: 32 bits, then a sticky
 | to_neg, to_pos, to_zero | never; f > 0; f > 0 and floor < 0 |
 | stochastic | word < floor(f * 2^bits) |
 """
+
+_R = "R(x) = 2^n, n = round(log2 max abs(x)) over the whole tensor: 2^(2n-1) <= max^2 < 2^(2n+1); R(0) = 1."
+_QUANTIZERS = {
+    "FixedPoint": "`<wl,fl>`: grid 2^-fl, wl bits with the sign, limits as the port says.",
+    "Direct": "`Q(.,k)`: grid 2^-(k-1), of m1 and m2 16 bits below that of e2; no limits: codes may need more"
+    " than k bits.",
+    "Shift": "`SQ(.,k)`: grid R(x) / 2^(k-1), limits +-(2^(k-1) - 1).",
+    "Constant": "`CQ(dr)`: scaled = dr * x / R(x), limits +-(dr - 1). The code stands at the port's exponent,"
+    " which does not depend on R(x): the magnitude of x is given up on purpose.",
+    "Flag": "`Flag-Q(k+1)`: Sc = R(x) / 2^(k-1). Where abs(x) >= Sc the grid is Sc (`coarse` is 1), limits"
+    " +-(2^(k-1) - 1), and the stored word has flag 1. Below, the grid is Sc / 2^(k-1), the port's `grid`,"
+    " without limits, and flag 0; where that rounds to +-2^(k-1) the word is flag 1, magnitude 1. The"
+    " magnitude counts steps of the word's own grid; zero has sign 0.",
+}
+_SCALED = {"Shift", "Constant", "Flag"}  # whose grids follow R(x)
+_SIGNALS = (
+    "All are packed vectors, lane 0 lowest. rst is high active and sampled by clk; outputs are registered,"
+    " and out_valid goes with them. The testbench sets every parameter above by name; a unit may leave one"
+    " unused."
+)
+_WINDOW = (
+    "A weight (Cout,Cin,kh,kw) meets inputs (N,H,W,C): x1[n,i,j,o] is the sum of Wq[o,c,u,v] * x0[n, i*sh + u"
+    " - ph, j*sw + v - pw, c] over c, u, v. What lies outside is 0; o and c are of one group."
+)
+_DIGESTS = {
+    True: "over these lines, counted from 0, of every expected file, one file after another in the order of"
+    " the table above.",
+    False: "over exp/stepN.*, one file after another in the order of their names by bytes.",
+}
 
 _TITLES = {
     "in": "Inputs: what the device reads",
@@ -38,16 +69,8 @@ _TITLES = {
 
 def text(manifest: Json) -> str:
     """The page of a PACK.json."""
-    return "\n".join(
-        [
-            *_head(manifest),
-            *_unit(manifest),
-            _READING,
-            *_ports(manifest),
-            *_roundings(manifest),
-            *_chain(manifest),
-        ]
-    )
+    parts = (_head, _unit, _windows, _reading, _quantizers, _ports, _sources, _chain)
+    return "\n".join(line for part in parts for line in part(manifest))
 
 
 def _head(manifest: Json) -> Iterator[str]:
@@ -70,13 +93,41 @@ def _unit(manifest: Json) -> Iterator[str]:
         yield f"## The unit {unit['name']}\n"
         yield f"Parameters: {setting}. A result follows {result} by {unit['latency']} clock; words can enter"
         yield f"every clock. Beside clk, rst, in_valid and out_valid: {', '.join(unit['inputs'])} in,"
-        yield f"{', '.join(unit['outputs'])} out. cases.csv says which bugs the words from a line on hunt.\n"
+        yield f"{', '.join(unit['outputs'])} out. cases.csv says which bugs the words from a line on hunt."
+        yield f"{_SIGNALS}\n"
     if random:
         yield "Random words: " + "; ".join(f"{key} {value}" for key, value in random.items()) + ".\n"
     if power:
         yield f"Of {power['mutants']} mutants of the reference unit, {power['equivalent']} of them equal to"
         yield f"it by proof, these vectors kill {power['killed']}, as many uniform random ones"
         yield f"{power['uniform_killed']} ({power['simulator']}).\n"
+
+
+def _windows(manifest: Json) -> Iterator[str]:
+    """How convolutions and pools walk over their inputs."""
+    steps = manifest["about"].get("replay", ())
+    layers = {one["layer"]: one["window"] for step in steps for one in step["layers"]}
+    if any(layers.values()):
+        yield f"## Windows\n\n{_WINDOW}\n"
+        for layer, window in layers.items():
+            if window:
+                yield f"- `{layer}`: {', '.join(f'{name} {value}' for name, value in window.items())}"
+        yield ""
+
+
+def _reading(manifest: Json) -> Iterator[str]:
+    yield _READING
+
+
+def _quantizers(manifest: Json) -> Iterator[str]:
+    """The rule of each kind of format in the pack."""
+    kinds = {port["format"]["kind"] for port in manifest["ports"] if port["format"]}
+    if kinds:
+        yield "## Quantizers\n"
+        yield from (f"- {rule}" for kind, rule in _QUANTIZERS.items() if kind in kinds)
+        if kinds & _SCALED:
+            yield f"- {_R}"
+        yield ""
 
 
 def _ports(manifest: Json) -> Iterator[str]:
@@ -94,8 +145,9 @@ def _ports(manifest: Json) -> Iterator[str]:
 
 def _row(port: Json) -> str:
     shape = f"{port['axes']} = {', '.join(map(str, port['shape']))}"
+    meaning = port["meaning"].replace("|", "\\|")
     cells = [f"`{port['name']}`", f"{port['words']:,}", _element(port), _lanes(port), _value(port), shape]
-    return f"| {' | '.join([*cells, port['meaning'].replace('|', '/')])} |"
+    return f"| {' | '.join([*cells, meaning])} |"
 
 
 def _element(port: Json) -> str:
@@ -105,15 +157,19 @@ def _element(port: Json) -> str:
         return "binary32: sign [31], exponent [30:23], fraction [22:0]"
     if port["encoding"] == "flag":
         return f"flag [{bits - 1}], sign [{bits - 2}], magnitude [{bits - 3}:0]"
-    span = "[0]" if bits == 1 else f"[{bits - 1}:0]"
-    return f"{'signed' if port['signed'] else 'unsigned'} {span}"
+    return f"{'signed' if port['signed'] else 'unsigned'} {_span(bits)}"
 
 
 def _lanes(port: Json) -> str:
     bits, lanes = port["bits"], port["lanes"]
     if lanes == 1:
-        return f"[{bits - 1}:0]"
-    return f"lane i: [{bits}i+{bits - 1}:{bits}i], i = 0..{lanes - 1}"
+        return _span(bits)
+    span = f"[{bits}i+{bits - 1}:{bits}i]" if bits > 1 else "[i]"
+    return f"lane i: {span}, i = 0..{lanes - 1}"
+
+
+def _span(bits: int) -> str:
+    return "[0]" if bits == 1 else f"[{bits - 1}:0]"
 
 
 def _value(port: Json) -> str:
@@ -121,30 +177,43 @@ def _value(port: Json) -> str:
     exponent = port["exponent"]
     if exponent is None:
         return "-"
-    if isinstance(exponent, str):
-        return f"code * 2^`{exponent}`"
+    power = f"2^`{exponent}`" if isinstance(exponent, str) else f"2^{exponent}"
     if port["encoding"] != "flag":
-        return f"code * 2^{exponent}"
-    return f"+-magnitude * 2^{exponent} * (2^{port['bits'] - 2} where flag)"
+        return f"code * {power}"
+    return f"+-magnitude * {power} * (2^{port['bits'] - 2} where flag)"
 
 
-def _roundings(manifest: Json) -> Iterator[str]:
-    """How each rounded port was rounded, and from what."""
+def _sources(manifest: Json) -> Iterator[str]:
+    """What each port is made of, and how it was rounded."""
     found = [port for port in manifest["ports"] if port["rounding"]]
     if not found:
         return
-    yield "## Roundings\n"
-    yield "| port | mode | grid | limits | random words | rounded from |"
+    yield "## Where they come from\n"
+    yield "| port | mode | grid | limits | random words | from |"
     yield "|---|---|---|---|---|---|"
     for port in found:
         how = port["rounding"]
-        low, high = how.get("low"), how.get("high")
-        limits = "-" if low is None else f"{low}..{high}, {how.get('overflow') or 'saturate'}"
-        grid = "-" if how.get("grid") is None else f"2^{how['grid']}"
         words = f"`{how['words']}`, top {how['word_bits']} bits" if how.get("words") else "-"
         source = expression(how["source"]) if how.get("source") else "-"
-        yield f"| `{port['name']}` | {how.get('mode')} | {grid} | {limits} | {words} | {source} |"
+        yield f"| `{port['name']}` | {how['mode']} | {_grid(port)} | {_limits(how)} | {words} | {source} |"
     yield ""
+
+
+def _grid(port: Json) -> str:
+    how = port["rounding"]
+    if how["mode"] == "exact":
+        return "-"
+    exponent = how.get("grid", port["exponent"])
+    return f"2^`{exponent}`" if isinstance(exponent, str) else f"2^{exponent}"
+
+
+def _limits(how: Json) -> str:
+    if how.get("limit"):
+        return f"+-`{how['limit']}`"
+    if how.get("low") is None:
+        return "-"
+    where = " on the coarse grid" if how.get("lift") else ""
+    return f"{how['low']}..{how['high']}{where}, {how.get('overflow') or 'saturate'}"
 
 
 def expression(json_: Json) -> str:
@@ -155,8 +224,10 @@ def expression(json_: Json) -> str:
     if json_["offset"] != 0:
         parts.append(_part(json_["offset"]))
     total = " + ".join(parts)
+    if len(parts) > 1:
+        total = f"({total})"
     if json_["denominator"] != 1:
-        total = f"({total}) / {_part(json_['denominator'])}"
+        total += f" / {_part(json_['denominator'])}"
     total += f" * 2^{json_['exponent']}"
     return f"max({total}, 0)" if json_["relu"] else total
 
@@ -167,7 +238,8 @@ def _term(term: Json) -> str:
 
 
 def _part(part: int | str) -> str:
-    return f"`{part}`" if isinstance(part, str) else str(part)
+    """A port of one number a channel, or a number; a negative one in brackets."""
+    return f"`{part}`" if isinstance(part, str) else f"({part})" if part < 0 else str(part)
 
 
 def _chain(manifest: Json) -> Iterator[str]:
@@ -175,9 +247,11 @@ def _chain(manifest: Json) -> Iterator[str]:
     links = manifest["about"].get("chain", [])
     if not links:
         return
-    yield "## Digests\n"
-    yield "One SHA-256 a step, so that the first bad step is known.\n"
-    yield "| step | SHA-256 |"
-    yield "|---:|---|"
-    yield from (f"| {link['step']} | {link['sha256']} |" for link in links)
+    over = _DIGESTS["unit" in manifest["about"]]
+    yield f"## Digests\n\nOne SHA-256 a step, so that the first bad one is known: {over}\n"
+    yield "| step | lines | SHA-256 |"
+    yield "|---:|---|---|"
+    for link in links:
+        lines = f"{link['first']}..{link['last']}" if "first" in link else "all"
+        yield f"| {link['step']} | {lines} | {link['sha256']} |"
     yield ""

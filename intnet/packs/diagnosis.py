@@ -21,6 +21,7 @@ from intnet.packs.trail import FRACTION_BITS
 
 HALF = 1 << FRACTION_BITS  # of the remainder's word: its first bit, and no other
 LEAST_FLOAT, INFINITY = -149, 0x7F800000  # of binary32: log2 of the least number, a pattern
+FEW = 4  # elements whose bits are told one by one
 SHOWN = 3  # verdicts that do not explain everything
 
 
@@ -321,7 +322,6 @@ PLACES: dict[str, Variant] = {
     "one vector late (latency)": _late,
     "one vector early (latency)": _early,
 }
-LEAST_VECTORS = 3  # below them a vector late or early explains anything
 
 
 def _elementwise(w: Words) -> Iterator[tuple[str, Variant]]:
@@ -341,7 +341,7 @@ def _elementwise(w: Words) -> Iterator[tuple[str, Variant]]:
 
 
 def diagnose(w: Words) -> list[Verdict]:
-    """The variants that give every word; where none does, a lone bit, or the closest with their shares."""
+    """Lone bits and the variants that give every word; where there is none, the closest with their shares."""
     wrong = np.flatnonzero(w.got != w.want)
     found = []
     few = w.taken(wrong)
@@ -349,23 +349,28 @@ def diagnose(w: Words) -> list[Verdict]:
         explained = int(np.count_nonzero(make(few) == few.got))
         whole = explained == wrong.size and bool(np.array_equal(make(w), w.got))
         found.append(Verdict(name, explained, wrong.size, whole))
-    for name, place in PLACES.items() if len(w.want) >= LEAST_VECTORS * w.port.lanes else ():
+    inner = wrong[(wrong >= w.port.lanes) & (wrong < w.want.size - w.port.lanes)]  # judged by any of PLACES
+    for name, place in PLACES.items() if inner.size else ():
         codes = place(w)
         explained = int(np.count_nonzero(codes[wrong] == w.got[wrong]))
         found.append(Verdict(name, explained, wrong.size, bool(np.array_equal(codes, w.got))))
     whole_ones = [verdict for verdict in found if verdict.whole]
     near = sorted((one for one in found if one.explained), key=lambda verdict: -verdict.explained)
-    return whole_ones or _lone_bit(w, wrong) or near[:SHOWN]
+    return _lone_bits(w, wrong) + whole_ones or near[:SHOWN]
 
 
-def _lone_bit(w: Words, wrong: np.ndarray) -> list[Verdict]:
-    """One element, one bit: a fault of the word and not of the arithmetic."""
-    if wrong.size != 1:
+def _lone_bits(w: Words, wrong: np.ndarray) -> list[Verdict]:
+    """A few elements with one bit each: faults of words and not of the arithmetic."""
+    if wrong.size > FEW:
         return []
-    changed = int(w.got[wrong[0]] ^ w.want[wrong[0]]) & ((1 << w.port.bits) - 1)
-    if changed & (changed - 1):
+    changed = [int(bits) & ((1 << w.port.bits) - 1) for bits in w.got[wrong] ^ w.want[wrong]]
+    if any(bits & (bits - 1) for bits in changed):
         return []
-    return [Verdict(f"bit {changed.bit_length() - 1} of one element inverted", 1, 1, True)]
+    bits = ", ".join(str(bits.bit_length() - 1) for bits in changed)
+    name = f"bit {bits} of one element inverted"
+    if wrong.size > 1:
+        name = f"one bit inverted in each of {wrong.size} elements (bits {bits})"
+    return [Verdict(name, wrong.size, wrong.size, True)]
 
 
 def misplaced(want: np.ndarray, got: np.ndarray) -> int | None:

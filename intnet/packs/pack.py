@@ -218,14 +218,26 @@ def read(folder: PathLike) -> Pack:
     root = Path(folder)
     if not root.is_dir():
         raise PackError(f"{root} is no folder: give one that `intnet golden` wrote")
-    _check_sums(root)
+    sums = _check_sums(root)
     manifest = _manifest(root / MANIFEST)
     ports = [_port(entry, root / MANIFEST) for entry in manifest["ports"]]
-    return Pack(root, manifest, {port.name: port for port in ports}, _read_cases(root / CASES))
+    pack = Pack(root, manifest, {port.name: port for port in ports}, _read_cases(root / CASES))
+    if len(pack.ports) != len(ports) or len({port.file for port in ports}) != len(ports):
+        raise PackError(f"{root / MANIFEST}: a port is listed twice")
+    files = {port.file for port in ports}
+    odd = {name for name in sums if name.split("/")[0] in FOLDERS.values()} ^ files
+    if odd:
+        raise PackError(f"{root / min(odd)}: {MANIFEST} and {SUMS} do not both list it")
+    for entry_ in manifest["ports"]:
+        if sums[entry_["file"]] != entry_["sha256"]:
+            raise PackError(f"{root / MANIFEST}: port {entry_['name']!r}: its SHA-256 is not that of {SUMS}")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(pack.codes, pack.ports))  # every word is one, and the guards hold
+    return pack
 
 
-def _check_sums(root: Path) -> None:
-    """Every file is there with its hash, and none besides."""
+def _check_sums(root: Path) -> dict[str, str]:
+    """File -> SHA-256: every file is there with its hash, and none besides."""
     try:
         text = (root / SUMS).read_bytes().decode("ascii")
     except (OSError, UnicodeDecodeError):
@@ -233,7 +245,14 @@ def _check_sums(root: Path) -> None:
     if not re.fullmatch(r"([0-9a-f]{64}  [!-~]+\n)+", text):
         raise PackError(f"{root / SUMS} is not made of lines 'SHA-256  FILE': write the pack again")
     wanted = {name: sha for sha, name in (line.split("  ") for line in text.splitlines())}
-    present = {p.relative_to(root).as_posix() for p in root.rglob("*") if not p.is_dir()} - {SUMS}
+    if len(wanted) != text.count("\n"):
+        raise PackError(f"{root / SUMS} lists a file twice: write the pack again")
+    present = set()
+    for path in root.rglob("*"):
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            raise PackError(f"{path} is no file of its own: a pack has no links and no devices")
+        if not path.is_dir() and path != root / SUMS:
+            present.add(path.relative_to(root).as_posix())
     for what, names in (("is missing", wanted.keys() - present), ("is not listed", present - wanted.keys())):
         if names:
             raise PackError(f"{root / min(names)} {what} (by {SUMS}): write the pack again")
@@ -242,6 +261,7 @@ def _check_sums(root: Path) -> None:
     for (name, sha), found in zip(wanted.items(), shas, strict=True):
         if sha != found:
             raise PackError(f"{root / name} was altered: its SHA-256 is {found}, by {SUMS} {sha}")
+    return wanted
 
 
 def _manifest(path: Path) -> dict[str, Any]:
@@ -263,6 +283,8 @@ def _port(entry_: dict[str, Any], path: Path) -> Port:
     given |= {key: entry_[key] for key in ("encoding", "meaning", "explains", "rounding")}
     if entry_["direction"] not in FOLDERS or entry_["encoding"] not in ENCODINGS:
         raise PackError(f"{path}: port {entry_['name']!r}: unknown direction or encoding")
+    if entry_["encoding"] == "flag" and (entry_["format"] or {}).get("kind") != "Flag":
+        raise PackError(f"{path}: port {entry_['name']!r}: stored flag words need a Flag format")
     port = Port(shape=tuple(entry_["shape"]), format=_read_format(entry_["format"], path), **given)
     odd = [key for key, value in entry(port).items() if entry_[key] != value]
     if odd or "/" in port.file.split("/", 1)[1] or ".." in port.file:

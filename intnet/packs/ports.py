@@ -1,6 +1,6 @@
 """A pack before it is written and after it is read: ports, cases, and the tensors behind them.
 
-A `Port` says what one hex file holds; `Draft` is all that a builder (`layers.py`, `units.py`) hands to
+A `Port` says what one hex file holds; `Draft` is all that a builder (`layers/`, `units/`) hands to
 `pack.write`. Every layout is a port of its own: nothing is transposed or permuted on the way.
 
     direction  in     what the device reads: operands and stored state       in/NAME.hex

@@ -70,8 +70,9 @@ def _usage(manifest: dict[str, Any]) -> str:
 // DIR holds what the device wrote, one file a file of PACK/exp, of the same name, written as those are: one
 // word a line ($fdisplay(file, "%h", word)). Passed is what prints `PASS n=<words compared>`; without +dut
 // only the pack's own files are loaded: `PASS load n=<words>`. The simulators finish with status 0 on a
-// failure too. `intnet check PACK --dut DIR` compares the same and explains what differs. +tb=tb_pack where
-// several testbenches are built into one program: the others stay idle."""
+// failure too. `intnet check PACK --dut DIR` explains what differs, and also takes other ways of writing the
+// same words ($writememh, upper case, CRLF). +tb=tb_pack where several testbenches are built into one
+// program: the others stay idle."""
 
 
 def _load_task(width: int) -> str:
@@ -145,7 +146,11 @@ def _compare_task(width: int) -> str:
       read_word(mine, bits, got, a);
     end
     if (at != words || want == 1 || got != 0 || mine == 0) begin
-      $display("FAIL %s: after %0d words of %0d it ends, goes on, or has no word", given, at, words);
+      if (mine == 0) $display("FAIL %s: there is no such file", given);
+      else if (got < 0)
+        $display("FAIL %s[%0d]: not %0d lower-case hex digits and LF", given, at, (bits + 3) / 4);
+      else if (got == 0) $display("FAIL %s: ends after %0d words of %0d", given, at, words);
+      else $display("FAIL %s: goes on after %0d words", given, at);
       bad = bad + 1;
     end
     if (wrong != 0) begin

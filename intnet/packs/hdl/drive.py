@@ -56,6 +56,8 @@ def _initial(name: str, unit: dict[str, Any], ins: list[Entry], outs: list[Entry
     """Loads the files, resets the unit, runs it, and says how it went."""
     cleared = _each(ins, "\n    {0} = '0;")
     opened = _each(outs, '\n      {0}_file = $fopen({{out, "/{0}.hex"}}, "w");')
+    opened += _each(outs, "\n      if ({0}_file == 0) bad = bad + 1;")
+    opened += '\n      if (bad != 0) $display("FAIL +out=%s: no folder to write to, or a bad file", out);'
     closed = _each(outs, "\n      $fclose({0}_file);")
     return f"""\
   initial if (!$value$plusargs("tb=%s", only) || only == "{name}") begin

@@ -2,10 +2,10 @@
 
     files(manifest) -> {"hdl/pack.svh": ..., "hdl/tb_NAME.sv": ...}        from PACK.json alone
 
-A unit's pack has a testbench that drives the unit (`drive.py`); the pack of layers has one that loads
-every file and compares what a device wrote (`compare.py`). What both need is here. Icarus 11 and
-Verilator 5.006 take both, the latter without a warning under -Wall. The simulators finish with status 0 on a
-short or missing file, and on `$error`: only a line `PASS n=...` means that the test has passed.
+A unit's pack has a testbench that drives the unit (`drive.py`); the pack of layers has one that loads every
+file and compares what a device wrote (`compare.py`). What both need is in `text.py`. Icarus 11 and Verilator
+5.006 take both, the latter without a warning under -Wall. The simulators finish with status 0 on a short or
+missing file, and on `$error`: only a line `PASS n=...` means that the test has passed.
 """
 
 import re

@@ -23,10 +23,16 @@ from intnet.layers import Layer
 from intnet.methods.method import Method
 from intnet.trace import Event
 
+WINDOW = ("kernel", "stride", "padding", "groups")
+
 
 @dataclass
 class Captured:
-    """One layer in one step. `wanted`: whether the layer had to hand a gradient on to its input."""
+    """One layer in one step.
+
+    wanted: whether the layer had to hand a gradient on to its input
+    window: stride, padding, groups, kernel of a layer that has them
+    """
 
     layer: str
     value: Any = None
@@ -34,6 +40,7 @@ class Captured:
     wanted: bool = False
     before: dict[str, Any] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
+    window: dict[str, Any] = field(default_factory=dict)
     words: dict[str, np.ndarray] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
@@ -56,6 +63,12 @@ def set_state(layer: Layer, values: dict[str, Any]) -> None:
     layer.buffers = {key[1:]: value for key, value in values.items() if key.startswith(":")}
 
 
+def window(layer: Layer) -> dict[str, Any]:
+    """How a convolution or a pool walks over its input, as JSON."""
+    found = {name: getattr(layer, name) for name in WINDOW if hasattr(layer, name)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+
 class Taps:
     """Observes `layers` of a model in one step of `method`."""
 
@@ -70,7 +83,8 @@ class Taps:
 
     def __enter__(self) -> "Taps":
         for layer in self.layers:
-            self._seen[layer.name].before = state(layer)
+            seen = self._seen[layer.name]
+            seen.before, seen.window = state(layer), window(layer)
             layer.forward = self._tapped(layer)  # type: ignore[method-assign]
         self._draw = self.method.words
         self.method.words = self._drawn  # type: ignore[method-assign]

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from intnet import methods, models, runs
-from intnet.errors import PackError
 from intnet.packs.layers.capture import Captured, Taps, replay
 from intnet.packs.layers.expressions import Json, Load, Names
 from intnet.packs.layers.paths import Maker
@@ -49,25 +48,20 @@ def _advance(run: Run, step: int, observer: Any) -> None:
 
 
 def redraft(pack: Pack) -> Draft:
-    """The draft of a pack without its inputs: every layer run again from the ports and nothing else.
+    """The draft of a pack: every layer run again from its inputs and stored state, and from nothing else.
 
-    PackError where the pack does not say how.
+    Whatever PACK.json has wrong ends in an error of Python's (`check.recompute` turns it into a PackError).
     """
     given = pack.manifest["generator"]
-    try:
-        method = methods.make(given["method"], **given["options"])
-        model = models.make(given["model"], tuple(given["image_shape"]), given["classes"])
-        made = Maker(method, given)
-        layers = {layer.name: layer for layer in model.all_layers()}
-        for step in pack.manifest["about"]["replay"]:
-            method.seed, method.step, method.epoch = given["seed"], step["step"] - 1, step["epoch"]
-            captured = [_again(pack, one, made.names, layers, method) for one in step["layers"]]
-            made.add(captured, step["step"], step["epoch"])
-        return made.draft()
-    except (KeyError, TypeError, AttributeError) as error:
-        raise PackError(
-            f"{pack.folder}: PACK.json does not say how to run its layers again ({error})"
-        ) from None
+    method = methods.make(given["method"], **given["options"])
+    model = models.make(given["model"], tuple(given["image_shape"]), given["classes"])
+    made = Maker(method, {key: value for key, value in given.items() if key != "intnet"})
+    layers = {layer.name: layer for layer in model.all_layers()}
+    for step in pack.manifest["about"]["replay"]:
+        method.seed, method.step, method.epoch = given["seed"], step["step"] - 1, step["epoch"]
+        captured = [_again(pack, one, made.names, layers, method) for one in step["layers"]]
+        made.add(captured, step["step"], step["epoch"])
+    return made.draft()
 
 
 def _again(pack: Pack, given: Json, names: Names, layers: dict[str, Any], method: Any) -> Captured:

@@ -103,13 +103,15 @@ class Dump:
     def __init__(self, names: Names, layer: str, axes: dict[int, str]) -> None:
         self.names, self.layer, self.axes = names, layer, axes
 
-    def __call__(self, value: Any, base: str, direction: str, labels: Labels = UNNAMED) -> Json | None:
+    def __call__(
+        self, value: Any, base: str, direction: str, labels: Labels = UNNAMED, meaning: str = ""
+    ) -> Json | None:
         """The JSON of a value; None for a root, which no port can hold."""
         if isinstance(value, FloatExact):
             tensor = self._tensor(value.values, f"{base}.source", direction)
             return tensor if value.den == 1 else tensor | {"denominator": value.den}
         if isinstance(value, QTensor | np.ndarray):
-            return self._tensor(value, base, direction)
+            return self._tensor(value, base, direction, meaning)
         return self._exact(value, base, direction, labels) if isinstance(value, Exact) else None
 
     def _tensor(self, value: QTensor | np.ndarray, name: str, direction: str, meaning: str = "") -> Json:
@@ -186,7 +188,7 @@ class Load:
                 if dtype not in CODE_TYPES or value.codes.dtype.itemsize > dtype.itemsize:
                     raise PackError(f"{self.pack.folder}: port {name} does not fit {kind}")
                 value = QTensor(value.codes.astype(dtype), value.exponent, value.format)
-            self.names.bring(self.layer, value.codes if isinstance(value, QTensor) else value, name)
+            self._bring(name, value.codes if isinstance(value, QTensor) else value)
             self._arrays[name] = value
         return self._arrays[name]
 
@@ -195,14 +197,22 @@ class Load:
             return part
         if part not in self._arrays:
             self._arrays[part] = self.pack.codes(part)
-            self.names.bring(self.layer, self._arrays[part], part)
+            self._bring(part, self._arrays[part])
         return self._arrays[part]
+
+    def _bring(self, name: str, array: np.ndarray) -> None:
+        """What another layer made keeps its name; inputs are named, and described, anew."""
+        if self.pack.ports[name].direction == "out":
+            self.names.bring(self.layer, array, name)
 
     def _exact(self, json: Json) -> Exact:
         terms = []
         for term in json["terms"]:
             q = self._read(term["port"], term["type"])
-            terms.append((QTensor(q.codes, term["exponent"], bound=q.bound), self._part(term["factor"])))
+            tensor = QTensor(q.codes, term["exponent"], q.format, q.bound)
+            terms.append((tensor, self._part(term["factor"])))
         shifts = [term["shift"] for term in json["terms"]]
         offset, den = self._part(json["offset"]), self._part(json["denominator"])
+        if np.min(den) < 1 or min(shifts) < 0:
+            raise PackError(f"{self.pack.folder}: {json!r}: a denominator is positive, a shift not negative")
         return Exact(terms, json["exponent"], offset, den, json["relu"], shifts)

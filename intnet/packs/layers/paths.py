@@ -2,18 +2,19 @@
 
     made = Maker(method, generator); made.add(captured); made.draft()
 
-`layers.py` says what the ports are; `expressions.py` writes what entered each rounding. Three passes over a
+`drafts.py` says what the ports are; `expressions.py` writes what entered each rounding. Three passes over a
 step: what the layers produce gets its names, then what they were given, then every event gets its ports.
 """
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from intnet import hexfiles
-from intnet.errors import ContainerError
+from intnet.errors import ContainerError, FormatError
 from intnet.exact import Exact, exact
 from intnet.methods.method import Method
 from intnet.operands import Operands
@@ -29,8 +30,8 @@ HALF = 1 << REMAINDER_BITS - 1  # the remainder of a tie
 PARAMETER_AXES = {4: "Cout,Cin,kh,kw", 2: "Cout,Cin", 1: "C"}
 DATA_AXES = {4: "N,H,W,C", 2: "N,C", 1: "C"}
 WORDS = (
-    "random words of stream {stream}: Philox4x32-10, key (seed low, high), counter (i//4 low, high, "
-    "first 4 bytes of SHA-256 of the stream's name, step - 1), word i % 4 for element i in C order"
+    "random words of stream {stream}: Philox4x32-10, key (seed low, high), counter (i//4 low, high, first 4 "
+    "bytes, big-endian, of SHA-256 of the stream's name, step - 1), word i % 4 for element i in C order"
 )
 
 
@@ -45,6 +46,8 @@ class Maker:
         self.aliases: dict[str, str] = {}
         self.chain: list[Json] = []
         self.skipped: dict[str, str] = {}
+        told = json.dumps(dict(generator), sort_keys=True, default=str)
+        self.digest = hashlib.sha256(told.encode()).hexdigest()[:8]  # tells apart what names do not
 
     def add(self, captured: Sequence[Captured], step: int, epoch: int) -> None:
         """What layers did in a step, counted from 1."""
@@ -73,7 +76,11 @@ class Maker:
         layers = "+".join(made["layers"])
         name = f"{made['method']}-{made['model']}-{made['data']}-{layers}-step{made['step']}"
         name += f"-to-{made['step'] + steps - 1}" if steps > 1 else ""
+        name += f"-{self.digest}"
         return Draft(name, "L4" if steps > 1 else "L3", made, self.names.ports, self.cases, about)
+
+    def _case(self, port: str, flags: str) -> None:
+        self.cases.append(Case(0, f"{port}#{self.digest}", "L4" if self.prefix else "L3", flags, 0))
 
     def _name(self, event: Event) -> str:
         return f"{self.prefix}{event.layer}/{event.path}"
@@ -90,20 +97,25 @@ class Maker:
 
     def _given(self, one: Captured, operands: Operands) -> Json:
         """Its entry of `replay`; what no layer of the pack made becomes `in` ports."""
-        out: Json = {"layer": one.layer, "wanted": one.wanted}
-        for key, value, name in (("value", one.value, "x"), ("gradient", one.gradient, "e")):
+        out: Json = {"layer": one.layer, "wanted": one.wanted, "window": one.window}
+        for key, value, name, meaning in (
+            ("value", one.value, "x", "the layer's input"),
+            ("gradient", one.gradient, "e", "the error at the layer's output"),
+        ):
             event = _reader(one, value)
             base = f"{self.prefix}{one.layer}/{event.path if event else name}"
             if event is not None and array_of(value) is not array_of(event.result):
                 base += ".source" * (array_of(value) is not None)
             labels = _labels(event, operands) if event else Labels()
-            out[key] = None if value is None else self._dump(one, DATA_AXES)(value, base, "in", labels)
-        out["before"] = {
-            key: self._dump(one, PARAMETER_AXES)(
-                _as_stored(one, key, value), f"{self.prefix}{one.layer}/{_state(key)}.old", "in"
+            out[key] = (
+                None if value is None else self._dump(one, DATA_AXES)(value, base, "in", labels, meaning)
             )
-            for key, value in one.before.items()
-        }
+        dump = self._dump(one, PARAMETER_AXES)
+        out["before"] = {}
+        for key, value in one.before.items():
+            kept, path = _as_stored(one, key, value), _state(key)
+            base = f"{self.prefix}{one.layer}/{path}.old"
+            out["before"][key] = dump(kept, base, "in", meaning=f"{path} before the step")
         return out
 
     def _dump(self, one: Captured, axes: dict[int, str]) -> Dump:
@@ -135,31 +147,34 @@ class Maker:
         formula = operands.symbol(event.path).formula
         if isinstance(result, Exact):
             try:
-                result = result.to_qtensor(name) if _whole(result) else self._numerators(result, name)
+                result = _numerators(result).to_qtensor(name)
             except ContainerError as error:
                 self.skipped[name] = str(error)
                 return
-            if not _whole(event.result):
-                formula = f"numerator of {formula}: value = code * 2^exponent / {name}.denominator"
+            if np.any(np.asarray(event.result.den) != 1):
+                formula = f"numerator of {formula}; its denominator stands where it comes from"
         direction = "in" if _constant_copy(one, event) else "out"
         axes = (DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES)[len(result.shape)]
-        rounding: Json = {}
         flags = "exact"
         if event.format is not None:
             rounding, flags = self._rounding(one, event, operands, direction, axes)
+        else:
+            rounding = self._sum(one, event, operands)
         kind = {"meaning": formula, "rounding": rounding}
         self.names.ports += ports.tensor(name, direction, result, axes, **kind)
         if direction == "out":
-            self.cases.append(Case(0, name, "L4" if self.prefix else "L3", flags, 0))
+            self._case(name, flags)
 
-    def _numerators(self, value: Exact, name: str) -> QTensor:
-        """The codes of a quotient before it is divided; what divides it is a port of its own."""
-        den = np.atleast_1d(np.asarray(value.den, np.int64))
-        bits, meaning = QTensor(den, 0).width, f"divides the codes of {name}"
-        self.names.ports.append(
-            ports.whole_number(f"{name}.denominator", "trail", den, "C", bits, meaning=meaning, explains=name)
-        )
-        return Exact(value.terms, value.exponent, value.offset, 1, value.relu, value.shifts).to_qtensor(name)
+    def _sum(self, one: Captured, event: Event, operands: Operands) -> Json:
+        """What an exact path adds up, where that is more than one tensor's codes."""
+        entered = event.operands if event.operands is not None else event.result
+        if not isinstance(entered, Exact) or array_of(entered) is not None:
+            return {}
+        return {"mode": "exact", "source": self._source(one, event, entered, operands)}
+
+    def _source(self, one: Captured, event: Event, entered: Any, operands: Operands) -> Json | None:
+        axes = DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES
+        return self._dump(one, axes)(entered, self._name(event), "trail", _labels(event, operands))
 
     def _rounding(
         self, one: Captured, event: Event, operands: Operands, direction: str, axes: str
@@ -168,9 +183,7 @@ class Maker:
         assert event.format is not None and event.rounding is not None
         name = self._name(event)
         entered = event.operands if event.operands is not None else event.source
-        source = self._dump(one, DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES)(
-            entered, name, "trail", _labels(event, operands)
-        )
+        source = self._source(one, event, entered, operands)
         value = exact(event.source, name)
         low, high, overflow = limits(event.format)
         words = None if event.words is None else self.names.find(one.layer, event.words)
@@ -179,7 +192,11 @@ class Maker:
         status = event.result.status
         if direction == "in" or not (status.inexact or status.saturated):
             return rounding, "exact"
-        way = trail(value, event.format, event.rounding, event.words, event.word_bits)
+        try:
+            way = trail(value, event.format, event.rounding, event.words, event.word_bits)
+        except (ContainerError, FormatError) as error:  # wide codes, tanh
+            self.skipped[f"{name}.floor"] = f"no trail of it: {error}"
+            return rounding, event.rounding
         self.names.ports += _trail_ports(name, way, axes)
         ties = int(np.count_nonzero(way.remainder == HALF))
         flags = [event.rounding, f"rounded:{status.inexact}"]
@@ -201,7 +218,7 @@ class Maker:
             if name not in made:
                 kind = {"meaning": "state after the step"}
                 self.names.ports += ports.tensor(name, "out", value, PARAMETER_AXES[array.ndim], **kind)
-                self.cases.append(Case(0, name, "L4" if self.prefix else "L3", "state", 0))
+                self._case(name, "state")
             elif not np.array_equal(made[name], array):
                 raise AssertionError(f"{name}: what is kept is not what was stored")
             self.names.produce(array, name)
@@ -219,8 +236,9 @@ def _arrays(value: Any) -> list[np.ndarray]:
     return [] if array is None else [array]
 
 
-def _whole(value: Exact) -> bool:
-    return not np.any(np.asarray(value.den) != 1)
+def _numerators(value: Exact) -> Exact:
+    """The expression before it is divided."""
+    return Exact(value.terms, value.exponent, value.offset, 1, value.relu, value.shifts)
 
 
 def _state(key: str) -> str:

@@ -3,7 +3,7 @@
     first, last   mark the beats of a vector; one result a vector (`words.py` has the others)
 
 A block float sum is exact, then rounded once to float32: in units of 2^exponent, the least bit that
-float32 keeps of it, |sum| = floor + fraction. Next: `units.py`.
+float32 keeps of it, |sum| = floor + fraction. Next: `listing.py`.
 """
 
 from collections.abc import Callable

@@ -1,0 +1,133 @@
+"""CONTRACT.md says what is so: a reader of the page alone gets every element and what it was made of."""
+
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from intnet import runs
+from intnet.packs import layers, pack, units
+from tests.oracle.rounding import round_fraction
+from tests.oracle.tensor import power
+from tests.plain_pack import Plain
+
+Table = list[list[str]]
+
+
+@pytest.fixture(scope="module", params=["layers", "quantize_flag", "mac_requant"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if request.param == "layers":
+        run = runs.build("wageubn", {}, "resnet8", "digits", batch_size=3)
+        run.train(1)
+        made = layers.draft(run, ["layer2.0.conv1", "layer2.0.bn1"])
+    else:
+        made = units.draft(request.param, "L0", {})
+    return pack.write(made, tmp_path_factory.mktemp("packs") / request.param)
+
+
+def tables(page: str, heading: str) -> Table:
+    """The rows of every table whose headings begin so."""
+    rows: Table = []
+    for block in page.split("\n\n"):
+        lines = [line for line in block.splitlines() if line.startswith("|")]
+        if lines and lines[0].startswith(f"| {heading} |"):
+            rows += [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
+    return rows
+
+
+def lanes_of(word: int, element: str, in_word: str) -> list[int]:
+    """The elements of a word by its bit slices."""
+    spread = re.fullmatch(r"lane i: \[(\d+)?i(?:\+(\d+):(\d+)i)?\], i = 0\.\.(\d+)", in_word)
+    width = 1 if element.endswith("[0]") else max(int(n) for n in re.findall(r"\[(\d+)", element)) + 1
+    lanes = int(spread[4]) + 1 if spread else 1
+    assert spread is None or int(spread[1] or 1) == width
+    codes = [word >> lane * width & (1 << width) - 1 for lane in range(lanes)]
+    if not element.startswith("signed"):
+        return codes
+    return [code - (1 << width) if code >> width - 1 else code for code in codes]
+
+
+def test_bits_and_words_are_those_of_the_files(folder: Path) -> None:
+    plain, seen = Plain(folder), set()
+    for name, words, element, in_word, _, shape, _ in tables(
+        (folder / "CONTRACT.md").read_text(), "port | words"
+    ):
+        port = plain.ports[name.strip("`")]
+        lines = (folder / port["file"]).read_text().splitlines()
+        assert len(lines) == int(words.replace(",", ""))
+        codes = [code for line in lines for code in lanes_of(int(line, 16), element, in_word)]
+        assert codes == plain.values(name.strip("`"))
+        assert shape == f"{port['axes']} = {', '.join(map(str, port['shape']))}"
+        seen.add(name.strip("`"))
+    assert seen == set(plain.ports)
+
+
+def test_values_are_codes_times_the_power_that_stands_there(folder: Path) -> None:
+    plain = Plain(folder)
+    for name, _, _, _, value, *_ in tables((folder / "CONTRACT.md").read_text(), "port | words"):
+        found = re.fullmatch(r"code \* 2\^(-?\d+)", value)
+        if found:
+            assert int(found[1]) == plain[name.strip("`")].exponent
+
+
+def evaluated(plain: Plain, formula: str) -> list[Fraction]:
+    """A formula of ports, element by element; a shorter port has one number a channel."""
+    names = re.findall(r"`([^`]+)`", formula)
+    columns = {name: plain[name].codes for name in names}
+    text = re.sub(r"2\^(-?\d+)", r"power(\1)", formula)
+    for k, name in enumerate(dict.fromkeys(names)):
+        text = text.replace(f"`{name}`", f"Fraction(c[{k}][i % len(c[{k}])])")
+    lists = list(dict(columns).values())
+    code = compile(text, "formula", "eval")
+    size = max(map(len, lists))
+    scope = {"power": power, "Fraction": Fraction, "c": lists, "max": max}
+    return [eval(code, scope | {"i": i}) for i in range(size)]
+
+
+def test_results_come_from_where_the_page_says(folder: Path) -> None:
+    """By the formula, the grid, the mode and the limits of its row, and the rule of its format."""
+    plain, judged = Plain(folder), 0
+    for cell, mode, grid, limits, words, formula in tables(
+        (folder / "CONTRACT.md").read_text(), "port | mode"
+    ):
+        name = cell.strip("`")
+        if formula == "-" or plain.ports[name]["encoding"] == "flag":
+            continue
+        exact = evaluated(plain, formula)
+        if mode == "exact":
+            want = [value / power(plain[name].exponent) for value in exact]
+        else:
+            drawn = plain.values(words.split("`")[1]) if "`" in words else [0] * len(exact)
+            unit = power(int(grid.removeprefix("2^")))
+            want = [round_fraction(x / unit, mode, word) for x, word in zip(exact, drawn, strict=True)]
+            if ".." in limits:
+                low, high = map(int, limits.split(",")[0].split(".."))
+                want = [max(low, min(high, code)) for code in want]
+        assert plain[name].codes == want, name
+        judged += 1
+    assert judged >= (10 if plain.manifest["generator"]["kind"] == "layers" else 0)
+
+
+def test_modes_go_up_as_the_page_says(folder: Path) -> None:
+    """The table's own words, as Python, against the oracle."""
+    for mode, rule in tables((folder / "CONTRACT.md").read_text(), "mode"):
+        for name, text in zip(mode.split(", "), rule.split("; "), strict=True):
+            if name == "stochastic":
+                assert text == "word < floor(f * 2^bits)"
+                continue
+            words = (
+                text.replace("never", "False").replace("f = ", "f == ").replace("floor is odd", "floor % 2")
+            )
+            words = words.replace(", or", " or").replace("1/2", "half")
+            for quarters in range(-9, 10):
+                x = Fraction(quarters, 4)
+                scope = {"f": x - x.__floor__(), "floor": x.__floor__(), "half": Fraction(1, 2)}
+                assert x.__floor__() + bool(eval(words, scope)) == round_fraction(x, name), (name, x)
+
+
+def test_the_load_guard_is_told_as_it_is(folder: Path) -> None:
+    page = (folder / "CONTRACT.md").read_text()
+    assert "the least significant piece first: s = rotl64(s, 1) ^ piece, from s = 0" in page.replace(
+        "\n", " "
+    )
