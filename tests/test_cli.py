@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +55,6 @@ def test_starts_without_the_heavy_packages(arguments: tuple[str, ...]) -> None:
     )
     loaded = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
     assert "intnet" in loaded and not loaded & {"numba", "numpy", "scipy", "rich"}
-
-
-def test_help_is_quick() -> None:
-    started = time.perf_counter()
-    assert intnet("--help").returncode == 0
-    assert time.perf_counter() - started < 2
 
 
 # -- train and eval ----------------------------------------------------------------------------

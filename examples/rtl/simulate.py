@@ -21,7 +21,7 @@ def missing(simulator: str) -> str:
 def version(simulator: str) -> str:
     """The simulator's own first line."""
     argument = {"icarus": "-V", "verilator": "--version"}[simulator]
-    return command([TOOLS[simulator][0], argument]).splitlines()[0]
+    return command([TOOLS[simulator][0], argument]).splitlines()[0].removesuffix(" ()")
 
 
 def command(words: Sequence[str | Path]) -> str:
