@@ -1,6 +1,6 @@
 """`intnet inspect --html`: one self-contained page of the inspected layers' step.
 
-    page(step, options, events, operands, rows, index) -> the page as text
+    page(step, options, events, rows, operands, index) -> the page as text
 
 `inspect.html` is the frame with the style and the script; here are a layer's diagram, its table, and of
 each path the histograms and the elements' ways. Every number is made in Python; the script only shows
