@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from intnet.methods.method import unknown
+from intnet.models.alexnet import AlexNet
 from intnet.models.lenet import LeNet5
 from intnet.models.mlp import MLP
 from intnet.models.model import Model
@@ -11,11 +12,12 @@ from intnet.models.resnet import resnet8, resnet20
 MODELS: dict[str, Callable[[tuple[int, int, int], int], Model]] = {
     "mlp": MLP,
     "lenet5": LeNet5,
+    "alexnet": AlexNet,
     "resnet8": resnet8,
     "resnet20": resnet20,
 }
 
-__all__ = ["MLP", "MODELS", "LeNet5", "Model", "make", "resnet8", "resnet20"]
+__all__ = ["MLP", "MODELS", "AlexNet", "LeNet5", "Model", "make", "resnet8", "resnet20"]
 
 
 def make(name: str, image_shape: tuple[int, int, int], classes: int) -> Model:
