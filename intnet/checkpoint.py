@@ -1,6 +1,6 @@
 """Checkpoints: a state (named QTensors and float32 arrays) and its description in one checked file.
 
-    save("run/checkpoint.npz", run.model.state_dict(), {"step": run.step})
+    save("run/checkpoint.npz", run.state(), {"step": run.step})
     state, meta = load("run/checkpoint.npz")
 
 The file is an uncompressed .npz that `numpy.load` reads without pickle:

@@ -239,6 +239,12 @@ class Exact:
         """max |value|, exact."""
         return self._greatest() * Fraction(2) ** self.exponent
 
+    def extremes(self) -> tuple[Fraction, Fraction]:
+        """(max, min), exact, where they are above and below 0, else 0: the tops of what a ReLU leaves."""
+        terms = [(term, -coef) for term, coef in self.terms]
+        opposite = Exact(terms, self.exponent, -self.offset, self.den, relu=True, shifts=self.shifts)
+        return self.rectified().max(), Fraction(0) if self.relu else -opposite.max()
+
     def log2_max(self) -> int:
         """n of R(x) = 2**n; R(0) := 1."""
         n = self._log2_by_tops()

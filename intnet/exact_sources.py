@@ -36,6 +36,12 @@ def log2_root(num: int, den: int) -> int:
     return (e + reached) // 2
 
 
+def floor_log2(value: Fraction) -> int:
+    """The greatest n with 2**n <= value, value > 0."""
+    n = value.numerator.bit_length() - value.denominator.bit_length()
+    return n if Fraction(2) ** n <= value else n - 1
+
+
 def finished(codes: np.ndarray, counts: np.ndarray, shape: tuple[int, ...], lo: int, hi: int) -> Codes:
     """Flat codes in their smallest type and in shape, and the sums of the blocks' counts."""
     saturated, inexact = int(counts[:, loops.SATURATED].sum()), int(counts[:, loops.INEXACT].sum())
@@ -100,6 +106,11 @@ class FloatExact:
             raise NumberError("an empty tensor has no maximum")
         return Fraction(self._top()) / self.den
 
+    def extremes(self) -> tuple[Fraction, Fraction]:
+        """(max, min), exact."""
+        self._top()
+        return Fraction(float(self.values.max())) / self.den, Fraction(float(self.values.min())) / self.den
+
     def log2_max(self) -> int:
         """n of R(x) = 2**n; R(0) := 1."""
         top = self.max()
@@ -140,6 +151,16 @@ class FloatExact:
         counts = np.zeros((loops.blocks_for(patterns.size), 4), np.int64)
         loops.round_floats(patterns, self.den, room, exponent, fine, mode, words, bits, lo, hi, out, counts)
         return finished(out, counts, self.shape, lo, hi)
+
+    def to_float32(self) -> np.ndarray:
+        """float32 array: one division an element, which rounds once; NumberError where it is not finite."""
+        self._top()
+        return self.values / np.float32(self.den) if self.den < 1 << 24 else self._divided()
+
+    def _divided(self) -> np.ndarray:
+        """The same by exact fractions: float32 does not hold every integer of 24 bits."""
+        flat = [fraction_to_float32(value, self.where) for value in self.fractions().reshape(-1)]
+        return np.array(flat, np.float32).reshape(self.shape)
 
     def fractions(self) -> np.ndarray:
         """Array of Fractions: the exact values."""

@@ -44,7 +44,8 @@ class Layer:
     weight layers, else ''; `buffers` are tensors that are state but not trained.
     """
 
-    takes_weight = False
+    takes_weight = False  # a matrix product with its parameters
+    normalizes = False  # by statistics of the batch
 
     def __init__(self) -> None:
         self.name = ""
@@ -164,6 +165,7 @@ class BatchNorm2d(Layer):
     and sigma_q^2; float32: the same rule in float32.
     """
 
+    normalizes = True
     SHIFT = 3
     EXPONENT = -31
 
@@ -228,7 +230,7 @@ class BatchNorm2d(Layer):
         return QTensor(codes.astype(np.int64), self.EXPONENT, bound=status.peak)
 
     def _inference(self, x: Any, gamma: Any, beta: Any, method: Method) -> Any:
-        if not self.buffers:
+        if "running_mean" not in self.buffers:
             raise ShapeError(f"{self.name}: no running statistics yet; train a step first")
         mean, variance = self.buffers["running_mean"], self.buffers["running_var"]
         if isinstance(x, np.ndarray):

@@ -22,6 +22,11 @@ LINES: dict[str, dict[str, Any]] = {
         "seconds": float,
         "images_per_second": float,
     },
+    "precision": {
+        "step": int,
+        "seconds": float,
+        "layers": {str: {"WL": int, "FL": int, "nonzero": int}},
+    },
     "epoch": {"step": int, "epoch": int, "test_accuracy": float, "saturated": {str: int}},
 }
 

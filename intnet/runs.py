@@ -4,7 +4,7 @@
         report = work.train()                         # or, after a kill: with resume("RUN") as work: ...
 
     config.json     what was asked for (`run`: all that decides a bit; `plan`: how far, how often saved)
-    metrics.jsonl   one line a step and one an epoch, in order (`metrics.py`)
+    metrics.jsonl   one line a step (where widths move, two) and one an epoch, in order (`metrics.py`)
     checkpoint.npz  the newest saved state (`checkpoint.py`)
     report.json .md the result (`report.py`), when the planned steps are done
 
@@ -353,6 +353,8 @@ class RunFolder:
 
         def after_step(step: StepReport) -> None:
             self._log(_step_line(step))
+            if step.widths:
+                self._log(_precision_line(step))
             if on_step is not None:
                 on_step(step)
 
@@ -380,7 +382,7 @@ class RunFolder:
             "saturated": self.run.method.saturated,
             "intnet": intnet.__version__,
         }
-        checkpoint.save(self.folder / CHECKPOINT, self.run.model.state_dict(), meta)
+        checkpoint.save(self.folder / CHECKPOINT, self.run.state(), meta)
         self.saved = self.run.step
 
     def _log(self, line: dict[str, Any]) -> None:
@@ -433,3 +435,9 @@ def _step_line(step: StepReport) -> dict[str, Any]:
         "seconds": round(step.seconds, 6),
         "images_per_second": round(step.images / step.seconds, 1),
     }
+
+
+def _precision_line(step: StepReport) -> dict[str, Any]:
+    """The widths of a step as a line of metrics.jsonl."""
+    seconds = round(step.overhead, 6)
+    return {"kind": "precision", "step": step.step, "seconds": seconds, "layers": step.widths}

@@ -1,8 +1,8 @@
 """State of a training run as named tensors, and its digest.
 
-A state is what `Model.state_dict` gives: every parameter, optimizer word and running statistic, as
-QTensors or float32 arrays. The digest is SHA-256 over all of them, so two runs agree exactly when
-their digests do.
+A state is what `Run.state` gives: every parameter, optimizer word, running statistic and what the method
+remembers, as QTensors or float32 arrays. The digest is SHA-256 over all of them, so two runs agree
+exactly when their digests do.
 """
 
 import hashlib

@@ -9,15 +9,16 @@ for bit. Where runs are kept on disk: `runs.py`; commands: `cli/`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from intnet import datasets, ops
 from intnet.autograd import Tensor, backward
 from intnet.datasets import Dataset
-from intnet.errors import ConfigError
+from intnet.errors import ConfigError, ShapeError
 from intnet.methods.method import Method
 from intnet.models.model import Model
 from intnet.ops.loss import float_logits
@@ -26,11 +27,15 @@ from intnet.state import check_finite, digest
 from intnet.trace import Observer, Recorder
 
 EVALUATION_BATCH = 256
+METHOD_STATE = "method/"  # leads the names of `Method.state` in a run's state
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """One step: its number (from 1), epoch (from 0), mean loss, share of right answers, seconds."""
+    """One step: its number (from 1), epoch (from 0), mean loss, share of right answers, seconds.
+
+    widths: `Method.widths` of this step; overhead: its seconds that went into moving them
+    """
 
     step: int
     epoch: int
@@ -38,6 +43,8 @@ class StepReport:
     accuracy: float
     seconds: float
     images: int
+    widths: dict[str, dict[str, int]] = field(default_factory=dict)
+    overhead: float = 0.0
 
 
 class Run:
@@ -84,6 +91,7 @@ class Run:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             logits = self.model(Tensor(images), method)
             loss = ops.softmax_cross_entropy(logits, labels=labels)
+            method.see_loss(float(loss.value))
             gradients = backward(loss, np.float32(1), ops.elementwise.join)
             method.update_all(
                 [
@@ -97,7 +105,14 @@ class Run:
         right = float(np.mean(float_logits(logits.value).argmax(axis=1) == labels))
         seconds = perf_counter() - started
         return StepReport(
-            step + 1, step // self.steps_per_epoch, float(loss.value), right, seconds, len(labels)
+            step + 1,
+            step // self.steps_per_epoch,
+            float(loss.value),
+            right,
+            seconds,
+            len(labels),
+            dict(method.widths()),
+            method.overhead,
         )
 
     def train(
@@ -132,13 +147,24 @@ class Run:
         return right / len(labels)
 
     def digest(self) -> str:
-        """SHA-256 over every parameter, optimizer word and running statistic."""
-        return digest(self.model.state_dict())
+        """SHA-256 over every parameter, optimizer word, running statistic and what the method remembers."""
+        return digest(self.state())
 
-    def restore(self, state: dict[str, object], step: int) -> None:
+    def state(self) -> dict[str, Any]:
+        """Name -> QTensor or float32 array of all that the next step depends on; see `restore`."""
+        own = {f"{METHOD_STATE}{name}": value for name, value in self.method.state.items()}
+        return self.model.state_dict() | own
+
+    def restore(self, state: dict[str, Any], step: int) -> None:
         """Go on from a saved state; NumberError or ShapeError names a tensor that does not fit."""
         check_finite(state)
-        self.model.load_state_dict(state)
+        names = [name for name in state if name.startswith(METHOD_STATE)]
+        expected = {f"{METHOD_STATE}{name}" for name in self.method.state}
+        if set(names) != expected:
+            wrong = ", ".join(sorted(expected ^ set(names)))
+            raise ShapeError(f"what method {self.method.name!r} remembers is missing or extra: {wrong}")
+        self.model.load_state_dict({name: state[name] for name in state if name not in expected})
+        self.method.state = {name.removeprefix(METHOD_STATE): state[name] for name in names}
         self.method.step = step
         self.method.epoch = step // self.steps_per_epoch
 

@@ -8,10 +8,12 @@ A model is structure only; it calls these hooks, and a method (one module each: 
     error(layer, path, value)           e0 e1 e2 m1 m2 e3 e4, on the way back
     gradient(layer, parameter, value)   a parameter's gradient, before the update
     update(layer, parameter, gradient)  the parameter's next value; `update_all` for all of a step
-    end_of_step(), end_of_epoch()       state that moves with time
+    see_loss(loss), end_of_step(), end_of_epoch()   state that moves with time
 
-`layer` is any object with `name` and `edge` ('first', 'last' weight layer or ''); `parameter` is a
-`Parameter`. Each value passes `store` or `passes`, which tell observers (`trace.py`).
+`layer` is any object with the attributes of `LayerLike`; `parameter` is a `Parameter`. Each value passes
+`store` or `passes`, which tell observers (`trace.py`). What a method remembers from step to step lies
+where checkpoint and digest find it, as QTensors or float32 arrays: of a parameter in its `slots`, of a
+layer in its `buffers`, of the whole net in `Method.state`.
 """
 
 import dataclasses
@@ -26,7 +28,7 @@ import numpy as np
 
 from intnet import fp32, rng
 from intnet.errors import ConfigError, NumberError
-from intnet.exact import Exact, exact
+from intnet.exact import Exact, FloatExact, exact
 from intnet.formats import Format
 from intnet.operands import Symbol
 from intnet.qtensor import QTensor
@@ -62,10 +64,13 @@ class Parameter:
 
 
 class LayerLike(Protocol):
-    """What a hook may know of a layer."""
+    """What a hook may know of a layer; edge: 'first' or 'last' weight layer, else ''."""
 
     name: str
     edge: str
+    takes_weight: bool
+    normalizes: bool
+    buffers: dict[str, Any]
 
 
 Update = tuple[LayerLike, Parameter, Any]  # and its gradient
@@ -89,6 +94,8 @@ class Method:
         self.training = True
         self.observers: list[Observer] = []
         self.saturated: dict[str, int] = {}
+        self.overhead = 0.0  # seconds of the last step that went into moving widths
+        self.state: dict[str, Any] = {}
 
     # -- starting ---------------------------------------------------------------------------
 
@@ -107,15 +114,20 @@ class Method:
         for layer in layers:
             for parameter in layer.parameters:
                 parameter.slots = {}
-                self.initialize(layer, parameter, self._first_value(layer, parameter))
+                self.initialize(layer, parameter, self.first_value(layer, parameter))
 
-    def _first_value(self, layer: LayerLike, parameter: Parameter) -> np.ndarray:
+    def first_value(self, layer: LayerLike, parameter: Parameter) -> np.ndarray:
+        """float32, drawn from the seed: N(0, 1/sqrt(fan_in)) for weights, else ones or zeros."""
         if parameter.start != "normal":
             return np.full(parameter.shape, 1 if parameter.start == "ones" else 0, np.float32)
         n = int(np.prod(parameter.shape))
         words = rng.words(self.seed, 0, rng.stream(f"{layer.name}/init_{parameter.symbol}"), n)
-        deviation = np.float64(1) / np.sqrt(np.float64(parameter.fan_in))
-        return (fp32.normal(words) * deviation).astype(np.float32).reshape(parameter.shape)
+        return self.first_weights(words, parameter.fan_in).reshape(parameter.shape)
+
+    def first_weights(self, words: np.ndarray, fan_in: int) -> np.ndarray:
+        """float32 of uint32 random words."""
+        deviation = np.float64(1) / np.sqrt(np.float64(fan_in))
+        return (fp32.normal(words) * deviation).astype(np.float32)
 
     def initialize(self, layer: LayerLike, parameter: Parameter, value: np.ndarray) -> None:
         """Set parameter.value (and slots) from float32 values."""
@@ -151,6 +163,9 @@ class Method:
         for layer, parameter, gradient in updates:
             self.update(layer, parameter, gradient)
 
+    def see_loss(self, loss: float) -> None:
+        """The mean loss of this step's batch, before its gradients are known."""
+
     def end_of_step(self) -> None:
         """After all updates of a step."""
         self.step += 1
@@ -158,6 +173,10 @@ class Method:
     def end_of_epoch(self) -> None:
         """After the last step of an epoch."""
         self.epoch += 1
+
+    def widths(self) -> dict[str, dict[str, int]]:
+        """Weight layer -> WL, FL and number of non-zero weights in the last step; empty where none move."""
+        return {}
 
     # -- for the hooks ----------------------------------------------------------------------
 
@@ -205,8 +224,8 @@ class Method:
 
 
 def to_float32(value: Any) -> np.ndarray:
-    """A float32 array from one, from a QTensor or from an exact expression (rounded once)."""
-    if isinstance(value, QTensor | Exact):
+    """A float32 array from one, from a QTensor or from an exact sum or quotient (rounded once)."""
+    if isinstance(value, QTensor | Exact | FloatExact):
         return value.to_float32()
     return value
 

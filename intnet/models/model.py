@@ -86,9 +86,7 @@ class Model(Layer):
             slots = [key for key in left if key.startswith(f"{name}.")]
             parameter.slots = {key.removeprefix(f"{name}."): left.pop(key) for key in slots}
         for layer in self.all_layers():
-            keys = [
-                f"{layer.name}.{b}" for b in ("running_mean", "running_var") if f"{layer.name}.{b}" in left
-            ]
+            keys = [key for key in left if key.rpartition(".")[0] == layer.name]
             layer.buffers = {key.removeprefix(f"{layer.name}."): left.pop(key) for key in keys}
         if left:
             raise ShapeError(f"the state holds tensors that this model has not: {', '.join(sorted(left))}")

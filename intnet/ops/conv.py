@@ -4,7 +4,7 @@
 
 x (N, H, W, Cin), w (Cout, Cin/groups, kh, kw) as in PyTorch, y (N, Ho, Wo, Cout). Integers: exact
 sums, exponents add. Block float: the exact sum, rounded once to float32. float32: the defined sequence
-of `kernels/float32.py`.
+of `kernels/float32.py`, in a backward pass also where only the error is float32.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from intnet.ops.kernels import conv as integer
 from intnet.ops.kernels import float32
 from intnet.ops.kernels.gemm import Plan
 from intnet.ops.kernels.windows import output_size
-from intnet.ops.linear import operands, product
+from intnet.ops.linear import float_operands, operands, product
 from intnet.qtensor import QTensor
 
 Pair = tuple[int, int]
@@ -79,11 +79,11 @@ def _integer_gradients(saved: Saved, e: QTensor) -> tuple[Any, Any]:
 
 
 def _conv2d_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
-    if operands(e, saved.w, f"{saved.where or 'conv2d'}: gradient"):
+    x, w = float_operands(e, saved.x, saved.w)
+    if operands(e, w, f"{saved.where or 'conv2d'}: gradient"):
         return _integer_gradients(saved, e)
-    size, kernel = saved.x.shape[1:3], saved.w.shape[2:]
-    dx = float32.conv2d_input_grad(e, saved.w, size, *saved.window) if saved.needs[0] else None
-    dw = float32.conv2d_weight_grad(e, saved.x, kernel, *saved.window) if saved.needs[1] else None
+    dx = float32.conv2d_input_grad(e, w, x.shape[1:3], *saved.window) if saved.needs[0] else None
+    dw = float32.conv2d_weight_grad(e, x, w.shape[2:], *saved.window) if saved.needs[1] else None
     return dx, dw
 
 

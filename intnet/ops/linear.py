@@ -4,8 +4,9 @@
     dx = dy w          dw = dy^T x                    z = y + b,  db = sum over n of dy
 
 Integers: exact sums; exponents add. Block float: the exact sum, rounded once to float32. float32: the
-defined sequence of `kernels/float32.py`. `product` is the one road of every bilinear operation on
-QTensors (convolutions use it too).
+defined sequence of `kernels/float32.py`; in a backward pass also where only the error is float32, behind
+an integer forward pass. `product` is the one road of every bilinear operation on QTensors (convolutions
+use it too).
 """
 
 from collections.abc import Callable
@@ -94,6 +95,14 @@ def operands(a: Any, b: Any, what: str) -> bool:
     raise FormatError(f"{what} takes two QTensors or two float32 arrays, not {kinds}")
 
 
+def float_operands(error: Any, *values: Any) -> list[Any]:
+    """`values` for a backward pass in float32, where the error is one: integers rounded once to float32."""
+    return [
+        exact(v).to_float32() if isinstance(error, np.ndarray) and isinstance(v, QTensor) else v  # type: ignore[union-attr]
+        for v in values
+    ]
+
+
 def _linear(saved: Saved, x: Any, w: Any, *, where: str = "") -> Any:
     integer = operands(x, w, f"{where or 'linear'}: linear")
     if len(x.shape) != 2 or x.shape[1] != w.shape[1]:
@@ -105,7 +114,7 @@ def _linear(saved: Saved, x: Any, w: Any, *, where: str = "") -> Any:
 
 
 def _linear_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
-    x, w, where = saved.x, saved.w, saved.where
+    (x, w), where = float_operands(e, saved.x, saved.w), saved.where
     dx: Any = None
     dw: Any = None
     if operands(e, w, f"{where or 'linear'}: gradient"):

@@ -21,6 +21,7 @@ from intnet.autograd import Op, Saved
 from intnet.errors import ContainerError, FormatError
 from intnet.exact import NO_WORDS, UNLIMITED
 from intnet.ops.elementwise import codes_of
+from intnet.ops.linear import float_operands
 from intnet.qtensor import QTensor, Status, container, max_abs
 from intnet.rounding import STOCHASTIC, TO_NEG, TO_POS, TO_ZERO
 
@@ -117,7 +118,7 @@ def _tanh(saved: Saved, x: Any, *, quantize: Callable[[Any], Any]) -> Any:
 
 
 def _tanh_vjp(saved: Saved, e: Any) -> tuple[Any]:
-    y, e = saved.y, codes_of(e)
+    (y,), e = float_operands(e, saved.y), codes_of(e)
     if isinstance(y, np.ndarray):
         return (e * (np.float32(1) - y * y),)
     one = 1 << (-2 * int(y.exponent))
