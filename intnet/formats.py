@@ -1,7 +1,7 @@
 """Number formats as plain data: what codes a data path may hold, and what they mean.
 
 A format never computes. `value = code * 2**exponent`; the exponent is the format's own (fixed
-point, direct) or is set by the tensor's maximum when it is quantized (shift, flag). `quantize.py`
+point, direct) or is set by the tensor's extremes when it is quantized (shift, flag, scaled). `quantize.py`
 applies formats; `qtensor.py` holds the result.
 
     FixedPoint(wl, fl)   <WL,FL>: wl bits with the sign, exponent -fl, range by `overflow`
@@ -9,6 +9,7 @@ applies formats; `qtensor.py` holds the result.
     Shift(k)             SQ of Eq. 8: k bits, exponent from R(x), symmetric range
     Flag(k)              Flag-QE2 of Eq. 17: two resolutions a factor 2**(k-1) apart, k+1 bits stored
     Constant(k, dr)      CQ of Eq. 7: k = kGC bits, codes within +-(dr-1), magnitude normalised away
+    Scaled(wl)           MuPPET's block float: wl bits, a power-of-two scale from the tensor's extremes
 """
 
 import re
@@ -209,5 +210,36 @@ class Constant:
         return f"CQ(dr={self.dr})"
 
 
-Format = FixedPoint | Direct | Shift | Flag | Constant
-FORMATS: tuple[type, ...] = (FixedPoint, Direct, Shift, Flag, Constant)
+@dataclass(frozen=True)
+class Scaled:
+    """Block float of MuPPET: codes of `wl` bits in [LB, UB] = [-2^(wl-1), 2^(wl-1) - 1], value = code * 2^-s.
+
+    s = floor(log2(min((UB + 1/2)/max x, (LB - 1/2)/min x))); a maximum <= 0 or a minimum >= 0 does not bind.
+    """
+
+    wl: int
+
+    def __post_init__(self) -> None:
+        check_bits(self.wl, "Scaled wl")
+
+    @property
+    def bits(self) -> int:
+        """Nominal stored bits of an element."""
+        return self.wl
+
+    @property
+    def lo(self) -> int:
+        """LB, the smallest code."""
+        return -(1 << (self.wl - 1))
+
+    @property
+    def hi(self) -> int:
+        """UB, the largest code."""
+        return (1 << (self.wl - 1)) - 1
+
+    def __str__(self) -> str:
+        return f"BF({self.wl})"
+
+
+Format = FixedPoint | Direct | Shift | Flag | Constant | Scaled
+FORMATS: tuple[type, ...] = (FixedPoint, Direct, Shift, Flag, Constant, Scaled)

@@ -5,17 +5,19 @@
 `x` is anything `exact.exact` takes: a QTensor, a float32 array, or an expression such as a quotient.
 The order is always: scale exactly, round once (`rounding.py`), then limit the range. The result
 carries counts (`QTensor.status`). One function a format below, each with its equation; the table
-at the end is the only list of them. Equation numbers are WAGEUBN's (Yang et al. 2020).
+at the end is the only list of them. Equation numbers are WAGEUBN's (Yang et al. 2020), where there are any.
 """
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from intnet.errors import FormatError, NumberError, ShapeError
 from intnet.exact import NO_WORDS, UNLIMITED, Exact, Expression, exact
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift, check_bits
+from intnet.exact_sources import Root, floor_log2
+from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift, check_bits
 from intnet.qtensor import QTensor, container, max_abs
 from intnet.rounding import STOCHASTIC, mode_code
 
@@ -115,6 +117,34 @@ def _constant(x: Expression, format: Constant, draw: Draw) -> QTensor:
     return QTensor(codes, format.exponent, format, format.hi, status)
 
 
+def _scaled(x: Expression, format: Scaled, draw: Draw) -> QTensor:
+    """BF(x, wl) of MuPPET: clip(round(x * 2^s), LB, UB) with the largest s at which all of x comes near."""
+    exponent = -_scale(x, format, draw[3])
+    mode, words, bits, where = draw
+    codes, status = x.round_to(exponent, mode, format.lo, format.hi, words, bits, 0, where)
+    return QTensor(codes, exponent, format, -format.lo, status)
+
+
+def _scale(x: Expression, format: Scaled, where: str) -> int:
+    """The largest s with max x * 2^s <= UB + 1/2 and min x * 2^s >= LB - 1/2, decided exactly.
+
+    The greatest magnitude alone decides, unless it falls between the two limits. Zeros scale as a 1 does.
+    """
+    if 0 in x.shape or isinstance(x, Root):
+        raise NumberError(
+            f"{where or 'tensor'}: an empty tensor, or a root, has no extremes (shape {x.shape})"
+        )
+    above, below = Fraction(2 * format.hi + 1, 2), Fraction(1 - 2 * format.lo, 2)
+    top = x.max()
+    s = floor_log2(above / (top or 1))
+    if not top or s == floor_log2(below / top):
+        return s
+    greatest, least = x.extremes()
+    if greatest <= 0:
+        return floor_log2(below / -least)
+    return min(floor_log2(above / greatest), floor_log2(below / -least)) if least < 0 else s
+
+
 def flag_words(q: QTensor) -> np.ndarray:
     """The stored words of a Flag tensor: flag, sign, k-1 bits of magnitude (figure 4).
 
@@ -137,6 +167,7 @@ _QUANTIZERS: dict[type, Callable[[Any, Any, Draw], QTensor]] = {
     Shift: _shift,
     Flag: _flag,
     Constant: _constant,
+    Scaled: _scaled,
 }
 
 __all__ = ["Exact", "flag_words", "quantize"]

@@ -40,3 +40,11 @@ def parse(text: str, number: Callable[[str], T], what: str) -> Schedule[T]:
             f"{what}={text!r}: the first value takes no epoch, later ones rising epochs, as in '26,13@30'"
         )
     return Schedule(tuple(steps))
+
+
+def rates(text: str, what: str) -> Schedule[float]:
+    """Learning rates as `parse` reads them; ConfigError unless each is a positive number."""
+    schedule = parse(text, float, what)
+    if not all(0 < rate < float("inf") for _, rate in schedule.steps):
+        raise ConfigError(f"{what}={text!r}: a learning rate is a positive number")
+    return schedule

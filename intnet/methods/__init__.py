@@ -2,16 +2,20 @@
 
 from typing import Any
 
+from intnet.methods.adapt import Adapt
 from intnet.methods.float32 import Float32
 from intnet.methods.method import Method, Parameter, unknown
+from intnet.methods.muppet import Muppet
 from intnet.methods.wageubn import Wageubn
 
 METHODS: dict[str, type[Method]] = {
     "float32": Float32,
     "wageubn": Wageubn,
+    "adapt": Adapt,
+    "muppet": Muppet,
 }
 
-__all__ = ["METHODS", "Float32", "Method", "Parameter", "Wageubn", "make"]
+__all__ = ["METHODS", "Adapt", "Float32", "Method", "Muppet", "Parameter", "Wageubn", "make"]
 
 
 def make(name: str, /, **options: Any) -> Method:

@@ -33,9 +33,7 @@ class Float32(Method):
 
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
-        self.lr = schedules.parse(self.options.lr, float, "float32: lr")
-        if not all(0 < rate < float("inf") for _, rate in self.lr.steps):
-            raise ConfigError(f"float32: lr={self.options.lr!r}: a learning rate is a positive number")
+        self.lr = schedules.rates(self.options.lr, "float32: lr")
         if not (0 <= self.options.momentum < 1 and self.options.weight_decay >= 0):
             raise ConfigError("float32: momentum is from 0 to below 1, weight_decay at least 0")
 

@@ -85,3 +85,59 @@ FLOAT32: dict[str, Symbol] = {
     "Accgamma": Symbol("update", "momentum*Accgamma + ggamma"),
     "Accbeta": Symbol("update", "momentum*Accbeta + gbeta"),
 }
+
+_COPIES = {"W": "weights", "b": "bias", "gamma": "scale of batch norm", "beta": "offset of batch norm"}
+
+# AdaPT rounds stochastically to <WL,FL> of the layer; the backward pass and batch norm are float32.
+ADAPT: dict[str, Symbol] = {
+    **{f"{p}q": Symbol("forward", f"SR({p}; <WL,FL>)", (p,)) for p in _COPIES},
+    "x0": Symbol("forward", "SR(x4 of the layer before; <WL,FL>)"),
+    "x1": Symbol("forward", "SR(Wq * x0 (+ bq); <WL,FL>)", factors=("Wq", "x0")),
+    "mu": Symbol("forward", "mean(x1)"),
+    "sigma": Symbol("forward", "mean((x1 - mu)^2)"),
+    "x3": Symbol("forward", f"SR(gammaq*(x1 - mu)*r + betaq; <WL,FL>), {_SCALE}"),
+    "x4": Symbol("forward", "SR(relu(x3); <WL,FL>)"),
+    "e0": Symbol("backward", "e4 of the next layer, or the sum of the branches' errors"),
+    "e1": Symbol("backward", "e0 where x3 > 0, else 0"),
+    "e3": Symbol("backward", "dL/dx1"),
+    "e4": Symbol("backward", "Wq^T e3"),
+    "gW": Symbol("backward", "e3 x0^T"),
+    "gb": Symbol("backward", "sum(e3)"),
+    "ggamma": Symbol("backward", f"sum(e1*(x1 - mu)*r), {_SCALE}"),
+    "gbeta": Symbol("backward", "sum(e1)"),
+}
+for _p in _COPIES:
+    _g = f"g{_p}"
+    ADAPT |= {
+        f"{_g}q": Symbol("backward", f"SR({_g}; <WL,FL>)", (_g,)),
+        f"{_g}n": Symbol("backward", f"{_g}q / ||{_g}q||_2"),
+        f"Acc{_p}": Symbol("update", f"momentum*Acc{_p} + ({_g}n + l1*sign({_p}) + l2*{_p})"),
+        _p: Symbol("update", f"{_p} - lr*Acc{_p}"),
+    }
+
+# MuPPET rounds stochastically to WL bits at the tensor's own scale; batch norm is float32.
+MUPPET: dict[str, Symbol] = {
+    **{f"{p}q": Symbol("forward", f"BF({p}, WL)", (p,)) for p in ("W", "b")},
+    **{f"{p}q": Symbol("forward", f"{p}, float32") for p in ("gamma", "beta")},
+    "x0": Symbol("forward", "BF(x4 of the layer before, WL)"),
+    "x1": Symbol("forward", "BF(Wq * x0 (+ bq), WL)", factors=("Wq", "x0")),
+    "mu": Symbol("forward", "mean(x1)"),
+    "sigma": Symbol("forward", "mean((x1 - mu)^2)"),
+    "x3": Symbol("forward", f"BF(gamma*(x1 - mu)*r + beta, WL), {_SCALE}"),
+    "x4": Symbol("forward", "BF(relu(x3), WL)"),
+    "e0": Symbol("backward", "BF(e4 of the next layer, or the sum of the branches' errors, WL)"),
+    "e1": Symbol("backward", "e0 where x3 > 0, else 0"),
+    "e3": Symbol("backward", "BF(dL/dx1, WL)"),
+    "e4": Symbol("backward", "Wq^T e3", factors=("Wq", "e3")),
+    "gW": Symbol("backward", "e3 x0^T", factors=("e3", "x0")),
+    "gWq": Symbol("backward", "BF(gW, WL)", ("gW",)),
+    "gb": Symbol("backward", "sum(e3)", factors=("e3",)),
+    "gbq": Symbol("backward", "BF(gb, WL)", ("gb",)),
+    "ggamma": Symbol("backward", f"sum(e1*(x1 - mu)*r), {_SCALE}"),
+    "gbeta": Symbol("backward", "sum(e1)"),
+}
+for _p, _g in (("W", "gWq"), ("b", "gbq"), ("gamma", "ggamma"), ("beta", "gbeta")):
+    MUPPET |= {
+        f"Acc{_p}": Symbol("update", f"momentum*Acc{_p} + ({_g} + weight_decay*{_p})"),
+        _p: Symbol("update", f"{_p} - lr*Acc{_p}"),
+    }

@@ -1,0 +1,247 @@
+"""MuPPET: block float of one word length for the whole net, which a policy moves up between epochs.
+
+Rajagopal et al., "Multi-Precision Policy Enforced Training", as the first version of AdaPT describes it
+(Kummer et al., sec. 2.2). WL is 8, 12, 14, 16, then float32; BF(x) is x in WL bits, stochastically rounded
+to the tensor's own scale 2^-s. One step:
+
+    forward   Wq = BF(W), x1 = BF(Wq * x0 (+ bq)), x4 = BF(relu(x3))         sums of integers, exact
+    backward  e0 = BF(e4 of the next layer), e3 = BF(dL/dx1), e4 = Wq^T e3, gWq = BF(e3 x0^T)
+    update    Acc = momentum*Acc + gWq;  W <- W - lr*Acc                     float32 master W
+    policy    every `resolution` epochs: diversity, violations, WL           `diversity`, `violates`
+
+Batch norm computes in float32 between quantized tensors. In float32, the last level, nothing is quantized.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+
+from intnet import fp32, schedules
+from intnet.errors import ConfigError
+from intnet.exact import Exact, exact
+from intnet.formats import Scaled
+from intnet.methods import symbols
+from intnet.methods.float32 import sgd_momentum
+from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
+from intnet.ops.kernels.histograms import sum_of_squares
+from intnet.qtensor import QTensor
+
+LEVELS = (8, 12, 14, 16, None)  # word lengths; None is float32
+ALPHA, BETA, LAMBDA = 1.0, 1.5, 0.1  # the threshold of p: alpha + beta * exp(-lambda * epoch)
+STORED = ("x0", "x1", "x3", "x4")  # activations in block float; those inside batch norm are float32
+ERRORS = ("e0", "e3")  # gradients at an activation's and at a weight layer's output
+NORMS = ("gamma", "beta")  # parameters of batch norm, which computes in float32
+GREATEST = float(np.finfo(np.float32).max)
+
+
+class Muppet(Method):
+    """The method; see the module and `Options`."""
+
+    name = "muppet"
+    SYMBOLS = symbols.MUPPET
+
+    DEVIATIONS: ClassVar[dict[str, str]] = {
+        "scale": "s follows every tensor in every step (the description: whenever the precision switches), "
+        "and codes saturate; the released code does not clamp and reaches +128 at 8 bits",
+        "kept codes": "what a ReLU, a pool or a join makes of block float stays as it is where its codes "
+        "still have WL bits",
+        "zeros": "a tensor of zeros takes the scale of a maximum of 1",
+        "batch norm": "float32, its gamma, beta and their gradients too; its input, its output, the error at "
+        "the activation behind it and at the layer ahead of it are block float",
+        "diversity": "a layer whose kept gradients are all zero counts as 1; the first diversity after a "
+        "switch has none to compare with, so it is no violation",
+    }
+
+    @dataclass(frozen=True)
+    class Options:
+        """lr: learning rate by epoch until WL is float32. resolution: epochs a diversity.
+
+        patience: violations until WL moves on. From float32 on lr stays for float_epochs epochs, then is a
+        tenth of it, and so on down to lr_floor. weight_decay: L2 factor.
+        """
+
+        lr: str = "0.1"
+        momentum: float = 0.9
+        weight_decay: float = 1e-4
+        resolution: int = 3
+        patience: int = 2
+        float_epochs: int = 15
+        lr_floor: float = 0.001
+
+    def __init__(self, /, **options: Any) -> None:
+        super().__init__(**options)
+        o = self.options
+        self.lr = schedules.rates(o.lr, "muppet: lr")
+        if not (0 <= o.momentum < 1 and o.weight_decay >= 0 and o.lr_floor > 0):
+            raise ConfigError(
+                "muppet: momentum is from 0 to below 1, weight_decay at least 0, lr_floor above 0"
+            )
+        if min(o.resolution, o.patience, o.float_epochs) < 1:
+            raise ConfigError("muppet: resolution, patience and float_epochs are at least 1")
+        self._latest: list[tuple[Parameter, np.ndarray]] = []  # weights and their gradients of this step
+        self._used: dict[str, dict[str, int]] = {}
+
+    # -- starting ---------------------------------------------------------------------------
+
+    def streams(self, layers: Sequence[Any]) -> list[str]:
+        """Everything that is stored rounds stochastically."""
+        parameters = [f"{kind}{p.symbol}" for layer in layers for p in layer.parameters for kind in ("", "g")]
+        paths = [*STORED, *ERRORS, *dict.fromkeys(parameters)]
+        return super().streams(layers) + [f"{layer.name}/{path}" for layer in layers for path in paths]
+
+    def start(self, layers: Sequence[Any], seed: int) -> None:
+        """8 bits."""
+        super().start(layers, seed)
+        self.state = {
+            "level": _whole(0),
+            "switched": _whole(0),  # the first epoch at this level
+            "epochs": _whole(0),  # whose last gradients are kept
+            "violations": _whole(0),
+            "diversities": np.zeros(0, np.float32),  # since the last switch
+        }
+
+    @property
+    def wl(self) -> int | None:
+        """The word length, None for float32."""
+        return LEVELS[self._number("level")]
+
+    def _number(self, name: str) -> int:
+        return int(self.state[name].codes[0])
+
+    # -- forward and backward ---------------------------------------------------------------
+
+    def rounded(self, layer: LayerLike, path: str, value: Any, stream: str = "") -> Any:
+        """BF(value, WL); what is already of WL bits as it is; float32 at that level.
+
+        An activation, which has no stream of its own, rounds to nearest at inference.
+        """
+        if self.wl is None:
+            return self.passes(layer, path, to_float32(value))
+        format = Scaled(self.wl)
+        source = exact(value, f"{layer.name}/{path}")
+        if isinstance(source, Exact) and np.all(source.den == 1) and source.bound() <= -format.lo:
+            kept = source.to_qtensor() if isinstance(value, Exact) else value
+            if kept.bound <= format.hi or kept.codes.max() <= format.hi:
+                return self.passes(layer, path, QTensor(kept.codes, int(kept.exponent), format, kept.bound))
+        rounding = "stochastic" if self.training or stream else "ties_even"
+        return self.store(layer, path, source, format, rounding, stream)
+
+    def weight(self, layer: LayerLike, parameter: Parameter) -> Any:
+        """Wq and bq; gamma and beta of batch norm as they are."""
+        path = f"{parameter.symbol}q"
+        value = check_finite(parameter.value, f"{layer.name}/{parameter.symbol}")
+        if parameter.symbol in NORMS:
+            return self.passes(layer, path, value)
+        q = self.rounded(layer, path, value, stream=parameter.symbol)
+        if parameter.symbol == "W" and self.training:
+            words = q.codes if isinstance(q, QTensor) else q
+            scale = -int(q.exponent) if isinstance(q, QTensor) else 0
+            used = {"WL": self.wl or 32, "FL": scale, "nonzero": int(np.count_nonzero(words))}
+            self._used[layer.name] = used
+        return q
+
+    def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """x0, x1, x3 and x4 in block float; batch norm reads its x1 and computes in float32."""
+        if path in STORED and (path != "x1" or layer.takes_weight):
+            return self.rounded(layer, path, value)
+        return self.passes(layer, path, to_float32(value))
+
+    def error(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """e0 and e3 in block float, e1 of batch norm in float32, the rest as it is."""
+        if path in ERRORS:
+            return self.rounded(layer, path, value, stream=path)
+        if self.wl is None or (path == "e1" and layer.normalizes):
+            value = to_float32(value)
+        return self.passes(layer, path, value)
+
+    def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> np.ndarray:
+        """gWq and gbq in block float, then float32 for the update."""
+        path = f"g{parameter.symbol}"
+        value = self.passes(layer, path, value)
+        if parameter.symbol in NORMS or self.wl is None:
+            return check_finite(to_float32(value), f"{layer.name}/{path}")
+        return to_float32(self.rounded(layer, f"{path}q", value, stream=path))
+
+    # -- update and policy ------------------------------------------------------------------
+
+    def rate(self) -> float:
+        """The learning rate of this epoch."""
+        switched = self._number("switched")
+        if self.wl is not None:
+            return self.lr.at(self.epoch)
+        tenths = (self.epoch - switched) // self.options.float_epochs
+        return max(self.lr.at(switched) * 0.1**tenths, min(self.options.lr_floor, self.lr.at(switched)))
+
+    def update_all(self, updates: Sequence[Update]) -> None:
+        """As ever; the gradients of weights are kept until it is known whether the epoch ends."""
+        self.overhead = 0.0
+        self._latest = [
+            (parameter, gradient) for _, parameter, gradient in updates if parameter.symbol == "W"
+        ]
+        super().update_all(updates)
+
+    def update(self, layer: LayerLike, parameter: Parameter, gradient: np.ndarray) -> None:
+        """SGD with momentum on the float32 master; weight decay is added to the gradient first."""
+        if self.options.weight_decay:
+            gradient = fp32.fma(np.float32(self.options.weight_decay), parameter.value, gradient)
+        sgd_momentum(parameter, gradient, self.options.momentum, self.rate())
+        self.passes(layer, f"Acc{parameter.symbol}", parameter.slots["Acc"])
+        self.passes(layer, parameter.symbol, parameter.value)
+
+    def end_of_epoch(self) -> None:
+        """Keep the last gradients; every `resolution` epochs, the diversity and the policy."""
+        started = perf_counter()
+        if self.wl is not None:
+            for parameter, gradient in self._latest:
+                _keep(parameter.slots, gradient)
+            kept = self._number("epochs") + 1
+            if kept == self.options.resolution:
+                self._police()
+            self.state["epochs"] = _whole(kept % self.options.resolution)
+        self.overhead = perf_counter() - started
+        super().end_of_epoch()
+
+    def _police(self) -> None:
+        """One diversity more; a violation; after `patience` of them the next word length."""
+        slots = [parameter.slots for parameter, _ in self._latest]
+        d = min(
+            diversity([(float(s.pop("squares")[0]), sum_of_squares(s.pop("sum"))) for s in slots]), GREATEST
+        )
+        seen = self.state["diversities"]
+        found = self._number("violations") + violates(seen.tolist(), d, self.epoch)
+        moves = found == self.options.patience
+        self.state["diversities"] = np.append(seen, np.float32(d)) if not moves else seen[:0]
+        self.state["violations"] = _whole(0 if moves else found)
+        if moves:
+            self.state["level"] = _whole(self._number("level") + 1)
+            self.state["switched"] = _whole(self.epoch + 1)
+
+    def widths(self) -> dict[str, dict[str, int]]:
+        """WL (32 for float32), FL = s, and nonzero weights of every weight layer in the last step."""
+        return self._used
+
+
+def _keep(slots: dict[str, Any], gradient: np.ndarray) -> None:
+    """Add a gradient to `sum`, its squared norm to `squares`."""
+    squares = np.array([sum_of_squares(gradient)], np.float32)
+    slots["sum"] = slots["sum"] + gradient if "sum" in slots else gradient
+    slots["squares"] = slots["squares"] + squares if "squares" in slots else squares
+
+
+def diversity(layers: Sequence[tuple[float, float]]) -> float:
+    """The mean over layers of (sum of ||g||^2) / ||sum of g||^2, given as pairs."""
+    ratios = [squares / total if total else (1.0 if squares == 0 else np.inf) for squares, total in layers]
+    return float(sum(ratios)) / len(ratios)
+
+
+def violates(diversities: Sequence[float], d: float, epoch: int) -> bool:
+    """p = max S / d > alpha + beta exp(-lambda epoch), S the earlier diversities since the last switch."""
+    return bool(diversities) and max(diversities) / d > ALPHA + BETA * fp32.exp64(-LAMBDA * epoch)
+
+
+def _whole(number: int) -> QTensor:
+    """A whole number as state."""
+    return QTensor(np.array([number], np.int32), 0)

@@ -1,0 +1,135 @@
+"""Histograms whose every count is exact, and sums of squares, in a defined order.
+
+    edges e_i = lo + i (hi - lo) / r,  i = 0 .. r     bin i holds e_i <= x < e_(i+1), the last one its end too
+
+A value is compared with an edge in exact arithmetic: an edge is replaced by the first number of the values'
+own grid that reaches it (a float32, or a code), which decides every comparison the same. What lies outside
+of lo..hi counts in the end bins. AdaPT's precision switch (`methods/adapt_switch.py`) reads both.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+
+from intnet._jit import pjit, prange
+from intnet.fp32 import CHUNK
+from intnet.qtensor import QTensor
+
+_BLOCK = 1 << 14  # values that a thread counts at a time
+
+
+@pjit
+def _count(values: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> None:
+    """counts[block, bin] of values by the ascending starts of bins 1 .. r-1."""
+    for block in prange(counts.shape[0]):
+        line = counts[block]
+        for i in range(block * _BLOCK, min((block + 1) * _BLOCK, values.shape[0])):
+            low, high = 0, starts.shape[0]  # the number of starts that the value has reached
+            while low < high:
+                middle = (low + high) >> 1
+                if values[i] >= starts[middle]:
+                    low = middle + 1
+                else:
+                    high = middle
+            line[low] += 1
+
+
+def _counted(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    flat = np.ascontiguousarray(values).reshape(-1)
+    counts = np.zeros((-(-flat.size // _BLOCK), len(starts) + 1), np.int64)
+    _count(flat, starts, counts)
+    return counts.sum(axis=0)
+
+
+def inner_edges(lo: float, hi: float, r: int) -> list[Fraction]:
+    """e_1 .. e_(r-1), exact."""
+    start, width = Fraction(lo), (Fraction(hi) - Fraction(lo)) / r
+    return [start + i * width for i in range(1, r)]
+
+
+def _first_float32(edge: Fraction) -> np.float32:
+    """The least float32 that is not below `edge`."""
+    near = np.float32(edge.numerator / edge.denominator)
+    while Fraction(float(near)) < edge:
+        near = np.nextafter(near, np.float32(np.inf))
+    while Fraction(float(below := np.nextafter(near, np.float32(-np.inf)))) >= edge:
+        near = below
+    return near
+
+
+def count_floats(values: np.ndarray, edges: list[Fraction]) -> np.ndarray:
+    """int64[r] of finite float32 values."""
+    return _counted(values, np.array([_first_float32(edge) for edge in edges], np.float32))
+
+
+def count_codes(q: QTensor, edges: list[Fraction]) -> np.ndarray:
+    """int64[r] of a tensor of one exponent."""
+    scale = Fraction(2) ** -int(q.exponent)
+    return _counted(q.codes, np.array([math.ceil(edge * scale) for edge in edges], np.int64))
+
+
+# -- sums of squares -----------------------------------------------------------------------------
+
+
+@pjit
+def _squares(x: np.ndarray, sums: np.ndarray) -> None:
+    for k in prange(sums.shape[0]):
+        total = 0.0
+        for i in range(k * CHUNK, min((k + 1) * CHUNK, x.shape[0])):
+            total += np.float64(x[i]) * np.float64(x[i])
+        sums[k] = total
+
+
+def _in_order(x: np.ndarray, add_up: Callable[[np.ndarray, np.ndarray], None]) -> float:
+    """The total of the chunks' sums, in ascending order."""
+    flat = np.ascontiguousarray(x).reshape(-1)
+    sums = np.empty(-(-flat.size // CHUNK))
+    add_up(flat, sums)
+    total = 0.0
+    for part in sums.tolist():
+        total += part
+    return total
+
+
+def sum_of_squares(x: np.ndarray) -> float:
+    """Sum of x^2 of a float32 array in float64: in chunks of 1024, whose sums are added in order.
+
+    The square of a float32 is exact in float64; each addition rounds once.
+    """
+    return _in_order(x, _squares)
+
+
+@pjit
+def _magnitudes(x: np.ndarray, sums: np.ndarray) -> None:
+    for k in prange(sums.shape[0]):
+        total = 0.0
+        for i in range(k * CHUNK, min((k + 1) * CHUNK, x.shape[0])):
+            total += abs(np.float64(x[i]))
+        sums[k] = total
+
+
+def sum_of_magnitudes(x: np.ndarray) -> float:
+    """Sum of |x| of a float32 array in float64, in the order of `sum_of_squares`."""
+    return _in_order(x, _magnitudes)
+
+
+@pjit
+def _code_squares(codes: np.ndarray, sums: np.ndarray) -> None:
+    """sums[k] = sums of high^2, 2 high low, low^2 of a block of codes = high * 2**16 + low."""
+    for k in prange(sums.shape[0]):
+        for i in range(k * _BLOCK, min((k + 1) * _BLOCK, codes.shape[0])):
+            high, low = np.int64(codes[i]) >> 16, np.int64(codes[i]) & 0xFFFF
+            sums[k, 0] += high * high
+            sums[k, 1] += 2 * high * low
+            sums[k, 2] += low * low
+
+
+def code_squares(codes: np.ndarray) -> int:
+    """The exact sum of the squares of codes of up to 32 bits."""
+    flat = np.ascontiguousarray(codes).reshape(-1)
+    sums = np.zeros((-(-flat.size // _BLOCK), 3), np.int64)
+    _code_squares(flat, sums)
+    high, middle, low = (sum(column) for column in zip(*sums.tolist(), strict=True))
+    return (high << 32) + (middle << 16) + low
