@@ -83,7 +83,7 @@ def make(
             seconds += line["seconds"]
             rates.append(line["images_per_second"])
             loss = line["loss"]
-        else:
+        elif line["kind"] == "epoch":
             for name, count in line["saturated"].items():
                 saturated[name] = saturated.get(name, 0) + count
     return {

@@ -49,7 +49,7 @@ LINES = [
     (b"\xff\xfe{}", "'utf-8' codec can't decode byte 0xff"),
     (b'{"kind": "step", "st', "Invalid control character"),
     (b"", "Expecting value"),
-    (b'{"kind": "stop"}', "kind 'stop' is none of step, epoch"),
+    (b'{"kind": "stop"}', "kind 'stop' is none of step, epoch, precision"),
     (b'{"kind": ["step"]}', "it['kind'] is ['step']"),
     (b'{"kind": "step", "step": 2, "epoch": 0, "loss": 1, "accuracy": 1}', "it has no 'seconds'"),
     (b'{"kind": "epoch", "step": 2, "epoch": 0, "test_accuracy": NaN}', "it has no 'saturated'"),
