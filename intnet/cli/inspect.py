@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intnet.cli import source
+from intnet.cli import output, source
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -145,15 +145,10 @@ def _measured(events: "Sequence[Event]") -> "list[Measured]":
 
 def _check_files(args: argparse.Namespace) -> None:
     """ConfigError for a file that cannot be written, before anything that takes time."""
-    for option, file in (("--html", args.html), ("--plot", args.plot)):
-        if file is not None and not file.parent.is_dir():
-            raise ConfigError(f"{option} {file}: there is no folder {file.parent}")
-        if file is not None and file.is_dir():
-            raise ConfigError(f"{option} {file}: that is a folder; name a file")
+    if args.html is not None:
+        output.check_file("--html", args.html)
     if args.plot is not None:
-        from intnet.cli import inspect_plot
-
-        inspect_plot.check(args.plot)
+        output.check_picture("--plot", args.plot)
 
 
 def _write(

@@ -3,44 +3,25 @@
 matplotlib is not needed otherwise: it is the extra `plot`, and imported only here.
 """
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from intnet.cli import output
 from intnet.cli.inspect_text import over, unit
-from intnet.errors import ConfigError
 from intnet.measure import Measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The times and versions that a file of each kind would hold: without them the same step gives the same file.
-METADATA: dict[str, dict[str, None]] = {
-    ".png": {"Software": None},
-    ".svg": {"Date": None, "Creator": None},
-    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-}
 COLUMNS, SIZE = 4, (3.4, 2.5)  # histograms in a row, inches of one
-
-
-def check(file: Path) -> None:
-    """ConfigError where the picture cannot be drawn."""
-    if file.suffix not in METADATA:
-        raise ConfigError(f"--plot {file}: end the name in {', '.join(METADATA)}")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ConfigError("--plot needs matplotlib: pip install 'intnet[plot]'")
 
 
 def draw(stream: BinaryIO, file: Path, title: str, rows: Sequence[Measured]) -> None:
     """Write the picture of `rows` in the format that the file's name ends in."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     columns = min(COLUMNS, len(rows))
     lines = -(-len(rows) // columns)
-    with matplotlib.rc_context({"svg.hashsalt": "intnet", "font.size": 8}):
-        figure = Figure((columns * SIZE[0], lines * SIZE[1] + 0.6), layout="constrained")
+    with output.picture(stream, file, (columns * SIZE[0], lines * SIZE[1] + 0.6)) as figure:
         figure.suptitle(title)
         axes = figure.subplots(lines, columns, squeeze=False).reshape(-1)
         for axis, row in zip(axes, rows, strict=False):
@@ -49,7 +30,6 @@ def draw(stream: BinaryIO, file: Path, title: str, rows: Sequence[Measured]) -> 
             axis.set_axis_off()
         legend = axes[next((k for k, row in enumerate(rows) if row.before), 0)]
         legend.legend(fontsize=7)
-        figure.savefig(stream, format=file.suffix[1:], metadata=METADATA[file.suffix])
 
 
 def _histogram(axis: "Axes", row: Measured) -> None:

@@ -1,6 +1,5 @@
 """`intnet inspect` on a terminal: the table of a layer, and one number's way from its value to its bits."""
 
-import io
 import sys
 from collections.abc import Sequence
 from decimal import Context, Decimal
@@ -13,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from intnet import report
+from intnet.cli import terminal
 from intnet.explain import Explanation, Rounding, Term, Value
 from intnet.measure import Measured
 from intnet.operands import Symbol
@@ -55,18 +55,7 @@ def table(rows: Sequence[tuple[Symbol, Measured]]) -> None:
                 made.add_row(Text(symbol.part, "dim"))
                 part = symbol.part
             made.add_row(*_cells(row, narrow))
-        _print(console, made)
-
-
-def _print(console: Console, made: Table) -> None:
-    """To a terminal as it is; to a file whole and without the blanks that fill a table's lines."""
-    if console.is_terminal:
-        console.print(made)
-        return
-    whole = Console(highlight=False, width=2 * WIDTH, file=io.StringIO())
-    whole.print(made)
-    assert isinstance(whole.file, io.StringIO)
-    print("\n".join(line.rstrip() for line in whole.file.getvalue().splitlines()))
+        terminal.print_table(console, made, WIDTH)
 
 
 def _cells(row: Measured, narrow: bool) -> list[str | Text]:

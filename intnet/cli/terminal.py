@@ -1,9 +1,10 @@
-"""What `train` and `resume` show while they work, and how a signal stops them.
+"""What `train` and `resume` show while they work, how a signal stops them; tables of all commands.
 
 Progress goes to stderr and only to a terminal; lines of epochs and the summary go to stdout.
 """
 
 import argparse
+import io
 import json
 import os
 import signal
@@ -184,3 +185,17 @@ def _paths(integers: list[report.Group]) -> Table:
         saturated = f"{group.saturated:,}" if group.saturated else "-"
         table.add_row(group.path, group.format, str(group.layers), nominal, used, bound, saturated)
     return table
+
+
+def print_table(console: Console, made: Table, width: int) -> None:
+    """To a terminal as it is; to a file whole and without the blanks that fill a table's lines.
+
+    width: of the widest table
+    """
+    if console.is_terminal:
+        console.print(made)
+        return
+    whole = Console(highlight=False, width=2 * width, file=io.StringIO())
+    whole.print(made)
+    assert isinstance(whole.file, io.StringIO)
+    print("\n".join(line.rstrip() for line in whole.file.getvalue().splitlines()))
