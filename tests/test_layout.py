@@ -20,7 +20,8 @@ ORDER = [
     "exact_loops", "exact_stages", "exact_quick", "exact_lane", "exact_sources", "exact", "long_sums",
     "block_float", "quantize", "fp32", "autograd", "trace", "operands",
     "explain", "measure", "schedules", "ops.kernels", "ops", "methods",
-    "layers", "models", "state", "idx", "datasets", "train", "files", "archive", "checkpoint", "records", "metrics",
+    "layers", "models", "costs",
+    "state", "idx", "datasets", "train", "files", "archive", "checkpoint", "records", "metrics",
     "report", "runs", "packs", "cli", "__main__",
 ]  # fmt: skip
 
