@@ -12,7 +12,7 @@ import pytest
 from intnet import checkpoint, datasets, methods, models, rounding
 from tests.command import MLP, PYTHON, ROOT, environment, here, intnet, last_line, metrics, refused
 
-COMMANDS = ("train", "resume", "eval", "inspect", "list")
+COMMANDS = ("train", "resume", "eval", "inspect", "costs", "list")
 SHORT = ("--steps", 2, "--limit", 64)
 
 

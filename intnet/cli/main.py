@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import NoReturn
 
 import intnet
-from intnet.cli import check, evaluate, golden, inspect, resume, train
+from intnet.cli import check, costs, evaluate, golden, inspect, resume, train
 from intnet.cli import list as listing
 from intnet.errors import IntnetError
 
@@ -28,6 +28,7 @@ COMMANDS: dict[str, ModuleType] = {
     "inspect": inspect,
     "golden": golden,
     "check": check,
+    "costs": costs,
     "list": listing,
 }
 

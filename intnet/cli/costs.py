@@ -1,0 +1,225 @@
+"""`intnet costs`: word lengths of a run over time, and what it cost by AdaPT's performance model."""
+
+import argparse
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from intnet.cli import output
+from intnet.cli.train import positive
+from intnet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from intnet.cli.costs_read import Logged
+    from intnet.costs import History
+
+SUMMARY = "show the word lengths of a run over time, and its cost against float32 by AdaPT's model"
+EXAMPLE = """\
+  intnet costs runs/adapt
+  intnet costs runs/adapt --baseline runs/float32 --plot widths.png
+  intnet costs --schedule 16@8,10@12,14@14,14@16,45@32 --model resnet20 --image 32x32x3 --classes 10
+
+The model (Kummer et al., "Adaptive Precision Training", first version, section 4.1.2) counts multiply-adds
+times bits. It speaks of float32 and of methods whose word lengths move while they train.
+
+  WL, FL               word length, and how many bits of it are fraction (MuPPET: the scale, 2^-FL a step)
+  up, down             how often the word length grew and shrank;  lb, r: lookback and resolution
+  sparsity             share of the weights that are zero, over the run and in the final model
+  SU                   float32's cost of training over this one's, its overhead counted; 2 is twice as fast
+  overhead             share of the precision switches in that cost; measured: in the time of all steps
+  overhead once        the paper counts a step's overhead for every image of it; here once, as it happens
+  SU, iso-accuracy     the same, but training ends with the first epoch that reaches float32's final accuracy
+  SU, inference        of one image with the final model: forward only
+  SZ                   word length times density of the final model, mean over layers, over 32
+  MEM                  the same over training and with the float32 copy that is kept, over 32; above 1 is more
+  bits                 of the final model's weights, really counted: SZ takes all layers as equally large
+
+Without --baseline or --accuracy, float32 trains as many steps of the same batches and its accuracy is not
+known: SU, iso-accuracy is '-'. --schedule is one dense network whose word lengths are all alike, without
+overhead: EPOCHS@WL, one after another."""
+
+SCHEDULED = ("model", "image", "classes")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is printed and drawn: a title, widths by `unit`s ('step', 'epoch'), the result for machines."""
+
+    title: str
+    unit: str
+    history: "History"
+    result: dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A run and what it is compared with, or a schedule; the plot."""
+    parser.add_argument("folder", nargs="?", metavar="RUN", help="a run's folder; or give a schedule:")
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument("--baseline", metavar="RUN", help="the float32 run to compare with")
+    other.add_argument("--accuracy", type=share, metavar="A", help="float32's final accuracy, 0 to 1")
+    parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
+    parser.add_argument("--schedule", type=schedule, metavar="E@WL,..", help="epochs of each word length")
+    parser.add_argument("--model", metavar="N", help="with --schedule: the network")
+    parser.add_argument("--image", type=image, metavar="HxWxC", help="with --schedule: 32x32x3")
+    parser.add_argument("--classes", type=positive, metavar="K", help="with --schedule: classes")
+    parser.add_argument(
+        "--accs", type=positive, metavar="N", help="with --schedule: steps of one gradient (1)"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw word lengths, sparsity, cost: .png, .svg, .pdf"
+    )
+
+
+def share(text: str) -> float:
+    """'0.95' as a number, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: write 95 % as 0.95")
+    return number
+
+
+def schedule(text: str) -> list[tuple[int, int]]:
+    """'16@8,45@32' as (epochs, WL), for argparse."""
+    found = []
+    for part in text.split(","):
+        epochs, at, width = (word.strip() for word in part.partition("@"))
+        whole = all(word.isascii() and word.isdecimal() for word in (epochs, width))
+        if not (at and whole and 1 <= int(epochs) <= 100_000 and 1 <= int(width) <= 32):
+            raise argparse.ArgumentTypeError(
+                f"{part!r} is not EPOCHS@WL, 1 to 100,000 epochs of 1 to 32 bits, as in 16@8,45@32"
+            )
+        found.append((int(epochs), int(width)))
+    return found
+
+
+def image(text: str) -> tuple[int, int, int]:
+    """'32x32x3' as numbers, for argparse."""
+    sides = text.split("x")
+    if len(sides) != 3 or not all(s.isascii() and s.isdecimal() and 1 <= int(s) <= 4096 for s in sides):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no image: write height, width, channels, as in 32x32x3"
+        )
+    height, width, channels = map(int, sides)
+    return height, width, channels
+
+
+def run(args: argparse.Namespace) -> int:
+    """Count, print, draw."""
+    _check_arguments(args)
+    if args.plot is not None:
+        output.check_picture("--plot", args.plot)
+    shown = _of_run(args) if args.folder is not None else _of_schedule(args)
+    if args.plot is not None:
+        from intnet import files
+        from intnet.cli import costs_plot
+
+        files.replace(args.plot, lambda stream: costs_plot.draw(stream, args.plot, shown))
+    if args.json:
+        print(json.dumps(shown.result))
+        return 0
+    from intnet.cli import costs_text
+
+    costs_text.show(shown)
+    if args.plot is not None:
+        print(f"\nwritten: {args.plot}")
+    return 0
+
+
+def _check_arguments(args: argparse.Namespace) -> None:
+    """ConfigError unless they are those of a run or those of a schedule."""
+    names = (*SCHEDULED, "accs")
+    if args.folder is not None:
+        given = [f"--{name}" for name in ("schedule", *names) if getattr(args, name) is not None]
+        if given:
+            raise ConfigError(f"{', '.join(given)}: {args.folder} says that itself; give RUN or --schedule")
+        return
+    if args.schedule is None:
+        raise ConfigError("give the folder of a run, or --schedule")
+    given = [f"--{name}" for name in ("baseline", "accuracy") if getattr(args, name) is not None]
+    if given:
+        raise ConfigError(f"{given[0]}: a schedule has no accuracy; its baseline is float32, equally long")
+    missing = [f"--{name}" for name in SCHEDULED if getattr(args, name) is None]
+    if missing:
+        raise ConfigError(f"--schedule needs {', '.join(missing)}")
+
+
+def _of_schedule(args: argparse.Namespace) -> Shown:
+    """Dense, one word length for all layers, an epoch as one step."""
+    from intnet import costs, models
+
+    sizes = costs.layer_sizes(models.make(args.model, args.image, args.classes))
+    history = costs.dense(sizes, args.schedule, accs=args.accs or 1)
+    baseline = costs.float32(sizes, history.steps, accs=history.accs)
+    text = ", ".join(f"{epochs} of {width} bits" for epochs, width in args.schedule)
+    sides = "x".join(map(str, args.image))
+    title = f"{args.model}, images of {sides}, {args.classes} classes, accs {history.accs}; epochs: {text}"
+    told = {
+        "schedule": args.schedule,
+        "model": args.model,
+        "image_shape": args.image,
+        "classes": args.classes,
+        "accs": history.accs,
+    }
+    summary = dataclasses.asdict(costs.summary(history, baseline))
+    return Shown(title, "epoch", history, told | {"summary": summary} | _widths(history))
+
+
+def _of_run(args: argparse.Namespace) -> Shown:
+    """A run against its baseline, or against float32 for as long."""
+    from intnet import costs, report
+    from intnet.cli import costs_read
+
+    logged = costs_read.read(args.folder, args.data_dir)
+    own, history = logged.identity, logged.history
+    wanted, base, against = args.accuracy, history, "float32 for as many steps"
+    if args.baseline is not None:
+        other = costs_read.read(args.baseline, args.data_dir)
+        _check_baseline(args.baseline, own, other)
+        wanted, base, against = other.accuracy, other.history, args.baseline
+    baseline = costs.float32(history.layers, base.steps, base.batch_size, history.accs)
+    iso = costs.iso_step(logged.tested, wanted)
+    summary = dataclasses.asdict(costs.summary(history, baseline, iso))
+    measured = logged.switch_seconds
+    if measured is not None:
+        measured = measured / logged.step_seconds if logged.step_seconds else None
+    title = (
+        f"{report.title(own)}: {history.steps:,} steps of {history.batch_size} images, accs {history.accs}; "
+        f"against {against}"
+    )
+    result = {
+        "run": args.folder,
+        "baseline": args.baseline,
+        "method": own["method"],
+        "model": own["model"],
+        "data": own["data"],
+        "steps": history.steps,
+        "batch_size": history.batch_size,
+        "accs": history.accs,
+        "accuracy": logged.accuracy,
+        "float32_accuracy": wanted,
+        "summary": summary | {"measured_overhead": measured},
+    }
+    return Shown(title, "step", history, result | _widths(history))
+
+
+def _check_baseline(folder: str, own: dict[str, Any], other: "Logged") -> None:
+    """ConfigError unless the other run is one of float32, of the same model and data."""
+    theirs = other.identity
+    if theirs["method"] != "float32":
+        raise ConfigError(f"--baseline {folder}: a run of {theirs['method']}; the baseline is one of float32")
+    for key in ("model", "data", "image_shape", "classes"):
+        if theirs[key] != own[key]:
+            raise ConfigError(f"--baseline {folder}: its {key} is {theirs[key]}, the run's is {own[key]}")
+
+
+def _widths(history: "History") -> dict[str, Any]:
+    """Layer by layer: the row of each, and where its word length moved."""
+    from intnet import costs
+
+    moves = zip(costs.rows(history), costs.changes(history), strict=True)
+    return {"layers": [dataclasses.asdict(row) | {"changes": changes} for row, changes in moves]}
