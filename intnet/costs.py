@@ -17,8 +17,8 @@ Inference leaves out backward and overhead. The paper defines SZ and MEM the oth
 method's), but its tables list them as here. Both ignore how large a layer is; `Summary.bits` counts really.
 
 ops is of one image and the overhead of one step, yet SU multiplies both by bs: as printed, a network with
-large linear layers pays 32 (sp ops_pd + ops_pu) for every image. The figures named `once` count it once a
-step, cost = train + overhead/bs, as a machine would.
+large linear layers pays 32 (sp ops_pd + ops_pu) for every image. Here the overhead counts once a step,
+cost = train + overhead/bs, as a machine would pay it; the figures named `per_image` are as printed.
 """
 
 import math
@@ -194,25 +194,25 @@ def iso_step(tested: Iterable[tuple[int, float]], accuracy: float | None) -> int
 class Summary:
     """All figures; a speedup is float32's cost over the method's, None where there is none.
 
-    once: with the overhead counted once a step and not, as printed, for every image of it
+    speedup: the overhead counted once a step; per_image: as printed, for every image of it
     iso_speedup: training ends where it reaches float32's final accuracy, at step `iso_step`
     size, memory: SZ and MEM; overhead_share: of the whole cost
     bits: sum WL * weights of the final model; nonzero_bits: of its non-zero weights; float32_bits: 32 each
     """
 
+    speedup_per_image: float
     speedup: float
-    speedup_once: float
     speedup_without_overhead: float
     iso_step: int | None
+    iso_speedup_per_image: float | None
     iso_speedup: float | None
-    iso_speedup_once: float | None
     size: float
     memory: float
     inference_speedup: float | None
     sparsity_final: float
     sparsity_mean: float
+    overhead_share_per_image: float
     overhead_share: float
-    overhead_share_once: float
     bits: int
     nonzero_bits: int
     float32_bits: int
@@ -235,19 +235,19 @@ def summary(history: History, baseline: History, iso: int | None = None) -> Summ
     madds = np.array([layer.madds for layer in history.layers], np.float64)
     forward = float((shares(history)[-1] * last) @ madds)
     return Summary(
-        speedup=base / costs(1),
-        speedup_once=base / costs(once),
+        speedup_per_image=base / costs(1),
+        speedup=base / costs(once),
         speedup_without_overhead=base / costs(0),
         iso_step=iso,
-        iso_speedup=base / costs(1, iso) if iso else None,
-        iso_speedup_once=base / costs(once, iso) if iso else None,
+        iso_speedup_per_image=base / costs(1, iso) if iso else None,
+        iso_speedup=base / costs(once, iso) if iso else None,
         size=float(stored[-1]) / floats,
         memory=float(stored.mean() + floats) / floats,
         inference_speedup=float(madds.sum()) * FLOAT_BITS / forward if forward else None,
         sparsity_final=float(zero[-1]),
         sparsity_mean=float(zero.mean()),
-        overhead_share=1 - costs(0) / costs(1),
-        overhead_share_once=1 - costs(0) / costs(once),
+        overhead_share_per_image=1 - costs(0) / costs(1),
+        overhead_share=1 - costs(0) / costs(once),
         bits=int((last * weights).sum()),
         nonzero_bits=int((last * history.nonzero[-1]).sum()),
         float32_bits=FLOAT_BITS * int(weights.sum()),

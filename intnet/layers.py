@@ -179,9 +179,14 @@ class BatchNorm2d(Layer):
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """x3 = gammaq * x2 + betaq."""
         gamma, beta = self.read(self.weight, method), self.read(self.bias, method)
+        inference = not method.training and method.running_statistics
+        folded = method.fold(self) if inference else None
+        if folded is not None:
+            x3 = norm.scaled(ops.elementwise.codes_of(x.value), *folded, self.name)
+            return Tensor(method.activation(self, "x3", x3))
         if isinstance(x.value, np.ndarray) != isinstance(gamma.value, np.ndarray):
             x = self.on_path(x, method, "x1", None)  # the layer before is of the other kind
-        if not method.training and method.running_statistics:
+        if inference:
             return Tensor(self._inference(x.value, gamma.value, beta.value, method))
         seen: dict[str, Any] = {}
 
@@ -229,10 +234,14 @@ class BatchNorm2d(Layer):
         codes, status = mixed.round_to(self.EXPONENT, TIES_EVEN, where=f"{self.name}/running")
         return QTensor(codes.astype(np.int64), self.EXPONENT, bound=status.peak)
 
-    def _inference(self, x: Any, gamma: Any, beta: Any, method: Method) -> Any:
+    def running_statistics(self) -> tuple[Any, Any]:
+        """(mean, variance) that inference reads; ShapeError before the first step."""
         if "running_mean" not in self.buffers:
             raise ShapeError(f"{self.name}: no running statistics yet; train a step first")
-        mean, variance = self.buffers["running_mean"], self.buffers["running_var"]
+        return self.buffers["running_mean"], self.buffers["running_var"]
+
+    def _inference(self, x: Any, gamma: Any, beta: Any, method: Method) -> Any:
+        mean, variance = self.running_statistics()
         if isinstance(x, np.ndarray):
             x2 = (x - mean) * norm.reciprocal_root(variance)
             return method.activation(self, "x3", method.activation(self, "x2", x2) * gamma + beta)

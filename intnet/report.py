@@ -152,6 +152,7 @@ def facts(report: dict[str, Any]) -> list[tuple[str, str]]:
     rate = report["images_per_second"]
     return [
         ("test accuracy", f"{report['test_accuracy']:.2%} of {report['test_images']:,} images"),
+        *_fixed_model(report.get("fixed_model")),
         ("last loss", "-" if report["last_loss"] is None else f"{report['last_loss']:.4f}"),
         ("steps", f"{report['steps']:,} of {run['batch_size']} images ({report['epochs']:g} epochs)"),
         ("seed", str(run["seed"])),
@@ -160,6 +161,15 @@ def facts(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("time", f"{report['seconds']:.1f} s" + (f", {rate:,.0f} images/s" if rate else "")),
         ("saturated", f"{report['saturated']:,} values"),
     ]
+
+
+def _fixed_model(sizes: dict[str, int] | None) -> list[tuple[str, str]]:
+    """The packed model's size, where there is one."""
+    if sizes is None:
+        return []
+    share, zeros = sizes["packed"] / sizes["float32"], sizes["zeros"] / sizes["elements"]
+    text = f"{sizes['packed']:,} bytes packed, {share:.1%} of float32; {zeros:.1%} of its weights are 0"
+    return [("fixed point", text)]
 
 
 def markdown(report: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@
     metrics.jsonl   one line a step (where widths move, two) and one an epoch, in order (`metrics.py`)
     checkpoint.npz  the newest saved state (`checkpoint.py`)
     report.json .md the result (`report.py`), when the planned steps are done
+    model.npz       with it, the fixed-point model of a method that trains one (`fixed_model.py`)
 
 A kill at any moment loses at most the steps since the last checkpoint: `resume` cuts metrics.jsonl
 back to it and goes on bit for bit. A lock keeps two processes from working on one run.
@@ -27,7 +28,7 @@ from typing import IO, Any
 import numpy as np
 
 import intnet
-from intnet import checkpoint, datasets, files, methods, models, records, report
+from intnet import checkpoint, datasets, files, fixed_model, methods, models, records, report
 from intnet.datasets import Dataset
 from intnet.errors import CheckpointError, ConfigError, DataError, IntnetError
 from intnet.metrics import cut_metrics, read_metrics
@@ -419,6 +420,9 @@ class RunFolder:
         self._metrics.flush()
         metrics = read_metrics(self.folder / METRICS)
         result = report.make(self.run, self.identity, table, accuracy, metrics)
+        if self.run.method.fixed_model:
+            sizes = fixed_model.save(self.folder / fixed_model.FILE, self.run)
+            result["fixed_model"] = dataclasses.asdict(sizes)
         files.replace(self.folder / report.MARKDOWN, report.markdown(result).encode())
         files.replace(self.folder / report.JSON, _pretty(result))
         return result

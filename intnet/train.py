@@ -135,16 +135,7 @@ class Run:
 
     def evaluate(self, on_batch: Callable[[int], None] | None = None) -> float:
         """Share of test images classified right, by running statistics (or as the method says)."""
-        images, labels = self.data.test_images, self.data.test_labels
-        self.method.training = False
-        right = 0
-        for start in range(0, len(labels), EVALUATION_BATCH):
-            part = slice(start, start + EVALUATION_BATCH)
-            logits = self.model(Tensor(as_codes(images[part], self.data.exponent)), self.method)
-            right += int(np.count_nonzero(float_logits(logits.value).argmax(axis=1) == labels[part]))
-            if on_batch is not None:
-                on_batch(len(labels[part]))
-        return right / len(labels)
+        return evaluate(self.model, self.method, self.data, on_batch)
 
     def digest(self) -> str:
         """SHA-256 over every parameter, optimizer word, running statistic and what the method remembers."""
@@ -167,6 +158,22 @@ class Run:
         self.method.state = {name.removeprefix(METHOD_STATE): state[name] for name in names}
         self.method.step = step
         self.method.epoch = step // self.steps_per_epoch
+
+
+def evaluate(
+    model: Model, method: Method, data: Dataset, on_batch: Callable[[int], None] | None = None
+) -> float:
+    """Share of the data set's test images that the model classifies right under the method."""
+    images, labels = data.test_images, data.test_labels
+    method.training = False
+    right = 0
+    for start in range(0, len(labels), EVALUATION_BATCH):
+        part = slice(start, start + EVALUATION_BATCH)
+        logits = model(Tensor(as_codes(images[part], data.exponent)), method)
+        right += int(np.count_nonzero(float_logits(logits.value).argmax(axis=1) == labels[part]))
+        if on_batch is not None:
+            on_batch(len(labels[part]))
+    return right / len(labels)
 
 
 def as_codes(images: np.ndarray, exponent: int) -> QTensor:

@@ -108,12 +108,12 @@ def test_the_figures_are_those_of_the_file(
     got = shown(capsys, folder / name)
     own = got["summary"]
     assert (got["steps"], got["batch_size"], got["accs"]) == (STEPS, 32, ACCS)
-    assert own["speedup"] == pytest.approx(oracle.speedup(run, 32, ACCS, STEPS, 32), rel=1e-12)
+    assert own["speedup_per_image"] == pytest.approx(oracle.speedup(run, 32, ACCS, STEPS, 32), rel=1e-12)
     assert own["size"] == pytest.approx(oracle.size(run), rel=1e-12)
     assert own["memory"] == pytest.approx(oracle.memory(run), rel=1e-12)
     assert own["inference_speedup"] == pytest.approx(oracle.inference(run), rel=1e-12)
-    assert (own["iso_step"], own["iso_speedup"], got["float32_accuracy"]) == (None, None, None)
-    assert (own["overhead_share"] == 0) == (name == "plain")
+    assert (own["iso_step"], own["iso_speedup_per_image"], got["float32_accuracy"]) == (None, None, None)
+    assert (own["overhead_share_per_image"] == 0) == (name == "plain")
     lines = [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()]
     seconds = sum(line["seconds"] for line in lines if line["kind"] == "step")
     assert own["measured_overhead"] == pytest.approx(0.001 * sum(range(STEPS + 1)) / seconds)
@@ -131,7 +131,9 @@ def test_a_baseline_run_gives_its_length_batch_and_accuracy(
     report = json.loads((folder / "base" / "report.json").read_text())
     assert got["float32_accuracy"] == report["test_accuracy"]
     run = oracle_run()
-    assert got["summary"]["speedup"] == pytest.approx(oracle.speedup(run, 32, ACCS, 4, 64), rel=1e-12)
+    assert got["summary"]["speedup_per_image"] == pytest.approx(
+        oracle.speedup(run, 32, ACCS, 4, 64), rel=1e-12
+    )
 
 
 def test_iso_accuracy(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -142,13 +144,13 @@ def test_iso_accuracy(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     got = shown(capsys, folder / "moving", "--accuracy", wanted)
     assert got["summary"]["iso_step"] == step
     want = oracle.speedup(oracle_run()[:step], 32, ACCS, STEPS, 32)
-    assert got["summary"]["iso_speedup"] == pytest.approx(want, rel=1e-12)
+    assert got["summary"]["iso_speedup_per_image"] == pytest.approx(want, rel=1e-12)
     assert shown(capsys, folder / "moving", "--accuracy", 1)["summary"]["iso_step"] is None
 
 
 def test_a_float32_run_is_its_own_baseline(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     got = shown(capsys, folder / "base", "--baseline", folder / "base")["summary"]
-    assert (got["speedup"], got["size"], got["memory"], got["measured_overhead"]) == (1, 1, 2, None)
+    assert (got["speedup_per_image"], got["size"], got["memory"], got["measured_overhead"]) == (1, 1, 2, None)
 
 
 def test_the_tables(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -165,7 +167,7 @@ def test_the_tables(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert rows[over + 2] == ["fc1", "8", "8", "9", "9", "9", "10", "10", "11", "11", "11", "12", "12"]
     assert rows[over + 4] == ["fc3", *["32"] * 12]
     names = [line[:18].strip() for line in lines[over + 6 :]]
-    assert names[:4] == ["SU", "overhead once", "no overhead", "SU, iso-accuracy"]
+    assert names[:4] == ["SU", "as printed", "no overhead", "SU, iso-accuracy"]
     assert {"SU, inference", "SZ", "MEM", "sparsity, final", "overhead"} < set(names)
     assert names[-1] == "measured" and not any(line.endswith(" ") for line in lines)
 
@@ -201,10 +203,10 @@ def test_muppets_published_schedule(capsys: pytest.CaptureFixture[str], model: s
     assert (status, err) == (0, "")
     figures = {line[:18].strip(): line[18:].split() for line in out.splitlines()}
     assert (figures["SU"][0], figures["MEM"][0]) == ("1.20", "1.67")
-    assert not {"SU, iso-accuracy", "overhead", "overhead once", "measured"} & set(figures)
+    assert not {"SU, iso-accuracy", "overhead", "as printed", "measured"} & set(figures)
     got = shown(capsys, *SCHEDULE, "--model", model, "--accs", 4)
     assert got["accs"] == 4 and "measured_overhead" not in got["summary"]
-    assert got["summary"]["speedup"] == pytest.approx((32 + 8) * 99 / (2108 + 8 * 99), rel=1e-12)
+    assert got["summary"]["speedup_per_image"] == pytest.approx((32 + 8) * 99 / (2108 + 8 * 99), rel=1e-12)
     assert got["layers"][0]["changes"] == [
         [1, 8, None], [17, 12, None], [27, 14, None], [41, 16, None], [55, 32, None],
     ]  # fmt: skip

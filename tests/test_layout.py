@@ -17,12 +17,12 @@ PACKAGE = ROOT / "intnet"
 # Left of a module may be imported by it, never right; a folder stands for all of its modules.
 ORDER = [
     "_jit", "instructions", "buffers", "errors", "hexfiles", "wide", "rounding", "rng", "formats", "qtensor",
-    "exact_loops", "exact_stages", "exact_quick", "exact_lane", "exact_sources", "exact", "long_sums",
-    "block_float", "quantize", "fp32", "autograd", "trace", "operands",
+    "bitpack", "exact_loops", "exact_stages", "exact_quick", "exact_lane", "exact_sources", "exact",
+    "long_sums", "block_float", "quantize", "fp32", "autograd", "trace", "operands",
     "explain", "measure", "schedules", "ops.kernels", "ops", "methods",
     "layers", "models", "costs",
     "state", "idx", "datasets", "train", "files", "archive", "checkpoint", "records", "metrics",
-    "report", "runs", "packs", "cli", "__main__",
+    "report", "fixed_model", "runs", "packs", "cli", "__main__",
 ]  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def test_every_operation_has_a_gradient_and_a_test() -> None:
 def test_every_method_and_model_is_registered_under_its_name() -> None:
     assert all(cls.name == name for name, cls in methods.METHODS.items())
     for name in models.MODELS:
-        assert models.make(name, (8, 8, 1), 10).kind == name
+        assert models.make(name, (32, 32, 3), 10).kind == name
 
 
 def test_every_registered_thing_stands_in_the_readme() -> None:

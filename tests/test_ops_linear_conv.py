@@ -265,15 +265,30 @@ def test_mixed_operands_are_refused(op: Any) -> None:
         op(Tensor(q), Tensor(f), where="head")
 
 
-def test_an_error_of_the_other_kind_is_refused() -> None:
-    q, e = integer(1, (2, 2)), floating(2, (2, 2))
+def test_an_integer_error_of_a_float_pass_is_refused() -> None:
+    x, w, e = floating(1, (2, 2)), floating(2, (2, 2)), integer(3, (2, 2))
     with pytest.raises(FormatError, match="fc: gradient takes two QTensors or two float32 arrays"):
-        run(linear, q, q, error=e, where="fc")
-    image = integer(1, (2, 1, 1, 2))
+        run(linear, x, w, error=e, where="fc")
+    image = floating(1, (2, 1, 1, 2))
     with pytest.raises(FormatError, match="conv1: gradient takes"):
-        run(conv2d, image, integer(2, (2, 2, 1, 1)), error=floating(3, (2, 1, 1, 2)), where="conv1")
+        run(conv2d, image, floating(2, (2, 2, 1, 1)), error=integer(3, (2, 1, 1, 2)), where="conv1")
     with pytest.raises(FormatError, match="add_bias takes"):
-        run(add_bias, q, floating(3, (2,)))
+        run(add_bias, integer(1, (2, 2)), floating(3, (2,)))
+
+
+def test_a_float_error_passes_an_integer_layer_straight_through() -> None:
+    """Small numbers, whose float32 sums are exact: the gradients are those of plain integers."""
+    draw = np.random.default_rng(5)
+    x, w, e = (draw.integers(-9, 10, shape) for shape in ((4, 3), (5, 3), (4, 5)))
+    operands = [QTensor(codes.astype(np.int16), exponent) for codes, exponent in ((x, -3), (w, -7))]
+    _, (dx, dw) = run(linear, *operands, error=e.astype(np.float32))
+    assert dx.dtype == dw.dtype == np.float32
+    assert np.array_equal(dx, (e @ w) * 2.0**-7) and np.array_equal(dw, (e.T @ x) * 2.0**-3)
+    image, kernel = (QTensor(q.codes.reshape(-1, 1, 1, 3), q.exponent) for q in operands)
+    kernel = QTensor(kernel.codes.reshape(5, 3, 1, 1), kernel.exponent)
+    _, (dx, dw) = run(conv2d, image, kernel, error=e.astype(np.float32).reshape(4, 1, 1, 5))
+    assert np.array_equal(dx.reshape(4, 3), (e @ w) * 2.0**-7)
+    assert np.array_equal(dw.reshape(5, 3), (e.T @ x) * 2.0**-3)
 
 
 def test_wrong_shapes_are_named() -> None:

@@ -29,7 +29,7 @@ times bits. It speaks of float32 and of methods whose word lengths move while th
   sparsity             share of the weights that are zero, over the run and in the final model
   SU                   float32's cost of training over this one's, its overhead counted; 2 is twice as fast
   overhead             share of the precision switches in that cost; measured: in the time of all steps
-  overhead once        the paper counts a step's overhead for every image of it; here once, as it happens
+  as printed           the same by the paper's formula, which counts a step's overhead for every image
   SU, iso-accuracy     as SU, but training ends with the first epoch that reaches float32's final accuracy
   SU, inference        of one image with the final model: forward only
   SZ                   word length times density of the final model, mean over layers, over 32

@@ -1,43 +1,80 @@
-"""`intnet eval`: the test accuracy of a run."""
+"""`intnet eval`: the test accuracy of a run, or of a fixed-point model."""
 
 import argparse
 import json
+from pathlib import Path
+from typing import Any
 
-SUMMARY = "test a run at its last checkpoint"
+from intnet.errors import ConfigError
+
+SUMMARY = "test a run at its last checkpoint, or a fixed-point model"
 EXAMPLE = """\
   intnet eval runs/first
   intnet eval runs/first --data mnist --data-dir ~/data
+  intnet eval runs/adapt/model.npz
 
-Inference uses the method's own arithmetic, integers where it has them."""
+Inference uses the method's own arithmetic, integers where it has them. model.npz is what training by AdaPT
+leaves: packed words, and nothing else that a device would need to run the network."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder, and other data."""
-    parser.add_argument("folder", metavar="RUN", help="the run's folder")
+    """The folder or file, and other data."""
+    parser.add_argument("source", metavar="RUN", help="the run's folder, or the model.npz in it")
     parser.add_argument("--data", metavar="D", help="test on another data set of the same image shape")
     parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
 
 
 def run(args: argparse.Namespace) -> int:
     """Load and test."""
+    title, result = _model(args) if Path(args.source).is_file() else _run(args)
+    if args.json:
+        print(json.dumps(result))
+        return 0
+    print(title)
+    right, images = round(result["test_accuracy"] * result["test_images"]), result["test_images"]
+    print(f"test accuracy {result['test_accuracy']:.2%} ({right:,} of {images:,} images)")
+    if "bytes" in result:
+        print(f"packed words: {result['bytes']:,} bytes")
+    print(f"state sha256: {result['state_sha256']}")
+    return 0
+
+
+def _run(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """A title, and the result as JSON, of a run."""
     from intnet import report, runs
 
-    tested = runs.load(args.folder, args.data, args.data_dir)
+    tested = runs.load(args.source, args.data, args.data_dir)
     accuracy = tested.evaluate()
-    images = len(tested.data.test_labels)
-    if args.json:
-        result = {
-            "run": args.folder,
-            "data": tested.data.name,
-            "step": tested.step,
-            "test_accuracy": accuracy,
-            "test_images": images,
-            "state_sha256": tested.digest(),
-        }
-        print(json.dumps(result))
-    else:
-        config = {"method": tested.method.name, "model": tested.model.kind, "data": tested.data.name}
-        print(f"{report.title(config)}, step {tested.step:,}")
-        print(f"test accuracy {accuracy:.2%} ({round(accuracy * images):,} of {images:,} images)")
-        print(f"state sha256: {tested.digest()}")
-    return 0
+    config = {"method": tested.method.name, "model": tested.model.kind, "data": tested.data.name}
+    return f"{report.title(config)}, step {tested.step:,}", {
+        "run": args.source,
+        "data": tested.data.name,
+        "step": tested.step,
+        "test_accuracy": accuracy,
+        "test_images": len(tested.data.test_labels),
+        "state_sha256": tested.digest(),
+    }
+
+
+def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """The same of a fixed-point model, tested on the data it was trained on unless told otherwise."""
+    from intnet import datasets, fixed_model
+
+    model = fixed_model.load(args.source)
+    trained = model.description["trained"]
+    data = datasets.load(args.data or trained["data"], args.data_dir)
+    if data.image_shape != model.model.image_shape or data.classes > model.model.classes:
+        raise ConfigError(
+            f"{args.source} takes images (H, W, C) = {model.model.image_shape} of {model.model.classes} "
+            f"classes; {data.name!r} has {data.image_shape} and {data.classes}"
+        )
+    title = f"fixed-point model, {model.model.kind} on {data.name}, trained for {trained['steps']:,} steps"
+    return title, {
+        "model": args.source,
+        "data": data.name,
+        "step": trained["steps"],
+        "test_accuracy": model.accuracy(data),
+        "test_images": len(data.test_labels),
+        "bytes": model.bytes,
+        "state_sha256": trained["state_sha256"],
+    }

@@ -22,13 +22,15 @@ import numpy as np
 from intnet import fp32, schedules
 from intnet.errors import ConfigError
 from intnet.exact import Exact, exact
-from intnet.formats import FixedPoint
+from intnet.formats import MAX_BITS, FixedPoint, Scaled
 from intnet.methods import adapt_switch as switch
 from intnet.methods import symbols
 from intnet.methods.float32 import sgd_momentum
 from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.ops.kernels.histograms import code_squares, sum_of_magnitudes, sum_of_squares
+from intnet.ops.norm import reciprocal_root
 from intnet.qtensor import QTensor
+from intnet.quantize import quantize
 
 START = (8, 4)  # <WL,FL> of every layer at first
 LOOKBACK, RESOLUTION = (25, 100), (50, 150)  # their bounds; both start at the lower one
@@ -42,6 +44,7 @@ class Adapt(Method):
 
     name = "adapt"
     SYMBOLS = symbols.ADAPT
+    fixed_model = True
 
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "other parameters": "the paper speaks of weights: gradients of biases, gamma and beta are quantized "
@@ -54,8 +57,8 @@ class Adapt(Method):
         "in the first version",
         "x4": "<WL,FL> of an activation, as of batch norm, is that of the weight layer defined before it; "
         "pooled means stay exact until the next layer's x0",
-        "inference": "weights keep their rounded words and activations round to nearest, so that a stored "
-        "model needs no random words",
+        "inference": "integers only: weights keep their rounded words, activations round to nearest, and "
+        "batch norm is one scale and one offset of 32 bits a channel",
         "WL of PushUp": "max(WL_min, FL) + 1 is not computed: the buffer bits set WL anew in the same step",
     }
 
@@ -191,6 +194,22 @@ class Adapt(Method):
         squares = code_squares(q.codes)
         norm = sqrt(squares) if squares else 1.0  # of the codes: the exponent cancels
         return self.passes(layer, f"{path}n", (q.codes / norm).astype(np.float32))
+
+    def fold(self, layer: Any) -> tuple[QTensor, QTensor]:
+        """Scale gamma^*r and offset beta^ - mean*gamma^*r in words of 32 bits; r = 1/sqrt(variance + 10^-5).
+
+        The offset is no finer than the scale: what x1 multiplies decides how much of it counts.
+        """
+        mean, variance = layer.running_statistics()
+        gamma, beta = self.weight(layer, layer.weight), self.weight(layer, layer.bias)
+        slope = gamma * reciprocal_root(variance)
+        scale = quantize(slope, Scaled(MAX_BITS), where=f"{layer.name}/scale")
+        where = f"{layer.name}/offset"
+        offset = quantize(beta - mean * slope, Scaled(MAX_BITS), where=where)
+        if int(offset.exponent) < int(scale.exponent):
+            fl = -int(scale.exponent)
+            offset = quantize(beta - mean * slope, FixedPoint(MAX_BITS, fl), where=where)
+        return scale, offset
 
     # -- the precision switch ---------------------------------------------------------------
 

@@ -83,6 +83,7 @@ class Method:
     DEVIATIONS: ClassVar[dict[str, str]] = {}
     SYMBOLS: ClassVar[dict[str, Symbol]] = {}  # path -> how the paper writes it
     running_statistics = True  # inference reads running means and variances, not the batch's own
+    fixed_model = False  # what it trains is a fixed-point model (`fixed_model.py`)
 
     @dataclasses.dataclass(frozen=True)
     class Options:
@@ -150,6 +151,10 @@ class Method:
     def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> Any:
         """The gradient that the update reads."""
         return self.passes(layer, f"g{parameter.symbol}", value)
+
+    def fold(self, layer: Any) -> tuple[QTensor, QTensor] | None:
+        """Batch norm at inference as x3 = scale*x1 + offset of integers by channel; None: as in training."""
+        return None
 
     def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
         """The next value of a parameter."""
