@@ -47,8 +47,8 @@ class Adapt(Method):
     fixed_model = True
 
     DEVIATIONS: ClassVar[dict[str, str]] = {
-        "other parameters": "the paper speaks of weights: gradients of biases, gamma and beta are quantized "
-        "and normalised as those of weights are, each by its own norm; only weights drive the switch",
+        "other parameters": "the paper speaks of weights: gradients of biases, gamma and beta are quantized as "
+        "those of weights are, but not normalised, and only weights drive the switch",
         "regularisation": "the gradients of the penalties join behind the normalisation, as weight decay "
         "does, so that their share does not depend on the size of the loss's gradient",
         "accumulation": "each batch's gradient is quantized, normalised and counted in G; an update takes "
@@ -168,7 +168,7 @@ class Adapt(Method):
         q = self.rounded(layer, f"{parameter.symbol}q", value, stream=parameter.symbol)
         if parameter.symbol == "W" and self.training:
             self._note(layer, q)
-        return q.to_float32() if parameter.symbol in NORMS else q
+        return to_float32(q) if parameter.symbol in NORMS else q
 
     def _note(self, layer: LayerLike, q: QTensor) -> None:
         (wl, fl), (lb, r, _) = (layer.buffers[key].codes.tolist() for key in ("precision", "window"))
@@ -186,11 +186,13 @@ class Adapt(Method):
         return self.passes(layer, path, to_float32(value))
 
     def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> Any:
-        """(3.4): SR to <WL,FL>, then of length 1 in float32; a zero gradient stays zero."""
+        """SR to <WL,FL>; that of weights then of length 1 (3.4); in float32. A zero gradient stays zero."""
         path = f"g{parameter.symbol}"
         where = f"{layer.name}/{path}"
         value = self.passes(layer, path, check_finite(value, where))
         q = self.rounded(layer, f"{path}q", value, stream=path)
+        if parameter.symbol != "W":
+            return to_float32(q)
         squares = code_squares(q.codes)
         norm = sqrt(squares) if squares else 1.0  # of the codes: the exponent cancels
         return self.passes(layer, f"{path}n", (q.codes / norm).astype(np.float32))

@@ -230,6 +230,8 @@ class Method:
 
 def to_float32(value: Any) -> np.ndarray:
     """A float32 array from one, from a QTensor or from an exact sum or quotient (rounded once)."""
+    if isinstance(value, QTensor) and not isinstance(value.exponent, np.ndarray):
+        value = exact(value)
     if isinstance(value, QTensor | Exact | FloatExact):
         return value.to_float32()
     return value

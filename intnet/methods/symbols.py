@@ -107,11 +107,14 @@ ADAPT: dict[str, Symbol] = {
     "gbeta": Symbol("backward", "sum(e1)"),
 }
 for _p in _COPIES:
-    _g = f"g{_p}"
+    _g = f"g{_p}q"
+    if _p == "W":
+        ADAPT["gWn"] = Symbol("backward", "gWq / ||gWq||_2")
     ADAPT |= {
-        f"{_g}q": Symbol("backward", f"SR({_g}; <WL,FL>)", (_g,)),
-        f"{_g}n": Symbol("backward", f"{_g}q / ||{_g}q||_2"),
-        f"Acc{_p}": Symbol("update", f"momentum*Acc{_p} + ({_g}n + l1*sign({_p}) + l2*{_p})"),
+        _g: Symbol("backward", f"SR(g{_p}; <WL,FL>)", (f"g{_p}",)),
+        f"Acc{_p}": Symbol(
+            "update", f"momentum*Acc{_p} + ({'gWn' if _p == 'W' else _g} + l1*sign({_p}) + l2*{_p})"
+        ),
         _p: Symbol("update", f"{_p} - lr*Acc{_p}"),
     }
 
