@@ -47,8 +47,8 @@ class Adapt(Method):
     fixed_model = True
 
     DEVIATIONS: ClassVar[dict[str, str]] = {
-        "other parameters": "the paper speaks of weights: gradients of biases, gamma and beta are quantized as "
-        "those of weights are, but not normalised, and only weights drive the switch",
+        "other parameters": "the paper speaks of weights: gradients of biases, gamma and beta are quantized "
+        "as those of weights are, but not normalised, and only weights drive the switch",
         "regularisation": "the gradients of the penalties join behind the normalisation, as weight decay "
         "does, so that their share does not depend on the size of the loss's gradient",
         "accumulation": "each batch's gradient is quantized, normalised and counted in G; an update takes "

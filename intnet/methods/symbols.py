@@ -108,15 +108,12 @@ ADAPT: dict[str, Symbol] = {
 }
 for _p in _COPIES:
     _g = f"g{_p}q"
+    ADAPT[_g] = Symbol("backward", f"SR(g{_p}; <WL,FL>)", (f"g{_p}",))
     if _p == "W":
-        ADAPT["gWn"] = Symbol("backward", "gWq / ||gWq||_2")
-    ADAPT |= {
-        _g: Symbol("backward", f"SR(g{_p}; <WL,FL>)", (f"g{_p}",)),
-        f"Acc{_p}": Symbol(
-            "update", f"momentum*Acc{_p} + ({'gWn' if _p == 'W' else _g} + l1*sign({_p}) + l2*{_p})"
-        ),
-        _p: Symbol("update", f"{_p} - lr*Acc{_p}"),
-    }
+        _g = "gWn"
+        ADAPT[_g] = Symbol("backward", "gWq / ||gWq||_2")
+    ADAPT[f"Acc{_p}"] = Symbol("update", f"momentum*Acc{_p} + ({_g} + l1*sign({_p}) + l2*{_p})")
+    ADAPT[_p] = Symbol("update", f"{_p} - lr*Acc{_p}")
 
 # MuPPET rounds stochastically to WL bits at the tensor's own scale; batch norm is float32.
 MUPPET: dict[str, Symbol] = {
