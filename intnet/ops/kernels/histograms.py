@@ -15,7 +15,7 @@ import numpy as np
 
 from intnet._jit import pjit, prange
 from intnet.fp32 import CHUNK
-from intnet.qtensor import QTensor
+from intnet.qtensor import INT64_BOUND, QTensor
 
 _BLOCK = 1 << 14  # values that a thread counts at a time
 
@@ -65,9 +65,11 @@ def count_floats(values: np.ndarray, edges: list[Fraction]) -> np.ndarray:
 
 
 def count_codes(q: QTensor, edges: list[Fraction]) -> np.ndarray:
-    """int64[r] of a tensor of one exponent."""
+    """int64[r] of a tensor of one exponent, its codes below INT64_BOUND."""
     scale = Fraction(2) ** -int(q.exponent)
-    return _counted(q.codes, np.array([math.ceil(edge * scale) for edge in edges], np.int64))
+    # an edge beyond all codes, which great weights under a fine format have, need not fit int64
+    firsts = [min(max(math.ceil(edge * scale), -INT64_BOUND), INT64_BOUND) for edge in edges]
+    return _counted(q.codes, np.array(firsts, np.int64))
 
 
 # -- sums of squares -----------------------------------------------------------------------------
@@ -131,5 +133,5 @@ def code_squares(codes: np.ndarray) -> int:
     flat = np.ascontiguousarray(codes).reshape(-1)
     sums = np.zeros((-(-flat.size // _BLOCK), 3), np.int64)
     _code_squares(flat, sums)
-    high, middle, low = (sum(column) for column in zip(*sums.tolist(), strict=True))
+    high, middle, low = (sum(column) for column in sums.T.tolist())
     return (high << 32) + (middle << 16) + low
