@@ -223,9 +223,9 @@ class Adapt(Method):
         total, steps = self.state["epoch"]
         self.state["epoch"] = np.array([total + np.float32(loss), steps + 1], np.float32)
         lookbacks = [int(layer.buffers["window"].codes[0]) for layer in self._weighted]
-        seen = [abs(value) for value in losses[-(sum(lookbacks) // len(lookbacks)) :].tolist()]
+        seen = losses[-(sum(lookbacks) // len(lookbacks)) :].tolist()
         current = switch.STRATEGIES[int(self.state["strategy"].codes[0])]
-        moved = switch.next_strategy(current, float(losses[-1]), sum(seen) / len(seen))
+        moved = switch.next_strategy(current, seen)
         self.state["strategy"] = _whole(switch.STRATEGIES.index(moved))
 
     def _penalties(self) -> float:

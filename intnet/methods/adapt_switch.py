@@ -6,12 +6,15 @@
 
 Q is the histogram of a layer's weights W in r equal bins, P that of their stochastically rounded copy
 SR(W; <WL,FL>), both over [min W, max W]. Which bin holds a value is decided exactly
-(`ops/kernels/histograms.py`); logarithms are those of `fp32.py`, so every decision is the same on every
-machine. The state between two switches, and when one happens: `adapt.py`.
+(`ops/kernels/histograms.py`). So is everything else that decides: quotients are fractions, logarithms
+have 50 digits where those of `fp32.py` come near a threshold. The state between two switches, and when
+one happens: `adapt.py`.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -25,10 +28,12 @@ Strategy = Literal["min", "mean", "max"]
 STRATEGIES: tuple[Strategy, ...] = ("min", "mean", "max")
 LEAST_FL = 4  # PushDown looks no further down
 LN2 = float.fromhex("0x1.62e42fefa39efp-1")
+NEAR = 1e-9  # further from eps than this, the error of a KL in float64, below 1e-11, decides nothing
+DIGITS = Context(prec=50)
 
 
 def divergence(p: np.ndarray, q: np.ndarray) -> float:
-    """KL(P || Q) in bits of two histograms of equally many values, counts int64[r] (Eq. 3.2).
+    """KL(P || Q) in bits of two histograms of equally many values, counts int64[r] (Eq. 3.2), in float64.
 
     0.0 where all counts agree and only there; inf where P has values in a bin that is empty in Q.
     """
@@ -43,8 +48,25 @@ def divergence(p: np.ndarray, q: np.ndarray) -> float:
     return max(total / (LN2 * int(p.sum())), math.ulp(0.0))  # Gibbs: above 0, whatever rounding makes of it
 
 
+def diverges(p: np.ndarray, q: np.ndarray, eps: float) -> bool:
+    """KL(P || Q) > eps, decided by 50 digits where float64 is too close to tell."""
+    kl = divergence(p, q)
+    if kl in (0.0, math.inf) or eps == 0 or abs(kl - eps) > NEAR:
+        return kl > eps
+    held = p > 0
+    total = Decimal(0)
+    for mine, other in zip(p[held].tolist(), q[held].tolist(), strict=True):
+        total = DIGITS.fma(Decimal(mine), _log(Fraction(mine, other)), total)
+    return total > DIGITS.multiply(DIGITS.multiply(Decimal(eps), Decimal(int(p.sum()))), _log(Fraction(2)))
+
+
+def _log(x: Fraction) -> Decimal:
+    """ln x to 50 digits."""
+    return DIGITS.ln(DIGITS.divide(Decimal(x.numerator), Decimal(x.denominator)))
+
+
 class Candidates:
-    """KL of every candidate format of one weight tensor, all by the same random words.
+    """Judges every candidate format of one weight tensor, all by the same random words.
 
     w: float32, any shape; words: uint32, one an element; r: bins
     """
@@ -54,10 +76,10 @@ class Candidates:
         self._edges = inner_edges(float(w.min()), float(w.max()), r)
         self._q = count_floats(w, self._edges)
 
-    def divergence(self, wl: int, fl: int) -> float:
-        """KL(P || Q), P of SR(W; <wl,fl>)."""
+    def holds(self, wl: int, fl: int, eps: float) -> bool:
+        """KL(P || Q) <= eps, P of SR(W; <wl,fl>)."""
         rounded = quantize(self.w, FixedPoint(wl, fl), rounding="stochastic", words=self.words)
-        return divergence(count_codes(rounded, self._edges), self._q)
+        return not diverges(count_codes(rounded, self._edges), self._q, eps)
 
 
 def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
@@ -80,21 +102,25 @@ def push_down(w: np.ndarray, wl: int, fl: int, r: int, eps: float, words: np.nda
     if w.min() == w.max():
         return min(LEAST_FL, wl), min(LEAST_FL, fl)
     candidates = Candidates(w, words, r)
-    fl_min = _least(min(LEAST_FL, fl), fl, lambda bits: candidates.divergence(wl, bits) <= eps)
-    wl_min = _least(min(fl_min, wl), wl, lambda bits: candidates.divergence(bits, fl_min) <= eps)
+    fl_min = _least(min(LEAST_FL, fl), fl, lambda bits: candidates.holds(wl, bits, eps))
+    wl_min = _least(min(fl_min, wl), wl, lambda bits: candidates.holds(bits, fl_min, eps))
     return wl_min, fl_min
+
+
+def _ceil(x: Decimal) -> int:
+    return int(x.to_integral_value(ROUND_CEILING))
 
 
 def suggestion(diversity: float, fl_min: int, strategy: Strategy) -> int:
     """s of Eq. 3.6: by how many bits FL grows; 1 where the diversity tells nothing."""
     if not 0 < diversity < math.inf:
         return 1
-    log_d = log64(diversity)
-    a = log_d * log_d - 1
+    square = DIGITS.power(_log(Fraction(diversity)), 2)
+    a = DIGITS.subtract(square, Decimal(1))
     if not a > 0:
         return 1
-    s1 = max(math.ceil(1 / a), 1)
-    s2 = max(min(math.ceil(32 * (log_d * log_d)) - 1, MAX_BITS) - fl_min, 1)
+    s1 = max(_ceil(DIGITS.divide(Decimal(1), a)), 1)
+    s2 = max(min(_ceil(DIGITS.multiply(Decimal(32), square)) - 1, MAX_BITS) - fl_min, 1)
     if strategy == "mean":
         return (s1 + s2 + 1) // 2
     return min(s1, s2) if strategy == "min" else max(s1, s2)
@@ -114,11 +140,11 @@ def next_lookback(
 ) -> int:
     """lb <- ceil(gamma lb_new + (1 - gamma) lb); lb_new = ceil(lb_upr / D) within its bounds.
 
-    gamma is a fraction, so that the ceiling is exact.
+    gamma is a fraction, and lb_upr / D one of the float D, so that both ceilings are exact.
     """
     new = upper
     if 0 < diversity < math.inf:
-        new = min(max(math.ceil(upper / diversity), lower), upper)
+        new = min(max(math.ceil(upper / Fraction(diversity)), lower), upper)
     num, den = gamma
     return -((-num * new - (den - num) * lookback) // den)
 
@@ -129,8 +155,12 @@ def next_resolution(r: int, lookback: int, lookbacks: tuple[int, int], bounds: t
     return min(max(r + step, bounds[0]), bounds[1])
 
 
-def next_strategy(strategy: Strategy, loss: float, average: float) -> Strategy:
-    """One step up of min, mean, max where the loss is not below its average, else min."""
-    if average > abs(loss):
+def next_strategy(strategy: Strategy, losses: Sequence[float]) -> Strategy:
+    """One step up of min, mean, max where the last |loss| is not below the mean of all, else min.
+
+    The sign of a sum by `fsum` is that of the exact sum.
+    """
+    sizes = [abs(loss) for loss in losses]
+    if math.fsum([*sizes, -len(sizes) * sizes[-1]]) > 0:
         return "min"
     return STRATEGIES[min(STRATEGIES.index(strategy) + 1, 2)]

@@ -14,6 +14,8 @@ Batch norm computes in float32 between quantized tensors. In float32, the last l
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -30,7 +32,8 @@ from intnet.ops.kernels.histograms import sum_of_squares
 from intnet.qtensor import QTensor
 
 LEVELS = (8, 12, 14, 16, None)  # word lengths; None is float32
-ALPHA, BETA, LAMBDA = 1.0, 1.5, 0.1  # the threshold of p: alpha + beta * exp(-lambda * epoch)
+ALPHA, BETA, LAMBDA = map(Decimal, ("1", "1.5", "0.1"))  # p's threshold: alpha + beta exp(-lambda epoch)
+DIGITS = Context(prec=50)
 STORED = ("x0", "x1", "x3", "x4")  # activations in block float; those inside batch norm are float32
 ERRORS = ("e0", "e3")  # gradients at an activation's and at a weight layer's output
 NORMS = ("gamma", "beta")  # parameters of batch norm, which computes in float32
@@ -172,8 +175,8 @@ class Muppet(Method):
         switched = self._number("switched")
         if self.wl is not None:
             return self.lr.at(self.epoch)
-        tenths = (self.epoch - switched) // self.options.float_epochs
-        return max(self.lr.at(switched) * 0.1**tenths, min(self.options.lr_floor, self.lr.at(switched)))
+        first, tenths = self.lr.at(switched), (self.epoch - switched) // self.options.float_epochs
+        return max(float(Fraction(first) / 10**tenths), min(self.options.lr_floor, first))
 
     def update_all(self, updates: Sequence[Update]) -> None:
         """As ever; the gradients of weights are kept until it is known whether the epoch ends."""
@@ -238,8 +241,14 @@ def diversity(layers: Sequence[tuple[float, float]]) -> float:
 
 
 def violates(diversities: Sequence[float], d: float, epoch: int) -> bool:
-    """p = max S / d > alpha + beta exp(-lambda epoch), S the earlier diversities since the last switch."""
-    return bool(diversities) and max(diversities) / d > ALPHA + BETA * fp32.exp64(-LAMBDA * epoch)
+    """p = max S / d > alpha + beta exp(-lambda epoch), S the earlier diversities since the last switch.
+
+    Decided with 50 digits.
+    """
+    if not diversities:
+        return False
+    threshold = DIGITS.fma(BETA, DIGITS.exp(DIGITS.multiply(-LAMBDA, Decimal(epoch))), ALPHA)
+    return Decimal(max(diversities)) > DIGITS.multiply(Decimal(d), threshold)
 
 
 def _whole(number: int) -> QTensor:
