@@ -17,10 +17,10 @@ import numpy as np
 
 from intnet import quantize as library
 from intnet import rng
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
 from intnet.qtensor import QTensor
 from tests import cases
-from tests.oracle import overflow, power, quantizers, round_fraction
+from tests.oracle import muppet, overflow, power, quantizers, round_fraction
 from tests.oracle.rounding import MODES
 
 DETERMINISTIC = MODES[:-1]
@@ -78,6 +78,9 @@ def expected(
         fine, coarse = power(q.exponent), power(q.exponent + fmt.k - 1)
         changed = sum(off_grid([x], coarse if abs(x) >= coarse else fine) for x in xs)
         return Expected(*q, changed)
+    if isinstance(fmt, Scaled):
+        q = muppet.block(xs, fmt.wl, words, mode, bits)
+        return Expected(*q, off_grid(xs, power(q.exponent)))
     q = quantizers.constant(xs, words, fmt.dr, fmt.k, mode, bits)
     return Expected(*q, off_grid(xs, power(quantizers.exponent_of(xs)) / fmt.dr))
 

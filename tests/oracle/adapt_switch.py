@@ -1,0 +1,153 @@
+"""AdaPT's precision switch, one scalar function a rule: exact Fractions, logarithms of 50 digits.
+
+Q is the histogram of the weights W in r equal bins over [min W, max W], P that of SR(W; <WL,FL>).
+`adapt` has the whole step.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from functools import cache
+
+from tests.oracle import quantizers as qz
+from tests.oracle.tensor import power
+
+DIGITS = Context(prec=50)
+INFINITE = Decimal("Infinity")
+STRATEGIES = ("min", "mean", "max")
+LEAST_FL, MOST = 4, 32
+Formats = tuple[int, int]  # WL, FL
+
+
+def decimal(x: Fraction | float | int) -> Decimal:
+    """To 50 digits."""
+    x = Fraction(x)
+    return DIGITS.divide(Decimal(x.numerator), Decimal(x.denominator))
+
+
+def ceiling(x: Decimal) -> int:
+    """The least whole number that is not below x."""
+    return int(x.to_integral_value(ROUND_CEILING))
+
+
+def histogram(values: Sequence[Fraction], lo: Fraction, hi: Fraction, r: int) -> list[int]:
+    """Counts in r bins over lo < hi: bin i holds [lo + i w, lo + (i+1) w), the end bins also what is outside."""
+    counts = [0] * r
+    for x in values:
+        counts[min(max((x - lo) * r // (hi - lo), 0), r - 1)] += 1
+    return counts
+
+
+@cache
+def _log(ratio: Fraction) -> Decimal:
+    return DIGITS.ln(decimal(ratio))
+
+
+def divergence(p: Sequence[int], q: Sequence[int]) -> Decimal:
+    """KL(P || Q) = sum of P_i log2(P_i / Q_i) of two histograms of equally many values."""
+    if list(p) == list(q):
+        return Decimal(0)
+    if any(a and not b for a, b in zip(p, q, strict=True)):
+        return INFINITE
+    total = Decimal(0)
+    for a, b in zip(p, q, strict=True):
+        if a:
+            total = DIGITS.add(total, DIGITS.multiply(Decimal(a), _log(Fraction(a, b))))
+    return DIGITS.divide(total, DIGITS.multiply(Decimal(sum(p)), _log(Fraction(2))))
+
+
+def rounded(w: Sequence[Fraction], form: Formats, words: Sequence[int]) -> list[Fraction]:
+    """SR(W; <WL,FL>)."""
+    q = qz.fixed(w, *form, mode="stochastic", words=words)
+    return [code * power(q.exponent) for code in q.codes]
+
+
+def loss_of(w: Sequence[Fraction], form: Formats, r: int, words: Sequence[int]) -> Decimal:
+    """KL of one candidate."""
+    lo, hi = min(w), max(w)
+    return divergence(histogram(rounded(w, form, words), lo, hi, r), histogram(w, lo, hi, r))
+
+
+def bisect(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """Halve low..high until one number is left, downwards where `holds`, the middle rounded down."""
+    while low != high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
+def push_down(
+    w: Sequence[Fraction], form: Formats, r: int, eps: float, words: Sequence[int]
+) -> Formats:
+    """<WL_min, FL_min>: FL over [4, FL], then WL over [FL_min, WL]; all equal weights take the least."""
+    wl, fl = form
+    if min(w) == max(w):
+        return min(LEAST_FL, wl), min(LEAST_FL, fl)
+    limit = decimal(eps)
+    fl_min = bisect(min(LEAST_FL, fl), fl, lambda bits: loss_of(w, (wl, bits), r, words) <= limit)
+    wl_min = bisect(min(fl_min, wl), wl, lambda bits: loss_of(w, (bits, fl_min), r, words) <= limit)
+    return wl_min, fl_min
+
+
+def suggestion(diversity: float, fl_min: int, strategy: str) -> int:
+    """s of PushUp; an infinite diversity (no gradient) suggests 1."""
+    if diversity == float("inf"):
+        return 1
+    square = DIGITS.power(_log(Fraction(diversity)), 2)
+    a = square - 1
+    if a <= 0:
+        return 1
+    s1 = max(ceiling(DIGITS.divide(Decimal(1), a)), 1)
+    s2 = max(min(ceiling(DIGITS.multiply(Decimal(32), square)) - 1, 32) - fl_min, 1)
+    return {"min": min(s1, s2), "max": max(s1, s2), "mean": -(-(s1 + s2) // 2)}[strategy]
+
+
+def push_up(least: Formats, diversity: float, strategy: str, buff: int) -> Formats:
+    """<WL, FL>, in the order of the paper: s more bits, one in front, then the buffer."""
+    wl_min, fl_min = least
+    fl = min(fl_min + suggestion(diversity, fl_min, strategy), MOST)
+    fl = min(fl, MOST - buff)
+    return max(min(fl + buff, MOST), wl_min), fl
+
+
+def next_lookback(lb: int, diversity: float, lwr: int = 25, upr: int = 100) -> int:
+    """ceil(33/100 lb_new + 67/100 lb), lb_new = ceil(upr / D) within its bounds, upr for an infinite D."""
+    new = upr
+    if diversity != float("inf"):
+        new = min(max(-(-upr // Fraction(diversity)), lwr), upr)
+    return -(-(33 * new + 67 * lb) // 100)
+
+
+def next_resolution(r: int, lb: int, lookbacks: tuple[int, int] = (25, 100)) -> int:
+    """One more at the upper lookback, one less at the lower one, within 50..150."""
+    if lb == lookbacks[1]:
+        r += 1
+    elif lb == lookbacks[0]:
+        r -= 1
+    return min(max(r, 50), 150)
+
+
+def next_strategy(strategy: str, losses: Sequence[Fraction], lookbacks: Sequence[int]) -> str:
+    """Up by one where the mean |loss| of the last (mean lookback, rounded down) steps is at most |L|."""
+    seen = [abs(v) for v in losses[-(sum(lookbacks) // len(lookbacks)) :]]
+    if sum(seen) <= abs(losses[-1]) * len(seen):
+        return STRATEGIES[min(STRATEGIES.index(strategy) + 1, 2)]
+    return "min"
+
+
+class Plateau:
+    """PyTorch's ReduceLROnPlateau(mode='min', threshold_mode='rel', cooldown=0, min_lr=0, eps=0)."""
+
+    def __init__(self, patience: int, factor: float, threshold: float) -> None:
+        self.patience, self.factor, self.threshold = patience, factor, threshold
+        self.scale, self.best, self.bad = 1.0, float("inf"), 0
+
+    def step(self, loss: float) -> None:
+        """After an epoch."""
+        if loss < self.best * (1 - self.threshold):
+            self.best, self.bad = loss, 0
+        else:
+            self.bad += 1
+        if self.bad > self.patience:
+            self.scale, self.bad = self.scale * self.factor, 0

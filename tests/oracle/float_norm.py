@@ -1,0 +1,85 @@
+"""Batch normalisation in float32: each operation rounded once, in the contract's order. Used by `nets`.
+
+x2 = (x - mean) * r with r = 1/sqrt(variance + 1e-5); sums run over rows in chunks of 1024, products
+that are summed by one fused multiply-add. Values are float32 as Fractions, the last axis is the channel.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import NamedTuple
+
+from tests.oracle.floats import CHUNK, add32, fma32, mul32, sum32, to_float32
+from tests.oracle.rounding import round_sqrt
+from tests.oracle.tensor import Tensor, power
+
+EPS = to_float32(Fraction(1, 100_000))
+
+
+class Normed(NamedTuple):
+    """Statistics a channel, what the way back needs, and x3."""
+
+    mean: list[Fraction]
+    variance: list[Fraction]
+    r: list[Fraction]
+    x3: Tensor
+
+
+def sqrt32(x: Fraction) -> Fraction:
+    """The float32 nearest to the root of a float32 x > 0; a root of a float32 is never subnormal."""
+    exponent = -80
+    while x >= power(2 * (exponent + 24)):
+        exponent += 1
+    return round_sqrt(x / power(2 * exponent)) * power(exponent)
+
+
+def dots(pairs: Iterable[tuple[Fraction, Fraction]]) -> Fraction:
+    """Sum of products by fused multiply-adds, in chunks."""
+    listed = list(pairs)
+    parts = []
+    for start in range(0, len(listed), CHUNK):
+        acc = Fraction(0)
+        for a, b in listed[start : start + CHUNK]:
+            acc = fma32(a, b, acc)
+        parts.append(acc)
+    total = Fraction(0)
+    for part in parts:
+        total = add32(total, part)
+    return total
+
+
+def forward(x: Tensor, gamma: list[Fraction], beta: list[Fraction]) -> Normed:
+    """x3 = x2 * gamma + beta by the batch's own statistics."""
+    c = x.shape[-1]
+    n = len(x.values) // c
+    mean = [to_float32(sum32(x.values[k::c]) / n) for k in range(c)]
+    centred = [add32(v, -mean[i % c]) for i, v in enumerate(x.values)]
+    variance = [to_float32(dots((d, d) for d in centred[k::c]) / n) for k in range(c)]
+    r = [to_float32(1 / sqrt32(add32(v, EPS))) for v in variance]
+    out = [
+        add32(mul32(mul32(d, r[i % c]), gamma[i % c]), beta[i % c]) for i, d in enumerate(centred)
+    ]
+    return Normed(mean, variance, r, Tensor(x.shape, out))
+
+
+def backward(
+    e: Tensor, x: Tensor, normed: Normed, gamma: list[Fraction]
+) -> tuple[Tensor, list[Fraction], list[Fraction]]:
+    """(dL/dx, dL/dgamma, dL/dbeta)."""
+    c = x.shape[-1]
+    n = len(x.values) // c
+    x2 = [mul32(add32(v, -normed.mean[i % c]), normed.r[i % c]) for i, v in enumerate(x.values)]
+    sums = [sum32(e.values[k::c]) for k in range(c)]
+    products = [dots(zip(e.values[k::c], x2[k::c], strict=True)) for k in range(c)]
+    m1, m2 = [to_float32(v / n) for v in sums], [to_float32(v / n) for v in products]
+    slope = [mul32(g, r) for g, r in zip(gamma, normed.r, strict=True)]
+    out = [
+        mul32(add32(add32(v, -m1[i % c]), -mul32(x2[i], m2[i % c])), slope[i % c])
+        for i, v in enumerate(e.values)
+    ]
+    return Tensor(e.shape, out), products, sums
+
+
+def running(old: list[Fraction], new: list[Fraction]) -> list[Fraction]:
+    """r + (x - r) / 8 of each statistic."""
+    return [add32(r, mul32(add32(x, -r), Fraction(1, 8))) for r, x in zip(old, new, strict=True)]
