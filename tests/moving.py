@@ -145,8 +145,9 @@ def prepared(case: Case) -> Run:
     """A run whose biases, gammas and betas are not what they start with, at the case's step and state."""
     run = Run(model(case.net), case.made(), case.dataset(), case.batch, case.seed)
     method: Any = run.method
-    for i, (_, layer, parameter) in enumerate(run.model.all_parameters()):
-        more = array(oracle.Tensor(parameter.shape, cases.random_float32(i, int(np.prod(parameter.shape)), -2)))
+    for i, (_, _, parameter) in enumerate(run.model.all_parameters()):
+        values = cases.random_float32(i, int(np.prod(parameter.shape)), -2)
+        more = array(oracle.Tensor(parameter.shape, values))
         if parameter.symbol != "W" and case.images == "digits":
             parameter.value = parameter.value + more
         if parameter.symbol == "W" and "G" in case.start:
@@ -301,4 +302,4 @@ def differences(result: Result) -> list[str]:
             bad.append(f"{name} exponent")
     bad += sorted(left)
     names = sorted(result.state.keys() | result.expected_state.keys())
-    return bad + [f"state {name}" for name in names if result.state.get(name) != result.expected_state.get(name)]
+    return bad + [f"state {n}" for n in names if result.state.get(n) != result.expected_state.get(n)]

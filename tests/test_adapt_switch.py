@@ -91,9 +91,7 @@ EPS = st.one_of(st.just(0.0), st.floats(0, 0.5))
 
 
 @given(st.integers(0, 2**32), st.integers(1, 25), st.integers(-8, 4), FORMATS, st.integers(1, 60), EPS)
-def test_push_down(
-    seed: int, n: int, exponent: int, form: tuple[int, int], r: int, eps: float
-) -> None:
+def test_push_down(seed: int, n: int, exponent: int, form: tuple[int, int], r: int, eps: float) -> None:
     w, values, words = weights(seed, n, exponent)
     got = lib.push_down(w, *form, r, eps, words)
     assert got == oracle.push_down(values, form, r, eps, words.tolist())

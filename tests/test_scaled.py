@@ -45,7 +45,7 @@ def limits(wl: int, exponent: int) -> list[list[Fraction]]:
 
 @pytest.mark.parametrize("wl", [2, 8, 12, 16, 32])
 def test_at_the_edges_of_the_scale(wl: int) -> None:
-    """Both limits and their neighbours, where the maximum or the minimum decides; then the code is clipped."""
+    """Both limits and their neighbours, where the maximum or the minimum decides; some codes are clipped."""
     seen = set()
     for exponent in (-9, 3):
         for xs in limits(wl, exponent):

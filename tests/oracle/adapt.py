@@ -4,6 +4,7 @@ Weights and activations are SR(x; <WL,FL>) of the weight layer defined before th
 way back float32; each gradient is rounded so too and made of length 1. Then the switch of every weight
 layer whose lookback is full (`adapt_switch`), then SGD with momentum on the float32 weights.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -142,7 +143,8 @@ class Step:
     def statistics(self, layer: str, mean: list[Fraction], variance: list[Fraction]) -> None:
         """The running ones, from 0 and 1."""
         n = len(mean)
-        self.tensors[f"{layer}/mu"], self.tensors[f"{layer}/sigma"] = Tensor((n,), mean), Tensor((n,), variance)
+        self.tensors[f"{layer}/mu"] = Tensor((n,), mean)
+        self.tensors[f"{layer}/sigma"] = Tensor((n,), variance)
         old = self.state.running.get(layer, ([Fraction(0)] * n, [Fraction(1)] * n))
         self.state.running[layer] = (float_norm.running(old[0], mean), float_norm.running(old[1], variance))
 
@@ -248,9 +250,7 @@ def behind(net: nets.Net) -> dict[str, list[str]]:
     return out
 
 
-def step(
-    net: nets.Net, state: State, images: Fixed, error: Tensor, loss: float, settings: Settings
-) -> Step:
+def step(net: nets.Net, state: State, images: Fixed, error: Tensor, loss: float, settings: Settings) -> Step:
     """One training step; `error` (N, classes) is (p - y) / N of the logits, `loss` their mean loss."""
     run = Step(net, deepcopy(state), settings)
     weighted = list(behind(net))

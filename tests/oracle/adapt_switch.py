@@ -3,6 +3,7 @@
 Q is the histogram of the weights W in r equal bins over [min W, max W], P that of SR(W; <WL,FL>).
 `adapt` has the whole step.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ def ceiling(x: Decimal) -> int:
 
 
 def histogram(values: Sequence[Fraction], lo: Fraction, hi: Fraction, r: int) -> list[int]:
-    """Counts in r bins over lo < hi: bin i holds [lo + i w, lo + (i+1) w), the end bins also what is outside."""
+    """Counts in r bins over lo < hi: bin i holds [lo + i w, lo + (i+1) w), end bins what is outside too."""
     counts = [0] * r
     for x in values:
         counts[min(max((x - lo) * r // (hi - lo), 0), r - 1)] += 1
@@ -77,9 +78,7 @@ def bisect(low: int, high: int, holds: Callable[[int], bool]) -> int:
     return low
 
 
-def push_down(
-    w: Sequence[Fraction], form: Formats, r: int, eps: float, words: Sequence[int]
-) -> Formats:
+def push_down(w: Sequence[Fraction], form: Formats, r: int, eps: float, words: Sequence[int]) -> Formats:
     """<WL_min, FL_min>: FL over [4, FL], then WL over [FL_min, WL]; all equal weights take the least."""
     wl, fl = form
     if min(w) == max(w):

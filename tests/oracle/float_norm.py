@@ -3,6 +3,7 @@
 x2 = (x - mean) * r with r = 1/sqrt(variance + 1e-5); sums run over rows in chunks of 1024, products
 that are summed by one fused multiply-add. Values are float32 as Fractions, the last axis is the channel.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -56,9 +57,7 @@ def forward(x: Tensor, gamma: list[Fraction], beta: list[Fraction]) -> Normed:
     centred = [add32(v, -mean[i % c]) for i, v in enumerate(x.values)]
     variance = [to_float32(dots((d, d) for d in centred[k::c]) / n) for k in range(c)]
     r = [to_float32(1 / sqrt32(add32(v, EPS))) for v in variance]
-    out = [
-        add32(mul32(mul32(d, r[i % c]), gamma[i % c]), beta[i % c]) for i, d in enumerate(centred)
-    ]
+    out = [add32(mul32(mul32(d, r[i % c]), gamma[i % c]), beta[i % c]) for i, d in enumerate(centred)]
     return Normed(mean, variance, r, Tensor(x.shape, out))
 
 

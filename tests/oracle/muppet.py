@@ -3,6 +3,7 @@
 A tensor X of word length WL has codes in [LB, UB] = [-2^(WL-1), 2^(WL-1) - 1] at 2^-s, where s is
 floor(log2(min((UB + 1/2)/max X, (LB - 1/2)/min X))); a maximum <= 0 or a minimum >= 0 does not bind.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -187,7 +188,8 @@ class Step:
     def statistics(self, layer: str, mean: list[Fraction], variance: list[Fraction]) -> None:
         """The running ones, from 0 and 1."""
         n = len(mean)
-        self.tensors[f"{layer}/mu"], self.tensors[f"{layer}/sigma"] = Tensor((n,), mean), Tensor((n,), variance)
+        self.tensors[f"{layer}/mu"] = Tensor((n,), mean)
+        self.tensors[f"{layer}/sigma"] = Tensor((n,), variance)
         old = self.state.running.get(layer, ([Fraction(0)] * n, [Fraction(1)] * n))
         self.state.running[layer] = (float_norm.running(old[0], mean), float_norm.running(old[1], variance))
 

@@ -4,6 +4,7 @@ A net is a tuple of `Layer` and `Residual`. Values are `Fixed` (integers), `Tens
 `Quotient` (exact, neither). Operations on `Fixed` are exact, on float32 they follow `floats`; a
 float32 error takes integer operands rounded to float32.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
