@@ -29,6 +29,30 @@ run = runs.build(method, {}, model, "digits", int(batch), 1)
 run.train(int(steps))
 print(run.digest())
 """
+# 4 steps of mlp on 8 digits, batch 4, seed 1: the third fills AdaPT's lookbacks, an epoch moves MuPPET on
+# (digest, then WL and FL of fc2, or the level)
+MOVING = {
+    "adapt": "abdb6a6343551fa61e72df5ec62545ddd96f3f2e48776a916492ed434dff79ce 32 28",
+    "muppet": "b1794a16d6708681ac12a291d6a46d4d1d10e33b0af5f970e29e14a9398d70ff 1",
+}
+MOVING_SCRIPT = """
+import sys
+import numpy as np
+from intnet import runs
+for method in sys.argv[1].split(","):
+    options = {"resolution": 1, "patience": 1} if method == "muppet" else {"eps": 0.1, "accs": 2}
+    run = runs.build(method, options, sys.argv[2], "digits", int(sys.argv[4]), 1, limit=8)
+    for layer in run.model.all_layers():
+        if "window" in layer.buffers:
+            layer.buffers["window"].codes[2] = 22
+        if "precision" in layer.buffers:
+            layer.buffers["precision"].codes[:] = 16, 12
+    if method == "muppet":
+        run.method.state["diversities"] = np.array([100], np.float32)
+    run.train(int(sys.argv[3]))
+    moved = run.state()["method/level" if method == "muppet" else "fc2.precision"]
+    print(run.digest(), *moved.codes.tolist())
+"""
 INSTRUCTIONS = """
 from tests.test_float32_kernels import uses_fma_instruction
 print(uses_fma_instruction())
@@ -50,6 +74,14 @@ def answers(script: str, method: str, model: str, steps: int, batch: int, **vari
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_any_number_of_threads(threads: str) -> None:
     assert answers(SCRIPT, "wageubn", "resnet8", 20, 64, NUMBA_NUM_THREADS=threads) == [RESNET8]
+
+
+@pytest.mark.parametrize(
+    "variables", [{"NUMBA_NUM_THREADS": "2"}, PROCESSORS["x86-64"], {"NUMBA_DISABLE_JIT": "1"}], ids=str
+)
+def test_methods_whose_widths_move(variables: dict[str, str]) -> None:
+    got = answers(MOVING_SCRIPT, ",".join(MOVING), "mlp", 4, 4, **variables)
+    assert " ".join(got) == " ".join(MOVING.values())
 
 
 @pytest.mark.parametrize("cpu", PROCESSORS)

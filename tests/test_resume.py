@@ -160,6 +160,52 @@ def died_and_resumed(folder: Path, step: int, death: int) -> bool:
     return True
 
 
+# AdaPT's lookback of 25 steps, with an update every other step; MuPPET's diversity every 3 epochs of 4 steps
+MOVING: dict[str, dict[str, Any]] = {"adapt": {"accs": 2}, "muppet": {"patience": 1}}
+
+
+def moving(method: str) -> runs.Run:
+    return runs.build(method, MOVING[method], "mlp", "digits", 32, seed=3, limit=128)
+
+
+@pytest.mark.parametrize("method", MOVING)
+def test_kill_9_where_widths_move(method: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = [part for key, value in MOVING[method].items() for part in ("--set", f"{key}={value}")]
+    status, err = signalled(
+        signal.SIGKILL, folder, 45, "train", "--method", method, *options, *MLP[2:], "--limit", 128,
+        "--checkpoint-every", 1, "--steps", 150, "--out", folder,
+    )  # fmt: skip
+    assert (status, err) == (-signal.SIGKILL, "")
+    assert 0 < saved_step(folder) < 150
+    with runs.resume(folder) as work:
+        work.train()
+        resumed = work.run.digest()
+    whole = moving(method)
+    whole.train(150)
+    assert resumed == whole.digest()
+
+
+@pytest.mark.parametrize(("method", "steps"), [("adapt", (1, 13, 26, 37)), ("muppet", (4, 8, 14, 21))])
+def test_resuming_where_something_waits(method: str, steps: tuple[int, ...], tmp_path: Path) -> None:
+    """In a lookback, with a gradient that waits for an update, between two kept gradients, in an epoch."""
+    whole = moving(method)
+    whole.train(40)
+    run = moving(method)
+    waiting: set[str] = set()
+    for step in steps:
+        run.train(step)
+        checkpoint.save(tmp_path / "state.npz", run.state(), {"step": run.step})
+        run = moving(method)
+        state, meta = checkpoint.load(tmp_path / "state.npz")
+        waiting |= {name for name, value in state.items() if name.endswith((".sum", ".G", ".squares"))}
+        run.restore(state, meta["step"])
+    run.train(40)
+    assert run.digest() == whole.digest()
+    kinds = {"adapt": {"sum", "G"}, "muppet": {"sum", "squares"}}[method]
+    assert {name.rpartition(".")[2] for name in waiting} == kinds
+
+
 def test_half_a_line_of_metrics_is_dropped(unbroken: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(unbroken[0], folder)

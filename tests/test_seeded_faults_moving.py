@@ -32,9 +32,7 @@ EVERY = {"resolution": 1, "patience": 1}
 
 STEPS = {
     "adapt": Case("adapt", batch=2, options={"eps": 0.05, "accs": 2}, start=MIXED, lr=(1, 1)),
-    "strict": Case(
-        "adapt", seed=3, batch=2, options={"l1": 1e-3, "rop": 1}, start=PLATEAU, lr=(1, 1)
-    ),
+    "strict": Case("adapt", seed=3, batch=2, options={"l1": 1e-3, "rop": 1}, start=PLATEAU, lr=(1, 1)),
     "muppet": Case("muppet", batch=2, options=EVERY, start=MOVES),
     "kept": Case("muppet", batch=2, options={"resolution": 2}, start=MOVES),
     "float": Case("muppet", batch=2, options={"float_epochs": 2}, start={"level": 4, "switched": 3}),
