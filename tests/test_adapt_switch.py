@@ -19,7 +19,9 @@ from intnet.methods import adapt, muppet
 from intnet.methods import adapt_switch as lib
 from intnet.quantize import quantize
 from tests import cases, moving
+from tests import oracle as oracle_package
 from tests.oracle import adapt_switch as oracle
+from tests.oracle import float_norm
 from tests.oracle import random as oracle_random
 from tests.oracle.floats import to_float32
 
@@ -275,3 +277,36 @@ def test_the_start_is_a_truncated_normal(fan_in: int, s: float) -> None:
 def test_the_policy_uses_the_papers_constants() -> None:
     assert (float(muppet.ALPHA), float(muppet.BETA), float(muppet.LAMBDA)) == (1.0, 1.5, 0.1)
     assert (adapt.START, adapt.LOOKBACK, adapt.RESOLUTION) == ((8, 4), (25, 100), (50, 150))
+
+
+# -- the oracle itself ---------------------------------------------------------------------------
+
+
+def test_the_oracles_switch_by_hand() -> None:
+    one_bit = oracle.divergence([2, 0], [1, 1])  # all of P in one of two equal bins
+    assert abs(one_bit - 1) < Decimal("1e-45") and oracle.divergence([1, 1], [2, 0]) == oracle.INFINITE
+    assert oracle.histogram([Fraction(v, 2) for v in (-3, 0, 1, 2, 9)], Fraction(0), Fraction(1), 2) == [2, 3]
+    assert [oracle.bisect(4, 9, least.__le__) for least in (0, 4, 7, 9, 99)] == [4, 4, 7, 9, 9]
+    # ln^2 D is 4 beside D = e^2: a = 3, s1 = 1, s2 = 32 - FL_min; 1 or less where ln^2 D <= 1
+    assert [oracle.suggestion(math.exp(2), 6, name) for name in oracle.STRATEGIES] == [1, 14, 26]
+    assert oracle.suggestion(2.0, 6, "max") == 1 == oracle.suggestion(math.inf, 6, "max")
+    assert oracle.push_up((9, 6), math.exp(2), "mean", 4) == (24, 20)
+    assert oracle.push_up((31, 6), math.exp(2), "max", 8) == (32, 24)
+    # 100/2 = 50, 0.33 * 50 + 0.67 * 25 = 33.25
+    assert (oracle.next_lookback(25, 2.0), oracle.next_lookback(25, math.inf)) == (34, 50)
+    plateau = oracle.Plateau(1, 0.5, 0.0)
+    for loss in (3.0, 2.0, 2.0, 2.0, 1.0):
+        plateau.step(loss)
+    assert (plateau.scale, plateau.best, plateau.bad) == (0.5, 1.0, 0)
+
+
+def test_the_oracles_float32_roots_and_norm_by_hand() -> None:
+    assert float_norm.sqrt32(Fraction(9, 4)) == Fraction(3, 2)
+    assert float_norm.sqrt32(Fraction(2)) == Fraction(11863283, 2**23)  # 1.41421354
+    x = oracle_package.Tensor((2, 1), [Fraction(1), Fraction(3)])
+    normed = float_norm.forward(x, [Fraction(2)], [Fraction(1)])
+    assert (normed.mean, normed.variance) == ([Fraction(2)], [Fraction(1)])
+    assert [round(float(v), 4) for v in normed.x3.values] == [-1.0, 3.0]
+    e = oracle_package.Tensor((2, 1), [Fraction(1), Fraction(1)])
+    dx, gamma, beta = float_norm.backward(e, x, normed, [Fraction(2)])
+    assert (dx.values, gamma, beta) == ([0, 0], [0], [2])

@@ -32,7 +32,7 @@ print(run.digest())
 # 4 steps of mlp on 8 digits, batch 4, seed 1: the third fills AdaPT's lookbacks, an epoch moves MuPPET on
 # (digest, then WL and FL of fc2, or the level)
 MOVING = {
-    "adapt": "abdb6a6343551fa61e72df5ec62545ddd96f3f2e48776a916492ed434dff79ce 32 28",
+    "adapt": "c0f328fdeac86cd1a591308c850a2898f26df042cbeced942be9920e5ed2e870 32 28",
     "muppet": "b1794a16d6708681ac12a291d6a46d4d1d10e33b0af5f970e29e14a9398d70ff 1",
 }
 MOVING_SCRIPT = """

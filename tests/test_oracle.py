@@ -15,7 +15,10 @@ from tests.oracle import quantizers as qz
 from tests.oracle.rounding import MODES, overflow, round_fraction, round_sqrt
 
 F = Fraction
-ALLOWED = {"__future__", "collections", "dataclasses", "fractions", "hashlib", "math", "typing"}
+ALLOWED = {
+    "__future__", "collections", "copy", "dataclasses", "decimal", "fractions", "functools", "hashlib",
+    "math", "typing",
+}  # fmt: skip
 
 
 def test_the_oracle_imports_nothing_but_the_standard_library():

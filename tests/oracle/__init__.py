@@ -1,14 +1,20 @@
 """A second, slow, independent implementation in int and Fraction; it judges the library with ==.
 
 It shares no code with the library. Read `rounding` and `tensor` first, then `quantizers`, `floats`,
-`block_float`, `ops`, `norm`, `layers`, and last `wageubn`, the whole step.
+`block_float`, `ops`, `norm`, `layers`, and last `wageubn`, the whole step; for methods in which widths move
+`float_norm`, `nets`, `adapt_switch`, `adapt` and `muppet`.
 """
 from tests.oracle import (
+    adapt,
+    adapt_switch,
     block_float,
+    float_norm,
     floats,
     functions,
     geometry,
     layers,
+    muppet,
+    nets,
     norm,
     ops,
     quantizers,
@@ -23,12 +29,17 @@ from tests.oracle.tensor import Fixed, Tensor, add_fixed, power, reshape, tensor
 __all__ = [
     "Fixed",
     "Tensor",
+    "adapt",
+    "adapt_switch",
     "add_fixed",
     "block_float",
+    "float_norm",
     "floats",
     "functions",
     "geometry",
     "layers",
+    "muppet",
+    "nets",
     "norm",
     "ops",
     "overflow",

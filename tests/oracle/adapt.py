@@ -1,8 +1,8 @@
 """One whole AdaPT step of a small net: every tensor by name, and all that lives on to the next step.
 
 Weights and activations are SR(x; <WL,FL>) of the weight layer defined before them, products exact, the
-way back float32; each gradient is rounded so too and made of length 1. Then the switch of every weight
-layer whose lookback is full (`adapt_switch`), then SGD with momentum on the float32 weights.
+way back float32; each gradient is rounded so too, that of weights then made of length 1. The switch of
+every weight layer whose lookback is full (`adapt_switch`), and SGD with momentum on float32 weights, follow.
 """
 
 from __future__ import annotations
@@ -132,9 +132,12 @@ class Step:
         return out
 
     def gradient(self, layer: str, symbol: str, value: nets.Value) -> None:
-        """Rounded, then divided by the root of its sum of squares."""
+        """Rounded; that of weights then divided by the root of its sum of squares."""
         self.tensors[f"{layer}/g{symbol}"] = value
         q = self.rounded(layer, f"g{symbol}q", value, f"g{symbol}")
+        if symbol != "W":
+            self.gradients[f"{layer}/{symbol}"] = nets.to_float(q)
+            return
         squares = sum(code * code for code in q.codes)
         norm = root64(Fraction(float(squares))) if squares else Fraction(1)
         unit = [to_float32(Fraction(float(code / norm))) for code in q.codes]
