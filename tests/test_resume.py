@@ -173,16 +173,16 @@ def test_kill_9_where_widths_move(method: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     options = [part for key, value in MOVING[method].items() for part in ("--set", f"{key}={value}")]
     status, err = signalled(
-        signal.SIGKILL, folder, 45, "train", "--method", method, *options, *MLP[2:], "--limit", 128,
-        "--checkpoint-every", 1, "--steps", 150, "--out", folder,
+        signal.SIGKILL, folder, 30, "train", "--method", method, *options, *MLP[2:], "--limit", 128,
+        "--checkpoint-every", 1, "--steps", 100, "--out", folder,
     )  # fmt: skip
     assert (status, err) == (-signal.SIGKILL, "")
-    assert 0 < saved_step(folder) < 150
+    assert 0 < saved_step(folder) < 100
     with runs.resume(folder) as work:
         work.train()
         resumed = work.run.digest()
     whole = moving(method)
-    whole.train(150)
+    whole.train(100)
     assert resumed == whole.digest()
 
 
