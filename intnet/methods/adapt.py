@@ -71,12 +71,12 @@ class Adapt(Method):
         penalty: on adds WL/32 * (share of non-zeros) to the loss that the strategy sees (first version).
         """
 
-        eps: float = 0.0
+        eps: float = 0.1
         buff: Literal[4, 8] = 4
-        lr: str = "0.1"
+        lr: str = "0.02"
         momentum: float = 0.9
         l1: float = 1e-8
-        l2: float = 1e-4
+        l2: float = 0.01
         accs: int = 1
         rop: int | None = None
         rop_factor: float = 0.1
@@ -217,6 +217,7 @@ class Adapt(Method):
 
     def see_loss(self, loss: float) -> None:
         """Take the loss into the history, and move the strategy by it."""
+        started = perf_counter()
         loss += self._penalties()
         losses = np.append(self.state["losses"], np.float32(loss))[-LOOKBACK[1] :]
         self.state["losses"] = losses
@@ -227,6 +228,7 @@ class Adapt(Method):
         current = switch.STRATEGIES[int(self.state["strategy"].codes[0])]
         moved = switch.next_strategy(current, seen)
         self.state["strategy"] = _whole(switch.STRATEGIES.index(moved))
+        self.overhead = perf_counter() - started
 
     def _penalties(self) -> float:
         """l1*||W||_1 + l2/2*||W||_2^2 of all weights, and with `penalty` WL/32 * (share of non-zeros)."""
@@ -248,7 +250,7 @@ class Adapt(Method):
         for layer, parameter, gradient in updates:
             if parameter.symbol == "W":
                 self._gather(layer, parameter, gradient)
-        self.overhead = perf_counter() - started
+        self.overhead += perf_counter() - started
         super().update_all(updates)
         batches = int(self.state["batches"].codes[0]) + 1
         self.state["batches"] = _whole(batches % self.options.accs)
