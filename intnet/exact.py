@@ -237,7 +237,7 @@ class Exact:
 
     def max(self) -> Fraction:
         """max |value|, exact."""
-        return self._greatest() * Fraction(2) ** self.exponent
+        return self._greatest * Fraction(2) ** self.exponent
 
     def extremes(self) -> tuple[Fraction, Fraction]:
         """(max, min), exact, where they are above and below 0, else 0: the tops of what a ReLU leaves."""
@@ -249,7 +249,7 @@ class Exact:
         """n of R(x) = 2**n; R(0) := 1."""
         n = self._log2_by_tops()
         if n is None:
-            top = self._greatest()
+            top = self._greatest
             n = log2_round(top) if top else -self.exponent
         return n + self.exponent
 
@@ -263,6 +263,7 @@ class Exact:
         n = log2_round(Fraction(least))
         return n if n == log2_round(Fraction(most)) else None
 
+    @cached_property
     def _greatest(self) -> Fraction:
         """max |numerator / denominator|, exact."""
         if self.terms[0][0].size == 0:

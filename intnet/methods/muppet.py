@@ -125,10 +125,11 @@ class Muppet(Method):
             return self.passes(layer, path, to_float32(value))
         format = Scaled(self.wl)
         source = exact(value, f"{layer.name}/{path}")
-        if isinstance(source, Exact) and np.all(source.den == 1) and source.bound() <= -format.lo:
+        if isinstance(source, Exact) and np.all(source.den == 1) and _near(source, -format.lo):
             kept = source.to_qtensor() if isinstance(value, Exact) else value
             if kept.bound <= format.hi or kept.codes.max() <= format.hi:
-                return self.passes(layer, path, QTensor(kept.codes, int(kept.exponent), format, kept.bound))
+                result = QTensor(kept.codes, int(kept.exponent), format, kept.bound)
+                return self.passes(layer, path, result, source if isinstance(value, Exact) else None)
         rounding = "stochastic" if self.training or stream else "ties_even"
         return self.store(layer, path, source, format, rounding, stream)
 
@@ -225,6 +226,11 @@ class Muppet(Method):
     def widths(self) -> dict[str, dict[str, int]]:
         """WL (32 for float32), FL = s, and nonzero weights of every weight layer in the last step."""
         return self._used
+
+
+def _near(source: Exact, limit: int) -> bool:
+    """Whether all codes are within +-limit: of their values, whatever bound was proven of them."""
+    return source.bound() <= limit or source.max() <= limit * Fraction(2) ** source.exponent
 
 
 def _keep(slots: dict[str, Any], gradient: np.ndarray) -> None:
