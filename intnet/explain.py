@@ -21,8 +21,8 @@ import numpy as np
 
 from intnet.errors import FormatError, ShapeError
 from intnet.exact import Exact, Expression, exact
-from intnet.exact_sources import FloatExact, Root, log2_round
-from intnet.formats import Constant, FixedPoint, Flag, Format, Shift
+from intnet.exact_sources import FloatExact, Root, floor_log2, log2_round
+from intnet.formats import Constant, FixedPoint, Flag, Format, Scaled, Shift
 from intnet.operands import Operands, Product
 from intnet.qtensor import QTensor
 from intnet.quantize import flag_words
@@ -277,7 +277,7 @@ def _sum(event: Event, source: Exact, index: Index, operands: Operands) -> Value
         source.exponent,
         source.relu,
         value,
-        offset_name=symbol.offset,
+        offset_name=symbol.offset if isinstance(source.offset, np.ndarray) else "",
         denominator_name=symbol.denominator,
     )
 
@@ -333,11 +333,23 @@ def _constant(format: Constant, source: Expression, value: Value) -> _Grid:
     return _Grid(n - (format.dr.bit_length() - 1), n, -format.hi, format.hi, "saturate")
 
 
+def _scaled(format: Scaled, source: Expression, value: Value) -> _Grid:
+    """2**-s, s the greatest at which the tensor's maximum and minimum come within half a step of a limit."""
+    if isinstance(source, FloatExact):
+        ends = [Fraction(float(v)) / source.den for v in (source.values.max(), source.values.min())]
+    else:
+        ends = list(source.extremes())  # type: ignore[union-attr]
+    limits = (format.hi + HALF, format.lo - HALF)
+    bounds = [limit / end for limit, end in zip(limits, ends, strict=True) if limit * end > 0]
+    return _Grid(-floor_log2(min(bounds, default=limits[0])), None, format.lo, format.hi, "saturate")
+
+
 _GRIDS: dict[type, Callable[[Any, Expression, Value], _Grid]] = {
     FixedPoint: _fixed,
     Shift: _shift,
     Flag: _flag,
     Constant: _constant,
+    Scaled: _scaled,
 }
 
 

@@ -144,7 +144,8 @@ class Operands:
         factors = [self.events.get(f"{event.layer}/{name}") for name in names]
         if not factors or None in factors:
             return None
-        bound = event.result.bound() if isinstance(event.result, Exact) else getattr(event.result, "bound", 0)
+        entered = event.source if isinstance(event.source, Exact) else event.result  # before it was rounded
+        bound = entered.bound() if isinstance(entered, Exact) else getattr(entered, "bound", 0)
         shapes = {name: factor.result.shape for name, factor in zip(names, factors, strict=True) if factor}
         terms = _terms(event.path, event.result.shape[-1], shapes)
         return Product(tuple(f"{event.layer}/{name}" for name in names), terms, bound)

@@ -119,13 +119,13 @@ def _constant(x: Expression, format: Constant, draw: Draw) -> QTensor:
 
 def _scaled(x: Expression, format: Scaled, draw: Draw) -> QTensor:
     """BF(x, wl) of MuPPET: clip(round(x * 2^s), LB, UB) with the largest s at which all of x comes near."""
-    exponent = -_scale(x, format, draw[3])
+    exponent = -scale(x, format, draw[3])
     mode, words, bits, where = draw
     codes, status = x.round_to(exponent, mode, format.lo, format.hi, words, bits, 0, where)
     return QTensor(codes, exponent, format, -format.lo, status)
 
 
-def _scale(x: Expression, format: Scaled, where: str) -> int:
+def scale(x: Expression, format: Scaled, where: str = "") -> int:
     """The largest s with max x * 2^s <= UB + 1/2 and min x * 2^s >= LB - 1/2, decided exactly.
 
     The greatest magnitude alone decides, unless it falls between the two limits. Zeros scale as a 1 does.

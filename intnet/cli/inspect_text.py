@@ -207,6 +207,8 @@ def _exact(value: Value) -> list[tuple[str, str]]:
 
 def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
     set_by = f", R(x) = 2^{r.log2_r}" if r.log2_r is not None else ""
+    if (one.format or "").startswith("BF("):
+        set_by = f", s = {-r.grid} by the tensor's extremes"
     rows = [("rounded to", f"{one.format}, {r.mode}, steps of 2^{r.grid}{set_by}")]
     if r.scaled is not None:
         rows.append(("scaled", both(r.scaled)))

@@ -92,7 +92,7 @@ _COPIES = {"W": "weights", "b": "bias", "gamma": "scale of batch norm", "beta": 
 ADAPT: dict[str, Symbol] = {
     **{f"{p}q": Symbol("forward", f"SR({p}; <WL,FL>)", (p,)) for p in _COPIES},
     "x0": Symbol("forward", "SR(x4 of the layer before; <WL,FL>)"),
-    "x1": Symbol("forward", "SR(Wq * x0 (+ bq); <WL,FL>)", factors=("Wq", "x0")),
+    "x1": Symbol("forward", "SR(Wq * x0 (+ bq); <WL,FL>)", ("Wq * x0",), offset="bq", factors=("Wq", "x0")),
     "mu": Symbol("forward", "mean(x1)"),
     "sigma": Symbol("forward", "mean((x1 - mu)^2)"),
     "x3": Symbol("forward", f"SR(gammaq*(x1 - mu)*r + betaq; <WL,FL>), {_SCALE}"),
@@ -120,7 +120,7 @@ MUPPET: dict[str, Symbol] = {
     **{f"{p}q": Symbol("forward", f"BF({p}, WL)", (p,)) for p in ("W", "b")},
     **{f"{p}q": Symbol("forward", f"{p}, float32") for p in ("gamma", "beta")},
     "x0": Symbol("forward", "BF(x4 of the layer before, WL)"),
-    "x1": Symbol("forward", "BF(Wq * x0 (+ bq), WL)", factors=("Wq", "x0")),
+    "x1": Symbol("forward", "BF(Wq * x0 (+ bq), WL)", ("Wq * x0",), offset="bq", factors=("Wq", "x0")),
     "mu": Symbol("forward", "mean(x1)"),
     "sigma": Symbol("forward", "mean((x1 - mu)^2)"),
     "x3": Symbol("forward", f"BF(gamma*(x1 - mu)*r + beta, WL), {_SCALE}"),

@@ -42,6 +42,9 @@ _QUANTIZERS = {
     " +-(2^(k-1) - 1), and the stored word has flag 1. Below, the grid is Sc / 2^(k-1), the port's `grid`,"
     " without limits, and flag 0; where that rounds to +-2^(k-1) the word is flag 1, magnitude 1. The"
     " magnitude counts steps of the word's own grid; zero has sign 0.",
+    "Scaled": "`BF(wl)`: grid 2^-s, limits LB..UB = -2^(wl-1)..2^(wl-1) - 1. s is the greatest whole number with"
+    " max * 2^s <= UB + 1/2 and min * 2^s >= LB - 1/2, max and min of the whole tensor; a max <= 0 or a min >= 0"
+    " sets no bound, and of zeros s = wl - 2.",
 }
 _SCALED = {"Shift", "Constant", "Flag"}  # whose grids follow R(x)
 _SIGNALS = (

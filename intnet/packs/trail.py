@@ -16,7 +16,8 @@ import numpy as np
 
 from intnet.errors import FormatError
 from intnet.exact import NO_WORDS, Expression
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
+from intnet.quantize import scale
 from intnet.rounding import TO_NEG, TO_POS, mode_code
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -66,6 +67,8 @@ def grid(source: Expression, format: Format) -> int:
         return source.log2_max() - 2 * format.fine
     if isinstance(format, Constant):
         return source.log2_max() - (format.dr.bit_length() - 1)
+    if isinstance(format, Scaled):
+        return -scale(source, format)
     if isinstance(format, FixedPoint | Direct):
         return format.exponent
     raise FormatError(f"no trail is defined for the format {format}")
@@ -75,6 +78,8 @@ def limits(format: Format) -> tuple[int | None, int | None, str]:
     """(least, greatest, overflow) of presat; of Flag-Q on the coarse grid."""
     if isinstance(format, FixedPoint):
         return format.lo, format.hi, format.overflow
+    if isinstance(format, Scaled):
+        return format.lo, format.hi, "saturate"
     if isinstance(format, Shift | Constant):
         return -format.hi, format.hi, "saturate"
     if isinstance(format, Flag):
