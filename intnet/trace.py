@@ -71,7 +71,7 @@ class Recorder:
 
 @dataclass
 class PathRow:
-    """What one data path of one layer needed, over all observed steps."""
+    """What one data path of one layer needed, over all observed steps; its format in the last of them."""
 
     layer: str
     path: str
@@ -101,13 +101,12 @@ class PathTable:
     def __call__(self, event: Event) -> None:
         """Observe one event."""
         key = (event.layer, event.path)
-        if key not in self.rows:
-            nominal = event.format.bits if event.format else None
-            kind = str(event.format) if event.format else "exact"
-            if not isinstance(event.result, QTensor | Exact):
-                kind = "float32" if isinstance(event.result, np.ndarray) else "exact quotient"
-            self.rows[key] = PathRow(event.layer, event.path, kind, nominal)
-        row = self.rows[key]
+        nominal = event.format.bits if event.format else None
+        kind = str(event.format) if event.format else "exact"
+        if not isinstance(event.result, QTensor | Exact):
+            kind = "float32" if isinstance(event.result, np.ndarray) else "exact quotient"
+        row = self.rows.setdefault(key, PathRow(event.layer, event.path, kind, nominal))
+        row.format, row.nominal = kind, nominal
         row.bound = max(row.bound, _bound_bits(event))
         result = event.result
         if isinstance(result, Exact) and np.all(np.asarray(result.den) == 1):
