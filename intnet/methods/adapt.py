@@ -45,6 +45,17 @@ class Adapt(Method):
     name = "adapt"
     SYMBOLS = symbols.ADAPT
     fixed_model = True
+    STATE: ClassVar[dict[str, str]] = {
+        "precision": "[WL, FL]",
+        "window": "[lb, r, n]: lookback, resolution, gradients in G",
+        "G": "sum of the normalised gradients since the last switch",
+        "strategy": "of PushUp: 0 min, 1 mean, 2 max",
+        "losses": "of the last steps, as many as a lookback may reach",
+        "epoch": "[sum of losses, steps] of the epoch under way",
+        "plateau": "[factor of lr, best loss of an epoch, epochs since]",
+        "batches": "gradients that wait for an update",
+        "sum": "of the gradients that wait for an update",
+    }
 
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "other parameters": "the paper speaks of weights: gradients of biases, gamma and beta are quantized "
@@ -111,17 +122,16 @@ class Adapt(Method):
     def start(self, layers: Sequence[Any], seed: int) -> None:
         """<8,4> everywhere, every lookback and resolution at its lower bound."""
         super().start(layers, seed)
-        self.follow(layers)
         for layer in layers:
             layer.buffers["precision"] = _whole(*START)
         for layer in self._weighted:
             layer.buffers["window"] = _whole(LOOKBACK[0], RESOLUTION[0], 0)
         self.state = {
             "strategy": _whole(0),
-            "losses": np.zeros(0, np.float32),  # of the last steps, as many as a lookback may reach
-            "epoch": np.zeros(2, np.float32),  # sum of losses, and steps, of the epoch under way
-            "plateau": np.array([1, np.finfo(np.float32).max, 0], np.float32),  # factor, best loss, epochs
-            "batches": _whole(0),  # gradients that wait for an update
+            "losses": np.zeros(0, np.float32),
+            "epoch": np.zeros(2, np.float32),
+            "plateau": np.array([1, np.finfo(np.float32).max, 0], np.float32),
+            "batches": _whole(0),
         }
 
     def follow(self, layers: Sequence[Any]) -> None:
@@ -131,6 +141,10 @@ class Adapt(Method):
         for layer in layers:
             current = layer if layer.takes_weight else current
             self._behind[current.name].append(layer)
+
+    def borrowed(self, layer: LayerLike) -> Sequence[str]:
+        """The precision, of which the weight layer ahead decides."""
+        return () if layer.takes_weight else ("precision",)
 
     def first_weights(self, words: np.ndarray, fan_in: int) -> np.ndarray:
         """TNVS: N(0, sqrt(s/n)) truncated at +-sqrt(3 s/n), the inverse distribution of words within."""

@@ -82,6 +82,7 @@ class Method:
     name: ClassVar[str]
     DEVIATIONS: ClassVar[dict[str, str]] = {}
     SYMBOLS: ClassVar[dict[str, Symbol]] = {}  # path -> how the paper writes it
+    STATE: ClassVar[dict[str, str]] = {}  # name in slots, buffers or `state` -> what it is
     running_statistics = True  # inference reads running means and variances, not the batch's own
     fixed_model = False  # what it trains is a fixed-point model (`fixed_model.py`)
 
@@ -112,6 +113,7 @@ class Method:
         """Give every parameter of `layers` its first value, drawn from the seed."""
         rng.check_streams(self.streams(layers))
         self.seed, self.step, self.epoch = seed, 0, 0
+        self.follow(layers)
         for layer in layers:
             for parameter in layer.parameters:
                 parameter.slots = {}
@@ -133,6 +135,13 @@ class Method:
     def initialize(self, layer: LayerLike, parameter: Parameter, value: np.ndarray) -> None:
         """Set parameter.value (and slots) from float32 values."""
         parameter.value = value
+
+    def follow(self, layers: Sequence[Any]) -> None:
+        """Note what must be known of the layers of a model, and of their order, before one of them runs."""
+
+    def borrowed(self, layer: LayerLike) -> Sequence[str]:
+        """Names of a layer's buffers that the update of another layer sets."""
+        return ()
 
     # -- hooks ------------------------------------------------------------------------------
 

@@ -45,6 +45,15 @@ class Muppet(Method):
 
     name = "muppet"
     SYMBOLS = symbols.MUPPET
+    STATE: ClassVar[dict[str, str]] = {
+        "level": "place of WL in 8, 12, 14, 16, float32, from 0",
+        "switched": "the first epoch at this level",
+        "epochs": "whose last gradients are kept",
+        "violations": "since the last switch",
+        "diversities": "since the last switch",
+        "sum": "of the last gradients of the epochs kept",
+        "squares": "sum of their squared norms",
+    }
 
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "scale": "s follows every tensor in every step (the description: whenever the precision switches), "
@@ -100,10 +109,10 @@ class Muppet(Method):
         super().start(layers, seed)
         self.state = {
             "level": _whole(0),
-            "switched": _whole(0),  # the first epoch at this level
-            "epochs": _whole(0),  # whose last gradients are kept
+            "switched": _whole(0),
+            "epochs": _whole(0),
             "violations": _whole(0),
-            "diversities": np.zeros(0, np.float32),  # since the last switch
+            "diversities": np.zeros(0, np.float32),
         }
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 Json = dict[str, Any]
+SHOWN = 8  # numbers of what a method remembers that the page tells
 
 _READING = """\
 ## Reading a file
@@ -42,9 +43,9 @@ _QUANTIZERS = {
     " +-(2^(k-1) - 1), and the stored word has flag 1. Below, the grid is Sc / 2^(k-1), the port's `grid`,"
     " without limits, and flag 0; where that rounds to +-2^(k-1) the word is flag 1, magnitude 1. The"
     " magnitude counts steps of the word's own grid; zero has sign 0.",
-    "Scaled": "`BF(wl)`: grid 2^-s, limits LB..UB = -2^(wl-1)..2^(wl-1) - 1. s is the greatest whole number with"
-    " max * 2^s <= UB + 1/2 and min * 2^s >= LB - 1/2, max and min of the whole tensor; a max <= 0 or a min >= 0"
-    " sets no bound, and of zeros s = wl - 2.",
+    "Scaled": "`BF(wl)`: grid 2^-s, limits LB..UB = -2^(wl-1)..2^(wl-1) - 1. s is the greatest whole number"
+    " with max * 2^s <= UB + 1/2 and min * 2^s >= LB - 1/2, max and min of the whole tensor; a max <= 0 or a"
+    " min >= 0 sets no bound, and of zeros s = wl - 2.",
 }
 _SCALED = {"Shift", "Constant", "Flag"}  # whose grids follow R(x)
 _SIGNALS = (
@@ -72,7 +73,7 @@ _TITLES = {
 
 def text(manifest: Json) -> str:
     """The page of a PACK.json."""
-    parts = (_head, _unit, _windows, _reading, _quantizers, _ports, _sources, _chain)
+    parts = (_head, _unit, _windows, _memory, _reading, _quantizers, _ports, _sources, _chain)
     return "\n".join(line for part in parts for line in part(manifest))
 
 
@@ -116,6 +117,25 @@ def _windows(manifest: Json) -> Iterator[str]:
             if window:
                 yield f"- `{layer}`: {', '.join(f'{name} {value}' for name, value in window.items())}"
         yield ""
+
+
+def _memory(manifest: Json) -> Iterator[str]:
+    """What the method remembered of the whole net in each step."""
+    told = [
+        (step["step"], name, one)
+        for step in manifest["about"].get("replay", ())
+        for name, one in step.get("method", {}).items()
+    ]
+    if not told:
+        return
+    yield "## What the method remembers\n"
+    yield "Of the whole net, behind the loss of a step, when its update begins.\n"
+    yield "| step | name | values | what they are |"
+    yield "|---:|---|---|---|"
+    for step, name, one in told:
+        values = ", ".join(map(str, one["values"])) if len(one["values"]) <= SHOWN else "in PACK.json"
+        yield f"| {step} | {name} | {values or 'none'} | {one['meaning']} |"
+    yield ""
 
 
 def _reading(manifest: Json) -> Iterator[str]:

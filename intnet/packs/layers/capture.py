@@ -7,6 +7,10 @@
 A `Captured` holds the layer's input, the gradient at its output, its stored state before and after, the
 random words that it drew, and the events of its data paths (`trace.py`). `replay` runs a layer alone, from
 the first three, and captures it again: that is how a pack is recomputed without data, model or run.
+
+A step ends here with its update: what a method does with the whole net behind that is no layer's work. What
+it remembers of the whole net (`Method.state`) enters a replay as it was when the update began, behind the
+loss; nothing reads it before.
 """
 
 from collections.abc import Sequence
@@ -20,7 +24,9 @@ from intnet import ops
 from intnet.autograd import Tensor, backward, leaf
 from intnet.errors import PackError
 from intnet.layers import Layer
-from intnet.methods.method import Method
+from intnet.methods.method import Method, Update
+from intnet.qtensor import QTensor
+from intnet.state import parts
 from intnet.trace import Event
 
 WINDOW = ("kernel", "stride", "padding", "groups")
@@ -63,6 +69,26 @@ def set_state(layer: Layer, values: dict[str, Any]) -> None:
     layer.buffers = {key[1:]: value for key, value in values.items() if key.startswith(":")}
 
 
+def remembered(method: Method) -> dict[str, Any]:
+    """`Method.state` as JSON, each tensor with what it is; empty for a method that remembers nothing."""
+    told = {}
+    for name, value in method.state.items():
+        array, exponent = parts(value)
+        assert exponent is None or isinstance(exponent, int)
+        told[name] = {"values": array.tolist(), "type": array.dtype.name, "exponent": exponent}
+        told[name]["meaning"] = method.STATE.get(name, "")
+    return told
+
+
+def remember(method: Method, told: dict[str, Any]) -> None:
+    """The inverse of `remembered`."""
+    arrays = {name: np.array(one["values"], one["type"]) for name, one in told.items()}
+    method.state = {
+        name: array if told[name]["exponent"] is None else QTensor(array, told[name]["exponent"])
+        for name, array in arrays.items()
+    }
+
+
 def window(layer: Layer) -> dict[str, Any]:
     """How a convolution or a pool walks over its input, as JSON."""
     found = {name: getattr(layer, name) for name in WINDOW if hasattr(layer, name)}
@@ -75,6 +101,7 @@ class Taps:
     def __init__(self, layers: Sequence[Layer], method: Method) -> None:
         self.layers, self.method = layers, method
         self._seen = {layer.name: Captured(layer.name) for layer in layers}
+        self.remembered: dict[str, Any] = {}
 
     def __call__(self, event: Event) -> None:
         """Observe one event."""
@@ -86,8 +113,9 @@ class Taps:
             seen = self._seen[layer.name]
             seen.before, seen.window = state(layer), window(layer)
             layer.forward = self._tapped(layer)  # type: ignore[method-assign]
-        self._draw = self.method.words
+        self._draw, self._update = self.method.words, self.method.update_all
         self.method.words = self._drawn  # type: ignore[method-assign]
+        self.method.update_all = self._updated  # type: ignore[method-assign]
         return self
 
     def __exit__(
@@ -95,8 +123,7 @@ class Taps:
     ) -> None:
         for layer in self.layers:
             del layer.forward  # the method of its class again
-            self._seen[layer.name].after = state(layer)
-        del self.method.words
+        del self.method.words, self.method.update_all
 
     def _tapped(self, layer: Layer) -> Any:
         seen, inner = self._seen[layer.name], layer.forward
@@ -112,6 +139,14 @@ class Taps:
             return ops.cast(inner(x, method), forward=lambda y: y, backward=see)
 
         return forward
+
+    def _updated(self, updates: Sequence[Update]) -> None:
+        self.remembered = remembered(self.method)
+        self._update(updates)
+        for layer in self.layers:
+            others = {f":{name}" for name in self.method.borrowed(layer)}
+            after = {key: value for key, value in state(layer).items() if key not in others}
+            self._seen[layer.name].after = after
 
     def _drawn(self, name: str, n: int) -> np.ndarray:
         words = self._draw(name, n)

@@ -8,6 +8,9 @@ What it reads from outside is `in`; of an expression that nobody rounded (the gr
 quotient) these are its terms, coefficients, offset and denominator: L/e3.e1, L/e3.denominator. State before
 the step: L/W.old, L/Accq.old. In a chain the names of each step begin with step7/.
 
+A step is a forward pass, a backward pass and an update. What a method does behind it, at an epoch's end
+(MuPPET's policy), is in no pack, but its results enter the next step.
+
 A copy of a parameter that is constant (gammaq, as long as it is 1) judges nothing: it is `in`, not `out`.
 PACK.json keeps under `about`: `replay`, what `redraft` runs the layers from; `aliases`, paths that are
 another port's words; `chain`, a SHA-256 a step, of its expected files behind one another in order of name.
@@ -17,8 +20,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from intnet import methods, models, runs
-from intnet.packs.layers.capture import Captured, Taps, replay
-from intnet.packs.layers.expressions import Json, Load, Names
+from intnet.layers import Layer
+from intnet.methods.method import Method
+from intnet.packs.layers.capture import Captured, Taps, remember, remembered, replay
+from intnet.packs.layers.expressions import Json, Load
 from intnet.packs.layers.paths import Maker
 from intnet.packs.pack import Pack
 from intnet.packs.ports import Draft
@@ -39,7 +44,7 @@ def draft(run: Run, layers: Sequence[str], steps: int = 1, advance: Advance | No
         taps = Taps(chosen, run.method)
         with taps:
             (advance or _advance)(run, run.step + 1, taps)
-        made.add(taps.captured(), run.step, (run.step - 1) // run.steps_per_epoch)
+        made.add(taps.captured(), run.step, (run.step - 1) // run.steps_per_epoch, taps.remembered)
     return made.draft()
 
 
@@ -57,17 +62,22 @@ def redraft(pack: Pack) -> Draft:
     model = models.make(given["model"], tuple(given["image_shape"]), given["classes"])
     made = Maker(method, {key: value for key, value in given.items() if key != "intnet"})
     layers = {layer.name: layer for layer in model.all_layers()}
+    method.follow(model.all_layers())
+    loads = {name: Load(pack, made.names, name) for name in layers}
     for step in pack.manifest["about"]["replay"]:
         method.seed, method.step, method.epoch = given["seed"], step["step"] - 1, step["epoch"]
-        captured = [_again(pack, one, made.names, layers, method) for one in step["layers"]]
-        made.add(captured, step["step"], step["epoch"])
+        told = step.get("method", {})
+        captured = [
+            _again(one, loads[one["layer"]], layers[one["layer"]], method, told) for one in step["layers"]
+        ]
+        remember(method, told)
+        made.add(captured, step["step"], step["epoch"], remembered(method))
     return made.draft()
 
 
-def _again(pack: Pack, given: Json, names: Names, layers: dict[str, Any], method: Any) -> Captured:
-    """A layer run again from what PACK.json keeps of it."""
-    layer = layers[given["layer"]]
-    load = Load(pack, names, layer.name)
+def _again(given: Json, load: Load, layer: Layer, method: Method, told: Json) -> Captured:
+    """A layer run again from what PACK.json keeps of it, and of what the method remembers."""
+    remember(method, told)
     captured = Captured(layer.name, load(given["value"]), wanted=given["wanted"])
     captured.gradient = None if given["gradient"] is None else load(given["gradient"])
     captured.before = {key: load(json) for key, json in given["before"].items()}

@@ -163,7 +163,7 @@ class Dump:
 
 
 class Load:
-    """Builds the expressions of one layer from the ports of a pack; one array a port."""
+    """Builds the expressions of one layer from the ports of a pack; one array a port, in all its steps."""
 
     def __init__(self, pack: Any, names: Names, layer: str) -> None:
         self.pack, self.names, self.layer = pack, names, layer
@@ -185,9 +185,10 @@ class Load:
             value = self.pack[name]
             if isinstance(value, QTensor):
                 dtype = np.dtype(kind)
-                if dtype not in CODE_TYPES or value.codes.dtype.itemsize > dtype.itemsize:
+                codes = value.codes.astype(dtype if dtype in CODE_TYPES else np.int8)
+                if dtype not in CODE_TYPES or not np.array_equal(codes, value.codes):
                     raise PackError(f"{self.pack.folder}: port {name} does not fit {kind}")
-                value = QTensor(value.codes.astype(dtype), value.exponent, value.format)
+                value = QTensor(codes, value.exponent, value.format)
             self._bring(name, value.codes if isinstance(value, QTensor) else value)
             self._arrays[name] = value
         return self._arrays[name]

@@ -16,6 +16,7 @@ import numpy as np
 from intnet import hexfiles
 from intnet.errors import ContainerError, FormatError
 from intnet.exact import Exact, exact
+from intnet.exact_sources import FloatExact
 from intnet.methods.method import Method
 from intnet.operands import Operands
 from intnet.packs import ports
@@ -49,8 +50,8 @@ class Maker:
         told = json.dumps(dict(generator), sort_keys=True, default=str)
         self.digest = hashlib.sha256(told.encode()).hexdigest()[:8]  # tells apart what names do not
 
-    def add(self, captured: Sequence[Captured], step: int, epoch: int) -> None:
-        """What layers did in a step, counted from 1."""
+    def add(self, captured: Sequence[Captured], step: int, epoch: int, remembered: Json) -> None:
+        """What layers did in a step, counted from 1, and what the method remembered then."""
         first = len(self.names.ports)
         self.prefix = f"step{step}/" if self.generator["steps"] > 1 else ""
         operands = Operands(
@@ -64,7 +65,8 @@ class Maker:
             for event in one.events:
                 self._event(one, event, operands)
             self._after(one)
-        self.replay.append({"step": step, "epoch": epoch, "layers": layers})
+        method = {"method": remembered} if remembered else {}
+        self.replay.append({"step": step, "epoch": epoch, **method, "layers": layers})
         self.chain.append({"step": step, "sha256": _digest(self.names.ports[first:])})
 
     def draft(self) -> Draft:
@@ -115,7 +117,8 @@ class Maker:
         for key, value in one.before.items():
             kept, path = _as_stored(one, key, value), _state(key)
             base = f"{self.prefix}{one.layer}/{path}.old"
-            out["before"][key] = dump(kept, base, "in", meaning=f"{path} before the step")
+            means = f"{path} before the step{self._told(key)}"
+            out["before"][key] = dump(kept, base, "in", meaning=means)
         return out
 
     def _dump(self, one: Captured, axes: dict[int, str]) -> Dump:
@@ -215,13 +218,21 @@ class Maker:
                 continue
             name = f"{self.prefix}{one.layer}/{_state(key)}"
             name += ".new" * (name in self.aliases)  # a float layer's forward copy has the name
+            if name not in made and not np.any(array != array.flat[0]):  # G behind a switch
+                self.skipped[name] = "constant after the step: a device that is stuck would pass"
+                continue
             if name not in made:
-                kind = {"meaning": "state after the step"}
+                kind = {"meaning": f"state after the step{self._told(key)}"}
                 self.names.ports += ports.tensor(name, "out", value, PARAMETER_AXES[array.ndim], **kind)
                 self._case(name, "state")
             elif not np.array_equal(made[name], array):
                 raise AssertionError(f"{name}: what is kept is not what was stored")
             self.names.produce(array, name)
+
+    def _told(self, key: str) -> str:
+        """What the method says of a slot or a buffer, behind a colon; '' where it says nothing."""
+        found = self.method.STATE.get(key.rpartition(":")[2])
+        return f": {found}" if found else ""
 
 
 def _given(one: Captured) -> list[Any]:
@@ -277,7 +288,8 @@ def _labels(event: Event, operands: Operands) -> Labels:
 
 def _constant_copy(one: Captured, event: Event) -> bool:
     """Whether it is the forward copy of a parameter, and all alike."""
-    array = array_of(event.source)
+    floats = isinstance(event.source, FloatExact) and event.source.den == 1
+    array = event.source.values if floats else array_of(event.source)
     if event.format is None or array is None or not isinstance(event.result, QTensor):
         return False
     copied = any(array is array_of(value) for value in one.before.values())
