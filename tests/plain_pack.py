@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -47,7 +48,7 @@ class Plain:
     def expression(self, json_: dict[str, Any]) -> list[Fraction]:
         """What PACK.json says entered a rounding, as exact values."""
         if "terms" not in json_:
-            return self[json_["tensor"]].real().values
+            return [value / json_.get("denominator", 1) for value in self.reals(json_["tensor"])]
         channels = self._channels(json_)
         total = [Fraction(0)] * len(self.values(json_["terms"][0]["port"]))
         for term in json_["terms"]:
@@ -61,6 +62,14 @@ class Plain:
         unit = power(json_["exponent"])
         out = [(t + offset[i % channels]) / den[i % channels] * unit for i, t in enumerate(total)]
         return [max(value, Fraction(0)) for value in out] if json_["relu"] else out
+
+    def reals(self, name: str) -> list[Fraction]:
+        """The exact values of a port's elements, of a float32 port too."""
+        if self.ports[name]["encoding"] != "float32":
+            return self[name].real().values
+        patterns = self.values(name)
+        packed = struct.pack(f"<{len(patterns)}I", *patterns)
+        return [Fraction(value) for value in struct.unpack(f"<{len(patterns)}f", packed)]
 
     def _channels(self, json_: dict[str, Any]) -> int:
         shape = self.ports[json_["terms"][0]["port"]]["shape"]

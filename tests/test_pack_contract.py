@@ -15,12 +15,16 @@ from tests.plain_pack import Plain
 Table = list[list[str]]
 
 
-@pytest.fixture(scope="module", params=["layers", "quantize_flag", "mac_requant"])
+@pytest.fixture(scope="module", params=["layers", "adapt", "muppet", "quantize_flag", "mac_requant"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if request.param == "layers":
         run = runs.build("wageubn", {}, "resnet8", "digits", batch_size=3)
         run.train(1)
         made = layers.draft(run, ["layer2.0.conv1", "layer2.0.bn1"])
+    elif request.param in ("adapt", "muppet"):
+        run = runs.build(request.param, {}, "mlp", "digits", batch_size=6)
+        run.train(1)
+        made = layers.draft(run, ["fc2", "bn2", "relu2", "fc3"])
     else:
         made = units.draft(request.param, "L0", {})
     return pack.write(made, tmp_path_factory.mktemp("packs") / request.param)
@@ -74,7 +78,8 @@ def test_values_are_codes_times_the_power_that_stands_there(folder: Path) -> Non
 def evaluated(plain: Plain, formula: str) -> list[Fraction]:
     """A formula of ports, element by element; a shorter port has one number a channel."""
     names = re.findall(r"`([^`]+)`", formula)
-    columns = {name: plain[name].codes for name in names}
+    floats = {name for name in names if plain.ports[name]["encoding"] == "float32"}
+    columns = {name: plain.reals(name) if name in floats else plain[name].codes for name in names}
     text = re.sub(r"2\^(-?\d+)", r"power(\1)", formula)
     for k, name in enumerate(dict.fromkeys(names)):
         text = text.replace(f"`{name}`", f"Fraction(c[{k}][i % len(c[{k}])])")

@@ -1,6 +1,7 @@
 """Packs of layers: every expected word against the oracle, read as text; run again from the pack alone."""
 
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.oracle import layers as by_hand
 from tests.oracle import norm, quantizers
 from tests.oracle.ops import linear, linear_input_grad, linear_weight_grad
 from tests.oracle.random import words as philox
+from tests.oracle.rounding import round_fraction
 from tests.oracle.tensor import Fixed, power
 from tests.plain_pack import Plain
 
@@ -154,6 +156,36 @@ def test_what_entered_and_its_trail(block: Plain) -> None:
     assert seen >= {"Direct", "FixedPoint", "Constant"}
 
 
+@pytest.mark.parametrize("method", ["adapt", "muppet"])
+def test_what_entered_and_its_trail_where_masters_are_float32(method: str, written: Write) -> None:
+    """The same of stochastic rounding, with its words, its limits and, of block float, its scale."""
+    plain, seen = Plain(written(method, "mlp", (*BLOCK, "fc3"), step=3, batch=8)), set()
+    for name, port in plain.ports.items():
+        how = port["rounding"]
+        if f"{name}.floor" not in plain.ports:
+            continue
+        values = plain.expression(how["source"])
+        words = plain.values(how["words"]) if how["words"] else None
+        layer, _, stream = (how["words"] or "/").removesuffix(".words").rpartition("/")
+        assert words is None or words == philox(1, 2, f"{layer}/{stream}", len(words))
+        if method == "muppet":
+            top, least = max(values) / power(how["grid"]), min(values) / power(how["grid"])
+            assert top <= how["high"] + Fraction(1, 2) and least >= how["low"] - Fraction(1, 2), name
+            assert 2 * top > how["high"] + Fraction(1, 2) or 2 * least < how["low"] - Fraction(1, 2), name
+        parts = [plain.values(f"{name}.{part}") for part in ("floor", "remainder", "up", "presat")]
+        codes = plain.values(name)
+        for i, (value, *part) in enumerate(zip(values, *parts, strict=True)):
+            scaled = value / power(how["grid"])
+            floor = scaled.__floor__()
+            fraction = (scaled - floor) * 2**32
+            want = round_fraction(scaled, how["mode"], words[i] if words else None)
+            assert part[:2] == [floor, 2 * int(fraction) + (fraction.denominator != 1)], (name, i)
+            assert part[3] == floor + part[2] == want, (name, i)
+            assert codes[i] == max(how["low"], min(how["high"], want)), (name, i)
+        seen.add(name.rpartition("/")[2])
+    assert seen >= {"Wq", "x1", "gWq", "bq"}
+
+
 @pytest.mark.parametrize("stride_layer", ["layer1.0.conv1", "layer2.0.conv1"])
 def test_convolutions(written: Write, stride_layer: str) -> None:
     plain = Plain(written("wageubn", "resnet8", (stride_layer,), step=1, batch=2))
@@ -174,6 +206,12 @@ SETTINGS = [
     ("wageubn", "resnet8", ("layer1.0.conv1", "layer1.0.relu1"), {"saturate": "3", "weight_decay": "12"}),
     ("wageubn", "lenet5", ("conv1", "conv2", "fc1", "fc2"), {}),
     ("float32", "resnet8", ("layer1.0.conv1", "layer1.0.bn1", "layer1.0.relu1", "fc"), {}),
+    ("adapt", "mlp", BLOCK, {}),
+    ("adapt", "lenet5", ("conv1", "bn1", "relu1", "fc3"), {"accs": "2", "l1": "0.001"}),
+    ("adapt", "resnet8", ("layer2.0.conv2", "layer2.0.relu2", "layer2.0.downsample.0"), {"buff": "8"}),
+    ("muppet", "mlp", BLOCK, {}),
+    ("muppet", "lenet5", ("conv1", "bn1", "relu1", "fc3"), {}),
+    ("muppet", "resnet8", ("layer2.0.conv2", "layer2.0.relu2", "layer2.0.downsample.0", "fc"), {}),
 ]
 
 
@@ -196,7 +234,8 @@ def test_a_pack_gives_the_values_of_the_step(
         else:
             assert isinstance(have, QTensor) and isinstance(want, QTensor), name
             assert np.array_equal(have.codes, want.codes) and have.exponent == want.exponent, name
-            assert have.format == want.format or name in aliases, name
+            given = name in aliases or read.ports[name].direction == "in"  # and handed on as it is
+            assert have.format == want.format or given, name
         compared += 1
     assert compared >= 3 * len(names)
 
@@ -230,6 +269,54 @@ def test_a_chain_carries_its_state_from_step_to_step(written: Write, tmp_path: P
     single = written("wageubn", "mlp", BLOCK, step=3)
     assert Plain(single)["fc2/x1"] == plain["step3/fc2/x1"]
     assert layers.redraft(pack.read(folder)).about == plain.manifest["about"]
+
+
+# -- methods that remember, and whose widths move ------------------------------------------------
+
+
+def test_a_switch_is_in_the_pack_and_what_follows_it(written: Write) -> None:
+    """AdaPT's lookback is full at step 25: its words, the new precision, and a step that reads it."""
+    read = pack.read(written("adapt", "mlp", BLOCK, step=24, batch=16, steps=3))
+    assert [read[f"step24/fc2/{n}"].raw().tolist() for n in ("precision.old", "window.old", "window")] == [
+        [8, 4], [25, 50, 23], [25, 50, 24]]  # fmt: skip
+    assert read.ports["step25/fc2/push_down.words"].direction == "rnd"
+    assert read.codes("step25/fc2/push_down.words").size == read.codes("step25/fc2/W").size
+    wl, fl = read["step25/fc2/precision"].raw().tolist()
+    assert (wl, fl) != (8, 4) and read["step25/fc2/window"].raw().tolist()[2] == 0
+    assert not any(name.endswith("push_down.words") for name in read.ports if not name.startswith("step25"))
+    assert set(read.manifest["about"]["not written"]) == {"step25/fc2/G"}
+    for name, low in (("step25/fc2/Wq", 4), ("step26/fc2/Wq", fl)):
+        assert read.ports[name].exponent == -low
+    assert read.ports["step26/relu2/x4"].exponent == -fl  # fc2's precision, which is no result of relu2
+    assert {"step25/relu2/precision", "step25/bn2/precision"}.isdisjoint(read.ports)
+    again = layers.redraft(read)
+    assert again.about == read.manifest["about"] and {port.name for port, _ in again.ports} == set(read.ports)
+
+
+def test_a_new_word_length_is_in_the_pack(tmp_path: Path) -> None:
+    """MuPPET's policy moves it at the end of an epoch, between two steps; then there is no format at all."""
+    run = runs.build("muppet", {"resolution": "2", "patience": "1"}, "mlp", "digits", batch_size=6, limit=12)
+    run.method.state["diversities"] = np.array([1e6], np.float32)
+    run.train(3)
+    read = pack.read(pack.write(layers.draft(run, BLOCK, steps=2), tmp_path / "switch"))
+    told = [step["method"] for step in read.manifest["about"]["replay"]]
+    assert [one["level"]["values"] for one in told] == [[0], [1]]
+    assert [str(read.ports[f"step{step}/fc2/Wq"].format) for step in (4, 5)] == ["BF(8)", "BF(12)"]
+    again = layers.redraft(read)
+    assert again.about == read.manifest["about"] and {port.name for port, _ in again.ports} == set(read.ports)
+    run.method.state["level"] = QTensor(np.array([4], np.int32), 0)
+    plain = pack.read(pack.write(layers.draft(run, BLOCK), tmp_path / "float32"))
+    assert {port.encoding for name, port in plain.ports.items() if name.startswith("fc2/")} == {"float32"}
+    assert layers.redraft(plain).about == plain.manifest["about"]
+
+
+def test_only_what_a_method_remembers_is_kept(written: Write) -> None:
+    for method in ("wageubn", "float32"):
+        manifest = Plain(written(method, "mlp", BLOCK)).manifest
+        assert all("method" not in step for step in manifest["about"]["replay"])
+    page = (written("muppet", "mlp", BLOCK) / "CONTRACT.md").read_text()
+    assert "| 2 | level | 0 | place of WL in 8, 12, 14, 16, float32, from 0 |" in page
+    assert "| 2 | diversities | none | since the last switch |" in page
 
 
 def test_a_constant_copy_is_an_input(written: Write) -> None:
