@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import checkpoint, datasets, methods, models, rounding
+from intnet import checkpoint, datasets, methods, models, rounding, trace
+from intnet.formats import FixedPoint
+from intnet.qtensor import QTensor
 from tests.command import MLP, PYTHON, ROOT, environment, here, intnet, last_line, metrics, refused
 
 COMMANDS = ("train", "resume", "eval", "inspect", "costs", "list")
@@ -161,6 +163,37 @@ def test_float32_has_no_table_of_integers(tmp_path: Path, capsys: pytest.Capture
         tmp_path / "run",
     )
     assert status == 0 and "in float32: x0, W, x1, " in out and "data paths" not in out
+
+
+@pytest.mark.parametrize("method", ["adapt", "muppet"])
+def test_methods_whose_widths_move(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Train over an epoch's end, resume to the digest of an unbroken run, evaluate, report."""
+    given = ("--method", method, "--model", "mlp", "--data", "digits", "--limit", 128)
+    status, out, _ = here(capsys, "train", *given, "--steps", 5, "--out", tmp_path / "unbroken")
+    assert status == 0 and "in float32: " in out
+    assert here(capsys, "train", *given, "--steps", 3, "--out", tmp_path / "run")[0] == 0
+    status, resumed, _ = here(capsys, "resume", tmp_path / "run", "--steps", 5)
+    assert status == 0 and last_line(resumed) == last_line(out)
+    status, tested, _ = here(capsys, "eval", tmp_path / "run", "--json")
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert status == 0 and json.loads(tested)["test_accuracy"] == report["test_accuracy"]
+    rows = {(row["layer"], row["path"]): row for row in report["paths"]}
+    kind = {"adapt": "<8,4>", "muppet": "BF(8)"}[method]
+    for path in ("Wq", "x1", "gWq"):
+        row = rows["fc2", path]
+        assert (row["format"], row["nominal_bits"]) == (kind, 8) and 1 <= row["used_bits"] <= 8
+    assert rows["fc2", "W"]["format"] == "float32" and rows["fc2", "W"]["used_bits"] is None
+
+
+def test_a_row_has_the_format_of_the_last_step() -> None:
+    table = trace.PathTable()
+    for format in (FixedPoint(8, 4), FixedPoint(12, 8)):
+        q = QTensor(np.array([100, -3], np.int16), format.exponent, format)
+        table(trace.Event("fc", "Wq", 0, q, q, format, "stochastic"))
+    (row,) = table.rows.values()
+    assert (row.format, row.nominal, row.exponents, row.elements) == ("<12,8>", 12, (-8, -4), 4)
 
 
 def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -48,6 +48,39 @@ def test_a_run_goes_on_and_its_folder_stays_as_it_is(tmp_path: Path, capsys: Cap
     assert json.loads(chain[1])["level"] == "L4"
 
 
+@pytest.mark.parametrize("method", ["adapt", "muppet"])
+def test_methods_with_float32_masters(method: str, tmp_path: Path, capsys: Capture) -> None:
+    """A pack of a layer, checked by itself, and by two faulty devices that are found at their coordinates."""
+    given = ("--method", method, "--model", "lenet5", "--data", "digits", "--limit", 256)
+    where = ("--layer", "conv2", "--step", 6, "--out", tmp_path / "pack")
+    assert here(capsys, "golden", *given, *where)[0] == 0
+    assert here(capsys, "check", tmp_path / "pack")[0] == 0
+    read = pack.read(tmp_path / "pack")
+    dut = good(read, tmp_path / "dut")
+    assert here(capsys, "check", tmp_path / "pack", "--dut", dut)[0] == 0
+    codes = read.codes("conv2/x1").reshape(-1).tolist()
+    shape = read.ports["conv2/x1"].shape
+    at = (3, 1, 2, 5)
+    flat = ((at[0] * shape[1] + at[1]) * shape[2] + at[2]) * shape[3] + at[3]
+    codes[flat] ^= 8
+    give(read, "conv2/x1", codes, dut)
+    floors, limits = read.codes("conv2/gWq.floor").reshape(-1).tolist(), read.ports["conv2/gWq"].rounding
+    give(read, "conv2/gWq", [max(code, limits["low"]) for code in floors], dut)  # it rounds down
+    status, out, _ = here(capsys, "check", tmp_path / "pack", "--dut", dut, "--json")
+    ports = {port["port"]: port for port in json.loads(out)["ports"]}
+    assert status == 1 and {name for name in ports if ports[name]["status"] != "pass"} == {
+        "conv2/x1", "conv2/gWq"}  # fmt: skip
+    (one,) = ports["conv2/x1"]["mismatches"]
+    assert tuple(one["index"]) == at and one["got"] == one["want"] ^ 8
+    assert one["trail"]["floor"] + one["trail"]["up"] == one["trail"]["presat"]
+    up = read.codes("conv2/gWq.up").reshape(-1)
+    assert ports["conv2/gWq"]["wrong"] == int(up.sum()) > 0
+    status, out, _ = here(capsys, "check", tmp_path / "pack", "--dut", dut)
+    assert status == 1 and "(N=3, H=1, W=2, C=5)" in out
+    assert "diagnosis: bit 3 of one element inverted: explains every word" in out
+    assert "diagnosis: truncation (floor): explains every word" in out and "stochastic: " in out
+
+
 def test_check_passes_and_says_what_it_compared(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     status, out, _ = here(capsys, "check", folder)
     assert (

@@ -170,6 +170,32 @@ def test_float32_has_no_codes_but_the_same_views(capsys: pytest.CaptureFixture[s
     assert one["code"] is None and len(one["hex"]) == 8
 
 
+@pytest.mark.parametrize(("method", "name", "station"), [
+    ("adapt", "<8,4>", "rounded to         <8,4>, stochastic, steps of 2^-4"),
+    ("muppet", "BF(8)", "by the tensor's extremes"),
+])  # fmt: skip
+def test_every_view_of_methods_with_float32_masters(
+    method: str, name: str, station: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plain = ("--method", method, "--model", "lenet5", "--data", "digits", "--limit", 64)
+    result = json_of(capsys, *plain, "--layer", "conv2")
+    records.check(result, HEAD | {"paths": [PATH]})
+    formats = {row["path"]: row["format"] for row in result["paths"]}
+    assert [formats[path] for path in ("Wq", "x1", "gWq", "W")] == [name, name, name, "float32"]
+    assert all(row["part"] and row["formula"] for row in result["paths"])
+    for path in formats:
+        zeros = ",".join("0" * 4)
+        (one,) = json_of(capsys, *plain, "--layer", "conv2", "--path", path, "--index", zeros)["elements"]
+        records.check(one, ELEMENT)
+    where = ("--layer", "conv2", "--path", "Wq", "--index", "0,0,1,2")
+    status, out, err = here(capsys, "inspect", *plain, *where)
+    assert (status, err) == (0, "") and station in out and "random word" in out and "float32 " in out
+    page = tmp_path / "page.html"
+    status, out, err = here(capsys, "inspect", *plain, "--layer", "[cbr]*2", "--html", page)
+    assert (status, err) == (0, "") and page.stat().st_size > 100_000
+    assert f"{name.replace('<', '&lt;').replace('>', '&gt;')}" in page.read_text()
+
+
 def test_the_examples_of_help_work(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     examples = [line for line in command.EXAMPLE.splitlines() if line.startswith("  intnet inspect")]
     assert len(examples) == 4

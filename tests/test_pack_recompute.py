@@ -12,6 +12,7 @@ import pytest
 from intnet import hexfiles, runs
 from intnet.errors import PackError
 from intnet.packs import check, contract, hdl, layers, pack, units
+from intnet.qtensor import QTensor
 from tests.plain_pack import Plain
 from tests.test_pack import seal
 
@@ -43,6 +44,39 @@ def test_a_pack_that_is_what_it_says(packs: dict[str, pack.Pack], tmp_path: Path
         result = check.recompute(read)
         assert result.exit_status == 0 and result.words > 40 and not result.problems
         assert len(result.ports) == len(read.ports)
+
+
+METHODS = [("adapt", "24"), ("adapt", "25"), ("muppet", "8"), ("muppet", "12")]  # before, in a switch; WL
+
+
+@pytest.mark.parametrize(("method", "at"), METHODS)
+def test_a_pack_of_a_method_that_remembers(method: str, at: str, tmp_path: Path) -> None:
+    """From the pack alone; every lie about what the method knew is found where it changes a word."""
+    run = runs.build(method, {}, "mlp", "digits", batch_size=16)
+    run.train(int(at) - 1 if method == "adapt" else 2)
+    if at == "12":
+        run.method.state["level"] = QTensor(np.array([1], np.int32), 0)
+    folder = pack.write(layers.draft(run, ["fc2", "bn2", "relu2"]), tmp_path / "pack")
+    read = pack.read(folder)
+    assert ("fc2/push_down.words" in read.ports) == (at == "25")
+    result = check.recompute(read)
+    assert result.exit_status == 0 and len(result.ports) == len(read.ports) and not result.problems
+    lie = {"adapt": ("plateau", [0.5, 1, 0]), "muppet": ("level", [2])}[method]
+    manifest = json.loads((folder / "PACK.json").read_text())
+    manifest["about"]["replay"][0]["method"][lie[0]]["values"] = lie[1]
+    (folder / "PACK.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    (folder / "CONTRACT.md").write_text(contract.text(manifest))
+    seal(folder)
+    result = check.recompute(pack.read(folder))
+    wrong = {port.port.name for port in result.ports if port.wrong}
+    assert result.exit_status == 1
+    assert wrong == {"fc2/W", "bn2/gamma", "bn2/beta"} if method == "adapt" else result.problems
+    del manifest["about"]["replay"][0]["method"][lie[0]]
+    (folder / "PACK.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    (folder / "CONTRACT.md").write_text(contract.text(manifest))
+    seal(folder)
+    with pytest.raises(PackError, match="cannot be run again"):
+        check.recompute(pack.read(folder))
 
 
 def forge(folder: Path, name: str, codes: Sequence[int]) -> None:
