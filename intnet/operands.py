@@ -114,6 +114,9 @@ class Operands:
         found = [other for name in names for other in self._named(event, name, handed, bool(symbol.factors))]
         inside = {id(codes) for other in found for codes in _entering(other.result)}
         found += [other for other in handed if id(_codes(other.result)) not in inside]
+        if symbol.factors and not found:  # a float32 copy that batch norm reads of the layer ahead
+            same = [one for one in self.events.values() if one.path == event.path]
+            found = [one for one in same if self._earlier(one, event)][-1:]
         return list(dict.fromkeys(Input(one.layer, one.path, not self._earlier(one, event)) for one in found))
 
     def _handed_on(self, event: Event) -> list[Event]:

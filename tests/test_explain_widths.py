@@ -20,7 +20,7 @@ import pytest
 from intnet import runs
 from intnet.explain import Explanation, Rounding, explain
 from intnet.formats import Scaled
-from intnet.operands import Operands
+from intnet.operands import Input, Operands
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 from intnet.trace import Event, Recorder
@@ -197,6 +197,8 @@ def test_what_entered_has_the_papers_names(method: str) -> None:
     assert (x1.product.terms, x1.product.bound) == (64, step.events["fc3/x1"].source.bound())
     assert [term.name for term in first("relu2/x4").value.terms] == ["bn2/x3"]
     assert first("fc2/Wq").value.number == float(step.old["fc2/W"][0, 0])
+    assert operands.inputs(step.events["bn2/x1"]) == [Input("fc2", "x1")]
+    assert operands.inputs(step.events["fc3/x1"]) == [Input("fc3", path) for path in ("Wq", "x0", "bq")]
 
 
 # -- the scale of block float --------------------------------------------------------------------
