@@ -77,7 +77,9 @@ class FloatExact:
     relu = False
 
     def __init__(self, values: np.ndarray, den: int = 1, where: str = "") -> None:
-        self.values = np.asarray(values, np.float32, order="C")
+        # of an array that was read from a file asarray makes a view: observers know arrays by identity
+        plain = isinstance(values, np.ndarray) and values.dtype == np.float32 and values.flags.c_contiguous
+        self.values = values if plain else np.asarray(values, np.float32, order="C")
         self.den = den
         self.where = where
 

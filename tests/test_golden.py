@@ -81,6 +81,17 @@ def test_methods_with_float32_masters(method: str, tmp_path: Path, capsys: Captu
     assert "diagnosis: truncation (floor): explains every word" in out and "stochastic: " in out
 
 
+@pytest.mark.parametrize("method", ["adapt", "muppet"])
+def test_a_run_and_its_seed_give_the_same_pack(method: str, tmp_path: Path, capsys: Capture) -> None:
+    given = ("--method", method, "--model", "mlp", "--data", "digits", "--limit", 128)
+    assert here(capsys, "train", *given, "--steps", 5, "--out", tmp_path / "run")[0] == 0
+    where = ("--layer", "[fbr]*2", "--steps", 2, "--json", "--out")
+    resumed = json.loads(here(capsys, "golden", tmp_path / "run", *where, tmp_path / "a")[1])
+    straight = json.loads(here(capsys, "golden", *given, "--step", 6, *where, tmp_path / "b")[1])
+    assert resumed["pack_sha256"] == straight["pack_sha256"]
+    assert here(capsys, "check", tmp_path / "a")[0] == 0
+
+
 def test_check_passes_and_says_what_it_compared(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     status, out, _ = here(capsys, "check", folder)
     assert (

@@ -310,6 +310,18 @@ def test_a_new_word_length_is_in_the_pack(tmp_path: Path) -> None:
     assert layers.redraft(plain).about == plain.manifest["about"]
 
 
+def test_a_gradient_that_rounded_to_nothing_is_an_input() -> None:
+    run = runs.build("adapt", {}, "lenet5", "digits", batch_size=64, limit=256)
+    run.train(31)
+    draft = layers.draft(run, ["bn2"])
+    found = {port.name: (port, codes) for port, codes in draft.ports}
+    port, codes = found["bn2/gbetaq"]
+    assert port.direction == "in" and port.rounding["mode"] == "stochastic" and not codes.any()
+    assert found["bn2/gbeta"][1].any() and "bn2/gbetaq.floor" not in found
+    assert found["bn2/beta"][0].direction == "out"
+    pack.check(draft)
+
+
 def test_only_what_a_method_remembers_is_kept(written: Write) -> None:
     for method in ("wageubn", "float32"):
         manifest = Plain(written(method, "mlp", BLOCK)).manifest

@@ -72,7 +72,7 @@ def set_state(layer: Layer, values: dict[str, Any]) -> None:
 def remembered(method: Method) -> dict[str, Any]:
     """`Method.state` as JSON, each tensor with what it is; empty for a method that remembers nothing."""
     told = {}
-    for name, value in method.state.items():
+    for name, value in sorted(method.state.items()):
         array, exponent = parts(value)
         assert exponent is None or isinstance(exponent, int)
         told[name] = {"values": array.tolist(), "type": array.dtype.name, "exponent": exponent}

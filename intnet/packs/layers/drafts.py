@@ -11,7 +11,8 @@ the step: L/W.old, L/Accq.old. In a chain the names of each step begin with step
 A step is a forward pass, a backward pass and an update. What a method does behind it, at an epoch's end
 (MuPPET's policy), is in no pack, but its results enter the next step.
 
-A copy of a parameter that is constant (gammaq, as long as it is 1) judges nothing: it is `in`, not `out`.
+A copy of a parameter that is constant (gammaq, as long as it is 1) judges nothing: it is `in`, not `out`. So
+is a gradient that stochastic rounding made zero everywhere.
 PACK.json keeps under `about`: `replay`, what `redraft` runs the layers from; `aliases`, paths that are
 another port's words; `chain`, a SHA-256 a step, of its expected files behind one another in order of name.
 """

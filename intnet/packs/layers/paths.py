@@ -156,7 +156,7 @@ class Maker:
                 return
             if np.any(np.asarray(event.result.den) != 1):
                 formula = f"numerator of {formula}; its denominator stands where it comes from"
-        direction = "in" if _constant_copy(one, event) else "out"
+        direction = "in" if _constant_copy(one, event) or _lost_gradient(event) else "out"
         axes = (DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES)[len(result.shape)]
         flags = "exact"
         if event.format is not None:
@@ -294,6 +294,12 @@ def _constant_copy(one: Captured, event: Event) -> bool:
         return False
     copied = any(array is array_of(value) for value in one.before.values())
     return copied and bool(np.all(event.result.codes == event.result.codes.flat[0]))
+
+
+def _lost_gradient(event: Event) -> bool:
+    """Whether it is a gradient of which stochastic rounding left nothing, as coarse steps often do."""
+    codes = getattr(event.result, "codes", None)
+    return event.rounding == "stochastic" and event.path[0] == "g" and not np.any(codes)
 
 
 def _trail_ports(name: str, way: Any, axes: str) -> list[ports.Filled]:
