@@ -52,12 +52,15 @@ class Captured:
 
 
 def state(layer: Layer) -> dict[str, Any]:
-    """What a layer keeps from step to step, under the papers' symbols: parameters, their slots, buffers."""
+    """What a layer keeps from step to step, under the papers' symbols: parameters, their slots, buffers.
+
+    By name: a checkpoint keeps another order than the one in which they came to be.
+    """
     out = {}
     for parameter in layer.parameters:
         out[parameter.symbol] = parameter.value
-        out |= {f"{parameter.symbol}:{slot}": value for slot, value in parameter.slots.items()}
-    return out | {f":{name}": value for name, value in layer.buffers.items()}
+        out |= {f"{parameter.symbol}:{slot}": value for slot, value in sorted(parameter.slots.items())}
+    return out | {f":{name}": value for name, value in sorted(layer.buffers.items())}
 
 
 def set_state(layer: Layer, values: dict[str, Any]) -> None:
