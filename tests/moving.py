@@ -125,8 +125,13 @@ class Case:
         first = self.first_step // self.per_epoch
         lr = f"{self.lr[0]},{self.lr[1]}@{first + 1}"
         kind: Any = {"adapt": methods.Adapt, "muppet": methods.Muppet}[self.method]
-        made: Method = kind(lr=lr, **self.options)
+        made: Method = kind(lr=lr, **self.settings())
         return made
+
+    def settings(self) -> dict[str, Any]:
+        """The options in both worlds, whatever the method's own defaults are."""
+        usual = {"eps": 0.0, "l1": 1e-8, "l2": 1e-4} if self.method == "adapt" else {"weight_decay": 1e-4}
+        return usual | self.options
 
     def dataset(self) -> Dataset:
         """`per_epoch` batches of digits, or black images; the residual net takes pieces, two a picture."""
@@ -258,9 +263,8 @@ def _settings(case: Case, number: int) -> Any:
     ends = (number + 1) % case.per_epoch == 0
     if case.method == "muppet":
         lr = ((0, case.lr[0]), (first + 1, case.lr[1]))
-        options = {"weight_decay": 1e-4, **case.options}
-        return muppet.Settings(case.seed, number, epoch, lr, ends=ends, **options)
-    options = {"l1": 1e-8, "l2": 1e-4, **case.options}
+        return muppet.Settings(case.seed, number, epoch, lr, ends=ends, **case.settings())
+    options = case.settings()
     options["penalty"] = options.get("penalty") == "on"
     return adapt.Settings(case.seed, number, case.lr[min(epoch - first, 1)], ends=ends, **options)
 

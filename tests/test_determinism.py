@@ -40,7 +40,9 @@ import sys
 import numpy as np
 from intnet import runs
 for method in sys.argv[1].split(","):
-    options = {"resolution": 1, "patience": 1} if method == "muppet" else {"eps": 0.1, "accs": 2}
+    options = {"resolution": 1, "patience": 1}
+    if method == "adapt":
+        options = {"eps": 0.1, "accs": 2, "lr": 0.1, "l2": 1e-4}
     run = runs.build(method, options, sys.argv[2], "digits", int(sys.argv[4]), 1, limit=4)
     for layer in run.model.all_layers():
         if "window" in layer.buffers:

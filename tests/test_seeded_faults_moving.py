@@ -241,7 +241,7 @@ def maximum_alone(original: Any, x: Any, format: Scaled, where: str) -> Any:
 def no_saturation(patch: Patch) -> None:
     def faulty(x: Any, format: Scaled, draw: Any) -> QTensor:
         mode, words, bits, where = draw
-        s = quantizers._scale(x, format, where)
+        s = quantizers.scale(x, format, where)
         codes, status = x.round_to(-s, mode, -(1 << 40), 1 << 40, words, bits, 0, where)
         return QTensor(codes, -s, format, 1 << 40, status)
 
@@ -338,11 +338,11 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
         replace(SWITCH, "_ceil", lambda f, x: int(x)), ["suggestion", "adapt"]),
     "buffer of 4": (replace(SWITCH, "push_up", lambda f, *a: f(*a[:-1], a[-1] + 1)), ["adapt", "strict"]),
     "plateau too early": (replace(adapt, "reduce_on_plateau", plateau_too_early), ["strict"]),
-    "LB and UB swapped": (replace(quantizers, "_scale", swapped_limits), ["scale", "clip", "muppet"]),
-    "limits without a half": (replace(quantizers, "_scale", limits_without_a_half), ["scale", "clip"]),
-    "maximum alone": (replace(quantizers, "_scale", maximum_alone), ["scale"]),
+    "LB and UB swapped": (replace(quantizers, "scale", swapped_limits), ["scale", "clip"]),
+    "limits without a half": (replace(quantizers, "scale", limits_without_a_half), ["scale", "clip"]),
+    "maximum alone": (replace(quantizers, "scale", maximum_alone), ["scale"]),
     "scale one too small": (
-        replace(quantizers, "_scale", lambda f, *a: f(*a) - 1), ["scale", "zeros", "muppet"]),
+        replace(quantizers, "scale", lambda f, *a: f(*a) - 1), ["scale", "zeros", "muppet"]),
     "no saturation": (no_saturation, ["scale", "clip"]),
     "S not emptied": (replace(Muppet, "_police", never_emptied), ["muppet"]),
     "violations go on": (replace(Muppet, "_police", violations_go_on), ["muppet"]),
