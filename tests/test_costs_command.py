@@ -168,6 +168,10 @@ def test_the_tables(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert rows[over + 4] == ["fc3", *["32"] * 12]
     names = [line[:18].strip() for line in lines[over + 6 :]]
     assert names[:4] == ["SU", "as printed", "no overhead", "SU, iso-accuracy"]
+    summary = shown(capsys, folder / "moving")["summary"]
+    wanted = [summary[key] for key in ("speedup", "speedup_per_image", "speedup_without_overhead")]
+    assert [line[18:].split()[0] for line in lines[over + 6 :][:3]] == [f"{su:.2f}" for su in wanted]
+    assert wanted[1] < wanted[0] < wanted[2]
     assert {"SU, inference", "SZ", "MEM", "sparsity, final", "overhead"} < set(names)
     assert names[-1] == "measured" and not any(line.endswith(" ") for line in lines)
 

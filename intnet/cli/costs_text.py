@@ -77,18 +77,18 @@ def figures(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """(what, value, what it means) of what `--json` prints; lines that can say nothing are left out."""
     summary, run = result["summary"], "run" in result
     bits, nonzero, floats = summary["bits"], summary["nonzero_bits"], summary["float32_bits"]
-    overhead = summary["overhead_share_per_image"] > 0
+    overhead = summary["overhead_share"] > 0
     found = [
-        (True, "SU", times(summary["speedup_per_image"]), "of training over float32, switches included"),
+        (True, "SU", times(summary["speedup"]), "of training over float32, switches included"),
         (
             overhead,
             "  as printed",
-            times(summary["speedup"]),
+            times(summary["speedup_per_image"]),
             "the overhead of a step counted for every image",
         ),
         (overhead, "  no overhead", times(summary["speedup_without_overhead"]), ""),
-        (run, "SU, iso-accuracy", times(summary["iso_speedup_per_image"]), _iso(result)),
-        (run and overhead, "  as printed", times(summary["iso_speedup"]), ""),
+        (run, "SU, iso-accuracy", times(summary["iso_speedup"]), _iso(result)),
+        (run and overhead, "  as printed", times(summary["iso_speedup_per_image"]), ""),
         (True, "SU, inference", times(summary["inference_speedup"]), "of the final model's forward pass"),
         (True, "SZ", times(summary["size"]), "final model over float32's, layers as equally large"),
         (True, "MEM", times(summary["memory"]), "weights in training, float32 copy included, over float32's"),
@@ -99,10 +99,10 @@ def figures(result: dict[str, Any]) -> list[tuple[str, str, str]]:
         (
             run,
             "overhead",
-            percent(summary["overhead_share_per_image"]),
+            percent(summary["overhead_share"]),
             "of the cost of training, switches by the model",
         ),
-        (run and overhead, "  as printed", percent(summary["overhead_share"]), ""),
+        (run and overhead, "  as printed", percent(summary["overhead_share_per_image"]), ""),
         (run, "  measured", percent(summary.get("measured_overhead")), "switches' share of all steps' time"),
     ]
     return [(what, value, about) for says, what, value, about in found if says]
