@@ -22,7 +22,7 @@ from rich.table import Table
 from bench import peers
 from bench.summary import Row, markdown, show
 
-NAMES = ("startup", "gemm", "conv", "quantizers", "step", "trace", "packs", "threads", "memory")
+NAMES = ("startup", "gemm", "conv", "quantizers", "step", "adapt", "trace", "packs", "threads", "memory")
 LOAD = os.getloadavg()[0]  # of the last minute
 RESULTS = Path(__file__).parent / "results"
 WIDTH = 130  # characters, where no terminal says
