@@ -66,15 +66,20 @@ def _keep(codes: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
         out[i] = codes[i] if mask[i] else 0
 
 
+@pjit
+def _keep_floats(x: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
+    for i in prange(x.size):
+        out[i] = x[i] * np.float32(mask[i])
+
+
 def _masked(e: Any, mask: np.ndarray) -> Any:
     """e where mask, else 0 (a float times 0, which keeps its sign)."""
 
     def masked(x: np.ndarray) -> np.ndarray:
-        if x.dtype == np.float32:
-            return x * mask.reshape(x.shape)
         flat = np.ascontiguousarray(x).reshape(-1)
         out = empty(flat.shape, flat.dtype)
-        _keep(flat, mask.reshape(-1), out)
+        keep = _keep_floats if x.dtype == np.float32 else _keep
+        keep(flat, mask.reshape(-1), out)
         return out.reshape(x.shape)
 
     return moved(e, masked)
