@@ -135,6 +135,17 @@ def test_float_relu_and_its_mask() -> None:
     assert dx.tolist() == [0, 0, 0, 0, 5, 6]
 
 
+def test_a_float_error_behind_an_integer_relu_is_multiplied_by_its_mask() -> None:
+    """0 times an error keeps its sign, on one thread and on all."""
+    signs, errors = np.array([-3, 0, 5], np.int8), np.array([2.5, -2.5, -0.0, 0.0, 3e38], np.float32)
+    for rows in (1, 5000):
+        codes, e = np.resize(np.repeat(signs, 5), (rows, 15)), np.resize(np.tile(errors, 3), (rows, 15))
+        _, (dx,) = run(relu, QTensor(codes, -2), error=e)
+        zeros = np.copysign(np.float32(0), e)
+        want = [x if code > 0 else zero for code, x, zero in zip(codes.flat, e.flat, zeros.flat, strict=True)]
+        assert dx.dtype == np.float32 and dx.tobytes() == np.array(want, np.float32).tobytes()
+
+
 def test_relu_takes_an_exact_error() -> None:
     x, e = integer(1, (4, 3)), Exact([(integer(2, (4, 3)), np.array([3, -5, 7]))], -14)
     _, (dx,) = run(relu, x, error=e)
