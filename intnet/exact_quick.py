@@ -27,6 +27,7 @@ from intnet.instructions import borrowed
 
 UNLIMITED = 2.0**62  # a range to +-this clips nothing
 ROUND, PEAKS, SIGNS, FLOATS = range(4)  # tasks
+QUOTIENTS, POWERS, CODES = range(3)  # what FLOATS reads: any lane, one of powers of two, bare codes
 
 
 # A lane of a kernel is the tuple (u, its size, v, its size, elements, least, tile): the codes of both
@@ -61,7 +62,8 @@ def read_part(
             Of float32 where unit > 0: value = float32 * unit
     PEAKS:  results[c] = max |num| of channel c, one of as many as there are results
     SIGNS:  that alone
-    FLOATS: num / den * unit as float32 into `out`; results[0] is the greatest bit pattern
+    FLOATS: num / den * unit as float32 into `out`; results[0] is the greatest bit pattern, 0 of CODES;
+            `fine` is QUOTIENTS, POWERS or CODES
     """
     tile, u, v, u_size, v_size = borrowed(lane[6]), borrowed(lane[0]), borrowed(lane[2]), lane[1], lane[3]
     out, words, signs, results = borrowed(out), borrowed(words), borrowed(signs), borrowed(results)
@@ -75,6 +77,9 @@ def read_part(
         if task == ROUND and unit > 0.0:
             stages.floats_to_codes(u, at, n, unit, lo, hi, out, size, results)
             continue
+        if task == FLOATS and fine == CODES:
+            stages.codes_to_floats(u, u_size, at, n, unit, out)
+            continue
         pattern = stages.term(u, u_size, at, n, first_coef, offset, other if two else num)
         if two:
             stages.term(v, v_size, at, n, second_coef, other, num)
@@ -82,6 +87,9 @@ def read_part(
             stages.signs(num, n, signs, at)
         if task == PEAKS:
             stages.peaks(num, n, least, tops)
+        elif task == FLOATS and fine == POWERS:
+            top = stages.floats_of_powers(num, n, inverse, least, unit, out, at)
+            results[0] = max(results[0], top)
         elif task == FLOATS:
             top = stages.floats(num, n, den, inverse, least, unit, other.view(np.int64), out, at)
             results[0] = max(results[0], top)

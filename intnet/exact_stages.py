@@ -400,3 +400,36 @@ def floats(
     for j in range(n):
         put(out, at + j, np.float32(num[j] * unit))
     return top_pattern(out, at, at + n)
+
+
+@njit
+def floats_of_powers(
+    num: np.ndarray, n: int, inverse: np.ndarray, least: float, unit: float, out: np.ndarray, at: int
+) -> Int:
+    """`floats` where every den is a power of two: the quotient is exact, and the cast alone rounds."""
+    wide_vectors()
+    for j in range(n):
+        put(out, at + j, np.float32(_greater(num[j], least) * inverse[j] * unit))
+    return top_pattern(out, at, at + n)
+
+
+@njit
+def _scaled_codes(codes: np.ndarray, at: int, n: int, unit: float, out: np.ndarray, like: Any) -> None:
+    wide_vectors()
+    scale = np.float32(unit)
+    for j in range(at, at + n):
+        put(out, j, np.float32(get(codes, j, like)) * scale)
+
+
+@njit
+def codes_to_floats(codes: np.ndarray, size: int, at: int, n: int, unit: float, out: np.ndarray) -> None:
+    """`floats` of bare codes of `size` bytes, 4 at most, in one stage; unit = 2**-126 .. 2**96.
+
+    No product is subnormal or infinite, so that the conversion of a code is all that rounds.
+    """
+    if size == 1:
+        _scaled_codes(codes, at, n, unit, out, np.int8(0))
+    elif size == 2:
+        _scaled_codes(codes, at, n, unit, out, np.int16(0))
+    else:
+        _scaled_codes(codes, at, n, unit, out, np.int32(0))

@@ -117,3 +117,21 @@ def test_to_float32_beyond_its_range_is_an_error_for_large_tensors_too() -> None
         with pytest.raises(NumberError, match="beyond float32's range"):
             Exact([(tensor(codes), 1)], 104, relu=relu).to_float32()
     assert not Exact([(tensor(-codes, np.int32), 1)], 104, relu=True).to_float32().any()
+
+
+@pytest.mark.parametrize("exponent", [-149, -140, -127, -126, -20, 0, 96])
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
+def test_to_float32_of_bare_codes(dtype: type, exponent: int) -> None:
+    """The shortest way and, below 2^-126, the one of powers of two: extremes, ties of 24 bits, subnormals."""
+    info = np.iinfo(dtype)
+    nums = {0, 1, -1, 2, 3, -3, info.min, info.min + 1, info.max, info.max - 1}
+    for low in range(24, 31):  # midpoints of neighbours in float32, and beside them
+        nums |= {sign * ((1 << low) + k) for k in range(1 << 6) for sign in (-1, 1)}
+    kept = sorted(n for n in nums if info.min <= n <= info.max)
+    codes = np.resize(np.array(kept, dtype), 40_000)  # large enough for all threads, and more than a row
+    want = [floats.to_float32(F(n) * F(2) ** exponent) for n in kept]
+    for size in (len(kept), codes.size):
+        got = Exact([(tensor(codes[:size], dtype), 1)], exponent).to_float32()
+        assert [F(float(value)) for value in got[: len(kept)]] == want
+        assert np.array_equal(got, np.resize(got[: len(kept)], size))
+        assert not np.any(np.signbit(got[codes[:size] == 0]))
