@@ -27,8 +27,8 @@ from intnet.qtensor import QTensor
 from intnet.trace import Event
 from intnet.train import Run, StepReport
 
-BATCH, STEPS, GROUPS = 128, 100, 10
-FEW = 2  # steps a group where widths do not move
+BATCH = 128
+MOVING, FIXED = (10, 10), (7, 2)  # groups, and steps a group: with the switch, and of widths that stay
 WIDTHS = ((8, 4), (16, 12), (24, 20))
 MODELS = ("resnet20", "lenet5")
 QUESTION = f"adapt and muppet, batch {BATCH}, 28x28x1, beside a simulation with qtorch; seconds a step"
@@ -85,10 +85,12 @@ def simulation(qtorch: Any, ours: Run) -> Callable[[], Any] | None:
     return call
 
 
-def taken(ours: Run, theirs: Callable[[], Any] | None, each: int) -> tuple[list[StepReport], list[float]]:
-    """Reports of GROUPS groups of `each` steps, and the seconds of the simulated step behind each group."""
+def taken(
+    ours: Run, theirs: Callable[[], Any] | None, groups: int, each: int
+) -> tuple[list[StepReport], list[float]]:
+    """Reports of groups of `each` steps, and the seconds of the simulated step behind each group."""
     reports, simulated = [], []
-    for _ in range(GROUPS):
+    for _ in range(groups):
         sleep(PAUSE)
         reports += [ours.train_step() for _ in range(each)]
         sleep(PAUSE)
@@ -111,11 +113,11 @@ def modelled(ours: Run, reports: Sequence[StepReport]) -> float:
 
 
 def row(qtorch: Any, method: str, model: str, widths: tuple[int, int] | None = None) -> Row:
-    """One row; of AdaPT without `widths`, STEPS steps with the switch."""
+    """One row; of AdaPT without `widths`, 100 steps with the switch."""
     ours = run(method, model, widths)
     switches = method == "adapt" and widths is None
-    each = STEPS // GROUPS if switches else FEW
-    reports, simulated = taken(ours, simulation(qtorch, ours), each)
+    groups, each = MOVING if switches else FIXED
+    reports, simulated = taken(ours, simulation(qtorch, ours), groups, each)
     spent = [report.seconds for report in reports]
     ratios = [theirs / (sum(spent[k * each : (k + 1) * each]) / each) for k, theirs in enumerate(simulated)]
     what = f"{method} at <{widths[0]},{widths[1]}>" if widths else method
