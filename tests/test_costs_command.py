@@ -10,6 +10,7 @@ import dataclasses
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,22 @@ def test_the_tables(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert wanted[1] < wanted[0] < wanted[2]
     assert {"SU, inference", "SZ", "MEM", "sparsity, final", "overhead"} < set(names)
     assert names[-1] == "measured" and not any(line.endswith(" ") for line in lines)
+
+
+def test_the_overhead_counts_once_a_step_and_as_printed_for_every_image(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    lines = here(capsys, "costs", folder / "moving", "--accuracy", 0)[1].splitlines()
+    told = [(line[:18].strip(), line[18:].split()) for line in lines]
+    at = {name: k for k, (name, _) in enumerate(told) if name in ("SU", "SU, iso-accuracy", "overhead")}
+    run = oracle_run()
+    for name, steps in (("SU", STEPS), ("SU, iso-accuracy", PER_EPOCH)):
+        once, every = (oracle.speedup(run[:steps], 32, ACCS, STEPS, 32, n) for n in (Fraction(1, 32), 1))
+        assert told[at[name]][1][0] == f"{float(once):.2f}" != f"{float(every):.2f}"
+        assert (told[at[name] + 1][0], told[at[name] + 1][1][0]) == ("as printed", f"{float(every):.2f}")
+    train, extra = (sum(cost(step, ACCS) for step in run) for cost in (oracle.training, oracle.overhead))
+    share, printed = (float(n * extra / (train + n * extra)) for n in (Fraction(1, 32), 1))
+    assert [told[at["overhead"] + k][1][0] for k in (0, 1)] == [f"{share:.1%}", f"{printed:.1%}"]
 
 
 def test_lines_after_the_checkpoint_do_not_count(
