@@ -241,12 +241,12 @@ def test_the_same_run_gives_the_same_picture(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, suffix: str
 ) -> None:
     made = []
-    for name in ("one", "two"):
+    for name in ("one", "two", "three", "four"):  # the layout's last bits differ now and then
         target = tmp_path / (name + suffix)
         status, out, err = here(capsys, "costs", folder / "moving", "--plot", target)
         assert (status, err, last_line(out)) == (0, "", f"written: {target}")
         made.append(target.read_bytes())
-    assert made[0] == made[1]
+    assert len(set(made)) == 1
 
 
 def test_what_the_picture_shows(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
