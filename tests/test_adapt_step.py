@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from intnet import datasets, models
+from intnet.errors import NumberError
 from intnet.methods.adapt import Adapt
+from intnet.train import Run
 from tests.moving import Case, Result, differences, prepared, run_case
 from tests.opcheck import threads
 
@@ -82,6 +85,20 @@ def test_the_mean_loss_of_a_batch_with_its_penalties() -> None:
     weights = [v for source in stored for v in source.values.reshape(-1).tolist()]
     assert float(seen["l1"] - seen["none"]) == pytest.approx(0.5 * sum(map(abs, weights)), rel=1e-5)
     assert float(seen["l2"] - seen["none"]) == pytest.approx(0.25 * sum(v * v for v in weights), rel=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"l2": 1e39}, {"l1": 1e300}])
+def test_a_loss_beyond_float32_is_named(options: dict[str, float]) -> None:
+    """It would be an infinite entry of the history: no mean, and a checkpoint that cannot be read."""
+    run = prepared(Case("adapt", options=options))
+    with pytest.raises(NumberError, match=r"adapt: the loss with its penalties is .*, beyond float32"):
+        run.train_step()
+
+
+def test_a_start_beyond_float32_is_named() -> None:
+    run = Run(models.make("mlp", (8, 8, 1), 10), Adapt(init=1e300), datasets.load("digits"))
+    with pytest.raises(NumberError, match=r"fc1/W: NaN or infinity"):
+        run.train_step()
 
 
 def test_every_layer_takes_the_format_of_the_weight_layer_before_it() -> None:

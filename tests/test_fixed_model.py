@@ -11,6 +11,7 @@ import pytest
 from intnet import archive, datasets, fixed_model, runs
 from intnet.autograd import Tensor
 from intnet.errors import CheckpointError
+from intnet.ops import norm
 from intnet.qtensor import QTensor
 from intnet.trace import Event
 from intnet.train import Run, as_codes
@@ -75,6 +76,25 @@ def test_batch_norm_is_its_scale_and_offset() -> None:
         assert bits == 32
         assert np.allclose(q.to_float64(), value, rtol=1e-5, atol=1e-5)  # float32 made them
         assert max(abs(int(code)) for code in q.codes) < 2**31
+
+
+@pytest.mark.parametrize(("gamma", "beta", "fl"), [(0.01, 1, 28), (0, 7, 28), (0.01, 7, 24), (0.5, 0.1, 28)])
+def test_batch_norm_in_fine_words_fits_its_container(gamma: float, beta: float, fl: int) -> None:
+    """A small scale beside a great offset keeps no bits that the offset's last one outweighs."""
+    run = trained("mlp")
+    run.method.training = False
+    for layer in run.model.all_layers():
+        layer.buffers["precision"] = QTensor(np.array([32, fl], np.int32), 0)
+    bn = run.model.bn1
+    bn.weight.value, bn.bias.value = (np.full(64, v, np.float32) for v in (gamma, beta))
+    bn.buffers |= {"running_mean": np.zeros(64, np.float32), "running_var": np.ones(64, np.float32)}
+    x = QTensor(np.array([[-(2**31), 0, 2**31 - 1]] * 64, np.int64).T, -fl)
+    scale, offset = run.method.fold(bn)
+    got = norm.scaled(x, scale, offset).fractions().astype(np.float64)
+    rounded, slope = (run.method.weight(bn, p).astype(np.float64) for p in (bn.bias, bn.weight))
+    want = slope / np.sqrt(1 + 1e-5) * x.codes * 2.0**-fl + rounded
+    assert np.allclose(got, want, rtol=1e-6, atol=2.0**-27)
+    assert np.isfinite(run.evaluate())
 
 
 def test_the_file_holds_packed_words(pair: tuple[Run, Path]) -> None:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from intnet import fp32, schedules
-from intnet.errors import ConfigError
+from intnet.errors import ConfigError, NumberError
 from intnet.exact import Exact, exact
 from intnet.formats import MAX_BITS, FixedPoint, Scaled
 from intnet.methods import adapt_switch as switch
@@ -36,6 +36,7 @@ START = (8, 4)  # <WL,FL> of every layer at first
 LOOKBACK, RESOLUTION = (25, 100), (50, 150)  # their bounds; both start at the lower one
 STORED = ("x0", "x1", "x3", "x4")  # activations in <WL,FL>; those inside batch norm are float32
 NORMS = ("gamma", "beta")  # parameters of batch norm, which computes in float32
+GREATEST = float(np.finfo(np.float32).max)
 TAIL = 178_809_188  # P(z < -sqrt 3) * 2^32, to nearest: the words of a normal beyond the truncation
 
 
@@ -151,7 +152,8 @@ class Adapt(Method):
         span = np.uint64((1 << 32) - 2 * TAIL)
         inside = np.uint64(TAIL) + ((words.astype(np.uint64) * span) >> np.uint64(32))
         deviation = np.sqrt(np.float64(self.options.init) / np.float64(fan_in))
-        return (fp32.normal(inside.astype(np.uint32)) * deviation).astype(np.float32)
+        with np.errstate(over="ignore"):  # the first step names an infinite weight
+            return (fp32.normal(inside.astype(np.uint32)) * deviation).astype(np.float32)
 
     # -- forward and backward ---------------------------------------------------------------
 
@@ -214,7 +216,8 @@ class Adapt(Method):
     def fold(self, layer: Any) -> tuple[QTensor, QTensor]:
         """Scale gamma^*r and offset beta^ - mean*gamma^*r in words of 32 bits; r = 1/sqrt(variance + 10^-5).
 
-        The offset is no finer than the scale: what x1 multiplies decides how much of it counts.
+        The offset is no finer than the scale: what x1 multiplies decides how much of it counts. Nor does
+        the scale tell more, times x1, than a unit of the offset: so their sum fits 64 bits.
         """
         mean, variance = layer.running_statistics()
         gamma, beta = self.weight(layer, layer.weight), self.weight(layer, layer.bias)
@@ -225,6 +228,9 @@ class Adapt(Method):
         if int(offset.exponent) < int(scale.exponent):
             fl = -int(scale.exponent)
             offset = quantize(beta - mean * slope, FixedPoint(MAX_BITS, fl), where=where)
+        finest = MAX_BITS - 2 - self.format(layer).fl - int(offset.exponent)
+        if -int(scale.exponent) > finest:
+            scale = quantize(slope, FixedPoint(MAX_BITS, finest), where=f"{layer.name}/scale")
         return scale, offset
 
     # -- the precision switch ---------------------------------------------------------------
@@ -233,6 +239,10 @@ class Adapt(Method):
         """Take the loss into the history, and move the strategy by it."""
         started = perf_counter()
         loss += self._penalties()
+        if not abs(loss) <= GREATEST:
+            raise NumberError(
+                f"adapt: the loss with its penalties is {loss:g}, beyond float32: lower lr or l2"
+            )
         losses = np.append(self.state["losses"], np.float32(loss))[-LOOKBACK[1] :]
         self.state["losses"] = losses
         total, steps = self.state["epoch"]
