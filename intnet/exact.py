@@ -399,8 +399,8 @@ def _single(value: Exact) -> Exact:
     return Exact([(codes, 1)], int(codes.exponent))
 
 
-def times_power(coef: Any, bits: int) -> Any:
-    """coef * 2**bits as int or int64 array; ContainerError beyond 62 bits."""
+def times_power(coef: Any, bits: int, where: str = "") -> Any:
+    """coef * 2**bits as int or int64 array; ContainerError, naming `where`, beyond 62 bits."""
     if max_abs(coef) << bits >= INT64_BOUND:
-        raise ContainerError(f"a coefficient shifted by {bits} bits is beyond every container")
+        raise ContainerError(f"{where or 'sum'}: a term shifted by {bits} bits is beyond every container")
     return (coef.astype(np.int64) if isinstance(coef, np.ndarray) else int(coef)) << bits

@@ -134,7 +134,7 @@ class Conv2d(Layer):
         window = {"stride": self.stride, "padding": self.padding, "groups": self.groups}
         y = ops.conv2d(x, w, where=self.name, **window)
         if self.bias is not None:
-            y = ops.add_bias(y, self.read(self.bias, method))
+            y = ops.add_bias(y, self.read(self.bias, method), where=self.name)
         return self.on_path(y, method, "x1", "e3")
 
 
@@ -154,7 +154,7 @@ class Linear(Layer):
         x = self.on_path(x, method, "x0", "e4")
         y = ops.linear(x, self.read(self.weight, method), where=self.name)
         if self.bias is not None:
-            y = ops.add_bias(y, self.read(self.bias, method))
+            y = ops.add_bias(y, self.read(self.bias, method), where=self.name)
         return self.on_path(y, method, "x1", "e3")
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import FormatError, NumberError, ShapeError
-from intnet.exact import NO_WORDS, UNLIMITED, Exact, Expression, exact
-from intnet.exact_sources import Root, floor_log2
+from intnet.exact import NO_WORDS, UNLIMITED, Exact, Expression, FloatExact, exact
+from intnet.exact_sources import floor_log2
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift, check_bits
 from intnet.qtensor import QTensor, container, max_abs
 from intnet.rounding import STOCHASTIC, mode_code
@@ -130,9 +130,9 @@ def scale(x: Expression, format: Scaled, where: str = "") -> int:
 
     The greatest magnitude alone decides, unless it falls between the two limits. Zeros scale as a 1 does.
     """
-    if 0 in x.shape or isinstance(x, Root):
+    if 0 in x.shape or not isinstance(x, Exact | FloatExact):
         raise NumberError(
-            f"{where or 'tensor'}: an empty tensor, or a root, has no extremes (shape {x.shape})"
+            f"{where or 'tensor'}: an empty tensor, a root or a tanh has no exact extremes (shape {x.shape})"
         )
     above, below = Fraction(2 * format.hi + 1, 2), Fraction(1 - 2 * format.lo, 2)
     top = x.max()

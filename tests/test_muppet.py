@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intnet import methods
+from intnet import datasets, methods, models
+from intnet.errors import ContainerError, NumberError
 from intnet.methods import muppet as lib
 from intnet.methods.method import Parameter
+from intnet.train import Run
 from tests import oracle
 from tests.moving import Case, Result, differences, run_case
 from tests.opcheck import threads
@@ -144,6 +146,23 @@ def test_the_levels_and_their_end() -> None:
         world.end([np.array([1, 1], np.float32)])
         levels.append(world.method.wl)
     assert levels == [8, 12, 12, 14, 14, 16, 16, None, None, None, None, None, None, None]
+
+
+def test_gradients_beyond_float32_are_named() -> None:
+    """Their squared norm would be an infinity in a checkpoint, which no resume reads."""
+    world = Epochs([(4,)])
+    with pytest.raises(NumberError, match=r"fc0/gW: the squared norm of the gradients kept is beyond"):
+        for _ in range(2):
+            world.end([np.full(4, 7e18, np.float32)])
+    run = Run(models.make("mlp", (8, 8, 1), 10), methods.Muppet(), datasets.load("digits"), 8)
+    run.train_step()
+    layers = {layer.name: layer for layer in run.model.all_layers()}
+    layers["fc3"].parameters[1].value *= np.float32(1e30)
+    with pytest.raises(ContainerError, match=r"fc3: product and bias: a term shifted by \d+ bits"):
+        run.train_step()
+    layers["fc1"].parameters[0].value[:] = 3e38
+    with pytest.raises(NumberError, match=r"bn1/x1: a value is beyond float32's range"):
+        run.train_step()
 
 
 def test_diversity_of_layers() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from intnet import errors
 from intnet.exact import Exact, FloatExact, Root
 from intnet.formats import FixedPoint, Scaled
+from intnet.ops.tanh import Tanh
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 from tests import cases
@@ -121,8 +122,9 @@ def test_the_oracles_scale_is_the_largest_that_fits(xs: list[Fraction], wl: int)
 
 
 def test_what_has_no_scale() -> None:
-    for x in (np.zeros((0, 2), np.float32), Root([4, 9], 1, -3)):
-        with pytest.raises(errors.NumberError, match="an empty tensor, or a root, has no extremes"):
+    curve = Tanh(QTensor(np.array([1, 2], np.int8), -3))
+    for x in (np.zeros((0, 2), np.float32), Root([4, 9], 1, -3), curve):
+        with pytest.raises(errors.NumberError, match="a root or a tanh has no exact extremes"):
             quantize(x, Scaled(8))
     for bad in (np.nan, np.inf, -np.inf):
         with pytest.raises(errors.NumberError, match="NaN or infinity"):

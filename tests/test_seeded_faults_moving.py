@@ -266,10 +266,10 @@ def sum_over_layers(original: Any, layers: Any) -> float:
     return float(original(layers)) * len(layers)
 
 
-def first_gradient(original: Any, slots: dict[str, Any], gradient: np.ndarray) -> None:
+def first_gradient(original: Any, slots: dict[str, Any], gradient: np.ndarray, where: str) -> None:
     """Only one gradient a diversity is kept."""
     if "sum" not in slots:
-        original(slots, gradient)
+        original(slots, gradient, where)
 
 
 def tenth_too_late(original: Any, self: Muppet) -> float:

@@ -195,11 +195,11 @@ class Adapt(Method):
         """x0, x1, x3 and x4 in <WL,FL>; batch norm reads its x1 and computes in float32."""
         if path in STORED and (path != "x1" or layer.takes_weight):
             return self.rounded(layer, path, value)
-        return self.passes(layer, path, to_float32(value))
+        return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
 
     def error(self, layer: LayerLike, path: str, value: Any) -> Any:
         """float32; quantizers pass it on as it is (straight-through estimators)."""
-        return self.passes(layer, path, to_float32(value))
+        return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
 
     def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> Any:
         """SR to <WL,FL>; that of weights then of length 1 (3.4); in float32. A zero gradient stays zero."""

@@ -237,11 +237,16 @@ class Method:
             observer(event)
 
 
-def to_float32(value: Any) -> np.ndarray:
-    """A float32 array from one, from a QTensor or from an exact sum or quotient (rounded once)."""
+def to_float32(value: Any, where: str = "") -> np.ndarray:
+    """A float32 array from one, from a QTensor or from an exact sum or quotient (rounded once).
+
+    NumberError, naming `where`, for a value beyond float32's range.
+    """
     if isinstance(value, QTensor) and not isinstance(value.exponent, np.ndarray):
         value = exact(value)
-    if isinstance(value, QTensor | Exact | FloatExact):
+    if isinstance(value, Exact):
+        return value.to_float32(where)
+    if isinstance(value, QTensor | FloatExact):
         return value.to_float32()
     return value
 

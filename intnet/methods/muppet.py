@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from intnet import fp32, schedules
-from intnet.errors import ConfigError
+from intnet.errors import ConfigError, NumberError
 from intnet.exact import Exact, exact
 from intnet.formats import Scaled
 from intnet.methods import symbols
@@ -93,7 +93,7 @@ class Muppet(Method):
             )
         if min(o.resolution, o.patience, o.float_epochs) < 1:
             raise ConfigError("muppet: resolution, patience and float_epochs are at least 1")
-        self._latest: list[tuple[Parameter, np.ndarray]] = []  # weights and their gradients of this step
+        self._latest: list[Update] = []  # weights and their gradients of this step
         self._used: dict[str, dict[str, int]] = {}
 
     # -- starting ---------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Muppet(Method):
         An activation, which has no stream of its own, rounds to nearest at inference.
         """
         if self.wl is None:
-            return self.passes(layer, path, to_float32(value))
+            return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
         format = Scaled(self.wl)
         source = exact(value, f"{layer.name}/{path}")
         if isinstance(source, Exact) and np.all(source.den == 1) and _near(source, -format.lo):
@@ -160,14 +160,14 @@ class Muppet(Method):
         """x0, x1, x3 and x4 in block float; batch norm reads its x1 and computes in float32."""
         if path in STORED and (path != "x1" or layer.takes_weight):
             return self.rounded(layer, path, value)
-        return self.passes(layer, path, to_float32(value))
+        return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
 
     def error(self, layer: LayerLike, path: str, value: Any) -> Any:
         """e0 and e3 in block float, e1 of batch norm in float32, the rest as it is."""
         if path in ERRORS:
             return self.rounded(layer, path, value, stream=path)
         if self.wl is None or (path == "e1" and layer.normalizes):
-            value = to_float32(value)
+            value = to_float32(value, f"{layer.name}/{path}")
         return self.passes(layer, path, value)
 
     def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> np.ndarray:
@@ -191,9 +191,7 @@ class Muppet(Method):
     def update_all(self, updates: Sequence[Update]) -> None:
         """As ever; the gradients of weights are kept until it is known whether the epoch ends."""
         self.overhead = 0.0
-        self._latest = [
-            (parameter, gradient) for _, parameter, gradient in updates if parameter.symbol == "W"
-        ]
+        self._latest = [update for update in updates if update[1].symbol == "W"]
         super().update_all(updates)
 
     def update(self, layer: LayerLike, parameter: Parameter, gradient: np.ndarray) -> None:
@@ -208,8 +206,8 @@ class Muppet(Method):
         """Keep the last gradients; every `resolution` epochs, the diversity and the policy."""
         started = perf_counter()
         if self.wl is not None:
-            for parameter, gradient in self._latest:
-                _keep(parameter.slots, gradient)
+            for layer, parameter, gradient in self._latest:
+                _keep(parameter.slots, gradient, f"{layer.name}/gW")
             kept = self._number("epochs") + 1
             if kept == self.options.resolution:
                 self._police()
@@ -219,7 +217,7 @@ class Muppet(Method):
 
     def _police(self) -> None:
         """One diversity more; a violation; after `patience` of them the next word length."""
-        slots = [parameter.slots for parameter, _ in self._latest]
+        slots = [parameter.slots for _, parameter, _ in self._latest]
         d = min(
             diversity([(float(s.pop("squares")[0]), sum_of_squares(s.pop("sum"))) for s in slots]), GREATEST
         )
@@ -242,11 +240,15 @@ def _near(source: Exact, limit: int) -> bool:
     return source.bound() <= limit or source.max() <= limit * Fraction(2) ** source.exponent
 
 
-def _keep(slots: dict[str, Any], gradient: np.ndarray) -> None:
+def _keep(slots: dict[str, Any], gradient: np.ndarray, where: str) -> None:
     """Add a gradient to `sum`, its squared norm to `squares`."""
-    squares = np.array([sum_of_squares(gradient)], np.float32)
-    slots["sum"] = slots["sum"] + gradient if "sum" in slots else gradient
-    slots["squares"] = slots["squares"] + squares if "squares" in slots else squares
+    with np.errstate(over="ignore"):
+        squares = np.array([sum_of_squares(gradient)], np.float64).astype(np.float32)
+        squares = slots["squares"] + squares if "squares" in slots else squares
+        total = slots["sum"] + gradient if "sum" in slots else gradient
+    if not np.isfinite(squares[0]):  # before a sum is not: its squares are less than these
+        raise NumberError(f"{where}: the squared norm of the gradients kept is beyond float32: lower lr")
+    slots["sum"], slots["squares"] = total, squares
 
 
 def diversity(layers: Sequence[tuple[float, float]]) -> float:

@@ -130,17 +130,18 @@ def _linear_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
     return dx, dw
 
 
-def _add_bias(saved: Saved, y: Any, b: Any) -> Any:
+def _add_bias(saved: Saved, y: Any, b: Any, *, where: str = "") -> Any:
     if isinstance(y, np.ndarray):
         return y + b  # one float32 addition an element
     left = exact(y)
     plain = isinstance(left, Exact) and not left.relu and not np.any(np.asarray(left.den) != 1)
     if not plain or not isinstance(left, Exact) or not isinstance(b, QTensor):
         raise FormatError("add_bias takes integer codes and a QTensor bias, or two float32 arrays")
-    exponent = min(left.exponent, int(b.exponent))
-    terms = [(term, times_power(coef, left.exponent - exponent)) for term, coef in left.terms]
-    offset = times_power(b.codes.astype(np.int64), int(b.exponent) - exponent)
-    return Exact(terms, exponent, times_power(left.offset, left.exponent - exponent) + offset)
+    exponent, where = min(left.exponent, int(b.exponent)), f"{where or 'add_bias'}: product and bias"
+    up = left.exponent - exponent
+    terms = [(term, times_power(coef, up, where)) for term, coef in left.terms]
+    offset = times_power(b.codes.astype(np.int64), int(b.exponent) - exponent, where)
+    return Exact(terms, exponent, times_power(left.offset, up, where) + offset)
 
 
 def _add_bias_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
