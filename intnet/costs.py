@@ -58,6 +58,8 @@ class History:
 
     widths: WL, 1..32; fractions: FL, None for float32; nonzero: weights that are not zero
     lookback, resolution: both or neither; without them the method has no overhead
+    final: WL and nonzero, int64[layers] each, of the model that the last update leaves, which no step has
+    read; None: they are those of the last step
     """
 
     layers: tuple[LayerSize, ...]
@@ -68,6 +70,7 @@ class History:
     resolution: np.ndarray | None = None
     batch_size: int = 1
     accs: int = 1
+    final: tuple[np.ndarray, np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         shape = (self.steps, len(self.layers))
@@ -183,6 +186,12 @@ def sparsity(history: History) -> np.ndarray:
     return 1 - history.nonzero.sum(axis=1) / sum(layer.weights for layer in history.layers)
 
 
+def final_model(history: History) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(WL, nonzero, sp) by layer of the model that training leaves."""
+    widths, nonzero = history.final or (history.widths[-1], history.nonzero[-1])
+    return widths, nonzero, nonzero / np.array([layer.weights for layer in history.layers])
+
+
 def iso_step(tested: Iterable[tuple[int, float]], accuracy: float | None) -> int | None:
     """The first tested step that reaches the accuracy; None where none does. tested: (step, accuracy)."""
     if accuracy is None:
@@ -230,10 +239,10 @@ def summary(history: History, baseline: History, iso: int | None = None) -> Summ
 
     once = 1 / history.batch_size
     stored = (shares(history) * history.widths).sum(axis=1)
-    last, zero = history.widths[-1], sparsity(history)
+    last, nonzero, density = final_model(history)
     weights = np.array([layer.weights for layer in history.layers])
     madds = np.array([layer.madds for layer in history.layers], np.float64)
-    forward = float((shares(history)[-1] * last) @ madds)
+    forward = float((density * last) @ madds)
     return Summary(
         speedup_per_image=base / costs(1),
         speedup=base / costs(once),
@@ -241,15 +250,15 @@ def summary(history: History, baseline: History, iso: int | None = None) -> Summ
         iso_step=iso,
         iso_speedup_per_image=base / costs(1, iso) if iso else None,
         iso_speedup=base / costs(once, iso) if iso else None,
-        size=float(stored[-1]) / floats,
+        size=float((density * last).sum()) / floats,
         memory=float(stored.mean() + floats) / floats,
         inference_speedup=float(madds.sum()) * FLOAT_BITS / forward if forward else None,
-        sparsity_final=float(zero[-1]),
-        sparsity_mean=float(zero.mean()),
+        sparsity_final=float(1 - nonzero.sum() / weights.sum()),
+        sparsity_mean=float(sparsity(history).mean()),
         overhead_share_per_image=1 - costs(0) / costs(1),
         overhead_share=1 - costs(0) / costs(once),
         bits=int((last * weights).sum()),
-        nonzero_bits=int((last * history.nonzero[-1]).sum()),
+        nonzero_bits=int((last * nonzero).sum()),
         float32_bits=FLOAT_BITS * int(weights.sum()),
     )
 
@@ -281,6 +290,7 @@ class LayerRow:
 def rows(history: History) -> list[LayerRow]:
     """One row a layer."""
     zero, moves = 1 - shares(history), np.diff(history.widths, axis=0)
+    density = final_model(history)[2]
 
     def final(values: np.ndarray | None, layer: int) -> int | None:
         return None if values is None else int(values[-1, layer])
@@ -297,7 +307,7 @@ def rows(history: History) -> list[LayerRow]:
             last=int(history.widths[-1, k]),
             fraction=final(history.fractions, k),
             sparsity_mean=float(zero[:, k].mean()),
-            sparsity_final=float(zero[-1, k]),
+            sparsity_final=float(1 - density[k]),
             rises=int((moves[:, k] > 0).sum()),
             falls=int((moves[:, k] < 0).sum()),
             lookback=final(history.lookback, k),

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from intnet import methods, runs
+from intnet import fixed_model, methods, runs
 from intnet.methods.float32 import Float32
 from tests.command import here, last_line, refused
 from tests.oracle import costs as oracle
@@ -123,6 +123,25 @@ def test_the_figures_are_those_of_the_file(
     assert (second["falls"], second["fraction"], third["rises"] + third["falls"]) == (1, -13, 0)
     assert second["changes"] == [[1, 12, -12], [6, 11, -13]]
     assert first["lookback"] == (39 if name == "moving" else None)
+
+
+def test_the_final_model_is_the_one_that_is_saved(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The last step switches: its forward pass read other words than training leaves."""
+    run = runs.build("adapt", {}, "mlp", "digits", 16, seed=1, limit=64)
+    with runs.create(tmp_path / "run", run, 25) as work:
+        work.train()
+    summary = shown(capsys, tmp_path / "run")["summary"]
+    saved = {k: q for k, q in fixed_model.tensors_of(run).items() if k.endswith("/W")}
+    layers = {layer.name: layer for layer in run.model.all_layers()}
+    widths = [int(layers[name[:-2]].buffers["precision"].codes[0]) for name in saved]
+    assert max(widths) > 8
+    kept = [int((q.codes != 0).sum()) for q, _ in saved.values()]
+    sizes = [q.size for q, _ in saved.values()]
+    assert summary["bits"] == sum(w * n for w, n in zip(widths, sizes, strict=True))
+    assert summary["nonzero_bits"] == sum(w * n for w, n in zip(widths, kept, strict=True))
+    assert summary["sparsity_final"] == pytest.approx(1 - sum(kept) / sum(sizes))
+    mean = sum(w * k / n for w, k, n in zip(widths, kept, sizes, strict=True)) / len(sizes)
+    assert summary["size"] == pytest.approx(mean / 32, rel=1e-12)
 
 
 def test_a_baseline_run_gives_its_length_batch_and_accuracy(

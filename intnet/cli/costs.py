@@ -26,7 +26,8 @@ times bits. It speaks of float32 and of methods whose word lengths move while th
 
   WL, FL               word length, and how many bits of it are fraction (MuPPET: the scale, 2^-FL a step)
   up, down             how often the word length grew and shrank;  lb, r: lookback and resolution
-  sparsity             share of the weights that are zero, over the run and in the final model
+  sparsity             share of the weights that are zero, over the run and in the final model, which the
+                       last update leaves: it may be of other word lengths than the last step, 'last'
   SU                   float32's cost of training over this one's, its overhead counted; 2 is twice as fast
   overhead             share of the precision switches in that cost; measured: in the time of all steps
   as printed           the same by the paper's formula, which counts a step's overhead for every image

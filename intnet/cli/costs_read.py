@@ -1,5 +1,6 @@
 """What `intnet costs` reads of a run: its word lengths step by step, its tests, and the seconds it took."""
 
+import dataclasses
 from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,8 @@ import numpy as np
 from intnet import costs, metrics, models, records, report, runs
 from intnet.costs import History, LayerSize
 from intnet.errors import CheckpointError, ConfigError
+from intnet.qtensor import QTensor
+from intnet.train import Run
 
 WITH_LOOKBACK = {str: {"lb": int, "r": int}}
 
@@ -105,6 +108,7 @@ def read(folder: str, data_dir: str | None) -> Logged:
         if log.steps != run.step:
             raise ValueError(f"it has {log.steps} of {run.step} steps")
         history = log.history(own["batch_size"], _accs(own))
+        history = dataclasses.replace(history, final=_final(run) if log.switches else None)
     except CheckpointError:
         raise
     except (ValueError, OverflowError) as error:
@@ -115,6 +119,19 @@ def read(folder: str, data_dir: str | None) -> Logged:
     last = made["test_accuracy"] if made else log.tested[-1][1] if log.tested else None
     seconds = log.switch_seconds if log.switches else None
     return Logged(own, history, last, log.tested, log.step_seconds, seconds)
+
+
+def _final(run: Run) -> tuple[np.ndarray, np.ndarray] | None:
+    """WL and non-zero weights by layer, of the weights as inference reads them; None where in float32."""
+    run.method.training, found = False, []
+    for layer in run.model.all_layers():
+        if layer.takes_weight:
+            q = run.method.weight(layer, next(p for p in layer.parameters if p.symbol == "W"))
+            if not isinstance(q, QTensor) or q.format is None:
+                return None
+            found.append((q.format.bits, np.count_nonzero(q.codes)))
+    widths, nonzero = np.array(found, np.int64).T
+    return widths, nonzero
 
 
 def _unspoken(folder: str, method: str) -> ConfigError:
