@@ -31,7 +31,7 @@ from intnet.qtensor import QTensor
 from intnet.train import Run, evaluate
 
 FILE = "model.npz"
-KIND = archive.Kind("fixed-point model", "intnet fixed-point model", 1, "make it again with `intnet train`")
+KIND = archive.Kind("fixed-point model", "intnet fixed-point model", 1, "delete it, `intnet resume` its run")
 NORMS = ("scale", "offset")  # tensors of a batch norm
 
 _TENSOR = {"shape": [int], "bits": int, "exponent": int, "words": int, "masked": bool}

@@ -371,6 +371,9 @@ class RunFolder:
             if stopped and not last:
                 return None
         result = report.read(self.folder, self.identity, run.step)
+        path = self.folder / fixed_model.FILE
+        if result is not None and run.method.fixed_model and not path.exists():
+            fixed_model.save(path, run)
         return self._report(PathTable(), self._test(on_test)) if result is None else result
 
     def checkpoint(self) -> None:

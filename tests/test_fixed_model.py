@@ -185,3 +185,14 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     if datasets.available("fashion-mnist"):
         error = refused(capsys, "eval", alone, "--data", "fashion-mnist")
         assert "takes images (H, W, C) = (8, 8, 1)" in error
+
+
+def test_a_model_that_is_gone_is_made_again(tmp_path: Path) -> None:
+    with runs.create(tmp_path / "run", runs.build("adapt", {}, "mlp", "digits", 16, limit=64), 3) as work:
+        work.train()
+    path = tmp_path / "run" / fixed_model.FILE
+    content = path.read_bytes()
+    path.unlink()
+    with runs.resume(tmp_path / "run") as work:
+        work.train()
+    assert path.read_bytes() == content

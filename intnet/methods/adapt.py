@@ -62,7 +62,8 @@ class Adapt(Method):
         "other parameters": "the paper speaks of weights: gradients of biases, gamma and beta are quantized "
         "as those of weights are, but not normalised, and only weights drive the switch",
         "regularisation": "the gradients of the penalties join behind the normalisation, as weight decay "
-        "does, so that their share does not depend on the size of the loss's gradient",
+        "does, so that their share does not depend on the size of the loss's gradient; they shrink biases, "
+        "gamma and beta too, while the loss that the strategy sees counts weights alone",
         "accumulation": "each batch's gradient is quantized, normalised and counted in G; an update takes "
         "the mean of `accs` of them",
         "diversity": "a window without any gradient other than zero sets lb to its upper bound and s = 1, as "
