@@ -29,6 +29,7 @@ from intnet.methods.float32 import sgd_momentum
 from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.ops.kernels.histograms import code_squares, sum_of_magnitudes, sum_of_squares
 from intnet.ops.norm import reciprocal_root
+from intnet.ops.tanh import Tanh
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 
@@ -70,6 +71,7 @@ class Adapt(Method):
         "in the first version",
         "x4": "<WL,FL> of an activation, as of batch norm, is that of the weight layer defined before it; "
         "pooled means stay exact until the next layer's x0",
+        "tanh": "computed in float32 from the layer's codes, then rounded to <WL,FL>",
         "inference": "integers only: weights keep their rounded words, activations round to nearest, and "
         "batch norm is one scale and one offset of 32 bits a channel",
         "WL of PushUp": "max(WL_min, FL) + 1 is not computed: the buffer bits set WL anew in the same step",
@@ -194,6 +196,8 @@ class Adapt(Method):
 
     def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
         """x0, x1, x3 and x4 in <WL,FL>; batch norm reads its x1 and computes in float32."""
+        if isinstance(value, Tanh):
+            value = value.to_float32()
         if path in STORED and (path != "x1" or layer.takes_weight):
             return self.rounded(layer, path, value)
         return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))

@@ -29,6 +29,7 @@ from intnet.methods import symbols
 from intnet.methods.float32 import sgd_momentum
 from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.ops.kernels.histograms import sum_of_squares
+from intnet.ops.tanh import Tanh
 from intnet.qtensor import QTensor
 
 LEVELS = (8, 12, 14, 16, None)  # word lengths; None is float32
@@ -60,6 +61,7 @@ class Muppet(Method):
         "and codes saturate; the released code does not clamp and reaches +128 at 8 bits",
         "kept codes": "what a ReLU, a pool or a join makes of block float stays as it is where its codes "
         "still have WL bits",
+        "tanh": "computed in float32 from the layer's codes, then rounded to block float",
         "zeros": "a tensor of zeros takes the scale of a maximum of 1",
         "batch norm": "float32, its gamma, beta and their gradients too; its input, its output, the error at "
         "the activation behind it and at the layer ahead of it are block float",
@@ -158,6 +160,8 @@ class Muppet(Method):
 
     def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
         """x0, x1, x3 and x4 in block float; batch norm reads its x1 and computes in float32."""
+        if isinstance(value, Tanh):
+            value = value.to_float32()
         if path in STORED and (path != "x1" or layer.takes_weight):
             return self.rounded(layer, path, value)
         return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))

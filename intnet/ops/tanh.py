@@ -19,7 +19,7 @@ import numpy as np
 from intnet import fp32
 from intnet.autograd import Op, Saved
 from intnet.errors import ContainerError, FormatError
-from intnet.exact import NO_WORDS, UNLIMITED
+from intnet.exact import NO_WORDS, UNLIMITED, exact
 from intnet.ops.elementwise import codes_of
 from intnet.ops.linear import float_operands
 from intnet.qtensor import QTensor, Status, container, max_abs
@@ -62,6 +62,11 @@ class Tanh:
     def shape(self) -> tuple[int, ...]:
         """The shape of the value."""
         return self.x.shape
+
+    def to_float32(self) -> np.ndarray:
+        """float32 tanh of the codes rounded to float32: for formats that integer tanh does not round to."""
+        x = exact(self.x).to_float32()  # type: ignore[union-attr]
+        return fp32.tanh(x)
 
     def log2_max(self) -> int:
         """Not defined here: tanh feeds fixed-resolution formats."""
