@@ -26,26 +26,25 @@ from intnet.formats import MAX_BITS, FixedPoint, Scaled
 from intnet.methods import adapt_switch as switch
 from intnet.methods import symbols
 from intnet.methods.float32 import sgd_momentum
-from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
+from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32
+from intnet.methods.rounded_copies import NORMS, RoundedCopies, whole
 from intnet.ops.kernels.histograms import code_squares, sum_of_magnitudes, sum_of_squares
 from intnet.ops.norm import reciprocal_root
-from intnet.ops.tanh import Tanh
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 
 START = (8, 4)  # <WL,FL> of every layer at first
 LOOKBACK, RESOLUTION = (25, 100), (50, 150)  # their bounds; both start at the lower one
-STORED = ("x0", "x1", "x3", "x4")  # activations in <WL,FL>; those inside batch norm are float32
-NORMS = ("gamma", "beta")  # parameters of batch norm, which computes in float32
 GREATEST = float(np.finfo(np.float32).max)
 TAIL = 178_809_188  # P(z < -sqrt 3) * 2^32, to nearest: the words of a normal beyond the truncation
 
 
-class Adapt(Method):
+class Adapt(RoundedCopies):
     """The method; see the module and `Options`."""
 
     name = "adapt"
     SYMBOLS = symbols.ADAPT
+    STREAMS = ("push_down",)
     fixed_model = True
     STATE: ClassVar[dict[str, str]] = {
         "precision": "[WL, FL]",
@@ -113,29 +112,22 @@ class Adapt(Method):
             raise ConfigError("adapt: rop_factor is between 0 and 1, rop_threshold from 0 to below 1")
         self._weighted: list[Any] = []
         self._behind: dict[str, list[Any]] = {}  # weight layer -> the layers of its precision
-        self._used: dict[str, dict[str, int]] = {}
 
     # -- starting ---------------------------------------------------------------------------
-
-    def streams(self, layers: Sequence[Any]) -> list[str]:
-        """Everything that is stored rounds stochastically; PushDown draws once for all candidates."""
-        parameters = [f"{kind}{p.symbol}" for layer in layers for p in layer.parameters for kind in ("", "g")]
-        paths = [*STORED, "push_down", *dict.fromkeys(parameters)]
-        return super().streams(layers) + [f"{layer.name}/{path}" for layer in layers for path in paths]
 
     def start(self, layers: Sequence[Any], seed: int) -> None:
         """<8,4> everywhere, every lookback and resolution at its lower bound."""
         super().start(layers, seed)
         for layer in layers:
-            layer.buffers["precision"] = _whole(*START)
+            layer.buffers["precision"] = whole(*START)
         for layer in self._weighted:
-            layer.buffers["window"] = _whole(LOOKBACK[0], RESOLUTION[0], 0)
+            layer.buffers["window"] = whole(LOOKBACK[0], RESOLUTION[0], 0)
         self.state = {
-            "strategy": _whole(0),
+            "strategy": whole(0),
             "losses": np.zeros(0, np.float32),
             "epoch": np.zeros(2, np.float32),
             "plateau": np.array([1, np.finfo(np.float32).max, 0], np.float32),
-            "batches": _whole(0),
+            "batches": whole(0),
         }
 
     def follow(self, layers: Sequence[Any]) -> None:
@@ -194,14 +186,6 @@ class Adapt(Method):
         self._used[layer.name] = {"WL": wl, "FL": fl, "nonzero": int(np.count_nonzero(q.codes))}
         self._used[layer.name] |= {"lb": lb, "r": r}
 
-    def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """x0, x1, x3 and x4 in <WL,FL>; batch norm reads its x1 and computes in float32."""
-        if isinstance(value, Tanh):
-            value = value.to_float32()
-        if path in STORED and (path != "x1" or layer.takes_weight):
-            return self.rounded(layer, path, value)
-        return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
-
     def error(self, layer: LayerLike, path: str, value: Any) -> Any:
         """float32; quantizers pass it on as it is (straight-through estimators)."""
         return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
@@ -256,7 +240,7 @@ class Adapt(Method):
         seen = losses[-(sum(lookbacks) // len(lookbacks)) :].tolist()
         current = switch.STRATEGIES[int(self.state["strategy"].codes[0])]
         moved = switch.next_strategy(current, seen)
-        self.state["strategy"] = _whole(switch.STRATEGIES.index(moved))
+        self.state["strategy"] = whole(switch.STRATEGIES.index(moved))
         self.overhead = perf_counter() - started
 
     def _penalties(self) -> float:
@@ -282,14 +266,14 @@ class Adapt(Method):
         self.overhead += perf_counter() - started
         super().update_all(updates)
         batches = int(self.state["batches"].codes[0]) + 1
-        self.state["batches"] = _whole(batches % self.options.accs)
+        self.state["batches"] = whole(batches % self.options.accs)
 
     def _gather(self, layer: Any, parameter: Parameter, gradient: np.ndarray) -> None:
         """G <- G + g; the switch when the lookback is full."""
         g = parameter.slots.get("G")
         parameter.slots["G"] = gradient if g is None else g + gradient
         lb, r, n = layer.buffers["window"].codes.tolist()
-        layer.buffers["window"] = _whole(lb, r, n + 1)
+        layer.buffers["window"] = whole(lb, r, n + 1)
         if n + 1 >= lb:
             self._switch(layer, parameter)
 
@@ -304,15 +288,11 @@ class Adapt(Method):
         words = self.words(f"{layer.name}/push_down", parameter.value.size)
         least = switch.push_down(parameter.value, wl, fl, r, self.options.eps, words)
         strategy = switch.STRATEGIES[int(self.state["strategy"].codes[0])]
-        precision = _whole(*switch.push_up(*least, diversity, strategy, self.options.buff))
+        precision = whole(*switch.push_up(*least, diversity, strategy, self.options.buff))
         for follower in self._behind[layer.name]:
             follower.buffers["precision"] = precision
-        layer.buffers["window"] = _whole(lb, r, 0)
+        layer.buffers["window"] = whole(lb, r, 0)
         parameter.slots["G"] = np.zeros(parameter.shape, np.float32)
-
-    def widths(self) -> dict[str, dict[str, int]]:
-        """WL, FL, nonzero, lb and r of every weight layer in the last step."""
-        return self._used
 
     # -- update -----------------------------------------------------------------------------
 
@@ -356,8 +336,3 @@ def reduce_on_plateau(state: list[float], loss: float, o: Adapt.Options) -> tupl
     if o.rop is not None and waited + 1 > o.rop:
         return factor * o.rop_factor, best, 0
     return factor, best, waited + 1
-
-
-def _whole(*numbers: int) -> QTensor:
-    """Whole numbers as state."""
-    return QTensor(np.array(numbers, np.int32), 0)

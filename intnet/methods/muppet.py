@@ -27,25 +27,24 @@ from intnet.exact import Exact, exact
 from intnet.formats import Scaled
 from intnet.methods import symbols
 from intnet.methods.float32 import sgd_momentum
-from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
+from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32
+from intnet.methods.rounded_copies import NORMS, RoundedCopies, whole
 from intnet.ops.kernels.histograms import sum_of_squares
-from intnet.ops.tanh import Tanh
 from intnet.qtensor import QTensor
 
 LEVELS = (8, 12, 14, 16, None)  # word lengths; None is float32
 ALPHA, BETA, LAMBDA = map(Decimal, ("1", "1.5", "0.1"))  # p's threshold: alpha + beta exp(-lambda epoch)
 DIGITS = Context(prec=50)
-STORED = ("x0", "x1", "x3", "x4")  # activations in block float; those inside batch norm are float32
 ERRORS = ("e0", "e3")  # gradients at an activation's and at a weight layer's output
-NORMS = ("gamma", "beta")  # parameters of batch norm, which computes in float32
 GREATEST = float(np.finfo(np.float32).max)
 
 
-class Muppet(Method):
+class Muppet(RoundedCopies):
     """The method; see the module and `Options`."""
 
     name = "muppet"
     SYMBOLS = symbols.MUPPET
+    STREAMS = ERRORS
     STATE: ClassVar[dict[str, str]] = {
         "level": "place of WL in 8, 12, 14, 16, float32, from 0",
         "switched": "the first epoch at this level",
@@ -96,24 +95,17 @@ class Muppet(Method):
         if min(o.resolution, o.patience, o.float_epochs) < 1:
             raise ConfigError("muppet: resolution, patience and float_epochs are at least 1")
         self._latest: list[Update] = []  # weights and their gradients of this step
-        self._used: dict[str, dict[str, int]] = {}
 
     # -- starting ---------------------------------------------------------------------------
-
-    def streams(self, layers: Sequence[Any]) -> list[str]:
-        """Everything that is stored rounds stochastically."""
-        parameters = [f"{kind}{p.symbol}" for layer in layers for p in layer.parameters for kind in ("", "g")]
-        paths = [*STORED, *ERRORS, *dict.fromkeys(parameters)]
-        return super().streams(layers) + [f"{layer.name}/{path}" for layer in layers for path in paths]
 
     def start(self, layers: Sequence[Any], seed: int) -> None:
         """8 bits."""
         super().start(layers, seed)
         self.state = {
-            "level": _whole(0),
-            "switched": _whole(0),
-            "epochs": _whole(0),
-            "violations": _whole(0),
+            "level": whole(0),
+            "switched": whole(0),
+            "epochs": whole(0),
+            "violations": whole(0),
             "diversities": np.zeros(0, np.float32),
         }
 
@@ -157,14 +149,6 @@ class Muppet(Method):
             used = {"WL": self.wl or 32, "FL": scale, "nonzero": int(np.count_nonzero(words))}
             self._used[layer.name] = used
         return q
-
-    def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """x0, x1, x3 and x4 in block float; batch norm reads its x1 and computes in float32."""
-        if isinstance(value, Tanh):
-            value = value.to_float32()
-        if path in STORED and (path != "x1" or layer.takes_weight):
-            return self.rounded(layer, path, value)
-        return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
 
     def error(self, layer: LayerLike, path: str, value: Any) -> Any:
         """e0 and e3 in block float, e1 of batch norm in float32, the rest as it is."""
@@ -215,7 +199,7 @@ class Muppet(Method):
             kept = self._number("epochs") + 1
             if kept == self.options.resolution:
                 self._police()
-            self.state["epochs"] = _whole(kept % self.options.resolution)
+            self.state["epochs"] = whole(kept % self.options.resolution)
         self.overhead = perf_counter() - started
         super().end_of_epoch()
 
@@ -229,14 +213,10 @@ class Muppet(Method):
         found = self._number("violations") + violates(seen.tolist(), d, self.epoch)
         moves = found == self.options.patience
         self.state["diversities"] = np.append(seen, np.float32(d)) if not moves else seen[:0]
-        self.state["violations"] = _whole(0 if moves else found)
+        self.state["violations"] = whole(0 if moves else found)
         if moves:
-            self.state["level"] = _whole(self._number("level") + 1)
-            self.state["switched"] = _whole(self.epoch + 1)
-
-    def widths(self) -> dict[str, dict[str, int]]:
-        """WL (32 for float32), FL = s, and nonzero weights of every weight layer in the last step."""
-        return self._used
+            self.state["level"] = whole(self._number("level") + 1)
+            self.state["switched"] = whole(self.epoch + 1)
 
 
 def _near(source: Exact, limit: int) -> bool:
@@ -270,8 +250,3 @@ def violates(diversities: Sequence[float], d: float, epoch: int) -> bool:
         return False
     threshold = DIGITS.fma(BETA, DIGITS.exp(DIGITS.multiply(-LAMBDA, Decimal(epoch))), ALPHA)
     return Decimal(max(diversities)) > DIGITS.multiply(Decimal(d), threshold)
-
-
-def _whole(number: int) -> QTensor:
-    """A whole number as state."""
-    return QTensor(np.array([number], np.int32), 0)
