@@ -17,7 +17,7 @@ run: $(VENV)/.core
 	$(BIN)/intnet check $(PACK)
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check intnet tests bench examples
