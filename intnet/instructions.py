@@ -248,17 +248,18 @@ def multiply_tile(
 ) -> None:  # fmt: skip
     """out[at + r*stride + j] = sum of a-word * b-word over the words of runs run0 .. run1-1, ascending.
 
-    Run i is runs[2i] (offset) and runs[2i + 1] (length >= 1); its word k of row r is
-    a[base + rows[row0 + r] + offset + k*step]. b holds `vectors` * LANES words for each word of all
-    runs, one after another from b_at. j < vectors*LANES, r < ROWS; 1 or 2 vectors, at least one run.
+    Run i is runs[3i] (offset), runs[3i + 1] (length >= 1) and runs[3i + 2] (place in b); its word k of row r
+    is a[base + rows[row0 + r] + offset + k*step], that of column j b[b_at + (place + k)*width + j] with
+    width = vectors*LANES. j < width, r < ROWS; 1 or 2 vectors, at least one run.
     """
     width = vectors * LANES
     starts = base + rows[row0 : row0 + ROWS]
     tile = np.zeros((ROWS, width), out.dtype)
     for run in range(run0, run1):
-        for k in range(int(runs[2 * run + 1])):
-            left = a[starts + runs[2 * run] + k * step][:, None]
-            right = b[b_at : b_at + width][None, :]
+        offset, length, place = map(int, runs[3 * run : 3 * run + 3])
+        for k in range(length):
+            left = a[starts + offset + k * step][:, None]
+            right = b[b_at + (place + k) * width : b_at + (place + k + 1) * width][None, :]
             if out.dtype == np.float32:
                 tile = np.asarray(fma32(left, right, tile))
             elif out.dtype == np.int32:
@@ -267,7 +268,6 @@ def multiply_tile(
                 tile += low_high[:, :1] * weights[:, 0] + low_high[:, 1:] * weights[:, 1]
             else:
                 tile += left.astype(out.dtype) * right.astype(out.dtype)
-            b_at += width
     if out.dtype == np.float32:
         tile += np.float32(0)  # -0, which only an underflow leaves, becomes +0
     for r in range(ROWS):
@@ -362,10 +362,11 @@ def _emit_tile(builder: Any, pointers: Any, step: Any, runs: Any, run0: Any, run
     builder.branch(run_block)
 
     builder.position_at_end(run_block)
-    run, run_b = builder.phi(_INDEX), builder.phi(b.type)
+    run = builder.phi(_INDEX)
     run_sums = _Sums(builder, total, vectors)
-    at = builder.mul(run, _INDEX(2))
-    first, length = (builder.load(builder.gep(runs, [builder.add(at, _INDEX(i))])) for i in (0, 1))
+    at = builder.mul(run, _INDEX(3))
+    first, length, place = (builder.load(builder.gep(runs, [builder.add(at, _INDEX(i))])) for i in range(3))
+    run_b = builder.gep(b, [builder.mul(place, _INDEX(vectors * LANES))])
     builder.branch(word_block)
 
     builder.position_at_end(word_block)
@@ -383,9 +384,8 @@ def _emit_tile(builder: Any, pointers: Any, step: Any, runs: Any, run0: Any, run
     builder.position_at_end(next_run)
     after = builder.add(run, _INDEX(1))
     builder.cbranch(builder.icmp_signed("<", after, run1), run_block, end)
-    for node, start, again in ((run, run0, after), (run_b, b, next_b)):
-        node.add_incoming(start, entry)
-        node.add_incoming(again, next_run)
+    run.add_incoming(run0, entry)
+    run.add_incoming(after, next_run)
     run_sums.comes(zeros, entry)
     run_sums.comes(new, next_run)
 

@@ -115,8 +115,6 @@ def _multiply_channels(
                     line, extra = part[to : to + columns], sums[r * lanes : r * lanes + columns]
                     for j in range(columns):
                         line[j] += extra[j]
-                for run in range(run0, run1):
-                    b_at += runs[2 * run + 1] * lanes
                 run0 = run1
 
 
@@ -148,7 +146,7 @@ def _lay_out_unit(
     """Images and errors from n0 on as words, zeros behind the last, and the magnitude of each piece."""
     area, last = block.height * block.width * block.channels, x.shape[0] - 1
     page = block.images * block.positions * lanes
-    pieces = runs.size // 2 // block.images
+    pieces = runs.size // 3 // block.images
     for image in range(block.images):
         n = n0 + image * per_word
         pair = per_word == 2 and n < last
@@ -160,7 +158,7 @@ def _lay_out_unit(
         if per_word == 2:
             first = 0
             for piece in range(image * pieces, image * pieces + pieces):
-                end = first + runs[2 * piece + 1]
+                end = first + runs[3 * piece + 1]
                 magnitudes[piece] = _magnitudes(e_low, e_high, first, end, channels, o0, width, peaks)
                 first = end
 
@@ -173,11 +171,11 @@ def position_sums(
 ) -> None:  # fmt: skip
     """parts[share, group, (tap, c), o]: sums over the images of each share.
 
-    runs: pieces (offset in a block's words, length) of its positions; bound: on the codes of x;
+    runs: pieces (offset in a block's words, length, first position) of its positions; bound: on the codes of x;
     block.images counts words, so twice as many images where a word holds two
     """
     units = (x.shape[0] + block.images * per_word - 1) // (block.images * per_word)
-    lanes, pieces, tiles = vectors * LANES, runs.size // 2, (rows + ROWS - 1) // ROWS
+    lanes, pieces, tiles = vectors * LANES, runs.size // 3, (rows + ROWS - 1) // ROWS
     page = block.images * block.positions * lanes
     blank_x, blank_e = np.zeros(x[0].size, x.dtype), np.zeros(e[0].size, e.dtype)
     for task in prange(shares * splits):
@@ -224,12 +222,12 @@ def position_chunks(
         end = min(begin + CHUNK, end_all)
         grid_rows = (end - 1) // grid.cols - begin // grid.cols + 1
         images = (end - 1) // block.positions - begin // block.positions + 1
-        runs, ends = np.empty(2 * grid_rows, np.int64), np.full(1, grid_rows)
+        runs, ends = np.empty(3 * grid_rows, np.int64), np.full(1, grid_rows)
         panels = np.zeros((width + lanes - 1) // lanes * page, np.float32)
         sums = np.empty(ROWS * lanes, np.float32)
         for group in range(groups):
             words = np.zeros((grid_rows * grid.step_h + images * span) * line, np.float32)
-            at, m, run = 0, begin, 0
+            at, m, run, done = 0, begin, 0, 0
             while m < end:
                 n, q = m // block.positions, m % block.positions
                 stop = min(end - m, block.positions - q) + q
@@ -240,8 +238,10 @@ def position_chunks(
                 for y in range(y0, y1):
                     left = q - y * grid.cols if y == y0 else 0
                     right = min(stop - y * grid.cols, grid.cols)
-                    runs[2 * run] = at + (y - y0) * grid.step_h * line + left * step
-                    runs[2 * run + 1] = right - left
+                    runs[3 * run] = at + (y - y0) * grid.step_h * line + left * step
+                    runs[3 * run + 1] = right - left
+                    runs[3 * run + 2] = done
+                    done += right - left
                     run += 1
                 at += height * line
                 m += stop - q

@@ -153,17 +153,16 @@ def multiply_positions(
 
     first: the panel in `panels` of column 0; sums: one tile of scratch; ends: runs a chunk ends with
     """
-    lanes, size = vectors * LANES, 0
-    for run in range(ends[-1]):
-        size += runs[2 * run + 1]
+    lanes, last = vectors * LANES, 3 * ends[-1] - 3
+    size = runs[last + 1] + runs[last + 2]
     for panel in range(panel0, panel1):
         start = (first + panel) * size * lanes
         columns = min(width - panel * lanes, lanes)
         for p0 in range(0, count, ROWS):
-            run0, b_at = 0, start
+            run0 = 0
             for chunk in range(ends.size):
                 run1 = ends[chunk]
-                multiply_tile(vectors, sums, 0, lanes, words, rows, p0, 0, 1, runs, run0, run1, panels, b_at)
+                multiply_tile(vectors, sums, 0, lanes, words, rows, p0, 0, 1, runs, run0, run1, panels, start)
                 for r in range(min(ROWS, count - p0)):
                     to = at + targets[p0 + r] + panel * lanes
                     line, part = out[to : to + columns], sums[r * lanes : r * lanes + columns]
@@ -173,8 +172,6 @@ def multiply_positions(
                     else:
                         for j in range(columns):
                             line[j] += part[j]
-                for run in range(run0, run1):
-                    b_at += runs[2 * run + 1] * lanes
                 run0 = run1
 
 

@@ -131,7 +131,7 @@ def target_table(images: int, grid: Grid, size: Pair, channels: int, first: Pair
 
 
 def run_table(block: Block, windows: Windows, per_word: int, limits: Sequence[int]) -> tuple[I64, I64]:
-    """(runs, ends): the words of all taps in order as runs (offset, length), and the runs a chunk ends with.
+    """(runs, ends): the words of all taps in order as runs (offset, length, place), and the runs a chunk ends with.
 
     Taps that lie side by side in scratch are joined. limits: the numbers of words, counted over the taps
     here, at which chunks end; ascending, the last is all of them.
@@ -145,10 +145,10 @@ def run_table(block: Block, windows: Windows, per_word: int, limits: Sequence[in
         at, left = ((row + block.top) * block.width + col + block.left) * words, words
         while left:
             length = min(left, border - done)
-            if runs and len(runs) > (ends[-1] if ends else 0) and sum(runs[-1]) == at:
+            if runs and len(runs) > (ends[-1] if ends else 0) and sum(runs[-1][:2]) == at:
                 runs[-1][1] += length
             else:
-                runs.append([at, length])
+                runs.append([at, length, done])
             at, left, done = at + length, left - length, done + length
             if done == border:
                 ends.append(len(runs))
@@ -204,12 +204,13 @@ def channel_table(block: Block, windows: Windows) -> I64:
 
 
 def piece_table(block: Block, grid: Grid, longest: int) -> I64:
-    """The positions of a block as runs (offset, length) of its words: rows, cut at `longest` positions."""
+    """The positions of a block as runs (offset, length, place): rows, cut at `longest` positions."""
     starts = np.arange(0, grid.cols, longest)
     image, row, col = np.ogrid[: block.images, : grid.rows, : starts.size]
     pixel = (image * block.height + row * grid.step_h) * block.width + starts[col] * grid.step_w
     lengths = np.broadcast_to(np.minimum(longest, grid.cols - starts), pixel.shape)
-    return np.stack([pixel * block.channels, lengths], axis=-1).ravel()
+    places = np.cumsum(lengths).reshape(lengths.shape) - lengths
+    return np.stack([pixel * block.channels, lengths, places], axis=-1).ravel()
 
 
 @lru_cache(maxsize=_CACHED)
