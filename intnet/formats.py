@@ -1,8 +1,9 @@
 """Number formats as plain data: what codes a data path may hold, and what they mean.
 
 A format never computes. `value = code * 2**exponent`; the exponent is the format's own (fixed
-point, direct) or is set by the tensor's extremes when it is quantized (shift, flag, scaled). `quantize.py`
-applies formats; `qtensor.py` holds the result.
+point, direct) or is set by the extremes of the tensor (shift, flag, scaled), or of a block of it (block
+float), when it is quantized. `quantize.py` applies formats, `block_float.py` the last of them; `qtensor.py`
+holds the result.
 
     FixedPoint(wl, fl)   <WL,FL>: wl bits with the sign, exponent -fl, range by `overflow`
     Direct(k)            Q(., k) of WAGEUBN Eq. 6: exponent -(k-1), resolution fixed, range not
@@ -10,6 +11,7 @@ applies formats; `qtensor.py` holds the result.
     Flag(k)              Flag-QE2 of Eq. 17: two resolutions a factor 2**(k-1) apart, k+1 bits stored
     Constant(k, dr)      CQ of Eq. 7: k = kGC bits, codes within +-(dr-1), magnitude normalised away
     Scaled(wl)           MuPPET's block float: wl bits, a power-of-two scale from the tensor's extremes
+    BlockFloat(b)        DYNASTY's: mantissas of up to b bits, an exponent for each block of 4x4
 """
 
 import re
@@ -241,5 +243,32 @@ class Scaled:
         return f"BF({self.wl})"
 
 
-Format = FixedPoint | Direct | Shift | Flag | Constant | Scaled
-FORMATS: tuple[type, ...] = (FixedPoint, Direct, Shift, Flag, Constant, Scaled)
+@dataclass(frozen=True)
+class BlockFloat:
+    """DYNASTY's: mantissas of up to `b` bits with their sign, one exponent a block of 4x4 (`block_float.py`).
+
+    b: of the widest block, 0 where all are zeros; within +-(2^(b-1) - 1)
+    """
+
+    b: int
+
+    def __post_init__(self) -> None:
+        if self.b:
+            check_bits(self.b, "BlockFloat b")
+
+    @property
+    def bits(self) -> int:
+        """Nominal stored bits of a mantissa."""
+        return self.b
+
+    @property
+    def hi(self) -> int:
+        """The largest code magnitude."""
+        return (1 << max(self.b - 1, 0)) - 1
+
+    def __str__(self) -> str:
+        return f"BFP({self.b})"
+
+
+Format = FixedPoint | Direct | Shift | Flag | Constant | Scaled | BlockFloat
+FORMATS: tuple[type, ...] = (FixedPoint, Direct, Shift, Flag, Constant, Scaled, BlockFloat)

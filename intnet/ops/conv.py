@@ -3,8 +3,8 @@
     y[n, oy, ox, o] = sum over ky, kx, c of x[n, oy*sh + ky - ph, ox*sw + kx - pw, c] * w[o, c, ky, kx]
 
 x (N, H, W, Cin), w (Cout, Cin/groups, kh, kw) as in PyTorch, y (N, Ho, Wo, Cout). Integers: exact
-sums, exponents add. Block float: the exact sum, rounded once to float32. float32: the defined sequence
-of `kernels/float32.py`, in a backward pass also where only the error is float32.
+sums, exponents add (`products.py`). Block float: the exact sum, rounded once to float32 (`blocks.py`).
+float32: the defined sequence of `kernels/float32.py`, in a backward pass also where only the error is one.
 """
 
 from typing import Any
@@ -13,11 +13,12 @@ import numpy as np
 
 from intnet.autograd import Op, Saved
 from intnet.errors import ShapeError
+from intnet.ops import blocks
 from intnet.ops.kernels import conv as integer
 from intnet.ops.kernels import float32
 from intnet.ops.kernels.gemm import Plan
 from intnet.ops.kernels.windows import output_size
-from intnet.ops.linear import float_operands, operands, product
+from intnet.ops.products import BLOCKS, INTEGERS, copies, float_operands, operands, product
 from intnet.qtensor import QTensor
 
 Pair = tuple[int, int]
@@ -49,10 +50,13 @@ def _conv2d(
     groups: int = 1,
     where: str = "",
 ) -> Any:
-    is_integer = operands(x, w, f"{where or 'conv2d'}: conv2d")
+    (x, saved.x), (w, saved.w) = copies(x), copies(w)
+    kind = operands(x, w, f"{where or 'conv2d'}: conv2d")
     _check(x, w, stride, padding, groups, where)
-    saved.x, saved.w, saved.window, saved.where = x, w, (stride, padding, groups), where
-    if is_integer:
+    saved.window, saved.where = (stride, padding, groups), where
+    if kind == BLOCKS:
+        return blocks.conv2d(x, w, saved.window, where)
+    if kind == INTEGERS:
         terms = w.shape[1] * w.shape[2] * w.shape[3]
 
         def forward(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
@@ -80,8 +84,15 @@ def _integer_gradients(saved: Saved, e: QTensor) -> tuple[Any, Any]:
 
 def _conv2d_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
     x, w = float_operands(e, saved.x, saved.w)
-    if operands(e, w, f"{saved.where or 'conv2d'}: gradient"):
+    kind = operands(e, w, f"{saved.where or 'conv2d'}: gradient")
+    if kind == INTEGERS:
         return _integer_gradients(saved, e)
+    if kind == BLOCKS:
+        hw, kernel, where = x.shape[1:3], w.shape[2:], saved.where
+        return (
+            blocks.conv2d_input_grad(e, w, hw, saved.window, where) if saved.needs[0] else None,
+            blocks.conv2d_weight_grad(e, x, kernel, saved.window, where) if saved.needs[1] else None,
+        )
     dx = float32.conv2d_input_grad(e, w, x.shape[1:3], *saved.window) if saved.needs[0] else None
     dw = float32.conv2d_weight_grad(e, x, w.shape[2:], *saved.window) if saved.needs[1] else None
     return dx, dw

@@ -21,7 +21,7 @@ from intnet.autograd import Op, Saved
 from intnet.errors import ContainerError, FormatError
 from intnet.exact import NO_WORDS, UNLIMITED, exact
 from intnet.ops.elementwise import codes_of
-from intnet.ops.linear import float_operands
+from intnet.ops.products import float_operands
 from intnet.qtensor import QTensor, Status, container, max_abs
 from intnet.rounding import STOCHASTIC, TO_NEG, TO_POS, TO_ZERO
 

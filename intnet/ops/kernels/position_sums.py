@@ -67,7 +67,7 @@ def _lay_out_words(words: Flat, at: int, low: Flat, high: Flat, shape: Any, c0: 
 
 
 @njit
-def _lay_out_errors(panels: Flat, at: int, page: int, low: Flat, high: Flat, positions: int, channels: int,
+def lay_out_errors(panels: Flat, at: int, page: int, low: Flat, high: Flat, positions: int, channels: int,
                     o0: int, width: int, lanes: int) -> None:  # fmt: skip
     """Errors of outputs o0 .. as words [page of outputs][position, lane]; a page takes `page` words."""
     for first in range(0, width, lanes):
@@ -154,7 +154,7 @@ def _lay_out_unit(
         x_high, e_high = (x[n + 1].reshape(-1), e[n + 1].reshape(-1)) if pair else (blank_x, blank_e)
         _lay_out_words(words, image * area, x_low, x_high, x.shape[1:], group * block.channels, block)
         at, channels, o0 = image * block.positions * lanes, e.shape[3], group * width
-        _lay_out_errors(panels, at, page, e_low, e_high, block.positions, channels, o0, width, lanes)
+        lay_out_errors(panels, at, page, e_low, e_high, block.positions, channels, o0, width, lanes)
         if per_word == 2:
             first = 0
             for piece in range(image * pieces, image * pieces + pieces):
@@ -171,8 +171,8 @@ def position_sums(
 ) -> None:  # fmt: skip
     """parts[share, group, (tap, c), o]: sums over the images of each share.
 
-    runs: pieces (offset in a block's words, length, first position) of its positions; bound: on the codes of x;
-    block.images counts words, so twice as many images where a word holds two
+    runs: pieces (offset in a block's words, length, first position) of its positions; bound: on the codes
+    of x; block.images counts words, so twice as many images where a word holds two
     """
     units = (x.shape[0] + block.images * per_word - 1) // (block.images * per_word)
     lanes, pieces, tiles = vectors * LANES, runs.size // 3, (rows + ROWS - 1) // ROWS
@@ -245,7 +245,7 @@ def position_chunks(
                     run += 1
                 at += height * line
                 m += stop - q
-            _lay_out_errors(
+            lay_out_errors(
                 panels, 0, page, e[begin * channels : end * channels], e, end - begin, channels,
                 group * width, width, lanes,
             )  # fmt: skip

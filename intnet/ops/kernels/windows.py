@@ -131,10 +131,10 @@ def target_table(images: int, grid: Grid, size: Pair, channels: int, first: Pair
 
 
 def run_table(block: Block, windows: Windows, per_word: int, limits: Sequence[int]) -> tuple[I64, I64]:
-    """(runs, ends): the words of all taps in order as runs (offset, length, place), and the runs a chunk ends with.
+    """(runs, ends): the words of all taps as runs (offset, length, place), and the runs a chunk ends with.
 
-    Taps that lie side by side in scratch are joined. limits: the numbers of words, counted over the taps
-    here, at which chunks end; ascending, the last is all of them.
+    In order; taps that lie side by side in scratch are joined. limits: the numbers of words, counted over
+    the taps here, at which chunks end; ascending, the last is all of them.
     """
     words = block.depth // per_word
     runs: list[list[int]] = []

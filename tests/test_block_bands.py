@@ -17,13 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet import long_sums
-from intnet.block_float import Band, BlockFloat, expand, matching_bands
+from intnet.block_bands import Band, Banded, matching_bands
+from intnet.block_float import expand
 from intnet.errors import ContainerError, NumberError, ShapeError
 from intnet.exact import Exact
 from intnet.long_sums import LongSum
 from intnet.ops import conv2d, linear
 from intnet.ops.kernels.gemm import gemm
-from intnet.ops.linear import block_product
+from intnet.ops.products import block_product
 from intnet.qtensor import QTensor
 from tests import oracle
 from tests.opcheck import run, threads, values
@@ -167,7 +168,7 @@ def test_operands_from_end_to_end_of_the_exponents_with_results_that_float32_hol
     x = operand(seed, (n, 18), MATRIX, lambda block: far[block[1]])
     w = operand(seed + 1, (cout, 18), MATRIX, lambda block: max(-128, -far[block[1]] - noise.integers(9)))
     e = operand(seed + 2, (n, cout), MATRIX, uniform(seed, -40, -24))
-    assert len(matching_bands(BlockFloat(x.q), BlockFloat(w.q), 18)[0]) > 1
+    assert len(matching_bands(Banded(x.q), Banded(w.q), 18)[0]) > 1
     check_linear(x, w, e)
 
 
@@ -177,8 +178,8 @@ def test_zero_blocks_have_no_say(gap: int) -> None:
     x = operand(1, (8, 8), MATRIX, lambda block: -gap if block[1] else 0, zeros=0)
     x.q.codes[:, 4:] = 0
     w = operand(2, (8, 8), MATRIX, lambda block: 0, zeros=0)
-    assert BlockFloat(x.q).bands() == [Band(0, 0, 127)]
-    assert BlockFloat(x.q).aligned(Band(0, 0, 127)).codes.dtype == np.int8
+    assert Banded(x.q).bands() == [Band(0, 0, 127)]
+    assert Banded(x.q).aligned(Band(0, 0, 127)).codes.dtype == np.int8
     exact = oracle.Tensor((8, 8), [F(int(code)) for code in x.q.codes.reshape(-1)])
     agrees(block_product(x.q, w.q, 8, gemm), oracle.ops.linear(exact, w.exact))
 
@@ -287,7 +288,7 @@ def test_the_end_of_float32(below: int) -> None:
 def test_the_road_follows_the_proven_bound() -> None:
     """One product while int64 holds it, however many bits float64 has; else bands."""
     for top, terms, pairs in ((53, 1, 1), (59, 2, 1), (61, 1, 1), (62, 1, 2), (61, 2, 2), (122, 1, 2)):
-        a, b = BlockFloat(row([0, top])), BlockFloat(row([0]))
+        a, b = Banded(row([0, top])), Banded(row([0]))
         bands = matching_bands(a, b, terms)
         assert len(bands[0]) * len(bands[1]) == pairs
     assert [band.low for band in bands[0]] == [0, 122]
@@ -377,9 +378,9 @@ def long_sums_rounded_twice(patch: pytest.MonkeyPatch) -> None:
 
 def wrong_least_exponent(patch: pytest.MonkeyPatch) -> None:
     """One too high: what has the least exponent is lost."""
-    right = BlockFloat.bands
+    right = Banded.bands
     patch.setattr(
-        BlockFloat, "bands",
+        Banded, "bands",
         lambda self, width=600: [band._replace(low=band.low + 1) for band in right(self, width)],
     )  # fmt: skip
 

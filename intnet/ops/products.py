@@ -1,0 +1,117 @@
+"""The one road of every bilinear operation on integers: products, convolutions and their gradients.
+
+    exact_product    one exponent each: the exact sum, in int32, int64 or two limbs
+    block_product    an exponent a code: the exact sum, rounded once to float32
+    product          whichever of these it is
+
+Tensors in blocks of 4x4 have a quicker road, `blocks.py`; float32 has the defined sequence of
+`kernels/float32.py`. `Copies` is an operand that is read forward in one format, backward in another.
+"""
+
+from collections.abc import Callable
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from intnet.block_bands import Banded, matching_bands
+from intnet.block_float import BlockTensor
+from intnet.errors import ContainerError, FormatError
+from intnet.exact import Exact, exact
+from intnet.long_sums import LongSum
+from intnet.ops.kernels.gemm import Plan, plan, split
+from intnet.qtensor import INT64_BOUND, QTensor
+
+Kernel = Callable[[np.ndarray, np.ndarray, Plan], np.ndarray]
+
+
+def exact_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = "") -> QTensor | Exact:
+    """The exact bilinear form of a and b that sums `terms` products an element.
+
+    kernel(codes of a, codes of b, plan) computes it. Beyond int64 `a` is split into two halves of
+    16 bits and the result is the two-limb expression high * 2**16 + low; ContainerError where even
+    the halves do not fit.
+    """
+    exponent = int(a.exponent) + int(b.exponent)
+    if a.bound * b.bound * terms < INT64_BOUND:
+        how = plan(a, b, terms, where)
+        return QTensor(kernel(a.codes, b.codes, how), exponent, bound=how.bound)
+    try:
+        halves = []
+        for half in split(a):
+            how = plan(half, b, terms, where)
+            halves.append(QTensor(kernel(half.codes, b.codes, how), exponent, bound=how.bound))
+    except ContainerError as error:
+        raise ContainerError(
+            f"{error}: beyond every container, two limbs too; use narrower operands"
+        ) from None
+    return Exact([(halves[0], 1 << 16), (halves[1], 1)], exponent)
+
+
+def _expression(result: QTensor | Exact) -> Exact:
+    return result if isinstance(result, Exact) else Exact([(result, 1)], int(result.exponent))
+
+
+def block_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = "") -> np.ndarray:
+    """float32 of the exact bilinear form of two block-float tensors, rounded once (ties to even).
+
+    As `exact_product`; an exponent is an int, or an array that broadcasts against the codes. The
+    aligned operands have integer products whose sum is exact in any order: one such product where
+    int64 holds it, else one a pair of bands, all added up in `LongSum`. NumberError for a result beyond
+    float32's range; ContainerError for codes whose products not even two limbs hold.
+    """
+    left, right = Banded(a, where), Banded(b, where)
+    a_bands, b_bands = matching_bands(left, right, terms)
+    xs, ys = [left.aligned(band) for band in a_bands], [right.aligned(band) for band in b_bands]
+    results = (_expression(exact_product(x, y, terms, kernel, where)) for x in xs for y in ys)
+    first = next(results)
+    if len(xs) == len(ys) == 1:
+        return first.to_float32(where)
+    total = LongSum(first.shape, first.exponent, int(xs[-1].exponent) + int(ys[-1].exponent) + 16)
+    for result in chain([first], results):
+        for term, coef in result.terms:  # one, or the two of two limbs: 2**16 and 1
+            total.add(term.codes, result.exponent + int(coef).bit_length() - 1)
+    return total.to_float32(where)
+
+
+def product(
+    a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = ""
+) -> QTensor | Exact | np.ndarray:
+    """`exact_product`, or `block_product` where an operand has an exponent array."""
+    plain = isinstance(a.exponent, int) and isinstance(b.exponent, int)
+    return (exact_product if plain else block_product)(a, b, terms, kernel, where)
+
+
+class Copies(NamedTuple):
+    """Two copies of one operand: what the forward pass reads, and what the gradients do."""
+
+    forward: Any
+    backward: Any
+
+
+def copies(operand: Any) -> Copies:
+    """Both copies of an operand, the same one where it has no two."""
+    return operand if isinstance(operand, Copies) else Copies(operand, operand)
+
+
+INTEGERS, BLOCKS, FLOATS = "two QTensors", "two BlockTensors", "two float32 arrays"
+
+
+def operands(a: Any, b: Any, what: str) -> str:
+    """Which of INTEGERS, BLOCKS and FLOATS the two are; FormatError for anything else."""
+    if isinstance(a, QTensor) and isinstance(b, QTensor):
+        return INTEGERS
+    if isinstance(a, BlockTensor) and isinstance(b, BlockTensor):
+        return BLOCKS
+    if all(isinstance(x, np.ndarray) and x.dtype == np.float32 for x in (a, b)):
+        return FLOATS
+    kinds = " and ".join(type(x).__name__ for x in (a, b))
+    raise FormatError(f"{what} takes {INTEGERS}, {BLOCKS} or {FLOATS}, not {kinds}")
+
+
+def float_operands(error: Any, *values: Any) -> list[Any]:
+    """`values` for a backward pass in float32, where the error is one: integers rounded once to float32."""
+    return [
+        exact(v).to_float32() if isinstance(error, np.ndarray) and isinstance(v, QTensor) else v  # type: ignore[union-attr]
+        for v in values
+    ]
