@@ -117,6 +117,14 @@ class BlockTensor:
         exponents, bits, filled = (a.reshape(blocks) for a in (self.exponents, self.bits, self.filled))
         return BlockTensor(self.values.reshape(shape), exponents, bits, filled, axes, self.saturated)
 
+    def add_sensitivities(self, g: np.ndarray, sums: np.ndarray) -> None:
+        """sums (float64 a block) += 2**(2e)/16 times the block's sum of g*g; g: float32 of this shape (1)."""
+        view = _blocks_view(self.shape, self.axes)
+        block_loops.add_sensitivities(
+            np.ascontiguousarray(g).reshape(_view(self.shape, self.axes)), view[3],
+            self.exponents.reshape(view), self.filled.reshape(view), sums.reshape(view),
+        )  # fmt: skip
+
     # -- bytes --------------------------------------------------------------------------------
 
     @property

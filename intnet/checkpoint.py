@@ -1,11 +1,11 @@
-"""Checkpoints: a state (named QTensors and float32 arrays) and its description in one checked file.
+"""Checkpoints: a state (named QTensors and arrays of floats) and its description in one checked file.
 
     save("run/checkpoint.npz", run.state(), {"step": run.step})
     state, meta = load("run/checkpoint.npz")
 
 The file (`archive.py`) holds, beside its description:
 
-    state/NAME      the codes of a QTensor (an integer type) or a float32 array
+    state/NAME      the codes of a QTensor (an integer type) or an array of floats
     exponent/NAME   the exponents of a QTensor that has an array of them
 
 The description's `tensors` gives type, shape, exponent and bound of every state tensor, so that a loaded one
@@ -24,6 +24,7 @@ from intnet.errors import CheckpointError
 from intnet.qtensor import CODE_TYPES, QTensor, max_abs
 from intnet.state import State, digest
 
+FLOATS = (np.float32, np.float64)
 ADVICE = "use another checkpoint, or train again"
 KIND = archive.Kind("checkpoint", "intnet checkpoint", 1, ADVICE)
 
@@ -47,8 +48,8 @@ def _pack(state: State) -> tuple[Arrays, dict[str, Any]]:
             entry |= {"exponent": "array" if several else value.exponent, "bound": int(value.bound)}
             if several:
                 arrays[f"exponent/{name}"] = value.exponent  # type: ignore[assignment]
-        elif codes.dtype != np.float32:
-            raise CheckpointError(f"{name}: a state holds QTensors and float32 arrays, not {codes.dtype}")
+        elif codes.dtype not in FLOATS:
+            raise CheckpointError(f"{name}: a state holds QTensors, float32 and float64, not {codes.dtype}")
         arrays[f"state/{name}"] = codes
         tensors[name] = entry
     return arrays, tensors
@@ -68,7 +69,7 @@ def load(path: str | os.PathLike[str]) -> tuple[State, dict[str, Any]]:
 
 
 def _unpack(path: Path, name: str, entry: dict[str, Any], arrays: Arrays) -> Any:
-    """The QTensor or float32 array `name`, writable and in native byte order."""
+    """The QTensor or array of floats `name`, writable and in native byte order."""
     array = arrays.get(f"state/{name}")
     if array is None or array.dtype.name != entry["dtype"] or list(array.shape) != entry["shape"]:
         have = "missing" if array is None else f"{array.dtype.name} {list(array.shape)}"
@@ -76,7 +77,7 @@ def _unpack(path: Path, name: str, entry: dict[str, Any], arrays: Arrays) -> Any
         raise CheckpointError(f"{path}: {name} should be {expected}, it is {have}: {ADVICE}")
     array = array.astype(array.dtype.newbyteorder("="))
     if "exponent" not in entry:
-        if array.dtype != np.float32:
+        if array.dtype not in FLOATS:
             raise CheckpointError(f"{path}: {name} is {array.dtype} without an exponent: {ADVICE}")
         return array
     if array.dtype not in CODE_TYPES or entry["bound"] < max_abs(array):

@@ -139,9 +139,10 @@ class Conv2d(Layer):
 
 
 class Linear(Layer):
-    """x (N, Cin) -> (N, Cout); weight (Cout, Cin)."""
+    """x (N, Cin) -> (N, Cout); weight (Cout, Cin): a convolution of images of one pixel."""
 
     takes_weight = True
+    stride, padding = (1, 1), (0, 0)
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()

@@ -22,6 +22,7 @@ LINES: dict[str, dict[str, Any]] = {
         "seconds": float,
         "images_per_second": float,
     },
+    "map": {"step": int, "epoch": int, "seconds": float, "layers": dict},
     "epoch": {"step": int, "epoch": int, "test_accuracy": float, "saturated": {str: int}},
     # of every step, for methods whose word lengths move: seconds that the switch took, and every weight
     # layer's <WL, FL> and non-zero weights; lb and r (lookback, resolution) where the method has them

@@ -4,7 +4,7 @@
         report = work.train()                         # or, after a kill: with resume("RUN") as work: ...
 
     config.json     what was asked for (`run`: all that decides a bit; `plan`: how far, how often saved)
-    metrics.jsonl   one line a step (where widths move, two) and one an epoch, in order (`metrics.py`)
+    metrics.jsonl   one line a step (where widths move, two) and one an epoch (with a map, two) (`metrics.py`)
     checkpoint.npz  the newest saved state (`checkpoint.py`)
     report.json .md the result (`report.py`), when the planned steps are done
     model.npz       with it, the fixed-point model of a method that trains one (`fixed_model.py`)
@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, TracebackType
@@ -353,9 +353,8 @@ class RunFolder:
         run, table = self.run, PathTable()
 
         def after_step(step: StepReport) -> None:
-            self._log(_step_line(step))
-            if step.widths:
-                self._log(_precision_line(step))
+            for line in _lines(step):
+                self._log(line)
             if on_step is not None:
                 on_step(step)
 
@@ -431,9 +430,9 @@ class RunFolder:
         return result
 
 
-def _step_line(step: StepReport) -> dict[str, Any]:
-    """A step as a line of metrics.jsonl."""
-    return {
+def _lines(step: StepReport) -> Iterator[dict[str, Any]]:
+    """A step as lines of metrics.jsonl: itself, widths that moved in it, a map that it made."""
+    yield {
         "kind": "step",
         "step": step.step,
         "epoch": step.epoch,
@@ -442,9 +441,8 @@ def _step_line(step: StepReport) -> dict[str, Any]:
         "seconds": round(step.seconds, 6),
         "images_per_second": round(step.images / step.seconds, 1),
     }
-
-
-def _precision_line(step: StepReport) -> dict[str, Any]:
-    """The widths of a step as a line of metrics.jsonl."""
-    seconds = round(step.overhead, 6)
-    return {"kind": "precision", "step": step.step, "seconds": seconds, "layers": step.widths}
+    if step.widths:
+        seconds = round(step.overhead, 6)
+        yield {"kind": "precision", "step": step.step, "seconds": seconds, "layers": step.widths}
+    if step.map:
+        yield {"kind": "map", "step": step.step, "epoch": step.epoch, **step.map}

@@ -1,7 +1,7 @@
 """State of a training run as named tensors, and its digest.
 
 A state is what `Run.state` gives: every parameter, optimizer word, running statistic and what the method
-remembers, as QTensors or float32 arrays. The digest is SHA-256 over all of them, so two runs agree
+remembers, as QTensors or arrays of floats. The digest is SHA-256 over all of them, so two runs agree
 exactly when their digests do.
 """
 
@@ -32,7 +32,7 @@ def digest(state: State) -> str:
 
 
 def parts(value: Any) -> tuple[np.ndarray, int | np.ndarray | None]:
-    """(codes, exponent) of a QTensor, (array, None) of a float32 array."""
+    """(codes, exponent) of a QTensor, (array, None) of an array of floats."""
     if isinstance(value, QTensor):
         return value.codes, value.exponent
     return value, None

@@ -34,7 +34,8 @@ METHOD_STATE = "method/"  # leads the names of `Method.state` in a run's state
 class StepReport:
     """One step: its number (from 1), epoch (from 0), mean loss, share of right answers, seconds.
 
-    widths: `Method.widths` of this step; overhead: its seconds that went into moving them
+    widths: `Method.widths` of this step; overhead: its seconds that went into moving them; map: `Method.map`
+    where the step ended an epoch
     """
 
     step: int
@@ -45,6 +46,7 @@ class StepReport:
     images: int
     widths: dict[str, dict[str, int]] = field(default_factory=dict)
     overhead: float = 0.0
+    map: dict[str, Any] = field(default_factory=dict)
 
 
 class Run:
@@ -100,7 +102,8 @@ class Run:
                 ]
             )
         method.end_of_step()
-        if method.step % self.steps_per_epoch == 0:
+        ended = method.step % self.steps_per_epoch == 0
+        if ended:
             method.end_of_epoch()
         right = float(np.mean(float_logits(logits.value).argmax(axis=1) == labels))
         seconds = perf_counter() - started
@@ -113,6 +116,7 @@ class Run:
             len(labels),
             dict(method.widths()),
             method.overhead,
+            method.map if ended else {},
         )
 
     def train(

@@ -3,6 +3,7 @@
 from typing import Any
 
 from intnet.methods.adapt import Adapt
+from intnet.methods.dynasty import Dynasty
 from intnet.methods.float32 import Float32
 from intnet.methods.method import Method, Parameter, unknown
 from intnet.methods.muppet import Muppet
@@ -13,9 +14,10 @@ METHODS: dict[str, type[Method]] = {
     "wageubn": Wageubn,
     "adapt": Adapt,
     "muppet": Muppet,
+    "dynasty": Dynasty,
 }
 
-__all__ = ["METHODS", "Adapt", "Float32", "Method", "Muppet", "Parameter", "Wageubn", "make"]
+__all__ = ["METHODS", "Adapt", "Dynasty", "Float32", "Method", "Muppet", "Parameter", "Wageubn", "make"]
 
 
 def make(name: str, /, **options: Any) -> Method:

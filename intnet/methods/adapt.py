@@ -26,8 +26,8 @@ from intnet.formats import MAX_BITS, FixedPoint, Scaled
 from intnet.methods import adapt_switch as switch
 from intnet.methods import symbols
 from intnet.methods.float32 import sgd_momentum
-from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32
-from intnet.methods.rounded_copies import NORMS, RoundedCopies, whole
+from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32, whole
+from intnet.methods.rounded_copies import NORMS, RoundedCopies
 from intnet.ops.kernels.histograms import code_squares, sum_of_magnitudes, sum_of_squares
 from intnet.ops.norm import reciprocal_root
 from intnet.qtensor import QTensor

@@ -33,9 +33,9 @@ class Float32(Method):
 
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
-        self.lr = schedules.rates(self.options.lr, "float32: lr")
+        self.lr = schedules.rates(self.options.lr, f"{self.name}: lr")
         if not (0 <= self.options.momentum < 1 and self.options.weight_decay >= 0):
-            raise ConfigError("float32: momentum is from 0 to below 1, weight_decay at least 0")
+            raise ConfigError(f"{self.name}: momentum is from 0 to below 1, weight_decay at least 0")
 
     def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
         """SGD with momentum; weight decay is added to the gradient first."""

@@ -97,6 +97,7 @@ class Method:
         self.observers: list[Observer] = []
         self.saturated: dict[str, int] = {}
         self.overhead = 0.0  # seconds of the last step that went into moving widths
+        self.map: dict[str, Any] = {}  # what the last epoch found of a map of widths, for the log
         self.state: dict[str, Any] = {}
 
     # -- starting ---------------------------------------------------------------------------
@@ -257,6 +258,11 @@ def check_finite(values: np.ndarray, where: str) -> np.ndarray:
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
         raise NumberError(f"{where}: NaN or infinity at index {index}")
     return values
+
+
+def whole(*numbers: int) -> QTensor:
+    """Whole numbers as state."""
+    return QTensor(np.array(numbers, np.int32), 0)
 
 
 # -- options ---------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ from intnet.exact import Exact, exact
 from intnet.formats import Scaled
 from intnet.methods import symbols
 from intnet.methods.float32 import sgd_momentum
-from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32
-from intnet.methods.rounded_copies import NORMS, RoundedCopies, whole
+from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32, whole
+from intnet.methods.rounded_copies import NORMS, RoundedCopies
 from intnet.ops.kernels.histograms import sum_of_squares
 from intnet.qtensor import QTensor
 

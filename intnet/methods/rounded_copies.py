@@ -11,11 +11,8 @@ rounded, and in how many bits, is the method's (`rounded`), and so are its error
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from intnet.methods.method import LayerLike, Method, to_float32
 from intnet.ops.tanh import Tanh
-from intnet.qtensor import QTensor
 
 STORED = ("x0", "x1", "x3", "x4")  # activations that are rounded; those inside batch norm are float32
 NORMS = ("gamma", "beta")  # parameters of batch norm
@@ -54,8 +51,3 @@ class RoundedCopies(Method):
     def widths(self) -> dict[str, dict[str, int]]:
         """Weight layer -> WL, FL (block float: the scale s), nonzero weights, and what else moves."""
         return self._used
-
-
-def whole(*numbers: int) -> QTensor:
-    """Whole numbers as state."""
-    return QTensor(np.array(numbers, np.int32), 0)

@@ -141,3 +141,27 @@ for _p, _g in (("W", "gWq"), ("b", "gbq"), ("gamma", "ggamma"), ("beta", "gbeta"
         f"Acc{_p}": Symbol("update", f"momentum*Acc{_p} + ({_g} + weight_decay*{_p})"),
         _p: Symbol("update", f"{_p} - lr*Acc{_p}"),
     }
+
+# DYNASTY: block float in blocks of 4x4, static (8 bits) or dynamic (b bits); all else is float32.
+DYNASTY: dict[str, Symbol] = {
+    **{p: Symbol("forward", "as it is stored") for p in ("b", "gamma", "beta")},
+    "Wb": Symbol("forward", "W in b bits, for the backward product (or forward_dynamic = weight)", ("W",)),
+    "Wq": Symbol("forward", "W in 8 bits", ("W",)),
+    "x0": Symbol("forward", "x4 of the layer before in b bits; images, or forward_dynamic = weight: 8"),
+    "x0b": Symbol("forward", "x4 of the layer before in b bits, where the forward product reads 8"),
+    "x1": Symbol("forward", "Wq * x0 (+ b)", factors=("Wq", "x0")),
+    "mu": Symbol("forward", "mean(x1)"),
+    "sigma": Symbol("forward", "mean((x1 - mu)^2)"),
+    "x3": Symbol("forward", f"gamma*(x1 - mu)*r + beta, {_SCALE}"),
+    "x4": Symbol("forward", "relu(x3)"),
+    "e0": Symbol("backward", "e4 of the next layer, or the sum of the branches' errors"),
+    "e1": Symbol("backward", "e0 where x3 > 0, else 0"),
+    "e3": Symbol("backward", "dL/dx1 in 8 bits"),
+    "e4": Symbol("backward", "Wb^T e3", factors=("Wb", "e3")),
+    "gW": Symbol("backward", "e3 x0^T", factors=("e3", "x0")),
+    "gb": Symbol("backward", "sum(e3)", factors=("e3",)),
+    "ggamma": Symbol("backward", f"sum(e1*(x1 - mu)*r), {_SCALE}"),
+    "gbeta": Symbol("backward", "sum(e1)"),
+    **{f"Acc{p}": FLOAT32[f"Acc{p}"] for p in _COPIES},
+    "W": Symbol("update", "W - lr*AccW"),
+}

@@ -142,7 +142,8 @@ def correlate_blocks(
 ) -> None:
     """The pixels of out[N, H, W, O] that `windows` of x[N, .., .., C] make with w[O, tap, C].
 
-    out: float32 or float64; live: uint8 of the blocks of x, [N/4, .., .., C/4]; live_w: of w, [O/4, tap, C/4]; both rounded up.
+    out: float32 or float64; live: uint8 of the blocks of x, [N/4, .., .., C/4]; live_w: of w, [O/4, tap,
+    C/4]; all rounded up.
     """
     taps, kept, grid = np.array(windows.taps), np.array(windows.kept), windows.grid
     block = block_of(windows, 1, x.shape[3], 1)

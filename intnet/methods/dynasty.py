@@ -1,0 +1,249 @@
+"""DYNASTY: block float whose bit-width map follows how sensitive the loss is to each block.
+
+"DYNASTY: block-wise dynamic-precision training". Tensors are cut into blocks of 4x4 with one exponent
+(`block_float.py`). One operand of every product has mantissas of 8 bits, the other of b bits, block by
+block; the product is exact, rounded to float32 once. A is x0 of a layer, E its e3:
+
+    forward         x1 = Wq * x0        W in 8 bits, A in b
+    backward        e4 = Wb^T e3        E in 8 bits, W in b
+    weight update   gW = e3 x0^T        E in 8 bits, A in b
+
+Batch norm, ReLU, joins and the update of the float32 master are method `float32`'s. Every mini-batch adds
+each block's sensitivity to S (1); every epoch ends with a new map for the weights and one for the
+activations. The map itself: `dynasty_map.py`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from intnet.block_float import Axes, BlockTensor, blocks_shape, quantize_blocks
+from intnet.errors import ConfigError
+from intnet.methods import dynasty_map, symbols
+from intnet.methods.dynasty_map import FIRST, Given
+from intnet.methods.float32 import Float32
+from intnet.methods.method import LayerLike, Parameter, check_finite, to_float32, whole
+from intnet.ops.products import Copies
+from intnet.trace import Event
+
+STATIC = 8  # bits of the operand that the map does not speak of
+KERNEL: Axes = (0, 1)  # blocks of weights: (Cout, Cin) at each place of the kernel
+WEIGHTS, ACTIVATIONS = KINDS = ("weights", "activations")
+
+
+def pixels(x: Any) -> Axes:
+    """Blocks of activations and errors: (batch, channels) at each pixel."""
+    return 0, len(x.shape) - 1
+
+
+class Dynasty(Float32):
+    """The method; see the module and `Options`."""
+
+    name = "dynasty"
+    SYMBOLS = symbols.DYNASTY
+    STATE: ClassVar[dict[str, str]] = {
+        "b": "widths of the blocks' mantissas, smoothed; in use are the nearest of 0, 2, 4, 6, 8",
+        "b_new": "the same before smoothing",
+        "S": "sum of the blocks' sensitivities over the batches of this epoch",
+        "lambda": "last lambda of the weights, of the activations",
+        "batches": "full batches that S sums",
+        "images": "of a full batch",
+    }
+    DEVIATIONS: ClassVar[dict[str, str]] = {
+        "first layer": "images have no gradient, so no sensitivity: their mantissas have 8 bits; its "
+        "weights have a map, which no product reads while forward_dynamic is 'activation'",
+        "forward_dynamic": "the paper leaves open which operand of the forward product is dynamic: A here, "
+        "W with 'weight'",
+        "S": "of weights from their gradient before weight decay; of activations from the layer's own "
+        "dL/dx0; a last, shorter batch of an epoch is left out",
+        "T": "multiply-adds of one product that read the block; padding is not counted",
+        "Algorithm 1": "its printed assignments with their typos mended; it stops where both means agree",
+        "short batches": "and inference read the map of the first images of a batch, again and again where "
+        "there are more of them than in training",
+        "bias": "added in float32 to the rounded product; its gradient is the float32 sum of e3",
+    }
+
+    @dataclass(frozen=True)
+    class Options:
+        """bits: alpha, the mean width of dynamic operands; weight_bits: the same of weights, if it differs.
+
+        forward_dynamic: the operand of b bits in the forward product. gamma: smoothing of the map, 0: none.
+        lr: learning rate by epoch, '0.05,0.005@30'; momentum; weight_decay: L2 factor.
+        """
+
+        bits: float = 4.0
+        weight_bits: float | None = None
+        forward_dynamic: Literal["activation", "weight"] = "activation"
+        gamma: float = 0.5
+        lr: str = "0.05"
+        momentum: float = 0.9
+        weight_decay: float = 0.0
+
+    def __init__(self, /, **options: Any) -> None:
+        super().__init__(**options)
+        o = self.options
+        self.alpha = {WEIGHTS: o.bits if o.weight_bits is None else o.weight_bits, ACTIVATIONS: o.bits}
+        if not all(0 <= alpha <= dynasty_map.BETA for alpha in self.alpha.values()):
+            raise ConfigError("dynasty: bits and weight_bits are mean widths from 0 to 8")
+        if not 0 <= o.gamma < 1:
+            raise ConfigError("dynasty: gamma is from 0 to below 1")
+        self._layers: list[Any] = []
+        self._batch = 0  # images of this step
+        self._seen: dict[tuple[str, str], BlockTensor] = {}  # dynamic operands of this step
+        self._shapes: dict[str, tuple[int, ...]] = {}  # of x0, but for the batch
+        self._maps: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}  # b, and the bits in use
+
+    # -- starting ---------------------------------------------------------------------------
+
+    def start(self, layers: Sequence[Any], seed: int) -> None:
+        """Every block starts with 4 bits."""
+        super().start(layers, seed)
+        self.state = {"lambda": np.zeros(0), "batches": whole(0), "images": whole(0)}
+
+    def follow(self, layers: Sequence[Any]) -> None:
+        """The weight layers, whose blocks a map speaks of."""
+        self._layers = [layer for layer in layers if layer.takes_weight]
+
+    def _number(self, name: str) -> int:
+        return int(self.state[name].codes[0])
+
+    # -- the map in use ---------------------------------------------------------------------
+
+    def bits(self, layer: LayerLike, kind: str, store: dict[str, Any], blocks: tuple[int, ...]) -> np.ndarray:
+        """uint8: b of the blocks of a tensor; `store` holds the layer's widths of that kind."""
+        if "b" not in store:
+            return np.full(blocks, int(FIRST), np.uint8)
+        known = self._maps.get((layer.name, kind))
+        if known is None or known[0] is not store["b"]:
+            known = store["b"], dynasty_map.rounded(store["b"])
+            self._maps[layer.name, kind] = known
+        rows = known[1].shape[0]
+        if rows == blocks[0]:
+            return known[1]
+        return np.ascontiguousarray(known[1][np.arange(blocks[0]) % rows])
+
+    # -- forward and backward ---------------------------------------------------------------
+
+    def _block_float(
+        self, layer: LayerLike, path: str, value: np.ndarray, bits: int | np.ndarray, axes: Axes
+    ) -> BlockTensor:
+        name = f"{layer.name}/{path}"
+        result = quantize_blocks(value, bits, axes, name)
+        if result.saturated:
+            self.saturated[name] = self.saturated.get(name, 0) + result.saturated
+        if self.observers:
+            codes = result.to_qtensor()
+            self._emit(Event(layer.name, path, self.step, value, codes, codes.format, "ties_even"))
+        return result
+
+    def weight(self, layer: LayerLike, parameter: Parameter) -> Any:
+        """Wq, 8 bits, for the forward product, Wb, b bits, for the backward one; all but W as it is."""
+        if parameter.symbol != "W":
+            return super().weight(layer, parameter)
+        value = check_finite(parameter.value, f"{layer.name}/W")
+        bits = self.bits(layer, WEIGHTS, parameter.slots, blocks_shape(value.shape, KERNEL))
+        dynamic = self._block_float(layer, "Wb", value, bits, KERNEL)
+        self._seen[layer.name, WEIGHTS] = dynamic
+        if self.options.forward_dynamic == "weight":
+            return dynamic
+        return Copies(self._block_float(layer, "Wq", value, STATIC, KERNEL), dynamic)
+
+    def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """x0 of a weight layer in block float, all else in float32."""
+        value = to_float32(value, f"{layer.name}/{path}")
+        if path != "x0" or not layer.takes_weight:
+            return self.passes(layer, path, value)
+        axes = pixels(value)
+        if self.training:
+            self._batch, self._shapes[layer.name] = value.shape[0], value.shape[1:]
+            if not self._number("images"):
+                self.state["images"] = whole(self._batch)
+        if layer.edge == "first":
+            return self._block_float(layer, path, value, STATIC, axes)
+        bits = self.bits(layer, ACTIVATIONS, layer.buffers, blocks_shape(value.shape, axes))
+        if self.options.forward_dynamic == "activation":
+            dynamic = self._block_float(layer, path, value, bits, axes)
+            static = dynamic
+        else:
+            static = self._block_float(layer, path, value, STATIC, axes)
+            dynamic = self._block_float(layer, "x0b", value, bits, axes)
+        if self.training:
+            self._seen[layer.name, ACTIVATIONS] = dynamic
+        return Copies(static, dynamic)
+
+    def error(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """e3 in 8 bits; e4 as it is, and its squares in the sensitivity of x0."""
+        if path == "e3":
+            return self._block_float(layer, path, value, STATIC, pixels(value))
+        if path == "e4" and layer.takes_weight:
+            self._add(self._seen.pop((layer.name, ACTIVATIONS)), value, layer.buffers)
+        return self.passes(layer, path, value)
+
+    def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> np.ndarray:
+        """As it is; squares of a weight's gradient in its sensitivity."""
+        if parameter.symbol == "W":
+            self._add(self._seen.pop((layer.name, WEIGHTS)), value, parameter.slots)
+        return super().gradient(layer, parameter, value)
+
+    # -- sensitivity and map ------------------------------------------------------------------
+
+    def _add(self, blocks: BlockTensor, g: np.ndarray, store: dict[str, Any]) -> None:
+        """Add the sensitivity of each block in this batch to S, unless the batch is a short one (1)."""
+        if self._batch == self._number("images"):
+            if "S" not in store:
+                first = np.full(blocks.bits.shape, FIRST, np.float32)
+                store |= {"b": first, "b_new": first, "S": np.zeros(first.shape)}
+            blocks.add_sensitivities(g, store["S"])
+
+    def end_of_step(self) -> None:
+        """Count a full batch."""
+        if self._batch == self._number("images"):
+            self.state["batches"] = whole(self._number("batches") + 1)
+        super().end_of_step()
+
+    def end_of_epoch(self) -> None:
+        """New maps, of the weights and of the activations; S starts again."""
+        started = perf_counter()
+        uses = {layer.name: self._multiply_adds(layer) for layer in self._layers}
+        self.map = {"layers": {layer.name: {} for layer in self._layers}}
+        lams = [
+            self._new_map(kind, {name: both[i] for name, both in uses.items()})
+            for i, kind in enumerate(KINDS)
+        ]
+        self.state |= {"lambda": np.array(lams), "batches": whole(0)}
+        self.map["seconds"] = self.overhead = perf_counter() - started
+        super().end_of_epoch()
+
+    def _multiply_adds(self, layer: Any) -> tuple[np.ndarray, np.ndarray]:
+        x = (self._number("images"), *self._shapes[layer.name])
+        return dynasty_map.multiply_adds(x, layer.weight.shape, layer.stride, layer.padding)
+
+    def _new_map(self, kind: str, uses: dict[str, np.ndarray]) -> float:
+        """The next map of the weights or of the activations of all layers; its lambda."""
+        stores = {
+            layer.name: layer.weight.slots if kind == WEIGHTS else layer.buffers for layer in self._layers
+        }
+        stores = {name: store for name, store in stores.items() if "S" in store}
+        if not stores:  # one layer alone, whose input has no sensitivity
+            return 0.0
+        batches, lams, alpha = self._number("batches"), self.state["lambda"], self.alpha[kind]
+
+        def joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
+            return np.concatenate([array.reshape(-1) for array in arrays])
+
+        sums, b, b_new = (joined(store[key] for store in stores.values()) for key in ("S", "b", "b_new"))
+        given = Given(sums, joined(uses[name] for name in stores), b, b_new)
+        last = float(lams[KINDS.index(kind)]) if lams.size else None
+        made = dynasty_map.make(given, batches, last, alpha, self.options.gamma)
+        self.map[kind] = dynasty_map.summary(given, batches, made, alpha)
+        start = 0
+        for name, store in stores.items():
+            shape, part = store["b"].shape, slice(start, start + store["b"].size)
+            self.map["layers"][name][kind] = dynasty_map.layer_record(given, made, part)
+            store |= {"b": made.smoothed[part].reshape(shape), "b_new": made.new[part].reshape(shape)}
+            store["S"] = np.zeros(shape)
+            start = part.stop
+        return made.lam
