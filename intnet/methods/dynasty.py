@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from intnet.block_float import Axes, BlockTensor, blocks_shape, quantize_blocks
+from intnet.block_float import WIDTHS, Axes, BlockTensor, blocks_shape, quantize_blocks
 from intnet.errors import ConfigError
 from intnet.methods import dynasty_map, symbols
 from intnet.methods.dynasty_map import FIRST, Given
@@ -70,12 +70,14 @@ class Dynasty(Float32):
     class Options:
         """bits: alpha, the mean width of dynamic operands; weight_bits: the same of weights, if it differs.
 
+        map: 'uniform' gives every block just these bits from the start, the baseline of a map.
         forward_dynamic: the operand of b bits in the forward product. gamma: smoothing of the map, 0: none.
         lr: learning rate by epoch, '0.05,0.005@30'; momentum; weight_decay: L2 factor.
         """
 
         bits: float = 4.0
         weight_bits: float | None = None
+        map: Literal["dynamic", "uniform"] = "dynamic"
         forward_dynamic: Literal["activation", "weight"] = "activation"
         gamma: float = 0.5
         lr: str = "0.05"
@@ -88,6 +90,8 @@ class Dynasty(Float32):
         self.alpha = {WEIGHTS: o.bits if o.weight_bits is None else o.weight_bits, ACTIVATIONS: o.bits}
         if not all(0 <= alpha <= dynasty_map.BETA for alpha in self.alpha.values()):
             raise ConfigError("dynasty: bits and weight_bits are mean widths from 0 to 8")
+        if o.map == "uniform" and not set(self.alpha.values()) <= set(WIDTHS):
+            raise ConfigError("dynasty: a uniform map has 0, 2, 4, 6 or 8 bits")
         if not 0 <= o.gamma < 1:
             raise ConfigError("dynasty: gamma is from 0 to below 1")
         self._layers: list[Any] = []
@@ -115,7 +119,8 @@ class Dynasty(Float32):
     def bits(self, layer: LayerLike, kind: str, store: dict[str, Any], blocks: tuple[int, ...]) -> np.ndarray:
         """uint8: b of the blocks of a tensor; `store` holds the layer's widths of that kind."""
         if "b" not in store:
-            return np.full(blocks, int(FIRST), np.uint8)
+            uniform = self.options.map == "uniform"
+            return np.full(blocks, int(self.alpha[kind] if uniform else FIRST), np.uint8)
         known = self._maps.get((layer.name, kind))
         if known is None or known[0] is not store["b"]:
             known = store["b"], dynasty_map.rounded(store["b"])
@@ -192,7 +197,7 @@ class Dynasty(Float32):
 
     def _add(self, blocks: BlockTensor, g: np.ndarray, store: dict[str, Any]) -> None:
         """Add the sensitivity of each block in this batch to S, unless the batch is a short one (1)."""
-        if self._batch == self._number("images"):
+        if self.options.map == "dynamic" and self._batch == self._number("images"):
             if "S" not in store:
                 first = np.full(blocks.bits.shape, FIRST, np.float32)
                 store |= {"b": first, "b_new": first, "S": np.zeros(first.shape)}
@@ -207,6 +212,12 @@ class Dynasty(Float32):
     def end_of_epoch(self) -> None:
         """New maps, of the weights and of the activations; S starts again."""
         started = perf_counter()
+        if self.options.map == "dynamic":
+            self._new_maps()
+            self.map["seconds"] = self.overhead = perf_counter() - started
+        super().end_of_epoch()
+
+    def _new_maps(self) -> None:
         uses = {layer.name: self._multiply_adds(layer) for layer in self._layers}
         self.map = {"layers": {layer.name: {} for layer in self._layers}}
         lams = [
@@ -214,8 +225,6 @@ class Dynasty(Float32):
             for i, kind in enumerate(KINDS)
         ]
         self.state |= {"lambda": np.array(lams), "batches": whole(0)}
-        self.map["seconds"] = self.overhead = perf_counter() - started
-        super().end_of_epoch()
 
     def _multiply_adds(self, layer: Any) -> tuple[np.ndarray, np.ndarray]:
         x = (self._number("images"), *self._shapes[layer.name])
