@@ -96,6 +96,7 @@ class Dynasty(Float32):
             raise ConfigError("dynasty: gamma is from 0 to below 1")
         self._layers: list[Any] = []
         self._batch = 0  # images of this step
+        self._seconds = 0.0  # that the analytics took since the last map
         self._seen: dict[tuple[str, str], BlockTensor] = {}  # dynamic operands of this step
         self._shapes: dict[str, tuple[int, ...]] = {}  # of x0, but for the batch
         self._maps: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}  # b, and the bits in use
@@ -197,24 +198,34 @@ class Dynasty(Float32):
 
     def _add(self, blocks: BlockTensor, g: np.ndarray, store: dict[str, Any]) -> None:
         """Add the sensitivity of each block in this batch to S, unless the batch is a short one (1)."""
-        if self.options.map == "dynamic" and self._batch == self._number("images"):
-            if "S" not in store:
-                first = np.full(blocks.bits.shape, FIRST, np.float32)
-                store |= {"b": first, "b_new": first, "S": np.zeros(first.shape)}
-            blocks.add_sensitivities(g, store["S"])
+        if self.options.map == "uniform" or self._batch != self._number("images"):
+            return
+        started = perf_counter()
+        if "S" not in store:
+            first = np.full(blocks.bits.shape, FIRST, np.float32)
+            store |= {"b": first, "b_new": first, "S": np.zeros(first.shape)}
+        blocks.add_sensitivities(g, store["S"])
+        self.overhead += perf_counter() - started
+
+    def see_loss(self, loss: float) -> None:
+        """The backward pass begins, and with it the analytics of this step, whose time is `overhead`."""
+        self.overhead = 0.0
 
     def end_of_step(self) -> None:
         """Count a full batch."""
-        if self._batch == self._number("images"):
+        if self.options.map == "dynamic" and self._batch == self._number("images"):
             self.state["batches"] = whole(self._number("batches") + 1)
+        self._seconds += self.overhead
         super().end_of_step()
 
     def end_of_epoch(self) -> None:
         """New maps, of the weights and of the activations; S starts again."""
-        started = perf_counter()
         if self.options.map == "dynamic":
+            started = perf_counter()
             self._new_maps()
-            self.map["seconds"] = self.overhead = perf_counter() - started
+            spent = perf_counter() - started
+            self.overhead += spent
+            self.map["seconds"], self._seconds = self._seconds + spent, 0.0
         super().end_of_epoch()
 
     def _new_maps(self) -> None:
