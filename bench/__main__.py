@@ -22,7 +22,9 @@ from rich.table import Table
 from bench import peers
 from bench.summary import Row, markdown, show
 
-NAMES = ("startup", "gemm", "conv", "quantizers", "step", "adapt", "trace", "packs", "threads", "memory")
+NAMES = (
+    "startup", "gemm", "conv", "quantizers", "step", "adapt", "dynasty", "trace", "packs", "threads", "memory"
+)  # fmt: skip
 LOAD = os.getloadavg()[0]  # of the last minute
 RESULTS = Path(__file__).parent / "results"
 WIDTH = 130  # characters, where no terminal says

@@ -100,6 +100,21 @@ def select(
                 out[a, m, i] = values[a, m, i] if low <= e <= high else np.float32(0)
 
 
+@njit
+def _add_squares(line: np.ndarray, inner: int, totals: np.ndarray) -> None:
+    """totals[b*S + s] += the squares of the block's values in this row, one after another."""
+    whole = line.size // SIDE if inner == 1 else 0
+    for b in range(whole):  # a loop of vectors
+        total = totals[b]
+        for k in range(SIDE):
+            g = np.float64(line[b * SIDE + k])
+            total += g * g
+        totals[b] = total
+    for i in range(whole * SIDE, line.size):
+        g = np.float64(line[i])
+        totals[i // (SIDE * inner) * inner + i % inner] += g * g
+
+
 @pjit
 def add_sensitivities(
     g: np.ndarray, inner: int, exponents: np.ndarray, filled: np.ndarray, sums: np.ndarray
@@ -111,14 +126,11 @@ def add_sensitivities(
     rows, mids, size = g.shape
     for task in prange(exponents.shape[0] * mids):
         block_row, m = task // mids, task % mids
-        a0, a1 = block_row * SIDE, min(block_row * SIDE + SIDE, rows)
-        for b in range(exponents.shape[2]):
+        totals = np.zeros(exponents.shape[2] * inner)
+        for a in range(block_row * SIDE, min(block_row * SIDE + SIDE, rows)):
+            _add_squares(g[a, m], inner, totals)
+        e, full, target = exponents[block_row, m], filled[block_row, m], sums[block_row, m]
+        for b in range(e.shape[0]):
             for s in range(inner):
-                if not filled[block_row, m, b, s]:
-                    continue
-                total = 0.0
-                for a in range(a0, a1):
-                    for i in range(b * SIDE * inner + s, min((b + 1) * SIDE * inner, size), inner):
-                        total += np.float64(g[a, m, i]) * np.float64(g[a, m, i])
-                e = np.int64(exponents[block_row, m, b, s])
-                sums[block_row, m, b, s] += total * _POWERS[_BIAS + 2 * e - 4]
+                if full[b, s]:
+                    target[b, s] += totals[b * inner + s] * _POWERS[_BIAS + 2 * np.int64(e[b, s]) - 4]
