@@ -183,6 +183,26 @@ def test_multiply_adds_of_resnet20() -> None:
     assert got["fc"].madds == 640
 
 
+def test_multiply_adds_of_resnet18() -> None:
+    """0.56 billion for an image of 32x32."""
+    got = {size.name: size for size in costs.layer_sizes(models.make("resnet18", (32, 32, 3), 100))}
+    assert list(got)[:2] + list(got)[-2:] == [
+        "conv1", "layer1.0.conv1", "layer4.1.conv2", "fc",
+    ]  # fmt: skip
+    assert len(got) == 21 and sum(name.endswith("downsample.0") for name in got) == 3
+    assert got["conv1"] == LayerSize("conv1", (64, 3, 3, 3), 32 * 32 * 64 * 3 * 9)
+    assert got["layer2.0.downsample.0"] == LayerSize(
+        "layer2.0.downsample.0", (128, 64, 1, 1), 16 * 16 * 128 * 64
+    )
+    assert got["layer4.0.conv1"] == LayerSize("layer4.0.conv1", (512, 256, 3, 3), 4 * 4 * 512 * 256 * 9)
+    block = 32 * 32 * 64 * 64 * 9  # a 3x3 convolution that keeps its shape; in every stage as much
+    first = block // 2  # the first of a stage reads half the channels
+    shortcuts = 3 * (block // 18)
+    total = sum(size.madds for size in got.values())
+    assert total == 32 * 32 * 64 * 27 + 4 * block + 3 * (first + 3 * block) + shortcuts + 51200
+    assert round(total / 1e9, 2) == 0.56
+
+
 def test_rows_and_changes() -> None:
     widths = np.array([[8, 8], [10, 8], [10, 8], [9, 8], [12, 8]])
     fractions = np.array([[4, -3], [4, -3], [5, -3], [5, -3], [5, -3]])

@@ -7,7 +7,7 @@ from intnet.models.alexnet import AlexNet
 from intnet.models.lenet import LeNet5
 from intnet.models.mlp import MLP
 from intnet.models.model import Model
-from intnet.models.resnet import resnet8, resnet20
+from intnet.models.resnet import resnet8, resnet18, resnet20
 
 MODELS: dict[str, Callable[[tuple[int, int, int], int], Model]] = {
     "mlp": MLP,
@@ -15,9 +15,10 @@ MODELS: dict[str, Callable[[tuple[int, int, int], int], Model]] = {
     "alexnet": AlexNet,
     "resnet8": resnet8,
     "resnet20": resnet20,
+    "resnet18": resnet18,
 }
 
-__all__ = ["MLP", "MODELS", "AlexNet", "LeNet5", "Model", "make", "resnet8", "resnet20"]
+__all__ = ["MLP", "MODELS", "AlexNet", "LeNet5", "Model", "make", "resnet8", "resnet18", "resnet20"]
 
 
 def make(name: str, image_shape: tuple[int, int, int], classes: int) -> Model:

@@ -1,8 +1,11 @@
-"""Residual networks for small images (He et al., 2016, sec. 4.2): resnet8 and resnet20.
+"""Residual networks for small images (He et al., 2016, sec. 4.2): resnet8, resnet20 and resnet18.
 
-A 3x3 stem, three stages of n basic blocks with 16, 32, 64 channels, global average pooling, one
-linear layer: 6n + 2 weight layers. Where a block changes shape, its shortcut is a 1x1 convolution
-with batch norm. Any image size and channel count.
+A 3x3 stem, stages of n basic blocks each, global average pooling, one linear layer. Every stage but the
+first halves the image. Where a block changes shape, its shortcut is a 1x1 convolution with batch norm.
+Any image size and channel count.
+
+    resnet8, resnet20   16, 32, 64 channels, n = 1 and 3
+    resnet18            64, 128, 256, 512 channels, n = 2; the stem is that for small images
 """
 
 from intnet import ops
@@ -37,17 +40,23 @@ class BasicBlock(Layer):
 
 
 class ResNet(Model):
-    """The CIFAR-style residual network of depth 6n + 2."""
+    """Stages of n basic blocks: 2n weight layers each, and stem, `fc` and the shortcuts'.
 
-    def __init__(self, kind: str, n: int, image_shape: tuple[int, int, int], classes: int) -> None:
+    stages: channels of each; they are the attributes `layer1`, `layer2`, ...
+    """
+
+    def __init__(
+        self, kind: str, stages: tuple[int, ...], n: int, image_shape: tuple[int, int, int], classes: int
+    ) -> None:
         super().__init__(kind, image_shape, classes)
-        self.conv1 = Conv2d(image_shape[2], 16, 3, padding=1)
-        self.bn1, self.relu1 = BatchNorm2d(16), ReLU()
-        self.layer1 = self._stage(16, 16, n, stride=1)
-        self.layer2 = self._stage(16, 32, n, stride=2)
-        self.layer3 = self._stage(32, 64, n, stride=2)
+        self.conv1 = Conv2d(image_shape[2], stages[0], 3, padding=1)
+        self.bn1, self.relu1 = BatchNorm2d(stages[0]), ReLU()
+        self.stages = tuple(f"layer{k + 1}" for k in range(len(stages)))
+        before = (stages[0], *stages)
+        for k, name in enumerate(self.stages):
+            setattr(self, name, self._stage(before[k], stages[k], n, stride=1 if k == 0 else 2))
         self.avgpool = GlobalAvgPool()
-        self.fc = Linear(64, classes)
+        self.fc = Linear(stages[-1], classes)
         self.finish()
 
     @staticmethod
@@ -58,15 +67,21 @@ class ResNet(Model):
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """Logits (N, classes)."""
         x = self.relu1(self.bn1(self.conv1(x, method), method), method)
-        x = self.layer3(self.layer2(self.layer1(x, method), method), method)
+        for name in self.stages:
+            x = getattr(self, name)(x, method)
         return self.fc(self.avgpool(x, method), method)
 
 
 def resnet8(image_shape: tuple[int, int, int], classes: int) -> ResNet:
-    """n = 1: 8 weight layers."""
-    return ResNet("resnet8", 1, image_shape, classes)
+    """n = 1: 8 weight layers, shortcuts apart."""
+    return ResNet("resnet8", (16, 32, 64), 1, image_shape, classes)
 
 
 def resnet20(image_shape: tuple[int, int, int], classes: int) -> ResNet:
-    """n = 3: 20 weight layers."""
-    return ResNet("resnet20", 3, image_shape, classes)
+    """n = 3: 20 weight layers, shortcuts apart."""
+    return ResNet("resnet20", (16, 32, 64), 3, image_shape, classes)
+
+
+def resnet18(image_shape: tuple[int, int, int], classes: int) -> ResNet:
+    """Four stages, n = 2: 18 weight layers, shortcuts apart."""
+    return ResNet("resnet18", (64, 128, 256, 512), 2, image_shape, classes)
