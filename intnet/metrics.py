@@ -13,6 +13,30 @@ from typing import Any
 from intnet import files, records
 from intnet.errors import CheckpointError
 
+_MAP = {  # of all layers: what was aimed at, mean widths, what is skipped, the noise that the loss sees
+    "alpha": float,
+    "lambda": float,
+    "mean": float,
+    "smoothed": float,
+    "exact": float,
+    "untuned": float,
+    "mac_bits": float,
+    "skipped": float,
+    "loss_noise": {"before": float, "after": float, "uniform": float},
+}
+LAYER_MAP = {  # of one operand; counts: blocks of 0, 2, 4, 6, 8 bits; r: its least, quartiles, greatest
+    "blocks": int,
+    "macs": int,
+    "mean": float,
+    "mac_bits": float,
+    "skipped": float,
+    "counts": [int],
+    "r": [float],
+    "infinite": int,
+    "change": float,
+    "change_new": float,
+}
+
 LINES: dict[str, dict[str, Any]] = {
     "step": {
         "step": int,
@@ -22,7 +46,6 @@ LINES: dict[str, dict[str, Any]] = {
         "seconds": float,
         "images_per_second": float,
     },
-    "map": {"step": int, "epoch": int, "seconds": float, "layers": dict},
     "epoch": {"step": int, "epoch": int, "test_accuracy": float, "saturated": {str: int}},
     # of every step, for methods whose word lengths move: seconds that the switch took, and every weight
     # layer's <WL, FL> and non-zero weights; lb and r (lookback, resolution) where the method has them
@@ -30,6 +53,16 @@ LINES: dict[str, dict[str, Any]] = {
         "step": int,
         "seconds": float,
         "layers": {str: {"WL": int, "FL": int, "nonzero": int}},
+    },
+    # at the end of every epoch, before its own line, for methods of a map of widths: the map made then in
+    # so many seconds, which holds in the next; the first layer has no "activations"
+    "map": {
+        "step": int,
+        "epoch": int,
+        "seconds": float,
+        "weights": _MAP,
+        "activations": _MAP,
+        "layers": {str: {"weights": LAYER_MAP}},
     },
 }
 

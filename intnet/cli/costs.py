@@ -1,4 +1,7 @@
-"""`intnet costs`: word lengths of a run over time, and what it cost by AdaPT's performance model."""
+"""`intnet costs`: word lengths of a run over time, and what it cost by its method's model.
+
+AdaPT's performance model speaks of float32, adapt and muppet; a run of dynasty is told by `array_run.py`.
+"""
 
 import argparse
 import dataclasses
@@ -14,12 +17,18 @@ from intnet.errors import ConfigError
 if TYPE_CHECKING:
     from intnet.cli.costs_read import Logged
     from intnet.costs import History
+    from intnet.train import Run
 
-SUMMARY = "show the word lengths of a run over time, and its cost against float32 by AdaPT's model"
+SUMMARY = (
+    "show the word lengths of a run over time, and what it cost: by AdaPT's model or, of dynasty, the array's"
+)
 EXAMPLE = """\
   intnet costs runs/adapt
   intnet costs runs/adapt --baseline runs/float32 --plot widths.png
   intnet costs --schedule 16@8,10@12,14@14,14@16,45@32 --model resnet20 --image 32x32x3 --classes 10
+  intnet train --method dynasty --model mlp --data digits --epochs 4 --out runs/dynasty
+  intnet costs runs/dynasty --accuracy 0.9 --plot widths.png
+  intnet costs runs/dynasty --map fc2 --plot fc2.png
 
 The model (Kummer et al., "Adaptive Precision Training", first version, section 4.1.2) counts multiply-adds
 times bits. It speaks of float32 and of methods whose word lengths move while they train.
@@ -39,9 +48,28 @@ times bits. It speaks of float32 and of methods whose word lengths move while th
 
 Without --baseline or --accuracy, float32 trains as many steps of the same batches and its accuracy is not
 known: SU, iso-accuracy is '-'. --schedule is one dense network whose word lengths are all alike, without
-overhead: EPOCHS@WL, one after another."""
+overhead: EPOCHS@WL, one after another.
+
+A run of dynasty is priced on its bit-serial array (sections 4 and 5 of its paper): a product takes as long
+as its dynamic operand is wide. All is against 8 bits everywhere. --baseline is any run on the same data: it
+tells the length and the accuracies of training in 8 bits; with --accuracy too, both train to that.
+
+  bits                 mean width of the blocks in use: weights W, activations A; by MACs: weighted by these
+  MACs, skipped        multiply-adds of one product of a batch; the share of them in blocks of 0 bits
+  r                    relative sensitivity, log2; of a layer the median of its blocks, '-' where all are -inf
+  alpha, lambda        the mean width aimed at, and what is taken off r to come there
+  exact                mean width before it is smoothed over epochs and rounded to 0, 2, 4, 6, 8 bits
+  untuned              the same with lambda = mean(r) - alpha, as before its first tuning
+  noise                mean square change of the loss by rounding: map before, after, one width everywhere
+  factor               that of one width everywhere (as many bits) over that of the map
+  time, energy         over the array's at 8 bits; by step: the module's energy as the same in every step
+  iso-accuracy         up to the first epoch that reaches the accuracy, over 8 bits for the baseline's epochs
+
+--plot draws sensitivities by layer (figure 3), widths with and without tuning (5), their fluctuation with and
+without smoothing (4), time and noise; --map draws the widths of one layer's blocks, as they are in use."""
 
 SCHEDULED = ("model", "image", "classes")
+ARRAY = "dynasty"  # the method that is priced on a bit-serial array
 
 
 @dataclass(frozen=True)
@@ -57,9 +85,10 @@ class Shown:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A run and what it is compared with, or a schedule; the plot."""
     parser.add_argument("folder", nargs="?", metavar="RUN", help="a run's folder; or give a schedule:")
-    other = parser.add_mutually_exclusive_group()
-    other.add_argument("--baseline", metavar="RUN", help="the float32 run to compare with")
-    other.add_argument("--accuracy", type=share, metavar="A", help="float32's final accuracy, 0 to 1")
+    parser.add_argument("--baseline", metavar="RUN", help="the float32 run to compare with")
+    parser.add_argument(
+        "--accuracy", type=share, metavar="A", help="float32's final accuracy, 0 to 1; dynasty: to reach"
+    )
     parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
     parser.add_argument("--schedule", type=schedule, metavar="E@WL,..", help="epochs of each word length")
     parser.add_argument("--model", metavar="N", help="with --schedule: the network")
@@ -68,9 +97,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accs", type=positive, metavar="N", help="with --schedule: steps of one gradient (1)"
     )
-    parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="draw word lengths, sparsity, cost: .png, .svg, .pdf"
-    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw them: .png, .svg, .pdf")
+    parser.add_argument("--map", metavar="LAYER", help="dynasty, with --plot: draw this layer's map instead")
 
 
 def share(text: str) -> float:
@@ -114,7 +142,17 @@ def run(args: argparse.Namespace) -> int:
     _check_arguments(args)
     if args.plot is not None:
         output.check_picture("--plot", args.plot)
-    shown = _of_run(args) if args.folder is not None else _of_schedule(args)
+    if args.folder is None:
+        shown = _of_schedule(args)
+    else:
+        from intnet import runs
+
+        given = runs.load(args.folder, data_dir=args.data_dir)
+        if given.method.name == ARRAY:
+            from intnet.cli import array_run
+
+            return array_run.run(args, given)
+        shown = _of_run(args, given)
     if args.plot is not None:
         from intnet import files
         from intnet.cli import costs_plot
@@ -141,9 +179,10 @@ def _check_arguments(args: argparse.Namespace) -> None:
         return
     if args.schedule is None:
         raise ConfigError("give the folder of a run, or --schedule")
-    given = [f"--{name}" for name in ("baseline", "accuracy") if getattr(args, name) is not None]
+    given = [f"--{name}" for name in ("baseline", "accuracy", "map") if getattr(args, name) is not None]
     if given:
-        raise ConfigError(f"{given[0]}: a schedule has no accuracy; its baseline is float32, equally long")
+        why = "a schedule has no accuracy; its baseline is float32, equally long"
+        raise ConfigError(f"{given[0]}: {why if given[0] != '--map' else 'only a run of dynasty has maps'}")
     missing = [f"--{name}" for name in SCHEDULED if getattr(args, name) is None]
     if missing:
         raise ConfigError(f"--schedule needs {', '.join(missing)}")
@@ -170,16 +209,20 @@ def _of_schedule(args: argparse.Namespace) -> Shown:
     return Shown(title, "epoch", history, told | {"summary": summary} | _widths(history))
 
 
-def _of_run(args: argparse.Namespace) -> Shown:
+def _of_run(args: argparse.Namespace, given: "Run") -> Shown:
     """A run against its baseline, or against float32 for as long."""
-    from intnet import costs, report
+    from intnet import costs, report, runs
     from intnet.cli import costs_read
 
-    logged = costs_read.read(args.folder, args.data_dir)
+    if args.map is not None:
+        raise ConfigError(f"--map: {args.folder} is a run of {given.method.name}; one of dynasty has maps")
+    if args.baseline is not None and args.accuracy is not None:
+        raise ConfigError("--accuracy is not allowed with --baseline, which tells float32's accuracy itself")
+    logged = costs_read.read(args.folder, given)
     own, history = logged.identity, logged.history
     wanted, base, against = args.accuracy, history, "float32 for as many steps"
     if args.baseline is not None:
-        other = costs_read.read(args.baseline, args.data_dir)
+        other = costs_read.read(args.baseline, runs.load(args.baseline, data_dir=args.data_dir))
         _check_baseline(args.baseline, own, other)
         wanted, base, against = other.accuracy, other.history, args.baseline
     baseline = costs.float32(history.layers, base.steps, base.batch_size, history.accs)
@@ -213,7 +256,17 @@ def _check_baseline(folder: str, own: dict[str, Any], other: "Logged") -> None:
     theirs = other.identity
     if theirs["method"] != "float32":
         raise ConfigError(f"--baseline {folder}: a run of {theirs['method']}; the baseline is one of float32")
-    for key in ("model", "data", "image_shape", "classes"):
+    check_same(folder, own, theirs)
+
+
+def check_same(
+    folder: str,
+    own: dict[str, Any],
+    theirs: dict[str, Any],
+    keys: tuple[str, ...] = ("model", "data", "image_shape", "classes"),
+) -> None:
+    """ConfigError unless the other run's identity has the same keys."""
+    for key in keys:
         if theirs[key] != own[key]:
             raise ConfigError(f"--baseline {folder}: its {key} is {theirs[key]}, the run's is {own[key]}")
 

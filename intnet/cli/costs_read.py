@@ -53,11 +53,13 @@ class Log:
             self.steps += 1
             self.step_seconds += line["seconds"]
             self._follows(line, self.steps)
-        else:
+        elif line["kind"] == "precision":
             self.switches += 1
             self.switch_seconds += line["seconds"]
             self._follows(line, self.switches)
             self._widths(line["layers"])
+        else:
+            raise ValueError(f"a line of kind {line['kind']!r}: its method does not write that")
 
     @staticmethod
     def _follows(line: dict[str, Any], step: int) -> None:
@@ -94,9 +96,8 @@ class Log:
         )
 
 
-def read(folder: str, data_dir: str | None) -> Logged:
+def read(folder: str, run: Run) -> Logged:
     """The run up to its last checkpoint; ConfigError where the model does not speak of its method."""
-    run = runs.load(folder, data_dir=data_dir)
     if run.step == 0:
         raise ConfigError(f"{folder} has done no step: train it first")
     own, path = runs.identity(run), Path(folder) / runs.METRICS

@@ -1,0 +1,142 @@
+"""What `intnet costs` reads of a run whose method makes a map of widths at the end of every epoch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from intnet import metrics, records, report, runs
+from intnet.array_costs import Curve, History, LayerMaps, Width
+from intnet.errors import CheckpointError, ConfigError
+from intnet.metrics import LAYER_MAP
+from intnet.train import Run
+
+COUNTS, QUANTILES = 5, 5  # entries of "counts" and, where there is one, of "r"
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A run as its folder tells it.
+
+    maps: the lines of kind 'map', one an epoch; tested: accuracy after each epoch; accuracy: at its last
+    test, None without one
+    """
+
+    identity: dict[str, Any]
+    history: History
+    maps: list[dict[str, Any]]
+    tested: list[float]
+    accuracy: float | None
+
+
+def read(folder: str, run: Run) -> Logged:
+    """The run up to its last checkpoint; ConfigError where it has made no map yet."""
+    own = runs.identity(run)
+    if run.step < run.steps_per_epoch:
+        raise ConfigError(f"{folder} has not done a whole epoch: its first map comes then; train it further")
+
+    def build(lines: list[dict[str, Any]]) -> History:
+        maps = [line for line in lines if line["kind"] == "map"]
+        _check_epochs(maps, "map", run)
+        return _history(maps, run, str(own["options"].get("forward_dynamic", "activation")))
+
+    lines, history = _lines(folder, run, build)
+    maps = [line for line in lines if line["kind"] == "map"]
+    tested = [line["test_accuracy"] for line in lines if line["kind"] == "epoch"]
+    return Logged(own, history, maps, tested, accuracy(folder, run, tested))
+
+
+def curve(folder: str, run: Run) -> tuple[Curve, float | None]:
+    """A baseline's length and tests, and its final accuracy."""
+    if run.step == 0:
+        raise ConfigError(f"{folder} has done no step: train it first")
+    lines, _ = _lines(folder, run, lambda lines: None)
+    tested = [line["test_accuracy"] for line in lines if line["kind"] == "epoch"]
+    return Curve(run.step / run.steps_per_epoch, tested), accuracy(folder, run, tested)
+
+
+def accuracy(folder: str, run: Run, tested: list[float]) -> float | None:
+    """Of the report or of the last test; None without either."""
+    made = report.read(Path(folder), runs.identity(run), run.step)
+    return made["test_accuracy"] if made else tested[-1] if tested else None
+
+
+def _lines(
+    folder: str, run: Run, build: Callable[[list[dict[str, Any]]], Any]
+) -> tuple[list[dict[str, Any]], Any]:
+    """The lines of epochs and maps, and what `build` makes of them; CheckpointError where they do not fit."""
+    path = Path(folder) / runs.METRICS
+    lines = [
+        line
+        for line in metrics.read_metrics(path)
+        if line["kind"] in ("epoch", "map") and line["step"] <= run.step
+    ]
+    try:
+        _check_epochs([line for line in lines if line["kind"] == "epoch"], "epoch", run)
+        return lines, build(lines)
+    except (ValueError, OverflowError, ConfigError) as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def _check_epochs(lines: list[dict[str, Any]], kind: str, run: Run) -> None:
+    """ValueError unless there is one line of every whole epoch."""
+    whole = run.step // run.steps_per_epoch
+    for k, line in enumerate(lines):
+        if (line["epoch"], line["step"]) != (k, (k + 1) * run.steps_per_epoch):
+            found = f"epoch {line['epoch']}, step {line['step']}"
+            raise ValueError(f"where its line of kind {kind!r} of epoch {k} is due, one of {found} is")
+    if len(lines) != whole:
+        raise ValueError(f"it has {len(lines)} lines of kind {kind!r} and did {whole} whole epochs")
+
+
+def _history(maps: list[dict[str, Any]], run: Run, forward: str) -> History:
+    """The first epoch's 4 bits, then each map for the epoch after it."""
+    from intnet.array_costs import START_BITS
+
+    names = [layer.name for layer in run.model.all_layers() if layer.takes_weight]
+    made = [_layers(line, names) for line in maps]
+    for line, layers in zip(maps, made, strict=True):
+        if [_extent(layer) for layer in layers] != [_extent(layer) for layer in made[0]]:
+            raise ValueError(f"epoch {line['epoch']}: its blocks and multiply-adds are not those of epoch 0")
+    begun = -(-run.step // run.steps_per_epoch)
+    epochs = (tuple(layer.at(START_BITS) for layer in made[0]), *made)[:begun]
+    last = run.step - (begun - 1) * run.steps_per_epoch
+    return History(epochs, (1.0,) * (begun - 1) + (last / run.steps_per_epoch,), forward)
+
+
+def _layers(line: dict[str, Any], names: list[str]) -> tuple[LayerMaps, ...]:
+    """A line's layers in the model's order; the first reads the network's input, which has no map."""
+    layers, at = line["layers"], f"epoch {line['epoch']}"
+    if set(layers) != set(names):
+        odd = ", ".join(sorted(set(layers) ^ set(names)))
+        raise ValueError(f"{at} and the model do not have the same layers: {odd}")
+    found = []
+    for name in names:
+        where = f"{at}[{name!r}]"
+        if ("activations" in layers[name]) == (name == names[0]):
+            raise ValueError(f"{where}: the first weight layer alone has no map of activations")
+        operands = [
+            _width(layers[name][operand], f"{where}[{operand!r}]")
+            for operand in ("weights", "activations")
+            if operand in layers[name]
+        ]
+        found.append(LayerMaps(name, operands[0], operands[1] if len(operands) > 1 else None))
+    return tuple(found)
+
+
+def _width(entry: dict[str, Any], where: str) -> Width:
+    records.check(entry, LAYER_MAP, where)
+    if len(entry["counts"]) != COUNTS or sum(entry["counts"]) != entry["blocks"] or min(entry["counts"]) < 0:
+        raise ValueError(f"{where}: counts {entry['counts']} are not of {entry['blocks']} blocks")
+    if len(entry["r"]) not in (0, QUANTILES) or entry["r"] != sorted(entry["r"]):
+        raise ValueError(f"{where}: r is {entry['r']}, not a least, three quartiles and a greatest")
+    try:
+        return Width(entry["macs"], entry["mac_bits"], entry["skipped"], entry["blocks"], entry["mean"])
+    except ConfigError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _extent(layer: LayerMaps) -> tuple[int, ...]:
+    """What no map changes."""
+    operands = [layer.weights] + ([layer.activations] if layer.activations is not None else [])
+    return tuple(size for width in operands for size in (width.blocks, width.macs))
