@@ -72,7 +72,7 @@ def entry(pairs: list[Block], epoch: int) -> dict[str, Any]:
         "mac_bits": float(mac_mean(pairs)),
         "skipped": float(idle(pairs)),
         "counts": [sum(bits == width for _, bits in pairs) for width in WIDTHS],
-        "r": [-40.5 + len(pairs), -33.25, -31.0 - epoch / 4, -30.5, -20.0 + len(pairs)],
+        "r": [-60.5 + len(pairs), -33.25, -31.0 - epoch / 4, -30.5, -20.0 + len(pairs)],
         "infinite": 0,
         "change": 0.5 / (epoch + 1),
         "change_new": 1.0 + len(pairs) / 8,
