@@ -7,6 +7,7 @@ that every figure can be computed there from the blocks.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 from intnet import methods, metrics, runs
-from intnet.cli import array_map
+from intnet.cli import array_map, array_plot
 from intnet.methods.float32 import Float32
 from tests import map_lines
 from tests.command import here, last_line, refused
@@ -281,6 +282,15 @@ def test_what_the_pictures_show(capsys: pytest.CaptureFixture[str], folder: Path
     assert "weights at 4,4" in text and "activations 4..7" in text and "conv2: widths" in text
     shown(capsys, folder / "mapped", "--plot", target, "--map", "conv1")
     assert "activations" not in target.read_text()
+
+
+def test_many_epochs_are_lines_without_points(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    result = shown(capsys, folder / "mapped")
+    for kind in ("maps", "epochs"):
+        result[kind] = [result[kind][0] | {"epoch": k + 1} for k in range(array_plot.MARKED + 1)]
+    stream = io.BytesIO()
+    array_plot.draw(stream, Path("x.svg"), "many", result)
+    assert stream.getvalue()
 
 
 def test_the_map_is_the_one_in_use(folder: Path) -> None:

@@ -23,6 +23,7 @@ BITS = (0, 2, 4, 6, 8)
 COLORS = ("#efefef", "#f6c667", "#e5734b", "#a2305b", "#2d1447")
 MOST, ACROSS = 16, 4  # panels of activations; in a row
 PANEL, LEAST = 1.7, (5.5, 3.4)  # inches of a panel, and at least of the picture
+FEW = 4  # blocks, up to which each has its number
 BLOCK = 4  # channels, or images, of a block
 
 
@@ -95,14 +96,14 @@ def _of_activations(activations: np.ndarray) -> Panels:
 
 def _image(axis: "Axes", values: np.ndarray, title: str) -> None:
     from matplotlib.colors import BoundaryNorm, ListedColormap
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import FixedLocator, MaxNLocator
 
     norm = BoundaryNorm([-1, 1, 3, 5, 7, 9], len(BITS))
     axis.imshow(values, ListedColormap(COLORS), norm, interpolation="nearest")
     axis.set_title(title, fontsize=7)
     axis.tick_params(labelsize=6)
-    for line in (axis.xaxis, axis.yaxis):
-        line.set_major_locator(MaxNLocator(4, integer=True))
+    for line, blocks in ((axis.yaxis, values.shape[0]), (axis.xaxis, values.shape[1])):
+        line.set_major_locator(MaxNLocator(4, integer=True) if blocks > FEW else FixedLocator(range(blocks)))
 
 
 def _legend(figure: "Figure") -> None:

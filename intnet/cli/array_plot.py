@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 SIZE = (11.0, 12.5)  # inches
 WRAP = 120  # characters of a title's line
 OPERANDS = ("weights", "activations")
+LEGEND = 0.16  # of the height, kept free for it
 MARKED = 30  # epochs, up to which each has a point
 
 
@@ -41,10 +42,11 @@ def _sensitivity(axis: "Axes", result: dict[str, Any], operand: str) -> None:
         axis.vlines(at, low, high, color="#9ecae1", label="least to greatest")
         axis.bar(at, height, 0.6, bottom=first, color="#4292c6", label="middle half of the blocks")
         axis.plot(at, middle, "D", color="#cb181d", markersize=4, label="median")
-        axis.axhline(
-            result["maps"][-1][operand]["lambda"], color="0.3", linestyle=":", label="lambda: 0 bits below"
-        )
-        axis.legend(fontsize=6, ncols=2)
+        none = result["maps"][-1][operand]["lambda"]  # 0 bits up to there, 8 from 8 above it on
+        axis.axhspan(none, none + STATIC_BITS, color="0.92", zorder=-1, label="lambda to lambda + 8")
+        bottom, top = axis.get_ylim()
+        axis.set_ylim(bottom, top + LEGEND * (top - bottom))
+        axis.legend(fontsize=6, ncols=2, loc="upper left")
     axis.set_xticks(range(len(names)), names, rotation=90, fontsize=6)
     axis.set_xlim(-0.6, len(names) - 0.4)
     axis.set_ylabel("r, bits")
@@ -58,8 +60,9 @@ def _lines(axis: "Axes", x: list[int], lines: dict[str, list[float | None]]) -> 
     styles = ("-", "--", "-.", ":")
     for k, (label, values) in enumerate(lines.items()):
         y = [float("nan") if value is None else value for value in values]
-        mark = "." if len(x) <= MARKED else ""
-        axis.plot(x, y, mark, linestyle=styles[k % len(styles)], color=f"C{k}", label=label)
+        mark = "." if len(x) <= MARKED else "none"
+        axis.plot(x, y, marker=mark, linestyle=styles[k % len(styles)], color=f"C{k}", label=label)
+    axis.set_xlabel("epoch")
     axis.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     axis.grid(alpha=0.3)
 
@@ -86,7 +89,6 @@ def _fluctuation(axis: "Axes", result: dict[str, Any], operand: str) -> None:
     axis.set_ylim(bottom=0)
     axis.set_title(f"fluctuation: mean change of a block's width, {operand}", loc="left")
     axis.set_ylabel("bits")
-    axis.set_xlabel("epoch")
     axis.legend(fontsize=6)
 
 
@@ -100,18 +102,21 @@ def _time(axis: "Axes", result: dict[str, Any]) -> None:
     axis.set_ylim(0, 105)
     axis.set_title(f"time of an epoch (the first: {START_BITS} bits)", loc="left")
     axis.set_ylabel("% of 8 bits")
-    axis.set_xlabel("epoch")
     axis.legend(fontsize=6, ncols=4)
 
 
 def _noise(axis: "Axes", result: dict[str, Any]) -> None:
     """How much less noise the loss sees than with one width of as many bits."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     maps = result["maps"]
     lines = {operand: [line[operand]["noise_factor"] for line in maps] for operand in OPERANDS}
     _lines(axis, [line["epoch"] for line in maps], lines)
     axis.axhline(1, color="0.3", linewidth=0.8, linestyle=":")
     axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter(NullFormatter())
     axis.set_title("loss noise of one width everywhere over the map's", loc="left")
     axis.set_ylabel("factor")
-    axis.set_xlabel("epoch")
     axis.legend(fontsize=6)
