@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from intnet.costs import History
     from intnet.train import Run
 
-SUMMARY = (
-    "show the word lengths of a run over time, and what it cost: by AdaPT's model or, of dynasty, the array's"
-)
+SUMMARY = "show the widths of a run over time and what it cost: by AdaPT's model or, of dynasty, its array's"
 EXAMPLE = """\
   intnet costs runs/adapt
   intnet costs runs/adapt --baseline runs/float32 --plot widths.png
