@@ -147,6 +147,10 @@ def test_epoch_by_epoch(capsys: pytest.CaptureFixture[str], folder: Path) -> Non
     assert got["maps"][1]["activations"]["change_new"] == close(change)
     assert got["maps"][1]["activations"]["change"] == close(0.25)
     assert got["maps"][1]["weights"]["lambda"] == -36.5
+    pairs = [pair for parts in BLOCKS[1].values() for pair in parts["weights"]]
+    gap = float(map_lines.mean(pairs) - map_lines.mac_mean(pairs))
+    assert got["maps"][1]["weights"]["noise_factor"] == close(6)
+    assert got["maps"][1]["weights"]["noise_factor_by_macs"] == close(6 * 2 ** (2 * gap))
     assert got["layers"][0]["activations"] is None
     wanted = json.loads(json.dumps(made_lines()[-1]["layers"]["fc2"]))
     assert got["layers"][3] == {"layer": "fc2"} | wanted
@@ -189,13 +193,13 @@ def test_the_tables(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert rows["conv1"][-4:] == ["-", "8", "-", "-"]
     at = next(k for k, line in enumerate(lines) if line.startswith("maps of activations"))
     assert lines[at + 3].split()[:3] == ["2", "4", "-36.500"]
-    assert lines[at + 3].split()[-4:] == ["3.00e-09", "2.00e-09", "1.20e-08", "6.00"]
+    assert lines[at + 3].split()[-5:-1] == ["3.00e-09", "2.00e-09", "1.20e-08", "6.00"]
     at = next(k for k, line in enumerate(lines) if line.startswith("epochs, over"))
     assert lines[at + 2].split()[:3] == ["1", "4.00", "4.00"]
     assert lines[at + 5].split()[-1] == "-"  # the last epoch is not whole
     names = [line[:18].strip() for line in lines[at + 7 :]]
     assert names[:7] == ["time", "forward", "backward", "update", "energy", "array alone", "by step"]
-    assert names[-2:] == ["noise, weights", "noise, activations"]
+    assert names[-4:] == ["noise, weights", "as much time", "noise, activations", "as much time"]
     assert not any(line.endswith(" ") for line in lines)
     found = next(line for line in lines if line.startswith("time  "))
     assert found.split()[1] == f"{float(map_lines.time(RUN)):.1%}"
@@ -359,7 +363,7 @@ def change(key: str, value: Any, operand: str = "weights") -> Callable[[list[dic
         (change("mac_bits", 9.0), "mac_bits = 9.0: not within 0..8"),
         (change("skipped", "x", "activations"), "epoch 1['conv2']['activations']['skipped'] is 'x'"),
         (change("macs", 1), "are not those of epoch 0"),
-        (lambda lines: lines.insert(0, {"kind": "map", "step": 2, "epoch": 0}), "has no 'weights'"),
+        (lambda lines: lines.insert(0, {"kind": "map", "step": 2, "epoch": 0}), "has no 'seconds'"),
     ],
 )
 def test_a_damaged_log_is_refused(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 SIZE = (11.0, 12.5)  # inches
 WRAP = 120  # characters of a title's line
 OPERANDS = ("weights", "activations")
+DECADE = 10  # from there on factors are drawn in powers
 LEGEND = 0.16  # of the height, kept free for it
 MARKED = 30  # epochs, up to which each has a point
 
@@ -106,17 +107,18 @@ def _time(axis: "Axes", result: dict[str, Any]) -> None:
 
 
 def _noise(axis: "Axes", result: dict[str, Any]) -> None:
-    """How much less noise the loss sees than with one width of as many bits."""
+    """How much less noise the loss sees than with one width that takes as much time."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     maps = result["maps"]
-    lines = {operand: [line[operand]["noise_factor"] for line in maps] for operand in OPERANDS}
+    lines = {operand: [line[operand]["noise_factor_by_macs"] for line in maps] for operand in OPERANDS}
     _lines(axis, [line["epoch"] for line in maps], lines)
     axis.axhline(1, color="0.3", linewidth=0.8, linestyle=":")
-    axis.set_yscale("log")
-    axis.yaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
-    axis.yaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_minor_formatter(NullFormatter())
-    axis.set_title("loss noise of one width everywhere over the map's", loc="left")
+    if max((value for values in lines.values() for value in values if value), default=1) >= DECADE:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_title("loss noise of one width everywhere over the map's, as much time", loc="left")
     axis.set_ylabel("factor")
     axis.legend(fontsize=6)

@@ -65,12 +65,13 @@ def told(args: argparse.Namespace, given: Run, logged: Logged) -> dict[str, Any]
     if args.baseline is not None:
         baseline, final = _baseline(args, own)
         wanted = final if wanted is None else wanted
+    last = logged.maps[-1]
     reached = array_costs.iso(history, logged.tested, wanted, baseline)
     summary = dataclasses.asdict(array_costs.summary(history)) | {
         "iso": dataclasses.asdict(reached) | {"baseline_length": baseline.length},
-        "noise_factor": {operand: factor(logged.maps[-1][operand]) for operand in OPERANDS},
+        "noise_factor": {operand: factor(last[operand]) for operand in OPERANDS},
+        "noise_factor_by_macs": {operand: factor_by_macs(last[operand]) for operand in OPERANDS},
     }
-    last = logged.maps[-1]["layers"]
     return {
         "run": args.folder,
         "baseline": args.baseline,
@@ -86,7 +87,7 @@ def told(args: argparse.Namespace, given: Run, logged: Logged) -> dict[str, Any]
         "epochs": _epochs(logged),
         "maps": [_map(line) for line in logged.maps],
         "layers": [
-            {"layer": layer.name} | {operand: last[layer.name].get(operand) for operand in OPERANDS}
+            {"layer": layer.name} | {operand: last["layers"][layer.name].get(operand) for operand in OPERANDS}
             for layer in history.epochs[0]
         ],
     }
@@ -107,13 +108,23 @@ def factor(summary: dict[str, Any]) -> float | None:
     return noise["uniform"] / noise["after"] if noise["after"] else None
 
 
+def factor_by_macs(summary: dict[str, Any]) -> float | None:
+    """The same of a uniform map that takes as much time: noise falls by 4 with every bit."""
+    found = factor(summary)
+    return None if found is None else found * 4 ** (summary["mean"] - summary["mac_bits"])
+
+
 def _map(line: dict[str, Any]) -> dict[str, Any]:
     """A map as made at the end of `epoch`: its summaries, and how far its blocks moved."""
     found: dict[str, Any] = {"epoch": line["epoch"] + 1}
     for operand in OPERANDS:
         entries = [entry[operand] for entry in line["layers"].values() if operand in entry]
         moved = {key: _mean(entries, key) for key in ("change", "change_new")} if entries else {}
-        found[operand] = line[operand] | moved | {"noise_factor": factor(line[operand])}
+        factors = {
+            "noise_factor": factor(line[operand]),
+            "noise_factor_by_macs": factor_by_macs(line[operand]),
+        }
+        found[operand] = line[operand] | moved | factors
     return found
 
 

@@ -15,7 +15,7 @@ BETWEEN = 18  # epochs shown between the first and the last
 LAYER = ("MACs", "W blocks", "bits", "skipped", "r", "A blocks", "bits", "skipped", "r")
 MAP = (
     "alpha", "lambda", "bits", "exact", "untuned", "by MACs", "skipped", "noise before", "after", "uniform",
-    "factor",
+    "factor", "as long",
 )  # fmt: skip
 EPOCH = ("W bits", "A bits", *STAGES, "time", "skipped", "accuracy")
 
@@ -72,6 +72,7 @@ def _maps(result: dict[str, Any], operand: str) -> Table:
             percent(entry["skipped"]),
             *(f"{noise[key]:.2e}" for key in ("before", "after", "uniform")),
             times(entry["noise_factor"]),
+            times(entry["noise_factor_by_macs"]),
         )
     return made
 
@@ -111,11 +112,20 @@ def figures(result: dict[str, Any]) -> list[tuple[str, str, str]]:
         ("bits, weights", times(summary["weights"]), by_macs[0]),
         ("bits, activations", times(summary["activations"]), by_macs[1]),
         *_iso(result),
-        *(
-            (f"noise, {operand}", times(value), "of one width everywhere over the last map's, as many bits")
-            for operand, value in summary["noise_factor"].items()
-        ),
+        *_noise(summary),
     ]
+
+
+def _noise(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """How much more the loss would see of one width everywhere."""
+    lines = []
+    for operand, value in summary["noise_factor"].items():
+        by_macs = summary["noise_factor_by_macs"][operand]
+        lines.append((f"noise, {operand}", times(value), "of one width over the last map's, as many bits"))
+        lines.append(
+            ("  as much time", times(by_macs), "of one width, as many bits weighted by multiply-adds")
+        )
+    return lines
 
 
 def _iso(result: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -59,7 +59,7 @@ tells the length and the accuracies of training in 8 bits; with --accuracy too, 
   exact                mean width before it is smoothed over epochs and rounded to 0, 2, 4, 6, 8 bits
   untuned              the same with lambda = mean(r) - alpha, as before its first tuning
   noise                mean square change of the loss by rounding: map before, after, one width everywhere
-  factor               that of one width everywhere (as many bits) over that of the map
+  factor, as long      noise of one width over that of the map: as many bits in the mean; as much time
   time, energy         over the array's at 8 bits; by step: the module's energy as the same in every step
   iso-accuracy         up to the first epoch that reaches the accuracy, over 8 bits for the baseline's epochs
 
