@@ -15,6 +15,7 @@ Loops: `block_loops.py`. Products: `ops/blocks.py`; where they need bands of exp
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -82,6 +83,7 @@ class BlockTensor:
         """int16 a block: the exponent e - b + 1 of its codes; of b = 0 that of b = 1, where all are 0."""
         return self.exponents.astype(np.int16) - np.maximum(self.bits, 1) + 1
 
+    @cached_property
     def extent(self) -> tuple[int, int]:
         """(low, high): all values are multiples of 2**low and below 2**high; (0, 0) for zeros alone."""
         live = self.live.view(bool)

@@ -123,7 +123,7 @@ def add_sensitivities(
 
     g: float32[A, M, B*S]; sums: float64[.., M, .., S]
     """
-    rows, mids, size = g.shape
+    rows, mids = g.shape[0], g.shape[1]
     for task in prange(exponents.shape[0] * mids):
         block_row, m = task // mids, task % mids
         totals = np.zeros(exponents.shape[2] * inner)

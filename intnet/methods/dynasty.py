@@ -13,7 +13,7 @@ each block's sensitivity to S (1); every epoch ends with a new map for the weigh
 activations. The map itself: `dynasty_map.py`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, ClassVar, Literal
@@ -59,7 +59,8 @@ class Dynasty(Float32):
         "W with 'weight'",
         "S": "of weights from their gradient before weight decay; of activations from the layer's own "
         "dL/dx0; a last, shorter batch of an epoch is left out",
-        "T": "multiply-adds of one product that read the block; padding is not counted",
+        "T": "multiply-adds of one product that read the block; padding is not counted. Blocks that none "
+        "reads, of pixels that a stride passes by, have 0 bits and no part in the mean width",
         "Algorithm 1": "its printed assignments with their typos mended; it stops where both means agree",
         "short batches": "and inference read the map of the first images of a batch, again and again where "
         "there are more of them than in training",
@@ -251,19 +252,24 @@ class Dynasty(Float32):
             return 0.0
         batches, lams, alpha = self._number("batches"), self.state["lambda"], self.alpha[kind]
 
-        def joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
-            return np.concatenate([array.reshape(-1) for array in arrays])
+        read = {name: uses[name] > 0 for name in stores}  # a stride may pass pixels by
 
-        sums, b, b_new = (joined(store[key] for store in stores.values()) for key in ("S", "b", "b_new"))
-        given = Given(sums, joined(uses[name] for name in stores), b, b_new)
+        def joined(arrays: dict[str, np.ndarray]) -> np.ndarray:
+            return np.concatenate([array[read[name]] for name, array in arrays.items()])
+
+        kept = ({name: store[key] for name, store in stores.items()} for key in ("S", "b", "b_new"))
+        sums, b, b_new = map(joined, kept)
+        given = Given(sums, joined({name: uses[name] for name in stores}), b, b_new)
         last = float(lams[KINDS.index(kind)]) if lams.size else None
         made = dynasty_map.make(given, batches, last, alpha, self.options.gamma)
         self.map[kind] = dynasty_map.summary(given, batches, made, alpha)
         start = 0
         for name, store in stores.items():
-            shape, part = store["b"].shape, slice(start, start + store["b"].size)
+            part = slice(start, start + int(np.count_nonzero(read[name])))
             self.map["layers"][name][kind] = dynasty_map.layer_record(given, made, part)
-            store |= {"b": made.smoothed[part].reshape(shape), "b_new": made.new[part].reshape(shape)}
-            store["S"] = np.zeros(shape)
+            for key, widths in (("b", made.smoothed), ("b_new", made.new)):
+                store[key] = np.zeros(read[name].shape, np.float32)
+                store[key][read[name]] = widths[part]
+            store["S"] = np.zeros(read[name].shape)
             start = part.stop
         return made.lam

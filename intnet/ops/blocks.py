@@ -34,13 +34,13 @@ Loops = Callable[[BlockTensor, BlockTensor, type], np.ndarray]  # the sums in fl
 
 def _fits(a: BlockTensor, b: BlockTensor, total: float) -> bool:
     """Whether sums are exact in float64 where the magnitudes of a in one sum add up to at most `total`."""
-    (low, _), (other, high) = a.extent(), b.extent()
+    (low, _), (other, high) = a.extent, b.extent
     return total * _MARGIN <= ldexp(1.0, _DIGITS + low + other - high)
 
 
 def _total(a: BlockTensor, terms: int) -> float:
     """A bound on the sum of `terms` magnitudes of a."""
-    return ldexp(float(terms), a.extent()[1])
+    return ldexp(float(terms), a.extent[1])
 
 
 def _product(
@@ -58,10 +58,10 @@ def _product(
     if totals and not _fits(a, b, total):
         total = float(np.abs(a.values).reshape(-1, a.shape[-1]).sum(axis=0, dtype=np.float64).max())
     if _fits(a, b, total):
-        if frexp(total)[1] + b.extent()[1] <= _FLOAT32:
+        if frexp(total)[1] + b.extent[1] <= _FLOAT32:
             return loops(a, b, np.float32)
         return _checked(loops(a, b, np.float64), where)
-    low, cut = a.extent()[0], _cut(a, b, terms)
+    low, cut = a.extent[0], _cut(a, b, terms)
     lower, upper = a.select(low - 1, cut), a.select(cut + 1, _FLOAT32)
     if _fits(lower, b, _total(lower, terms)) and _fits(upper, b, total):
         return _checked(_odd_sum(loops(upper, b, np.float64), loops(lower, b, np.float64)), where)
@@ -70,7 +70,7 @@ def _product(
 
 def _cut(a: BlockTensor, b: BlockTensor, terms: int) -> int:
     """The greatest exponent of a's blocks that, with all below, go the quick road."""
-    (low, _), (other, high) = a.extent(), b.extent()
+    (low, _), (other, high) = a.extent, b.extent
     return _DIGITS - 1 + low + other - high - terms.bit_length()
 
 
