@@ -8,6 +8,7 @@ import pytest
 
 from intnet import runs
 from intnet.cli import array_map
+from intnet.cli.main import main
 from tests.test_map_costs_command import close, shown
 
 
@@ -53,3 +54,11 @@ def test_the_drawn_map_is_the_one_that_the_log_tells(capsys: pytest.CaptureFixtu
                 counts = [int((bits == width).sum()) for width in (0, 2, 4, 6, 8)]
                 assert counts == layer[operand]["counts"]
     assert array_map.maps_of(run, "conv2")[0].shape == (4, 2, 5, 5)
+
+
+def test_a_uniform_map_has_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = runs.build("dynasty", {"map": "uniform", "bits": 6}, "mlp", "digits", 16, seed=1, limit=32)
+    with runs.create(tmp_path / "run", run, 2) as work:
+        work.train()
+    assert main(["costs", str(tmp_path / "run")]) == 2
+    assert "uniform and never moves: 6/8 of the time" in capsys.readouterr().err

@@ -32,6 +32,9 @@ class Logged:
 def read(folder: str, run: Run) -> Logged:
     """The run up to its last checkpoint; ConfigError where it has made no map yet."""
     own = runs.identity(run)
+    if own["options"].get("map") == "uniform":
+        bits = own["options"]["bits"]
+        raise ConfigError(f"{folder}: its map is uniform and never moves: {bits:g}/8 of the time of 8 bits")
     if run.step < run.steps_per_epoch:
         raise ConfigError(f"{folder} has not done a whole epoch: its first map comes then; train it further")
 
