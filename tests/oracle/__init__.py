@@ -2,12 +2,14 @@
 
 It shares no code with the library. Read `rounding` and `tensor` first, then `quantizers`, `floats`,
 `block_float`, `ops`, `norm`, `layers`, and last `wageubn`, the whole step; for methods in which widths move
-`float_norm`, `nets`, `adapt_switch`, `adapt` and `muppet`.
+`float_norm`, `nets`, `adapt_switch`, `adapt`, `muppet`, `dynasty_map` and `dynasty`.
 """
 from tests.oracle import (
     adapt,
     adapt_switch,
     block_float,
+    dynasty,
+    dynasty_map,
     float_norm,
     floats,
     functions,
@@ -33,6 +35,8 @@ __all__ = [
     "adapt_switch",
     "add_fixed",
     "block_float",
+    "dynasty",
+    "dynasty_map",
     "float_norm",
     "floats",
     "functions",

@@ -1,17 +1,23 @@
 """Block float: an exponent a block of 4x4, exact values, and results rounded once to float32.
 
-`ops` sums the exact values; nothing is rounded on the way.
+A block of b bits has e, the least integer with max|x| < 2^e, and codes at 2^(e-b+1), to nearest, ties to
+even, within +-(2^(b-1) - 1). `ops` sums the exact values; nothing is rounded on the way. `dynasty` uses it.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
 
 from tests.oracle.floats import to_float32
+from tests.oracle.rounding import overflow, round_fraction
 from tests.oracle.tensor import Tensor, power
 
 SIDE = 4
+LEAST, GREATEST = -128, 127  # of e: a signed byte
 
 Index = tuple[int, ...]
+Bits = int | Mapping[Index, int]
 
 
 def places(counts: Sequence[int]) -> list[Index]:
@@ -32,6 +38,18 @@ def block_of(index: Index, axes: Sequence[int]) -> Index:
     return tuple(i // SIDE if axis in axes else i for axis, i in enumerate(index))
 
 
+def members(block: Index, axes: Sequence[int]) -> list[Index]:
+    """The 16 indices of a block, row by row along the first of `axes`; some may lie outside the tensor."""
+    found = []
+    for i in range(SIDE):
+        for j in range(SIDE):
+            place = list(block)
+            place[axes[0]] = SIDE * block[axes[0]] + i
+            place[axes[1]] = SIDE * block[axes[1]] + j
+            found.append(tuple(place))
+    return found
+
+
 def real(
     shape: Sequence[int], codes: Sequence[int], exponents: Mapping[Index, int], axes: Sequence[int]
 ) -> Tensor:
@@ -43,3 +61,107 @@ def real(
 def rounded(t: Tensor) -> Tensor:
     """Each value in float32, rounded once; OverflowError beyond its range."""
     return Tensor(t.shape, [to_float32(value) for value in t.values])
+
+
+# -- quantizing ------------------------------------------------------------------------------------
+
+
+class Blocks(NamedTuple):
+    """Codes in C order; e and b of every block, in C order of the blocks; how many codes were limited."""
+
+    shape: tuple[int, ...]
+    axes: tuple[int, int]
+    codes: list[int]
+    exponents: dict[Index, int]
+    bits: dict[Index, int]
+    saturated: int
+
+    def units(self) -> dict[Index, int]:
+        """e - b + 1 of every block."""
+        return {block: e - self.bits[block] + 1 for block, e in self.exponents.items()}
+
+    def real(self) -> Tensor:
+        """The exact values."""
+        return real(self.shape, self.codes, self.units(), self.axes)
+
+
+def exponent(xs: Sequence[Fraction]) -> int | None:
+    """e of a block, None where that is below -128: such a block is zero. OverflowError above 127."""
+    top = max((abs(x) for x in xs), default=Fraction(0))
+    if top >= power(GREATEST):
+        raise OverflowError("a block's exponent is beyond 127")
+    if top < power(LEAST - 1):
+        return None
+    e = LEAST
+    while top >= power(e):
+        e += 1
+    return e
+
+
+def quantize(x: Tensor, bits: Bits, axes: tuple[int, int]) -> Blocks:
+    """Codes of every block; a block without bits keeps e, and one that is zero has e = -128."""
+    inside: dict[Index, list[int]] = {block: [] for block in blocks(x.shape, axes)}
+    for flat, place in enumerate(places(x.shape)):
+        inside[block_of(place, axes)].append(flat)
+    out = Blocks(x.shape, axes, [0] * len(x.values), {}, {}, 0)
+    saturated = 0
+    for block, members_ in inside.items():
+        b = out.bits[block] = bits if isinstance(bits, int) else bits[block]
+        e = exponent([x.values[i] for i in members_])
+        out.exponents[block] = LEAST if e is None else e
+        if e is None or b == 0:
+            continue
+        limit = 2 ** (b - 1) - 1
+        for i in members_:
+            free = round_fraction(Fraction(x.values[i]) / power(e - b + 1))
+            out.codes[i] = overflow(free, -limit, limit, "saturate")
+            saturated += out.codes[i] != free
+    return out._replace(saturated=saturated)
+
+
+def pack(q: Blocks) -> bytes:
+    """Block after block: the byte of e, then 16 mantissas of b bits, the first one lowest; no bits, no bytes.
+
+    Places outside the tensor hold 0.
+    """
+    codes = dict(zip(places(q.shape), q.codes, strict=True))
+    out = b""
+    for block, b in q.bits.items():
+        if b:
+            word = 0
+            for k, place in enumerate(members(block, q.axes)):
+                word += (codes.get(place, 0) % 2**b) * 2 ** (b * k)
+            out += bytes([q.exponents[block] % 256]) + word.to_bytes(2 * b, "little")
+    return out
+
+
+def unpack(data: bytes, shape: tuple[int, ...], axes: tuple[int, int], bits: Mapping[Index, int]) -> Blocks:
+    """What `pack` wrote; blocks without bits have e = -128."""
+    codes, exponents, start = {}, {}, 0
+    for block in blocks(shape, axes):
+        b = bits[block]
+        exponents[block] = LEAST
+        if b:
+            e = data[start]
+            exponents[block] = e - 256 if e >= 128 else e
+            word = int.from_bytes(data[start + 1 : start + 1 + 2 * b], "little")
+            start += 1 + 2 * b
+            for k, place in enumerate(members(block, axes)):
+                code = word // 2 ** (b * k) % 2**b
+                codes[place] = code - 2**b if code >= 2 ** (b - 1) else code
+    assert start == len(data)
+    return Blocks(shape, axes, [codes.get(place, 0) for place in places(shape)], exponents, dict(bits), 0)
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def exact(op: Callable[..., Tensor], a: Tensor, b: Tensor, *more: object) -> Tensor:
+    """op(a, b, *more) in float32, rounded once: an exact sum of products of `ops`, taken in integers."""
+    parts = []
+    for t in (a, b):
+        low = max((v.denominator for v in t.values), default=1)
+        parts.append((Tensor(t.shape, [int(v * low) for v in t.values]), low))
+    (left, p), (right, q) = parts
+    out = op(left, right, *more)
+    return Tensor(out.shape, [to_float32(Fraction(v, p * q)) for v in out.values])
