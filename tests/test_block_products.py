@@ -137,7 +137,7 @@ def test_exponents_from_end_to_end_with_results_that_float32_holds(n: int, cout:
     far = [-128, 126, 60, -61, 5]
     noise = np.random.default_rng(seed)
     x = pair(numbers(seed, (n, 18), MATRIX, lambda block: far[block[1]]), 8, MATRIX)
-    small = numbers(seed, (cout, 18), MATRIX, lambda b: max(-128, -far[b[1]] - int(noise.integers(9))))
+    small = numbers(seed, (cout, 18), MATRIX, lambda b: min(126, -far[b[1]]) - int(noise.integers(9)))
     w = pair(small, widths(seed, (cout, 18), MATRIX), MATRIX)
     e = made(seed + 2, (n, cout), MATRIX, -40, -24, False)
     check_linear(x, w, e)

@@ -157,11 +157,11 @@ def unpack(data: bytes, shape: tuple[int, ...], axes: tuple[int, int], bits: Map
 
 
 def exact(op: Callable[..., Tensor], a: Tensor, b: Tensor, *more: object) -> Tensor:
-    """op(a, b, *more) in float32, rounded once: an exact sum of products of `ops`, taken in integers."""
+    """op(a, b, *more), exact sums of products of `ops`, which are taken in integers."""
     parts = []
     for t in (a, b):
-        low = max((v.denominator for v in t.values), default=1)
-        parts.append((Tensor(t.shape, [int(v * low) for v in t.values]), low))
+        unit = max((v.denominator for v in t.values), default=1)  # all are powers of two
+        parts.append((Tensor(t.shape, [v.numerator * (unit // v.denominator) for v in t.values]), unit))
     (left, p), (right, q) = parts
     out = op(left, right, *more)
-    return Tensor(out.shape, [to_float32(Fraction(v, p * q)) for v in out.values])
+    return Tensor(out.shape, [Fraction(v, p * q) if v else Fraction(0) for v in out.values])

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.oracle import block_float, float_norm, nets, ops
 from tests.oracle.adapt import WEIGHTED, layers_of
-from tests.oracle.block_float import Blocks, Index, exact, quantize
+from tests.oracle.block_float import Blocks, Index, quantize
 from tests.oracle.dynasty_map import (
     Map,
     decimal,
@@ -34,6 +34,11 @@ from tests.oracle.tensor import Fixed, Tensor
 
 FIRST = 4  # bits of the first epoch
 STATIC = 8
+
+
+def product(op: Any, a: Tensor, b: Tensor, *more: object) -> Tensor:
+    """The exact sums, each rounded once to float32."""
+    return block_float.rounded(block_float.exact(op, a, b, *more))
 
 
 def axes_of(shape: Sequence[int], weight: bool = False) -> tuple[int, int]:
@@ -212,9 +217,9 @@ class Walk(nets.Walk):
         rules.note(name, "x0", x0)
         rules.note(name, "Wq", wq)
         if layer.kind == "linear":
-            y = exact(ops.linear, x0.real(), wq.real())
+            y = product(ops.linear, x0.real(), wq.real())
         else:
-            y = exact(ops.conv2d, x0.real(), wq.real(), layer.stride, layer.padding)
+            y = product(ops.conv2d, x0.real(), wq.real(), layer.stride, layer.padding)
         if layer.bias:
             b = nets.elements(rules.weight(name, "b"))
             y = Tensor(y.shape, [add32(v, b[i % len(b)]) for i, v in enumerate(y.values)])
@@ -233,9 +238,9 @@ class Walk(nets.Walk):
             sums = Tensor((c,), [sum32(seen.values[k::c]) for k in range(c)])
             rules.gradient(name, "b", sums)
         if linear:
-            g = exact(ops.linear_weight_grad, seen, dynamic.real())
+            g = product(ops.linear_weight_grad, seen, dynamic.real())
         else:
-            g = exact(ops.conv2d_weight_grad, seen, dynamic.real(), w.shape, *window)
+            g = product(ops.conv2d_weight_grad, seen, dynamic.real(), w.shape, *window)
         rules.gradient(name, "W", g)
         t = work(layer, (rules.settings.batch, *a.shape[1:]), w.shape)
         rules.work[f"{name}/W"] = t[0]
@@ -244,9 +249,9 @@ class Walk(nets.Walk):
             self.kept["images"] = True
             return error
         if linear:
-            e4 = exact(ops.linear_input_grad, seen, narrow.real())
+            e4 = product(ops.linear_input_grad, seen, narrow.real())
         else:
-            e4 = exact(ops.conv2d_input_grad, seen, narrow.real(), a.shape, *window)
+            e4 = product(ops.conv2d_input_grad, seen, narrow.real(), a.shape, *window)
         rules.work[f"{name}/A"] = t[1]
         rules.found[f"{name}/A"] = sensitivity(e4, dynamic, zero_blocks(a, dynamic.axes))
         return rules.error(layer, "e4", e4)

@@ -112,7 +112,7 @@ def tune(rs: Sequence[Decimal | None], lam: Decimal, alpha: Decimal, rounds: int
         if now == at_end:
             return lam
         t = DIGITS.divide(DIGITS.subtract(now, alpha), DIGITS.subtract(now, at_end))
-        moved = DIGITS.add(DIGITS.multiply(1 - t, lam), DIGITS.multiply(t, end))
+        moved = DIGITS.add(DIGITS.multiply(DIGITS.subtract(1, t), lam), DIGITS.multiply(t, end))
         low, high, lam = (lam, high, moved) if up else (low, lam, moved)
     return lam
 
@@ -120,7 +120,7 @@ def tune(rs: Sequence[Decimal | None], lam: Decimal, alpha: Decimal, rounds: int
 def smoothed(last: Decimal, new: Decimal, gamma: float = 0.5) -> Decimal:
     """gamma b_last + (1 - gamma) b_new."""
     g = decimal(gamma)
-    return DIGITS.add(DIGITS.multiply(g, last), DIGITS.multiply(1 - g, new))
+    return DIGITS.add(DIGITS.multiply(g, last), DIGITS.multiply(DIGITS.subtract(1, g), new))
 
 
 def in_use(b: Fraction | Decimal) -> int:
@@ -131,7 +131,7 @@ def in_use(b: Fraction | Decimal) -> int:
 def loss_noise(sensitivities: Sequence[float], bits: Sequence[float | int]) -> float:
     """2/(3 N B) sum of S 2^(-2b), B = 16."""
     terms = [
-        DIGITS.multiply(decimal(s), DIGITS.power(Decimal(2), -2 * decimal(b)))
+        DIGITS.multiply(decimal(s), DIGITS.power(Decimal(2), DIGITS.multiply(-2, decimal(b))))
         for s, b in zip(sensitivities, bits, strict=True)
     ]
     return float(DIGITS.multiply(mean(terms), DIGITS.divide(Decimal(2), Decimal(48))))
