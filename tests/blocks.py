@@ -44,7 +44,7 @@ def expected(x: np.ndarray, bits: Bits, axes: Axes) -> block_float.Blocks:
 def differences(got: BlockTensor, want: block_float.Blocks) -> list[str]:
     """The names of all parts of a block tensor that are not the oracle's."""
     blocks = counts(want.shape, want.axes)
-    units = want.units()
+    units = {block: e - max(want.bits[block], 1) + 1 for block, e in want.exponents.items()}
     each = [units[block_float.block_of(place, want.axes)] for place in block_float.places(want.shape)]
     q = got.to_qtensor()
     same = {
@@ -55,7 +55,7 @@ def differences(got: BlockTensor, want: block_float.Blocks) -> list[str]:
         "saturated": got.saturated == want.saturated,
         "codes": q.codes.dtype == np.int8 and q.codes.reshape(-1).tolist() == want.codes,
         "units": np.broadcast_to(np.asarray(q.exponent), q.shape).reshape(-1).tolist() == each,
-        "bytes": got.pack() == block_float.pack(want),
+        "bytes": got.pack().tobytes() == block_float.pack(want),
         "number of bytes": got.packed_bytes == sum(1 + 2 * b for b in want.bits.values() if b),
     }
     return [name for name, equal in same.items() if not equal]
@@ -124,7 +124,7 @@ def check(op: Any, x: Pair, w: Pair, e: Pair, wants: Sequence[Want], **how: Any)
         for result in results:
             block_float.rounded(result)
     except OverflowError:
-        with pytest.raises(NumberError, match="layer: a value is beyond float32's range"):
+        with pytest.raises(NumberError, match=r"layer: .* beyond float32's range"):
             run(op, x.q, w.q, error=e.q, where="layer", **how)
         return
     got, gradients = run(op, x.q, w.q, error=e.q, where="layer", **how)

@@ -200,9 +200,8 @@ def _state(result: Result) -> list[str]:
                 bad.append(f"state {name}")
     found = got.pop("method/lambda", None)
     lambdas = [float(s.lambdas[kind]) for kind in ("W", "A")] if s.lambdas else []
-    if found is None or found.dtype != np.float64 or found.shape != (len(lambdas),):
-        bad.append("state method/lambda")
-    elif not np.allclose(found, lambdas, rtol=0, atol=1e-9):
+    kind = found is not None and found.dtype == np.float64 and found.shape == (len(lambdas),)
+    if not kind or not np.allclose(found, lambdas, rtol=0, atol=1e-9):
         bad.append("state method/lambda")
     return bad + [f"state {name} extra" for name in sorted(got)]
 

@@ -122,6 +122,20 @@ def test_long_sums(low: int, high: int) -> None:
     check_linear(x, made(5, (3, 7), MATRIX, low, high, True), made(6, (70, 3), MATRIX, low, high, False))
 
 
+def test_images_that_are_cut_into_bands_and_channels_into_pages() -> None:
+    """Lines of 40 pixels and 64 channels; 33 output channels, of which some blocks are zero everywhere."""
+    x = made(1, (2, 12, 40, 64), IMAGE, -4, 2, True, sparse=True)
+    w = made(2, (1, 64, 3, 1), WEIGHT, -6, 1, True)
+    e = made(3, (2, 12, 40, 1), IMAGE, -30, -20, False)
+    check_conv(x, w, e, padding=(1, 0))
+    x = made(4, (14, 3, 3, 9), IMAGE, -4, 2, True, sparse=True)
+    bits = widths(5, (33, 9, 3, 3), WEIGHT, SPARSE)
+    bits[2:4], bits[5], bits[:, 1] = 0, 0, 0
+    w = pair(numbers(6, (33, 9, 3, 3), WEIGHT, uniform(6, -3, 1)), bits, WEIGHT)
+    e = made(7, (14, 2, 2, 33), IMAGE, -30, -20, True, sparse=True)
+    check_conv(x, w, e, stride=2, padding=1)
+
+
 @pytest.mark.parametrize("groups", [2, 3])
 def test_groups(groups: int) -> None:
     x = made(1, (3, 3, 3, 4 * groups), IMAGE, -8, 2, True)

@@ -186,7 +186,7 @@ def test_bytes_by_hand() -> None:
     first = bytes([1, 0x04, 0x00, 0xE0, 0, 0, 0, 0, 0])
     word = 16 + ((-16) % 64) * 64
     last = bytes([-127 % 256, word % 256, word // 256, *([0] * 10)])
-    assert got.pack() == first + last and got.packed_bytes == 9 + 13
+    assert got.pack().tobytes() == first + last and got.packed_bytes == 9 + 13
     back = unpack(got.pack(), (2, 12), MATRIX, got.bits)
     assert back.values.tolist() == got.values.tolist() and not back.values[:, 4:8].any()
 
@@ -195,7 +195,7 @@ def test_rows_of_a_block_run_along_its_second_axis() -> None:
     """Codes 1 .. 16 of 6 bits, by their places."""
     for shape, axes in (((4, 4), MATRIX), ((4, 1, 1, 4), IMAGE), ((4, 4, 1, 1), WEIGHT)):
         x = (np.arange(1, 17, dtype=np.float32) * 2 - 1).reshape(shape)
-        word = int.from_bytes(quantize_blocks(x, 6, axes).pack()[1:], "little")
+        word = int.from_bytes(quantize_blocks(x, 6, axes).pack()[1:].tobytes(), "little")
         assert [word >> 6 * k & 63 for k in range(16)] == list(range(1, 32, 2))
 
 
@@ -204,14 +204,15 @@ def test_bytes_of_blocks_follow_their_index() -> None:
     x = np.zeros((5, 5, 1, 2), np.float32)
     for i, (o, c, k) in enumerate(product((0, 4), (0, 4), (0, 1))):
         x[o, c, 0, k] = 2.0**i
-    assert list(quantize_blocks(x, 2, WEIGHT).pack()[::5]) == list(range(1, 9))
+    assert quantize_blocks(x, 2, WEIGHT).pack()[::5].tolist() == list(range(1, 9))
 
 
 def test_damaged_bytes_are_refused() -> None:
     got = quantize_blocks(np.ones((5, 5), np.float32), 4, MATRIX)
-    for data in (got.pack()[:-1], got.pack() + b"\0", b""):
-        with pytest.raises((ShapeError, NumberError)):
-            unpack(data, (5, 5), MATRIX, got.bits)
+    data = got.pack()
+    for damaged in (data[:-1], np.append(data, np.uint8(0)), data[:0], data.view(np.int8)):
+        with pytest.raises(ShapeError, match="36 bytes"):
+            unpack(damaged, (5, 5), MATRIX, got.bits)
 
 
 def test_the_oracles_blocks_by_hand() -> None:

@@ -29,8 +29,8 @@ run = runs.build(method, {}, model, "digits", int(batch), 1)
 run.train(int(steps))
 print(run.digest())
 """
-# 3 steps of mlp on 4 digits, batch 2, seed 1: the second fills AdaPT's lookbacks, an epoch moves MuPPET on
-# (digest, then WL and FL of fc2, or the level)
+# 3 steps of mlp on 4 digits, batch 2, seed 1: the second fills AdaPT's lookbacks, an epoch moves MuPPET on,
+# and DYNASTY has a map (digest, then WL and FL of fc2, the level, or how many blocks of fc2 have 0 .. 8 bits)
 MOVING = {
     "adapt": "c9ed668a38ffe70108cbff28a16999e1ebe4e58ccb99722ef1ed7e226c02d774 32 28",
     "muppet": "3f72d17b60c0e9ddc40157c5586ca7c629fbe4590558edada2f382cd35f00787 1",
@@ -40,9 +40,11 @@ import sys
 import numpy as np
 from intnet import runs
 for method in sys.argv[1].split(","):
-    options = {"resolution": 1, "patience": 1}
-    if method == "adapt":
-        options = {"eps": 0.1, "accs": 2, "lr": 0.1, "l2": 1e-4}
+    options = {
+        "adapt": {"eps": 0.1, "accs": 2, "lr": 0.1, "l2": 1e-4},
+        "muppet": {"resolution": 1, "patience": 1},
+        "dynasty": {"bits": 3, "gamma": 0.25},
+    }[method]
     run = runs.build(method, options, sys.argv[2], "digits", int(sys.argv[4]), 1, limit=4)
     for layer in run.model.all_layers():
         if "window" in layer.buffers:
@@ -52,8 +54,12 @@ for method in sys.argv[1].split(","):
     if method == "muppet":
         run.method.state["diversities"] = np.array([100], np.float32)
     run.train(int(sys.argv[3]))
-    moved = run.state()["method/level" if method == "muppet" else "fc2.precision"]
-    print(run.digest(), *moved.codes.tolist())
+    state = run.state()
+    if method == "dynasty":
+        bits = 2 * np.floor(state["fc2.weight.b"].astype(np.float64) / 2 + 0.5)
+        print(run.digest(), *np.bincount((bits // 2).astype(int).reshape(-1), minlength=5))
+    else:
+        print(run.digest(), *state["method/level" if method == "muppet" else "fc2.precision"].codes.tolist())
 """
 INSTRUCTIONS = """
 from tests.test_float32_kernels import uses_fma_instruction

@@ -160,8 +160,9 @@ def died_and_resumed(folder: Path, step: int, death: int) -> bool:
     return True
 
 
-# AdaPT's lookback of 25 steps, with an update every other step; MuPPET's diversity every 3 epochs of 4 steps
-MOVING: dict[str, dict[str, Any]] = {"adapt": {"accs": 2}, "muppet": {"patience": 1}}
+# AdaPT's lookback of 25 steps, with an update every other step; MuPPET's diversity every 3 epochs of 4 steps,
+# DYNASTY's map every epoch
+MOVING: dict[str, dict[str, Any]] = {"adapt": {"accs": 2}, "muppet": {"patience": 1}, "dynasty": {"bits": 3}}
 
 
 def moving(method: str) -> runs.Run:
@@ -186,9 +187,15 @@ def test_kill_9_where_widths_move(method: str, tmp_path: Path) -> None:
     assert resumed == whole.digest()
 
 
-@pytest.mark.parametrize(("method", "steps"), [("adapt", (1, 13, 26, 37)), ("muppet", (4, 8, 14, 21))])
+WAITING = [("adapt", (1, 13, 26, 37)), ("muppet", (4, 8, 14, 21)), ("dynasty", (2, 4, 7, 13))]
+
+
+@pytest.mark.parametrize(("method", "steps"), WAITING)
 def test_resuming_where_something_waits(method: str, steps: tuple[int, ...], tmp_path: Path) -> None:
-    """In a lookback, with a gradient that waits for an update, between two kept gradients, in an epoch."""
+    """In a lookback, with a gradient that waits for an update, between two kept gradients, in an epoch.
+
+    With half of an epoch's sensitivities, before and under a map.
+    """
     whole = moving(method)
     whole.train(40)
     run = moving(method)
@@ -199,10 +206,11 @@ def test_resuming_where_something_waits(method: str, steps: tuple[int, ...], tmp
         run = moving(method)
         state, meta = checkpoint.load(tmp_path / "state.npz")
         waiting |= {name for name, value in state.items() if name.endswith((".sum", ".G", ".squares"))}
+        waiting |= {name for name, value in state.items() if name.endswith((".S", ".b")) and value.any()}
         run.restore(state, meta["step"])
     run.train(40)
     assert run.digest() == whole.digest()
-    kinds = {"adapt": {"sum", "G"}, "muppet": {"sum", "squares"}}[method]
+    kinds = {"adapt": {"sum", "G"}, "muppet": {"sum", "squares"}, "dynasty": {"S", "b"}}[method]
     assert {name.rpartition(".")[2] for name in waiting} == kinds
 
 
