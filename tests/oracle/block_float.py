@@ -92,7 +92,7 @@ def exponent(xs: Sequence[Fraction]) -> int | None:
         raise OverflowError("a block's exponent is beyond 127")
     if top < power(LEAST - 1):
         return None
-    e = LEAST
+    e = max(top.numerator.bit_length() - top.denominator.bit_length(), LEAST)
     while top >= power(e):
         e += 1
     return e

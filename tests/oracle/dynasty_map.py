@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from tests.oracle import block_float, nets
@@ -53,7 +54,10 @@ def zero_blocks(x: Tensor, axes: tuple[int, int]) -> list[Index]:
     return [block for block, xs in inside.items() if block_float.exponent(xs) is None]
 
 
-def work(layer: nets.Layer, x: Sequence[int], w: Sequence[int]) -> tuple[dict[Index, int], dict[Index, int]]:
+@cache
+def work(
+    layer: nets.Layer, x: tuple[int, ...], w: tuple[int, ...]
+) -> tuple[dict[Index, int], dict[Index, int]]:
     """Multiply-adds of one product, counted one by one: of every block of the weights, and of the input."""
     if layer.kind == "linear":
         x, w = (x[0], 1, 1, x[1]), (*w, 1, 1)
