@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from intnet.block_float import quantize_blocks
 from intnet.errors import FormatError, ShapeError
-from intnet.ops import conv2d, linear
+from intnet.ops import blocks, conv2d, linear
 from tests import oracle
 from tests.blocks import (
     IMAGE,
@@ -122,11 +122,25 @@ def test_long_sums(low: int, high: int) -> None:
     check_linear(x, made(5, (3, 7), MATRIX, low, high, True), made(6, (70, 3), MATRIX, low, high, False))
 
 
+@pytest.mark.parametrize("kernel", [1, 2, 3])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_every_window(kernel: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pixels that no window meets, or only some: what is not written would be a NaN."""
+    monkeypatch.setattr(blocks, "empty", lambda shape, kind: np.full(shape, np.nan, kind))
+    for side, padding in product(range(1, 7), range(kernel)):
+        size = (side + 2 * padding - kernel) // stride + 1
+        if side + 2 * padding >= kernel:
+            x = made(side, (5, side, 1, 2), IMAGE, -4, 2, True)
+            w = made(padding, (3, 2, kernel, 1), WEIGHT, -6, 1, True)
+            e = made(stride, (5, size, 1, 3), IMAGE, -9, 0, False)
+            check_conv(x, w, e, stride=(stride, 1), padding=(padding, 0))
+
+
 def test_images_that_are_cut_into_bands_and_channels_into_pages() -> None:
     """Lines of 40 pixels and 64 channels; 33 output channels, of which some blocks are zero everywhere."""
-    x = made(1, (2, 12, 40, 64), IMAGE, -4, 2, True, sparse=True)
+    x = made(1, (1, 6, 40, 64), IMAGE, -4, 2, True, sparse=True)
     w = made(2, (1, 64, 3, 1), WEIGHT, -6, 1, True)
-    e = made(3, (2, 12, 40, 1), IMAGE, -30, -20, False)
+    e = made(3, (1, 6, 40, 1), IMAGE, -30, -20, False)
     check_conv(x, w, e, padding=(1, 0))
     x = made(4, (14, 3, 3, 9), IMAGE, -4, 2, True, sparse=True)
     bits = widths(5, (33, 9, 3, 3), WEIGHT, SPARSE)
