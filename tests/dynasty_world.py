@@ -7,6 +7,8 @@ with faults seeded into the library, by `test_seeded_faults_dynasty`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
@@ -18,6 +20,7 @@ from intnet import datasets, methods
 from intnet.block_float import BlockTensor
 from intnet.datasets import Dataset
 from intnet.exact import FloatExact
+from intnet.methods import dynasty as library
 from intnet.methods.method import Method
 from intnet.qtensor import QTensor
 from intnet.trace import Recorder
@@ -119,13 +122,31 @@ def oracle_state(run: Run) -> dynasty.State:
 
 @dataclass
 class Result:
-    """One step: the library's events, counts and state; the oracle's step."""
+    """One step: the library's events, block tensors, counts and state; the oracle's step."""
 
     events: Recorder
+    blocks: dict[str, BlockTensor]
     saturated: dict[str, int]
     state: dict[str, Any]
     expected: dynasty.Step
     names: dict[str, str]  # 'layer/W' -> 'layer.weight'
+
+
+@contextmanager
+def recorded() -> Iterator[dict[str, BlockTensor]]:
+    """Every block tensor that the method makes, by 'layer/path'."""
+    made: dict[str, BlockTensor] = {}
+
+    def note(x: np.ndarray, bits: Any, axes: Any, where: str) -> BlockTensor:
+        made[where] = original(x, bits, axes, where)
+        return made[where]
+
+    original = library.quantize_blocks
+    library.quantize_blocks = note
+    try:
+        yield made
+    finally:
+        library.quantize_blocks = original
 
 
 def run_case(case: Case, steps: int = 0) -> list[Result]:
@@ -140,7 +161,8 @@ def run_case(case: Case, steps: int = 0) -> list[Result]:
         recorder = Recorder("*")
         run.method.observers = [recorder]
         run.method.saturated.clear()
-        run.train_step()
+        with recorded() as made:
+            run.train_step()
         run.method.observers = []
         source = recorder.events[f"{LAST[case.net]}/e3"].source
         error = real(source.values if isinstance(source, FloatExact) else source)
@@ -150,7 +172,7 @@ def run_case(case: Case, steps: int = 0) -> list[Result]:
             name: value.copy() if isinstance(value, np.ndarray) else value
             for name, value in run.state().items()
         }
-        results.append(Result(recorder, dict(run.method.saturated), kept, expected, names))
+        results.append(Result(recorder, made, dict(run.method.saturated), kept, expected, names))
     return results
 
 
@@ -170,9 +192,13 @@ def _tensors(result: Result) -> list[str]:
         if event is None:
             bad.append(f"{name} missing")
         elif isinstance(want, oracle.block_float.Blocks):
-            got = event.result
-            wrong = blocks.differences(got, want) if isinstance(got, BlockTensor) else ["no blocks"]
-            bad += [f"{name} {part}" for part in wrong]
+            got = result.blocks.get(name)
+            bad += [f"{name} {part}" for part in (blocks.differences(got, want) if got else ["no blocks"])]
+            if (
+                event.result.codes.reshape(-1).tolist() != want.codes
+                or numbers(event.result) != want.real().values
+            ):
+                bad.append(f"{name} event")
         elif numbers(event.result) != numbers(want):
             bad.append(name)
     if result.saturated != result.expected.saturated:
@@ -187,7 +213,7 @@ def _state(result: Result) -> list[str]:
     exact |= {f"{result.names[key]}.Acc": value.values for key, value in s.acc.items()}
     for layer, (mean, variance) in s.running.items():
         exact |= {f"{layer}.running_mean": mean, f"{layer}.running_var": variance}
-    exact["method/batches"] = [s.batches]
+    exact |= {"method/batches": [s.batches], "method/images": [result.expected.settings.batch]}
     for name, want in exact.items():
         value = got.pop(name, None)
         if value is None or numbers(value) != want:

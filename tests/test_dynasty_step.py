@@ -13,7 +13,7 @@ from intnet.autograd import Tensor
 from intnet.trace import Recorder
 from intnet.train import as_codes
 from tests import blocks
-from tests.dynasty_world import Case, Result, differences, oracle_state, prepared, run_case
+from tests.dynasty_world import Case, Result, differences, oracle_state, prepared, recorded, run_case
 from tests.opcheck import tensor, threads
 from tests.oracle import dynasty, dynasty_map
 from tests.oracle.nets import Layer
@@ -91,7 +91,8 @@ def test_inference_begins_the_map_again_where_the_batch_is_larger() -> None:
     recorder = Recorder("*")
     run.method.observers, run.method.training = [recorder], False
     images = np.concatenate([run.data.train_images] * 3)[:14]
-    run.model(Tensor(as_codes(images, run.data.exponent)), run.method)
+    with recorded() as made:
+        run.model(Tensor(as_codes(images, run.data.exponent)), run.method)
     for name, before in (("fc2", "relu1"), ("fc3", "relu2")):
         layer: Any = next(layer for layer in run.model.all_layers() if layer.name == name)
         kept = {place: float(layer.buffers["b"][place]) for place in np.ndindex(*layer.buffers["b"].shape)}
@@ -102,7 +103,7 @@ def test_inference_begins_the_map_again_where_the_batch_is_larger() -> None:
         want = step.note(
             name, "x0", dynasty.quantize(tensor(x), step.bits(f"{name}/A", x.shape, (0, 1)), (0, 1))
         )
-        assert blocks.differences(recorder[f"{name}/x0"], want) == []
+        assert blocks.differences(made[f"{name}/x0"], want) == []
         assert len({want.bits[place] for place in want.bits}) > 1
 
 

@@ -168,6 +168,9 @@ class Step:
             return
         self.state.batches += 1
         for name, found in self.found.items():
+            if name not in self.state.sums:
+                self.state.smoothed[name] = dict.fromkeys(found, Fraction(FIRST))
+                self.state.new[name] = dict.fromkeys(found, Fraction(FIRST))
             old = self.state.sums.get(name) or dict.fromkeys(found, 0.0)
             self.state.sums[name] = {block: old[block] + s for block, s in found.items()}
 
@@ -188,10 +191,10 @@ class Step:
             for name in names:
                 blocks = list(s.sums[name])
                 new = {block: width(rs[name, block], s.lambdas[kind]) for block in blocks}
-                last = s.smoothed.get(name) or dict.fromkeys(blocks, Fraction(FIRST))
-                self.state.new[name] = {b: to_float32(Fraction(v)) for b, v in new.items()}
-                self.state.smoothed[name] = {
-                    b: to_float32(Fraction(smoothed(decimal(last[b]), new[b], self.settings.gamma)))
+                last, gamma = s.smoothed[name], self.settings.gamma
+                s.new[name] = {b: to_float32(Fraction(v)) for b, v in new.items()}
+                s.smoothed[name] = {
+                    b: to_float32(Fraction(smoothed(decimal(last[b]), decimal(s.new[name][b]), gamma)))
                     for b in blocks
                 }
                 s.sums[name] = dict.fromkeys(blocks, 0.0)
@@ -215,7 +218,11 @@ class Walk(nets.Walk):
         wq = narrow if swapped else quantize(w, STATIC, across[1])
         self.kept[name] = a, w, dynamic, narrow
         rules.note(name, "x0", x0)
-        rules.note(name, "Wq", wq)
+        rules.note(name, "Wb", narrow)
+        if not swapped:
+            rules.note(name, "Wq", wq)
+        elif name != rules.first:
+            rules.note(name, "x0b", dynamic)
         if layer.kind == "linear":
             y = product(ops.linear, x0.real(), wq.real())
         else:

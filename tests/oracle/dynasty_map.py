@@ -99,8 +99,9 @@ def mean(xs: Sequence[Decimal]) -> Decimal:
 
 
 def first_lambda(rs: Sequence[Decimal | None], alpha: Decimal) -> Decimal:
-    """mean(r) - alpha of all finite r."""
-    return DIGITS.subtract(mean([r for r in rs if r is not None]), alpha)
+    """mean(r) - alpha of all finite r, 0 where there are none."""
+    finite = [r for r in rs if r is not None]
+    return DIGITS.subtract(mean(finite), alpha) if finite else Decimal(0)
 
 
 def tune(rs: Sequence[Decimal | None], lam: Decimal, alpha: Decimal, rounds: int = 3) -> Decimal:
