@@ -79,8 +79,8 @@ def smooth(last: np.ndarray, new: np.ndarray, gamma: float) -> np.ndarray:
 
 
 def rounded(b: np.ndarray) -> np.ndarray:
-    """uint8: the nearest of 0, 2, 4, 6, 8, a tie upward."""
-    return (2 * np.floor(b / 2 + np.float32(0.5))).astype(np.uint8)
+    """uint8: the nearest of 0, 2, 4, 6, 8, a tie upward; in float64, where no sum is rounded."""
+    return (2 * np.floor(b.astype(np.float64) / 2 + 0.5)).astype(np.uint8)
 
 
 def loss_noise(sums: np.ndarray, batches: int, bits: np.ndarray) -> float:
