@@ -61,7 +61,8 @@ class Dynasty(Float32):
         "dL/dx0; a last, shorter batch of an epoch is left out",
         "T": "multiply-adds of one product that read the block; padding is not counted. Blocks that none "
         "reads, of pixels that a stride passes by, have 0 bits and no part in the mean width",
-        "Algorithm 1": "its printed assignments with their typos mended; it stops where both means agree",
+        "Algorithm 1": "its printed assignments with their typos mended; it stops where both means agree, "
+        "and at lambda_0 where blocks without sensitivity (r = -inf) keep the mean below alpha",
         "short batches": "and inference read the map of the first images of a batch, again and again where "
         "there are more of them than in training",
         "bias": "added in float32 to the rounded product; its gradient is the float32 sum of e3",

@@ -53,7 +53,8 @@ def first_lambda(r: np.ndarray, alpha: float) -> float:
 def tune(lam: float, r: np.ndarray, alpha: float) -> float:
     """Algorithm 1: lambda after L steps of linear interpolation towards a mean width of alpha.
 
-    lambda_0 and lambda_1, from min(r) - alpha and max(r) - alpha (finite r), close in on it.
+    lambda_0 and lambda_1, from min(r) - alpha and max(r) - alpha (finite r), close in on it. Where many
+    blocks have no sensitivity, the mean at lambda_0 is below alpha too: no step leads beyond it.
     """
     finite = r[np.isfinite(r)]
     if not finite.size:
@@ -65,7 +66,7 @@ def tune(lam: float, r: np.ndarray, alpha: float) -> float:
         other = mean_width(r, lam1 if above else lam0)
         if mean == other:  # 0/0: the interval has no slope to follow
             break
-        t = (mean - alpha) / (mean - other)
+        t = min(max((mean - alpha) / (mean - other), 0.0), 1.0)
         if above:
             lam0, lam = lam, (1 - t) * lam + t * lam1
         else:
