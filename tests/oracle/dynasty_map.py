@@ -105,7 +105,7 @@ def first_lambda(rs: Sequence[Decimal | None], alpha: Decimal) -> Decimal:
 
 
 def tune(rs: Sequence[Decimal | None], lam: Decimal, alpha: Decimal, rounds: int = 3) -> Decimal:
-    """Algorithm 1: `rounds` interpolations between the least and the greatest finite r."""
+    """Algorithm 1: `rounds` interpolations between the least and the greatest finite r, and none beyond."""
     finite = [r for r in rs if r is not None]
     if not finite:
         return lam
@@ -117,6 +117,7 @@ def tune(rs: Sequence[Decimal | None], lam: Decimal, alpha: Decimal, rounds: int
         if now == at_end:
             return lam
         t = DIGITS.divide(DIGITS.subtract(now, alpha), DIGITS.subtract(now, at_end))
+        t = max(min(t, Decimal(1)), Decimal(0))
         moved = DIGITS.add(DIGITS.multiply(DIGITS.subtract(1, t), lam), DIGITS.multiply(t, end))
         low, high, lam = (lam, high, moved) if up else (low, lam, moved)
     return lam
