@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -128,6 +127,7 @@ class Result:
     blocks: dict[str, BlockTensor]
     saturated: dict[str, int]
     state: dict[str, Any]
+    map: dict[str, Any]  # what the step told of a new one
     expected: dynasty.Step
     names: dict[str, str]  # 'layer/W' -> 'layer.weight'
 
@@ -162,7 +162,7 @@ def run_case(case: Case, steps: int = 0) -> list[Result]:
         run.method.observers = [recorder]
         run.method.saturated.clear()
         with recorded() as made:
-            run.train_step()
+            report = run.train_step()
         run.method.observers = []
         source = recorder.events[f"{LAST[case.net]}/e3"].source
         error = real(source.values if isinstance(source, FloatExact) else source)
@@ -172,7 +172,9 @@ def run_case(case: Case, steps: int = 0) -> list[Result]:
             name: value.copy() if isinstance(value, np.ndarray) else value
             for name, value in run.state().items()
         }
-        results.append(Result(recorder, made, dict(run.method.saturated), kept, expected, names))
+        results.append(
+            Result(recorder, made, dict(run.method.saturated), kept, dict(report.map), expected, names)
+        )
     return results
 
 
@@ -181,7 +183,10 @@ def run_case(case: Case, steps: int = 0) -> list[Result]:
 
 def differences(result: Result) -> list[str]:
     """The names of all that differ, or that one world lacks."""
-    return [*_tensors(result), *_state(result)]
+    seconds = result.map.pop("seconds", 0.0)
+    return [*_tensors(result), *_state(result), *_told("map", result.map, result.expected.map)] + (
+        ["seconds"] * (seconds < 0)
+    )
 
 
 def _tensors(result: Result) -> list[str]:
@@ -204,6 +209,19 @@ def _tensors(result: Result) -> list[str]:
     if result.saturated != result.expected.saturated:
         bad.append("saturated")
     return bad + [f"{name} extra" for name in sorted(left)]
+
+
+def _told(name: str, got: Any, want: Any) -> list[str]:
+    """Where two records differ: numbers by more than CLOSE of them."""
+    if isinstance(want, dict) and isinstance(got, dict) and got.keys() == want.keys():
+        return [bad for key in want for bad in _told(f"{name} {key}", got[key], want[key])]
+    if isinstance(want, list) and isinstance(got, list) and len(got) == len(want):
+        pairs = enumerate(zip(got, want, strict=True))
+        return [bad for i, (a, b) in pairs for bad in _told(f"{name} {i}", a, b)]
+    same = type(got) is type(want) and not isinstance(want, dict | list)
+    if same and (got == want or (isinstance(want, float) and abs(got - want) <= CLOSE * abs(want) + 1e-300)):
+        return []
+    return [f"{name}: {got} is not {want}"]
 
 
 def _state(result: Result) -> list[str]:
@@ -238,9 +256,3 @@ def _same(kind: str, got: Any, want: np.ndarray) -> bool:
     if not isinstance(got, np.ndarray) or got.dtype != dtype or got.shape != want.shape:
         return False
     return bool(np.array_equal(got, want) if kind == "S" else np.max(np.abs(got - want)) <= CLOSE)
-
-
-@cache
-def in_use(b: float) -> int:
-    """The width that a stored one is rounded to."""
-    return oracle.dynasty_map.in_use(Fraction(b))

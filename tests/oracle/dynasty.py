@@ -13,10 +13,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle import block_float, float_norm, nets, ops
+from tests.oracle import block_float, dynasty_map, float_norm, nets, ops
 from tests.oracle.adapt import WEIGHTED, layers_of
 from tests.oracle.block_float import Blocks, Index, quantize
 from tests.oracle.dynasty_map import (
+    Entry,
     Map,
     decimal,
     first_lambda,
@@ -96,6 +97,7 @@ class Step:
     found: dict[str, Map] = field(default_factory=dict)  # S of this step
     work: dict[str, Map] = field(default_factory=dict)  # T of every map
     saturated: dict[str, int] = field(default_factory=dict)
+    map: dict[str, Any] = field(default_factory=dict)  # what is told of a new one
 
     def note(self, layer: str, path: str, q: Blocks) -> Blocks:
         """`q` as a path's value."""
@@ -177,28 +179,39 @@ class Step:
     def end_of_epoch(self) -> None:
         """New maps of the weights and of the activations, each kind with its lambda."""
         s = self.state
-        for kind in ("W", "A"):
+        layers: dict[str, Any] = {name.removesuffix("/W"): {} for name in s.sums if name.endswith("/W")}
+        self.map["layers"] = layers
+        for kind, told in (("W", "weights"), ("A", "activations")):
+            alpha = self.settings.alpha(f"/{kind}")
             names = [name for name in s.sums if name.endswith(f"/{kind}")]
-            rs = {
-                (name, block): relative(Fraction(total) / s.batches, self.work[name][block])
-                for name in names
-                for block, total in s.sums[name].items()
-            }
-            alpha, listed = self.settings.alpha(f"/{kind}"), list(rs.values())
-            if kind not in s.lambdas:
-                s.lambdas[kind] = first_lambda(listed, alpha)
-            s.lambdas[kind] = tune(listed, s.lambdas[kind], alpha)
+            s.lambdas[kind] = self._lambda(names, s.lambdas.get(kind), alpha)
+            entries = [e for name in names for e in self._new_map(name, s.lambdas[kind])]
+            self.map[told] = dynasty_map.summary(entries, s.lambdas[kind], alpha)
             for name in names:
-                blocks = list(s.sums[name])
-                new = {block: width(rs[name, block], s.lambdas[kind]) for block in blocks}
-                last, gamma = s.smoothed[name], self.settings.gamma
-                s.new[name] = {b: to_float32(Fraction(v)) for b, v in new.items()}
-                s.smoothed[name] = {
-                    b: to_float32(Fraction(smoothed(decimal(last[b]), decimal(s.new[name][b]), gamma)))
-                    for b in blocks
-                }
-                s.sums[name] = dict.fromkeys(blocks, 0.0)
+                layer = name.split("/")[0]
+                layers[layer][told] = dynasty_map.layer_record([e for e in entries if e.layer == layer])
         s.batches = 0
+
+    def _r(self, name: str, block: Index) -> Decimal | None:
+        return relative(Fraction(self.state.sums[name][block]) / self.state.batches, self.work[name][block])
+
+    def _lambda(self, names: Sequence[str], last: Decimal | None, alpha: Decimal) -> Decimal:
+        rs = [self._r(name, block) for name in names for block in self.state.sums[name]]
+        return tune(rs, first_lambda(rs, alpha) if last is None else last, alpha)
+
+    def _new_map(self, name: str, lam: Decimal) -> list[Entry]:
+        """The next widths of a tensor's blocks; S begins again."""
+        s, gamma, entries = self.state, self.settings.gamma, []
+        for block, total in s.sums[name].items():
+            r, last, last_new = self._r(name, block), s.smoothed[name][block], s.new[name][block]
+            new = s.new[name][block] = to_float32(Fraction(width(r, lam)))
+            b = to_float32(Fraction(smoothed(decimal(last), decimal(new), gamma)))
+            s.smoothed[name][block] = b
+            mean = Fraction(total) / s.batches
+            layer, t = name.partition("/")[0], self.work[name][block]
+            entries.append(Entry(layer, mean, t, r, last, last_new, b, new))
+        s.sums[name] = dict.fromkeys(s.sums[name], 0.0)
+        return entries
 
 
 class Walk(nets.Walk):

@@ -5,11 +5,11 @@ r is None for -infinity. A width b is smoothed and stored in float32; in use are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.oracle import block_float, nets
 from tests.oracle.block_float import Blocks, Index, places
@@ -134,10 +134,83 @@ def in_use(b: Fraction | Decimal) -> int:
     return min((0, 2, 4, 6, 8), key=lambda w: (abs(Fraction(b) - w), -w))
 
 
-def loss_noise(sensitivities: Sequence[float], bits: Sequence[float | int]) -> float:
+def loss_noise(sensitivities: Sequence[Fraction | float], bits: Sequence[float | int]) -> float:
     """2/(3 N B) sum of S 2^(-2b), B = 16."""
     terms = [
         DIGITS.multiply(decimal(s), DIGITS.power(Decimal(2), DIGITS.multiply(-2, decimal(b))))
         for s, b in zip(sensitivities, bits, strict=True)
     ]
     return float(DIGITS.multiply(mean(terms), DIGITS.divide(Decimal(2), Decimal(48))))
+
+
+# -- what is told of a map -------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    """A block at the end of an epoch: mean S, T, r; widths before and after, smoothed and not."""
+
+    layer: str
+    s: Fraction
+    t: int
+    r: Decimal | None
+    last: Fraction
+    last_new: Fraction
+    smoothed: Fraction
+    new: Fraction
+
+
+def ratio(entries: Sequence[Entry], value: Callable[[Entry], int]) -> float:
+    """The T-weighted mean of a number."""
+    return float(Fraction(sum(e.t * value(e) for e in entries), sum(e.t for e in entries)))
+
+
+def average(values: Sequence[Fraction | int]) -> float:
+    """Their mean."""
+    return float(Fraction(sum(values)) / len(values))
+
+
+def summary(entries: Sequence[Entry], lam: Decimal, alpha: Decimal) -> dict[str, Any]:
+    """Of all blocks of a kind."""
+    rs, s = [e.r for e in entries], [e.s for e in entries]
+    bits = [in_use(e.smoothed) for e in entries]
+    noise = {
+        "before": [in_use(e.last) for e in entries],
+        "after": bits,
+        "uniform": [average(bits)] * len(bits),
+    }
+    return {
+        "alpha": float(alpha),
+        "lambda": float(lam),
+        "mean": average(bits),
+        "smoothed": average([e.smoothed for e in entries]),
+        "exact": float(mean([width(r, lam) for r in rs])),
+        "untuned": float(mean([width(r, first_lambda(rs, alpha)) for r in rs])),
+        "mac_bits": ratio(entries, lambda e: in_use(e.smoothed)),
+        "skipped": ratio(entries, lambda e: int(in_use(e.smoothed) == 0)),
+        "loss_noise": {name: loss_noise(s, widths) for name, widths in noise.items()},
+    }
+
+
+def layer_record(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Of the blocks of one layer; quartiles between two blocks are interpolated."""
+    rs = sorted(e.r for e in entries if e.r is not None)
+    bits = [in_use(e.smoothed) for e in entries]
+    quartiles = []
+    for quarter in range(5) if rs else ():
+        place = Fraction(quarter * (len(rs) - 1), 4)
+        low = int(place)
+        high = min(low + 1, len(rs) - 1)
+        share = decimal(place - low)
+        quartiles.append(float(rs[low] + DIGITS.multiply(share, DIGITS.subtract(rs[high], rs[low]))))
+    return {
+        "blocks": len(entries),
+        "macs": sum(e.t for e in entries),
+        "mean": average(bits),
+        "mac_bits": ratio(entries, lambda e: in_use(e.smoothed)),
+        "skipped": ratio(entries, lambda e: int(in_use(e.smoothed) == 0)),
+        "counts": [bits.count(b) for b in (0, 2, 4, 6, 8)],
+        "r": quartiles,
+        "infinite": sum(e.r is None for e in entries),
+        "change": average([abs(in_use(e.smoothed) - in_use(e.last)) for e in entries]),
+        "change_new": average([abs(in_use(e.new) - in_use(e.last_new)) for e in entries]),
+    }
