@@ -34,6 +34,7 @@ print(run.digest())
 MOVING = {
     "adapt": "c9ed668a38ffe70108cbff28a16999e1ebe4e58ccb99722ef1ed7e226c02d774 32 28",
     "muppet": "3f72d17b60c0e9ddc40157c5586ca7c629fbe4590558edada2f382cd35f00787 1",
+    "dynasty": "5d6539e949435c01f792c4dd21f10ae72c3d1db12590d30f600844250b62ed92 0 141 46 53 16",
 }
 MOVING_SCRIPT = """
 import sys
