@@ -1,6 +1,6 @@
 """Block tensors by the library and by the oracle, from the same float32 numbers, and where they differ.
 
-Used by `test_block_tensor`, `test_block_products`, `test_dynasty_step` and `test_seeded_faults_dynasty`.
+Used by `test_block_tensor`, `test_block_products`, `test_dynasty_step` and `test_seeded_faults_blocks`.
 """
 
 from __future__ import annotations

@@ -149,13 +149,17 @@ def recorded() -> Iterator[dict[str, BlockTensor]]:
         library.quantize_blocks = original
 
 
-def run_case(case: Case, steps: int = 0) -> list[Result]:
-    """All steps of a case's epochs, or fewer."""
+def run_case(case: Case) -> list[Result]:
+    """All steps of a case's epochs."""
+    return list(steps_of(case))
+
+
+def steps_of(case: Case) -> Iterator[Result]:
+    """The same, one by one."""
     run = prepared(case)
     state = oracle_state(run)
     names = {f"{layer.name}/{p.symbol}": name for name, layer, p in run.model.all_parameters()}
-    results = []
-    for number in range(steps or case.epochs * case.steps_per_epoch):
+    for number in range(case.epochs * case.steps_per_epoch):
         batch, _ = run.batch(number)
         images = oracle.Fixed(batch.shape, [int(v) for v in batch.codes.reshape(-1)], int(batch.exponent))
         recorder = Recorder("*")
@@ -172,10 +176,7 @@ def run_case(case: Case, steps: int = 0) -> list[Result]:
             name: value.copy() if isinstance(value, np.ndarray) else value
             for name, value in run.state().items()
         }
-        results.append(
-            Result(recorder, made, dict(run.method.saturated), kept, dict(report.map), expected, names)
-        )
-    return results
+        yield Result(recorder, made, dict(run.method.saturated), kept, dict(report.map), expected, names)
 
 
 # -- where they differ -----------------------------------------------------------------------------

@@ -13,7 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from intnet.block_float import quantize_blocks
 from intnet.methods import dynasty_map as lib
+from tests import blocks
+from tests.opcheck import tensor
 from tests.oracle import dynasty_map as oracle
 from tests.oracle.nets import Layer
 
@@ -131,6 +134,37 @@ def test_dead_blocks_that_come_alive_find_their_widths_again() -> None:
     for _ in range(3):
         lam = lib.tune(lam, alive, 4.0)
     assert abs(lib.mean_width(alive, lam) - 4) < 0.1
+
+
+# -- sensitivities ---------------------------------------------------------------------------------
+
+SHAPES = [((6, 9), (0, 1)), ((5, 2, 3, 7), (0, 3)), ((9, 2, 2, 4), (0, 3)), ((6, 5, 3, 2), (0, 1))]
+
+
+@pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
+def test_sensitivities(shape: tuple[int, ...], axes: tuple[int, int]) -> None:
+    """To the bit, over three batches; gradients of all 24 bits, of which a sum in another order differs."""
+    rng = np.random.default_rng(3)
+    sums = np.zeros(blocks.counts(shape, axes))
+    want = dict.fromkeys(np.ndindex(*sums.shape), 0.0)
+    for low in (-140, -30, -3):
+        x = blocks.numbers(low + 200, shape, axes, blocks.uniform(low + 300, low, low + 12), zeros=0.2)
+        bits = blocks.widths(low + 400, shape, axes)
+        g = (rng.normal(0, 1, shape) * np.exp2(rng.uniform(-8, 8, shape))).astype(np.float32)
+        g[rng.random(shape) < 0.1] = 0
+        quantize_blocks(x, bits, axes).add_sensitivities(g, sums)
+        q = blocks.expected(x, bits, axes)
+        found = oracle.sensitivity(tensor(g), q, oracle.zero_blocks(tensor(x), axes))
+        want = {block: want[block] + s for block, s in found.items()}
+    assert {place: float(sums[place]) for place in np.ndindex(*sums.shape)} == want
+
+
+def test_sensitivity_by_hand() -> None:
+    """e = 1 of the number 1: 4/16 of 1 + 4 + 9; the block beside it is zero, however large g."""
+    sums = np.zeros((1, 2))
+    x = quantize_blocks(np.array([[1, 0, 0, 0, 0]], np.float32), 0, (0, 1))
+    x.add_sensitivities(np.array([[1, -2, 3, 0, 1e30]], np.float32), sums)
+    assert sums.tolist() == [[3.5, 0]]
 
 
 # -- laws ------------------------------------------------------------------------------------------
