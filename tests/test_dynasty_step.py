@@ -30,7 +30,8 @@ CASES = [
     Case(seed=7, batch=13, full=1, short=6, options={"bits": 0.0, "weight_bits": 8.0, "gamma": 0.0}),
     Case("lenet", seed=8, batch=5, full=1, short=2, options={"gamma": 0.0}),
     Case("lenet", seed=9, batch=3, full=1, options=SWAPPED | {"gamma": 0.0, "bits": 2.0}),
-    Case("resnet", seed=10, batch=5, full=1, short=1, options={"bits": 3.0, "gamma": 0.0}),
+    Case(seed=12, full=1, short=1, options={"map": "uniform", "bits": 6.0, "weight_bits": 2.0}),
+    Case("resnet", seed=10, batch=3, full=1, short=1, options={"bits": 3.0, "gamma": 0.0}),
     Case("resnet", seed=11, batch=2, full=1, options=SWAPPED),
 ]
 

@@ -62,6 +62,7 @@ class Settings:
     weight_bits: float | None = None
     gamma: float = 0.5
     forward_dynamic: str = "activation"
+    map: str = "dynamic"
     ends: bool = False
 
     def alpha(self, name: str) -> Decimal:
@@ -110,7 +111,9 @@ class Step:
         """The widths of a tensor's blocks; those of batches that a map does not reach begin again."""
         kept = self.state.smoothed.get(name)
         if kept is None:
-            return dict.fromkeys(block_float.blocks(shape, axes), FIRST)
+            uniform = self.settings.map == "uniform"
+            first = int(self.settings.alpha(name)) if uniform else FIRST
+            return dict.fromkeys(block_float.blocks(shape, axes), first)
         period = max(block[0] for block in kept) + 1
         return {
             block: in_use(Fraction(kept[(block[0] % period, *block[1:])]))
@@ -166,7 +169,7 @@ class Step:
 
     def gather(self) -> None:
         """The sensitivities of a full batch are added to the epoch's."""
-        if self.last_batch != self.settings.batch:
+        if self.last_batch != self.settings.batch or self.settings.map == "uniform":
             return
         self.state.batches += 1
         for name, found in self.found.items():
@@ -289,7 +292,7 @@ def step(net: nets.Net, state: State, images: Fixed, error: Tensor, settings: Se
     for name in run.gradients:
         run.update(name)
     run.gather()
-    if settings.ends:
+    if settings.ends and settings.map == "dynamic":
         run.end_of_epoch()
     return run
 
