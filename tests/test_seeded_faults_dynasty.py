@@ -219,6 +219,9 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
         replace(dynasty_map, "_in_blocks", lambda f, size: np.full(-(-size // 4), 4)), ["counts", "mlp"]),
     "T of an image": (
         replace(dynasty_map, "multiply_adds", lambda f, x, *a: f((1, *x[1:]), *a)), ["lenet"]),
+    "unread blocks count": (
+        replace(dynasty_map, "multiply_adds", lambda f, *a: tuple(np.maximum(t, 1) for t in f(*a))),
+        ["counts", "resnet"]),
     "one after another": (replace(dynasty_map, "tune", one_after_another), ["mlp"]),
     "no end": (replace(dynasty_map, "tune", without_an_end), ["alive"]),
     "two rounds": (lambda patch: patch.setattr(dynasty_map, "ITERATIONS", 2), ["mlp"]),

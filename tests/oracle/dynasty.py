@@ -199,13 +199,17 @@ class Step:
         return relative(Fraction(self.state.sums[name][block]) / self.state.batches, self.work[name][block])
 
     def _lambda(self, names: Sequence[str], last: Decimal | None, alpha: Decimal) -> Decimal:
-        rs = [self._r(name, block) for name in names for block in self.state.sums[name]]
+        read = [(name, block) for name in names for block, t in self.work[name].items() if t]
+        rs = [self._r(name, block) for name, block in read]
         return tune(rs, first_lambda(rs, alpha) if last is None else last, alpha)
 
     def _new_map(self, name: str, lam: Decimal) -> list[Entry]:
-        """The next widths of a tensor's blocks; S begins again."""
+        """The next widths of a tensor's blocks; S begins again; blocks that no product reads have no entry."""
         s, gamma, entries = self.state, self.settings.gamma, []
         for block, total in s.sums[name].items():
+            if not self.work[name][block]:
+                s.new[name][block] = s.smoothed[name][block] = Fraction(0)
+                continue
             r, last, last_new = self._r(name, block), s.smoothed[name][block], s.new[name][block]
             new = s.new[name][block] = to_float32(Fraction(width(r, lam)))
             b = to_float32(Fraction(smoothed(decimal(last), decimal(new), gamma)))
