@@ -204,7 +204,7 @@ class Step:
         return tune(rs, first_lambda(rs, alpha) if last is None else last, alpha)
 
     def _new_map(self, name: str, lam: Decimal) -> list[Entry]:
-        """The next widths of a tensor's blocks; S begins again; blocks that no product reads have no entry."""
+        """The next widths of a tensor's blocks; S begins again; what no product reads has no entry."""
         s, gamma, entries = self.state, self.settings.gamma, []
         for block, total in s.sums[name].items():
             if not self.work[name][block]:
