@@ -29,6 +29,7 @@ _LN4 = float.fromhex("0x1.62e42fefa39efp+0")
 
 def relative_sensitivity(sums: np.ndarray, batches: int, uses: np.ndarray) -> np.ndarray:
     """r of S = sums / batches and T = uses (int64), flat; -inf where S = 0 (3b)."""
+    assert sums.size == uses.size
     out = np.empty(sums.size)
     bit_maps.half_log2(sums.reshape(-1), uses.reshape(-1), batches, out)
     return out

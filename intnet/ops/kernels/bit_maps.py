@@ -17,7 +17,7 @@ _HALF_LOG2_E = float.fromhex("0x1.71547652b82fep-1")  # 1/(2 ln 2)
 
 @pjit
 def half_log2(sums: np.ndarray, uses: np.ndarray, batches: int, out: np.ndarray) -> None:
-    """out = 1/2 log2(sums / (batches * uses)), -inf where a sum is 0. All flat."""
+    """out = 1/2 log2(sums / (batches * uses)), -inf where a sum is 0. All flat and of one length."""
     for i in prange(sums.size):
         if sums[i] > 0.0:
             out[i] = log64(sums[i] / (np.float64(batches) * np.float64(uses[i]))) * _HALF_LOG2_E
