@@ -91,12 +91,14 @@ class BlockTensor:
             return 0, 0
         return int(self.steps()[live].min()), int(self.exponents[live].max())
 
-    def to_qtensor(self) -> QTensor:
-        """int8 codes with an exponent a value."""
+    def to_qtensor(self, source: np.ndarray | None = None) -> QTensor:
+        """int8 codes with an exponent a value; its status counts what is not as in `source` (float32)."""
         exponents = expand(self.steps(), self.shape, self.axes)
         codes = np.ldexp(self.values.astype(np.float64), -exponents.astype(np.int32)).astype(np.int8)
-        status = Status(self.saturated, 0, self.size)
-        return QTensor(codes, exponents, BlockFloat(int(self.bits.max(initial=0))), status=status)
+        inexact = 0 if source is None else int(np.count_nonzero(self.values != source))
+        status = Status(self.saturated, inexact, self.size)
+        format = BlockFloat(int(self.bits.max(initial=0)), self.axes[1])
+        return QTensor(codes, exponents, format, status=status)
 
     def select(self, low: int, high: int) -> "BlockTensor":
         """The blocks whose exponent is one of low .. high; all others are 0."""

@@ -11,7 +11,6 @@ A square root has no rational value: `square` is given in the place of `value`, 
 decided by comparing squares. Golden packs use the same trail for words that do not match.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
@@ -21,20 +20,14 @@ import numpy as np
 
 from intnet.errors import FormatError, ShapeError
 from intnet.exact import Exact, Expression, exact
-from intnet.exact_sources import FloatExact, Root, floor_log2, log2_round
-from intnet.formats import Constant, FixedPoint, Flag, Format, Scaled, Shift
+from intnet.exact_sources import Root
+from intnet.formats import BlockFloat, Flag
+from intnet.grids import HALF, Block, Disagreement, Grid, Index, comma, grid, in_block
 from intnet.operands import Operands, Product
 from intnet.qtensor import QTensor
 from intnet.quantize import flag_words
 from intnet.rounding import HLS_ALIASES, MODES
 from intnet.trace import Event
-
-HALF = Fraction(1, 2)
-Index = tuple[int, ...]
-
-
-class Disagreement(RuntimeError):
-    """The exact arithmetic of an explanation and the library's kernels do not agree: a bug in intnet."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +71,7 @@ class Rounding:
     rounded:   the integer before saturation, in units of the grid; `kept` the one after it
     low, high: the limits, None where the format has none
     lift:      code = kept * 2**lift (the coarse grid of the flag format)
+    block:     of block float, whose block sets the grid; where it keeps no bits nothing is rounded
     """
 
     mode: str
@@ -100,6 +94,7 @@ class Rounding:
     kept: int
     saturated: bool
     lift: int
+    block: Block | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +103,7 @@ class Explanation:
 
     stored:   the value of the stored code, code * 2**exponent; CQ gives the magnitude of x up, so there
               it is not near `value`
-    width:    bits of the word that `binary` and `hex` show in two's complement
+    width:    bits of the word that `binary` and `hex` show in two's complement; 0 in a block of b = 0
     flag:     the stored word of the flag format (flag, sign, magnitude) in binary, else ''
     """
 
@@ -154,25 +149,27 @@ def explain(event: Event, index: Index, operands: Operands | None = None) -> Exp
     shape = tuple(event.result.shape)
     if len(index) != len(shape) or any(not 0 <= i < size for i, size in zip(index, shape, strict=False)):
         raise ShapeError(
-            f"{where} has no element {_comma(index)}: its shape is {_comma(shape) or 'that of a scalar'}, "
+            f"{where} has no element {comma(index)}: its shape is {comma(shape) or 'that of a scalar'}, "
             "each index counts from 0"
         )
     source = _source(event, index)
     value = _value(event, source, index, operands)
     result, rounding = event.result, None
     if event.format is not None:
-        rounding = _round(event, source, value, int(np.ravel_multi_index(index, shape)))
+        rounding = _round(event, source, value, index)
     code, exponent, stored = _stored(result, value, index)
     if rounding is not None and rounding.kept << rounding.lift != code:
         raise Disagreement(
-            f"{where} {_comma(index)}: exact arithmetic reaches code {rounding.kept << rounding.lift}, "
+            f"{where} {comma(index)}: exact arithmetic reaches code {rounding.kept << rounding.lift}, "
             f"stored is {code}"
         )
     width, binary, digits, flag = None, "", "", ""
     if code is not None:
         width = result.word_bits() if isinstance(result, QTensor) else code.bit_length() + 1
+        if rounding is not None and rounding.block is not None:
+            width = rounding.block.bits
         word = code & ((1 << width) - 1)
-        binary, digits = f"{word:0{width}b}", f"{word:0{(width + 3) // 4}x}"
+        binary, digits = (f"{word:0{width}b}", f"{word:0{(width + 3) // 4}x}") if width else ("", "")
         if isinstance(result, QTensor) and isinstance(result.format, Flag):
             flag = f"{int(flag_words(result[index])):0{result.format.bits}b}"
     elif isinstance(result, np.ndarray) and result.dtype == np.float32:
@@ -196,10 +193,6 @@ def explain(event: Event, index: Index, operands: Operands | None = None) -> Exp
         flag,
         stored,
     )
-
-
-def _comma(numbers: Index) -> str:
-    return ",".join(map(str, numbers))
 
 
 def _at(part: Any, index: Index) -> int:
@@ -243,7 +236,7 @@ def _value(event: Event, source: Expression, index: Index, operands: Operands) -
         inner = _sum(event, event.operands, index, operands)
         if inner.value != value.value:
             raise Disagreement(
-                f"{event.layer}/{event.path} {_comma(index)}: its operands give {inner.value}, "
+                f"{event.layer}/{event.path} {comma(index)}: its operands give {inner.value}, "
                 f"the value that was handed on is {value.value}"
             )
         return inner
@@ -256,7 +249,7 @@ def _value(event: Event, source: Expression, index: Index, operands: Operands) -
         return Value((term,), 0, source.den, source.exponent, False, None, square, denominator_name=den)
     number = float(source.values[index])
     if not np.isfinite(number):
-        raise FormatError(f"{event.layer}/{event.path} {_comma(index)} is {number}: it has no exact value")
+        raise FormatError(f"{event.layer}/{event.path} {comma(index)} is {number}: it has no exact value")
     return Value((), 0, source.den, 0, False, Fraction(number) / source.den, number=number)
 
 
@@ -285,85 +278,17 @@ def _sum(event: Event, source: Exact, index: Index, operands: Operands) -> Value
 # -- rounding ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """Where a format rounds: log2 of the step, R(x), the limits, what happens beyond them, the lift."""
-
-    exponent: int
-    log2_r: int | None = None
-    low: int | None = None
-    high: int | None = None
-    overflow: str = ""
-    lift: int = 0
-
-
-def _log2_r(source: Expression) -> int:
-    """log2 of R(x); of a float tensor from its exact maximum."""
-    if isinstance(source, FloatExact):
-        top = max((abs(Fraction(float(v))) for v in (source.values.min(), source.values.max())), default=0)
-        return log2_round(Fraction(top) / source.den) if top else 0
-    return source.log2_max()
-
-
-def _fixed(format: FixedPoint, source: Expression, value: Value) -> _Grid:
-    return _Grid(format.exponent, None, format.lo, format.hi, format.overflow)
-
-
-def _direct(format: Any, source: Expression, value: Value) -> _Grid:
-    return _Grid(format.exponent)
-
-
-def _shift(format: Shift, source: Expression, value: Value) -> _Grid:
-    n = _log2_r(source)
-    return _Grid(n - (format.k - 1), n, -format.hi, format.hi, "saturate")
-
-
-def _flag(format: Flag, source: Expression, value: Value) -> _Grid:
-    """The coarse grid Sc where |x| >= Sc, else the fine one, on which nothing can saturate."""
-    n, fine = _log2_r(source), format.fine
-    if value.value is None:
-        raise FormatError("a square root is not rounded to the flag format")
-    if abs(value.value) >= Fraction(2) ** (n - fine):
-        return _Grid(n - fine, n, -(format.hi >> fine), format.hi >> fine, "saturate", fine)
-    return _Grid(n - 2 * fine, n, -(1 << fine), 1 << fine, "saturate")
-
-
-def _constant(format: Constant, source: Expression, value: Value) -> _Grid:
-    n = _log2_r(source)
-    return _Grid(n - (format.dr.bit_length() - 1), n, -format.hi, format.hi, "saturate")
-
-
-def _scaled(format: Scaled, source: Expression, value: Value) -> _Grid:
-    """2**-s, s the greatest at which the tensor's maximum and minimum come within half a step of a limit."""
-    if isinstance(source, FloatExact):
-        ends = [Fraction(float(v)) / source.den for v in (source.values.max(), source.values.min())]
-    else:
-        ends = list(source.extremes())  # type: ignore[union-attr]
-    limits = (format.hi + HALF, format.lo - HALF)
-    bounds = [limit / end for limit, end in zip(limits, ends, strict=True) if limit * end > 0]
-    return _Grid(-floor_log2(min(bounds, default=limits[0])), None, format.lo, format.hi, "saturate")
-
-
-_GRIDS: dict[type, Callable[[Any, Expression, Value], _Grid]] = {
-    FixedPoint: _fixed,
-    Shift: _shift,
-    Flag: _flag,
-    Constant: _constant,
-    Scaled: _scaled,
-}
-
-
-def grid(format: Format, source: Expression, value: Value) -> _Grid:
-    """Where `format` rounds this value."""
-    return _GRIDS.get(type(format), _direct)(format, source, value)
-
-
-def _round(event: Event, source: Expression, value: Value, flat: int) -> Rounding:
+def _round(event: Event, source: Expression, value: Value, index: Index) -> Rounding:
     assert event.format is not None
     mode = HLS_ALIASES.get(event.rounding or "", event.rounding or "")
     if mode not in MODES:
         raise FormatError(f"{event.layer}/{event.path}: its event names no rounding mode, but {mode!r}")
-    on = grid(event.format, source, value)
+    if isinstance(event.format, BlockFloat):
+        on = in_block(event, index)
+    else:
+        on = grid(event.format, source, value.value)
+    if on.emptied:
+        return _emptied(mode, on)
     scaled: Fraction | None = None
     square: Fraction | None = None
     remainder: Fraction | None
@@ -380,7 +305,7 @@ def _round(event: Event, source: Expression, value: Value, flat: int) -> Roundin
     if mode == "stochastic":
         if event.words is None:
             raise FormatError(f"{event.layer}/{event.path}: its event has no random words")
-        bits = event.word_bits
+        bits, flat = event.word_bits, int(np.ravel_multi_index(index, event.result.shape))
         word = int(event.words.reshape(-1)[flat]) >> (32 - bits)
         threshold = (part.numerator << bits) // part.denominator
     up, rule = decide(mode, floor, part, word, threshold)
@@ -388,7 +313,15 @@ def _round(event: Event, source: Expression, value: Value, flat: int) -> Roundin
     kept = _limited(rounded, on)
     return Rounding(
         mode, on.exponent, on.log2_r, scaled, square, floor, remainder, part == HALF, word, bits, threshold,
-        up, rule, rounded, on.low, on.high, on.overflow, kept, kept != rounded, on.lift,
+        up, rule, rounded, on.low, on.high, on.overflow, kept, kept != rounded, on.lift, on.block,
+    )  # fmt: skip
+
+
+def _emptied(mode: str, on: Grid) -> Rounding:
+    """Of a block that keeps no bits: nothing is rounded, nothing saturates."""
+    return Rounding(
+        mode, on.exponent, None, None, None, 0, None, False, None, None, None,
+        False, on.emptied, 0, 0, 0, on.overflow, 0, False, 0, on.block,
     )  # fmt: skip
 
 
@@ -401,7 +334,7 @@ def _root(square: Fraction) -> tuple[int, Fraction]:
     return floor, HALF if square == middle else Fraction(1 if square < middle else 3, 4)
 
 
-def _limited(rounded: int, on: _Grid) -> int:
+def _limited(rounded: int, on: Grid) -> int:
     """After saturation, or the wrap of a fixed-point format."""
     if on.low is None or on.high is None:
         return rounded

@@ -248,9 +248,11 @@ class BlockFloat:
     """DYNASTY's: mantissas of up to `b` bits with their sign, one exponent a block of 4x4 (`block_float.py`).
 
     b: of the widest block, 0 where all are zeros; within +-(2^(b-1) - 1)
+    axis: blocks are 4 along the first axis and along this one
     """
 
     b: int
+    axis: int = 1
 
     def __post_init__(self) -> None:
         if self.b:

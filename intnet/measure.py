@@ -7,7 +7,8 @@ the stored code. The signal to quantization noise ratio is
 
     SQNR = 10 log10( sum s^2 / sum (s - c)^2 )  dB
 
-over all elements: the power of the value over the power of the error. Every s and every s - c is an
+over all elements: the power of the value over the power of the error. In block float, where steps differ,
+both count in units of value, s * 2**grid and (s - c) * 2**grid. Every s and every s - c is an
 exact rational before it becomes a float64 (within 2 units in the last place); `math.fsum` adds the
 squares, so the order does not matter. It has no value where no element changed.
 Saturation and the coarse steps of large values count as noise, as they do in training.
@@ -22,7 +23,7 @@ import numpy as np
 
 from intnet.exact import Exact, exact
 from intnet.exact_sources import FloatExact, Root
-from intnet.formats import Constant
+from intnet.formats import BlockFloat, Constant
 from intnet.qtensor import INT64_BOUND, QTensor, max_abs
 from intnet.trace import Event, PathTable
 
@@ -36,8 +37,9 @@ class Measured:
     range:    the least and the greatest code; a float path's least and greatest value
     sqnr_db:  see the module; None where no value changed or where nothing is quantized
     inexact:  elements that rounding or saturation changed
+    exponent: the least and the greatest; of block float those of codes that are not 0, None where all are
     edges:    the histograms' range in units of the code; `before` counts the exact values in `BINS` equal
-              bins, `after` the codes, both within +-edges
+              bins, `after` the codes, both within +-edges; of block float in units of value
     """
 
     layer: str
@@ -67,11 +69,15 @@ def measure(event: Event) -> Measured:
     table(event)
     row = table.rows[event.layer, event.path]
     result = event.result
-    integer = row.exponents is not None
+    integer = row.integer
     codes = codes_of(result)
     scaled, errors = compare(event, result) if event.format is not None else (None, None)
     low, high = (codes.min(), codes.max()) if codes.size else (0, 0)
-    edge = max(abs(float(low)), abs(float(high)), float(np.abs(scaled).max()) if scaled is not None else 0.0)
+    shown = codes.astype(np.float64)
+    if scaled is not None and errors is not None and isinstance(event.format, BlockFloat):
+        scaled, errors, shown = (_in_values(numbers, result) for numbers in (scaled, errors, shown))
+    tops = [float(np.abs(numbers).max(initial=0)) for numbers in (shown, scaled) if numbers is not None]
+    edge = max(tops)
     return Measured(
         event.layer,
         event.path,
@@ -91,7 +97,7 @@ def measure(event: Event) -> Measured:
         None if scaled is None or errors is None else _sqnr(scaled, errors),
         edge,
         None if scaled is None else histogram(scaled, edge),
-        histogram(codes.astype(np.float64), edge),
+        histogram(shown, edge),
     )
 
 
@@ -99,6 +105,11 @@ def histogram(values: np.ndarray, edge: float) -> list[int]:
     """Counts of `values` in `BINS` equal bins of [-edge, edge]."""
     counts, _ = np.histogram(values, BINS, (-edge or -1.0, edge or 1.0))
     return [int(count) for count in counts]
+
+
+def _in_values(numbers: np.ndarray, result: QTensor) -> np.ndarray:
+    """`numbers` of each element, in steps of its own grid, in units of value."""
+    return np.ldexp(numbers.reshape(-1), np.broadcast_to(result.exponent, result.shape).reshape(-1))
 
 
 def _sqnr(scaled: np.ndarray, errors: np.ndarray) -> float | None:
@@ -140,6 +151,10 @@ def _ratio(top: np.ndarray, bottom: Any) -> np.ndarray:
 def compare(event: Event, result: QTensor) -> tuple[np.ndarray, np.ndarray]:
     """(s, s - c) of every element in float64, flat; `result` is what the event's format made."""
     source, codes = exact(event.source), result.codes
+    if isinstance(event.format, BlockFloat):  # every element in steps of its own block
+        assert isinstance(source, FloatExact) and source.den == 1
+        scaled = np.ldexp(source.values.astype(np.float64), -np.asarray(result.exponent))
+        return scaled.reshape(-1), (scaled - codes).reshape(-1)
     grid = int(np.max(result.exponent))
     if isinstance(event.format, Constant):
         grid = source.log2_max() - (event.format.dr.bit_length() - 1)

@@ -177,7 +177,7 @@ def _entering(source: Any) -> list[np.ndarray]:
 
 def _terms(path: str, channels: int, shapes: dict[str, tuple[int, ...]]) -> int:
     """Products that an element of `path` sums, from the factors' shapes (channels last; weights first)."""
-    weights = shapes.get("Wq", shapes.get("W", ()))
+    weights = next((shapes[name] for name in ("Wq", "Wb", "W") if name in shapes), ())
     if path == "x1":
         return int(np.prod(weights[1:]))
     if path == "e4":

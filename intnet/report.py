@@ -104,7 +104,7 @@ def make(
 
 def _row(row: PathRow, saturated: dict[str, int]) -> dict[str, Any]:
     """One data path of one layer; None where a float path has no such number."""
-    integer = row.exponents is not None
+    integer = row.integer
     return {
         "layer": row.layer,
         "path": row.path,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from intnet.exact import Exact, Root
-from intnet.formats import Flag, Format
+from intnet.formats import BlockFloat, Flag, Format
 from intnet.qtensor import QTensor, max_abs
 
 
@@ -71,7 +71,11 @@ class Recorder:
 
 @dataclass
 class PathRow:
-    """What one data path of one layer needed, over all observed steps; its format in the last of them."""
+    """What one data path of one layer needed, over all observed steps; its format in the last of them.
+
+    exponents: the least and the greatest; where there are many, of codes that are not 0 (None: all are)
+    integer:   whether it holds codes
+    """
 
     layer: str
     path: str
@@ -83,6 +87,7 @@ class PathRow:
     elements: int = 0
     saturated: int = 0
     zeros: int = 0
+    integer: bool = False
 
     @property
     def fraction_bits(self) -> float:
@@ -118,16 +123,21 @@ class PathTable:
     @staticmethod
     def _count(row: PathRow, q: QTensor) -> None:
         peak, width = max_abs(q.codes), q.width
+        if isinstance(q.format, BlockFloat):
+            width = min(width, q.format.b)  # 0 where no block keeps bits
         if isinstance(q.format, Flag):  # one flag bit picks the grid, so the stored magnitude is shorter
             peak = _flag_magnitude(q.codes, q.format)
             width = peak.bit_length() + 2
+        row.integer = True
         row.used, row.peak = max(row.used, width), max(row.peak, peak)
         row.zeros += int(np.count_nonzero(q.codes == 0))
         row.saturated += q.status.saturated if q.status else 0
-        low, high = int(np.min(q.exponent)), int(np.max(q.exponent))
-        if row.exponents:
-            low, high = min(low, row.exponents[0]), max(high, row.exponents[1])
-        row.exponents = (low, high)
+        exponents = np.asarray(q.exponent)
+        if exponents.ndim:  # a block of zeros has an exponent too, which says nothing
+            exponents = np.broadcast_to(exponents, q.shape)[q.codes != 0]
+        if exponents.size:
+            ends = (int(exponents.min()), int(exponents.max()), *(row.exponents or ()))
+            row.exponents = (min(ends), max(ends))
 
 
 def _flag_magnitude(codes: np.ndarray, format: Flag) -> int:

@@ -19,7 +19,7 @@ ORDER = [
     "_jit", "instructions", "buffers", "errors", "hexfiles", "wide", "rounding", "rng", "formats", "qtensor",
     "bitpack", "exact_loops", "exact_stages", "exact_quick", "exact_lane", "exact_sources", "exact",
     "long_sums", "block_bands", "block_loops", "block_float", "quantize", "fp32", "autograd", "trace",
-    "operands", "explain", "measure", "schedules", "ops.kernels", "ops", "methods",
+    "operands", "grids", "explain", "measure", "schedules", "ops.kernels", "ops", "methods",
     "layers", "models", "costs", "array_costs",
     "state", "idx", "datasets", "train", "files", "archive", "checkpoint", "records", "metrics",
     "report", "fixed_model", "runs", "packs", "cli", "__main__",

@@ -31,6 +31,7 @@ model is trained from its seed. The last step taken is shown: one row a path, in
   SQNR           10 log10(sum s^2 / sum (s - c)^2) in dB over all elements, s the exact value in steps of the
                  grid (CQ: after its scaling by dr/R(x)), c the code; '-' where no element changed
   before, after  histograms of s and of c over one range, +-the greatest of both, in 16 bins
+                 (block float, whose blocks have steps of their own: both, and SQNR, in units of value)
 
 --index shows one element: its operands, the exact value, the value in steps of the grid, floor, remainder,
 tie or random word, decision, saturation, code. Exact arithmetic does it again and must reach the stored

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from intnet.explain import Explanation, Index, Rounding, explain
-from intnet.formats import Flag
+from intnet.formats import BlockFloat, Flag
+from intnet.grids import mantissa_bits
 from intnet.measure import codes_of, compare
 from intnet.operands import Operands
 from intnet.trace import Event
@@ -66,7 +67,12 @@ def _fates(event: Event) -> Iterator[Sought]:
         coarse = np.abs(scaled) >= 1 << event.format.fine
         errors = errors / np.where(coarse, 1 << event.format.fine, 1)
     size = np.abs(errors)
+    if isinstance(event.format, BlockFloat):
+        bits = mantissa_bits(event).reshape(-1)
+        yield "in a block of 0 bits", _by(size, (bits == 0) & (size > 0)), _always
+        size = np.where(bits == 0, 0, size)
     plain = (size < 1) & (size != 0.5)
+    plain &= size > 0
     up, down = _by(size, plain & (errors < 0)), _by(size, plain & (errors > 0))
     yield "rounds up", up, lambda r: r and r.up and not (r.tie or r.saturated)
     yield "rounds down", down, lambda r: r and not (r.up or r.tie or r.saturated)

@@ -277,7 +277,8 @@ def _chart(kind: str, title: str, counts: Sequence[int], top: int, row: Measured
     axis = f'<path class="axis" d="M{LEFT} {ground - tall}V{ground}H{right}"/>'
     about = f"elements in {len(counts)} equal bins from {edges[0]} to {edges[-1]}, {title}"
     svg = f'<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-label="{about}">'
-    caption = f"<figcaption>elements by {'value' if row.exponent is None else 'code'}, {title}</figcaption>"
+    counted = unit(row).partition(",")[0]
+    caption = f"<figcaption>elements by {counted}, {title}</figcaption>"
     return f'<figure>{caption}{svg}<g class="{kind}">{"".join(bars)}</g>{axis}{texts}</svg></figure>'
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 from intnet import report
 from intnet.cli import terminal
 from intnet.explain import Explanation, Rounding, Term, Value
+from intnet.grids import Block
 from intnet.measure import Measured
 from intnet.operands import Symbol
 
@@ -65,10 +66,15 @@ def _cells(row: Measured, narrow: bool) -> list[str | Text]:
 
 
 def unit(row: Measured) -> str:
-    """What the histograms count: 'code, in steps of 2^-7', or a float path's 'value'."""
-    if row.exponent is None:
+    """What the histograms count: 'code, in steps of 2^-7', or 'value' of a float path and of block float."""
+    if row.exponent is None or in_blocks(row):
         return "value"
     return "code, in steps of " + "..".join(f"2^{exponent}" for exponent in dict.fromkeys(row.exponent))
+
+
+def in_blocks(row: Measured) -> bool:
+    """Whether it is block float: codes in steps of their own block."""
+    return row.format.startswith("BFP(")
 
 
 def over(row: Measured) -> bool:
@@ -209,7 +215,12 @@ def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
     set_by = f", R(x) = 2^{r.log2_r}" if r.log2_r is not None else ""
     if (one.format or "").startswith("BF("):
         set_by = f", s = {-r.grid} by the tensor's extremes"
-    rows = [("rounded to", f"{one.format}, {r.mode}, steps of 2^{r.grid}{set_by}")]
+    if r.block is not None:
+        rows = _block(r, r.block)
+        if not r.block.bits or r.scaled is None:
+            return [*rows, ("decision", r.rule)]
+    else:
+        rows = [("rounded to", f"{one.format}, {r.mode}, steps of 2^{r.grid}{set_by}")]
     if r.scaled is not None:
         rows.append(("scaled", both(r.scaled)))
     elif r.scaled_square is not None:
@@ -230,11 +241,31 @@ def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
     return rows
 
 
+def _block(r: Rounding, block: Block) -> list[tuple[str, str]]:
+    """The block that the element is in, and what e and b come to."""
+    index, at = (",".join(map(str, numbers)) for numbers in (block.index, block.at))
+    of = f"{block.elements} values" if block.elements > 1 else "1 value"
+    e = f"{block.exponent}, the smallest with max < 2^e"
+    if block.greatest < Fraction(2) ** (block.exponent - 1):
+        e = f"{block.exponent}, the least there is"
+    rows = [
+        ("block", f"[{index}], {of}"),
+        ("max of block", f"{both(block.greatest)} at [{at}]"),
+        ("exponent e", e),
+        ("bits b", f"{block.bits}"),
+    ]
+    if r.scaled is None:
+        return rows
+    step = f"2^(e - b + 1) = 2^{r.grid}"
+    return [*rows, ("rounded to", f"{block.bits} bits, {r.mode}, steps of {step}")]
+
+
 def _code(one: Explanation) -> list[tuple[str, str]]:
     if one.code is None:
         bits = f"float32 bits {one.hex}" if one.hex else "a quotient: its reader rounds it"
         return [("passed on", bits)]
-    rows = [("code", f"{one.code:,} = 0b{one.binary} = 0x{one.hex} ({one.width} bits)")]
+    word = f" = 0b{one.binary} = 0x{one.hex} ({one.width} bits)" if one.width else ", without bits"
+    rows = [("code", f"{one.code:,}{word}")]
     if one.flag:
         rows.append(("stored word", f"{one.flag[0]} {one.flag[1]} {one.flag[2:]} (flag, sign, magnitude)"))
     rows.append(("stands for", f"{one.code:,} * 2^{one.exponent} = {both(one.stored)}"))

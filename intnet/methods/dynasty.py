@@ -143,7 +143,7 @@ class Dynasty(Float32):
         if result.saturated:
             self.saturated[name] = self.saturated.get(name, 0) + result.saturated
         if self.observers:
-            codes = result.to_qtensor()
+            codes = result.to_qtensor(value)
             self._emit(Event(layer.name, path, self.step, value, codes, codes.format, "ties_even"))
         return result
 
