@@ -154,6 +154,15 @@ class BlockTensor:
         return out
 
 
+def blocks_of(q: QTensor, source: np.ndarray) -> BlockTensor:
+    """The blocks of `q`, which is float32 `source` in block float: e again from it, b from the exponents."""
+    assert isinstance(q.format, BlockFloat) and isinstance(q.exponent, np.ndarray)
+    axes = (0, q.format.axis)
+    first = tuple(slice(None, None, SIDE if axis in axes else 1) for axis in range(len(q.shape)))
+    bits = quantize_blocks(source, 0, axes).exponents - q.exponent[first] + 1
+    return quantize_blocks(source, np.where(bits == 1, 0, bits).astype(np.uint8), axes)
+
+
 def unpack(data: np.ndarray, shape: tuple[int, ...], axes: Axes, bits: np.ndarray) -> BlockTensor:
     """The tensor of `shape` whose `pack` is `data` (uint8), under the map `bits` (uint8 a block).
 

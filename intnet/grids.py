@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.block_float import WIDTHS, expand, quantize_blocks
+from intnet.block_float import WIDTHS, blocks_of, expand
 from intnet.block_loops import LEAST, SIDE
 from intnet.errors import FormatError
 from intnet.exact import Expression
@@ -174,7 +174,5 @@ def in_block(event: Event, index: Index) -> Grid:
 def mantissa_bits(event: Event) -> np.ndarray:
     """b of the block that each element of a block float event is in: int16 of its shape."""
     assert isinstance(event.format, BlockFloat)
-    axes = (0, event.format.axis)
-    exponents = quantize_blocks(event.source, 0, axes).exponents
-    bits = expand(exponents, event.source.shape, axes) - event.result.exponent + 1
-    return np.where(bits == 1, 0, bits)
+    blocks = blocks_of(event.result, event.source)
+    return expand(blocks.bits, blocks.shape, blocks.axes)

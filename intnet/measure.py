@@ -75,7 +75,7 @@ def measure(event: Event) -> Measured:
     low, high = (codes.min(), codes.max()) if codes.size else (0, 0)
     shown = codes.astype(np.float64)
     if scaled is not None and errors is not None and isinstance(event.format, BlockFloat):
-        scaled, errors, shown = (_in_values(numbers, result) for numbers in (scaled, errors, shown))
+        scaled, errors, shown = (in_values(numbers, result) for numbers in (scaled, errors, shown))
     tops = [float(np.abs(numbers).max(initial=0)) for numbers in (shown, scaled) if numbers is not None]
     edge = max(tops)
     return Measured(
@@ -107,7 +107,7 @@ def histogram(values: np.ndarray, edge: float) -> list[int]:
     return [int(count) for count in counts]
 
 
-def _in_values(numbers: np.ndarray, result: QTensor) -> np.ndarray:
+def in_values(numbers: np.ndarray, result: QTensor) -> np.ndarray:
     """`numbers` of each element, in steps of its own grid, in units of value."""
     return np.ldexp(numbers.reshape(-1), np.broadcast_to(result.exponent, result.shape).reshape(-1))
 

@@ -13,7 +13,7 @@ import numpy as np
 from intnet.explain import Explanation, Index, Rounding, explain
 from intnet.formats import BlockFloat, Flag
 from intnet.grids import mantissa_bits
-from intnet.measure import codes_of, compare
+from intnet.measure import codes_of, compare, in_values
 from intnet.operands import Operands
 from intnet.trace import Event
 
@@ -50,7 +50,8 @@ def _sought(event: Event) -> Iterator[Sought]:
     status = getattr(event.result, "status", None)
     if event.format is not None and status is not None and status.inexact:
         yield from _fates(event)
-    yield "greatest magnitude", [int(np.argmax(np.abs(codes)))], _always
+    values = in_values(codes, event.result) if isinstance(event.format, BlockFloat) else codes
+    yield "greatest magnitude", [int(np.argmax(np.abs(values)))], _always
     if status is None or not status.inexact:  # nothing was rounded: the others are alike
         yield "first", [0], _always
     yield "zero", np.flatnonzero(codes == 0), _always
@@ -71,8 +72,9 @@ def _fates(event: Event) -> Iterator[Sought]:
         bits = mantissa_bits(event).reshape(-1)
         yield "in a block of 0 bits", _by(size, (bits == 0) & (size > 0)), _always
         size = np.where(bits == 0, 0, size)
-    plain = (size < 1) & (size != 0.5)
-    plain &= size > 0
+        plain = (size > 0) & (size < 0.5)  # the nearest, or saturated
+    else:
+        plain = (size < 1) & (size != 0.5)
     up, down = _by(size, plain & (errors < 0)), _by(size, plain & (errors > 0))
     yield "rounds up", up, lambda r: r and r.up and not (r.tie or r.saturated)
     yield "rounds down", down, lambda r: r and not (r.up or r.tie or r.saturated)

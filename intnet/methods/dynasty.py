@@ -206,6 +206,7 @@ class Dynasty(Float32):
         if "S" not in store:
             first = np.full(blocks.bits.shape, FIRST, np.float32)
             store |= {"b": first, "b_new": first, "S": np.zeros(first.shape)}
+        store["S"] = store["S"].copy()  # what observers hold of the step before stays as it is
         blocks.add_sensitivities(g, store["S"])
         self.overhead += perf_counter() - started
 

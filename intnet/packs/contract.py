@@ -46,6 +46,11 @@ _QUANTIZERS = {
     "Scaled": "`BF(wl)`: grid 2^-s, limits LB..UB = -2^(wl-1)..2^(wl-1) - 1. s is the greatest whole number"
     " with max * 2^s <= UB + 1/2 and min * 2^s >= LB - 1/2, max and min of the whole tensor; a max <= 0 or a"
     " min >= 0 sets no bound, and of zeros s = wl - 2.",
+    "BlockFloat": "`BFP(b)`: block float. A block is 4 along the first axis and 4 along another, those whose"
+    " names end in /4 at `e`; at an edge it is what is left. e is the smallest whole number with max abs(x) <"
+    " 2^e over the block, -128 where it is all 0; where the max is below 2^-129 all codes are 0 and e is -128."
+    " The grid is 2^(e - b + 1), the limits +-(2^(b-1) - 1); b, the mantissa's bits with its sign, is told"
+    " with the value: a number, or a port of one a block. Where b is 0 all codes are 0.",
 }
 _SCALED = {"Shift", "Constant", "Flag"}  # whose grids follow R(x)
 _SIGNALS = (
@@ -178,6 +183,8 @@ def _element(port: Json) -> str:
     bits = port["bits"]
     if port["encoding"] == "float32":
         return "binary32: sign [31], exponent [30:23], fraction [22:0]"
+    if port["encoding"] == "float64":
+        return "binary64: sign [63], exponent [62:52], fraction [51:0]"
     if port["encoding"] == "flag":
         return f"flag [{bits - 1}], sign [{bits - 2}], magnitude [{bits - 3}:0]"
     return f"{'signed' if port['signed'] else 'unsigned'} {_span(bits)}"
@@ -201,9 +208,23 @@ def _value(port: Json) -> str:
     if exponent is None:
         return "-"
     power = f"2^`{exponent}`" if isinstance(exponent, str) else f"2^{exponent}"
+    if _in_blocks(port):
+        power = _block_step(port)
     if port["encoding"] != "flag":
         return f"code * {power}"
     return f"+-magnitude * {power} * (2^{port['bits'] - 2} where flag)"
+
+
+def _in_blocks(port: Json) -> bool:
+    return bool(port["format"]) and port["format"]["kind"] == "BlockFloat"
+
+
+def _block_step(port: Json) -> str:
+    """The step of a block: 2^(`e` - b + 1)."""
+    bits = port["rounding"]["bits"]
+    if isinstance(bits, str):
+        return f"2^(`{port['exponent']}` - `{bits}` + 1)"
+    return f"2^(`{port['exponent']}` - {bits} + 1)"
 
 
 def _sources(manifest: Json) -> Iterator[str]:
@@ -226,6 +247,8 @@ def _grid(port: Json) -> str:
     how = port["rounding"]
     if how["mode"] == "exact":
         return "-"
+    if _in_blocks(port):
+        return _block_step(port)
     exponent = how.get("grid", port["exponent"])
     return f"2^`{exponent}`" if isinstance(exponent, str) else f"2^{exponent}"
 

@@ -330,7 +330,7 @@ def _elementwise(w: Words) -> Iterator[tuple[str, Variant]]:
         yield from ROUNDING.items()
     if w.port.bits > 1:
         yield from BITS.items()
-    for bit in range(w.port.bits):
+    for bit in range(min(w.port.bits, 63)):  # of 64 the last is no mask of an int64
         yield f"bit {bit} stuck at 0", _bit(lambda codes, mask: codes & ~mask, bit)
         yield f"bit {bit} stuck at 1", _bit(lambda codes, mask: codes | mask, bit)
         yield f"bit {bit} inverted", _bit(lambda codes, mask: codes ^ mask, bit)

@@ -2,7 +2,7 @@
 
     write(draft, "packs/fc2-1.0.0")
     pack = read("packs/fc2-1.0.0")
-    pack["fc2/x0"]                a QTensor (a float32 array of a float path), pack.codes(name) its integers
+    pack["fc2/x0"]                a QTensor (an array of a float path), pack.codes(name) its integers
 
     PACK.json     what it is: version, generator, ports (file, bits, lanes, exponent, shape, sha256, guard)
     SHA256SUMS    of every file but itself, for `sha256sum -c`
@@ -33,8 +33,9 @@ import numpy as np
 
 import intnet
 from intnet import files, formats, hexfiles, records
+from intnet.block_float import expand
 from intnet.errors import FormatError, PackError
-from intnet.formats import Format
+from intnet.formats import BlockFloat, Format
 from intnet.packs import contract, hdl
 from intnet.packs.ports import ENCODINGS, FOLDERS, Case, Draft, Filled, Port, as_tensor
 from intnet.qtensor import QTensor
@@ -199,8 +200,18 @@ class Pack:
     def __getitem__(self, name: str) -> QTensor | np.ndarray:
         """The QTensor of a port; of a float path the float32 array."""
         port = self._port(name)
-        exponents = self.codes(port.exponent) if isinstance(port.exponent, str) else None
-        return as_tensor(port, self.codes(name), exponents)
+        return as_tensor(port, self.codes(name), self._exponents(port))
+
+    def _exponents(self, port: Port) -> np.ndarray | None:
+        """Of a port whose elements have many."""
+        if not isinstance(port.exponent, str):
+            return None
+        exponents = self.codes(port.exponent)
+        if not isinstance(port.format, BlockFloat):
+            return exponents
+        named = port.rounding.get("bits")
+        bits = self.codes(named) if isinstance(named, str) else np.int64(named)
+        return expand(exponents - np.maximum(bits, 1) + 1, port.shape, (0, port.format.axis))
 
     def _port(self, name: str) -> Port:
         if name not in self.ports:

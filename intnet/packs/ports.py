@@ -11,6 +11,7 @@ A `Port` says what one hex file holds; `Draft` is all that a builder (`layers/`,
     encoding   integer  codes; value = code * 2**exponent
                flag     stored words of Flag-Q: flag, sign, magnitude (`quantize.flag_words`)
                float32  bit patterns of IEEE binary32
+               float64  of binary64, as signed integers
 
 Next: `pack.py` writes and reads them.
 """
@@ -27,7 +28,7 @@ from intnet.qtensor import QTensor, container, max_abs
 from intnet.quantize import flag_words
 
 FOLDERS = {"in": "in", "rnd": "rnd", "out": "exp", "trail": "trail"}
-ENCODINGS = ("integer", "flag", "float32")
+ENCODINGS = ("integer", "flag", "float32", "float64")
 FLOAT_BITS = 32
 
 
@@ -39,6 +40,7 @@ class Port:
     shape:    of the elements, in C order; axes names its dimensions: 'N,H,W,C'
     bits:     of an element; lanes: elements a word, lane 0 the least significant
     exponent: log2 of the value of code 1; the name of a port that holds one a block; None: no number
+              of block float the port of e, where log2 is e - b + 1: b is `rounding`'s bits, or their port
     meaning:  one line: the formula, or what the bits say
     explains: of a trail: the port whose results it explains
     rounding: of a rounded result, as JSON: mode, low, high, overflow, words (a port), word_bits, ...
@@ -122,11 +124,13 @@ def whole_number(name: str, direction: str, codes: np.ndarray, axes: str, bits: 
 
 
 def tensor(name: str, direction: str, value: QTensor | np.ndarray, axes: str, **more: Any) -> list[Filled]:
-    """The ports of a QTensor, or of a float32 array: its own, and one of its exponents where they are many.
+    """The ports of a QTensor, or of a float32 or float64 array: its own, and one of its exponents where they are many.
 
     An element has the bits that its format names, or more where the codes need more.
     """
     shape = value.shape
+    if isinstance(value, np.ndarray) and value.dtype == np.float64:
+        return [whole_number(name, direction, value.view(np.int64), axes, 64, encoding="float64", **more)]
     if isinstance(value, np.ndarray):
         patterns = np.ascontiguousarray(value, np.float32).view(np.uint32)
         kind = {"signed": False, "encoding": "float32"} | more
@@ -158,10 +162,12 @@ def flag_codes(words: np.ndarray, format: Flag) -> np.ndarray:
 
 
 def as_tensor(port: Port, codes: np.ndarray, exponents: np.ndarray | None) -> QTensor | np.ndarray:
-    """The QTensor, or the float32 array, that int64 `codes` of a port stand for; the inverse of `tensor`."""
+    """The QTensor, or the float32 or float64 array, that int64 `codes` of a port stand for; the inverse of `tensor`."""
     codes = codes.reshape(port.shape)
     if port.encoding == "float32":
         return codes.astype(np.uint32).view(np.float32)
+    if port.encoding == "float64":
+        return codes.view(np.float64)
     if isinstance(port.format, Flag) and port.encoding == "flag":
         codes = flag_codes(codes, port.format)
     exponent: Any = port.exponent if exponents is None else exponents

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from intnet.block_float import BlockTensor, expand
 from intnet.errors import FormatError
 from intnet.exact import NO_WORDS, Expression
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
@@ -30,10 +31,11 @@ class Trail:
     """int64 arrays of the source's shape; `coarse` is None but for Flag-Q.
 
     low, high: limits of presat, None where the format has none; lift: log2 of the coarse grid in codes
-    grid:      log2 of the step; of Flag-Q that of the fine grid
+    grid:      log2 of the step; of Flag-Q that of the fine grid; None: a block's own
+    limit:     of block float, +- that of each element where they differ, else None
     """
 
-    grid: int
+    grid: int | None
     floor: np.ndarray
     remainder: np.ndarray
     up: np.ndarray
@@ -43,6 +45,7 @@ class Trail:
     overflow: str = ""
     coarse: np.ndarray | None = None
     lift: int = 0
+    limit: np.ndarray | None = None
 
 
 def trail(
@@ -106,3 +109,23 @@ def _flag(source: Expression, format: Flag, draw: Any) -> Trail:
     coarse = (floor >= 1) | (floor < -1) | ((floor == -1) & (remainder == 0))
     floor, remainder, up, presat = (np.where(coarse, *both) for both in zip(on_coarse, on_fine, strict=True))
     return Trail(step, floor, remainder, up, presat, *limits(format), coarse, fine)
+
+
+def block_trail(source: np.ndarray, blocks: BlockTensor) -> Trail:
+    """The trail of float32 `source` in the block float of `blocks`; a block of zeros has the limit 0."""
+    steps = expand(blocks.steps(), blocks.shape, blocks.axes)
+    below = np.ldexp(source.astype(np.float64), FRACTION_BITS - steps)  # exact: 24 bits of a code below 2**8
+    floor = np.floor(below).astype(np.int64)
+    presat = np.rint(np.ldexp(source.astype(np.float64), -steps)).astype(np.int64)
+    fraction = floor & (1 << FRACTION_BITS) - 1
+    remainder, floor = fraction << 1 | (np.floor(below) != below), floor >> FRACTION_BITS
+    parts = floor, remainder, presat - floor, presat
+    high = block_limits(blocks)
+    if high.size and (high == high.flat[0]).all():
+        return Trail(None, *parts, -int(high.flat[0]), int(high.flat[0]), "saturate")
+    return Trail(None, *parts, None, None, "saturate", limit=expand(high, blocks.shape, blocks.axes))
+
+
+def block_limits(blocks: BlockTensor) -> np.ndarray:
+    """int64 a block: the greatest code of its b bits, 0 of a block of zeros."""
+    return ((1 << np.maximum(blocks.bits.astype(np.int64) - 1, 0)) - 1) * blocks.filled

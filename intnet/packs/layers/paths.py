@@ -14,16 +14,19 @@ from typing import Any
 import numpy as np
 
 from intnet import hexfiles
+from intnet.block_float import blocks_of
 from intnet.errors import ContainerError, FormatError
 from intnet.exact import Exact, exact
 from intnet.exact_sources import FloatExact
+from intnet.formats import BlockFloat
 from intnet.methods.method import Method
 from intnet.operands import Operands
 from intnet.packs import ports
+from intnet.packs.layers import blocks
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import Case, Draft
-from intnet.packs.trail import REMAINDER_BITS, grid, limits, trail
+from intnet.packs.trail import REMAINDER_BITS, Trail, block_trail, grid, limits, trail
 from intnet.qtensor import QTensor
 from intnet.trace import Event
 
@@ -112,13 +115,12 @@ class Maker:
             out[key] = (
                 None if value is None else self._dump(one, DATA_AXES)(value, base, "in", labels, meaning)
             )
-        dump = self._dump(one, PARAMETER_AXES)
         out["before"] = {}
         for key, value in one.before.items():
             kept, path = _as_stored(one, key, value), _state(key)
             base = f"{self.prefix}{one.layer}/{path}.old"
             means = f"{path} before the step{self._told(key)}"
-            out["before"][key] = dump(kept, base, "in", meaning=means)
+            out["before"][key] = self._dump(one, _axes_of(key))(kept, base, "in", meaning=means)
         return out
 
     def _dump(self, one: Captured, axes: dict[int, str]) -> Dump:
@@ -159,6 +161,9 @@ class Maker:
         direction = "in" if _constant_copy(one, event) or _lost_gradient(event) else "out"
         axes = (DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES)[len(result.shape)]
         flags = "exact"
+        if isinstance(event.format, BlockFloat):
+            self._in_blocks(one, event, operands, axes)
+            return
         if event.format is not None:
             rounding, flags = self._rounding(one, event, operands, direction, axes)
         else:
@@ -201,10 +206,32 @@ class Maker:
             self.skipped[f"{name}.floor"] = f"no trail of it: {error}"
             return rounding, event.rounding
         self.names.ports += _trail_ports(name, way, axes)
-        ties = int(np.count_nonzero(way.remainder == HALF))
-        flags = [event.rounding, f"rounded:{status.inexact}"]
-        flags += [f"ties:{ties}"] * bool(ties) + [f"saturated:{status.saturated}"] * bool(status.saturated)
-        return rounding | {"lift": way.lift}, " ".join(flags)
+        return rounding | {"lift": way.lift}, _flags(event, way)
+
+    def _in_blocks(self, one: Captured, event: Event, operands: Operands, axes: str) -> None:
+        """A path in block float: its codes, e and b of its blocks, its trail; `in` where all codes are alike."""
+        name, codes, status = self._name(event), event.result.codes, event.result.status
+        direction = "out" if np.any(codes != codes.flat[0]) else "in"
+        found = blocks_of(event.result, event.source)
+        others, fields = blocks.beside(name, found, axes, direction)
+        source = self._source(one, event, exact(event.source, name), operands)
+        rounding: Json = {"mode": event.rounding, "grid": None, "overflow": "saturate", "words": None}
+        rounding |= {"word_bits": event.word_bits, "source": source}
+        rounding |= blocks.limits_of(name, found) | fields
+        flags = "exact"
+        if direction == "out" and status.inexact:
+            way = block_trail(event.source, found)
+            self.names.ports += _trail_ports(name, way, axes)
+            flags = _flags(event, way)
+        elif "limit" in rounding:  # nothing explains it
+            del rounding["limit"]
+        of = {"meaning": operands.symbol(event.path).formula, "rounding": rounding, "format": event.format}
+        of["exponent"] = f"{name}.e"
+        self.names.ports += [ports.whole_number(name, direction, codes, axes, max(event.format.bits, 1), **of)]
+        self.names.ports += others
+        for port, _ in self.names.ports[-1 - len(others) :]:
+            if port.direction == "out":
+                self._case(port.name, flags)
 
     # -- and left -----------------------------------------------------------------------------
 
@@ -223,7 +250,7 @@ class Maker:
                 continue
             if name not in made:
                 kind = {"meaning": f"state after the step{self._told(key)}"}
-                self.names.ports += ports.tensor(name, "out", value, PARAMETER_AXES[array.ndim], **kind)
+                self.names.ports += ports.tensor(name, "out", value, _axes_of(key)[array.ndim], **kind)
                 self._case(name, "state")
             elif not np.array_equal(made[name], array):
                 raise AssertionError(f"{name}: what is kept is not what was stored")
@@ -233,6 +260,22 @@ class Maker:
         """What the method says of a slot or a buffer, behind a colon; '' where it says nothing."""
         found = self.method.STATE.get(key.rpartition(":")[2])
         return f": {found}" if found else ""
+
+
+def _flags(event: Event, way: Trail) -> str:
+    """What the words of a rounded path hunt."""
+    status, ties = event.result.status, int(np.count_nonzero(way.remainder == HALF))
+    flags = [str(event.rounding), f"rounded:{status.inexact}"]
+    flags += [f"ties:{ties}"] * bool(ties) + [f"saturated:{status.saturated}"] * bool(status.saturated)
+    return " ".join(flags)
+
+
+def _axes_of(key: str) -> dict[int, str]:
+    """Names of the dimensions of stored state, by their number."""
+    symbol, _, slot = key.partition(":")
+    if slot not in blocks.STATE:
+        return PARAMETER_AXES
+    return blocks.block_axes(PARAMETER_AXES, 1) if symbol else blocks.block_axes(DATA_AXES)
 
 
 def _given(one: Captured) -> list[Any]:
@@ -253,8 +296,10 @@ def _numerators(value: Exact) -> Exact:
 
 
 def _state(key: str) -> str:
-    """'W', 'Accq', 'Accq_gamma', 'running_mean' of the keys of `capture.state`."""
+    """'W', 'Accq', 'Accq_gamma', 'running_mean', 'S_x0' of the keys of `capture.state`."""
     symbol, _, slot = key.partition(":")
+    if slot in blocks.STATE:
+        return blocks.state_name(symbol, slot)
     return symbol if not slot else slot if symbol in ("W", "") else f"{slot}_{symbol}"
 
 
@@ -303,7 +348,7 @@ def _lost_gradient(event: Event) -> bool:
 
 
 def _trail_ports(name: str, way: Any, axes: str) -> list[ports.Filled]:
-    """floor, remainder, up, presat, and of Flag-Q coarse."""
+    """floor, remainder, up, presat, of Flag-Q coarse, of block float limit."""
     bits = max(QTensor(part, 0).width for part in (way.floor, way.presat))
     parts = [
         ("floor", way.floor, bits, True, "floor of the value in steps of the grid"),
@@ -313,6 +358,8 @@ def _trail_ports(name: str, way: Any, axes: str) -> list[ports.Filled]:
     ]
     if way.coarse is not None:
         parts.append(("coarse", way.coarse.astype(np.int64), 1, False, "1 on the coarse grid"))
+    if way.limit is not None:
+        parts.append(("limit", way.limit.astype(np.int64), 7, False, "+- the limit of presat"))
     return [
         ports.whole_number(
             f"{name}.{part}", "trail", codes, axes, width, signed=signed, meaning=meaning, explains=name
