@@ -20,12 +20,13 @@ from tests.command import MLP, PYTHON, ROOT, environment, here, refused
 
 SMALL = (*MLP, "--limit", 64)
 TERM = {"name": str, "code": int, "coefficient": int, "coefficient_name": str, "shift": int}
+BLOCK = {"index": [int], "elements": int, "greatest": str, "at": [int], "exponent": int, "bits": int}
 ROUNDING = {
     "mode": str, "grid": int, "log2_r": (int, NoneType), "scaled": (str, NoneType),
     "scaled_square": (str, NoneType), "floor": int, "remainder": (str, NoneType), "tie": bool,
     "word": (int, NoneType), "word_bits": (int, NoneType), "threshold": (int, NoneType), "up": bool,
     "rule": str, "rounded": int, "low": (int, NoneType), "high": (int, NoneType), "overflow": str,
-    "kept": int, "saturated": bool, "lift": int,
+    "kept": int, "saturated": bool, "lift": int, "block": (BLOCK, NoneType),
 }  # fmt: skip
 VALUE = {
     "terms": [TERM], "offset": int, "denominator": int, "exponent": int, "relu": bool,
@@ -194,6 +195,38 @@ def test_every_view_of_methods_with_float32_masters(
     status, out, err = here(capsys, "inspect", *plain, "--layer", "[cbr]*2", "--html", page)
     assert (status, err) == (0, "") and page.stat().st_size > 100_000
     assert f"{name.replace('<', '&lt;').replace('>', '&gt;')}" in page.read_text()
+
+
+def test_every_view_of_block_float(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Epoch 2 of a run with few bits: blocks of 0, 2 and 4 bits, each told as it is."""
+    given = ("--method", "dynasty", "--model", "resnet8", "--data", "digits", "--limit", 64)
+    given += ("--batch-size", 32, "--step", 3, "--set", "bits=1.5", "--set", "gamma=0")
+    where, page = ("--layer", "layer2.0.conv1"), tmp_path / "page.html"
+    files = ("--html", page, "--plot", tmp_path / "plot.svg")
+    result = json_of(capsys, *given, *where, *files)
+    records.check(result, HEAD | {"paths": [PATH]})
+    rows = {row["path"]: row for row in result["paths"]}
+    assert all(row["part"] and row["formula"] for row in result["paths"])
+    assert rows["Wq"]["format"] == rows["e3"]["format"] == "BFP(8)" and rows["x1"]["format"] == "float32"
+    assert 3 < rows["Wb"]["sqnr_db"] < 25 < rows["Wq"]["sqnr_db"] < 60 > rows["e3"]["sqnr_db"] > 25
+    assert -30 < rows["e3"]["exponent"][0] < rows["e3"]["exponent"][1] < 0
+    text = page.read_text()
+    ways = json.loads(text.partition('id="ways">')[2].partition("</script>")[0])
+    found = {label: one for one in ways["layer2.0.conv1/Wb"] for label in one["is"].split(", ")}
+    assert {"in a block of 0 bits", "rounds up", "rounds down", "saturated"} <= set(found)
+    for one in found.values():
+        records.check(one["explanation"], ELEMENT)
+    empty = found["in a block of 0 bits"]
+    assert ["decision", "b = 0: a block of zeros"] in empty["stations"]
+    assert empty["explanation"]["rounding"]["block"]["bits"] == empty["explanation"]["code"] == 0
+    assert "elements by value" in text and "elements by code" not in text
+    assert (tmp_path / "plot.svg").read_text().count("<svg") == 1
+    index = ",".join(map(str, found["saturated"]["explanation"]["index"]))
+    status, out, err = here(capsys, "inspect", *given, *where, "--path", "Wb", "--index", index)
+    block = found["saturated"]["explanation"]["rounding"]["block"]
+    assert (status, err) == (0, "") and f"  bits b             {block['bits']}\n" in out
+    assert f"  exponent e         {block['exponent']}, the smallest with max < 2^e" in out
+    assert f"[{','.join(map(str, block['index']))}], 16 values" in out and "max of block" in out
 
 
 def test_the_examples_of_help_work(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

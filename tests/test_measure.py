@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intnet.block_float import quantize_blocks
 from intnet.exact import Exact, exact
 from intnet.exact_sources import FloatExact, Root
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
@@ -55,6 +56,39 @@ def test_sqnr_is_its_definition(kind: str, format: Format) -> None:
     assert got.range == [int(result.codes.min()), int(result.codes.max())]
     assert got.edges >= np.abs(result.codes.astype(np.int64)).max()
     assert got.edges >= float(max(abs(scaled.reshape(-1)))) * (1 - 1e-15)
+
+
+def test_block_float_is_measured_in_units_of_value() -> None:
+    """Blocks of 0, 4 and 8 bits and one of zeros: signal, noise, histograms and exponents by definition."""
+    x = (RANDOM[:16] / 3e5).astype(np.float32) * np.repeat(np.float32([1, 64, 0.25, 0]), 4)[:, None]
+    bits = np.array([[4], [8], [0], [8]], np.uint8)
+    result = quantize_blocks(x, bits, (0, 1)).to_qtensor(x)
+    got = measure(Event("layer", "path", 0, x, result, result.format, "ties_even"))
+    values, pairs = [Fraction(float(v)) for v in x.reshape(-1)], []
+    for k, v in enumerate(values):
+        b, top = int(bits[k // 16, 0]), max(abs(other) for other in values[k // 16 * 16 : k // 16 * 16 + 16])
+        e = next(e for e in range(-128, 128) if top < Fraction(2) ** e)
+        step, high = Fraction(2) ** (e - b + 1), 2 ** max(b - 1, 0) - 1
+        pairs.append((v, max(-high, min(high, round(v / step))) * step, e - b + 1))
+    noise = sum((v - kept) ** 2 for v, kept, _ in pairs)
+    assert got.sqnr_db == pytest.approx(10 * log10(sum(v * v for v in values) / noise), abs=0.0051)
+    steps = [step for _, kept, step in pairs if kept]
+    assert got.exponent == [min(steps), max(steps)] and min(steps) > -128
+    assert got.inexact == sum(v != kept for v, kept, _ in pairs) > 16
+    assert got.zeros == sum(not kept for _, kept, _ in pairs) >= 32
+    assert got.edges == float(max(abs(part) for v, kept, _ in pairs for part in (v, kept)))
+    assert got.before == histogram(x.astype(np.float64), got.edges)
+    assert got.after == histogram(np.array([float(kept) for _, kept, _ in pairs]), got.edges)
+    assert (got.format, got.nominal_bits, got.used_bits) == ("BFP(8)", 8, 8)
+
+
+def test_block_float_that_keeps_nothing() -> None:
+    for x, bits in ((np.ones((4, 4), np.float32), 0), (np.zeros((4, 4), np.float32), 8)):
+        result = quantize_blocks(x, bits, (0, 1)).to_qtensor(x)
+        got = measure(Event("layer", "path", 0, x, result, result.format, "ties_even"))
+        assert (got.exponent, got.zeros, got.range, got.inexact) == (None, 16, [0, 0], 16 * (bits == 0))
+        assert got.used_bits == (1 if bits else 0) and got.saturated == 0
+        assert got.sqnr_db == (0 if bits == 0 else None)
 
 
 def test_the_constant_quantizer_is_measured_after_its_scaling() -> None:

@@ -2,12 +2,14 @@
 
 import re
 from fractions import Fraction
+from math import prod
 from pathlib import Path
 
 import pytest
 
 from intnet import runs
 from intnet.packs import layers, pack, units
+from tests.oracle.block_float import block_of, places
 from tests.oracle.rounding import round_fraction
 from tests.oracle.tensor import power
 from tests.plain_pack import Plain
@@ -15,14 +17,18 @@ from tests.plain_pack import Plain
 Table = list[list[str]]
 
 
-@pytest.fixture(scope="module", params=["layers", "adapt", "muppet", "quantize_flag", "mac_requant"])
+PACKS = ["layers", "adapt", "muppet", "dynasty", "quantize_flag", "mac_requant"]
+
+
+@pytest.fixture(scope="module", params=PACKS)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if request.param == "layers":
         run = runs.build("wageubn", {}, "resnet8", "digits", batch_size=3)
         run.train(1)
         made = layers.draft(run, ["layer2.0.conv1", "layer2.0.bn1"])
-    elif request.param in ("adapt", "muppet"):
-        run = runs.build(request.param, {}, "mlp", "digits", batch_size=6)
+    elif request.param in ("adapt", "muppet", "dynasty"):
+        few = {"bits": "1", "gamma": "0"} if request.param == "dynasty" else {}
+        run = runs.build(request.param, few, "mlp", "digits", batch_size=6, limit=6)
         run.train(1)
         made = layers.draft(run, ["fc2", "bn2", "relu2", "fc3"])
     else:
@@ -90,6 +96,21 @@ def evaluated(plain: Plain, formula: str) -> list[Fraction]:
     return [eval(code, scope | {"i": i}) for i in range(size)]
 
 
+def units_of(plain: Plain, shape: list[int], grid: str) -> list[Fraction]:
+    """The step of every element: '2^-7', or of block float '2^(`x0.e` - `x0.bits` + 1)'."""
+    found = re.fullmatch(r"2\^\(`(\S+)` - (?:(\d+)|`(\S+)`) \+ 1\)", grid)
+    if found is None:
+        return [power(int(grid.removeprefix("2^")))] * prod(shape)
+    e = plain.values(found[1])
+    bits = plain.values(found[3]) if found[3] else [int(found[2])] * len(e)
+    named = plain.ports[found[1]]
+    axes = [axis for axis, text in enumerate(named["axes"].split(",")) if text.endswith("/4")]
+    of = {block: power(exponent - b + 1) for block, exponent, b in zip(
+        places(named["shape"]), e, bits, strict=True)}  # fmt: skip
+    assert found[3] is None or plain.ports[found[3]]["shape"] == named["shape"]
+    return [of[block_of(place, axes)] for place in places(shape)]
+
+
 def test_results_come_from_where_the_page_says(folder: Path) -> None:
     """By the formula, the grid, the mode and the limits of its row, and the rule of its format."""
     plain, judged = Plain(folder), 0
@@ -104,14 +125,21 @@ def test_results_come_from_where_the_page_says(folder: Path) -> None:
             want = [value / power(plain[name].exponent) for value in exact]
         else:
             drawn = plain.values(words.split("`")[1]) if "`" in words else [0] * len(exact)
-            unit = power(int(grid.removeprefix("2^")))
-            want = [round_fraction(x / unit, mode, word) for x, word in zip(exact, drawn, strict=True)]
+            units = units_of(plain, plain.ports[name]["shape"], grid)
+            want = [
+                round_fraction(x / unit, mode, word)
+                for x, unit, word in zip(exact, units, drawn, strict=True)
+            ]
+            if limits.startswith("+-"):
+                most = plain.values(limits.removeprefix("+-").strip("`"))
+                want = [max(-n, min(n, code)) for code, n in zip(want, most, strict=True)]
             if ".." in limits:
                 low, high = map(int, limits.split(",")[0].split(".."))
                 want = [max(low, min(high, code)) for code in want]
         assert plain[name].codes == want, name
         judged += 1
-    assert judged >= (10 if plain.manifest["generator"]["kind"] == "layers" else 0)
+    given = plain.manifest["generator"]  # of two layers dynasty rounds x0, Wq, Wb and e3
+    assert judged >= (0 if given["kind"] != "layers" else 8 if given["method"] == "dynasty" else 10)
 
 
 def test_modes_go_up_as_the_page_says(folder: Path) -> None:

@@ -48,9 +48,13 @@ _QUANTIZERS = {
     " min >= 0 sets no bound, and of zeros s = wl - 2.",
     "BlockFloat": "`BFP(b)`: block float. A block is 4 along the first axis and 4 along another, those whose"
     " names end in /4 at `e`; at an edge it is what is left. e is the smallest whole number with max abs(x) <"
-    " 2^e over the block, -128 where it is all 0; where the max is below 2^-129 all codes are 0 and e is -128."
-    " The grid is 2^(e - b + 1), the limits +-(2^(b-1) - 1); b, the mantissa's bits with its sign, is told"
-    " with the value: a number, or a port of one a block. Where b is 0 all codes are 0.",
+    " 2^e over the block, -128 where it is all 0; where the max is below 2^-129 e is -128 and all codes are"
+    " 0. The grid is 2^(e - b + 1), the limits +-(2^(b-1) - 1); b, the mantissa's bits with its sign, is told"
+    " with the value: a number, or a port of one a block. Where b is 0 all codes are 0. Sums of products (x1,"
+    " gW, e4) are exact and rounded once to binary32, ties to even; a bias is added to that in binary32. S"
+    " of a block of x0 or Wb grows by s * 2^(2e - 4) in binary64: s is the sum of g * g over the block, row"
+    " by row from 0, g its elements of e4 or gW, whatever b is; S stays where all of the block is below"
+    " 2^-129, and in a batch of fewer images than the method remembers.",
 }
 _SCALED = {"Shift", "Constant", "Flag"}  # whose grids follow R(x)
 _SIGNALS = (

@@ -209,7 +209,7 @@ class Pack:
         exponents = self.codes(port.exponent)
         if not isinstance(port.format, BlockFloat):
             return exponents
-        named = port.rounding.get("bits")
+        named = port.rounding["bits"]
         bits = self.codes(named) if isinstance(named, str) else np.int64(named)
         return expand(exponents - np.maximum(bits, 1) + 1, port.shape, (0, port.format.axis))
 

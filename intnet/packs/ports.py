@@ -124,7 +124,7 @@ def whole_number(name: str, direction: str, codes: np.ndarray, axes: str, bits: 
 
 
 def tensor(name: str, direction: str, value: QTensor | np.ndarray, axes: str, **more: Any) -> list[Filled]:
-    """The ports of a QTensor, or of a float32 or float64 array: its own, and one of its exponents where they are many.
+    """The ports of a QTensor or a float array: its own, and one of its exponents where they are many.
 
     An element has the bits that its format names, or more where the codes need more.
     """
@@ -162,7 +162,7 @@ def flag_codes(words: np.ndarray, format: Flag) -> np.ndarray:
 
 
 def as_tensor(port: Port, codes: np.ndarray, exponents: np.ndarray | None) -> QTensor | np.ndarray:
-    """The QTensor, or the float32 or float64 array, that int64 `codes` of a port stand for; the inverse of `tensor`."""
+    """The QTensor, or the float array, that int64 `codes` of a port stand for; the inverse of `tensor`."""
     codes = codes.reshape(port.shape)
     if port.encoding == "float32":
         return codes.astype(np.uint32).view(np.float32)

@@ -28,7 +28,7 @@ def state_name(symbol: str, slot: str) -> str:
 
 
 def block_axes(axes: Mapping[int, str], second: int | None = None) -> dict[int, str]:
-    """Names of the dimensions of arrays of blocks: 'N/4,H,W,C/4'; `second`: the other blocked axis, or last."""
+    """Names of the dimensions of arrays of blocks: 'N/4,H,W,C/4'; `second` blocked axis, None: the last."""
     named = {}
     for count, text in axes.items():
         names = text.split(",")

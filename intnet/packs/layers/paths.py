@@ -209,7 +209,8 @@ class Maker:
         return rounding | {"lift": way.lift}, _flags(event, way)
 
     def _in_blocks(self, one: Captured, event: Event, operands: Operands, axes: str) -> None:
-        """A path in block float: its codes, e and b of its blocks, its trail; `in` where all codes are alike."""
+        """A path in block float: codes, e and b of its blocks, its trail; `in` where all codes are alike."""
+        assert isinstance(event.format, BlockFloat)
         name, codes, status = self._name(event), event.result.codes, event.result.status
         direction = "out" if np.any(codes != codes.flat[0]) else "in"
         found = blocks_of(event.result, event.source)
@@ -227,7 +228,9 @@ class Maker:
             del rounding["limit"]
         of = {"meaning": operands.symbol(event.path).formula, "rounding": rounding, "format": event.format}
         of["exponent"] = f"{name}.e"
-        self.names.ports += [ports.whole_number(name, direction, codes, axes, max(event.format.bits, 1), **of)]
+        self.names.ports += [
+            ports.whole_number(name, direction, codes, axes, max(event.format.bits, 1), **of)
+        ]
         self.names.ports += others
         for port, _ in self.names.ports[-1 - len(others) :]:
             if port.direction == "out":
