@@ -153,16 +153,18 @@ def test_codes_and_exponents_that_are_not_what_exact_arithmetic_reaches() -> Non
             explain(replace(event, result=wrong), (1, 1))
 
 
-def test_products_of_block_float_name_their_factors() -> None:
-    run = runs.build("dynasty", {}, "mlp", "digits", 8, limit=16)
+@pytest.mark.parametrize("dynamic", ["activation", "weight"])
+def test_products_of_block_float_name_their_factors(dynamic: str) -> None:
+    run = runs.build("dynasty", {"forward_dynamic": dynamic}, "mlp", "digits", 8, limit=16)
     seen = Recorder()
     run.train(1, observe_last=[seen])
     operands = Operands(seen.events, run.method.SYMBOLS)
     rows, columns = seen["fc2/Wb"].shape
+    w, x = ("Wq", "x0") if dynamic == "activation" else ("Wb", "x0b")
     for path, factors, terms in (
-        ("x1", ("Wq", "x0"), columns),
+        ("x1", (w, "x0"), columns),
         ("e4", ("Wb", "e3"), rows),
-        ("gW", ("e3", "x0"), 8),
+        ("gW", ("e3", x), 8),
     ):
         product = operands.product(seen.events[f"fc2/{path}"])
         assert product is not None

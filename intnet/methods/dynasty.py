@@ -89,6 +89,8 @@ class Dynasty(Float32):
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         o = self.options
+        if o.forward_dynamic == "weight":
+            self.SYMBOLS = symbols.DYNASTY | symbols.DYNASTY_WEIGHT
         self.alpha = {WEIGHTS: o.bits if o.weight_bits is None else o.weight_bits, ACTIVATIONS: o.bits}
         if not all(0 <= alpha <= dynasty_map.BETA for alpha in self.alpha.values()):
             raise ConfigError("dynasty: bits and weight_bits are mean widths from 0 to 8")

@@ -21,7 +21,7 @@ import difflib
 import math
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -81,7 +81,7 @@ class Method:
 
     name: ClassVar[str]
     DEVIATIONS: ClassVar[dict[str, str]] = {}
-    SYMBOLS: ClassVar[dict[str, Symbol]] = {}  # path -> how the paper writes it
+    SYMBOLS: Mapping[str, Symbol] = {}  # path -> how the paper writes it; may depend on the options
     STATE: ClassVar[dict[str, str]] = {}  # name in slots, buffers or `state` -> what it is
     running_statistics = True  # inference reads running means and variances, not the batch's own
     fixed_model = False  # what it trains is a fixed-point model (`fixed_model.py`)

@@ -145,10 +145,9 @@ for _p, _g in (("W", "gWq"), ("b", "gbq"), ("gamma", "ggamma"), ("beta", "gbeta"
 # DYNASTY: block float in blocks of 4x4, static (8 bits) or dynamic (b bits); all else is float32.
 DYNASTY: dict[str, Symbol] = {
     **{p: Symbol("forward", "as it is stored") for p in ("b", "gamma", "beta")},
-    "Wb": Symbol("forward", "W in b bits, for the backward product (or forward_dynamic = weight)", ("W",)),
+    "Wb": Symbol("forward", "W in b bits, for the backward product", ("W",)),
     "Wq": Symbol("forward", "W in 8 bits", ("W",)),
-    "x0": Symbol("forward", "x4 of the layer before in b bits; images, or forward_dynamic = weight: 8"),
-    "x0b": Symbol("forward", "x4 of the layer before in b bits, where the forward product reads 8"),
+    "x0": Symbol("forward", "x4 of the layer before in b bits, images in 8"),
     "x1": Symbol("forward", "Wq * x0 (+ b)", factors=("Wq", "x0")),
     "mu": Symbol("forward", "mean(x1)"),
     "sigma": Symbol("forward", "mean((x1 - mu)^2)"),
@@ -164,4 +163,12 @@ DYNASTY: dict[str, Symbol] = {
     "gbeta": Symbol("backward", "sum(e1)"),
     **{f"Acc{p}": FLOAT32[f"Acc{p}"] for p in _COPIES},
     "W": Symbol("update", "W - lr*AccW"),
+}
+# The same where forward_dynamic is 'weight'. gW of the first layer reads x0, which is images in 8 bits.
+DYNASTY_WEIGHT: dict[str, Symbol] = {
+    "Wb": Symbol("forward", "W in b bits", ("W",)),
+    "x0": Symbol("forward", "x4 of the layer before in 8 bits, for the forward product; or images"),
+    "x0b": Symbol("forward", "x4 of the layer before in b bits, for the update's product"),
+    "x1": Symbol("forward", "Wb * x0 (+ b)", factors=("Wb", "x0")),
+    "gW": Symbol("backward", "e3 x0b^T, of the first layer e3 x0^T", factors=("e3", "x0b")),
 }
