@@ -9,10 +9,13 @@ from fractions import Fraction
 from math import floor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from intnet import runs
+from intnet.block_float import quantize_blocks
 from intnet.packs import check, layers, pack
+from intnet.packs.trail import block_trail
 from tests.oracle import ops
 from tests.oracle.block_float import Index, block_of, places
 from tests.oracle.floats import to_float32
@@ -172,3 +175,35 @@ def test_a_device_that_truncates_is_told(folders: dict[str, Path], tmp_path: Pat
     give(read, port, truncated, dut)
     (bad,) = [one for one in check.check_dut(read, dut).ports if one.wrong]
     assert "truncation (floor)" in [verdict.name for verdict in bad.verdicts if verdict.whole]
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_the_trail_of_blocks_of_all_kinds(small: bool) -> None:
+    """Widths from 0 to 8, a block of zeros, one of the least numbers: limits of presat give the code."""
+    rng = np.random.default_rng(2)
+    x = (rng.integers(-99, 100, (20, 4)) / 8).astype(np.float32)
+    x[8:12] = 0
+    if small:
+        x[12:16] = np.ldexp(x[12:16], -140)
+    bits = np.array([[0], [2], [4], [6], [8]], np.uint8)
+    blocks = quantize_blocks(x, bits, (0, 1))
+    way = block_trail(x, blocks)
+    assert way.limit is not None and way.limit[::4, 0].tolist() == [
+        0,
+        1,
+        0 if small else 7,
+        0 if small else 31,
+        127,
+    ]
+    codes = blocks.to_qtensor(x).codes
+    for at, value in np.ndenumerate(x):
+        block = x[at[0] // 4 * 4 :][:4]
+        top = max(abs(Fraction(float(v))) for v in block.reshape(-1))
+        e = next(e for e in range(-128, 128) if top < power(e))
+        scaled = Fraction(float(value)) / power(e - max(int(bits[at[0] // 4, 0]), 1) + 1)
+        part = scaled - floor(scaled)
+        cut = floor(part * 2**32)
+        assert way.floor[at] == floor(scaled) and way.presat[at] == round_fraction(scaled, "ties_even")
+        assert way.remainder[at] == 2 * cut + (part * 2**32 != cut)
+        assert way.up[at] == way.presat[at] - way.floor[at]
+        assert codes[at] == max(-way.limit[at], min(way.limit[at], way.presat[at]))

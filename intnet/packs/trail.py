@@ -112,7 +112,7 @@ def _flag(source: Expression, format: Flag, draw: Any) -> Trail:
 
 
 def block_trail(source: np.ndarray, blocks: BlockTensor) -> Trail:
-    """The trail of float32 `source` in the block float of `blocks`; a block of zeros has the limit 0."""
+    """The trail of float32 `source` in the block float of `blocks`."""
     steps = expand(blocks.steps(), blocks.shape, blocks.axes)
     below = np.ldexp(source.astype(np.float64), FRACTION_BITS - steps)  # exact: 24 bits of a code below 2**8
     floor = np.floor(below).astype(np.int64)
@@ -120,12 +120,14 @@ def block_trail(source: np.ndarray, blocks: BlockTensor) -> Trail:
     fraction = floor & (1 << FRACTION_BITS) - 1
     remainder, floor = fraction << 1 | (np.floor(below) != below), floor >> FRACTION_BITS
     parts = floor, remainder, presat - floor, presat
-    high = block_limits(blocks)
+    high = block_limits(source, blocks)
     if high.size and (high == high.flat[0]).all():
         return Trail(None, *parts, -int(high.flat[0]), int(high.flat[0]), "saturate")
     return Trail(None, *parts, None, None, "saturate", limit=expand(high, blocks.shape, blocks.axes))
 
 
-def block_limits(blocks: BlockTensor) -> np.ndarray:
-    """int64 a block: the greatest code of its b bits, 0 of a block of zeros."""
-    return ((1 << np.maximum(blocks.bits.astype(np.int64) - 1, 0)) - 1) * blocks.filled
+def block_limits(source: np.ndarray, blocks: BlockTensor) -> np.ndarray:
+    """int64 a block: the greatest code of its b bits, 0 where what is too small for e = -128 becomes 0."""
+    high = (1 << np.maximum(blocks.bits.astype(np.int64) - 1, 0)) - 1
+    lost = (expand(blocks.filled, blocks.shape, blocks.axes) == 0) & (source != 0)
+    return high * blocks.filled if lost.any() else high

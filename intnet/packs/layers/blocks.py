@@ -4,7 +4,7 @@
     L/x0.e         e of the blocks: a result too
     L/x0.bits      b of the blocks, the map in use: an input; none where all blocks have the same b
 
-`limit` joins the trail (`trail.py`) where it is not one number: +-(2**(b-1) - 1), 0 in a block of zeros.
+`limit` joins the trail (`trail.py`) where it is not one number for all: +-(2**(b-1) - 1) by b.
 """
 
 from collections.abc import Mapping
@@ -59,9 +59,9 @@ def beside(
     return made, {"bits": f"{name}.bits"}
 
 
-def limits_of(name: str, blocks: BlockTensor) -> dict[str, Any]:
+def limits_of(name: str, source: np.ndarray, blocks: BlockTensor) -> dict[str, Any]:
     """The limits for `rounding`: numbers, or the port of one an element."""
-    high = block_limits(blocks)
+    high = block_limits(source, blocks)
     if np.any(high != high.flat[0]):
         return {"low": None, "high": None, "limit": f"{name}.limit"}
     return {"low": -int(high.flat[0]), "high": int(high.flat[0])}

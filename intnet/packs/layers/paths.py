@@ -218,7 +218,7 @@ class Maker:
         source = self._source(one, event, exact(event.source, name), operands)
         rounding: Json = {"mode": event.rounding, "grid": None, "overflow": "saturate", "words": None}
         rounding |= {"word_bits": event.word_bits, "source": source}
-        rounding |= blocks.limits_of(name, found) | fields
+        rounding |= blocks.limits_of(name, event.source, found) | fields
         flags = "exact"
         if direction == "out" and status.inexact:
             way = block_trail(event.source, found)
