@@ -111,11 +111,12 @@ class Method:
         )
 
     def start(self, layers: Sequence[Any], seed: int) -> None:
-        """Give every parameter of `layers` its first value, drawn from the seed."""
+        """Give every parameter of `layers` its first value, drawn from the seed; forget all other state."""
         rng.check_streams(self.streams(layers))
         self.seed, self.step, self.epoch = seed, 0, 0
         self.follow(layers)
         for layer in layers:
+            layer.buffers = {}
             for parameter in layer.parameters:
                 parameter.slots = {}
                 self.initialize(layer, parameter, self.first_value(layer, parameter))
