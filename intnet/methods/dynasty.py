@@ -224,8 +224,9 @@ class Dynasty(Float32):
         super().end_of_step()
 
     def end_of_epoch(self) -> None:
-        """New maps, of the weights and of the activations; S starts again."""
-        if self.options.map == "dynamic":
+        """New maps, of the weights and of the activations; S starts again. Without a full batch: none."""
+        self.map = {}
+        if self.options.map == "dynamic" and self._number("batches"):
             started = perf_counter()
             self._new_maps()
             spent = perf_counter() - started
