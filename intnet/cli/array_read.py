@@ -33,8 +33,9 @@ def read(folder: str, run: Run) -> Logged:
     """The run up to its last checkpoint; ConfigError where it has made no map yet."""
     own = runs.identity(run)
     if own["options"].get("map") == "uniform":
-        bits = own["options"]["bits"]
-        raise ConfigError(f"{folder}: its map is uniform and never moves: {bits:g}/8 of the time of 8 bits")
+        bits, weights = own["options"]["bits"], own["options"]["weight_bits"]
+        widths = f"weights of {bits if weights is None else weights:g} bits, activations of {bits:g}"
+        raise ConfigError(f"{folder}: its map is uniform and never moves: {widths}")
     if run.step < run.steps_per_epoch:
         raise ConfigError(f"{folder} has not done a whole epoch: its first map comes then; train it further")
 
