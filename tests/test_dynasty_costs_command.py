@@ -57,7 +57,8 @@ def test_the_drawn_map_is_the_one_that_the_log_tells(capsys: pytest.CaptureFixtu
 
 
 def test_a_uniform_map_has_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = runs.build("dynasty", {"map": "uniform", "bits": 6, "weight_bits": 2}, "mlp", "digits", 16, limit=32)
+    options = {"map": "uniform", "bits": 6, "weight_bits": 2}
+    run = runs.build("dynasty", options, "mlp", "digits", 16, limit=32)
     with runs.create(tmp_path / "run", run, 2) as work:
         work.train()
     assert main(["costs", str(tmp_path / "run")]) == 2
