@@ -129,9 +129,9 @@ def test_the_digest_sees_type_shape_exponent_and_sign() -> None:
     assert len({digest(state) for state in states}) == len(states)
 
 
-def test_float64_is_not_a_state(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="w: a state holds QTensors and float32 arrays, not float64"):
-        checkpoint.save(tmp_path / "x.npz", {"w": np.zeros(2)}, {})
+def test_float16_is_not_a_state(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="w: a state holds QTensors, float32 and float64, not float16"):
+        checkpoint.save(tmp_path / "x.npz", {"w": np.zeros(2, np.float16)}, {})
     assert not list(tmp_path.iterdir())
 
 
@@ -266,7 +266,7 @@ def test_a_sealed_file_with_wrong_types_bounds_or_extra_arrays(saved: Path) -> N
         rewrite(saved, {"state/w": array}, tensors={} if entry is None else {"w": described | entry})
         return rejected(saved)
 
-    assert "w is float64 without an exponent" in sealed(np.zeros(2), {})
+    assert "w is float16 without an exponent" in sealed(np.zeros(2, np.float16), {})
     assert "w: its float32 codes do not fit" in sealed(np.zeros(2, np.float32), {"exponent": 3, "bound": 9})
     assert "w: its int8 codes do not fit" in sealed(np.full(2, 9, np.int8), {"exponent": 3, "bound": 8})
     assert "holds arrays that belong to no tensor" in sealed(np.zeros(2, np.int8), None)

@@ -96,7 +96,7 @@ def test_the_second_signal_stops_at_once(tmp_path: Path, capsys: pytest.CaptureF
         time.sleep(10)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "_step_line", twice)
+        patch.setattr(runs, "_lines", twice)
         status, _, err = here(capsys, *TRAIN, "--steps", 5, "--out", folder)
     assert status == 130 and "is saved at step 0 of 5; go on with: intnet resume" in err
     assert here(capsys, "resume", folder)[0] == 0

@@ -53,7 +53,7 @@ def test_compiled_and_plain_tiles_are_the_same(
     a, sums = operands(kind, tile.ROWS * N + 2, 1)
     b, _ = operands(kind, sum(LENGTHS) * width + 4, 2)
     rows = np.concatenate([[0], (np.arange(tile.ROWS) * N)[::-1]])  # in any order, here from the last
-    runs = np.array([6, LENGTHS[0], 0, LENGTHS[1], 17, LENGTHS[2]])
+    runs = np.array([6, LENGTHS[0], 7, 0, LENGTHS[1], 8, 17, LENGTHS[2], 0])  # their words of b: in any order
     start = np.full(tile.ROWS * (width + 3) + 5, 99, sums)
     got, want = start.copy(), start.copy()
     compiled(vectors, got, a, rows, step, runs, *share, b)
@@ -67,14 +67,14 @@ def test_compiled_and_plain_tiles_are_the_same(
 def test_the_plain_tile_is_a_sum_of_products() -> None:
     """The twin itself, against Python integers."""
     a, _ = operands("pairs", tile.ROWS * N, 3)
-    b, _ = operands("pairs", 4 * tile.LANES, 4)
+    b, _ = operands("pairs", 5 * tile.LANES, 4)
     out = np.zeros(tile.ROWS * tile.LANES, np.int32)
-    rows, runs = np.arange(tile.ROWS) * N, np.array([2, 4])
+    rows, runs = np.arange(tile.ROWS) * N, np.array([2, 4, 1])
     tile.multiply_tile(1, out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 1, b, 0)
     left, right = (x.view(np.int16).reshape(-1, 2).tolist() for x in (a, b))
     for r in range(tile.ROWS):
         for j in range(tile.LANES):
-            terms = [(left[r * N + 2 + k], right[k * tile.LANES + j]) for k in range(4)]
+            terms = [(left[r * N + 2 + k], right[(k + 1) * tile.LANES + j]) for k in range(4)]
             assert int(out[r * tile.LANES + j]) == sum(x[0] * y[0] + x[1] * y[1] for x, y in terms)
 
 

@@ -83,7 +83,9 @@ class Shown:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A run and what it is compared with, or a schedule; the plot."""
     parser.add_argument("folder", nargs="?", metavar="RUN", help="a run's folder; or give a schedule:")
-    parser.add_argument("--baseline", metavar="RUN", help="the float32 run to compare with")
+    parser.add_argument(
+        "--baseline", metavar="RUN", help="the run to compare with: of float32 (of dynasty: any)"
+    )
     parser.add_argument(
         "--accuracy", type=share, metavar="A", help="float32's final accuracy, 0 to 1; dynasty: to reach"
     )

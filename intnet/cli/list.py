@@ -58,7 +58,7 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
             for name, cls in METHODS.items()
         },
         "models": {
-            name: {"about": _first_line(sys.modules[make.__module__].__doc__, name)}
+            name: {"about": f"{_first_line(sys.modules[make.__module__].__doc__, name)} {make.__doc__}"}
             for name, make in models.MODELS.items()
         },
         "data": {name: _data(datasets.available(name, data_dir)) for name in datasets.LOADERS},

@@ -1,4 +1,4 @@
-"""Residual networks for small images (He et al., 2016, sec. 4.2): resnet8, resnet20 and resnet18.
+"""Residual networks for small images (He et al., 2016, sec. 4.2).
 
 A 3x3 stem, stages of n basic blocks each, global average pooling, one linear layer. Every stage but the
 first halves the image. Where a block changes shape, its shortcut is a 1x1 convolution with batch norm.
