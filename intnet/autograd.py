@@ -6,7 +6,8 @@
 The core knows nothing of numbers: a value is whatever the operations take (a QTensor, an exact
 expression, a float32 array), and gradients that meet are joined by the `add` given. Nodes are
 walked in reverse order of creation, so the order of every sum is defined. A node keeps only what
-its `vjp` asked for (`Saved`), not its value, and lets go of it once used.
+its `vjp` asked for (`Saved`), not its value, and lets go of it once used. Operations that save large
+values take `keep`, which may put them into another form (`Kept`) until the vjp loads them.
 """
 
 import itertools
@@ -15,6 +16,29 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 _clock = itertools.count()
+
+
+class Kept:
+    """A value in another form, such as packed bits, until a vjp loads it; see `Method.save`."""
+
+    shape: tuple[int, ...]
+
+    def load(self) -> Any:
+        """The value, or what stands for it."""
+        raise NotImplementedError(f"{type(self).__name__} defines no load")
+
+
+def loaded(value: Any) -> Any:
+    """What a vjp reads of a saved value."""
+    return value.load() if isinstance(value, Kept) else value
+
+
+Keep = Callable[[Any], Any]  # from a value to what the tape holds of it
+
+
+def as_it_is(value: Any) -> Any:
+    """The default of `keep`: the tape holds the value itself."""
+    return value
 
 
 class Saved:

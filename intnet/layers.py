@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from intnet import ops
-from intnet.autograd import Node, Tensor, leaf
+from intnet.autograd import Keep, Node, Tensor, leaf
 from intnet.errors import ContainerError, ShapeError
 from intnet.exact import Exact, Root
 from intnet.methods.method import Method, Parameter
@@ -91,6 +91,10 @@ class Layer:
             backward=lambda g: method.gradient(self, parameter, g),
         )
 
+    def keeper(self, method: Method, path: str) -> Keep:
+        """What the tape holds of this layer's value on `path`, by the method."""
+        return lambda value: method.save(self, path, value)
+
     def on_path(self, x: Tensor, method: Method, path: str | None, back: str | None) -> Tensor:
         """x with the method's activation hook on `path` and its error hook on `back`."""
         return ops.cast(
@@ -132,7 +136,7 @@ class Conv2d(Layer):
         x = self.on_path(x, method, "x0", "e4")
         w = self.read(self.weight, method)
         window = {"stride": self.stride, "padding": self.padding, "groups": self.groups}
-        y = ops.conv2d(x, w, where=self.name, **window)
+        y = ops.conv2d(x, w, keep=self.keeper(method, "x0"), where=self.name, **window)
         if self.bias is not None:
             y = ops.add_bias(y, self.read(self.bias, method), where=self.name)
         return self.on_path(y, method, "x1", "e3")
@@ -153,7 +157,8 @@ class Linear(Layer):
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """x1 = x0 Wq^T (+ bq)."""
         x = self.on_path(x, method, "x0", "e4")
-        y = ops.linear(x, self.read(self.weight, method), where=self.name)
+        w = self.read(self.weight, method)
+        y = ops.linear(x, w, keep=self.keeper(method, "x0"), where=self.name)
         if self.bias is not None:
             y = ops.add_bias(y, self.read(self.bias, method), where=self.name)
         return self.on_path(y, method, "x1", "e3")
@@ -198,7 +203,8 @@ class BatchNorm2d(Layer):
         def err(path: str, value: Any) -> Any:
             return method.error(self, path, value)
 
-        y = ops.batch_norm(x, gamma, beta, act=act, err=err, where=self.name)
+        keep = self.keeper(method, "x1")
+        y = ops.batch_norm(x, gamma, beta, act=act, err=err, keep=keep, where=self.name)
         if method.training:
             self._follow(seen["mu"], seen["sigma"])
         return self.on_path(y, method, "x3", "e1")
@@ -259,7 +265,8 @@ class ReLU(Layer):
 
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """The quantized activation; e0 and e1 on the way back."""
-        return self.on_path(ops.relu(self.on_path(x, method, None, "e1")), method, "x4", "e0")
+        y = ops.relu(self.on_path(x, method, None, "e1"), keep=self.keeper(method, "mask"))
+        return self.on_path(y, method, "x4", "e0")
 
 
 class Tanh(Layer):

@@ -97,7 +97,7 @@ def identity(run: Run) -> dict[str, Any]:
     """All that decides a bit of the run, as JSON values; `limit` is the number of training images."""
     return {
         "method": run.method.name,
-        "options": dataclasses.asdict(run.method.options),
+        "options": run.method.settings(),
         "model": run.model.kind,
         "image_shape": list(run.model.image_shape),
         "classes": run.model.classes,

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, given: Run) -> int:
 
 
 def _check_map(args: argparse.Namespace, given: Run) -> None:
-    from intnet.methods.method import unknown
+    from intnet.methods.options import unknown
 
     if args.plot is None:
         raise ConfigError("--map draws: name the picture with --plot FILE")

@@ -168,7 +168,7 @@ def _write(
     if args.html is not None:
         from intnet.cli import inspect_html
 
-        options = dataclasses.asdict(inspected.method.options)
+        options = inspected.method.settings()
         text = inspect_html.page(result, options, events, rows, operands, args.index)
         files.replace(args.html, text.encode())
     if args.plot is not None:

@@ -5,8 +5,9 @@ from typing import Any
 from intnet.methods.adapt import Adapt
 from intnet.methods.dynasty import Dynasty
 from intnet.methods.float32 import Float32
-from intnet.methods.method import Method, Parameter, unknown
+from intnet.methods.method import Method, Parameter
 from intnet.methods.muppet import Muppet
+from intnet.methods.options import unknown
 from intnet.methods.wageubn import Wageubn
 
 METHODS: dict[str, type[Method]] = {

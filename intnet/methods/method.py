@@ -5,6 +5,7 @@ A model is structure only; it calls these hooks, and a method (one module each: 
 
     weight(layer, parameter)            the copy of a parameter that the forward pass reads
     activation(layer, path, value)      x0 input, x1 output, mu sigma x2 x3 batch norm, x4 activation
+    save(layer, path, value)            what the tape holds of a value for the gradients
     error(layer, path, value)           e0 e1 e2 m1 m2 e3 e4, on the way back
     gradient(layer, parameter, value)   a parameter's gradient, before the update
     update(layer, parameter, gradient)  the parameter's next value; `update_all` for all of a step
@@ -17,19 +18,16 @@ layer in its `buffers`, of the whole net in `Method.state`.
 """
 
 import dataclasses
-import difflib
-import math
-import types
-import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from intnet import fp32, rng
-from intnet.errors import ConfigError, NumberError
+from intnet.errors import NumberError
 from intnet.exact import Exact, FloatExact, exact
 from intnet.formats import Format
+from intnet.methods.options import check_patterns, of_layer, parse_options
 from intnet.operands import Symbol
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
@@ -86,12 +84,14 @@ class Method:
     running_statistics = True  # inference reads running means and variances, not the batch's own
     fixed_model = False  # what it trains is a fixed-point model (`fixed_model.py`)
 
+    BY_LAYER: ClassVar[tuple[str, ...]] = ()  # keys that may be set for some layers only: bits@layer2.*
+
     @dataclasses.dataclass(frozen=True)
     class Options:
         """Keys of `--set`."""
 
     def __init__(self, /, **options: Any) -> None:
-        self.options = parse_options(self.Options, options, self.name)
+        self.options, self.overrides = parse_options(self.Options, options, self.name, self.BY_LAYER)
         self.seed = self.step = self.epoch = 0
         self.training = True
         self.observers: list[Observer] = []
@@ -113,6 +113,7 @@ class Method:
     def start(self, layers: Sequence[Any], seed: int) -> None:
         """Give every parameter of `layers` its first value, drawn from the seed; forget all other state."""
         rng.check_streams(self.streams(layers))
+        check_patterns(self.overrides, [layer.name for layer in layers], self.name)
         self.seed, self.step, self.epoch = seed, 0, 0
         self.follow(layers)
         for layer in layers:
@@ -155,6 +156,14 @@ class Method:
         """A value on the way forward."""
         return self.passes(layer, path, to_float32(value))
 
+    def save(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """What the tape holds, until the backward pass, of a float32 value that gradients are made from.
+
+        The value itself or a `Kept`. path: x0 of a matrix product, x1 of batch norm, mask of ReLU, of whose
+        output the gradient reads only where it is above 0.
+        """
+        return value
+
     def error(self, layer: LayerLike, path: str, value: Any) -> Any:
         """A value on the way back."""
         return self.passes(layer, path, value)
@@ -193,6 +202,16 @@ class Method:
     def widths(self) -> dict[str, dict[str, int]]:
         """Weight layer -> WL, FL and number of non-zero weights in the last step; empty where none move."""
         return {}
+
+    # -- options ----------------------------------------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """All options by key, those of some layers by 'key@pattern'; `methods.make` takes them back."""
+        return dataclasses.asdict(self.options) | self.overrides
+
+    def option(self, key: str, layer: LayerLike) -> Any:
+        """An option that may be set layer by layer."""
+        return of_layer(getattr(self.options, key), key, self.overrides, layer.name)
 
     # -- for the hooks ----------------------------------------------------------------------
 
@@ -264,48 +283,3 @@ def check_finite(values: np.ndarray, where: str) -> np.ndarray:
 def whole(*numbers: int) -> QTensor:
     """Whole numbers as state."""
     return QTensor(np.array(numbers, np.int32), 0)
-
-
-# -- options ---------------------------------------------------------------------------------
-
-
-def unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
-    """'unknown KIND NAME; did you mean ...? there are ...'."""
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" did you mean {close[0]!r}?" if close else ""
-    return ConfigError(f"unknown {kind} {name!r};{hint} there are {', '.join(known) or 'none'}")
-
-
-def parse_options(cls: type, given: dict[str, Any], owner: str) -> Any:
-    """An instance of the options dataclass from values or texts; ConfigError names key and choices."""
-    fields = {field.name: field for field in dataclasses.fields(cls)}
-    hints = typing.get_type_hints(cls)
-    values = {}
-    for key, value in given.items():
-        if key not in fields:
-            raise unknown(f"key of method {owner!r}", key, list(fields))
-        values[key] = _parse_value(hints[key], value, f"{owner}: {key}")
-    return cls(**values)
-
-
-_KINDS = {int: "a whole number", float: "a number"}
-
-
-def _parse_value(hint: Any, value: Any, what: str) -> Any:
-    if typing.get_origin(hint) is typing.Literal:
-        choices = typing.get_args(hint)
-        for choice in choices:
-            if str(value) == str(choice):
-                return choice
-        raise ConfigError(f"{what}={value!r}: use one of {', '.join(map(str, choices))}")
-    if typing.get_origin(hint) is types.UnionType:  # int | None
-        if value is None or str(value) in ("none", "off"):
-            return None
-        hint = next(part for part in typing.get_args(hint) if part is not type(None))
-    try:
-        number = hint(value)
-    except (TypeError, ValueError):
-        raise ConfigError(f"{what}={value!r} is not {_KINDS.get(hint, hint.__name__)}") from None
-    if isinstance(number, float) and not math.isfinite(number):
-        raise ConfigError(f"{what}={value!r} is not a finite number")
-    return number

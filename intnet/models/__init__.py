@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from intnet.methods.method import unknown
+from intnet.methods.options import unknown
 from intnet.models.alexnet import AlexNet
 from intnet.models.lenet import LeNet5
 from intnet.models.mlp import MLP

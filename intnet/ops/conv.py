@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.autograd import Op, Saved
+from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ShapeError
 from intnet.ops import blocks
 from intnet.ops.kernels import conv as integer
@@ -48,12 +48,15 @@ def _conv2d(
     stride: Pair = (1, 1),
     padding: Pair = (0, 0),
     groups: int = 1,
+    keep: Keep = as_it_is,
     where: str = "",
 ) -> Any:
-    (x, saved.x), (w, saved.w) = copies(x), copies(w)
+    (x, read), (w, saved.w) = copies(x), copies(w)
     kind = operands(x, w, f"{where or 'conv2d'}: conv2d")
     _check(x, w, stride, padding, groups, where)
-    saved.window, saved.where = (stride, padding, groups), where
+    saved.window, saved.hw, saved.where = (stride, padding, groups), x.shape[1:3], where
+    if saved.needs[1]:
+        saved.x = keep(read)
     if kind == BLOCKS:
         return blocks.conv2d(x, w, saved.window, where)
     if kind == INTEGERS:
@@ -66,35 +69,41 @@ def _conv2d(
     return float32.conv2d(x, w, *saved.window)
 
 
-def _integer_gradients(saved: Saved, e: QTensor) -> tuple[Any, Any]:
-    x, w, (stride, padding, groups), where = saved.x, saved.w, saved.window, saved.where
-    kernel = w.shape[2:]
+def _integer_products(saved: Saved, e: QTensor, w: QTensor) -> tuple[Any, Any]:
+    (stride, padding, groups), hw, where = saved.window, saved.hw, saved.where
+    kernel = w.shape[2], w.shape[3]
 
     def input_grad(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
-        return integer.input_grad(a, b, x.shape[1:3], stride, padding, groups, how)
+        return integer.input_grad(a, b, hw, stride, padding, groups, how)
 
     def weight_grad(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
         return integer.weight_grad(a, b, kernel, stride, padding, groups, how)
 
     per_input, positions = w.shape[0] // groups * kernel[0] * kernel[1], e.size // e.shape[3]
     dx = product(e, w, per_input, input_grad, where) if saved.needs[0] else None
-    dw = product(e, x, positions, weight_grad, where) if saved.needs[1] else None
+    dw = product(e, loaded(saved.x), positions, weight_grad, where) if saved.needs[1] else None
     return dx, dw
 
 
 def _conv2d_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
-    x, w = float_operands(e, saved.x, saved.w)
+    (w,) = float_operands(e, saved.w)
     kind = operands(e, w, f"{saved.where or 'conv2d'}: gradient")
     if kind == INTEGERS:
-        return _integer_gradients(saved, e)
-    if kind == BLOCKS:
-        hw, kernel, where = x.shape[1:3], w.shape[2:], saved.where
-        return (
-            blocks.conv2d_input_grad(e, w, hw, saved.window, where) if saved.needs[0] else None,
-            blocks.conv2d_weight_grad(e, x, kernel, saved.window, where) if saved.needs[1] else None,
-        )
-    dx = float32.conv2d_input_grad(e, w, x.shape[1:3], *saved.window) if saved.needs[0] else None
-    dw = float32.conv2d_weight_grad(e, x, w.shape[2:], *saved.window) if saved.needs[1] else None
+        return _integer_products(saved, e, w)
+    kernel, where = w.shape[2:], saved.where
+    dx: Any = None
+    dw: Any = None
+    if saved.needs[0]:
+        if kind == BLOCKS:
+            dx = blocks.conv2d_input_grad(e, w, saved.hw, saved.window, where)
+        else:
+            dx = float32.conv2d_input_grad(e, w, saved.hw, *saved.window)
+    if saved.needs[1]:
+        (x,) = float_operands(e, loaded(saved.x))
+        if kind == BLOCKS:
+            dw = blocks.conv2d_weight_grad(e, x, kernel, saved.window, where)
+        else:
+            dw = float32.conv2d_weight_grad(e, x, kernel, *saved.window)
     return dx, dw
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from intnet import exact as expressions
 from intnet._jit import pjit, prange
-from intnet.autograd import Op, Saved
+from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.buffers import empty
 from intnet.errors import FormatError, ShapeError
 from intnet.exact import Exact, FloatExact, exact
@@ -85,11 +85,13 @@ def _masked(e: Any, mask: np.ndarray) -> Any:
     return moved(e, masked)
 
 
-def _relu(saved: Saved, x: Any) -> Any:
+def _relu(saved: Saved, x: Any, *, keep: Keep = as_it_is) -> Any:
     saved.floating = isinstance(x, np.ndarray)
     if saved.floating:
-        saved.y = float32_rows.rectify(x)
-        return saved.y
+        y = float32_rows.rectify(x)
+        if saved.needs[0]:
+            saved.y = keep(y)
+        return y
     value = exact(x)
     if not isinstance(value, Exact):
         raise FormatError("relu takes an integer value or a float32 array")
@@ -99,7 +101,7 @@ def _relu(saved: Saved, x: Any) -> Any:
 
 def _relu_vjp(saved: Saved, e: Any) -> tuple[Any]:
     if saved.floating:
-        return (float32_rows.rectify_error(e, saved.y),)
+        return (float32_rows.rectify_error(e, loaded(saved.y)),)
     return (_masked(e, saved.value.positive()),)
 
 

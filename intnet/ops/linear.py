@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.autograd import Op, Saved
+from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.block_float import BlockTensor
 from intnet.errors import FormatError, ShapeError
 from intnet.exact import Exact, exact, times_power
@@ -24,18 +24,20 @@ from intnet.ops.products import BLOCKS, FLOATS, copies, float_operands, operands
 from intnet.qtensor import QTensor
 
 
-def _linear(saved: Saved, x: Any, w: Any, *, where: str = "") -> Any:
-    (x, saved.x), (w, saved.w), saved.where = copies(x), copies(w), where
+def _linear(saved: Saved, x: Any, w: Any, *, keep: Keep = as_it_is, where: str = "") -> Any:
+    (x, read), (w, saved.w), saved.where = copies(x), copies(w), where
     kind = operands(x, w, f"{where or 'linear'}: linear")
     if len(x.shape) != 2 or x.shape[1] != w.shape[1]:
         raise ShapeError(f"{where or 'linear'}: input {x.shape} does not fit weights {w.shape} (Cout, Cin)")
+    if saved.needs[1]:
+        saved.x = keep(read)
     if kind == BLOCKS:
         return blocks.linear(x, w, where)
     return float32.matmul_nt(x, w) if kind == FLOATS else product(x, w, x.shape[1], gemm, where)
 
 
 def _linear_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
-    (x, w), where = float_operands(e, saved.x, saved.w), saved.where
+    (w,), where = float_operands(e, saved.w), saved.where
     kind = operands(e, w, f"{where or 'linear'}: gradient")
     dx: Any = None
     dw: Any = None
@@ -47,6 +49,7 @@ def _linear_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
         else:
             dx = product(e, w, w.shape[0], lambda a, b, how: gemm(a, b.T, how), where)
     if saved.needs[1]:
+        (x,) = float_operands(e, loaded(saved.x))
         if kind == BLOCKS:
             dw = blocks.linear_weight_grad(e, x, where)
         elif kind == FLOATS:

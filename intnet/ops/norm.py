@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.autograd import Op, Saved
+from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ContainerError, FormatError, ShapeError
 from intnet.exact import Exact, Root
 from intnet.ops.elementwise import codes_of
@@ -123,18 +123,20 @@ def reciprocal_root(variance: np.ndarray) -> np.ndarray:
 
 
 def _forward_float(
-    saved: Saved, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, act: Quantizer
+    saved: Saved, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, act: Quantizer, keep: Keep
 ) -> np.ndarray:
     mean, variance = float_statistics(x)
     act("mu", mean)
     act("sigma", variance)
     r = reciprocal_root(variance)
-    saved.x, saved.mean, saved.r, saved.gamma = x, mean, r, gamma
+    if any(saved.needs):
+        saved.x = keep(x)
+    saved.mean, saved.r, saved.gamma = mean, r, gamma
     return float32_rows.normalize(x, mean, r, gamma, beta)
 
 
 def _backward_float(saved: Saved, e: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    x, mean, r = saved.x, saved.mean, saved.r
+    x, mean, r = loaded(saved.x), saved.mean, saved.r
     sum_e, sum_ex = float32_rows.error_sums(e, x, mean, r)
     if not saved.needs[0]:
         return None, sum_ex, sum_e
@@ -147,14 +149,25 @@ def _backward_float(saved: Saved, e: np.ndarray) -> tuple[np.ndarray | None, np.
 
 
 def _batch_norm(
-    saved: Saved, x: Any, gamma: Any, beta: Any, *, act: Quantizer, err: Quantizer, where: str = "batch_norm"
+    saved: Saved,
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    *,
+    act: Quantizer,
+    err: Quantizer,
+    keep: Keep = as_it_is,
+    where: str = "batch_norm",
 ) -> Any:
-    """act(path, value) rounds mu, sigma, x2 on the way forward; err(path, value) e2, m1, m2 back."""
+    """act(path, value) rounds mu, sigma, x2 on the way forward; err(path, value) e2, m1, m2 back.
+
+    keep: what the tape holds of a float32 x
+    """
     if x.shape[-1] != gamma.shape[0]:
         raise ShapeError(f"{where}: input {x.shape} has {x.shape[-1]} channels, gamma {gamma.shape[0]}")
     saved.err, saved.where, saved.floating = err, where, isinstance(x, np.ndarray)
     if saved.floating:
-        return _forward_float(saved, x, gamma, beta, act)
+        return _forward_float(saved, x, gamma, beta, act, keep)
     return _forward_integer(saved, codes_of(x), gamma, beta, act)
 
 

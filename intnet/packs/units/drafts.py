@@ -27,7 +27,7 @@ import numpy as np
 
 from intnet import hexfiles, rng
 from intnet.errors import ConfigError, PackError
-from intnet.methods.method import unknown
+from intnet.methods.options import unknown
 from intnet.packs.ports import Case, Draft, Filled, Port
 from intnet.packs.units import stimuli, stimuli_sums, training
 from intnet.packs.units.listing import UNITS

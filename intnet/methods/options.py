@@ -1,0 +1,89 @@
+"""Options of methods: from the texts of `--set KEY=VALUE` to the fields of a method's `Options`.
+
+    bits=4                    a field
+    bits@layer2.*=8           the same for the layers whose names match a shell pattern; of several patterns
+                              that match, the last one given holds
+
+Which keys may be set layer by layer is the method's `BY_LAYER`.
+"""
+
+import dataclasses
+import difflib
+import fnmatch
+import math
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from intnet.errors import ConfigError
+
+
+def unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
+    """'unknown KIND NAME; did you mean ...? there are ...'."""
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" did you mean {close[0]!r}?" if close else ""
+    return ConfigError(f"unknown {kind} {name!r};{hint} there are {', '.join(known) or 'none'}")
+
+
+def parse_options(
+    cls: type, given: Mapping[str, Any], owner: str, by_layer: Sequence[str] = ()
+) -> tuple[Any, dict[str, Any]]:
+    """(instance of the options dataclass, values by 'key@pattern') from values or texts.
+
+    by_layer: keys that take a pattern. ConfigError names key and choices.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    hints = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
+    for name, value in given.items():
+        key, at, pattern = name.partition("@")
+        if key not in fields:
+            raise unknown(f"key of method {owner!r}", key, list(fields))
+        if at and (key not in by_layer or not pattern):
+            able = ", ".join(f"{one}@PATTERN" for one in by_layer) or "no key"
+            raise ConfigError(f"{owner}: {name}: by layers one sets {able}, as in bits@layer2.*=4")
+        (overrides if at else values)[name] = _parse_value(hints[key], value, f"{owner}: {name}")
+    return cls(**values), overrides
+
+
+def check_patterns(overrides: Mapping[str, Any], names: Sequence[str], owner: str) -> None:
+    """ConfigError naming an override whose pattern matches none of the layers' names."""
+    for key in overrides:
+        pattern = key.partition("@")[2]
+        if not fnmatch.filter(names, pattern):
+            shown = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
+            raise ConfigError(f"{owner}: {key}: no layer of this model has such a name; there are {shown}")
+
+
+def of_layer(default: Any, key: str, overrides: Mapping[str, Any], layer: str) -> Any:
+    """The value of `key` for a layer: of the last pattern that matches its name, else the default."""
+    for name, value in reversed(list(overrides.items())):
+        own, _, pattern = name.partition("@")
+        if own == key and fnmatch.fnmatchcase(layer, pattern):
+            return value
+    return default
+
+
+_KINDS = {int: "a whole number", float: "a number"}
+
+
+def _parse_value(hint: Any, value: Any, what: str) -> Any:
+    if typing.get_origin(hint) is typing.Literal:
+        choices = typing.get_args(hint)
+        for choice in choices:
+            if str(value) == str(choice):
+                return choice
+        raise ConfigError(f"{what}={value!r}: use one of {', '.join(map(str, choices))}")
+    if typing.get_origin(hint) is types.UnionType:  # int | None
+        if value is None or str(value) in ("none", "off"):
+            return None
+        hint = next(part for part in typing.get_args(hint) if part is not type(None))
+    try:
+        number = hint(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{what}={value!r} is not {_KINDS.get(hint, hint.__name__)}") from None
+    if isinstance(number, float) and not math.isfinite(number):
+        raise ConfigError(f"{what}={value!r} is not a finite number")
+    return number
