@@ -47,7 +47,7 @@ def philox(c0: Word, c1: Word, c2: Word, c3: Word, k0: Word, k1: Word) -> tuple[
 
 
 @njit
-def _fill(out: np.ndarray, block: Word, above: Word, seed: Word) -> None:
+def fill(out: np.ndarray, block: Word, above: Word, seed: Word) -> None:
     """The words of counters whose lower halves are block, block + 1, ... and whose upper half is `above`.
 
     A loop of vectors: a counter a lane, of 64 bits for the products. LLVM makes it one because `out` is
@@ -65,10 +65,10 @@ def _fill(out: np.ndarray, block: Word, above: Word, seed: Word) -> None:
 
 @pjit
 def _fill_parts(out: np.ndarray, block: Word, above: Word, seed: Word) -> None:
-    """`_fill`, a part at a time, on all threads."""
+    """`fill`, a part at a time, on all threads."""
     for p in prange((out.shape[0] + _PART - 1) // _PART):
         at = p * _PART
-        _fill(out[at : at + _PART], block + np.uint64(at // 4), above, seed)
+        fill(out[at : at + _PART], block + np.uint64(at // 4), above, seed)
 
 
 def words(seed: int, step: int, stream: int, n: int, start: int = 0) -> np.ndarray:
@@ -83,8 +83,8 @@ def words(seed: int, step: int, stream: int, n: int, start: int = 0) -> np.ndarr
         raise ConfigError(f"elements {start}..{start + n - 1} are outside 0..2^66-1")
     block, skipped = divmod(start, 4)
     out = empty(((skipped + n + 3) // 4 * 4,), np.uint32)
-    fill = _fill if out.size < _SHARED else _fill_parts
-    fill(out, np.uint64(block), np.uint64(step) << _32 | np.uint64(stream), np.uint64(seed))
+    loop = fill if out.size < _SHARED else _fill_parts
+    loop(out, np.uint64(block), np.uint64(step) << _32 | np.uint64(stream), np.uint64(seed))
     return out[skipped : skipped + n]
 
 

@@ -34,7 +34,7 @@ def test_any_codes(bits: int, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("bits", [3, 13, 32])
 def test_more_than_one_part(bits: int) -> None:
-    n = 3 * bitpack._PART + 5
+    n = 3 * bitpack.PART + 5
     codes = [(i * 2654435761 % (1 << bits)) - (1 << (bits - 1)) for i in range(n)]
     packed = bitpack.pack(np.array(codes), bits)
     assert packed.tobytes() == as_bytes(codes, bits)

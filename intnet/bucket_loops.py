@@ -1,0 +1,314 @@
+"""Loops of the bucketed codecs: from float32 to packed codes and back; what they mean: `bucket_codec.py`.
+
+A tensor is read flat; bucket k is the elements k*bucket .. (k+1)*bucket - 1, the last one short. A task
+takes PART elements, which are whole buckets or a piece of one, so a bucket's words begin with a word.
+Everything is float32, one IEEE rounding an operation, in the order written. Read in this order: the
+rules of one bucket, its codes, its values again, then the loops over all.
+"""
+
+import numpy as np
+
+from intnet._jit import njit, pjit, prange
+from intnet.bitpack import PART, SMALL, pack_bytes, pack_words, unpack_bytes, unpack_words
+from intnet.fp32 import CHUNK
+from intnet.instructions import fma32
+from intnet.rng import fill
+
+AFFINE, STOCHASTIC, LEVELS = range(3)  # kinds of codes
+FINITE, NOT_A_NUMBER, TOO_WIDE = range(3)  # what became of a bucket
+
+F32 = np.ndarray
+
+_SIGN = np.int32(0x7FFFFFFF)
+_LARGEST = np.int32(0x7F7FFFFF)  # the last float32, as bits
+_TINY = np.float32(1e-8)  # at least, the scale of a bucket of levels
+_BELOW_ONE = np.float32(1.0 - 1e-8)  # float32 has no number there: it is 1
+_WORDS = np.float32(2.0**32)  # random words there are
+_MOST = np.float32(2.0**32 - 2.0**8)  # the last float32 below
+_ZERO, _ONE = np.float32(0), np.float32(1)
+_NONE = np.int64(0)
+
+
+# --- rules of one bucket ------------------------------------------------------------------------
+
+
+@njit
+def extremes(bits: np.ndarray) -> tuple[np.int32, np.int32]:
+    """(least, greatest) of float32 given as int32 bits, as integers that order as the values do."""
+    low, high = _SIGN, np.int32(~_SIGN)
+    for i in range(bits.size):
+        key = np.int32(bits[i] ^ np.int32(np.int32(bits[i] >> np.int32(31)) & _SIGN))
+        low, high = np.int32(min(low, key)), np.int32(max(high, key))
+    return low, high
+
+
+@njit
+def _value(key: np.int32) -> np.float32:
+    """The float32 of one of `extremes`."""
+    return np.int32(key ^ ((key >> np.int32(31)) & _SIGN)).view(np.float32)
+
+
+@njit
+def affine_step(low: np.float32, high: np.float32, bits: int) -> tuple[np.float32, np.float32]:
+    """(s, z) of a bucket between two values; (0, the least value) where s is 0: the bucket is constant."""
+    s = (high - low) / np.float32((np.int64(1) << np.int64(bits)) - 1)
+    if s == _ZERO:
+        return _ZERO, low + _ZERO  # -0 becomes +0
+    return s, np.rint(-low / s) + _ZERO
+
+
+@njit
+def norm(x: F32) -> np.float32:
+    """sqrt of the sum of squares: `fma32` ascending in chunks of CHUNK, chunk sums ascending."""
+    total = _ZERO
+    for first in range(0, x.size, CHUNK):
+        part = _ZERO
+        for i in range(first, min(first + CHUNK, x.size)):
+            part = fma32(x[i], x[i], part)
+        total = total + part
+    return np.float32(np.sqrt(total))
+
+
+@njit
+def goes_up(fraction: np.float32, word: np.uint32) -> np.bool:
+    """word < floor(fraction * 2^32): the stochastic rule; a fraction may have been rounded up to 1."""
+    return np.uint32(min(fraction * _WORDS, _MOST)) > word or fraction >= _ONE
+
+
+# --- codes of one bucket, or of a piece ---------------------------------------------------------
+
+
+@njit
+def _affine_codes(x: F32, s: np.float32, z: np.float32, bits: int, codes: np.ndarray) -> np.int32:
+    """q = clip(round(x/s + z), 0, 2^bits - 1), bits up to 8; how many were clipped."""
+    top, count = np.float32((1 << bits) - 1), np.int32(0)
+    for i in range(x.size):
+        r = np.rint(x[i] / s + z)
+        q = min(max(r, _ZERO), top)
+        count = np.int32(count + np.int32(q != r))
+        codes[i] = np.uint8(np.int32(q))
+    return count
+
+
+@njit
+def _stochastic_codes(
+    x: F32, s: np.float32, z: np.float32, bits: int, words: np.ndarray, codes: np.ndarray
+) -> np.int32:
+    """q = clip(floor(u) + [word < frac(u)], 0, 2^bits - 1), bits up to 8; how many were clipped."""
+    top, count = np.float32((1 << bits) - 1), np.int32(0)
+    for i in range(x.size):
+        u = x[i] / s + z
+        floor = np.floor(u)
+        r = floor + (_ONE if goes_up(u - floor, words[i]) else _ZERO)
+        q = min(max(r, _ZERO), top)
+        count = np.int32(count + np.int32(q != r))
+        codes[i] = np.uint8(np.int32(q))
+    return count
+
+
+@njit
+def _wide_codes(x: F32, s: np.float32, z: np.float32, bits: int, words: np.ndarray, codes: np.ndarray) -> int:
+    """As the two above for any bits; `words` is empty where rounding is to nearest."""
+    top, count = (np.int64(1) << np.int64(bits)) - np.int64(1), 0
+    for i in range(x.size):
+        u = x[i] / s + z
+        if words.size:
+            floor = np.floor(u)
+            r = np.int64(floor) + np.int64(goes_up(u - floor, words[i]))
+        else:
+            r = np.int64(np.rint(u))
+        q = min(max(r, _NONE), top)
+        count += q != r
+        codes[i] = np.uint64(q)
+    return count
+
+
+@njit
+def _level_codes(x: F32, scale: np.float32, bits: int, words: np.ndarray, codes: np.ndarray) -> None:
+    """sign * (idx + up) + L with L = 2^bits: idx and its fraction of min(|x|/scale, 1) * L."""
+    levels = np.int64(1) << np.int64(bits)
+    factor = np.float32(levels)
+    for i in range(x.size):
+        u = min(abs(x[i]) / scale, _BELOW_ONE) * factor
+        floor = np.floor(u)
+        m = np.int64(floor) + np.int64(goes_up(u - floor, words[i]))
+        codes[i] = levels - m if x[i] < _ZERO else levels + m
+
+
+# --- and its values again -----------------------------------------------------------------------
+
+
+@njit
+def _affine_values(codes: np.ndarray, s: np.float32, z: np.float32, out: F32) -> None:
+    """s * (q - z); z itself where s is 0."""
+    if s == _ZERO:
+        out[:] = z
+        return
+    for i in range(out.size):
+        out[i] = s * (np.float32(codes[i]) - z)
+
+
+@njit
+def _level_values(codes: np.ndarray, scale: np.float32, bits: int, out: F32) -> None:
+    """(idx + up)/L * scale * sign."""
+    levels = np.int64(1) << np.int64(bits)
+    factor = np.float32(levels)
+    for i in range(out.size):
+        m = np.int64(codes[i]) - levels
+        size = (np.float32(abs(m)) / factor) * scale
+        out[i] = -size if m < 0 else size
+
+
+# --- a bucket, or a piece of one, packed --------------------------------------------------------
+
+
+@njit
+def code_width(kind: int, bits: int) -> int:
+    """Bits of a packed code: 2^bits of them, or the 2^(bits+1) + 1 of levels."""
+    return bits + 2 if kind == LEVELS else bits
+
+
+@njit
+def measure(x: F32, kind: int, bits: int, l2: bool, scales: F32, zeros: F32, k: int) -> int:
+    """Set the scale and zero point of bucket k; whether its values are finite and not too far apart."""
+    low, high = extremes(x.view(np.int32))
+    if high > _LARGEST or low < ~_LARGEST:
+        return NOT_A_NUMBER
+    least, greatest = _value(low), _value(high)
+    if kind != LEVELS:
+        if not np.isfinite(greatest - least):
+            return TOO_WIDE
+        scales[k], zeros[k] = affine_step(least, greatest, bits)
+        return FINITE
+    scales[k] = max(norm(x) if l2 else max(-least, greatest), _TINY)
+    return FINITE if np.isfinite(scales[k]) else TOO_WIDE
+
+
+@njit
+def _pack_piece(
+    x: F32, kind: int, bits: int, s: np.float32, z: np.float32, words: np.ndarray, small: np.ndarray,
+    wide: np.ndarray, out: np.ndarray, at: int,
+) -> np.int64:  # fmt: skip
+    """Codes of x to out[at ..]; how many were clipped. small, wide: room for codes."""
+    n, width, clipped = x.size, code_width(kind, bits), np.int64(0)
+    if width <= SMALL:
+        if kind == LEVELS:
+            _level_codes(x, s, bits, words, small)
+        elif s == _ZERO:
+            small[:n] = 0
+        elif kind == AFFINE:
+            clipped = np.int64(_affine_codes(x, s, z, bits, small))
+        else:
+            clipped = np.int64(_stochastic_codes(x, s, z, bits, words, small))
+        small[n : (n + 7) // 8 * 8] = 0
+        pack_bytes(small, n, width, out, at)
+        return clipped
+    if kind == LEVELS:
+        _level_codes(x, s, bits, words, wide)
+    elif s == _ZERO:
+        wide[:n] = 0
+    else:
+        clipped = np.int64(_wide_codes(x, s, z, bits, words, wide))
+    pack_words(wide, n, width, out, at)
+    return clipped
+
+
+@njit
+def _unpack_piece(
+    words: np.ndarray, at: int, kind: int, bits: int, s: np.float32, z: np.float32, small: np.ndarray,
+    wide: np.ndarray, out: F32,
+) -> None:  # fmt: skip
+    """The values of the codes at words[at ..]."""
+    width = code_width(kind, bits)
+    if width <= SMALL:
+        unpack_bytes(words, at, out.size, width, small)
+        if kind == LEVELS:
+            _level_values(small, s, bits, out)
+        else:
+            _affine_values(small, s, z, out)
+        return
+    unpack_words(words, at, out.size, width, wide)
+    if kind == LEVELS:
+        _level_values(wide, s, bits, out)
+    else:
+        _affine_values(wide, s, z, out)
+
+
+# --- all buckets --------------------------------------------------------------------------------
+
+
+@pjit
+def encode(
+    x: F32, bucket: int, kind: int, l2: bool, widths: np.ndarray, starts: np.ndarray, measured: bool,
+    above: np.uint64, seed: np.uint64, scales: F32, zeros: F32, out: np.ndarray, found: np.ndarray,
+    clipped: np.ndarray,
+) -> None:  # fmt: skip
+    """Packed codes, scales and zero points of flat x; a task is PART elements.
+
+    widths, starts: of buckets, nominal bits and first word of `out`; above, seed: of words, see `rng.fill`
+    measured: scales and zeros are given; found, clipped: of tasks, see FINITE, and codes clipped
+    """
+    step, drawn = min(bucket, PART), 0 if kind == AFFINE else PART
+    room = PART if code_width(kind, np.int64(widths.max())) > SMALL else 0
+    for task in prange(clipped.size):
+        first, last = task * PART, min((task + 1) * PART, x.size)
+        small, wide, words = np.empty(PART, np.uint8), np.empty(room, np.uint64), np.empty(drawn, np.uint32)
+        if drawn:
+            fill(words[: (last - first + 3) // 4 * 4], np.uint64(first // 4), above, seed)
+        for start in range(first, last, step):
+            k, piece = start // bucket, x[start : min(start + step, last)]
+            bits = np.int64(widths[k])
+            if not measured:
+                found[task] = measure(piece, kind, bits, l2, scales, zeros, k)
+                if found[task] != FINITE:
+                    break
+            at, z = starts[k] + (start - k * bucket) // 64 * code_width(kind, bits), _ZERO
+            if kind != LEVELS:
+                z = zeros[k]
+            clipped[task] += _pack_piece(
+                piece, kind, bits, scales[k], z, words[start - first :], small, wide, out, at
+            )
+
+
+@pjit
+def decode(
+    words: np.ndarray, bucket: int, kind: int, widths: np.ndarray, starts: np.ndarray, scales: F32,
+    zeros: F32, out: F32,
+) -> None:  # fmt: skip
+    """The values of packed codes, flat."""
+    step = min(bucket, PART)
+    room = PART if code_width(kind, np.int64(widths.max())) > SMALL else 0
+    for task in prange((out.size + PART - 1) // PART):
+        first, last = task * PART, min((task + 1) * PART, out.size)
+        small, wide = np.empty(PART, np.uint8), np.empty(room, np.uint64)
+        for start in range(first, last, step):
+            k, piece = start // bucket, out[start : min(start + step, last)]
+            bits, z = np.int64(widths[k]), _ZERO
+            if kind != LEVELS:
+                z = zeros[k]
+            at = starts[k] + (start - k * bucket) // 64 * code_width(kind, bits)
+            _unpack_piece(words, at, kind, bits, scales[k], z, small, wide, piece)
+
+
+# --- signs --------------------------------------------------------------------------------------
+
+
+@pjit
+def positive(x: F32, out: np.ndarray) -> None:
+    """Codes of one bit, x > 0, packed."""
+    for task in prange((x.size + PART - 1) // PART):
+        first, n = task * PART, min(PART, x.size - task * PART)
+        small = np.zeros(PART, np.uint8)
+        for i in range(n):
+            small[i] = x[first + i] > _ZERO
+        pack_bytes(small, n, 1, out, task * (PART // 64))
+
+
+@pjit
+def spread(words: np.ndarray, out: np.ndarray) -> None:
+    """uint8 codes of one bit."""
+    for task in prange((out.size + PART - 1) // PART):
+        first, n = task * PART, min(PART, out.size - task * PART)
+        small = np.empty(PART, np.uint8)
+        unpack_bytes(words, task * (PART // 64), n, 1, small)
+        out[first : first + n] = small[:n]
