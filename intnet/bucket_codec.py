@@ -77,8 +77,7 @@ class Codec:
         """b, and that of promoted buckets."""
         return (self.bits,) if self.mix is None else (self.bits, self.mix)
 
-    @property
-    def name(self) -> str:
+    def __str__(self) -> str:
         """As reports write it: 'affine 2/4 bits, buckets of 512'."""
         cut = "one bucket" if self.bucket == TENSOR else f"buckets of {self.bucket}"
         return f"{self.kind} {'/'.join(map(str, self.widths))} bits, {cut}"

@@ -1,6 +1,6 @@
 """Values that change by epoch, written as text: '26,13@30,3@60' is 26, from epoch 30 on 13, from 60 on 3.
 
-Epochs count from 0. Used for learning rates (codes or floats) and for dr of CQ.
+Epochs count from 0. Used for learning rates (codes or floats), dr of CQ, and probabilities.
 """
 
 from collections.abc import Callable
@@ -47,4 +47,12 @@ def rates(text: str, what: str) -> Schedule[float]:
     schedule = parse(text, float, what)
     if not all(0 < rate < float("inf") for _, rate in schedule.steps):
         raise ConfigError(f"{what}={text!r}: a learning rate is a positive number")
+    return schedule
+
+
+def shares(text: str | float, what: str) -> Schedule[float]:
+    """Probabilities as `parse` reads them; ConfigError unless each is from 0 to 1."""
+    schedule = parse(str(text), float, what)
+    if not all(0 <= share <= 1 for _, share in schedule.steps):
+        raise ConfigError(f"{what}={text!r}: a probability is from 0 to 1")
     return schedule

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from intnet.bucket_codec import Codec, Packed
 from intnet.exact import Exact, Root
 from intnet.formats import BlockFloat, Flag, Format
 from intnet.qtensor import QTensor, max_abs
@@ -22,7 +23,8 @@ class Event:
     """One value on a data path.
 
     source: what was given (a QTensor, a float32 array or an exact expression)
-    result: what readers get: a QTensor in `format`, or `source` where the path is exact or float
+    result: what readers get: a QTensor in `format`, packed codes, or `source` where the path is exact or
+            float
     words:  uint32 random words where rounding is stochastic, of which the top `word_bits` count
     operands: the sum that `source` already holds the codes of, where one was added up before
     """
@@ -32,7 +34,7 @@ class Event:
     step: int
     source: Any
     result: Any
-    format: Format | None = None
+    format: Format | Codec | None = None
     rounding: str | None = None
     words: np.ndarray | None = None
     word_bits: int = 32
@@ -74,7 +76,7 @@ class PathRow:
     """What one data path of one layer needed, over all observed steps; its format in the last of them.
 
     exponents: the least and the greatest; where there are many, of codes that are not 0 (None: all are)
-    integer:   whether it holds codes
+    integer:   whether it holds codes; signed: of both signs
     """
 
     layer: str
@@ -88,11 +90,13 @@ class PathRow:
     saturated: int = 0
     zeros: int = 0
     integer: bool = False
+    signed: bool = True
 
     @property
     def fraction_bits(self) -> float:
         """log2 of the number of codes in the used range, e.g. 10.7 bits for codes within +-820."""
-        return float(np.log2(2 * self.peak + 1)) if self.peak else 0.0
+        codes = (1 + self.signed) * self.peak + 1
+        return float(np.log2(codes))
 
     peak: int = 0
 
@@ -108,7 +112,7 @@ class PathTable:
         key = (event.layer, event.path)
         nominal = event.format.bits if event.format else None
         kind = str(event.format) if event.format else "exact"
-        if not isinstance(event.result, QTensor | Exact):
+        if not isinstance(event.result, QTensor | Exact | Packed):
             kind = "float32" if isinstance(event.result, np.ndarray) else "exact quotient"
         row = self.rows.setdefault(key, PathRow(event.layer, event.path, kind, nominal))
         row.format, row.nominal = kind, nominal
@@ -119,6 +123,8 @@ class PathTable:
         row.elements += int(np.prod(result.shape))
         if isinstance(result, QTensor):
             self._count(row, result)
+        elif isinstance(result, Packed):
+            self._count_packed(row, result)
 
     @staticmethod
     def _count(row: PathRow, q: QTensor) -> None:
@@ -138,6 +144,16 @@ class PathTable:
         if exponents.size:
             ends = (int(exponents.min()), int(exponents.max()), *(row.exponents or ()))
             row.exponents = (min(ends), max(ends))
+
+    @staticmethod
+    def _count_packed(row: PathRow, packed: Packed) -> None:
+        """Codes are counts of the bucket's step from its least value, or of levels with a sign."""
+        codes = packed.codes()
+        peak = max_abs(codes)
+        row.integer, row.signed = True, packed.codec.kind == "levels"
+        row.used = max(row.used, peak.bit_length() + row.signed)
+        row.peak, row.zeros = max(row.peak, peak), row.zeros + int(np.count_nonzero(codes == 0))
+        row.saturated += packed.clipped
 
 
 def _flag_magnitude(codes: np.ndarray, format: Flag) -> int:

@@ -32,7 +32,7 @@ def add_length(parser: argparse._ActionsContainer, default: str) -> None:
 def add_names(parser: argparse._ActionsContainer, required: bool) -> None:
     """--method, --model and --data."""
     for name, letter, about in (
-        ("--method", "M", "how numbers are stored: wageubn, adapt, muppet, dynasty, float32"),
+        ("--method", "M", "how numbers are stored: wageubn, adapt, muppet, dynasty, saved, float32"),
         ("--model", "N", "the network: mlp, lenet5, resnet20, ..."),
         ("--data", "D", "the data set: digits, fashion-mnist, ..."),
     ):

@@ -8,6 +8,7 @@ from intnet.methods.float32 import Float32
 from intnet.methods.method import Method, Parameter
 from intnet.methods.muppet import Muppet
 from intnet.methods.options import unknown
+from intnet.methods.saved import Saved
 from intnet.methods.wageubn import Wageubn
 
 METHODS: dict[str, type[Method]] = {
@@ -16,9 +17,12 @@ METHODS: dict[str, type[Method]] = {
     "adapt": Adapt,
     "muppet": Muppet,
     "dynasty": Dynasty,
+    "saved": Saved,
 }
 
-__all__ = ["METHODS", "Adapt", "Dynasty", "Float32", "Method", "Muppet", "Parameter", "Wageubn", "make"]
+__all__ = [
+    "METHODS", "Adapt", "Dynasty", "Float32", "Method", "Muppet", "Parameter", "Saved", "Wageubn", "make",
+]  # fmt: skip
 
 
 def make(name: str, /, **options: Any) -> Method:

@@ -172,3 +172,11 @@ DYNASTY_WEIGHT: dict[str, Symbol] = {
     "x1": Symbol("forward", "Wb * x0 (+ b)", factors=("Wb", "x0")),
     "gW": Symbol("backward", "e3 x0b^T, of the first layer e3 x0^T", factors=("e3", "x0b")),
 }
+
+# Saved activations: float32 but for what gradients read.
+SAVED: dict[str, Symbol] = FLOAT32 | {
+    "x0s": Symbol("forward", "what the tape holds of x0", ("x0",)),
+    "x1s": Symbol("forward", "what the tape holds of x1", ("x1",)),
+    "gW": Symbol("backward", "e3 x0s^T", factors=("e3", "x0s")),
+    "ggamma": Symbol("backward", f"sum(e1*(x1s - mu)*r), {_SCALE}"),
+}

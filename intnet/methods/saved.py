@@ -1,0 +1,173 @@
+"""saved: float32 training whose tape holds activations in 1 to 32 bits.
+
+"Mix-Precision Stochastic Quantization of Activations during Backpropagation" (Li, thesis, Heidelberg 2025).
+The forward pass and the update are method `float32`'s. What operations save for their gradients is packed
+at once, and the backward pass reads a~ (codecs and their equations: `bucket_codec.py`):
+
+    linear, convolution     x0 -> x0s       gW = e3 x0s^T                  sec. 4.2.2
+    batch norm              x1 -> x1s       gamma's gradient and e3 by batch norm's formulas of x1s
+    ReLU                    a bit an element, whether its output is above 0: exact
+
+With storage `on_backward` the float32 values stay, and are rounded when they are read, to the same bits.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from intnet import rng, schedules
+from intnet.autograd import Kept
+from intnet.bucket_codec import Codec, Draw, Packed, Signs, encode, promotions
+from intnet.errors import ConfigError, FormatError
+from intnet.methods import symbols
+from intnet.methods.float32 import Float32
+from intnet.methods.method import LayerLike
+from intnet.trace import Event
+
+MASK = "mask"  # of ReLU: only its sign is read
+PRESETS = {(2, 4): 0.5, (2, 6): 0.3, (3, 6): 0.4, (4, 8): 0.2}  # mix_levels_prob of listing 5.6
+
+
+class Held(NamedTuple):
+    """What the tape holds of one value: elements, bytes, its codec (None: float32, or a bit an element)."""
+
+    elements: int
+    nbytes: int
+    codec: Codec | None
+
+
+class Later(Kept):
+    """A float32 value that is rounded when it is read."""
+
+    def __init__(self, value: np.ndarray, pack: Callable[[np.ndarray], Packed]) -> None:
+        self.shape, self._value, self._pack = value.shape, value, pack
+
+    def load(self) -> np.ndarray:
+        """float32: a~."""
+        return self._pack(self._value).load()
+
+
+class Saved(Float32):
+    """The method; see the module and `Options`."""
+
+    name = "saved"
+    SYMBOLS = symbols.SAVED
+    BY_LAYER = ("codec", "bits", "bucket", "norm", "mix_prob", "storage")
+    DEVIATIONS: ClassVar[dict[str, str]] = {
+        "first layer": "its input, the images, is packed as every layer's is",
+        "batch norm": "mean and 1/sqrt(variance + eps) are of the values before rounding",
+        "constant buckets": "are stored as their value; so is one whose s underflows, as its least",
+        "levels": "needs b + 2 bits a code, for 2^(b+1) + 1 of them; 1 - 1e-8 is 1 in float32",
+        "straight-through": "no gradient passes the quantizer: what was packed is read by gradients only",
+        "mixing": "of levels in the thesis; here of any codec",
+        "other operations": "max pooling and dropout hold exact positions and masks, as in method float32",
+    }
+
+    @dataclass(frozen=True)
+    class Options(Float32.Options):
+        """bits: 1 to 32; 2/4 mixes two widths bucket by bucket; off leaves float32 on the tape.
+
+        codec: how codes are made. bucket: elements that share a scale. norm: what the scale of levels is.
+        mix_prob: share of the wider codes, by epoch as in '0.8,0.2@5'; off: the thesis's, where it has one.
+        storage: save packs at once, on_backward keeps float32 and rounds when it is read.
+        Each of these takes a layer pattern: bits@layer2.*=4.
+        """
+
+        codec: Literal["affine", "affine-stochastic", "levels"] = "affine-stochastic"
+        bits: str = "4"
+        bucket: Literal[64, 128, 256, 512, "tensor"] = 512
+        norm: Literal["max", "l2"] = "max"
+        mix_prob: str | None = None
+        storage: Literal["save", "on_backward"] = "save"
+
+    def __init__(self, /, **options: Any) -> None:
+        super().__init__(**options)
+        self.held: dict[str, Held] = {}  # 'layer/path' -> of the last step
+        self._plans: dict[str, Plan | None] = {}
+
+    # -- starting ---------------------------------------------------------------------------
+
+    def streams(self, layers: Sequence[Any]) -> list[str]:
+        """A word an element on 'layer/x0' or 'layer/x1', a word a bucket on 'layer/mix'."""
+        return super().streams(layers) + [
+            f"{layer.name}/{path}" for layer in layers for path in ("x0", "x1", "mix")
+        ]
+
+    def start(self, layers: Sequence[Any], seed: int) -> None:
+        """Every layer's codec is known before the first step: what is wrong with one is said here."""
+        super().start(layers, seed)
+        self.held = {}
+        self._plans = {layer.name: self._plan(layer) for layer in layers}
+
+    def _plan(self, layer: LayerLike) -> "Plan | None":
+        """How a layer's values are packed; None where float32 stays."""
+        codec, bits, bucket, norm, prob, storage = (self.option(key, layer) for key in self.BY_LAYER)
+        if bits == "off":
+            return None
+        where = f"saved: layer {layer.name}"
+        try:
+            widths = [int(part) for part in str(bits).split("/")]
+            base, *wider = widths
+            made = Codec(codec, base, wider[0] if wider else None, bucket, norm)
+            if len(wider) > 1:
+                raise ValueError
+        except ValueError:
+            raise ConfigError(f"{where}: bits={bits!r} is not B, B/C or off, as in 4 or 2/4") from None
+        except FormatError as error:
+            raise ConfigError(f"{where}: {error}") from None
+        if not wider:
+            return Plan(made, None, storage == "save")
+        if prob is None and (base, wider[0]) not in PRESETS:
+            known = ", ".join(f"{a}/{b}" for a, b in PRESETS)
+            raise ConfigError(
+                f"{where}: bits={bits} needs mix_prob=P, the share of {wider[0]} bits; known: {known}"
+            )
+        share = schedules.shares(PRESETS[base, wider[0]] if prob is None else prob, f"{where}: mix_prob")
+        return Plan(made, share, storage == "save")
+
+    # -- the tape ---------------------------------------------------------------------------
+
+    def save(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """x0 and x1 packed, of ReLU a bit an element."""
+        plan, name = self._plans[layer.name], f"{layer.name}/{path}"
+        kept: Any = value
+        if plan is not None and path == MASK:
+            kept = Signs(value) if plan.at_once else value
+        elif plan is not None:
+            kept = self._packed(layer, path, value, plan)
+        nbytes = value.nbytes if isinstance(kept, np.ndarray | Later) else kept.nbytes
+        codec = None if plan is None or path == MASK else plan.codec
+        self.held[name] = Held(value.size, nbytes, codec)
+        return kept
+
+    def _packed(self, layer: LayerLike, path: str, value: np.ndarray, plan: "Plan") -> Kept:
+        name = f"{layer.name}/{path}"
+        draw = Draw(self.seed, self.step, rng.stream(name))
+        promoted = None
+        if plan.share is not None:
+            share = plan.share.at(self.epoch)
+            choice = Draw(self.seed, self.step, rng.stream(f"{layer.name}/mix"))
+            promoted = promotions(plan.codec.buckets(value.size), share, choice)
+
+        def pack(x: np.ndarray) -> Packed:
+            packed = encode(x, plan.codec, draw, promoted, name)
+            if packed.clipped:
+                self.saturated[name] = self.saturated.get(name, 0) + packed.clipped
+            if self.observers:
+                words = None if plan.codec.kind == "affine" else rng.words(*draw, x.size)
+                rounding = "ties_even" if words is None else "stochastic"
+                event = Event(layer.name, f"{path}s", self.step, x, packed, plan.codec, rounding, words)
+                self._emit(event)
+            return packed
+
+        return pack(value) if plan.at_once else Later(value, pack)
+
+
+class Plan(NamedTuple):
+    """How a layer's values are packed; share: of promoted buckets, by epoch; at_once: storage 'save'."""
+
+    codec: Codec
+    share: schedules.Schedule[float] | None
+    at_once: bool
