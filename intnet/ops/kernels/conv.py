@@ -1,7 +1,8 @@
 """Integer convolutions: forward, input gradient, weight gradient, exact.
 
 Activations x and errors e are (N, H, W, C), weights (Cout, Cin/groups, kh, kw). Types and bounds
-come from `gemm.plan`, the loops are those of `products.py` and `position_sums.py`.
+come from `gemm.plan`, the loops are those of `products.py` and `position_sums.py`, and of `depthwise.py`
+where every channel is a group.
 
     y[n, oy, ox, o]  = sum over ky, kx, c of  x[n, oy*sh + ky - ph, ox*sw + kx - pw, c] * w[o, c, ky, kx]
 """
@@ -11,6 +12,7 @@ import numpy as np
 
 from intnet.buffers import empty
 from intnet.instructions import ROWS
+from intnet.ops.kernels import depthwise
 from intnet.ops.kernels.gemm import Plan
 from intnet.ops.kernels.position_sums import collect, position_sums
 from intnet.ops.kernels.products import as_words, correlate_windows
@@ -28,6 +30,8 @@ def _limits(how: Plan, taps: int, depth: int) -> tuple[int, ...]:
 def forward(x: np.ndarray, w: np.ndarray, stride: Pair, padding: Pair, groups: int, how: Plan) -> np.ndarray:
     """Codes of the convolution, (N, Ho, Wo, Cout) in `how.result`."""
     cout, cin, kh, kw = w.shape
+    if depthwise.fits(x.shape[3], cout, groups, (kh, kw)):
+        return depthwise.forward(x, w, stride, padding, how.result)
     windows = forward_windows((x.shape[1], x.shape[2]), (kh, kw), stride, padding)
     out = empty((x.shape[0], windows.grid.rows, windows.grid.cols, cout), how.result)
     if out.size:
@@ -42,6 +46,8 @@ def input_grad(
 ) -> np.ndarray:
     """Codes of the gradient of the input, (N, H, W, Cin) in `how.result`."""
     cout, cin, kh, kw = w.shape
+    if depthwise.fits(cin * groups, cout, groups, (kh, kw)):
+        return depthwise.input_grad(e, w, input_hw, stride, padding, how.result)
     out = empty((e.shape[0], *input_hw, groups * cin), how.result)
     if stride[0] > kh or stride[1] > kw:  # some pixels met no window
         out[...] = 0
@@ -60,6 +66,8 @@ def weight_grad(
 ) -> np.ndarray:
     """Codes of the gradient of the weights, (Cout, Cin/groups, kh, kw) in `how.result`."""
     batch, cout = e.shape[0], e.shape[3]
+    if depthwise.fits(x.shape[3], cout, groups, kernel):
+        return depthwise.weight_grad(e, x, kernel, stride, padding, how.result)
     depth, width = x.shape[3] // groups, cout // groups
     out = np.zeros((cout, depth, *kernel), how.result)
     if not (out.size and e.size):

@@ -11,7 +11,8 @@ out without a trace; they still count where chunks begin. Threads share out inde
 or whole chunks, so their number never changes a bit.
 
 Arrays are NHWC, weights OIHW, all float32; infinities and NaN are the caller's to refuse. This file
-checks shapes and lists taps; the loops are those of `products.py` and `position_sums.py`.
+checks shapes and lists taps; the loops are those of `products.py` and `position_sums.py`, and of
+`depthwise.py` where every channel is a group.
 """
 
 from functools import lru_cache
@@ -24,6 +25,7 @@ from intnet.buffers import empty
 from intnet.errors import FormatError, ShapeError
 from intnet.fp32 import CHUNK
 from intnet.instructions import ROWS
+from intnet.ops.kernels import depthwise
 from intnet.ops.kernels.position_sums import collect, position_chunks
 from intnet.ops.kernels.products import FLOATS, correlate_windows, multiply
 from intnet.ops.kernels.windows import (
@@ -40,6 +42,7 @@ __all__ = ["conv2d", "conv2d_input_grad", "conv2d_weight_grad", "matmul", "matmu
 
 F32 = NDArray[np.float32]
 
+FLOAT = np.dtype(np.float32)
 _HELD_WORDS = 1 << 24  # float32 words of chunk sums held at a time
 
 
@@ -111,6 +114,8 @@ def conv2d(x: F32, w: F32, stride: Pair = (1, 1), padding: Pair = (0, 0), groups
     if depth * groups != channels:
         raise ShapeError(f"weights {w.shape} in {groups} groups do not take {channels} channels")
     rows, cols = _conv_shape((height, width), (channels, out_channels), (kh, kw), stride, padding, groups)
+    if depthwise.fits(channels, out_channels, groups, (kh, kw)):
+        return depthwise.forward(x, w, stride, padding, FLOAT)
     out = empty((batch, rows, cols, out_channels), np.float32)
     if out.size:
         by_tap = w.reshape(groups, out_channels // groups, depth, kh * kw).transpose(0, 1, 3, 2)
@@ -132,6 +137,8 @@ def conv2d_input_grad(
     rows_cols = _conv_shape(input_hw, (depth * groups, out_channels), (kh, kw), stride, padding, groups)
     if e.shape[1:] != (*rows_cols, out_channels):
         raise ShapeError(f"error {e.shape} does not belong to an output of {(*rows_cols, out_channels)}")
+    if depthwise.fits(depth * groups, out_channels, groups, (kh, kw)):
+        return depthwise.input_grad(e, w, input_hw, stride, padding, FLOAT)
     per_group = out_channels // groups
     out = empty((e.shape[0], *input_hw, depth * groups), np.float32)
     if stride[0] > kh or stride[1] > kw:  # some pixels met no window
@@ -155,6 +162,8 @@ def conv2d_weight_grad(
         raise ShapeError(
             f"error {e.shape} and input {x.shape} do not belong together: {rows} x {cols} windows"
         )
+    if depthwise.fits(channels, out_channels, groups, kernel_hw):
+        return depthwise.weight_grad(e, x, kernel_hw, stride, padding, FLOAT)
     depth, per_group = channels // groups, out_channels // groups
     out = np.zeros((out_channels, depth, *kernel_hw), np.float32)
     windows = forward_windows((height, width), kernel_hw, stride, padding)
