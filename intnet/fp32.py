@@ -12,11 +12,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from intnet._jit import njit, pjit, prange
+from intnet._jit import inlined, njit, pjit, prange
 from intnet.errors import FormatError, ShapeError
 from intnet.instructions import fma32
 
 __all__ = [
+    "decay64",
     "exp",
     "exp32",
     "exp64",
@@ -65,21 +66,9 @@ def _to_float32(x: float) -> np.float32:
     return np.float32(x)
 
 
-@njit
-def exp64(x: float) -> float:
-    """e**x, relative error < 4e-16 over normal results; inf above 709.78, 0 below -745.13.
-
-    x = k ln 2 + r with |r| <= ln 2 / 2 (Cody and Waite); Taylor series of degree 13 in r, whose
-    remainder is below 5e-18; then an exact scaling by 2**k in two steps.
-    """
-    if math.isnan(x):
-        return x
-    if x > 709.782712893384:
-        return np.inf
-    if x < -745.1332191019412:
-        return 0.0
-    k = (x * _LOG2_E + _ROUND) - _ROUND
-    r = (x - k * _LN2_HI) - k * _LN2_LO
+@inlined
+def _exp_series(r: float) -> float:
+    """e**r for |r| <= ln 2 / 2: the Taylor series of degree 13, whose remainder is below 5e-18."""
     p = 1.0 / 6227020800.0
     p = p * r + 1.0 / 479001600.0
     p = p * r + 1.0 / 39916800.0
@@ -92,10 +81,44 @@ def exp64(x: float) -> float:
     p = p * r + 1.0 / 24.0
     p = p * r + 1.0 / 6.0
     p = p * r + 0.5
-    p = (p * r) * r + r + 1.0
+    y: float = (p * r) * r + r + 1.0
+    return y
+
+
+@njit
+def exp64(x: float) -> float:
+    """e**x, relative error < 4e-16 over normal results; inf above 709.78, 0 below -745.13.
+
+    x = k ln 2 + r with |r| <= ln 2 / 2 (Cody and Waite); `_exp_series` of r; then an exact scaling by
+    2**k in two steps.
+    """
+    if math.isnan(x):
+        return x
+    if x > 709.782712893384:
+        return np.inf
+    if x < -745.1332191019412:
+        return 0.0
+    k = (x * _LOG2_E + _ROUND) - _ROUND
+    p = _exp_series((x - k * _LN2_HI) - k * _LN2_LO)
     whole = int(k)
     half = whole // 2
     y: float = (p * _POWERS[half + _POWER_BIAS]) * _POWERS[whole - half + _POWER_BIAS]
+    return y
+
+
+@inlined
+def decay64(x: float) -> float:
+    """e**-|x| with the bits of `exp64`, from 708 on that of 708. No branches: for loops of vectors.
+
+    2**k is made from the last bits of x log2(e) + 1.5 * 2**52, which hold k.
+    """
+    z = -abs(x)
+    z = z if z > -708.0 else -708.0  # also NaN
+    shifted = z * _LOG2_E + _ROUND
+    k = shifted - _ROUND
+    p = _exp_series((z - k * _LN2_HI) - k * _LN2_LO)
+    power = np.int64((np.float64(shifted).view(np.int64) + np.int64(1023)) << np.int64(52))
+    y: float = p * power.view(np.float64)
     return y
 
 

@@ -2,8 +2,8 @@
 
 Every file goes in one order: equation, kernel or checked function, gradient, registration line. An
 operation dispatches on what its operands are (integer or float32); it never chooses a quantizer.
-Integer results are exact; where a family rounds inside (batch norm, tanh) it calls the quantizer
-that it was handed.
+Integer results are exact; where a family rounds inside (batch norm, tanh, sigmoid, silu) it calls the
+quantizer that it was handed.
 """
 
 from intnet.autograd import Op
@@ -14,6 +14,8 @@ from intnet.ops.linear import add_bias, linear
 from intnet.ops.loss import softmax_cross_entropy
 from intnet.ops.norm import batch_norm
 from intnet.ops.pool import avg_pool2d, global_avg_pool, max_pool2d
+from intnet.ops.scale import scale
+from intnet.ops.sigmoid import sigmoid, silu
 from intnet.ops.tanh import tanh
 
 OPS: dict[str, Op] = {
@@ -29,6 +31,9 @@ OPS: dict[str, Op] = {
     "linear": linear,
     "max_pool2d": max_pool2d,
     "relu": relu,
+    "scale": scale,
+    "sigmoid": sigmoid,
+    "silu": silu,
     "softmax_cross_entropy": softmax_cross_entropy,
     "tanh": tanh,
 }
