@@ -8,7 +8,9 @@ the method's quantizers on its data paths with `ops.cast`. Paths of a layer, in 
     Conv2d, Linear   x0 input, Wq, x1 output; e3 error at the output, e4 at the input; gW
     BatchNorm2d      gammaq betaq mu sigma x2 x3; e1 error at x3, e2 m1 m2; ggamma gbeta
     ReLU, Tanh       x4 output; e0 error at the output, e1 behind the activation
+    Sigmoid, SiLU    the same; of SiLU dx4, the derivative of an integer input, too
     pools, Dropout   x4, e0 where they round
+    Join, Scale      x4, e0, in `joints.py`: layers that read two tensors
 """
 
 from collections.abc import Iterator
@@ -54,6 +56,7 @@ class Layer:
         self.buffers: dict[str, Any] = {}
         self.leaves: dict[str, Node] = {}
         self.passes = 0  # reads of its parameters in one pass of the model
+        self.output_shape: tuple[int, ...] = ()  # of the last pass
 
     def children(self) -> Iterator[tuple[str, "Layer"]]:
         """(attribute, layer) in order of definition; a list of layers counts its items."""
@@ -69,9 +72,11 @@ class Layer:
         for attribute, child in self.children():
             yield from child.walk(f"{name}.{attribute}" if name else attribute)
 
-    def __call__(self, x: Tensor, method: Method) -> Tensor:
-        """`forward`."""
-        return self.forward(x, method)
+    def __call__(self, x: Tensor, method: Method, *others: Tensor) -> Tensor:
+        """`forward`; others: what a layer reads beside x (`joints.py`)."""
+        y = self.forward(x, method, *others)
+        self.output_shape = y.value.shape
+        return y
 
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """The layer's output under a method."""
@@ -276,6 +281,32 @@ class Tanh(Layer):
         """The quantized activation; its derivative is 1 - x4^2."""
         x = self.on_path(x, method, None, "e1")
         y = ops.tanh(x, quantize=lambda v: method.activation(self, "x4", v))
+        return self.on_path(y, method, None, "e0")
+
+
+class Sigmoid(Layer):
+    """x4 = QA(sigmoid(x))."""
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """The quantized activation; its derivative is x4*(1 - x4)."""
+        x = self.on_path(x, method, None, "e1")
+        keep = self.keeper(method, "x4")
+        y = ops.sigmoid(x, quantize=lambda v: method.activation(self, "x4", v), keep=keep)
+        return self.on_path(y, method, None, "e0")
+
+
+class SiLU(Layer):
+    """x4 = QA(x*sigmoid(x))."""
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """The quantized activation; of an integer x its derivative is stored too."""
+        x = self.on_path(x, method, None, "e1")
+        y = ops.silu(
+            x,
+            quantize=lambda v: method.activation(self, "x4", v),
+            derivative=lambda v: method.activation(self, "dx4", v),
+            keep=self.keeper(method, "x3"),
+        )
         return self.on_path(y, method, None, "e0")
 
 

@@ -70,7 +70,8 @@ class Adapt(RoundedCopies):
         "in the first version",
         "x4": "<WL,FL> of an activation, as of batch norm, is that of the weight layer defined before it; "
         "pooled means stay exact until the next layer's x0",
-        "tanh": "computed in float32 from the layer's codes, then rounded to <WL,FL>",
+        "tanh": "sigmoid and silu too: computed in float32 from the layer's codes, then rounded to <WL,FL>; "
+        "the derivative of silu stays float32",
         "inference": "integers only: weights keep their rounded words, activations round to nearest, and "
         "batch norm is one scale and one offset of 32 bits a channel",
         "WL of PushUp": "max(WL_min, FL) + 1 is not computed: the buffer bits set WL anew in the same step",

@@ -4,7 +4,8 @@ A model is structure only; it calls these hooks, and a method (one module each: 
 `wageubn.py`) answers with quantized values. The defaults here are the identity in float32.
 
     weight(layer, parameter)            the copy of a parameter that the forward pass reads
-    activation(layer, path, value)      x0 input, x1 output, mu sigma x2 x3 batch norm, x4 activation
+    activation(layer, path, value)      x0 input, x1 output, mu sigma x2 x3 batch norm, x4 activation,
+                                        dx4 the derivative of SiLU
     save(layer, path, value)            what the tape holds of a value for the gradients
     error(layer, path, value)           e0 e1 e2 m1 m2 e3 e4, on the way back
     gradient(layer, parameter, value)   a parameter's gradient, before the update
@@ -159,8 +160,8 @@ class Method:
     def save(self, layer: LayerLike, path: str, value: Any) -> Any:
         """What the tape holds, until the backward pass, of a float32 value that gradients are made from.
 
-        The value itself or a `Kept`. path: x0 of a matrix product, x1 of batch norm, mask of ReLU, of whose
-        output the gradient reads only where it is above 0.
+        The value itself or a `Kept`. path: x0 of a matrix product or of a scaled image, x1 of batch norm, x3
+        of SiLU, x4 of sigmoid, mask of ReLU, of whose output the gradient reads only where it is above 0.
         """
         return value
 

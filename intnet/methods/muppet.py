@@ -60,7 +60,8 @@ class Muppet(RoundedCopies):
         "and codes saturate; the released code does not clamp and reaches +128 at 8 bits",
         "kept codes": "what a ReLU, a pool or a join makes of block float stays as it is where its codes "
         "still have WL bits",
-        "tanh": "computed in float32 from the layer's codes, then rounded to block float",
+        "tanh": "sigmoid and silu too: computed in float32 from the layer's codes, then rounded to block "
+        "float; the derivative of silu stays float32",
         "zeros": "a tensor of zeros takes the scale of a maximum of 1",
         "batch norm": "float32, its gamma, beta and their gradients too; its input, its output, the error at "
         "the activation behind it and at the layer ahead of it are block float",

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from intnet.methods.method import LayerLike, Method, to_float32
+from intnet.ops.curves import Curve
 from intnet.ops.tanh import Tanh
 
 STORED = ("x0", "x1", "x3", "x4")  # activations that are rounded; those inside batch norm are float32
@@ -41,8 +42,8 @@ class RoundedCopies(Method):
         raise NotImplementedError(f"method {self.name!r} rounds nothing")
 
     def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """x0, x1, x3 and x4 rounded; batch norm reads its x1 and computes in float32, as tanh does."""
-        if isinstance(value, Tanh):
+        """x0, x1, x3 and x4 rounded; batch norm reads its x1 and computes in float32, as curves do."""
+        if isinstance(value, Tanh | Curve):
             value = value.to_float32()
         if path in STORED and (path != "x1" or layer.takes_weight):
             return self.rounded(layer, path, value)

@@ -76,7 +76,7 @@ EDGE_BITS = 16  # widths of the first and last layer under edges=fixed16
 MAX_DECAY = 24  # 2^-24: the least weight decay
 M_BITS = 16  # m1 and m2 keep this many bits below the LSB of e2
 # Integer bits (sign apart) under `saturate`; activations take the number that the option gives.
-INTEGER_BITS = {"mu": 4, "sigma": 4, "x2": 3, "gamma": 1, "beta": 1, "b": 1}
+INTEGER_BITS = {"mu": 4, "sigma": 4, "x2": 3, "dx4": 1, "gamma": 1, "beta": 1, "b": 1}
 
 
 class Wageubn(Method):
@@ -100,6 +100,8 @@ class Wageubn(Method):
         "the update still lands on the grid of W",
         "bias": "the paper's layers have none; a hidden layer's is treated as beta is; the forward copy of "
         "an edge's (fixed16) is clipped to +-(1 - 2^-15)",
+        "silu": "the paper has ReLU, whose derivative is 0 or 1; that of silu is stored in the format of an "
+        "activation, so that the backward pass is exact on stored operands",
         "saturate": "Eq. 6 has no range; saturate=I limits activations to I integer bits and other direct "
         f"paths to {INTEGER_BITS} (else 0), so that nominal widths are true; "
         "the first layer's output, float32 rounded to 2^-14, keeps its range",
@@ -157,6 +159,7 @@ class Wageubn(Method):
             "sigma": self._direct("sigma", k.k_sigma),
             "x2": self._direct("x2", k.k_bn),
             "x4": self._direct("x4", k.k_a),  # (14)
+            "dx4": self._direct("dx4", k.k_a),
             "e0": Shift(k.k_e1),  # (15)
             "e3": Flag(k.k_e2) if self.options.e2 == "flag8" else Shift(k.k_e2),  # (17), (16)
             "ggamma": self._direct("ggamma", k.k_ggamma),  # (18)

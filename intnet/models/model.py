@@ -19,11 +19,14 @@ class Model(Layer):
     """A network of a known input shape.
 
     kind: its name in `MODELS`; image_shape: (H, W, C) of one image; classes: logits of one image
+    blocks: the parts that a table of memory has rows for: row -> name of the layer whose output
+    (`Layer.output_shape`) it counts. The layers at the top, where a model does not say
     """
 
     def __init__(self, kind: str, image_shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
         self.kind, self.image_shape, self.classes = kind, image_shape, classes
+        self.blocks: dict[str, str] = {}
 
     def finish(self) -> None:
         """Name the layers and mark the edges; the last line of every model's constructor."""
@@ -32,10 +35,11 @@ class Model(Layer):
             layer.name = name
             if layer.takes_weight:
                 weighted.append(layer)
+        self.blocks = self.blocks or {name: name for name, _ in self.children()}
         weighted[0].edge, weighted[-1].edge = "first", "last"
         self._layers = tuple(layer for _, layer in self.walk() if layer.name and not any(layer.children()))
 
-    def __call__(self, x: Tensor, method: Method) -> Tensor:
+    def __call__(self, x: Tensor, method: Method) -> Tensor:  # type: ignore[override]  # one tensor alone
         """Logits of a batch; ShapeError where the images are not of the model's shape."""
         if x.value.shape[1:] != self.image_shape:
             raise ShapeError(

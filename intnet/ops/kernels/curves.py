@@ -152,8 +152,8 @@ def round_curve(
     """out = curve(code * unit) * scale rounded by `mode`; bool array: where that is not decided here.
 
     unit, scale: powers of two; mode: deterministic; far: at most 128. Left over are codes with |x| >= far,
-    and those within the error of float64 of where the rounding changes. That error: x itself is off by 2**-53,
-    relatively (codes beyond 53 bits), so e**-|x| by 2**-46; the rest is a few units of 2**-52.
+    and those within the error of float64 of where the rounding changes. That error: x itself is off by
+    2**-53, relatively (codes beyond 53 bits), so e**-|x| by 2**-46; the rest is a few units of 2**-52.
     """
     left = empty(codes.shape, np.bool_)
     if mode in (TIES_EVEN, TIES_AWAY, TIES_POS):
