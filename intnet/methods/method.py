@@ -7,7 +7,7 @@ A model is structure only; it calls these hooks, and a method (one module each: 
     activation(layer, path, value)      x0 input, x1 output, mu sigma x2 x3 batch norm, x4 activation,
                                         dx4 the derivative of SiLU
     save(layer, path, value)            what the tape holds of a value for the gradients
-    error(layer, path, value)           e0 e1 e2 m1 m2 e3 e4, on the way back
+    error(layer, path, value)           e0 e1 (e1q behind SiLU) e2 m1 m2 e3 e4, on the way back
     gradient(layer, parameter, value)   a parameter's gradient, before the update
     update(layer, parameter, gradient)  the parameter's next value; `update_all` for all of a step
     see_loss(loss), end_of_step(), end_of_epoch()   state that moves with time

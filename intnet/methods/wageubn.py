@@ -101,7 +101,7 @@ class Wageubn(Method):
         "bias": "the paper's layers have none; a hidden layer's is treated as beta is; the forward copy of "
         "an edge's (fixed16) is clipped to +-(1 - 2^-15)",
         "silu": "the paper has ReLU, whose derivative is 0 or 1; that of silu is stored in the format of an "
-        "activation, so that the backward pass is exact on stored operands",
+        "activation, and e1 = e0 times it by QE1: the backward pass is exact on stored operands of 8 bits",
         "saturate": "Eq. 6 has no range; saturate=I limits activations to I integer bits and other direct "
         f"paths to {INTEGER_BITS} (else 0), so that nominal widths are true; "
         "the first layer's output, float32 rounded to 2^-14, keeps its range",
@@ -161,6 +161,7 @@ class Wageubn(Method):
             "x4": self._direct("x4", k.k_a),  # (14)
             "dx4": self._direct("dx4", k.k_a),
             "e0": Shift(k.k_e1),  # (15)
+            "e1q": Shift(k.k_e1),
             "e3": Flag(k.k_e2) if self.options.e2 == "flag8" else Shift(k.k_e2),  # (17), (16)
             "ggamma": self._direct("ggamma", k.k_ggamma),  # (18)
             "gbeta": self._direct("gbeta", k.k_gbeta),

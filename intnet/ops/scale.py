@@ -20,13 +20,12 @@ from intnet.ops.products import float_operands, operands
 from intnet.qtensor import INT64_BOUND, QTensor
 
 
-def _rows(x: Any) -> np.ndarray:
-    """[N, positions, C] of a tensor (N, H, W, C)."""
-    raw = np.ascontiguousarray(x.codes if isinstance(x, QTensor) else x)
-    return raw.reshape(raw.shape[0], -1, raw.shape[-1])
+def _rows(x: np.ndarray) -> np.ndarray:
+    """[N, positions, C] of (N, H, W, C)."""
+    return np.ascontiguousarray(x).reshape(x.shape[0], -1, x.shape[-1])
 
 
-def _container(a: QTensor, b: QTensor, terms: int, where: str) -> tuple[type, int]:
+def _container(a: QTensor, b: QTensor, terms: int, where: str) -> tuple[np.dtype, int]:
     """(type of the codes, bound) of a sum of `terms` products."""
     bound = a.bound * b.bound * terms
     if bound >= INT64_BOUND:
@@ -34,7 +33,7 @@ def _container(a: QTensor, b: QTensor, terms: int, where: str) -> tuple[type, in
             f"{where}: {terms} products of codes up to {a.bound} and {b.bound} need {bound.bit_length() + 1} "
             "bits; use narrower operands"
         )
-    return (np.int32 if bound < 1 << 31 else np.int64), bound
+    return np.dtype(np.int32 if bound < 1 << 31 else np.int64), bound
 
 
 def _scaled(x: Any, s: Any, where: str) -> Any:
@@ -43,8 +42,9 @@ def _scaled(x: Any, s: Any, where: str) -> Any:
         channels.scale(_rows(x), np.ascontiguousarray(s), out)
         return out.reshape(x.shape)
     kind, bound = _container(x, s, 1, where)
-    out = empty(_rows(x).shape, kind)
-    channels.scale(_rows(x), np.ascontiguousarray(s.codes, kind), out)
+    (rows,) = channels.alike(kind, _rows(x.codes))
+    out = empty(rows.shape, kind)
+    channels.scale(rows, np.ascontiguousarray(s.codes, kind), out)
     return QTensor(out.reshape(x.shape), int(x.exponent) + int(s.exponent), bound=bound)
 
 
@@ -56,7 +56,7 @@ def _summed(e: Any, x: Any, where: str) -> Any:
         return out
     kind, bound = _container(e, x, x.shape[1] * x.shape[2], where)
     codes = np.zeros(shape, kind)
-    channels.dots(_rows(e), _rows(x), codes)
+    channels.dots(*channels.alike(kind, _rows(e.codes), _rows(x.codes)), codes)
     return QTensor(codes, int(e.exponent) + int(x.exponent), bound=bound)
 
 

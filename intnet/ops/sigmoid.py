@@ -42,7 +42,7 @@ def _times(e: Any, d: Any, what: str) -> Any:
     if bound >= INT64_BOUND:
         raise ContainerError(f"{what}: the error's product with the derivative is beyond int64")
     out = empty((e.size,), np.int32 if bound < 1 << 31 else np.int64)
-    channels.multiply(*(np.ascontiguousarray(q.codes).reshape(-1) for q in (e, d)), out)
+    channels.multiply(*channels.alike(out.dtype, e.codes.reshape(-1), d.codes.reshape(-1)), out)
     return QTensor(out.reshape(e.shape), int(e.exponent) + int(d.exponent), bound=bound)
 
 

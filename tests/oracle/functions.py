@@ -1,14 +1,15 @@
-"""tanh, correctly rounded to a grid: a rational enclosure is tightened until the rounding is decided.
+"""tanh, sigmoid, silu and its derivative, rounded: enclosures are tightened until the rounding is decided.
 
-Bounds are integers at scale 2^-precision, every step rounded outwards. tanh of a nonzero rational is
+Bounds are integers at scale 2^-precision, every step rounded outwards. At a nonzero rational all of these are
 irrational, so no tie and no grid point is ever met and the loop ends.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 from tests.oracle.rounding import round_fraction
-from tests.oracle.tensor import power
+from tests.oracle.tensor import Number, power
 
 
 def _ceil_div(a: int, b: int) -> int:
@@ -62,3 +63,50 @@ def tanh_round(x: Fraction | int, exponent: int, mode: str = "ties_even") -> int
         if a == b:
             return a
         precision *= 2
+
+
+def _sigmoid_bounds(x: Fraction, precision: int) -> tuple[Fraction, Fraction]:
+    """A rational enclosure of 1/(1 + e^-x)."""
+    low, high = exp_minus_bounds(abs(x), precision)
+    one = 1 << precision
+    if x >= 0:
+        return Fraction(one, one + high), Fraction(one, one + low)
+    return Fraction(low, one + low), Fraction(high, one + high)
+
+
+def _times(a: tuple[Fraction, Fraction], b: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
+    ends = [p * q for p in a for q in b]
+    return min(ends), max(ends)
+
+
+def curve_bounds(curve: str, x: Fraction, precision: int) -> tuple[Fraction, Fraction]:
+    """A rational enclosure of sigmoid(x), of silu(x) = x sigmoid(x), or of silu's derivative ('slope')."""
+    s = _sigmoid_bounds(x, precision)
+    if curve == "sigmoid":
+        return s
+    if curve == "silu":
+        return _times(s, (x, x))
+    rest = _times((x, x), (1 - s[1], 1 - s[0]))
+    return _times(s, (1 + rest[0], 1 + rest[1]))
+
+
+def decided(bounds: Callable[[int], tuple[Fraction, Fraction]], to: Callable[[Fraction], Number]) -> Number:
+    """to(v) of the v that bounds(precision) encloses, `to` monotone: tightened until both ends agree."""
+    precision = 64
+    while True:
+        a, b = map(to, bounds(precision))
+        if a == b:
+            return a
+        precision *= 2
+
+
+def curve_round(curve: str, x: Fraction | int, exponent: int, mode: str = "ties_even") -> Number:
+    """The code of a curve at x on the grid 2^exponent, correctly rounded by `mode`."""
+    given = Fraction(x)
+    if given == 0:
+        at_zero = Fraction(0) if curve == "silu" else Fraction(1, 2)
+        return round_fraction(at_zero / power(exponent), mode)
+    return decided(
+        lambda precision: curve_bounds(curve, given, precision),
+        lambda v: round_fraction(v / power(exponent), mode),
+    )

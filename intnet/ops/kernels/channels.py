@@ -1,7 +1,7 @@
 """Loops that stay within a channel: products element by element, by a factor a channel, and their sums.
 
 Channels are last, so they are what vectors hold. Integers: the type of `out` is proven to hold every result;
-the operands may be of any type of codes. float32: one rounding a product; sums are `fma32` from +0 over
+operands are those of `alike`. float32: one rounding a product; sums are `fma32` from +0 over
 ascending positions in chunks of CHUNK, the chunk sums added in ascending order.
 """
 
@@ -34,6 +34,12 @@ def _multiply_add(a: Any, b: Any, total: Any) -> Callable[..., Any]:
         return total + np.int64(a) * np.int64(b)
 
     return floats if total == types.float32 else singles if total == types.int32 else doubles
+
+
+def alike(kind: np.dtype, *operands: np.ndarray) -> list[np.ndarray]:
+    """Contiguous operands, as they are where all are int8, else of type `kind`: few compilations."""
+    small = all(x.dtype == np.int8 for x in operands)
+    return [np.ascontiguousarray(x, None if small else kind) for x in operands]
 
 
 @pjit

@@ -14,7 +14,7 @@ import numpy as np
 from intnet._jit import pjit, prange
 from intnet.buffers import empty
 from intnet.fp32 import CHUNK
-from intnet.ops.kernels.channels import multiply_add
+from intnet.ops.kernels.channels import alike, multiply_add
 from intnet.ops.kernels.windows import Pair, output_size
 
 
@@ -113,7 +113,7 @@ def forward(x: np.ndarray, w: np.ndarray, stride: Pair, padding: Pair, kind: np.
     kernel = w.shape[2], w.shape[3]
     rows, cols = (output_size(x.shape[1 + a], kernel[a], stride[a], padding[a]) for a in (0, 1))
     out = empty((x.shape[0], rows, cols, x.shape[3]), kind)
-    _forward(np.ascontiguousarray(x), _by_tap(w, kind), kernel, stride, padding, out)
+    _forward(*alike(kind, x), _by_tap(w, kind), kernel, stride, padding, out)
     return out
 
 
@@ -123,7 +123,7 @@ def input_grad(
     """dx[N, *hw, C] of e[N, Ho, Wo, C] and w[C, 1, kh, kw]."""
     out = empty((e.shape[0], *hw, e.shape[3]), kind)
     kernel = w.shape[2], w.shape[3]
-    _input_grad(np.ascontiguousarray(e), _by_tap(w, kind), kernel, stride, padding, out)
+    _input_grad(*alike(kind, e), _by_tap(w, kind), kernel, stride, padding, out)
     return out
 
 
@@ -135,6 +135,6 @@ def weight_grad(
     chunks = -(-e.shape[0] * e.shape[1] * e.shape[2] // CHUNK)
     parts, out = empty((chunks, taps, channels), kind), np.zeros((taps, channels), kind)
     parts[...] = 0
-    _weight_grad(np.ascontiguousarray(e), np.ascontiguousarray(x), kernel, stride, padding, parts)
+    _weight_grad(*alike(kind, e, x), kernel, stride, padding, parts)
     _collect(parts, out)
     return np.ascontiguousarray(out.T).reshape(channels, 1, *kernel)
