@@ -5,7 +5,7 @@ table to one row a path and format for a terminal. Nothing here trains or writes
 """
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -14,6 +14,7 @@ from typing import Any
 import intnet
 from intnet import records
 from intnet.errors import CheckpointError
+from intnet.methods.method import Held
 from intnet.trace import PathRow, PathTable
 from intnet.train import Run
 
@@ -86,7 +87,7 @@ def make(
         elif line["kind"] == "epoch":
             for name, count in line["saturated"].items():
                 saturated[name] = saturated.get(name, 0) + count
-    return {
+    result = {
         "intnet": intnet.__version__,
         "run": identity,
         "steps": run.step,
@@ -100,6 +101,18 @@ def make(
         "state_sha256": run.digest(),
         "paths": [_row(row, saturated) for row in table.rows.values()],
     }
+    return result | ({"saved": _held(run.method.held)} if run.method.held else {})
+
+
+def _held(held: Mapping[str, Held]) -> dict[str, Any]:
+    """What the tape held in the last step: bits an element with metadata; masks are a bit an element."""
+    masks = sum(one.nbytes for name, one in held.items() if name.endswith("/mask"))
+    values = [one for name, one in held.items() if not name.endswith("/mask")]
+    elements, nbytes = (
+        sum(column) for column in zip(*((one.elements, one.nbytes) for one in values), strict=True)
+    )
+    bits = 8 * nbytes / elements
+    return {"elements": elements, "bytes": nbytes, "bits": round(bits, 4), "mask_bytes": masks}
 
 
 def _row(row: PathRow, saturated: dict[str, int]) -> dict[str, Any]:
@@ -153,6 +166,7 @@ def facts(report: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("test accuracy", f"{report['test_accuracy']:.2%} of {report['test_images']:,} images"),
         *_fixed_model(report.get("fixed_model")),
+        *_saved(report.get("saved")),
         ("last loss", "-" if report["last_loss"] is None else f"{report['last_loss']:.4f}"),
         ("steps", f"{report['steps']:,} of {run['batch_size']} images ({report['epochs']:g} epochs)"),
         ("seed", str(run["seed"])),
@@ -170,6 +184,20 @@ def _fixed_model(sizes: dict[str, int] | None) -> list[tuple[str, str]]:
     share, zeros = sizes["packed"] / sizes["float32"], sizes["zeros"] / sizes["elements"]
     text = f"{sizes['packed']:,} bytes packed, {share:.1%} of float32; {zeros:.1%} of its weights are 0"
     return [("fixed point", text)]
+
+
+def _saved(held: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """What the tape held, where the method packs it."""
+    if held is None:
+        return []
+    masks = f", and masks of {held['mask_bytes'] / 1e6:,.2f} MB" if held["mask_bytes"] else ""
+    size = f"{held['bytes'] / 1e6:,.2f} MB of {held['elements']:,} values saved a step"
+    return [
+        (
+            "tape",
+            f"{size}, {held['bits']:.2f} bits each{masks}; float32: {held['elements'] * 4 / 1e6:,.2f} MB",
+        )
+    ]
 
 
 def markdown(report: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ ORDER = [
     "operands", "grids", "explain", "measure", "schedules", "ops.kernels", "ops", "methods",
     "layers", "joints", "models", "costs", "array_costs",
     "state", "idx", "datasets", "train", "files", "archive", "checkpoint", "records", "metrics",
-    "report", "fixed_model", "runs", "packs", "cli", "__main__",
+    "report", "fixed_model", "runs", "tape_costs", "packs", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """`intnet costs`: word lengths of a run over time, and what it cost by its method's model.
 
-AdaPT's performance model speaks of float32, adapt and muppet; a run of dynasty is told by `array_run.py`.
+AdaPT's performance model speaks of float32, adapt and muppet; a run of dynasty is told by `array_run.py`,
+what the tape of method saved holds by `tape_run.py`.
 """
 
 import argparse
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from intnet.costs import History
     from intnet.train import Run
 
-SUMMARY = "show the widths of a run over time and what it cost: by AdaPT's model or, of dynasty, its array's"
+SUMMARY = "what a run cost by its method's model: widths over time and speed-up, or the memory of its tape"
 EXAMPLE = """\
   intnet costs runs/adapt
   intnet costs runs/adapt --baseline runs/float32 --plot widths.png
@@ -27,6 +28,7 @@ EXAMPLE = """\
   intnet train --method dynasty --model mlp --data digits --epochs 4 --out runs/dynasty
   intnet costs runs/dynasty --accuracy 0.9 --plot widths.png
   intnet costs runs/dynasty --map fc2 --plot fc2.png
+  intnet costs --method saved --set bits=4 --model efficientnetv2 --image 32x32x3 --classes 10
 
 The model (Kummer et al., "Adaptive Precision Training", first version, section 4.1.2) counts multiply-adds
 times bits. It speaks of float32 and of methods whose word lengths move while they train.
@@ -63,11 +65,22 @@ tells the length and the accuracies of training in 8 bits; with --accuracy too, 
   time, energy         over the array's at 8 bits; by step: the module's energy as the same in every step
   iso-accuracy         up to the first epoch that reaches the accuracy, over 8 bits for the baseline's epochs
 
+Of method saved it tells what the tape holds for the gradients: of a run, value by value, in one more step,
+which is not kept; of a model (--method saved) by blocks, for --batch-size images.
+
+  b, bits              nominal bits of a code; what an element takes, scales and zero points counted
+  codes, found         different codes that there are (of a mix: of the wider), and that occur
+  clipped              codes limited to 0 .. 2^b - 1: these are not unbiased
+  b/8*N, saved         the memory model without metadata, and float32's memory less that
+  on the tape          all that gradients read in a block: the inputs of its convolutions and batch norms
+
 --plot draws sensitivities by layer (figure 3), widths with and without tuning (5), their fluctuation with and
 without smoothing (4), time and noise; --map draws the widths of one layer's blocks, as they are in use."""
 
 SCHEDULED = ("model", "image", "classes")
 ARRAY = "dynasty"  # the method that is priced on a bit-serial array
+TAPE = "saved"  # the method whose tape is told
+OF_TAPE = ("method", "set", "batch_size")
 
 
 @dataclass(frozen=True)
@@ -91,12 +104,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
     parser.add_argument("--schedule", type=schedule, metavar="E@WL,..", help="epochs of each word length")
-    parser.add_argument("--model", metavar="N", help="with --schedule: the network")
-    parser.add_argument("--image", type=image, metavar="HxWxC", help="with --schedule: 32x32x3")
-    parser.add_argument("--classes", type=positive, metavar="K", help="with --schedule: classes")
+    parser.add_argument("--model", metavar="N", help="with --schedule or --method: the network")
+    parser.add_argument("--image", type=image, metavar="HxWxC", help="the same: 32x32x3")
+    parser.add_argument("--classes", type=positive, metavar="K", help="the same: classes")
     parser.add_argument(
         "--accs", type=positive, metavar="N", help="with --schedule: steps of one gradient (1)"
     )
+    parser.add_argument("--method", metavar="M", help="saved: what the tape of a model holds")
+    parser.add_argument(
+        "--set", action="append", metavar="KEY=VALUE", help="with --method: an option of it, repeatable"
+    )
+    parser.add_argument("--batch-size", type=positive, metavar="B", help="with --method: images (128)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw them: .png, .svg, .pdf")
     parser.add_argument("--map", metavar="LAYER", help="dynasty, with --plot: draw this layer's map instead")
 
@@ -142,6 +160,10 @@ def run(args: argparse.Namespace) -> int:
     _check_arguments(args)
     if args.plot is not None:
         output.check_picture("--plot", args.plot)
+    if args.method is not None:
+        from intnet.cli import tape_run
+
+        return tape_run.of_model(args)
     if args.folder is None:
         shown = _of_schedule(args)
     else:
@@ -152,6 +174,11 @@ def run(args: argparse.Namespace) -> int:
             from intnet.cli import array_run
 
             return array_run.run(args, given)
+        if given.method.name == TAPE:
+            from intnet.cli import tape_run
+
+            _only(args, "data_dir", "json", "debug", "folder", why=f"{args.folder} is a run of {TAPE}")
+            return tape_run.of_run(args, given)
         shown = _of_run(args, given)
     if args.plot is not None:
         from intnet import files
@@ -172,6 +199,11 @@ def run(args: argparse.Namespace) -> int:
 def _check_arguments(args: argparse.Namespace) -> None:
     """ConfigError unless they are those of a run or those of a schedule."""
     names = (*SCHEDULED, "accs")
+    if args.method is not None:
+        return _only(args, *OF_TAPE, *SCHEDULED, "json", why=f"--method {args.method}")
+    given = [f"--{name.replace('_', '-')}" for name in OF_TAPE if getattr(args, name) is not None]
+    if given:
+        raise ConfigError(f"{', '.join(given)}: goes with --method saved")
     if args.folder is not None:
         given = [f"--{name}" for name in ("schedule", *names) if getattr(args, name) is not None]
         if given:
@@ -186,6 +218,26 @@ def _check_arguments(args: argparse.Namespace) -> None:
     missing = [f"--{name}" for name in SCHEDULED if getattr(args, name) is None]
     if missing:
         raise ConfigError(f"--schedule needs {', '.join(missing)}")
+
+
+def _only(args: argparse.Namespace, *names: str, why: str) -> None:
+    """ConfigError for an argument that is given and is none of `names`."""
+    able = (
+        "folder",
+        "baseline",
+        "accuracy",
+        "schedule",
+        *SCHEDULED,
+        "accs",
+        *OF_TAPE,
+        "plot",
+        "map",
+        "data_dir",
+    )
+    given = [name for name in able if getattr(args, name) is not None and name not in names]
+    if given:
+        shown = ", ".join("RUN" if name == "folder" else f"--{name.replace('_', '-')}" for name in given)
+        raise ConfigError(f"{why}, which does not go with {shown}")
 
 
 def _of_schedule(args: argparse.Namespace) -> Shown:

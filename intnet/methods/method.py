@@ -20,11 +20,12 @@ layer in its `buffers`, of the whole net in `Method.state`.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from intnet import fp32, rng
+from intnet.bucket_codec import Codec
 from intnet.errors import NumberError
 from intnet.exact import Exact, FloatExact, exact
 from intnet.formats import Format
@@ -72,6 +73,14 @@ class LayerLike(Protocol):
     buffers: dict[str, Any]
 
 
+class Held(NamedTuple):
+    """What the tape holds of one value: elements, bytes, the codec that they are packed by, if any."""
+
+    elements: int
+    nbytes: int
+    codec: Codec | None
+
+
 Update = tuple[LayerLike, Parameter, Any]  # and its gradient
 
 
@@ -100,6 +109,7 @@ class Method:
         self.overhead = 0.0  # seconds of the last step that went into moving widths
         self.map: dict[str, Any] = {}  # what the last epoch found of a map of widths, for the log
         self.state: dict[str, Any] = {}
+        self.held: dict[str, Held] = {}  # 'layer/path' -> in the last step, where the method tells
 
     # -- starting ---------------------------------------------------------------------------
 
@@ -115,7 +125,7 @@ class Method:
         """Give every parameter of `layers` its first value, drawn from the seed; forget all other state."""
         rng.check_streams(self.streams(layers))
         check_patterns(self.overrides, [layer.name for layer in layers], self.name)
-        self.seed, self.step, self.epoch = seed, 0, 0
+        self.seed, self.step, self.epoch, self.held = seed, 0, 0, {}
         self.follow(layers)
         for layer in layers:
             layer.buffers = {}

@@ -4,8 +4,10 @@
 The forward pass and the update are method `float32`'s. What operations save for their gradients is packed
 at once, and the backward pass reads a~ (codecs and their equations: `bucket_codec.py`):
 
-    linear, convolution     x0 -> x0s       gW = e3 x0s^T                  sec. 4.2.2
+    linear, convolution     x0 -> x0s       gW = e3 x0s^T                                  sec. 4.2.2
+    scale                   x0 -> x0s       the gradient of the factors, sum(e0 x0s)
     batch norm              x1 -> x1s       gamma's gradient and e3 by batch norm's formulas of x1s
+    SiLU                    x3 -> x3s       the derivative at x3s, where `silu=packed`; float32 in the thesis
     ReLU                    a bit an element, whether its output is above 0: exact
 
 With storage `on_backward` the float32 values stay, and are rounded when they are read, to the same bits.
@@ -23,19 +25,12 @@ from intnet.bucket_codec import Codec, Draw, Packed, Signs, encode, promotions
 from intnet.errors import ConfigError, FormatError
 from intnet.methods import symbols
 from intnet.methods.float32 import Float32
-from intnet.methods.method import LayerLike
+from intnet.methods.method import Held, LayerLike
 from intnet.trace import Event
 
+PACKED = ("x0", "x1", "x3")
 MASK = "mask"  # of ReLU: only its sign is read
 PRESETS = {(2, 4): 0.5, (2, 6): 0.3, (3, 6): 0.4, (4, 8): 0.2}  # mix_levels_prob of listing 5.6
-
-
-class Held(NamedTuple):
-    """What the tape holds of one value: elements, bytes, its codec (None: float32, or a bit an element)."""
-
-    elements: int
-    nbytes: int
-    codec: Codec | None
 
 
 class Later(Kept):
@@ -56,6 +51,7 @@ class Saved(Float32):
     SYMBOLS = symbols.SAVED
     BY_LAYER = ("codec", "bits", "bucket", "norm", "mix_prob", "storage")
     DEVIATIONS: ClassVar[dict[str, str]] = {
+        "buckets": "contiguous elements as they lie in memory: (N, H, W, C) here, (N, C, H, W) in the thesis",
         "first layer": "its input, the images, is packed as every layer's is",
         "batch norm": "mean and 1/sqrt(variance + eps) are of the values before rounding",
         "constant buckets": "are stored as their value; so is one whose s underflows, as its least",
@@ -72,7 +68,7 @@ class Saved(Float32):
         codec: how codes are made. bucket: elements that share a scale. norm: what the scale of levels is.
         mix_prob: share of the wider codes, by epoch as in '0.8,0.2@5'; off: the thesis's, where it has one.
         storage: save packs at once, on_backward keeps float32 and rounds when it is read.
-        Each of these takes a layer pattern: bits@layer2.*=4.
+        Each of these takes a layer pattern: bits@layer2.*=4. silu: whether SiLU's input is packed too.
         """
 
         codec: Literal["affine", "affine-stochastic", "levels"] = "affine-stochastic"
@@ -81,28 +77,31 @@ class Saved(Float32):
         norm: Literal["max", "l2"] = "max"
         mix_prob: str | None = None
         storage: Literal["save", "on_backward"] = "save"
+        silu: Literal["float32", "packed"] = "float32"
 
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
-        self.held: dict[str, Held] = {}  # 'layer/path' -> of the last step
-        self._plans: dict[str, Plan | None] = {}
+        self._plans: dict[tuple[str, str], Plan | None] = {}  # by layer and path
 
     # -- starting ---------------------------------------------------------------------------
 
     def streams(self, layers: Sequence[Any]) -> list[str]:
-        """A word an element on 'layer/x0' or 'layer/x1', a word a bucket on 'layer/mix'."""
+        """A word an element on 'layer/x0', x1 or x3, a word a bucket on 'layer/mix'."""
         return super().streams(layers) + [
-            f"{layer.name}/{path}" for layer in layers for path in ("x0", "x1", "mix")
+            f"{layer.name}/{path}" for layer in layers for path in (*PACKED, "mix")
         ]
 
     def start(self, layers: Sequence[Any], seed: int) -> None:
         """Every layer's codec is known before the first step: what is wrong with one is said here."""
         super().start(layers, seed)
-        self.held = {}
-        self._plans = {layer.name: self._plan(layer) for layer in layers}
+        self._plans = {
+            (layer.name, path): self.plan(layer, path) for layer in layers for path in (*PACKED, MASK)
+        }
 
-    def _plan(self, layer: LayerLike) -> "Plan | None":
-        """How a layer's values are packed; None where float32 stays."""
+    def plan(self, layer: LayerLike, path: str = "x0") -> "Plan | None":
+        """How a layer's value is packed; None where float32 stays. ConfigError names what is wrong."""
+        if path not in (*PACKED, MASK) or (path == "x3" and self.options.silu == "float32"):
+            return None
         codec, bits, bucket, norm, prob, storage = (self.option(key, layer) for key in self.BY_LAYER)
         if bits == "off":
             return None
@@ -130,15 +129,15 @@ class Saved(Float32):
     # -- the tape ---------------------------------------------------------------------------
 
     def save(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """x0 and x1 packed, of ReLU a bit an element."""
-        plan, name = self._plans[layer.name], f"{layer.name}/{path}"
+        """x0, x1 and x3 packed, of ReLU a bit an element."""
+        plan, name = self._plans.get((layer.name, path)), f"{layer.name}/{path}"
         kept: Any = value
         if plan is not None and path == MASK:
             kept = Signs(value) if plan.at_once else value
         elif plan is not None:
             kept = self._packed(layer, path, value, plan)
         nbytes = value.nbytes if isinstance(kept, np.ndarray | Later) else kept.nbytes
-        codec = None if plan is None or path == MASK else plan.codec
+        codec = None if plan is None or path == MASK or not plan.at_once else plan.codec
         self.held[name] = Held(value.size, nbytes, codec)
         return kept
 
@@ -171,3 +170,7 @@ class Plan(NamedTuple):
     codec: Codec
     share: schedules.Schedule[float] | None
     at_once: bool
+
+    def promoted(self, epoch: int) -> float:
+        """The share of promoted buckets in an epoch; 0 without a mix."""
+        return self.share.at(epoch) if self.share else 0.0

@@ -185,6 +185,7 @@ DYNASTY_WEIGHT: dict[str, Symbol] = {
 SAVED: dict[str, Symbol] = FLOAT32 | {
     "x0s": Symbol("forward", "what the tape holds of x0", ("x0",)),
     "x1s": Symbol("forward", "what the tape holds of x1", ("x1",)),
+    "x3s": Symbol("forward", "what the tape holds of x3", ("x3",)),
     "gW": Symbol("backward", "e3 x0s^T", factors=("e3", "x0s")),
     "ggamma": Symbol("backward", f"sum(e1*(x1s - mu)*r), {_SCALE}"),
 }
