@@ -33,6 +33,10 @@ class ConfigError(IntnetError):
     """An unknown method, model, data set or key, or a value a key does not take."""
 
 
+class InUseError(ConfigError):
+    """A folder that another process works in."""
+
+
 class CheckpointError(IntnetError):
     """A checkpoint that is truncated, altered or not one of ours."""
 

@@ -2,15 +2,18 @@
 
 A writer fills a temporary file in the same folder; only when that is on the disk does it take the
 file's name. A process killed at any moment leaves the old content or the new one, and perhaps a
-`.NAME.PID.partial`, which nobody reads.
+`.NAME.PID.partial`, which nobody reads. A folder's lock keeps a second process from writing into it.
 """
 
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
-PARTIAL = ".partial"
+from intnet.errors import InUseError
+
+PARTIAL, LOCK = ".partial", ".intnet.lock"
 
 
 def replace(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
@@ -44,3 +47,19 @@ def remove_partial(folder: Path) -> None:
     """Delete what killed writers left in `folder`; only for whoever holds the folder's lock."""
     for path in folder.glob(f".*{PARTIAL}"):
         path.unlink(missing_ok=True)
+
+
+def lock(folder: Path) -> IO[str]:
+    """The folder's lock, held until closed or until the process ends; InUseError when it is taken."""
+    stream = open(folder / LOCK, "a+", encoding="ascii")  # noqa: SIM115 (the caller closes it)
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        stream.seek(0)
+        process = stream.read().strip()
+        stream.close()
+        raise InUseError(f"{folder} is in use by a running intnet (process {process})") from None
+    stream.truncate(0)
+    stream.write(f"{os.getpid()}\n")
+    stream.flush()
+    return stream

@@ -5,6 +5,7 @@ is wrong has another cause, and dropping the lines after it would lose what cann
 """
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import NoneType
@@ -12,6 +13,8 @@ from typing import Any
 
 from intnet import files, records
 from intnet.errors import CheckpointError
+
+_TAIL = 1 << 16  # bytes of a log in which its last line is looked for
 
 _MAP = {  # of all layers: what was aimed at, mean widths, what is skipped, the noise that the loss sees
     "alpha": float,
@@ -101,3 +104,19 @@ def cut_metrics(path: Path, step: int) -> None:
     """Drop all that came after the checkpoint of `step`."""
     kept = [json.dumps(line) + "\n" for line in read_metrics(path) if line["step"] <= step]
     files.replace(path, "".join(kept).encode())
+
+
+def last_step(path: Path) -> int:
+    """The step of the last whole line, 0 where there is none; for looking at a run that is at work."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _TAIL))
+            lines = stream.read().splitlines()
+    except FileNotFoundError:
+        return 0
+    for text in reversed(lines):
+        try:
+            return int(records.check(records.parse(text), {"step": int})["step"])
+        except ValueError:
+            continue
+    return 0

@@ -14,7 +14,6 @@ back to it and goes on bit for bit. A lock keeps two processes from working on o
 """
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
@@ -35,7 +34,7 @@ from intnet.metrics import cut_metrics, read_metrics
 from intnet.trace import PathTable
 from intnet.train import Run, StepReport
 
-CONFIG, METRICS, CHECKPOINT, LOCK = "config.json", "metrics.jsonl", "checkpoint.npz", ".intnet.lock"
+CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint.npz"
 FORMAT, VERSION = "intnet run", 1
 CHECKPOINT_EVERY = 100
 
@@ -93,8 +92,11 @@ def build(
     return Run(models.make(model, loaded.image_shape, loaded.classes), made, loaded, batch_size, seed)
 
 
-def identity(run: Run) -> dict[str, Any]:
-    """All that decides a bit of the run, as JSON values; `limit` is the number of training images."""
+def identity(run: Run, sha256: str | None = None) -> dict[str, Any]:
+    """All that decides a bit of the run, as JSON values; `limit` is the number of training images.
+
+    sha256: `data_sha256` of the run's data, where it is known already
+    """
     return {
         "method": run.method.name,
         "options": run.method.settings(),
@@ -103,7 +105,7 @@ def identity(run: Run) -> dict[str, Any]:
         "classes": run.model.classes,
         "data": run.data.name,
         "limit": len(run.data.train_labels),
-        "data_sha256": data_sha256(run.data),
+        "data_sha256": sha256 or data_sha256(run.data),
         "batch_size": run.batch_size,
         "seed": run.seed,
     }
@@ -127,9 +129,11 @@ def check_unused(folder: PathLike) -> None:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file; a run needs a folder: name another --out")
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    names = [name for name in names if name != LOCK and not name.endswith(files.PARTIAL)]
-    if (folder / LOCK).exists():
-        _lock(folder).close()
+    names = [name for name in names if name != files.LOCK and not name.endswith(files.PARTIAL)]
+    if (folder / files.LOCK).exists():
+        files.lock(folder).close()
+    if names in ([METRICS], [CHECKPOINT, METRICS]) and not (folder / METRICS).stat().st_size:
+        names = []  # of a run that was killed before it had a config: the new one writes over it
     if CONFIG in names:
         raise ConfigError(
             f"{folder} holds a run already: go on with `{resume_command(folder)}`, or name another --out"
@@ -156,7 +160,7 @@ def create(
     check_unused(folder)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    lock = _lock(folder)
+    lock = files.lock(folder)
     try:
         _check_again(folder)
         work = RunFolder(folder, run, identity(run), plan, lock)
@@ -181,7 +185,7 @@ def resume(
     """A locked run folder at its last checkpoint; `steps` or `epochs` in all, else as planned."""
     folder = Path(folder)
     _read_config(folder)  # before the lock, which would otherwise be made in any folder
-    lock = _lock(folder)
+    lock = files.lock(folder)
     try:
         files.remove_partial(folder)
         own, plan = _read_config(folder)
@@ -290,22 +294,6 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], Plan]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         what = f"{type(error).__name__}: {error}"
         raise ConfigError(f"{path}: damaged ({what}): mend it, or train again") from None
-
-
-def _lock(folder: Path) -> IO[str]:
-    """The folder's lock, held until closed or until the process ends; ConfigError when it is taken."""
-    stream = open(folder / LOCK, "a+", encoding="ascii")  # noqa: SIM115 (the caller closes it)
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        stream.seek(0)
-        process = stream.read().strip()
-        stream.close()
-        raise ConfigError(f"{folder} is in use by a running intnet (process {process})") from None
-    stream.truncate(0)
-    stream.write(f"{os.getpid()}\n")
-    stream.flush()
-    return stream
 
 
 # -- working on one ----------------------------------------------------------------------------

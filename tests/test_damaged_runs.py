@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from intnet import checkpoint, records, runs
+from intnet import checkpoint, files, records, runs
 from intnet.errors import CheckpointError
 from tests.command import here, refused
 
@@ -30,7 +30,7 @@ def folder(whole: Path, tmp_path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != runs.LOCK}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != files.LOCK}
 
 
 def refused_unchanged(capsys: pytest.CaptureFixture[str], folder: Path, command: str = "resume") -> str:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import NoReturn
 
 import intnet
-from intnet.cli import check, costs, evaluate, golden, inspect, resume, train
+from intnet.cli import check, costs, evaluate, golden, inspect, resume, sweep, train
 from intnet.cli import list as listing
 from intnet.errors import IntnetError
 
@@ -29,6 +29,7 @@ COMMANDS: dict[str, ModuleType] = {
     "golden": golden,
     "check": check,
     "costs": costs,
+    "sweep": sweep,
     "list": listing,
 }
 

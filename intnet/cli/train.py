@@ -41,8 +41,13 @@ def add_names(parser: argparse._ActionsContainer, required: bool) -> None:
 
 def add_details(parser: argparse._ActionsContainer) -> None:
     """What else decides the bits of a new run."""
-    parser.add_argument("--batch-size", type=positive, default=64, metavar="B", help="images a step (64)")
     parser.add_argument("--seed", type=int, default=1, metavar="K", help="seed of all randomness (1)")
+    add_settings(parser)
+
+
+def add_settings(parser: argparse._ActionsContainer) -> None:
+    """What else but the seed."""
+    parser.add_argument("--batch-size", type=positive, default=64, metavar="B", help="images a step (64)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the method, repeatable"
     )
@@ -58,7 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     add_length(how, "1 unless told")
     add_details(how)
-    how.add_argument(
+    add_saving(how)
+
+
+def add_saving(parser: argparse._ActionsContainer) -> None:
+    """How often a run is saved."""
+    parser.add_argument(
         "--checkpoint-every",
         type=positive,
         default=100,

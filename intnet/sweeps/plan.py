@@ -1,0 +1,327 @@
+"""The plan of a sweep: from grids of settings to points, from points and seeds to runs, and sweep.json.
+
+    grid    KEY -> its values; a point is one choice of values, every combination is taken
+    point   a method and its settings: a row of the table
+    run     a point and a seed: a folder SWEEP/runs/NAME, the same as `intnet train` makes
+
+    plan = make(Asked("float32", "mlp", "digits", vary=[("momentum", ["0.9", "0.5"])], seeds=[1, 2]))
+    with opened("SWEEP", plan):         # locks it; what is there already must belong to the plan
+        tasks = [task("SWEEP", plan, run) for run in plan.runs()]       # work.py does them
+
+A plan may grow: more points, more seeds, more steps. Anything else in a folder is refused, with what differs.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType
+from typing import Any
+from urllib.parse import quote
+
+import intnet
+from intnet import datasets, files, methods, models, records, runs
+from intnet.errors import ConfigError
+from intnet.train import Run
+
+PLAN, RUNS = "sweep.json", "runs"
+FORMAT, VERSION = "intnet sweep", 1
+LONGEST = 150  # characters of a run's name; file systems take 255 bytes
+
+Grid = list[tuple[str, list[str]]]
+
+COMMON = ("model", "image_shape", "classes", "data", "limit", "data_sha256", "batch_size")
+POINT = {
+    "method": str,
+    "settings": {str: str},
+    "varied": [str],
+    "options": {str: (str, float, bool, NoneType)},
+    "baseline": bool,
+}
+SHAPE = {
+    "format": str,
+    "version": int,
+    "intnet": str,
+    "common": {key: runs.IDENTITY[key] for key in COMMON},
+    "steps": int,
+    "steps_per_epoch": int,
+    "checkpoint_every": int,
+    "seeds": [int],
+    "points": [POINT],
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a sweep is asked for; texts as a user writes them.
+
+    settings: of all points; vary: the grid; also: further grids beside it, on top of the settings
+    baseline: another method, as (name, its own settings); it takes those of `settings` that it knows too
+    steps: of every run; None: so many epochs
+    """
+
+    method: str
+    model: str
+    data: str
+    settings: dict[str, str] = field(default_factory=dict)
+    vary: Grid = field(default_factory=list)
+    also: Sequence[Grid] = ()
+    baseline: tuple[str, dict[str, str]] | None = None
+    seeds: Sequence[int] = (1,)
+    batch_size: int = 64
+    limit: int | None = None
+    data_dir: str | None = None
+    epochs: int = 1
+    steps: int | None = None
+    checkpoint_every: int = runs.CHECKPOINT_EVERY
+
+
+@dataclass(frozen=True)
+class Point:
+    """A method and its settings.
+
+    varied: which settings tell it from other points; options: all options, as its runs have them
+    """
+
+    method: str
+    settings: dict[str, str]
+    varied: list[str]
+    options: dict[str, Any] = field(default_factory=dict)
+    baseline: bool = False
+
+    @property
+    def label(self) -> str:
+        """'bits=4 codec=affine'; the method where nothing varies, or of a baseline."""
+        text = " ".join(f"{key}={self.settings[key]}" for key in self.varied)
+        return text if text and not self.baseline else " ".join([self.method, text]).strip()
+
+    @property
+    def name(self) -> str:
+        """Of its runs' folders, without the seed; another one for every method and settings."""
+        parts = [f"{_safe(key)}={_safe(self.settings[key])}" for key in sorted(self.settings)]
+        name = "+".join([self.method, *parts])
+        if len(name) <= LONGEST:
+            return name
+        return f"{name[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+    def value(self, key: str) -> str:
+        """What it has for a key: as set, else the method's default; '-' where the method has no such key."""
+        if key in self.settings:
+            return self.settings[key]
+        value = self.options.get(key, "-")
+        return "off" if value is None else str(value)
+
+
+def _safe(text: str) -> str:
+    """A text for file names and shells, another one for every text: '2/4' is '2~4'."""
+    return quote(text, safe=",@/").replace("~", "%7E").replace("/", "~")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that decides the bits of a sweep's runs; common: the part of their identities that is alike."""
+
+    common: dict[str, Any]
+    steps: int
+    steps_per_epoch: int
+    checkpoint_every: int
+    seeds: list[int]
+    points: list[Point]
+
+    def runs(self) -> Iterator[tuple[Point, int]]:
+        """(point, seed) of every run: all points at the first seed come first."""
+        return ((point, seed) for seed in self.seeds for point in self.points)
+
+    def identity(self, point: Point, seed: int) -> dict[str, Any]:
+        """`runs.identity` of a run."""
+        return {"method": point.method, "options": point.options, **self.common, "seed": seed}
+
+    def varied(self) -> list[str]:
+        """Keys that tell points apart, in the order in which they were given."""
+        return list(dict.fromkeys(key for point in self.points if not point.baseline for key in point.varied))
+
+
+def run_name(point: Point, seed: int) -> str:
+    """'saved+bits=2+codec=affine+seed=1'."""
+    return f"{point.name}+seed={seed}"
+
+
+def run_folder(sweep: Path, point: Point, seed: int) -> Path:
+    """Where a run is kept."""
+    return sweep / RUNS / run_name(point, seed)
+
+
+# -- texts -------------------------------------------------------------------------------------
+
+
+def values(text: str, what: str) -> list[str]:
+    """'4,2' or, where a value holds commas, '0.05,0.01@4;0.1'; ConfigError naming `what`."""
+    found = text.removesuffix(";").split(";") if ";" in text else text.split(",")
+    found = [value.strip() for value in found]
+    if not all(found):
+        raise ConfigError(f"{what}: a value is empty: write V1,V2 or, where values hold commas, 'V1;V2'")
+    twice = next((value for value in found if found.count(value) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{what}: {twice} is given twice")
+    return found
+
+
+def grid(texts: Sequence[str], what: str) -> Grid:
+    """The grid of texts KEY=V1,V2; ConfigError naming `what`, an option of the command."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, rest = text.partition("=")
+        if not (key and equals):
+            raise ConfigError(f"{what} {text}: write KEY=V1,V2, as in bits=8,4,2")
+        if key in found:
+            raise ConfigError(f"{what} {key} is given twice: write all of its values after one")
+        found[key] = values(rest, f"{what} {text}")
+    return list(found.items())
+
+
+# -- making ------------------------------------------------------------------------------------
+
+
+def make(asked: Asked) -> Plan:
+    """The plan; every point's run is built once, so that what cannot be trained is refused here."""
+    if len(set(asked.seeds)) != len(asked.seeds) or not asked.seeds:
+        raise ConfigError(f"seeds {', '.join(map(str, asked.seeds))}: give each one once")
+    points = _points(asked)
+    for point in points:  # before the data: a wrong key is told at once
+        methods.make(point.method, **point.settings)
+    data = datasets.load(asked.data, asked.data_dir)
+    if asked.limit is not None:
+        data = data.first(asked.limit)
+    sha256 = runs.data_sha256(data)
+    known: dict[str, Point] = {}
+    for i, point in enumerate(points):
+        model = models.make(asked.model, data.image_shape, data.classes)
+        run = Run(model, methods.make(point.method, **point.settings), data, asked.batch_size, asked.seeds[0])
+        identity = runs.identity(run, sha256)
+        points[i] = dataclasses.replace(point, options=identity["options"])
+        other = known.setdefault(json.dumps([point.method, identity["options"]]), points[i])
+        if other is not points[i]:
+            raise ConfigError(f"two points are the same: {other.label}, and {point.label}: leave one out")
+    steps = asked.steps or asked.epochs * run.steps_per_epoch
+    common = {key: identity[key] for key in COMMON}
+    return Plan(common, steps, run.steps_per_epoch, asked.checkpoint_every, list(asked.seeds), points)
+
+
+def _points(asked: Asked) -> list[Point]:
+    """All points, without their options; the baseline first."""
+    points = []
+    if asked.baseline is not None:
+        method, own = asked.baseline
+        known = {field.name for field in dataclasses.fields(methods.make(method, **own).options)}
+        taken = {key: value for key, value in asked.settings.items() if key in known} | own
+        points.append(Point(method, taken, list(own), baseline=True))
+    clash = next((key for key, _ in asked.vary if key in asked.settings), None)
+    if clash is not None:
+        raise ConfigError(f"{clash} is set and varied: give it once")
+    for one in (asked.vary, *asked.also):
+        keys = [key for key, _ in one]
+        for chosen in itertools.product(*(found for _, found in one)):
+            own = dict(zip(keys, chosen, strict=True))
+            points.append(Point(asked.method, asked.settings | own, keys))
+    return points
+
+
+# -- sweep.json --------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(folder: Path, plan: Plan) -> Iterator[None]:
+    """Hold the sweep's folder, made if there is none, with `plan` in it; ConfigError where it is not ours."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; a sweep needs a folder: name another --out")
+    names = sorted(path.name for path in folder.glob("*") if path.name != files.LOCK)
+    names = [name for name in names if not name.endswith(files.PARTIAL)]
+    if names and PLAN not in names:
+        shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+        raise ConfigError(f"{folder} is no sweep (it holds {shown}): name another --out")
+    (folder / RUNS).mkdir(parents=True, exist_ok=True)
+    with files.lock(folder):
+        files.remove_partial(folder)
+        if (folder / PLAN).exists():
+            _check_grown(folder, read(folder), plan)
+        files.replace(folder / PLAN, text(plan).encode())
+        yield
+
+
+def text(plan: Plan) -> str:
+    """sweep.json."""
+    head = {"format": FORMAT, "version": VERSION, "intnet": intnet.__version__}
+    return json.dumps(head | dataclasses.asdict(plan), indent=2) + "\n"
+
+
+def read(folder: Path) -> Plan:
+    """The plan of a sweep; ConfigError where there is none or it is damaged."""
+    path = folder / PLAN
+    try:
+        found = records.parse(path.read_bytes())
+        records.check(found, {"format": str, "version": int})
+        if (found["format"], found["version"]) != (FORMAT, VERSION):
+            raise ConfigError(f"{path}: not a sweep of this version of intnet ({FORMAT}, version {VERSION})")
+        records.check(found, SHAPE)
+        points = [Point(**point) for point in found["points"]]
+        if any(key not in point.settings for point in points for key in point.varied):
+            raise ValueError("a point varies what it does not set")
+        names = (field.name for field in dataclasses.fields(Plan))
+        return Plan(**{name: found[name] for name in names} | {"points": points})
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigError(f"{folder} is no sweep: it has no {PLAN}") from None
+    except ConfigError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{path}: damaged ({error}): delete it, and give the same command again") from None
+
+
+def _check_grown(folder: Path, old: Plan, new: Plan) -> None:
+    """ConfigError naming what differs, unless `new` is `old` with points, seeds or steps added."""
+    wrong = [
+        f"{key} is {old.common[key]} there and {new.common[key]} here"
+        for key in COMMON
+        if old.common[key] != new.common[key]
+    ]
+    if old.steps > new.steps:
+        wrong.append(f"its runs have {old.steps:,} steps, here they have {new.steps:,}")
+    now = [(point.method, point.options, point.settings) for point in new.points]
+    gone = [p for p in old.points if (p.method, p.options, p.settings) not in now]
+    if gone:
+        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+        wrong.append(f"it has a point that is not asked for here: {_whole(gone[0])}{more}")
+    seeds = [str(seed) for seed in old.seeds if seed not in new.seeds]
+    if seeds:
+        wrong.append(f"it has seeds that are not asked for here: {', '.join(seeds)}")
+    if wrong:
+        advice = "a sweep grows by points, seeds and steps, and loses none: name another --out"
+        raise ConfigError(f"{folder} holds another sweep: {'; '.join(wrong)} ({advice})")
+
+
+def _whole(point: Point) -> str:
+    """A point with all of its settings."""
+    return " ".join([point.method, *(f"{key}={value}" for key, value in point.settings.items())])
+
+
+def task(
+    folder: Path, plan: Plan, point: Point, seed: int, session: str, data_dir: str | None
+) -> dict[str, Any]:
+    """What `work.train` needs to know of a run, as JSON values; session: as `work.begin` gave it."""
+    sweep = Path(os.path.abspath(folder))
+    return {
+        "sweep": str(sweep),
+        "session": session,
+        "intnet": intnet.__version__,
+        "name": run_name(point, seed),
+        "folder": str(run_folder(sweep, point, seed)),
+        "run": plan.identity(point, seed),
+        "settings": point.settings,
+        "steps": plan.steps,
+        "checkpoint_every": plan.checkpoint_every,
+        "data_dir": None if data_dir is None else os.path.abspath(data_dir),
+    }
