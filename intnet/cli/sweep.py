@@ -172,7 +172,7 @@ def _train(
     session, failed = work.begin(args.out), {}
     tasks = [task(args.out, plan, *run, session, args.data_dir) for run in show.pending.values()]
     if client is not None:
-        show.start(f"on the cluster at {args.cluster}, {len(client.scheduler_info()['workers'])} workers")
+        show.start(f"on the cluster at {args.cluster}, workers: {len(client.nthreads())}")
         outcomes = cluster.run(tasks, client)
     else:
         many, share = f"{args.jobs} process{'es' * (args.jobs > 1)}", processes.threads(args.jobs)

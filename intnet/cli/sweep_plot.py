@@ -80,7 +80,12 @@ def _final(axis: "Axes", plan: Plan, rows: Sequence[Row]) -> None:
             lines.setdefault(name, []).append((ticks.index(row.point.value(key)), row))
     for k, (name, entries) in enumerate(lines.items()):
         shift = APART * (k - (len(lines) - 1) / 2)
-        _whiskers(axis, sorted(entries, key=lambda entry: entry[0]), k, shift, name, joined=key is not None)
+        numbers = [entry for entry in entries if key is not None and not _order(entry[1].point.value(key))[0]]
+        texts = [entry for entry in entries if entry not in numbers]
+        for part, joined in ((numbers, True), (texts, False)):
+            if part:
+                label = name if part is numbers or not numbers else ""
+                _whiskers(axis, sorted(part, key=lambda entry: entry[0]), k, shift, label, joined)
     for row in rows:
         mean = row.mean("test_accuracy")
         if row.point.baseline and mean is not None:

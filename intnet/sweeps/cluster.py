@@ -10,10 +10,12 @@ distributed is not needed otherwise: it is the extra `cluster`, and imported onl
 
 import importlib.util
 import queue
+import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from intnet import runs
 from intnet.errors import ConfigError
 from intnet.sweeps import work
 from intnet.sweeps.processes import TICK
@@ -25,24 +27,26 @@ if TYPE_CHECKING:
 PATIENCE = 15  # seconds until a scheduler must have answered
 
 
-def check() -> None:
-    """ConfigError where distributed is missing."""
-    if importlib.util.find_spec("distributed") is None:
-        raise ConfigError("--cluster needs Dask: pip install 'intnet[cluster]'")
-
-
 @contextmanager
 def connected(address: str) -> "Iterator[Client]":
     """A client of the scheduler at 'tcp://HOST:PORT'; ConfigError where none answers."""
-    check()
+    if importlib.util.find_spec("distributed") is None:
+        raise ConfigError("--cluster needs Dask: pip install 'intnet[cluster]'")
+    if not re.fullmatch(r"\w+://.+:\d+", address):
+        raise ConfigError(f"--cluster {address}: write tcp://HOST:PORT, as the scheduler shows it")
     from distributed import Client
 
     try:
         client = Client(address, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
+    except OSError as error:
         what = " ".join(f"{error}".split()) or type(error).__name__
         raise ConfigError(f"--cluster {address}: no scheduler of Dask answers there ({what})") from None
     with client:
+        # a function of Python's own: one of intnet's ends the worker that cannot import it
+        found = client.run(importlib.util.find_spec, "intnet")
+        lacking = sorted(worker for worker, spec in found.items() if spec is None)
+        if lacking:
+            raise ConfigError(f"workers without intnet: {', '.join(lacking)}: install the same version there")
         yield client
 
 
@@ -55,14 +59,16 @@ def run(tasks: Sequence[dict[str, Any]], client: "Client") -> Generator[Outcome 
         future = client.submit(work.train, task, key=f"{name}-{task['session']}", pure=False)
         future.add_done_callback(lambda future, name=name: ended.put((name, future)))
         futures.append(future)
-    for _ in futures:
-        while True:
-            yield None
-            try:
-                name, future = ended.get(timeout=TICK)
-                break
-            except queue.Empty:
-                continue
+    over, left = work.Ended(tasks[0]) if tasks else runs.never, {future.key for future in futures}
+    while left:
+        yield None
+        try:
+            name, future = ended.get(timeout=TICK)
+        except queue.Empty:
+            if over() and not any(left.intersection(keys) for keys in client.processing().values()):
+                return  # what no worker has begun: it waits for one
+            continue
+        left.discard(future.key)
         yield _outcome(name, future)
 
 
@@ -78,6 +84,4 @@ def _outcome(name: str, future: "Future") -> Outcome:
     error = future.exception()
     if isinstance(error, KilledWorker):
         return Outcome(name, FAILED, "workers that trained it died, again and again (out of memory?)")
-    if isinstance(error, ImportError):
-        return Outcome(name, FAILED, f"its worker has no intnet ({error}): install the same version there")
     return Outcome(name, FAILED, " ".join(f"{type(error).__name__}: {error}".split()))

@@ -193,7 +193,7 @@ def make(asked: Asked) -> Plan:
         raise ConfigError(f"seeds {', '.join(map(str, asked.seeds))}: give each one once")
     points = _points(asked)
     for point in points:  # before the data: a wrong key is told at once
-        methods.make(point.method, **point.settings)
+        _check(point)
     data = datasets.load(asked.data, asked.data_dir)
     if asked.limit is not None:
         data = data.first(asked.limit)
@@ -210,6 +210,17 @@ def make(asked: Asked) -> Plan:
     steps = asked.steps or asked.epochs * run.steps_per_epoch
     common = {key: identity[key] for key in COMMON}
     return Plan(common, steps, run.steps_per_epoch, asked.checkpoint_every, list(asked.seeds), points)
+
+
+def _check(point: Point) -> None:
+    """ConfigError where the method does not take the settings."""
+    try:
+        methods.make(point.method, **point.settings)
+    except ConfigError as error:
+        if not any("@" in point.settings[key] for key in point.varied):
+            raise
+        hint = "semicolons part values that hold commas, as in 'lr=0.05,0.01@4;0.1'"
+        raise ConfigError(f"{error} ({hint})") from None
 
 
 def _points(asked: Asked) -> list[Point]:
