@@ -1,4 +1,4 @@
-"""Sweeps end in the same table and digests however they are trained: one process, two, killed ones, a cluster."""
+"""Sweeps end in the same table and digests however they are trained: in processes, on a cluster, killed."""
 
 import json
 import os
@@ -119,8 +119,7 @@ def test_one_process(
     status, again, _ = here(capsys, "sweep", *GRID, "--out", folder)
     assert status == 0 and "2 points, 4 runs, 4 done already" in again
     assert {path: path.stat().st_mtime_ns for path in (folder / "runs").glob("*/*.*")} == before
-    table = out.index("\n\n")
-    assert re.sub("  [0-9,]+\n", "\n", again[again.index("\n\n") :]) == re.sub("  [0-9,]+\n", "\n", out[table:])
+    assert again[again.index("\n\n") :] == out[out.index("\n\n") :]
     assert last_line(here(capsys, "sweep", "--show", folder)[1]) == last_line(out)
 
 
@@ -158,15 +157,13 @@ def defunct(process: int) -> bool:
         return True
 
 
-def test_interrupted(
-    begun: tuple[Path, subprocess.Popen[str]], expected: dict[str, dict[str, Any]]
-) -> None:
+def test_interrupted(begun: tuple[Path, subprocess.Popen[str]], expected: dict[str, dict[str, Any]]) -> None:
     folder, process = begun
     half_way(folder, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert process.returncode == 130 and "Traceback" not in err
-    assert re.search(rf"stopped: \d of 4 runs in {re.escape(str(folder))} are done, the others saved; go on", err)
+    assert re.search(rf"stopped: \d of 4 runs in {re.escape(str(folder))} are done, the others saved;", err)
     assert (folder / "table.md").exists() and "sha256" not in out
     # a worker of a sweep that is over does nothing
     task = {"sweep": str(folder), "session": "another", "name": "x", "intnet": runs.intnet.__version__}

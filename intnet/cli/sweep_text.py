@@ -115,13 +115,13 @@ def show(plan: Plan, rows: Sequence[table.Row], written: Sequence[Path]) -> None
     """The table, what failed, and the digest of all."""
     runs, done = len(plan.points) * len(plan.seeds), sum(len(row.reports) for row in rows)
     headings, texts = table.cells(plan, rows)
-    made = Table(title=table.title(plan), title_justify="left", box=None, pad_edge=False)
+    made = Table(box=None, pad_edge=False)
     first = headings.index("runs")
     for i, heading in enumerate(headings):
         made.add_column(heading, justify="left" if i < first else "right", no_wrap=True)
     for line in texts:
         made.add_row(*line)
-    print()
+    print(f"\n{table.title(plan)}", flush=True)
     print_table(Console(highlight=False, markup=False), made, 40 * len(headings))
     for row in rows:
         for seed, why in row.failed.items():
