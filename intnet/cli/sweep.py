@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 SUMMARY = "train a grid of settings and seeds, many runs at a time, into one table"
 EXAMPLE = """\
-  intnet sweep --method wageubn --model mlp --data digits --epochs 2 --vary e2=flag8,16 --vary dr=128,64 \\
-      --baseline "float32 lr=0.05" --seeds 1,2,3 --jobs 2 --plot sweep.png --out runs/sweep
+  intnet sweep --method saved --model mlp --data digits --epochs 4 --set lr=0.05,0.01@3 --vary bits=8,4,2 \\
+      --vary codec=affine,affine-stochastic --also 'codec=levels bits=2/4 bucket=64,512' \\
+      --baseline float32 --seeds 1,2 --jobs 2 --plot sweep.png --out runs/sweep
   intnet sweep --show runs/sweep --plot sweep.pdf
 
 A point is a method with its settings, a row of the table; a run is a point and a seed, a folder in
-SWEEP/runs that every other command reads: intnet inspect 'runs/sweep/runs/wageubn+dr=64+e2=16+seed=1' ...
+SWEEP/runs that every other command reads: intnet eval 'runs/sweep/runs/float32+lr=0.05,0.01@3+seed=1'
 
   --set KEY=VALUE       of all points
   --vary KEY=V1,V2,..   a point for every value; several --vary: for every combination. Where values hold
-                        commas, semicolons part them: --vary 'lr=26,13@5;52'; 'lr=26,13@5;' is one value
+                        commas, semicolons part them: --vary 'lr=0.05,0.01@3;0.1'; 'lr=0.05,0.01@3;' is one value
   --also 'K=V K=V1,V2'  a grid of its own beside that of --vary, on top of --set: for what a full product
                         would waste runs on. With --also and no --vary, --set alone is a point too
   --baseline 'M K=V'    method M beside the points, with its own settings and those of --set that it knows
