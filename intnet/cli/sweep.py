@@ -32,7 +32,7 @@ SWEEP/runs that every other command reads: intnet eval 'runs/sweep/runs/float32+
 
   --set KEY=VALUE       of all points
   --vary KEY=V1,V2,..   a point for every value; several --vary: for every combination. Where values hold
-                        commas, semicolons part them: --vary 'lr=0.05,0.01@3;0.1'; 'lr=0.05,0.01@3;' is one value
+                        commas, semicolons part them: --vary 'lr=0.05,0.01@3;0.1'; 'lr=0.05,0.01@3;' is one
   --also 'K=V K=V1,V2'  a grid of its own beside that of --vary, on top of --set: for what a full product
                         would waste runs on. With --also and no --vary, --set alone is a point too
   --baseline 'M K=V'    method M beside the points, with its own settings and those of --set that it knows
