@@ -1,16 +1,23 @@
 """Values that change by epoch, written as text: '26,13@30,3@60' is 26, from epoch 30 on 13, from 60 on 3.
 
-Epochs count from 0. Used for learning rates (codes or floats), dr of CQ, and probabilities.
+Epochs count from 0. Used for learning rates (codes or floats), dr of CQ, and probabilities. What scales a
+float rate from step to step is `factor`: a linear rise, then falls along half a cosine.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import Generic, TypeVar
 
 from intnet.errors import ConfigError
 
 T = TypeVar("T", int, float)
+
+_DIGITS = Context(prec=50)
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510582")
 
 
 @dataclass(frozen=True)
@@ -56,3 +63,36 @@ def shares(text: str | float, what: str) -> Schedule[float]:
     if not all(0 <= share <= 1 for _, share in schedule.steps):
         raise ConfigError(f"{what}={text!r}: a probability is from 0 to 1")
     return schedule
+
+
+# -- from step to step ---------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=8)  # every parameter of a step asks for the same one
+def factor(step: int, steps_per_epoch: int, warmup: Fraction, cosine: Fraction | None) -> float:
+    """What multiplies the learning rate of step `step` (steps done, from 0), in (0, 1].
+
+    In the first `warmup` epochs, of w steps, (step + 1)/w, at most 1. Behind them, with `cosine` = E, the
+    half wave (1 + cos(pi u))/2 for the share u of E epochs that is done, and again from 1 after each E
+    epochs (Loshchilov and Hutter 2017, "SGDR", Eq. 5 with eta_min = 0 and T_i = E); without it 1. The
+    float64 nearest to the exact number.
+    """
+    done = Fraction(step, steps_per_epoch)
+    if done < warmup:
+        return float(min(Fraction(step + 1) / (warmup * steps_per_epoch), Fraction(1)))
+    if cosine is None:
+        return 1.0
+    return _half_wave((done - warmup) / cosine % 1)
+
+
+def _half_wave(u: Fraction) -> float:
+    """(1 + cos(pi u))/2 for 0 <= u < 1: Taylor's series with 50 digits, to the nearest float64."""
+    d = _DIGITS
+    square = d.power(d.multiply(_PI, d.divide(Decimal(u.numerator), Decimal(u.denominator))), 2)
+    term = total = Decimal(1)
+    k = 0
+    while term.copy_abs() > Decimal("1e-48"):
+        k += 2
+        term = d.divide(d.multiply(term, square.copy_negate()), Decimal(k * (k - 1)))
+        total = d.add(total, term)
+    return float(d.divide(d.add(Decimal(1), total), Decimal(2)))
