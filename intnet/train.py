@@ -64,7 +64,7 @@ class Run:
             )
         self.model, self.method, self.data = model, method, data
         self.batch_size, self.seed = batch_size, seed
-        self.steps_per_epoch = -(-images // batch_size)
+        self.steps_per_epoch = method.steps_per_epoch = -(-images // batch_size)
         self.paths = Recorder()
         method.start(model.all_layers(), seed)
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
@@ -92,7 +92,7 @@ class Run:
         # a float32 run that diverges overflows first; the checks of logits and gradients then say so
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             logits = self.model(Tensor(images), method)
-            loss = ops.softmax_cross_entropy(logits, labels=labels)
+            loss = ops.softmax_cross_entropy(logits, labels=labels, smoothing=method.label_smoothing)
             method.see_loss(float(loss.value))
             gradients = backward(loss, np.float32(1), ops.elementwise.join)
             method.update_all(

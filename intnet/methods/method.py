@@ -93,6 +93,8 @@ class Method:
     STATE: ClassVar[dict[str, str]] = {}  # name in slots, buffers or `state` -> what it is
     running_statistics = True  # inference reads running means and variances, not the batch's own
     fixed_model = False  # what it trains is a fixed-point model (`fixed_model.py`)
+    label_smoothing = 0.0  # share of a target that the loss spreads over all classes
+    steps_per_epoch = 1  # of the run that trains by it
 
     BY_LAYER: ClassVar[tuple[str, ...]] = ()  # keys that may be set for some layers only: bits@layer2.*
 

@@ -1,10 +1,16 @@
 """softmax cross-entropy in float32.
 
-    p = exp(l - max l) / sum exp(l - max l)      loss = mean of log(sum) - (l_label - max l)
-    dl = (p - onehot) / N
+    p = exp(l - max l) / sum exp(l - max l)      d = log(sum) - (l - max l) = -log p
+    loss = mean of d_label                       dl = (p - onehot) / N
+
+With label smoothing s over C classes (Szegedy et al. 2016, sec. 7) the targets are t = on*onehot + off:
+
+    off = s / C, on = 1 - s                      loss = mean of on*d_label + sum of off*d
+    dl = ((p - off) - on*onehot) / N
 
 Rows are independent; within a row, sums run over ascending classes; the mean sums rows in order,
-all in float32. Integer logits are rounded once to float32 first.
+all in float32. A product and the sum that it joins round once (`fma32`): the sum of off*d from 0, then
+on*d_label. Integer logits are rounded once to float32 first.
 """
 
 from typing import Any
@@ -13,13 +19,15 @@ import numpy as np
 
 from intnet._jit import njit
 from intnet.autograd import Op, Saved
-from intnet.errors import DataError, NumberError, ShapeError
+from intnet.errors import ConfigError, DataError, NumberError, ShapeError
 from intnet.exact import exact
-from intnet.fp32 import exp32, log32
+from intnet.fp32 import exp32, fma32, log32
 
 
 @njit
-def _softmax(logits: np.ndarray, labels: np.ndarray, p: np.ndarray) -> np.float32:
+def _softmax(
+    logits: np.ndarray, labels: np.ndarray, on: np.float32, off: np.float32, p: np.ndarray
+) -> np.float32:
     """p = softmax of every row; the mean loss."""
     total = np.float32(0)
     for n in range(logits.shape[0]):
@@ -33,7 +41,12 @@ def _softmax(logits: np.ndarray, labels: np.ndarray, p: np.ndarray) -> np.float3
             denominator = np.float32(denominator + out[c])
         for c in range(row.shape[0]):
             out[c] = np.float32(out[c] / denominator)
-        total = np.float32(total + np.float32(log32(denominator) - np.float32(row[labels[n]] - top)))
+        log = log32(denominator)
+        loss = np.float32(0)
+        if off != np.float32(0):  # without it, a logit far below the others may make a term infinite
+            for c in range(row.shape[0]):
+                loss = fma32(off, np.float32(log - np.float32(row[c] - top)), loss)
+        total = np.float32(total + fma32(on, np.float32(log - np.float32(row[labels[n]] - top)), loss))
     return np.float32(total / np.float32(logits.shape[0]))
 
 
@@ -42,7 +55,17 @@ def float_logits(logits: Any) -> np.ndarray:
     return logits if isinstance(logits, np.ndarray) else exact(logits).to_float32()  # type: ignore[union-attr]
 
 
-def _softmax_cross_entropy(saved: Saved, logits: Any, *, labels: np.ndarray) -> np.float32:
+def _targets(smoothing: float, classes: int) -> tuple[np.float32, np.float32]:
+    """(on, off) of the module."""
+    if not 0 <= smoothing < 1:
+        raise ConfigError(f"label smoothing {smoothing}: it is from 0 to below 1")
+    share = np.float32(smoothing)
+    return np.float32(1) - share, share / np.float32(classes)
+
+
+def _softmax_cross_entropy(
+    saved: Saved, logits: Any, *, labels: np.ndarray, smoothing: float = 0.0
+) -> np.float32:
     values = float_logits(logits)
     if values.ndim != 2 or labels.shape != (values.shape[0],) or values.shape[0] == 0:
         raise ShapeError(f"cross-entropy: logits {values.shape} do not fit labels {labels.shape}")
@@ -53,15 +76,16 @@ def _softmax_cross_entropy(saved: Saved, logits: Any, *, labels: np.ndarray) -> 
     if not np.all(np.isfinite(values)):
         raise NumberError("the logits hold a NaN or infinity: training diverged, or the input did")
     saved.p, saved.labels = np.empty_like(values), labels
-    return np.float32(_softmax(values, labels.astype(np.int64), saved.p))
+    saved.on, saved.off = _targets(smoothing, values.shape[1])
+    return np.float32(_softmax(values, labels.astype(np.int64), saved.on, saved.off, saved.p))
 
 
 def _softmax_cross_entropy_vjp(saved: Saved, seed: Any) -> tuple[np.ndarray]:
-    """(p - y)/N; the seed is 1 (a loss is the end of the graph)."""
-    p, labels = saved.p, saved.labels
+    """(p - t)/N; the seed is 1 (a loss is the end of the graph)."""
+    labels = saved.labels
     rows = np.arange(labels.size)
-    error = p.copy()
-    error[rows, labels] = p[rows, labels] - np.float32(1)
+    error = saved.p - saved.off
+    error[rows, labels] -= saved.on
     return (error / np.float32(labels.size),)
 
 
