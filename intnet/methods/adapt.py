@@ -5,7 +5,7 @@ Kummer et al., "Adaptive Precision Training (AdaPT)", with its first version whe
     forward   W^ = SR(W; <WL,FL>); x0 and x1 = W^ x0 + b^ in <WL,FL>; sums of integers, exact
     backward  float32; g = SR(dL/dW; <WL,FL>), then g / ||g||_2                           Eq. 3.4
     switch    G <- G + g; every lb steps D = n/||G||_2, PushDown, PushUp, lb, r           `adapt_switch.py`
-    update    Acc = momentum*Acc + (g + l1*sign(W) + l2*W);  W <- W - lr*Acc              float32 master W
+    update    g + l1*sign(W) + l2*W to the optimizer of the float32 master W              `float_master.py`
 
 <WL,FL> of a weight layer holds for the batch norm and the activation behind it too. Each layer keeps it in
 its buffer `precision` = [WL, FL]; a weight layer also `window` = [lb, r, n], and its W the slot G.
@@ -19,13 +19,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from intnet import fp32, schedules
+from intnet import fp32
 from intnet.errors import ConfigError, NumberError
 from intnet.exact import Exact, exact
 from intnet.formats import MAX_BITS, FixedPoint, Scaled
 from intnet.methods import adapt_switch as switch
 from intnet.methods import symbols
-from intnet.methods.float32 import sgd_momentum
+from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32, whole
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
 from intnet.ops.kernels.histograms import code_squares, sum_of_magnitudes, sum_of_squares
@@ -46,7 +46,7 @@ class Adapt(RoundedCopies):
     SYMBOLS = symbols.ADAPT
     STREAMS = ("push_down",)
     fixed_model = True
-    STATE: ClassVar[dict[str, str]] = {
+    STATE: ClassVar[dict[str, str]] = FloatMaster.STATE | {
         "precision": "[WL, FL]",
         "window": "[lb, r, n]: lookback, resolution, gradients in G",
         "G": "sum of the normalised gradients since the last switch",
@@ -78,18 +78,17 @@ class Adapt(RoundedCopies):
     }
 
     @dataclass(frozen=True)
-    class Options:
+    class Options(FloatMaster.Options):
         """eps: bits of KL that PushDown may lose, 0 in the paper. buff: bits in front of the point.
 
-        lr: learning rate by epoch, '0.1,0.01@8'. rop: epochs without a lower loss before lr shrinks by
-        rop_factor, or off. l1, l2: penalties. accs: batches an update. init: s of the start's variance s/n.
+        rop: epochs without a lower loss before lr shrinks by rop_factor, or off. l1, l2: penalties, behind
+        clip; weight_decay is for adamw. accs: batches an update. init: s of the start's variance s/n.
         penalty: on adds WL/32 * (share of non-zeros) to the loss that the strategy sees (first version).
         """
 
+        lr: str = "0.02"
         eps: float = 0.1
         buff: Literal[4, 8] = 4
-        lr: str = "0.02"
-        momentum: float = 0.9
         l1: float = 1e-8
         l2: float = 0.01
         accs: int = 1
@@ -102,11 +101,10 @@ class Adapt(RoundedCopies):
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         o = self.options
-        self.lr = schedules.rates(o.lr, "adapt: lr")
-        if not (0 <= o.momentum < 1 and o.eps >= 0 and o.l1 >= 0 and o.l2 >= 0 and o.init > 0):
-            raise ConfigError(
-                "adapt: momentum is from 0 to below 1; eps, l1 and l2 are at least 0, init is above 0"
-            )
+        if not (o.eps >= 0 and o.l1 >= 0 and o.l2 >= 0 and o.init > 0):
+            raise ConfigError("adapt: eps, l1 and l2 are at least 0, init is above 0")
+        if o.weight_decay and o.optimizer == "sgd":
+            raise ConfigError("adapt: weight_decay is decoupled, of optimizer=adamw; use l2 with sgd")
         if o.accs < 1 or (o.rop is not None and o.rop < 0):
             raise ConfigError("adapt: accs is at least 1, rop at least 0 epochs")
         if not (0 < o.rop_factor < 1 and 0 <= o.rop_threshold < 1):
@@ -297,23 +295,27 @@ class Adapt(RoundedCopies):
 
     # -- update -----------------------------------------------------------------------------
 
+    def epoch_rate(self) -> float:
+        """lr of this epoch, as far as plateaus of the loss have reduced it."""
+        return super().epoch_rate() * float(self.state["plateau"][0])
+
+    def penalties(self) -> tuple[float, float]:
+        """l1 and l2."""
+        return self.options.l1, self.options.l2
+
+    def updates_done(self) -> int:
+        """One in `accs` steps."""
+        return self.step // self.options.accs
+
     def update(self, layer: LayerLike, parameter: Parameter, gradient: np.ndarray) -> None:
-        """SGD with momentum on the float32 master, by the mean of `accs` gradients."""
+        """The master's step by the mean of `accs` gradients."""
         o, slots = self.options, parameter.slots
         if o.accs > 1:
             slots["sum"] = slots["sum"] + gradient if "sum" in slots else gradient
             if int(self.state["batches"].codes[0]) + 1 < o.accs:
                 return
             gradient = slots.pop("sum") / np.float32(o.accs)
-        if o.l1:
-            gradient = fp32.fma(np.float32(o.l1), np.sign(parameter.value), gradient)
-        if o.l2:
-            gradient = fp32.fma(np.float32(o.l2), parameter.value, gradient)
-        sgd_momentum(
-            parameter, gradient, o.momentum, self.lr.at(self.epoch) * float(self.state["plateau"][0])
-        )
-        self.passes(layer, f"Acc{parameter.symbol}", slots["Acc"])
-        self.passes(layer, parameter.symbol, parameter.value)
+        super().update(layer, parameter, gradient)
 
     def end_of_epoch(self) -> None:
         """Reduce the learning rate where the mean loss of an epoch has not fallen for `rop` epochs."""

@@ -44,7 +44,7 @@ class Dynasty(Float32):
 
     name = "dynasty"
     SYMBOLS = symbols.DYNASTY
-    STATE: ClassVar[dict[str, str]] = {
+    STATE: ClassVar[dict[str, str]] = Float32.STATE | {
         "b": "widths of the blocks' mantissas, smoothed; in use are the nearest of 0, 2, 4, 6, 8",
         "b_new": "the same before smoothing",
         "S": "sum of the blocks' sensitivities over the batches of this epoch",
@@ -69,12 +69,11 @@ class Dynasty(Float32):
     }
 
     @dataclass(frozen=True)
-    class Options:
+    class Options(Float32.Options):
         """bits: alpha, the mean width of dynamic operands; weight_bits: the same of weights, if it differs.
 
         map: 'uniform' gives every block just these bits from the start, the baseline of a map.
         forward_dynamic: the operand of b bits in the forward product. gamma: smoothing of the map, 0: none.
-        lr: learning rate by epoch, '0.05,0.005@30'; momentum; weight_decay: L2 factor.
         """
 
         bits: float = 4.0
@@ -82,15 +81,12 @@ class Dynasty(Float32):
         map: Literal["dynamic", "uniform"] = "dynamic"
         forward_dynamic: Literal["activation", "weight"] = "activation"
         gamma: float = 0.5
-        lr: str = "0.05"
-        momentum: float = 0.9
-        weight_decay: float = 0.0
 
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         o = self.options
         if o.forward_dynamic == "weight":
-            self.SYMBOLS = symbols.DYNASTY | symbols.DYNASTY_WEIGHT
+            self.SYMBOLS = {**self.SYMBOLS, **symbols.DYNASTY_WEIGHT}
         self.alpha = {WEIGHTS: o.bits if o.weight_bits is None else o.weight_bits, ACTIVATIONS: o.bits}
         if not all(0 <= alpha <= dynasty_map.BETA for alpha in self.alpha.values()):
             raise ConfigError("dynasty: bits and weight_bits are mean widths from 0 to 8")

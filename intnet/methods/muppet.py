@@ -6,7 +6,7 @@ to the tensor's own scale 2^-s. One step:
 
     forward   Wq = BF(W), x1 = BF(Wq * x0 (+ bq)), x4 = BF(relu(x3))         sums of integers, exact
     backward  e0 = BF(e4 of the next layer), e3 = BF(dL/dx1), e4 = Wq^T e3, gWq = BF(e3 x0^T)
-    update    Acc = momentum*Acc + gWq;  W <- W - lr*Acc                     float32 master W
+    update    gWq to the optimizer of the float32 master W                   `float_master.py`
     policy    every `resolution` epochs: diversity, violations, WL           `diversity`, `violates`
 
 Batch norm computes in float32 between quantized tensors. In float32, the last level, nothing is quantized.
@@ -21,12 +21,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from intnet import fp32, schedules
 from intnet.errors import ConfigError, NumberError
 from intnet.exact import Exact, exact
 from intnet.formats import Scaled
 from intnet.methods import symbols
-from intnet.methods.float32 import sgd_momentum
+from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32, whole
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
 from intnet.ops.kernels.histograms import sum_of_squares
@@ -45,7 +44,7 @@ class Muppet(RoundedCopies):
     name = "muppet"
     SYMBOLS = symbols.MUPPET
     STREAMS = ERRORS
-    STATE: ClassVar[dict[str, str]] = {
+    STATE: ClassVar[dict[str, str]] = FloatMaster.STATE | {
         "level": "place of WL in 8, 12, 14, 16, float32, from 0",
         "switched": "the first epoch at this level",
         "epochs": "whose last gradients are kept",
@@ -70,15 +69,13 @@ class Muppet(RoundedCopies):
     }
 
     @dataclass(frozen=True)
-    class Options:
-        """lr: learning rate by epoch until WL is float32. resolution: epochs a diversity.
+    class Options(FloatMaster.Options):
+        """resolution: epochs a diversity. patience: violations until WL moves on.
 
-        patience: violations until WL moves on. From float32 on lr stays for float_epochs epochs, then is a
-        tenth of it, and so on down to lr_floor. weight_decay: L2 factor.
+        From float32 on lr stays for float_epochs epochs, then is a tenth of it, and so on down to lr_floor.
         """
 
         lr: str = "0.1"
-        momentum: float = 0.9
         weight_decay: float = 1e-4
         resolution: int = 3
         patience: int = 2
@@ -88,11 +85,8 @@ class Muppet(RoundedCopies):
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         o = self.options
-        self.lr = schedules.rates(o.lr, "muppet: lr")
-        if not (0 <= o.momentum < 1 and o.weight_decay >= 0 and o.lr_floor > 0):
-            raise ConfigError(
-                "muppet: momentum is from 0 to below 1, weight_decay at least 0, lr_floor above 0"
-            )
+        if not o.lr_floor > 0:
+            raise ConfigError("muppet: lr_floor is above 0")
         if min(o.resolution, o.patience, o.float_epochs) < 1:
             raise ConfigError("muppet: resolution, patience and float_epochs are at least 1")
         self._latest: list[Update] = []  # weights and their gradients of this step
@@ -169,8 +163,8 @@ class Muppet(RoundedCopies):
 
     # -- update and policy ------------------------------------------------------------------
 
-    def rate(self) -> float:
-        """The learning rate of this epoch."""
+    def epoch_rate(self) -> float:
+        """lr of this epoch; from float32 on by tenths."""
         switched = self._number("switched")
         if self.wl is not None:
             return self.lr.at(self.epoch)
@@ -182,14 +176,6 @@ class Muppet(RoundedCopies):
         self.overhead = 0.0
         self._latest = [update for update in updates if update[1].symbol == "W"]
         super().update_all(updates)
-
-    def update(self, layer: LayerLike, parameter: Parameter, gradient: np.ndarray) -> None:
-        """SGD with momentum on the float32 master; weight decay is added to the gradient first."""
-        if self.options.weight_decay:
-            gradient = fp32.fma(np.float32(self.options.weight_decay), parameter.value, gradient)
-        sgd_momentum(parameter, gradient, self.options.momentum, self.rate())
-        self.passes(layer, f"Acc{parameter.symbol}", parameter.slots["Acc"])
-        self.passes(layer, parameter.symbol, parameter.value)
 
     def end_of_epoch(self) -> None:
         """Keep the last gradients; every `resolution` epochs, the diversity and the policy."""

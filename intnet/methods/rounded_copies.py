@@ -2,7 +2,7 @@
 
     weight      rounded(W), rounded(b)          the copies that the forward pass reads
     activation  rounded(x0, x1, x3, x4)         what one layer hands to the next
-    update      SGD with momentum in float32    the method's own
+    update      float32                         the optimizers of `float_master.py`
 
 Batch norm computes in float32 between rounded tensors. Products are exact sums of integers. How a value is
 rounded, and in how many bits, is the method's (`rounded`), and so are its errors and gradients.
@@ -11,7 +11,8 @@ rounded, and in how many bits, is the method's (`rounded`), and so are its error
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from intnet.methods.method import LayerLike, Method, to_float32
+from intnet.methods.float_master import FloatMaster
+from intnet.methods.method import LayerLike, Parameter, to_float32
 from intnet.ops.curves import Curve
 from intnet.ops.tanh import Tanh
 
@@ -19,7 +20,7 @@ STORED = ("x0", "x1", "x3", "x4")  # activations that are rounded; those inside 
 NORMS = ("gamma", "beta")  # parameters of batch norm
 
 
-class RoundedCopies(Method):
+class RoundedCopies(FloatMaster):
     """Base of the two methods; see the module."""
 
     STREAMS: ClassVar[tuple[str, ...]] = ()  # random streams of a layer beside STORED and its parameters
@@ -48,6 +49,11 @@ class RoundedCopies(Method):
         if path in STORED and (path != "x1" or layer.takes_weight):
             return self.rounded(layer, path, value)
         return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
+
+    def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
+        """The float32 master's step."""
+        super().update(layer, parameter, gradient)
+        self.passes(layer, parameter.symbol, parameter.value)
 
     def widths(self) -> dict[str, dict[str, int]]:
         """Weight layer -> WL, FL (block float: the scale s), nonzero weights, and what else moves."""

@@ -3,6 +3,8 @@
 One table a method, path -> Symbol, in the order of Algorithms 1 and 2 and the update.
 """
 
+from collections.abc import Mapping
+
 from intnet.operands import Symbol
 
 _DIVISOR = "sigma + eps"
@@ -189,3 +191,20 @@ SAVED: dict[str, Symbol] = FLOAT32 | {
     "gW": Symbol("backward", "e3 x0s^T", factors=("e3", "x0s")),
     "ggamma": Symbol("backward", f"sum(e1*(x1s - mu)*r), {_SCALE}"),
 }
+
+# What the levers of `float_master.py` change: the gradient after clipping, and AdamW's moments for Acc.
+CLIPPED: dict[str, Symbol] = {
+    f"g{p}c": Symbol("update", f"g*min(1, clip/||g||_2), g the last g{p} above") for p in _COPIES
+}
+
+
+def with_adamw(table: Mapping[str, Symbol]) -> dict[str, Symbol]:
+    """A table of a method under sgd as it is under adamw; g is the gradient, clipped, with its penalties."""
+    made = {path: symbol for path, symbol in table.items() if not path.startswith("Acc")}
+    for p in _COPIES:
+        made[f"m{p}"] = Symbol("update", f"beta1*m{p} + (1 - beta1)*g")
+        made[f"v{p}"] = Symbol("update", f"beta2*v{p} + (1 - beta2)*g^2")
+        if p in table and table[p].part == "update":
+            step = f"(m{p}/(1 - beta1^t))/(sqrt(v{p}/(1 - beta2^t)) + adam_eps)"
+            made[p] = Symbol("update", f"{p} - lr*({step} + weight_decay*{p})")
+    return made

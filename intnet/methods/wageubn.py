@@ -24,7 +24,7 @@ from intnet.errors import ConfigError, ContainerError
 from intnet.exact import Exact, add, exact
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.methods import symbols
-from intnet.methods.float32 import sgd_momentum
+from intnet.methods.float_master import sgd_momentum
 from intnet.methods.method import Copy, LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.ops.kernels.combine import combine
 from intnet.qtensor import QTensor, container, max_abs
