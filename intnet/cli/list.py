@@ -28,8 +28,12 @@ def run(args: argparse.Namespace) -> int:
             print(f"  {name:{width}}  {entry['about']}")
             for line in filter(None, entry.get("options_help", "").splitlines()):
                 print(f"  {'':{width}}  {line}")
+            shared = entry.get("shared", [])
             for key, option in entry.get("options", {}).items():
-                print(f"  {'':{width}}    --set {key}={option['default']}{_choices(option)}")
+                if key not in shared:
+                    print(f"  {'':{width}}    --set {key}={option['default']}{_choices(option)}")
+            if shared:
+                print(f"  {'':{width}}    as for float32: {', '.join(shared)}")
         print()
     print("`--set` shows the defaults.")
     return 0
@@ -54,6 +58,7 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
                 "about": _first_line(sys.modules[cls.__module__].__doc__, name),
                 "options_help": inspect.getdoc(cls.Options) or "",
                 "options": options(cls),
+                "shared": shared(cls),
             }
             for name, cls in METHODS.items()
         },
@@ -88,6 +93,16 @@ def options(method: Any) -> dict[str, dict[str, Any]]:
         if typing.get_origin(hints[field.name]) is typing.Literal:
             found[field.name]["choices"] = [str(choice) for choice in typing.get_args(hints[field.name])]
     return found
+
+
+def shared(method: Any) -> list[str]:
+    """Keys that a method takes over from those that its options derive from, with their defaults."""
+    import dataclasses
+
+    base = method.Options.__mro__[1]
+    given = {field.name: field.default for field in dataclasses.fields(base)} if base is not object else {}
+    fields = dataclasses.fields(method.Options)
+    return [field.name for field in fields if given.get(field.name, dataclasses.MISSING) == field.default]
 
 
 def _data(available: bool) -> dict[str, Any]:
