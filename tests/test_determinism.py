@@ -62,6 +62,25 @@ for method in sys.argv[1].split(","):
     else:
         print(run.digest(), *state["method/level" if method == "muppet" else "fc2.precision"].codes.tolist())
 """
+# 4 steps of mlp on 4 digits, batch 2, seed 1, with every lever of float masters
+LEVERS = {
+    "float32": "a06a836ef76cf6c8ac9191fc14885f424bafe10c62dfd6f504426451067b4739",
+    "adapt": "7428507bbae20d735e3a0d5ce9d348cfeec12e5168e4bf734253dd450499dbcf",
+    "muppet": "cac3a891f07f2c9797d2dbf24f9102c711e1610c59e1fe463dc1f6325ebe5bfb",
+    "dynasty": "fed3904119fa2ff5b4ac6b7644c790f49b47a4559b4e3b19af1bcb0d034e7256",
+}
+LEVERS_SCRIPT = """
+import sys
+from intnet import runs
+for method in sys.argv[1].split(","):
+    options = {
+        "optimizer": "adamw", "weight_decay": 0.1, "warmup": 0.5, "cosine": 1.5, "clip": 0.25,
+        "label_smoothing": 0.1,
+    }
+    run = runs.build(method, options, sys.argv[2], "digits", int(sys.argv[4]), 1, limit=4)
+    run.train(int(sys.argv[3]))
+    print(run.digest())
+"""
 INSTRUCTIONS = """
 from tests.test_float32_kernels import uses_fma_instruction
 print(uses_fma_instruction())
@@ -93,6 +112,13 @@ def test_methods_whose_widths_move(variables: dict[str, str]) -> None:
     assert " ".join(got) == " ".join(MOVING.values())
 
 
+@pytest.mark.parametrize(
+    "variables", [{"NUMBA_NUM_THREADS": "2"}, PROCESSORS["x86-64"], {"NUMBA_DISABLE_JIT": "1"}], ids=str
+)
+def test_levers_of_float_masters(variables: dict[str, str]) -> None:
+    assert answers(LEVERS_SCRIPT, ",".join(LEVERS), "mlp", 4, 2, **variables) == list(LEVERS.values())
+
+
 @pytest.mark.parametrize("cpu", PROCESSORS)
 def test_any_instruction_set(cpu: str) -> None:
     """The tests above run what this machine has; here kernels really use FMA, and really do not."""
@@ -108,6 +134,24 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
     )  # fmt: skip
     assert status == -signal.SIGKILL
     assert last_line(intnet("resume", folder).stdout) == f"state sha256: {RESNET8}"
+
+
+def test_levers_killed_and_resumed(tmp_path: Path) -> None:
+    """Killed in the midst of the warmup and of a wave; both runs end with the same digest."""
+    lines = []
+    for name, kills in (("whole", ()), ("killed", (4, 14))):
+        folder = tmp_path / name
+        command: tuple[object, ...] = (
+            "train", "--method", "adapt", "--model", "mlp", "--data", "digits", "--steps", 40,
+            "--batch-size", 256, "--checkpoint-every", 3, "--set", "optimizer=adamw", "--set", "lr=0.001",
+            "--set", "warmup=1", "--set", "cosine=1.5", "--set", "clip=0.5", "--set", "accs=2",
+            "--out", folder,
+        )  # fmt: skip
+        for logged in kills:
+            assert signalled(signal.SIGKILL, folder, logged, *command)[0] == -signal.SIGKILL
+            command = ("resume", folder)
+        lines.append(last_line(intnet(*command).stdout))
+    assert lines[0] == lines[1] and lines[0].startswith("state sha256: ")
 
 
 @pytest.mark.parametrize("method", sorted(MLP))

@@ -12,21 +12,25 @@ from hypothesis import strategies as st
 
 from intnet import fp32
 from intnet.autograd import Tensor
-from intnet.errors import DataError, NumberError, ShapeError
+from intnet.errors import ConfigError, DataError, NumberError, ShapeError
 from intnet.exact import Exact
 from intnet.ops import softmax_cross_entropy
 from tests import cases
 from tests.opcheck import floating, integer, run, tensor, threads, values
-from tests.oracle.floats import add32, to_float32
+from tests.oracle.floats import add32, fma32, to_float32
 
 
 def one(x: np.ndarray) -> Fraction:
     return Fraction(float(x[0]))
 
 
-def expected(logits: np.ndarray, labels: list[int]) -> tuple[Fraction, list[Fraction]]:
-    """The loss and (p - y)/N in the order of the formulas; exp and log are `fp32`'s (judged elsewhere)."""
+def expected(
+    logits: np.ndarray, labels: list[int], smoothing: float = 0.0
+) -> tuple[Fraction, list[Fraction]]:
+    """The loss and (p - t)/N in the order of the formulas; exp and log are `fp32`'s (judged elsewhere)."""
     n, classes = logits.shape
+    share = to_float32(Fraction(smoothing))
+    on, off = add32(1, -share), to_float32(share / classes)
     total, errors = Fraction(0), []
     for i, label in enumerate(labels):
         row = tensor(logits[i]).values
@@ -36,22 +40,32 @@ def expected(logits: np.ndarray, labels: list[int]) -> tuple[Fraction, list[Frac
         for v in powers:
             denominator = add32(denominator, v)
         log = one(fp32.log(np.array([float(denominator)], np.float32)))
-        total = add32(total, add32(log, -shifted[label]))
-        shares = [to_float32(v / denominator) for v in powers]
-        shares[label] = add32(shares[label], -1)
+        surprise = Fraction(0)
+        if smoothing:
+            for v in shifted:
+                surprise = fma32(off, add32(log, -v), surprise)
+        total = add32(total, fma32(on, add32(log, -shifted[label]), surprise))
+        shares = [add32(to_float32(v / denominator), -off) for v in powers]
+        shares[label] = add32(shares[label], -on)
         errors += [to_float32(v / n) for v in shares]
     assert len(errors) == n * classes
     return to_float32(total / n), errors
 
 
 @given(
-    n=st.integers(1, 7), classes=st.integers(1, 12), exponent=st.integers(-20, 8), seed=st.integers(0, 2**32)
+    n=st.integers(1, 7),
+    classes=st.integers(1, 12),
+    exponent=st.integers(-20, 8),
+    seed=st.integers(0, 2**32),
+    smoothing=st.sampled_from([0.0, 0.05, 0.1, 0.999, 1e-44]),
 )
-def test_float_softmax_cross_entropy(n: int, classes: int, exponent: int, seed: int) -> None:
+def test_float_softmax_cross_entropy(
+    n: int, classes: int, exponent: int, seed: int, smoothing: float
+) -> None:
     logits, labels = floating(seed, (n, classes), exponent), cases.random_codes(seed, n, 0, classes - 1)
-    one32 = np.float32(1)
-    loss, (error,) = run(softmax_cross_entropy, logits, labels=np.array(labels), error=one32)
-    assert (Fraction(float(loss)), values(error)) == expected(logits, labels)
+    attributes = {"labels": np.array(labels), "smoothing": smoothing, "error": np.float32(1)}
+    loss, (error,) = run(softmax_cross_entropy, logits, **attributes)
+    assert (Fraction(float(loss)), values(error)) == expected(logits, labels, smoothing)
     # rounding errors aside, shares of a row sum to 1: each of the few roundings is within 2^-24
     for i in range(n):
         assert abs(sum(tensor(error[i]).values)) * n < Fraction(2 * classes + 2, 2**24)
@@ -88,6 +102,28 @@ def test_the_largest_logits_do_not_overflow() -> None:
     loss, (error,) = run(softmax_cross_entropy, logits, labels=np.array([0, 1, 2]), error=np.float32(1))
     assert np.all(np.isfinite(error)) and np.isfinite(loss)
     assert error[0].tolist() == [0, 0, 0]
+
+
+def test_smoothed_targets_by_hand() -> None:
+    """Two equal logits have p = 1/2 and -log p = ln 2 whatever the target; s = 1/2 makes it 3/4 and 1/4."""
+    attributes = {"labels": np.array([0]), "smoothing": 0.5, "error": np.float32(1)}
+    loss, (error,) = run(softmax_cross_entropy, np.zeros((1, 2), np.float32), **attributes)
+    assert (float(loss), error.tolist()) == (float(np.float32(0.6931471805599453)), [[-0.25, 0.25]])
+
+
+def test_no_smoothing_is_the_default_to_the_bit() -> None:
+    logits, labels = floating(3, (40, 10), 3), np.array(cases.random_codes(4, 40, 0, 9))
+    first, second = (
+        run(softmax_cross_entropy, logits, labels=labels, error=np.float32(1), **attributes)
+        for attributes in ({}, {"smoothing": 0.0})
+    )
+    assert float(first[0]).hex() == float(second[0]).hex() and first[1][0].tobytes() == second[1][0].tobytes()
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.0, np.nan])
+def test_a_share_of_smoothing_is_below_one(smoothing: float) -> None:
+    with pytest.raises(ConfigError, match=r"label smoothing .* from 0 to below 1"):
+        softmax_cross_entropy(Tensor(floating(1, (2, 3))), labels=LABELS, smoothing=smoothing)
 
 
 LABELS = np.array([0, 1])

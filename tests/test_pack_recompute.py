@@ -150,6 +150,27 @@ def test_an_input_that_cannot_be_is_one_clear_error(alone: pack.Pack, tmp_path: 
         check.recompute(pack.read(folder))
 
 
+def test_a_pack_of_a_rate_that_moves_within_epochs(tmp_path: Path) -> None:
+    """AdamW behind a clip, in the midst of a warmup: the step's place in its epoch is in the pack."""
+    levers = {"optimizer": "adamw", "weight_decay": 0.1, "warmup": 2, "cosine": 1, "clip": 0.5}
+    run = runs.build("adapt", levers, "mlp", "digits", batch_size=16, limit=64)
+    run.train(2)
+    folder = pack.write(layers.draft(run, ["fc2", "bn2", "relu2"], steps=2), tmp_path / "pack")
+    read = pack.read(folder)
+    assert {"step3/fc2/mW", "step3/fc2/vW", "step3/fc2/gWc", "step3/fc2/m.old"} <= set(read.ports)
+    result = check.recompute(read)
+    assert result.exit_status == 0 and len(result.ports) == len(read.ports) and not result.problems
+    manifest = json.loads((folder / "PACK.json").read_text())
+    assert [step["steps_per_epoch"] for step in manifest["about"]["replay"]] == [4, 4]
+    manifest["about"]["replay"][0]["steps_per_epoch"] = 5
+    (folder / "PACK.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    seal(folder)
+    result = check.recompute(pack.read(folder))
+    wrong = {port.port.name for port in result.ports if port.wrong}
+    assert {"step3/fc2/W", "step3/bn2/gamma", "step3/bn2/beta"} <= wrong
+    assert not wrong & {"step3/fc2/mW", "step3/fc2/vW"}
+
+
 def test_a_pack_that_does_not_say_how_it_was_made(block: pack.Pack, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(block.folder, tmp_path / "forged"))
     for change, message in (

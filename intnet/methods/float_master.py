@@ -75,6 +75,7 @@ class FloatMaster(Method):
         # as written: 0.1 epochs of 10 steps are one step
         self._warmup = Fraction(str(o.warmup))
         self._cosine = None if o.cosine is None else Fraction(str(o.cosine))
+        self.moves_within_epochs = o.warmup > 0 or o.cosine is not None
         if o.optimizer == "adamw":
             self.SYMBOLS = symbols.with_adamw(self.SYMBOLS)
         if o.clip is not None:

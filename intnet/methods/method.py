@@ -95,6 +95,7 @@ class Method:
     fixed_model = False  # what it trains is a fixed-point model (`fixed_model.py`)
     label_smoothing = 0.0  # share of a target that the loss spreads over all classes
     steps_per_epoch = 1  # of the run that trains by it
+    moves_within_epochs = False  # its learning rate does, so a step depends on steps_per_epoch
 
     BY_LAYER: ClassVar[tuple[str, ...]] = ()  # keys that may be set for some layers only: bits@layer2.*
 

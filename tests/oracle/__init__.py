@@ -2,7 +2,8 @@
 
 It shares no code with the library. Read `rounding` and `tensor` first, then `quantizers`, `floats`,
 `block_float`, `ops`, `norm`, `layers`, and last `wageubn`, the whole step; for methods in which widths move
-`float_norm`, `nets`, `adapt_switch`, `adapt`, `muppet`, `dynasty_map` and `dynasty`.
+`float_norm`, `nets`, `adapt_switch`, `adapt`, `muppet`, `dynasty_map` and `dynasty`; `optimizers` for the
+steps of float masters.
 """
 from tests.oracle import (
     adapt,
@@ -19,6 +20,7 @@ from tests.oracle import (
     nets,
     norm,
     ops,
+    optimizers,
     quantizers,
     random,
     rounding,
@@ -46,6 +48,7 @@ __all__ = [
     "nets",
     "norm",
     "ops",
+    "optimizers",
     "overflow",
     "power",
     "quantizers",

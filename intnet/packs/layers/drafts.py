@@ -67,6 +67,8 @@ def redraft(pack: Pack) -> Draft:
     loads = {name: Load(pack, made.names, name) for name in layers}
     for step in pack.manifest["about"]["replay"]:
         method.seed, method.step, method.epoch = given["seed"], step["step"] - 1, step["epoch"]
+        if method.moves_within_epochs:
+            method.steps_per_epoch = step["steps_per_epoch"]
         told = step.get("method", {})
         captured = [
             _again(one, loads[one["layer"]], layers[one["layer"]], method, told) for one in step["layers"]

@@ -68,8 +68,12 @@ class Maker:
             for event in one.events:
                 self._event(one, event, operands)
             self._after(one)
-        method = {"method": remembered} if remembered else {}
-        self.replay.append({"step": step, "epoch": epoch, **method, "layers": layers})
+        known: Json = {"step": step, "epoch": epoch}
+        if self.method.moves_within_epochs:
+            known["steps_per_epoch"] = self.method.steps_per_epoch
+        if remembered:
+            known["method"] = remembered
+        self.replay.append(known | {"layers": layers})
         self.chain.append({"step": step, "sha256": _digest(self.names.ports[first:])})
 
     def draft(self) -> Draft:
