@@ -103,6 +103,30 @@ def test_the_second_signal_stops_at_once(tmp_path: Path, capsys: pytest.CaptureF
     assert [line["step"] for line in metrics(folder)] == [1, 2, 3, 4, 5]
 
 
+def test_a_run_from_before_its_method_had_a_key(tmp_path: Path) -> None:
+    """It goes on, and its folder keeps saying what it was started with."""
+    identity, later = runs.identity, {"clip", "warmup", "optimizer"}
+
+    def without(run: runs.Run) -> dict[str, Any]:
+        own = identity(run)
+        return own | {"options": {k: v for k, v in own["options"].items() if k not in later}}
+
+    digests = []
+    for name, first in (("old", 2), ("whole", 4)):
+        run = runs.build("float32", {}, "mlp", "digits", 32, limit=96)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, "identity", without)
+            with runs.create(tmp_path / name, run, first) as work:
+                work.train()
+        for steps in range(first + 1, 5):
+            with runs.resume(tmp_path / name, steps=steps) as work:
+                work.train()
+        digests.append(work.run.digest())
+    assert digests[0] == digests[1]
+    kept = json.loads((tmp_path / "old" / "config.json").read_text())["run"]["options"]
+    assert "lr" in kept and later.isdisjoint(kept)
+
+
 @pytest.mark.parametrize("step", [5, 6])
 def test_a_kill_between_any_two_writes(step: int, tmp_path: Path) -> None:
     """The process dies at every single write of step 5, and at those of the end of the run."""

@@ -39,7 +39,6 @@ class FloatMaster(Method):
     """Base of the methods that train a float32 master; see the module."""
 
     STATE: ClassVar[dict[str, str]] = {
-        "Acc": "of sgd: the gradients so far, each weighted by momentum^age",
         "m": "of adamw: running mean of the gradients",
         "v": "of adamw: running mean of their squares",
     }
