@@ -95,6 +95,12 @@ def test_threads_layouts_and_given_arrays_do_not_matter() -> None:
         results.append([array.tobytes() for array in (new, m1, v1, *sgd)])
     assert results[0] == results[1] == results[2]
     assert before == [array.tobytes() for array in (w, g, m, v)]
+    # rows of 160 numbers, which the test above judges, make the same as all at once
+    rows = [descent.adamw(w[i], g[i], (m[i], v[i]), *numbers) for i in range(len(w))]
+    assert b"".join(new.tobytes() for new, _, _ in rows) == results[0][0]
+    assert b"".join(moments[1].tobytes() for _, moments, _ in rows) == results[0][2]
+    rows_sgd = [descent.sgd(w[i], g[i], m[i], 0.9, 0.1) for i in range(len(w))]
+    assert b"".join(new.tobytes() for new, _ in rows_sgd) == results[0][3]
 
 
 def test_sgd_keeps_the_sign_of_a_zero() -> None:

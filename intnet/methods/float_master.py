@@ -88,9 +88,10 @@ class FloatMaster(Method):
 
     def rate(self) -> float:
         """The learning rate of this step."""
-        return self.epoch_rate() * schedules.factor(
-            self.step, self.steps_per_epoch, self._warmup, self._cosine
-        )
+        if not self.moves_within_epochs:
+            return self.epoch_rate()
+        place = self.step, self.steps_per_epoch
+        return self.epoch_rate() * schedules.factor(*place, self._warmup, self._cosine)
 
     # -- the update -------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ New arrays take the results: those that observers and the tape hold stay as they
 
 import numpy as np
 
-from intnet._jit import njit, pjit, prange
+from intnet._jit import SMALL, njit, pjit, prange
 from intnet.buffers import empty
 from intnet.errors import ShapeError
 from intnet.fp32 import fma32
@@ -37,48 +37,70 @@ def _whole_gradient(
     return g
 
 
-@pjit
+@njit
 def _sgd(
-    numbers: np.ndarray, w: np.ndarray, g: np.ndarray, acc: np.ndarray, new_acc: np.ndarray, new_w: np.ndarray
+    numbers: np.ndarray, w: np.ndarray, g: np.ndarray, acc: np.ndarray, new_w: np.ndarray, new_acc: np.ndarray
 ) -> None:
     scale, l1, l2, momentum, rate = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
-    for i in prange(w.size):
+    for i in range(w.size):
         moved = fma32(momentum, acc[i], _whole_gradient(g[i], w[i], scale, l1, l2))
         new_acc[i] = moved
         new_w[i] = fma32(-rate, moved, w[i])
 
 
 @pjit
+def _sgd_blocks(
+    numbers: np.ndarray, w: np.ndarray, g: np.ndarray, acc: np.ndarray, new_w: np.ndarray, new_acc: np.ndarray
+) -> None:
+    for k in prange(-(-w.size // SMALL)):
+        part = slice(k * SMALL, (k + 1) * SMALL)
+        _sgd(numbers, w[part], g[part], acc[part], new_w[part], new_acc[part])
+
+
+@njit
 def _adamw(
     numbers: np.ndarray, w: np.ndarray, g: np.ndarray, m: np.ndarray, v: np.ndarray,
-    new_m: np.ndarray, new_v: np.ndarray, new_w: np.ndarray,
+    new_w: np.ndarray, new_m: np.ndarray, new_v: np.ndarray,
 ) -> int:  # fmt: skip
-    """The number of second moments that are beyond float32."""
+    """How many second moments are beyond float32."""
     scale, l1, l2 = numbers[0], numbers[1], numbers[2]
     beta1, rest1, beta2, rest2 = numbers[3], numbers[4], numbers[5], numbers[6]
     root, eps, rate, decay = numbers[7], numbers[8], numbers[9], numbers[10]
     beyond = 0
-    for i in prange(w.size):
+    for i in range(w.size):
         x = _whole_gradient(g[i], w[i], scale, l1, l2)
-        first = fma32(beta1, m[i], np.float32(rest1 * x))
-        second = fma32(beta2, v[i], np.float32(np.float32(rest2 * x) * x))
-        beyond += not second < np.float32(np.inf)
-        new_m[i], new_v[i] = first, second
-        step = np.float32(first / fma32(root, np.sqrt(second), eps))
+        mean = fma32(beta1, m[i], np.float32(rest1 * x))
+        square = fma32(beta2, v[i], np.float32(np.float32(rest2 * x) * x))
+        beyond += not square < np.float32(np.inf)
+        new_m[i], new_v[i] = mean, square
+        step = np.float32(mean / fma32(root, np.sqrt(square), eps))
         new_w[i] = fma32(-rate, step, fma32(-decay, w[i], w[i]))
+    return beyond
+
+
+@pjit
+def _adamw_blocks(
+    numbers: np.ndarray, w: np.ndarray, g: np.ndarray, m: np.ndarray, v: np.ndarray,
+    new_w: np.ndarray, new_m: np.ndarray, new_v: np.ndarray,
+) -> int:  # fmt: skip
+    beyond = 0
+    for k in prange(-(-w.size // SMALL)):
+        part = slice(k * SMALL, (k + 1) * SMALL)
+        new = new_w[part], new_m[part], new_v[part]
+        beyond += _adamw(numbers, w[part], g[part], m[part], v[part], *new)
     return beyond
 
 
 Moments = tuple[np.ndarray, np.ndarray]
 
 
-def _like(w: np.ndarray, *others: np.ndarray | None) -> list[np.ndarray]:
-    """Each in C order, zeros for None; ShapeError unless they have the shape of `w`."""
-    arrays = [np.zeros(w.shape, np.float32) if array is None else array for array in (w, *others)]
-    for array in arrays:
-        if array.shape != w.shape:
-            raise ShapeError(f"a parameter of shape {w.shape} with a gradient or slot of shape {array.shape}")
-    return [np.ascontiguousarray(array).reshape(-1) for array in arrays]
+def _row(array: np.ndarray | None, w: np.ndarray) -> np.ndarray:
+    """An array, or zeros for None, as one row in C order; ShapeError unless it has the shape of `w`."""
+    if array is None:
+        return np.zeros(w.size, np.float32)
+    if array.shape != w.shape:
+        raise ShapeError(f"a parameter of shape {w.shape} with a gradient or slot of shape {array.shape}")
+    return array.reshape(-1)
 
 
 def sgd(
@@ -89,11 +111,14 @@ def sgd(
 
     penalties: l1, l2. Each number is rounded to float32 once.
     """
-    operands = _like(w, g, acc)
-    new_w, new_acc = empty(w.shape, np.float32), empty(w.shape, np.float32)
+    new_w, new_acc = empty((w.size,), np.float32), empty((w.size,), np.float32)
     numbers = np.array([scale, *penalties, momentum, rate], np.float32)
-    _sgd(numbers, *operands, new_acc.reshape(-1), new_w.reshape(-1))
-    return new_w, new_acc
+    arrays = (numbers, _row(w, w), _row(g, w), _row(acc, w), new_w, new_acc)
+    if w.size < SMALL:  # a net has many: handing them out costs more than the pass
+        _sgd(*arrays)
+    else:
+        _sgd_blocks(*arrays)
+    return new_w.reshape(w.shape), new_acc.reshape(w.shape)
 
 
 def adamw(
@@ -105,9 +130,11 @@ def adamw(
 
     penalties: l1, l2. Each number is rounded to float32 once, 1 - beta from the float64 difference.
     """
-    operands = _like(w, g, *(moments or (None, None)))
-    new_w, new_m, new_v = (empty(w.shape, np.float32) for _ in range(3))
+    m, v = moments or (None, None)
+    new = [empty((w.size,), np.float32) for _ in range(3)]
     shares = [x for beta in betas for x in (beta, 1 - beta)]
     numbers = np.array([scale, *penalties, *shares, root, eps, rate, decay], np.float32)
-    beyond = _adamw(numbers, *operands, new_m.reshape(-1), new_v.reshape(-1), new_w.reshape(-1))
+    arrays = (numbers, _row(w, w), _row(g, w), _row(m, w), _row(v, w), *new)
+    beyond = _adamw(*arrays) if w.size < SMALL else _adamw_blocks(*arrays)
+    new_w, new_m, new_v = (array.reshape(w.shape) for array in new)
     return new_w, (new_m, new_v), int(beyond)
