@@ -37,7 +37,7 @@ LEVERS: dict[str, dict[str, Any]] = {
     "all": {"optimizer": "adamw", "weight_decay": 0.1, "warmup": 1, "cosine": 2, "clip": 0.1,
             "label_smoothing": 0.1},
 }  # fmt: skip
-MASTERS = ["float32", "adapt", "muppet", "dynasty"]
+MASTERS = ["float32", "adapt", "muppet", "dynasty", "saved"]
 LR = "0.05,0.02@1"
 PER_EPOCH = 3
 PATCH = pytest.MonkeyPatch
