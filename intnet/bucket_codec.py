@@ -226,6 +226,7 @@ def encode(
     above = np.uint64(step) << np.uint64(32) | np.uint64(stream)
     words, tasks = empty((size,), np.uint64), -(-flat.size // bitpack.PART)
     found, clipped = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
+    words[-4:] = 0  # seven codes of 32 bits are four words that a short bucket does not fill
     if whole:
         found[0] = bucket_loops.measure(flat, kind, int(widths[0]), l2, scales, zeros, 0)
     if not found[0]:
@@ -264,6 +265,7 @@ class Signs(Kept):
         self.shape = x.shape
         flat = np.ascontiguousarray(x).reshape(-1)
         self.words = empty((-(-flat.size // 64),), np.uint64)
+        self.words[-1:] = 0
         bucket_loops.positive(flat, self.words)
 
     @property

@@ -1,14 +1,15 @@
 """A second, slow, independent implementation in int and Fraction; it judges the library with ==.
 
 It shares no code with the library. Read `rounding` and `tensor` first, then `quantizers`, `floats`,
-`block_float`, `ops`, `norm`, `layers`, and last `wageubn`, the whole step; for methods in which widths move
-`float_norm`, `nets`, `adapt_switch`, `adapt`, `muppet`, `dynasty_map` and `dynasty`; `optimizers` for the
-steps of float masters.
+`block_float`, `buckets`, `ops`, `norm`, `layers`, and last `wageubn`, the whole step; for methods in which
+widths move `float_norm`, `nets`, `adapt_switch`, `adapt`, `muppet`, `dynasty_map` and `dynasty`;
+`optimizers` for the steps of float masters.
 """
 from tests.oracle import (
     adapt,
     adapt_switch,
     block_float,
+    buckets,
     dynasty,
     dynasty_map,
     float_norm,
@@ -37,6 +38,7 @@ __all__ = [
     "adapt_switch",
     "add_fixed",
     "block_float",
+    "buckets",
     "dynasty",
     "dynasty_map",
     "float_norm",
