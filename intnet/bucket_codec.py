@@ -165,6 +165,8 @@ class Packed(Kept):
 
     def codes(self) -> np.ndarray:
         """int64 of the tensor's shape: q, of levels with its sign."""
+        if not self.elements:
+            return np.zeros(self.shape, np.int64)
         widths, size = self.widths, self.codec.size(self.elements)
         starts, _ = _starts(self.codec, self.elements, widths)
         out, data = np.empty(self.elements, np.int64), self.words.view(np.uint8)

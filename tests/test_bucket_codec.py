@@ -76,6 +76,17 @@ def test_shapes_and_strides(shape: tuple[int, ...]) -> None:
             assert encode(same, codec, DRAWN).words.tobytes() == packed.words.tobytes()
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0, 4)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing(kind: str, shape: tuple[int, ...]) -> None:
+    for codec in (Codec(kind, 3), Codec(kind, 3, mix=5), Codec(kind, 3, bucket=TENSOR)):
+        promoted = None if codec.mix is None else np.zeros(0, bool)
+        packed = encode(np.zeros(shape, np.float32), codec, DRAW, promoted)
+        assert packed.load().shape == packed.codes().shape == shape
+        assert packed.nbytes == packed.clipped == packed.widths.size == 0
+    assert Signs(np.zeros(shape, np.float32)).load().shape == shape
+
+
 finite = st.floats(-(2.0**126), 2.0**126, width=32)
 few = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.0**-149, -(2.0**-149), 2.0**-126, 3.0, 1e6])
 
