@@ -207,6 +207,7 @@ def encode(
 
     NumberError, naming `where`, for a NaN or infinity, and for a bucket whose range or norm float32 does not
     hold; FormatError for anything but float32, and where `draw` or `promoted` is missing or does not fit.
+    ConfigError for a draw that `rng.words` does not take.
     """
     where = where or "encode"
     if x.dtype != np.float32:
@@ -225,6 +226,7 @@ def encode(
     if draw is None and kind != bucket_loops.AFFINE:
         raise FormatError(f"{where}: codec {codec.kind} rounds by random words: give a draw")
     seed, step, stream = draw or Draw(0, 0, 0)
+    rng.check_counter(seed, step, stream)
     above = np.uint64(step) << np.uint64(32) | np.uint64(stream)
     words, tasks = empty((size,), np.uint64), -(-flat.size // bitpack.PART)
     found, clipped = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)

@@ -71,14 +71,19 @@ def _fill_parts(out: np.ndarray, block: Word, above: Word, seed: Word) -> None:
         fill(out[at : at + _PART], block + np.uint64(at // 4), above, seed)
 
 
+def check_counter(seed: int, step: int, stream: int) -> None:
+    """ConfigError unless seed has 64 bits, step and stream 32: what is above would meet another counter."""
+    for what, value, bits in (("seed", seed, 64), ("step", step, 32), ("stream", stream, 32)):
+        if not 0 <= value < 1 << bits:
+            raise ConfigError(f"{what} {value} is outside 0..2^{bits}-1")
+
+
 def words(seed: int, step: int, stream: int, n: int, start: int = 0) -> np.ndarray:
     """uint32[n]: the words of elements start..start+n-1 of one stream at one step.
 
     seed has 64 bits, step and stream 32, an element's index 66; ConfigError outside that.
     """
-    for what, value, bits in (("seed", seed, 64), ("step", step, 32), ("stream", stream, 32)):
-        if not 0 <= value < 1 << bits:
-            raise ConfigError(f"{what} {value} is outside 0..2^{bits}-1")
+    check_counter(seed, step, stream)
     if n < 0 or not 0 <= start < 4 << 64 or start + n > 4 << 64:
         raise ConfigError(f"elements {start}..{start + n - 1} are outside 0..2^66-1")
     block, skipped = divmod(start, 4)

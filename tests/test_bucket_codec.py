@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 
 from intnet import bucket_codec, rng
 from intnet.bucket_codec import BUCKETS, TENSOR, Codec, Draw, Signs, encode, promotions
-from intnet.errors import FormatError, NumberError
+from intnet.errors import ConfigError, FormatError, NumberError
 from tests.bucket_cases import DRAWN, KINDS, VALUES, compare, normal
 
 DRAW = Draw(1, 2, 3)
@@ -301,6 +301,9 @@ def test_misuse_is_explained() -> None:
     ):
         with pytest.raises(FormatError, match="a choice for each of 2 buckets"):
             encode(x, codec, DRAW, promoted)
+    for draw in (Draw(1 << 64, 0, 0), Draw(0, 1 << 32, 0), Draw(0, -1, 0), Draw(0, 0, 1 << 32)):
+        with pytest.raises(ConfigError, match="is outside 0"):
+            encode(x, stochastic, draw)
     for more, text in (
         ({"kind": "log"}, "use one of affine"), ({"bits": 0}, "from 1 to 32"), ({"bits": 33}, "from 1 to 32"),
         ({"mix": 0}, "from 1 to 32"), ({"kind": "levels", "bits": 31}, "to b = 30"),
