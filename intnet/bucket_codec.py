@@ -205,9 +205,9 @@ def encode(
 ) -> Packed:
     """x packed. draw: its random words, where the codec rounds by them; promoted: bool a bucket, of a mix.
 
-    NumberError, naming `where`, for a NaN or infinity, and for a bucket whose range or norm float32 does not
-    hold; FormatError for anything but float32, and where `draw` or `promoted` is missing or does not fit.
-    ConfigError for a draw that `rng.words` does not take.
+    NumberError, naming `where`, for a NaN or infinity, and for a bucket whose range, norm, or value of a code
+    float32 does not hold; FormatError for anything but float32, and where `draw` or `promoted` is missing or
+    does not fit. ConfigError for a draw that `rng.words` does not take.
     """
     where = where or "encode"
     if x.dtype != np.float32:

@@ -178,8 +178,10 @@ def measure(x: F32, kind: int, bits: int, l2: bool, scales: F32, zeros: F32, k: 
     if kind != LEVELS:
         if not np.isfinite(greatest - least):
             return TOO_WIDE
-        scales[k], zeros[k] = affine_step(least, greatest, bits)
-        return FINITE
+        s, z = affine_step(least, greatest, bits)
+        scales[k], zeros[k] = s, z
+        last = np.float32((np.int64(1) << np.int64(bits)) - 1) - z  # codes lie up to s/2 outside
+        return FINITE if np.isfinite(s * z) and np.isfinite(s * last) else TOO_WIDE
     scales[k] = max(norm(x) if l2 else max(-least, greatest), _TINY)
     return FINITE if np.isfinite(scales[k]) else TOO_WIDE
 

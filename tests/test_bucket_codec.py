@@ -15,7 +15,8 @@ from hypothesis.extra import numpy as arrays
 from intnet import bucket_codec, rng
 from intnet.bucket_codec import BUCKETS, TENSOR, Codec, Draw, Signs, encode, promotions
 from intnet.errors import ConfigError, FormatError, NumberError
-from tests.bucket_cases import DRAWN, KINDS, VALUES, compare, normal
+from tests.bucket_cases import DRAWN, KINDS, VALUES, compare, normal, units
+from tests.oracle import buckets
 
 DRAW = Draw(1, 2, 3)
 SIZES = (1, 7, 8, 63, 64, 65, 127, 128, 129, 511, 512, 513)
@@ -57,7 +58,7 @@ def test_sizes_around_borders(kind: str, bucket: int | str) -> None:
         Codec("affine-stochastic", 1, bucket=TENSOR),
         Codec("levels", 7, bucket=TENSOR, norm="l2"),
     ],
-    ids=lambda codec: codec.name,
+    ids=lambda codec: f"{codec.kind}-{codec.bits}-{codec.bucket}",
 )
 def test_several_tasks(n: int, codec: Codec) -> None:
     compare(made(n, n), codec)
@@ -285,6 +286,29 @@ def test_what_float32_does_not_hold() -> None:
         with pytest.raises(NumberError, match="behind element 0"):
             encode(x, codec, DRAW)
     compare(x[4900:5100], Codec("levels", 4))  # of the greatest magnitude it does
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("kind", ["affine", "affine-stochastic"])
+def test_a_code_whose_value_overflows(kind: str, sign: int) -> None:
+    """a~ may lie s/2 outside of min .. max, which at 2.8e38 .. 3.4e38 and s = 0.6e38 is infinite."""
+    x = np.linspace(2.8e38, 3.4e38, 64).astype(np.float32) * np.float32(sign)
+    with pytest.raises(NumberError, match="float32 does not hold the range of a bucket"):
+        encode(x, Codec(kind, 1, bucket=64), DRAWN)
+    refused = 0
+    for bits in (1, 2, 3, 8, 9):  # the border itself, on the oracle's word
+        for low in np.linspace(2.6e38, 3.39e38, 12).astype(np.float32):
+            x[0], x[1:] = np.float32(sign) * low, np.float32(sign * 3.4e38)
+            ends = buckets.affine(units(x), bits)._replace(codes=[0, 2**bits - 1])
+            try:
+                buckets.affine_values(ends)
+            except OverflowError:
+                refused += 1
+                with pytest.raises(NumberError, match="does not hold the range"):
+                    encode(x, Codec(kind, bits, bucket=64), DRAWN)
+            else:
+                compare(x, Codec(kind, bits, bucket=64))
+    assert 0 < refused < 30
 
 
 def test_misuse_is_explained() -> None:
