@@ -64,6 +64,11 @@ def test_several_tasks(n: int, codec: Codec) -> None:
     compare(made(n, n), codec)
 
 
+def test_squares_are_summed_in_chunks_of_1024() -> None:
+    for n in (1023, 1024, 1025, 1500, 2048, 2049, 3000):
+        compare(made(n, n), Codec("levels", 3, bucket=TENSOR, norm="l2"))
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5, 7), (2, 1, 65), (130, 1)])
 def test_shapes_and_strides(shape: tuple[int, ...]) -> None:
     """Buckets run in C order, whatever the memory looks like."""
