@@ -210,6 +210,23 @@ def test_clipping_moves_the_ends_inward(bits: int) -> None:
         assert clipped == np.abs(u - inside).sum() and np.abs(u - inside).max() <= 128
 
 
+def test_a_short_negative_side_is_lost() -> None:
+    """z is a rounded number: after SiLU (least value -0.278) it is 0 once s is above 2 * 0.278.
+
+    So at 1 and 2 bits every negative value of an ordinary bucket loads as 0, whatever its word: there the
+    stochastic codec is biased too. After ReLU min is 0 and so is -min/s: nothing clips.
+    """
+    x = np.concatenate([np.linspace(-0.278, -0.001, 60), [0.5, 1, 2, 3.5]]).astype(np.float32)
+    for kind in ("affine", "affine-stochastic"):
+        for bits in (1, 2):
+            packed = encode(x, Codec(kind, bits, bucket=64), DRAWN)
+            assert packed.zeros.tolist() == [0] and not packed.load()[:60].any()
+        assert np.any(encode(x, Codec(kind, 4, bucket=64), DRAWN).load()[:60])
+    after_relu = np.maximum(x, np.float32(0))
+    for bits in (1, 2, 4, 8):
+        assert encode(after_relu, Codec("affine-stochastic", bits, bucket=64), DRAWN).clipped == 0
+
+
 # -- bounds ------------------------------------------------------------------------------------------
 
 
