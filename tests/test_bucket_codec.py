@@ -27,6 +27,31 @@ def made(seed: int, n: int) -> np.ndarray:
     return normal(np.random.default_rng(seed), n)
 
 
+def test_the_oracle_computes_as_ieee_does() -> None:
+    """Its integers against the processor's float32, over all exponents; no code of the library takes part."""
+    source = np.random.default_rng(0)
+    a, b = (VALUES["all_exponents"](source, 3000) for _ in range(2))
+    b[:500] = a[:500] * np.float32(1 + 2.0**-20)
+    near = source.permutation(VALUES["subnormal"](source, 500))
+    a, b = np.concatenate([a, near]), np.concatenate([b, near[::-1]])
+    b[b == 0] = 1
+    with np.errstate(all="ignore"):
+        results = [a + b, a * b, a / b, np.sqrt(np.abs(a))]
+    rules = (
+        lambda p, q: buckets.nearest(p + q),
+        buckets.times,
+        buckets.divide,
+        lambda p, q: buckets.root(abs(p)),
+    )
+    for rule, result in zip(rules, results, strict=True):
+        for p, q, r in zip(units(a), units(b), (result + np.float32(0)).tolist(), strict=True):
+            if np.isinf(r):
+                with pytest.raises(OverflowError):
+                    rule(p, q)
+            else:
+                assert buckets.bits_of(rule(p, q)) == int(np.float32(r).view(np.uint32))
+
+
 @pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("kind", [*KINDS, "l2"])
 def test_every_width(kind: str, values: str) -> None:

@@ -7,7 +7,6 @@ or a root is decided by integers. Zero has no sign. `bits_of` and `units_of` are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from math import isqrt
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from tests.oracle.floats import CHUNK, ONE
 
 DIGITS = 24
 INFINITE = 1 << 277  # 2^128 in units
-HALF_WORD = 1 << 32
+WORDS = 1 << 32  # random words there are
 
 
 class Bucket(NamedTuple):
@@ -119,7 +118,7 @@ def step_and_zero(values: Sequence[int], b: int) -> tuple[int, int]:
 
 def up(fraction: int, word: int) -> bool:
     """word < floor(fraction * 2^32); the fraction is a float32 in units."""
-    return word < fraction * HALF_WORD // ONE
+    return word < fraction * WORDS // ONE
 
 
 def affine(values: Sequence[int], b: int, words: Sequence[int] | None = None) -> Bucket:
@@ -208,8 +207,3 @@ def save(
         buckets.append(bucket)
         packed += pack([*bucket.codes, *[0] * (-len(part) % 8)], width_of(kind, b), 8)
     return Saved(buckets, packed, again)
-
-
-def real(units: int) -> Fraction:
-    """The number itself."""
-    return Fraction(units, ONE)
