@@ -106,14 +106,12 @@ class Saved(Float32):
         if bits == "off":
             return None
         where = f"saved: layer {layer.name}"
+        parts = str(bits).split("/")
+        if len(parts) > 2 or not all(part.isascii() and part.isdecimal() for part in parts):
+            raise ConfigError(f"{where}: bits={bits!r} is not B, B/C or off, as in 4 or 2/4")
+        base, *wider = map(int, parts)
         try:
-            widths = [int(part) for part in str(bits).split("/")]
-            base, *wider = widths
             made = Codec(codec, base, wider[0] if wider else None, bucket, norm)
-            if len(wider) > 1:
-                raise ValueError
-        except ValueError:
-            raise ConfigError(f"{where}: bits={bits!r} is not B, B/C or off, as in 4 or 2/4") from None
         except FormatError as error:
             raise ConfigError(f"{where}: {error}") from None
         if not wider:
