@@ -23,7 +23,8 @@ from bench import peers
 from bench.summary import Row, markdown, show
 
 NAMES = (
-    "startup", "gemm", "conv", "quantizers", "step", "adapt", "dynasty", "saved", "trace", "packs", "threads", "memory"
+    "startup", "gemm", "conv", "quantizers", "step", "adapt", "dynasty", "saved", "trace", "packs", "threads",
+    "memory",
 )  # fmt: skip
 LOAD = os.getloadavg()[0]  # of the last minute
 RESULTS = Path(__file__).parent / "results"
