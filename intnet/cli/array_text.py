@@ -36,16 +36,8 @@ def show(title: str, result: dict[str, Any]) -> None:
         print(f"{what:18} {value:>7}  {about}".rstrip())
 
 
-def _table(title: str, first: str, columns: tuple[str, ...]) -> Table:
-    made = Table(title=f"\n{title}", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    made.add_column(first, no_wrap=True)
-    for name in columns:
-        made.add_column(name, justify="right", no_wrap=True)
-    return made
-
-
 def _layers(result: dict[str, Any]) -> Table:
-    made = _table("weight layers, last map (W weights, A activations)", "layer", LAYER)
+    made = terminal.numbers_table("weight layers, last map (W weights, A activations)", "layer", LAYER)
     for layer in result["layers"]:
         cells = [f"{layer['weights']['macs']:,}"]
         for operand in ("weights", "activations"):
@@ -60,7 +52,7 @@ def _layers(result: dict[str, Any]) -> Table:
 
 
 def _maps(result: dict[str, Any], operand: str) -> Table:
-    made = _table(f"maps of {operand}, by the epoch that ends with it", "epoch", MAP)
+    made = terminal.numbers_table(f"maps of {operand}, by the epoch that ends with it", "epoch", MAP)
     for at in costs.spaced(len(result["maps"]), BETWEEN):
         line = result["maps"][at]
         entry, noise = line[operand], line[operand]["loss_noise"]
@@ -78,7 +70,7 @@ def _maps(result: dict[str, Any], operand: str) -> Table:
 
 
 def _epochs(result: dict[str, Any]) -> Table:
-    made = _table("epochs, over 8 bits everywhere", "epoch", EPOCH)
+    made = terminal.numbers_table("epochs, over 8 bits everywhere", "epoch", EPOCH)
     for at in costs.spaced(len(result["epochs"]), BETWEEN):
         line = result["epochs"][at]
         tested = line["test_accuracy"]

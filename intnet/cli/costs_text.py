@@ -30,16 +30,8 @@ def show(shown: "Shown") -> None:
         print(line.rstrip())
 
 
-def _table(title: str, columns: tuple[str, ...]) -> Table:
-    made = Table(title=f"\n{title}", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    made.add_column("layer", no_wrap=True)
-    for name in columns:
-        made.add_column(name, justify="right", no_wrap=True)
-    return made
-
-
 def _layers(shown: "Shown") -> Table:
-    made = _table("weight layers", COLUMNS)
+    made = terminal.numbers_table("weight layers", "layer", COLUMNS)
     for row in costs.rows(shown.history):
         made.add_row(
             row.layer,
@@ -67,7 +59,9 @@ def _dash(number: int | None) -> str:
 
 def _over_time(shown: "Shown") -> Table:
     at = costs.spaced(shown.history.steps)
-    made = _table(f"width over time, by {shown.unit}", tuple(f"{step + 1:,}" for step in at))
+    made = terminal.numbers_table(
+        f"width over time, by {shown.unit}", "layer", tuple(f"{step + 1:,}" for step in at)
+    )
     for k, layer in enumerate(shown.history.layers):
         made.add_row(layer.name, *(str(shown.history.widths[step, k]) for step in at))
     return made

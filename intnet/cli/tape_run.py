@@ -72,17 +72,9 @@ def _show(
 # -- tables --------------------------------------------------------------------------------------
 
 
-def _table(title: str, first: str, columns: tuple[str, ...]) -> Table:
-    made = Table(title=f"\n{title}", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    made.add_column(first, no_wrap=True)
-    for name in columns:
-        made.add_column(name, justify="right", no_wrap=True)
-    return made
-
-
 def _values(rows: list[Value]) -> Table:
     columns = ("elements", "b", "codes", "found", "bits", "float32", "packed", "clipped")
-    made = _table("what the tape holds, sizes in MB of 2^20 bytes", "value", columns)
+    made = terminal.numbers_table("what the tape holds, sizes in MB of 2^20 bytes", "value", columns)
     for row in rows:
         codes = ("-", "-") if row.codes is None else (f"{row.codes:,}", f"{row.found:,}")
         sizes = ("-" if row.path == MASK else _mb(4 * row.elements), _mb(row.nbytes))
@@ -114,7 +106,7 @@ def _sums(blocks: list[Block]) -> dict[str, float]:
 
 def _blocks(blocks: list[Block]) -> Table:
     columns = ("elements", "float32", "b/8*N", "saved", "packed", "on the tape", "float32", "packed")
-    made = _table(
+    made = terminal.numbers_table(
         "outputs of the blocks, and all that the tape saves in them; MB of 2^20 bytes", "block", columns
     )
     total = _sums(blocks)

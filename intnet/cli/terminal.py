@@ -187,6 +187,15 @@ def _paths(integers: list[report.Group]) -> Table:
     return table
 
 
+def numbers_table(title: str, first: str, columns: Sequence[str]) -> Table:
+    """An empty table: a column of names, and columns of numbers."""
+    made = Table(title=f"\n{title}", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    made.add_column(first, no_wrap=True)
+    for name in columns:
+        made.add_column(name, justify="right", no_wrap=True)
+    return made
+
+
 def print_table(console: Console, made: Table, width: int) -> None:
     """To a terminal as it is; to a file whole and without the blanks that fill a table's lines.
 
