@@ -39,6 +39,7 @@ KINDS = {
     "affine-stochastic": bucket_loops.STOCHASTIC,
     "levels": bucket_loops.LEVELS,
 }
+SHORT = {"affine": "affine", "affine-stochastic": "stoch", "levels": "levels"}
 BUCKETS = (64, 128, 256, 512)
 TENSOR = "tensor"
 LONGEST = {"affine": 32, "affine-stochastic": 32, "levels": 30}  # bits; of levels 2^(b+1) + 1 codes fit 32
@@ -80,7 +81,14 @@ class Codec:
     def __str__(self) -> str:
         """As reports write it: 'affine 2/4 bits, buckets of 512'."""
         cut = "one bucket" if self.bucket == TENSOR else f"buckets of {self.bucket}"
-        return f"{self.kind} {'/'.join(map(str, self.widths))} bits, {cut}"
+        norm = ", scaled by their norm" if self.kind == "levels" and self.norm == "l2" else ""
+        return f"{self.kind} {'/'.join(map(str, self.widths))} bits, {cut}{norm}"
+
+    @property
+    def short(self) -> str:
+        """As tables of a terminal write it: 'stoch 2/4b /512'."""
+        kind = SHORT[self.kind] + ("-l2" if self.kind == "levels" and self.norm == "l2" else "")
+        return f"{kind} {'/'.join(map(str, self.widths))}b /{self.bucket}"
 
     def distinct(self, bits: int) -> int:
         """Codes that there are."""
@@ -121,6 +129,13 @@ class Draw(NamedTuple):
     seed: int
     step: int
     stream: int
+
+
+class Mix(NamedTuple):
+    """How buckets were promoted: words, uint32, one a bucket; below floor(probability * 2^32) is promoted."""
+
+    words: np.ndarray
+    probability: float
 
 
 class Packed(Kept):

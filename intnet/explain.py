@@ -8,7 +8,8 @@ tie or random word, the decision, the code before and after saturation. The code
 the one that the library stored; where it is not, `Disagreement` is raised: one of the two is wrong.
 
 A square root has no rational value: `square` is given in the place of `value`, and its remainder is
-decided by comparing squares. Golden packs use the same trail for words that do not match.
+decided by comparing squares. Golden packs use the same trail for words that do not match. A bucketed codec
+rounds float32 arithmetic, not exact values: what `explain_buckets.py` finds of it stands in `bucket`.
 """
 
 from dataclasses import dataclass
@@ -18,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from intnet.bucket_codec import Codec
 from intnet.errors import FormatError, ShapeError
 from intnet.exact import Exact, Expression, exact
 from intnet.exact_sources import Root
-from intnet.formats import BlockFloat, Flag
-from intnet.grids import HALF, Block, Disagreement, Grid, Index, comma, grid, in_block
+from intnet.explain_buckets import Bucket, way
+from intnet.formats import BlockFloat, Flag, Format
+from intnet.grids import HALF, Block, Disagreement, Grid, Index, comma, decide, grid, in_block
 from intnet.operands import Operands, Product
 from intnet.qtensor import QTensor
 from intnet.quantize import flag_words
@@ -66,16 +69,18 @@ class Rounding:
     """How an exact value became an integer.
 
     grid:      log2 of the step that is rounded to; scaled = value / 2**grid = floor + remainder
+               None of a codec, where scaled is u, a float32, and remainder u - floor in float32
     log2_r:    log2 of R(x), where the tensor's maximum sets the grid
     word:      the random word, of `word_bits` bits; it rounds up iff it is below `threshold`
     rounded:   the integer before saturation, in units of the grid; `kept` the one after it
     low, high: the limits, None where the format has none
     lift:      code = kept * 2**lift (the coarse grid of the flag format)
     block:     of block float, whose block sets the grid; where it keeps no bits nothing is rounded
+    bucket:    of a codec; where it is constant nothing is rounded
     """
 
     mode: str
-    grid: int
+    grid: int | None
     log2_r: int | None
     scaled: Fraction | None
     scaled_square: Fraction | None
@@ -95,15 +100,17 @@ class Rounding:
     saturated: bool
     lift: int
     block: Block | None = None
+    bucket: Bucket | None = None
 
 
 @dataclass(frozen=True)
 class Explanation:
     """The way of one element. `step` counts from 0, as the random words do.
 
-    stored:   the value of the stored code, code * 2**exponent; CQ gives the magnitude of x up, so there
-              it is not near `value`
+    stored:   the value of the stored code, code * 2**exponent, of a codec a~; CQ gives the magnitude of x
+              up, so there it is not near `value`
     width:    bits of the word that `binary` and `hex` show in two's complement; 0 in a block of b = 0
+              of a codec the packed word, which is unsigned
     flag:     the stored word of the flag format (flag, sign, magnitude) in binary, else ''
     """
 
@@ -155,26 +162,17 @@ def explain(event: Event, index: Index, operands: Operands | None = None) -> Exp
     source = _source(event, index)
     value = _value(event, source, index, operands)
     result, rounding = event.result, None
-    if event.format is not None:
-        rounding = _round(event, source, value, index)
-    code, exponent, stored = _stored(result, value, index)
-    if rounding is not None and rounding.kept << rounding.lift != code:
-        raise Disagreement(
-            f"{where} {comma(index)}: exact arithmetic reaches code {rounding.kept << rounding.lift}, "
-            f"stored is {code}"
-        )
-    width, binary, digits, flag = None, "", "", ""
-    if code is not None:
-        width = result.word_bits() if isinstance(result, QTensor) else code.bit_length() + 1
-        if rounding is not None and rounding.block is not None:
-            width = rounding.block.bits
-        word = code & ((1 << width) - 1)
-        binary, digits = (f"{word:0{width}b}", f"{word:0{(width + 3) // 4}x}") if width else ("", "")
-        if isinstance(result, QTensor) and isinstance(result.format, Flag):
-            flag = f"{int(flag_words(result[index])):0{result.format.bits}b}"
-    elif isinstance(result, np.ndarray) and result.dtype == np.float32:
-        width, pattern = 32, int(result[index].view(np.uint32))
-        binary, digits = f"{pattern:032b}", f"{pattern:08x}"
+    code: int | None
+    exponent: int | None
+    if isinstance(event.format, Codec):
+        rounding, code, stored = _in_bucket(event, index)
+        exponent = None
+    else:
+        if event.format is not None:
+            rounding = _round(event, event.format, source, value, index)
+        code, exponent, stored = _stored(result, value, index)
+        _check(rounding, code, where, index)
+    width, binary, digits, flag = _word(result, rounding, code, index)
     return Explanation(
         event.layer,
         event.path,
@@ -193,6 +191,36 @@ def explain(event: Event, index: Index, operands: Operands | None = None) -> Exp
         flag,
         stored,
     )
+
+
+def _check(rounding: Rounding | None, code: int | None, where: str, index: Index) -> None:
+    if rounding is not None and rounding.kept << rounding.lift != code:
+        raise Disagreement(
+            f"{where} {comma(index)}: exact arithmetic reaches code {rounding.kept << rounding.lift}, "
+            f"stored is {code}"
+        )
+
+
+def _word(
+    result: Any, rounding: Rounding | None, code: int | None, index: Index
+) -> tuple[int | None, str, str, str]:
+    """(bits, binary, hex, stored word of the flag format) of what is stored, or of a float32."""
+    flag = ""
+    if isinstance(result, np.ndarray) and result.dtype == np.float32:
+        pattern = int(result[index].view(np.uint32))
+        return 32, f"{pattern:032b}", f"{pattern:08x}", flag
+    if code is None:
+        return None, "", "", flag
+    width = result.word_bits() if isinstance(result, QTensor) else code.bit_length() + 1
+    if rounding is not None and rounding.block is not None:
+        width = rounding.block.bits
+    word = code & ((1 << width) - 1)
+    if rounding is not None and rounding.bucket is not None:
+        width, word = rounding.bucket.place.width, rounding.bucket.place.stored
+    if isinstance(result, QTensor) and isinstance(result.format, Flag):
+        flag = f"{int(flag_words(result[index])):0{result.format.bits}b}"
+    binary, digits = (f"{word:0{width}b}", f"{word:0{(width + 3) // 4}x}") if width else ("", "")
+    return width, binary, digits, flag
 
 
 def _at(part: Any, index: Index) -> int:
@@ -278,15 +306,11 @@ def _sum(event: Event, source: Exact, index: Index, operands: Operands) -> Value
 # -- rounding ----------------------------------------------------------------------------------
 
 
-def _round(event: Event, source: Expression, value: Value, index: Index) -> Rounding:
-    assert event.format is not None
+def _round(event: Event, format: Format, source: Expression, value: Value, index: Index) -> Rounding:
     mode = HLS_ALIASES.get(event.rounding or "", event.rounding or "")
     if mode not in MODES:
         raise FormatError(f"{event.layer}/{event.path}: its event names no rounding mode, but {mode!r}")
-    if isinstance(event.format, BlockFloat):
-        on = in_block(event, index)
-    else:
-        on = grid(event.format, source, value.value)
+    on = in_block(event, index) if isinstance(format, BlockFloat) else grid(format, source, value.value)
     if on.emptied:
         return _emptied(mode, on)
     scaled: Fraction | None = None
@@ -317,6 +341,18 @@ def _round(event: Event, source: Expression, value: Value, index: Index) -> Roun
     )  # fmt: skip
 
 
+def _in_bucket(event: Event, index: Index) -> tuple[Rounding, int, Fraction]:
+    """(the rounding of an element of a packed tensor, its code, a~)."""
+    w = way(event, index)
+    drawn = w.threshold is not None
+    rounding = Rounding(
+        event.rounding or "", None, None, w.scaled, None, w.floor, w.fraction,
+        not drawn and w.fraction == HALF, w.word, 32 if drawn else None, w.threshold, w.up, w.rule,
+        w.rounded, 0, w.high, "saturate", w.kept, w.kept != w.rounded, 0, None, w.bucket,
+    )  # fmt: skip
+    return rounding, w.code, w.value
+
+
 def _emptied(mode: str, on: Grid) -> Rounding:
     """Of a block that keeps no bits: nothing is rounded, nothing saturates."""
     return Rounding(
@@ -341,35 +377,3 @@ def _limited(rounded: int, on: Grid) -> int:
     if on.overflow == "wrap":
         return (rounded - on.low) % (on.high - on.low + 1) + on.low
     return min(max(rounded, on.low), on.high)
-
-
-def decide(
-    mode: str, floor: int, part: Fraction, word: int | None = None, threshold: int | None = None
-) -> tuple[bool, str]:
-    """(whether floor + part goes up, why); 0 <= part < 1, the value is negative iff floor < 0."""
-    if part == 0:
-        return False, "on the grid: nothing to round"
-    if mode == "stochastic":
-        assert word is not None and threshold is not None
-        up, why = word < threshold, f"random word {word} {'<' if word < threshold else '>='} {threshold}"
-    elif mode in ("to_neg", "to_pos"):
-        up, why = mode == "to_pos", "always down" if mode == "to_neg" else "always up"
-    elif mode == "to_zero":
-        up, why = floor < 0, f"towards zero, {_sign(floor)}"
-    elif part != HALF:
-        up, why = part > HALF, f"nearest, remainder {'above' if part > HALF else 'below'} 1/2"
-    else:
-        up, why = _tie(mode, floor)
-    return up, f"{why}: {'up' if up else 'down'} to {floor + up}"
-
-
-def _tie(mode: str, floor: int) -> tuple[bool, str]:
-    if mode == "ties_even":
-        return floor % 2 == 1, f"tie to even, floor {floor} is {'odd' if floor % 2 else 'even'}"
-    if mode == "ties_away":
-        return floor >= 0, f"tie away from zero, {_sign(floor)}"
-    return True, "tie towards +infinity"
-
-
-def _sign(floor: int) -> str:
-    return "negative" if floor < 0 else "positive"

@@ -1,7 +1,8 @@
-"""Where a format rounds one value: the step, the limits, and what set them.
+"""Where a format rounds one value, and which way: the step, the limits, what set them, the decision.
 
     grid(format, source, value) -> Grid      one grid for the tensor, or two (the flag format)
     in_block(event, index) -> Grid           block float: the grid of the block that an element is in
+    decide(mode, floor, part, ...)           up or not, and why
 
 Apart from the kernels, in Python integers and Fractions: for `explain.py`. `mantissa_bits` is the other
 way round, a whole tensor's widths by the library's own exponents, for choosing what to explain.
@@ -176,3 +177,38 @@ def mantissa_bits(event: Event) -> np.ndarray:
     assert isinstance(event.format, BlockFloat)
     blocks = blocks_of(event.result, event.source)
     return expand(blocks.bits, blocks.shape, blocks.axes)
+
+
+# -- which way --------------------------------------------------------------------------------
+
+
+def decide(
+    mode: str, floor: int, part: Fraction, word: int | None = None, threshold: int | None = None
+) -> tuple[bool, str]:
+    """(whether floor + part goes up, why); 0 <= part < 1, the value is negative iff floor < 0."""
+    if part == 0:
+        return False, "on the grid: nothing to round"
+    if mode == "stochastic":
+        assert word is not None and threshold is not None
+        up, why = word < threshold, f"random word {word} {'<' if word < threshold else '>='} {threshold}"
+    elif mode in ("to_neg", "to_pos"):
+        up, why = mode == "to_pos", "always down" if mode == "to_neg" else "always up"
+    elif mode == "to_zero":
+        up, why = floor < 0, f"towards zero, {_sign(floor)}"
+    elif part != HALF:
+        up, why = part > HALF, f"nearest, remainder {'above' if part > HALF else 'below'} 1/2"
+    else:
+        up, why = _tie(mode, floor)
+    return up, f"{why}: {'up' if up else 'down'} to {floor + up}"
+
+
+def _tie(mode: str, floor: int) -> tuple[bool, str]:
+    if mode == "ties_even":
+        return floor % 2 == 1, f"tie to even, floor {floor} is {'odd' if floor % 2 else 'even'}"
+    if mode == "ties_away":
+        return floor >= 0, f"tie away from zero, {_sign(floor)}"
+    return True, "tie towards +infinity"
+
+
+def _sign(floor: int) -> str:
+    return "negative" if floor < 0 else "positive"

@@ -7,8 +7,8 @@ the stored code. The signal to quantization noise ratio is
 
     SQNR = 10 log10( sum s^2 / sum (s - c)^2 )  dB
 
-over all elements: the power of the value over the power of the error. In block float, where steps differ,
-both count in units of value, s * 2**grid and (s - c) * 2**grid. Every s and every s - c is an
+over all elements: the power of the value over the power of the error. In block float and in buckets, where
+steps differ, both count in units of value: s * 2**grid and (s - c) * 2**grid, a and a - a~. Every one is an
 exact rational before it becomes a float64 (within 2 units in the last place); `math.fsum` adds the
 squares, so the order does not matter. It has no value where no element changed.
 Saturation and the coarse steps of large values count as noise, as they do in training.
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from intnet.bucket_codec import Packed
 from intnet.exact import Exact, exact
 from intnet.exact_sources import FloatExact, Root
 from intnet.formats import BlockFloat, Constant
@@ -31,20 +32,43 @@ BINS = 16
 
 
 @dataclass(frozen=True)
+class Buckets:
+    """What a bucketed codec came to, whatever its nominal bits say.
+
+    nominal_bits:   of its codes, of a mix two; distinct_codes: that there are of each width
+    packed_bits:    bits an element that the tape holds, scales, zero points and widths included
+    buckets:        of the tensor; promoted: those that took the wider codes, None where widths are not mixed
+    constant:       those of one value, whose scale is 0
+    scales:         the least and the greatest of the others, None where all are constant
+    """
+
+    nominal_bits: list[int]
+    distinct_codes: list[int]
+    packed_bits: float
+    buckets: int
+    promoted: int | None
+    constant: int
+    scales: list[float] | None
+
+
+@dataclass(frozen=True)
 class Measured:
     """One row of the table; None where a float path or an unrounded value has no such number.
 
+    short:    the format as narrow tables write it
+    buckets:  of a bucketed codec; its range is of codes, its zeros are values of 0
     range:    the least and the greatest code; a float path's least and greatest value
     sqnr_db:  see the module; None where no value changed or where nothing is quantized
     inexact:  elements that rounding or saturation changed
     exponent: the least and the greatest; of block float those of codes that are not 0, None where all are
     edges:    the histograms' range in units of the code; `before` counts the exact values in `BINS` equal
-              bins, `after` the codes, both within +-edges; of block float in units of value
+              bins, `after` the codes, both within +-edges; of block float and codecs in units of value
     """
 
     layer: str
     path: str
     format: str
+    short: str
     rounding: str | None
     nominal_bits: int | None
     used_bits: int | None
@@ -61,6 +85,7 @@ class Measured:
     edges: float
     before: list[int] | None
     after: list[int]
+    buckets: Buckets | None = None
 
 
 def measure(event: Event) -> Measured:
@@ -76,12 +101,15 @@ def measure(event: Event) -> Measured:
     shown = codes.astype(np.float64)
     if scaled is not None and errors is not None and isinstance(event.format, BlockFloat):
         scaled, errors, shown = (in_values(numbers, result) for numbers in (scaled, errors, shown))
+    if isinstance(result, Packed):
+        shown = result.load().astype(np.float64)
     tops = [float(np.abs(numbers).max(initial=0)) for numbers in (shown, scaled) if numbers is not None]
     edge = max(tops)
     return Measured(
         event.layer,
         event.path,
         row.format,
+        row.short,
         event.rounding,
         row.nominal,
         row.used if integer else None,
@@ -92,12 +120,33 @@ def measure(event: Event) -> Measured:
         list(result.shape),
         row.elements,
         row.saturated if integer else None,
-        result.status.inexact if isinstance(result, QTensor) and result.status else None,
-        int(np.count_nonzero(codes == 0)),
+        _inexact(result, errors),
+        int(np.count_nonzero(shown == 0)),
         None if scaled is None or errors is None else _sqnr(scaled, errors),
         edge,
         None if scaled is None else histogram(scaled, edge),
         histogram(shown, edge),
+        _buckets(result) if isinstance(result, Packed) else None,
+    )
+
+
+def _inexact(result: Any, errors: np.ndarray | None) -> int | None:
+    if isinstance(result, Packed) and errors is not None:
+        return int(np.count_nonzero(errors))
+    return result.status.inexact if isinstance(result, QTensor) and result.status else None
+
+
+def _buckets(packed: Packed) -> Buckets:
+    codec = packed.codec
+    varied = packed.scales[packed.scales != 0]
+    return Buckets(
+        list(codec.widths),
+        [codec.distinct(bits) for bits in codec.widths],
+        round(8 * packed.nbytes / packed.elements, 3),
+        packed.scales.size,
+        None if codec.mix is None else int(np.count_nonzero(packed.widths == codec.mix)),
+        packed.scales.size - varied.size,
+        [float(varied.min()), float(varied.max())] if varied.size else None,
     )
 
 
@@ -127,6 +176,8 @@ def codes_of(result: Any) -> np.ndarray:
         return _ratio(numerator, den) * 2.0**result.exponent
     if isinstance(result, FloatExact):
         return result.values.astype(np.float64) / result.den
+    if isinstance(result, Packed):
+        return result.codes()
     codes: np.ndarray = result.codes if isinstance(result, QTensor) else result
     return codes
 
@@ -148,8 +199,14 @@ def _ratio(top: np.ndarray, bottom: Any) -> np.ndarray:
     return np.asarray(top / np.asarray(bottom), np.float64)
 
 
-def compare(event: Event, result: QTensor) -> tuple[np.ndarray, np.ndarray]:
-    """(s, s - c) of every element in float64, flat; `result` is what the event's format made."""
+def compare(event: Event, result: QTensor | Packed) -> tuple[np.ndarray, np.ndarray]:
+    """(s, s - c) of every element in float64, flat; `result` is what the event's format made.
+
+    Of a codec (a, a - a~), in units of value.
+    """
+    if isinstance(result, Packed):
+        given = event.source.astype(np.float64).reshape(-1)
+        return given, given - result.load().reshape(-1)
     source, codes = exact(event.source), result.codes
     if isinstance(event.format, BlockFloat):  # every element in steps of its own block
         assert isinstance(source, FloatExact) and source.den == 1

@@ -122,6 +122,7 @@ def _row(row: PathRow, saturated: dict[str, int]) -> dict[str, Any]:
         "layer": row.layer,
         "path": row.path,
         "format": row.format,
+        "format_short": row.short,
         "nominal_bits": row.nominal,
         "used_bits": row.used if integer else None,
         "range_bits": round(row.fraction_bits, 1) if integer else None,
@@ -233,7 +234,10 @@ def span(exponents: list[int]) -> str:
 
 @dataclass
 class Group:
-    """One path in one format, over all layers that have it: the largest of each number, and sums."""
+    """One path in one format, over all layers that have it: the largest of each number, and sums.
+
+    format: as narrow tables write it
+    """
 
     path: str
     format: str
@@ -253,7 +257,7 @@ def groups(report: dict[str, Any]) -> tuple[list[Group], list[str]]:
         if row["used_bits"] is None:
             floats[row["path"]] = None
             continue
-        key = (row["path"], row["format"])
+        key = (row["path"], row.get("format_short", row["format"]))  # an older report has none
         group = found.setdefault(key, Group(*key, row["nominal_bits"]))
         group.layers += 1
         group.used_bits = max(group.used_bits, row["used_bits"])

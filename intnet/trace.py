@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.bucket_codec import Codec, Packed
+from intnet.bucket_codec import Codec, Mix, Packed
 from intnet.exact import Exact, Root
 from intnet.formats import BlockFloat, Flag, Format
 from intnet.qtensor import QTensor, max_abs
@@ -27,6 +27,7 @@ class Event:
             float
     words:  uint32 random words where rounding is stochastic, of which the top `word_bits` count
     operands: the sum that `source` already holds the codes of, where one was added up before
+    mix:    what chose the widths of a codec's buckets
     """
 
     layer: str
@@ -39,6 +40,7 @@ class Event:
     words: np.ndarray | None = None
     word_bits: int = 32
     operands: Exact | None = None
+    mix: Mix | None = None
 
 
 Observer = Callable[[Event], None]
@@ -75,6 +77,8 @@ class Recorder:
 class PathRow:
     """What one data path of one layer needed, over all observed steps; its format in the last of them.
 
+    short:     the format as narrow tables write it
+    nominal:   bits that the format names, of a mix of two widths the wider one
     exponents: the least and the greatest; where there are many, of codes that are not 0 (None: all are)
     integer:   whether it holds codes; signed: of both signs
     """
@@ -91,6 +95,7 @@ class PathRow:
     zeros: int = 0
     integer: bool = False
     signed: bool = True
+    short: str = ""
 
     @property
     def fraction_bits(self) -> float:
@@ -111,11 +116,14 @@ class PathTable:
         """Observe one event."""
         key = (event.layer, event.path)
         nominal = event.format.bits if event.format else None
+        if isinstance(event.format, Codec):
+            nominal = max(event.format.widths)
         kind = str(event.format) if event.format else "exact"
         if not isinstance(event.result, QTensor | Exact | Packed):
             kind = "float32" if isinstance(event.result, np.ndarray) else "exact quotient"
         row = self.rows.setdefault(key, PathRow(event.layer, event.path, kind, nominal))
         row.format, row.nominal = kind, nominal
+        row.short = event.format.short if isinstance(event.format, Codec) else kind
         row.bound = max(row.bound, _bound_bits(event))
         result = event.result
         if isinstance(result, Exact) and np.all(np.asarray(result.den) == 1):
@@ -147,12 +155,16 @@ class PathTable:
 
     @staticmethod
     def _count_packed(row: PathRow, packed: Packed) -> None:
-        """Codes are counts of the bucket's step from its least value, or of levels with a sign."""
+        """Codes are counts of the bucket's step from its least value, or of levels with a sign.
+
+        Zeros are values of 0: code 0 is a bucket's least value, whatever that is.
+        """
         codes = packed.codes()
         peak = max_abs(codes)
         row.integer, row.signed = True, packed.codec.kind == "levels"
         row.used = max(row.used, peak.bit_length() + row.signed)
-        row.peak, row.zeros = max(row.peak, peak), row.zeros + int(np.count_nonzero(codes == 0))
+        row.peak = max(row.peak, peak)
+        row.zeros += packed.elements - int(np.count_nonzero(packed.load()))
         row.saturated += packed.clipped
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from intnet.bucket_codec import Packed
 from intnet.explain import Explanation, Index, Rounding, explain
 from intnet.formats import BlockFloat, Flag
 from intnet.grids import mantissa_bits
@@ -44,6 +45,9 @@ def interesting(
 
 
 def _sought(event: Event) -> Iterator[Sought]:
+    if isinstance(event.result, Packed):
+        yield from _in_buckets(event, event.result)
+        return
     codes = codes_of(event.result).reshape(-1)
     if not codes.size:
         return
@@ -80,6 +84,35 @@ def _fates(event: Event) -> Iterator[Sought]:
     yield "rounds down", down, lambda r: r and not (r.up or r.tie or r.saturated)
     yield "tie", np.flatnonzero(size == 0.5), lambda r: r and r.tie
     yield "saturated", _by(size, size > 0), lambda r: r and r.saturated
+
+
+def _in_buckets(event: Event, packed: Packed) -> Iterator[Sought]:
+    """Of a codec: errors in steps of the element's own bucket; of levels those of the magnitude."""
+    a, errors = compare(event, packed)
+    if not a.size:
+        return
+    levels = packed.codec.kind == "levels"
+    steps = packed.scales.astype(np.float64) / (2.0**packed.widths if levels else 1)
+    of = np.arange(a.size) // packed.codec.size(a.size)
+    constant = steps[of] == 0
+    errors = np.where(constant, 0, errors / np.where(constant, 1, steps[of]))
+    if levels:
+        errors = np.where(a < 0, -errors, errors)
+    size = np.abs(errors)
+    yield "rounds up", _by(size, errors < 0), lambda r: r and r.up and not (r.tie or r.saturated)
+    yield "rounds down", _by(size, errors > 0), lambda r: r and not (r.up or r.tie or r.saturated)
+    if packed.codec.kind == "affine":
+        yield "tie", _by(-np.abs(size - 0.5), size > 0), lambda r: r and r.tie
+    if packed.clipped:
+        yield "saturated", _by(size, size > 0), lambda r: r and r.saturated
+    if packed.codec.mix is not None:
+        wide = packed.widths[of] == packed.codec.mix
+        for label, chosen in (("in a promoted bucket", wide), ("in a bucket that is not promoted", ~wide)):
+            yield label, _by(size, chosen), _always
+    yield "in a constant bucket", np.flatnonzero(constant), _always
+    values = packed.load().reshape(-1)
+    yield "greatest magnitude", [int(np.argmax(np.abs(values)))], _always
+    yield "zero", np.flatnonzero(values == 0), _always
 
 
 def _by(size: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ import intnet
 from intnet import report
 from intnet.cli import inspect_flow as flow
 from intnet.cli.inspect_elements import interesting
-from intnet.cli.inspect_text import numbers, over, stations, unit
+from intnet.cli.inspect_text import numbers, over, packed, stations, unit
 from intnet.explain import Explanation, Index
 from intnet.measure import Measured
 from intnet.operands import Input, Operands
@@ -170,7 +170,7 @@ def graph(
 def _box(one: Shown, lane: str) -> flow.Box:
     row = one.row
     nominal, used, *_ = numbers(row)
-    lines: tuple[str, ...] = (row.format, f"{nominal}/{used} bits")
+    lines: tuple[str, ...] = (row.short, f"{nominal}/{used} bits")
     kind = "rounded" if one.event.format is not None else "exact"
     if row.format == "float32":
         kind, lines = "float", (row.format,)
@@ -214,7 +214,8 @@ def _path(one: Shown, elements: Sequence[tuple[str, Explanation]]) -> str:
     row, name = one.row, escape(one.name)
     formula = f'<p class="formula">{escape(one.formula)}</p>' if one.formula else ""
     shape = " x ".join(map(str, row.shape)) or "scalar"
-    head = f'<header><h3 id="{name}--head">{name}</h3>{formula}<p class="quiet">{shape}</p></header>'
+    told = f'<p class="quiet">{escape(packed(row))}</p>' if row.buckets else ""
+    head = f'<header><h3 id="{name}--head">{name}</h3>{formula}<p class="quiet">{shape}</p>{told}</header>'
     body = f'<div class="parts"><div>{_histograms(row)}</div><div>{_elements(one.name, elements)}</div></div>'
     return f'<section class="path" id="{name}" aria-labelledby="{name}--head">{head}{body}</section>'
 

@@ -44,7 +44,9 @@ def _histogram(axis: "Axes", row: Measured) -> None:
         axis.stairs(row.before, edges, color="#08306b", label="before")
     sqnr = "" if row.sqnr_db is None else f", SQNR {row.sqnr_db:.1f} dB"
     bits = f", {row.range_bits:.1f} bits used" if over(row) else ""
-    axis.set_title(f"{row.layer}/{row.path}\n{row.format}{sqnr}{bits}")
+    if row.buckets is not None:
+        bits = f", {row.buckets.packed_bits:.3g} packed"
+    axis.set_title(f"{row.layer}/{row.path}\n{row.short}{sqnr}{bits}")
     axis.set_xlabel(unit(row))
     axis.set_ylabel("elements")
     axis.xaxis.set_major_locator(MaxNLocator(4))

@@ -14,6 +14,7 @@ from rich.text import Text
 from intnet import report
 from intnet.cli import terminal
 from intnet.explain import Explanation, Rounding, Term, Value
+from intnet.explain_buckets import Bucket, Operation
 from intnet.grids import Block
 from intnet.measure import Measured
 from intnet.operands import Symbol
@@ -57,12 +58,27 @@ def table(rows: Sequence[tuple[Symbol, Measured]]) -> None:
                 part = symbol.part
             made.add_row(*_cells(row, narrow))
         terminal.print_table(console, made, WIDTH)
+        for _, row in own:
+            if row.buckets is not None:
+                print(f"{row.path}: {packed(row)}")
+
+
+def packed(row: Measured) -> str:
+    """What a bucketed codec really takes: 'affine 4 bits, buckets of 512: 16 codes, ...'."""
+    of = row.buckets
+    assert of is not None
+    codes = "/".join(f"{count:,}" for count in of.distinct_codes)
+    kinds = [f"{of.promoted:,} of {max(of.nominal_bits)} bits"] if of.promoted is not None else []
+    kinds += [f"{of.constant:,} constant"] * bool(of.constant)
+    scales = "" if of.scales is None else ", scales " + "..".join(f"{s:.3g}" for s in of.scales)
+    count = f"{of.buckets:,} bucket{'s' * (of.buckets != 1)}" + f" ({', '.join(kinds)})" * bool(kinds)
+    return f"{row.format}: {codes} codes, {of.packed_bits:g} packed bits an element; {count}{scales}"
 
 
 def _cells(row: Measured, narrow: bool) -> list[str | Text]:
     nominal, used, *others = numbers(row)
     shown = [sparkline(row.before or [], narrow), sparkline(row.after, narrow)]
-    return [row.path, row.format, nominal, Text(used, "yellow" if over(row) else ""), *others, *shown]
+    return [row.path, row.short, nominal, Text(used, "yellow" if over(row) else ""), *others, *shown]
 
 
 def unit(row: Measured) -> str:
@@ -85,7 +101,7 @@ def over(row: Measured) -> bool:
 def numbers(row: Measured) -> list[str]:
     """nominal, used, bound, exponent, range of codes, saturated, zeros, SQNR as texts."""
     return [
-        _dash(row.nominal_bits),
+        "/".join(map(str, row.buckets.nominal_bits)) if row.buckets else _dash(row.nominal_bits),
         "-" if row.range_bits is None else f"{row.range_bits:.1f}",
         _dash(row.bound_bits),
         report.span(row.exponent) if row.exponent else "-",
@@ -107,7 +123,8 @@ def _share(count: int, of: int) -> str:
 def _range(row: Measured) -> str:
     if row.range is None:
         return "-"
-    return "..".join(_short(int(v)) if row.exponent else f"{v:.3g}" for v in row.range)
+    codes = row.exponent or row.buckets
+    return "..".join(_short(int(v)) if codes else f"{v:.3g}" for v in row.range)
 
 
 def _short(code: int) -> str:
@@ -212,6 +229,9 @@ def _exact(value: Value) -> list[tuple[str, str]]:
 
 
 def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
+    if r.bucket is not None:
+        return _in_bucket(r, r.bucket)
+    assert r.grid is not None
     set_by = f", R(x) = 2^{r.log2_r}" if r.log2_r is not None else ""
     if (one.format or "").startswith("BF("):
         set_by = f", s = {-r.grid} by the tensor's extremes"
@@ -228,17 +248,84 @@ def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
     rows.append(("floor", f"{r.floor:,}"))
     if r.remainder is not None:
         rows.append(("remainder", both(r.remainder)))
+    rows += _decided(r)
+    if r.lift:
+        rows.append(("flag", f"coarse grid: code = {r.kept} * 2^{r.lift}"))
+    return rows
+
+
+def _decided(r: Rounding, part: str = "remainder") -> list[tuple[str, str]]:
+    """The random word, the decision, saturation."""
+    rows = []
     if r.word is not None:
         rows.append(("random word", f"{r.word} ({r.word_bits} bits)"))
-        rows.append(("threshold", f"{r.threshold} = floor(remainder * 2^{r.word_bits})"))
+        rows.append(("threshold", f"{r.threshold} = floor({part} * 2^{r.word_bits})"))
     rows.append(("decision", r.rule))
     limits = "no limits" if r.low is None or r.high is None else f"limits {r.low:,}..{r.high:,}"
     change = f"{r.rounded:,} -> {r.kept:,} ({limits}, {r.overflow})" if r.saturated else f"no ({limits})"
     rows.append(("before saturation", f"{r.rounded:,}"))
     rows.append(("saturation", change))
-    if r.lift:
-        rows.append(("flag", f"coarse grid: code = {r.kept} * 2^{r.lift}"))
     return rows
+
+
+def _in_bucket(r: Rounding, bucket: Bucket) -> list[tuple[str, str]]:
+    """The bucket, its scale, and the element's float32 operations up to the code."""
+    inside = f"elements {bucket.first:,}..{bucket.last:,} of the tensor, flat"
+    rows = [
+        ("codec", bucket.codec),
+        ("bucket", f"{bucket.number:,} of 0..{bucket.of - 1:,}: {inside}; in it element {bucket.element:,}"),
+    ]
+    if bucket.promotion is not None:
+        p = bucket.promotion
+        sign, what = ("<", "promoted") if p.promoted else (">=", "not promoted")
+        rule = f"random word {p.word} {sign} {p.threshold} = floor({p.probability!r} * 2^32)"
+        rows.append(("bits b", f"{bucket.bits}, {what}: {rule}"))
+    else:
+        rows.append(("bits b", f"{bucket.bits}"))
+    rows += [("min of bucket", both(bucket.least)), ("max of bucket", both(bucket.greatest))]
+    rows += [_operation(one) for one in bucket.scaling]
+    if r.scaled is None:
+        return [*rows, ("decision", r.rule)]
+    part = bucket.before[-1] if r.word is not None else None
+    rows += [_operation(one) for one in bucket.before if one is not part]
+    rows.append(("floor", f"{r.floor:,}"))
+    if part is not None:
+        rows.append(_operation(part))
+    elif r.remainder is not None:
+        rows.append(("fraction", both(r.remainder)))
+    return rows + _decided(r, "fraction")
+
+
+def _operation(one: Operation) -> tuple[str, str]:
+    """The formula, and what it comes to in float32; the exact result too where that is another."""
+    formula = "" if one.formula == one.name else f"{one.formula} = "
+    if one.exact == one.value:
+        return one.name, f"{formula}{both(one.value)}"
+    return one.name, f"{formula}{decimal(one.exact)}, in float32 {both(one.value)}"
+
+
+def _packed(one: Explanation, bucket: Bucket) -> list[tuple[str, str]]:
+    """The code, where it lies, and the value that the gradients read."""
+    assert one.code is not None
+    place = bucket.place
+    last = place.bit + place.width - 1
+    lies = f"bits {place.bit}..{last} of 64-bit word {place.word:,}"
+    if last >= 64:
+        lies = f"bits {place.bit}..63 of 64-bit word {place.word:,}, 0..{last - 64} of the next"
+    sign = "" if one.code == place.stored else f", stored as code + 2^b = {place.stored:,}"
+    first, shift = divmod(64 * place.word + place.bit, 8)
+    rows = [
+        ("code", f"{one.code:,}{sign} = 0b{one.binary} = 0x{one.hex} ({one.width} bits, unsigned)"),
+        ("packed", f"{lies}; from bit {shift} of byte {first:,}"),
+    ]
+    rows += [_operation(step) for step in bucket.after] or [("a~", both(one.stored))]
+    error = both(bucket.error)
+    if bucket.scale:
+        unit = {"levels": "scale/L"}.get(bucket.kind, "s")
+        share = bucket.error / (bucket.scale / 2**bucket.bits if unit == "scale/L" else bucket.scale)
+        bound = {"affine": "at most s/2"}.get(bucket.kind, f"below {unit}")
+        error = f"{error}: {float(share):+.3f} {unit} ({bound} where nothing saturates)"
+    return [*rows, ("error a~ - a", error)]
 
 
 def _block(r: Rounding, block: Block) -> list[tuple[str, str]]:
@@ -261,6 +348,8 @@ def _block(r: Rounding, block: Block) -> list[tuple[str, str]]:
 
 
 def _code(one: Explanation) -> list[tuple[str, str]]:
+    if one.rounding is not None and one.rounding.bucket is not None:
+        return _packed(one, one.rounding.bucket)
     if one.code is None:
         bits = f"float32 bits {one.hex}" if one.hex else "a quotient: its reader rounds it"
         return [("passed on", bits)]

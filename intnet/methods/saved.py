@@ -21,7 +21,7 @@ import numpy as np
 
 from intnet import rng, schedules
 from intnet.autograd import Kept
-from intnet.bucket_codec import Codec, Draw, Packed, Signs, encode, promotions
+from intnet.bucket_codec import Codec, Draw, Mix, Packed, Signs, encode, promotions
 from intnet.errors import ConfigError, FormatError
 from intnet.methods import symbols
 from intnet.methods.float32 import Float32
@@ -91,9 +91,9 @@ class Saved(Float32):
             f"{layer.name}/{path}" for layer in layers for path in (*PACKED, "mix")
         ]
 
-    def start(self, layers: Sequence[Any], seed: int) -> None:
+    def follow(self, layers: Sequence[Any]) -> None:
         """Every layer's codec is known before the first step: what is wrong with one is said here."""
-        super().start(layers, seed)
+        super().follow(layers)
         self._plans = {
             (layer.name, path): self.plan(layer, path) for layer in layers for path in (*PACKED, MASK)
         }
@@ -142,7 +142,7 @@ class Saved(Float32):
     def _packed(self, layer: LayerLike, path: str, value: np.ndarray, plan: "Plan") -> Kept:
         name = f"{layer.name}/{path}"
         draw = Draw(self.seed, self.step, rng.stream(name))
-        promoted = None
+        promoted, share = None, 0.0
         if plan.share is not None:
             share = plan.share.at(self.epoch)
             choice = Draw(self.seed, self.step, rng.stream(f"{layer.name}/mix"))
@@ -151,15 +151,23 @@ class Saved(Float32):
         def pack(x: np.ndarray) -> Packed:
             packed = encode(x, plan.codec, draw, promoted, name)
             if packed.clipped:
-                self.saturated[name] = self.saturated.get(name, 0) + packed.clipped
+                self.saturated[f"{name}s"] = self.saturated.get(f"{name}s", 0) + packed.clipped
             if self.observers:
-                words = None if plan.codec.kind == "affine" else rng.words(*draw, x.size)
-                rounding = "ties_even" if words is None else "stochastic"
-                event = Event(layer.name, f"{path}s", self.step, x, packed, plan.codec, rounding, words)
-                self._emit(event)
+                self._emit_packed(layer, path, x, packed, share)
             return packed
 
         return pack(value) if plan.at_once else Later(value, pack)
+
+    def _emit_packed(self, layer: LayerLike, path: str, x: np.ndarray, packed: Packed, share: float) -> None:
+        """The event of x0s, x1s or x3s; the words that the codec drew inside are drawn again for it."""
+        words = mix = None
+        if packed.codec.kind != "affine":
+            words = self.words(f"{layer.name}/{path}", x.size)
+        if packed.flags is not None:
+            mix = Mix(self.words(f"{layer.name}/mix", packed.scales.size), share)
+        rounding = "ties_even" if words is None else "stochastic"
+        given = (x, packed, packed.codec, rounding, words)
+        self._emit(Event(layer.name, f"{path}s", self.step, *given, mix=mix))
 
 
 class Plan(NamedTuple):
