@@ -56,6 +56,26 @@ _QUANTIZERS = {
     " by row from 0, g its elements of e4 or gW, whatever b is; S stays where all of the block is below"
     " 2^-129, and in a batch of fewer images than the method remembers.",
 }
+_CODES = {
+    "affine": "s = (max - min)/(2^b - 1) of the bucket, z = round(-min/s), u = a/s + z, q = round(u) within"
+    " 0..2^b - 1, a~ = s*(q - z); round: ties to even",
+    "affine-stochastic": "s = (max - min)/(2^b - 1) of the bucket, z = round(-min/s), ties to even,"
+    " u = a/s + z, q = floor(u) + [word < floor((u - floor(u)) * 2^32)] within 0..2^b - 1,"
+    " a~ = s*(q - z); a u - floor(u) that binary32 rounds to 1 goes up",
+    "levels": "L = 2^b, u = min(abs(a)/scale, 1) * L, m = floor(u) + [word < floor((u - floor(u)) * 2^32)],"
+    " a~ = (m/L)*scale with a's sign; the stored code is L + m, of a < 0 L - m, in b + 2 bits",
+}
+_BUCKETS = """\
+A bucket is elements k*n .. (k+1)*n - 1 in C order, the last one short. All is binary32, one rounding an
+operation, in the order written. An affine bucket whose s is 0 has codes 0, and its value in `zero`. Each
+bucket begins with a 64-bit word; its code i takes bits i*width .. of its words, lowest bit first. `remainder`
+is that of u - floor(u); one that binary32 rounds to 1 counts as the next floor.
+""".splitlines()
+_SCALES = {
+    "max": "scale = max(max abs(a), 1e-8)",
+    "l2": "scale = max(sqrt(sum a^2), 1e-8), the sum by fused multiply-add in ascending order over chunks of"
+    " 1024, whose sums are added in their order",
+}
 _SCALED = {"Shift", "Constant", "Flag"}  # whose grids follow R(x)
 _SIGNALS = (
     "All are packed vectors, lane 0 lowest. rst is high active and sampled by clk; outputs are registered,"
@@ -82,7 +102,7 @@ _TITLES = {
 
 def text(manifest: Json) -> str:
     """The page of a PACK.json."""
-    parts = (_head, _unit, _windows, _memory, _reading, _quantizers, _ports, _sources, _chain)
+    parts = (_head, _unit, _windows, _memory, _reading, _quantizers, _codecs, _ports, _sources, _chain)
     return "\n".join(line for part in parts for line in part(manifest))
 
 
@@ -160,6 +180,31 @@ def _quantizers(manifest: Json) -> Iterator[str]:
         if kinds & _SCALED:
             yield f"- {_R}"
         yield ""
+
+
+def _codecs(manifest: Json) -> Iterator[str]:
+    """The rule of each bucketed codec in the pack."""
+    found = [port for port in manifest["ports"] if "codec" in port["rounding"]]
+    if not found:
+        return
+    yield "## Codecs\n"
+    yield from (*_BUCKETS, "")
+    codecs = [port["rounding"]["codec"] for port in found]
+    for kind, norm in dict.fromkeys((codec["kind"], codec["norm"]) for codec in codecs):
+        scale = f", {norm}: {_SCALES[norm]}; " if kind == "levels" else ": "
+        yield f"- {kind}{scale}{_CODES[kind]}."
+    for port in found:
+        codec = port["rounding"]["codec"]
+        cut = (
+            "the whole tensor is one bucket" if isinstance(codec["bucket"], str) else f"n = {codec['bucket']}"
+        )
+        b = f"b = {codec['bits']}"
+        if codec["mix"] is not None:
+            b += f", and {codec['mix']} of a bucket whose word of `{codec['mix_words']}` is below"
+            b += f" floor({codec['probability']!r} * 2^32)"
+        norm = f", {codec['norm']}" if codec["kind"] == "levels" else ""
+        yield f"- `{port['name']}`: {codec['kind']}{norm}, {b}, {cut}"
+    yield ""
 
 
 def _ports(manifest: Json) -> Iterator[str]:
@@ -249,7 +294,7 @@ def _sources(manifest: Json) -> Iterator[str]:
 
 def _grid(port: Json) -> str:
     how = port["rounding"]
-    if how["mode"] == "exact":
+    if how["mode"] == "exact" or "codec" in how:
         return "-"
     if _in_blocks(port):
         return _block_step(port)
@@ -258,6 +303,8 @@ def _grid(port: Json) -> str:
 
 
 def _limits(how: Json) -> str:
+    if "codec" in how:
+        return "-" if how["codec"]["kind"] == "levels" else "0..2^b - 1"
     if how.get("limit"):
         return f"+-`{how['limit']}`"
     if how.get("low") is None:

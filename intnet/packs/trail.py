@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from intnet.block_float import BlockTensor, expand
+from intnet.bucket_codec import Packed
 from intnet.errors import FormatError
 from intnet.exact import NO_WORDS, Expression
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
@@ -124,6 +125,31 @@ def block_trail(source: np.ndarray, blocks: BlockTensor) -> Trail:
     if high.size and (high == high.flat[0]).all():
         return Trail(None, *parts, -int(high.flat[0]), int(high.flat[0]), "saturate")
     return Trail(None, *parts, None, None, "saturate", limit=expand(high, blocks.shape, blocks.axes))
+
+
+def bucket_trail(source: np.ndarray, packed: Packed, words: np.ndarray | None) -> Trail:
+    """The trail of float32 `source` in affine buckets: scaled is u = a/s + z, in float32; 0 where s is 0.
+
+    A fraction u - floor(u) that float32 rounds to 1 goes up whatever the word: it counts as the next floor.
+    """
+    assert packed.codec.kind != "levels"
+    flat = source.reshape(-1)
+    size = packed.codec.size(flat.size)
+    s, z, b = (np.repeat(part, size)[: flat.size] for part in (packed.scales, packed.zeros, packed.widths))
+    varied = s != 0
+    u = np.where(varied, flat / np.where(varied, s, np.float32(1)) + z, np.float32(0))
+    floor = np.floor(u)
+    part = u - floor
+    floor, part = np.where(part == 1, floor + 1, floor), np.where(part == 1, np.float32(0), part)
+    whole = np.where(varied, floor, 0).astype(np.int64)
+    bits = np.ldexp(part.astype(np.float64), FRACTION_BITS)  # exact: a float32
+    first = np.floor(bits).astype(np.int64)
+    up = words.reshape(-1) < first if words is not None else np.rint(u) != floor
+    found = (whole, first << 1 | (bits != first), up.astype(np.int64), whole + up)
+    floors, remainders, ups, presat = (one.reshape(source.shape) for one in found)
+    high = None if packed.codec.mix is not None else int((1 << int(b[0])) - 1)
+    low = None if high is None else 0
+    return Trail(None, floors, remainders, ups, presat, low, high, "saturate")
 
 
 def block_limits(source: np.ndarray, blocks: BlockTensor) -> np.ndarray:

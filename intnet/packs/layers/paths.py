@@ -15,18 +15,19 @@ import numpy as np
 
 from intnet import hexfiles
 from intnet.block_float import blocks_of
+from intnet.bucket_codec import Codec, Packed
 from intnet.errors import ContainerError, FormatError
 from intnet.exact import Exact, exact
 from intnet.exact_sources import FloatExact
-from intnet.formats import BlockFloat
+from intnet.formats import BlockFloat, Format
 from intnet.methods.method import Method
 from intnet.operands import Operands
 from intnet.packs import ports
-from intnet.packs.layers import blocks
+from intnet.packs.layers import blocks, buckets
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import Case, Draft
-from intnet.packs.trail import REMAINDER_BITS, Trail, block_trail, grid, limits, trail
+from intnet.packs.trail import REMAINDER_BITS, Trail, block_trail, bucket_trail, grid, limits, trail
 from intnet.qtensor import QTensor
 from intnet.trace import Event
 
@@ -168,8 +169,11 @@ class Maker:
         if isinstance(event.format, BlockFloat):
             self._in_blocks(one, event, operands, axes)
             return
+        if isinstance(event.format, Codec):
+            self._in_buckets(one, event, event.format, operands, axes)
+            return
         if event.format is not None:
-            rounding, flags = self._rounding(one, event, operands, direction, axes)
+            rounding, flags = self._rounding(one, event, event.format, operands, direction, axes)
         else:
             rounding = self._sum(one, event, operands)
         kind = {"meaning": formula, "rounding": rounding}
@@ -189,23 +193,23 @@ class Maker:
         return self._dump(one, axes)(entered, self._name(event), "trail", _labels(event, operands))
 
     def _rounding(
-        self, one: Captured, event: Event, operands: Operands, direction: str, axes: str
+        self, one: Captured, event: Event, format: Format, operands: Operands, direction: str, axes: str
     ) -> tuple[Json, str]:
         """(the port's `rounding`, its case's flags); its trail becomes ports where anything was rounded."""
-        assert event.format is not None and event.rounding is not None
+        assert event.rounding is not None
         name = self._name(event)
         entered = event.operands if event.operands is not None else event.source
         source = self._source(one, event, entered, operands)
         value = exact(event.source, name)
-        low, high, overflow = limits(event.format)
+        low, high, overflow = limits(format)
         words = None if event.words is None else self.names.find(one.layer, event.words)
-        rounding: Json = {"mode": event.rounding, "grid": grid(value, event.format), "low": low, "high": high}
+        rounding: Json = {"mode": event.rounding, "grid": grid(value, format), "low": low, "high": high}
         rounding |= {"overflow": overflow, "words": words, "word_bits": event.word_bits, "source": source}
         status = event.result.status
         if direction == "in" or not (status.inexact or status.saturated):
             return rounding, "exact"
         try:
-            way = trail(value, event.format, event.rounding, event.words, event.word_bits)
+            way = trail(value, format, event.rounding, event.words, event.word_bits)
         except (ContainerError, FormatError) as error:  # wide codes, tanh
             self.skipped[f"{name}.floor"] = f"no trail of it: {error}"
             return rounding, event.rounding
@@ -239,6 +243,30 @@ class Maker:
         for port, _ in self.names.ports[-1 - len(others) :]:
             if port.direction == "out":
                 self._case(port.name, flags)
+
+    def _in_buckets(self, one: Captured, event: Event, codec: Codec, operands: Operands, axes: str) -> None:
+        """A path that a codec packed: what is stored, what gradients read, the trail of affine codes."""
+        name, packed = self._name(event), event.result
+        assert isinstance(packed, Packed)
+        words = None if event.words is None else self.names.find(one.layer, event.words)
+        share, chosen = None, None
+        if event.mix is not None:
+            share, chosen = event.mix.probability, self.names.find(one.layer, event.mix.words)
+        rounding: Json = {"mode": event.rounding, "grid": None, "overflow": "saturate", "words": words}
+        rounding |= {"word_bits": event.word_bits, "source": self._source(one, event, event.source, operands)}
+        rounding |= buckets.limits_of(codec) | {"codec": buckets.told(codec, share, chosen)}
+        flags = f"{event.rounding} saturated:{packed.clipped}"
+        if codec.kind == "levels":
+            self.skipped[f"{name}.code.floor"] = "no trail of it: levels round magnitudes, codes have a sign"
+        else:
+            way = bucket_trail(event.source, packed, event.words)
+            self.names.ports += _trail_ports(f"{name}.code", way, axes)
+            flags += f" rounded:{np.count_nonzero(way.remainder)}"
+        made = buckets.made(name, packed, axes, operands.symbol(event.path).formula, rounding)
+        self.names.ports += made
+        for port, _ in made:
+            if port.direction == "out":
+                self._case(port.name, flags if port.name == f"{name}.code" else "packed")
 
     # -- and left -----------------------------------------------------------------------------
 
@@ -313,7 +341,7 @@ def _state(key: str) -> str:
 def _as_stored(one: Captured, key: str, value: Any) -> Any:
     """A state tensor in the format that the step stores it in: a checkpoint keeps codes, not formats."""
     formats = [event.format for event in one.events if event.path == _state(key)]
-    if not formats or not isinstance(value, QTensor):
+    if not formats or not isinstance(value, QTensor) or isinstance(formats[0], Codec):
         return value
     return QTensor(value.codes, value.exponent, formats[0], value.bound)
 
@@ -322,6 +350,8 @@ def _reader(one: Captured, value: Any) -> Event | None:
     """The first event that handed on or rounded just this value."""
     array = array_of(value)
     for event in one.events:
+        if isinstance(event.format, Codec):  # what it packs has a name of its own
+            continue
         same = event.source is value or event.result is value
         if same or (array is not None and array_of(event.source) is array):
             return event
