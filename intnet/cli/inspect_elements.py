@@ -16,6 +16,8 @@ from intnet.formats import BlockFloat, Flag
 from intnet.grids import mantissa_bits
 from intnet.measure import codes_of, compare, in_values
 from intnet.operands import Operands
+from intnet.packs.diagnosis import HALF
+from intnet.packs.trail import bucket_trail
 from intnet.trace import Event
 
 TRIES = 40  # candidates of one fate that are explained before it counts as absent
@@ -101,10 +103,12 @@ def _in_buckets(event: Event, packed: Packed) -> Iterator[Sought]:
     size = np.abs(errors)
     yield "rounds up", _by(size, errors < 0), lambda r: r and r.up and not (r.tie or r.saturated)
     yield "rounds down", _by(size, errors > 0), lambda r: r and not (r.up or r.tie or r.saturated)
-    if packed.codec.kind == "affine":
-        yield "tie", _by(-np.abs(size - 0.5), size > 0), lambda r: r and r.tie
-    if packed.clipped:
-        yield "saturated", _by(size, size > 0), lambda r: r and r.saturated
+    if not levels:
+        found = bucket_trail(event.source, packed, event.words)
+        tie = (found.remainder == HALF).reshape(-1)
+        beyond = (found.presat != packed.codes()).reshape(-1)
+        yield "tie", _by(size, tie), lambda r: r and r.tie
+        yield "saturated", _by(size, beyond), lambda r: r and r.saturated
     if packed.codec.mix is not None:
         wide = packed.widths[of] == packed.codec.mix
         for label, chosen in (("in a promoted bucket", wide), ("in a bucket that is not promoted", ~wide)):
