@@ -20,8 +20,6 @@ ORDER = [
     "bitpack", "exact_loops", "exact_stages", "exact_quick", "exact_lane", "exact_sources", "exact",
     "long_sums", "block_bands", "block_loops", "block_float", "quantize", "fp32", "autograd", "bucket_loops",
     "bucket_codec", "trace", "operands", "grids", "explain_buckets", "explain", "measure", "schedules",
-    "long_sums", "block_bands", "block_loops", "block_float", "quantize", "fp32", "autograd", "bucket_loops",
-    "bucket_codec", "trace", "operands", "grids", "explain_buckets", "explain", "measure", "schedules",
     "ops.kernels", "ops", "methods", "layers", "joints", "models", "costs", "array_costs",
     "state", "idx", "datasets", "train", "files", "archive", "checkpoint", "records", "metrics",
     "report", "fixed_model", "runs", "tape_costs", "sweeps", "packs", "cli", "__main__",

@@ -31,13 +31,18 @@ model is trained from its seed. The last step taken is shown: one row a path, in
   SQNR           10 log10(sum s^2 / sum (s - c)^2) in dB over all elements, s the exact value in steps of the
                  grid (CQ: after its scaling by dr/R(x)), c the code; '-' where no element changed
   before, after  histograms of s and of c over one range, +-the greatest of both, in 16 bins
-                 (block float, whose blocks have steps of their own: both, and SQNR, in units of value)
+                 (block float and codecs, whose blocks and buckets have steps of their own: both, and SQNR,
+                 in units of value)
+
+Below the table, of each path that a codec packed: how many codes there are, the bits an element that the tape
+holds with all metadata, the buckets and their scales.
 
 --index shows one element: its operands, the exact value, the value in steps of the grid, floor, remainder,
 tie or random word, decision, saturation, code. Exact arithmetic does it again and must reach the stored
-code. Coefficients and offsets are aligned to the sum's exponent. Indices count from 0: N,H,W,C for
-activations and errors, Cout,Cin,kh,kw for weights, C for vectors. In --json an exact fraction is a text,
-'p/q'.
+code. Of a codec: its bucket, scale and zero point, every float32 operation with its exact result where that
+was rounded, and the bits where the code is packed. Coefficients and offsets are aligned to the sum's
+exponent. Indices count from 0: N,H,W,C for activations and errors, Cout,Cin,kh,kw for weights, C for
+vectors. In --json an exact fraction is a text, 'p/q'.
 
 --html writes all that into one page that needs nothing else: each layer's data flow, its table, histograms,
 and of every path the elements worth reading (rounded up, rounded down, a tie, saturated, the greatest, a
