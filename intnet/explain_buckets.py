@@ -268,7 +268,8 @@ def _affine_scale(codec: Codec, bits: int, least: Fraction, greatest: Fraction, 
     if not s.value:
         return made, ZERO, least
     start = _operation("-min/s", "-min/s", -least / s.value)
-    zero = Operation("z", "round(-min/s), ties to even", start.value, Fraction(round(start.value)))
+    whole = Fraction(round(start.value))
+    zero = Operation("z", "round(-min/s), ties to even", whole, whole)
     return [*made, start, zero], s.value, zero.value
 
 
