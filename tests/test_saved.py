@@ -250,4 +250,4 @@ def test_clipped_codes_are_counted() -> None:
     """Buckets whose zero point is rounded may clip an end: such codes are told, for they are not unbiased."""
     run = a_run(bits=2)
     run.train(1)
-    assert any(name.endswith("/x1") for name in run.method.saturated)
+    assert any(name.endswith("/x1s") for name in run.method.saturated)
