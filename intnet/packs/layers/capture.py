@@ -135,7 +135,9 @@ class Taps:
             seen.gradient = gradient
             return gradient
 
-        def forward(x: Tensor, method: Method) -> Tensor:
+        def forward(x: Tensor, method: Method, *others: Tensor) -> Tensor:
+            if others:
+                raise PackError(f"layer {layer.name} reads two tensors: a pack holds layers that read one")
             if seen.value is not None:
                 raise PackError(f"layer {layer.name} runs twice in a step: a pack holds one pass of a layer")
             seen.value, seen.wanted = x.value, x.node is not None
