@@ -82,10 +82,17 @@ def test_all_three_stages_agree(curve: str) -> None:
     quick = quantize(made, Direct(8)).codes.tolist()
     assert quick == [made._ziv(int(code), -7, 0) for code in x.codes]  # mode 0: ties_even
     border = far(-22)
-    codes = [sign * (border << 22) + d for sign in (1, -1) for d in (0, 1, -1, 3 << 13, 1 << 14)]
-    for code in codes:
+    near = np.array([d + (border << 22) for d in (0, 1, 2, 3 << 13, 1 << 14, 1 << 24)])
+    for asymptote, codes in ((made.above, near), (made.below, -near)):
         for mode in range(6):
-            assert made._beside(code, -7, mode) == made._ziv(code, -7, mode), (code, mode)
+            beside = made._beside(codes, asymptote, -22, -7, mode, "")
+            assert beside.tolist() == [made._ziv(int(code), -7, mode) for code in codes], mode
+
+
+def test_many_far_codes_take_no_decimals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Silu, "decimal", None)
+    x = QTensor(np.arange(40 << 22, 60 << 22, 10133), -22)
+    assert quantize(Silu(x), Direct(8)).codes.tolist() == [wanted("silu", v, -7) for v in values(x)]
 
 
 @pytest.mark.parametrize("unit", [0, -1, -8, -22, -57])

@@ -9,6 +9,7 @@ round alike, for the distinct codes that are left; and where |x| is so large tha
 from its asymptote, a point between the two stands for it, exactly.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
@@ -22,7 +23,7 @@ from intnet.buffers import empty
 from intnet.errors import ContainerError, FormatError
 from intnet.exact import NO_WORDS, UNLIMITED, Exact, exact
 from intnet.ops.kernels import curves
-from intnet.qtensor import INT64_BOUND, QTensor, Status, container, max_abs
+from intnet.qtensor import QTensor, Status, container, max_abs
 from intnet.rounding import STOCHASTIC, round_up
 
 FINEST = 32  # fraction bits of a result at most
@@ -152,27 +153,30 @@ class Curve:
         self, codes: np.ndarray, left: np.ndarray, out: np.ndarray, exponent: int, mode: int, where: str
     ) -> np.ndarray:
         """`out` with the elements `left`, which float64 did not decide."""
-        step = int(self.x.exponent)
-        values, at = np.unique(codes[left], return_inverse=True)
-        border = Fraction(far(_unit(step, exponent))) / Fraction(2) ** step
-        found = [
-            (self._beside if abs(code) >= border else self._ziv)(code, exponent, mode)
-            for code in values.tolist()
-        ]
-        if max(map(abs, found)) >= INT64_BOUND:
-            raise ContainerError(f"{where or self.name}: a rounded code is beyond 62 bits")
-        rounded = np.array(found, np.int64)
+        step, given = int(self.x.exponent), codes[left].astype(np.int64)
+        unit = _unit(step, exponent)
+        border = min(math.ceil(far(unit) / Fraction(2) ** step), UNLIMITED)
+        rounded = np.empty(given.shape, np.int64)
+        for beside, asymptote in ((given >= border, self.above), (given <= -border, self.below)):
+            if np.any(beside):
+                rounded[beside] = self._beside(given[beside], asymptote, unit, exponent, mode, where)
+        near = (given > -border) & (given < border)
+        values, at = np.unique(given[near], return_inverse=True)
+        found = [self._ziv(code, exponent, mode) for code in values.tolist()]
+        rounded[near] = np.array(found, np.int64)[at.reshape(-1)]
         out = out.astype(np.int64) if max_abs(rounded) >= _NARROW else out
-        out[left] = rounded[at.reshape(-1)]
+        out[left] = rounded
         return out
 
-    def _beside(self, code: int, exponent: int, mode: int) -> int:
-        """The code of a point between the asymptote and the next border of the rounding."""
-        step = int(self.x.exponent)
-        asymptote = self.above if code > 0 else self.below
-        line = asymptote.line * Fraction(code) * Fraction(2) ** step
-        value = line + asymptote.level + asymptote.side * Fraction(2) ** _unit(step, exponent) / 2
-        return _round_fraction(value / Fraction(2) ** exponent, mode)
+    def _beside(
+        self, codes: np.ndarray, asymptote: Asymptote, unit: int, exponent: int, mode: int, where: str
+    ) -> np.ndarray:
+        """Codes of points between the asymptote and the next border of the rounding: half a unit off."""
+        x = QTensor(codes, 0)
+        line = asymptote.line << (int(self.x.exponent) - unit + 1)
+        level = (asymptote.level << (1 - unit)) + asymptote.side
+        points = Exact([(x, line)], unit - 1, level)
+        return points.round_to(exponent, mode, where=where or self.name)[0]
 
     def _ziv(self, code: int, exponent: int, mode: int) -> int:
         """The code, by as many digits as it takes."""
