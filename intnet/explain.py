@@ -22,7 +22,7 @@ import numpy as np
 from intnet.bucket_codec import Codec
 from intnet.errors import FormatError, ShapeError
 from intnet.exact import Exact, Expression, exact
-from intnet.exact_sources import Root
+from intnet.exact_sources import FloatExact, Root
 from intnet.explain_buckets import Bucket, way
 from intnet.formats import BlockFloat, Flag, Format
 from intnet.grids import HALF, Block, Disagreement, Grid, Index, comma, decide, grid, in_block
@@ -275,6 +275,9 @@ def _value(event: Event, source: Expression, index: Index, operands: Operands) -
         term = Term("".join(symbol.terms[:1]), numerator)
         den = symbol.denominator
         return Value((term,), 0, source.den, source.exponent, False, None, square, denominator_name=den)
+    if not isinstance(source, FloatExact):  # a curve, such as tanh (`ops/`): its value to 60 digits
+        one = QTensor(source.x.codes[index].reshape(1), source.x.exponent)
+        return Value((), 0, 1, 0, False, type(source)(one).fractions()[0])
     number = float(source.values[index])
     if not np.isfinite(number):
         raise FormatError(f"{event.layer}/{event.path} {comma(index)} is {number}: it has no exact value")

@@ -11,10 +11,13 @@ import pytest
 from intnet.autograd import Tensor
 from intnet.datasets import Dataset
 from intnet.errors import PackError, ShapeError
+from intnet.explain import explain
 from intnet.joints import Join, Scale, SqueezeExcitation
 from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Linear, SiLU
+from intnet.measure import compare
 from intnet.methods import METHODS, Method, Wageubn, make
 from intnet.models.model import Model
+from intnet.operands import Operands
 from intnet.packs.layers.capture import Taps
 from intnet.trace import Recorder
 from intnet.train import Run
@@ -24,7 +27,7 @@ from tests.oracle import Fixed, ops, power
 from tests.oracle import Tensor as Exact
 from tests.oracle import quantizers as qz
 from tests.oracle.floats import dot32, mul32
-from tests.oracle.functions import curve_round
+from tests.oracle.functions import curve_bounds, curve_round
 
 N, SEED = 3, 2
 
@@ -142,6 +145,20 @@ def test_joins(trace: Trace) -> None:
     assert trace["bn3/e1"] == trace["join/e0"]
     both = ops.add(trace.real("conv2/e4"), trace.real("join/e0")).values
     assert trace["act1/e0"][1:] == qz.shift(both, 8)[:2]
+
+
+@pytest.mark.parametrize("path", ["act1/x4", "act1/dx4", "se.scale_activation/x4"])
+def test_curves_are_explained_and_measured(trace: Trace, path: str) -> None:
+    event = trace.recorder.events[path]
+    index = tuple(size - 1 for size in event.result.shape)
+    one = explain(event, index, Operands(trace.recorder.events, Wageubn.SYMBOLS))
+    name = {"act1/x4": "silu", "act1/dx4": "slope"}.get(path, "sigmoid")
+    x = trace.real("bn1/x3" if path.startswith("act1") else "se.fc2/x1").values[-1]
+    low, high = curve_bounds(name, x, 300)
+    assert low - Fraction(1, 10**50) <= one.value.value <= high + Fraction(1, 10**50)
+    assert one.code == trace[path].codes[-1] == curve_round(name, x, -7)
+    scaled, errors = compare(event, event.result)
+    assert abs(scaled[-1] - float(low) * 128) < 1e-4 and np.abs(errors).max() <= 0.5001
 
 
 def test_float32() -> None:
