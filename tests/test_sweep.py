@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from intnet import runs
+from intnet import methods, runs
 from intnet.errors import ConfigError
 from intnet.sweeps import plan, table
 from intnet.sweeps.plan import Asked, Point
@@ -74,7 +74,8 @@ def test_every_combination_and_what_stands_beside() -> None:
     assert (made.steps, made.steps_per_epoch, made.common["limit"]) == (2, 1, 64)
     first = made.points[1]
     assert first.settings == {"lr": "0.1", "momentum": "0.9", "weight_decay": "0"}
-    assert first.options == {"lr": "0.1", "momentum": 0.9, "weight_decay": 0.0}
+    own = {key: first.options[key] for key in ("lr", "momentum", "weight_decay", "optimizer")}
+    assert own == {"lr": "0.1", "momentum": 0.9, "weight_decay": 0.0, "optimizer": "sgd"}
     assert [first.value(key) for key in ("lr", "weight_decay", "e2")] == ["0.1", "0", "-"]
     order = [(point.label, seed) for point, seed in made.runs()]
     assert order[6:8] == [("lr=0.3 momentum=0", 3), ("wageubn lr=26", 1)]
@@ -104,6 +105,26 @@ def test_names() -> None:
     for name in names:
         assert len(name) < 200 and not set(name) & set("/ '\"$*?\\&|;<>()~{}[]`!#\n") - {"~"}
     assert Point("saved", {"a": "1", "b": "2"}, []).name == Point("saved", {"b": "2", "a": "1"}, ["b"]).name
+
+
+def test_patterns_in_another_order_are_another_point(tmp_path: Path) -> None:
+    """Of patterns that match a layer the last one holds: so these are two runs, not one in one folder."""
+    both = [("bits@fc*", ["2"]), ("bits@fc1", ["8"])]
+    made = plan.make(asked(method="saved", vary=both, also=[both[::-1]]))
+    widths = [methods.make(point.method, **point.settings) for point in made.points]
+    assert [list(one.overrides.items())[-1] for one in widths] == [("bits@fc1", "8"), ("bits@fc*", "2")]
+    names = [plan.run_name(*run) for run in made.runs()]
+    assert len(set(names)) == 2 and names[0] == "saved+bits@fc%2A=2+bits@fc1=8+seed=1"
+    first = plan.make(asked(method="saved", vary=both))
+    with plan.opened(tmp_path, first):
+        pass
+    other = plan.make(asked(method="saved", vary=both[::-1]))
+    with pytest.raises(ConfigError, match="a point that is not asked for"), plan.opened(tmp_path, other):
+        pass
+    # patterns of different keys do not meet
+    apart = [("codec@fc1", ["levels"]), ("bits@fc1", ["8"])]
+    with pytest.raises(ConfigError, match="two points are the same"):
+        plan.make(asked(method="saved", vary=apart, also=[apart[::-1]]))
 
 
 # -- sweep.json --------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ class Point:
     @property
     def name(self) -> str:
         """Of its runs' folders, without the seed; another one for every method and settings."""
-        parts = [f"{_safe(key)}={_safe(self.settings[key])}" for key in sorted(self.settings)]
+        parts = [f"{_safe(key)}={_safe(value)}" for key, value in _ordered(self.settings).items()]
         name = "+".join([self.method, *parts])
         if len(name) <= LONGEST:
             return name
@@ -115,6 +115,16 @@ class Point:
             return self.settings[key]
         value = self.options.get(key, "-")
         return "off" if value is None else str(value)
+
+
+def _ordered(settings: dict[str, Any]) -> dict[str, Any]:
+    """By key; patterns of one key behind it as they were given: of those that match the last one holds."""
+
+    def place(name: str) -> tuple[str, bool]:
+        key, at, _ = name.partition("@")
+        return key, bool(at)
+
+    return {name: settings[name] for name in sorted(settings, key=place)}
 
 
 def _safe(text: str) -> str:
@@ -204,7 +214,8 @@ def make(asked: Asked) -> Plan:
         run = Run(model, methods.make(point.method, **point.settings), data, asked.batch_size, asked.seeds[0])
         identity = runs.identity(run, sha256)
         points[i] = dataclasses.replace(point, options=identity["options"])
-        other = known.setdefault(json.dumps([point.method, identity["options"]]), points[i])
+        options = json.dumps([point.method, _ordered(identity["options"])])
+        other = known.setdefault(options, points[i])
         if other is not points[i]:
             raise ConfigError(f"two points are the same: {other.label}, and {point.label}: leave one out")
     steps = asked.steps or asked.epochs * run.steps_per_epoch
@@ -301,8 +312,8 @@ def _check_grown(folder: Path, old: Plan, new: Plan) -> None:
     ]
     if old.steps > new.steps:
         wrong.append(f"its runs have {old.steps:,} steps, here they have {new.steps:,}")
-    now = [(point.method, point.options, point.settings) for point in new.points]
-    gone = [p for p in old.points if (p.method, p.options, p.settings) not in now]
+    now = [(point.name, point.options) for point in new.points]  # names tell the order of patterns too
+    gone = [point for point in old.points if (point.name, point.options) not in now]
     if gone:
         more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
         wrong.append(f"it has a point that is not asked for here: {_whole(gone[0])}{more}")
