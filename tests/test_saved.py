@@ -216,6 +216,10 @@ def test_options_by_layer() -> None:
         ({"bits": "two"}, "is not B, B/C or off"),
         ({"bits": "2/4/8"}, "is not B, B/C or off"),
         ({"bits": "2/5"}, "needs mix_prob=P"),
+        ({"bits": "4/2", "mix_prob": "0.5"}, "bits=4/2: the second width is the wider one"),
+        ({"bits": "2/2", "mix_prob": "0.5"}, "bits=2/2: the second width is the wider one"),
+        ({"bits": "4", "mix_prob": "0.5"}, "mix_prob=0.5: no layer mixes widths"),
+        ({"bits": "4", "mix_prob@fc": "0.5"}, "mix_prob@fc=0.5: no layer mixes widths"),
         ({"bits": "31", "codec": "levels"}, "fit 32 bits to b = 30"),
         ({"bits": "2/4", "mix_prob": "1.5"}, "from 0 to 1"),
         ({"bits": "2/4", "mix_prob": "often"}, "VALUE@EPOCH"),
@@ -251,3 +255,5 @@ def test_clipped_codes_are_counted() -> None:
     run = a_run(bits=2)
     run.train(1)
     assert any(name.endswith("/x1s") for name in run.method.saturated)
+    Run(run.model, run.method, run.data, batch_size=8)  # another run of the same method counts its own
+    assert not run.method.saturated

@@ -63,7 +63,7 @@ class Saved(Float32):
 
     @dataclass(frozen=True)
     class Options(Float32.Options):
-        """bits: 1 to 32; 2/4 mixes two widths bucket by bucket; off leaves float32 on the tape.
+        """bits: 1 to 32; 2/4 mixes two widths, the wider behind, by bucket; off leaves float32 on the tape.
 
         codec: how codes are made. bucket: elements that share a scale. norm: what the scale of levels is.
         mix_prob: share of the wider codes, by epoch as in '0.8,0.2@5'; off: the thesis's, where it has one.
@@ -97,6 +97,10 @@ class Saved(Float32):
         self._plans = {
             (layer.name, path): self.plan(layer, path) for layer in layers for path in (*PACKED, MASK)
         }
+        shares = {key: value for key, value in self.settings().items() if key.partition("@")[0] == "mix_prob"}
+        given = [f"{key}={value}" for key, value in shares.items() if value is not None]
+        if given and not any(plan and plan.share for plan in self._plans.values()):
+            raise ConfigError(f"saved: {', '.join(given)}: no layer mixes widths, as bits=2/4 does")
 
     def plan(self, layer: LayerLike, path: str = "x0") -> "Plan | None":
         """How a layer's value is packed; None where float32 stays. ConfigError names what is wrong."""
@@ -110,6 +114,8 @@ class Saved(Float32):
         if len(parts) > 2 or not all(part.isascii() and part.isdecimal() for part in parts):
             raise ConfigError(f"{where}: bits={bits!r} is not B, B/C or off, as in 4 or 2/4")
         base, *wider = map(int, parts)
+        if wider and wider[0] <= base:
+            raise ConfigError(f"{where}: bits={bits}: the second width is the wider one, as in 2/4")
         try:
             made = Codec(codec, base, wider[0] if wider else None, bucket, norm)
         except FormatError as error:
