@@ -128,7 +128,8 @@ class Method:
         """Give every parameter of `layers` its first value, drawn from the seed; forget all other state."""
         rng.check_streams(self.streams(layers))
         check_patterns(self.overrides, [layer.name for layer in layers], self.name)
-        self.seed, self.step, self.epoch, self.held = seed, 0, 0, {}
+        self.seed, self.step, self.epoch = seed, 0, 0
+        self.held, self.saturated, self.map = {}, {}, {}
         self.follow(layers)
         for layer in layers:
             layer.buffers = {}
