@@ -73,15 +73,15 @@ def nominal_bits(plan: Plan | None, epoch: int = 0) -> float:
     return base + plan.promoted(epoch) * (wider - base)
 
 
-def bytes_of(elements: int, path: str, plan: Plan | None) -> float:
+def bytes_of(elements: int, path: str, plan: Plan | None, epoch: int = 0) -> float:
     """Bytes of a value on the tape, by the memory model."""
     if plan is None or not plan.at_once:
         return 4.0 * elements
-    return elements / 8 if path == MASK else plan.codec.packed_bytes(elements, plan.promoted(0))
+    return elements / 8 if path == MASK else plan.codec.packed_bytes(elements, plan.promoted(epoch))
 
 
-def blocks(model: Model, method: Saved, batch: int) -> list[Block]:
-    """A row a block of `model.blocks`. One image goes through the model, for the shapes."""
+def blocks(model: Model, method: Saved, batch: int, epoch: int = 0) -> list[Block]:
+    """A row a block of `model.blocks`, mixed as in `epoch`. Starts both anew: an image tells the shapes."""
     method.start(model.all_layers(), 1)
     method.training = True
     image = QTensor(np.zeros((1, *model.image_shape), np.int16), -8, bound=255)
@@ -94,15 +94,16 @@ def blocks(model: Model, method: Saved, batch: int) -> list[Block]:
             layer, _, path = name.rpartition("/")
             elements = batch * left.pop(name).elements
             held += 0 if path == MASK else elements
-            packed += bytes_of(elements, path, method.plan(layers[layer], path))
+            packed += bytes_of(elements, path, method.plan(layers[layer], path), epoch)
         return held, packed
 
     rows = []
     for name, at in model.blocks.items():
         elements, plan = batch * int(np.prod(layers[at].output_shape)), method.plan(layers[at])
         inside = [key for key in left if f"{key.rpartition('/')[0]}.".startswith(f"{at}.")]
-        nominal = elements * nominal_bits(plan) / 8
-        rows.append(Block(name, elements, nominal, bytes_of(elements, "x0", plan), *on_the_tape(inside)))
+        nominal = elements * nominal_bits(plan, epoch) / 8
+        packed = bytes_of(elements, "x0", plan, epoch)
+        rows.append(Block(name, elements, nominal, packed, *on_the_tape(inside)))
     return [*rows, Block(ELSEWHERE, 0, 0.0, 0.0, *on_the_tape(list(left)))] if left else rows
 
 
@@ -111,6 +112,7 @@ def values(run: Run) -> list[Value]:
     method = run.method
     assert isinstance(method, Saved)
     seen, layers = Recorder("*/x?s"), {layer.name: layer for layer in run.model.all_layers()}
+    epoch = run.step // run.steps_per_epoch  # of the step, which may end it
     run.train(run.step + 1, observe_last=[seen])
     rows = []
     for key, held in method.held.items():
@@ -118,12 +120,12 @@ def values(run: Run) -> list[Value]:
         plan = method.plan(layers[layer], path)
         event = seen.events.get(f"{key}s")
         if event is None or plan is None:
-            nominal = 1.0 if path == MASK and plan is not None else 32.0
+            nominal = 1.0 if path == MASK and plan is not None and plan.at_once else 32.0
             rows.append(Value(layer, path, None, nominal, None, None, held.elements, held.nbytes, 0))
             continue
         packed: Packed = event.result
         widest = max(packed.codec.widths)
-        found, bits = distinct(packed, widest), nominal_bits(plan, method.epoch)
+        found, bits = distinct(packed, widest), nominal_bits(plan, epoch)
         counts = (packed.codec.distinct(widest), found, held.elements, held.nbytes, packed.clipped)
         rows.append(Value(layer, path, str(packed.codec), bits, *counts))
     return rows
