@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import quote
 
 import intnet
-from intnet import datasets, files, methods, models, records, runs
+from intnet import datasets, files, methods, models, records, rng, runs
 from intnet.errors import ConfigError
 from intnet.train import Run
 
@@ -201,6 +201,8 @@ def make(asked: Asked) -> Plan:
     """The plan; every point's run is built once, so that what cannot be trained is refused here."""
     if len(set(asked.seeds)) != len(asked.seeds) or not asked.seeds:
         raise ConfigError(f"seeds {', '.join(map(str, asked.seeds))}: give each one once")
+    for seed in asked.seeds:
+        rng.check_counter(seed, 0, 0)
     points = _points(asked)
     for point in points:  # before the data: a wrong key is told at once
         _check(point)
@@ -266,12 +268,13 @@ def opened(folder: Path, plan: Plan) -> Iterator[None]:
     if names and PLAN not in names:
         shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
         raise ConfigError(f"{folder} is no sweep (it holds {shown}): name another --out")
-    (folder / RUNS).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with files.lock(folder):
         files.remove_partial(folder)
         if (folder / PLAN).exists():
             _check_grown(folder, read(folder), plan)
         files.replace(folder / PLAN, text(plan).encode())
+        (folder / RUNS).mkdir(exist_ok=True)  # behind the plan, without which a folder with runs is refused
         yield
 
 
