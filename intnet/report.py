@@ -65,6 +65,11 @@ _REPORT = {
     "paths": [(_INTEGER_ROW, _FLOAT_ROW)],
 }
 
+_OF_SOME = {  # shapes of what only some methods' reports have
+    "saved": {"elements": int, "bytes": int, "bits": float, "mask_bytes": int},
+    "fixed_model": {"packed": int, "float32": int, "zeros": int, "elements": int},
+}
+
 NOTES = """\
 Values of the last step. *nominal*: bits that the format names; *used*: bits that the codes really needed,
 sign included; *log2(2 peak + 1)*: the same as a fraction, where codes lie within +-peak; *bound*: bits that
@@ -140,9 +145,12 @@ def read(folder: Path, identity: dict[str, Any], step: int) -> dict[str, Any] | 
     path = folder / JSON
     try:
         result: dict[str, Any] = records.check(records.parse(path.read_bytes()), _REPORT)
+        for name, shape in _OF_SOME.items():
+            if name in result:
+                records.check(result[name], shape, name)
         if result["run"] != identity:
             raise ValueError("it is of another run")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError as error:
         raise CheckpointError(

@@ -187,6 +187,21 @@ def test_a_damaged_plan(change: Any, message: str, tmp_path: Path) -> None:
     assert path.read_bytes() == change
 
 
+def test_killed_before_it_had_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same command again finds its folder, whatever a kill left in it."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    made, folder = plan.make(asked()), tmp_path / "sweep"
+    with monkeypatch.context() as patch:
+        patch.setattr("intnet.files.replace", killed)
+        with pytest.raises(KeyboardInterrupt), plan.opened(folder, made):
+            pass
+    with plan.opened(folder, made):
+        assert plan.read(folder) == made and (folder / "runs").is_dir()
+
+
 def test_a_run_killed_before_it_had_a_config_is_begun_again(tmp_path: Path) -> None:
     run = runs.build("float32", {}, "mlp", "digits", limit=64)
     with runs.create(tmp_path, run, 1):
@@ -217,7 +232,7 @@ def made(tmp_path: Path) -> tuple[Path, plan.Plan]:
         found = json.loads((folder / "report.json").read_text())
         found |= {"test_accuracy": k / 8, "last_loss": float(k) if k else None, "state_sha256": f"{k:064x}"}
         if k in (1, 4):
-            found["saved"] = {"bits": 2.5 + k, "bytes": 1000 * k, "elements": 7}
+            found["saved"] = {"bits": 2.5 + k, "bytes": 1000 * k, "elements": 7, "mask_bytes": 0}
         (folder / "report.json").write_text(json.dumps(found))
     return tmp_path, own
 
@@ -261,6 +276,15 @@ def test_the_table(made: tuple[Path, plan.Plan]) -> None:
 def test_a_sweep_so_far(made: tuple[Path, plan.Plan], capsys: pytest.CaptureFixture[str]) -> None:
     folder, own = made
     broken = plan.run_folder(folder, own.points[0], 1) / "report.json"
+    good = json.loads(broken.read_text())
+    for saved in (None, {"bits": "2"}, {"bits": 2.0}):
+        broken.write_text(json.dumps(good | {"saved": saved}))
+        assert json.loads(here(capsys, "sweep", "--show", folder, "--json")[1])["done"] == 4
+    shutil.rmtree(broken.parent)
+    broken.parent.touch()  # a file where a run should be
+    assert json.loads(here(capsys, "sweep", "--show", folder, "--json")[1])["done"] == 4
+    broken.parent.unlink()
+    broken.parent.mkdir()
     broken.write_text("{")
     status, out, err = here(capsys, "sweep", "--show", folder)
     assert (status, err) == (0, "") and "\n4 of 6 runs are done\n" in out
@@ -300,6 +324,7 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("--out", "new", "--baseline", "flaot32"), "unknown method 'flaot32'; did you mean 'float32'?"),
     (("--out", "new", "--baseline", "wageubn lr"), "write KEY=VALUE"),
     (("--out", "new", "--seeds", "1,x"), "'1,x' is no list of whole numbers"),
+    (("--out", "new", "--seeds", "1,-1"), "seed -1 is outside 0..2^64-1"),
     (("--out", "new", "--seeds", "1,1"), "'1,1' has a seed twice"),
     (("--out", "new", "--jobs", 0), "'0' is not a whole number of at least 1"),
     (("--out", "new", "--jobs", 2, "--cluster", "tcp://a:1"), "not allowed with argument"),
