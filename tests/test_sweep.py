@@ -1,6 +1,7 @@
 """The plan of a sweep, its names, its file and how it may grow; its table and picture; what is refused."""
 
 import csv
+import dataclasses
 import hashlib
 import json
 import shutil
@@ -84,6 +85,11 @@ def test_every_combination_and_what_stands_beside() -> None:
     # of the settings a baseline takes those that it knows
     both = plan.make(asked(settings={"lr": "26", "momentum": "0.5"}, baseline=("wageubn", {})))
     assert both.points[0].settings == {"lr": "26"} and both.points[0].label == "wageubn"
+    layers = asked(method="saved", settings={"bits@fc1": "8"}, vary=[("bits", ["2"])])
+    for baseline, settings in (("saved", {"bits@fc1": "8", "bits": "4"}), ("float32", {})):
+        own = {"bits": "4"} if settings else {}
+        made = plan.make(dataclasses.replace(layers, baseline=(baseline, own)))
+        assert made.points[0].settings == settings
 
 
 def test_identities_are_those_of_single_runs() -> None:

@@ -241,8 +241,10 @@ def _points(asked: Asked) -> list[Point]:
     points = []
     if asked.baseline is not None:
         method, own = asked.baseline
-        known = {field.name for field in dataclasses.fields(methods.make(method, **own).options)}
-        taken = {key: value for key, value in asked.settings.items() if key in known} | own
+        made = methods.make(method, **own)
+        known = {field.name for field in dataclasses.fields(made.options)}
+        names = [name for name in asked.settings if name in known or name.partition("@")[0] in made.BY_LAYER]
+        taken = {name: asked.settings[name] for name in names} | own
         points.append(Point(method, taken, list(own), baseline=True))
     clash = next((key for key, _ in asked.vary if key in asked.settings), None)
     if clash is not None:
