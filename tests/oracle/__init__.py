@@ -3,7 +3,7 @@
 It shares no code with the library. Read `rounding` and `tensor` first, then `quantizers`, `floats`,
 `block_float`, `buckets`, `ops`, `norm`, `layers`, and last `wageubn`, the whole step; for methods in which
 widths move `float_norm`, `nets`, `adapt_switch`, `adapt`, `muppet`, `dynasty_map` and `dynasty`;
-`optimizers` for the steps of float masters.
+`optimizers` for the steps of float masters, and `saved`.
 """
 from tests.oracle import (
     adapt,
@@ -25,6 +25,7 @@ from tests.oracle import (
     quantizers,
     random,
     rounding,
+    saved,
     wageubn,
 )
 from tests.oracle.functions import tanh_round
@@ -59,6 +60,7 @@ __all__ = [
     "round_fraction",
     "round_sqrt",
     "rounding",
+    "saved",
     "tanh_round",
     "tensor",
     "wageubn",
