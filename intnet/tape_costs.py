@@ -8,6 +8,7 @@
 The table counts one tensor a block. The tape holds more: the input of every convolution and batch norm.
 """
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from intnet import ops
 from intnet.autograd import Tensor
 from intnet.bucket_codec import Packed
+from intnet.layers import Layer
 from intnet.methods.saved import MASK, Plan, Saved
 from intnet.models import Model
 from intnet.qtensor import QTensor
@@ -29,7 +31,8 @@ ELSEWHERE = "elsewhere"  # row of what the tape holds outside of all blocks
 class Block:
     """A row of the table, for a batch.
 
-    elements: of the block's output; nominal: its bytes by b/8 * N; packed: with metadata, codes as they are
+    elements: of the block's output; nominal: its bytes by b/8 * N, by the block's own codec (32 bits where
+    float32 stays); packed: with metadata, codes as they are
     held: elements that the tape saves of this block's layers; held_packed: their bytes, masks included
     """
 
@@ -81,7 +84,7 @@ def bytes_of(elements: int, path: str, plan: Plan | None, epoch: int = 0) -> flo
 
 
 def blocks(model: Model, method: Saved, batch: int, epoch: int = 0) -> list[Block]:
-    """A row a block of `model.blocks`, mixed as in `epoch`. Starts both anew: an image tells the shapes."""
+    """A row a block of `model.blocks`, mixes as in an epoch. One image goes through the model, for shapes."""
     method.start(model.all_layers(), 1)
     method.training = True
     image = QTensor(np.zeros((1, *model.image_shape), np.int16), -8, bound=255)
@@ -99,12 +102,19 @@ def blocks(model: Model, method: Saved, batch: int, epoch: int = 0) -> list[Bloc
 
     rows = []
     for name, at in model.blocks.items():
-        elements, plan = batch * int(np.prod(layers[at].output_shape)), method.plan(layers[at])
+        elements, plan = batch * int(np.prod(layers[at].output_shape)), _plan_of_block(method, layers[at])
         inside = [key for key in left if f"{key.rpartition('/')[0]}.".startswith(f"{at}.")]
-        nominal = elements * nominal_bits(plan, epoch) / 8
+        bits = nominal_bits(plan, epoch) if plan is not None and plan.at_once else 32
         packed = bytes_of(elements, "x0", plan, epoch)
-        rows.append(Block(name, elements, nominal, packed, *on_the_tape(inside)))
+        rows.append(Block(name, elements, elements * bits / 8, packed, *on_the_tape(inside)))
     return [*rows, Block(ELSEWHERE, 0, 0.0, 0.0, *on_the_tape(list(left)))] if left else rows
+
+
+def _plan_of_block(method: Saved, layer: Layer) -> Plan | None:
+    """By the patterns that hold for all in it: layer2.* is layer2's codec too."""
+    whole = copy(layer)
+    whole.name += "." if any(True for _ in layer.children()) else ""
+    return method.plan(whole)
 
 
 def values(run: Run) -> list[Value]:
@@ -112,7 +122,7 @@ def values(run: Run) -> list[Value]:
     method = run.method
     assert isinstance(method, Saved)
     seen, layers = Recorder("*/x?s"), {layer.name: layer for layer in run.model.all_layers()}
-    epoch = run.step // run.steps_per_epoch  # of the step, which may end it
+    epoch = run.step // run.steps_per_epoch  # of that step; behind it another may begin
     run.train(run.step + 1, observe_last=[seen])
     rows = []
     for key, held in method.held.items():

@@ -21,8 +21,7 @@ WIDTH = 130  # of the widest table
 
 def of_run(args: argparse.Namespace, given: Run) -> int:
     """Every value of one more step, which is not saved."""
-    batch = len(given.batch(given.step)[1])
-    epoch = given.step // given.steps_per_epoch
+    batch, epoch = len(given.batch(given.step)[1]), given.step // given.steps_per_epoch
     rows, blocks = tape_costs.values(given), tape_costs.blocks(*_anew(given), batch, epoch)
     own = runs.identity(given)
     title = f"{report.title(own)}: the tape of step {given.step}, {batch} images"
