@@ -69,6 +69,22 @@ LEVERS = {
     "muppet": "cac3a891f07f2c9797d2dbf24f9102c711e1610c59e1fe463dc1f6325ebe5bfb",
     "dynasty": "fed3904119fa2ff5b4ac6b7644c790f49b47a4559b4e3b19af1bcb0d034e7256",
 }
+# method saved: 20 steps of resnet8 on digits, batch 64; 3 steps of mlp, batch 16; seed 1
+SAVED = {
+    "resnet8": "ec819c0bcf5ce39a15a95730b3c882479f064418d3dd1399a47e51660d63f78a",
+    "mlp": "295b6a07f7affae0e41dacf565983e633b0a328d6bb86400a7b9295af3b2979e",
+}
+SAVED_SCRIPT = """
+import sys
+from intnet import runs
+method, model, steps, batch = sys.argv[1:]
+options = {"bits": "2/4", "bucket": 64, "codec@layer2.0.conv1": "levels"}
+if model == "mlp":
+    options = {"bits": "2/6", "bucket": 64, "codec@fc2": "levels", "norm": "l2"}
+run = runs.build(method, options, model, "digits", int(batch), 1)
+run.train(int(steps))
+print(run.digest())
+"""
 LEVERS_SCRIPT = """
 import sys
 from intnet import runs
@@ -117,6 +133,19 @@ def test_methods_whose_widths_move(variables: dict[str, str]) -> None:
 )
 def test_levers_of_float_masters(variables: dict[str, str]) -> None:
     assert answers(LEVERS_SCRIPT, ",".join(LEVERS), "mlp", 4, 2, **variables) == list(LEVERS.values())
+
+
+@pytest.mark.parametrize(
+    "variables", [{"NUMBA_NUM_THREADS": "1"}, {"NUMBA_NUM_THREADS": "2"}, *PROCESSORS.values()], ids=str
+)
+def test_saved_activations(variables: dict[str, str]) -> None:
+    assert answers(SAVED_SCRIPT, "saved", "resnet8", 20, 64, **variables) == [SAVED["resnet8"]]
+
+
+@pytest.mark.parametrize("jit", ["compiled", "interpreted"])
+def test_saved_activations_without_the_compiler(jit: str) -> None:
+    disable = "1" if jit == "interpreted" else "0"
+    assert answers(SAVED_SCRIPT, "saved", "mlp", 3, 16, NUMBA_DISABLE_JIT=disable) == [SAVED["mlp"]]
 
 
 @pytest.mark.parametrize("cpu", PROCESSORS)

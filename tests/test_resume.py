@@ -238,6 +238,48 @@ def test_resuming_where_something_waits(method: str, steps: tuple[int, ...], tmp
     assert {name.rpartition(".")[2] for name in waiting} == kinds
 
 
+SAVED = {"bits": "2/4", "mix_prob": "0.8,0.2@3", "bucket": 64, "codec@fc2": "levels"}
+
+
+def test_kill_9_under_saved_activations(tmp_path: Path) -> None:
+    """In epochs of four steps, before and behind the fall of the mix's share: same digest, same tape."""
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    options = [part for key, value in SAVED.items() for part in ("--set", f"{key}={value}")]
+    command: tuple[object, ...] = (
+        "train", "--method", "saved", *options, *MLP[2:], "--limit", 128, "--checkpoint-every", 1,
+        "--steps", 50, "--out",
+    )  # fmt: skip
+    status, err = signalled(signal.SIGKILL, folder, 6, *command, folder)
+    assert (status, err) == (-signal.SIGKILL, "")
+    assert 0 < saved_step(folder) < 50
+    run = runs.build("saved", SAVED, "mlp", "digits", 32, seed=3, limit=128)
+    with runs.create(whole, run, 50, checkpoint_every=1) as work:
+        work.train()
+    with runs.resume(folder) as work:
+        work.train()
+        assert work.run.digest() == run.digest()
+    same(folder, whole)
+    with runs.resume(folder) as work:  # a finished one
+        assert work.run.step == 50 and work.run.digest() == run.digest()
+        work.train()
+    same(folder, whole)
+
+
+@pytest.mark.parametrize("steps", [1, 6, 10, 13])
+def test_resuming_in_the_midst_of_an_epoch_under_a_mix(steps: int, tmp_path: Path) -> None:
+    def built() -> runs.Run:
+        return runs.build("saved", SAVED, "mlp", "digits", 32, seed=3, limit=128)
+
+    whole, first, again = built(), built(), built()
+    whole.train(20)
+    first.train(steps)
+    checkpoint.save(tmp_path / "state.npz", first.state(), {"step": first.step})
+    state, meta = checkpoint.load(tmp_path / "state.npz")
+    again.restore(state, meta["step"])
+    again.train(20)
+    assert again.digest() == whole.digest() and again.method.held == whole.method.held
+
+
 def test_half_a_line_of_metrics_is_dropped(unbroken: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(unbroken[0], folder)
