@@ -11,7 +11,7 @@ import numpy as np
 from intnet._jit import njit, pjit, prange
 from intnet.bitpack import PART, SMALL, pack_bytes, pack_words, unpack_bytes, unpack_words
 from intnet.fp32 import CHUNK
-from intnet.instructions import fma32
+from intnet.instructions import borrowed, fma32
 from intnet.rng import fill
 
 AFFINE, STOCHASTIC, LEVELS = range(3)  # kinds of codes
@@ -239,6 +239,30 @@ def _unpack_piece(
 # --- all buckets --------------------------------------------------------------------------------
 
 
+@njit
+def _encode_part(
+    x: F32, first: int, last: int, bucket: int, kind: int, l2: bool, widths: np.ndarray, starts: np.ndarray,
+    measured: bool, scales: F32, zeros: F32, words: np.ndarray, small: np.ndarray, wide: np.ndarray,
+    out: np.ndarray, found: np.ndarray,
+) -> int:  # fmt: skip
+    """Elements first .. last-1 of `encode`; how many codes were clipped. words: theirs."""
+    x, words, small, wide, out = borrowed(x), borrowed(words), borrowed(small), borrowed(wide), borrowed(out)
+    scales, zeros, widths, starts = borrowed(scales), borrowed(zeros), borrowed(widths), borrowed(starts)
+    clipped = 0
+    for start in range(first, last, min(bucket, PART)):
+        k, piece = start // bucket, x[start : min(start + min(bucket, PART), last)]
+        bits = np.int64(widths[k])
+        if not measured:
+            found[0] = measure(piece, kind, bits, l2, scales, zeros, k)
+            if found[0] != FINITE:
+                return clipped
+        at, z = starts[k] + (start - k * bucket) // 64 * code_width(kind, bits), _ZERO
+        if kind != LEVELS:
+            z = zeros[k]
+        clipped += _pack_piece(piece, kind, bits, scales[k], z, words[start - first :], small, wide, out, at)
+    return clipped
+
+
 @pjit
 def encode(
     x: F32, bucket: int, kind: int, l2: bool, widths: np.ndarray, starts: np.ndarray, measured: bool,
@@ -250,26 +274,35 @@ def encode(
     widths, starts: of buckets, nominal bits and first word of `out`; above, seed: of words, see `rng.fill`
     measured: scales and zeros are given; found, clipped: of tasks, see FINITE, and codes clipped
     """
-    step, drawn = min(bucket, PART), 0 if kind == AFFINE else PART
-    room = PART if code_width(kind, np.int64(widths.max())) > SMALL else 0
+    drawn, room = 0 if kind == AFFINE else PART, 0
+    if code_width(kind, np.int64(widths.max())) > SMALL:
+        room = PART
     for task in prange(clipped.size):
         first, last = task * PART, min((task + 1) * PART, x.size)
         small, wide, words = np.empty(PART, np.uint8), np.empty(room, np.uint64), np.empty(drawn, np.uint32)
         if drawn:
             fill(words[: (last - first + 3) // 4 * 4], np.uint64(first // 4), above, seed)
-        for start in range(first, last, step):
-            k, piece = start // bucket, x[start : min(start + step, last)]
-            bits = np.int64(widths[k])
-            if not measured:
-                found[task] = measure(piece, kind, bits, l2, scales, zeros, k)
-                if found[task] != FINITE:
-                    break
-            at, z = starts[k] + (start - k * bucket) // 64 * code_width(kind, bits), _ZERO
-            if kind != LEVELS:
-                z = zeros[k]
-            clipped[task] += _pack_piece(
-                piece, kind, bits, scales[k], z, words[start - first :], small, wide, out, at
-            )
+        clipped[task] = _encode_part(
+            x, first, last, bucket, kind, l2, widths, starts, measured, scales, zeros, words, small, wide,
+            out, found[task:],
+        )  # fmt: skip
+
+
+@njit
+def _decode_part(
+    words: np.ndarray, first: int, last: int, bucket: int, kind: int, widths: np.ndarray, starts: np.ndarray,
+    scales: F32, zeros: F32, small: np.ndarray, wide: np.ndarray, out: F32,
+) -> None:  # fmt: skip
+    """Elements first .. last-1 of `decode`."""
+    words, small, wide, out = borrowed(words), borrowed(small), borrowed(wide), borrowed(out)
+    scales, zeros, widths, starts = borrowed(scales), borrowed(zeros), borrowed(widths), borrowed(starts)
+    for start in range(first, last, min(bucket, PART)):
+        k, piece = start // bucket, out[start : min(start + min(bucket, PART), last)]
+        bits, z = np.int64(widths[k]), _ZERO
+        if kind != LEVELS:
+            z = zeros[k]
+        at = starts[k] + (start - k * bucket) // 64 * code_width(kind, bits)
+        _unpack_piece(words, at, kind, bits, scales[k], z, small, wide, piece)
 
 
 @pjit
@@ -278,18 +311,11 @@ def decode(
     zeros: F32, out: F32,
 ) -> None:  # fmt: skip
     """The values of packed codes, flat."""
-    step = min(bucket, PART)
     room = PART if code_width(kind, np.int64(widths.max())) > SMALL else 0
     for task in prange((out.size + PART - 1) // PART):
         first, last = task * PART, min((task + 1) * PART, out.size)
         small, wide = np.empty(PART, np.uint8), np.empty(room, np.uint64)
-        for start in range(first, last, step):
-            k, piece = start // bucket, out[start : min(start + step, last)]
-            bits, z = np.int64(widths[k]), _ZERO
-            if kind != LEVELS:
-                z = zeros[k]
-            at = starts[k] + (start - k * bucket) // 64 * code_width(kind, bits)
-            _unpack_piece(words, at, kind, bits, scales[k], z, small, wide, piece)
+        _decode_part(words, first, last, bucket, kind, widths, starts, scales, zeros, small, wide, out)
 
 
 # --- signs --------------------------------------------------------------------------------------
