@@ -180,8 +180,8 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     # buckets and packing
     "short bucket left out": (
         LOOPS, "range(first, last, min(bucket, PART)):\n        k, piece = start // bucket, x[",
-        "range(first, last - min(bucket, PART) + 1, min(bucket, PART)):\n        k, piece = start // bucket, x[",
-        ["nearest"]),
+        "range(first, last - min(bucket, PART) + 1, min(bucket, PART)):\n"
+        "        k, piece = start // bucket, x[", ["nearest"]),
     "codes behind the last one": (LOOPS, "small[n : (n + 7) // 8 * 8] = 0", "pass", ["nearest"]),
     "words not emptied": (CODEC, "words[-4:] = 0", "words[-1:] = 0", ["filled"]),
     "signs not emptied": (CODEC, "self.words[-1:] = 0", "pass", ["filled"]),
