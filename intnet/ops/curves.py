@@ -88,7 +88,7 @@ class Curve:
     @staticmethod
     def of_floats(x: np.ndarray) -> np.ndarray:
         """The curve at every element of a float32 array."""
-        raise NotImplementedError
+        raise NotImplementedError("a curve defines of_floats")
 
     def log2_max(self) -> int:
         """Not defined here: curves feed fixed-resolution formats."""
@@ -114,7 +114,7 @@ class Curve:
     @staticmethod
     def combine(x: Decimal, s: Decimal, q: Decimal) -> Decimal:
         """The curve at x, given sigmoid(x) and sigmoid(-x)."""
-        raise NotImplementedError
+        raise NotImplementedError("a curve defines combine")
 
     def round_to(
         self,
