@@ -13,6 +13,7 @@ import numpy as np
 from intnet._jit import njit, pjit, prange
 from intnet.errors import FormatError, ShapeError
 from intnet.formats import check_bits
+from intnet.instructions import wide_vectors
 
 PART = 1 << 12  # codes that a thread packs at a time; a multiple of 64, so that parts begin with a word
 SMALL = 8  # bits up to which codes are held in bytes, and eight of them are packed at once
@@ -67,6 +68,7 @@ def pack_bytes(codes: np.ndarray, n: int, bits: int, out: np.ndarray, at: int) -
     Eight codes lie in one word; three steps close the gaps between neighbours, pairs and halves, in the
     memory of the codes: they are used up. What comes of eight fills bytes or whole words.
     """
+    wide_vectors()
     b, groups = np.uint64(bits), (n + 7) // 8
     eights = codes.view(np.uint64)[:groups]
     for i in range(groups):  # a loop of vectors

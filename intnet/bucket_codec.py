@@ -247,7 +247,7 @@ def encode(
     found, clipped = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
     words[-4:] = 0  # seven codes of 32 bits are four words that a short bucket does not fill
     if whole:
-        found[0] = bucket_loops.measure(flat, kind, int(widths[0]), l2, scales, zeros, 0)
+        found[0], _ = bucket_loops.measure(flat, kind, int(widths[0]), l2, scales, zeros, 0)
     if not found[0]:
         bucket_loops.encode(
             flat, codec.size(flat.size), kind, l2, widths, starts, whole, above, np.uint64(seed), scales,

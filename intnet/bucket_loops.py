@@ -11,7 +11,7 @@ import numpy as np
 from intnet._jit import njit, pjit, prange
 from intnet.bitpack import PART, SMALL, pack_bytes, pack_words, unpack_bytes, unpack_words
 from intnet.fp32 import CHUNK
-from intnet.instructions import borrowed, fma32
+from intnet.instructions import borrowed, fma32, wide_vectors
 from intnet.rng import fill
 
 AFFINE, STOCHASTIC, LEVELS = range(3)  # kinds of codes
@@ -35,6 +35,7 @@ _NONE = np.int64(0)
 @njit
 def extremes(bits: np.ndarray) -> tuple[np.int32, np.int32]:
     """(least, greatest) of float32 given as int32 bits, as integers that order as the values do."""
+    wide_vectors()
     low, high = _SIGN, np.int32(~_SIGN)
     for i in range(bits.size):
         key = np.int32(bits[i] ^ np.int32(np.int32(bits[i] >> np.int32(31)) & _SIGN))
@@ -75,15 +76,55 @@ def goes_up(fraction: np.float32, word: np.uint32) -> np.bool:
     return np.uint32(min(fraction * _WORDS, _MOST)) > word or fraction >= _ONE
 
 
+# --- x/s without a division an element ----------------------------------------------------------
+
+
+@njit
+def near_one(s: np.float32) -> tuple[np.float32, np.float32, np.float32]:
+    """(k, s*k, the float32 nearest 1/(s*k)): k a power of two that brings s > 0 to 2^-22 .. 4, exactly."""
+    field = (np.float32(s).view(np.int32) >> np.int32(23)) & np.int32(255)
+    k = np.int32(max(np.int32(254) - field, np.int32(1)) << np.int32(23)).view(np.float32)
+    t = s * k
+    return k, t, _ONE / t
+
+
+@njit
+def divided(x: np.float32, t: np.float32, inverse: np.float32) -> np.float32:
+    """x/t correctly rounded, of `near_one`; below 2^-33 it may be one off, which no code hangs on.
+
+    One Newton step on x * inverse, in three instructions that work on many elements at a time. Let X, S be
+    the significands, integers of 24 bits, and count in last places of Q = x/t. inverse errs by at most
+    e = S * 2^-48, relatively; q by less than 3/2; the step gives Q + (Q - q) * e, rounded once. That goes
+    wrong only where the middle M of two float32 lies within |(Q - q) * e| of Q. But Q = M would need 25
+    bits, so |Q - M| = j/(2S) with an integer j >= 1. Where q is a neighbour of M, |Q - q| <= 1/2 + j/(2S),
+    and (S + j) * 2^-49 < j/(2S). It always is, where that matters: x * inverse errs by less than X * 2^-24,
+    which reaches beyond the neighbours only for X > 2^24 - 8 and S > X; for these few the tests look. The
+    residual x - q*t is a float32 then: from 2^-33 on it has no bits below 2^-101.
+    """
+    q = x * inverse
+    return fma32(fma32(-t, q, x), inverse, q)
+
+
 # --- codes of one bucket, or of a piece ---------------------------------------------------------
+
+
+@njit
+def _inner_codes(x: F32, s: np.float32, z: np.float32, codes: np.ndarray) -> None:
+    """q = round(x/s + z), where `measure` says that this is within 0 .. 2^bits - 1, bits up to 8."""
+    wide_vectors()
+    k, t, inverse = near_one(s)
+    for i in range(x.size):
+        codes[i] = np.uint8(np.int32(np.rint(divided(x[i] * k, t, inverse) + z)))
 
 
 @njit
 def _affine_codes(x: F32, s: np.float32, z: np.float32, bits: int, codes: np.ndarray) -> np.int32:
     """q = clip(round(x/s + z), 0, 2^bits - 1), bits up to 8; how many were clipped."""
+    wide_vectors()
+    k, t, inverse = near_one(s)
     top, count = np.float32((1 << bits) - 1), np.int32(0)
     for i in range(x.size):
-        r = np.rint(x[i] / s + z)
+        r = np.rint(divided(x[i] * k, t, inverse) + z)
         q = min(max(r, _ZERO), top)
         count = np.int32(count + np.int32(q != r))
         codes[i] = np.uint8(np.int32(q))
@@ -95,9 +136,11 @@ def _stochastic_codes(
     x: F32, s: np.float32, z: np.float32, bits: int, words: np.ndarray, codes: np.ndarray
 ) -> np.int32:
     """q = clip(floor(u) + [word < frac(u)], 0, 2^bits - 1), bits up to 8; how many were clipped."""
+    wide_vectors()
+    k, t, inverse = near_one(s)
     top, count = np.float32((1 << bits) - 1), np.int32(0)
     for i in range(x.size):
-        u = x[i] / s + z
+        u = divided(x[i] * k, t, inverse) + z
         floor = np.floor(u)
         r = floor + (_ONE if goes_up(u - floor, words[i]) else _ZERO)
         q = min(max(r, _ZERO), top)
@@ -169,35 +212,42 @@ def code_width(kind: int, bits: int) -> int:
 
 
 @njit
-def measure(x: F32, kind: int, bits: int, l2: bool, scales: F32, zeros: F32, k: int) -> int:
-    """Set the scale and zero point of bucket k; whether its values are finite and not too far apart."""
+def measure(x: F32, kind: int, bits: int, l2: bool, scales: F32, zeros: F32, k: int) -> tuple[int, bool]:
+    """Set the scale and zero point of bucket k; whether its values are finite and not too far apart.
+
+    And whether rounding to nearest clips no code: round(x/s + z) rises with x, from 0 on, the least one's.
+    """
     low, high = extremes(x.view(np.int32))
     if high > _LARGEST or low < ~_LARGEST:
-        return NOT_A_NUMBER
+        return NOT_A_NUMBER, False
     least, greatest = _value(low), _value(high)
-    if kind != LEVELS:
-        if not np.isfinite(greatest - least):
-            return TOO_WIDE
-        s, z = affine_step(least, greatest, bits)
-        scales[k], zeros[k] = s, z
-        last = np.float32((np.int64(1) << np.int64(bits)) - 1) - z  # codes lie up to s/2 outside
-        return FINITE if np.isfinite(s * z) and np.isfinite(s * last) else TOO_WIDE
-    scales[k] = max(norm(x) if l2 else max(-least, greatest), _TINY)
-    return FINITE if np.isfinite(scales[k]) else TOO_WIDE
+    if kind == LEVELS:
+        scales[k] = max(norm(x) if l2 else max(-least, greatest), _TINY)
+        return FINITE if np.isfinite(scales[k]) else TOO_WIDE, False
+    if not np.isfinite(greatest - least):
+        return TOO_WIDE, False
+    s, z = affine_step(least, greatest, bits)
+    scales[k], zeros[k] = s, z
+    top = np.float32((np.int64(1) << np.int64(bits)) - 1)
+    if not (np.isfinite(s * z) and np.isfinite(s * (top - z))):  # codes lie up to s/2 outside
+        return TOO_WIDE, False
+    return FINITE, s > _ZERO and np.rint(greatest / s + z) <= top
 
 
 @njit
 def _pack_piece(
-    x: F32, kind: int, bits: int, s: np.float32, z: np.float32, words: np.ndarray, small: np.ndarray,
-    wide: np.ndarray, out: np.ndarray, at: int,
+    x: F32, kind: int, bits: int, s: np.float32, z: np.float32, inside: bool, words: np.ndarray,
+    small: np.ndarray, wide: np.ndarray, out: np.ndarray, at: int,
 ) -> np.int64:  # fmt: skip
-    """Codes of x to out[at ..]; how many were clipped. small, wide: room for codes."""
+    """Codes of x to out[at ..]; how many were clipped. inside: of `measure`; small, wide: room for codes."""
     n, width, clipped = x.size, code_width(kind, bits), np.int64(0)
     if width <= SMALL:
         if kind == LEVELS:
             _level_codes(x, s, bits, words, small)
         elif s == _ZERO:
             small[:n] = 0
+        elif kind == AFFINE and inside:
+            _inner_codes(x, s, z, small)
         elif kind == AFFINE:
             clipped = np.int64(_affine_codes(x, s, z, bits, small))
         else:
@@ -251,15 +301,16 @@ def _encode_part(
     clipped = 0
     for start in range(first, last, min(bucket, PART)):
         k, piece = start // bucket, x[start : min(start + min(bucket, PART), last)]
-        bits = np.int64(widths[k])
+        bits, inside = np.int64(widths[k]), False
         if not measured:
-            found[0] = measure(piece, kind, bits, l2, scales, zeros, k)
+            found[0], inside = measure(piece, kind, bits, l2, scales, zeros, k)
             if found[0] != FINITE:
                 return clipped
         at, z = starts[k] + (start - k * bucket) // 64 * code_width(kind, bits), _ZERO
         if kind != LEVELS:
             z = zeros[k]
-        clipped += _pack_piece(piece, kind, bits, scales[k], z, words[start - first :], small, wide, out, at)
+        drawn = words[start - first :]
+        clipped += _pack_piece(piece, kind, bits, scales[k], z, inside, drawn, small, wide, out, at)
     return clipped
 
 

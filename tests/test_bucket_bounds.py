@@ -24,6 +24,7 @@ LOW = (0, 0xFFFFFF)  # the low 24 bits of a word, least and greatest
 
 def affine_codes(x: np.ndarray, s: Any, z: Any, bits: int, words: np.ndarray) -> tuple[np.ndarray, int]:
     """(codes, clipped) as the codec's loops make them."""
+    s, z = np.float32(s), np.float32(z)
     if bits <= 8:
         small = np.empty(x.size, np.uint8)
         return small, int(loops._stochastic_codes(x, s, z, bits, words, small))

@@ -16,7 +16,7 @@ import pytest
 
 from intnet import bitpack, bucket_codec, bucket_loops
 from intnet.bucket_codec import TENSOR, Codec
-from tests import test_bitpack, test_bucket_bounds, test_bucket_codec
+from tests import test_bitpack, test_bucket_bounds, test_bucket_codec, test_bucket_quotient
 from tests.bucket_cases import VALUES, compare
 from tests.test_seeded_faults_moving import Patch, caught
 
@@ -84,6 +84,11 @@ def lengths() -> None:
         test_bitpack.test_every_length_to_130(bits, True)
 
 
+def quotients() -> None:
+    for exponent in (-149, 0, 103):
+        test_bucket_quotient.next_to_the_middle(exponent, 100, test_bucket_quotient.quotients)
+
+
 def filled() -> None:
     with pytest.MonkeyPatch.context() as patch:
         test_bucket_codec.test_bits_behind_the_last_code_are_0(patch)
@@ -104,6 +109,7 @@ SWEEPS: dict[str, Callable[[], None]] = {
     "promotions": test_bucket_codec.test_promotions,
     "border": test_bucket_bounds.test_a_fraction_rounded_up_to_1_always_goes_up,
     "no bias": lambda: test_bucket_bounds.test_affine_has_no_bias(3, 0, 0xFFFFFF),
+    "quotients": quotients,
     "signs": lambda: test_bucket_codec.test_signs(129),
     "filled": filled,
     "lengths": lengths,
@@ -113,12 +119,14 @@ SWEEPS: dict[str, Callable[[], None]] = {
 # -- faults ------------------------------------------------------------------------------------------
 
 PACKING, LOOPS, CODEC = bitpack, bucket_loops, bucket_codec
-NEAREST = "r = np.rint(x[i] / s + z)\n        q = min(max(r, _ZERO), top)"
+INNER = "np.int32(np.rint(divided(x[i] * k, t, inverse) + z))"
+NEAREST = "r = np.rint(divided(x[i] * k, t, inverse) + z)\n        q = min(max(r, _ZERO), top)"
+QUOTIENT = "divided(x[i] * k, t, inverse)"
 STOCHASTIC = (
     "r = floor + (_ONE if goes_up(u - floor, words[i]) else _ZERO)\n        q = min(max(r, _ZERO), top)"
 )
 STEP = "np.float32((np.int64(1) << np.int64(bits)) - 1)\n    if s == _ZERO"
-PACKED = "piece, kind, bits, scales[k], z, words[start - first :], small"
+PACKED, DRAWN = "piece, kind, bits, scales[k], z, inside", "drawn = words[start - first :]"
 
 FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     # steps, zero points and scales
@@ -145,13 +153,22 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     "one task's range": (
         CODEC, "bucket_loops.measure(flat,", "bucket_loops.measure(flat[: bitpack.PART],", ["tasks"]),
     # codes
-    "ties up": (LOOPS, NEAREST, NEAREST.replace(
-        "np.rint(x[i] / s + z)", "np.floor(x[i] / s + z + np.float32(0.5))"), ["ties"]),
-    "cut off": (LOOPS, NEAREST, NEAREST.replace("np.rint", "np.trunc"), ["nearest"]),
+    "ties up": (LOOPS, INNER, INNER.replace(
+        f"np.rint({QUOTIENT} + z)", f"np.floor({QUOTIENT} + z + np.float32(0.5))"), ["ties"]),
+    "cut off": (LOOPS, INNER, INNER.replace("np.rint", "np.trunc"), ["nearest"]),
+    "cut off where some are clipped": (LOOPS, NEAREST, NEAREST.replace("np.rint", "np.trunc"), ["ties"]),
+    "clipped, unseen": (LOOPS, " and np.rint(greatest / s + z) <= top", "", ["ties"]),
+    "no Newton step": (
+        LOOPS, "    return fma32(fma32(-t, q, x), inverse, q)", "    return q", ["quotients", "far"]),
+    "a Newton step rounded twice": (
+        LOOPS, "return fma32(fma32(-t, q, x), inverse, q)", "return q + (x - t * q) * inverse",
+        ["quotients"]),
+    "a scale that is not brought near 1": (
+        LOOPS, "max(np.int32(254) - field, np.int32(1))", "np.int32(127)", ["quotients"]),
     "wide ties up": (
         LOOPS, "r = np.int64(np.rint(u))", "r = np.int64(np.floor(u + np.float32(0.5)))", ["ties"]),
-    "times 1/s": (LOOPS, NEAREST, NEAREST.replace("x[i] / s", "x[i] * (_ONE / s)"), ["far"]),
-    "(a - min)/s": (LOOPS, NEAREST, NEAREST.replace("x[i] / s + z", "(x[i] + s * z) / s"), ["far"]),
+    "times 1/s": (LOOPS, INNER, INNER.replace(QUOTIENT, "x[i] * (_ONE / s)"), ["far"]),
+    "(a - min)/s": (LOOPS, INNER, INNER.replace(f"{QUOTIENT} + z", "(x[i] + s * z) / s"), ["far"]),
     "no clip above": (LOOPS, NEAREST, NEAREST.replace("min(max(r, _ZERO), top)", "max(r, _ZERO)"), ["ties"]),
     "no clip below": (
         LOOPS, STOCHASTIC, STOCHASTIC.replace("min(max(r, _ZERO), top)", "min(r, top)"), ["stochastic"]),
@@ -162,8 +179,8 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     "24 bits of a word": (
         LOOPS, "_MOST)) > word", "_MOST)) > word >> np.uint32(8)", ["stochastic", "no bias"]),
     "the other way": (LOOPS, "_MOST)) > word", "_MOST)) > ~word", ["stochastic", "levels"]),
-    "the next word": (LOOPS, PACKED, PACKED.replace("- first", "- first + 1"), ["stochastic", "levels"]),
-    "words anew in each bucket": (LOOPS, PACKED, PACKED.replace("[start - first :]", ""), ["stochastic"]),
+    "the next word": (LOOPS, DRAWN, DRAWN.replace("- first", "- first + 1"), ["stochastic", "levels"]),
+    "words anew in each bucket": (LOOPS, DRAWN, "drawn = words", ["stochastic"]),
     "words of another task": (LOOPS, "np.uint64(first // 4)", "np.uint64(first)", ["tasks"]),
     "step and stream swapped": (
         CODEC, "seed, step, stream = draw or", "seed, stream, step = draw or", ["stochastic", "levels"]),
