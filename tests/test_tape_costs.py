@@ -245,7 +245,7 @@ WRONG: list[tuple[tuple[object, ...], str]] = [
     (("--method", "saved", *MODEL, "--schedule", "1@8"), "--method saved, which does not go with --schedule"),
     (("--method", "saved", *MODEL, "--plot", "a.png"), "--method saved, which does not go with --plot"),
     (("RUN", "--method", "saved"), "--method saved, which does not go with RUN"),
-    (("--method", "saved", *MODEL, "--set", "bits=40"), "saved: layer flatten: "),
+    (("--method", "saved", *MODEL, "--set", "bits=40"), "saved: codec affine-stochastic: bits = 40"),
     (("--method", "saved", *MODEL, "--set", "bits"), "KEY=VALUE"),
     (("--method", "saved", *MODEL, "--set", "bits@fc9=2"), "no layer of this model has such a name"),
     (("RUN", "--set", "bits=2"), "--set: goes with --method saved"),

@@ -106,10 +106,11 @@ class Saved(Float32):
         """How a layer's value is packed; None where float32 stays. ConfigError names what is wrong."""
         if path not in (*PACKED, MASK) or (path == "x3" and self.options.silu == "float32"):
             return None
-        codec, bits, bucket, norm, prob, storage = (self.option(key, layer) for key in self.BY_LAYER)
+        codec, bits, bucket, norm, prob, storage = values = [self.option(key, layer) for key in self.BY_LAYER]
         if bits == "off":
             return None
-        where = f"saved: layer {layer.name}"
+        common = values == [getattr(self.options, key) for key in self.BY_LAYER]
+        where = "saved" if common else f"saved: layer {layer.name}"
         parts = str(bits).split("/")
         if len(parts) > 2 or not all(part.isascii() and part.isdecimal() for part in parts):
             raise ConfigError(f"{where}: bits={bits!r} is not B, B/C or off, as in 4 or 2/4")
