@@ -14,8 +14,9 @@ from fractions import Fraction
 from math import inf
 
 from tests.oracle import adapt_switch as switch
-from tests.oracle import float_norm, nets
+from tests.oracle import nets
 from tests.oracle import quantizers as qz
+from tests.oracle.float_rules import FloatRules
 from tests.oracle.floats import CHUNK, add32, fma32, to_float32
 from tests.oracle.random import words
 from tests.oracle.rounding import round_sqrt
@@ -93,7 +94,7 @@ def layers_of(net: nets.Net) -> list[nets.Layer]:
 
 
 @dataclass
-class Step:
+class Step(FloatRules):
     """The rules of AdaPT for `nets.Walk`, and what it left: `tensors` by 'layer/path'."""
 
     net: nets.Net
@@ -142,14 +143,6 @@ class Step:
         norm = root64(Fraction(float(squares))) if squares else Fraction(1)
         unit = [to_float32(Fraction(float(code / norm))) for code in q.codes]
         self.tensors[f"{layer}/g{symbol}n"] = self.gradients[f"{layer}/{symbol}"] = Tensor(q.shape, unit)
-
-    def statistics(self, layer: str, mean: list[Fraction], variance: list[Fraction]) -> None:
-        """The running ones, from 0 and 1."""
-        n = len(mean)
-        self.tensors[f"{layer}/mu"] = Tensor((n,), mean)
-        self.tensors[f"{layer}/sigma"] = Tensor((n,), variance)
-        old = self.state.running.get(layer, ([Fraction(0)] * n, [Fraction(1)] * n))
-        self.state.running[layer] = (float_norm.running(old[0], mean), float_norm.running(old[1], variance))
 
     # -- the loss -----------------------------------------------------------------------------
 

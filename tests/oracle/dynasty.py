@@ -13,7 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle import block_float, dynasty_map, float_norm, nets, ops
+from tests.oracle import block_float, dynasty_map, nets, ops
 from tests.oracle.adapt import WEIGHTED, layers_of
 from tests.oracle.block_float import Blocks, Index, quantize
 from tests.oracle.dynasty_map import (
@@ -30,7 +30,8 @@ from tests.oracle.dynasty_map import (
     work,
     zero_blocks,
 )
-from tests.oracle.floats import add32, fma32, sum32, to_float32
+from tests.oracle.float_rules import FloatRules
+from tests.oracle.floats import add32, sum32, to_float32
 from tests.oracle.tensor import Fixed, Tensor
 
 FIRST = 4  # bits of the first epoch
@@ -86,7 +87,7 @@ class State:
 
 
 @dataclass
-class Step:
+class Step(FloatRules):
     """The rules of DYNASTY for `Walk`, and what it left."""
 
     settings: Settings
@@ -127,45 +128,11 @@ class Step:
         value = self.tensors[f"{layer}/{symbol}"] = self.state.values[f"{layer}/{symbol}"]
         return value
 
-    def activation(self, layer: nets.Layer, path: str, value: nets.Value) -> nets.Value:
-        """float32."""
-        out = self.tensors[f"{layer.name}/{path}"] = nets.to_float(value)
-        return out
-
-    def error(self, layer: nets.Layer, path: str, value: nets.Value) -> nets.Value:
-        """float32."""
-        self.tensors[f"{layer.name}/{path}"] = value
-        return value
-
-    def gradient(self, layer: str, symbol: str, value: nets.Value) -> None:
-        """float32."""
-        self.tensors[f"{layer}/g{symbol}"] = value
-        self.gradients[f"{layer}/{symbol}"] = nets.to_float(value)
-
-    def statistics(self, layer: str, mean: list[Fraction], variance: list[Fraction]) -> None:
-        """The running ones, from 0 and 1."""
-        n = len(mean)
-        self.tensors[f"{layer}/mu"] = Tensor((n,), mean)
-        self.tensors[f"{layer}/sigma"] = Tensor((n,), variance)
-        old = self.state.running.get(layer, ([Fraction(0)] * n, [Fraction(1)] * n))
-        self.state.running[layer] = (float_norm.running(old[0], mean), float_norm.running(old[1], variance))
-
     # -- behind the way back -------------------------------------------------------------------
 
     def update(self, name: str) -> None:
-        """Acc = momentum Acc + (g + decay W); W = W - lr Acc."""
-        o, s = self.settings, self.state
-        g, w = self.gradients[name].values, s.values[name]
-        if o.weight_decay:
-            decay = to_float32(Fraction(o.weight_decay))
-            g = [fma32(decay, v, a) for v, a in zip(w.values, g, strict=True)]
-        rate, momentum = to_float32(Fraction(o.lr)), to_float32(Fraction(o.momentum))
-        old = s.acc[name].values if name in s.acc else [Fraction(0)] * len(g)
-        acc = [fma32(momentum, a, v) for a, v in zip(old, g, strict=True)]
-        s.acc[name] = Tensor(w.shape, acc)
-        s.values[name] = Tensor(w.shape, [fma32(-rate, a, v) for a, v in zip(acc, w.values, strict=True)])
-        layer, symbol = name.split("/")
-        self.tensors[f"{layer}/Acc{symbol}"] = s.acc[name]
+        """SGD with momentum."""
+        self.descend(name, to_float32(Fraction(self.settings.lr)))
 
     def gather(self) -> None:
         """The sensitivities of a full batch are added to the epoch's."""

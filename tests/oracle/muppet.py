@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 
-from tests.oracle import float_norm, nets
+from tests.oracle import nets
 from tests.oracle.adapt import WEIGHTED, layers_of, sum64
 from tests.oracle.adapt_switch import DIGITS, decimal
-from tests.oracle.floats import add32, fma32, to_float32
+from tests.oracle.float_rules import FloatRules
+from tests.oracle.floats import add32, to_float32
 from tests.oracle.quantizers import Quantized
 from tests.oracle.random import words
 from tests.oracle.rounding import HALF, overflow, round_fraction
@@ -129,7 +130,7 @@ class State:
 
 
 @dataclass
-class Step:
+class Step(FloatRules):
     """The rules of MuPPET for `nets.Walk`, and what it left."""
 
     weights: list[str]  # 'layer/W' in order of definition
@@ -185,30 +186,12 @@ class Step:
             value = self.rounded(layer, f"g{symbol}q", value, f"g{symbol}")
         self.gradients[f"{layer}/{symbol}"] = nets.to_float(value)
 
-    def statistics(self, layer: str, mean: list[Fraction], variance: list[Fraction]) -> None:
-        """The running ones, from 0 and 1."""
-        n = len(mean)
-        self.tensors[f"{layer}/mu"] = Tensor((n,), mean)
-        self.tensors[f"{layer}/sigma"] = Tensor((n,), variance)
-        old = self.state.running.get(layer, ([Fraction(0)] * n, [Fraction(1)] * n))
-        self.state.running[layer] = (float_norm.running(old[0], mean), float_norm.running(old[1], variance))
-
     def update(self, name: str) -> None:
-        """Acc = momentum Acc + (g + decay W); W = W - lr Acc."""
-        o, s = self.settings, self.state
-        g, w = self.gradients[name].values, s.values[name]
-        if o.weight_decay:
-            decay = to_float32(Fraction(o.weight_decay))
-            g = [fma32(decay, v, a) for v, a in zip(w.values, g, strict=True)]
-        since = s.switched if self.wl is None else None
-        rate = learning_rate(o.lr, o.epoch, since, o.float_epochs, o.lr_floor)
-        momentum = to_float32(Fraction(o.momentum))
-        old = s.acc[name].values if name in s.acc else [Fraction(0)] * len(g)
-        acc = [fma32(momentum, a, v) for a, v in zip(old, g, strict=True)]
-        s.acc[name] = Tensor(w.shape, acc)
-        s.values[name] = Tensor(w.shape, [fma32(-rate, a, v) for a, v in zip(acc, w.values, strict=True)])
-        layer, symbol = name.split("/")
-        self.tensors[f"{layer}/Acc{symbol}"], self.tensors[name] = s.acc[name], s.values[name]
+        """SGD with momentum, by the schedule of the level."""
+        o = self.settings
+        since = self.state.switched if self.wl is None else None
+        self.descend(name, learning_rate(o.lr, o.epoch, since, o.float_epochs, o.lr_floor))
+        self.tensors[name] = self.state.values[name]
 
     def end_of_epoch(self) -> None:
         """Keep the weights' gradients; every `resolution` epochs a diversity, and the policy."""

@@ -14,8 +14,9 @@ from fractions import Fraction
 from math import prod
 from typing import Any, NamedTuple
 
-from tests.oracle import buckets, float_norm, floats, nets, optimizers, random
+from tests.oracle import buckets, floats, nets, optimizers, random
 from tests.oracle.adapt import WEIGHTED, layers_of
+from tests.oracle.float_rules import FloatRules
 from tests.oracle.functions import curve_bounds, decided
 from tests.oracle.nets import Layer
 from tests.oracle.tensor import Fixed, Tensor
@@ -102,7 +103,7 @@ def pack(settings: Settings, codec: Codec, layer: str, path: str, x: Tensor) -> 
 
 
 @dataclass
-class Step:
+class Step(FloatRules):
     """The rules of the method for `Walk`, and what it left."""
 
     settings: Settings
@@ -138,29 +139,6 @@ class Step:
         """As it is."""
         value = self.tensors[f"{layer}/{symbol}"] = self.state.values[f"{layer}/{symbol}"]
         return value
-
-    def activation(self, layer: Layer, path: str, value: nets.Value) -> nets.Value:
-        """float32."""
-        out = self.tensors[f"{layer.name}/{path}"] = nets.to_float(value)
-        return out
-
-    def error(self, layer: Layer, path: str, value: nets.Value) -> nets.Value:
-        """float32."""
-        self.tensors[f"{layer.name}/{path}"] = value
-        return value
-
-    def gradient(self, layer: str, symbol: str, value: nets.Value) -> None:
-        """float32."""
-        self.tensors[f"{layer}/g{symbol}"] = value
-        self.gradients[f"{layer}/{symbol}"] = nets.to_float(value)
-
-    def statistics(self, layer: str, mean: list[Fraction], variance: list[Fraction]) -> None:
-        """The running ones, from 0 and 1."""
-        n = len(mean)
-        self.tensors[f"{layer}/mu"] = Tensor((n,), mean)
-        self.tensors[f"{layer}/sigma"] = Tensor((n,), variance)
-        old = self.state.running.get(layer, ([Fraction(0)] * n, [Fraction(1)] * n))
-        self.state.running[layer] = (float_norm.running(old[0], mean), float_norm.running(old[1], variance))
 
     def update(self, name: str) -> None:
         """SGD with momentum."""
