@@ -22,6 +22,7 @@ from intnet.errors import FormatError
 from intnet.exact import Expression
 from intnet.exact_sources import FloatExact, floor_log2, log2_round
 from intnet.formats import BlockFloat, Constant, FixedPoint, Flag, Format, Scaled, Shift
+from intnet.rounding import NEAREST, mode_code
 from intnet.trace import Event
 
 HALF = Fraction(1, 2)
@@ -195,6 +196,8 @@ def decide(
         up, why = mode == "to_pos", "always down" if mode == "to_neg" else "always up"
     elif mode == "to_zero":
         up, why = floor < 0, f"towards zero, {_sign(floor)}"
+    elif mode_code(mode) not in NEAREST:
+        raise FormatError(f"how {mode!r} decides is not told here")
     elif part != HALF:
         up, why = part > HALF, f"nearest, remainder {'above' if part > HALF else 'below'} 1/2"
     else:
@@ -207,7 +210,9 @@ def _tie(mode: str, floor: int) -> tuple[bool, str]:
         return floor % 2 == 1, f"tie to even, floor {floor} is {'odd' if floor % 2 else 'even'}"
     if mode == "ties_away":
         return floor >= 0, f"tie away from zero, {_sign(floor)}"
-    return True, "tie towards +infinity"
+    if mode == "ties_pos":
+        return True, "tie towards +infinity"
+    raise FormatError(f"where a tie of {mode!r} goes is not told here")
 
 
 def _sign(floor: int) -> str:

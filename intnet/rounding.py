@@ -31,6 +31,8 @@ MODES: dict[str, int] = {
     "stochastic": STOCHASTIC,
 }
 
+NEAREST = (TIES_EVEN, TIES_AWAY, TIES_POS)  # these differ in ties alone
+
 HLS_ALIASES: dict[str, str] = {
     "RND_CONV": "ties_even",
     "RND_INF": "ties_away",

@@ -1,10 +1,14 @@
 """Rounding, exhaustively: every mode against the oracle, every random word of every width up to 8 bits."""
 
+import re
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
+from intnet import grids
 from intnet.errors import FormatError
+from intnet.packs import contract, diagnosis
 from intnet.rounding import HLS_ALIASES, MODES, STOCHASTIC, mode_code, round_quotient, round_up
 from tests import cases
 from tests.oracle import round_fraction
@@ -148,3 +152,23 @@ def test_hls_names_mean_the_modes_of_ap_fixed():
         )
     assert mode_code("STOCH") == STOCHASTIC
     assert set(HLS_ALIASES) == {*rounded, "STOCH"}
+
+
+@pytest.mark.parametrize("mode", DETERMINISTIC)
+def test_whoever_tells_of_a_mode_tells_what_it_does(mode):
+    """inspect, the diagnosis of packs and CONTRACT.md each know every mode: none may be forgotten."""
+    for floor in (-2, -1, 0, 1):
+        for quarters in range(1, 4):
+            part = Fraction(quarters, 4)
+            up = round_fraction(floor + part, mode) > floor
+            assert grids.decide(mode, floor, part)[0] is up
+            remainder = np.array([quarters << diagnosis.FRACTION_BITS - 1])  # its last bit is sticky
+            assert diagnosis.UP[mode](np.array([floor]), remainder, None, 0)[0] == up
+    table = contract._READING.partition("| mode |")[2]
+    assert mode in re.findall(r"\w+", table)
+
+
+def test_what_nobody_was_told_of_is_refused():
+    for mode in ("nearest", "ties_odd"):
+        with pytest.raises(FormatError, match=mode):
+            grids.decide(mode, 0, Fraction(1, 2))

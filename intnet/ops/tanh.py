@@ -23,7 +23,7 @@ from intnet.exact import NO_WORDS, UNLIMITED, exact
 from intnet.ops.elementwise import codes_of
 from intnet.ops.products import float_operands
 from intnet.qtensor import QTensor, Status, container, max_abs
-from intnet.rounding import STOCHASTIC, TO_NEG, TO_POS, TO_ZERO
+from intnet.rounding import NEAREST, TO_NEG, TO_POS, TO_ZERO
 
 _DIGITS = 80  # far more than 62-bit thresholds need; a tie would show as a fraction within 1e-40
 _MAX_FRACTION = 16
@@ -94,12 +94,13 @@ class Tanh:
         where: str = "",
     ) -> tuple[np.ndarray, Status]:
         """As `Exact.round_to`, for deterministic modes and 0..16 fraction bits."""
-        if mode == STOCHASTIC or fine or not 0 <= -exponent <= _MAX_FRACTION:
+        known = mode in (*NEAREST, TO_NEG, TO_POS, TO_ZERO)
+        if not known or fine or not 0 <= -exponent <= _MAX_FRACTION:
             raise FormatError(
                 f"{where or 'tanh'}: integer tanh rounds deterministically, to 0..{_MAX_FRACTION} fraction "
                 "bits"
             )
-        half = mode not in (TO_NEG, TO_POS, TO_ZERO)
+        half = mode in NEAREST
         steps = _thresholds(-exponent, half, int(self.x.exponent))
         x = np.maximum(self.x.codes.astype(np.int64), 1 - (1 << 63))  # so that |x| is an int64
         codes = np.searchsorted(steps, np.abs(x), side="left")  # counts floor(t) < |x|, that is t < |x|

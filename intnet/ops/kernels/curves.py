@@ -14,7 +14,7 @@ import numpy as np
 from intnet._jit import inlined, njit, pjit, prange
 from intnet.buffers import empty
 from intnet.fp32 import decay64
-from intnet.rounding import TIES_AWAY, TIES_EVEN, TIES_POS, round_up
+from intnet.rounding import NEAREST, round_up
 
 Parts = tuple[float, float, float]  # (a, b, c) of the curve a*s + (b + c*q) * x*s
 
@@ -156,7 +156,7 @@ def round_curve(
     2**-53, relatively (codes beyond 53 bits), so e**-|x| by 2**-46; the rest is a few units of 2**-52.
     """
     left = empty(codes.shape, np.bool_)
-    if mode in (TIES_EVEN, TIES_AWAY, TIES_POS):
+    if mode in NEAREST:
         nearest(codes, parts, unit, scale, far, out, left)
     else:
         directed(codes, parts, unit, scale, mode, far, out, left)
