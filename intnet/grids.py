@@ -21,7 +21,7 @@ from intnet.block_loops import LEAST, SIDE
 from intnet.errors import FormatError
 from intnet.exact import Expression
 from intnet.exact_sources import FloatExact, floor_log2, log2_round
-from intnet.formats import BlockFloat, Constant, FixedPoint, Flag, Format, Scaled, Shift
+from intnet.formats import BlockFloat, Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
 from intnet.rounding import NEAREST, mode_code
 from intnet.trace import Event
 
@@ -88,7 +88,7 @@ def _fixed(format: FixedPoint, source: Expression, value: Fraction | None) -> Gr
     return Grid(format.exponent, None, format.lo, format.hi, format.overflow)
 
 
-def _direct(format: Any, source: Expression, value: Fraction | None) -> Grid:
+def _direct(format: Direct, source: Expression, value: Fraction | None) -> Grid:
     return Grid(format.exponent)
 
 
@@ -125,6 +125,7 @@ def _scaled(format: Scaled, source: Expression, value: Fraction | None) -> Grid:
 
 _GRIDS: dict[type, Callable[[Any, Expression, Fraction | None], Grid]] = {
     FixedPoint: _fixed,
+    Direct: _direct,
     Shift: _shift,
     Flag: _flag,
     Constant: _constant,
@@ -134,7 +135,9 @@ _GRIDS: dict[type, Callable[[Any, Expression, Fraction | None], Grid]] = {
 
 def grid(format: Format, source: Expression, value: Fraction | None) -> Grid:
     """Where `format` rounds this exact value (None: a root) of a tensor."""
-    return _GRIDS.get(type(format), _direct)(format, source, value)
+    if type(format) not in _GRIDS:
+        raise FormatError(f"where the format {format} rounds is not told here")
+    return _GRIDS[type(format)](format, source, value)
 
 
 # -- one grid a block --------------------------------------------------------------------------
