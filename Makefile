@@ -2,6 +2,7 @@
 #             one of its layers and check it
 # make test   every test, in this checkout's own virtual environment
 # make lint   ruff and mypy        make bench   timings as JSON and a table        make clean
+# make docs   docs/ as HTML in docs/_build/html, every link checked
 # make notebooks   execute examples/*.ipynb again and write what they print into them
 PYTHON ?= python3
 VENV   := .venv
@@ -9,7 +10,7 @@ BIN    := $(VENV)/bin
 RUN    := runs/make-run
 PACK   := runs/make-run-pack
 
-.PHONY: run test lint bench notebooks clean
+.PHONY: run test lint docs bench notebooks clean
 run: $(VENV)/.core
 	rm -rf $(RUN) $(PACK)
 	$(BIN)/intnet train --method wageubn --model resnet8 --data digits --epochs 8 --set lr=26,6@6 --out $(RUN)
@@ -20,8 +21,11 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.test
-	$(BIN)/ruff check intnet tests bench examples
+	$(BIN)/ruff check intnet tests bench examples docs
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs
+	$(BIN)/python docs/build.py
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench
@@ -30,7 +34,7 @@ notebooks: $(VENV)/.test
 	$(BIN)/python -m examples.execute
 
 clean:
-	rm -rf $(VENV) build runs *.egg-info
+	rm -rf $(VENV) build docs/_build runs *.egg-info
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +45,10 @@ $(VENV)/.core: pyproject.toml $(VENV)/bin/python
 
 $(VENV)/.test: pyproject.toml $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	touch $@ $(VENV)/.core
+
+$(VENV)/.docs: pyproject.toml $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	touch $@ $(VENV)/.core
 
 $(VENV)/.bench: pyproject.toml $(VENV)/bin/python

@@ -1,0 +1,158 @@
+"""docs/ and README: links lead somewhere, tables name what exists, and what a page shows is what happens."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docs import build
+from intnet import methods
+from intnet.formats import FORMATS
+from intnet.methods.float_master import FloatMaster
+from intnet.models import MODELS
+from intnet.rounding import MODES
+from tests import docs_pages as pages
+from tests.docs_pages import DOCS, PAGES, ROOT
+
+README = ROOT / "README.md"
+PLACES = ("intnet/", "tests/", "examples/", "bench/", "docs/", "data/", ".ci/")
+
+
+def ids(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=ids)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in pages.links(page.read_text()):
+        if re.match(r"https?://", target):
+            continue
+        file, _, anchor = target.partition("#")
+        path = (page.parent / file).resolve() if file else page
+        assert path.exists() and path.is_relative_to(ROOT), f"{page.name}: {target} is not there"
+        if anchor:
+            assert anchor in pages.anchors(path.read_text()), f"{page.name}: {target}: no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_file_and_function_that_a_page_names_exists(page: Path) -> None:
+    for span in pages.spans(page.read_text()):
+        if not span.startswith(PLACES) or re.search(r"[*<>]|NAME|\.\.\.", span):
+            continue
+        file, _, wanted = span.partition(": ")
+        assert (ROOT / file).exists(), f"{page.name}: {file} is not there"
+        if wanted:
+            assert wanted in pages.names(ROOT / file), f"{page.name}: {file} has no {wanted}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_what_a_page_shows_is_what_happens(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables: tuple[dict[str, Any], ...] = (methods.METHODS, MODELS)  # a page may register at run time
+    before = [dict(table) for table in tables]
+    monkeypatch.chdir(tmp_path)
+    try:
+        pages.Session(page, tmp_path).run()
+    finally:
+        for table, known in zip(tables, before, strict=True):
+            table.clear()
+            table.update(known)
+
+
+def test_no_page_is_left_out_of_the_contents() -> None:
+    """Sphinx says so too, when it is there; this needs nothing."""
+    listed = re.findall(r"^\S*?([\w/-]+)$", "".join(
+        block.text for block in pages.blocks((DOCS / "index.md").read_text()) if block.kind == "{toctree}"
+    ), re.MULTILINE)  # fmt: skip
+    assert {f"{name}.md" for name in listed} == {pages.name_of(page) for page in PAGES} - {"index.md"}
+
+
+# -- pages of methods --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", methods.METHODS)
+def test_a_method_s_page_tells_every_option_with_its_default(name: str) -> None:
+    told = pages.rows((DOCS / "methods" / f"{name}.md").read_text(), "Options")
+    default = methods.make(name).settings()
+    shared = methods.make("float32").settings() if issubclass(methods.METHODS[name], FloatMaster) else {}
+    own = {key for key, value in default.items() if name == "float32" or shared.get(key, ...) != value}
+    assert set(told) == own
+    for key, (cell, meaning) in told.items():
+        assert methods.make(name, **{key: cell.strip("`")}).settings()[key] == default[key], key
+        assert len(meaning) > 10
+
+
+@pytest.mark.parametrize("name", methods.METHODS)
+def test_a_method_s_page_tells_every_deviation_and_all_that_is_remembered(name: str) -> None:
+    text = (DOCS / "methods" / f"{name}.md").read_text()
+    cls = methods.METHODS[name]
+    for key in cls.DEVIATIONS:
+        assert f"**{key}**" in text, f"{name}.md does not tell of the deviation {key!r}"
+    for key in set(cls.STATE) - set(FloatMaster.STATE if name != "float32" else ()):
+        assert f"`{key}`" in text, f"{name}.md does not tell that it remembers {key!r}"
+
+
+def test_numbers_tells_of_every_rounding_mode_and_format() -> None:
+    text = (DOCS / "numbers.md").read_text()
+    for mode in MODES:
+        assert f"`{mode}`" in text
+    for format in FORMATS:
+        assert f"\n### {format.__name__}\n" in text
+
+
+# -- the tests' own tools ----------------------------------------------------------------------
+
+
+def page(folder: Path, text: str) -> pages.Session:
+    (folder / "page.md").write_text(text)
+    return pages.Session(folder / "page.md", folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("```python\n>>> 1 + 1\n3\n```\n", "Expected"),
+        ("```python\nassert 1 == 2, 'so it is not'\n```\n", "so it is not"),
+        ("```console\n$ intnet list\nnothing\n```\n", "intnet list"),
+        ("```diff\n--- README.md\n+++ README.md\n@@\n-no such line\n+new\n```\n", "holds 0 times"),
+    ],
+)
+def test_a_page_that_shows_what_does_not_happen_is_caught(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        page(tmp_path, text).run()
+
+
+def test_links_names_and_anchors_are_found_as_written() -> None:
+    text = "# A `b`: c, d\n[x](y.md#z) `[no](code)`\n```\n[no](block)\n```\n"
+    assert pages.links(text) == ["y.md#z"]
+    assert pages.anchors(text) == {"a-b-c-d"}
+    assert {"Flag", "Flag.hi", "FORMATS", "check_bits"} <= pages.names(ROOT / "intnet" / "formats.py")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("<script src='https://cdn.example/x.js'></script>", "loads https://cdn.example/x.js"),
+        ("<img src='//cdn.example/x.png'>", "loads //cdn.example/x.png"),
+        ("<link rel='stylesheet' href='gone.css'>", "gone.css is not there"),
+        ("<a href='gone.html'>x</a>", "gone.html is not there"),
+        ("<a href='#gone'>x</a>", "#gone: the page has no such anchor"),
+        ("<a href='there.html#gone'>x</a>", "there.html#gone: the page has no such anchor"),
+        ("<a href='there.html#here'>x</a><a href='https://example.org'>y</a>", ""),
+    ],
+)
+def test_what_the_build_finds_in_its_pages(tmp_path: Path, body: str, said: str) -> None:
+    (tmp_path / "index.html").write_text(body)
+    (tmp_path / "there.html").write_text("<h1 id='here'>x</h1>")
+    assert list(build.faults(tmp_path)) == ([f"index.html: {said}"] if said else [])
+
+
+def test_the_build_finds_what_a_style_loads_and_that_nothing_was_built(tmp_path: Path) -> None:
+    (tmp_path / "a.css").write_text("@import 'https://a.example/b.css'; p { background: url(here.png) }")
+    assert [fault.partition(": ")[2] for fault in build.faults(tmp_path)] == [
+        "no index.html: nothing was built", "loads https://a.example/b.css",
+    ]  # fmt: skip
