@@ -334,6 +334,18 @@ class AvgPool2d(MaxPool2d):
         return self.on_path(y, method, "x4", "e0")
 
 
+class AdaptiveAvgPool2d(Layer):
+    """Means of as many windows as are asked for, whatever the image's size; rounded as AvgPool2d's."""
+
+    def __init__(self, output_size: int | Pair) -> None:
+        super().__init__()
+        self.output = pair(output_size, "output_size")
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """x4 = QA(mean)."""
+        return self.on_path(ops.adaptive_avg_pool2d(x, output=self.output), method, "x4", "e0")
+
+
 class GlobalAvgPool(Layer):
     """Mean over all positions, (N, C): exact; the next layer rounds it."""
 

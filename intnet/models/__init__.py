@@ -8,21 +8,26 @@ from intnet.models.efficientnetv2 import EfficientNetV2
 from intnet.models.lenet import LeNet5
 from intnet.models.mlp import MLP
 from intnet.models.model import Model
-from intnet.models.resnet import resnet8, resnet18, resnet20
+from intnet.models.resnet import resnet8, resnet18, resnet20, resnet34, resnet50
+from intnet.models.stems import parted
 
-MODELS: dict[str, Callable[[tuple[int, int, int], int], Model]] = {
+MODELS: dict[str, Callable[..., Model]] = {  # takes (image_shape, classes)
     "mlp": MLP,
     "lenet5": LeNet5,
     "alexnet": AlexNet,
     "resnet8": resnet8,
     "resnet20": resnet20,
     "resnet18": resnet18,
+    "resnet34": resnet34,
+    "resnet50": resnet50,
     "efficientnetv2": EfficientNetV2,
 }
+STEMMED = ("alexnet", "resnet18", "resnet34", "resnet50")  # and a stem: names go on with one of `stems.py`
 
 __all__ = [
     "MLP",
     "MODELS",
+    "STEMMED",
     "AlexNet",
     "EfficientNetV2",
     "LeNet5",
@@ -31,11 +36,16 @@ __all__ = [
     "resnet8",
     "resnet18",
     "resnet20",
+    "resnet34",
+    "resnet50",
 ]
 
 
 def make(name: str, image_shape: tuple[int, int, int], classes: int) -> Model:
-    """A model by name for images (H, W, C) and a number of classes."""
+    """A model by name for images (H, W, C) and a number of classes; 'resnet50-cifar' names the stem too."""
+    base, stem = parted(name)
+    if stem is not None and base in STEMMED:
+        return MODELS[base](image_shape, classes, stem=stem)
     if name not in MODELS:
         raise unknown("model", name, list(MODELS))
     return MODELS[name](image_shape, classes)

@@ -4,6 +4,8 @@ Batch norm and ReLU follow every hidden weight layer, so that each is a whole la
 convolutions are padded, so that any image of at least 4x4 fits.
 """
 
+import math
+
 from intnet.autograd import Tensor
 from intnet.errors import ShapeError
 from intnet.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
@@ -24,11 +26,9 @@ class LeNet5(Model):
         self.conv2, self.bn2, self.relu2 = Conv2d(6, 16, 5, padding=2), BatchNorm2d(16), ReLU()
         self.pool2 = MaxPool2d(2)
         self.flatten = Flatten()
-        self.fc1, self.bn3, self.relu3 = (
-            Linear(16 * (height // 4) * (width // 4), 120, bias=False),
-            BatchNorm2d(120),
-            ReLU(),
-        )
+        left = (height // 4, width // 4, 16)
+        self.flattened = {"fc1": left}
+        self.fc1, self.bn3, self.relu3 = Linear(math.prod(left), 120, bias=False), BatchNorm2d(120), ReLU()
         self.fc2, self.bn4, self.relu4 = Linear(120, 84, bias=False), BatchNorm2d(84), ReLU()
         self.fc3 = Linear(84, classes)
         self.finish()

@@ -7,6 +7,7 @@ quantizer that it was handed.
 """
 
 from intnet.autograd import Op
+from intnet.ops.adaptive_pool import adaptive_avg_pool2d
 from intnet.ops.cast import cast
 from intnet.ops.conv import conv2d
 from intnet.ops.elementwise import add, dropout, flatten, relu
@@ -19,6 +20,7 @@ from intnet.ops.sigmoid import sigmoid, silu
 from intnet.ops.tanh import tanh
 
 OPS: dict[str, Op] = {
+    "adaptive_avg_pool2d": adaptive_avg_pool2d,
     "add": add,
     "add_bias": add_bias,
     "avg_pool2d": avg_pool2d,
