@@ -179,11 +179,20 @@ def facts(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("last loss", "-" if report["last_loss"] is None else f"{report['last_loss']:.4f}"),
         ("steps", f"{report['steps']:,} of {run['batch_size']} images ({report['epochs']:g} epochs)"),
         ("seed", str(run["seed"])),
+        *_weights(run.get("weights")),
         ("training images", f"{run['limit']:,}"),
         ("options", options or "-"),
         ("time", f"{report['seconds']:.1f} s" + (f", {rate:,.0f} images/s" if rate else "")),
         ("saturated", f"{report['saturated']:,} values"),
     ]
+
+
+def _weights(given: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """The file that first weights came from, where they did."""
+    if given is None:
+        return []
+    left = f", {len(given['left']):,} did not fit" if given["left"] else ""
+    return [("first weights", f"{given['tensors']:,} tensors of a file{left}; its sha256 {given['sha256']}")]
 
 
 def _fixed_model(sizes: dict[str, int] | None) -> list[tuple[str, str]]:

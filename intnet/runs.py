@@ -27,7 +27,7 @@ from typing import IO, Any
 import numpy as np
 
 import intnet
-from intnet import checkpoint, datasets, files, fixed_model, methods, models, records, report
+from intnet import checkpoint, datasets, files, fixed_model, methods, models, records, report, state_dicts
 from intnet.datasets import Dataset
 from intnet.errors import CheckpointError, ConfigError, DataError, IntnetError
 from intnet.metrics import cut_metrics, read_metrics
@@ -83,21 +83,30 @@ def build(
     seed: int = 1,
     limit: int | None = None,
     data_dir: PathLike | None = None,
+    weights: PathLike | None = None,
+    partial: bool = False,
 ) -> Run:
-    """A run at step 0 from names; `limit` takes the first training images only."""
+    """A run at step 0 from names; `limit` takes the first training images only.
+
+    weights: a file of first values, `partial`: even where not all of it fits (`state_dicts.load`)
+    """
     made = methods.make(method, **options)
     loaded = datasets.load(data, data_dir)
     if limit is not None:
         loaded = loaded.first(limit)
-    return Run(models.make(model, loaded.image_shape, loaded.classes), made, loaded, batch_size, seed)
+    run = Run(models.make(model, loaded.image_shape, loaded.classes), made, loaded, batch_size, seed)
+    if weights is not None:
+        run.weights = state_dicts.load(weights, run.model, run.method, partial)
+    return run
 
 
 def identity(run: Run, sha256: str | None = None) -> dict[str, Any]:
     """All that decides a bit of the run, as JSON values; `limit` is the number of training images.
 
     sha256: `data_sha256` of the run's data, where it is known already
+    `weights` is there only where they came from a file.
     """
-    return {
+    own = {
         "method": run.method.name,
         "options": run.method.settings(),
         "model": run.model.kind,
@@ -109,6 +118,7 @@ def identity(run: Run, sha256: str | None = None) -> dict[str, Any]:
         "batch_size": run.batch_size,
         "seed": run.seed,
     }
+    return own if run.weights is None else own | {"weights": run.weights}
 
 
 def data_sha256(data: Dataset) -> str:
@@ -234,6 +244,7 @@ def _restore(
     names = {key: own[key] for key in ("method", "options", "model", "batch_size", "seed")}
     if data is None or data == own["data"]:
         run = build(**names, data=own["data"], limit=own["limit"], data_dir=data_dir)
+        run.weights = own.get("weights")  # the checkpoint has them: their file is not needed again
         # a key that came later has the default that leaves runs as they were
         if identity(run) | {"options": own["options"]} != own:
             raise DataError(
@@ -256,7 +267,9 @@ def _for_test(folder: Path, own: dict[str, Any], data: Dataset) -> Run:
             f"classes; {data.name!r} has {data.image_shape} and {data.classes}"
         )
     model = models.make(own["model"], data.image_shape, own["classes"])
-    return Run(model, methods.make(own["method"], **own["options"]), data, batch_size=1, seed=own["seed"])
+    run = Run(model, methods.make(own["method"], **own["options"]), data, batch_size=1, seed=own["seed"])
+    run.weights = own.get("weights")
+    return run
 
 
 def _difference(meta: dict[str, Any], own: dict[str, Any]) -> str:
@@ -287,7 +300,10 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], Plan]:
         if (config["format"], config["version"]) != (FORMAT, VERSION):
             raise ConfigError(f"not a run of this version of intnet ({FORMAT}, version {VERSION})")
         plan = Plan(**config["plan"])
-        return records.check(config["run"], IDENTITY, "run"), plan
+        own = records.check(config["run"], IDENTITY, "run")
+        if "weights" in own:
+            records.check(own["weights"], state_dicts.GIVEN, "run['weights']")
+        return own, plan
     except FileNotFoundError:
         raise ConfigError(f"{folder} is not a run folder: it has no {CONFIG}") from None
     except ConfigError as error:

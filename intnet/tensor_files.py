@@ -1,7 +1,7 @@
 """Files of named float tensors, as PyTorch users keep state dicts: .npz and .safetensors, read and written.
 
     with opened("resnet50.safetensors") as found:      # name -> Stored: type and shape, the numbers not yet read
-        found["fc.weight"].read()                      # float32
+        found["fc.weight"].read()                      # (float32, how many were rounded to it)
     save("out.npz", {"fc.weight": array})
 
     .npz           of `numpy.savez` or `savez_compressed`; nothing in it is ever unpickled
@@ -53,13 +53,14 @@ class Stored:
         """Whether it has a float type."""
         return self.dtype in TYPES
 
-    def read(self) -> np.ndarray:
-        """float32: exact, but for F64, which is rounded once; infinite where that is beyond float32."""
+    def read(self) -> tuple[np.ndarray, int]:
+        """(float32, how many were rounded): of F64 alone, infinite where that is beyond float32."""
         values = self.raw()
         if self.dtype == BFLOAT16:
-            return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+            return (values.astype(np.uint32) << np.uint32(16)).view(np.float32), 0
         with np.errstate(over="ignore"):
-            return np.ascontiguousarray(values.astype(np.float32))
+            floats = np.asarray(values, np.float32, order="C")
+        return floats, int(np.count_nonzero((floats != values) & ~np.isnan(values)))
 
 
 # -- reading -----------------------------------------------------------------------------------

@@ -64,6 +64,7 @@ class Run:
             )
         self.model, self.method, self.data = model, method, data
         self.batch_size, self.seed = batch_size, seed
+        self.weights: dict[str, Any] | None = None  # what `state_dicts.load` gave its model, if anything
         self.steps_per_epoch = method.steps_per_epoch = -(-images // batch_size)
         self.paths = Recorder()
         method.start(model.all_layers(), seed)

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import NoReturn
 
 import intnet
-from intnet.cli import check, costs, evaluate, golden, inspect, resume, sweep, train
+from intnet.cli import check, costs, evaluate, export, golden, inspect, resume, sweep, train
 from intnet.cli import list as listing
 from intnet.errors import IntnetError
 
@@ -25,6 +25,7 @@ COMMANDS: dict[str, ModuleType] = {
     "train": train,
     "resume": resume,
     "eval": evaluate,
+    "export": export,
     "inspect": inspect,
     "golden": golden,
     "check": check,

@@ -1,6 +1,7 @@
 """`intnet train`: a new run in a new folder."""
 
 import argparse
+from typing import Any
 
 from intnet.errors import ConfigError
 
@@ -9,6 +10,8 @@ EXAMPLE = """\
   intnet train --method wageubn --model resnet8 --data digits --epochs 3 --out runs/first
   intnet train --method wageubn --set e2=16 --set lr=26,13@5 --model mlp --data digits --steps 200 \\
       --out runs/e2
+  intnet train --method wageubn --model resnet50 --data cifar10 --weights resnet50.safetensors \\
+      --weights-partial --out runs/tuned
 
 The last line of stdout is 'state sha256: HEX', the same on every machine. A run that was stopped or
 killed goes on with `intnet resume RUN`. `intnet list` shows all names and the keys of --set."""
@@ -63,7 +66,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     add_length(how, "1 unless told")
     add_details(how)
+    add_weights(how)
     add_saving(how)
+
+
+def add_weights(parser: argparse._ActionsContainer) -> None:
+    """Where first weights come from, if not from the seed."""
+    parser.add_argument(
+        "--weights",
+        metavar="FILE",
+        help="first weights: a state dict as .npz or .safetensors, of torchvision's names",
+    )
+    parser.add_argument(
+        "--weights-partial", action="store_true", help="take what fits of it (another number of classes, ...)"
+    )
+
+
+def show_weights(given: dict[str, Any], args: argparse.Namespace) -> None:
+    """What was taken of a file, and what was not."""
+    print(
+        f"first weights from {args.weights}: {given['tensors']:,} tensors, {given['numbers']:,} numbers; as "
+        f"{args.method} stores them {given['rounded']:,} are rounded, {given['limited']:,} limited"
+    )
+    for name, why in given["left"].items():
+        print(f"  left out: {name}: {why}")
+    if given["passed_over"]:
+        print(f"  passed over: {given['passed_over']:,} num_batches_tracked, which nothing here reads")
 
 
 def add_saving(parser: argparse._ActionsContainer) -> None:
@@ -96,10 +124,15 @@ def run(args: argparse.Namespace) -> int:
     from intnet.cli import terminal
 
     chosen = options(args.set)
+    if args.weights_partial and args.weights is None:
+        raise ConfigError("--weights-partial: there is no --weights FILE to take a part of")
     runs.check_unused(args.out)  # before anything that takes time
     new = runs.build(
-        args.method, chosen, args.model, args.data, args.batch_size, args.seed, args.limit, args.data_dir
-    )
+        args.method, chosen, args.model, args.data, args.batch_size, args.seed, args.limit, args.data_dir,
+        args.weights, args.weights_partial,
+    )  # fmt: skip
+    if new.weights is not None and not args.json:
+        show_weights(new.weights, args)
     steps = args.steps or (args.epochs or 1) * new.steps_per_epoch
     with runs.create(args.out, new, steps, args.checkpoint_every, args.data_dir) as work:
         return terminal.train(work, args)

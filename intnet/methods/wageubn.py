@@ -74,6 +74,7 @@ MOM = 3  # momentum 3 * 2^-2 (3 bits)
 MOM_EXPONENT = -2
 EDGE_BITS = 16  # widths of the first and last layer under edges=fixed16
 MAX_DECAY = 24  # 2^-24: the least weight decay
+TOGETHER = 1 << 17  # weights that are updated at once, a last parameter apart: what a cache holds
 M_BITS = 16  # m1 and m2 keep this many bits below the LSB of e2
 # Integer bits (sign apart) under `saturate`; activations take the number that the option gives.
 INTEGER_BITS = {"mu": 4, "sigma": 4, "x2": 3, "dx4": 1, "gamma": 1, "beta": 1, "b": 1}
@@ -318,15 +319,21 @@ class Wageubn(Method):
         return self._memory() if parameter.symbol == "W" else Direct(self.k.k_wu)
 
     def update_all(self, updates: Sequence[Update]) -> None:
-        """`update` of each; those of one kind together, for they are many and small, unless observed."""
+        """`update` of each; those of one kind together, where they are many and small, unless observed."""
         alone: list[Update] = []
-        groups: dict[Any, list[Update]] = {}
+        groups: dict[Any, list[list[Update]]] = {}
         for one in updates:
             layer, parameter, _ = one
             single = self.observers or self._float_edge(layer)
             key = None if single else (parameter.symbol == "W", self._weight_format(layer, parameter))
-            (groups.setdefault(key, []) if key else alone).append(one)
-        for group in groups.values():
+            if key is None:
+                alone.append(one)
+                continue
+            kind = groups.setdefault(key, [[]])
+            if sum(math.prod(other.shape) for _, other, _ in kind[-1]) >= TOGETHER:
+                kind.append([])
+            kind[-1].append(one)
+        for group in itertools.chain.from_iterable(groups.values()):
             if not self._update_together(group):
                 alone += group
         super().update_all(alone)

@@ -18,7 +18,9 @@ def stem_for(image_shape: tuple[int, int, int], stem: str | None = None) -> str:
     if stem is None:
         return IMAGENET if min(image_shape[:2]) >= LARGE else CIFAR
     if stem not in STEMS:
-        raise ConfigError(f"stem {stem!r}: use one of {', '.join(STEMS)}, or none to choose by the image size")
+        raise ConfigError(
+            f"stem {stem!r}: use one of {', '.join(STEMS)}, or none to choose by the image size"
+        )
     return stem
 
 
