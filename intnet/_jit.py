@@ -34,7 +34,8 @@ _KEPT = 3  # caches of other versions of the sources that stay on disk
 # Folders and modules of which nothing is compiled into a kernel: what is edited every day.
 UNCOMPILED = (
     "cli", "methods", "models", "train", "runs", "report", "metrics", "records", "archive", "checkpoint",
-    "fixed_model", "tensor_files", "state_dicts", "costs", "tape_costs", "files", "datasets", "idx", "packs", "sweeps",
+    "fixed_model", "tensor_files", "state_dicts", "costs", "tape_costs", "files", "datasets", "idx", "packs",
+    "sweeps",
 )  # fmt: skip
 
 

@@ -3,16 +3,15 @@
     given = load("resnet50.safetensors", run.model, run.method)      # what was taken, what was not
     save("mine.npz", run.model)
 
-Names and shapes are torchvision's, which are this library's too (`Model.all_parameters`), and running_mean and
+Names and shapes are torchvision's, as this library's are (`Model.all_parameters`), with running_mean and
 running_var of batch norm. num_batches_tracked, a count that nothing here reads, is passed over. PyTorch
 flattens images as (C, H, W), this library as (H, W, C): columns of the linear layer behind are put in order.
 Where a tensor does not fit, nothing is taken, unless `partial` says that the others are wanted without it.
 
 What becomes of the numbers is the method's, as of those drawn from a seed (`Method.initialize`): float32
 masters stay as they are; `wageubn` rounds hidden layers to 2^-23 and limits W to +-(1 - 2^-23). Running
-statistics are float32, under `wageubn` rounded to 2^-31. They move on by this library's rules (`BatchNorm2d`):
-by 1/8 a step where PyTorch has 1/10, towards the variance over n where PyTorch has n - 1. Files of tensors:
-`tensor_files.py`.
+statistics are float32, under `wageubn` rounded to 2^-31. They go on by the rules of `BatchNorm2d`: by 1/8 a
+step where PyTorch has 1/10, towards the variance over n where PyTorch has n - 1. Such files: `tensor_files.py`.
 """
 
 import hashlib
@@ -54,17 +53,17 @@ def load(path: PathLike, model: Model, method: Method, partial: bool = False) ->
     """Give the started `model` the tensors of a file as first values under `method`.
 
     sha256: of the file; tensors, numbers: taken; rounded, limited: numbers that were changed on the way;
-    left: name -> why, of the file's tensors that were not taken and of the model's that were not given.
-    DataError lists what does not fit (with `partial`: where nothing fits), or says what is wrong with the file.
+    passed_over: tensors named num_batches_tracked; left: name -> why, of the file's tensors that were not
+    taken and of the model's that were not given. DataError lists what does not fit (with `partial`: where
+    nothing fits), or says what is wrong with the file.
     """
     with tensor_files.opened(path) as found:
         passed_over = [name for name in found if name.rpartition(".")[2] == PASSED_OVER]
         values, left, rounded = _fit({k: v for k, v in found.items() if k not in passed_over}, model)
     if left and not (partial and values):
-        listed = "; ".join(f"{name}: {why}" for name, why in left.items())
         raise DataError(
-            f"{path}: {len(left)} tensors do not fit model {model.kind!r} for {model.classes} classes and images "
-            f"{model.image_shape}, {len(values)} do: {listed}"
+            f"{path}: {len(left):,} tensors do not fit {model.kind} for {model.classes:,} classes and images "
+            f"{model.image_shape}, {len(values):,} do; {_listed(left)}"
         )
     with open(path, "rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -78,6 +77,14 @@ def load(path: PathLike, model: Model, method: Method, partial: bool = False) ->
         "passed_over": len(passed_over),
         "left": left,
     }
+
+
+def _listed(left: dict[str, str]) -> str:
+    """'not in the file: fc.weight, fc.bias; of shape ...: conv1.weight': every reason once."""
+    names: dict[str, list[str]] = {}
+    for name, why in left.items():
+        names.setdefault(why, []).append(name)
+    return "; ".join(f"{why}: {', '.join(of)}" for why, of in names.items())
 
 
 def _shapes(model: Model) -> dict[str, tuple[int, ...]]:

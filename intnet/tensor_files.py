@@ -1,15 +1,15 @@
 """Files of named float tensors, as PyTorch users keep state dicts: .npz and .safetensors, read and written.
 
-    with opened("resnet50.safetensors") as found:      # name -> Stored: type and shape, the numbers not yet read
-        found["fc.weight"].read()                      # (float32, how many were rounded to it)
+    with opened("resnet50.safetensors") as found:   # name -> Stored: type and shape, no numbers yet
+        found["fc.weight"].read()                   # (float32, how many were rounded to it)
     save("out.npz", {"fc.weight": array})
 
     .npz           of `numpy.savez` or `savez_compressed`; nothing in it is ever unpickled
-    .safetensors   a length (8 bytes, little-endian), a JSON header of so many bytes, raw little-endian buffers
+    .safetensors   a length (8 bytes, little-endian), a JSON header of so many bytes, little-endian buffers
 
-Types: F16, BF16, F32, F64. Headers are checked before anything is read by them, and a tensor takes memory only
-when it is read. Every failure is a DataError that says what is wrong with which file. What of a file fits a
-model: `state_dicts.py`.
+Types: F16, BF16, F32, F64. Headers are checked before anything is read by them, and a tensor takes memory
+only when it is read. Every failure is a DataError that says what is wrong with which file. What of a file
+fits a model: `state_dicts.py`.
 """
 
 import json
@@ -72,7 +72,7 @@ def opened(path: PathLike) -> Iterator[dict[str, Stored]]:
     path = Path(path)
     suffix = suffix_of(path)
     try:
-        stream = open(path, "rb")
+        stream = open(path, "rb")  # noqa: SIM115 (closed below; only opening it fails like this)
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file: check the path") from None
     except OSError as error:

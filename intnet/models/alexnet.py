@@ -1,7 +1,7 @@
 """alexnet: five convolutions and three linear layers (Krizhevsky et al., 2012), with torchvision's names.
 
     imagenet   torchvision's: kernels of 11x11 with stride 4, 5x5 and 3x3, pools of 3x3, means of 6x6 windows
-    cifar      for images of 32x32: kernels of 3x3, the first with stride 2, pools of 2x2, as is usual for them
+    cifar      for images of 32x32, as is usual: kernels of 3x3, the first with stride 2, and pools of 2x2
 
 Which of them: `stems.py`. No batch norm; dropout of 1/2 stands before the two wide linear layers.
 """

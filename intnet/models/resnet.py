@@ -4,11 +4,11 @@ A stem, stages of blocks, global average pooling, one linear layer. Every stage 
 image. Where a block changes shape, its shortcut is a 1x1 convolution with batch norm.
 
     resnet8, resnet20              16, 32, 64 channels, 1 and 3 basic blocks a stage (sec. 4.2)
-    resnet18, resnet34, resnet50   64, 128, 256, 512 channels (table 1); resnet50 has bottleneck blocks of four
-                                   times as many at their output, and strides on their 3x3 convolution
+    resnet18, resnet34, resnet50   64, 128, 256, 512 channels (table 1); resnet50 has bottleneck blocks, with
+                                   four times as many at their output and the stride on their 3x3 convolution
 
     stem cifar      3x3 convolution: the only one of resnet8 and resnet20
-    stem imagenet   7x7 convolution, stride 2, and 3x3 max pooling, stride 2: layer1 sees a sixteenth of the pixels
+    stem imagenet   7x7 convolution and 3x3 max pooling, both of stride 2
 
 Which stem: `stems.py`. Any image size and channel count.
 """
