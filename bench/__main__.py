@@ -24,7 +24,7 @@ from bench.summary import Row, markdown, show
 
 NAMES = (
     "startup", "gemm", "conv", "quantizers", "step", "adapt", "dynasty", "saved", "trace", "packs", "threads",
-    "memory",
+    "memory", "models", "resnet50",
 )  # fmt: skip
 LOAD = os.getloadavg()[0]  # of the last minute
 RESULTS = Path(__file__).parent / "results"

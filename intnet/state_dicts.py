@@ -11,7 +11,7 @@ Where a tensor does not fit, nothing is taken, unless `partial` says that the ot
 What becomes of the numbers is the method's, as of those drawn from a seed (`Method.initialize`): float32
 masters stay as they are; `wageubn` rounds hidden layers to 2^-23 and limits W to +-(1 - 2^-23). Running
 statistics are float32, under `wageubn` rounded to 2^-31. They go on by the rules of `BatchNorm2d`: by 1/8 a
-step where PyTorch has 1/10, towards the variance over n where PyTorch has n - 1. Such files: `tensor_files.py`.
+step where PyTorch has 1/10, towards the variance over n where PyTorch has n - 1. Files: `tensor_files.py`.
 """
 
 import hashlib
@@ -154,8 +154,8 @@ def _take(path: Path, values: Floats, model: Model, method: Method) -> tuple[int
         for norm in _norms(model):
             name = f"{norm.name}.{STATISTICS[0]}"
             if name in values:
-                norm.buffers = {key: _statistic(norm, values[f"{norm.name}.{key}"]) for key in STATISTICS}
-                stored += norm.buffers.values()
+                norm.buffers |= {key: _statistic(norm, values[f"{norm.name}.{key}"]) for key in STATISTICS}
+                stored += [norm.buffers[key] for key in STATISTICS]
     except ContainerError:
         raise DataError(
             f"{path}: {name}: numbers beyond what {method.name} stores: scale them first"

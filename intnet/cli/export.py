@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result))
     else:
         print(
-            f"{args.out}: {tensors:,} tensors of {trained.model.kind} at step {trained.step:,}; {rounded:,} of "
-            "their numbers are rounded to float32"
+            f"{args.out}: {tensors:,} tensors of {trained.model.kind} at step {trained.step:,}; "
+            f"{rounded:,} of their numbers are rounded to float32"
         )
     return 0

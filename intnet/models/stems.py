@@ -3,8 +3,8 @@
     cifar      keeps the size of the image, or nearly so: for images of 32x32
     imagenet   the one of the paper, and torchvision's: a large kernel with a stride, and pooling
 
-`resnet50` takes `imagenet` from 64x64 pixels on and `cifar` below; `resnet50-cifar` and `resnet50-imagenet` ask
-for one. A model's `kind` is the name that was asked for, so a run on disk is made again from it.
+`resnet50` takes `imagenet` from 64x64 pixels on and `cifar` below; `resnet50-cifar` and `resnet50-imagenet`
+ask for one. A model's `kind` is the name that was asked for, so a run on disk is made again from it.
 """
 
 from intnet.errors import ConfigError
