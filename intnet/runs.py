@@ -103,8 +103,7 @@ def build(
 def identity(run: Run, sha256: str | None = None) -> dict[str, Any]:
     """All that decides a bit of the run, as JSON values; `limit` is the number of training images.
 
-    sha256: `data_sha256` of the run's data, where it is known already
-    `weights` is there only where they came from a file.
+    sha256: `data_sha256` of the run's data, where it is known already; `weights` is of a file's alone
     """
     own = {
         "method": run.method.name,
@@ -267,9 +266,7 @@ def _for_test(folder: Path, own: dict[str, Any], data: Dataset) -> Run:
             f"classes; {data.name!r} has {data.image_shape} and {data.classes}"
         )
     model = models.make(own["model"], data.image_shape, own["classes"])
-    run = Run(model, methods.make(own["method"], **own["options"]), data, batch_size=1, seed=own["seed"])
-    run.weights = own.get("weights")
-    return run
+    return Run(model, methods.make(own["method"], **own["options"]), data, batch_size=1, seed=own["seed"])
 
 
 def _difference(meta: dict[str, Any], own: dict[str, Any]) -> str:
