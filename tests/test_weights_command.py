@@ -32,6 +32,7 @@ def test_out_in_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     status, out, _ = here(capsys, "export", run, "--out", file)
     assert status == 0 and out.startswith(f"{file}: 12 tensors of mlp at step 3; ")
     assert "is there already" in refused(capsys, "export", run, "--out", file)
+    assert "there is no folder" in refused(capsys, "export", run, "--out", tmp_path / "none" / "x.npz")
     assert "neither .npz nor .safetensors" in refused(capsys, "export", run, "--out", tmp_path / "x.pt")
     status, out, _ = here(capsys, *MLP, "--steps", 5, "--weights", file, "--out", tmp_path / "whole")
     assert f"first weights from {file}: 12 tensors, 9,354 numbers" in out and "are rounded, 0 limited" in out

@@ -32,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
     tensor_files.suffix_of(args.out)
     if Path(args.out).exists():
         raise DataError(f"{args.out} is there already: name another --out")
+    if not Path(args.out).parent.is_dir():
+        raise DataError(f"{args.out}: there is no folder {Path(args.out).parent}: make it first")
     trained = runs.load(args.folder, data_dir=args.data_dir)
     tensors, rounded = state_dicts.save(args.out, trained.model)
     result = {
