@@ -14,22 +14,22 @@ back to it and goes on bit for bit. A lock keeps two processes from working on o
 """
 
 import dataclasses
-import hashlib
 import json
 import os
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType, TracebackType
+from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
 
 import intnet
 from intnet import checkpoint, datasets, files, fixed_model, methods, models, records, report, state_dicts
-from intnet.datasets import Dataset
-from intnet.errors import CheckpointError, ConfigError, DataError, IntnetError
+from intnet.datasets import Augment, Dataset
+from intnet.errors import CheckpointError, ConfigError, IntnetError
+from intnet.identity import IDENTITY, OF_SOME, check_same_data, identity
 from intnet.metrics import cut_metrics, read_metrics
 from intnet.trace import PathTable
 from intnet.train import Run, StepReport
@@ -40,18 +40,6 @@ CHECKPOINT_EVERY = 100
 
 PathLike = str | os.PathLike[str]
 
-IDENTITY = {  # shapes (`records.py`) of what `identity` gives
-    "method": str,
-    "options": {str: (str, float, bool, NoneType)},
-    "model": str,
-    "image_shape": [int],
-    "classes": int,
-    "data": str,
-    "limit": int,
-    "data_sha256": str,
-    "batch_size": int,
-    "seed": int,
-}
 SAVED = {"run": IDENTITY, "step": int, "saturated": {str: int}}  # of a checkpoint's meta
 
 
@@ -83,50 +71,38 @@ def build(
     seed: int = 1,
     limit: int | None = None,
     data_dir: PathLike | None = None,
+    augment: str | None = None,
+    image_size: int | None = None,
     weights: PathLike | None = None,
     partial: bool = False,
 ) -> Run:
     """A run at step 0 from names; `limit` takes the first training images only.
 
+    augment: as `Augment.parse` reads it; image_size: of a folder of images (`datasets.load`)
     weights: a file of first values, `partial`: even where not all of it fits (`state_dicts.load`)
     """
     made = methods.make(method, **options)
-    loaded = datasets.load(data, data_dir)
+    altered = Augment.parse(augment) if augment is not None else Augment()
+    loaded = datasets.load(data, data_dir, image_size)
     if limit is not None:
         loaded = loaded.first(limit)
-    run = Run(models.make(model, loaded.image_shape, loaded.classes), made, loaded, batch_size, seed)
+    network = models.make(model, loaded.image_shape, loaded.classes)
+    run = Run(network, made, loaded, batch_size, seed, altered)
     if weights is not None:
         run.weights = state_dicts.load(weights, run.model, run.method, partial)
     return run
 
 
-def identity(run: Run, sha256: str | None = None) -> dict[str, Any]:
-    """All that decides a bit of the run, as JSON values; `limit` is the number of training images.
+def build_again(own: dict[str, Any], options: dict[str, Any], data_dir: PathLike | None) -> Run:
+    """The run at step 0 that an identity tells of; its caller compares the identities.
 
-    sha256: `data_sha256` of the run's data, where it is known already; `weights` is of a file's alone
+    A file of first weights is not needed again: a checkpoint has what became of them.
     """
-    own = {
-        "method": run.method.name,
-        "options": run.method.settings(),
-        "model": run.model.kind,
-        "image_shape": list(run.model.image_shape),
-        "classes": run.model.classes,
-        "data": run.data.name,
-        "limit": len(run.data.train_labels),
-        "data_sha256": sha256 or data_sha256(run.data),
-        "batch_size": run.batch_size,
-        "seed": run.seed,
-    }
-    return own if run.weights is None else own | {"weights": run.weights}
-
-
-def data_sha256(data: Dataset) -> str:
-    """Hex SHA-256 over the images and labels of both parts, their shapes, the exponent and the classes."""
-    sha = hashlib.sha256(f"{data.exponent} {data.classes}\n".encode())
-    for array in (data.train_images, data.train_labels, data.test_images, data.test_labels):
-        sha.update(f"{array.dtype.name} {list(array.shape)}\n".encode())
-        sha.update(np.ascontiguousarray(array).data)
-    return sha.hexdigest()
+    names = {key: own[key] for key in ("method", "model", "data", "batch_size", "seed", "limit")}
+    names |= {key: own[key] for key in ("augment", "image_size") if key in own}
+    run = build(**names, options=options, data_dir=data_dir)
+    run.weights = own.get("weights")
+    return run
 
 
 # -- making, resuming, reading -----------------------------------------------------------------
@@ -240,17 +216,11 @@ def _restore(
         raise CheckpointError(f"{path}: not of a run of this intnet ({error}): {checkpoint.ADVICE}") from None
     if meta["run"] != own:
         raise CheckpointError(f"{path}: not of the run that {CONFIG} describes: {_difference(meta, own)}")
-    names = {key: own[key] for key in ("method", "options", "model", "batch_size", "seed")}
     if data is None or data == own["data"]:
-        run = build(**names, data=own["data"], limit=own["limit"], data_dir=data_dir)
-        run.weights = own.get("weights")  # the checkpoint has them: their file is not needed again
-        # a key that came later has the default that leaves runs as they were
-        if identity(run) | {"options": own["options"]} != own:
-            raise DataError(
-                f"data set {own['data']!r} is not the one that {folder} was trained on: its files changed"
-            )
+        run = build_again(own, own["options"], data_dir)
+        check_same_data(own, run, str(folder))
     else:
-        run = _for_test(folder, own, datasets.load(data, data_dir))
+        run = _for_test(folder, own, datasets.load(data, data_dir, own.get("image_size")))
     try:
         run.restore(state, meta["step"])
     except IntnetError as error:
@@ -298,9 +268,7 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], Plan]:
             raise ConfigError(f"not a run of this version of intnet ({FORMAT}, version {VERSION})")
         plan = Plan(**config["plan"])
         own = records.check(config["run"], IDENTITY, "run")
-        if "weights" in own:
-            records.check(own["weights"], state_dicts.GIVEN, "run['weights']")
-        return own, plan
+        return records.check(own, {key: OF_SOME[key] for key in OF_SOME if key in own}, "run"), plan
     except FileNotFoundError:
         raise ConfigError(f"{folder} is not a run folder: it has no {CONFIG}") from None
     except ConfigError as error:

@@ -3,9 +3,10 @@
     run = fit(resnet8(data.image_shape, data.classes), Wageubn(), data, epochs=3, seed=1)
     run.evaluate(), run.digest()
 
-A step is a pure function of (state, seed, step number): the data order and every random word come
-from the seed and the step (`datasets.order`, `rng`), so a resumed run repeats an unbroken one bit
-for bit. Where runs are kept on disk: `runs.py`; commands: `cli/`.
+A step is a pure function of (state, seed, step number): the batch and every random word come from the
+seed and the step (`datasets.Batches`, `rng`), so a resumed run repeats an unbroken one bit for bit.
+Batches are read ahead on other threads (`datasets.Ahead`), which changes no bit.
+Where runs are kept on disk: `runs.py`; commands: `cli/`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from intnet import datasets, ops
+from intnet import ops
 from intnet.autograd import Tensor, backward
-from intnet.datasets import Dataset
+from intnet.datasets import Ahead, Augment, Batches, Dataset
 from intnet.errors import ConfigError, ShapeError
 from intnet.methods.method import Method
 from intnet.models.model import Model
@@ -27,6 +28,7 @@ from intnet.state import check_finite, digest
 from intnet.trace import Observer, Recorder
 
 EVALUATION_BATCH = 256
+NO_AUGMENT = Augment()
 METHOD_STATE = "method/"  # leads the names of `Method.state` in a run's state
 
 
@@ -53,22 +55,27 @@ class Run:
     """A training run in memory."""
 
     def __init__(
-        self, model: Model, method: Method, data: Dataset, batch_size: int = 64, seed: int = 1
+        self,
+        model: Model,
+        method: Method,
+        data: Dataset,
+        batch_size: int = 64,
+        seed: int = 1,
+        augment: Augment = NO_AUGMENT,
     ) -> None:
-        images = len(data.train_labels)
-        if not 1 <= batch_size <= images:
-            raise ConfigError(f"batch size {batch_size}: the data set has {images} training images")
+        batches = Batches(data, batch_size, seed, augment)
         if model.classes < data.classes:
             raise ConfigError(
                 f"the model has {model.classes} classes, data set {data.name!r} has {data.classes}"
             )
         self.model, self.method, self.data = model, method, data
         self.batch_size, self.seed = batch_size, seed
+        self.augment = augment
         self.weights: dict[str, Any] | None = None  # what `state_dicts.load` gave its model, if anything
-        self.steps_per_epoch = method.steps_per_epoch = -(-images // batch_size)
+        self.steps_per_epoch = method.steps_per_epoch = batches.per_epoch
         self.paths = Recorder()
         method.start(model.all_layers(), seed)
-        self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
+        self._batches, self._ahead = batches, Ahead(batches)
 
     @property
     def step(self) -> int:
@@ -77,11 +84,8 @@ class Run:
 
     def batch(self, step: int) -> tuple[QTensor, np.ndarray]:
         """(images as exact codes, labels) of step `step` (from 0); the last one of an epoch may be short."""
-        epoch, position = divmod(step, self.steps_per_epoch)
-        if self._order[0] != epoch:
-            self._order = (epoch, datasets.order(self.seed, epoch, len(self.data.train_labels)))
-        index = self._order[1][position * self.batch_size : (position + 1) * self.batch_size]
-        return as_codes(self.data.train_images[index], self.data.exponent), self.data.train_labels[index]
+        images, labels = self._batches(step)
+        return as_codes(images, self.data.exponent), labels
 
     def train_step(self) -> StepReport:
         """One step: forward, backward, update of every parameter."""
@@ -89,7 +93,8 @@ class Run:
         method, step = self.method, self.method.step
         method.epoch = step // self.steps_per_epoch
         method.training = True
-        images, labels = self.batch(step)
+        pixels, labels = self._ahead(step)
+        images = as_codes(pixels, self.data.exponent)
         # a float32 run that diverges overflows first; the checks of logits and gradients then say so
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             logits = self.model(Tensor(images), method)
@@ -169,15 +174,17 @@ def evaluate(
     model: Model, method: Method, data: Dataset, on_batch: Callable[[int], None] | None = None
 ) -> float:
     """Share of the data set's test images that the model classifies right under the method."""
-    images, labels = data.test_images, data.test_labels
+    labels, size = data.test_labels, EVALUATION_BATCH
+    parts = -(-len(labels) // size)
+    ahead = Ahead(lambda k: data.test_images[k * size : (k + 1) * size], end=parts)
     method.training = False
     right = 0
-    for start in range(0, len(labels), EVALUATION_BATCH):
-        part = slice(start, start + EVALUATION_BATCH)
-        logits = model(Tensor(as_codes(images[part], data.exponent)), method)
-        right += int(np.count_nonzero(float_logits(logits.value).argmax(axis=1) == labels[part]))
+    for k in range(parts):
+        logits = model(Tensor(as_codes(ahead(k), data.exponent)), method)
+        part = labels[k * size : (k + 1) * size]
+        right += int(np.count_nonzero(float_logits(logits.value).argmax(axis=1) == part))
         if on_batch is not None:
-            on_batch(len(labels[part]))
+            on_batch(len(part))
     return right / len(labels)
 
 
@@ -195,12 +202,13 @@ def fit(
     seed: int = 1,
     record: Sequence[str] = (),
     on_step: Callable[[StepReport], None] | None = None,
+    augment: Augment = NO_AUGMENT,
 ) -> Run:
     """Train and return the run; `run.paths['layer/path']` holds the last step's values of `record`.
 
     record: patterns of 'layer/path' with shell wildcards, such as 'layer1.0.conv1/*'
     """
-    run = Run(model, method, data, batch_size, seed)
+    run = Run(model, method, data, batch_size, seed, augment)
     run.paths = Recorder(*record)
     run.train(epochs * run.steps_per_epoch, on_step, [run.paths] if record else [])
     return run

@@ -206,7 +206,7 @@ def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     )
     assert list(listing["rounding_modes"]) == list(rounding.MODES)
     assert {name: entry["available"] for name, entry in listing["data"].items()} == {
-        name: name == "digits" for name in datasets.LOADERS
+        name: name in ("digits", "folder:PATH") for name in (*datasets.LOADERS, "folder:PATH")
     }
     e2 = listing["methods"]["wageubn"]["options"]["e2"]
     assert e2 == {"default": "flag8", "choices": ["flag8", "16"]}

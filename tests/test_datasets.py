@@ -1,11 +1,10 @@
 """Data sets: the embedded digits, IDX files in the real format, and every error.
 
-The files are written here with `struct`, not by the code under test.
+The files are written by `idx` of test_idx.py, not by the code under test.
 """
 
 import gzip
 import hashlib
-import struct
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,15 +13,11 @@ import pytest
 
 from intnet import datasets
 from intnet.errors import ConfigError, DataError
-from intnet.idx import read_idx
+from tests.test_idx import idx
 
 DATA = Path(__file__).parent.parent / "data"
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
-
-
-def idx(values: list[int], *shape: int, kind: int = 8) -> bytes:
-    return struct.pack(f">BBBB{len(shape)}I", 0, 0, kind, len(shape), *shape) + bytes(values)
 
 
 def small_mnist(folder: Path, train: int = 5, test: int = 3, zipped: bool = False) -> Path:
@@ -123,96 +118,6 @@ def test_first_keeps_the_test_part() -> None:
 def test_first_out_of_range(n: int) -> None:
     with pytest.raises(ConfigError, match=f"digits: cannot take the first {n} of 1438 training images"):
         datasets.load("digits").first(n)
-
-
-# ---- read_idx ----
-
-
-def test_read_idx_plain_and_gzip_agree(tmp_path: Path) -> None:
-    content = idx(list(range(24)), 2, 3, 4)
-    digest = hashlib.sha256(content).hexdigest()
-    (tmp_path / "plain").write_bytes(content)
-    (tmp_path / "zipped").write_bytes(gzip.compress(content))
-    for name in ("plain", "zipped"):
-        array = read_idx(tmp_path / name, digest.upper())
-        assert array.dtype == np.uint8 and array.tolist() == np.arange(24).reshape(2, 3, 4).tolist()
-    assert read_idx(str(tmp_path / "plain")).shape == (2, 3, 4)
-
-
-def test_read_idx_longer_than_a_chunk(tmp_path: Path) -> None:
-    values = [i * i % 251 for i in range((1 << 20) + 5)]
-    (tmp_path / "f").write_bytes(gzip.compress(idx(values, len(values)), 1))
-    assert read_idx(tmp_path / "f").tolist() == values
-
-
-ZIPPED = gzip.compress(idx(list(range(200)), 200), mtime=0)
-HUGE = 0xFFFFFFFF
-
-BAD_FILES = {
-    "empty": (b"", "the file is empty"),
-    "not-idx": (b"<html>", "not an IDX file: it begins with 3c 68 74 6d, not with 00 00"),
-    "two-bytes": (b"\0\0", "not an IDX file: it begins with 00 00, not"),
-    "floats": (idx([0] * 4, 1, kind=0x0D), "IDX element type 0d; only 08 (unsigned bytes) is read"),
-    "no-dimension": (idx([1]), "an IDX array of 0 dimensions; expected 1 to 4"),
-    "five-dimensions": (idx([1], 1, 1, 1, 1, 1), "an IDX array of 5 dimensions; expected 1 to 4"),
-    "half-header": (idx([], 2, 2)[:9], "the file ends within its header"),
-    "no-images": (idx([], 0, 28, 28), "holds no data: the header says 0x28x28"),
-    "short": (idx([0] * 11, 3, 2, 2), "too short: 3x2x2 in the header means 12 bytes of data, the file has"),
-    "long": (idx([0] * 13, 3, 2, 2), "too long: there are bytes after the 3x2x2 of the header"),
-    "huge": (idx([7], HUGE, HUGE, HUGE, HUGE), f"means {HUGE**4} bytes of data, the file has 1"),
-    "huge-gz": (gzip.compress(idx([7], HUGE, HUGE, HUGE)), f"means {HUGE**3} bytes of data, the file has 1"),
-    "short-gz": (gzip.compress(idx([0] * 11, 12)), "too short: 12 in the header means 12 bytes"),
-    "long-gz": (gzip.compress(idx([0] * 13, 12)), "too long: there are bytes after the 12 of the header"),
-    "gz-cut": (ZIPPED[:-20], "the gzip data end early: the file is truncated, get it again"),
-    "gz-no-check-sum": (ZIPPED[:-8], "the gzip data end early"),
-    "gz-header-only": (ZIPPED[:3], "the gzip data end early"),
-    "gz-check-sum": (ZIPPED[:-8] + b"\1\2\3\4" + ZIPPED[-4:], "damaged gzip data (CRC check failed"),
-    "gz-method": (ZIPPED[:2] + b"\7" + ZIPPED[3:], "damaged gzip data (Unknown compression method)"),
-    "gz-block": (ZIPPED[:10] + b"\xff" + ZIPPED[11:], "damaged gzip data (Error -3 while decompressing"),
-    "gz-and-more": (ZIPPED + b"more", "damaged gzip data (Not a gzipped file"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_FILES)
-def test_bad_idx_file(name: str, tmp_path: Path) -> None:
-    content, message = BAD_FILES[name]
-    path = tmp_path / "the-file"
-    path.write_bytes(content)
-    with pytest.raises(DataError) as caught:
-        read_idx(path)
-    assert str(caught.value).startswith(f"{path}: ") and message in str(caught.value)
-
-
-def test_every_truncation_and_every_flipped_bit_is_refused(tmp_path: Path) -> None:
-    content = idx([1, 2, 3, 4], 1, 2, 2)
-    digest = hashlib.sha256(content).hexdigest()
-    path = tmp_path / "f"
-    for whole in (content, gzip.compress(content, mtime=0)):
-        for end in range(len(whole)):
-            path.write_bytes(whole[:end])
-            with pytest.raises(DataError):
-                read_idx(path)
-    for bit in range(8 * len(content)):
-        path.write_bytes((int.from_bytes(content, "big") ^ 1 << bit).to_bytes(len(content), "big"))
-        with pytest.raises(DataError):
-            read_idx(path, digest)
-
-
-def test_unreadable_idx_paths(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"absent: cannot be read \(No such file or directory\)"):
-        read_idx(tmp_path / "absent")
-    with pytest.raises(DataError, match=r"cannot be read \(Is a directory\)"):
-        read_idx(tmp_path)
-
-
-def test_wrong_sha256(tmp_path: Path) -> None:
-    content = idx([1], 1)
-    (tmp_path / "f").write_bytes(content)
-    with pytest.raises(DataError) as caught:
-        read_idx(tmp_path / "f", "ab" * 32)
-    digest = hashlib.sha256(content).hexdigest()
-    message = f"SHA-256 of the content is {digest}, expected {'ab' * 32}: the file is damaged"
-    assert message in str(caught.value)
 
 
 # ---- mnist: small files in its format, and where they are looked for ----
@@ -381,15 +286,19 @@ def test_other_files_are_not_fashion_mnist(tmp_path: Path) -> None:
 # ---- names ----
 
 
+EMNIST = "emnist, emnist-byclass, emnist-bymerge, emnist-digits, emnist-letters, emnist-mnist"
+KNOWN = f"digits, fashion-mnist, mnist, {EMNIST}, cifar10, cifar100, tiny-imagenet"
+
+
 def test_unknown_name() -> None:
     with pytest.raises(ConfigError) as caught:
         datasets.load("fashion_mnist")
     assert str(caught.value) == (
-        "unknown data set 'fashion_mnist'; known: digits, fashion-mnist, mnist; did you mean 'fashion-mnist'?"
+        f"unknown data set 'fashion_mnist'; known: {KNOWN}, folder:PATH; did you mean 'fashion-mnist'?"
     )
     with pytest.raises(ConfigError) as caught:
         datasets.load("xyzzy")
-    assert str(caught.value) == "unknown data set 'xyzzy'; known: digits, fashion-mnist, mnist"
+    assert str(caught.value) == f"unknown data set 'xyzzy'; known: {KNOWN}, folder:PATH"
 
 
 # ---- arrays of the user's ----

@@ -66,7 +66,8 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
             name: {"about": f"{_first_line(sys.modules[make.__module__].__doc__, name)} {make.__doc__}"}
             for name, make in models.MODELS.items()
         },
-        "data": {name: _data(datasets.available(name, data_dir)) for name in datasets.LOADERS},
+        "data": {name: _data(datasets.available(name, data_dir)) for name in datasets.LOADERS}
+        | {"folder:PATH": _folder()},
         "rounding_modes": {
             name: {"about": f"HLS name {hls[name]}" if name in hls else "no HLS name"} for name in MODES
         },
@@ -107,6 +108,14 @@ def shared(method: Any) -> list[str]:
 
 def _data(available: bool) -> dict[str, Any]:
     return {"about": "available" if available else "its files are not here", "available": available}
+
+
+def _folder() -> dict[str, Any]:
+    from importlib.util import find_spec
+
+    about = "images by class, PNG or JPEG: PATH/train/CLASS/*.png and PATH/test/CLASS/ or PATH/val/CLASS/"
+    here = find_spec("PIL") is not None
+    return {"about": about + ("" if here else "; pip install 'intnet[images]'"), "available": here}
 
 
 def _first_line(doc: str | None, name: str) -> str:

@@ -27,6 +27,7 @@ def run(args: argparse.Namespace) -> "Run":
     named = [name for name in ("method", "model", "data") if getattr(args, name) is not None]
     if args.folder is not None:
         given = [f"--{name}" for name in named] + ["--set"] * bool(args.set)
+        given += [f"--{key.replace('_', '-')}" for key in ("augment", "image_size") if getattr(args, key)]
         if given:
             raise ConfigError(f"{', '.join(given)}: {args.folder} says that itself; give RUN or a new model")
         return runs.load(args.folder, data_dir=args.data_dir)
@@ -34,7 +35,8 @@ def run(args: argparse.Namespace) -> "Run":
     if missing:
         raise ConfigError(f"give the folder of a run, or {', '.join(missing)}")
     names = (args.method, options(args.set), args.model, args.data)
-    return runs.build(*names, args.batch_size, args.seed, args.limit, args.data_dir)
+    details = (args.batch_size, args.seed, args.limit, args.data_dir, args.augment, args.image_size)
+    return runs.build(*names, *details)
 
 
 def step(args: argparse.Namespace, given: "Run") -> int:

@@ -13,6 +13,9 @@ EXAMPLE = """\
   intnet train --method wageubn --model resnet50 --data cifar10 --weights resnet50.safetensors \\
       --weights-partial --out runs/tuned
 
+--data folder:PATH has PATH/train/CLASS/*.png (or .jpg) and PATH/test/CLASS/ (or val/), see `intnet list`.
+--augment crop=4,flip moves each image by up to 4 pixels and mirrors every other one, bits of the seed.
+
 The last line of stdout is 'state sha256: HEX', the same on every machine. A run that was stopped or
 killed goes on with `intnet resume RUN`. `intnet list` shows all names and the keys of --set."""
 
@@ -37,7 +40,7 @@ def add_names(parser: argparse._ActionsContainer, required: bool) -> None:
     for name, letter, about in (
         ("--method", "M", "how numbers are stored: wageubn, adapt, muppet, dynasty, saved, float32"),
         ("--model", "N", "the network: mlp, lenet5, resnet20, ..."),
-        ("--data", "D", "the data set: digits, fashion-mnist, ..."),
+        ("--data", "D", "the data set: digits, fashion-mnist, cifar10, ..., or folder:PATH"),
     ):
         parser.add_argument(name, required=required, metavar=letter, help=about)
 
@@ -56,6 +59,15 @@ def add_settings(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N training images")
+    parser.add_argument(
+        "--augment", metavar="HOW", help="of training images, of the seed: crop=P, flip, or crop=P,flip"
+    )
+    parser.add_argument(
+        "--image-size",
+        type=positive,
+        metavar="S",
+        help="of folder:PATH: shorter side to S, the middle cut out",
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
     runs.check_unused(args.out)  # before anything that takes time
     new = runs.build(
         args.method, chosen, args.model, args.data, args.batch_size, args.seed, args.limit, args.data_dir,
-        args.weights, args.weights_partial,
+        args.augment, args.image_size, args.weights, args.weights_partial,
     )  # fmt: skip
     if new.weights is not None and not args.json:
         show_weights(new.weights, args)

@@ -1,9 +1,14 @@
-"""Data sets: checked files in, uint8 images with an exact exponent out, and the order of the images.
+"""Data sets: checked files in, uint8 images with an exact exponent out, and the batches of a run.
 
-`load(name)` finds and checks one of `LOADERS`; `from_arrays` does the same for arrays of the user's;
-`order` is the permutation an epoch trains in. Read next: `dataset.py` (what a data set is), then the file of
-the set: `digits.py`, `idx_sets.py`; `places.py` says where files are looked for. A new set is a module with a
-`load`, and a line in `LOADERS`.
+`load(name)` finds and checks one of `LOADERS`, or a folder of images; `from_arrays` does the same for arrays
+of the user's. Read in this order:
+
+    dataset.py       what a data set is           image_files.py   images that are decoded when indexed
+    places.py        where files are looked for   augment.py       random crops and mirror images
+    epoch_order.py   the order of an epoch        batches.py       the batch of a step, and reading ahead
+
+and one file a kind of set: digits.py, idx_sets.py, cifar.py, tiny_imagenet.py, folder.py. A new set is a
+module with `find` and `load`, and a line in `FINDERS` and `LOADERS`.
 
 Images are uint8 (N, H, W, C) and mean `byte * 2**exponent` exactly: no mean is taken off and nothing
 is divided by 255, so no rounding happens before the first layer. Labels are int64 (N,).
@@ -12,20 +17,29 @@ is divided by 255, so no rounding happens before the first layer. Labels are int
 import difflib
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from intnet.datasets import digits, idx_sets
+from intnet.datasets import cifar, digits, folder, idx_sets, tiny_imagenet
+from intnet.datasets.augment import Augment
+from intnet.datasets.batches import Ahead, Batches
 from intnet.datasets.dataset import Dataset, check_images, check_labels, from_arrays
 from intnet.datasets.digits import DIGITS_SHA256
 from intnet.datasets.epoch_order import order
-from intnet.datasets.idx_sets import DEBIAN_FASHION_MNIST, FASHION_MNIST, IDX_SETS, MNIST
+from intnet.datasets.idx_sets import DEBIAN_FASHION_MNIST
+from intnet.datasets.image_files import FileImages
 from intnet.errors import ConfigError, DataError
 
 __all__ = [
     "DEBIAN_FASHION_MNIST",
     "DIGITS_SHA256",
+    "FINDERS",
     "LOADERS",
+    "Ahead",
+    "Augment",
+    "Batches",
     "Dataset",
+    "FileImages",
     "available",
     "check_images",
     "check_labels",
@@ -34,30 +48,49 @@ __all__ = [
     "order",
 ]
 
+# A DataError of theirs says that the files are not there; digits has none to look for.
+FINDERS: dict[str, Callable[[Path | None], object]] = {
+    **{name: partial(idx_sets.find, one) for name, one in idx_sets.IDX_SETS.items()},
+    "cifar10": partial(cifar.find, cifar.CIFAR10),
+    "cifar100": partial(cifar.find, cifar.CIFAR100),
+    "tiny-imagenet": tiny_imagenet.find,
+}
+
 LOADERS: dict[str, Callable[[Path | None], Dataset]] = {
     "digits": digits.load,
-    "fashion-mnist": lambda data_dir: idx_sets.load(FASHION_MNIST, data_dir),
-    "mnist": lambda data_dir: idx_sets.load(MNIST, data_dir),
+    **{name: partial(idx_sets.load, one) for name, one in idx_sets.IDX_SETS.items()},
+    "cifar10": partial(cifar.load, cifar.CIFAR10),
+    "cifar100": partial(cifar.load, cifar.CIFAR100),
+    "tiny-imagenet": tiny_imagenet.load,
 }
 
 
-def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
-    """The data set `name`, one of LOADERS, with every file checked.
+def load(name: str, data_dir: str | os.PathLike[str] | None = None, image_size: int | None = None) -> Dataset:
+    """The data set `name`, one of LOADERS or 'folder:PATH', with every file checked.
 
     Files are looked for in data_dir and nowhere else when it is given; otherwise in $INTNET_DATA, the user's
     cache ($XDG_CACHE_HOME or ~/.cache)/intnet, and where the system's packages put them. In each of the
-    first ones a sub-folder of the set's name comes before the folder itself. `digits` needs no files.
+    first ones a sub-folder of the set's name comes before the folder itself. `digits` needs no files. PATH
+    is relative to data_dir, if one is given. image_size: of a folder's images, which are scaled to it.
     ConfigError: no such data set. DataError: files missing, damaged, or of something else.
     """
-    return _known(name)(_folder(data_dir))
+    if image_size is not None and not 1 <= image_size <= 4096:
+        raise ConfigError(f"image size {image_size}: give 1 to 4096 pixels")
+    if str(name).startswith(folder.PREFIX):
+        return folder.load(_path(name), _folder(data_dir), image_size)
+    loader = _known(name)
+    if image_size is not None:
+        raise ConfigError(f"image size {image_size}: only the images of folder:PATH have sizes of their own")
+    return loader(_folder(data_dir))
 
 
 def available(name: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
     """Whether the files of the data set `name` are where `load` looks for them; their content is not read."""
+    if str(name).startswith(folder.PREFIX):
+        return folder.root(_path(name), _folder(data_dir)).is_dir()
     _known(name)
-    idx_set = IDX_SETS.get(name)
     try:
-        return idx_set is None or bool(idx_sets.find(idx_set, _folder(data_dir)))
+        return name not in FINDERS or bool(FINDERS[name](_folder(data_dir)))
     except DataError:
         return False
 
@@ -66,8 +99,17 @@ def _known(name: str) -> Callable[[Path | None], Dataset]:
     if name not in LOADERS:
         close = difflib.get_close_matches(str(name), LOADERS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ConfigError(f"unknown data set {name!r}; known: {', '.join(LOADERS)}{hint}")
+        if os.path.isdir(name):
+            hint = f"; for a folder of images write {folder.PREFIX}{name}"
+        raise ConfigError(f"unknown data set {name!r}; known: {', '.join(LOADERS)}, folder:PATH{hint}")
     return LOADERS[name]
+
+
+def _path(name: str) -> str:
+    path = name.removeprefix(folder.PREFIX)
+    if not path:
+        raise ConfigError("folder: of which images? write folder:PATH, with PATH/train/CLASS/*.png in it")
+    return path
 
 
 def _folder(data_dir: str | os.PathLike[str] | None) -> Path | None:

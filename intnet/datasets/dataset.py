@@ -8,24 +8,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from intnet.datasets.image_files import FileImages
 from intnet.errors import ConfigError, DataError
+
+Images = np.ndarray | FileImages
 
 
 @dataclass(frozen=True, eq=False)  # arrays do not compare to one truth value
 class Dataset:
     """Training and test images of one data set; every field was checked when it was made.
 
-    train_images, test_images: uint8 (N, H, W, C), value = byte * 2**exponent.
+    train_images, test_images: uint8 (N, H, W, C), value = byte * 2**exponent: an array, or a `FileImages`,
+    which reads from files what it is indexed with.
     train_labels, test_labels: int64 (N,), each in 0..classes-1.
+    image_size: what the images of a folder were scaled to, if asked for.
     """
 
     name: str
-    train_images: np.ndarray
+    train_images: Images
     train_labels: np.ndarray
-    test_images: np.ndarray
+    test_images: Images
     test_labels: np.ndarray
     exponent: int
     classes: int
+    image_size: int | None = None
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -41,7 +47,15 @@ class Dataset:
         available = len(self.train_images)
         if not is_int(n) or not 1 <= n <= available:
             raise ConfigError(f"{self.name}: cannot take the first {n!r} of {available} training images")
-        return replace(self, train_images=self.train_images[:n], train_labels=self.train_labels[:n])
+        images = self.train_images
+        part = images.first(n) if isinstance(images, FileImages) else images[:n]
+        return replace(self, train_images=part, train_labels=self.train_labels[:n])
+
+    @property
+    def decoder(self) -> str:
+        """What the pixels depend on beside the files: see `image_files.py`; '' where on nothing."""
+        parts = (self.train_images, self.test_images)
+        return next((part.decoder for part in parts if isinstance(part, FileImages) and part.decoder), "")
 
 
 # ---- checks, for files and for arrays of the user's ----

@@ -1,14 +1,15 @@
-"""Data sets of four IDX files (`idx.py` reads one): mnist and fashion-mnist.
+"""Data sets of four IDX files (`idx.py` reads one): mnist, fashion-mnist and the six splits of emnist.
 
 A set is an `_IdxSet`; `find` says where its files are, `load` reads and checks them.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from intnet.datasets import places
 from intnet.datasets.dataset import Dataset, assemble
-from intnet.datasets.places import places
 from intnet.errors import DataError
 from intnet.idx import read_with_digest, sizes_text
 
@@ -25,38 +26,36 @@ _PUBLISHED = (60_000, 60_000, 10_000, 10_000)  # images or labels in the publish
 
 @dataclass(frozen=True)
 class _IdxSet:
-    """A data set of the four files of MNIST's layout: 28x28 images, value = byte/256."""
+    """A data set of four files in the order of _PARTS: 28x28 images, value = byte/256.
+
+    sha256: of the published files, uncompressed; () where intnet knows none
+    subsets: also take files with another number of images than the published ones?
+    first_label: what the files call class 0
+    """
 
     name: str
     classes: int
-    sha256: tuple[str, str, str, str]  # of the published files, uncompressed, in the order of _PARTS
-    subsets: bool  # also take files with another number of images than the published ones?
-    advice: str  # how to get the files
+    sha256: tuple[str, ...]
+    subsets: bool
+    advice: str
+    folder: str
+    parts: tuple[str, ...] = _PARTS
     system_folders: tuple[Path, ...] = ()
+    transposed: bool = False
+    first_label: int = 0
 
 
 def find(idx_set: _IdxSet, data_dir: Path | None) -> list[Path]:
-    """The paths of the four files, in the order of _PARTS, of the first folder that has all of them.
-
-    DataError when there is none: which files, where they were looked for, how to get them.
-    """
-    looked = []
-    for folder in places(idx_set.name, data_dir, idx_set.system_folders):
-        candidates = [(folder / part, folder / f"{part}.gz") for part in _PARTS]
-        found = [next((path for path in pair if os.path.isfile(path)), None) for pair in candidates]
-        paths = [path for path in found if path is not None]
-        if len(paths) == len(_PARTS):
-            return paths
-        lacking = [part for part, path in zip(_PARTS, found, strict=True) if path is None]
-        if not folder.is_dir():
-            looked.append(f"{folder} (no such folder)")
-        else:
-            looked.append(f"{folder} ({'has none of them' if not paths else 'lacks ' + ', '.join(lacking)})")
-    only = " (only there, because this data folder was given)" if data_dir is not None else ""
-    raise DataError(
-        f"{idx_set.name}: data files not found. Needed, in one folder, each plain or with .gz: "
-        f"{', '.join(_PARTS)}. Looked in: {'; '.join(looked)}{only}. {idx_set.advice}"
+    """The paths of the four files; DataError where no folder has them all."""
+    wanted = places.Wanted(
+        idx_set.name,
+        idx_set.folder,
+        ways=[[(part, f"{part}.gz") for part in idx_set.parts]],
+        needed=f", each plain or with .gz: {', '.join(idx_set.parts)}",
+        advice=idx_set.advice,
+        system=idx_set.system_folders,
     )
+    return places.find(wanted, data_dir)
 
 
 def load(idx_set: _IdxSet, data_dir: Path | None) -> Dataset:
@@ -75,14 +74,29 @@ def load(idx_set: _IdxSet, data_dir: Path | None) -> Dataset:
             size = sizes_text(array.shape[1:])
             raise DataError(f"{path}: images of {size}, those of {idx_set.name} are 28x28")
         whole = len(array) == _PUBLISHED[i]
-        if digest != idx_set.sha256[i] and (whole or not idx_set.subsets):
+        if idx_set.sha256 and digest != idx_set.sha256[i] and (whole or not idx_set.subsets):
             raise DataError(
                 f"{path}: SHA-256 of the content is {digest}, but that of the published "
                 f"{idx_set.name} file is {idx_set.sha256[i]}: a damaged file, or one of another data "
                 f"set. {idx_set.advice}"
             )
-        arrays.append(array)
+        if ndim == 1:
+            array = _from_zero(array, idx_set, path)
+        arrays.append(array.transpose(0, 2, 1) if ndim == 3 and idx_set.transposed else array)
     return assemble(idx_set.name, arrays, [str(path) for path in paths], idx_set.classes, exponent=-8)
+
+
+def _from_zero(labels: np.ndarray, idx_set: _IdxSet, path: Path) -> np.ndarray:
+    """Labels of a file whose classes begin with another number than 0, as 0..classes-1."""
+    first = idx_set.first_label
+    bad = np.flatnonzero((labels < first) | (labels >= first + idx_set.classes))
+    if first and bad.size:
+        i = int(bad[0])
+        raise DataError(
+            f"{path}: label {labels[i]} at index {i} is outside {first}..{first + idx_set.classes - 1} "
+            f"({bad.size} such labels)"
+        )
+    return labels - np.uint8(first)
 
 
 FASHION_MNIST = _IdxSet(
@@ -97,6 +111,7 @@ FASHION_MNIST = _IdxSet(
     subsets=False,
     advice="To get them: Debian's package dataset-fashion-mnist (apt-get install dataset-fashion-mnist), "
     "or place the four files in a folder that --data-dir or $INTNET_DATA names.",
+    folder="fashion-mnist",
     system_folders=(DEBIAN_FASHION_MNIST,),
 )
 
@@ -115,6 +130,36 @@ MNIST = _IdxSet(
     subsets=True,
     advice="To get them: place MNIST's four files in a folder that --data-dir or $INTNET_DATA names, "
     "or in the cache folder.",
+    folder="mnist",
 )
 
-IDX_SETS: dict[str, _IdxSet] = {"fashion-mnist": FASHION_MNIST, "mnist": MNIST}
+
+def _emnist(split: str, classes: int) -> _IdxSet:
+    """A split of EMNIST (Cohen et al., 2017) in the files of NIST's gzip distribution.
+
+    They hold each image transposed (pixels column by column), so that it is transposed here; letters are
+    numbered from 1, and from 0 here. Their digests are not known to intnet.
+    """
+    return _IdxSet(
+        name="emnist" if split == "balanced" else f"emnist-{split}",
+        classes=classes,
+        sha256=(),
+        subsets=True,
+        advice="To get them: unpack NIST's gzip.zip of EMNIST, and place the four files in a folder that "
+        "--data-dir or $INTNET_DATA names.",
+        folder="emnist",
+        parts=tuple(
+            f"emnist-{split}-{part}-{kind}"
+            for part in ("train", "test")
+            for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")
+        ),
+        transposed=True,
+        first_label=1 if split == "letters" else 0,
+    )
+
+
+_EMNIST = {"balanced": 47, "byclass": 62, "bymerge": 47, "digits": 10, "letters": 26, "mnist": 10}
+
+IDX_SETS: dict[str, _IdxSet] = {
+    made.name: made for made in (FASHION_MNIST, MNIST, *(_emnist(*one) for one in _EMNIST.items()))
+}

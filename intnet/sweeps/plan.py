@@ -26,7 +26,9 @@ from urllib.parse import quote
 
 import intnet
 from intnet import datasets, files, methods, models, records, rng, runs
+from intnet.datasets import Augment
 from intnet.errors import ConfigError
+from intnet.identity import IDENTITY, OF_SOME, data_sha256
 from intnet.train import Run
 
 PLAN, RUNS = "sweep.json", "runs"
@@ -47,7 +49,7 @@ SHAPE = {
     "format": str,
     "version": int,
     "intnet": str,
-    "common": {key: runs.IDENTITY[key] for key in COMMON},
+    "common": {key: IDENTITY[key] for key in COMMON},  # and some of OF_SOME
     "steps": int,
     "steps_per_epoch": int,
     "checkpoint_every": int,
@@ -79,6 +81,8 @@ class Asked:
     epochs: int = 1
     steps: int | None = None
     checkpoint_every: int = runs.CHECKPOINT_EVERY
+    augment: str | None = None
+    image_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -206,14 +210,16 @@ def make(asked: Asked) -> Plan:
     points = _points(asked)
     for point in points:  # before the data: a wrong key is told at once
         _check(point)
-    data = datasets.load(asked.data, asked.data_dir)
+    augment = Augment.parse(asked.augment) if asked.augment is not None else Augment()
+    data = datasets.load(asked.data, asked.data_dir, asked.image_size)
     if asked.limit is not None:
         data = data.first(asked.limit)
-    sha256 = runs.data_sha256(data)
+    sha256 = data_sha256(data)
     known: dict[str, Point] = {}
     for i, point in enumerate(points):
         model = models.make(asked.model, data.image_shape, data.classes)
-        run = Run(model, methods.make(point.method, **point.settings), data, asked.batch_size, asked.seeds[0])
+        method = methods.make(point.method, **point.settings)
+        run = Run(model, method, data, asked.batch_size, asked.seeds[0], augment)
         identity = runs.identity(run, sha256)
         points[i] = dataclasses.replace(point, options=identity["options"])
         options = json.dumps([point.method, _ordered(identity["options"])])
@@ -221,7 +227,7 @@ def make(asked: Asked) -> Plan:
         if other is not points[i]:
             raise ConfigError(f"two points are the same: {other.label}, and {point.label}: leave one out")
     steps = asked.steps or asked.epochs * run.steps_per_epoch
-    common = {key: identity[key] for key in COMMON}
+    common = {key: identity[key] for key in (*COMMON, *OF_SOME) if key in identity}
     return Plan(common, steps, run.steps_per_epoch, asked.checkpoint_every, list(asked.seeds), points)
 
 
@@ -295,6 +301,8 @@ def read(folder: Path) -> Plan:
         if (found["format"], found["version"]) != (FORMAT, VERSION):
             raise ConfigError(f"{path}: not a sweep of this version of intnet ({FORMAT}, version {VERSION})")
         records.check(found, SHAPE)
+        some = {key: OF_SOME[key] for key in OF_SOME if key in found["common"]}
+        records.check(found["common"], some, "common")
         points = [Point(**point) for point in found["points"]]
         if any(key not in point.settings for point in points for key in point.varied):
             raise ValueError("a point varies what it does not set")
@@ -311,9 +319,9 @@ def read(folder: Path) -> Plan:
 def _check_grown(folder: Path, old: Plan, new: Plan) -> None:
     """ConfigError naming what differs, unless `new` is `old` with points, seeds or steps added."""
     wrong = [
-        f"{key} is {old.common[key]} there and {new.common[key]} here"
-        for key in COMMON
-        if old.common[key] != new.common[key]
+        f"{key} is {old.common.get(key, 'none')} there and {new.common.get(key, 'none')} here"
+        for key in (*COMMON, *OF_SOME)
+        if old.common.get(key) != new.common.get(key)
     ]
     if old.steps > new.steps:
         wrong.append(f"its runs have {old.steps:,} steps, here they have {new.steps:,}")

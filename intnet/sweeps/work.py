@@ -19,7 +19,8 @@ from typing import Any
 
 import intnet
 from intnet import files, runs
-from intnet.errors import ConfigError, DataError, IntnetError, InUseError
+from intnet.errors import ConfigError, IntnetError, InUseError
+from intnet.identity import check_same_data
 from intnet.sweeps import plan
 
 SESSION = ".intnet.session"
@@ -116,10 +117,8 @@ def _open(task: dict[str, Any]) -> runs.RunFolder:
             work.close()
             raise ConfigError(f"{folder} holds a run that is not of this sweep: remove it")
         return work
-    names = {key: own[key] for key in ("method", "model", "data", "batch_size", "seed", "limit")}
-    run = runs.build(**names, options=task["settings"], data_dir=task["data_dir"])
-    if runs.identity(run) != own:
-        raise DataError(f"data set {own['data']!r} is not the one that the sweep was planned with")
+    run = runs.build_again(own, task["settings"], task["data_dir"])
+    check_same_data(own, run, "the sweep")
     return runs.create(folder, run, task["steps"], task["checkpoint_every"], task["data_dir"])
 
 

@@ -1,0 +1,77 @@
+"""Augmentation: random crops and mirror images, every choice a function of (seed, step, place in the batch).
+
+`Augment.parse("crop=4,flip")` reads what a user writes; calling it alters a batch. Words come from the
+counter generator (`rng.py`); image i of a batch has those of its place i, whoever reads the batch, and when.
+
+crop=P: P zero bytes around each side, then a cut of the old size at (y, x), each one of 0..2P (He et al.,
+Deep residual learning, 2016, section 4.2). y comes from words 4i, 4i + 1 of the stream "data/crop" as a
+64-bit number u, high half first: y = floor(u * (2P + 1) / 2^64); x from words 4i + 2, 4i + 3. That is not
+quite uniform: no count of words is, as 2P + 1 is odd; the shares of two offsets differ by 2^-64 at most.
+Drawing again until it is would make an image's words depend on how often that happened.
+
+flip: left and right are swapped where the top bit of word i of the stream "data/flip" is set; after the crop.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intnet import rng
+from intnet.errors import ConfigError
+
+EXAMPLE = "crop=4,flip"
+
+
+@dataclass(frozen=True)
+class Augment:
+    """What happens to a batch: crop: zero bytes around an image (0: no crop); flip: swap sides of some?"""
+
+    crop: int = 0
+    flip: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "Augment":
+        """'crop=4,flip', 'flip', 'crop=4'; ConfigError for anything else."""
+        found: dict[str, int] = {}
+        for part in text.split(","):
+            key, _, value = part.strip().partition("=")
+            number = int(value) if value.isascii() and value.isdecimal() and len(value) < 10 else 0
+            if key in found or (part.strip() != "flip" and (key != "crop" or number < 1)):
+                raise ConfigError(f"--augment {text}: {part!r}: write crop=P, flip, or both: {EXAMPLE}")
+            found[key] = number
+        return cls(found.get("crop", 0), "flip" in found)
+
+    def __str__(self) -> str:
+        """As `parse` reads it; '' where nothing happens."""
+        return ",".join([f"crop={self.crop}"] * bool(self.crop) + ["flip"] * self.flip)
+
+    def check(self, height: int, width: int) -> None:
+        """ConfigError where a crop could miss the image."""
+        if self.crop >= min(height, width):
+            raise ConfigError(f"crop={self.crop}: an image of {width}x{height} pixels would be cut off whole")
+
+    def __call__(self, images: np.ndarray, seed: int, step: int) -> np.ndarray:
+        """uint8 (n, H, W, C), the images of step `step` (from 0) in their places, altered; a new array."""
+        out = self._cropped(images, seed, step) if self.crop else images.copy()
+        if self.flip:
+            mirrored = rng.words(seed, step, rng.stream("data/flip"), len(images)) >> np.uint32(31) == 1
+            out[mirrored] = out[mirrored, :, ::-1]
+        return out
+
+    def _cropped(self, images: np.ndarray, seed: int, step: int) -> np.ndarray:
+        n, height, width, channels = images.shape
+        pad = self.crop
+        padded = np.zeros((n, height + 2 * pad, width + 2 * pad, channels), np.uint8)
+        padded[:, pad : pad + height, pad : pad + width] = images
+        out = np.empty_like(images)
+        for i, (y, x) in enumerate(offsets(pad, n, seed, step).tolist()):
+            out[i] = padded[i, y : y + height, x : x + width]
+        return out
+
+
+def offsets(pad: int, n: int, seed: int, step: int) -> np.ndarray:
+    """int64 (n, 2): where each image of a step is cut, (y, x) in 0..2 pad."""
+    halves = rng.words(seed, step, rng.stream("data/crop"), 4 * n).astype(np.uint64).reshape(n, 2, 2)
+    many, low = np.uint64(2 * pad + 1), halves[:, :, 1]
+    # the upper 64 bits of a product of 64 by 31 bits, by halves: no sum here reaches 2^64
+    return ((halves[:, :, 0] * many + (low * many >> np.uint64(32))) >> np.uint64(32)).astype(np.int64)

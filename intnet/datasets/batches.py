@@ -1,0 +1,77 @@
+"""The batches that a run trains on, as a function of the step's number; and reading ahead of the steps.
+
+    batches = Batches(data, batch_size=64, seed=1)
+    ahead = Ahead(batches)
+    images, labels = ahead(0)           # what batches(0) gives; batches 1, 2, ... are read meanwhile
+
+`Ahead` works for any function of a number, and only calls it earlier, on other threads: the number of
+threads, and what they are faster at, can change no result.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from intnet.datasets.augment import Augment
+from intnet.datasets.dataset import Dataset
+from intnet.datasets.epoch_order import order
+from intnet.errors import ConfigError
+
+READERS = 2  # threads of a stream
+DEPTH = 4  # results that are kept ahead: the memory that a stream may take
+
+T = TypeVar("T")
+
+
+class Batches:
+    """(uint8 images (n, H, W, C), int64 labels (n,)) of step s from 0; the last one of an epoch may be short.
+
+    Any thread may call it. per_epoch: steps of an epoch
+    """
+
+    def __init__(self, data: Dataset, batch_size: int, seed: int, augment: Augment) -> None:
+        images = len(data.train_labels)
+        if not 1 <= batch_size <= images:
+            raise ConfigError(f"batch size {batch_size}: the data set has {images} training images")
+        augment.check(*data.image_shape[:2])
+        self.data, self.batch_size, self.seed, self.augment = data, batch_size, seed, augment
+        self.per_epoch = -(-images // batch_size)
+        # two: while an epoch ends, the next one's first batches are read
+        self._order = lru_cache(maxsize=2)(lambda epoch: order(seed, epoch, images))
+
+    def __call__(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+        """The batch of a step; DataError where a file of it is bad."""
+        epoch, position = divmod(step, self.per_epoch)
+        index = self._order(epoch)[position * self.batch_size : (position + 1) * self.batch_size]
+        images = self.data.train_images[index]
+        if self.augment != Augment():
+            images = self.augment(images, self.seed, step)
+        return images, self.data.train_labels[index]
+
+
+class Ahead(Generic[T]):
+    """make(k), asked for in any order, with the next ones made in the background.
+
+    An error of make(k) is raised where k is asked for, not before. Threads begin at the first call and end
+    with the object. end: make is not called from this number on
+    """
+
+    def __init__(self, make: Callable[[int], T], end: int | None = None) -> None:
+        self._make, self._end = make, end
+        self._pool: ThreadPoolExecutor | None = None
+        self._coming: dict[int, Future[T]] = {}
+
+    def __call__(self, k: int) -> T:
+        """make(k), as soon as it is there."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(READERS, "intnet-reader")
+        last = k + DEPTH if self._end is None else min(k + DEPTH, self._end - 1)
+        for gone in [j for j in self._coming if not k <= j <= last]:  # after a jump: of a resumed run
+            self._coming.pop(gone).cancel()
+        for j in range(k, last + 1):
+            if j not in self._coming:
+                self._coming[j] = self._pool.submit(self._make, j)
+        return self._coming.pop(k).result()
