@@ -66,7 +66,7 @@ def add_settings(parser: argparse._ActionsContainer) -> None:
         "--image-size",
         type=positive,
         metavar="S",
-        help="of folder:PATH: shorter side to S, the middle cut out",
+        help="of folder:PATH: scale the middle square of each",
     )
 
 

@@ -31,7 +31,7 @@ def root(path: str, data_dir: Path | None) -> Path:
 
 
 def load(path: str, data_dir: Path | None, side: int | None = None) -> Dataset:
-    """The images below a folder; side: scale and cut all to side x side.
+    """The images below a folder; side: scale the middle square of each to it.
 
     The set's name keeps a PATH that is relative to data_dir, so that both can move; else the whole path.
     DataError names the file or folder that is wrong.
@@ -71,12 +71,12 @@ def dataset(
         odd = np.flatnonzero((part.sizes != (height, width)).any(axis=1))
         if odd.size and side is None:
             here = "{1}x{0}".format(*part.sizes[odd[0]])
-            those = (
-                f"{looked[0].paths[0]} has {width}x{height}; --image-size S scales the shorter side of all"
-            )
-            advice = (
-                f"those of {name} have {width}x{height}" if shape else f"{those} to S and cuts the middle"
-            )
+            advice = f"those of {name} have {width}x{height}"
+            if shape is None:
+                advice = (
+                    f"{looked[0].paths[0]} has {width}x{height}; --image-size S scales the middle square "
+                )
+                advice += "of each to S pixels"
             raise DataError(f"{part.paths[odd[0]]}: an image of {here} pixels, but {advice}")
     images = [FileImages(part, shape[2] if shape else channels, side) for part in looked]
     labels = [np.array([label for _, label in part], np.int64) for part in (train, test)]

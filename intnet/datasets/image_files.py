@@ -73,7 +73,7 @@ class Looked:
 class FileImages:
     """uint8 images (N, H, W, C) that lie in files, decoded when they are indexed, by any thread.
 
-    side: scale the shorter side to it and cut out the middle; None: all files have this shape already
+    side: cut out the middle square of each and scale it to this; None: all files have one shape already
     """
 
     def __init__(self, looked: Looked, channels: int, side: int | None = None) -> None:
@@ -116,14 +116,17 @@ class FileImages:
 
 
 def _scaled(image: Any, side: int | None) -> Any:
-    """The largest centred square, scaled to `side`: the shorter side comes to it, the rest is cut off."""
+    """The largest centred square, scaled to `side`: the shorter side comes to it, the rest is cut off.
+
+    Cut before it is scaled: no pixel outside counts, and a long thin image asks for no more memory.
+    """
     if side is None or image.size == (side, side):
         return image
     width, height = image.size
     short = min(width, height)
     left, top = (width - short) // 2, (height - short) // 2
     resample = pillow().Resampling.BILINEAR
-    return image.resize((side, side), resample, box=(left, top, left + short, top + short))
+    return image.crop((left, top, left + short, top + short)).resize((side, side), resample)
 
 
 def look(paths: Sequence[str]) -> Looked:

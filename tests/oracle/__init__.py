@@ -3,11 +3,12 @@
 It shares no code with the library. Read `rounding` and `tensor` first, then `quantizers`, `floats`,
 `block_float`, `buckets`, `ops`, `norm`, `layers`, and last `wageubn`, the whole step; for methods in which
 widths move `float_norm`, `nets`, `adapt_switch`, `adapt`, `muppet`, `dynasty_map` and `dynasty`;
-`optimizers` for the steps of float masters, and `saved`.
+`optimizers` for the steps of float masters, and `saved`; `augment` is of images.
 """
 from tests.oracle import (
     adapt,
     adapt_switch,
+    augment,
     block_float,
     buckets,
     dynasty,
@@ -38,6 +39,7 @@ __all__ = [
     "adapt",
     "adapt_switch",
     "add_fixed",
+    "augment",
     "block_float",
     "buckets",
     "dynasty",
