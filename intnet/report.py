@@ -181,6 +181,7 @@ def facts(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("seed", str(run["seed"])),
         *_weights(run.get("weights")),
         ("training images", f"{run['limit']:,}"),
+        *([("augmented", run["augment"])] if "augment" in run else []),
         ("options", options or "-"),
         ("time", f"{report['seconds']:.1f} s" + (f", {rate:,.0f} images/s" if rate else "")),
         ("saturated", f"{report['saturated']:,} values"),

@@ -103,6 +103,8 @@ def test_kill_and_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     _, plain, _ = here(capsys, *TRAIN[:-2], "--steps", 61, "--out", tmp_path / "plain")
     assert last_line(plain) != last_line(out)
     assert runs.load(tmp_path / "cut").augment == Augment(1, True)
+    assert "augmented        crop=1,flip\n" in out and "augmented" not in plain
+    assert "- augmented: crop=1,flip\n" in (tmp_path / "cut" / "report.md").read_text()
     own = runs.identity(runs.load(tmp_path / "plain"))
     assert "augment" not in own and "image_size" not in own and "decoder" not in own
 
