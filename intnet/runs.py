@@ -195,17 +195,29 @@ def resume(
     return RunFolder(folder, run, own, plan, lock)
 
 
-def load(folder: PathLike, data: str | None = None, data_dir: PathLike | None = None) -> Run:
-    """The run at its last checkpoint, to be read; `data`: test on another data set of the same shape."""
+def load(
+    folder: PathLike,
+    data: str | None = None,
+    data_dir: PathLike | None = None,
+    image_size: int | None = None,
+) -> Run:
+    """The run at its last checkpoint, to be read; `data`: test on another data set of the same shape.
+
+    image_size: of `data`, where that is a folder of images
+    """
     folder = Path(folder)
     own, plan = _read_config(folder)
     if data_dir is None and data in (None, own["data"]):
         data_dir = plan.data_dir
-    return _restore(folder, own, data_dir, data)[0]
+    return _restore(folder, own, data_dir, data, image_size)[0]
 
 
 def _restore(
-    folder: Path, own: dict[str, Any], data_dir: PathLike | None, data: str | None = None
+    folder: Path,
+    own: dict[str, Any],
+    data_dir: PathLike | None,
+    data: str | None = None,
+    image_size: int | None = None,
 ) -> tuple[Run, dict[str, Any]]:
     """(run at the last checkpoint, its meta); the checkpoint's hash vouches for the identity."""
     path = folder / CHECKPOINT
@@ -216,11 +228,11 @@ def _restore(
         raise CheckpointError(f"{path}: not of a run of this intnet ({error}): {checkpoint.ADVICE}") from None
     if meta["run"] != own:
         raise CheckpointError(f"{path}: not of the run that {CONFIG} describes: {_difference(meta, own)}")
-    if data is None or data == own["data"]:
+    if image_size is None and data in (None, own["data"]):
         run = build_again(own, own["options"], data_dir)
         check_same_data(own, run, str(folder))
     else:
-        run = _for_test(folder, own, datasets.load(data, data_dir, own.get("image_size")))
+        run = _for_test(folder, own, datasets.load(data or own["data"], data_dir, image_size))
     try:
         run.restore(state, meta["step"])
     except IntnetError as error:

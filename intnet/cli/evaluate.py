@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from intnet.cli.train import add_image_size
 from intnet.errors import ConfigError
 
 SUMMARY = "test a run at its last checkpoint, or a fixed-point model"
@@ -22,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="RUN", help="the run's folder, or the model.npz in it")
     parser.add_argument("--data", metavar="D", help="test on another data set of the same image shape")
     parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
+    add_image_size(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,7 +45,7 @@ def _run(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """A title, and the result as JSON, of a run."""
     from intnet import report, runs
 
-    tested = runs.load(args.source, args.data, args.data_dir)
+    tested = runs.load(args.source, args.data, args.data_dir, args.image_size)
     accuracy = tested.evaluate()
     config = {"method": tested.method.name, "model": tested.model.kind, "data": tested.data.name}
     return f"{report.title(config)}, step {tested.step:,}", {
@@ -62,7 +64,7 @@ def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
 
     model = fixed_model.load(args.source)
     trained = model.description["trained"]
-    data = datasets.load(args.data or trained["data"], args.data_dir)
+    data = datasets.load(args.data or trained["data"], args.data_dir, args.image_size)
     if data.image_shape != model.model.image_shape or data.classes > model.model.classes:
         raise ConfigError(
             f"{args.source} takes images (H, W, C) = {model.model.image_shape} of {model.model.classes} "

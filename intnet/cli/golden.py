@@ -65,7 +65,7 @@ def _unit(args: argparse.Namespace) -> "Draft":
         raise ConfigError(
             "write `intnet golden unit NAME --level L --out PACK`; `intnet list` shows the units"
         )
-    names = ("method", "model", "data", "layer", "step", "limit", "data_dir")
+    names = ("method", "model", "data", "layer", "step", "limit", "data_dir", "augment", "image_size")
     strange = [name.replace("_", "-") for name in names if getattr(args, name) is not None]
     if strange or args.steps != 1:
         raise ConfigError(f"--{(strange or ['steps'])[0]} is for a pack of layers, not of a unit")

@@ -62,6 +62,11 @@ def add_settings(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--augment", metavar="HOW", help="of training images, of the seed: crop=P, flip, or crop=P,flip"
     )
+    add_image_size(parser)
+
+
+def add_image_size(parser: argparse._ActionsContainer) -> None:
+    """What is made of images of several sizes."""
     parser.add_argument(
         "--image-size",
         type=positive,
