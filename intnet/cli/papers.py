@@ -1,0 +1,185 @@
+"""`intnet papers`: what the papers claim and can be computed here, our numbers beside the published ones."""
+
+import argparse
+import dataclasses
+import json
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from intnet.cli import output
+from intnet.cli.sweep import seeds
+from intnet.cli.train import positive
+from intnet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from intnet.papers.check import Check, Result, Sizes, Table, Task
+
+SUMMARY = "check what the papers claim: widths, data ratios, sensitivities and cost tables"
+EXAMPLE = """\
+  intnet papers
+  intnet papers muppet-costs
+  intnet papers wageubn-data-ratio --limit 2000 --plot ratio.png
+  intnet papers wageubn-single-path --seeds 1,2,3 --out runs/single-path
+
+Without a name it lists the checks. A check prints our numbers beside the published ones, of which the table,
+figure or section is named, and says what cannot be recomputed because its inputs are not published. Those
+that train take --model, --data, --limit and --epochs in place of their own; those that train many runs also
+take --seeds, and --out keeps each run's result there: the same command goes on where it was stopped.
+
+Exit status 1: something that is exact, a constraint or a printed figure of known inputs, does not hold. What
+short trainings come to is told and not judged. The output is the same for any number of threads."""
+
+WIDTH = 160  # of the widest table
+WRAP = 110  # characters of a line of text
+SIZES = ("model", "data", "limit", "epochs", "seeds")
+DRAWN = ("wageubn-data-ratio", "wageubn-batch-size")  # what --plot knows
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The check, its sizes, where it is kept and drawn."""
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a check; none: list them")
+    parser.add_argument("--model", metavar="N", help="the network to train")
+    parser.add_argument("--data", metavar="D", help="the data set to train on")
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N training images")
+    parser.add_argument("--epochs", type=positive, metavar="E", help="epochs of every run")
+    parser.add_argument("--seeds", type=seeds, metavar="K1,K2,..", help="seeds of every run")
+    parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep results of runs, to go on with")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figure: .png, .svg, .pdf")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List the checks or run one."""
+    from intnet.methods.options import unknown
+    from intnet.papers import CHECKS
+
+    if args.name is None:
+        given = [f"--{name.replace('_', '-')}" for name in (*SIZES, "data_dir", "out", "plot")
+                 if getattr(args, name) is not None]  # fmt: skip
+        if given:
+            raise ConfigError(f"{', '.join(given)}: of which check? `intnet papers` lists them")
+        return _list(CHECKS, args.json)
+    if args.name not in CHECKS:
+        raise unknown("check", args.name, list(CHECKS))
+    check = CHECKS[args.name]
+    task = _task(args, check)
+    result = _run(check, task)
+    if args.plot is not None:
+        from intnet import files
+        from intnet.cli import papers_plot
+
+        files.replace(
+            args.plot, lambda stream: papers_plot.DRAW[args.name](stream, args.plot, check.source, result)
+        )
+    if args.json:
+        print(json.dumps(_machine(args.name, check, result)))
+    else:
+        _show(check, result, args.plot)
+    return 1 if result.holds is False else 0
+
+
+def _list(checks: "dict[str, Check]", as_json: bool) -> int:
+    if as_json:
+        told = {
+            name: {
+                "about": check.about,
+                "source": check.source,
+                "time": check.time,
+                "sizes": None if check.sizes is None else dataclasses.asdict(check.sizes),
+            }
+            for name, check in checks.items()
+        }
+        print(json.dumps(told))
+        return 0
+    width = max(map(len, checks))
+    for name, check in checks.items():
+        print(f"{name:{width}}  {check.about} ({check.time})")
+    return 0
+
+
+def _task(args: argparse.Namespace, check: "Check") -> "Task":
+    """ConfigError for an argument that the check cannot take."""
+    from intnet.papers.check import Task
+
+    given = {name: getattr(args, name) for name in SIZES if getattr(args, name) is not None}
+    given = {name: tuple(value) if name == "seeds" else value for name, value in given.items()}
+    if check.sizes is None and (given or args.data_dir is not None):
+        names = [*given, *(["data-dir"] if args.data_dir is not None else [])]
+        raise ConfigError(f"{', '.join(f'--{name}' for name in names)}: {args.name} trains nothing")
+    if not check.many_runs:
+        if len(given.get("seeds", (1,))) > 1:
+            raise ConfigError(f"--seeds: {args.name} trains with one seed, give one")
+        if args.out is not None:
+            raise ConfigError(f"--out: {args.name} keeps nothing; it is for checks that train many runs")
+    if args.out is not None and args.out.exists() and not args.out.is_dir():
+        raise ConfigError(f"--out {args.out} is a file: name a folder")
+    if args.plot is not None:
+        if args.name not in DRAWN:
+            raise ConfigError(f"--plot: {args.name} has no figure; {', '.join(DRAWN)} have one")
+        output.check_picture("--plot", args.plot)
+    return Task(_sizes(check.sizes, given), args.data_dir, args.out)
+
+
+def _sizes(sizes: "Sizes | None", given: dict[str, Any]) -> "Sizes | None":
+    return None if sizes is None else dataclasses.replace(sizes, **given)
+
+
+def _run(check: "Check", task: "Task") -> "Result":
+    """Run it, behind a bar where stderr is a terminal and something is trained."""
+    if check.sizes is None:
+        return check.run(task)
+    from rich.console import Console
+
+    from intnet.cli import terminal
+
+    with terminal.bars(Console(stderr=True)) as bars:
+        bar = bars.add_task("training", total=None, note=terminal.FIRST)
+
+        def progress(what: str, done: int, total: int) -> None:
+            bars.update(bar, description=what, completed=done, total=total, note="")
+
+        return check.run(dataclasses.replace(task, progress=progress))
+
+
+def _machine(name: str, check: "Check", result: "Result") -> dict[str, Any]:
+    return {
+        "check": name,
+        "source": check.source,
+        "setting": result.setting,
+        "holds": result.holds,
+        "tables": [{"title": table.title, "rows": table.records()} for table in result.tables],
+        "remarks": list(result.remarks),
+    }
+
+
+def _show(check: "Check", result: "Result", plot: Path | None) -> None:
+    from rich.console import Console
+
+    from intnet.cli import terminal
+
+    for line in (check.source, result.setting):
+        print(textwrap.fill(line, WRAP))
+    for table in result.tables:
+        print(f"\n{table.title}")
+        terminal.print_table(Console(highlight=False), _rich(table), WIDTH)
+    print()
+    for remark in result.remarks:
+        print(textwrap.fill(remark, WRAP, initial_indent="- ", subsequent_indent="  "))
+    if result.holds is not None:
+        print(f"what is exact: {'holds' if result.holds else 'DOES NOT HOLD'}")
+    if plot is not None:
+        print(f"written: {plot}")
+
+
+def _rich(table: "Table") -> Any:
+    """Texts to the left, numbers to the right."""
+    from rich.table import Table as Rich
+
+    made = Rich(box=None, pad_edge=False)
+    for k, column in enumerate(table.columns):
+        texts = all(isinstance(row[k], str) for row in table.rows)
+        made.add_column(column.name, justify="left" if texts else "right", no_wrap=True)
+    for row in table.rows:
+        made.add_row(*(column.text(cell) for column, cell in zip(table.columns, row, strict=True)))
+    return made

@@ -1,0 +1,168 @@
+"""Short trainings of the checks: a run from sizes, and arms (methods side by side) that can be gone on with.
+
+    run = start(sizes, method, data_dir)          one run, a step at a time
+    outcomes = train(task, arms)                  every arm at every seed; done ones are read from `task.out`
+
+Accuracies are of the first `TESTS` test images, to stay short: at 85 % their standard error is 0.8 points.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import intnet
+from intnet import datasets, files, models, records, runs
+from intnet.datasets import Dataset
+from intnet.errors import ConfigError, IntnetError
+from intnet.methods.method import Method
+from intnet.papers.check import Sizes, Task
+from intnet.train import Run, StepReport
+
+TESTS = 2000  # test images
+BATCH = 64
+OUTCOME = {"accuracy": (float, type(None)), "loss": (float, type(None)), "sha256": str, "why": str}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A method under a name of its own; make: a fresh one for every run."""
+
+    name: str
+    make: Callable[[], Method]
+    batch_size: int = BATCH
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an arm ended at a seed.
+
+    accuracy: share of test images that are right, None where training broke off; loss: mean of the last
+    epoch's steps, None likewise; sha256: of the trained state; why: what broke it off, '' for nothing
+    """
+
+    accuracy: float | None
+    loss: float | None
+    sha256: str
+    why: str = ""
+
+
+def load(sizes: Sizes, data_dir: str | None) -> Dataset:
+    """The data with so many training images and at most `TESTS` test images."""
+    data = datasets.load(sizes.data, data_dir).first(sizes.limit)
+    return dataclasses.replace(
+        data, test_images=data.test_images[:TESTS], test_labels=data.test_labels[:TESTS]
+    )
+
+
+def start(
+    sizes: Sizes, method: Method, data: Dataset, batch_size: int = BATCH, seed: int | None = None
+) -> Run:
+    """A run at step 0, of the first seed unless told."""
+    model = models.make(sizes.model, data.image_shape, data.classes)
+    return Run(model, method, data, batch_size, sizes.seeds[0] if seed is None else seed)
+
+
+def about(sizes: Sizes, batch_size: int | None = BATCH) -> str:
+    """'resnet20 on fashion-mnist: 4,000 images, 2 epochs, batches of 64, seed 1'."""
+    epochs = f"{sizes.epochs} epoch{'s' * (sizes.epochs > 1)}"
+    batches = "" if batch_size is None else f", batches of {batch_size}"
+    seeds = f"seed{'s' * (len(sizes.seeds) > 1)} {', '.join(map(str, sizes.seeds))}"
+    return f"{sizes.model} on {sizes.data}: {sizes.limit:,} images, {epochs}{batches}, {seeds}"
+
+
+def train(task: Task, arms: Sequence[Arm]) -> dict[str, list[Outcome]]:
+    """Arm -> its outcome at every seed. With a folder, each outcome is kept there and not computed again."""
+    sizes = task.training
+    data = load(sizes, task.data_dir)
+    steps = {arm.name: sizes.epochs * -(-len(data.train_labels) // arm.batch_size) for arm in arms}
+    total, done = len(sizes.seeds) * sum(steps.values()), 0
+    sha256 = runs.data_sha256(data)
+    if task.out is not None:
+        task.out.mkdir(parents=True, exist_ok=True)
+    lock = None if task.out is None else files.lock(task.out)
+    found: dict[str, list[Outcome]] = {arm.name: [] for arm in arms}
+    try:
+        for seed in sizes.seeds:
+            for arm in arms:
+                run = start(sizes, arm.make(), data, arm.batch_size, seed)
+                own = runs.identity(run, sha256) | {"epochs": sizes.epochs, "intnet": intnet.__version__}
+                file = None if task.out is None else task.out / f"{arm.name}+seed={seed}.json"
+
+                def tell(step: StepReport, name: str = arm.name, before: int = done) -> None:
+                    task.progress(name, before + step.step, total)
+
+                outcome = _read(file, own)
+                if outcome is None:
+                    outcome = _train(run, steps[arm.name], tell)
+                    _write(file, own, outcome)
+                found[arm.name].append(outcome)
+                done += steps[arm.name]
+    finally:
+        if lock is not None:
+            lock.close()
+    return found
+
+
+def _train(run: Run, steps: int, tell: Callable[[StepReport], None]) -> Outcome:
+    """To the end, or to where a number leaves its range, as where training diverges."""
+    losses: list[float] = []
+
+    def after(step: StepReport) -> None:
+        losses.append(step.loss)
+        tell(step)
+
+    try:
+        run.train(steps, after)
+        accuracy = run.evaluate()
+    except IntnetError as error:
+        return Outcome(None, None, "", f"step {run.step + 1}: {' '.join(str(error).split())}")
+    last = losses[-run.steps_per_epoch :]
+    return Outcome(accuracy, sum(last) / len(last), run.digest())
+
+
+def _read(file: Path | None, own: dict[str, Any]) -> Outcome | None:
+    """What a run came to before; ConfigError where the file is of another run or damaged."""
+    if file is None or not file.exists():
+        return None
+    try:
+        kept = records.parse(file.read_bytes())
+        records.check(kept, {"run": dict, "outcome": OUTCOME})
+    except ValueError as error:
+        raise ConfigError(f"{file}: damaged ({error}): delete it, and give the same command again") from None
+    if kept["run"] != own:
+        keys = ", ".join(key for key in own if kept["run"].get(key) != own[key])
+        raise ConfigError(f"{file} is of another run ({keys} differ): name another --out")
+    return Outcome(**{field.name: kept["outcome"][field.name] for field in dataclasses.fields(Outcome)})
+
+
+def _write(file: Path | None, own: dict[str, Any], outcome: Outcome) -> None:
+    if file is not None:
+        text = json.dumps({"run": own, "outcome": dataclasses.asdict(outcome)}, indent=2)
+        files.replace(file, f"{text}\n".encode())
+
+
+def mean(numbers: Sequence[float]) -> float:
+    """The mean, added up from the first on."""
+    return sum(numbers) / len(numbers)
+
+
+def means(outcomes: Sequence[Outcome]) -> tuple[float | None, float | None, float | None, float | None]:
+    """(mean accuracy, least, greatest, mean loss) over the seeds; None where one of them broke off."""
+    accuracies = [one.accuracy for one in outcomes if one.accuracy is not None]
+    losses = [one.loss for one in outcomes if one.loss is not None]
+    if len(accuracies) < len(outcomes):
+        return None, None, None, None
+    return mean(accuracies), min(accuracies), max(accuracies), mean(losses)
+
+
+def broken_off(found: dict[str, list[Outcome]], seeds: Sequence[int]) -> list[str]:
+    """A remark for each run that broke off."""
+    return [
+        f"{name}, seed {seed}: broke off in {outcome.why}"
+        for name, outcomes in found.items()
+        for seed, outcome in zip(seeds, outcomes, strict=True)
+        if outcome.why
+    ]
