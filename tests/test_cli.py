@@ -14,7 +14,7 @@ from intnet.formats import FixedPoint
 from intnet.qtensor import QTensor
 from tests.command import MLP, PYTHON, ROOT, environment, here, intnet, last_line, metrics, refused
 
-COMMANDS = ("train", "resume", "eval", "inspect", "costs", "sweep", "list")
+COMMANDS = ("train", "resume", "eval", "inspect", "costs", "sweep", "papers", "list")
 SHORT = ("--steps", 2, "--limit", 64)
 
 

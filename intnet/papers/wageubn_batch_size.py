@@ -36,7 +36,7 @@ def run(task: Task) -> Result:
     )
     seeds = task.training.seeds
     return Result(
-        f"{training.about(task.training, None)}; first {training.TESTS:,} test images",
+        f"{training.about(task.training, None)}; at most {training.TESTS:,} test images",
         [Table("accuracy over batch size (figure 8)", columns, rows)],
         [*training.broken_off(found, seeds), *_remarks(rows)],
     )

@@ -53,7 +53,7 @@ def run(task: Task) -> Result:
     )
     seeds = task.training.seeds
     return Result(
-        f"{training.about(task.training)}; first {training.TESTS:,} test images",
+        f"{training.about(task.training)}; at most {training.TESTS:,} test images",
         [Table("accuracy with one path quantized (table II)", columns, rows)],
         [*training.broken_off(found, seeds), *_remarks(rows, len(seeds))],
     )
