@@ -14,7 +14,7 @@ of the float32 number once, and the code goes on as float32. Of one path at a ti
 
 Straight-through estimators are the identity: the gradient of gamma reads the rounded x2, the error passes
 the unrounded one. Float32's batch norm has no hook at x2, so with `bn` x3 is made again from what it read.
-The learning rate and the momentum are WAGEUBN's, 26 * 2^-9 and 3 * 2^-2, on every path and without any.
+The learning rate and the momentum are WAGEUBN's, 26 * 2^-9 and 3 * 2^-2 unless told.
 """
 
 from dataclasses import dataclass

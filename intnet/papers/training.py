@@ -23,6 +23,8 @@ from intnet.train import Run, StepReport
 
 TESTS = 2000  # test images
 BATCH = 64
+LR_CODES = (26, 6)  # WAGEUBN's learning rate, code * 2^-9: as the paper begins; in the last epoch
+LR_UNIT = 2.0**-9
 OUTCOME = {"accuracy": (float, type(None)), "loss": (float, type(None)), "sha256": str, "why": str}
 
 
@@ -65,12 +67,24 @@ def start(
     return Run(model, method, data, batch_size, sizes.seeds[0] if seed is None else seed)
 
 
+def lr_codes(epochs: int, unit: float | None = None) -> str:
+    """The schedule of learning rates as codes, or in units: a fall at the end calms what accuracy does."""
+    first, last = (str(code if unit is None else code * unit) for code in LR_CODES)
+    return first if epochs == 1 else f"{first},{last}@{epochs - 1}"
+
+
 def about(sizes: Sizes, batch_size: int | None = BATCH) -> str:
     """'resnet20 on fashion-mnist: 4,000 images, 2 epochs, batches of 64, seed 1'."""
     epochs = f"{sizes.epochs} epoch{'s' * (sizes.epochs > 1)}"
     batches = "" if batch_size is None else f", batches of {batch_size}"
     seeds = f"seed{'s' * (len(sizes.seeds) > 1)} {', '.join(map(str, sizes.seeds))}"
     return f"{sizes.model} on {sizes.data}: {sizes.limit:,} images, {epochs}{batches}, {seeds}"
+
+
+def about_arms(sizes: Sizes, batch_size: int | None = BATCH) -> str:
+    """`about`, and what else all arms have in common."""
+    codes = lr_codes(sizes.epochs)
+    return f"{about(sizes, batch_size)}; lr codes {codes}; at most {TESTS:,} test images"
 
 
 def train(task: Task, arms: Sequence[Arm]) -> dict[str, list[Outcome]]:

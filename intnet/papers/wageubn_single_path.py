@@ -1,10 +1,12 @@
 """WAGEUBN, table II: the accuracy that one quantized path costs, the rest and the update in float32.
 
 Every path of `single_path.py` trains the same network on the same images for as long, and so do float32, the
-method as a whole and its 16-bit E2 version. The paper's figures are ResNet18 on ImageNet.
+method as a whole and its 16-bit E2 version, by learning rates 26 * 2^-9 and in the last epoch 6 * 2^-9. The
+paper's figures are of ResNet18 on ImageNet.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from intnet.methods.wageubn import Wageubn
@@ -31,16 +33,17 @@ TABLE_2 = [what for what, (_, _, _, where) in PUBLISHED.items() if where == "tab
 WHOLE = {"wageubn-e2-16": "16", "wageubn": "flag8"}  # arm -> its e2
 
 
-def arms() -> list[Arm]:
+def arms(epochs: int) -> list[Arm]:
     """All rows, in order."""
+    rates, codes = training.lr_codes(epochs, training.LR_UNIT), training.lr_codes(epochs)
     names = [arm for arm, _, _, _ in PUBLISHED.values()]
-    paths = [Arm(name, lambda name=name: SinglePath(path=name)) for name in names if name not in WHOLE]  # type: ignore[misc]
-    return [*paths, *(Arm(name, lambda e2=e2: Wageubn(e2=e2)) for name, e2 in WHOLE.items())]  # type: ignore[misc]
+    paths = [Arm(name, partial(SinglePath, path=name, lr=rates)) for name in names if name not in WHOLE]
+    return [*paths, *(Arm(name, partial(Wageubn, e2=e2, lr=codes)) for name, e2 in WHOLE.items())]
 
 
 def run(task: Task) -> Result:
     """Train all arms."""
-    found = training.train(task, arms())
+    found = training.train(task, arms(task.training.epochs))
     rows = [_row(what, found, *told) for what, told in PUBLISHED.items()]
     columns = (
         Column("quantized"),
@@ -53,7 +56,7 @@ def run(task: Task) -> Result:
     )
     seeds = task.training.seeds
     return Result(
-        f"{training.about(task.training)}; at most {training.TESTS:,} test images",
+        training.about_arms(task.training),
         [Table("accuracy with one path quantized (table II)", columns, rows)],
         [*training.broken_off(found, seeds), *_remarks(rows, len(seeds))],
     )
