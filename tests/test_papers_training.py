@@ -200,6 +200,11 @@ def test_runs_are_kept_and_not_trained_again(tmp_path: Path, monkeypatch: pytest
         check.run(task)
 
 
+def test_the_learning_rate_falls_in_the_last_epoch() -> None:
+    assert (training.lr_codes(1), training.lr_codes(3)) == ("26", "26,6@2")
+    assert training.lr_codes(3, training.LR_UNIT) == f"{26 / 512},{6 / 512}@2"
+
+
 def test_a_run_that_diverges_is_told_and_the_others_go_on() -> None:
     arms = [Arm("wild", lambda: SinglePath(lr="1e38")), Arm("calm", SinglePath)]
     found = training.train(Task(Sizes("mlp", "digits", 320, 1)), arms)

@@ -1,7 +1,7 @@
 """Short trainings of the checks: a run from sizes, and arms (methods side by side) that can be gone on with.
 
-    run = start(sizes, method, data_dir)          one run, a step at a time
-    outcomes = train(task, arms)                  every arm at every seed; done ones are read from `task.out`
+    run = start(sizes, method, load(sizes, None))     one run, a step at a time
+    found = train(task, arms)      every arm at every seed; what is done already is read from `task.out`
 
 Accuracies are of the first `TESTS` test images, to stay short: at 85 % their standard error is 0.8 points.
 """

@@ -50,7 +50,7 @@ VERSIONS = ("flag8", "16")  # e2: full 8 bits, and 16-bit E2
 LR = 26  # code of the learning rate, of klr bits (sec. IV-B)
 
 PATHS = {path for _, _, _, path in PUBLISHED}
-SYMBOLS = {"W": "", "gamma": "_gamma", "beta": "_beta"}  # parameter -> what its Acc ends in
+SYMBOLS = {"W": "", "b": "_b", "gamma": "_gamma", "beta": "_beta"}  # parameter -> what its Acc ends in
 
 
 def run(task: Task) -> Result:
