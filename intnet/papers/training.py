@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import intnet
-from intnet import datasets, files, models, records, runs
-from intnet.datasets import Dataset
+from intnet import datasets, files, models, records
+from intnet.datasets import Dataset, FileImages
 from intnet.errors import ConfigError, IntnetError
+from intnet.identity import data_sha256, identity
 from intnet.methods.method import Method
 from intnet.papers.check import Sizes, Task
 from intnet.train import Run, StepReport
@@ -54,9 +55,9 @@ class Outcome:
 def load(sizes: Sizes, data_dir: str | None) -> Dataset:
     """The data with so many training images and at most `TESTS` test images."""
     data = datasets.load(sizes.data, data_dir).first(sizes.limit)
-    return dataclasses.replace(
-        data, test_images=data.test_images[:TESTS], test_labels=data.test_labels[:TESTS]
-    )
+    images = data.test_images
+    few = images.first(min(TESTS, len(images))) if isinstance(images, FileImages) else images[:TESTS]
+    return dataclasses.replace(data, test_images=few, test_labels=data.test_labels[:TESTS])
 
 
 def start(
@@ -93,7 +94,7 @@ def train(task: Task, arms: Sequence[Arm]) -> dict[str, list[Outcome]]:
     data = load(sizes, task.data_dir)
     steps = {arm.name: sizes.epochs * -(-len(data.train_labels) // arm.batch_size) for arm in arms}
     total, done = len(sizes.seeds) * sum(steps.values()), 0
-    sha256 = runs.data_sha256(data)
+    sha256 = data_sha256(data)
     if task.out is not None:
         task.out.mkdir(parents=True, exist_ok=True)
     lock = None if task.out is None else files.lock(task.out)
@@ -102,7 +103,7 @@ def train(task: Task, arms: Sequence[Arm]) -> dict[str, list[Outcome]]:
         for seed in sizes.seeds:
             for arm in arms:
                 run = start(sizes, arm.make(), data, arm.batch_size, seed)
-                own = runs.identity(run, sha256) | {"epochs": sizes.epochs, "intnet": intnet.__version__}
+                own = identity(run, sha256) | {"epochs": sizes.epochs, "intnet": intnet.__version__}
                 file = None if task.out is None else task.out / f"{arm.name}+seed={seed}.json"
 
                 def tell(step: StepReport, name: str = arm.name, before: int = done) -> None:
