@@ -109,7 +109,7 @@ class Op:
         return Tensor(value, Node(self, nodes, saved) if any(saved.needs) else None)
 
 
-def _reachable(root: Node) -> Iterable[Node]:
+def reachable(root: Node) -> Iterable[Node]:
     """Every node that `root` depends on, newest first."""
     seen, stack = {root}, [root]
     while stack:
@@ -129,7 +129,7 @@ def backward(output: Tensor, seed: Any, add: Callable[[Any, Any], Any]) -> dict[
         raise ValueError("backward: this value depends on no parameter")
     gradients: dict[Node, Any] = {output.node: seed}
     leaves: dict[Node, Any] = {}
-    for node in _reachable(output.node):
+    for node in reachable(output.node):
         gradient = gradients.pop(node, None)
         if gradient is None:
             continue

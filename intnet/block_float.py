@@ -129,6 +129,11 @@ class BlockTensor:
             self.exponents.reshape(view), self.filled.reshape(view), sums.reshape(view),
         )  # fmt: skip
 
+    @property
+    def mean_bits(self) -> float:
+        """b of the blocks, weighted by their elements."""
+        return int(expand(self.bits, self.shape, self.axes).sum(dtype=np.int64)) / max(self.size, 1)
+
     # -- bytes --------------------------------------------------------------------------------
 
     @property

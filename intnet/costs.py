@@ -57,6 +57,7 @@ class History:
     """What every layer was at every step: int64[steps, layers] each, in the order of `layers`.
 
     widths: WL, 1..32; fractions: FL, None for float32; nonzero: weights that are not zero
+    errors: the word length of the backward pass, 1..32; None: float32, which AdaPT's model counts for all
     lookback, resolution: both or neither; without them the method has no overhead
     final: WL and nonzero, int64[layers] each, of the model that the last update leaves, which no step has
     read; None: they are those of the last step
@@ -71,10 +72,11 @@ class History:
     batch_size: int = 1
     accs: int = 1
     final: tuple[np.ndarray, np.ndarray] | None = None
+    errors: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         shape = (self.steps, len(self.layers))
-        arrays = (self.widths, self.nonzero, self.fractions, self.lookback, self.resolution)
+        arrays = (self.widths, self.nonzero, self.fractions, self.lookback, self.resolution, self.errors)
         if 0 in shape or any(array is not None and array.shape != shape for array in arrays):
             raise ConfigError(f"costs need at least one step and layer, and arrays (steps, layers) = {shape}")
         if min(self.batch_size, self.accs) < 1:
@@ -83,6 +85,8 @@ class History:
             raise ConfigError("lookback and resolution come together")
         within("WL", self.widths, 1, FLOAT_BITS)
         within("nonzero", self.nonzero, 0, np.array([layer.weights for layer in self.layers]))
+        if self.errors is not None:
+            within("errors", self.errors, 1, FLOAT_BITS)
         if self.lookback is not None and self.resolution is not None:
             within("lb", self.lookback, 1, np.inf)
             within("r", self.resolution, 1, np.inf)
@@ -155,9 +159,10 @@ def shares(history: History) -> np.ndarray:
 
 
 def training(history: History) -> np.ndarray:
-    """Equation (8) without its sum over steps: float64[steps]."""
+    """Equation (8) without its sum over steps: float64[steps]; of `errors`, these instead of its 32."""
     madds = np.array([layer.madds for layer in history.layers], np.float64)
-    return (shares(history) * history.widths + FLOAT_BITS / history.accs) @ madds
+    backward = FLOAT_BITS if history.errors is None else history.errors
+    return (shares(history) * history.widths + backward / history.accs) @ madds
 
 
 def overhead(history: History) -> np.ndarray:

@@ -65,9 +65,12 @@ _REPORT = {
     "paths": [(_INTEGER_ROW, _FLOAT_ROW)],
 }
 
-_OF_SOME = {  # shapes of what only some methods' reports have
+_OF_SOME = {  # shapes of what some methods' reports have, or those of runs that were seen to their end
     "saved": {"elements": int, "bytes": int, "bits": float, "mask_bytes": int},
     "fixed_model": {"packed": int, "float32": int, "zeros": int, "elements": int},
+    "tape": {"held": int, "packed": int},
+    "model_bytes": int,
+    "process": {"threads": int, "beside": int, "before": _WHOLE, "peak": _WHOLE},
 }
 
 NOTES = """\
@@ -129,6 +132,7 @@ def _row(row: PathRow, saturated: dict[str, int]) -> dict[str, Any]:
         "format": row.format,
         "format_short": row.short,
         "nominal_bits": row.nominal,
+        "mean_bits": row.mean,
         "used_bits": row.used if integer else None,
         "range_bits": round(row.fraction_bits, 1) if integer else None,
         "bound_bits": row.bound or None,
@@ -176,6 +180,7 @@ def facts(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("test accuracy", f"{report['test_accuracy']:.2%} of {report['test_images']:,} images"),
         *_fixed_model(report.get("fixed_model")),
         *_saved(report.get("saved")),
+        *_bytes(report),
         ("last loss", "-" if report["last_loss"] is None else f"{report['last_loss']:.4f}"),
         ("steps", f"{report['steps']:,} of {run['batch_size']} images ({report['epochs']:g} epochs)"),
         ("seed", str(run["seed"])),
@@ -203,6 +208,21 @@ def _fixed_model(sizes: dict[str, int] | None) -> list[tuple[str, str]]:
     share, zeros = sizes["packed"] / sizes["float32"], sizes["zeros"] / sizes["elements"]
     text = f"{sizes['packed']:,} bytes packed, {share:.1%} of float32; {zeros:.1%} of its weights are 0"
     return [("fixed point", text)]
+
+
+def _bytes(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Of the model, of all that a step saves, of the process; where the report has them."""
+    found = []
+    if "model_bytes" in report:
+        found.append(("model", f"{report['model_bytes']:,} bytes for inference, in its formats' bits"))
+    if "tape" in report:
+        held, packed = (f"{report['tape'][key] / 1e6:,.2f} MB" for key in ("held", "packed"))
+        found.append(("saved a step", f"{held}; {packed} in its formats' bits"))
+    own = report.get("process", {"peak": None})
+    if own["peak"] is not None:
+        most, before = (f"{own[key] / 1e6:,.0f} MB" for key in ("peak", "before"))
+        found.append(("memory", f"{most} at most, {before} before the first step"))
+    return found
 
 
 def _saved(held: dict[str, Any] | None) -> list[tuple[str, str]]:

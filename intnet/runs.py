@@ -26,7 +26,20 @@ from typing import IO, Any
 import numpy as np
 
 import intnet
-from intnet import checkpoint, datasets, files, fixed_model, methods, models, records, report, state_dicts
+from intnet import (
+    checkpoint,
+    datasets,
+    files,
+    fixed_model,
+    methods,
+    model_bytes,
+    models,
+    process,
+    records,
+    report,
+    state_dicts,
+    tape,
+)
 from intnet.datasets import Augment, Dataset
 from intnet.errors import CheckpointError, ConfigError, IntnetError
 from intnet.identity import IDENTITY, OF_SOME, check_same_data, identity
@@ -304,7 +317,9 @@ class RunFolder:
     def __init__(self, folder: Path, run: Run, own: dict[str, Any], plan: Plan, lock: IO[str]) -> None:
         self.folder, self.run, self.identity, self.plan = folder, run, own, plan
         self.saved = run.step
+        self.beside = 1  # runs that are trained at a time on this machine, this one included
         self._lock = lock
+        self._before: int | None = None  # bytes of the process ahead of the first step
         self._metrics = open(folder / METRICS, "a", buffering=1, encoding="utf-8")  # noqa: SIM115 (close() does)
 
     def __enter__(self) -> "RunFolder":
@@ -333,6 +348,9 @@ class RunFolder:
         tested batch.
         """
         run, table = self.run, PathTable()
+        before = process.memory()
+        self._before = before and before[0]
+        held: list[tape.Tape] = []
 
         def after_step(step: StepReport) -> None:
             for line in _lines(step):
@@ -342,10 +360,12 @@ class RunFolder:
 
         while run.step < self.plan.steps:
             last = run.step == self.plan.steps - 1
+            run.on_tape = (lambda loss: held.append(tape.measure(loss))) if last else None
             run.train(run.step + 1, after_step, [table] if last else [])
+            run.on_tape = None
             line = self._end_epoch(on_epoch, on_test) if run.step % run.steps_per_epoch == 0 else None
             if last:  # before the checkpoint: a run whose last step is saved has its report
-                self._report(table, line["test_accuracy"] if line else self._test(on_test))
+                self._report(table, line["test_accuracy"] if line else self._test(on_test), held[0])
             stopped = stop()
             if last or line or stopped or run.step % self.plan.checkpoint_every == 0:
                 self.checkpoint()
@@ -400,16 +420,25 @@ class RunFolder:
             on_epoch(line)
         return line
 
-    def _report(self, table: PathTable, accuracy: float) -> dict[str, Any]:
+    def _report(self, table: PathTable, accuracy: float, held: tape.Tape | None = None) -> dict[str, Any]:
         self._metrics.flush()
         metrics = read_metrics(self.folder / METRICS)
         result = report.make(self.run, self.identity, table, accuracy, metrics)
+        result["model_bytes"] = model_bytes.of(self.run)
         if self.run.method.fixed_model:
             sizes = fixed_model.save(self.folder / fixed_model.FILE, self.run)
-            result["fixed_model"] = dataclasses.asdict(sizes)
+            result |= {"fixed_model": dataclasses.asdict(sizes), "model_bytes": sizes.packed}
+        if held is not None:
+            result |= {"tape": dataclasses.asdict(held), "process": self._process()}
         files.replace(self.folder / report.MARKDOWN, report.markdown(result).encode())
         files.replace(self.folder / report.JSON, _pretty(result))
         return result
+
+    def _process(self) -> dict[str, Any]:
+        """What this process took, which a restarted run's last one is."""
+        most = process.memory()
+        taken = {"before": self._before, "peak": most and most[1]}
+        return {"threads": process.threads(), "beside": self.beside} | taken
 
 
 def _lines(step: StepReport) -> Iterator[dict[str, Any]]:

@@ -28,6 +28,7 @@ class Event:
     words:  uint32 random words where rounding is stochastic, of which the top `word_bits` count
     operands: the sum that `source` already holds the codes of, where one was added up before
     mix:    what chose the widths of a codec's buckets
+    mean_bits: of an element, where the blocks of one format differ in width
     """
 
     layer: str
@@ -41,6 +42,7 @@ class Event:
     word_bits: int = 32
     operands: Exact | None = None
     mix: Mix | None = None
+    mean_bits: float | None = None
 
 
 Observer = Callable[[Event], None]
@@ -81,6 +83,8 @@ class PathRow:
     nominal:   bits that the format names, of a mix of two widths the wider one
     exponents: the least and the greatest; where there are many, of codes that are not 0 (None: all are)
     integer:   whether it holds codes; signed: of both signs
+    mean:      bits an element that the format names, of blocks and buckets of several widths the mean; of a
+               path that hands codes on, those of their format; None where codes have none
     """
 
     layer: str
@@ -96,6 +100,7 @@ class PathRow:
     integer: bool = False
     signed: bool = True
     short: str = ""
+    mean: float | None = None
 
     @property
     def fraction_bits(self) -> float:
@@ -124,6 +129,7 @@ class PathTable:
         row = self.rows.setdefault(key, PathRow(event.layer, event.path, kind, nominal))
         row.format, row.nominal = kind, nominal
         row.short = event.format.short if isinstance(event.format, Codec) else kind
+        row.mean = _mean_bits(event)
         row.bound = max(row.bound, _bound_bits(event))
         result = event.result
         if isinstance(result, Exact) and np.all(np.asarray(result.den) == 1):
@@ -166,6 +172,17 @@ class PathTable:
         row.peak = max(row.peak, peak)
         row.zeros += packed.elements - int(np.count_nonzero(packed.load()))
         row.saturated += packed.clipped
+
+
+def _mean_bits(event: Event) -> float | None:
+    result = event.result
+    if event.mean_bits is not None:
+        return event.mean_bits
+    if isinstance(result, Packed):
+        widths = np.repeat(result.widths, result.codec.size(result.elements))[: result.elements]
+        return int(widths.sum(dtype=np.int64)) / widths.size if widths.size else None
+    format = result.format if isinstance(result, QTensor) else None
+    return None if format is None else float(format.bits)
 
 
 def _flag_magnitude(codes: np.ndarray, format: Flag) -> int:

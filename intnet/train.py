@@ -74,6 +74,7 @@ class Run:
         self.weights: dict[str, Any] | None = None  # what `state_dicts.load` gave its model, if anything
         self.steps_per_epoch = method.steps_per_epoch = batches.per_epoch
         self.paths = Recorder()
+        self.on_tape: Callable[[Tensor], None] | None = None  # sees the loss ahead of its backward pass
         method.start(model.all_layers(), seed)
         self._batches, self._ahead = batches, Ahead(batches)
 
@@ -100,6 +101,8 @@ class Run:
             logits = self.model(Tensor(images), method)
             loss = ops.softmax_cross_entropy(logits, labels=labels, smoothing=method.label_smoothing)
             method.see_loss(float(loss.value))
+            if self.on_tape is not None:
+                self.on_tape(loss)
             gradients = backward(loss, np.float32(1), ops.elementwise.join)
             method.update_all(
                 [

@@ -16,7 +16,7 @@ from intnet.cli.main import main
 ROOT = Path(__file__).parent.parent
 MLP = ("--method", "wageubn", "--model", "mlp", "--data", "digits", "--batch-size", "32", "--seed", "3")
 PYTHON = (sys.executable, "-W", "error")  # a warning is an error in subprocesses too
-TIMED = ("seconds", "images_per_second")
+TIMED = ("seconds", "images_per_second", "process")
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -21,9 +21,9 @@ ORDER = [
     "long_sums", "block_bands", "block_loops", "block_float", "quantize", "fp32", "autograd", "bucket_loops",
     "bucket_codec", "trace", "operands", "grids", "explain_buckets", "explain", "measure", "schedules",
     "ops.kernels", "ops", "methods", "layers", "joints", "models", "costs", "array_costs",
-    "state", "idx", "datasets", "train", "files", "records", "archive", "tensor_files", "state_dicts",
-    "identity", "checkpoint", "metrics", "report", "fixed_model", "runs", "tape_costs", "sweeps", "packs",
-    "papers", "cli", "__main__",
+    "tape", "process", "state", "idx", "datasets", "train", "files", "records", "archive", "tensor_files",
+    "state_dicts", "identity", "checkpoint", "metrics", "report", "fixed_model", "model_bytes", "runs",
+    "tape_costs", "sweeps", "packs", "papers", "cli", "__main__",
 ]  # fmt: skip
 
 

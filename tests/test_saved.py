@@ -148,14 +148,14 @@ def test_what_the_tape_holds() -> None:
 def test_the_tape_lets_go_of_float32() -> None:
     """Nothing that the graph holds is a float32 tensor of the batch but weights' and what SiLU reads."""
     from intnet import ops
-    from intnet.autograd import Tensor, _reachable
+    from intnet.autograd import Tensor, reachable
 
     for silu, floats in (("float32", True), ("packed", False)):
         run = a_run("efficientnetv2", bits=4, silu=silu)
         images, labels = run.batch(0)
         loss = ops.softmax_cross_entropy(run.model(Tensor(images), run.method), labels=labels)
         assert loss.node is not None
-        saved = [node.saved for node in _reachable(loss.node) if node.saved is not None]
+        saved = [node.saved for node in reachable(loss.node) if node.saved is not None]
         values = [value for one in saved for value in vars(one).values()]
         arrays = [v for v in values if isinstance(v, np.ndarray) and v.ndim == 4 and v.shape[0] == 8]
         assert bool(arrays) == floats

@@ -1,10 +1,10 @@
 """The plan of a sweep, its names, its file and how it may grow; its table and picture; what is refused."""
 
 import csv
-import dataclasses
 import hashlib
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,27 @@ import pytest
 from intnet import methods, runs
 from intnet.errors import ConfigError
 from intnet.sweeps import plan, table
-from intnet.sweeps.plan import Asked, Point
+from intnet.sweeps.plan import Asked, Part, Point
 from tests.command import here, last_line, refused
 
 BASE = ("--method", "float32", "--model", "mlp", "--data", "digits", "--limit", 64, "--steps", 2)
 
 
-def asked(**changes: Any) -> Asked:
-    return Asked(**{"method": "float32", "model": "mlp", "data": "digits", "limit": 64} | changes)
+def asked(
+    method: str = "float32",
+    vary: plan.Grid | None = None,
+    also: Sequence[plan.Grid] = (),
+    baseline: tuple[str, dict[str, str]] | None = None,
+    **changes: Any,
+) -> Asked:
+    parts = [Part(method, grid) for grid in (vary or [], *also)]
+    if baseline is not None:
+        parts.append(Part(baseline[0], [(key, [value]) for key, value in baseline[1].items()], baseline=True))
+    return Asked(parts, **{"model": "mlp", "data": "digits", "limit": 64} | changes)
 
 
 def labels(made: plan.Plan) -> list[str]:
-    return [point.label for point in made.points]
+    return [made.label(point) for point in made.points]
 
 
 # -- the plan ----------------------------------------------------------------------------------
@@ -78,17 +87,17 @@ def test_every_combination_and_what_stands_beside() -> None:
     own = {key: first.options[key] for key in ("lr", "momentum", "weight_decay", "optimizer")}
     assert own == {"lr": "0.1", "momentum": 0.9, "weight_decay": 0.0, "optimizer": "sgd"}
     assert [first.value(key) for key in ("lr", "weight_decay", "e2")] == ["0.1", "0", "-"]
-    order = [(point.label, seed) for point, seed in made.runs()]
+    order = [(made.label(point), seed) for point, seed in made.runs()]
     assert order[6:8] == [("lr=0.3 momentum=0", 3), ("wageubn lr=26", 1)]
     single = plan.make(asked(settings={"lr": "0.1"}))
     assert labels(single) == ["float32"] and single.varied() == []
     # of the settings a baseline takes those that it knows
     both = plan.make(asked(settings={"lr": "26", "momentum": "0.5"}, baseline=("wageubn", {})))
-    assert both.points[0].settings == {"lr": "26"} and both.points[0].label == "wageubn"
-    layers = asked(method="saved", settings={"bits@fc1": "8"}, vary=[("bits", ["2"])])
+    assert both.points[0].settings == {"lr": "26"} and both.label(both.points[0]) == "wageubn"
     for baseline, settings in (("saved", {"bits@fc1": "8", "bits": "4"}), ("float32", {})):
         own = {"bits": "4"} if settings else {}
-        made = plan.make(dataclasses.replace(layers, baseline=(baseline, own)))
+        layers = {"method": "saved", "settings": {"bits@fc1": "8"}, "vary": [("bits", ["2"])]}
+        made = plan.make(asked(**layers, baseline=(baseline, own)))
         assert made.points[0].settings == settings
 
 
@@ -321,7 +330,7 @@ def test_the_picture(vary: list[str], tmp_path: Path, capsys: pytest.CaptureFixt
 # -- refused -----------------------------------------------------------------------------------
 
 REFUSED: list[tuple[tuple[object, ...], str]] = [
-    ((), "give --out (or --show SWEEP"),
+    ((), "give --out (or --show DIR"),
     (("--out", "new", "--vary", "momentom=1"), "unknown key of method 'float32' 'momentom'; did you mean"),
     (("--out", "new", "--also", "momentum=x"), "float32: momentum='x' is not a number"),
     (("--out", "new", "--vary", "lr=0.1,0.2@3"), "semicolons part values that hold commas"),
@@ -378,7 +387,8 @@ def test_runs_that_fail_are_told_and_the_others_go_on(
     folder = tmp_path / "sweep"
     command = ("sweep", *BASE[:6], "--steps", 30, "--vary", "lr=0.05,0.06,1e30", "--out", folder)
     other = folder / "runs" / "float32+lr=0.06+seed=1"
-    with plan.opened(folder, plan.make(Asked("float32", "mlp", "digits", vary=[("lr", ["0.05"])], steps=2))):
+    first = Asked([Part("float32", [("lr", ["0.05"])])], "mlp", "digits", steps=2)
+    with plan.opened(folder, plan.make(first)):
         pass
     with runs.create(other, runs.build("float32", {}, "mlp", "digits"), 1):
         pass

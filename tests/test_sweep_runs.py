@@ -36,7 +36,7 @@ class Stdin(io.TextIOWrapper):
 
 sys.stdin = Stdin(sys.stdin.buffer)
 """
-TIMED = ("seconds", "images_per_second")
+TIMED = ("seconds", "images_per_second", "process")
 
 
 def name(momentum: str, seed: int) -> str:

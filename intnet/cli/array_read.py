@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from intnet import metrics, records, report, runs
 from intnet.array_costs import Curve, History, LayerMaps, Width
@@ -29,6 +29,30 @@ class Logged:
     accuracy: float | None
 
 
+class Place(NamedTuple):
+    """How far a run is, and the names of its weight layers, in the model's order."""
+
+    step: int
+    steps_per_epoch: int
+    layers: list[str]
+
+
+def _place(run: Run) -> Place:
+    names = [layer.name for layer in run.model.all_layers() if layer.takes_weight]
+    return Place(run.step, run.steps_per_epoch, names)
+
+
+def read_history(folder: Path, place: Place, own: dict[str, Any]) -> tuple[list[dict[str, Any]], History]:
+    """(lines of epochs and maps, the maps in force) of the run `own`, which moves its map."""
+
+    def build(lines: list[dict[str, Any]]) -> History:
+        maps = [line for line in lines if line["kind"] == "map"]
+        _check_epochs(maps, "map", place)
+        return _history(maps, place, str(own["options"].get("forward_dynamic", "activation")))
+
+    return _lines(folder, place, build)
+
+
 def read(folder: str, run: Run) -> Logged:
     """The run up to its last checkpoint; ConfigError where it has made no map yet."""
     own = runs.identity(run)
@@ -38,13 +62,7 @@ def read(folder: str, run: Run) -> Logged:
         raise ConfigError(f"{folder}: its map is uniform and never moves: {widths}")
     if run.step < run.steps_per_epoch:
         raise ConfigError(f"{folder} has not done a whole epoch: its first map comes then; train it further")
-
-    def build(lines: list[dict[str, Any]]) -> History:
-        maps = [line for line in lines if line["kind"] == "map"]
-        _check_epochs(maps, "map", run)
-        return _history(maps, run, str(own["options"].get("forward_dynamic", "activation")))
-
-    lines, history = _lines(folder, run, build)
+    lines, history = read_history(Path(folder), _place(run), own)
     maps = [line for line in lines if line["kind"] == "map"]
     tested = [line["test_accuracy"] for line in lines if line["kind"] == "epoch"]
     return Logged(own, history, maps, tested, accuracy(folder, run, tested))
@@ -54,7 +72,7 @@ def curve(folder: str, run: Run) -> tuple[Curve, float | None]:
     """A baseline's length and tests, and its final accuracy."""
     if run.step == 0:
         raise ConfigError(f"{folder} has done no step: train it first")
-    lines, _ = _lines(folder, run, lambda lines: None)
+    lines, _ = _lines(Path(folder), _place(run), lambda lines: None)
     tested = [line["test_accuracy"] for line in lines if line["kind"] == "epoch"]
     return Curve(run.step / run.steps_per_epoch, tested), accuracy(folder, run, tested)
 
@@ -66,46 +84,45 @@ def accuracy(folder: str, run: Run, tested: list[float]) -> float | None:
 
 
 def _lines(
-    folder: str, run: Run, build: Callable[[list[dict[str, Any]]], Any]
+    folder: Path, place: Place, build: Callable[[list[dict[str, Any]]], Any]
 ) -> tuple[list[dict[str, Any]], Any]:
     """The lines of epochs and maps, and what `build` makes of them; CheckpointError where they do not fit."""
-    path = Path(folder) / runs.METRICS
+    path = folder / runs.METRICS
     lines = [
         line
         for line in metrics.read_metrics(path)
-        if line["kind"] in ("epoch", "map") and line["step"] <= run.step
+        if line["kind"] in ("epoch", "map") and line["step"] <= place.step
     ]
     try:
-        _check_epochs([line for line in lines if line["kind"] == "epoch"], "epoch", run)
+        _check_epochs([line for line in lines if line["kind"] == "epoch"], "epoch", place)
         return lines, build(lines)
     except (ValueError, OverflowError, ConfigError) as error:
         raise CheckpointError(f"{path}: {error}") from None
 
 
-def _check_epochs(lines: list[dict[str, Any]], kind: str, run: Run) -> None:
+def _check_epochs(lines: list[dict[str, Any]], kind: str, place: Place) -> None:
     """ValueError unless there is one line of every whole epoch."""
-    whole = run.step // run.steps_per_epoch
+    whole = place.step // place.steps_per_epoch
     for k, line in enumerate(lines):
-        if (line["epoch"], line["step"]) != (k, (k + 1) * run.steps_per_epoch):
+        if (line["epoch"], line["step"]) != (k, (k + 1) * place.steps_per_epoch):
             found = f"epoch {line['epoch']}, step {line['step']}"
             raise ValueError(f"where its line of kind {kind!r} of epoch {k} is due, one of {found} is")
     if len(lines) != whole:
         raise ValueError(f"it has {len(lines)} lines of kind {kind!r} and did {whole} whole epochs")
 
 
-def _history(maps: list[dict[str, Any]], run: Run, forward: str) -> History:
+def _history(maps: list[dict[str, Any]], place: Place, forward: str) -> History:
     """The first epoch's 4 bits, then each map for the epoch after it."""
     from intnet.array_costs import START_BITS
 
-    names = [layer.name for layer in run.model.all_layers() if layer.takes_weight]
-    made = [_layers(line, names) for line in maps]
+    made = [_layers(line, place.layers) for line in maps]
     for line, layers in zip(maps, made, strict=True):
         if [_extent(layer) for layer in layers] != [_extent(layer) for layer in made[0]]:
             raise ValueError(f"epoch {line['epoch']}: its blocks and multiply-adds are not those of epoch 0")
-    begun = -(-run.step // run.steps_per_epoch)
+    begun = -(-place.step // place.steps_per_epoch)
     epochs = (tuple(layer.at(START_BITS) for layer in made[0]), *made)[:begun]
-    last = run.step - (begun - 1) * run.steps_per_epoch
-    return History(epochs, (1.0,) * (begun - 1) + (last / run.steps_per_epoch,), forward)
+    last = place.step - (begun - 1) * place.steps_per_epoch
+    return History(epochs, (1.0,) * (begun - 1) + (last / place.steps_per_epoch,), forward)
 
 
 def _layers(line: dict[str, Any], names: list[str]) -> tuple[LayerMaps, ...]:

@@ -100,26 +100,32 @@ def read(folder: str, run: Run) -> Logged:
     """The run up to its last checkpoint; ConfigError where the model does not speak of its method."""
     if run.step == 0:
         raise ConfigError(f"{folder} has done no step: train it first")
-    own, path = runs.identity(run), Path(folder) / runs.METRICS
-    log = Log(costs.layer_sizes(models.make(own["model"], run.model.image_shape, own["classes"])))
-    try:
-        for line in metrics.read_metrics(path):
-            if line["step"] <= run.step:
-                log.add(line)
-        if log.steps != run.step:
-            raise ValueError(f"it has {log.steps} of {run.step} steps")
-        history = log.history(own["batch_size"], _accs(own))
-        history = dataclasses.replace(history, final=_final(run) if log.switches else None)
-    except CheckpointError:
-        raise
-    except (ValueError, OverflowError) as error:
-        raise CheckpointError(f"{path}: {error}") from None
+    own = runs.identity(run)
+    log, history = read_log(Path(folder), own, run.step)
+    history = dataclasses.replace(history, final=_final(run) if log.switches else None)
     if not log.switches and own["method"] != "float32":
         raise _unspoken(folder, own["method"])
     made = report.read(Path(folder), own, run.step)
     last = made["test_accuracy"] if made else log.tested[-1][1] if log.tested else None
     seconds = log.switch_seconds if log.switches else None
     return Logged(own, history, last, log.tested, log.step_seconds, seconds)
+
+
+def read_log(folder: Path, own: dict[str, Any], step: int) -> tuple[Log, History]:
+    """The log up to a step of the run `own`, and what the cost model takes of it."""
+    path = folder / runs.METRICS
+    log = Log(costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"])))
+    try:
+        for line in metrics.read_metrics(path):
+            if line["step"] <= step:
+                log.add(line)
+        if log.steps != step:
+            raise ValueError(f"it has {log.steps} of {step} steps")
+        return log, log.history(own["batch_size"], _accs(own))
+    except CheckpointError:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise CheckpointError(f"{path}: {error}") from None
 
 
 def _final(run: Run) -> tuple[np.ndarray, np.ndarray] | None:

@@ -1,24 +1,16 @@
 """`intnet sweep`: a grid of settings and seeds as one command that can be stopped, killed and given again."""
 
 import argparse
-import json
 import shlex
-import signal
-from contextlib import ExitStack, closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from intnet.cli import output
-from intnet.cli.train import add_length, add_names, add_saving, add_settings, options, positive
+from intnet.cli import sweep_run
+from intnet.cli.train import add_names, options
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from distributed import Client
-
-    from intnet.cli.sweep_text import Show
-    from intnet.cli.terminal import Stop
-    from intnet.sweeps.plan import Asked, Plan
-    from intnet.sweeps.table import Row
+    from intnet.cli.sweep_run import View
+    from intnet.sweeps.plan import Asked, Part
 
 SUMMARY = "train a grid of settings and seeds, many runs at a time, into one table"
 EXAMPLE = """\
@@ -63,8 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to train, the grid, and where it runs."""
     need = parser.add_argument_group("what to train")
     add_names(need, required=False)
-    need.add_argument("--out", type=Path, metavar="SWEEP", help="the sweep's folder: new, or to go on with")
-    need.add_argument("--show", type=Path, metavar="SWEEP", help="instead: what a sweep has come to so far")
     points = parser.add_argument_group("points")
     points.add_argument(
         "--vary", action="append", default=[], metavar="KEY=V1,..", help="values of a key, repeatable"
@@ -73,78 +63,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--also", action="append", default=[], metavar="'K=V ..'", help="another grid, repeatable"
     )
     points.add_argument("--baseline", metavar="'M K=V ..'", help="another method in the same table")
-    points.add_argument("--seeds", type=seeds, default=[1], metavar="K1,K2,..", help="of every point (1)")
-    how = parser.add_argument_group("how")
-    add_length(how, "1 unless told")
-    add_settings(how)
-    add_saving(how)
-    where = how.add_mutually_exclusive_group()
-    where.add_argument("--jobs", type=positive, default=1, metavar="J", help="runs at a time, processes (1)")
-    where.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler, tcp://HOST:PORT")
-    how.add_argument("--plot", type=Path, metavar="FILE", help="draw the results: .png, .svg, .pdf")
-
-
-def seeds(text: str) -> list[int]:
-    """'1,2,3' as numbers, for argparse."""
-    try:
-        found = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of whole numbers, as 1,2,3") from None
-    if len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(f"{text!r} has a seed twice")
-    return found
+    sweep_run.add_arguments(need, points, parser.add_argument_group("how"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Plan, train what is not done, show the table."""
-    if args.plot is not None:
-        output.check_picture("--plot", args.plot)
-    if args.show is not None:
-        return _show(args)
-    missing = [f"--{name}" for name in NEEDED if getattr(args, name) is None]
-    if missing:
-        raise ConfigError(f"give {', '.join(missing)} (or --show SWEEP, to see what one has come to)")
-    from intnet.cli.sweep_text import Show
-    from intnet.cli.terminal import Stop
-    from intnet.sweeps import cluster, plan, table, work
+    return sweep_run.conduct(args, NEEDED, _asked, _view)
 
-    stop = Stop()
-    with ExitStack() as held:
-        new = plan.make(_asked(args))
-        client = held.enter_context(cluster.connected(args.cluster)) if args.cluster else None
-        held.enter_context(plan.opened(args.out, new))
-        show, failed = Show(args.out, new, args.json), {}
-        try:
-            with stop, show.bars:
-                failed = _train(args, new, client, show, stop)
-        except KeyboardInterrupt:
-            stop.signal = stop.signal or signal.SIGINT
-        finally:
-            work.end(args.out)
-        rows = table.collect(args.out, new, failed)
-        table.write(args.out, new, rows)
-    if stop():
-        show.stopped()
-        return 128 + stop.signal
-    return _finish(args, args.out, new, rows)
+
+def _view() -> "View":
+    from intnet.cli import sweep_plot, sweep_text
+    from intnet.sweeps import table
+
+    return sweep_run.View(table.write, lambda _, *of: table.result(*of), sweep_text.show, sweep_plot.draw)
 
 
 def _asked(args: argparse.Namespace) -> "Asked":
     """The arguments, their texts read."""
     from intnet.sweeps import plan
 
-    baseline = None
-    if args.baseline is not None:
-        name, *own = _words(args.baseline, "--baseline") or [""]
-        baseline = (name, options(own))
+    settings, vary = options(args.set), plan.grid(args.vary, "--vary")
+    clash = next((key for key, _ in vary if key in settings), None)
+    if clash is not None:
+        raise ConfigError(f"{clash} is set and varied: give it once")
+    parts = [point(args.baseline, "--baseline", baseline=True)] if args.baseline is not None else []
+    for grid in (vary, *(plan.grid(words(text, "--also"), "--also") for text in args.also)):
+        parts.append(plan.Part(args.method, grid))
     return plan.Asked(
-        args.method,
+        parts,
         args.model,
         args.data,
-        options(args.set),
-        plan.grid(args.vary, "--vary"),
-        [plan.grid(_words(text, "--also"), "--also") for text in args.also],
-        baseline,
+        settings,
         args.seeds,
         args.batch_size,
         args.limit,
@@ -157,66 +106,17 @@ def _asked(args: argparse.Namespace) -> "Asked":
     )
 
 
-def _words(text: str, option: str) -> list[str]:
+def point(text: str, option: str, baseline: bool = False) -> "Part":
+    """One point of 'M K=V ..': a method and its own settings."""
+    from intnet.sweeps.plan import Part
+
+    name, *own = words(text, option) or [""]
+    return Part(name, [(key, [value]) for key, value in options(own, option).items()], baseline)
+
+
+def words(text: str, option: str) -> list[str]:
     """The words of a text, as a shell would part them."""
     try:
         return shlex.split(text)
     except ValueError as error:
         raise ConfigError(f"{option} {text}: {error}") from None
-
-
-def _train(
-    args: argparse.Namespace, plan: "Plan", client: "Client | None", show: "Show", stop: "Stop"
-) -> dict[str, str]:
-    """Train what is not done; why runs failed, by name."""
-    from intnet.sweeps import cluster, processes, work
-    from intnet.sweeps.plan import task
-
-    session, failed = work.begin(args.out), {}
-    tasks = [task(args.out, plan, *run, session, args.data_dir) for run in show.pending.values()]
-    if client is not None:
-        show.start(f"on the cluster at {args.cluster}, workers: {len(client.nthreads())}")
-        outcomes = cluster.run(tasks, client)
-    else:
-        many, share = f"{args.jobs} process{'es' * (args.jobs > 1)}", processes.threads(args.jobs)
-        show.start(f"in {many} of {share} thread{'s' * (share > 1)}")
-        outcomes = processes.run(tasks, args.jobs)
-    with closing(outcomes):
-        for outcome in outcomes:
-            if stop():
-                work.end(args.out)
-            show.look()
-            if outcome is not None:
-                show.ended(outcome)
-                if outcome.state == work.FAILED:
-                    failed[outcome.name] = outcome.why
-    return failed
-
-
-def _show(args: argparse.Namespace) -> int:
-    """What a sweep has come to, without training."""
-    given = [f"--{name}" for name in NEEDED if getattr(args, name) is not None]
-    if given:
-        raise ConfigError(f"{', '.join(given)}: {args.show} says that itself; --show trains nothing")
-    from intnet.sweeps import plan, table
-
-    read = plan.read(args.show)
-    return _finish(args, args.show, read, table.collect(args.show, read))
-
-
-def _finish(args: argparse.Namespace, folder: Path, plan: "Plan", rows: "list[Row]") -> int:
-    """Draw and print; the exit status."""
-    if args.plot is not None:
-        from intnet import files
-        from intnet.cli import sweep_plot
-
-        files.replace(args.plot, lambda stream: sweep_plot.draw(stream, args.plot, folder, plan, rows))
-    if args.json:
-        from intnet.sweeps import table
-
-        print(json.dumps(table.result(plan, rows)))
-    else:
-        from intnet.cli import sweep_text
-
-        sweep_text.show(plan, rows, [] if args.plot is None else [args.plot])
-    return 1 if any(row.failed for row in rows) else 0

@@ -54,7 +54,7 @@ def _curves(axis: "Axes", folder: Path, plan: Plan, rows: Sequence[Row]) -> None
         style = ":" if row.point.baseline else STYLES[k // COLORS % len(STYLES)]
         mark = "." if len(epochs) <= MARKED else "none"
         means = [sum(column) / len(column) for column in epochs]
-        axis.plot(x, means, color=color, linestyle=style, marker=mark, label=row.point.label)
+        axis.plot(x, means, color=color, linestyle=style, marker=mark, label=plan.label(row.point))
         if len(begun) > 1:
             low, high = [min(column) for column in epochs], [max(column) for column in epochs]
             axis.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
@@ -69,7 +69,7 @@ def _final(axis: "Axes", plan: Plan, rows: Sequence[Row]) -> None:
     own = [row for row in rows if not row.point.baseline and row.reports]
     key = next((key for key in plan.varied() if _numbers(own, key)), None)
     if key is None:
-        ticks = [row.point.label for row in own]
+        ticks = [plan.label(row.point) for row in own]
         lines = {"": list(zip(range(len(own)), own, strict=True))}
     else:
         ticks = sorted({row.point.value(key) for row in own}, key=_order)
@@ -89,7 +89,7 @@ def _final(axis: "Axes", plan: Plan, rows: Sequence[Row]) -> None:
     for row in rows:
         mean = row.mean("test_accuracy")
         if row.point.baseline and mean is not None:
-            axis.axhline(100 * mean, color="0.3", linestyle=":", label=row.point.label)
+            axis.axhline(100 * mean, color="0.3", linestyle=":", label=plan.label(row.point))
     axis.set_xticks(range(len(ticks)), ticks, rotation=90 if key is None else 0)
     axis.set_xlabel(key or "")
     axis.set_ylabel("test accuracy at the end, %")

@@ -65,7 +65,9 @@ class Show:
         for name, run in self.pending.items():
             step = last_step(self._log(*run))
             if name not in self._own and step > self._steps[name]:
-                self._own[name] = self.bars.add_task(_label(*run), total=self.plan.steps, note="steps")
+                self._own[name] = self.bars.add_task(
+                    _label(self.plan, *run), total=self.plan.steps, note="steps"
+                )
             if name in self._own:
                 self.bars.update(self._own[name], completed=step)
 
@@ -78,11 +80,11 @@ class Show:
             self.bars.remove_task(self._own.pop(outcome.name))
         self.bars.update(self.whole, completed=self._done())
         if outcome.state == FAILED:
-            self._print(f"failed: {_label(*run)}: {outcome.why}")
+            self._print(f"failed: {_label(self.plan, *run)}: {outcome.why}")
         report = table.done(self.folder, self.plan, *run) if outcome.state == DONE else None
         if report is not None:
             count = f"{self._done():,}/{self.runs:,}"
-            parts = [f"{count}  {_label(*run)}: test accuracy {report['test_accuracy']:.2%}"]
+            parts = [f"{count}  {_label(self.plan, *run)}: test accuracy {report['test_accuracy']:.2%}"]
             if report["last_loss"] is not None:
                 parts.append(f"loss {report['last_loss']:.4f}")
             if report["images_per_second"] is not None:
@@ -106,12 +108,12 @@ class Show:
             print(text, flush=True)
 
 
-def _label(point: Point, seed: int) -> str:
+def _label(plan: Plan, point: Point, seed: int) -> str:
     """'bits=2 codec=affine, seed 1'."""
-    return f"{point.label}, seed {seed}"
+    return f"{plan.label(point)}, seed {seed}"
 
 
-def show(plan: Plan, rows: Sequence[table.Row], written: Sequence[Path]) -> None:
+def show(folder: Path, plan: Plan, rows: Sequence[table.Row], written: Sequence[Path]) -> None:
     """The table, what failed, and the digest of all."""
     runs, done = len(plan.points) * len(plan.seeds), sum(len(row.reports) for row in rows)
     headings, texts = table.cells(plan, rows)
@@ -125,7 +127,7 @@ def show(plan: Plan, rows: Sequence[table.Row], written: Sequence[Path]) -> None
     print_table(Console(highlight=False, markup=False), made, 40 * len(headings))
     for row in rows:
         for seed, why in row.failed.items():
-            print(f"failed: {_label(row.point, seed)}: {why}")
+            print(f"failed: {_label(plan, row.point, seed)}: {why}")
     if done < runs:
         print(f"{done:,} of {runs:,} runs are done")
     for file in written:

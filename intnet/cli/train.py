@@ -122,15 +122,15 @@ def add_saving(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def options(texts: list[str]) -> dict[str, str]:
-    """KEY -> VALUE of all --set."""
+def options(texts: list[str], option: str = "--set") -> dict[str, str]:
+    """KEY -> VALUE of all texts KEY=VALUE of an option of the command."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise ConfigError(f"--set {text}: write KEY=VALUE, as in --set lr=26")
+            raise ConfigError(f"{option} {text}: write KEY=VALUE, as in lr=26")
         if key in found:
-            raise ConfigError(f"--set {key} is given twice")
+            raise ConfigError(f"{option} {key} is given twice")
         found[key] = value
     return found
 

@@ -142,7 +142,8 @@ class Dynasty(Float32):
             self.saturated[name] = self.saturated.get(name, 0) + result.saturated
         if self.observers:
             codes = result.to_qtensor(value)
-            self._emit(Event(layer.name, path, self.step, value, codes, codes.format, "ties_even"))
+            given = (value, codes, codes.format, "ties_even")
+            self._emit(Event(layer.name, path, self.step, *given, mean_bits=result.mean_bits))
         return result
 
     def weight(self, layer: LayerLike, parameter: Parameter) -> Any:

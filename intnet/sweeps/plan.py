@@ -4,7 +4,7 @@
     point   a method and its settings: a row of the table
     run     a point and a seed: a folder SWEEP/runs/NAME, the same as `intnet train` makes
 
-    plan = make(Asked("float32", "mlp", "digits", vary=[("momentum", ["0.9", "0.5"])], seeds=[1, 2]))
+    plan = make(Asked([Part("float32", [("momentum", ["0.9", "0.5"])])], "mlp", "digits", seeds=[1, 2]))
     with opened("SWEEP", plan):         # locks it; what is there already must belong to the plan
         tasks = [task("SWEEP", plan, run) for run in plan.runs()]       # work.py does them
 
@@ -29,6 +29,7 @@ from intnet import datasets, files, methods, models, records, rng, runs
 from intnet.datasets import Augment
 from intnet.errors import ConfigError
 from intnet.identity import IDENTITY, OF_SOME, data_sha256
+from intnet.methods.options import unknown
 from intnet.train import Run
 
 PLAN, RUNS = "sweep.json", "runs"
@@ -59,21 +60,29 @@ SHAPE = {
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a sweep is asked for; texts as a user writes them.
+class Part:
+    """Points of one method: a grid, on top of those settings of all points that the method knows.
 
-    settings: of all points; vary: the grid; also: further grids beside it, on top of the settings
-    baseline: another method, as (name, its own settings); it takes those of `settings` that it knows too
-    steps: of every run; None: so many epochs
+    baseline: they stand beside what is looked at, and show no column of their own
     """
 
     method: str
+    grid: Grid = field(default_factory=list)
+    baseline: bool = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a sweep is asked for; texts as a user writes them.
+
+    settings: of all points; each must be one that a part other than a baseline knows
+    steps: of every run; None: so many epochs
+    """
+
+    parts: Sequence[Part]
     model: str
     data: str
     settings: dict[str, str] = field(default_factory=dict)
-    vary: Grid = field(default_factory=list)
-    also: Sequence[Grid] = ()
-    baseline: tuple[str, dict[str, str]] | None = None
     seeds: Sequence[int] = (1,)
     batch_size: int = 64
     limit: int | None = None
@@ -97,12 +106,6 @@ class Point:
     varied: list[str]
     options: dict[str, Any] = field(default_factory=dict)
     baseline: bool = False
-
-    @property
-    def label(self) -> str:
-        """'bits=4 codec=affine'; the method where nothing varies, or of a baseline."""
-        text = " ".join(f"{key}={self.settings[key]}" for key in self.varied)
-        return text if text and not self.baseline else " ".join([self.method, text]).strip()
 
     @property
     def name(self) -> str:
@@ -158,6 +161,25 @@ class Plan:
     def varied(self) -> list[str]:
         """Keys that tell points apart, in the order in which they were given."""
         return list(dict.fromkeys(key for point in self.points if not point.baseline for key in point.varied))
+
+    def label(self, point: Point) -> str:
+        """What tells a point from the others: 'bits=4 codec=affine'; of one alone, or a baseline, its method.
+
+        Where points of several methods are looked at: 'wageubn e2=16', without settings where its method
+        has one point.
+        """
+        looked_at = [other for other in self.points if not other.baseline]
+        several = len({other.method for other in looked_at}) > 1
+        own = [other for other in looked_at if other.method == point.method]
+        keys = point.varied
+        if several and not point.baseline:
+            keys = [] if len(own) == 1 else [key for key in keys if not _alike(own, key)]
+        text = " ".join(f"{key}={point.settings[key]}" for key in keys)
+        return text if text and not (several or point.baseline) else " ".join([point.method, text]).strip()
+
+
+def _alike(points: Sequence[Point], key: str) -> bool:
+    return len({point.settings.get(key) for point in points}) == 1
 
 
 def run_name(point: Point, seed: int) -> str:
@@ -225,7 +247,7 @@ def make(asked: Asked) -> Plan:
         options = json.dumps([point.method, _ordered(identity["options"])])
         other = known.setdefault(options, points[i])
         if other is not points[i]:
-            raise ConfigError(f"two points are the same: {other.label}, and {point.label}: leave one out")
+            raise ConfigError(f"two points are the same: {_whole(other)}, and {_whole(point)}: leave one out")
     steps = asked.steps or asked.epochs * run.steps_per_epoch
     common = {key: identity[key] for key in (*COMMON, *OF_SOME) if key in identity}
     return Plan(common, steps, run.steps_per_epoch, asked.checkpoint_every, list(asked.seeds), points)
@@ -244,23 +266,35 @@ def _check(point: Point) -> None:
 
 def _points(asked: Asked) -> list[Point]:
     """All points, without their options; the baseline first."""
+    known = {part.method: _known(part.method, asked.settings) for part in asked.parts}
+    _check_known(asked, known)
     points = []
-    if asked.baseline is not None:
-        method, own = asked.baseline
-        made = methods.make(method, **own)
-        known = {field.name for field in dataclasses.fields(made.options)}
-        names = [name for name in asked.settings if name in known or name.partition("@")[0] in made.BY_LAYER]
-        taken = {name: asked.settings[name] for name in names} | own
-        points.append(Point(method, taken, list(own), baseline=True))
-    clash = next((key for key, _ in asked.vary if key in asked.settings), None)
-    if clash is not None:
-        raise ConfigError(f"{clash} is set and varied: give it once")
-    for one in (asked.vary, *asked.also):
-        keys = [key for key, _ in one]
-        for chosen in itertools.product(*(found for _, found in one)):
-            own = dict(zip(keys, chosen, strict=True))
-            points.append(Point(asked.method, asked.settings | own, keys))
+    for part in sorted(asked.parts, key=lambda part: not part.baseline):
+        keys = [key for key, _ in part.grid]
+        shared = {key: asked.settings[key] for key in known[part.method]}
+        for chosen in itertools.product(*(found for _, found in part.grid)):
+            own = shared | dict(zip(keys, chosen, strict=True))
+            points.append(Point(part.method, own, keys, baseline=part.baseline))
     return points
+
+
+def _known(method: str, settings: dict[str, str]) -> list[str]:
+    """Those of the settings' names that a method takes."""
+    made = methods.make(method)
+    keys = {field.name for field in dataclasses.fields(made.options)}
+    return [name for name in settings if name in keys or name.partition("@")[0] in made.BY_LAYER]
+
+
+def _check_known(asked: Asked, known: dict[str, list[str]]) -> None:
+    """ConfigError for a setting that only a baseline, or no method at all, takes."""
+    names = list(dict.fromkeys(part.method for part in asked.parts if not part.baseline))
+    for name in asked.settings:
+        if not any(name in known[method] for method in names):
+            if len(names) == 1:  # which says best what is wrong
+                methods.make(names[0], **{name: asked.settings[name]})
+            classes = [methods.METHODS[method].Options for method in names]
+            keys = {field.name for own in classes for field in dataclasses.fields(own)}
+            raise unknown(f"key of {', '.join(names)}:", name, sorted(keys))
 
 
 # -- sweep.json --------------------------------------------------------------------------------
@@ -344,9 +378,12 @@ def _whole(point: Point) -> str:
 
 
 def task(
-    folder: Path, plan: Plan, point: Point, seed: int, session: str, data_dir: str | None
+    folder: Path, plan: Plan, point: Point, seed: int, session: str, data_dir: str | None, jobs: int = 1
 ) -> dict[str, Any]:
-    """What `work.train` needs to know of a run, as JSON values; session: as `work.begin` gave it."""
+    """What `work.train` needs to know of a run, as JSON values; session: as `work.begin` gave it.
+
+    jobs: runs that are trained at a time, which a report tells beside what it timed
+    """
     sweep = Path(os.path.abspath(folder))
     return {
         "sweep": str(sweep),
@@ -357,6 +394,7 @@ def task(
         "run": plan.identity(point, seed),
         "settings": point.settings,
         "steps": plan.steps,
+        "jobs": jobs,
         "checkpoint_every": plan.checkpoint_every,
         "data_dir": None if data_dir is None else os.path.abspath(data_dir),
     }

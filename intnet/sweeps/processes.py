@@ -3,6 +3,7 @@
     python -m intnet.sweeps.processes        a worker: a task a line on stdin, its outcome a line on stdout
 
 Workers are new interpreters, each with its share of the threads; what they compute does not depend on it.
+Each trains one run, so that the memory which a run's report tells is its own.
 A worker that dies takes its run nowhere: the next one goes on from the checkpoint. A run in which ATTEMPTS
 workers died is given up, the others go on.
 """
@@ -27,7 +28,7 @@ TICK = 0.25  # seconds between two looks of whoever waits for outcomes
 
 
 class Worker:
-    """A process that trains one task after the other; use it in a `with` statement, which ends it."""
+    """A process that trains a task; use it in a `with` statement, which ends it."""
 
     def __init__(self, threads: int) -> None:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
@@ -93,13 +94,13 @@ def run(tasks: Sequence[dict[str, Any]], jobs: int) -> Generator[Outcome | None,
                 worker = workers[i]
                 task, outcome = worker.task, worker.outcome()
                 assert task is not None
+                status = _end(worker)
                 if outcome is None:
-                    status = _end(worker)
                     outcome = _after_death(task, status, died)
-                    workers[i] = Worker(share)
                     if outcome is None:
                         waiting.appendleft(task)
                 if waiting:
+                    workers[i] = Worker(share)
                     workers[i].give(waiting.popleft())
                 if outcome is not None:
                     yield outcome
@@ -118,8 +119,9 @@ def _readable(workers: list[Worker]) -> list[int]:
 
 
 def _end(worker: Worker) -> int:
-    """The exit status of a worker whose stdout has ended."""
+    """The exit status of a worker that is done with its task, or dead; it has none any more."""
     worker.__exit__(None, None, None)
+    worker.task = None
     return worker.process.returncode
 
 

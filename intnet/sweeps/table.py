@@ -175,7 +175,8 @@ def markdown(plan: Plan, rows: Sequence[Row]) -> str:
     lines += [_line(line) for line in texts]
     lines += ["", f"Means over the seeds. sweep sha256: `{digest(rows)}`"]
     for row in rows:
-        lines += [f"- failed: {row.point.label}, seed {seed}: {why}" for seed, why in row.failed.items()]
+        label = plan.label(row.point)
+        lines += [f"- failed: {label}, seed {seed}: {why}" for seed, why in row.failed.items()]
     return "\n".join([*lines, ""])
 
 
