@@ -11,8 +11,11 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+import numpy as np
+
 from intnet import files, records
 from intnet.errors import CheckpointError
+from intnet.train import StepReport
 
 _TAIL = 1 << 16  # bytes of a log in which its last line is looked for
 
@@ -68,6 +71,24 @@ LINES: dict[str, dict[str, Any]] = {
         "layers": {str: {"weights": LAYER_MAP}},
     },
 }
+
+
+def step_lines(step: StepReport) -> Iterator[dict[str, Any]]:
+    """A step as lines of metrics.jsonl: itself, widths that moved in it, a map that it made."""
+    yield {
+        "kind": "step",
+        "step": step.step,
+        "epoch": step.epoch,
+        "loss": step.loss if np.isfinite(step.loss) else None,
+        "accuracy": step.accuracy,
+        "seconds": round(step.seconds, 6),
+        "images_per_second": round(step.images / step.seconds, 1),
+    }
+    if step.widths:
+        seconds = round(step.overhead, 6)
+        yield {"kind": "precision", "step": step.step, "seconds": seconds, "layers": step.widths}
+    if step.map:
+        yield {"kind": "map", "step": step.step, "epoch": step.epoch, **step.map}
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ import dataclasses
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -43,7 +43,7 @@ from intnet import (
 from intnet.datasets import Augment, Dataset
 from intnet.errors import CheckpointError, ConfigError, IntnetError
 from intnet.identity import IDENTITY, OF_SOME, check_same_data, identity
-from intnet.metrics import cut_metrics, read_metrics
+from intnet.metrics import cut_metrics, read_metrics, step_lines
 from intnet.trace import PathTable
 from intnet.train import Run, StepReport
 
@@ -353,7 +353,7 @@ class RunFolder:
         held: list[tape.Tape] = []
 
         def after_step(step: StepReport) -> None:
-            for line in _lines(step):
+            for line in step_lines(step):
                 self._log(line)
             if on_step is not None:
                 on_step(step)
@@ -439,21 +439,3 @@ class RunFolder:
         most = process.memory()
         taken = {"before": self._before, "peak": most and most[1]}
         return {"threads": process.threads(), "beside": self.beside} | taken
-
-
-def _lines(step: StepReport) -> Iterator[dict[str, Any]]:
-    """A step as lines of metrics.jsonl: itself, widths that moved in it, a map that it made."""
-    yield {
-        "kind": "step",
-        "step": step.step,
-        "epoch": step.epoch,
-        "loss": step.loss if np.isfinite(step.loss) else None,
-        "accuracy": step.accuracy,
-        "seconds": round(step.seconds, 6),
-        "images_per_second": round(step.images / step.seconds, 1),
-    }
-    if step.widths:
-        seconds = round(step.overhead, 6)
-        yield {"kind": "precision", "step": step.step, "seconds": seconds, "layers": step.widths}
-    if step.map:
-        yield {"kind": "map", "step": step.step, "epoch": step.epoch, **step.map}

@@ -334,7 +334,7 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("--out", "new", "--vary", "momentom=1"), "unknown key of method 'float32' 'momentom'; did you mean"),
     (("--out", "new", "--also", "momentum=x"), "float32: momentum='x' is not a number"),
     (("--out", "new", "--vary", "lr=0.1,0.2@3"), "semicolons part values that hold commas"),
-    (("--out", "new", "--vary", "momentum=0.9,0.90"), "two points are the same: momentum=0.9, and"),
+    (("--out", "new", "--vary", "momentum=0.9,0.90"), "two points are the same: float32 momentum=0.9, and"),
     (("--out", "new", "--set", "lr=0.1", "--vary", "lr=0.2"), "lr is set and varied"),
     (("--out", "new", "--baseline", "flaot32"), "unknown method 'flaot32'; did you mean 'float32'?"),
     (("--out", "new", "--baseline", "wageubn lr"), "write KEY=VALUE"),

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import NoReturn
 
 import intnet
-from intnet.cli import check, costs, evaluate, export, golden, inspect, papers, resume, sweep, train
+from intnet.cli import check, compare, costs, evaluate, export, golden, inspect, papers, resume, sweep, train
 from intnet.cli import list as listing
 from intnet.errors import IntnetError
 
@@ -31,6 +31,7 @@ COMMANDS: dict[str, ModuleType] = {
     "check": check,
     "costs": costs,
     "sweep": sweep,
+    "compare": compare,
     "papers": papers,
     "list": listing,
 }

@@ -87,7 +87,7 @@ def conduct(
     from intnet.cli.terminal import Stop
     from intnet.sweeps import cluster, plan, table, work
 
-    stop = Stop()
+    stop, shown = Stop(), view()
     with ExitStack() as held:
         new = plan.make(ask(args))
         client = held.enter_context(cluster.connected(args.cluster)) if args.cluster else None
@@ -101,11 +101,11 @@ def conduct(
         finally:
             work.end(args.out)
         rows = table.collect(args.out, new, failed)
-        view().write(args.out, new, rows)
+        shown.write(args.out, new, rows)
     if stop():
         show.stopped()
         return 128 + stop.signal
-    return _finish(args, args.out, new, rows, view())
+    return _finish(args, args.out, new, rows, shown)
 
 
 def _train(

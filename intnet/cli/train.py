@@ -37,8 +37,14 @@ def add_length(parser: argparse._ActionsContainer, default: str) -> None:
 
 def add_names(parser: argparse._ActionsContainer, required: bool) -> None:
     """--method, --model and --data."""
+    about = "how numbers are stored: wageubn, adapt, muppet, dynasty, saved, float32"
+    parser.add_argument("--method", required=required, metavar="M", help=about)
+    add_model_and_data(parser, required)
+
+
+def add_model_and_data(parser: argparse._ActionsContainer, required: bool) -> None:
+    """--model and --data."""
     for name, letter, about in (
-        ("--method", "M", "how numbers are stored: wageubn, adapt, muppet, dynasty, saved, float32"),
         ("--model", "N", "the network: mlp, lenet5, resnet20, ..."),
         ("--data", "D", "the data set: digits, fashion-mnist, cifar10, ..., or folder:PATH"),
     ):
