@@ -14,7 +14,7 @@ from intnet.formats import FixedPoint
 from intnet.qtensor import QTensor
 from tests.command import MLP, PYTHON, ROOT, environment, here, intnet, last_line, metrics, refused
 
-COMMANDS = ("train", "resume", "eval", "inspect", "costs", "sweep", "papers", "list")
+COMMANDS = ("train", "resume", "eval", "inspect", "costs", "sweep", "compare", "papers", "list")
 SHORT = ("--steps", 2, "--limit", 64)
 
 
@@ -254,7 +254,7 @@ def arguments(**changes: Any) -> list[Any]:
         ({"set": "self=x"}, "unknown key of method 'wageubn' 'self'"),
         ({"set": "e2=9"}, "wageubn: e2='9': use one of flag8, 16"),
         ({"set": "saturate=x"}, "wageubn: saturate='x' is not a whole number"),
-        ({"set": "lr"}, "--set lr: write KEY=VALUE, as in --set lr=26"),
+        ({"set": "lr"}, "--set lr: write KEY=VALUE, as in lr=26"),
         ({"set": "=3"}, "--set =3: write KEY=VALUE"),
         ({"set": "dr=100"}, "dr = 100 is not a power of two"),
         ({"method": "float32", "set": "momentum=nan"}, "float32: momentum='nan' is not a finite number"),
