@@ -1,16 +1,19 @@
 """`intnet compare`: its rows, its figures against ones by hand, the table, the picture, what is refused."""
 
 import csv
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from intnet import model_bytes, runs
+from intnet import costs, model_bytes, runs
 from intnet.cli import compare, compare_figures, compare_plot
+from intnet.costs import History, LayerSize
 from intnet.errors import ConfigError
 from intnet.sweeps import plan, processes, work
 from intnet.sweeps.plan import Asked, Part
@@ -164,6 +167,17 @@ def test_bits_of_operands() -> None:
     for name, (nominal, used) in expected.items():
         assert (found[f"{name}_nominal"], found[f"{name}_used"]) == (nominal, used)
     assert set(compare_figures.operand_bits([]).values()) == {None}
+
+
+def test_errors_have_widths_too() -> None:
+    """A layer of 10 products, two steps: WL 8 forward, 4 and then 32 bits backward."""
+    layers = (LayerSize("a", (5,), 10),)
+    widths, errors = np.full((2, 1), 8), np.array([[4], [32]])
+    made = History(layers, widths, np.full((2, 1), 5), errors=errors)
+    assert costs.training(made).tolist() == [10 * (8 + 4), 10 * (8 + 32)]
+    assert costs.training(dataclasses.replace(made, errors=None)).tolist() == [10 * (8 + 32)] * 2
+    with pytest.raises(ConfigError, match="errors = 33 in step 2, layer 1"):
+        dataclasses.replace(made, errors=errors + 1)
 
 
 def test_speedups_and_bits_of_real_runs(reports: dict[str, dict[str, Any]], tmp_path: Path) -> None:

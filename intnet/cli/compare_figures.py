@@ -32,7 +32,6 @@ from intnet import array_costs, costs, methods, models
 from intnet.cli import array_read, costs_read
 from intnet.cli.array_read import Place
 from intnet.costs import FLOAT_BITS, History
-from intnet.errors import CheckpointError
 from intnet.methods.rounded_copies import RoundedCopies
 from intnet.sweeps.plan import Plan, Point, run_folder
 
@@ -159,7 +158,4 @@ def array_time(folder: Path, own: dict[str, Any], steps: int, steps_per_epoch: i
         return None
     sizes = costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"]))
     place = Place(steps, steps_per_epoch, [size.name for size in sizes])
-    try:
-        return array_costs.summary(array_read.read_history(folder, place, own)[1]).time
-    except CheckpointError:
-        return None
+    return array_costs.summary(array_read.read_history(folder, place, own)[1]).time

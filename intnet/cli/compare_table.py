@@ -173,8 +173,8 @@ def notes(plan: Plan, lines: Sequence[Line]) -> list[str]:
     """What is true of these runs: settings, DYNASTY's own model, how they were timed, what is missing."""
     found = []
     for line in lines:
-        if line.row.point.settings:
-            own = " ".join(f"{key}={value}" for key, value in line.row.point.settings.items())
+        own = " ".join(f"{key}={value}" for key, value in line.row.point.settings.items())
+        if not line.label.endswith(own):
             found.append(f"{line.label}: {own}")
     for line in lines:
         time = line.mean("array_time")

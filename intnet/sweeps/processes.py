@@ -143,13 +143,14 @@ def main() -> None:
     # Signals of a terminal go to whole groups; who started this one stops it by the session's file.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    parent = os.getppid()
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)  # what else is printed is no outcome
-        for line in sys.stdin:
-            outcome = work.train(json.loads(line), stop=lambda: os.getppid() != parent)
-            answers.write(json.dumps(dataclasses.asdict(outcome)) + "\n")
-            answers.flush()
+    parent, answers = os.getppid(), os.dup(1)
+    os.dup2(2, 1)  # what else is printed is no outcome
+    for line in sys.stdin:
+        outcome = work.train(json.loads(line), stop=lambda: os.getppid() != parent)
+        try:
+            os.write(answers, (json.dumps(dataclasses.asdict(outcome)) + "\n").encode())
+        except BrokenPipeError:  # the command was killed: the folder of the run says it all
+            return
 
 
 if __name__ == "__main__":
