@@ -24,6 +24,12 @@ def memory() -> tuple[int, int] | None:
     return now, most
 
 
-def threads() -> int:
-    """That kernels are run in."""
-    return int(numba.get_num_threads())
+def taken(before: int | None, beside: int) -> dict[str, int | None]:
+    """For a report: threads of kernels, runs at a time, bytes ahead of the first step and at most."""
+    most = memory()
+    return {
+        "threads": int(numba.get_num_threads()),
+        "beside": beside,
+        "before": before,
+        "peak": most and most[1],
+    }

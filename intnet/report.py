@@ -4,6 +4,7 @@
 table to one row a path and format for a terminal. Nothing here trains or writes.
 """
 
+import dataclasses
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ from types import NoneType
 from typing import Any
 
 import intnet
-from intnet import records
+from intnet import model_bytes, records
 from intnet.errors import CheckpointError
 from intnet.methods.method import Held
+from intnet.tape import Tape
 from intnet.trace import PathRow, PathTable
 from intnet.train import Run
 
@@ -82,9 +84,14 @@ Paths of float32 have none of these. *saturated in the run* counts all steps.
 
 
 def make(
-    run: Run, identity: dict[str, Any], table: PathTable, accuracy: float, metrics: Iterable[dict[str, Any]]
+    run: Run,
+    identity: dict[str, Any],
+    table: PathTable,
+    accuracy: float,
+    metrics: Iterable[dict[str, Any]],
+    tape: Tape | None = None,
 ) -> dict[str, Any]:
-    """The report of `run`; `metrics` are the lines of metrics.jsonl up to its step."""
+    """The report of `run`; `metrics` are the lines of metrics.jsonl up to its step, tape: of the last one."""
     saturated: dict[str, int] = dict(run.method.saturated)
     seconds, rates, loss = 0.0, [], None
     for line in metrics:
@@ -107,9 +114,11 @@ def make(
         "images_per_second": round(statistics.median(rates), 1) if rates else None,
         "saturated": sum(saturated.values()),
         "state_sha256": run.digest(),
+        "model_bytes": model_bytes.of(run),
         "paths": [_row(row, saturated) for row in table.rows.values()],
     }
-    return result | ({"saved": _held(run.method.held)} if run.method.held else {})
+    result |= {"saved": _held(run.method.held)} if run.method.held else {}
+    return result | ({"tape": dataclasses.asdict(tape)} if tape is not None else {})
 
 
 def _held(held: Mapping[str, Held]) -> dict[str, Any]:

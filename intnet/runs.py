@@ -26,24 +26,13 @@ from typing import IO, Any
 import numpy as np
 
 import intnet
-from intnet import (
-    checkpoint,
-    datasets,
-    files,
-    fixed_model,
-    methods,
-    model_bytes,
-    models,
-    process,
-    records,
-    report,
-    state_dicts,
-    tape,
-)
+from intnet import checkpoint, datasets, files, fixed_model, methods, models, records, report, state_dicts
 from intnet.datasets import Augment, Dataset
 from intnet.errors import CheckpointError, ConfigError, IntnetError
 from intnet.identity import IDENTITY, OF_SOME, check_same_data, identity
 from intnet.metrics import cut_metrics, read_metrics, step_lines
+from intnet.process import memory, taken
+from intnet.tape import Tape, measure
 from intnet.trace import PathTable
 from intnet.train import Run, StepReport
 
@@ -348,9 +337,9 @@ class RunFolder:
         tested batch.
         """
         run, table = self.run, PathTable()
-        before = process.memory()
+        before = memory()
         self._before = before and before[0]
-        held: list[tape.Tape] = []
+        held: list[Tape] = []
 
         def after_step(step: StepReport) -> None:
             for line in step_lines(step):
@@ -360,7 +349,7 @@ class RunFolder:
 
         while run.step < self.plan.steps:
             last = run.step == self.plan.steps - 1
-            run.on_tape = (lambda loss: held.append(tape.measure(loss))) if last else None
+            run.on_tape = (lambda loss: held.append(measure(loss))) if last else None
             run.train(run.step + 1, after_step, [table] if last else [])
             run.on_tape = None
             line = self._end_epoch(on_epoch, on_test) if run.step % run.steps_per_epoch == 0 else None
@@ -420,22 +409,15 @@ class RunFolder:
             on_epoch(line)
         return line
 
-    def _report(self, table: PathTable, accuracy: float, held: tape.Tape | None = None) -> dict[str, Any]:
+    def _report(self, table: PathTable, accuracy: float, held: Tape | None = None) -> dict[str, Any]:
         self._metrics.flush()
         metrics = read_metrics(self.folder / METRICS)
-        result = report.make(self.run, self.identity, table, accuracy, metrics)
-        result["model_bytes"] = model_bytes.of(self.run)
+        result = report.make(self.run, self.identity, table, accuracy, metrics, held)
         if self.run.method.fixed_model:
             sizes = fixed_model.save(self.folder / fixed_model.FILE, self.run)
             result |= {"fixed_model": dataclasses.asdict(sizes), "model_bytes": sizes.packed}
         if held is not None:
-            result |= {"tape": dataclasses.asdict(held), "process": self._process()}
+            result["process"] = taken(self._before, self.beside)
         files.replace(self.folder / report.MARKDOWN, report.markdown(result).encode())
         files.replace(self.folder / report.JSON, _pretty(result))
         return result
-
-    def _process(self) -> dict[str, Any]:
-        """What this process took, which a restarted run's last one is."""
-        most = process.memory()
-        taken = {"before": self._before, "peak": most and most[1]}
-        return {"threads": process.threads(), "beside": self.beside} | taken

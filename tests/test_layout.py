@@ -22,7 +22,7 @@ ORDER = [
     "bucket_codec", "trace", "operands", "grids", "explain_buckets", "explain", "measure", "schedules",
     "ops.kernels", "ops", "methods", "layers", "joints", "models", "costs", "array_costs",
     "tape", "process", "state", "idx", "datasets", "train", "files", "records", "archive", "tensor_files",
-    "state_dicts", "identity", "checkpoint", "metrics", "report", "fixed_model", "model_bytes", "runs",
+    "state_dicts", "identity", "checkpoint", "metrics", "model_bytes", "report", "fixed_model", "runs",
     "tape_costs", "sweeps", "packs", "papers", "cli", "__main__",
 ]  # fmt: skip
 
