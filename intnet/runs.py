@@ -23,8 +23,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-import numpy as np
-
 import intnet
 from intnet import checkpoint, datasets, files, fixed_model, methods, models, records, report, state_dicts
 from intnet.datasets import Augment, Dataset

@@ -94,6 +94,8 @@ def _asked(args: argparse.Namespace) -> "Asked":
         args.epochs or 1,
         args.steps,
         args.checkpoint_every,
+        args.augment,
+        args.image_size,
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from intnet.cli import output
-from intnet.cli.sweep import seeds
+from intnet.cli.sweep_run import seeds
 from intnet.cli.train import positive
 from intnet.errors import ConfigError
 
