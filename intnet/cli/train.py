@@ -14,7 +14,7 @@ EXAMPLE = """\
       --weights-partial --out runs/tuned
 
 --data folder:PATH has PATH/train/CLASS/*.png (or .jpg) and PATH/test/CLASS/ (or val/), see `intnet list`.
---augment crop=4,flip moves each image by up to 4 pixels and mirrors every other one, bits of the seed.
+--augment crop=4,flip moves each image by up to 4 pixels and mirrors about half of them, as the seed says.
 
 The last line of stdout is 'state sha256: HEX', the same on every machine. A run that was stopped or
 killed goes on with `intnet resume RUN`. `intnet list` shows all names and the keys of --set."""
