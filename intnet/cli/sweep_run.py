@@ -144,7 +144,8 @@ def _show(args: argparse.Namespace, needed: Sequence[str], view: Callable[[], Vi
     from intnet.sweeps import plan, table
 
     read = plan.read(args.show)
-    return _finish(args, args.show, read, table.collect(args.show, read), view())
+    rows = table.collect(args.show, read, table.failures(args.show))
+    return _finish(args, args.show, read, rows, view())
 
 
 def _finish(args: argparse.Namespace, folder: Path, plan: "Plan", rows: "list[Row]", view: View) -> int:

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from intnet import files, report
+from intnet import files, records, report
 from intnet.errors import CheckpointError
 from intnet.metrics import read_metrics
 from intnet.runs import METRICS
 from intnet.sweeps.plan import Plan, Point, run_folder, run_name
+from intnet.sweeps.work import SESSION
 
 JSON, CSV, MARKDOWN = "table.json", "table.csv", "table.md"
+FAILURES = {"rows": [{"method": str, "settings": {str: str}, "failed": {str: str}}]}  # of table.json
 SHORT = 12  # digits of a digest in a table
 
 
@@ -91,6 +93,22 @@ def collect(folder: Path, plan: Plan, failed: dict[str, str] | None = None) -> l
         why = {seed: reasons[name] for seed, name in names.items() if name in reasons}
         rows.append(Row(point, reports, why))
     return rows
+
+
+def failures(folder: Path) -> dict[str, str]:
+    """Why runs failed when the sweep's command last ended, by name; CheckpointError for a damaged table.
+
+    None where one is at work, or was killed: it has tried them again.
+    """
+    path = folder / JSON
+    if (folder / SESSION).exists() or not path.exists():
+        return {}
+    try:
+        rows = records.check(records.parse(path.read_bytes()), FAILURES)["rows"]
+    except ValueError as error:
+        raise CheckpointError(f"{path}: damaged ({error}): delete it, give the same command again") from None
+    points = [(Point(row["method"], row["settings"], []), row["failed"]) for row in rows]
+    return {f"{point.name}+seed={seed}": why for point, own in points for seed, why in own.items()}
 
 
 def done(folder: Path, plan: Plan, point: Point, seed: int) -> dict[str, Any] | None:
