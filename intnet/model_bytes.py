@@ -1,7 +1,8 @@
 """How many bytes of parameters inference reads, each in the bits that its method's format names.
 
-    weights, biases   the forward copy: codes in the bits of their format and an exponent a tensor; block
-                      float as `BlockTensor.pack` writes it; float32 where the method leaves it
+    weights, biases   the forward copy: codes in the bits of their format, or in those that they need where
+                      it sets no range and they need more, and an exponent a tensor; block float as
+                      `BlockTensor.pack` writes it; float32 where the method leaves it
     batch norm        gamma and beta in the same way, and the running mean and variance, 32 bits each
 
 A method that leaves a fixed-point model (`fixed_model.py`) stores that, which is counted instead.
@@ -42,7 +43,7 @@ def bits_of(value: Any) -> int:
     if isinstance(value, BlockTensor):
         return 8 * value.packed_bytes
     if isinstance(value, QTensor):
-        return value.codes.size * value.word_bits() + EXPONENT
+        return value.codes.size * value.stored_bits() + EXPONENT
     if isinstance(value, np.ndarray):
         return value.size * WORD
     raise ConfigError(f"a {type(value).__name__} has no size in bits")

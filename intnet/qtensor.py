@@ -164,10 +164,13 @@ class QTensor:
 
         A Flag code is wider than its stored word.
         """
-        if isinstance(self.format, FixedPoint):
-            return self.format.wl
-        nominal = 1 if self.format is None or isinstance(self.format, Flag) else self.format.bits
-        return max(nominal, self.width)
+        return self.width if isinstance(self.format, Flag) else self.stored_bits()
+
+    def stored_bits(self) -> int:
+        """Bits that memory needs for a code: the format's, or more where it sets no range and codes grew."""
+        if isinstance(self.format, FixedPoint | Flag):
+            return self.format.bits
+        return self.width if self.format is None else max(self.format.bits, self.width)
 
     def hex(self) -> np.ndarray:
         """Array of strings: each code in two's complement, lower-case hex digits, no prefix."""

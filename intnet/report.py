@@ -16,7 +16,7 @@ import intnet
 from intnet import model_bytes, records
 from intnet.errors import CheckpointError
 from intnet.methods.method import Held
-from intnet.tape import Tape
+from intnet.tape import MB, Tape
 from intnet.trace import PathRow, PathTable
 from intnet.train import Run
 
@@ -225,11 +225,11 @@ def _bytes(report: dict[str, Any]) -> list[tuple[str, str]]:
     if "model_bytes" in report:
         found.append(("model", f"{report['model_bytes']:,} bytes for inference, in its formats' bits"))
     if "tape" in report:
-        held, packed = (f"{report['tape'][key] / 1e6:,.2f} MB" for key in ("held", "packed"))
+        held, packed = (f"{report['tape'][key] / MB:,.2f} MB" for key in ("held", "packed"))
         found.append(("saved a step", f"{held}; {packed} in its formats' bits"))
     own = report.get("process", {"peak": None})
     if own["peak"] is not None:
-        most, before = (f"{own[key] / 1e6:,.0f} MB" for key in ("peak", "before"))
+        most, before = (f"{own[key] / MB:,.0f} MB" for key in ("peak", "before"))
         found.append(("memory", f"{most} at most, {before} before the first step"))
     return found
 
@@ -238,12 +238,12 @@ def _saved(held: dict[str, Any] | None) -> list[tuple[str, str]]:
     """What the tape held, where the method packs it."""
     if held is None:
         return []
-    masks = f", and masks of {held['mask_bytes'] / 1e6:,.2f} MB" if held["mask_bytes"] else ""
-    size = f"{held['bytes'] / 1e6:,.2f} MB of {held['elements']:,} values saved a step"
+    masks = f", and masks of {held['mask_bytes'] / MB:,.2f} MB" if held["mask_bytes"] else ""
+    size = f"{held['bytes'] / MB:,.2f} MB of {held['elements']:,} values saved a step"
     return [
         (
             "tape",
-            f"{size}, {held['bits']:.2f} bits each{masks}; float32: {held['elements'] * 4 / 1e6:,.2f} MB",
+            f"{size}, {held['bits']:.2f} bits each{masks}; float32: {held['elements'] * 4 / MB:,.2f} MB",
         )
     ]
 

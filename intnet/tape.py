@@ -3,9 +3,10 @@
     measured = measure(loss)        between the forward and the backward pass (`Run.on_tape`)
 
     held      bytes of the arrays as they are: codes in the container that they fit, floats in float32
-    packed    the same values in the bits that their formats name: codes of a format in its bits, exact codes
-              in those of their proven bound, block float and bucket codecs with their metadata, masks and the
-              signs that ReLU reads in a bit an element, floats in float32
+    packed    the same values in the bits that their formats name: codes of a format in its bits, or in those
+              that the widest code needs where a format sets no range and it needs more; exact codes in those
+              of their proven bound, block float and bucket codecs with their metadata, masks and the signs
+              that ReLU reads in a bit an element, floats in float32
 
 A tensor that several nodes saved counts once. Copies of parameters (`PARAMETERS`) do not count: they are as
 large as the model, whatever the batch.
@@ -26,6 +27,7 @@ from intnet.qtensor import QTensor
 
 PARAMETERS = ("w", "gamma", "s")  # what operations save of a weight layer, a batch norm, a scale
 FLOAT_BITS = 32
+KB, MB = 1 << 10, 1 << 20  # bytes, as the thesis on saved activations counts: for all that a person reads
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def _parts(value: Any) -> Iterator[_Held]:
 
 
 def _of_codes(q: QTensor) -> _Held:
-    bits = q.bound.bit_length() + 1 if q.format is None else q.format.bits
+    bits = q.bound.bit_length() + 1 if q.format is None else q.stored_bits()
     exponents = [q.exponent] if isinstance(q.exponent, np.ndarray) else []
     return _Held([q.codes, *exponents], q.codes.size * bits + sum(8 * each.nbytes for each in exponents))
 

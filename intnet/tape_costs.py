@@ -23,7 +23,6 @@ from intnet.qtensor import QTensor
 from intnet.trace import Recorder
 from intnet.train import Run
 
-MB = 1 << 20  # bytes, as the thesis counts
 ELSEWHERE = "elsewhere"  # row of what the tape holds outside of all blocks
 
 

@@ -13,7 +13,8 @@ from intnet.cli import terminal
 from intnet.cli.train import options
 from intnet.errors import ConfigError
 from intnet.methods.saved import MASK, Saved
-from intnet.tape_costs import MB, Block, Value
+from intnet.tape import MB
+from intnet.tape_costs import Block, Value
 from intnet.train import Run
 
 WIDTH = 130  # of the widest table

@@ -11,7 +11,8 @@ from intnet import methods, models, tape_costs
 from intnet.bucket_codec import Codec
 from intnet.methods.saved import PRESETS, Saved
 from intnet.papers.check import Check, Column, Result, Table, Task, agrees
-from intnet.tape_costs import MB, Block
+from intnet.tape import MB
+from intnet.tape_costs import Block
 
 BATCH, IMAGE, CLASSES = 128, (32, 32, 3), 10
 # table 4.1: block -> (elements, float32, 4 bits, saved), MB of 2^20 bytes
