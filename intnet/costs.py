@@ -56,6 +56,8 @@ class LayerSize:
 class History:
     """What every layer was at every step: int64[steps, layers] each, in the order of `layers`.
 
+    Where blocks of a layer differ in width, its widths and errors are their means, float64.
+
     widths: WL, 1..32; fractions: FL, None for float32; nonzero: weights that are not zero
     errors: the word length of the backward pass, 1..32; None: float32, which AdaPT's model counts for all
     lookback, resolution: both or neither; without them the method has no overhead

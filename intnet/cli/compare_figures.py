@@ -145,7 +145,7 @@ def _constant(own: dict[str, Any], report: dict[str, Any]) -> tuple[History, np.
     found = {layer["e3"]["layer"]: layer for layer in _weight_layers(report["paths"])}
     rows = [(_first(found[size.name], COPIES["W"][0]), found[size.name]["e3"]) for size in sizes]
     widths, errors = (
-        np.array([[min(FLOAT_BITS, math.ceil(_nominal(row[k]))) for row in rows]], np.int64)  # type: ignore[arg-type]
+        np.array([[min(FLOAT_BITS, _nominal(row[k])) for row in rows]])  # type: ignore[arg-type]
         for k in range(2)
     )
     weights = np.array([[size.weights for size in sizes]], np.int64)

@@ -1,7 +1,7 @@
 """`intnet compare --plot`: accuracy over epochs by method, and against what training and inference cost.
 
 Four panels: test accuracy over epochs; at the end over the cost of training (1/SU, backward passes in their
-own word lengths), over the bytes of the model, over those that a step saves in its formats' bits. A row has
+own word lengths), over the bytes of the model, over those that a step saves, packed. A row has
 one colour everywhere; means over seeds, whiskers from the least to the greatest.
 """
 
@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from intnet.cli import output
-from intnet.cli.compare_table import KILO, MEGA, Compared, Line
+from intnet.cli.compare_table import Compared, Line
 from intnet.sweeps import table
 from intnet.sweeps.plan import Plan
 from intnet.sweeps.table import Row
+from intnet.tape import KB, MB
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,8 +32,8 @@ MIDDLE = 0.55  # of its width: names of points right of it stand left of them
 # key of the figures, label of the axis, what it is divided by, whether the figure is the cost's inverse
 COSTS = (
     ("speedup_own", "cost of training / float32's (1 / SU own)", 1.0, True),
-    ("model_bytes", "model, kB", KILO, False),
-    ("tape_bytes_packed", "saved by a step for its backward pass, MB in its formats' bits", MEGA, False),
+    ("model_bytes", "model, packed, kB of 2^10 bytes", KB, False),
+    ("tape_bytes_packed", "saved by a step for its backward pass, packed, MB of 2^20 bytes", MB, False),
 )
 
 
@@ -70,7 +71,7 @@ def _curves(axis: "Axes", folder: Path, plan: Plan, lines: Sequence[Line]) -> No
     axis.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     axis.grid(alpha=0.3)
     if axis.get_legend_handles_labels()[1]:
-        axis.legend(fontsize=7, loc="lower right")
+        axis.legend(fontsize=7, loc="best")
 
 
 def _against(axis: "Axes", lines: Sequence[Line], key: str, label: str, unit: float, inverse: bool) -> None:

@@ -21,20 +21,22 @@ from intnet import files
 from intnet.cli import compare_figures, terminal
 from intnet.cli.compare_figures import COPIES, KINDS, SIDES, Numbers, operand_key
 from intnet.sweeps import table
-from intnet.sweeps.plan import Plan, run_name
+from intnet.sweeps.plan import Plan, Point, run_name
 from intnet.sweeps.table import CSV, JSON, MARKDOWN, Row
+from intnet.tape import KB, MB
 
 WIDTH = 240  # of the widest table
-KILO, MEGA = 1e3, 1e6
 
 LEGEND = (
     "W, x, e, gW: bits of the weights, inputs, errors and weight gradients of the weight layers in the last "
     "step, means over elements: what the format names (what the widest code of a layer needed); float32 "
     "counts as 32. Forward/backward where products read two copies.",
     "SU: training over float32 by AdaPT's performance model, the backward pass of every method in float32, "
-    "as printed; SU own: the backward pass in the word length of the method's own errors.",
-    "model: bytes of the parameters that inference reads, packed in their formats' bits. tape: bytes that a "
-    "step saves for its backward pass, as this program holds them, and packed in their formats' bits.",
+    "as printed; SU own: the backward pass in the word length of the method's own errors. Of the forward "
+    "products it counts the weights' bits alone, of adapt and muppet without weights that are zero.",
+    "model: bytes of the parameters that inference reads, packed; tape: bytes that a step saves for its "
+    "backward pass, as this program holds them, and packed: in the bits that formats name, or that codes "
+    "need where those are more. kB are 2^10 bytes, MB 2^20.",
     "images/s: median of all training steps; peak: the most memory of the process that trained the run, of "
     "an interrupted one the last. Both are measured: they compare methods only where runs were trained one "
     "at a time on an idle machine, with kernels that were compiled before.",
@@ -71,11 +73,11 @@ class Compared:
         for row in rows:
             runs = {}
             for seed, report in row.reports.items():
-                name = run_name(row.point, seed)
-                if name not in self._known:
-                    self._known[name] = compare_figures.numbers(folder, plan, row.point, seed, report)
-                runs[seed] = self._known[name]
-            made.append(Line(row, plan.label(row.point), runs))
+                run = run_name(row.point, seed)
+                if run not in self._known:
+                    self._known[run] = compare_figures.numbers(folder, plan, row.point, seed, report)
+                runs[seed] = self._known[run]
+            made.append(Line(row, name(plan, row.point), runs))
         return made
 
     # -- as a `View` ----------------------------------------------------------------------------
@@ -111,6 +113,12 @@ class Compared:
         print(f"compare sha256: {digest(lines)}")
 
 
+def name(plan: Plan, point: Point) -> str:
+    """'wageubn e2=16': a sweep's label, which leaves out the method where all points have one."""
+    label = plan.label(point)
+    return label if label.split()[0] == point.method else f"{point.method} {label}"
+
+
 def digest(lines: Sequence[Line]) -> str:
     """SHA-256 over names, state digests and accuracies of all runs that are done."""
     texts = sorted(
@@ -142,10 +150,10 @@ def cells(plan: Plan, lines: Sequence[Line]) -> tuple[list[str], list[list[str]]
             text.append(f"{min(values):.2%}..{max(values):.2%}" if values else "-")
         text += [_bits(line, operand) for operand in COPIES]
         text += [_number(line.mean(key), "{:.2f}") for key in ("speedup", "speedup_own")]
-        text.append(_number(line.mean("model_bytes"), "{:,.1f}", KILO))
-        text += [_number(line.mean(key), "{:,.2f}", MEGA) for key in ("tape_bytes", "tape_bytes_packed")]
+        text.append(_number(line.mean("model_bytes"), "{:,.1f}", KB))
+        text += [_number(line.mean(key), "{:,.2f}", MB) for key in ("tape_bytes", "tape_bytes_packed")]
         text.append(_number(line.mean("images_per_second"), "{:,.0f}"))
-        text.append(_number(line.mean("peak_bytes"), "{:,.0f}", MEGA))
+        text.append(_number(line.mean("peak_bytes"), "{:,.0f}", MB))
         texts.append(text)
     return headings, texts
 
