@@ -47,8 +47,8 @@ REMARKS = (
     "Energy, powers constant: table 2's two powers for as long as training takes. Energy by step: the module "
     "takes the same in every step, whatever the width (its power at 4 bits for half an 8-bit step), which is "
     "up to 0.4 points above the paper; constant powers are up to 0.9 points off.",
-    "The power overhead of at most 7.9 % follows from a module whose energy goes with the steps: 10.3 mW at "
-    "4 bits become 20.6 mW at 2 bits, 6.9 % of 297 mW; of CIFAR-100 the powers are not listed.",
+    "The power overhead of at most 7.9 % is not recomputed: the powers behind it are not listed. It allows a "
+    "module whose energy goes with the steps: 10.3 mW at 4 bits become 20.6 mW at 2 bits, 6.9 % of 297 mW.",
     "Accuracies of table 1 need trainings of 200 and 95 epochs and are no part of this check.",
 )
 
@@ -94,8 +94,8 @@ def _headlines() -> Table:
         for what, printed, where, own, digits in HEADLINES
     ]
     rows.append(("area overhead, %", "0.219 / 16", area, AREA, agrees(area, AREA, 1)))
-    rows.append(("power overhead, 4 bits, %", "10.3 / 297", powers[0], POWER, powers[0] <= POWER))
-    rows.append(("power overhead, 2 bits, %", "the same energy a step", powers[1], POWER, powers[1] <= POWER))
+    for bits, where, own in ((4, "10.3 / 297", powers[0]), (2, "the same energy a step", powers[1])):
+        rows.append((f"power overhead, at most, {bits} bits, %", where, own, POWER, own <= POWER))
     columns = (
         Column("figure"),
         Column("from"),

@@ -18,9 +18,9 @@ from intnet.papers.check import Check, Column, Result, Table, Task, agrees
 SCHEDULE = ((16, 8), (10, 12), (14, 14), (14, 16), (45, 32))  # AlexNet/CIFAR-10: (epochs, WL)
 # first version, table 3, columns MEM and SU^3, rows of MuPPET; epochs trained: table 2, superscripts
 PUBLISHED = {"AlexNet": (1.66, 1.20, 99), "ResNet-20": (1.61, 1.25, 114)}
-LATER_MEM = {"AlexNet": 3.64, "ResNet-20": 3.44}  # peer-reviewed version, table 2
 BASELINE_EPOCHS = 150  # first version, table 2: of MuPPET's own float32 runs
-# the same tables: AdaPT over MuPPET's baseline, SU^3; sec. 4.2.1 gives the mean of its ratio to MuPPET's
+# the same table: AdaPT over MuPPET's baseline, SU^3; the mean of its ratio to MuPPET's is printed in
+# sec. 4.2.1 of the peer-reviewed version only
 ADAPT_SU3 = {"AlexNet": 6.42, "ResNet-20": 4.01}
 MEAN_RATIO = 4.26
 NETS = ("resnet20", "alexnet")
@@ -39,7 +39,8 @@ def run(task: Task) -> Result:
 
 
 REMARKS = (
-    "MEM of 1.6654 rounds to 1.67: the paper has cut it off, or one of its epochs differs.",
+    "MEM of 1.6654 rounds to 1.67: one of its epochs differs, or the paper has cut it off, but then no mean "
+    "WL gives both figures of ResNet-20.",
     "The published SU needs a baseline that trains as long as MuPPET does; over MuPPET's own 150 epochs it "
     "would be 1.82. (8) takes the backward pass as 32 bits, MuPPET's quantized gradients too.",
     "Not published, so not recomputed: the switches of ResNet-20; the batch sizes and accumulation steps "
@@ -108,7 +109,7 @@ def _ratios() -> Table:
 
 CHECK = Check(
     "speed-up and memory of MuPPET by AdaPT's performance model",
-    "AdaPT, first version, section 4.1.2, table 3 (MuPPET's rows); peer-reviewed version, table 2",
+    "AdaPT, first version, section 4.1.2, table 3 (MuPPET's rows); peer-reviewed, section 4.2.1, table 2",
     "seconds",
     run,
 )
