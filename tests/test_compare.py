@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import costs, model_bytes, runs
-from intnet.cli import compare, compare_figures, compare_plot
+from intnet import costs, model_bytes, report, runs
+from intnet.cli import compare, compare_figures, compare_plot, compare_table
 from intnet.costs import History, LayerSize
 from intnet.errors import ConfigError
 from intnet.sweeps import plan, processes, work
@@ -77,6 +77,15 @@ def test_settings_go_to_the_methods_that_know_them() -> None:
         plan.make(Asked([Part("float32"), Part("wageubn")], "mlp", "digits", {"lr": "0.1"}, limit=64))
 
 
+def test_a_row_tells_its_method() -> None:
+    """Where all rows have one method too, which a sweep's labels leave out."""
+    for own, names in ((["saved bits=2"], ["saved bits=2"]), (["saved bits=2", "saved bits=8 lr=0.3"],) * 2):
+        made = plan.make(Asked(compare.parts("saved", own), "mlp", "digits", limit=64))
+        assert [compare_table.name(made, point) for point in made.points] == names
+    made = plan.make(Asked(compare.parts("saved,float32", []), "mlp", "digits", limit=64))
+    assert [compare_table.name(made, point) for point in made.points] == ["saved", "float32"]
+
+
 # -- figures, by hand --------------------------------------------------------------------------
 
 # mlp on digits: 64 -> 64 -> 64 -> 10, batch norm and ReLU behind the first two layers
@@ -102,8 +111,15 @@ def test_what_the_tape_holds(reports: dict[str, dict[str, Any]]) -> None:
     """float32: three inputs of layers, two of batch norms; what ReLU saves is the next layer's input."""
     norms = 2 * 2 * WIDE * 4  # mean and 1/deviation of two batch norms
     assert reports["float32"]["tape"] == dict.fromkeys(("held", "packed"), 5 * VALUES * 4 + norms + LOSS)
-    # wageubn: the outer layers' inputs in float32; x2 and sigma of 16 bits, x0 of 8, a bit of sign an element
-    hidden = 2 * (2 * VALUES + 2 * WIDE + VALUES // 8) + VALUES
+    # wageubn: the outer layers' inputs in float32; x2 and sigma of 16 bits, x0 of 8, or of what their codes
+    # need where that is more; a bit of sign an element
+    needed = {(row["layer"], row["path"]): row["used_bits"] for row in reports["wageubn"]["paths"]}
+    norms_in = [bits for (_, path), bits in needed.items() if path == "x2"]
+    sigmas = [bits for (_, path), bits in needed.items() if path == "sigma"]
+    inner = [bits for (_, path), bits in needed.items() if path == "x0" and bits is not None]
+    assert (len(norms_in), len(sigmas), len(inner)) == (2, 2, 1) and max(norms_in) > 16
+    hidden = sum(-(-max(16, bits) * VALUES // 8) for bits in norms_in) + 2 * VALUES // 8
+    hidden += sum(-(-max(16, bits) * WIDE // 8) for bits in sigmas) + max(8, *inner, 8) * VALUES // 8
     assert reports["wageubn"]["tape"]["packed"] == 2 * 4 * VALUES + hidden + LOSS
     # muppet, adapt: three inputs in 8 bits, those of batch norm in float32, ReLU on codes: a bit of sign
     codes = 3 * VALUES + 2 * VALUES // 8 + 2 * 4 * VALUES
@@ -203,6 +219,25 @@ def test_speedups_and_bits_of_real_runs(reports: dict[str, dict[str, Any]], tmp_
     assert bits["wageubn"]["x_forward_nominal"] == (32 + 8 + 32) / 3
 
 
+def test_speedup_of_blocks_of_several_widths(reports: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    """A layer's width is the mean of its blocks': no whole number of bits."""
+    own = dict(reports["dynasty"])
+    own["paths"] = [one | {"mean_bits": 4.25} if one["path"] in ("Wq", "e3") else one for one in own["paths"]]
+    found = compare_figures.speedups(tmp_path, own["run"], own)
+    assert found == pytest.approx({"speedup": 64 / 36.25, "speedup_own": 64 / 8.5}, rel=1e-12)
+
+
+def test_units_are_those_of_costs(reports: dict[str, dict[str, Any]]) -> None:
+    """MB of 2^20 bytes, as `intnet costs` and the thesis count."""
+    told = reports["float32"] | {"tape": {"held": 3 << 20, "packed": 3 << 19}}
+    told["process"] = told["process"] | {"peak": 7 << 20, "before": 5 << 20}
+    told["saved"] = {"elements": 1 << 18, "bytes": 1 << 19, "bits": 16.0, "mask_bytes": 1 << 18}
+    facts = dict(report.facts(told))
+    assert facts["saved a step"] == "3.00 MB; 1.50 MB in its formats' bits"
+    assert facts["memory"] == "7 MB at most, 5 MB before the first step"
+    assert facts["tape"].startswith("0.50 MB of ") and facts["tape"].endswith("of 0.25 MB; float32: 1.00 MB")
+
+
 # -- the command -------------------------------------------------------------------------------
 
 
@@ -267,9 +302,20 @@ def test_in_processes_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture
     done = intnet("compare", *SMALL, "--steps", 30, "--with", "float32 lr=1e30", "--jobs", 2, "--out", folder)
     assert (done.returncode, done.stderr) == (1, "")
     assert "1 of 2 runs are done." in done.stdout and "failed: float32, seed 1: " in done.stdout
-    report = json.loads((folder / "runs" / "wageubn+seed=1" / "report.json").read_text())
-    assert report["process"]["beside"] == 2
+    made = json.loads((folder / "runs" / "wageubn+seed=1" / "report.json").read_text())
+    assert made["process"]["beside"] == 2
     assert "| float32 | 0/1 failed | - | - |" in (folder / "table.md").read_text()
+    for command in ("compare", "sweep"):  # what failed is known from the folder
+        status, out, err = here(capsys, command, "--show", folder)
+        assert (status, err) == (1, "") and "failed: float32, seed 1: " in out
+    session = folder / work.SESSION
+    session.touch()  # at work, or killed there: it has begun those runs again
+    assert here(capsys, "compare", "--show", folder)[0] == 0
+    session.unlink()
+    table = (folder / "table.json").read_text()
+    (folder / "table.json").write_text(table[:-9])
+    assert "table.json: damaged" in refused(capsys, "compare", "--show", folder)
+    (folder / "table.json").unlink()
     for path in (folder / "runs").glob("*/*"):
         path.unlink()
     picture = tmp_path / "empty.png"
@@ -294,7 +340,7 @@ def test_a_run_without_its_last_step(
     status, out, err = here(capsys, "compare", *SMALL, "--out", folder)
     assert (status, err) == (0, "")
     lines = [line.split() for line in out.splitlines() if line.startswith(("float32 ", "wageubn "))][-2:]
-    assert lines[0][2:8] == ["-"] * 6 and lines[0][8] == "37.4"
+    assert lines[0][2:8] == ["-"] * 6 and lines[0][8] == "36.5"
     assert lines[1][2] == "20.9" and lines[1][-5:-2] == ["-"] * 3 and lines[1][-1] == "-"
 
 
