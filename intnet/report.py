@@ -185,13 +185,14 @@ def facts(report: dict[str, Any]) -> list[tuple[str, str]]:
     run = report["run"]
     options = ", ".join(f"{key}={'off' if value is None else value}" for key, value in run["options"].items())
     rate = report["images_per_second"]
+    passes = f"{report['epochs']:g} epoch{'s' * (report['epochs'] != 1)}"
     return [
         ("test accuracy", f"{report['test_accuracy']:.2%} of {report['test_images']:,} images"),
         *_fixed_model(report.get("fixed_model")),
         *_saved(report.get("saved")),
         *_bytes(report),
         ("last loss", "-" if report["last_loss"] is None else f"{report['last_loss']:.4f}"),
-        ("steps", f"{report['steps']:,} of {run['batch_size']} images ({report['epochs']:g} epochs)"),
+        ("steps", f"{report['steps']:,} of {run['batch_size']} images ({passes})"),
         ("seed", str(run["seed"])),
         *_weights(run.get("weights")),
         ("training images", f"{run['limit']:,}"),

@@ -177,10 +177,11 @@ def title(plan: Plan) -> str:
     """What the runs have in common."""
     own = plan.common
     epochs = plan.steps / plan.steps_per_epoch
+    passes = f"{epochs:g} epoch{'s' * (epochs != 1)}"
     seeds = ", ".join(map(str, plan.seeds))
     return (
         f"{own['model']} on {own['data']}: {own['limit']:,} training images, {plan.steps:,} steps of "
-        f"{own['batch_size']} images ({epochs:g} epochs), seed{'s' * (len(plan.seeds) > 1)} {seeds}"
+        f"{own['batch_size']} images ({passes}), seed{'s' * (len(plan.seeds) > 1)} {seeds}"
     )
 
 
