@@ -357,8 +357,9 @@ def test_a_run_without_its_last_step(
         ((*SMALL, "--out", "file"), "is a file"),
         (("--show", "nowhere"), "nowhere is no sweep"),
         (("--show", "nowhere", "--methods", "float32"), "--methods: nowhere says that itself"),
+        (("--show", "c", "--with", "float32 lr=1", "--epochs", 2), "--with, --epochs: c says that itself"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_refused(
     arguments: tuple[object, ...],

@@ -56,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--with",
         action="append",
         default=[],
-        dest="own",
         metavar="'M K=V ..'",
         help="settings of one method, repeatable",
     )
@@ -83,7 +82,7 @@ def _asked(args: argparse.Namespace) -> "Asked":
     from intnet.sweeps import plan
 
     return plan.Asked(
-        parts(args.methods, args.own),
+        parts(args.methods, getattr(args, "with")),
         args.model,
         args.data,
         options(args.set),

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from intnet.sweeps.plan import Asked, Plan
     from intnet.sweeps.table import Row
 
+# arguments that --show leaves no use for, as far as their defaults are nothing
+OF_TRAINING = (
+    *("vary", "also", "baseline", "with", "set"),
+    *("epochs", "steps", "limit", "augment", "image_size", "data_dir", "cluster"),
+)
+
 
 @dataclass(frozen=True)
 class View:
@@ -139,6 +145,7 @@ def _train(
 def _show(args: argparse.Namespace, needed: Sequence[str], view: Callable[[], View]) -> int:
     """What the runs have come to, without training."""
     given = [f"--{name}" for name in needed if getattr(args, name) is not None]
+    given += [f"--{name.replace('_', '-')}" for name in OF_TRAINING if getattr(args, name, None)]
     if given:
         raise ConfigError(f"{', '.join(given)}: {args.show} says that itself; --show trains nothing")
     from intnet.sweeps import plan, table
