@@ -348,7 +348,7 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("--out", "new", "--batch-size", 65), "batch size 65: the data set has 64 training images"),
     (("--out", "file"), "file is a file; a sweep needs a folder"),
     (("--out", "."), ". is no sweep (it holds file)"),
-    (("--show", "new"), "--method, --model, --data, --steps, --limit: new says that itself; --show trains nothing"),
+    (("--show", "new"), "--data, --steps, --limit: new says that itself; --show trains nothing"),
 ]  # fmt: skip
 
 
