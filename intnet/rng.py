@@ -78,17 +78,19 @@ def check_counter(seed: int, step: int, stream: int) -> None:
             raise ConfigError(f"{what} {value} is outside 0..2^{bits}-1")
 
 
-def words(seed: int, step: int, stream: int, n: int, start: int = 0) -> np.ndarray:
+def words(seed: int, step: int, stream: int, n: int, start: int = 0, alone: bool = False) -> np.ndarray:
     """uint32[n]: the words of elements start..start+n-1 of one stream at one step.
 
     seed has 64 bits, step and stream 32, an element's index 66; ConfigError outside that.
+    alone: draw on the calling thread only, as one beside the main thread must: of two threads that hand out
+    work at once, not every threading layer of Numba lets the process live
     """
     check_counter(seed, step, stream)
     if n < 0 or not 0 <= start < 4 << 64 or start + n > 4 << 64:
         raise ConfigError(f"elements {start}..{start + n - 1} are outside 0..2^66-1")
     block, skipped = divmod(start, 4)
     out = empty(((skipped + n + 3) // 4 * 4,), np.uint32)
-    loop = fill if out.size < _SHARED else _fill_parts
+    loop = fill if alone or out.size < _SHARED else _fill_parts
     loop(out, np.uint64(block), np.uint64(step) << _32 | np.uint64(stream), np.uint64(seed))
     return out[skipped : skipped + n]
 

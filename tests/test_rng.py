@@ -88,6 +88,7 @@ def test_a_draw_on_all_threads_is_the_draws_of_its_pieces_on_one():
     whole = rng.words(9, 1, 77, n)
     pieces = [rng.words(9, 1, 77, min(1001, n - at), at) for at in range(0, n, 1001)]
     assert np.array_equal(whole, np.concatenate(pieces))
+    assert np.array_equal(whole, rng.words(9, 1, 77, n, alone=True))
 
 
 def check_lengths() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intnet import datasets, runs
+from intnet import datasets, rng, runs
 from intnet.datasets import Ahead, Augment, batches, image_files
 from intnet.errors import DataError
 from tests.command import here, intnet, last_line, refused, signalled
@@ -143,6 +143,22 @@ def test_fashion_mnist_as_before_there_was_a_stream() -> None:
 
 
 NEW = ("--method", "float32", "--model", "mlp", "--batch-size", 4, "--checkpoint-every", 2, "--steps", 40)
+
+
+def test_readers_hand_out_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that do end the process where Numba has no OpenMP, only its layer `workqueue`."""
+
+    def shared(*_: object) -> None:
+        raise AssertionError("a loop on all threads, in a reader")
+
+    monkeypatch.setattr(rng, "_fill_parts", shared)
+    draw = np.random.default_rng(2)
+    images, labels = draw.integers(0, 256, (70_000, 2, 2, 1)).astype(np.uint8), np.zeros(70_000, np.int64)
+    data = datasets.from_arrays(images, labels, images[:1], labels[:1], 1)
+    got, _ = datasets.Batches(data, 70_000, 1, Augment(crop=1, flip=True))(0)
+    assert got.shape == images.shape and got.any()
+    with pytest.raises(AssertionError):
+        rng.words(1, 0, 1, 70_000)
 
 
 def test_a_file_that_breaks_in_the_middle(tmp_path: Path) -> None:

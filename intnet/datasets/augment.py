@@ -54,7 +54,8 @@ class Augment:
         """uint8 (n, H, W, C), the images of step `step` (from 0) in their places, altered; a new array."""
         out = self._cropped(images, seed, step) if self.crop else images.copy()
         if self.flip:
-            mirrored = rng.words(seed, step, rng.stream("data/flip"), len(images)) >> np.uint32(31) == 1
+            top = rng.words(seed, step, rng.stream("data/flip"), len(images), alone=True) >> np.uint32(31)
+            mirrored = top == 1
             out[mirrored] = out[mirrored, :, ::-1]
         return out
 
@@ -71,7 +72,8 @@ class Augment:
 
 def offsets(pad: int, n: int, seed: int, step: int) -> np.ndarray:
     """int64 (n, 2): where each image of a step is cut, (y, x) in 0..2 pad."""
-    halves = rng.words(seed, step, rng.stream("data/crop"), 4 * n).astype(np.uint64).reshape(n, 2, 2)
+    found = rng.words(seed, step, rng.stream("data/crop"), 4 * n, alone=True)
+    halves = found.astype(np.uint64).reshape(n, 2, 2)
     many, low = np.uint64(2 * pad + 1), halves[:, :, 1]
     # the upper 64 bits of a product of 64 by 31 bits, by halves: no sum here reaches 2^64
     return ((halves[:, :, 0] * many + (low * many >> np.uint64(32))) >> np.uint64(32)).astype(np.int64)

@@ -16,6 +16,7 @@ def order(seed: int, epoch: int, n: int) -> np.ndarray:
     """
     if not is_int(n) or n < 1:
         raise ConfigError(f"an order of {n!r} images: there must be at least 1")
-    halves = rng.words(seed, step=epoch, stream=rng.stream("data/order"), n=2 * n).astype(np.uint64)
+    found = rng.words(seed, step=epoch, stream=rng.stream("data/order"), n=2 * n, alone=True)
+    halves = found.astype(np.uint64)
     keys = halves[0::2] << np.uint64(32) | halves[1::2]
     return np.argsort(keys, kind="stable").astype(np.int64)
