@@ -130,6 +130,11 @@ def test_bad_archives(tmp_path: Path) -> None:
     twice = [(f"cifar-10-batches-bin/{file}", good[file]) for file in (*FILES["cifar10"], "data_batch_1.bin")]
     archive(path, list(twice))
     assert message() == f"{path}: cifar-10-batches-bin/data_batch_1.bin is there twice"
+    with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info := tarfile.TarInfo("x"))
+        info.pax_headers = {"GNU.sparse.size": "many"}
+        tar.addfile(info)
+    assert "cannot be unpacked (invalid literal for int()" in message()
     archive(path, [(f"../{file}", content) for file, content in good.items()])
     assert "has no cifar-10-batches-bin/data_batch_1.bin" in message()
     assert not list(tmp_path.parent.glob("*.bin"))

@@ -193,6 +193,8 @@ FILES = {
     "empty": (b"", "the file is empty"),
     "text": (b"hello, world", "not a PNG or JPEG, whatever its name says: it begins with 68 65 6c 6c 6f"),
     "gif": (b"GIF89a\1\0\1\0\0\0\0;", "not a PNG or JPEG"),
+    "header cut": (GOOD[:40], "damaged, it cannot be decoded (its header is cut or wrong)"),
+    "no pixels": (png(0, 8), "damaged, it cannot be decoded (its header is cut or wrong)"),
     "cut": (GOOD[:-20], "damaged, it cannot be decoded ("),
     "flipped": (GOOD[:50] + bytes([GOOD[50] ^ 1]) + GOOD[51:], "damaged, it cannot be decoded ("),
     "alpha": (RGBA, "an image with transparency: convert it to RGB or gray of 8 bits a channel"),

@@ -159,7 +159,9 @@ def _unpack(cifar: _Cifar, path: Path) -> Iterator[tuple[str, bytes]]:
                 found[file] = stream.read((cifar.most[file] + 1) * cifar.record)
             while unzipped.read(1 << 20):  # gzip tells at its end whether all of it was right
                 pass
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+    except DataError:
+        raise
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:  # that: of odd numbers
         what = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be unpacked ({what}): get the archive again") from error
     lacking = [file for file in cifar.files if file not in found]

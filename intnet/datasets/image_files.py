@@ -31,6 +31,7 @@ LARGEST_FILE = 1 << 28  # bytes
 LARGEST_IMAGE = 1 << 26  # pixels: what a small file can ask a decoder for has no other end
 
 _FORMATS = ("PNG", "JPEG")
+_MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")  # what their files begin with
 _CHANNELS = {"1": 1, "L": 1, "P": 3, "RGB": 3}  # of Pillow's modes that have 8 bits or fewer a channel
 _SHOWN = 500  # files between two changes of the line on a terminal
 
@@ -174,7 +175,9 @@ def _header(library: Any, path: str, content: bytes) -> tuple[tuple[int, int], s
             frames = getattr(image, "n_frames", 1) if png else 1
             if png:
                 image.verify()  # check sums of its parts
-    except library.UnidentifiedImageError:
+    except library.UnidentifiedImageError as error:
+        if content.startswith(_MAGIC):
+            raise _damaged(path, ValueError("its header is cut or wrong")) from error
         begin = content[:8].hex(" ")
         raise DataError(
             f"{path}: not a PNG or JPEG, whatever its name says: it begins with {begin}"
