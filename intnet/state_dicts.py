@@ -31,7 +31,8 @@ from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 from intnet.tensor_files import PathLike, Stored
 
-STATISTICS = ("running_mean", "running_var")
+MEAN, VARIANCE = "running_mean", "running_var"
+STATISTICS = {MEAN: 0, VARIANCE: 1}  # and what they are ahead of the first step
 PASSED_OVER = "num_batches_tracked"
 GIVEN = {  # shape (`records.py`) of what `load` gives
     "sha256": str,
@@ -137,7 +138,7 @@ def _bad_numbers(name: str, value: np.ndarray) -> str:
     if np.any(wrong):
         index = tuple(int(i) for i in np.argwhere(wrong)[0])
         return f"NaN, infinite or beyond float32 at index {index}"
-    return "a negative variance" if name.endswith(STATISTICS[1]) and np.any(value < 0) else ""
+    return "a negative variance" if name.endswith(VARIANCE) and np.any(value < 0) else ""
 
 
 def _take(path: Path, values: Floats, model: Model, method: Method) -> tuple[int, int]:
@@ -152,7 +153,7 @@ def _take(path: Path, values: Floats, model: Model, method: Method) -> tuple[int
             method.initialize(layer, parameter, _flattened_here(model, layer.name, values[name]))
             stored.append(parameter.value)
         for norm in _norms(model):
-            name = f"{norm.name}.{STATISTICS[0]}"
+            name = f"{norm.name}.{MEAN}"
             if name in values:
                 norm.buffers |= {key: _statistic(norm, values[f"{norm.name}.{key}"]) for key in STATISTICS}
                 stored += [norm.buffers[key] for key in STATISTICS]
@@ -192,11 +193,11 @@ def save(path: PathLike, model: Model) -> tuple[int, int]:
         rounded += _inexact(parameter.value, value)
         state[name] = _flattened_there(model, layer.name, value)
     for norm in _norms(model):
-        for key in STATISTICS:
-            if key in norm.buffers:
-                value = to_float32(norm.buffers[key], f"{norm.name}.{key}")
-                rounded += _inexact(norm.buffers[key], value)
-                state[f"{norm.name}.{key}"] = value
+        for key, start in STATISTICS.items():
+            kept = norm.buffers.get(key, np.full(norm.num_features, start, np.float32))
+            value = to_float32(kept, f"{norm.name}.{key}")
+            rounded += _inexact(kept, value)
+            state[f"{norm.name}.{key}"] = value
     tensor_files.save(path, state)
     return len(state), rounded
 

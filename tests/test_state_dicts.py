@@ -115,6 +115,21 @@ def test_flattened_images_go_there_and_back(tmp_path: Path, name: str) -> None:
     assert again.fc1.weight.value.tobytes() == model.fc1.weight.value.tobytes()  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("method", methods.METHODS)
+def test_a_run_of_no_steps_is_written_whole(tmp_path: Path, method: str) -> None:
+    """Running statistics begin at 0 and 1: a file without them could not be loaded again."""
+    run, again = started(narrow(), methods.make(method)), started(narrow(), methods.make(method))
+    state_dicts.save(tmp_path / "new.npz", run.model)
+    with np.load(tmp_path / "new.npz") as new:
+        kept = {name: new[name] for name in new}
+    assert kept["bn1.running_mean"].tolist() == [0] * 4 and kept["bn1.running_var"].tolist() == [1] * 4
+    assert kept["bn1.running_var"].dtype == np.float32
+    assert state_dicts.load(tmp_path / "new.npz", again.model, again.method)["left"] == {}
+    for one in (run, again):
+        one.train_step()
+    assert run.digest() == again.digest()
+
+
 # -- how a method stores it ---------------------------------------------------------------------
 
 
