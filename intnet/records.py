@@ -15,11 +15,21 @@ _LARGE = 1e300  # numbers below it take part in any arithmetic of a report witho
 
 
 def parse(text: bytes) -> Any:
-    """The value of UTF-8 JSON; ValueError says what is wrong."""
+    """The value of UTF-8 JSON; ValueError says what is wrong, also of a key that stands twice."""
     try:
-        return json.loads(text.decode())
+        return json.loads(text.decode(), object_pairs_hook=_once)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these keys and values: of two values of a key, readers differ in which one counts."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {ascii(twice)[:80]} stands twice")
+    return made
 
 
 def check(value: Any, shape: Any, name: str = "it") -> Any:

@@ -116,6 +116,7 @@ def _read_header(path: Path, stream: BinaryIO) -> dict[str, Stored]:
 
 def _entry(stream: BinaryIO, name: str, entry: dict[str, Any], start: int) -> Stored:
     shape, (kind, offsets) = tuple(entry["shape"]), (entry["dtype"], entry["data_offsets"])
+    _check_text(name, kind)
     if len(offsets) != 2 or not 0 <= offsets[0] <= offsets[1] or min(shape, default=0) < 0:
         raise ValueError(f"{name} has shape {list(shape)} and data_offsets {offsets}")
     elements = math.prod(shape)
@@ -128,6 +129,13 @@ def _entry(stream: BinaryIO, name: str, entry: dict[str, Any], start: int) -> St
         return np.frombuffer(content, np.dtype(TYPES[kind]).newbyteorder("<")).reshape(shape)
 
     return Stored(kind, shape, raw)
+
+
+def _check_text(*texts: str) -> None:
+    """ValueError for a text that a terminal would not show as it is: these are printed, and stored."""
+    for text in texts:
+        if not text.isprintable():
+            raise ValueError(f"a name or type with unprintable characters: {ascii(text)[:80]}")
 
 
 def _check_filled(offsets: list[list[int]], size: int) -> None:
@@ -155,6 +163,8 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, Stored]:
     """The arrays of a .npz file; of each only the header is read."""
     found: dict[str, Stored] = {}
     for name in archive.namelist():
+        with _named(path, "a member"):
+            _check_text(name)
         if not name.endswith(".npy"):
             raise DataError(f"{path}: holds {name}, which is no array: write it with numpy.savez")
         key = name.removesuffix(".npy")

@@ -107,6 +107,10 @@ BAD: dict[str, tuple[Any, bytes, int | None, str]] = {
     "gap": ({"a": entry("F32", [1], 4, 8)}, BODY, None, "begins at byte 4 where 0 is expected"),
     "overlap": ({"a": GOOD, "b": entry("F32", [1], 4, 8)}, BODY, None, "begins at byte 4 where 8 is"),
     "truncated": ({"a": GOOD}, BODY[:5], None, r"take 8 bytes, the file has 5 for them"),
+    "twice": (b'{"a": 1, "b": 2, "a": 3}', BODY, None, "the key 'a' stands twice"),
+    "a name for terminals": ({"a\x1b[2J": GOOD}, BODY, None, r"unprintable characters: 'a\\x1b\[2J'"),
+    "half a surrogate": ({"\ud800": GOOD}, BODY, None, r"unprintable characters: '\\ud800'"),
+    "a type for terminals": ({"a": entry("\x1b[31m", [2], 0, 8)}, BODY, None, "unprintable characters"),
     "tail": ({"a": GOOD}, BODY + b"x", None, "take 8 bytes, the file has 9"),
 }
 
@@ -144,6 +148,9 @@ def test_damaged_npz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"a is damaged .ValueError: Object arrays cannot be loaded"):
         read(bad)
     assert not Path("trapped").exists()
+    np.savez(bad, **{"a\x1b[2J": np.ones(1)})
+    with pytest.raises(DataError, match=r"^bad.npz: a member is damaged .*unprintable characters: 'a\\x1b"):
+        read(bad)
     with zipfile.ZipFile(bad, "w") as archive:
         archive.writestr("data.pkl", b"x")
     with pytest.raises(DataError, match=r"holds data.pkl, which is no array"):
