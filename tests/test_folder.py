@@ -131,6 +131,10 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         datasets.load("mine")
     with pytest.raises(ConfigError, match="folder: of which images"):
         datasets.load("folder:")
+    for name, shown in (("two\nlines", "two.nlines"), ("\udcff", ".udcff")):  # the last: a byte of no UTF-8
+        folder(tmp_path / name)
+        with pytest.raises(DataError, match=f"folder:'{shown}': a path with unprintable characters"):
+            datasets.load(f"folder:{name}", tmp_path)
 
 
 # ---- broken folders ----
