@@ -52,6 +52,16 @@ def test_out_in_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "run['weights']['limited'] is 'many'" in refused(capsys, "resume", tmp_path / "parts")
 
 
+def test_golden_and_inspect_take_the_runs_own_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here(capsys, *MLP, "--steps", 1, "--out", tmp_path / "run")[0] == 0
+    for command in ("inspect", "golden"):
+        more = ["--layer", "fc1"] + ["--out", tmp_path / "pack"] * (command == "golden")
+        line = refused(capsys, command, tmp_path / "run", "--limit", 5, "--augment", "flip", *more)
+        assert f"--limit, --augment: {tmp_path / 'run'} says that itself" in line
+
+
 def test_another_number_of_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mlp.npz"
     state = {"fc1.weight": np.zeros((64, 64)), "fc3.weight": np.zeros((99, 64)), "bn1.num_batches_tracked": 3}

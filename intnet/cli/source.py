@@ -27,7 +27,8 @@ def run(args: argparse.Namespace) -> "Run":
     named = [name for name in ("method", "model", "data") if getattr(args, name) is not None]
     if args.folder is not None:
         given = [f"--{name}" for name in named] + ["--set"] * bool(args.set)
-        given += [f"--{key.replace('_', '-')}" for key in ("augment", "image_size") if getattr(args, key)]
+        images = ("limit", "augment", "image_size")
+        given += [f"--{key.replace('_', '-')}" for key in images if getattr(args, key)]
         if given:
             raise ConfigError(f"{', '.join(given)}: {args.folder} says that itself; give RUN or a new model")
         return runs.load(args.folder, data_dir=args.data_dir)
