@@ -39,7 +39,7 @@ def load(path: str, data_dir: Path | None, side: int | None = None) -> Dataset:
     pillow()  # told before anything is read
     folder = root(path, data_dir)
     if not str(folder).isprintable():  # reports, packs and their code hold the name
-        raise DataError(f"{PREFIX}{ascii(path)}: a path with unprintable characters: name the folder anew")
+        raise DataError(f"{PREFIX}{path!a}: a path with unprintable characters: name the folder anew")
     if not folder.is_dir():
         raise DataError(f"{PREFIX}{path}: there is no folder {folder}")
     train, test = folder / "train", folder / ("test" if (folder / "test").is_dir() else "val")
