@@ -41,7 +41,7 @@ def test_offsets_reach_both_ends_and_no_further(monkeypatch: pytest.MonkeyPatch)
         -(-(2**64) // 9),
     )  # the last number that is 0 of 0..8, the first that is 1
     texts = [none, none, ones, ones, low >> 32, low & ones, high >> 32, high & ones]
-    monkeypatch.setattr("intnet.rng.words", lambda *_: np.array(texts, np.uint32))
+    monkeypatch.setattr("intnet.rng.words", lambda *_, **__: np.array(texts, np.uint32))
     assert offsets(4, 2, 0, 0).tolist() == [[0, 8], [0, 1]]
     large = 2**30
     assert offsets(large, 2, 0, 0)[0].tolist() == [0, 2 * large]
