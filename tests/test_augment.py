@@ -110,35 +110,13 @@ def test_kill_and_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_inspect_and_sweep_carry_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sweep: tuple[Any, ...] = (
-        "sweep",
-        "--method",
-        "float32",
-        "--model",
-        "mlp",
-        "--data",
-        "digits",
-        "--limit",
-        64,
-    )
-    sweep += ("--steps", 3, "--vary", "lr=0.1,0.2", "--out", tmp_path / "sweep")
+    new: tuple[Any, ...] = ("--method", "float32", "--model", "mlp", "--data", "digits", "--limit", 64)
+    sweep = ("sweep", *new, "--steps", 3, "--vary", "lr=0.1,0.2", "--out", tmp_path / "sweep")
     assert intnet(*sweep, "--augment", "flip").returncode == 0
     run = tmp_path / "sweep" / "runs" / "float32+lr=0.1+seed=1"
     assert runs.load(run).augment == Augment(flip=True)
     assert "augment is flip there and none here" in refused(capsys, *sweep)
-    new = (
-        "--method",
-        "float32",
-        "--model",
-        "mlp",
-        "--data",
-        "digits",
-        "--limit",
-        64,
-        "--layer",
-        "fc3",
-        "--json",
-    )
-    outs = [here(capsys, "inspect", *new, *more)[1] for more in ((), ("--augment", "flip"))]
+    layer = ("inspect", *new, "--layer", "fc3", "--json")
+    outs = [here(capsys, *layer, *more)[1] for more in ((), ("--augment", "flip"))]
     assert outs[0] != outs[1]
     assert "--augment" in refused(capsys, "inspect", run, "--layer", "fc3", "--augment", "flip")

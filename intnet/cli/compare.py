@@ -79,23 +79,7 @@ def _view() -> "View":
 
 def _asked(args: argparse.Namespace) -> "Asked":
     """The arguments, their texts read."""
-    from intnet.sweeps import plan
-
-    return plan.Asked(
-        parts(args.methods, getattr(args, "with")),
-        args.model,
-        args.data,
-        options(args.set),
-        args.seeds,
-        args.batch_size,
-        args.limit,
-        args.data_dir,
-        args.epochs or 1,
-        args.steps,
-        args.checkpoint_every,
-        args.augment,
-        args.image_size,
-    )
+    return sweep_run.asked(args, parts(args.methods, getattr(args, "with")), options(args.set))
 
 
 def parts(methods: str, own: list[str]) -> "list[Part]":

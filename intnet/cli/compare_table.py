@@ -207,14 +207,9 @@ def notes(plan: Plan, lines: Sequence[Line]) -> list[str]:
 def markdown(plan: Plan, lines: Sequence[Line]) -> str:
     """The table with its title and what it means."""
     headings, texts = cells(plan, lines)
-    rules = ["---"] + ["---:"] * (len(headings) - 1)
-    text = [f"# {table.title(plan)}", "", _row(headings), f"|{'|'.join(rules)}|", *map(_row, texts), ""]
+    text = [f"# {table.title(plan)}", "", *table.markdown_table(headings, texts, 1), ""]
     text += [f"- {note}" for note in (*LEGEND, *notes(plan, lines))]
     return "\n".join([*text, f"- compare sha256: `{digest(lines)}`", ""])
-
-
-def _row(parts: Sequence[str]) -> str:
-    return f"| {' | '.join(part.replace('|', chr(92) + '|') for part in parts)} |"
 
 
 # -- for machines ------------------------------------------------------------------------------
@@ -224,10 +219,7 @@ def result(plan: Plan, lines: Sequence[Line]) -> dict[str, Any]:
     """Everything."""
     return {
         "compare": plan.common,
-        "steps": plan.steps,
-        "seeds": plan.seeds,
-        "runs": len(plan.points) * len(plan.seeds),
-        "done": sum(len(line.runs) for line in lines),
+        **table.extent(plan, [line.row for line in lines]),
         "rows": [_json(line) for line in lines],
         "compare_sha256": digest(lines),
     }

@@ -89,21 +89,7 @@ def _asked(args: argparse.Namespace) -> "Asked":
     parts = [point(args.baseline, "--baseline", baseline=True)] if args.baseline is not None else []
     for grid in (vary, *(plan.grid(words(text, "--also"), "--also") for text in args.also)):
         parts.append(plan.Part(args.method, grid))
-    return plan.Asked(
-        parts,
-        args.model,
-        args.data,
-        settings,
-        args.seeds,
-        args.batch_size,
-        args.limit,
-        args.data_dir,
-        args.epochs or 1,
-        args.steps,
-        args.checkpoint_every,
-        args.augment,
-        args.image_size,
-    )
+    return sweep_run.asked(args, parts, settings)
 
 
 def point(text: str, option: str, baseline: bool = False) -> "Part":

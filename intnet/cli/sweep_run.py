@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from intnet.cli.sweep_text import Show
     from intnet.cli.terminal import Stop
-    from intnet.sweeps.plan import Asked, Plan
+    from intnet.sweeps.plan import Asked, Part, Plan
     from intnet.sweeps.table import Row
 
 # arguments that --show leaves no use for, as far as their defaults are nothing
@@ -62,6 +62,27 @@ def add_arguments(
     where.add_argument("--jobs", type=positive, default=1, metavar="J", help="runs at a time, processes (1)")
     where.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler, tcp://HOST:PORT")
     how.add_argument("--plot", type=Path, metavar="FILE", help="draw the results: .png, .svg, .pdf")
+
+
+def asked(args: argparse.Namespace, parts: "Sequence[Part]", settings: dict[str, str]) -> "Asked":
+    """The plan that is asked for: rows and their common settings, and the rest as `args` have it."""
+    from intnet.sweeps import plan
+
+    return plan.Asked(
+        parts,
+        args.model,
+        args.data,
+        settings,
+        args.seeds,
+        args.batch_size,
+        args.limit,
+        args.data_dir,
+        args.epochs or 1,
+        args.steps,
+        args.checkpoint_every,
+        args.augment,
+        args.image_size,
+    )
 
 
 def seeds(text: str) -> list[int]:

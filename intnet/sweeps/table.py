@@ -188,10 +188,7 @@ def title(plan: Plan) -> str:
 def markdown(plan: Plan, rows: Sequence[Row]) -> str:
     """The table with its title."""
     headings, texts = cells(plan, rows)
-    left = len(headings) - len(headings[headings.index("runs") :])
-    rules = ["---"] * left + ["---:"] * (len(headings) - left)
-    lines = [f"# {title(plan)}", "", _line(headings), f"|{'|'.join(rules)}|"]
-    lines += [_line(line) for line in texts]
+    lines = [f"# {title(plan)}", "", *markdown_table(headings, texts, headings.index("runs"))]
     lines += ["", f"Means over the seeds. sweep sha256: `{digest(rows)}`"]
     for row in rows:
         label = plan.label(row.point)
@@ -199,18 +196,31 @@ def markdown(plan: Plan, rows: Sequence[Row]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _line(parts: Sequence[str]) -> str:
-    return f"| {' | '.join(part.replace('|', chr(92) + '|') for part in parts)} |"
+def markdown_table(headings: Sequence[str], texts: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Lines of Markdown; the first `left` columns are words, the others numbers."""
+    rules = ["---"] * left + ["---:"] * (len(headings) - left)
+    lines = [
+        f"| {' | '.join(part.replace('|', chr(92) + '|') for part in parts)} |"
+        for parts in (headings, *texts)
+    ]
+    return [lines[0], f"|{'|'.join(rules)}|", *lines[1:]]
+
+
+def extent(plan: Plan, rows: Sequence[Row]) -> dict[str, Any]:
+    """How much was asked for, and how much of it is done."""
+    return {
+        "steps": plan.steps,
+        "seeds": plan.seeds,
+        "runs": len(plan.points) * len(plan.seeds),
+        "done": sum(len(row.reports) for row in rows),
+    }
 
 
 def result(plan: Plan, rows: Sequence[Row]) -> dict[str, Any]:
     """Everything, for machines."""
     return {
         "sweep": plan.common,
-        "steps": plan.steps,
-        "seeds": plan.seeds,
-        "runs": len(plan.points) * len(plan.seeds),
-        "done": sum(len(row.reports) for row in rows),
+        **extent(plan, rows),
         "rows": [_row(row) for row in rows],
         "sweep_sha256": digest(rows),
     }
