@@ -15,7 +15,7 @@ from intnet import block_float, block_loops
 from intnet.block_float import BlockTensor
 from intnet.ops import blocks
 from tests import test_block_products, test_block_tensor
-from tests.test_seeded_faults_moving import Fault, Patch, caught, replace
+from tests.faults import Fault, Patch, caught, pairs, replace
 
 # -- block float -----------------------------------------------------------------------------------
 
@@ -164,10 +164,7 @@ def test_without_a_fault_every_sweep_passes(name: str, monkeypatch: Patch) -> No
         assert not caught(SWEEPS[name])
 
 
-@pytest.mark.parametrize(
-    ("fault", "sweep"), [(f, s) for f, (_, sweeps) in FAULTS.items() for s in sweeps],
-    ids=[f"{f}-{s}".replace(" ", "_") for f, (_, sweeps) in FAULTS.items() for s in sweeps],
-)  # fmt: skip
+@pairs(FAULTS)
 def test_a_fault_is_caught(fault: str, sweep: str, monkeypatch: Patch) -> None:
     FAULTS[fault][0](monkeypatch)
     assert caught(SWEEPS[sweep])

@@ -18,7 +18,7 @@ from intnet import bitpack, bucket_codec, bucket_loops
 from intnet.bucket_codec import TENSOR, Codec
 from tests import test_bitpack, test_bucket_bounds, test_bucket_codec, test_bucket_quotient
 from tests.bucket_cases import VALUES, compare
-from tests.test_seeded_faults_moving import Patch, caught
+from tests.faults import Patch, caught, pairs
 
 COMPILED = "from intnet._jit import njit, pjit, prange\n"
 UNCOMPILED = "njit = pjit = lambda f: f\nprange = range\n"
@@ -230,10 +230,7 @@ def test_without_a_fault_every_sweep_passes(name: str, monkeypatch: Patch) -> No
     assert not caught(SWEEPS[name])
 
 
-@pytest.mark.parametrize(
-    ("fault", "sweep"), [(f, s) for f, (*_, sweeps) in FAULTS.items() for s in sweeps],
-    ids=[f"{f}-{s}".replace(" ", "_") for f, (*_, sweeps) in FAULTS.items() for s in sweeps],
-)  # fmt: skip
+@pairs(FAULTS)
 def test_a_fault_is_caught(fault: str, sweep: str, monkeypatch: Patch) -> None:
     module, old, new, _ = FAULTS[fault]
     from_sources(monkeypatch, module, old, new)

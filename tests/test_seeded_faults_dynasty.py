@@ -16,7 +16,7 @@ from intnet.methods import Dynasty, dynasty, dynasty_map
 from intnet.ops.products import Copies
 from tests import test_dynasty_map
 from tests.dynasty_world import Case, differences, steps_of
-from tests.test_seeded_faults_moving import Fault, Patch, caught, replace
+from tests.faults import Fault, Patch, caught, pairs, replace
 
 STEPS = {
     "mlp": Case(short=3, options={"bits": 3.0, "weight_bits": 5.0, "gamma": 0.25}),
@@ -258,10 +258,7 @@ def test_without_a_fault_every_sweep_passes(name: str, monkeypatch: Patch) -> No
     assert not caught(SWEEPS[name])
 
 
-@pytest.mark.parametrize(
-    ("fault", "sweep"), [(f, s) for f, (_, sweeps) in FAULTS.items() for s in sweeps],
-    ids=[f"{f}-{s}".replace(" ", "_") for f, (_, sweeps) in FAULTS.items() for s in sweeps],
-)  # fmt: skip
+@pairs(FAULTS)
 def test_a_fault_is_caught(fault: str, sweep: str, monkeypatch: Patch) -> None:
     FAULTS[fault][0](monkeypatch)
     assert caught(SWEEPS[sweep])

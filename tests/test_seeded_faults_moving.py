@@ -20,10 +20,9 @@ from intnet.methods import Adapt, Muppet, adapt, adapt_switch, muppet
 from intnet.ops.kernels import histograms
 from intnet.qtensor import QTensor
 from tests import test_adapt_switch, test_histograms, test_muppet, test_scaled
+from tests.faults import Fault, Patch, caught, pairs, replace
 from tests.moving import Case, differences, run_case
 
-Patch = pytest.MonkeyPatch
-Fault = Callable[[Patch], None]
 START = {"*/window": (25, 60, 23), "*/precision": (16, 12), "losses": [9.0, 9.0]}
 MIXED = START | {"fc2/window": (30, 60, 28), "fc3/precision": (12, 9), "G": 15}
 PLATEAU = START | {"plateau": (1, 0.5, 0), "strategy": 1}
@@ -81,28 +80,9 @@ SWEEPS: dict[str, Callable[[], None]] = {
 }
 
 
-def caught(sweep: Callable[[], None]) -> bool:
-    """Whether a sweep raises AssertionError."""
-    try:
-        sweep()
-    except AssertionError:
-        return True
-    return False
-
-
 @pytest.mark.parametrize("name", SWEEPS)
 def test_without_a_fault_every_sweep_passes(name: str) -> None:
     assert not caught(SWEEPS[name])
-
-
-def replace(owner: Any, name: str, change: Callable[..., Any]) -> Fault:
-    """`change(original, *arguments)` in place of a function or method."""
-
-    def seed(patch: Patch) -> None:
-        original = getattr(owner, name)
-        patch.setattr(owner, name, lambda *args, **more: change(original, *args, **more))
-
-    return seed
 
 
 # -- histograms and PushDown -----------------------------------------------------------------------
@@ -358,10 +338,7 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("fault", "sweep"), [(f, s) for f, (_, sweeps) in FAULTS.items() for s in sweeps],
-    ids=[f"{f}-{s}".replace(" ", "_") for f, (_, sweeps) in FAULTS.items() for s in sweeps],
-)  # fmt: skip
+@pairs(FAULTS)
 def test_a_fault_is_caught(fault: str, sweep: str, monkeypatch: Patch) -> None:
     FAULTS[fault][0](monkeypatch)
     assert caught(SWEEPS[sweep])

@@ -18,10 +18,10 @@ from intnet.bucket_codec import Signs
 from intnet.methods import Saved, saved
 from intnet.methods.method import Held, Method
 from intnet.ops import norm
+from tests.faults import Fault, Patch, caught, pairs, replace
 from tests.oracle.saved import Codec
 from tests.saved_world import Case, differences, steps_of
 from tests.test_saved_step import BY_LAYER, PATTERNS
-from tests.test_seeded_faults_moving import Fault, Patch, caught, replace
 
 MIXED = {"bits": "2/4", "bucket": 64, "mix_prob": "0.5,0@1"}
 TWO = Codec(bits=2, mix=4, share=0.5, bucket=64)
@@ -240,10 +240,7 @@ def test_without_a_fault_every_sweep_passes(name: str) -> None:
     assert not caught(SWEEPS[name])
 
 
-@pytest.mark.parametrize(
-    ("fault", "sweep"), [(f, s) for f, (_, sweeps) in FAULTS.items() for s in sweeps],
-    ids=[f"{f}-{s}".replace(" ", "_") for f, (_, sweeps) in FAULTS.items() for s in sweeps],
-)  # fmt: skip
+@pairs(FAULTS)
 def test_a_fault_is_caught(fault: str, sweep: str, monkeypatch: Patch) -> None:
     FAULTS[fault][0](monkeypatch)
     assert caught(SWEEPS[sweep])
