@@ -3,7 +3,8 @@
     weights, biases   the forward copy: codes in the bits of their format, or in those that they need where
                       it sets no range and they need more, and an exponent a tensor; block float as
                       `BlockTensor.pack` writes it; float32 where the method leaves it
-    batch norm        gamma and beta in the same way, and the running mean and variance, 32 bits each
+    batch norm        gamma and beta in the same way, and the running mean and variance, 32 bits each, where
+                      inference reads them and not the batch's own
 
 A method that leaves a fixed-point model (`fixed_model.py`) stores that, which is counted instead.
 """
@@ -31,7 +32,7 @@ def of(run: Run) -> int:
         for layer in run.model.all_layers():
             for parameter in layer.parameters:
                 bits += bits_of(copies(method.weight(layer, parameter)).forward)
-            if layer.normalizes:
+            if layer.normalizes and method.running_statistics:
                 bits += 2 * WORD * layer.parameters[0].shape[0]
     finally:
         method.training, method.saturated, method.observers = training, counted, observers
