@@ -42,6 +42,14 @@ def test_files(where: str, tmp_path: Path) -> None:
     assert d.decoder.startswith("Pillow ") and datasets.available("tiny-imagenet", tmp_path)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    root = write(tmp_path)
+    wanted = datasets.load("tiny-imagenet", tmp_path).train_labels.tolist()
+    for name in ("wnids.txt", "val/val_annotations.txt"):
+        put(root / name, b"\xef\xbb\xbf" + (root / name).read_bytes())
+    assert datasets.load("tiny-imagenet", tmp_path).train_labels.tolist() == wanted
+
+
 def annotations(root: Path, text: bytes) -> Path:
     return put(root / "val" / "val_annotations.txt", text)
 

@@ -70,9 +70,9 @@ def _val(val: Path, wnids: list[str]) -> folder.Listed:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a text that are not blank."""
+    """The lines of a text that are not blank; a byte order mark, as some editors write it, is none of it."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
     except UnicodeDecodeError:
