@@ -148,6 +148,14 @@ def test_bytes_of_the_model(reports: dict[str, dict[str, Any]]) -> None:
         model_bytes.bits_of("W")
 
 
+def test_running_statistics_that_inference_does_not_read_are_no_bytes_of_the_model() -> None:
+    run, other = (
+        runs.build("wageubn", {"statistics": which}, "mlp", "digits", BATCH, 1, 128)
+        for which in ("running", "batch")
+    )
+    assert model_bytes.of(run) - model_bytes.of(other) == 2 * 2 * 4 * WIDE  # two norms, two statistics
+
+
 def test_the_process_is_told(reports: dict[str, dict[str, Any]]) -> None:
     for one in reports.values():
         process = one["process"]
@@ -358,8 +366,10 @@ def test_a_run_without_its_last_step(
         (("--show", "nowhere"), "nowhere is no sweep"),
         (("--show", "nowhere", "--methods", "float32"), "--methods: nowhere says that itself"),
         (("--show", "c", "--with", "float32 lr=1", "--epochs", 2), "--with, --epochs: c says that itself"),
+        (("--show", "c", "--seeds", 2, "--jobs", 2, "--batch-size", 9), "--seeds, --batch-size, --jobs: c "),
+        (("--show", "c", "--seeds", 1, "--batch-size", 64), "c is no sweep"),  # nothing but what is so anyway
     ],
-    ids=range(11),
+    ids=range(13),
 )
 def test_refused(
     arguments: tuple[object, ...],

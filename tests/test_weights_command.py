@@ -60,6 +60,8 @@ def test_golden_and_inspect_take_the_runs_own_images(
         more = ["--layer", "fc1"] + ["--out", tmp_path / "pack"] * (command == "golden")
         line = refused(capsys, command, tmp_path / "run", "--limit", 5, "--augment", "flip", *more)
         assert f"--limit, --augment: {tmp_path / 'run'} says that itself" in line
+        line = refused(capsys, command, tmp_path / "run", "--seed", 0, "--batch-size", 5, *more)
+        assert f"--seed, --batch-size: {tmp_path / 'run'} says that itself" in line
 
 
 def test_another_number_of_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,14 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from intnet.cli.train import add_details, add_names, options, positive
+from intnet.cli.train import add_details, add_names, given, options, positive
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
     from intnet.train import Run
+
+NAMES = ("method", "model", "data")
+OF_THE_RUN = (*NAMES, "seed", "batch_size", "set", "limit", "augment", "image_size")  # a folder has them
 
 
 def add_arguments(parser: argparse.ArgumentParser, layer_needed: bool) -> None:
@@ -24,15 +27,12 @@ def run(args: argparse.Namespace) -> "Run":
     """The run in `args.folder` at its last checkpoint, or a new one."""
     from intnet import runs
 
-    named = [name for name in ("method", "model", "data") if getattr(args, name) is not None]
     if args.folder is not None:
-        given = [f"--{name}" for name in named] + ["--set"] * bool(args.set)
-        images = ("limit", "augment", "image_size")
-        given += [f"--{key.replace('_', '-')}" for key in images if getattr(args, key)]
-        if given:
-            raise ConfigError(f"{', '.join(given)}: {args.folder} says that itself; give RUN or a new model")
+        said = given(args, OF_THE_RUN)
+        if said:
+            raise ConfigError(f"{', '.join(said)}: {args.folder} says that itself; give RUN or a new model")
         return runs.load(args.folder, data_dir=args.data_dir)
-    missing = [f"--{name}" for name in ("method", "model", "data") if name not in named]
+    missing = [f"--{name}" for name in NAMES if getattr(args, name) is None]
     if missing:
         raise ConfigError(f"give the folder of a run, or {', '.join(missing)}")
     names = (args.method, options(args.set), args.model, args.data)
@@ -40,11 +40,11 @@ def run(args: argparse.Namespace) -> "Run":
     return runs.build(*names, *details)
 
 
-def step(args: argparse.Namespace, given: "Run") -> int:
+def step(args: argparse.Namespace, taken: "Run") -> int:
     """The number of the step to take; ConfigError where the run is past it."""
-    wanted: int = args.step or given.step + 1
-    if wanted <= given.step:
-        raise ConfigError(f"--step {wanted}: the run has done {given.step} steps; give a later one or none")
+    wanted: int = args.step or taken.step + 1
+    if wanted <= taken.step:
+        raise ConfigError(f"--step {wanted}: the run has done {taken.step} steps; give a later one or none")
     return wanted
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from intnet.cli import output
-from intnet.cli.train import add_length, add_saving, add_settings, positive
+from intnet.cli.train import DEFAULTS, add_length, add_saving, add_settings, given, positive
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from intnet.sweeps.plan import Asked, Part, Plan
     from intnet.sweeps.table import Row
 
-# arguments that --show leaves no use for, as far as their defaults are nothing
-OF_TRAINING = (
-    *("vary", "also", "baseline", "with", "set"),
-    *("epochs", "steps", "limit", "augment", "image_size", "data_dir", "cluster"),
+OF_TRAINING = (  # what --show leaves no use for
+    *("vary", "also", "baseline", "with", "set", "seeds", "epochs", "steps", "batch_size", "limit"),
+    *("augment", "image_size", "data_dir", "checkpoint_every", "jobs", "cluster"),
 )
 
 
@@ -54,12 +53,16 @@ def add_arguments(
     """Folders, seeds, lengths, where runs are trained, the picture."""
     need.add_argument("--out", type=Path, metavar="DIR", help="the folder: new, or to go on with")
     need.add_argument("--show", type=Path, metavar="DIR", help="instead: what a folder has come to so far")
-    points.add_argument("--seeds", type=seeds, default=[1], metavar="K1,K2,..", help="of every point (1)")
+    points.add_argument(
+        "--seeds", type=seeds, default=DEFAULTS["seeds"], metavar="K1,K2,..", help="of every point (1)"
+    )
     add_length(how, "1 unless told")
     add_settings(how)
     add_saving(how)
     where = how.add_mutually_exclusive_group()
-    where.add_argument("--jobs", type=positive, default=1, metavar="J", help="runs at a time, processes (1)")
+    where.add_argument(
+        "--jobs", type=positive, default=DEFAULTS["jobs"], metavar="J", help="runs at a time, processes (1)"
+    )
     where.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler, tcp://HOST:PORT")
     how.add_argument("--plot", type=Path, metavar="FILE", help="draw the results: .png, .svg, .pdf")
 
@@ -165,10 +168,9 @@ def _train(
 
 def _show(args: argparse.Namespace, needed: Sequence[str], view: Callable[[], View]) -> int:
     """What the runs have come to, without training."""
-    given = [f"--{name}" for name in needed if getattr(args, name) is not None]
-    given += [f"--{name.replace('_', '-')}" for name in OF_TRAINING if getattr(args, name, None)]
-    if given:
-        raise ConfigError(f"{', '.join(given)}: {args.show} says that itself; --show trains nothing")
+    said = given(args, (*needed, *OF_TRAINING))
+    if said:
+        raise ConfigError(f"{', '.join(said)}: {args.show} says that itself; --show trains nothing")
     from intnet.sweeps import plan, table
 
     read = plan.read(args.show)

@@ -1,9 +1,12 @@
 """`intnet train`: a new run in a new folder."""
 
 import argparse
+from collections.abc import Iterable
 from typing import Any
 
 from intnet.errors import ConfigError
+
+DEFAULTS = {"seed": 1, "seeds": [1], "batch_size": 64, "checkpoint_every": 100, "jobs": 1}
 
 SUMMARY = "train a model under a method and keep the run in a folder"
 EXAMPLE = """\
@@ -26,6 +29,12 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return number
+
+
+def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Those of the options that say something, as '--batch-size'."""
+    said = [name for name in names if getattr(args, name, None) not in (None, [], DEFAULTS.get(name))]
+    return [f"--{name.replace('_', '-')}" for name in said]
 
 
 def add_length(parser: argparse._ActionsContainer, default: str) -> None:
@@ -53,13 +62,16 @@ def add_model_and_data(parser: argparse._ActionsContainer, required: bool) -> No
 
 def add_details(parser: argparse._ActionsContainer) -> None:
     """What else decides the bits of a new run."""
-    parser.add_argument("--seed", type=int, default=1, metavar="K", help="seed of all randomness (1)")
+    about = "seed of all randomness (1)"
+    parser.add_argument("--seed", type=int, default=DEFAULTS["seed"], metavar="K", help=about)
     add_settings(parser)
 
 
 def add_settings(parser: argparse._ActionsContainer) -> None:
     """What else but the seed."""
-    parser.add_argument("--batch-size", type=positive, default=64, metavar="B", help="images a step (64)")
+    parser.add_argument(
+        "--batch-size", type=positive, default=DEFAULTS["batch_size"], metavar="B", help="images a step (64)"
+    )
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="an option of the method, repeatable"
     )
@@ -122,7 +134,7 @@ def add_saving(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--checkpoint-every",
         type=positive,
-        default=100,
+        default=DEFAULTS["checkpoint_every"],
         metavar="N",
         help="save every N steps (100) and at the end of every epoch",
     )
