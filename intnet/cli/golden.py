@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--out {args.out} is there already: a pack is never written over")
     draft = _unit(args) if args.what[:1] == [UNIT] else _layers(args)
     from intnet.packs import pack
+    from intnet.tape import KB, MB
 
     folder = pack.write(draft, args.out)
     result = _result(draft, folder)
@@ -51,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(result))
         return 0
     print(f"{result['name']} {result['version']}, level {result['level']}, in {folder}")
-    print(f"{result['ports']} ports, {result['words']:,} words, {result['bytes'] / 1e6:,.1f} MB")
+    size = result["bytes"]
+    unit, name = (MB, "MB") if size >= MB else (KB, "kB")
+    print(f"{result['ports']} ports, {result['words']:,} words, {size / unit:,.1f} {name}")
     if result["constant"]:
         print(f"constant at this step, so inputs and not compared: {', '.join(result['constant'])}")
     for name, why in result["not_written"].items():
