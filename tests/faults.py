@@ -1,11 +1,15 @@
-"""Seeded faults: how one is put in, and whether a sweep of comparisons sees it.
+"""Seeded faults: how one is put in, in place of a function or in its source, and whether a sweep sees it.
 
 A table FAULTS has name -> (fault, ..., names of the sweeps that must see it); `pairs` makes a test of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -31,6 +35,30 @@ def replace(owner: Any, name: str, change: Callable[..., Any]) -> Fault:
         patch.setattr(owner, name, lambda *args, **more: change(original, *args, **more))
 
     return seed
+
+
+COMPILED = re.compile(r"from intnet\._jit import .*\n")
+UNCOMPILED = "inlined = njit = pjit = lambda f: f\nprange = range\n"
+
+
+def run_from_source(
+    patch: Patch, module: ModuleType, old: str = "", new: str = "", users: Iterable[ModuleType] = ()
+) -> None:
+    """What `module` defines, from its source with `old` changed, uncompiled: there and in its users."""
+    source = Path(str(module.__file__)).read_text()
+    assert not old or source.count(old) == 1, f"{module.__name__} has {source.count(old)} times: {old}"
+    source = COMPILED.sub(UNCOMPILED, source.replace(old, new) if old else source)
+    other = ModuleType(module.__name__)
+    patch.setitem(sys.modules, module.__name__, other)  # where dataclasses look
+    exec(compile(source, str(module.__file__), "exec"), other.__dict__)
+    patch.setitem(sys.modules, module.__name__, module)
+    for name, before in list(vars(module).items()):
+        after = getattr(other, name, before)
+        if name.startswith("__") or after is before:
+            continue
+        for owner in (module, *users):
+            if getattr(owner, name, None) is before:
+                patch.setattr(owner, name, after)
 
 
 def pairs(faults: Mapping[str, tuple[Any, ...]]) -> pytest.MarkDecorator:

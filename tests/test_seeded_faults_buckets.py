@@ -6,9 +6,7 @@ place of the compiled ones. The sweeps pass on the unchanged source run in the s
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -18,32 +16,14 @@ from intnet import bitpack, bucket_codec, bucket_loops
 from intnet.bucket_codec import TENSOR, Codec
 from tests import test_bitpack, test_bucket_bounds, test_bucket_codec, test_bucket_quotient
 from tests.bucket_cases import VALUES, compare
-from tests.faults import Patch, caught, pairs
-
-COMPILED = "from intnet._jit import njit, pjit, prange\n"
-UNCOMPILED = "njit = pjit = lambda f: f\nprange = range\n"
-
-
-def run_from_source(patch: Patch, module: ModuleType, old: str = "", new: str = "") -> None:
-    """The functions of `module`, from its source with `old` changed, in the place of its own."""
-    source = Path(str(module.__file__)).read_text()
-    assert not old or source.count(old) == 1, f"{module.__name__} has {source.count(old)} times: {old}"
-    source = source.replace(old, new).replace(COMPILED, UNCOMPILED)
-    other = ModuleType(module.__name__)
-    patch.setitem(sys.modules, module.__name__, other)  # where dataclasses look
-    exec(compile(source, str(module.__file__), "exec"), other.__dict__)
-    patch.setitem(sys.modules, module.__name__, module)
-    for name, value in vars(other).items():
-        if callable(value) and getattr(value, "__module__", "") == module.__name__:
-            if hasattr(test_bucket_codec, name):
-                patch.setattr(test_bucket_codec, name, value)
-            patch.setattr(module, name, value)
+from tests.faults import Patch, caught, pairs, run_from_source
 
 
 def from_sources(patch: Patch, changed: ModuleType | None = None, old: str = "", new: str = "") -> None:
     """All three modules uncompiled, one of them changed; the loops take the packing as it then is."""
     for module in (bitpack, bucket_loops, bucket_codec):
-        run_from_source(patch, module, *((old, new) if module is changed else ()))
+        own = (old, new) if module is changed else ("", "")
+        run_from_source(patch, module, *own, users=(test_bucket_codec,))
 
 
 # -- sweeps ------------------------------------------------------------------------------------------
