@@ -180,6 +180,13 @@ def title(identity: dict[str, Any]) -> str:
     return f"{identity['method']}, {identity['model']} on {identity['data']}"
 
 
+def last_batch(report: dict[str, Any]) -> int:
+    """Images of the last step: at an epoch's end they are what is left."""
+    images, batch = report["run"]["limit"], report["run"]["batch_size"]
+    before = (report["steps"] - 1) % -(-images // batch) * batch
+    return int(min(batch, images - before))
+
+
 def facts(report: dict[str, Any]) -> list[tuple[str, str]]:
     """(what, value) of everything but the table."""
     run = report["run"]
@@ -227,7 +234,9 @@ def _bytes(report: dict[str, Any]) -> list[tuple[str, str]]:
         found.append(("model", f"{report['model_bytes']:,} bytes for inference, in its formats' bits"))
     if "tape" in report:
         held, packed = (f"{report['tape'][key] / MB:,.2f} MB" for key in ("held", "packed"))
-        found.append(("saved a step", f"{held}; {packed} in its formats' bits"))
+        found.append(
+            ("last step saved", f"{held} of {last_batch(report)} images; {packed} in its formats' bits")
+        )
     own = report.get("process", {"peak": None})
     if own["peak"] is not None:
         most, before = (f"{own[key] / MB:,.0f} MB" for key in ("peak", "before"))
@@ -240,7 +249,7 @@ def _saved(held: dict[str, Any] | None) -> list[tuple[str, str]]:
     if held is None:
         return []
     masks = f", and masks of {held['mask_bytes'] / MB:,.2f} MB" if held["mask_bytes"] else ""
-    size = f"{held['bytes'] / MB:,.2f} MB of {held['elements']:,} values saved a step"
+    size = f"{held['bytes'] / MB:,.2f} MB of {held['elements']:,} values of the last step"
     return [
         (
             "tape",

@@ -241,7 +241,9 @@ def test_units_are_those_of_costs(reports: dict[str, dict[str, Any]]) -> None:
     told["process"] = told["process"] | {"peak": 7 << 20, "before": 5 << 20}
     told["saved"] = {"elements": 1 << 18, "bytes": 1 << 19, "bits": 16.0, "mask_bytes": 1 << 18}
     facts = dict(report.facts(told))
-    assert facts["saved a step"] == "3.00 MB; 1.50 MB in its formats' bits"
+    assert facts["last step saved"] == "3.00 MB of 64 images; 1.50 MB in its formats' bits"
+    shorter = {"run": told["run"] | {"limit": 20, "batch_size": 8}}
+    assert [report.last_batch(shorter | {"steps": steps}) for steps in (1, 3, 5, 6)] == [8, 4, 8, 4]
     assert facts["memory"] == "7 MB at most, 5 MB before the first step"
     assert facts["tape"].startswith("0.50 MB of ") and facts["tape"].endswith("of 0.25 MB; float32: 1.00 MB")
 
@@ -286,7 +288,7 @@ def test_all_methods(at_once: None, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert last_line(out) == f"compare sha256: {sha}" and data["compare_sha256"] == sha
     assert data["rows"][4]["array_time"]["mean"] <= 1 and "array_time" not in data["rows"][1]
     assert "dynasty, by its own model and against 8 bits everywhere, not float32: a bit-serial array" in out
-    assert "wageubn: lr=20\n" in out and "1 at a time." in out
+    assert "wageubn: lr=20\n" in out and "1 at a time." in out and f"tape: of {BATCH} images" in out
     text = (folder / "table.md").read_text()
     assert text.count("\n| ") == 7 and f"`{sha}`" in text and "- SU: training over float32" in text
     with open(folder / "table.csv", newline="") as stream:

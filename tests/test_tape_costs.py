@@ -287,8 +287,8 @@ def test_the_report_tells_of_the_last_step(folder: Path, capsys: pytest.CaptureF
     }  # fmt: skip
     status, out, _ = here(capsys, "resume", folder / "saved")
     text = (
-        f"0.00 MB of 2,560 values saved a step, {told['bits']:.2f} bits each, and masks of 0.00 MB; float32: "
-        "0.01 MB"
+        f"0.00 MB of 2,560 values of the last step, {told['bits']:.2f} bits each, and masks of 0.00 MB; "
+        "float32: 0.01 MB"
     )
     assert status == 0 and text in [line[4:].strip() for line in out.splitlines() if line.startswith("tape")]
     assert f"- tape: {text}\n" in (folder / "saved" / "report.md").read_text()

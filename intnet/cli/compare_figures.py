@@ -33,6 +33,7 @@ from intnet.cli import array_read, costs_read
 from intnet.cli.array_read import Place
 from intnet.costs import FLOAT_BITS, History
 from intnet.methods.rounded_copies import RoundedCopies
+from intnet.report import last_batch
 from intnet.sweeps.plan import Plan, Point, run_folder
 
 Numbers = dict[str, float | None]
@@ -60,6 +61,7 @@ def numbers(folder: Path, plan: Plan, point: Point, seed: int, report: dict[str,
         **speedups(place, own, report),
         "array_time": array_time(place, own, report["steps"], plan.steps_per_epoch),
         "model_bytes": report.get("model_bytes"),
+        "tape_images": last_batch(report) if tape else None,
         "tape_bytes": tape.get("held"),
         "tape_bytes_packed": tape.get("packed"),
         "images_per_second": report["images_per_second"],

@@ -33,7 +33,7 @@ MIDDLE = 0.55  # of its width: names of points right of it stand left of them
 COSTS = (
     ("speedup_own", "cost of training / float32's (1 / SU own)", 1.0, True),
     ("model_bytes", "model, packed, kB of 2^10 bytes", KB, False),
-    ("tape_bytes_packed", "saved by a step for its backward pass, packed, MB of 2^20 bytes", MB, False),
+    ("tape_bytes_packed", "saved by the last step for its backward pass, packed, MB", MB, False),
 )
 
 

@@ -34,9 +34,9 @@ LEGEND = (
     "SU: training over float32 by AdaPT's performance model, the backward pass of every method in float32, "
     "as printed; SU own: the backward pass in the word length of the method's own errors. Of the forward "
     "products it counts the weights' bits alone, of adapt and muppet without weights that are zero.",
-    "model: bytes of the parameters that inference reads, packed; tape: bytes that a step saves for its "
-    "backward pass, as this program holds them, and packed: in the bits that formats name, or that codes "
-    "need where those are more. kB are 2^10 bytes, MB 2^20.",
+    "model: bytes of the parameters that inference reads, packed; tape: bytes that the last step "
+    "saves for its backward pass, as this program holds them, and packed: in the bits that formats name, or "
+    "that codes need where those are more. kB are 2^10 bytes, MB 2^20.",
     "images/s: median of all training steps; peak: the most memory of the process that trained the run, of "
     "an interrupted one the last. Both are measured: they compare methods only where runs were trained one "
     "at a time on an idle machine, with kernels that were compiled before.",
@@ -191,6 +191,8 @@ def notes(plan: Plan, lines: Sequence[Line]) -> list[str]:
                 f"{line.label}, by its own model and against 8 bits everywhere, not float32: a bit-serial "
                 f"array takes {time:.1%} of the time, {1 / time:.2f} times as fast."
             )
+    for images in sorted({images for line in lines for images in line.values("tape_images")}):
+        found.append(f"tape: of {images:,.0f} images, which the last step had.")
     timed = {(own["threads"], own["beside"]) for line in lines for own in line.runs.values()}
     for threads, beside in sorted((each for each in timed if None not in each), key=str):
         found.append(
