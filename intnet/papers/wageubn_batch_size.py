@@ -70,6 +70,6 @@ CHECK = Check(
     "WAGEUBN, section IV-D, figure 8",
     "10 minutes",
     run,
-    Sizes("resnet20", "fashion-mnist", 4000, 2),
+    Sizes("resnet20", "fashion-mnist", 10000, 4),
     many_runs=True,
 )
