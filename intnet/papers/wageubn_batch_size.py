@@ -68,7 +68,7 @@ def _remarks(rows: list[tuple[Any, ...]]) -> list[str]:
 CHECK = Check(
     "accuracy over batch size, full 8 bits beside float32",
     "WAGEUBN, section IV-D, figure 8",
-    "10 minutes",
+    "6 minutes",
     run,
     Sizes("resnet20", "fashion-mnist", 10000, 4),
     many_runs=True,
