@@ -18,24 +18,15 @@ from intnet.formats import Constant, Direct, FixedPoint, Flag, Shift
 from intnet.rounding import MODES, STOCHASTIC, TIES_EVEN
 from tests import comparing
 from tests.comparing import sweep_codes, sweep_pairs, sweep_random, sweep_sqrt2, sweep_words
+from tests.faults import Patch, caught
 from tests.lanes import replace_kernels
 
 FIXED = [FixedPoint(8, 4)]
-Patch = pytest.MonkeyPatch
 
 
 def plain(kernel: Any) -> Callable[..., Any]:
     """A kernel without compilation, so that a patched rule inside it is seen."""
     return getattr(getattr(kernel, "dispatcher", kernel), "py_func", kernel)
-
-
-def caught(sweep: Callable[[], None]) -> bool:
-    """Whether a sweep raises AssertionError."""
-    try:
-        sweep()
-    except AssertionError:
-        return True
-    return False
 
 
 SWEEPS: dict[str, Callable[[], None]] = {

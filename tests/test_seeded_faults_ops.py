@@ -24,10 +24,10 @@ from intnet.ops import norm
 from intnet.ops.kernels import conv, float32
 from intnet.qtensor import QTensor
 from intnet.rounding import TIES_AWAY, TIES_EVEN
+from tests.faults import Patch
 from tests.stepping import Case, differences, run_case
 
 linear = importlib.import_module("intnet.ops.linear")  # its operation has the same name
-Patch = pytest.MonkeyPatch
 RANDOM = Case()
 WIDE = Case(seed=2, batch=1, e2="16")
 TIES = Case(seed=5, weights="ties")

@@ -6,6 +6,7 @@ from typing import Any
 
 from intnet.errors import ConfigError
 
+# what options come to that are not on the command line, where that is not None or nothing
 DEFAULTS = {"seed": 1, "seeds": [1], "batch_size": 64, "checkpoint_every": 100, "jobs": 1}
 
 SUMMARY = "train a model under a method and keep the run in a folder"
@@ -32,7 +33,7 @@ def positive(text: str) -> int:
 
 
 def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
-    """Those of the options that say something, as '--batch-size'."""
+    """Those of the options that were given another value than their default, as '--batch-size'."""
     said = [name for name in names if getattr(args, name, None) not in (None, [], DEFAULTS.get(name))]
     return [f"--{name.replace('_', '-')}" for name in said]
 
