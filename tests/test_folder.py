@@ -259,7 +259,7 @@ def test_without_pillow(
     monkeypatch.setitem(sys.modules, "PIL", None)
     train = ("train", "--method", "float32", "--model", "mlp", "--out", tmp_path / "run", "--data")
     for name in (f"folder:{tmp_path}", "tiny-imagenet"):
-        assert "Pillow, which is not here: pip install 'intnet[images]'" in refused(capsys, *train, name)
+        assert "Pillow, which is not here: pip install pillow" in refused(capsys, *train, name)
 
 
 def test_list_and_a_sweep_of_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -377,7 +377,7 @@ def test_without_dask(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     line = refused(capsys, "sweep", *BASE, "--cluster", "tcp://a:1", "--out", tmp_path / "sweep")
-    assert "--cluster needs Dask: pip install 'intnet[cluster]'" in line
+    assert "--cluster needs Dask: pip install distributed" in line
 
 
 def test_runs_that_fail_are_told_and_the_others_go_on(

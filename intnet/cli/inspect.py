@@ -46,8 +46,8 @@ vectors. In --json an exact fraction is a text, 'p/q'.
 
 --html writes all that into one page that needs nothing else: each layer's data flow, its table, histograms,
 and of every path the elements worth reading (rounded up, rounded down, a tie, saturated, the greatest, a
-zero, and that of --index). --plot writes the histograms as a picture; it needs matplotlib, the extra
-'intnet[plot]'."""
+zero, and that of --index). --plot writes the histograms as a picture; it needs matplotlib
+(pip install matplotlib)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

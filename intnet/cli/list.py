@@ -115,7 +115,7 @@ def _folder() -> dict[str, Any]:
 
     about = "images by class, PNG or JPEG: PATH/train/CLASS/*.png and PATH/test/CLASS/ or PATH/val/CLASS/"
     here = find_spec("PIL") is not None
-    return {"about": about + ("" if here else "; pip install 'intnet[images]'"), "available": here}
+    return {"about": about + ("" if here else "; pip install pillow"), "available": here}
 
 
 def _first_line(doc: str | None, name: str) -> str:

@@ -36,7 +36,7 @@ def check_picture(option: str, file: Path) -> None:
     if file.suffix not in METADATA:
         raise ConfigError(f"{option} {file}: end the name in {', '.join(METADATA)}")
     if importlib.util.find_spec("matplotlib") is None:
-        raise ConfigError(f"{option} needs matplotlib: pip install 'intnet[plot]'")
+        raise ConfigError(f"{option} needs matplotlib: pip install matplotlib")
 
 
 @contextmanager

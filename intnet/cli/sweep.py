@@ -37,7 +37,7 @@ kill -9. With more values, seeds, epochs or steps in it the sweep grows; anythin
 fails (its numbers overflow, its process dies 3 times) is told at the end, the others go on, exit status 1.
 
 --jobs trains so many runs at a time, each in a process with its share of the threads (NUMBA_NUM_THREADS, or
-all cores). --cluster gives them to the workers of a running Dask scheduler (pip install 'intnet[cluster]'),
+all cores). --cluster gives them to the workers of a running Dask scheduler (pip install distributed),
 which have the same intnet and see SWEEP and the data by the same paths; a worker trains one at a time:
 
   dask scheduler &

@@ -42,7 +42,7 @@ def pillow() -> Any:
         from PIL import Image
     except ImportError:
         raise ConfigError(
-            "image files are decoded by Pillow, which is not here: pip install 'intnet[images]'"
+            "image files are decoded by Pillow, which is not here: pip install pillow"
         ) from None
     return Image
 

@@ -31,7 +31,7 @@ PATIENCE = 15  # seconds until a scheduler must have answered
 def connected(address: str) -> "Iterator[Client]":
     """A client of the scheduler at 'tcp://HOST:PORT'; ConfigError where none answers."""
     if importlib.util.find_spec("distributed") is None:
-        raise ConfigError("--cluster needs Dask: pip install 'intnet[cluster]'")
+        raise ConfigError("--cluster needs Dask: pip install distributed")
     if not re.fullmatch(r"\w+://.+:\d+", address):
         raise ConfigError(f"--cluster {address}: write tcp://HOST:PORT, as the scheduler shows it")
     from distributed import Client
