@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from intnet import spec as oracle
 from intnet.block_float import BlockTensor, quantize_blocks
 from intnet.errors import NumberError
 from intnet.ops import conv2d, linear
-from tests import oracle
+from intnet.spec import block_float
 from tests.opcheck import run, tensor, values
-from tests.oracle import block_float
 
 MATRIX, IMAGE, WEIGHT = (0, 1), (0, 3), (0, 1)  # axes of 4x4 blocks
 WIDTHS = (0, 2, 4, 6, 8)
@@ -134,7 +134,7 @@ def check(op: Any, x: Pair, w: Pair, e: Pair, wants: Sequence[Want], **how: Any)
 
 def check_linear(x: Pair, w: Pair, e: Pair) -> None:
     """`linear` of x (N, Cin), w (Cout, Cin), with e (N, Cout) on the way back."""
-    exact, ops = block_float.exact, oracle.ops
+    exact, ops = block_float.exact, oracle.operations
     wants: list[Want] = [
         lambda: exact(ops.linear, x.exact, w.exact),
         lambda: exact(ops.linear_input_grad, e.exact, w.exact),
@@ -145,7 +145,7 @@ def check_linear(x: Pair, w: Pair, e: Pair) -> None:
 
 def check_conv(x: Pair, w: Pair, e: Pair, stride: Any = 1, padding: Any = 0, groups: int = 1) -> None:
     """`conv2d` of x (N, H, W, Cin), w (Cout, Cin, kh, kw), with e of the output's shape on the way back."""
-    exact, ops = block_float.exact, oracle.ops
+    exact, ops = block_float.exact, oracle.operations
     how = (stride, padding, groups)
     wants: list[Want] = [
         lambda: exact(ops.conv2d, x.exact, w.exact, *how),

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from intnet import bucket_codec
+from intnet import spec as oracle
 from intnet.bucket_codec import Codec, Draw, Packed
-from tests import oracle
-from tests.oracle import buckets
+from intnet.spec import buckets
 
 NAME = "layer1.0.conv1/a"  # a stream
 SEED, STEP = 0x1_0000_0007, 12
-DRAWN = Draw(SEED, STEP, oracle.random.stream(NAME))  # what `compare` draws
+DRAWN = Draw(SEED, STEP, oracle.words.stream(NAME))  # what `compare` draws
 
 KINDS = ("affine", "affine-stochastic", "levels")
 
@@ -35,7 +35,7 @@ def compare(x: np.ndarray, codec: Codec, promoted: np.ndarray | None = None) -> 
     widths = [codec.bits] * -(-n // size)
     if promoted is not None:
         widths = [codec.mix if p else codec.bits for p in promoted.tolist()]
-    words = oracle.random.words(SEED, STEP, NAME, n)
+    words = oracle.words.words(SEED, STEP, NAME, n)
     want = buckets.save(units(x), codec.kind, widths, size, words, codec.norm)
     assert patterns(packed.scales) == [buckets.bits_of(b.scale) for b in want.buckets]
     if codec.kind == "levels":

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import isqrt
 
-from tests.oracle import Fixed, Tensor
-from tests.oracle.floats import to_float32
-from tests.oracle.wageubn import Net
+from intnet.spec import Fixed, Tensor
+from intnet.spec.float32 import to_float32
+from intnet.spec.methods.wageubn import Net
 
 WIDTHS = (8, 16, 32, 64)
 

@@ -19,9 +19,11 @@ from intnet import quantize as library
 from intnet import rng
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
 from intnet.qtensor import QTensor
+from intnet.spec import formats as quantizers
+from intnet.spec import overflow, power, round_fraction
+from intnet.spec.methods import muppet
+from intnet.spec.rounding import MODES
 from tests import cases
-from tests.oracle import muppet, overflow, power, quantizers, round_fraction
-from tests.oracle.rounding import MODES
 
 DETERMINISTIC = MODES[:-1]
 F = Fraction

@@ -16,17 +16,19 @@ from typing import Any
 import numpy as np
 
 from intnet import datasets, methods
+from intnet import spec as oracle
 from intnet.block_float import BlockTensor
 from intnet.datasets import Dataset
 from intnet.exact import FloatExact
 from intnet.methods import dynasty as library
 from intnet.methods.method import Method
 from intnet.qtensor import QTensor
+from intnet.spec import nets
+from intnet.spec.methods import dynasty
 from intnet.trace import Recorder
 from intnet.train import Run
-from tests import blocks, cases, oracle
+from tests import blocks, cases
 from tests.moving import LAST, NETS, model
-from tests.oracle import dynasty, nets
 from tests.stepping import CLASSES, SIDE, array, real
 
 CLOSE = 1e-6  # of widths, which come from logarithms

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from intnet import datasets, methods
+from intnet import spec as oracle
 from intnet.autograd import Tensor
 from intnet.datasets import Dataset
 from intnet.exact import Exact, FloatExact
@@ -23,12 +24,13 @@ from intnet.methods.method import Method
 from intnet.models.mlp import MLP
 from intnet.models.model import Model
 from intnet.qtensor import QTensor
+from intnet.spec import nets
+from intnet.spec.methods import adapt, muppet
+from intnet.spec.methods.adapt_switch import STRATEGIES
+from intnet.spec.nets import Layer, Residual
 from intnet.trace import Recorder
 from intnet.train import Run
-from tests import cases, oracle
-from tests.oracle import adapt, muppet, nets
-from tests.oracle.adapt_switch import STRATEGIES
-from tests.oracle.nets import Layer, Residual
+from tests import cases
 from tests.stepping import CLASSES, SIDE, TinyResNet, array, real
 
 State = Any

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from intnet import _jit
+from intnet import spec as oracle
 from intnet.autograd import Op, backward, leaf
 from intnet.exact import Exact, add
 from intnet.qtensor import QTensor
-from tests import cases, oracle
+from tests import cases
 
 TYPES = (np.int8, np.int16, np.int32, np.int64)
 

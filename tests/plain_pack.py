@@ -12,8 +12,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.quantizers import flag_decode
-from tests.oracle.tensor import Fixed, power
+from intnet.spec.formats import flag_decode
+from intnet.spec.tensor import Fixed, power
 
 
 class Plain:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from intnet import datasets, methods
+from intnet import spec as oracle
 from intnet.autograd import Tensor
 from intnet.bucket_codec import Packed
 from intnet.datasets import Dataset
@@ -21,14 +22,15 @@ from intnet.joints import SqueezeExcitation
 from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Linear, SiLU
 from intnet.methods.method import Method
 from intnet.models.model import Model
+from intnet.spec import buckets, nets
+from intnet.spec.methods import saved
+from intnet.spec.methods.saved import Codec
+from intnet.spec.nets import Layer
 from intnet.trace import Recorder
 from intnet.train import Run
-from tests import cases, moving, oracle
+from tests import cases, moving
 from tests.bucket_cases import patterns
 from tests.moving import numbers
-from tests.oracle import buckets, nets, saved
-from tests.oracle.nets import Layer
-from tests.oracle.saved import Codec
 from tests.stepping import CHANNELS, CLASSES, SIDE, array, real
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from intnet import methods
+from intnet import spec as oracle
 from intnet.autograd import Tensor
 from intnet.datasets import Dataset
 from intnet.exact import Exact
@@ -22,11 +23,12 @@ from intnet.methods.method import Method
 from intnet.models.model import Model
 from intnet.models.resnet import BasicBlock
 from intnet.qtensor import QTensor
+from intnet.spec.batch_norm import running_update
+from intnet.spec.methods import wageubn
+from intnet.spec.methods import wageubn_fixed16 as fixed16
 from intnet.trace import Event, Recorder
 from intnet.train import Run
-from tests import cases, oracle
-from tests.oracle import fixed16, wageubn
-from tests.oracle.norm import running_update
+from tests import cases
 
 Plain = tuple[list[int], int] | list[Fraction]
 State = dict[str, Any]

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intnet import methods
+from intnet import spec as oracle_package
 from intnet.formats import FixedPoint
 from intnet.methods import adapt, muppet
 from intnet.methods import adapt_switch as lib
 from intnet.quantize import quantize
+from intnet.spec import float_batch_norm as float_norm
+from intnet.spec import words as oracle_random
+from intnet.spec.float32 import to_float32
+from intnet.spec.methods import adapt_switch as oracle
 from tests import cases, moving
-from tests import oracle as oracle_package
-from tests.oracle import adapt_switch as oracle
-from tests.oracle import float_norm
-from tests.oracle import random as oracle_random
-from tests.oracle.floats import to_float32
 
 F32 = np.float32
 DIVERSITIES = [1e-300, 1e-6, 0.3, 0.5, 1.0, 1.5, 2.0, math.e, 3.0, 10.0, 1e3, 1e308, math.inf]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from intnet.block_float import quantize_blocks, unpack
 from intnet.errors import NumberError, ShapeError
+from intnet.spec import block_float
 from tests.blocks import (
     IMAGE,
     MATRIX,
@@ -29,7 +30,6 @@ from tests.blocks import (
     widths,
 )
 from tests.opcheck import threads, values
-from tests.oracle import block_float
 
 SHAPES: list[tuple[tuple[int, ...], Axes]] = [
     *((shape, MATRIX) for shape in product((1, 3, 4, 5, 8, 9), repeat=2)),

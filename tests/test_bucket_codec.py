@@ -15,8 +15,8 @@ from hypothesis.extra import numpy as arrays
 from intnet import bucket_codec, rng
 from intnet.bucket_codec import BUCKETS, TENSOR, Codec, Draw, Signs, encode, promotions
 from intnet.errors import ConfigError, FormatError, NumberError
+from intnet.spec import buckets
 from tests.bucket_cases import DRAWN, KINDS, VALUES, compare, normal, units
-from tests.oracle import buckets
 
 DRAW = Draw(1, 2, 3)
 SIZES = (1, 7, 8, 63, 64, 65, 127, 128, 129, 511, 512, 513)

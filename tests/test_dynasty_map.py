@@ -15,10 +15,10 @@ from scipy.optimize import minimize
 
 from intnet.block_float import quantize_blocks
 from intnet.methods import dynasty_map as lib
+from intnet.spec.methods import dynasty_map as oracle
+from intnet.spec.nets import Layer
 from tests import blocks
 from tests.opcheck import tensor
-from tests.oracle import dynasty_map as oracle
-from tests.oracle.nets import Layer
 
 INF = float("inf")
 ALPHAS = (0.0, 0.5, 2.0, 3.0, 4.0, 6.0, 7.5, 8.0)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from intnet.autograd import Tensor
+from intnet.spec.methods import dynasty, dynasty_map
+from intnet.spec.nets import Layer
 from intnet.trace import Recorder
 from intnet.train import as_codes
 from tests import blocks
 from tests.dynasty_world import Case, Result, differences, oracle_state, prepared, recorded, run_case
 from tests.opcheck import tensor, threads
-from tests.oracle import dynasty, dynasty_map
-from tests.oracle.nets import Layer
 
 SWAPPED = {"forward_dynamic": "weight"}
 

@@ -17,10 +17,11 @@ from intnet.errors import ContainerError, NumberError, ShapeError
 from intnet.exact import Exact, FloatExact, add, fraction_to_float32, log2_round
 from intnet.qtensor import QTensor, container
 from intnet.rounding import MODES, TIES_EVEN
+from intnet.spec import float32 as floats
+from intnet.spec import overflow, power, round_fraction
+from intnet.spec.formats import log2_R
 from tests import cases
 from tests.comparing import DETERMINISTIC
-from tests.oracle import floats, overflow, power, round_fraction
-from tests.oracle.quantizers import log2_R
 
 F = Fraction
 

@@ -18,9 +18,10 @@ from intnet.formats import Direct, Shift
 from intnet.qtensor import QTensor, Status
 from intnet.quantize import quantize
 from intnet.rounding import STOCHASTIC, TIES_EVEN, TO_NEG
+from intnet.spec import float32 as floats
+from intnet.spec import round_fraction
 from tests import comparing
 from tests.lanes import MANY, OPEN, check, general, greatest, nearest, spread, taking, tensor
-from tests.oracle import floats, round_fraction
 
 F = Fraction
 

@@ -13,8 +13,9 @@ from intnet.exact import Exact, FloatExact
 from intnet.formats import Direct, FixedPoint, Flag, Shift
 from intnet.quantize import quantize
 from intnet.rounding import TIES_EVEN
+from intnet.spec import float32 as floats
+from intnet.spec import round_fraction
 from tests.lanes import MANY, general, taking, tensor
-from tests.oracle import floats, round_fraction
 
 F = Fraction
 

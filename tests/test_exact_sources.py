@@ -12,9 +12,9 @@ from intnet.errors import ContainerError, FormatError, ShapeError
 from intnet.exact import Exact, FloatExact, Root, add, exact
 from intnet.qtensor import QTensor
 from intnet.rounding import MODES
+from intnet.spec import overflow, power, round_fraction, round_sqrt
 from tests import cases
 from tests.comparing import DETERMINISTIC
-from tests.oracle import overflow, power, round_fraction, round_sqrt
 
 F = Fraction
 

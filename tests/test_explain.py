@@ -18,11 +18,11 @@ from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 from intnet.rounding import HLS_ALIASES, MODES
+from intnet.spec import power, round_fraction
+from intnet.spec.formats import exponent_of
+from intnet.spec.rounding import overflow, round_sqrt
 from intnet.trace import Event
 from tests import cases
-from tests.oracle import power, round_fraction
-from tests.oracle.quantizers import exponent_of
-from tests.oracle.rounding import overflow, round_sqrt
 
 F = Fraction
 DETERMINISTIC = [mode for mode in MODES if mode != "stochastic"]

@@ -17,10 +17,10 @@ from intnet.explain import Disagreement, Explanation, Rounding, explain
 from intnet.grids import Block
 from intnet.operands import Operands
 from intnet.qtensor import QTensor
+from intnet.spec.block_float import Index, block_of, places
+from intnet.spec.rounding import round_fraction
+from intnet.spec.tensor import power
 from intnet.trace import Event, Recorder
-from tests.oracle.block_float import Index, block_of, places
-from tests.oracle.rounding import round_fraction
-from tests.oracle.tensor import power
 
 SAMPLES = 300
 DATA = {"x0", "x0b", "e3"}

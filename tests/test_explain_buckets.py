@@ -20,12 +20,12 @@ from intnet.explain import Disagreement, Explanation, Rounding, explain
 from intnet.explain_buckets import Bucket, nearest
 from intnet.measure import measure
 from intnet.operands import Operands
+from intnet.spec.float32 import to_float32
+from intnet.spec.rounding import round_fraction
+from intnet.spec.words import stream
+from intnet.spec.words import words as random_words
 from intnet.trace import Event, PathTable, Recorder
 from tests.oracle import bucket_steps as oracle
-from tests.oracle.floats import to_float32
-from tests.oracle.random import stream
-from tests.oracle.random import words as random_words
-from tests.oracle.rounding import round_fraction
 
 F = Fraction
 SHARE = 0.4

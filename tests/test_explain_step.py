@@ -19,11 +19,14 @@ from intnet.explain import Explanation, explain
 from intnet.methods import Wageubn
 from intnet.operands import Operands
 from intnet.qtensor import QTensor
+from intnet.spec import batch_norm as norm
+from intnet.spec import formats as quantizers
+from intnet.spec import operations as ops
+from intnet.spec import power, round_fraction
+from intnet.spec.rounding import round_sqrt
+from intnet.spec.tensor import Tensor
+from intnet.spec.words import words
 from intnet.trace import Event
-from tests.oracle import norm, ops, power, quantizers, round_fraction
-from tests.oracle.random import words
-from tests.oracle.rounding import round_sqrt
-from tests.oracle.tensor import Tensor
 from tests.stepping import NET, Case, Result, run_case
 
 SAMPLES = 1000

@@ -23,9 +23,9 @@ from intnet.formats import Scaled
 from intnet.operands import Input, Operands
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
+from intnet.spec import power, round_fraction
+from intnet.spec.words import words
 from intnet.trace import Event, Recorder
-from tests.oracle import power, round_fraction
-from tests.oracle.random import words
 from tests.test_explain_step import unflat
 
 SAMPLES, SEED, BATCH = 1000, 3, 8

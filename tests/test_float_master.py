@@ -21,11 +21,11 @@ from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import Parameter
 from intnet.ops.kernels import descent
 from intnet.ops.loss import float_logits
+from intnet.spec.float32 import to_float32
+from intnet.spec.methods import optimizers
+from intnet.spec.methods.optimizers import Settings, Slots
 from intnet.trace import Recorder
 from tests.opcheck import floating, threads, values
-from tests.oracle import optimizers
-from tests.oracle.floats import to_float32
-from tests.oracle.optimizers import Settings, Slots
 from tests.test_ops_loss import expected
 
 LEVERS: dict[str, dict[str, Any]] = {

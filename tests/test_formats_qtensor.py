@@ -9,8 +9,9 @@ from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
 from intnet.exact import exact
 from intnet.formats import OVERFLOWS, Constant, Direct, FixedPoint, Flag, Shift
 from intnet.qtensor import QTensor, container, max_abs
+from intnet.spec import float32 as floats
+from intnet.spec import power
 from tests import cases
-from tests.oracle import floats, power
 
 F = Fraction
 MAKERS = {

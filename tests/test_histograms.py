@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from intnet.ops.kernels import histograms as lib
 from intnet.qtensor import QTensor
+from intnet.spec import power
+from intnet.spec.methods import adapt
+from intnet.spec.methods.adapt_switch import histogram
 from tests import cases
 from tests.opcheck import threads
-from tests.oracle import adapt, power
-from tests.oracle.adapt_switch import histogram
 
 F32 = np.float32
 GREATEST = float(np.finfo(F32).max)

@@ -19,15 +19,16 @@ from intnet.methods import METHODS, Method, Wageubn, make
 from intnet.models.model import Model
 from intnet.operands import Operands
 from intnet.packs.layers.capture import Taps
+from intnet.spec import Fixed, power
+from intnet.spec import Tensor as Exact
+from intnet.spec import formats as qz
+from intnet.spec import operations as ops
+from intnet.spec.curves import curve_bounds, curve_round
+from intnet.spec.float32 import dot32, mul32
 from intnet.trace import Recorder
 from intnet.train import Run
 from tests import cases
 from tests.opcheck import fixed, values
-from tests.oracle import Fixed, ops, power
-from tests.oracle import Tensor as Exact
-from tests.oracle import quantizers as qz
-from tests.oracle.floats import dot32, mul32
-from tests.oracle.functions import curve_bounds, curve_round
 
 N, SEED = 3, 2
 

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intnet import datasets, methods, models
+from intnet import spec as oracle
 from intnet.errors import ContainerError, NumberError
 from intnet.methods import muppet as lib
 from intnet.methods.method import Parameter
+from intnet.spec.float32 import to_float32
+from intnet.spec.methods import muppet
 from intnet.train import Run
-from tests import oracle
 from tests.moving import Case, Result, differences, run_case
 from tests.opcheck import threads
-from tests.oracle import muppet
-from tests.oracle.floats import to_float32
 from tests.test_adapt_switch import near
 
 AT_ONCE = {"resolution": 1, "patience": 1}
@@ -199,6 +199,6 @@ def test_learning_rates_after_the_switch() -> None:
 def test_the_oracles_block_float_by_hand() -> None:
     """100 and -129 in 8 bits: -128.5/-129 < 1, so the scale is 1/2."""
     halves = muppet.block([Fraction(100), Fraction(-129), Fraction(1)], 8, mode="ties_even")
-    assert halves == oracle.quantizers.Quantized([50, -64, 0], 1, 0)
+    assert halves == oracle.formats.Quantized([50, -64, 0], 1, 0)
     assert muppet.block([Fraction(255, 2)], 8, mode="ties_even") == ([127], 0, 1)
     assert muppet.block([Fraction(0)] * 2, 8, mode="ties_even") == ([0, 0], -6, 0)

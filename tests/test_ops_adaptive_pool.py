@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intnet import spec as oracle
 from intnet.autograd import Tensor
 from intnet.errors import ContainerError, ShapeError
 from intnet.exact import Exact
@@ -17,9 +18,8 @@ from intnet.formats import Direct, Shift
 from intnet.ops import adaptive_avg_pool2d
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
-from tests import oracle
+from intnet.spec.float32 import add32, to_float32
 from tests.opcheck import fixed, floating, integer, run, scaled, tensor, threads, values
-from tests.oracle.floats import add32, to_float32
 
 SEEDS = st.integers(0, 2**32)
 SIDES = st.tuples(st.integers(1, 7), st.integers(1, 7))
@@ -54,15 +54,15 @@ def test_integers(side: tuple[int, int], output: tuple[int, int], seed: int) -> 
     codes, places = fixed(x).codes, plan(shape, output)
     want = oracle.Tensor(out, [Fraction(sum(codes[i] for i in p), len(p)) for p in places])
     assert (got.shape, values(got)) == (out, scaled(want, -7))
-    q = oracle.quantizers.direct(values(got), 8)
-    assert fixed(quantize(got, Direct(8))) == oracle.layers.as_fixed(out, q)
+    q = oracle.formats.direct(values(got), 8)
+    assert fixed(quantize(got, Direct(8))) == oracle.methods.wageubn_layers.as_fixed(out, q)
     back = [Fraction(0)] * x.size
     for v, p in zip(fixed(e).codes, places, strict=True):
         for i in p:
             back[i] += Fraction(v, len(p))
     assert values(dx) == scaled(oracle.Tensor(shape, back), -20)
-    q = oracle.quantizers.shift(values(dx), 8)
-    assert fixed(quantize(dx, Shift(8))) == oracle.layers.as_fixed(shape, q)
+    q = oracle.formats.shift(values(dx), 8)
+    assert fixed(quantize(dx, Shift(8))) == oracle.methods.wageubn_layers.as_fixed(shape, q)
 
 
 @given(side=SIDES, output=SIDES, seed=SEEDS, over_integers=st.booleans())

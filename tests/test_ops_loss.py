@@ -15,9 +15,9 @@ from intnet.autograd import Tensor
 from intnet.errors import ConfigError, DataError, NumberError, ShapeError
 from intnet.exact import Exact
 from intnet.ops import softmax_cross_entropy
+from intnet.spec.float32 import add32, fma32, to_float32
 from tests import cases
 from tests.opcheck import floating, integer, run, tensor, threads, values
-from tests.oracle.floats import add32, fma32, to_float32
 
 
 def one(x: np.ndarray) -> Fraction:

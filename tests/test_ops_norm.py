@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intnet import spec as oracle
 from intnet.autograd import Tensor
 from intnet.errors import ContainerError, ShapeError
 from intnet.exact import Exact
@@ -20,10 +21,10 @@ from intnet.ops import batch_norm
 from intnet.ops import norm as module
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
-from tests import oracle
+from intnet.spec import batch_norm as norm
+from intnet.spec import power, round_sqrt
+from intnet.spec.float32 import add32, dot32, mul32, sum32, to_float32
 from tests.opcheck import fixed, floating, integer, run, tensor, threads, values
-from tests.oracle import norm, power, round_sqrt
-from tests.oracle.floats import add32, dot32, mul32, sum32, to_float32
 
 SEEDS = st.integers(0, 2**32)
 SHAPES = st.sampled_from([(2, 3, 3, 2), (1, 5, 2, 3), (7, 4), (1, 1), (2, 1, 1, 5), (33, 1)])
@@ -73,9 +74,9 @@ def test_integer_batch_norm(
     assert fixed(dgamma) == norm.gamma_grad(fixed(e1), want.x2)
     assert fixed(dbeta) == norm.beta_grad(fixed(e1))
     for name, quantizer in (("flag8", Flag(8)), ("16", Shift(16))):
-        q = oracle.layers.error_q(back.dx1, name)
+        q = oracle.methods.wageubn_layers.error_q(back.dx1, name)
         got = quantize(dx1, quantizer)
-        assert fixed(got) == oracle.layers.as_fixed(shape, q)
+        assert fixed(got) == oracle.methods.wageubn_layers.as_fixed(shape, q)
         assert got.status is not None and got.status.saturated == q.saturated
 
 
@@ -230,7 +231,7 @@ def check_inference(
 
 
 def layers_affine(q: QTensor) -> oracle.Fixed:
-    return oracle.layers.as_fixed(q.shape, oracle.layers.affine_q(fixed(q)))
+    return oracle.methods.wageubn_layers.as_fixed(q.shape, oracle.methods.wageubn_layers.affine_q(fixed(q)))
 
 
 def test_inference_by_the_batch_itself() -> None:

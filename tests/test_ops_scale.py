@@ -14,8 +14,8 @@ from intnet.autograd import Kept, Tensor
 from intnet.errors import ContainerError, FormatError, ShapeError
 from intnet.ops import scale
 from intnet.qtensor import QTensor
+from intnet.spec.float32 import dot32, mul32
 from tests.opcheck import floating, integer, run, threads, values
-from tests.oracle.floats import dot32, mul32
 
 SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4), st.integers(1, 5))
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet import fp32
+from intnet import spec as oracle
 from intnet._jit import njit
 from intnet.autograd import Kept, Tensor
 from intnet.errors import ContainerError, FormatError
@@ -21,10 +22,9 @@ from intnet.ops import sigmoid, silu
 from intnet.ops.curves import Curve, Sigmoid, Silu, Slope, far
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
-from tests import oracle
+from intnet.spec.curves import curve_bounds, curve_round, decided
+from intnet.spec.float32 import add32, mul32, to_float32
 from tests.opcheck import fixed, floating, integer, run, values
-from tests.oracle.floats import add32, mul32, to_float32
-from tests.oracle.functions import curve_bounds, curve_round, decided
 
 DETERMINISTIC = [mode for mode in oracle.rounding.MODES if mode != "stochastic"]
 CURVES: dict[str, type[Curve]] = {"sigmoid": Sigmoid, "silu": Silu, "slope": Slope}
@@ -98,7 +98,7 @@ def test_many_far_codes_take_no_decimals(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("unit", [0, -1, -8, -22, -57])
 def test_far_is_where_no_grid_tells(unit: int) -> None:
     def reached(f: int) -> bool:
-        low, high = oracle.functions.exp_minus_bounds(Fraction(f), 200)
+        low, high = oracle.curves.exp_minus_bounds(Fraction(f), 200)
         gaps = [(f + 1) * Fraction(end, 2**200) < oracle.power(unit - 1) for end in (low, high)]
         assert gaps[0] == gaps[1]
         return gaps[0]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet import fp32
+from intnet import spec as oracle
 from intnet.autograd import Tensor
 from intnet.errors import ContainerError, FormatError
 from intnet.exact import Exact
@@ -20,16 +21,16 @@ from intnet.ops import tanh
 from intnet.ops.tanh import Tanh
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
-from tests import cases, oracle
+from intnet.spec.float32 import add32, mul32
+from tests import cases
 from tests.opcheck import fixed, floating, integer, run, values
-from tests.oracle.floats import add32, mul32
 
 DETERMINISTIC = [mode for mode in oracle.rounding.MODES if mode != "stochastic"]
 
 
 def rounded(x: Fraction, exponent: int, mode: str = "ties_even") -> int:
     """The oracle's code; from 64 on tanh is within 2^-184 of 1, so 64 stands for all of them."""
-    return oracle.tanh_round(max(min(x, Fraction(64)), Fraction(-64)), exponent, mode)
+    return oracle.curves.tanh_round(max(min(x, Fraction(64)), Fraction(-64)), exponent, mode)
 
 
 def dense(bits: int, fraction: int) -> tuple[list[int], int]:
@@ -106,7 +107,7 @@ def test_the_most_negative_code() -> None:
 def test_fractions_are_close() -> None:
     x = QTensor(np.array([1, -3, 0]), -2)
     for got, v in zip(Tanh(x).fractions(), values(x), strict=True):
-        lower, upper = oracle.functions.tanh_bounds(abs(v), 120)
+        lower, upper = oracle.curves.tanh_bounds(abs(v), 120)
         assert lower - Fraction(1, 10**30) <= abs(got) <= upper + Fraction(1, 10**30)
 
 

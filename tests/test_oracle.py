@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests import cases, oracle
-from tests.oracle import Fixed, Tensor, floats, layers, norm, ops, random, tensor
-from tests.oracle import quantizers as qz
-from tests.oracle.rounding import MODES, overflow, round_fraction, round_sqrt
+from intnet import spec as oracle
+from intnet.spec import Fixed, Tensor, tensor
+from intnet.spec import batch_norm as norm
+from intnet.spec import float32 as floats
+from intnet.spec import formats as qz
+from intnet.spec import operations as ops
+from intnet.spec import words as random
+from intnet.spec.methods import wageubn_layers as layers
+from intnet.spec.rounding import MODES, overflow, round_fraction, round_sqrt
+from tests import cases
 
 F = Fraction
 ALLOWED = {
@@ -22,13 +28,13 @@ ALLOWED = {
 
 
 def test_the_oracle_imports_nothing_but_the_standard_library():
-    for path in (Path(__file__).parent / "oracle").glob("*.py"):
+    for path in Path(oracle.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
                 names = [node.module or ""]
             for name in names:
-                assert name.startswith("tests.oracle") or name.split(".")[0] in ALLOWED, (path.name, name)
+                assert name.startswith("intnet.spec") or name.split(".")[0] in ALLOWED, (path.name, name)
 
 
 # Rounding
@@ -351,17 +357,17 @@ def test_elementwise_by_hand():
 )
 def test_tanh_has_the_known_digits(x, digits):
     floor = digits * 2**100 // 10**40
-    assert oracle.tanh_round(x, -100, "to_neg") == floor
-    assert oracle.tanh_round(-x, -100, "to_zero") == -floor
-    assert oracle.tanh_round(-x, -100, "to_neg") == -floor - 1
-    assert oracle.tanh_round(x, -7) == round(F(digits, 10**40) * 128)
+    assert oracle.curves.tanh_round(x, -100, "to_neg") == floor
+    assert oracle.curves.tanh_round(-x, -100, "to_zero") == -floor
+    assert oracle.curves.tanh_round(-x, -100, "to_neg") == -floor - 1
+    assert oracle.curves.tanh_round(x, -7) == round(F(digits, 10**40) * 128)
 
 
 def test_tanh_at_the_ends():
-    assert oracle.tanh_round(0, -15) == 0
-    assert oracle.tanh_round(F(1, 2**20), -60, "to_neg") == 2**40 - 1  # x - x^3/3 + ..., and x^3/3 < 1 step
-    assert oracle.tanh_round(100, -15) == 2**15
-    assert oracle.tanh_round(-100, -15, "to_zero") == 1 - 2**15
+    assert oracle.curves.tanh_round(0, -15) == 0
+    assert oracle.curves.tanh_round(F(1, 2**20), -60, "to_neg") == 2**40 - 1  # x - x^3/3 + ..., and x^3/3 < 1 step
+    assert oracle.curves.tanh_round(100, -15) == 2**15
+    assert oracle.curves.tanh_round(-100, -15, "to_zero") == 1 - 2**15
 
 
 # Batch norm and update

@@ -6,10 +6,13 @@ from fractions import Fraction as F
 
 import pytest
 
-from tests import cases, oracle
-from tests.oracle import Fixed, Tensor, layers, random
-from tests.oracle import quantizers as qz
-from tests.oracle.wageubn import Block, Net, Settings, Step, forward, step
+from intnet import spec as oracle
+from intnet.spec import Fixed, Tensor
+from intnet.spec import formats as qz
+from intnet.spec import words as random
+from intnet.spec.methods import wageubn_layers as layers
+from intnet.spec.methods.wageubn import Block, Net, Settings, Step, forward, step
+from tests import cases
 
 NET = Net((Block("layer1.0"), Block("layer2.0", stride=2, downsample=True)))
 

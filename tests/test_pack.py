@@ -24,8 +24,8 @@ from intnet.packs.ports import Case, Draft
 from intnet.packs.trail import trail
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
-from tests.oracle.quantizers import exponent_of
-from tests.oracle.rounding import MODES, overflow, round_fraction
+from intnet.spec.formats import exponent_of
+from intnet.spec.rounding import MODES, overflow, round_fraction
 from tests.plain_pack import Plain
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -16,11 +16,11 @@ from intnet import runs
 from intnet.block_float import quantize_blocks
 from intnet.packs import check, layers, pack
 from intnet.packs.trail import block_trail
-from tests.oracle import ops
-from tests.oracle.block_float import Index, block_of, places
-from tests.oracle.floats import to_float32
-from tests.oracle.rounding import round_fraction
-from tests.oracle.tensor import Tensor, power
+from intnet.spec import operations as ops
+from intnet.spec.block_float import Index, block_of, places
+from intnet.spec.float32 import to_float32
+from intnet.spec.rounding import round_fraction
+from intnet.spec.tensor import Tensor, power
 from tests.plain_pack import Plain
 from tests.test_pack_check import give, good
 from tests.test_pack_recompute import forge

@@ -15,10 +15,10 @@ from intnet import runs
 from intnet.bucket_codec import Codec, Draw, encode
 from intnet.packs import check, layers, pack
 from intnet.packs.trail import bucket_trail
+from intnet.spec.float32 import conv32_weight_grad
+from intnet.spec.tensor import Tensor
+from intnet.spec.words import words as random_words
 from tests.oracle import bucket_steps as oracle
-from tests.oracle.floats import conv32_weight_grad
-from tests.oracle.random import words as random_words
-from tests.oracle.tensor import Tensor
 from tests.plain_pack import Plain
 from tests.test_pack_check import give, good
 from tests.test_pack_recompute import forge

@@ -13,8 +13,8 @@ import pytest
 
 from intnet import runs
 from intnet.packs import check, layers, pack, units
-from tests.oracle.rounding import overflow, round_fraction
-from tests.oracle.tensor import power
+from intnet.spec.rounding import overflow, round_fraction
+from intnet.spec.tensor import power
 from tests.plain_pack import Plain
 
 Codes = list[int]

@@ -9,9 +9,9 @@ import pytest
 
 from intnet import runs
 from intnet.packs import layers, pack, units
-from tests.oracle.block_float import block_of, places
-from tests.oracle.rounding import round_fraction
-from tests.oracle.tensor import power
+from intnet.spec.block_float import block_of, places
+from intnet.spec.rounding import round_fraction
+from intnet.spec.tensor import power
 from tests.plain_pack import Plain
 
 Table = list[list[str]]

@@ -20,9 +20,10 @@ from intnet.papers.check import Sizes, Task
 from intnet.papers.single_path import SinglePath
 from intnet.papers.training import Arm
 from intnet.qtensor import QTensor
+from intnet.spec import formats as quantizers
+from intnet.spec import words as random
 from intnet.trace import Event, Recorder
 from intnet.train import Run
-from tests.oracle import quantizers, random
 
 TINY = Sizes("mlp", "digits", 64, 1)
 PATHS = {  # option -> (data path, oracle)

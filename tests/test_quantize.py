@@ -14,10 +14,11 @@ from intnet.exact import Exact, FloatExact, Root
 from intnet.formats import Constant, Direct, FixedPoint, Flag, Shift
 from intnet.qtensor import QTensor, Status
 from intnet.quantize import flag_words, quantize
+from intnet.spec import formats as quantizers
+from intnet.spec import power
+from intnet.spec.rounding import MODES
 from tests import cases, comparing
 from tests.comparing import DETERMINISTIC, compare, floats, tensor
-from tests.oracle import power, quantizers
-from tests.oracle.rounding import MODES
 
 F = Fraction
 FIXED = [

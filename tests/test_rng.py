@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from intnet import rng
+from intnet import spec as oracle
 from intnet.errors import ConfigError
-from tests import oracle
 from tests.opcheck import threads
 
 # counter, key -> output of philox4x32 with 10 rounds, as published with Random123
@@ -34,7 +34,7 @@ def test_published_rows(row):
     numbers = [int(word, 16) for word in row.split()]
     got = rng.philox(*(np.uint64(v) for v in numbers[:6]))
     assert [int(v) for v in got] == numbers[6:]
-    assert list(oracle.random.philox4x32(numbers[:4], numbers[4:6])) == numbers[6:]
+    assert list(oracle.words.philox4x32(numbers[:4], numbers[4:6])) == numbers[6:]
 
 
 def test_the_published_rows_appear_as_words_of_their_seed_step_and_stream():
@@ -50,7 +50,7 @@ def test_philox_on_random_counters_is_the_oracles():
     for _ in range(200):
         six = [source.getrandbits(32) for _ in range(6)]
         got = rng.philox(*(np.uint64(v) for v in six))
-        assert tuple(int(v) for v in got) == oracle.random.philox4x32(six[:4], six[4:])
+        assert tuple(int(v) for v in got) == oracle.words.philox4x32(six[:4], six[4:])
 
 
 @pytest.mark.parametrize("start", [*range(9), 1023, 2**20 + 1])
@@ -58,7 +58,7 @@ def test_words_from_any_start_and_of_any_length(start):
     for n in (0, 1, 2, 3, 4, 5, 8, 13):
         words = rng.words(7, 11, rng.stream(NAME), n, start)
         assert words.dtype == np.uint32 and words.shape == (n,)
-        assert words.tolist() == oracle.random.words(7, 11, NAME, n, start)
+        assert words.tolist() == oracle.words.words(7, 11, NAME, n, start)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_words_from_any_start_and_of_any_length(start):
     [4 * 2**31 - 3, 4 * 2**32 - 3, 4 * 2**32 + 1, 4 * 2**53 + 6, 4 * 2**63 - 5, 4 * 2**63 + 7, 4 * 2**64 - 9],
 )
 def test_words_where_the_block_number_passes_32_and_63_bits(start):
-    assert draw(1, 2, NAME, 9, start) == oracle.random.words(1, 2, NAME, 9, start)
+    assert draw(1, 2, NAME, 9, start) == oracle.words.words(1, 2, NAME, 9, start)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1])
 @pytest.mark.parametrize("step", [0, 1, 2**31, 2**32 - 1])
 def test_words_at_the_ends_of_seed_and_step(seed, step):
-    assert draw(seed, step, NAME, 6) == oracle.random.words(seed, step, NAME, 6)
+    assert draw(seed, step, NAME, 6) == oracle.words.words(seed, step, NAME, 6)
 
 
 def test_any_split_draws_the_same_words():
@@ -95,7 +95,7 @@ def check_lengths() -> None:
     """Every length up to some vectors of counters, also where a counter's halves carry and where they end."""
     seed, step = 2**63 + 5, 2**32 - 1
     for start in (0, 1, 2, 3, 4 * 2**32 - 61, 4 * 2**63 - 62, 4 * 2**64 - 139):
-        expected = oracle.random.words(seed, step, NAME, 139, start)
+        expected = oracle.words.words(seed, step, NAME, 139, start)
         for n in range(140):
             assert draw(seed, step, NAME, n, start) == expected[:n], (start, n)
 
@@ -129,7 +129,7 @@ def many(start: int) -> np.ndarray:
     first = start // 4
     blocks = range(first, (start + MANY + 3) // 4)
     halves = ((block & 2**32 - 1, block >> 32, 11, 7) for block in blocks)
-    words = [word for half in halves for word in oracle.random.philox4x32(half, (3, 5))]
+    words = [word for half in halves for word in oracle.words.philox4x32(half, (3, 5))]
     return np.array(words, np.uint32)[start - 4 * first :][:MANY]
 
 
@@ -186,7 +186,7 @@ def test_a_stream_is_the_first_four_bytes_of_sha256_big_endian():
     assert rng.stream("abc") == 0xBA7816BF
     assert rng.stream("") == 0xE3B0C442
     for name in (NAME, "fc/init_W", "Schicht/größe"):
-        assert rng.stream(name) == oracle.random.stream(name)
+        assert rng.stream(name) == oracle.words.stream(name)
 
 
 def colliding_names() -> tuple[str, str]:
@@ -227,10 +227,10 @@ def test_lfsr_draws_are_the_oracles(seed):
     n = 300
     draws = rng.lfsr_words(seed, n)
     assert draws.dtype == np.uint16
-    assert draws.tolist() == list(itertools.islice(oracle.random.lfsr(seed), n))
+    assert draws.tolist() == list(itertools.islice(oracle.words.lfsr(seed), n))
     states = list(itertools.islice(rng.lfsr_states(seed), 16 * n))
     assert draws.tolist() == [state & 0xFFFF for state in states[15::16]]
-    assert states == list(itertools.islice(oracle.random.lfsr_states(seed), 16 * n))
+    assert states == list(itertools.islice(oracle.words.lfsr_states(seed), 16 * n))
 
 
 def test_an_lfsr_never_starts_or_ends_in_zero():

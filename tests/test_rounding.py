@@ -10,9 +10,9 @@ from intnet import grids
 from intnet.errors import FormatError
 from intnet.packs import contract, diagnosis
 from intnet.rounding import HLS_ALIASES, MODES, STOCHASTIC, mode_code, round_quotient, round_up
+from intnet.spec import round_fraction
+from intnet.spec import rounding as oracle
 from tests import cases
-from tests.oracle import round_fraction
-from tests.oracle import rounding as oracle
 
 DETERMINISTIC = [mode for mode in oracle.MODES if mode != "stochastic"]
 DENOMINATORS = range(1, 41)

@@ -13,10 +13,10 @@ from intnet.autograd import Tensor, backward
 from intnet.exact import add
 from intnet.layers import Linear
 from intnet.methods.method import Method
+from intnet.spec.methods.saved import Codec
+from intnet.spec.nets import Layer, Residual
 from intnet.trace import Recorder
 from tests.opcheck import threads
-from tests.oracle.nets import Layer, Residual
-from tests.oracle.saved import Codec
 from tests.saved_world import NETS, Case, Result, differences, prepared, run_case
 
 

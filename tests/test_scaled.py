@@ -16,9 +16,10 @@ from intnet.formats import FixedPoint, Scaled
 from intnet.ops.tanh import Tanh
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
+from intnet.spec import power
+from intnet.spec.methods import muppet
 from tests import cases
 from tests.comparing import compare, floats, tensor
-from tests.oracle import muppet, power
 
 LAST_WORD = 2**32 - 1
 

@@ -7,8 +7,8 @@ import pytest
 
 from intnet import methods
 from intnet.schedules import factor
-from tests.oracle import optimizers
-from tests.oracle.optimizers import Settings
+from intnet.spec.methods import optimizers
+from intnet.spec.methods.optimizers import Settings
 
 ZERO = Fraction(0)
 

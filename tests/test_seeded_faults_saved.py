@@ -18,8 +18,8 @@ from intnet.bucket_codec import Signs
 from intnet.methods import Saved, saved
 from intnet.methods.method import Held, Method
 from intnet.ops import norm
+from intnet.spec.methods.saved import Codec
 from tests.faults import Fault, Patch, caught, pairs, replace
-from tests.oracle.saved import Codec
 from tests.saved_world import Case, differences, steps_of
 from tests.test_saved_step import BY_LAYER, PATTERNS
 

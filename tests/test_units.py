@@ -18,9 +18,9 @@ from intnet.packs import pack, units
 from intnet.packs.ports import Draft
 from intnet.packs.units import drafts, training
 from intnet.packs.units.signals import Group
-from tests.oracle import quantizers as oracle
-from tests.oracle.random import lfsr_states
-from tests.oracle.tensor import power
+from intnet.spec import formats as oracle
+from intnet.spec.tensor import power
+from intnet.spec.words import lfsr_states
 from tests.unit_oracle import EXPECTED, Words
 
 # Small enough to run every input, and the parameters' edges.

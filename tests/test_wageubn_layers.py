@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intnet import spec as oracle
 from intnet.autograd import Tensor
 from intnet.datasets import Dataset
 from intnet.layers import (
@@ -29,13 +30,17 @@ from intnet.layers import (
 from intnet.methods import Wageubn
 from intnet.methods.method import Method
 from intnet.models.model import Model
+from intnet.spec import Fixed, power
+from intnet.spec import batch_norm as norm
+from intnet.spec import formats as qz
+from intnet.spec import operations as ops
+from intnet.spec import words as random
+from intnet.spec.float32 import to_float32
+from intnet.spec.methods import wageubn_layers as layers
 from intnet.trace import Recorder
 from intnet.train import Run
-from tests import cases, oracle
+from tests import cases
 from tests.opcheck import fixed, values
-from tests.oracle import Fixed, layers, norm, ops, power, random
-from tests.oracle import quantizers as qz
-from tests.oracle.floats import to_float32
 
 SEED, STEP, N = 3, 0, 4
 WINDOW = {"stride": (1, 2), "padding": (1, 0), "groups": 2}
@@ -127,7 +132,7 @@ def check_weight_gradient(seen: Recorded, layer: str, exact: oracle.Tensor) -> N
 
 def test_tanh(seen: Recorded) -> None:
     x3 = seen["bn1/x3"]
-    assert seen["tanh1/x4"] == Fixed(x3.shape, [oracle.tanh_round(v, -7) for v in x3.real().values], -7)
+    assert seen["tanh1/x4"] == Fixed(x3.shape, [oracle.curves.tanh_round(v, -7) for v in x3.real().values], -7)
     winners = ops.max_pool(seen["tanh1/x4"].ints(), **MAX)[1]
     error = ops.max_pool_grad(seen["conv2/e4"].real(), winners, x3.shape)
     assert seen["tanh1/e0"] == q(x3.shape, qz.shift(error.values, 8))

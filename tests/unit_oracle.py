@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 
-from tests.oracle import quantizers as oracle
-from tests.oracle.floats import to_float32
-from tests.oracle.rounding import overflow, round_fraction
-from tests.oracle.tensor import power
+from intnet.spec import formats as oracle
+from intnet.spec.float32 import to_float32
+from intnet.spec.rounding import overflow, round_fraction
+from intnet.spec.tensor import power
 
 Words = dict[str, list]  # of a port; a lane list a word where it has lanes
 Parameters = dict[str, int]

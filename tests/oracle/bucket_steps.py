@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
-from tests.oracle.float_norm import dots, sqrt32
-from tests.oracle.floats import to_float32
-from tests.oracle.rounding import round_fraction
+from intnet.spec.float32 import dot32, to_float32
+from intnet.spec.float_batch_norm import sqrt32
+from intnet.spec.rounding import round_fraction
 
 WORD = 64
 LEAST_SCALE = to_float32(Fraction(1, 10**8))  # 1e-8, near enough to the binary64 number to give its float32
@@ -57,7 +57,7 @@ def affine(values: Sequence[Fraction], bits: int, words: Sequence[int] | None) -
 
 def norm(values: Sequence[Fraction]) -> Fraction:
     """sqrt of the sum of squares, by fused multiply-adds in chunks."""
-    total = dots((a, a) for a in values)
+    total = dot32(values, values)
     return sqrt32(total) if total else total
 
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from tests.oracle import quantizers as qz
-from tests.oracle.floats import fma32
-from tests.oracle.geometry import Pair
-from tests.oracle.ops import conv2d, conv2d_input_grad, conv2d_weight_grad, relu
-from tests.oracle.tensor import Fixed, Tensor, power
+from intnet.spec import formats as qz
+from intnet.spec.float32 import fma32
+from intnet.spec.geometry import Pair
+from intnet.spec.operations import conv2d, conv2d_input_grad, conv2d_weight_grad, relu
+from intnet.spec.tensor import Fixed, Tensor, power
 
 W_EXPONENT = -23
 G_EXPONENT = -14

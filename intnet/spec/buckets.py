@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import isqrt
 from typing import NamedTuple
 
-from tests.oracle.floats import CHUNK, ONE
+from intnet.spec.float32 import CHUNK, ONE
 
 DIGITS = 24
 INFINITE = 1 << 277  # 2^128 in units

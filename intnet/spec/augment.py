@@ -5,7 +5,7 @@ down; it is mirrored where word i of "data/flip" is 2^31 or more.
 """
 from fractions import Fraction
 
-from tests.oracle.random import words
+from intnet.spec.words import words
 
 Image = list[list[list[int]]]  # [row][column][channel]
 

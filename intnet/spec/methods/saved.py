@@ -14,12 +14,15 @@ from fractions import Fraction
 from math import prod
 from typing import Any, NamedTuple
 
-from tests.oracle import buckets, floats, nets, optimizers, random
-from tests.oracle.adapt import WEIGHTED, layers_of
-from tests.oracle.float_rules import FloatRules
-from tests.oracle.functions import curve_bounds, decided
-from tests.oracle.nets import Layer
-from tests.oracle.tensor import Fixed, Tensor
+from intnet.spec import buckets, nets
+from intnet.spec import float32 as floats
+from intnet.spec import words as random
+from intnet.spec.curves import curve_bounds, decided
+from intnet.spec.methods import optimizers
+from intnet.spec.methods.adapt import WEIGHTED, layers_of
+from intnet.spec.methods.float_rules import FloatRules
+from intnet.spec.nets import Layer
+from intnet.spec.tensor import Fixed, Tensor
 
 
 @dataclass(frozen=True)

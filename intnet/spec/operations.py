@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle.geometry import (
+from intnet.spec.geometry import (
     Pair,
     both,
     contract,
@@ -18,7 +18,7 @@ from tests.oracle.geometry import (
     weight_terms,
     windows,
 )
-from tests.oracle.tensor import Number, Tensor
+from intnet.spec.tensor import Number, Tensor
 
 
 def dot(a: Sequence[Any], b: Sequence[Any]) -> Any:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle import float_norm, nets
-from tests.oracle.floats import fma32, to_float32
-from tests.oracle.tensor import Tensor
+from intnet.spec import float_batch_norm as float_norm
+from intnet.spec import nets
+from intnet.spec.float32 import fma32, to_float32
+from intnet.spec.tensor import Tensor
 
 
 class FloatRules:

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 
-from tests.oracle import nets
-from tests.oracle.adapt import WEIGHTED, layers_of, sum64
-from tests.oracle.adapt_switch import DIGITS, decimal
-from tests.oracle.float_rules import FloatRules
-from tests.oracle.floats import add32, to_float32
-from tests.oracle.quantizers import Quantized
-from tests.oracle.random import words
-from tests.oracle.rounding import HALF, overflow, round_fraction
-from tests.oracle.tensor import Fixed, Tensor, power
+from intnet.spec import nets
+from intnet.spec.float32 import add32, to_float32
+from intnet.spec.formats import Quantized
+from intnet.spec.methods.adapt import WEIGHTED, layers_of, sum64
+from intnet.spec.methods.adapt_switch import DIGITS, decimal
+from intnet.spec.methods.float_rules import FloatRules
+from intnet.spec.rounding import HALF, overflow, round_fraction
+from intnet.spec.tensor import Fixed, Tensor, power
+from intnet.spec.words import words
 
 LEVELS: tuple[int | None, ...] = (8, 12, 14, 16, None)  # None is float32
 STORED, ERRORS, NORMS = ("x0", "x1", "x3", "x4"), ("e0", "e3"), ("gamma", "beta")

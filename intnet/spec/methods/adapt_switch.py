@@ -11,8 +11,8 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import cache
 
-from tests.oracle import quantizers as qz
-from tests.oracle.tensor import power
+from intnet.spec import formats as qz
+from intnet.spec.tensor import power
 
 DIGITS = Context(prec=50)
 INFINITE = Decimal("Infinity")

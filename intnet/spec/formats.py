@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from tests.oracle.rounding import overflow, round_fraction
-from tests.oracle.tensor import power
+from intnet.spec.rounding import overflow, round_fraction
+from intnet.spec.tensor import power
 
 
 class Quantized(NamedTuple):

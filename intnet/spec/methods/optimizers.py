@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tests.oracle.adapt import root64, sum64
-from tests.oracle.floats import fma32, mul32, to_float32
-from tests.oracle.rounding import round_sqrt
-from tests.oracle.tensor import power
+from intnet.spec.float32 import fma32, mul32, to_float32
+from intnet.spec.methods.adapt import root64, sum64
+from intnet.spec.rounding import round_sqrt
+from intnet.spec.tensor import power
 
 BITS = 300  # behind the point of the cosine's integers
 

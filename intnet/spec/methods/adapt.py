@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import inf
 
-from tests.oracle import adapt_switch as switch
-from tests.oracle import nets
-from tests.oracle import quantizers as qz
-from tests.oracle.float_rules import FloatRules
-from tests.oracle.floats import CHUNK, add32, fma32, to_float32
-from tests.oracle.random import words
-from tests.oracle.rounding import round_sqrt
-from tests.oracle.tensor import Fixed, Tensor, power
+from intnet.spec import formats as qz
+from intnet.spec import nets
+from intnet.spec.float32 import CHUNK, add32, fma32, to_float32
+from intnet.spec.methods import adapt_switch as switch
+from intnet.spec.methods.float_rules import FloatRules
+from intnet.spec.rounding import round_sqrt
+from intnet.spec.tensor import Fixed, Tensor, power
+from intnet.spec.words import words
 
 WEIGHTED = ("linear", "conv")
 STORED = ("x0", "x1", "x3", "x4")

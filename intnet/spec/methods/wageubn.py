@@ -14,11 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tests.oracle import floats, layers, norm, ops
-from tests.oracle import quantizers as qz
-from tests.oracle.random import words
-from tests.oracle.rounding import round_fraction
-from tests.oracle.tensor import Fixed, Tensor, add_fixed, power
+from intnet.spec import batch_norm as norm
+from intnet.spec import float32 as floats
+from intnet.spec import formats as qz
+from intnet.spec import operations as ops
+from intnet.spec.methods import wageubn_layers as layers
+from intnet.spec.rounding import round_fraction
+from intnet.spec.tensor import Fixed, Tensor, add_fixed, power
+from intnet.spec.words import words
 
 X1_EXPONENT = -14
 State = Mapping[str, Fixed | Tensor]

@@ -7,9 +7,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from tests.oracle.ops import bias_grad
-from tests.oracle.rounding import round_fraction, round_sqrt
-from tests.oracle.tensor import Fixed, Tensor, power
+from intnet.spec.operations import bias_grad
+from intnet.spec.rounding import round_fraction, round_sqrt
+from intnet.spec.tensor import Fixed, Tensor, power
 
 K_BN = 16
 EPS = power(-15)

@@ -11,10 +11,10 @@ from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
-from tests.oracle import block_float, nets
-from tests.oracle.block_float import Blocks, Index, places
-from tests.oracle.geometry import conv_shape, forward_terms
-from tests.oracle.tensor import Tensor
+from intnet.spec import block_float, nets
+from intnet.spec.block_float import Blocks, Index, places
+from intnet.spec.geometry import conv_shape, forward_terms
+from intnet.spec.tensor import Tensor
 
 DIGITS = Context(prec=50)
 BETA = Decimal(8)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 
-from tests.oracle.geometry import (
+from intnet.spec.geometry import (
+    Dot,
     Pair,
     Terms,
     contract,
@@ -17,10 +19,11 @@ from tests.oracle.geometry import (
     input_terms,
     weight_terms,
 )
-from tests.oracle.rounding import round_fraction
-from tests.oracle.tensor import Tensor, power
+from intnet.spec.rounding import round_fraction
+from intnet.spec.tensor import Tensor, power
 
-CHUNK = 1024
+CHUNK = 1024  # terms of a sum that are added up before their sum joins the total
+GROUP = 16  # images of a batch whose terms are one sum; groups' sums meet in a tree
 MANTISSA = 24
 LEAST = -149  # exponent of the smallest subnormal
 ONE = 1 << 149  # 1.0 in units of the smallest subnormal
@@ -86,6 +89,21 @@ def _dot_units(a: Sequence[int], b: Sequence[int]) -> int:
     return total
 
 
+def _tree(sums: list[int]) -> int:
+    """The sums of groups 0, 1, 2, ... in a binary tree: 2i meets 2i + 1, an odd last one goes up as it is."""
+    while len(sums) > 1:
+        pairs = [sums[i : i + 2] for i in range(0, len(sums), 2)]
+        sums = [_round_units(sum(pair), 0) for pair in pairs]
+    return sums[0] if sums else 0
+
+
+def _batch_dot_units(a: Sequence[int], b: Sequence[int], per_image: int) -> int:
+    """`_dot_units` of each group of images, which have `per_image` terms each; then the tree."""
+    size = GROUP * per_image
+    starts = range(0, len(a), size)
+    return _tree([_dot_units(a[start : start + size], b[start : start + size]) for start in starts])
+
+
 def fma32(a: Fraction | int, b: Fraction | int, c: Fraction | int) -> Fraction:
     """a * b + c of three float32 values, rounded once."""
     return _value(_fma_units(_units(a), _units(b), _units(c)))
@@ -108,19 +126,37 @@ def dot32(a: Sequence[Fraction | int], b: Sequence[Fraction | int]) -> Fraction:
 
 def sum32(a: Sequence[Fraction | int]) -> Fraction:
     """Plain float32 additions, ascending in chunks of 1024; chunk sums added in ascending order."""
-    values = [_units(v) for v in a]
+    return _value(_sum_units([_units(v) for v in a]))
+
+
+def _sum_units(values: Sequence[int]) -> int:
     total = 0
     for start in range(0, len(values), CHUNK):
         acc = 0
         for v in values[start : start + CHUNK]:
             acc = _round_units(acc + v, 0)
         total = _round_units(total + acc, 0)
-    return _value(total)
+    return total
 
 
-def _contract32(terms: Sequence[Terms], a: Tensor, b: Tensor) -> list[Fraction]:
+def batch_dot32(a: Sequence[Fraction | int], b: Sequence[Fraction | int], per_image: int = 1) -> Fraction:
+    """The dot product over a batch whose images have `per_image` terms each, in order.
+
+    `dot32` of each group of GROUP images; then the groups' sums in a binary tree by group number, in
+    which 2i meets 2i + 1 and an odd last one goes up as it is. So whole groups can be summed anywhere.
+    """
+    return _value(_batch_dot_units([_units(v) for v in a], [_units(v) for v in b], per_image))
+
+
+def batch_sum32(a: Sequence[Fraction | int], per_image: int = 1) -> Fraction:
+    """The sum over a batch: `sum32` of each group, then the tree; see `batch_dot32`."""
+    values, size = [_units(v) for v in a], GROUP * per_image
+    return _value(_tree([_sum_units(values[k : k + size]) for k in range(0, len(values), size)]))
+
+
+def _contract32(terms: Sequence[Terms], a: Tensor, b: Tensor, dot: Dot = _dot_units) -> list[Fraction]:
     left, right = [_units(v) for v in a.values], [_units(v) for v in b.values]
-    return [_value(v) for v in contract(terms, left, right, _dot_units)]
+    return [_value(v) for v in contract(terms, left, right, dot)]
 
 
 def conv32(x: Tensor, w: Tensor, stride: Pair = 1, padding: Pair = 0, groups: int = 1) -> Tensor:
@@ -140,9 +176,10 @@ def conv32_input_grad(
 def conv32_weight_grad(
     e: Tensor, x: Tensor, w_shape: Sequence[int], stride: Pair = 1, padding: Pair = 0, groups: int = 1
 ) -> Tensor:
-    """Weight gradient of shape `w_shape`; k is (batch, output row, output column), ascending."""
+    """Weight gradient of shape `w_shape`; k is (batch, output row, output column); sums over the batch."""
     g = conv_shape(x.shape, w_shape, stride, padding, groups)
-    return Tensor(tuple(w_shape), _contract32(list(weight_terms(g)), x, e))
+    dot = partial(_batch_dot_units, per_image=g.oh * g.ow)
+    return Tensor(tuple(w_shape), _contract32(list(weight_terms(g)), x, e, dot))
 
 
 def linear32(x: Tensor, w: Tensor, bias: Sequence[Fraction] | None = None) -> Tensor:
@@ -165,10 +202,10 @@ def linear32_input_grad(e: Tensor, w: Tensor) -> Tensor:
 def linear32_weight_grad(e: Tensor, x: Tensor) -> Tensor:
     """e (N, O), x (N, C) to (O, C); k runs over the batch."""
     o, c = e.shape[1], x.shape[1]
-    return Tensor((o, c), [dot32(e.values[i::o], x.values[j::c]) for i in range(o) for j in range(c)])
+    return Tensor((o, c), [batch_dot32(e.values[i::o], x.values[j::c]) for i in range(o) for j in range(c)])
 
 
 def linear32_bias_grad(e: Tensor) -> list[Fraction]:
     """The float32 sum over the batch of e (N, O), one number an output."""
     o = e.shape[1]
-    return [sum32(e.values[i::o]) for i in range(o)]
+    return [batch_sum32(e.values[i::o]) for i in range(o)]

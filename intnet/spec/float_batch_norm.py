@@ -1,18 +1,18 @@
 """Batch normalisation in float32: each operation rounded once, in the contract's order. Used by `nets`.
 
-x2 = (x - mean) * r with r = 1/sqrt(variance + 1e-5); sums run over rows in chunks of 1024, products
-that are summed by one fused multiply-add. Values are float32 as Fractions, the last axis is the channel.
+x2 = (x - mean) * r with r = 1/sqrt(variance + 1e-5); sums over rows are `float32.batch_sum32`, those of
+products `batch_dot32`. Values are float32 as Fractions, the last axis is the channel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fractions import Fraction
+from math import prod
 from typing import NamedTuple
 
-from tests.oracle.floats import CHUNK, add32, fma32, mul32, sum32, to_float32
-from tests.oracle.rounding import round_sqrt
-from tests.oracle.tensor import Tensor, power
+from intnet.spec.float32 import add32, batch_dot32, batch_sum32, mul32, to_float32
+from intnet.spec.rounding import round_sqrt
+from intnet.spec.tensor import Tensor, power
 
 EPS = to_float32(Fraction(1, 100_000))
 
@@ -34,28 +34,15 @@ def sqrt32(x: Fraction) -> Fraction:
     return round_sqrt(x / power(2 * exponent)) * power(exponent)
 
 
-def dots(pairs: Iterable[tuple[Fraction, Fraction]]) -> Fraction:
-    """Sum of products by fused multiply-adds, in chunks."""
-    listed = list(pairs)
-    parts = []
-    for start in range(0, len(listed), CHUNK):
-        acc = Fraction(0)
-        for a, b in listed[start : start + CHUNK]:
-            acc = fma32(a, b, acc)
-        parts.append(acc)
-    total = Fraction(0)
-    for part in parts:
-        total = add32(total, part)
-    return total
-
-
 def forward(x: Tensor, gamma: list[Fraction], beta: list[Fraction]) -> Normed:
     """x3 = x2 * gamma + beta by the batch's own statistics."""
     c = x.shape[-1]
     n = len(x.values) // c
-    mean = [to_float32(sum32(x.values[k::c]) / n) for k in range(c)]
+    per_image = prod(x.shape[1:-1])
+    mean = [to_float32(batch_sum32(x.values[k::c], per_image) / n) for k in range(c)]
     centred = [add32(v, -mean[i % c]) for i, v in enumerate(x.values)]
-    variance = [to_float32(dots((d, d) for d in centred[k::c]) / n) for k in range(c)]
+    columns = [centred[k::c] for k in range(c)]
+    variance = [to_float32(batch_dot32(d, d, per_image) / n) for d in columns]
     r = [to_float32(1 / sqrt32(add32(v, EPS))) for v in variance]
     out = [add32(mul32(mul32(d, r[i % c]), gamma[i % c]), beta[i % c]) for i, d in enumerate(centred)]
     return Normed(mean, variance, r, Tensor(x.shape, out))
@@ -68,8 +55,9 @@ def backward(
     c = x.shape[-1]
     n = len(x.values) // c
     x2 = [mul32(add32(v, -normed.mean[i % c]), normed.r[i % c]) for i, v in enumerate(x.values)]
-    sums = [sum32(e.values[k::c]) for k in range(c)]
-    products = [dots(zip(e.values[k::c], x2[k::c], strict=True)) for k in range(c)]
+    per_image = prod(x.shape[1:-1])
+    sums = [batch_sum32(e.values[k::c], per_image) for k in range(c)]
+    products = [batch_dot32(e.values[k::c], x2[k::c], per_image) for k in range(c)]
     m1, m2 = [to_float32(v / n) for v in sums], [to_float32(v / n) for v in products]
     slope = [mul32(g, r) for g, r in zip(gamma, normed.r, strict=True)]
     out = [

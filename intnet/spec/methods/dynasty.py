@@ -11,12 +11,16 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from math import prod
 from typing import Any
 
-from tests.oracle import block_float, dynasty_map, nets, ops
-from tests.oracle.adapt import WEIGHTED, layers_of
-from tests.oracle.block_float import Blocks, Index, quantize
-from tests.oracle.dynasty_map import (
+from intnet.spec import block_float, nets
+from intnet.spec import operations as ops
+from intnet.spec.block_float import Blocks, Index, quantize
+from intnet.spec.float32 import add32, batch_sum32, to_float32
+from intnet.spec.methods import dynasty_map
+from intnet.spec.methods.adapt import WEIGHTED, layers_of
+from intnet.spec.methods.dynasty_map import (
     Entry,
     Map,
     decimal,
@@ -30,9 +34,8 @@ from tests.oracle.dynasty_map import (
     work,
     zero_blocks,
 )
-from tests.oracle.float_rules import FloatRules
-from tests.oracle.floats import add32, sum32, to_float32
-from tests.oracle.tensor import Fixed, Tensor
+from intnet.spec.methods.float_rules import FloatRules
+from intnet.spec.tensor import Fixed, Tensor
 
 FIRST = 4  # bits of the first epoch
 STATIC = 8
@@ -229,7 +232,8 @@ class Walk(nets.Walk):
         linear, window = layer.kind == "linear", (layer.stride, layer.padding)
         seen, c = e3.real(), error.shape[-1]
         if layer.bias:
-            sums = Tensor((c,), [sum32(seen.values[k::c]) for k in range(c)])
+            per_image = prod(seen.shape[1:-1])
+            sums = Tensor((c,), [batch_sum32(seen.values[k::c], per_image) for k in range(c)])
             rules.gradient(name, "b", sums)
         if linear:
             g = product(ops.linear_weight_grad, seen, dynamic.real())

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from tests.oracle.floats import to_float32
-from tests.oracle.rounding import overflow, round_fraction
-from tests.oracle.tensor import Tensor, power
+from intnet.spec.float32 import to_float32
+from intnet.spec.rounding import overflow, round_fraction
+from intnet.spec.tensor import Tensor, power
 
 SIDE = 4
 LEAST, GREATEST = -128, 127  # of e: a signed byte

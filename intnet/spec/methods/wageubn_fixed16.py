@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.oracle import layers, ops
-from tests.oracle import quantizers as qz
-from tests.oracle import wageubn as hidden
-from tests.oracle.random import words
-from tests.oracle.tensor import Fixed, Tensor
-from tests.oracle.wageubn import Net, Settings, State, Step
+from intnet.spec import formats as qz
+from intnet.spec import operations as ops
+from intnet.spec.methods import wageubn as hidden
+from intnet.spec.methods import wageubn_layers as layers
+from intnet.spec.methods.wageubn import Net, Settings, State, Step
+from intnet.spec.tensor import Fixed, Tensor
+from intnet.spec.words import words
 
 BITS = 16
 

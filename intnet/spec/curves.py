@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from tests.oracle.rounding import round_fraction
-from tests.oracle.tensor import Number, power
+from intnet.spec.rounding import round_fraction
+from intnet.spec.tensor import Number, power
 
 
 def _ceil_div(a: int, b: int) -> int:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import prod
 from typing import Any, NamedTuple, Protocol
 
-from tests.oracle import float_norm, floats, ops
-from tests.oracle.tensor import Fixed, Tensor, add_fixed
+from intnet.spec import float32 as floats
+from intnet.spec import float_batch_norm as float_norm
+from intnet.spec import operations as ops
+from intnet.spec.tensor import Fixed, Tensor, add_fixed
 
 KINDS = ("linear", "conv", "norm", "relu", "max_pool", "mean", "flatten")
 
@@ -48,11 +51,26 @@ Net = tuple[Layer | Residual, ...]
 class Rules(Protocol):
     """How a method stores each value."""
 
-    def weight(self, layer: str, symbol: str) -> Value: ...
-    def activation(self, layer: Layer, path: str, value: Value) -> Value: ...
-    def error(self, layer: Layer, path: str, value: Value) -> Value: ...
-    def gradient(self, layer: str, symbol: str, value: Value) -> None: ...
-    def statistics(self, layer: str, mean: list[Fraction], variance: list[Fraction]) -> None: ...
+    def weight(self, layer: str, symbol: str) -> Value:
+        """The forward copy of a parameter."""
+        ...
+
+    def activation(self, layer: Layer, path: str, value: Value) -> Value:
+        """A value on the way forward."""
+        ...
+
+    def error(self, layer: Layer, path: str, value: Value) -> Value:
+        """A value on the way back."""
+        ...
+
+    def gradient(self, layer: str, symbol: str, value: Value) -> None:
+        """A parameter's gradient."""
+        ...
+
+    def statistics(self, layer: str, mean: list[Fraction], variance: list[Fraction]) -> None:
+        """Batch norm's mean and variance."""
+        ...
+
 
 
 def exact(value: Value) -> list[Fraction]:
@@ -233,7 +251,8 @@ def _rows_sum(e: Value) -> Value:
     c = e.shape[-1]
     if isinstance(e, Fixed):
         return Fixed((c,), [sum(e.codes[k::c]) for k in range(c)], e.exponent)
-    return Tensor((c,), [floats.sum32(elements(e)[k::c]) for k in range(c)])
+    per_image = prod(e.shape[1:-1])
+    return Tensor((c,), [floats.batch_sum32(elements(e)[k::c], per_image) for k in range(c)])
 
 
 def _weight_gradient(layer: Layer, e: Value, x: Value, shape: tuple[int, ...]) -> Value:
