@@ -4,8 +4,9 @@
 
 `x` is anything `exact.exact` takes: a QTensor, a float32 array, or an expression such as a quotient.
 The order is always: scale exactly, round once (`rounding.py`), then limit the range. The result
-carries counts (`QTensor.status`). One function a format below, each with its equation; the table
-at the end is the only list of them. Equation numbers are WAGEUBN's (Yang et al. 2020), where there are any.
+carries counts (`QTensor.status`). One function a format below, each with its equation; the table at the end
+lists the formats of a whole tensor; `BlockFloat` has an exponent a block: `block_float.quantize_blocks`.
+Equation numbers are WAGEUBN's (Yang et al. 2020), where there are any.
 """
 
 from collections.abc import Callable
@@ -42,6 +43,11 @@ def quantize(
     ContainerError (a bound that no container holds).
     """
     mode = mode_code(rounding)
+    if type(format) not in _QUANTIZERS:
+        raise FormatError(
+            f"{where or 'quantize'}: {format} is no format of a whole tensor; block float is made by "
+            "block_float.quantize_blocks"
+        )
     source = exact(x, where)
     if mode == STOCHASTIC:
         check_bits(word_bits, f"{where or 'stochastic rounding'}: word_bits")

@@ -1,7 +1,7 @@
-"""Rounding: an exact quotient becomes an integer. The one place where that is decided.
+"""Rounding: an exact quotient becomes an integer; the rule for one number, as kernels call it.
 
-Every quantizer, kernel and conversion of intnet rounds through `round_up`; saturation is a second,
-separate step (`formats.py`, `quantize.py`). With x = num/den exact and f = x - floor(x):
+Defined by `spec/rounding.py: round_fraction`. Saturation is a second, separate step (`formats.py`,
+`quantize.py`). With x = num/den exact and f = x - floor(x):
 
     ties_even   nearest, a tie to the even integer (default)        HLS name RND_CONV
     ties_away   nearest, a tie away from zero                       RND_INF
@@ -12,7 +12,9 @@ separate step (`formats.py`, `quantize.py`). With x = num/den exact and f = x - 
     stochastic  up iff word < floor(f * 2**bits), word has `bits` bits; STOCH
 
 Randomness is an argument (`word`), so rounding is a pure function. Read on in `exact.py`, which
-applies the rule to whole tensors.
+applies the rule to whole tensors. Loops of vectors have no room for `round_up` and its division: those of
+`exact_quick.py`, `exact_lane.py`, `block_loops.py`, `bucket_loops.py` and `ops/tanh.py` decide in ways of
+their own, say why each is the same, and are held to the definition by tests.
 """
 
 from intnet._jit import njit

@@ -11,7 +11,7 @@ import pytest
 
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
 from intnet.exact import Exact, FloatExact, Root
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Shift
+from intnet.formats import BlockFloat, Constant, Direct, FixedPoint, Flag, Shift
 from intnet.qtensor import QTensor, Status
 from intnet.quantize import flag_words, quantize
 from intnet.spec import formats as quantizers
@@ -267,6 +267,12 @@ def test_what_cannot_be_quantized_is_refused():
         quantize(np.ones(2, np.float32), Direct(8), rounding="nearest")
     with pytest.raises(FormatError, match="deterministic"):
         quantize(Root([2], 1, 0), Direct(8), rounding="stochastic", words=np.zeros(1, np.uint32))
+
+
+def test_block_float_is_no_format_of_a_whole_tensor():
+    """It is refused by name, with what to call: not by a KeyError."""
+    with pytest.raises(FormatError, match=r"conv1/x0: BFP\(8\) is no format of a whole.*quantize_blocks"):
+        quantize(np.zeros((4, 4), np.float32), BlockFloat(8), where="conv1/x0")
 
 
 def test_a_scalar_stays_a_scalar():
