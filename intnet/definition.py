@@ -12,11 +12,11 @@ VERSION = 2  # `spec.VERSION`, without the import of all of it
 
 
 def difference(found: Any) -> str | None:
-    """Why a file whose header has `definition` = `found` (None: it has none) is refused; None if it is not."""
+    """Why a file whose header has `found` for a definition (None: it has none) is refused; None if not."""
     if type(found) is int and found == VERSION:
         return None
-    made = "before definitions had versions" if found is None else f"under version {found!r} of the definition"
+    version = "none was written yet" if found is None else repr(found)
     return (
-        f"made {made}; this intnet computes version {VERSION}, other bits: make it anew, or use the intnet "
-        "that wrote it"
+        f"of another version of the definition ({version}); this intnet computes version {VERSION}, "
+        "other bits: make it anew, or use the intnet that wrote it"
     )

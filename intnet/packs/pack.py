@@ -54,7 +54,8 @@ PORT = {  # shapes (`records.py`)
     "rounding": dict,
 }  # fmt: skip
 SHAPE = {
-    "format": str, "format_version": int, "definition": int, "name": str, "version": str, "level": str, "generator": dict,
+    "format": str, "format_version": int, "definition": int,
+    "name": str, "version": str, "level": str, "generator": dict,
     "ports": [PORT], "about": dict,
 }  # fmt: skip
 
