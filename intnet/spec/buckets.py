@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import isqrt
 from typing import NamedTuple
 
-from intnet.spec.float32 import CHUNK, ONE
+from intnet.spec.float32 import CHUNK, GROUP, ONE, tree
 
 DIGITS = 24
 INFINITE = 1 << 277  # 2^128 in units
@@ -93,15 +93,22 @@ def root(a: int) -> int:
     return (whole + (4 * square > middle or (4 * square == middle and whole % 2 == 1))) << shift
 
 
-def sum_of_squares(values: Sequence[int]) -> int:
-    """Fused multiply-adds, ascending in chunks; chunk sums ascending."""
-    total = 0
-    for first in range(0, len(values), CHUNK):
-        part = 0
-        for v in values[first : first + CHUNK]:
-            part = nearest(v * v + part * ONE, ONE)
-        total = nearest(total + part)
-    return total
+def sum_of_squares(values: Sequence[int], first: int = 0, image: int | None = None) -> int:
+    """Fused multiply-adds of elements first .. of a tensor whose images have `image` elements.
+
+    What of the bucket lies in one group of images is a sum of its own, ascending in chunks, chunk sums
+    ascending; such sums meet in the tree by group number (`float32.tree`).
+    """
+    size, sums = GROUP * (image or first + len(values)), []
+    for start in range(-first, len(values), size):
+        total, inside = 0, values[max(start, 0) : max(start + size, 0)]
+        for at in range(0, len(inside), CHUNK):
+            part = 0
+            for v in inside[at : at + CHUNK]:
+                part = nearest(v * v + part * ONE, ONE)
+            total = nearest(total + part)
+        sums.append(total)
+    return tree(sums)
 
 
 # -- one bucket --------------------------------------------------------------------------------------
@@ -147,9 +154,15 @@ def affine_values(bucket: Bucket) -> list[int]:
     return [times(bucket.scale, nearest(nearest(q * ONE) - bucket.zero)) for q in bucket.codes]
 
 
-def levels(values: Sequence[int], b: int, words: Sequence[int], norm: str = "max") -> Bucket:
-    """Sign and magnitude of 2^b + 1 levels of the greatest magnitude, or of the l2 norm."""
-    largest = max(abs(v) for v in values) if norm == "max" else root(sum_of_squares(values))
+def levels(
+    values: Sequence[int], b: int, words: Sequence[int], norm: str = "max", first: int = 0,
+    image: int | None = None,
+) -> Bucket:  # fmt: skip
+    """Sign and magnitude of 2^b + 1 levels of the greatest magnitude, or of the l2 norm.
+
+    first, image: of `sum_of_squares`
+    """
+    largest = max(abs(v) for v in values) if norm == "max" else root(sum_of_squares(values, first, image))
     scale = max(largest, nearest(ONE, 10**8))
     ceiling = nearest((10**8 - 1) * ONE, 10**8)  # 1 - 1e-8 as a float32
     codes = []
@@ -188,9 +201,11 @@ def width_of(kind: str, b: int) -> int:
 
 def save(
     values: Sequence[int], kind: str, widths: Sequence[int], size: int, words: Sequence[int] | None = None,
-    norm: str = "max",
+    norm: str = "max", image: int | None = None,
 ) -> Saved:  # fmt: skip
     """Buckets of `size` elements, `widths` nominal bits of each; element i has word i of the tensor.
+
+    image: elements of an image; None where one image is all.
 
     Every bucket begins with a 64-bit word; the last one has room for a multiple of eight codes.
     """
@@ -199,7 +214,7 @@ def save(
         there = slice(k * size, (k + 1) * size)
         part, drawn = values[there], None if words is None else words[there]
         if kind == "levels":
-            bucket = levels(part, b, drawn or [], norm)
+            bucket = levels(part, b, drawn or [], norm, k * size, image)
             again += level_values(bucket, b)
         else:
             bucket = affine(part, b, None if kind == "affine" else drawn)

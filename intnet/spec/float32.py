@@ -89,7 +89,7 @@ def _dot_units(a: Sequence[int], b: Sequence[int]) -> int:
     return total
 
 
-def _tree(sums: list[int]) -> int:
+def tree(sums: list[int]) -> int:
     """The sums of groups 0, 1, 2, ... in a binary tree: 2i meets 2i + 1, an odd last one goes up as it is."""
     while len(sums) > 1:
         pairs = [sums[i : i + 2] for i in range(0, len(sums), 2)]
@@ -101,7 +101,7 @@ def _batch_dot_units(a: Sequence[int], b: Sequence[int], per_image: int) -> int:
     """`_dot_units` of each group of images, which have `per_image` terms each; then the tree."""
     size = GROUP * per_image
     starts = range(0, len(a), size)
-    return _tree([_dot_units(a[start : start + size], b[start : start + size]) for start in starts])
+    return tree([_dot_units(a[start : start + size], b[start : start + size]) for start in starts])
 
 
 def fma32(a: Fraction | int, b: Fraction | int, c: Fraction | int) -> Fraction:
@@ -151,7 +151,7 @@ def batch_dot32(a: Sequence[Fraction | int], b: Sequence[Fraction | int], per_im
 def batch_sum32(a: Sequence[Fraction | int], per_image: int = 1) -> Fraction:
     """The sum over a batch: `sum32` of each group, then the tree; see `batch_dot32`."""
     values, size = [_units(v) for v in a], GROUP * per_image
-    return _value(_tree([_sum_units(values[k : k + size]) for k in range(0, len(values), size)]))
+    return _value(tree([_sum_units(values[k : k + size]) for k in range(0, len(values), size)]))
 
 
 def _contract32(terms: Sequence[Terms], a: Tensor, b: Tensor, dot: Dot = _dot_units) -> list[Fraction]:

@@ -97,7 +97,7 @@ def pack(settings: Settings, codec: Codec, layer: str, path: str, x: Tensor) -> 
     if codec.kind != "affine":
         drawn = random.words(settings.seed, settings.step, f"{layer}/{path}", n)
     units = [int(v * floats.ONE) for v in x.values]
-    made = buckets.save(units, codec.kind, widths, size, drawn, codec.norm)
+    made = buckets.save(units, codec.kind, widths, size, drawn, codec.norm, prod(x.shape[1:]))
     again = Tensor(x.shape, [Fraction(v, floats.ONE) for v in made.values])
     return Packed(x.shape, made, widths, again, codec.kind)
 
