@@ -128,13 +128,14 @@ def batch_sums(a: np.ndarray, per_image: int) -> np.ndarray:
 
 def whole_dots(a: np.ndarray, b: np.ndarray) -> list[int]:
     """The exact sum of products of each row of two integer arrays [rows, terms]."""
-    peak = _peak(a) * _peak(b)
-    if peak * max(a.shape[1], 1) < 1 << 63:
+    if peak(a) * peak(b) * max(a.shape[1], 1) < 1 << 63:
         return np.einsum("ij,ij->i", a.astype(np.int64), b.astype(np.int64)).tolist()
-    return [sum(p * q for p, q in zip(left.tolist(), right.tolist(), strict=True)) for left, right in zip(a, b, strict=True)]
+    rows = zip(a.tolist(), b.tolist(), strict=True)
+    return [sum(p * q for p, q in zip(left, right, strict=True)) for left, right in rows]
 
 
-def _peak(a: np.ndarray) -> int:
+def peak(a: np.ndarray) -> int:
+    """max |a| of integers, as one of Python's."""
     return max(int(a.max(initial=0)), -int(a.min(initial=0)))
 
 
