@@ -13,7 +13,6 @@ to odd: TwoSum gives the sum's error, and where there is one the last bit of the
 more, to float32, that is p + c rounded once, since 53 >= 24 + 2 digits (Boldo and Melquiond 2008).
 """
 
-from math import frexp
 
 import numpy as np
 

@@ -47,7 +47,7 @@ class Curved(Rule):
         """The gradient's products."""
         if isinstance(what, Call):
             return self.inner_specs(what, "x4")
-        return ("float32.mul32",) if is_float(what.results[k]) else ("exact product",)
+        return ("float32.mul32",) if is_float(what.results[k]) else ("elementwise",)
 
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """What the quantizer that was handed in stored."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from intnet.qtensor import QTensor
+from intnet.spec import elementwise
 from intnet.spec import float32 as f32
-from intnet.spec.operations import dot
-from intnet.spec.tensor import Tensor, power
+from intnet.spec.convolution import exact_dot
+from intnet.spec.tensor import Tensor
 from intnet.verify.record import Back, Call
 from intnet.verify.rules.products import Conv
 from intnet.verify.rules.rule import Rule
@@ -21,7 +21,7 @@ class Add(Rule):
 
     def specs(self, what: Any, k: int) -> tuple[str, ...]:
         """By what is added."""
-        return ("float32.add32",) if is_float(what.result if k == 0 else None) else ("operations.add",)
+        return ("float32.add32",) if is_float(what.result if k == 0 else None) else ("elementwise.add",)
 
     def forward_of(self, values: Values, pair: Sequence[Any], flat: np.ndarray) -> list[Fraction]:
         """The sum of two values: exact, of two float32 arrays one addition."""
@@ -45,11 +45,11 @@ class Add(Rule):
 class Relu(Rule):
     """y = max(x, 0); dx = dy where x > 0, else 0."""
 
-    forward_spec, back_specs = "operations.relu", ("operations.relu_grad",)
+    forward_spec, back_specs = "elementwise.relu_at", ("elementwise.relu_grad_at",)
 
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """max(x, 0)."""
-        return [max(x, Fraction(0)) for x in values.at(call.operands[0], flat)]
+        return [elementwise.relu_at(x) for x in values.at(call.operands[0], flat)]
 
     def near_forward(self, values: Values, call: Call) -> Near:
         """In float64."""
@@ -59,28 +59,21 @@ class Relu(Rule):
     def back(self, values: Values, back: Back, k: int, flat: np.ndarray) -> list[Fraction]:
         """e where the input is above 0."""
         pairs = zip(values.at(back.gradient, flat), values.at(back.call.operands[0], flat), strict=True)
-        return [e if x > 0 else Fraction(0) for e, x in pairs]
+        return [elementwise.relu_grad_at(e, x) for e, x in pairs]
 
 
 class Dropout(Rule):
     """y = x / keep where word * q < p * 2^32, keep = p/q, else 0; its gradient is the same map of e."""
 
-    forward_spec, back_specs = "operations.dropout", ("operations.dropout",)
-
     def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:
-        """In float32 1/keep is a float32."""
-        result = what.result if isinstance(what, Call) else what.results[k]
-        return ("operations.dropout", "float32.mul32") if is_float(result) else ("operations.dropout",)
+        """By what is dropped."""
+        floats = is_float(what.result if isinstance(what, Call) else what.results[k])
+        return ("elementwise.dropout32_at" if floats else "elementwise.dropout_at",)
 
     def _map(self, values: Values, call: Call, x: Any, floats: bool, flat: np.ndarray) -> list[Fraction]:
-        keep, words = call.attributes["keep"], call.attributes["words"]
-        drawn = words.reshape(-1)[flat].tolist()
-        out = []
-        for v, word in zip(values.at(x, flat), drawn, strict=True):
-            stays = word * keep.denominator < keep.numerator << 32
-            scaled = f32.mul32(v, f32.to_float32(1 / keep)) if floats else v / keep
-            out.append(scaled if stays else Fraction(0))
-        return out
+        keep, drawn = call.attributes["keep"], call.attributes["words"].reshape(-1)[flat].tolist()
+        rule = elementwise.dropout32_at if floats else elementwise.dropout_at
+        return [Fraction(rule(v, word, keep)) for v, word in zip(values.at(x, flat), drawn, strict=True)]
 
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """x / keep or 0."""
@@ -132,20 +125,17 @@ class Flatten(Rule):
 class Scale(Rule):
     """y = x * s, s a factor a channel of each image; dx = e * s; ds = sum over positions of e * x."""
 
-    forward_spec, back_specs = "methods.saved._scaled", ("methods.saved._scaled", "float32.dot32")
-
     def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:
         """By what is multiplied."""
         floats = is_float(what.result if isinstance(what, Call) else what.results[k])
         if isinstance(what, Back) and k == 1:
-            return ("float32.fma32",) if floats else ("operations.dot",)
-        return ("float32.mul32",) if floats else ("exact product",)
+            return ("elementwise.scale32_grad" if floats else "elementwise.scale_grad",)
+        return ("elementwise.scale32" if floats else "elementwise.scale",)
 
     @staticmethod
     def _times(values: Values, x: Any, s: Any, floats: bool, flat: np.ndarray) -> list[Fraction]:
         shape = shape_of(x)
-        size, c = int(np.prod(shape[1:])), shape[-1]
-        factors = values.at(s, flat // size * c + flat % c)
+        factors = values.at(s, np.array([elementwise.factor_of(i, shape) for i in flat.tolist()]))
         if floats:
             factors = [f32.to_float32(factor) for factor in factors]
         pairs = zip(values.at(x, flat), factors, strict=True)
@@ -166,13 +156,10 @@ class Scale(Rule):
         for image, channel in zip((flat // c).tolist(), (flat % c).tolist(), strict=True):
             at = image * h * w * c + channel + c * np.arange(h * w)
             if not floats:
-                out.append(Fraction(dot(values.at(e, at), values.at(x, at))))
+                out.append(Fraction(exact_dot(values.at(e, at), values.at(x, at))))
                 continue
-            total = 0
-            pairs = zip(units(floats_of(e).reshape(-1)[at]), units(floats_of(x).reshape(-1)[at]), strict=True)
-            for p, q in pairs:
-                total = f32._fma_units(p, q, total)
-            out.append(Fraction(total, f32.ONE))
+            pair = (units(floats_of(v).reshape(-1)[at]) for v in (e, x))
+            out.append(f32.value(f32.dot_units(*pair)))
         return out
 
 

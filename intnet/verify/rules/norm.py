@@ -1,8 +1,7 @@
 """The rule of batch_norm: channel sums in full, everything else element by element.
 
-Integers (WAGEUBN Eq. 12 and Algorithm 2) are `spec.batch_norm`'s, float32 is `spec.float_batch_norm`'s. Sums of
-codes are whole numbers in int64, as far as a bound proves that they fit, else Python's; sums of float32 are
-made by `chains`.
+Integers (WAGEUBN Eq. 12 and Algorithm 2) are `spec.batch_norm`'s, float32 is `spec.float_batch_norm`'s. Sums
+of codes are the definition's own over whole channels; sums of float32 are made by `chains`.
 """
 
 from fractions import Fraction
@@ -32,8 +31,8 @@ class BatchNorm(Rule):
         if is_float(call.operands[0]):
             return ("float_batch_norm.forward" if isinstance(what, Call) else "float_batch_norm.backward",)
         if isinstance(what, Call):
-            return ("batch_norm.scale_shift",)
-        return (("batch_norm.batch_norm_grad", "batch_norm.gamma_grad", "batch_norm.beta_grad")[k],)
+            return ("batch_norm.x3_at",)
+        return (("batch_norm.dx1_at", "batch_norm.moments_of", "batch_norm.moments_of")[k],)
 
     # -- what is inside -------------------------------------------------------------------------
 
@@ -42,8 +41,8 @@ class BatchNorm(Rule):
         call = what if isinstance(what, Call) else what.call
         if is_float(call.operands[0]):
             return ("float_batch_norm.forward",)
-        named = {"mu": "mean_and_variance", "sigma": "mean_and_variance", "x2": "normalize"}
-        named |= {"e2": "scale_error", "m1": "batch_norm_grad", "m2": "batch_norm_grad"}
+        named = {"mu": "statistics_of", "sigma": "statistics_of", "x2": "x2_at"}
+        named |= {"e2": "e2_at", "m1": "moments_of", "m2": "moments_of"}
         return (f"batch_norm.{named[path]}",)
 
     def inner(self, values: Values, what: Call | Back, path: str, flat: np.ndarray) -> Source:
@@ -72,13 +71,11 @@ class BatchNorm(Rule):
             mu, sigma = self._stored(call, "mu"), self._stored(call, "sigma")
             at = flat % mu.shape[0]
             parts = zip(values.at(x1, flat), values.at(mu, at), values.at(sigma, at), strict=True)
-            return Source([(x - m) / (s + integer_norm.EPS) for x, m, s in parts])
-        sums, squares, n, exponent = self._integer_sums(values, x1)
-        channels = flat.tolist()
+            return Source([integer_norm.x2_at(x, m, s) for x, m, s in parts])
+        statistics = self._integer_statistics(values, x1)
         if path == "mu":
-            return Source([Fraction(sums[c], n) * power(exponent) for c in channels])
-        squared = [Fraction(n * squares[c] - sums[c] ** 2, n * n) * power(2 * exponent) for c in channels]
-        return Source(squared, root=True)
+            return Source([statistics[c][0] for c in flat.tolist()])
+        return Source([statistics[c][1] for c in flat.tolist()], root=True)
 
     @staticmethod
     def _stored(what: Call | Back, path: str) -> Any:
@@ -88,32 +85,33 @@ class BatchNorm(Rule):
     # -- integers -------------------------------------------------------------------------------
 
     @staticmethod
-    def _integer_sums(values: Values, x1: Any) -> tuple[list[int], list[int], int, int]:
-        """(sums of codes, sums of their squares, number, exponent) of every channel."""
-        key = ("sums", id(x1))
+    def _integer_statistics(values: Values, x1: Any) -> list[tuple[Fraction, Fraction]]:
+        """(mean, variance) of every channel, in full."""
+        key = ("statistics", id(x1))
         if key not in values.cache:
             codes, exponent = values.whole(x1)
-            rows = codes.reshape(-1, codes.shape[-1])
-            both = column_dots(rows, None), column_dots(rows, rows)
-            values.cache[key] = (*both, len(rows), exponent)
-        found: tuple[list[int], list[int], int, int] = values.cache[key]
+            columns = np.ascontiguousarray(codes.reshape(-1, codes.shape[-1]).T)
+            values.cache[key] = [integer_norm.statistics_of(column.tolist(), exponent) for column in columns]
+        found: list[tuple[Fraction, Fraction]] = values.cache[key]
         return found
 
     def _error_sums(self, values: Values, back: Back) -> tuple[list[Fraction], list[Fraction]]:
-        """(sum of e1, sum of e1 * x2) of every channel."""
+        """(sum of e1, sum of e1 * x2) of every channel, in full."""
         key = ("errors", id(back))
         if key not in values.cache:
             (e, up), (x, more) = values.whole(back.gradient), values.whole(self._stored(back.call, "x2"))
-            e, x = e.reshape(-1, e.shape[-1]), x.reshape(-1, x.shape[-1])
-            sums = [total * power(up) for total in column_dots(e, None)]
-            values.cache[key] = sums, [total * power(up + more) for total in column_dots(e, x)]
+            pairs = zip(*(np.ascontiguousarray(v.reshape(-1, v.shape[-1]).T) for v in (e, x)), strict=True)
+            moments = [integer_norm.moments_of(errors.tolist(), normed.tolist()) for errors, normed in pairs]
+            values.cache[key] = (
+                [total * power(up) for total, _ in moments], [dot * power(up + more) for _, dot in moments]
+            )
         found: tuple[list[Fraction], list[Fraction]] = values.cache[key]
         return found
 
     @staticmethod
     def _scaled_error(values: Values, e: Any, gamma: Any, flat: np.ndarray) -> list[Fraction]:
         pairs = zip(values.at(e, flat), values.at(gamma, flat % gamma.shape[0]), strict=True)
-        return [v * factor for v, factor in pairs]
+        return [integer_norm.e2_at(v, factor) for v, factor in pairs]
 
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """x3 = gamma * x2 + beta."""
@@ -122,7 +120,7 @@ class BatchNorm(Rule):
         gammas, betas = values.at(gamma, at), values.at(beta, at)
         if not is_float(x):
             x2 = values.at(self._stored(call, "x2"), flat)
-            return [g * v + b for v, g, b in zip(x2, gammas, betas, strict=True)]
+            return [integer_norm.x3_at(v, g, b) for v, g, b in zip(x2, gammas, betas, strict=True)]
         x2 = self._float_x2(values, call, x, flat)
         return [f32.add32(f32.mul32(v, g), b) for v, g, b in zip(x2, gammas, betas, strict=True)]
 
@@ -145,7 +143,7 @@ class BatchNorm(Rule):
         m1, m2 = (values.at(self._stored(back, path), at) for path in ("m1", "m2"))
         sigma = values.at(self._stored(call, "sigma"), at)
         parts = zip(e2, x2, m1, m2, sigma, strict=True)
-        return [(e - m - x * p) / (s + integer_norm.EPS) for e, x, m, p, s in parts]
+        return [integer_norm.dx1_at(*part) for part in parts]
 
     def near_back(self, values: Values, back: Back, k: int) -> Near:
         """In float64, of dL/dx1."""
@@ -176,7 +174,7 @@ class BatchNorm(Rule):
         """r = 1/sqrt(variance + 1e-5) of the stored variance."""
         return np.array(
             [
-                float(f32.to_float32(1 / float_norm.sqrt32(f32.add32(v, float_norm.EPS))))
+                float(f32.to_float32(1 / f32.sqrt32(f32.add32(v, float_norm.EPS))))
                 for v in fractions(self._stored(call, "sigma"))
             ],
             np.float32,
@@ -224,34 +222,21 @@ class BatchNorm(Rule):
         x = floats_of(call.operands[0] if isinstance(what, Call) else Conv.kept(what, call.operands[0]))
         per_image, column = int(np.prod(x.shape[1:-1])), x.reshape(-1, x.shape[-1])[:, c]
         if path == "mu":
-            total = f32._batch_dot_units(units(column), [f32.ONE] * len(column), per_image)
+            total = f32.batch_dot_units(units(column), [f32.ONE] * len(column), per_image)
             return f32.to_float32(Fraction(total, f32.ONE) / len(column))
         centred = units(column - self._stored(call, "mu")[c])
         if path == "sigma":
-            total = f32._batch_dot_units(centred, centred, per_image)
+            total = f32.batch_dot_units(centred, centred, per_image)
             return f32.to_float32(Fraction(total, f32.ONE) / len(column))
         assert isinstance(what, Back)
         errors = units(what.gradient.reshape(-1, x.shape[-1])[:, c])
         if path == "gbeta":
-            return Fraction(f32._batch_dot_units(errors, [f32.ONE] * len(column), per_image), f32.ONE)
+            return Fraction(f32.batch_dot_units(errors, [f32.ONE] * len(column), per_image), f32.ONE)
         x2 = units((column - self._stored(call, "mu")[c]) * self._roots(call)[c])
-        return Fraction(f32._batch_dot_units(errors, x2, per_image), f32.ONE)
+        return Fraction(f32.batch_dot_units(errors, x2, per_image), f32.ONE)
 
 
 def divided(sums: np.ndarray, n: int) -> np.ndarray:
     """float32 of sums / n, rounded once."""
     return np.array([float(f32.to_float32(v / n)) for v in fractions(sums)], np.float32)
-
-
-def column_dots(a: np.ndarray, b: np.ndarray | None) -> list[int]:
-    """The exact sums of the columns of integer rows, or of their products with b's."""
-    peak = chains.peak(a) * (1 if b is None else chains.peak(b))
-    if peak * max(len(a), 1) < 1 << 63:
-        wide = a.astype(np.int64)
-        found: list[int] = (wide.sum(axis=0) if b is None else np.einsum("ij,ij->j", wide, b.astype(np.int64))).tolist()
-        return found
-    columns = a.T.tolist()
-    others = [[1] * len(a)] * a.shape[1] if b is None else b.T.tolist()
-    return [sum(p * q for p, q in zip(x, y, strict=True)) for x, y in zip(columns, others, strict=True)]
-
 

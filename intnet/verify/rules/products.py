@@ -1,6 +1,6 @@
 """Rules of conv2d, linear and add_bias: a sum of products an element, on stored operands.
 
-    integers   the exact sum                            `convolution`, `operations.dot`
+    integers   the exact sum                            `convolution`, `exact_dot`
     float32    the contract's order                     `float32.dot32`, over a batch `float32.batch_dot32`
     blocks     the exact sum, rounded once to float32   `block_float.rounded`
 
@@ -8,7 +8,6 @@ Sums over a whole batch are made by `chains`, in the definition's order, and one
 place, by the definition itself.
 """
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -19,11 +18,10 @@ from intnet.bucket_codec import Packed
 from intnet.qtensor import QTensor
 from intnet.spec import float32 as f32
 from intnet.spec import geometry
-from intnet.spec.geometry import ConvShape
-from intnet.spec.operations import dot
+from intnet.spec.convolution import exact_dot
+from intnet.spec.geometry import ConvShape, forward_runs, input_runs, weight_runs
 from intnet.spec.tensor import power
 from intnet.verify import chains
-from intnet.verify._runs import forward_runs, input_runs, weight_runs
 from intnet.verify.record import Back, Call
 from intnet.verify.rules.rule import Rule
 from intnet.verify.values import (
@@ -31,8 +29,8 @@ from intnet.verify.values import (
     Values,
     backward_copy,
     floats_of,
-    fractions,
     forward_copy,
+    fractions,
     is_float,
     units,
 )
@@ -75,18 +73,18 @@ class Operand:
 def summed(a: list[Any], b: list[Any], kind: str, exponent: int) -> Fraction:
     """One sum of products by the definition; a and b hold codes, or units of 2^-149."""
     if kind == INTEGERS:
-        return dot(a, b) * power(exponent)
+        return exact_dot(a, b) * power(exponent)
     if kind == BLOCKS:
-        return f32.to_float32(Fraction(dot(a, b), f32.ONE * f32.ONE))
-    return Fraction(f32._dot_units(a, b), f32.ONE)
+        return f32.to_float32(Fraction(exact_dot(a, b), f32.ONE * f32.ONE))
+    return Fraction(f32.dot_units(a, b), f32.ONE)
 
 
 class Conv(Rule):
     """conv2d, and linear as a convolution of images of one pixel."""
 
-    forward_spec = "operations.conv2d"
-    back_specs = ("operations.conv2d_input_grad", "operations.conv2d_weight_grad")
-    float_specs = ("float32.conv32", "float32.conv32_input_grad", "float32.conv32_weight_grad")
+    forward_spec = "convolution.conv2d"
+    back_specs = ("convolution.conv2d_input_grad", "convolution.conv2d_weight_grad")
+    float_specs = ("convolution.conv32", "convolution.conv32_input_grad", "convolution.conv32_weight_grad")
 
     def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:
         """The spec functions of the result or of gradient k."""
@@ -184,7 +182,7 @@ class Conv(Rule):
         a = inputs.read([first for first, _ in runs], lengths)
         b = errors.read([second for _, second in runs], lengths)
         if kind == FLOATS:
-            return Fraction(f32._batch_dot_units(a, b, g.oh * g.ow), f32.ONE)
+            return Fraction(f32.batch_dot_units(a, b, g.oh * g.ow), f32.ONE)
         return summed(a, b, kind, exponent)
 
 
@@ -219,25 +217,25 @@ class _Long:
 class Linear(Conv):
     """linear."""
 
-    forward_spec = "operations.linear"
-    back_specs = ("operations.linear_input_grad", "operations.linear_weight_grad")
-    float_specs = ("float32.linear32", "float32.linear32_input_grad", "float32.linear32_weight_grad")
+    forward_spec = "convolution.linear"
+    back_specs = ("convolution.linear_input_grad", "convolution.linear_weight_grad")
+    float_specs = ("convolution.linear32", "convolution.linear32_input_grad", "convolution.linear32_weight_grad")
 
 
 class AddBias(Rule):
     """z = y + b: exact, or one float32 addition; db = sum of e."""
 
-    forward_spec = "float32.linear32"
-    back_specs = ("", "operations.bias_grad")
+    forward_spec = "convolution.linear32"
+    back_specs = ("", "convolution.bias_grad")
 
     def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:
         """By what is added."""
         result = what.result if isinstance(what, Call) else what.results[k]
         if isinstance(what, Call):
-            return ("float32.add32",) if is_float(result) else ("operations.add",)
+            return ("float32.add32",) if is_float(result) else ("elementwise.add",)
         if k == 0:
-            return ("operations.add",)
-        return ("float32.linear32_bias_grad",) if is_float(result) else ("operations.bias_grad",)
+            return ("elementwise.add",)
+        return ("convolution.bias32_grad",) if is_float(result) else ("convolution.bias_grad",)
 
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """y + b."""
