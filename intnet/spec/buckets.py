@@ -7,13 +7,18 @@ or a root is decided by integers. Zero has no sign. `bits_of` and `units_of` are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isqrt
 from typing import NamedTuple
 
-from intnet.spec.float32 import CHUNK, ONE
+from intnet.spec.float32 import (
+    ONE,
+    div_units,
+    dot_units,
+    mul_units,
+    nearest_integer,
+    nearest_units,
+    sqrt_units,
+)
 
-DIGITS = 24
-INFINITE = 1 << 277  # 2^128 in units
 WORDS = 1 << 32  # random words there are
 
 
@@ -34,86 +39,16 @@ class Saved(NamedTuple):
     values: list[int]
 
 
-# -- float32 -----------------------------------------------------------------------------------------
-
-
-def units_of(bits: int) -> int:
-    """The finite float32 of 32 bits, in units."""
-    exponent, mantissa = bits >> 23 & 0xFF, bits & 0x7FFFFF
-    if exponent == 0xFF:
-        raise ValueError(f"{bits:08x} is not finite")
-    size = (mantissa | 1 << 23) << (exponent - 1) if exponent else mantissa
-    return -size if bits >> 31 else size
-
-
-def bits_of(units: int) -> int:
-    """The encoding of a float32 in units; of zero, +0."""
-    size, sign = abs(units), 1 << 31 if units < 0 else 0
-    shift = max(size.bit_length() - DIGITS, 0)
-    if size >> shift << shift != size or size >= INFINITE:
-        raise ValueError(f"{units} units are not a float32")
-    mantissa = size >> shift
-    return sign | (mantissa if mantissa < 1 << 23 else (shift + 1) << 23 | mantissa & 0x7FFFFF)
-
-
-def nearest(num: int, den: int = 1) -> int:
-    """The float32 nearest to num/den units (den > 0), ties to even; OverflowError beyond the last one."""
-    size = abs(num)
-    shift = max(size.bit_length() - den.bit_length() - DIGITS, 0)
-    if size >= den << (shift + DIGITS):
-        shift += 1
-    whole = nearest_integer(size, den << shift) << shift
-    if whole >= INFINITE:
-        raise OverflowError("beyond float32")
-    return -whole if num < 0 else whole
-
-
-def nearest_integer(num: int, den: int) -> int:
-    """round(num/den), den > 0, ties to even."""
-    whole, rest = divmod(num, den)
-    return whole + (2 * rest > den or (2 * rest == den and whole % 2 == 1))
-
-
-def divide(a: int, b: int) -> int:
-    """a/b of two float32."""
-    return nearest(a * ONE if b > 0 else -a * ONE, abs(b))
-
-
-def times(a: int, b: int) -> int:
-    """a*b."""
-    return nearest(a * b, ONE)
-
-
-def root(a: int) -> int:
-    """sqrt(a): of a whole number of units a * 2^149, rounded by comparing squares."""
-    square = a * ONE
-    shift = max((square.bit_length() + 1) // 2 - DIGITS, 0)
-    whole = isqrt(square >> 2 * shift)
-    middle = (2 * whole + 1) ** 2 << 2 * shift
-    return (whole + (4 * square > middle or (4 * square == middle and whole % 2 == 1))) << shift
-
-
-def sum_of_squares(values: Sequence[int]) -> int:
-    """Fused multiply-adds, ascending in chunks; chunk sums ascending."""
-    total = 0
-    for first in range(0, len(values), CHUNK):
-        part = 0
-        for v in values[first : first + CHUNK]:
-            part = nearest(v * v + part * ONE, ONE)
-        total = nearest(total + part)
-    return total
-
-
 # -- one bucket --------------------------------------------------------------------------------------
 
 
 def step_and_zero(values: Sequence[int], b: int) -> tuple[int, int]:
     """s = (max - min)/(2^b - 1) and z = round(-min/s); of a constant bucket 0 and its value."""
     low, high = min(values), max(values)
-    s = divide(nearest(high - low), nearest((2**b - 1) * ONE))
+    s = div_units(nearest_units(high - low), nearest_units((2**b - 1) * ONE))
     if s == 0:
         return 0, low
-    return s, nearest_integer(divide(-low, s), ONE) * ONE
+    return s, nearest_integer(div_units(-low, s), ONE) * ONE
 
 
 def up(fraction: int, word: int) -> bool:
@@ -128,12 +63,12 @@ def affine(values: Sequence[int], b: int, words: Sequence[int] | None = None) ->
         return Bucket([0] * len(values), s, z, 0)
     codes, clipped = [], 0
     for i, a in enumerate(values):
-        u = nearest(divide(a, s) + z)
+        u = nearest_units(div_units(a, s) + z)
         if words is None:
             rounded = nearest_integer(u, ONE)
         else:
             floor = u // ONE
-            rounded = floor + up(nearest(u - floor * ONE), words[i])
+            rounded = floor + up(nearest_units(u - floor * ONE), words[i])
         q = min(max(rounded, 0), 2**b - 1)
         clipped += q != rounded
         codes.append(q)
@@ -144,17 +79,18 @@ def affine_values(bucket: Bucket) -> list[int]:
     """s * (q - z)."""
     if bucket.scale == 0:
         return [bucket.zero] * len(bucket.codes)
-    return [times(bucket.scale, nearest(nearest(q * ONE) - bucket.zero)) for q in bucket.codes]
+    steps = [nearest_units(nearest_units(q * ONE) - bucket.zero) for q in bucket.codes]
+    return [mul_units(bucket.scale, n) for n in steps]
 
 
 def levels(values: Sequence[int], b: int, words: Sequence[int], norm: str = "max") -> Bucket:
     """Sign and magnitude of 2^b + 1 levels of the greatest magnitude, or of the l2 norm."""
-    largest = max(abs(v) for v in values) if norm == "max" else root(sum_of_squares(values))
-    scale = max(largest, nearest(ONE, 10**8))
-    ceiling = nearest((10**8 - 1) * ONE, 10**8)  # 1 - 1e-8 as a float32
+    largest = max(abs(v) for v in values) if norm == "max" else sqrt_units(dot_units(values, values))
+    scale = max(largest, nearest_units(ONE, 10**8))
+    ceiling = nearest_units((10**8 - 1) * ONE, 10**8)  # 1 - 1e-8 as a float32
     codes = []
     for v, word in zip(values, words, strict=True):
-        u = nearest(min(divide(abs(v), scale), ceiling) << b)
+        u = nearest_units(min(div_units(abs(v), scale), ceiling) << b)
         index = u // ONE
         index += up(u - index * ONE, word)
         codes.append(2**b + (index if v > 0 else -index))
@@ -166,7 +102,7 @@ def level_values(bucket: Bucket, b: int) -> list[int]:
     out = []
     for code in bucket.codes:
         signed = code - 2**b
-        size = times(nearest(abs(signed) * ONE, 2**b), bucket.scale)
+        size = mul_units(nearest_units(abs(signed) * ONE, 2**b), bucket.scale)
         out.append(-size if signed < 0 else size)
     return out
 
