@@ -22,8 +22,8 @@ from tests import cases
 
 F = Fraction
 ALLOWED = {
-    "__future__", "collections", "copy", "dataclasses", "decimal", "fractions", "functools", "gzip", "hashlib",
-    "importlib", "itertools", "math", "operator", "pathlib", "struct", "typing",
+    "__future__", "collections", "copy", "dataclasses", "decimal", "fractions", "functools", "gzip",
+    "hashlib", "importlib", "itertools", "math", "operator", "pathlib", "struct", "typing",
 }  # fmt: skip
 
 
@@ -365,7 +365,8 @@ def test_tanh_has_the_known_digits(x, digits):
 
 def test_tanh_at_the_ends():
     assert oracle.curves.tanh_round(0, -15) == 0
-    assert oracle.curves.tanh_round(F(1, 2**20), -60, "to_neg") == 2**40 - 1  # x - x^3/3 + ..., and x^3/3 < 1 step
+    # x - x^3/3 + ..., and x^3/3 < 1 step
+    assert oracle.curves.tanh_round(F(1, 2**20), -60, "to_neg") == 2**40 - 1
     assert oracle.curves.tanh_round(100, -15) == 2**15
     assert oracle.curves.tanh_round(-100, -15, "to_zero") == 1 - 2**15
 
