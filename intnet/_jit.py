@@ -36,7 +36,7 @@ UNCOMPILED = (
     "cli", "methods", "models", "train", "runs", "report", "metrics", "records", "archive", "checkpoint",
     "fixed_model", "tensor_files", "state_dicts", "costs", "tape_costs", "files", "datasets", "idx", "packs",
     "papers", "sweeps", "identity", "tape", "model_bytes", "spec", "explain", "explain_buckets", "grids",
-    "operands", "measure", "schedules", "trace",
+    "operands", "measure", "schedules", "trace", "verify",
 )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from intnet.block_float import BlockTensor, blocks_shape
 from intnet.formats import BlockFloat
 from intnet.ops.products import Copies
 from intnet.spec import block_float
-from intnet.spec.tensor import power
+from intnet.spec.methods.dynasty import BlockFloat as SpecBlocks
+from intnet.spec.methods.dynasty_map import in_use
 from intnet.trace import Event
 from intnet.verify import draw
 from intnet.verify.events import Options, Place, compare
@@ -34,7 +35,7 @@ def check(values: Values, judge: Judge, place: Place, out: Any, options: Options
         flat = np.union1d(flat, draw.telling(event.result, None))
     try:
         form = judge.format_of(event.layer, event.path)
-        if not isinstance(form, block_float.BlockFloat):
+        if not isinstance(form, SpecBlocks):
             raise NotSpecified(f"blocks where the format is {form}")
         _check(values, judge, place, form, flat, row)
         _check_read(place, out, row)
@@ -53,14 +54,12 @@ def _check(values: Values, judge: Judge, place: Place, form: Any, flat: np.ndarr
     for at, index in zip(flat.tolist(), flats, strict=True):
         block = block_float.block_of(tuple(index), axes)
         if block not in kept:
-            inside = [m for m in block_float.members(block, axes) if all(i < n for i, n in zip(m, shape, strict=True))]
-            places = np.ravel_multi_index(tuple(np.array(inside).T), shape)
-            kept[block] = block_float.exponent(values.at(place.entered, places))
+            members = np.array(block_float.inside(block, shape, axes))
+            kept[block] = block_float.exponent(values.at(place.entered, members))
         e, b = kept[block], int(bits[block])
         x = values.at(place.entered, np.array([at]))[0]
-        code, unit = block_float.code_at(x, e, b)
-        codes.append(Fraction(code))
-        exponents.append(unit)
+        codes.append(Fraction(block_float.code_at(x, e, b)[0]))
+        exponents.append(0 if e is None else e - b + 1)
     row.checked = len(flat)
     stored = [Fraction(c) for c in event.result.codes.reshape(-1)[flat].tolist()]
     units = np.broadcast_to(event.result.exponent, shape).reshape(-1)[flat].tolist()
@@ -78,8 +77,6 @@ def bits_of(judge: Judge, layer: str, form: Any, shape: tuple[int, ...]) -> np.n
     if stored is None:
         uniform = judge.settings.map == "uniform"
         return np.full(shape, int(judge.settings.alpha(form.bits)) if uniform else STARTED)
-    from intnet.spec.methods.dynasty_map import in_use
-
     numbers, places = np.unique(np.asarray(stored), return_inverse=True)
     widths = np.array([in_use(v) for v in fractions(numbers)])[places.reshape(-1)].reshape(stored.shape)
     return widths[np.arange(shape[0]) % stored.shape[0]]

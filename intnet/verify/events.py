@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,15 @@ from intnet.exact import Exact, FloatExact
 from intnet.qtensor import QTensor
 from intnet.spec import words as random
 from intnet.spec.curves import curve_round, tanh_round
-from intnet.spec.float32 import to_float32
+from intnet.spec.float32 import fma32, to_float32
 from intnet.spec.formats import Format
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import power
 from intnet.trace import Event
-from intnet.verify import draw
+from intnet.verify import chains, draw
 from intnet.verify.grids import grid_of
 from intnet.verify.judge import FLOAT32, Judge
-from intnet.verify.record import Back, Call
+from intnet.verify.record import Back, Call, Joined
 from intnet.verify.row import DIFFERS, Difference, Row
 from intnet.verify.rules.rule import Source
 from intnet.verify.values import NotSpecified, Values, is_float, is_stored, shape_of
@@ -34,12 +35,18 @@ class Options:
 
 @dataclass
 class Place:
-    """An event, the operation it lies in, and what enters it: a value, or a path inside an operation's rule."""
+    """An event, the operation it lies in, and what enters it: a value, or a path inside an operation's rule.
+
+    unit: the value is divided by its length first, AdaPT's (3.4)
+    decay: (W, s): 2^-s W joins it first, WAGEUBN's weight decay
+    """
 
     event: Event
     what: Call | Back | None
     entered: Any
     inner: bool
+    unit: bool = False
+    decay: tuple[Any, int] | None = None
 
     @property
     def name(self) -> str:
@@ -54,7 +61,21 @@ def source_of(values: Values, place: Place, flat: np.ndarray) -> Source:
         op = place.what.op if isinstance(place.what, Call) else place.what.call.op
         found: Source = values.rule(op).inner(values, place.what, place.event.path, flat)
         return found
-    return Source(values.at(place.entered, flat))
+    if place.unit:
+        return Source(of_unit_length(place.entered, flat))
+    exact = values.at(place.entered, flat)
+    if place.decay is not None:
+        w, s = place.decay
+        pairs = zip(exact, values.at(w, flat), strict=True)
+        exact = [fma32(power(-s), b, a) if is_float(place.event.result) else a + b * power(-s) for a, b in pairs]
+    return Source(exact)
+
+
+def of_unit_length(q: QTensor, flat: np.ndarray) -> list[Fraction]:
+    """code / ||codes||_2 in float64, as `methods.adapt.unit_length` has it; the sum of squares is exact."""
+    (squares,) = chains.whole_dots(q.codes.reshape(1, -1), q.codes.reshape(1, -1))
+    norm = sqrt(float(squares)) if squares else 1.0
+    return [Fraction(code / norm) for code in q.codes.reshape(-1)[flat].tolist()]
 
 
 def told(expression: Any, flat: np.ndarray) -> list[Fraction] | None:
@@ -84,10 +105,26 @@ def check(values: Values, judge: Judge, place: Place, options: Options) -> Row:
     row = Row(event.layer, event.path, judge.equation(event.path), [], int(np.prod(shape_of(event.result))))
     try:
         form = judge.format_of(event.layer, event.path)
+        row.specs += entering(values, place)
         _check(values, judge, place, form, options, row)
     except NotSpecified as what:
         row.state, row.why = "not specified", str(what)
     return row
+
+
+def entering(values: Values, place: Place) -> list[str]:
+    """The spec functions that make what enters, where it is not stored."""
+    if place.inner:
+        assert place.what is not None
+        op = place.what.op if isinstance(place.what, Call) else place.what.call.op
+        return list(values.rule(op).inner_specs(place.what, place.event.path))
+    made = values.record.origin(place.entered)
+    if is_stored(place.entered) or made is None:
+        return []
+    what, k = made
+    if isinstance(what, Joined):
+        return list(values.rule_of_joins.specs(what, k))
+    return list(values.rule(what.op if isinstance(what, Call) else what.call.op).specs(what, k))
 
 
 def _check(values: Values, judge: Judge, place: Place, form: Any, options: Options, row: Row) -> None:
@@ -99,6 +136,8 @@ def _check(values: Values, judge: Judge, place: Place, form: Any, options: Optio
     if form is not None and form != FLOAT32:
         raise NotSpecified(f"format {form}")
     row.specs.append("float32.to_float32" if is_float(event.result) else "exact")
+    if place.unit:
+        row.specs.insert(0, "methods.adapt.unit_length")
     if is_stored(event.result) and options.elements is not None:
         numbers = event.result.codes if isinstance(event.result, QTensor) else event.result
         flat = np.union1d(flat, draw.telling(numbers, None))

@@ -104,6 +104,11 @@ class Judge:
         found = self.symbols.get(path)
         return found.formula if found else ""
 
+    def decay(self, w: Any) -> tuple[Any, int] | None:
+        """(W, s) where 2^-s W joins the gradient of W ahead of its rounding (WAGEUBN's weight decay)."""
+        s = getattr(self.settings, "weight_decay", None)
+        return (w, s) if isinstance(s, int) else None
+
     def _layer(self, name: str) -> SpecLayer:
         if self.rules is None:
             raise NotSpecified("the method names no spec")

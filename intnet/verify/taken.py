@@ -13,7 +13,6 @@ import numpy as np
 
 from intnet.autograd import watched
 from intnet.qtensor import QTensor
-from intnet.state import digest
 from intnet.train import Run
 from intnet.verify.record import Record
 

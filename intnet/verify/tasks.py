@@ -164,7 +164,9 @@ class Tasks:
             last = k == len(what.events) - 1
             place = Place(event, what, given, not cast)
             if cast and before is not None and event.path in (f"{before.path}q", f"{before.path[:-1]}n"):
-                place = Place(event, what, before.result, inner=False)
+                place = Place(event, what, before.result, inner=False, unit=event.path.endswith("n"))
+            if cast and event.path == "gW" and isinstance(what, Back):
+                place.decay = self.judge.decay(what.call.operands[0])
             out = (what.result if isinstance(what, Call) else what.results[0]) if cast and last else None
             size = int(np.prod(shape_of(event.result)))
             if self._is_named(place):

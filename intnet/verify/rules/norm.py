@@ -214,10 +214,14 @@ class BatchNorm(Rule):
             out.append(f32.mul32(error, f32.mul32(g, r)))
         return out
 
+    def part(self, what: Call | Back, k: int) -> str:
+        """Of the gradients."""
+        return "" if isinstance(what, Call) else ("", "ggamma", "gbeta")[k]
+
     def by_definition(self, values: Values, what: Call | Back, path: str, c: int) -> Fraction | None:
         """One channel of a float32 statistic or gradient by the definition's own integers."""
         call = what if isinstance(what, Call) else what.call
-        if not is_float(call.operands[0]):
+        if not is_float(call.operands[0]) or not path:
             return None
         x = floats_of(call.operands[0] if isinstance(what, Call) else Conv.kept(what, call.operands[0]))
         per_image, column = int(np.prod(x.shape[1:-1])), x.reshape(-1, x.shape[-1])[:, c]

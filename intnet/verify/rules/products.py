@@ -35,7 +35,7 @@ from intnet.verify.values import (
     units,
 )
 
-LONG = 4096  # terms from which on a sum is made by `chains`
+SHORT = 64  # terms up to which every sum over a batch is made by the definition itself, else by `chains`
 ROWS = 32  # of them at a time
 Runs = list[tuple[range | None, range]]
 INTEGERS, FLOATS, BLOCKS = "integers", "float32", "blocks"
@@ -154,7 +154,7 @@ class Conv(Rule):
         places = np.stack(np.unravel_index(flat, (g.o, g.cg, g.kh, g.kw)), axis=1).tolist()
         errors, inputs = Operand(e, kind), Operand(x, kind)
         exponent = errors.exponent + inputs.exponent
-        if g.n * g.oh * g.ow * len(places) <= LONG:
+        if g.n * g.oh * g.ow <= SHORT:
             runs = [weight_runs(g, *place) for place in places]
             return [self._one_weight(g, kind, errors, inputs, exponent, one) for one in runs]
         long = _Long(g, errors.array, inputs.array)
@@ -165,9 +165,11 @@ class Conv(Rule):
 
     def by_definition(self, values: Values, what: Call | Back, path: str, flat: int) -> Fraction | None:
         """One weight's gradient by the definition itself."""
-        if isinstance(what, Call) or path != "gW":
+        if isinstance(what, Call) or path != "1":
             return None
         g, e, other = self.shape(what.call), what.gradient, self.other(what, 1)
+        if g.n * g.oh * g.ow <= SHORT:
+            return None
         kind = kind_of(e, other)
         errors, inputs = Operand(e, kind), Operand(other, kind)
         place = [int(i) for i in np.unravel_index(flat, (g.o, g.cg, g.kh, g.kw))]
@@ -258,6 +260,14 @@ class AddBias(Rule):
             rows = e.codes.reshape(-1, c)
             return [sum(rows[:, channel].tolist()) * power(int(e.exponent)) for channel in flat.tolist()]
         rows = floats_of(e).reshape(-1, c)[:, flat].T
+        if rows.shape[1] <= SHORT:
+            return [self.by_definition(values, back, "", channel) for channel in flat.tolist()]  # type: ignore[misc]
         return fractions(chains.batch_sums(np.ascontiguousarray(rows), int(np.prod(e.shape[1:-1]))))
 
-
+    def by_definition(self, values: Values, what: Call | Back, path: str, flat: int) -> Fraction | None:
+        """One channel's float32 sum by the definition itself."""
+        if isinstance(what, Call) or path == "0" or isinstance(what.gradient, QTensor):
+            return None
+        e = floats_of(what.gradient)
+        column = units(e.reshape(-1, e.shape[-1])[:, flat])
+        return f32.value(f32.batch_sum_units(column, int(np.prod(e.shape[1:-1]))))

@@ -54,6 +54,10 @@ class Rule:
         """What enters the rounding of a path inside the operation."""
         raise NotSpecified(f"operation {_name(what)!r}: path {path}")
 
+    def part(self, what: Call | Back, k: int) -> str:
+        """The path of the result or of gradient k, as `by_definition` takes it."""
+        return "" if isinstance(what, Call) else str(k)
+
     def by_definition(self, values: Values, what: Call | Back, path: str, flat: int) -> Fraction | None:
         """One element of a long sum by the definition's own integers; None where all are made so."""
         return None
