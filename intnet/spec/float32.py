@@ -145,11 +145,12 @@ def _chain(terms: Iterable[int], below: int, top: int) -> int:
     acc = 0
     for term in terms:
         acc += term
-        drop = max(acc.bit_length() - MANTISSA, below)
+        length = acc.bit_length()
+        drop = max(length - MANTISSA, below)
         if drop:
             acc = (acc + (1 << drop - 1) - 1 + (acc >> drop & 1)) >> drop << drop  # to nearest, ties to even
-            if acc.bit_length() > top:
-                raise OverflowError("a float32 sum is beyond float32")
+        if length >= top and acc.bit_length() > top:
+            raise OverflowError("a float32 sum is beyond float32")
     return acc
 
 
