@@ -14,10 +14,10 @@ from intnet import spec
 from tests import cases
 
 ALLOWED = {
-    "__future__", "collections", "copy", "dataclasses", "decimal", "fractions", "functools", "gzip",
-    "hashlib", "importlib", "itertools", "math", "operator", "pathlib", "struct", "types", "typing",
+    "__future__", "collections", "copy", "dataclasses", "decimal", "fnmatch", "fractions", "functools",
+    "gzip", "hashlib", "importlib", "itertools", "math", "operator", "pathlib", "struct", "types", "typing",
 }  # fmt: skip
-COMMAND = {"argparse", "json", "sys", "time"}  # and of `python -m intnet.spec` alone
+COMMAND = {"argparse", "json", "os", "sys", "time"}  # and of `python -m intnet.spec` alone
 
 
 def test_the_definition_imports_nothing_but_the_standard_library():
