@@ -138,7 +138,7 @@ def any_float(source):
 
 
 def test_a_chain_is_a_fused_multiply_add_after_another():
-    """The sums leave out common low zeros of their operands, which may change nothing."""
+    """Of operands of any size, subnormal ones too."""
     source = Random(7)
     for length in (1, 2, 5, 40):
         for _ in range(60):
