@@ -15,8 +15,8 @@ from intnet.packs.layers import paths
 from intnet.qtensor import QTensor
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats as quantizers
+from intnet.spec.convolution import linear, linear_input_grad, linear_weight_grad
 from intnet.spec.methods import wageubn_layers as by_hand
-from intnet.spec.operations import linear, linear_input_grad, linear_weight_grad
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import Fixed, power
 from intnet.spec.words import words as philox

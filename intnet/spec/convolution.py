@@ -200,6 +200,3 @@ def bias32_grad(e: Tensor) -> list[Fraction]:
     """The float32 sum of e (..., O) over the batch, one number an output."""
     o, per_image = e.shape[-1], prod(e.shape[1:-1])
     return [batch_sum32(e.values[i::o], per_image) for i in range(o)]
-
-
-linear32_bias_grad = bias32_grad
