@@ -1,4 +1,4 @@
-"""What `verify` shows: progress with an estimate of its time, one row a path, totals, the first difference."""
+"""What `verify` shows: progress with the time left, one row a path, totals, the first difference."""
 
 from time import perf_counter
 from types import TracebackType

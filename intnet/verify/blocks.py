@@ -27,9 +27,11 @@ def is_block(event: Event) -> bool:
 
 
 def check(values: Values, judge: Judge, place: Place, out: Any, options: Options) -> Row:
-    """One event: of every drawn element its block's exponent from all members, its code; then what is read."""
+    """One event: of every drawn element its block's exponent and its code; then what is read."""
     event = place.event
-    row = Row(event.layer, event.path, judge.equation(event.path), ["block_float.quantize"], event.result.size)
+    row = Row(
+        event.layer, event.path, judge.equation(event.path), ["block_float.quantize"], event.result.size
+    )
     flat = draw.drawn(f"{options.seed}/{event.step}/{place.name}", row.elements, options.elements)
     if options.elements is not None:
         flat = np.union1d(flat, draw.telling(event.result, None))
@@ -69,7 +71,7 @@ def _check(values: Values, judge: Judge, place: Place, form: Any, flat: np.ndarr
     compare(row, flat[live], shape, expected, [Fraction(units[k]) for k in live])
 
 
-def bits_of(judge: Judge, layer: str, form: Any, shape: tuple[int, ...]) -> np.ndarray:
+def bits_of(judge: Judge, layer: str, form: Any, shape: Any) -> np.ndarray:
     """The widths of all blocks, by the map that the state ahead of the step has."""
     if isinstance(form.bits, int):
         return np.full(shape, form.bits)
@@ -85,13 +87,19 @@ def bits_of(judge: Judge, layer: str, form: Any, shape: tuple[int, ...]) -> np.n
 def _check_read(place: Place, out: Any, row: Row) -> None:
     """What products read are the values of the codes, all of them."""
     event = place.event
-    read = [one for one in ((out.forward, out.backward) if isinstance(out, Copies) else (out,)) if one is not None]
+    read = [
+        one for one in ((out.forward, out.backward) if isinstance(out, Copies) else (out,)) if one is not None
+    ]
     held = as_float64(event.result)
     tensors = [one for one in read if isinstance(one, BlockTensor)]
     if not tensors or any(np.array_equal(one.values.astype(np.float64), held) for one in tensors):
         return
     wrong = np.flatnonzero((tensors[0].values.astype(np.float64) != held).reshape(-1))[:1]
     given = tensors[0].values.reshape(-1)[wrong]
-    compare(row, wrong, event.result.shape, [Fraction(v) for v in held.reshape(-1)[wrong].tolist()], fractions(given))
-
-
+    compare(
+        row,
+        wrong,
+        event.result.shape,
+        [Fraction(v) for v in held.reshape(-1)[wrong].tolist()],
+        fractions(given),
+    )

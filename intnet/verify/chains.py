@@ -13,7 +13,6 @@ to odd: TwoSum gives the sum's error, and where there is one the last bit of the
 more, to float32, that is p + c rounded once, since 53 >= 24 + 2 digits (Boldo and Melquiond 2008).
 """
 
-
 import numpy as np
 
 from intnet.spec.float32 import CHUNK, GROUP
@@ -85,7 +84,7 @@ def _tree(sums: np.ndarray) -> np.ndarray:
 
 
 def _over_batch(a: np.ndarray, b: np.ndarray | None, per_image: int) -> np.ndarray:
-    """float32[rows] of [rows, terms]: each group of GROUP images, all rows and groups at once; then the tree."""
+    """float32[rows] of [rows, terms]: all rows and groups of GROUP images at once; then the tree."""
     rows, terms = a.shape
     if terms == 0:
         return np.zeros(rows, np.float32)
@@ -96,9 +95,7 @@ def _over_batch(a: np.ndarray, b: np.ndarray | None, per_image: int) -> np.ndarr
         count = part.stop - part.start
         if count:
             step = min(size, count)
-            columns = [
-                x[:, part].reshape(rows * (count // step), step).T for x in (a, b) if x is not None
-            ]
+            columns = [x[:, part].reshape(rows * (count // step), step).T for x in (a, b) if x is not None]
             made = _chained(columns[0], columns[1] if b is not None else None)
             sums.append(made.reshape(rows, -1).T)
     return _tree(np.concatenate(sums))
@@ -157,5 +154,3 @@ def float_dots(a: np.ndarray, b: np.ndarray) -> list[tuple[int, int]]:
                 total += int(count) << (power + up)
         out.append((total, least - 48))
     return out
-
-

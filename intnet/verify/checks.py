@@ -40,7 +40,7 @@ class Step:
 
 
 def exponents(record: Record) -> dict[str, Any]:
-    """'layer/e2' -> what has its exponent: that of e1's codes and of gammaq's, as the product's exponents add."""
+    """'layer/e2' -> what has its exponent: the sum of those of e1's and of gammaq's codes."""
     held = {f"{event.layer}/{event.path}": event.result for event in record.events}
     out: dict[str, Any] = {}
     for event in record.events:

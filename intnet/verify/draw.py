@@ -11,14 +11,14 @@ FEW = 8  # of each kind that decides
 
 
 def drawn(name: str, elements: int, count: int | None) -> np.ndarray:
-    """Sorted flat indices, `count` of them (None, or as many as there are: all), by a name and nothing else."""
+    """Sorted flat indices, `count` of them (None, or no more than that: all), by a name and nothing else."""
     if count is None or elements <= count:
         return np.arange(elements)
     return np.array(sorted(random.Random(name).sample(range(elements), count)), np.int64)
 
 
 def telling(result: Any, limits: tuple[int, int] | None) -> np.ndarray:
-    """Flat indices of the greatest and the least number of a stored tensor, of zeros and of codes at a limit."""
+    """Flat indices of the greatest and the least number of a stored tensor, of zeros, of codes at a limit."""
     numbers = (result.codes if isinstance(result, QTensor) else result).reshape(-1)
     if numbers.size == 0:
         return np.zeros(0, np.int64)

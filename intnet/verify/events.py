@@ -67,7 +67,9 @@ def source_of(values: Values, place: Place, flat: np.ndarray) -> Source:
     if place.decay is not None:
         w, s = place.decay
         pairs = zip(exact, values.at(w, flat), strict=True)
-        exact = [fma32(power(-s), b, a) if is_float(place.event.result) else a + b * power(-s) for a, b in pairs]
+        exact = [
+            fma32(power(-s), b, a) if is_float(place.event.result) else a + b * power(-s) for a, b in pairs
+        ]
     return Source(exact)
 
 
@@ -81,7 +83,10 @@ def of_unit_length(q: QTensor, flat: np.ndarray) -> list[Fraction]:
 def told(expression: Any, flat: np.ndarray) -> list[Fraction] | None:
     """What an expression of the fast code's says of itself; None where it does not say."""
     if isinstance(expression, FloatExact):
-        return [Fraction(*v.as_integer_ratio()) / expression.den for v in expression.values.reshape(-1)[flat].tolist()]
+        return [
+            Fraction(*v.as_integer_ratio()) / expression.den
+            for v in expression.values.reshape(-1)[flat].tolist()
+        ]
     if not isinstance(expression, Exact):
         return None
     channels = expression.shape[-1]
@@ -169,7 +174,13 @@ def compare(
 def written(value: Fraction) -> str:
     """An exact number, and about what it is."""
     whole = value.denominator == 1 and abs(value.numerator) < 10**9
-    return str(value) if whole else f"{float(value)!r} = {value}" if value.denominator < 10**12 else repr(float(value))
+    return (
+        str(value)
+        if whole
+        else f"{float(value)!r} = {value}"
+        if value.denominator < 10**12
+        else repr(float(value))
+    )
 
 
 def _check_codes(
@@ -222,16 +233,31 @@ def _code(form: Format, source: Source, k: int, grid: int, mode: str, word: int 
 
 
 def explained(
-    form: Format, source: Source, k: int, grid: int, mode: str, word: int | None, code: int, stream: str | None
+    form: Format,
+    source: Source,
+    k: int,
+    grid: int,
+    mode: str,
+    word: int | None,
+    code: int,
+    stream: str | None,
 ) -> list[str]:
     """How the definition comes to a code, line by line."""
     x, step = source.values[k], form.step(grid)
-    what = "the square of the value" if source.root else f"the argument of {source.curve}" if source.curve else "the exact value"
+    what = (
+        "the square of the value"
+        if source.root
+        else f"the argument of {source.curve}"
+        if source.curve
+        else "the exact value"
+    )
     lines = [f"{what}: {written(x)}", f"format {form}, grid {grid}: steps of {written(step)}"]
     if not source.root and not source.curve:
         scaled = x / step
         floor = round_fraction(scaled, "to_neg")
         lines.append(f"in steps: {written(scaled)}; floor {floor}, remainder {written(scaled - floor)}")
     if word is not None:
-        lines.append(f"random word {word} of {stream!r}, element {k}: up where it is below the remainder * 2^32")
+        lines.append(
+            f"random word {word} of {stream!r}, element {k}: up where it is below the remainder * 2^32"
+        )
     return [*lines, f"{mode} gives code {code}"]

@@ -1,4 +1,4 @@
-"""The grid that a whole tensor decides, from its extremes; and float64 bounds of those that are not stored."""
+"""The grid that a whole tensor decides, from its extremes; float64 bounds those that are not stored."""
 
 from fractions import Fraction
 from typing import Any

@@ -1,4 +1,4 @@
-"""The images and labels of a step: which they are, byte by byte, by the definition's order and augmentation."""
+"""The images and labels of a step, byte by byte, by the definition's order and augmentation."""
 
 from fractions import Fraction
 
@@ -19,18 +19,26 @@ def check(taken: Taken, options: Options) -> Row:
     """Labels of the whole batch, and the bytes of drawn images."""
     run, step = taken.run, taken.step
     call = next(iter(taken.record.calls("cast")))
-    images, labels = call.operands[0], next(iter(taken.record.calls("softmax_cross_entropy"))).attributes["labels"]
+    images, labels = (
+        call.operands[0],
+        next(iter(taken.record.calls("softmax_cross_entropy"))).attributes["labels"],
+    )
     row = Row("data", "images", "the images and labels of the step", ["data.members"], images.size)
     data, n = run.data, len(run.data.train_labels)
     if n > ORDERED:
-        row.state, row.why = UNSPECIFIED, f"the order of {n:,} images: made by the definition up to {ORDERED:,}"
+        row.state, row.why = (
+            UNSPECIFIED,
+            f"the order of {n:,} images: made by the definition up to {ORDERED:,}",
+        )
         return row
     members = spec_data.members(run.seed, step, n, run.batch_size)
     row.words = 2 * n
     every = np.arange(len(members))
     expected = [Fraction(int(label)) for label in data.train_labels[members]]
     compare(row, every, every.shape, expected, [Fraction(int(label)) for label in labels])
-    chosen = draw.drawn(f"{options.seed}/{step}/images", len(members), None if options.elements is None else IMAGES)
+    chosen = draw.drawn(
+        f"{options.seed}/{step}/images", len(members), None if options.elements is None else IMAGES
+    )
     given = augmented(taken, members, chosen.tolist())
     if given is None:
         row.why = "labels and order; the images could not be read again"

@@ -65,8 +65,10 @@ def described(layer: Layer) -> SpecLayer:
     if not kind:
         kind = "linear" if layer.takes_weight else "norm" if layer.normalizes else "join"
     if isinstance(layer, Conv2d):
-        window = {"stride": layer.stride, "padding": layer.padding, "groups": layer.groups}
-        return SpecLayer(kind, layer.name, layer.weight.shape[0], layer.weight.shape[2:], layer.bias is not None, **window)
+        outputs, _, *kernel = layer.weight.shape
+        bias = layer.bias is not None
+        window = layer.stride, layer.padding, layer.groups
+        return SpecLayer(kind, layer.name, outputs, kernel, bias, *window)
     if isinstance(layer, Linear):
         return SpecLayer(kind, layer.name, layer.weight.shape[0], bias=layer.bias is not None)
     return SpecLayer(kind, layer.name)
@@ -87,7 +89,7 @@ class Judge:
         self.now = Now(run.seed, step, run.steps_per_epoch)
         self.before = dict(before)
         self.module = definition_of(method)
-        self.settings = None if self.module is None else self.module.Settings.from_options(method.settings())
+        self.settings: Any = None if self.module is None else self.module.Settings.from_options(method.settings())
         self.exponents = exponents
         self.rules = self.fresh({name: as_stored(value) for name, value in before.items()})
 

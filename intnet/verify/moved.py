@@ -21,7 +21,7 @@ from intnet.verify.tasks import Task
 from intnet.verify.values import NotSpecified, Values, is_stored, shape_of
 
 SMALL = 4096  # elements up to which a tensor of the state is compared whole
-LARGE = 3_000_000  # weights up to which what reads all of them is recomputed
+LARGE = 1_000_000  # weights up to which what reads all of them is recomputed
 
 
 class Moved:
@@ -51,7 +51,9 @@ class Moved:
         yield Task("method", self._weights(), self._rest, order)
 
     def _weights(self) -> int:
-        return sum(int(np.prod(p.shape)) for _, _, p in self.taken.run.model.all_parameters() if p.symbol == "W")
+        return sum(
+            int(np.prod(p.shape)) for _, _, p in self.taken.run.model.all_parameters() if p.symbol == "W"
+        )
 
     # -- parameters -----------------------------------------------------------------------------
 
@@ -108,7 +110,9 @@ class Moved:
         """The state ahead of the step: of this parameter the drawn elements, of the rest what is small."""
         out: dict[str, Words | Floats] = {}
         for other, value in self.taken.before.items():
-            if other == name or (other.startswith(f"{name}.") and value.shape == self.taken.before[name].shape):
+            if other == name or (
+                other.startswith(f"{name}.") and value.shape == self.taken.before[name].shape
+            ):
                 array = value.codes if isinstance(value, QTensor) else value
                 part = array.reshape(-1)[flat]
                 out[other] = as_stored(QTensor(part, value.exponent) if isinstance(value, QTensor) else part)
@@ -120,7 +124,12 @@ class Moved:
         """What the update told of itself: Acc, Accq, W."""
         for event in self.taken.record.update:
             made = step.tensors.get(f"{event.layer}/{event.path}")
-            if event.layer != layer or made is None or not hasattr(made, "shape") or made.shape != (len(flat),):
+            if (
+                event.layer != layer
+                or made is None
+                or not hasattr(made, "shape")
+                or made.shape != (len(flat),)
+            ):
                 continue
             held = self.values.at(event.result, flat) if is_stored(event.result) else told(event.result, flat)
             if held is None:
@@ -145,9 +154,15 @@ class Moved:
         return make
 
     def _statistics(self, row: Row, layer: str, names: list[str]) -> None:
-        stored = {e.path: e.result for e in self.taken.record.events if e.layer == layer and e.path in ("mu", "sigma")}
+        stored = {
+            e.path: e.result
+            for e in self.taken.record.events
+            if e.layer == layer and e.path in ("mu", "sigma")
+        }
         if self.judge.rules is None or len(stored) < 2:
-            raise NotSpecified("no statistics of the batch" if self.judge.rules is not None else "the method names no spec")
+            raise NotSpecified(
+                "no statistics of the batch" if self.judge.rules is not None else "the method names no spec"
+            )
         every = np.arange(shape_of(stored["mu"])[0])
         mean, width = (self.values.at(stored[path], every) for path in ("mu", "sigma"))
         squared = [v * v for v in width] if isinstance(stored["sigma"], QTensor) else width
@@ -156,7 +171,13 @@ class Moved:
         step.statistics(self.judge.layers[layer], mean, squared)
         for name in names:
             row.elements, row.checked = row.elements + len(every), row.checked + len(every)
-            compare(row, every, every.shape, numbers(step.state[name]), self.values.at(self.taken.after[name], every))
+            compare(
+                row,
+                every,
+                every.shape,
+                numbers(step.state[name]),
+                self.values.at(self.taken.after[name], every),
+            )
 
     # -- the rest -------------------------------------------------------------------------------
 
@@ -233,5 +254,3 @@ def numbers(stored: Words | Floats) -> list[Fraction]:
     """The exact values of a stored tensor."""
     value = value_of(stored)
     return exact_numbers(value.real().values if isinstance(value, Fixed) else value.values)
-
-

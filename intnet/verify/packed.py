@@ -17,10 +17,12 @@ DRAWN = 10  # buckets of a tensor, besides the first and the last
 
 
 def check(values: Values, judge: Judge, place: Place, options: Options) -> Row:
-    """One event: the drawn buckets' widths, scales, zero points, codes as bytes, and the values read again."""
+    """One event: the drawn buckets' widths, scales, zero points, codes as bytes, values read again."""
     event = place.event
     result: Packed = event.result
-    row = Row(event.layer, event.path, judge.equation(event.path), ["buckets.save", "words.words"], result.elements)
+    row = Row(
+        event.layer, event.path, judge.equation(event.path), ["buckets.save", "words.words"], result.elements
+    )
     try:
         codec = judge.format_of(event.layer, event.path)
         if codec is None or not hasattr(codec, "bucket"):
@@ -45,7 +47,9 @@ class _Tensor:
 
     def check(self, options: Options) -> None:
         """The buckets that are drawn, or all."""
-        chosen = draw.drawn(f"{options.seed}/{self.event.step}/{self.name}", self.count, options.elements and DRAWN)
+        chosen = draw.drawn(
+            f"{options.seed}/{self.event.step}/{self.name}", self.count, options.elements and DRAWN
+        )
         widths = self._widths()
         at = np.concatenate([[0], np.cumsum([self._words(k, b) for k, b in enumerate(widths)])])
         for k in np.union1d(chosen, [0, self.count - 1]).tolist():
@@ -90,4 +94,6 @@ class _Tensor:
         if held_bytes != made.packed and self.row.state != DIFFERS:
             self.row.state, self.row.differing = DIFFERS, self.row.differing + 1
             index = [int(i) for i in np.unravel_index(first, shape)]
-            self.row.difference = Difference(index, made.packed.hex()[:64], held_bytes.hex()[:64], [f"bytes of bucket {k}"])
+            self.row.difference = Difference(
+                index, made.packed.hex()[:64], held_bytes.hex()[:64], [f"bytes of bucket {k}"]
+            )

@@ -1,4 +1,4 @@
-"""What a verification says of one data path of one layer: `Row`, and of an element that differs: `Difference`."""
+"""What a verification says of a path of a layer: `Row`; and of an element that differs: `Difference`."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ EQUAL, DIFFERS, UNSPECIFIED = "equal", "differs", "not specified"
 
 @dataclass
 class Difference:
-    """The first element of a path that is not what the definition says; trail: how it says so, line by line."""
+    """The first element that is not what the definition says; trail: how it says so, line by line."""
 
     index: list[int]
     expected: str

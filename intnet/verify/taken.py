@@ -54,5 +54,3 @@ def take(run: Run, step: int, progress: Callable[[Run, int], None]) -> Taken:
     with watched(record):
         run.train(step, lambda report: losses.append(report.loss), [record])
     return Taken(run, step - 1, given, run.state(), record, losses[0], run.digest(), unwatched)
-
-

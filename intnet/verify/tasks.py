@@ -95,7 +95,12 @@ class Tasks:
             return
         self.made.add(at)
         layer, path = self._named(what, value)
-        yield Task(layer, int(np.prod(shape_of(value))), lambda: self._check(what, k, value, layer, path), what.number)
+        yield Task(
+            layer,
+            int(np.prod(shape_of(value))),
+            lambda: self._check(what, k, value, layer, path),
+            what.number,
+        )
 
     def _named(self, what: Happened, value: Any) -> tuple[str, str]:
         """(layer, path) of a result."""
@@ -103,7 +108,13 @@ class Tasks:
         event = self.names.get(at) if at is not None else None
         if event is not None:
             return event.layer, event.path
-        name = "join" if isinstance(what, Joined) else what.op.name if isinstance(what, Call) else f"{what.call.op.name}'"
+        name = (
+            "join"
+            if isinstance(what, Joined)
+            else what.op.name
+            if isinstance(what, Call)
+            else f"{what.call.op.name}'"
+        )
         if name == "softmax_cross_entropy":
             return "loss", "loss"
         behind = (event for event in self.record.events if self.record.order(event) > what.number)
@@ -112,8 +123,12 @@ class Tasks:
 
     def _check(self, what: Happened, k: int, value: Any, layer: str, path: str) -> Row:
         """One stored result by its operation's rule."""
-        row = Row(layer, path, self.judge.equation(path), [], int(np.prod(shape_of(value))), order=what.number)
-        flat = draw.drawn(f"{self.options.seed}/{layer}/{path}/{what.number}", row.elements, self.options.elements)
+        row = Row(
+            layer, path, self.judge.equation(path), [], int(np.prod(shape_of(value))), order=what.number
+        )
+        flat = draw.drawn(
+            f"{self.options.seed}/{layer}/{path}/{what.number}", row.elements, self.options.elements
+        )
         if self.options.elements is not None:
             flat = np.union1d(flat, draw.telling(value, None))
         try:
@@ -158,7 +173,9 @@ class Tasks:
 
     def _events(self, what: Call | Back) -> Iterator[Task]:
         cast = (what.op if isinstance(what, Call) else what.call.op).name == "cast"
-        given = what.operands[0] if isinstance(what, Call) and what.operands else getattr(what, "gradient", None)
+        given = (
+            what.operands[0] if isinstance(what, Call) and what.operands else getattr(what, "gradient", None)
+        )
         for k, event in enumerate(what.events):
             before = what.events[k - 1] if k else None
             last = k == len(what.events) - 1

@@ -181,5 +181,7 @@ class Values:
             (a, up), (b, more) = self.near(what.first), self.near(what.second)
             return a + b, up + more
         rule = self.rule(what.op if isinstance(what, Call) else what.call.op)
-        close: Near = rule.near_forward(self, what) if isinstance(what, Call) else rule.near_back(self, what, k)
+        close: Near = (
+            rule.near_forward(self, what) if isinstance(what, Call) else rule.near_back(self, what, k)
+        )
         return close

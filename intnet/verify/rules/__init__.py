@@ -1,9 +1,9 @@
 """What each operation is held to: `RULES` by its name; a user's own operation says it by `Op.spec`.
 
-    rule.forward(values, call, flat)        its value at flat indices, by the definition
-    rule.back(values, back, k, flat)        the gradient of operand k
-    rule.inner(values, what, path, flat)    what enters the rounding of a path inside it
-    rule.specs, rule.inner_specs            the names of the spec functions that this takes
+rule.forward(values, call, flat)        its value at flat indices, by the definition
+rule.back(values, back, k, flat)        the gradient of operand k
+rule.inner(values, what, path, flat)    what enters the rounding of a path inside it
+rule.specs, rule.inner_specs            the names of the spec functions that this takes
 """
 
 from typing import Any

@@ -99,7 +99,7 @@ class SigmoidRule(Curved):
 
 
 class SiluRule(Curved):
-    """dx = e d: d the stored slope of an integer input; of a float32 one made again from what the tape held."""
+    """dx = e d: d the stored slope of an integer input; of a float32 one made again from the tape's."""
 
     name = "silu"
 

@@ -143,14 +143,15 @@ class Scale(Rule):
 
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """x * s."""
-        return self._times(values, *call.operands, is_float(call.result), flat)
+        x, s = call.operands
+        return self._times(values, x, s, is_float(call.result), flat)
 
     def back(self, values: Values, back: Back, k: int, flat: np.ndarray) -> list[Fraction]:
         """e * s, or the sum of e * x of an image's channel, in row-major order."""
         floats, e, (x, s) = is_float(back.results[k]), back.gradient, back.call.operands
         if k == 0:
             return self._times(values, e, s, floats, flat)
-        n, h, w, c = shape_of(x)
+        _, h, w, c = shape_of(x)
         x = Conv.kept(back, x)
         out = []
         for image, channel in zip((flat // c).tolist(), (flat % c).tolist(), strict=True):
@@ -198,5 +199,3 @@ class Own(Rule):
         given = self._tensors(values, [back.gradient, *back.call.operands])
         made = self.spec.back(*given, **back.call.attributes)[k]
         return [Fraction(made.values[i]) for i in flat.tolist()]
-
-

@@ -1,4 +1,4 @@
-"""The rule of softmax_cross_entropy: the mean loss and the error of every logit, in full by the definition."""
+"""The rule of softmax_cross_entropy: the mean loss, and the error of every logit, by the definition."""
 
 from fractions import Fraction
 from typing import Any

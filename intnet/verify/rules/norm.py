@@ -103,7 +103,8 @@ class BatchNorm(Rule):
             pairs = zip(*(np.ascontiguousarray(v.reshape(-1, v.shape[-1]).T) for v in (e, x)), strict=True)
             moments = [integer_norm.moments_of(errors.tolist(), normed.tolist()) for errors, normed in pairs]
             values.cache[key] = (
-                [total * power(up) for total, _ in moments], [dot * power(up + more) for _, dot in moments]
+                [total * power(up) for total, _ in moments],
+                [dot * power(up + more) for _, dot in moments],
             )
         found: tuple[list[Fraction], list[Fraction]] = values.cache[key]
         return found
@@ -243,4 +244,3 @@ class BatchNorm(Rule):
 def divided(sums: np.ndarray, n: int) -> np.ndarray:
     """float32 of sums / n, rounded once."""
     return np.array([float(f32.to_float32(v / n)) for v in fractions(sums)], np.float32)
-

@@ -25,7 +25,7 @@ class Flat:
 
 
 class Mean(Rule):
-    """avg_pool2d: y = sum of the window / its size, padding counts as 0; dx = sum of e/size of its windows."""
+    """avg_pool2d: y = sum of the window / its size, padding counts as 0; dx = sum of its windows' e/size."""
 
     def windows(self, call: Call) -> Windows:
         """Of the operation's input."""
@@ -81,7 +81,10 @@ class Mean(Rule):
             shares = given.reshape(windows.shape[0], len(sizes), -1) / sizes[None, :, None]
             spread = np.zeros(windows.shape)
             for at, share in enumerate(shares.transpose(1, 0, 2)):
-                rows, columns = windows.rows[at // len(windows.columns)], windows.columns[at % len(windows.columns)]
+                rows, columns = (
+                    windows.rows[at // len(windows.columns)],
+                    windows.columns[at % len(windows.columns)],
+                )
                 spread[:, rows.start : rows.stop, columns.start : columns.stop] += share[:, None, None, :]
             made.append(spread)
         return made[0], made[1]
@@ -143,5 +146,3 @@ class Max(Mean):
             for spread, error in zip(spreads, errors, strict=True):
                 np.add.at(spread, (images, y, z, channels), error[:, at])
         return spreads[0], spreads[1]
-
-

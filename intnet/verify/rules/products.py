@@ -136,7 +136,10 @@ class Conv(Rule):
         out = []
         for runs in sums:
             lengths = [len(second) for _, second in runs]
-            one, two = left.read([first for first, _ in runs], lengths), right.read([s for _, s in runs], lengths)
+            one, two = (
+                left.read([first for first, _ in runs], lengths),
+                right.read([s for _, s in runs], lengths),
+            )
             out.append(summed(one, two, kind, exponent))
         return out
 
@@ -221,7 +224,11 @@ class Linear(Conv):
 
     forward_spec = "convolution.linear"
     back_specs = ("convolution.linear_input_grad", "convolution.linear_weight_grad")
-    float_specs = ("convolution.linear32", "convolution.linear32_input_grad", "convolution.linear32_weight_grad")
+    float_specs = (
+        "convolution.linear32",
+        "convolution.linear32_input_grad",
+        "convolution.linear32_weight_grad",
+    )
 
 
 class AddBias(Rule):

@@ -65,4 +65,3 @@ class Rule:
 
 def _name(what: Call | Back) -> str:
     return what.op.name if isinstance(what, Call) else what.call.op.name
-
