@@ -151,7 +151,7 @@ def folded(
     gamma: Sequence[Fraction], beta: Sequence[Fraction], mean: Sequence[Fraction],
     variance: Sequence[Fraction], fl: int,
 ) -> tuple[Fixed, Fixed]:  # fmt: skip
-    """(scale, offset) of x3 = scale x1 + offset: the batch norm of AdaPT's fixed-point model, in 32-bit words.
+    """(scale, offset) of x3 = scale x1 + offset: batch norm of AdaPT's fixed-point model, in 32-bit words.
 
     scale = gamma r and offset = beta - mean gamma r in float32, each by the exponent of `Scaled`. But the
     offset is no finer than the scale, and the scale no finer than the offset allows: its product with a code
