@@ -19,6 +19,7 @@ once. `batch_norm` and `batch_norm_grad` do both for the paper's formats.
 >>> x2_at(Fraction(3), Fraction(2), Fraction(1))   # a little below 1: eps
 Fraction(32768, 32769)
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence

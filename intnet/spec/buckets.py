@@ -19,6 +19,7 @@ decided by integers; zero has no sign.
 >>> pack(bucket.codes, 2).hex()                                     # 11 10 01 00, the first code lowest
 'e4'
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -14,6 +14,7 @@ an image. Whole tensors are comprehensions over the element rules: `conv2d` is e
 >>> y.values                                # 1 * 1 + 4 * -1
 [-3]
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -14,6 +14,7 @@ curves. The curves of integers are rounded in `curves`. Scale is squeeze and exc
 >>> dropout_at(3, word=2**31, keep=Fraction(3, 4))      # stays: 1/2 < 3/4
 Fraction(4, 1)
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence

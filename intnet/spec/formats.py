@@ -21,6 +21,7 @@ element once and limits the code, so any element can be computed again from its 
 >>> quantize([Fraction(3), Fraction(-1, 100)], shift)
 Quantized(codes=[96, 0], exponent=-5, saturated=0)
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
