@@ -1,24 +1,62 @@
-"""Single steps of WAGEUBN in the definition, against hand-computed answers."""
+"""WAGEUBN's rules in the definition, against hand-computed answers; and the options of every method."""
+
 from fractions import Fraction
 
+import pytest
+
+from intnet import methods as fast
 from intnet.spec import Fixed
-from intnet.spec.methods import wageubn_layers as layers
+from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Shift
+from intnet.spec.methods import METHODS, wageubn
+from intnet.spec.methods.step import FLOAT32, Now, rounded
+from intnet.spec.models import mlp
+from intnet.spec.nets import Layer
 
 F = Fraction
 
 
 def test_update_by_hand():
-    got = layers.update([100, 0, 0], [-8, 0, 0], [5, 2, 6], lr=26)
+    got = wageubn.update([100, 0, 0], [-8, 0, 0], [5, 2, 6], lr=26)
     assert got == ([-19, 2, 6], [-5, 0, 2], [594, -52, -156], 0)
     edge = 2**23 - 1
-    assert layers.update([edge, -edge], [0, 0], [-1, 1], lr=1) == ([-1, 1], [0, 0], [edge, -edge], 2)
-    assert layers.update([edge], [0], [-1], lr=1, saturate=False).w == [edge + 1]
-    assert layers.update32([F(1)], [F(1)], [F(1, 4)], lr=1) == ([1], [1 - F(1, 512)])
-
-
-def test_mask_drops_the_error_at_zero():
-    assert layers.mask(Fixed((3,), [7, 8, 9], -7), Fixed((3,), [1, 0, -1], -22)) == ((3,), [7, 0, 0], -7)
+    assert wageubn.update([edge, -edge], [0, 0], [-1, 1], lr=1) == ([-1, 1], [0, 0], [edge, -edge], 2)
+    assert wageubn.update([edge], [0], [-1], lr=1, saturate=False)[2] == [edge + 1]
+    assert wageubn.update32([F(1)], [F(1)], [F(1, 4)], lr=1) == ([1], [1 - F(1, 512)])
 
 
 def test_weights_are_clipped_at_eight_bits():
-    assert layers.weight_q(Fixed((3,), [2**23 - 1, 3 * 2**15, -(2**22)], -23)) == ([127, 2, -64], -7, 1)
+    form = step_of().format_of(Layer("linear", "fc2"), "Wq")
+    assert rounded(Fixed((3,), [2**23 - 1, 3 * 2**15, -(2**22)], -23), form) == ([127, 2, -64], -7, 1)
+
+
+def step_of(**options: object) -> wageubn.Step:
+    settings = wageubn.Settings.from_options(options)
+    return wageubn.Step(mlp((8, 8, 1), 10), settings, {}, Now(1, 7, steps_per_epoch=4))
+
+
+def test_which_format_stands_where():
+    """Hidden and outer layers, both widths of e3, the schedule of dr in epoch 1."""
+    step = step_of(dr="128,64@1")
+    hidden, first, last = (Layer("linear", name) for name in ("fc2", "fc1", "fc3"))
+    bn = Layer("norm", "bn1")
+    assert step.format_of(hidden, "e3") == Flag(8) and step_of(e2="16").format_of(hidden, "e3") == Shift(16)
+    assert step.format_of(hidden, "gWq") == Constant(64) and step.stream_of(hidden, "gWq") == "fc2/gW"
+    assert (step.format_of(bn, "x2"), step.format_of(bn, "gammaq")) == (Direct(16), Direct(8))
+    assert step.format_of(hidden, "W") == FixedPoint(24, 23, "saturate_symmetric")
+    assert step.stream_of(hidden, "e3") is None and step.format_of(hidden, "e4") is None
+    assert (step.format_of(first, "x1"), step.format_of(last, "x1")) == (Direct(15), None)
+    assert step.format_of(first, "Wq") == step.format_of(last, "e3") == FLOAT32
+    edges = step_of(edges="fixed16")
+    assert (edges.format_of(first, "x0"), edges.format_of(last, "e3")) == (Direct(16), Shift(16))
+    limited = step_of(saturate=3)
+    assert limited.format_of(Layer("relu", "relu1"), "x4") == FixedPoint(8, 4, "saturate_symmetric")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_settings_are_read_from_the_options_of_a_run(name):
+    """Every option of the fast method, and its default; texts and numbers are the same settings."""
+    options = fast.make(name).settings()
+    given = METHODS[name].Settings.from_options(options)
+    assert given == METHODS[name].Settings() == METHODS[name].Settings.from_options({})
+    texts = {key: "off" if value is None else str(value) for key, value in options.items()}
+    assert METHODS[name].Settings.from_options(texts) == given

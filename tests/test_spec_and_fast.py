@@ -170,3 +170,22 @@ def test_one_word() -> None:
     drawn = rng.words(9, 5, rng.stream("fc1/gW"), 40)
     assert [spec.words.word(9, 5, "fc1/gW", i) for i in range(40)] == drawn.tolist()
     assert spec.words.word(9, 5, "fc1/gW", 7, bits=9) == int(drawn[7]) >> 23
+
+
+def test_folded_batch_norm() -> None:
+    conv, norm = layers.Conv2d(1, 5, 1), layers.BatchNorm2d(5)
+    conv.name, norm.name = "conv1", "bn1"
+    for seed, spread in ((1, 0), (2, -20), (3, 12)):
+        method = methods.make("adapt")
+        method.start([conv, norm], seed)
+        mean, variance = cases.random_float32(seed, 5, spread), cases.random_float32(seed + 9, 5, spread)
+        variance = [abs(v) for v in variance]
+        norm.buffers |= {
+            "running_mean": np.array(mean, np.float32),
+            "running_var": np.array(variance, np.float32),
+        }
+        method.training = False
+        scale, offset = method.fold(norm)
+        gamma, beta = (values(method.weight(norm, p)) for p in norm.parameters)
+        fl = int(norm.buffers["precision"].codes[1])
+        assert spec.float_batch_norm.folded(gamma, beta, mean, variance, fl) == (fixed(scale), fixed(offset))

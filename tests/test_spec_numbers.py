@@ -8,8 +8,11 @@ from fractions import Fraction
 
 import pytest
 
+from intnet.spec import buckets
+from intnet.spec import float32 as floats
 from intnet.spec import formats as qz
 from intnet.spec import words as random
+from intnet.spec.float32 import ONE
 from intnet.spec.rounding import MODES, overflow, round_fraction, round_sqrt
 from intnet.spec.tensor import index_of, place_of, places
 from tests import cases
@@ -242,3 +245,45 @@ def test_places_and_indices():
     assert [index_of(place, (2, 3, 4)) for place in places((2, 3, 4))] == list(range(24))
     assert [place_of(i, (2, 3, 4)) for i in range(24)] == places((2, 3, 4))
     assert (index_of((), ()), place_of(0, ())) == (0, ())
+
+
+# Buckets
+
+
+def test_squares_of_groups_meet():
+    """2^12 squared takes 15 ones with it as ties, where they are in its group."""
+    values = [2**12 * ONE, *[ONE] * 16]
+    assert buckets.sum_of_squares(values) == 2**24 * ONE
+    assert buckets.sum_of_squares(values, 0, 1) == 2**24 * ONE
+    assert buckets.sum_of_squares(values, 1, 1) == (2**24 + 2) * ONE  # two ones are in group 1
+    assert buckets.sum_of_squares(values, 160, 10) == 2**24 * ONE
+    assert buckets.sum_of_squares([3 * ONE, 4 * ONE], 5, 1) == 25 * ONE
+    assert buckets.level_scale([3 * ONE, -4 * ONE], "l2") == 5 * ONE
+    assert buckets.level_scale([3 * ONE, -4 * ONE]) == 4 * ONE
+    assert buckets.level_scale([0]) == floats.units(floats.to_float32(F(1, 10**8)))
+
+
+def test_affine_by_hand():
+    """s = 7/7 and z = 2: -2, 1/2, 1 and 5 stand at 0, 5/2, 3 and 7 of 0..7."""
+    values = [floats.units(v) for v in (F(-2), F(1, 2), F(1), F(5))]
+    assert buckets.step_and_zero(values, 3) == (ONE, 2 * ONE)
+    made = buckets.affine(values, 3)
+    assert (made.codes, made.clipped) == ([0, 2, 3, 7], 0)  # 2.5 is a tie, to even
+    assert buckets.affine_values(made) == [floats.units(v) for v in (F(-2), F(0), F(1), F(5))]
+    drawn = buckets.affine(values, 3, [0, 2**31 - 1, 0, 0])
+    assert drawn.codes == [0, 3, 3, 7]
+    assert buckets.affine(values, 3, [0, 2**31, 0, 0]).codes == [0, 2, 3, 7]
+    assert buckets.affine([ONE, ONE], 3) == ([0, 0], 0, ONE, 0)
+
+
+def test_levels_by_hand():
+    """1/2 and -1/4 of the greatest, 2 bits: u = 2 and 1 of 4; 3/8 of it goes up by a word below 1/2."""
+    values = [floats.units(v) for v in (F(4), F(2), F(-1), F(3, 2))]
+    assert buckets.levels(values, 2, [0, 0, 0, 2**31 - 1]).codes == [8, 6, 3, 6]
+    assert buckets.levels(values, 2, [0, 0, 0, 2**31]).codes == [8, 6, 3, 5]
+    made = buckets.levels(values, 2, [0] * 4)
+    assert buckets.level_values(made, 2) == [floats.units(v) for v in (F(4), F(2), F(-1), F(2))]
+    assert buckets.pack([1, 2, 3], 3).hex() == "d100"
+    assert buckets.save(values, "levels", [2, 2], 3, [0] * 4).packed == buckets.pack(
+        [8, 6, 3, 0, 0, 0, 0, 0], 4, 8
+    ) + buckets.pack([8, 0, 0, 0, 0, 0, 0, 0], 4, 8)

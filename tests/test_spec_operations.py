@@ -328,6 +328,18 @@ def test_float_batch_norm_by_hand():
     assert float_batch_norm.running([F(8)], [F(0)]) == [7]
 
 
+def test_folded_by_hand():
+    """variance 1 - eps gives r = 1: scale 1/2 is 2^30 at 2^-31, offset 8 - 2 * 1/2 is 7 * 2^28 at 2^-28."""
+    one = floats.sub32(1, float_batch_norm.EPS)
+    scale, offset = float_batch_norm.folded([F(1, 2)], [F(8)], [F(2)], [one], 4)
+    assert offset == ((1,), [7 * 2**28], -28)
+    assert scale == ((1,), [2**30], -31)  # finest is 32 - 2 - 4 + 28 = 54
+    scale, offset = float_batch_norm.folded([F(1, 2)], [F(8)], [F(2)], [one], 30)
+    assert scale == ((1,), [2**27], -28)
+    scale, offset = float_batch_norm.folded([F(4)], [F(1)], [F(0)], [one], 4)
+    assert (scale.exponent, offset) == (-28, ((1,), [2**28], -28))  # 1 alone would have 2^-30
+
+
 def test_float_statistics_sum_in_groups():
     column = [F(2**24)] + [F(1)] * 16
     assert float_batch_norm.statistics_of(column)[0] == floats.to_float32(F(2**24, 17))

@@ -35,10 +35,10 @@ from intnet.spec import batch_norm as norm
 from intnet.spec import formats as qz
 from intnet.spec import words as random
 from intnet.spec.float32 import to_float32
-from intnet.spec.methods import wageubn_layers as layers
 from intnet.trace import Recorder
 from intnet.train import Run
 from tests import cases
+from tests import wageubn_layers as layers
 from tests.opcheck import fixed, values
 
 SEED, STEP, N = 3, 0, 4
@@ -149,7 +149,8 @@ def test_grouped_convolution_with_bias(seen: Recorded) -> None:
     assert wq == q(wq.shape, layers.weight_q(fixed(seen.before["conv2/W"])))
     assert seen["conv2/bq"] == q((6,), layers.affine_q(fixed(seen.before["conv2/b"])))
     assert any(seen["conv2/bq"].codes)
-    assert seen["conv2/x1"] == with_bias(convolution.conv2d(x0.ints(), wq.ints(), **WINDOW), -14, seen["conv2/bq"])
+    product = convolution.conv2d(x0.ints(), wq.ints(), **WINDOW)
+    assert seen["conv2/x1"] == with_bias(product, -14, seen["conv2/bq"])
     assert seen["conv2/e4"] == layers.conv_error(e3, wq, x0.shape, **WINDOW)
     exact = convolution.conv2d_weight_grad(e3.ints(), x0.ints(), wq.shape, **WINDOW)
     check_weight_gradient(seen, "conv2", exact)

@@ -21,6 +21,7 @@ Fraction(16777214, 1)
 >>> hex(bits_of(units(Fraction(-3, 2))))
 '0xbfc00000'
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
