@@ -4,7 +4,7 @@
     arrays, description = load(path, KIND)
 
 The file is an uncompressed .npz that `numpy.load` reads without pickle; `meta.json` (uint8, UTF-8 JSON) holds
-the description with `format`, `version` and `sha256`, which covers every array and the JSON without that
+the description with `format`, `version`, `definition` and `sha256`, which covers every array and the JSON without that
 field. Equal contents give equal bytes: nothing depends on when or where it was written. Nothing of a file is
 believed before its hash holds: every failure is a CheckpointError. Used by `checkpoint.py` and
 `fixed_model.py`.
@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from intnet import files
+from intnet import definition, files
 from intnet.errors import CheckpointError
 
 META = "meta.json"
@@ -46,7 +46,8 @@ class Kind:
 
 def save(path: PathLike, kind: Kind, arrays: Arrays, description: dict[str, Any]) -> None:
     """Write `arrays` and `description` (what JSON can hold) to `path`; a killed write leaves the old file."""
-    description = {"format": kind.format, "version": kind.version, **description}
+    head = {"format": kind.format, "version": kind.version, "definition": definition.VERSION}
+    description = head | description
     description["sha256"] = _sha256(arrays, description)
     text = np.frombuffer(_json(description), np.uint8)
     files.replace(Path(path), lambda stream: _write(stream, {META: text, **arrays}))
@@ -127,6 +128,8 @@ def _read(path: Path, kind: Kind, content: bytes) -> tuple[Arrays, dict[str, Any
             f"{path}: a {kind.name} of version {version}, this intnet reads version {kind.version}: "
             "use the intnet that wrote it"
         )
+    if other := definition.difference(description.get("definition")):
+        raise CheckpointError(f"{path}: a {kind.name} {other}")
     return arrays, description
 
 

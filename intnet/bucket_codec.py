@@ -24,12 +24,14 @@ bit a bucket where widths are mixed. Read next: `bucket_loops.py`.
 """
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from intnet import bitpack, bucket_loops, rng
 from intnet.autograd import Kept
+from intnet.batch_sums import GROUP
 from intnet.buffers import empty
 from intnet.errors import FormatError, NumberError
 from intnet.formats import check_bits
@@ -237,7 +239,8 @@ def encode(
         return Packed(codec, x.shape, np.zeros(0, np.uint64), scales, zeros, promoted, 0)
     widths = _widths(codec, buckets, promoted)
     starts, size = _starts(codec, flat.size, widths)
-    kind, l2, whole = KINDS[codec.kind], codec.norm == "l2", codec.bucket == TENSOR
+    kind, whole = KINDS[codec.kind], codec.bucket == TENSOR
+    of_group = GROUP * prod(x.shape[1:]) if codec.norm == "l2" else 0
     if draw is None and kind != bucket_loops.AFFINE:
         raise FormatError(f"{where}: codec {codec.kind} rounds by random words: give a draw")
     seed, step, stream = draw or Draw(0, 0, 0)
@@ -247,11 +250,11 @@ def encode(
     found, clipped = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
     words[-4:] = 0  # seven codes of 32 bits are four words that a short bucket does not fill
     if whole:
-        found[0], _ = bucket_loops.measure(flat, kind, int(widths[0]), l2, scales, zeros, 0)
+        found[0], _ = bucket_loops.measure(flat, kind, int(widths[0]), 0, of_group, scales, zeros, 0)
     if not found[0]:
         bucket_loops.encode(
-            flat, codec.size(flat.size), kind, l2, widths, starts, whole, above, np.uint64(seed), scales,
-            zeros, words, found, clipped,
+            flat, codec.size(flat.size), kind, of_group, widths, starts, whole, above, np.uint64(seed),
+            scales, zeros, words, found, clipped,
         )  # fmt: skip
     if found.any():
         raise _not_stored(x, codec, found, where)

@@ -9,6 +9,7 @@ rules of one bucket, its codes, its values again, then the loops over all.
 import numpy as np
 
 from intnet._jit import njit, pjit, prange
+from intnet.batch_sums import joins, settle
 from intnet.bitpack import PART, SMALL, pack_bytes, pack_words, unpack_bytes, unpack_words
 from intnet.fp32 import CHUNK
 from intnet.instructions import borrowed, fma32, wide_vectors
@@ -27,6 +28,7 @@ _WORDS = np.float32(2.0**32)  # random words there are
 _MOST = np.float32(2.0**32 - 2.0**8)  # the last float32 below
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _NONE = np.int64(0)
+_STACK = 64  # sums of groups that wait for others: more than 2^60 groups leave
 
 
 # --- rules of one bucket ------------------------------------------------------------------------
@@ -59,15 +61,24 @@ def affine_step(low: np.float32, high: np.float32, bits: int) -> tuple[np.float3
 
 
 @njit
-def norm(x: F32) -> np.float32:
-    """sqrt of the sum of squares: `fma32` ascending in chunks of CHUNK, chunk sums ascending."""
-    total = _ZERO
-    for first in range(0, x.size, CHUNK):
-        part = _ZERO
-        for i in range(first, min(first + CHUNK, x.size)):
-            part = fma32(x[i], x[i], part)
-        total = total + part
-    return np.float32(np.sqrt(total))
+def sum_of_squares(x: F32, first: int, of_group: int) -> np.float32:
+    """Sum of squares of elements first .. of a tensor that has `of_group` elements a group of images.
+
+    `fma32` ascending; groups, chunks and the tree are those of `batch_sums.py`, by the groups' own numbers:
+    groups before the bucket count as sums of 0.
+    """
+    group, last = first // of_group, (first + x.size - 1) // of_group
+    stack, top, begin = np.zeros((_STACK, 1), np.float32), joins(group, True), 0
+    for now in range(group, last + 1):
+        end, total = min((now + 1) * of_group - first, x.size), _ZERO
+        for at in range(begin, end, CHUNK):
+            part = _ZERO
+            for i in range(at, min(at + CHUNK, end)):
+                part = fma32(x[i], x[i], part)
+            total = total + part
+        stack[top, 0], begin = total, end
+        top = settle(stack, top, now, now == last) + 1
+    return np.float32(stack[0, 0])
 
 
 @njit
@@ -212,17 +223,21 @@ def code_width(kind: int, bits: int) -> int:
 
 
 @njit
-def measure(x: F32, kind: int, bits: int, l2: bool, scales: F32, zeros: F32, k: int) -> tuple[int, bool]:
+def measure(
+    x: F32, kind: int, bits: int, first: int, of_group: int, scales: F32, zeros: F32, k: int
+) -> tuple[int, bool]:
     """Set the scale and zero point of bucket k; whether its values are finite and not too far apart.
 
     And whether rounding to nearest clips no code: round(x/s + z) rises with x, from 0 on, the least one's.
+    first, of_group: of `sum_of_squares`; of_group is 0 where levels are scaled by the greatest magnitude.
     """
     low, high = extremes(x.view(np.int32))
     if high > _LARGEST or low < ~_LARGEST:
         return NOT_A_NUMBER, False
     least, greatest = _value(low), _value(high)
     if kind == LEVELS:
-        scales[k] = max(norm(x) if l2 else max(-least, greatest), _TINY)
+        largest = np.sqrt(sum_of_squares(x, first, of_group)) if of_group else max(-least, greatest)
+        scales[k] = max(largest, _TINY)
         return FINITE if np.isfinite(scales[k]) else TOO_WIDE, False
     if not np.isfinite(greatest - least):
         return TOO_WIDE, False
@@ -291,9 +306,9 @@ def _unpack_piece(
 
 @njit
 def _encode_part(
-    x: F32, first: int, last: int, bucket: int, kind: int, l2: bool, widths: np.ndarray, starts: np.ndarray,
-    measured: bool, scales: F32, zeros: F32, words: np.ndarray, small: np.ndarray, wide: np.ndarray,
-    out: np.ndarray, found: np.ndarray,
+    x: F32, first: int, last: int, bucket: int, kind: int, of_group: int, widths: np.ndarray,
+    starts: np.ndarray, measured: bool, scales: F32, zeros: F32, words: np.ndarray, small: np.ndarray,
+    wide: np.ndarray, out: np.ndarray, found: np.ndarray,
 ) -> int:  # fmt: skip
     """Elements first .. last-1 of `encode`; how many codes were clipped. words: theirs."""
     x, words, small, wide, out = borrowed(x), borrowed(words), borrowed(small), borrowed(wide), borrowed(out)
@@ -303,7 +318,7 @@ def _encode_part(
         k, piece = start // bucket, x[start : min(start + min(bucket, PART), last)]
         bits, inside = np.int64(widths[k]), False
         if not measured:
-            found[0], inside = measure(piece, kind, bits, l2, scales, zeros, k)
+            found[0], inside = measure(piece, kind, bits, start, of_group, scales, zeros, k)
             if found[0] != FINITE:
                 return clipped
         at, z = starts[k] + (start - k * bucket) // 64 * code_width(kind, bits), _ZERO
@@ -316,14 +331,15 @@ def _encode_part(
 
 @pjit
 def encode(
-    x: F32, bucket: int, kind: int, l2: bool, widths: np.ndarray, starts: np.ndarray, measured: bool,
+    x: F32, bucket: int, kind: int, of_group: int, widths: np.ndarray, starts: np.ndarray, measured: bool,
     above: np.uint64, seed: np.uint64, scales: F32, zeros: F32, out: np.ndarray, found: np.ndarray,
     clipped: np.ndarray,
 ) -> None:  # fmt: skip
     """Packed codes, scales and zero points of flat x; a task is PART elements.
 
     widths, starts: of buckets, nominal bits and first word of `out`; above, seed: of words, see `rng.fill`
-    measured: scales and zeros are given; found, clipped: of tasks, see FINITE, and codes clipped
+    of_group: of `measure`; measured: scales and zeros are given
+    found, clipped: of tasks, see FINITE, and codes clipped
     """
     drawn, room = 0 if kind == AFFINE else PART, 0
     if code_width(kind, np.int64(widths.max())) > SMALL:
@@ -334,8 +350,8 @@ def encode(
         if drawn:
             fill(words[: (last - first + 3) // 4 * 4], np.uint64(first // 4), above, seed)
         clipped[task] = _encode_part(
-            x, first, last, bucket, kind, l2, widths, starts, measured, scales, zeros, words, small, wide,
-            out, found[task:],
+            x, first, last, bucket, kind, of_group, widths, starts, measured, scales, zeros, words, small,
+            wide, out, found[task:],
         )  # fmt: skip
 
 

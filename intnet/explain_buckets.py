@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor, isqrt, ldexp, prod
+from typing import Any
 
 import numpy as np
 
+from intnet.batch_sums import GROUP
 from intnet.bucket_codec import Codec, Packed
 from intnet.errors import FormatError
 from intnet.exact_sources import floor_log2
@@ -143,20 +145,27 @@ def _root(value: Fraction) -> Fraction:
     return (Fraction(low) + Fraction(int(inside), 2)) / Fraction(2) ** 200
 
 
-def _norm(x: np.ndarray) -> tuple[Operation, Operation]:
-    """Sum of squares, fma by fma in chunks of CHUNK, whose sums are added; and its root.
+def _norm(x: np.ndarray, first: int, image: int) -> tuple[Operation, Operation]:
+    """Sum of squares of elements first .. of a tensor with `image` elements an image; and its root.
 
-    In integers, which count units of 2^-298: Fractions would take minutes for a whole tensor.
+    The order is that of `batch_sums.py`. In integers, which count units of 2^-298: Fractions would take
+    minutes for a whole tensor.
     """
-    total = exact = 0
-    for first in range(0, x.size, CHUNK):
-        part = 0
-        for value in x[first : first + CHUNK].tolist():
-            square = int(ldexp(value, 149)) ** 2
-            exact, part = exact + square, _nearest_units(square + part)
-        total = _nearest_units(total + part)
+    exact, size, sums = 0, GROUP * image, []
+    for start in range(-first, x.size, size):
+        total, inside = 0, x[max(start, 0) : max(start + size, 0)]
+        for at in range(0, inside.size, CHUNK):
+            part = 0
+            for value in inside[at : at + CHUNK].tolist():
+                square = int(ldexp(value, 149)) ** 2
+                exact, part = exact + square, _nearest_units(square + part)
+            total = _nearest_units(total + part)
+        sums.append(total)
+    while len(sums) > 1:
+        sums = [_nearest_units(sum(sums[i : i + 2])) for i in range(0, len(sums), 2)]
+    (total,) = sums
     whole, rounded = (Fraction(n) / Fraction(2) ** 298 for n in (exact, total))
-    of = f"a^2 over {x.size:,}, one rounding each, in chunks of {CHUNK:,}"
+    of = f"a^2 over {x.size:,}, one rounding each, in groups of {GROUP} images and chunks of {CHUNK:,}"
     return Operation("sum", of, whole, rounded), _operation("norm", "sqrt(sum)", _root(rounded))
 
 
@@ -224,7 +233,7 @@ def _bucket(event: Event, codec: Codec, packed: Packed, flat: int, where: str) -
         if promotion.promoted != promoted[k]:
             raise Disagreement(f"{where}: word {word} and threshold {threshold} do not give the stored width")
     scaling, scale, zero = (_level_scale if codec.kind == "levels" else _affine_scale)(
-        codec, bits, least, greatest, x
+        codec, bits, least, greatest, x, first, prod(packed.shape[1:])
     )
     place = _place(codec, packed, promoted[:k], flat - first, bits, size)
     return Bucket(
@@ -259,7 +268,7 @@ def _place(codec: Codec, packed: Packed, ahead: Sequence[bool], at: int, bits: i
 Scaling = tuple[list[Operation], Fraction, Fraction | None]
 
 
-def _affine_scale(codec: Codec, bits: int, least: Fraction, greatest: Fraction, x: np.ndarray) -> Scaling:
+def _affine_scale(codec: Codec, bits: int, least: Fraction, greatest: Fraction, *_: Any) -> Scaling:
     """s = (max - min)/(2^b - 1) and z = round(-min/s), ties to even; a bucket whose s is 0 is constant."""
     span = _operation("max - min", "max - min", greatest - least)
     steps = _operation("2^b - 1", f"2^{bits} - 1", Fraction(2**bits - 1))
@@ -316,10 +325,12 @@ def _drawn(u: Fraction, whole: int, word: int) -> tuple[Operation, int, bool, st
 # -- levels ------------------------------------------------------------------------------------
 
 
-def _level_scale(codec: Codec, bits: int, least: Fraction, greatest: Fraction, x: np.ndarray) -> Scaling:
+def _level_scale(
+    codec: Codec, bits: int, least: Fraction, greatest: Fraction, x: np.ndarray, first: int, image: int
+) -> Scaling:
     """max|a| or the norm of the bucket, at least 1e-8."""
     if codec.norm == "l2":
-        made = list(_norm(x))
+        made = list(_norm(x, first, image))
     else:
         top = max(-least, greatest)
         made = [Operation("max|a|", "the greater of -min and max", top, top)]

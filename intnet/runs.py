@@ -24,7 +24,18 @@ from types import TracebackType
 from typing import IO, Any
 
 import intnet
-from intnet import checkpoint, datasets, files, fixed_model, methods, models, records, report, state_dicts
+from intnet import (
+    checkpoint,
+    datasets,
+    definition,
+    files,
+    fixed_model,
+    methods,
+    models,
+    records,
+    report,
+    state_dicts,
+)
 from intnet.datasets import Augment, Dataset
 from intnet.errors import CheckpointError, ConfigError, IntnetError
 from intnet.identity import IDENTITY, OF_SOME, check_same_data, identity
@@ -261,7 +272,8 @@ def _difference(meta: dict[str, Any], own: dict[str, Any]) -> str:
 
 
 def _write_config(folder: Path, own: dict[str, Any], plan: Plan) -> None:
-    config = {"format": FORMAT, "version": VERSION, "intnet": intnet.__version__, "run": own}
+    head = {"format": FORMAT, "version": VERSION, "definition": definition.VERSION}
+    config = head | {"intnet": intnet.__version__, "run": own}
     files.replace(folder / CONFIG, _pretty(config | {"plan": dataclasses.asdict(plan)}))
 
 
@@ -278,6 +290,8 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], Plan]:
         config = records.parse(path.read_bytes())
         if (config["format"], config["version"]) != (FORMAT, VERSION):
             raise ConfigError(f"not a run of this version of intnet ({FORMAT}, version {VERSION})")
+        if other := definition.difference(config.get("definition")):
+            raise ConfigError(f"a run {other}")
         plan = Plan(**config["plan"])
         own = records.check(config["run"], IDENTITY, "run")
         return records.check(own, {key: OF_SOME[key] for key in OF_SOME if key in own}, "run"), plan

@@ -18,6 +18,7 @@ Pair = tuple[int, int]
 UNIT = 149  # the last place of a float32 subnormal is 2**-149
 INFINITE = 1 << (128 + UNIT)
 CHUNK = 1024
+GROUP = 16
 
 # --- the oracle ---------------------------------------------------------------------------------
 
@@ -63,6 +64,21 @@ def chunked(terms: Sequence[tuple[int, int]], size: int = CHUNK) -> int:
             acc = fma_oracle(a, b, acc)
         total = acc if start == 0 else add_oracle(total, acc)
     return total
+
+
+def batched(terms: Sequence[tuple[int, int]], per_image: int = 1, size: int = GROUP) -> int:
+    """The contract of sums over a batch: `chunked` of each group of images, met in a tree by group number."""
+    groups = [chunked(terms[at : at + size * per_image]) for at in range(0, len(terms), size * per_image)]
+
+    def node(first: int, count: int) -> int:
+        """Groups first .. first + count - 1, `count` a power of two; those that there are."""
+        if count == 1:
+            return groups[first]
+        left = node(first, count // 2)
+        middle = first + count // 2
+        return add_oracle(left, node(middle, count // 2)) if middle < len(groups) else left
+
+    return node(0, 1 << len(groups).bit_length()) if groups else 0
 
 
 def ints(x: F32) -> NDArray[np.object_]:
@@ -129,12 +145,10 @@ def weight_grad_oracle(e: F32, x: F32, kernel: Pair, stride: Pair, padding: Pair
     def one(o: int, i: int, ky: int, kx: int) -> int:
         c, top, left = o // (co // groups) * depth + i, ky - padding[0], kx - padding[1]
         order = product(range(batch), range(height), range(width))
-        return chunked(
-            [
-                (pixel(xi, n, p * stride[0] + top, q * stride[1] + left, c), ei[n, p, q, o])
-                for n, p, q in order
-            ]
-        )
+        terms = [
+            (pixel(xi, n, p * stride[0] + top, q * stride[1] + left, c), ei[n, p, q, o]) for n, p, q in order
+        ]
+        return batched(terms, height * width)
 
     return floats((co, depth, *kernel), one)
 

@@ -91,7 +91,15 @@ def test_several_tasks(n: int, codec: Codec) -> None:
 
 def test_squares_are_summed_in_chunks_of_1024() -> None:
     for n in (1023, 1024, 1025, 1500, 2048, 2049, 3000):
-        compare(made(n, n), Codec("levels", 3, bucket=TENSOR, norm="l2"))
+        compare(made(n, n).reshape(1, n), Codec("levels", 3, bucket=TENSOR, norm="l2"))
+
+
+@pytest.mark.parametrize("shape", [(17, 3), (33, 5, 2), (50, 1, 41), (80, 21), (48, 130)], ids=str)
+def test_squares_of_groups_of_images_meet_in_a_tree(shape: tuple[int, ...]) -> None:
+    """Buckets within a group, across the border of two, and of many groups."""
+    x = made(1, int(np.prod(shape))).reshape(shape)
+    for bucket in (64, 512, TENSOR):
+        compare(x, Codec("levels", 3, bucket=bucket, norm="l2"))
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5, 7), (2, 1, 65), (130, 1)])

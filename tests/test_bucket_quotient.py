@@ -120,7 +120,7 @@ def test_inner_codes_are_those_that_would_not_be_clipped(bits: int) -> None:
     for _ in range(300):
         x = (source.standard_normal(64) * 10.0 ** source.integers(-3, 3) + source.integers(-2, 3)).astype(F32)
         scales, zeros = np.zeros(1, F32), np.zeros(1, F32)
-        state, inner = loops.measure(x, loops.AFFINE, bits, False, scales, zeros, 0)
+        state, inner = loops.measure(x, loops.AFFINE, bits, 0, 0, scales, zeros, 0)
         codes, others = np.empty(64, np.uint8), np.empty(64, np.uint8)
         clipped = loops._affine_codes(x, scales[0], zeros[0], bits, codes)
         assert state == loops.FINITE and inner == (clipped == 0)

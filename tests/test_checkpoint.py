@@ -232,6 +232,14 @@ def test_another_version(saved: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("found", "told"), [(1, "(1)"), (None, "(none was written yet)"), (True, "(True)")])
+def test_another_definition(found: Any, told: str, saved: Path) -> None:
+    rewrite(saved, {}, definition=found)
+    line = rejected(saved)
+    assert f"a checkpoint of another version of the definition {told}; this intnet computes version 2" in line
+    assert line.endswith("other bits: make it anew, or use the intnet that wrote it")
+
+
 def test_altered_arrays_and_descriptions(saved: Path) -> None:
     weight = np.array([[-128, 127, 0], [1, -1, 4]], np.int8)
     rewrite(saved, {"state/fc1.weight": weight}, seal=False)

@@ -43,7 +43,7 @@ def test_help_names_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert here(capsys, "--version")[:2] == (0, "intnet 0.1.0\n")
+    assert here(capsys, "--version")[:2] == (0, "intnet 0.1.0, definition 2\n")
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,15 @@ def test_what_is_no_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         ("{}", "damaged (KeyError: 'format')"),
         ('{"format": "intnet run", "version": 2}', "not a run of this version of intnet"),
         (
-            '{"format": "intnet run", "version": 1, "run": {}, "plan": {"steps": 0}}',
+            '{"format": "intnet run", "version": 1}',
+            "a run of another version of the definition (none was written yet); this intnet computes",
+        ),
+        (
+            '{"format": "intnet run", "version": 1, "definition": 1}',
+            "a run of another version of the definition (1); this intnet computes version 2",
+        ),
+        (
+            '{"format": "intnet run", "version": 1, "definition": 2, "run": {}, "plan": {"steps": 0}}',
             "steps = 0: give a whole number",
         ),
     ],

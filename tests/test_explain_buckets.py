@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
-from math import floor
+from math import floor, prod
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,8 @@ def coded(event: Event) -> list[tuple[int, list[Fraction], oracle.Coded]]:
         inside = values[first : first + size]
         words = [] if event.words is None else [int(w) for w in event.words[first : first + size]]
         if codec.kind == "levels":
-            out.append((bits, inside, oracle.levels(inside, bits, words, codec.norm == "l2")))
+            image = prod(event.source.shape[1:])
+            out.append((bits, inside, oracle.levels(inside, bits, words, codec.norm == "l2", first, image)))
         else:
             out.append((bits, inside, oracle.affine(inside, bits, words or None)))
     return out

@@ -21,6 +21,7 @@ from intnet.ops.kernels import float32 as kernels
 from tests.float_oracle import (
     UNIT,
     Pair,
+    batched,
     chunked,
     conv2d_oracle,
     draw,
@@ -65,7 +66,8 @@ def test_matmul(shape: tuple[int, int, int]) -> None:
     expected = floats((rows, columns), lambda i, j: chunked([(ai[i, k], bi[k, j]) for k in range(terms)]))
     same(kernels.matmul(a, b), expected)
     same(kernels.matmul_nt(a, np.ascontiguousarray(b.T)), expected)
-    same(kernels.matmul_tn(np.ascontiguousarray(a.T), b), expected)
+    summed = floats((rows, columns), lambda i, j: batched([(ai[i, k], bi[k, j]) for k in range(terms)]))
+    same(kernels.matmul_tn(np.ascontiguousarray(a.T), b), summed)
 
 
 # batch, (H, W), Ci, Co, kernel, stride, padding, groups

@@ -14,7 +14,7 @@ import pytest
 
 from intnet.errors import FormatError, ShapeError
 from intnet.ops.kernels import float32_rows as rows
-from tests.float_oracle import F32, UNIT, add_oracle, chunked, draw, floats, ints, round32, same, scaled
+from tests.float_oracle import F32, UNIT, add_oracle, batched, chunked, draw, floats, ints, round32, same, scaled
 from tests.opcheck import threads
 
 SHAPES = [(1, 1), (5, 3), (2, 3, 5, 7), (1023, 2), (1024, 2), (1025, 17), (2, 625, 2, 3), (0, 4)]
@@ -51,7 +51,8 @@ def test_sums_over_rows(shape: tuple[int, ...]) -> None:
     over = range(len(xi))
 
     def total(terms: Callable[[int, int], tuple[int, int]]) -> F32:
-        return floats((shape[-1],), lambda c: chunked([terms(m, c) for m in over]))
+        per_image = int(np.prod(shape[1:-1]))
+        return floats((shape[-1],), lambda c: batched([terms(m, c) for m in over], per_image))
 
     same(rows.sum_rows(x), total(lambda m, c: (xi[m, c], ONE)))
     same(rows.centred_squares(x, mean), total(lambda m, c: (di[m, c], di[m, c])))

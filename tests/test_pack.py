@@ -203,6 +203,8 @@ def test_any_altered_byte_is_refused(folder: Path) -> None:
 FORGERIES: dict[str, Callable[[dict], None]] = {
     "version 2; this intnet reads": lambda m: m.update(format_version=2),
     "'other' of version 1": lambda m: m.update(format="other"),
+    r"a pack of another version of the definition \(1\); this": lambda m: m.update(definition=1),
+    r"a pack of another version of the definition \(none was written yet\)": lambda m: m.pop("definition"),
     "has no 'ports'": lambda m: m.pop("ports"),
     "bits": lambda m: m["ports"][0].update(bits="8"),
     "words does not fit": lambda m: m["ports"][0].update(words=7),

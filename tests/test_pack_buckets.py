@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from fractions import Fraction
-from math import floor
+from math import floor, prod
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def test_all_ports_of_a_packed_path(kind: str, layer: str, path: str, folders: d
     for k, (inside, bits) in enumerate(zip(parts, widths, strict=True)):
         mine = drawn[k * size : (k + 1) * size]
         made.append(
-            oracle.levels(inside, bits, mine, l2=True)
+            oracle.levels(inside, bits, mine, True, k * size, prod(port["shape"][1:]))
             if levels
             else oracle.affine(inside, bits, mine or None)
         )

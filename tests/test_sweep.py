@@ -180,11 +180,13 @@ def test_the_plan_is_kept_and_grows(tmp_path: Path) -> None:
         (b"[]", "damaged"),
         ({"version": 2}, "not a sweep of this version of intnet"),
         ({"format": "intnet run"}, "not a sweep of this version"),
+        ({"definition": 1}, r"a sweep of another version of the definition \(1\); this intnet computes"),
+        ({"definition": None}, r"a sweep of another version of the definition \(none was written yet\)"),
         ({"steps": "2"}, r"damaged \(it\['steps'\] is '2'\)"),
         ({"points": [{"method": "float32"}]}, "damaged"),
         ({"common": {}}, "damaged"),
     ],
-    ids=range(8),
+    ids=range(10),
 )
 def test_a_damaged_plan(change: Any, message: str, tmp_path: Path) -> None:
     made = plan.make(asked())

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import instructions as tile
+from intnet import tile
 from intnet._jit import njit
 from tests.command import ROOT, environment
 from tests.float_oracle import same
@@ -21,6 +21,32 @@ def compiled(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, ste
              run0: int, run1: int, b: np.ndarray) -> None:  # fmt: skip
     width = vectors * tile.LANES
     tile.multiply_tile(vectors, out, 5, width + 3, a, rows, 1, 2, step, runs, run0, run1, b, 4)
+
+
+@njit
+def meeting(out: np.ndarray, at: int, a: np.ndarray, rows: np.ndarray, runs: np.ndarray, b: np.ndarray,
+            met: int) -> None:  # fmt: skip
+    tile.multiply_tile(2, out, at, 2 * tile.LANES, a, rows, 0, 0, 1, runs, 0, 3, b, 0, met)
+
+
+@pytest.mark.parametrize("met", [0, 1, 3])
+def test_sums_meet_those_of_the_tiles_before(met: int) -> None:
+    """The last first: t0 + (t1 + (t2 + sums))."""
+    size, width = 2 * tile.LANES * tile.ROWS, 2 * tile.LANES
+    a, _ = operands("float32", tile.ROWS * N, 1)
+    b, _ = operands("float32", sum(LENGTHS) * width, 2)
+    rows, runs = np.arange(tile.ROWS) * N, np.array([6, LENGTHS[0], 0, 0, LENGTHS[1], 1, 17, LENGTHS[2], 4])
+    start, _ = operands("float32", 4 * size, 3)
+    alone, got, twin = start.copy(), start.copy(), start.copy()
+    meeting(alone, 3 * size, a, rows, runs, b, 0)
+    want = alone[3 * size :]
+    for k in range(met):
+        want = start[(2 - k) * size : (3 - k) * size] + want
+    meeting(got, 3 * size, a, rows, runs, b, met)
+    meeting.py_func(twin, 3 * size, a, rows, runs, b, met)
+    start[(3 - met) * size : (4 - met) * size] = want
+    same(got, start)
+    same(twin, start)
 
 
 def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
@@ -40,8 +66,15 @@ def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
 @pytest.mark.parametrize(
     ("kind", "vectors"),
     [
-        ("pairs", 1), ("pairs", 2), ("int32", 1), ("int32", 2), ("int64", 1), ("float64", 1), ("float64", 2),
-        ("float32", 1), ("float32", 2),
+        ("pairs", 1),
+        ("pairs", 2),
+        ("int32", 1),
+        ("int32", 2),
+        ("int64", 1),
+        ("float64", 1),
+        ("float64", 2),
+        ("float32", 1),
+        ("float32", 2),
     ],
 )
 @pytest.mark.parametrize("step", [1, 3])
@@ -78,7 +111,7 @@ def test_the_plain_tile_is_a_sum_of_products() -> None:
             assert int(out[r * tile.LANES + j]) == sum(x[0] * y[0] + x[1] * y[1] for x, y in terms)
 
 
-PROBE = "from intnet.instructions import LANES, ROWS; print(ROWS, LANES)"
+PROBE = "from intnet.tile import LANES, ROWS; print(ROWS, LANES)"
 
 
 @pytest.mark.parametrize("cpu", [name for name, how in machines().items() if "NUMBA_CPU_NAME" in how])

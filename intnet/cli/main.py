@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import NoReturn
 
 import intnet
+from intnet import definition
 from intnet.cli import (
     check,
     compare,
@@ -69,7 +70,8 @@ def parser() -> argparse.ArgumentParser:
         epilog="`intnet COMMAND --help` shows a command's options and an example.",
         allow_abbrev=False,
     )
-    top.add_argument("--version", action="version", version=f"intnet {intnet.__version__}")
+    version = f"intnet {intnet.__version__}, definition {definition.VERSION}"
+    top.add_argument("--version", action="version", version=version)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, module in COMMANDS.items():
         sub = commands.add_parser(

@@ -79,7 +79,7 @@ def _add_bias_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
     if isinstance(e, QTensor):
         return e, column_sums(e)
     values = e.values if isinstance(e, BlockTensor) else e
-    return e, float32_rows.sum_rows(values.reshape(-1, values.shape[-1]))
+    return e, float32_rows.sum_rows(values)
 
 
 linear = Op("linear", _linear, _linear_vjp)

@@ -8,9 +8,9 @@ With label smoothing s over C classes (Szegedy et al. 2016, sec. 7) the targets 
     off = s / C, on = 1 - s                      loss = mean of on*d_label + sum of off*d
     dl = ((p - off) - on*onehot) / N
 
-Rows are independent; within a row, sums run over ascending classes; the mean sums rows in order,
-all in float32. A product and the sum that it joins round once (`fma32`): the sum of off*d from 0, then
-on*d_label. Integer logits are rounded once to float32 first.
+Rows are independent; within a row, sums run over ascending classes; the mean sums groups of rows, whose
+sums meet in a tree (`batch_sums.py`), all in float32. A product and the sum that it joins round once
+(`fma32`): the sum of off*d from 0, then on*d_label. Integer logits are rounded once to float32 first.
 """
 
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 
 from intnet._jit import njit
 from intnet.autograd import Op, Saved
+from intnet.batch_sums import GROUP, settle, stack_lines
 from intnet.errors import ConfigError, DataError, NumberError, ShapeError
 from intnet.exact import exact
 from intnet.fp32 import exp32, fma32, log32
@@ -26,11 +27,11 @@ from intnet.fp32 import exp32, fma32, log32
 
 @njit
 def _softmax(
-    logits: np.ndarray, labels: np.ndarray, on: np.float32, off: np.float32, p: np.ndarray
+    logits: np.ndarray, labels: np.ndarray, on: np.float32, off: np.float32, p: np.ndarray, stack: np.ndarray
 ) -> np.float32:
-    """p = softmax of every row; the mean loss."""
-    total = np.float32(0)
-    for n in range(logits.shape[0]):
+    """p = softmax of every row; the sum of the losses. stack: one word wide, for the sums of groups."""
+    total, top_sum, rows = np.float32(0), 0, logits.shape[0]
+    for n in range(rows):
         row, out = logits[n], p[n]
         top = row[0]
         for c in range(1, row.shape[0]):
@@ -47,7 +48,11 @@ def _softmax(
             for c in range(row.shape[0]):
                 loss = fma32(off, np.float32(log - np.float32(row[c] - top)), loss)
         total = np.float32(total + fma32(on, np.float32(log - np.float32(row[labels[n]] - top)), loss))
-    return np.float32(total / np.float32(logits.shape[0]))
+        if (n + 1) % GROUP == 0 or n + 1 == rows:
+            stack[top_sum, 0] = total
+            top_sum = settle(stack, top_sum, n // GROUP, n + 1 == rows) + 1
+            total = np.float32(0)
+    return np.float32(stack[0, 0])
 
 
 def float_logits(logits: Any) -> np.ndarray:
@@ -77,7 +82,9 @@ def _softmax_cross_entropy(
         raise NumberError("the logits hold a NaN or infinity: training diverged, or the input did")
     saved.p, saved.labels = np.empty_like(values), labels
     saved.on, saved.off = _targets(smoothing, values.shape[1])
-    return np.float32(_softmax(values, labels.astype(np.int64), saved.on, saved.off, saved.p))
+    stack = np.empty((stack_lines(-(-labels.size // GROUP)), 1), np.float32)
+    total = _softmax(values, labels.astype(np.int64), saved.on, saved.off, saved.p, stack)
+    return np.float32(total / np.float32(labels.size))
 
 
 def _softmax_cross_entropy_vjp(saved: Saved, seed: Any) -> tuple[np.ndarray]:

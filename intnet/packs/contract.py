@@ -74,7 +74,8 @@ is that of u - floor(u); one that binary32 rounds to 1 counts as the next floor.
 _SCALES = {
     "max": "scale = max(max abs(a), 1e-8)",
     "l2": "scale = max(sqrt(sum a^2), 1e-8), the sum by fused multiply-add in ascending order over chunks of"
-    " 1024, whose sums are added in their order",
+    " 1024, whose sums are added in their order; chunks begin anew where a group of 16 images (axis 0) does,"
+    " and the sums of groups 2i and 2i + 1 are added, then of such pairs, an odd last one going up as it is",
 }
 _SCALED = {"Shift", "Constant", "Flag"}  # whose grids follow R(x)
 _SIGNALS = (

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 import intnet
-from intnet import files, formats, hexfiles, records
+from intnet import definition, files, formats, hexfiles, records
 from intnet.block_float import expand
 from intnet.errors import FormatError, PackError
 from intnet.formats import BlockFloat, Format
@@ -41,7 +41,7 @@ from intnet.packs.ports import ENCODINGS, FOLDERS, Case, Draft, Filled, Port, as
 from intnet.qtensor import QTensor
 
 FORMAT, FORMAT_VERSION = "intnet golden pack", 1
-VERSION = "1.0.0"  # of the expected bits: one that changes is a new major version
+VERSION = "2.0.0"  # of the expected bits: one that changes is a new major version
 MANIFEST, SUMS, CONTRACT, CASES = "PACK.json", "SHA256SUMS", "CONTRACT.md", "cases.csv"
 HEADINGS = ("index", "case", "level", "flags", "beat")
 
@@ -54,7 +54,8 @@ PORT = {  # shapes (`records.py`)
     "rounding": dict,
 }  # fmt: skip
 SHAPE = {
-    "format": str, "format_version": int, "name": str, "version": str, "level": str, "generator": dict,
+    "format": str, "format_version": int, "definition": int,
+    "name": str, "version": str, "level": str, "generator": dict,
     "ports": [PORT], "about": dict,
 }  # fmt: skip
 
@@ -108,6 +109,7 @@ def _fill(draft: Draft, folder: Path) -> None:
     manifest = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
+        "definition": definition.VERSION,
         "name": draft.name,
         "version": VERSION,
         "level": draft.level,
@@ -277,7 +279,11 @@ def _check_sums(root: Path) -> dict[str, str]:
 
 def _manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest = records.check(records.parse(path.read_bytes()), SHAPE, path.name)
+        manifest = records.parse(path.read_bytes())
+        other = definition.difference(records.check(manifest, {"format": str}, path.name).get("definition"))
+        if other and manifest["format"] == FORMAT:
+            raise PackError(f"{path}: a pack {other}")
+        records.check(manifest, SHAPE, path.name)
     except (OSError, ValueError) as error:
         raise PackError(f"{path}: {error}") from None
     if manifest["format"] != FORMAT or manifest["format_version"] != FORMAT_VERSION:

@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import quote
 
 import intnet
-from intnet import datasets, files, methods, models, records, rng, runs
+from intnet import datasets, definition, files, methods, models, records, rng, runs
 from intnet.datasets import Augment
 from intnet.errors import ConfigError
 from intnet.identity import IDENTITY, OF_SOME, data_sha256
@@ -49,6 +49,7 @@ POINT = {
 SHAPE = {
     "format": str,
     "version": int,
+    "definition": int,
     "intnet": str,
     "common": {key: IDENTITY[key] for key in COMMON},  # and some of OF_SOME
     "steps": int,
@@ -322,7 +323,8 @@ def opened(folder: Path, plan: Plan) -> Iterator[None]:
 
 def text(plan: Plan) -> str:
     """sweep.json."""
-    head = {"format": FORMAT, "version": VERSION, "intnet": intnet.__version__}
+    head = {"format": FORMAT, "version": VERSION, "definition": definition.VERSION}
+    head |= {"intnet": intnet.__version__}
     return json.dumps(head | dataclasses.asdict(plan), indent=2) + "\n"
 
 
@@ -334,6 +336,8 @@ def read(folder: Path) -> Plan:
         records.check(found, {"format": str, "version": int})
         if (found["format"], found["version"]) != (FORMAT, VERSION):
             raise ConfigError(f"{path}: not a sweep of this version of intnet ({FORMAT}, version {VERSION})")
+        if other := definition.difference(found.get("definition")):
+            raise ConfigError(f"{path}: a sweep {other}")
         records.check(found, SHAPE)
         some = {key: OF_SOME[key] for key in OF_SOME if key in found["common"]}
         records.check(found["common"], some, "common")

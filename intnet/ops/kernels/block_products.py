@@ -14,10 +14,10 @@ import numpy as np
 
 from intnet._jit import njit, pjit, prange
 from intnet.block_loops import SIDE
-from intnet.instructions import LANES, ROWS, multiply_tile
 from intnet.ops.kernels.position_sums import collect, lay_out_errors
 from intnet.ops.kernels.products import DOUBLES, Flat, lay_out, pack_panels
 from intnet.ops.kernels.windows import Block, Grid, Windows, block_of, channel_table
+from intnet.tile import LANES, ROWS, multiply_tile
 
 GROUP = 12  # images whose same pixels are the rows of a tile (or of two)
 _SCRATCH = 1 << 17  # float64 that a task lays out at a time: half of a second-level cache
@@ -299,5 +299,5 @@ def block_sums(
         channel_table(block, windows), offsets, windows.grid.step_w * depth, block, windows.grid,
         block.height, shares, splits, DOUBLES.element,
     )  # fmt: skip
-    collect(out.reshape(-1), parts, shares, 1, len(taps), depth, width)
+    collect(out.reshape(-1), parts, shares, shares, 1, 1, len(taps), depth, width)
     return out

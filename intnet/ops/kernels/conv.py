@@ -11,12 +11,12 @@ import numba
 import numpy as np
 
 from intnet.buffers import empty
-from intnet.instructions import ROWS
 from intnet.ops.kernels import depthwise
 from intnet.ops.kernels.gemm import Plan
 from intnet.ops.kernels.position_sums import collect, position_sums
 from intnet.ops.kernels.products import as_words, correlate_windows
 from intnet.ops.kernels.windows import Pair, backward_windows, even_limits, forward_windows, unit_tables
+from intnet.tile import ROWS
 
 _PART_WORDS = 1 << 21  # of weight gradients that shares of a batch may hold
 _SHARES = 4
@@ -85,5 +85,5 @@ def weight_grad(
         pieces, block, groups, size, width, vectors, parts, splits, max(1, how.right), per_word,
         as_words(arithmetic.element), arithmetic.sum,
     )  # fmt: skip
-    collect(out.reshape(-1), flat, parts, groups, len(windows.taps), depth, width)
+    collect(out.reshape(-1), flat, parts, parts, 1, groups, len(windows.taps), depth, width)
     return out

@@ -6,12 +6,13 @@
 
 The same terms in the same order as `float32.py` and `conv.py` sum them, so the same bits: there a tile's
 lanes are the outputs of a group, of which a depthwise convolution has one. Terms outside the image, and
-those that a stride skips, are left out; they count where chunks of CHUNK positions begin.
+those that a stride skips, are left out; they count where chunks of positions begin (`batch_sums.py`).
 """
 
 import numpy as np
 
 from intnet._jit import pjit, prange
+from intnet.batch_sums import add_chunks, chunk_rows, chunks_in, chunks_of_group, stack_lines
 from intnet.buffers import empty
 from intnet.fp32 import CHUNK
 from intnet.ops.kernels.channels import alike, multiply_add
@@ -76,10 +77,11 @@ def _input_grad(
 def _weight_grad(
     e: np.ndarray, x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, parts: np.ndarray
 ) -> None:
-    """parts[chunk, tap, c]: sums over CHUNK positions each; zero-filled `parts`."""
+    """parts[chunk, tap, c]: sums over the positions of each chunk; zero-filled `parts`."""
     height, width, rows, cols = x.shape[1], x.shape[2], e.shape[1], e.shape[2]
     for chunk in prange(parts.shape[0]):
-        for m in range(chunk * CHUNK, min((chunk + 1) * CHUNK, e.shape[0] * rows * cols)):
+        begin, end = chunk_rows(chunk, rows * cols, e.shape[0] * rows * cols)
+        for m in range(begin, end):
             n, oy, ox = m // (rows * cols), m // cols % rows, m % cols
             errors, top, left = e[n, oy, ox], oy * stride[0] - padding[0], ox * stride[1] - padding[1]
             for ky in range(max(0, -top), min(kernel[0], height - top)):
@@ -90,14 +92,12 @@ def _weight_grad(
 
 
 @pjit
-def _collect(parts: np.ndarray, out: np.ndarray) -> None:
-    """out[tap, c] += parts[chunk, tap, c], chunks in ascending order."""
-    for tap in prange(parts.shape[1]):
-        line = out[tap]
-        for chunk in range(parts.shape[0]):
-            part = parts[chunk, tap]
-            for c in range(line.size):
-                line[c] += part[c]
+def _collect(parts: np.ndarray, per_group: int, levels: int, out: np.ndarray) -> None:
+    """out[tap, c] += the sum of parts[chunk, tap, c], `per_group` chunks a group of images."""
+    chunks, taps, channels = parts.shape
+    for tap in prange(taps):
+        stack = np.empty((levels, channels), out.dtype)
+        add_chunks(parts.reshape(-1), tap * channels, taps * channels, chunks, per_group, stack, out[tap])
 
 
 # --- functions ----------------------------------------------------------------------------------
@@ -132,9 +132,10 @@ def weight_grad(
 ) -> np.ndarray:
     """dw[C, 1, kh, kw] of e[N, Ho, Wo, C] and x[N, H, W, C]."""
     channels, taps = x.shape[3], kernel[0] * kernel[1]
-    chunks = -(-e.shape[0] * e.shape[1] * e.shape[2] // CHUNK)
+    positions = e.shape[1] * e.shape[2]
+    chunks, per_group = chunks_in(e.shape[0] * positions, positions), chunks_of_group(positions)
     parts, out = empty((chunks, taps, channels), kind), np.zeros((taps, channels), kind)
     parts[...] = 0
     _weight_grad(*alike(kind, e, x), kernel, stride, padding, parts)
-    _collect(parts, out)
+    _collect(parts, per_group, stack_lines(-(-chunks // per_group)), out)
     return np.ascontiguousarray(out.T).reshape(channels, 1, *kernel)

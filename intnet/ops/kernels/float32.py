@@ -4,11 +4,12 @@ The sum behind every result is fixed: `acc = fma32(a, b, acc)` from +0 with k as
 of CHUNK terms; the chunk sums are then added in ascending order. k runs over
   forward          (kernel row, kernel column, input channel of the group),
   input gradient   (kernel row, kernel column, output channel of the group), kernel not flipped,
-  weight gradient  (batch, output row, output column).
+  weight gradient  (output row, output column) of each image: such sums of groups of images meet in a
+                   tree, and chunks begin anew in every group (`batch_sums.py`).
 Padding and the holes of a stride are terms with a zero factor. A result of zero is always +0 (an
 underflow could leave a -0 that a further zero term would turn into +0), so such terms may be left
 out without a trace; they still count where chunks begin. Threads share out independent results
-or whole chunks, so their number never changes a bit.
+or whole chunks, so their number never changes a bit. `spec.float32` defines every function here.
 
 Arrays are NHWC, weights OIHW, all float32; infinities and NaN are the caller's to refuse. This file
 checks shapes and lists taps; the loops are those of `products.py` and `position_sums.py`, and of
@@ -21,15 +22,16 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from intnet.batch_sums import GROUP, chunks_in, chunks_of_group, node_of, settle, stack_lines
 from intnet.buffers import empty
 from intnet.errors import FormatError, ShapeError
 from intnet.fp32 import CHUNK
-from intnet.instructions import ROWS
 from intnet.ops.kernels import depthwise
 from intnet.ops.kernels.position_sums import collect, position_chunks
 from intnet.ops.kernels.products import FLOATS, correlate_windows, multiply
 from intnet.ops.kernels.windows import (
     Pair,
+    Windows,
     backward_windows,
     block_of,
     channel_table,
@@ -37,6 +39,7 @@ from intnet.ops.kernels.windows import (
     forward_windows,
     output_size,
 )
+from intnet.tile import ROWS
 
 __all__ = ["conv2d", "conv2d_input_grad", "conv2d_weight_grad", "matmul", "matmul_nt", "matmul_tn"]
 
@@ -44,6 +47,7 @@ F32 = NDArray[np.float32]
 
 FLOAT = np.dtype(np.float32)
 _HELD_WORDS = 1 << 24  # float32 words of chunk sums held at a time
+_UNIT = 2 * CHUNK  # positions of groups that are summed as one task
 
 
 def _operand(x: F32, dimensions: int, name: str) -> F32:
@@ -99,8 +103,13 @@ def matmul(a: F32, b: F32) -> F32:
 
 
 def matmul_tn(a: F32, b: F32) -> F32:
-    """a[K, M].T @ b[K, N] -> [M, N]: a linear layer's weight gradient."""
-    return matmul(_operand(a, 2, "a").T, b)
+    """a[K, M].T @ b[K, N] -> [M, N]: a linear layer's weight gradient; k are the images of a batch."""
+    a, b = _operand(_operand(a, 2, "a").T, 2, "a"), _operand(b, 2, "b").T
+    if a.shape[1] != b.shape[1]:
+        raise ShapeError(f"product of {a.shape} and {b.shape} transposed: the inner sizes differ")
+    out = empty((a.shape[0], b.shape[0]), np.float32)
+    multiply(a, b, FLOATS, GROUP, out, tree=True)
+    return out
 
 
 # --- convolutions -------------------------------------------------------------------------------
@@ -164,21 +173,44 @@ def conv2d_weight_grad(
         )
     if depthwise.fits(channels, out_channels, groups, kernel_hw):
         return depthwise.weight_grad(e, x, kernel_hw, stride, padding, FLOAT)
-    depth, per_group = channels // groups, out_channels // groups
-    out = np.zeros((out_channels, depth, *kernel_hw), np.float32)
+    depth = channels // groups
+    if not (out_channels and depth and batch):
+        return np.zeros((out_channels, depth, *kernel_hw), np.float32)
     windows = forward_windows((height, width), kernel_hw, stride, padding)
-    block, taps = block_of(windows, batch, depth, 1), np.array(windows.taps)
+    out = _position_sums(e, x, windows, stride[1] * depth, groups)
+    return out.reshape(out_channels, depth, *kernel_hw)
+
+
+def _position_sums(e: F32, x: F32, windows: Windows, step: int, groups: int) -> F32:
+    """Flat [Co, Ci/groups, tap]: e[N, .., .., Co] times every tap of `windows` of x[N, H, W, Ci].
+
+    step: words from one window to the next. A unit is a group of images, or a node of the tree with groups of
+    one chunk each, which then is one. Chunk sums are held of a node of units at a time, or of a part of one.
+    """
+    depth, width = x.shape[3] // groups, e.shape[3] // groups
+    block, taps = block_of(windows, x.shape[0], depth, 1), np.array(windows.taps)
     terms, span = len(taps) * depth, int(taps[:, 0].max() - taps[:, 0].min()) + 1
-    chunks = -(-batch * rows * cols // CHUNK) if out.size else 0
-    held = max(1, min(chunks, _HELD_WORDS // max(out.size, 1)))
-    for first in range(0, chunks, held):
-        now = min(held, chunks - first)
-        parts = empty((now * out.size,), np.float32)
-        parts[...] = 0
-        splits = min(-(-terms // ROWS), -(-2 * numba.get_num_threads() // now))
-        position_chunks(
-            parts, e.reshape(-1), x, channel_table(block, windows), stride[1] * depth, block, windows.grid,
-            span, groups, terms, per_group, FLOATS.vectors(per_group), first, now, splits,
-        )  # fmt: skip
-        collect(out.reshape(-1), parts, now, groups, len(taps), depth, per_group)
-    return out
+    joined = node_of(_UNIT // (GROUP * block.positions)) if GROUP * block.positions <= CHUNK else 1
+    of_unit = chunks_of_group(block.positions)
+    chunks = chunks_in(x.shape[0] * block.positions, block.positions)
+    if joined > 1:
+        chunks = -(-chunks // joined)
+    held = max(1, _HELD_WORDS // (terms * e.shape[3]))
+    of_node = node_of(held // of_unit) * of_unit
+    firsts = range(0, chunks, of_node)
+    stack, top = np.zeros((stack_lines(len(firsts)), terms * e.shape[3]), np.float32), 0
+    for node, first in enumerate(firsts):
+        end = min(first + of_node, chunks)
+        stack[top] = 0
+        for begin in range(first, end, held):
+            now = min(held, end - begin)
+            parts = empty((now * stack.shape[1],), np.float32)
+            splits = min(-(-terms // ROWS), -(-2 * numba.get_num_threads() // now))
+            position_chunks(
+                parts, e.reshape(-1), x, channel_table(block, windows), step, block, windows.grid, span,
+                groups, terms, width, FLOATS.vectors(width), joined, begin, now, splits,
+            )  # fmt: skip
+            levels = stack_lines(-(-now // of_unit))
+            collect(stack[top], parts, now, of_unit, levels, groups, len(taps), depth, width)
+        top = settle(stack, top, node, end == chunks) + 1
+    return stack[0]

@@ -1,20 +1,22 @@
 """float32 passes over whole tensors, channels last: sums over rows, batch norm, ReLU, joins.
 
-A row is what stands behind one index of all axes but the last. Sums over rows have one order: rows
-ascending from +0 in chunks of CHUNK, then the chunk sums ascending; plain additions, or `fma32` where
-a product is summed. Everything else is one IEEE operation after another in the order written, an
-element at a time. So no result depends on the threads, and each function is one or two passes over
-memory: a value such as (x - mean) * r is computed again where it is needed, never stored.
+A row is what stands behind one index of all axes but the last; axis 0 is the batch. Sums over rows have
+the order of `batch_sums.py`, by plain additions, or `fma32` where a product is summed. Everything else is
+one IEEE operation after another in the order written, an element at a time. So no result depends on the
+threads, and each function is one or two passes over memory: a value such as (x - mean) * r is computed
+again where it is needed, never stored. `spec.float_batch_norm` defines sums and batch norm.
 Infinities and NaN are the caller's to refuse. The products stand in `float32.py`.
 """
+
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intnet._jit import njit, pjit, prange
+from intnet.batch_sums import add_chunks, chunk_rows, chunks_in, chunks_of_group, stack_lines
 from intnet.buffers import empty
 from intnet.errors import FormatError, ShapeError
-from intnet.fp32 import CHUNK
 from intnet.instructions import fma32
 
 __all__ = [
@@ -37,46 +39,52 @@ ZERO, ONE = np.float32(0), np.float32(1)
 
 
 @pjit
-def _sums(x: F32, out: F32) -> None:
+def _sums(x: F32, per_image: int, out: F32) -> None:
     """Chunk sums [chunks, C] of x[rows, C]; zero-filled `out`."""
     for chunk in prange(out.shape[0]):
         total = out[chunk]
-        for r in range(chunk * CHUNK, min((chunk + 1) * CHUNK, x.shape[0])):
-            row = x[r]
+        begin, end = chunk_rows(chunk, per_image, x.shape[0])
+        rows = x[begin:end]
+        for r in range(rows.shape[0]):
+            row = rows[r]
             for c in range(row.shape[0]):
                 total[c] += row[c]
 
 
 @pjit
-def _squares(x: F32, mean: F32, out: F32) -> None:
+def _squares(x: F32, mean: F32, per_image: int, out: F32) -> None:
     """Chunk sums of (x - mean) * (x - mean); zero-filled `out`."""
     for chunk in prange(out.shape[0]):
         total = out[chunk]
-        for r in range(chunk * CHUNK, min((chunk + 1) * CHUNK, x.shape[0])):
-            row = x[r]
+        begin, end = chunk_rows(chunk, per_image, x.shape[0])
+        rows = x[begin:end]
+        for r in range(rows.shape[0]):
+            row = rows[r]
             for c in range(row.shape[0]):
                 centred = row[c] - mean[c]
                 total[c] = fma32(centred, centred, total[c])
 
 
 @pjit
-def _error_sums(e: F32, x: F32, mean: F32, r: F32, sums: F32, dots: F32) -> None:
+def _error_sums(e: F32, x: F32, mean: F32, r: F32, per_image: int, sums: F32, dots: F32) -> None:
     """Chunk sums of e, and of e * ((x - mean) * r); zero-filled `sums` and `dots`."""
     for chunk in prange(sums.shape[0]):
         total, dot = sums[chunk], dots[chunk]
-        for k in range(chunk * CHUNK, min((chunk + 1) * CHUNK, x.shape[0])):
-            error, row = e[k], x[k]
+        begin, end = chunk_rows(chunk, per_image, x.shape[0])
+        errors, rows = e[begin:end], x[begin:end]
+        for k in range(rows.shape[0]):
+            error, row = errors[k], rows[k]
             for c in range(row.shape[0]):
                 total[c] += error[c]
                 dot[c] = fma32(error[c], (row[c] - mean[c]) * r[c], dot[c])
 
 
 @njit
-def _added_up(parts: F32, total: F32) -> None:
-    """total += every line of parts, ascending."""
-    for chunk in range(parts.shape[0]):
-        for c in range(total.shape[0]):
-            total[c] += parts[chunk, c]
+def _added_up(parts: F32, per_group: int, levels: int, total: F32) -> None:
+    """total += all lines of parts, `per_group` of them a group of images."""
+    chunks, channels = parts.shape
+    stack = np.empty((levels, channels), np.float32)
+    add_chunks(parts.reshape(-1), 0, channels, chunks, per_group, stack, total)
 
 
 @pjit
@@ -140,14 +148,19 @@ def _alike(a: F32, b: F32) -> None:
         raise ShapeError(f"operands of shapes {a.shape} and {b.shape} do not meet element by element")
 
 
-def _parts(x: F32) -> F32:
+def _per_image(x: F32) -> int:
+    """Rows of an image."""
+    return max(1, prod(x.shape[1:-1]))
+
+
+def _parts(x: F32, per_image: int) -> F32:
     """A zero a chunk and channel of x[rows, C]."""
-    return np.zeros((-(-x.shape[0] // CHUNK), x.shape[1]), np.float32)
+    return np.zeros((chunks_in(x.shape[0], per_image), x.shape[1]), np.float32)
 
 
-def _total(parts: F32) -> F32:
-    total = np.zeros(parts.shape[1], np.float32)
-    _added_up(parts, total)
+def _total(parts: F32, per_image: int) -> F32:
+    total, per_group = np.zeros(parts.shape[1], np.float32), chunks_of_group(per_image)
+    _added_up(parts, per_group, stack_lines(-(-parts.shape[0] // per_group)), total)
     return total
 
 
@@ -156,27 +169,27 @@ def _total(parts: F32) -> F32:
 
 def sum_rows(x: F32) -> F32:
     """Sum over all axes but the last of x[..., C] -> [C]: plain additions."""
-    rows = _rows(x, "x")
-    parts = _parts(rows)
-    _sums(rows, parts)
-    return _total(parts)
+    rows, per_image = _rows(x, "x"), _per_image(x)
+    parts = _parts(rows, per_image)
+    _sums(rows, per_image, parts)
+    return _total(parts, per_image)
 
 
 def centred_squares(x: F32, mean: F32) -> F32:
     """Sum over all axes but the last of d * d with d = x - mean, by `fma32` -> [C]."""
-    rows = _rows(x, "x")
-    parts = _parts(rows)
-    _squares(rows, *_vectors(x, mean), parts)
-    return _total(parts)
+    rows, per_image = _rows(x, "x"), _per_image(x)
+    parts = _parts(rows, per_image)
+    _squares(rows, *_vectors(x, mean), per_image, parts)
+    return _total(parts, per_image)
 
 
 def error_sums(e: F32, x: F32, mean: F32, r: F32) -> tuple[F32, F32]:
     """(sum of e, sum of e * x2 by `fma32`) over all axes but the last, x2 = (x - mean) * r."""
     _alike(e, x)
-    errors, rows = _rows(e, "e"), _rows(x, "x")
-    sums, dots = _parts(rows), _parts(rows)
-    _error_sums(errors, rows, *_vectors(x, mean, r), sums, dots)
-    return _total(sums), _total(dots)
+    errors, rows, per_image = _rows(e, "e"), _rows(x, "x"), _per_image(x)
+    sums, dots = _parts(rows, per_image), _parts(rows, per_image)
+    _error_sums(errors, rows, *_vectors(x, mean, r), per_image, sums, dots)
+    return _total(sums, per_image), _total(dots, per_image)
 
 
 def normalize(x: F32, mean: F32, r: F32, gamma: F32, beta: F32) -> F32:

@@ -4,7 +4,7 @@
 
 A tile's rows are (tap, channel), its lanes the outputs o. For int16 operands a word holds one
 element of two images, so one layout serves every tap, stride and odd width. Tasks sum shares of the
-images (float32: chunks of positions) into parts, which `collect` adds in ascending order.
+images (float32: groups of images, or chunks of a group) into parts, which `collect` adds up.
 Terms are those of `products.py`; `conv.py` and `float32.py` call in here.
 """
 
@@ -16,10 +16,11 @@ from numba import types
 from numba.extending import overload
 
 from intnet._jit import njit, pjit, prange
+from intnet.batch_sums import GROUP, add_chunks, joins, stack_lines
 from intnet.fp32 import CHUNK
-from intnet.instructions import LANES, ROWS, multiply_tile
 from intnet.ops.kernels.products import Flat, copy_run, lay_out
 from intnet.ops.kernels.windows import Block, Grid
+from intnet.tile import LANES, ROWS, multiply_tile
 
 _INT32 = (1 << 31) - 1
 
@@ -204,30 +205,62 @@ def position_sums(
 # --- float32 ------------------------------------------------------------------------------------
 
 
+@njit
+def _multiply_groups(
+    part: Flat, at: int, offsets: Flat, rows: int, words: Flat, step: int, runs: Flat, ends: Flat,
+    groups: int, panels: Flat, page: int, width: int, vectors: int, tile0: int, tile1: int, stack: np.ndarray,
+) -> None:  # fmt: skip
+    """part[at + row*width + o] = the groups' sums in their tree, for the rows of tiles tile0 .. tile1-1.
+
+    ends: runs that a group's sum ends with; stack: tiles, `stack_lines` of them
+    """
+    lanes, tile, sums = vectors * LANES, stack.shape[1], stack.reshape(-1)
+    for first in range(0, width, lanes):
+        columns, b_at = min(lanes, width - first), first // lanes * page
+        for row0 in range(tile0 * ROWS, min(tile1 * ROWS, rows), ROWS):
+            run0, top = 0, 0
+            for group in range(groups):
+                met = joins(group, group == groups - 1)
+                multiply_tile(
+                    vectors, sums, top * tile, lanes, words, offsets, row0, 0, step, runs, run0, ends[group],
+                    panels, b_at, met,
+                )  # fmt: skip
+                run0 = ends[group]
+                top += 1 - met
+            for r in range(min(ROWS, rows - row0)):
+                to = at + (row0 + r) * width + first
+                line, total = part[to : to + columns], sums[r * lanes : r * lanes + columns]
+                for j in range(columns):
+                    line[j] = total[j]
+
+
 @pjit
 def position_chunks(
     parts: Flat, e: Flat, x: np.ndarray, offsets: Flat, step: int, block: Block, grid: Grid, span: int,
-    groups: int, rows: int, width: int, vectors: int, first_chunk: int, chunks: int, splits: int,
+    groups: int, rows: int, width: int, vectors: int, joined: int, first_chunk: int, chunks: int, splits: int,
 ) -> None:  # fmt: skip
-    """parts[chunk, group, (tap, c), o]: float32 sums over CHUNK positions each, ascending from +0.
+    """parts[chunk, group, (tap, c), o]: float32 sums over the positions of a chunk, ascending from +0.
 
-    span: rows of the padded image that one row of windows reads; `parts` is zero before
+    span: rows of the padded image that one row of windows reads; joined: groups of images, of one chunk each,
+    whose sums meet in their tree here and count as one chunk
     """
-    end_all = x.shape[0] * block.positions
+    unit = joined * GROUP * block.positions
+    longest, levels = unit if joined > 1 else CHUNK, stack_lines(joined)
     lanes, line = vectors * LANES, block.width * block.channels
-    tiles, page, channels = (rows + ROWS - 1) // ROWS, CHUNK * vectors * LANES, groups * width
+    tiles, channels, of_unit = (rows + ROWS - 1) // ROWS, groups * width, (unit + longest - 1) // longest
     for task in prange(chunks * splits):
-        chunk, slice_ = task // splits, task % splits
-        begin = (first_chunk + chunk) * CHUNK
-        end = min(begin + CHUNK, end_all)
+        slice_, chunk = task % splits, first_chunk + task // splits
+        begin = chunk // of_unit * unit + chunk % of_unit * longest
+        end = min(begin + longest, (chunk // of_unit + 1) * unit, x.shape[0] * block.positions)
         grid_rows = (end - 1) // grid.cols - begin // grid.cols + 1
-        images = (end - 1) // block.positions - begin // block.positions + 1
-        runs, ends = np.empty(3 * grid_rows, np.int64), np.full(1, grid_rows)
+        pieces = (end - 1) // block.positions - begin // block.positions + 1  # images, or parts of them
+        runs, ends = np.empty(3 * grid_rows, np.int64), np.empty(pieces, np.int64)
+        page = (end - begin) * lanes
         panels = np.zeros((width + lanes - 1) // lanes * page, np.float32)
-        sums = np.empty(ROWS * lanes, np.float32)
+        stack = np.empty((levels, ROWS * lanes), np.float32)
         for group in range(groups):
-            words = np.zeros((grid_rows * grid.step_h + images * span) * line, np.float32)
-            at, m, run, done = 0, begin, 0, 0
+            words = np.zeros((grid_rows * grid.step_h + pieces * span) * line, np.float32)
+            at, m, run, done, sums = 0, begin, 0, 0, 0
             while m < end:
                 n, q = m // block.positions, m % block.positions
                 stop = min(end - m, block.positions - q) + q
@@ -245,13 +278,17 @@ def position_chunks(
                     run += 1
                 at += height * line
                 m += stop - q
+                if m == end or (n + 1) % GROUP == 0:
+                    ends[sums] = run
+                    sums += 1
             lay_out_errors(
                 panels, 0, page, e[begin * channels : end * channels], e, end - begin, channels,
                 group * width, width, lanes,
             )  # fmt: skip
-            _multiply_channels(
-                parts, (chunk * groups + group) * rows * width, offsets, rows, words, step, runs, ends, 1,
-                panels, page, width, vectors, tiles * slice_ // splits, tiles * (slice_ + 1) // splits, sums,
+            _multiply_groups(
+                parts, (task // splits * groups + group) * rows * width, offsets, rows, words, step, runs,
+                ends, sums, panels, page, width, vectors, tiles * slice_ // splits,
+                tiles * (slice_ + 1) // splits, stack,
             )  # fmt: skip
 
 
@@ -259,16 +296,24 @@ def position_chunks(
 
 
 @pjit
-def collect(out: Flat, parts: Flat, shares: int, groups: int, taps: int, depth: int, width: int) -> None:
-    """out[group, o, c, tap] += parts[share, group, (tap, c), o], shares in ascending order."""
+def collect(
+    out: Flat, parts: Flat, shares: int, per_group: int, levels: int, groups: int, taps: int, depth: int,
+    width: int,
+) -> None:  # fmt: skip
+    """out[group, o, c, tap] += the sum of parts[share, group, (tap, c), o] in the order of `add_chunks`.
+
+    per_group: shares of a group of images; levels: lines of the stack for their tree
+    """
     size, strips = taps * depth * width, (width + LANES - 1) // LANES
     for task in prange(groups * strips):  # a strip of outputs: writes stay within few lines of memory
         group, o0 = task // strips, task % strips * LANES
+        stack, line = np.empty((levels, LANES), out.dtype), np.empty(min(LANES, width - o0), out.dtype)
         for tap in range(taps):
             for c in range(depth):
+                at = group * size + (tap * depth + c) * width + o0
                 to = ((group * width + o0) * depth + c) * taps + tap
-                for share in range(shares):
-                    at = (share * groups + group) * size + (tap * depth + c) * width + o0
-                    line = parts[at : at + min(LANES, width - o0)]
-                    for o in range(line.size):
-                        out[to + o * depth * taps] += line[o]
+                for o in range(line.size):
+                    line[o] = out[to + o * depth * taps]
+                add_chunks(parts, at, groups * size, shares, per_group, stack, line)
+                for o in range(line.size):
+                    out[to + o * depth * taps] = line[o]

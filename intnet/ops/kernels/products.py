@@ -7,7 +7,7 @@ A *position* is one window (image, row, column), a *tap* one place of the kernel
 images is copied once, with zeros around it, into the scratch of its thread, and the tile reads the
 windows where they lie there. A matrix is a batch of images of one pixel.
 
-What a word is and how sums run is `instructions.py`'s; `Arithmetic` names the kinds. The order of the
+What a word is and how sums run is `tile.py`'s; `Arithmetic` names the kinds. The order of the
 words is that of the taps, so float32 sums have the order their caller gives (`float32.py`). Integer
 sums run in int32 over a chunk that a bound proves to fit, then move to the type of `out`; in float64
 where none passes 2**53; else in int64.
@@ -23,8 +23,9 @@ from numba import types
 from numba.extending import overload
 
 from intnet._jit import njit, pjit, prange
-from intnet.instructions import LANES, ROWS, multiply_tile
+from intnet.batch_sums import meetings, stack_lines
 from intnet.ops.kernels.windows import Block, Grid, Windows, even_limits, tables
+from intnet.tile import LANES, ROWS, multiply_tile
 
 Flat = np.ndarray
 
@@ -147,68 +148,80 @@ def lay_out_block(out: Flat, x: np.ndarray, n0: int, n1: int, c0: int, block: Bl
 @njit
 def multiply_positions(
     out: Flat, at: int, targets: Flat, words: Flat, rows: Flat, count: int, runs: Flat, ends: Flat,
-    panels: Flat, first: int, panel0: int, panel1: int, width: int, vectors: int, sums: Flat,
+    panels: Flat, first: int, panel0: int, panel1: int, width: int, vectors: int, stack: np.ndarray,
+    met: Flat,
 ) -> None:  # fmt: skip
     """out[at + targets[p] + j] for `count` positions and the columns j of panels panel0..panel1-1.
 
-    first: the panel in `panels` of column 0; sums: one tile of scratch; ends: runs a chunk ends with
+    first: the panel in `panels` of column 0; stack: tiles of scratch; ends: runs a chunk ends with;
+    met: `meetings` of chunks that are groups of a batch; empty where chunk sums are a chain
     """
-    lanes, last = vectors * LANES, 3 * ends[-1] - 3
+    lanes, tile, last, sums = vectors * LANES, stack.shape[1], 3 * ends[-1] - 3, stack.reshape(-1)
     size = runs[last + 1] + runs[last + 2]
     for panel in range(panel0, panel1):
         start = (first + panel) * size * lanes
         columns = min(width - panel * lanes, lanes)
         for p0 in range(0, count, ROWS):
-            run0 = 0
+            run0, top = 0, 0
             for chunk in range(ends.size):
-                run1 = ends[chunk]
-                multiply_tile(vectors, sums, 0, lanes, words, rows, p0, 0, 1, runs, run0, run1, panels, start)
+                run1, back = ends[chunk], met[chunk] if met.size else 0
+                multiply_tile(
+                    vectors, sums, top * tile, lanes, words, rows, p0, 0, 1, runs, run0, run1, panels, start,
+                    back,
+                )  # fmt: skip
+                run0 = run1
+                if met.size:
+                    top += 1 - back
+                    if chunk < ends.size - 1:
+                        continue
                 for r in range(min(ROWS, count - p0)):
                     to = at + targets[p0 + r] + panel * lanes
                     line, part = out[to : to + columns], sums[r * lanes : r * lanes + columns]
-                    if chunk == 0:
+                    if met.size or chunk == 0:
                         for j in range(columns):
                             line[j] = part[j]
                     else:
                         for j in range(columns):
                             line[j] += part[j]
-                run0 = run1
 
 
 @pjit
 def correlate(
     out: Flat, image_out: int, x: np.ndarray, panels: Flat, rows: Flat, targets: Flat, runs: Flat, ends: Flat,
-    block: Block, groups: int, width: int, vectors: int, splits: int, element: Flat, total: Flat,
+    block: Block, groups: int, width: int, vectors: int, splits: int, tree: bool, element: Flat, total: Flat,
 ) -> None:  # fmt: skip
     """out[n*image_out + targets[p] + g*width + o] of all images n and groups g; see `windows.py`.
 
-    splits: shares of the panels, for batches too small to occupy the threads
+    splits: shares of the panels, for batches too small to occupy the threads; tree: chunks are groups of a
+    batch, whose sums meet in their tree
     """
     batch = x.shape[0]
     blocks = (batch + block.images - 1) // block.images
     pages = (width + vectors * LANES - 1) // (vectors * LANES)
     size = block.height * block.width * block.depth
+    met = meetings(ends.size if tree else 0)
     for task in prange(blocks * splits):
         n0, share = task // splits * block.images, task % splits
         n1 = min(n0 + block.images, batch)
         scratch = np.zeros(block.images * size, element.dtype)
-        sums = np.empty(ROWS * vectors * LANES, total.dtype)
+        stack = np.empty((stack_lines(met.size), ROWS * vectors * LANES), total.dtype)
         for group in range(groups):
             lay_out_block(scratch, x, n0, n1, group * block.channels, block)
             multiply_positions(
                 out, n0 * image_out + group * width, targets, as_words(scratch), rows,
                 (n1 - n0) * block.positions, runs, ends, panels, group * pages,
-                pages * share // splits, pages * (share + 1) // splits, width, vectors, sums,
+                pages * share // splits, pages * (share + 1) // splits, width, vectors, stack, met,
             )  # fmt: skip
 
 
 def correlate_windows(
     out: np.ndarray, x: np.ndarray, w: np.ndarray, windows: Windows, arithmetic: Arithmetic,
-    limits: tuple[int, ...],
+    limits: tuple[int, ...], tree: bool = False,
 ) -> None:  # fmt: skip
     """The pixels of out[N, H, W, groups*O] that `windows` of x[N, .., .., C] make with w[groups, O, tap, c].
 
     limits: words, counted over all taps, at which chunks of a sum end (`windows.even_limits`)
+    tree: chunks are groups of a batch (`batch_sums.py`)
     """
     groups, width, _, depth = w.shape
     vectors, image = arithmetic.vectors(width), (out.shape[1], out.shape[2], groups * width)
@@ -218,16 +231,23 @@ def correlate_windows(
     panels = pack_panels(w, t.kept, arithmetic, vectors * LANES)
     correlate(
         out.reshape(-1), out[0].size, x, panels, t.rows, t.targets, t.runs, t.ends, t.block, groups, width,
-        vectors, splits, arithmetic.element, arithmetic.sum,
+        vectors, splits, tree, arithmetic.element, arithmetic.sum,
     )  # fmt: skip
 
 
-def multiply(a: np.ndarray, b: np.ndarray, arithmetic: Arithmetic, chunk: int, out: np.ndarray) -> None:
-    """out[M, N] = a[M, K] . b[N, K] as M images of one pixel; sums of `chunk` words at a time."""
+def multiply(
+    a: np.ndarray, b: np.ndarray, arithmetic: Arithmetic, chunk: int, out: np.ndarray, tree: bool = False
+) -> None:
+    """out[M, N] = a[M, K] . b[N, K] as M images of one pixel; sums of `chunk` words at a time.
+
+    tree: chunks are groups of a batch (`batch_sums.py`)
+    """
     (rows, terms), columns = a.shape, b.shape[0]
     if not out.size or not terms:
         out[...] = 0
         return
     limits = even_limits(-(-terms // arithmetic.per_word), chunk)
     images, pixel = out.reshape(rows, 1, 1, columns), Windows(((0, 0),), (0,), Grid(1, 1, 1, 1))
-    correlate_windows(images, a.reshape(rows, 1, 1, terms), b[None, :, None, :], pixel, arithmetic, limits)
+    correlate_windows(
+        images, a.reshape(rows, 1, 1, terms), b[None, :, None, :], pixel, arithmetic, limits, tree
+    )

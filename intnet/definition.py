@@ -1,0 +1,22 @@
+"""Which version of the definition this code computes, and what to say of a file of another one.
+
+The definition is `intnet.spec`; its number changes with any bit that it defines (CHANGELOG.md). Headers of
+runs, sweeps, checkpoints, models and packs hold it under `definition`: bits of two versions are not compared.
+"""
+
+from typing import Any
+
+__all__ = ["VERSION", "difference"]
+
+VERSION = 2  # `spec.VERSION`, without the import of all of it
+
+
+def difference(found: Any) -> str | None:
+    """Why a file whose header has `found` for a definition (None: it has none) is refused; None if not."""
+    if type(found) is int and found == VERSION:
+        return None
+    version = "none was written yet" if found is None else repr(found)
+    return (
+        f"of another version of the definition ({version}); this intnet computes version {VERSION}, "
+        "other bits: make it anew, or use the intnet that wrote it"
+    )
