@@ -89,7 +89,9 @@ class Judge:
         self.now = Now(run.seed, step, run.steps_per_epoch)
         self.before = dict(before)
         self.module = definition_of(method)
-        self.settings: Any = None if self.module is None else self.module.Settings.from_options(method.settings())
+        self.settings: Any = None
+        if self.module is not None:
+            self.settings = self.module.Settings.from_options(method.settings())
         self.exponents = exponents
         self.rules = self.fresh({name: as_stored(value) for name, value in before.items()})
 

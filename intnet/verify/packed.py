@@ -7,6 +7,7 @@ import numpy as np
 
 from intnet.bucket_codec import Packed
 from intnet.spec import buckets, words
+from intnet.spec.float32 import ONE
 from intnet.verify import draw
 from intnet.verify.events import Options, Place, compare
 from intnet.verify.judge import Judge
@@ -21,7 +22,11 @@ def check(values: Values, judge: Judge, place: Place, options: Options) -> Row:
     event = place.event
     result: Packed = event.result
     row = Row(
-        event.layer, event.path, judge.equation(event.path), ["buckets.save", "words.words"], result.elements
+        event.layer,
+        event.path,
+        judge.equation(event.path),
+        ["buckets.saved_bucket", "words.words"],
+        result.elements,
     )
     try:
         codec = judge.format_of(event.layer, event.path)
@@ -77,19 +82,20 @@ class _Tensor:
         if codec.kind != "affine":
             drawn = words.words(self.judge.seed, self.event.step, self.name, n, first)
             self.row.words += n
-        made = buckets.save(units(part), codec.kind, [b], max(n, 1), drawn, codec.norm)
+        image = int(np.prod(self.packed.shape[1:]))
+        made = buckets.saved_bucket(units(part), codec.kind, b, drawn, codec.norm, first, image)
         bucket = made.buckets[0]
         self.row.checked += n
         shape = self.packed.shape
         flat = np.arange(first, first + n)
-        again = [Fraction(v, buckets.ONE) for v in made.values]
+        again = [Fraction(v, ONE) for v in made.values]
         stored = [Fraction(*v.as_integer_ratio()) for v in self.read[first : first + n].tolist()]
         compare(self.row, flat, shape, again, stored)
         numbers = [(bucket.scale, self.packed.scales[k])]
         if codec.kind != "levels":
             numbers.append((bucket.zero, self.packed.zeros[k]))
         for expected, held in numbers:
-            compare(self.row, flat[:1], shape, [Fraction(expected, buckets.ONE)], [Fraction(float(held))])
+            compare(self.row, flat[:1], shape, [Fraction(expected, ONE)], [Fraction(float(held))])
         held_bytes = self.packed.words.view(np.uint8)[8 * start : 8 * start + len(made.packed)].tobytes()
         if held_bytes != made.packed and self.row.state != DIFFERS:
             self.row.state, self.row.differing = DIFFERS, self.row.differing + 1
