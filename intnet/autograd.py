@@ -8,10 +8,13 @@ expression, a float32 array), and gradients that meet are joined by the `add` gi
 walked in reverse order of creation, so the order of every sum is defined. A node keeps only what
 its `vjp` asked for (`Saved`), not its value, and lets go of it once used. Operations that save large
 values take `keep`, which may put them into another form (`Kept`) until the vjp loads them.
+
+    with watched(watcher): ...          every operation, its way back and every join tell the watcher
 """
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +34,39 @@ class Kept:
 def loaded(value: Any) -> Any:
     """What a vjp reads of a saved value."""
     return value.load() if isinstance(value, Kept) else value
+
+
+class Watcher:
+    """What is told of each operation while `watched`; verification derives from it (`verify/record.py`)."""
+
+    def begins(self, op: "Op", operands: tuple[Any, ...], attributes: dict[str, Any]) -> None:
+        """A forward pass on values."""
+
+    def ends(self, value: Any, node: "Node | None") -> None:
+        """It is done; node: None where no gradient is wanted."""
+
+    def goes_back(self, node: "Node", gradient: Any) -> None:
+        """The vjp of a node begins."""
+
+    def came_back(self, parts: tuple[Any, ...]) -> None:
+        """It is done."""
+
+    def joins(self, first: Any, second: Any, total: Any) -> None:
+        """Two gradients of one value met."""
+
+
+_watcher: Watcher | None = None  # without one a step pays a comparison an operation
+
+
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Tell the watcher of all that happens inside; one at a time."""
+    global _watcher  # noqa: PLW0603 (what an operation tells has no other way out)
+    before, _watcher = _watcher, watcher
+    try:
+        yield
+    finally:
+        _watcher = before
 
 
 Keep = Callable[[Any], Any]  # from a value to what the tape holds of it
@@ -95,18 +131,26 @@ class Op:
     forward(saved, *values, **attributes) -> value
     vjp(saved, gradient) -> one gradient an argument, None where `saved.needs` says it is not wanted;
         None instead of a function: the operation has no gradient, and asking for one names it
+    spec: of an operation of a user's own, what `verify` checks it by (`verify/rules.py`)
     """
 
     name: str
     forward: Callable[..., Any]
     vjp: Callable[[Any, Any], tuple[Any, ...]] | None
+    spec: Any = None
 
     def __call__(self, *args: Any, **attributes: Any) -> Tensor:
         """The value of the operation on tensors or plain values, recorded where a gradient is wanted."""
         nodes = tuple([a.node if isinstance(a, Tensor) else None for a in args])
         saved = Saved(tuple([node is not None for node in nodes]))
-        value = self.forward(saved, *[a.value if isinstance(a, Tensor) else a for a in args], **attributes)
-        return Tensor(value, Node(self, nodes, saved) if any(saved.needs) else None)
+        values = tuple([a.value if isinstance(a, Tensor) else a for a in args])
+        if _watcher is not None:
+            _watcher.begins(self, values, attributes)
+        value = self.forward(saved, *values, **attributes)
+        node = Node(self, nodes, saved) if any(saved.needs) else None
+        if _watcher is not None:
+            _watcher.ends(value, node)
+        return Tensor(value, node)
 
 
 def reachable(root: Node) -> Iterable[Node]:
@@ -140,9 +184,23 @@ def backward(output: Tensor, seed: Any, add: Callable[[Any, Any], Any]) -> dict[
             raise NotImplementedError(f"operation {node.op.name!r} has no gradient")
         if node.saved is None:
             raise ValueError(f"backward: the graph was used up already (at {node.op.name!r})")
+        if _watcher is not None:
+            _watcher.goes_back(node, gradient)
         parts = node.op.vjp(node.saved, gradient)
+        if _watcher is not None:
+            _watcher.came_back(parts)
         node.saved = None
         for parent, part in zip(node.parents, parts, strict=True):
             if parent is not None and part is not None:
-                gradients[parent] = add(gradients[parent], part) if parent in gradients else part
+                gradients[parent] = _joined(gradients.get(parent), part, add)
     return leaves
+
+
+def _joined(before: Any, part: Any, add: Callable[[Any, Any], Any]) -> Any:
+    """A gradient and what came to it before, if anything."""
+    if before is None:
+        return part
+    total = add(before, part)
+    if _watcher is not None:
+        _watcher.joins(before, part, total)
+    return total

@@ -22,9 +22,9 @@ from intnet.ops import norm as module
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 from intnet.spec import batch_norm as norm
-from intnet.spec import power, round_sqrt
-from intnet.spec.float32 import add32, batch_dot32, batch_sum32, dot32, mul32, sum32, to_float32
-from tests.opcheck import fixed, floating, integer, run, tensor, threads, values
+from intnet.spec import formats, power, round_sqrt
+from intnet.spec.float32 import add32, dot32, mul32, sum32, to_float32
+from tests.opcheck import fixed, floating, integer, run, stored, tensor, threads, values
 
 SEEDS = st.integers(0, 2**32)
 SHAPES = st.sampled_from([(2, 3, 3, 2), (1, 5, 2, 3), (7, 4), (1, 1), (2, 1, 1, 5), (33, 1)])
@@ -73,10 +73,10 @@ def test_integer_batch_norm(
     assert values(dx1) == back.dx1.values
     assert fixed(dgamma) == norm.gamma_grad(fixed(e1), want.x2)
     assert fixed(dbeta) == norm.beta_grad(fixed(e1))
-    for name, quantizer in (("flag8", Flag(8)), ("16", Shift(16))):
-        q = oracle.methods.wageubn_layers.error_q(back.dx1, name)
+    for quantizer, format in ((Flag(8), formats.Flag(8)), (Shift(16), formats.Shift(16))):
+        q = formats.quantize(back.dx1.values, format)
         got = quantize(dx1, quantizer)
-        assert fixed(got) == oracle.methods.wageubn_layers.as_fixed(shape, q)
+        assert fixed(got) == oracle.Fixed(shape, *q[:2])
         assert got.status is not None and got.status.saturated == q.saturated
 
 
@@ -164,7 +164,7 @@ def root32(v: Fraction) -> Fraction:
 @given(shape=SHAPES, exponent=st.integers(-10, 10), seed=SEEDS)
 def test_float_batch_norm(shape: tuple[int, ...], exponent: int, seed: int) -> None:
     """Every operation one rounding, in the order of the formulas."""
-    channels, n, per_image = shape[-1], int(np.prod(shape[:-1])), int(np.prod(shape[1:-1]))
+    channels, n = shape[-1], int(np.prod(shape[:-1]))
     x = floating(seed, shape, exponent)
     gamma, beta = floating(seed + 1, (channels,)), floating(7, (channels,))
     e, eps = floating(seed + 2, shape, -8), to_float32(Fraction(float(np.float32(1e-5))))
@@ -172,13 +172,13 @@ def test_float_batch_norm(shape: tuple[int, ...], exponent: int, seed: int) -> N
     for c in range(channels):
         xs, es, g, b = tensor(x).values[c::channels], tensor(e).values[c::channels], gamma[c], beta[c]
         g, b = Fraction(float(g)), Fraction(float(b))
-        mean = to_float32(batch_sum32(xs, per_image) / n)
+        mean = to_float32(sum32(xs) / n)
         centred = [add32(v, -mean) for v in xs]
-        variance = to_float32(batch_dot32(centred, centred, per_image) / n)
+        variance = to_float32(dot32(centred, centred) / n)
         r = to_float32(1 / root32(add32(variance, eps)))
         x2 = [mul32(v, r) for v in centred]
         assert tensor(y).values[c::channels] == [add32(mul32(v, g), b) for v in x2]
-        sum_e, sum_ex = batch_sum32(es, per_image), batch_dot32(es, x2, per_image)
+        sum_e, sum_ex = sum32(es), dot32(es, x2)
         assert (Fraction(float(dbeta[c])), Fraction(float(dgamma[c]))) == (sum_e, sum_ex)
         m1, m2, slope = to_float32(sum_e / n), to_float32(sum_ex / n), mul32(g, r)
         inner = [add32(add32(v, -m1), -mul32(w, m2)) for v, w in zip(es, x2, strict=True)]
@@ -231,7 +231,7 @@ def check_inference(
 
 
 def layers_affine(q: QTensor) -> oracle.Fixed:
-    return oracle.methods.wageubn_layers.as_fixed(q.shape, oracle.methods.wageubn_layers.affine_q(fixed(q)))
+    return stored(fixed(q).real(), formats.Direct(8))
 
 
 def test_inference_by_the_batch_itself() -> None:

@@ -18,7 +18,20 @@ from typing import NoReturn
 
 import intnet
 from intnet import definition
-from intnet.cli import check, compare, costs, evaluate, export, golden, inspect, papers, resume, sweep, train
+from intnet.cli import (
+    check,
+    compare,
+    costs,
+    evaluate,
+    export,
+    golden,
+    inspect,
+    papers,
+    resume,
+    sweep,
+    train,
+    verify,
+)
 from intnet.cli import list as listing
 from intnet.errors import IntnetError
 
@@ -30,6 +43,7 @@ COMMANDS: dict[str, ModuleType] = {
     "inspect": inspect,
     "golden": golden,
     "check": check,
+    "verify": verify,
     "costs": costs,
     "sweep": sweep,
     "compare": compare,

@@ -1,20 +1,43 @@
-"""Bucketed codecs of saved activations (Li, 2025): codes, scales, packed bytes, and the values again.
+"""Bucketed codecs of saved activations (Li 2025): codes, scales, packed bytes, and the values again.
 
-Written from the equations: 4.2.2 (affine), 5.3.1 (affine, stochastic), listing 5.1 (levels), 5.7 (mixing).
-A float32 is an integer number of units of 2^-149, so a sum is exact before its one rounding, and a quotient
-or a root is decided by integers. Zero has no sign. `bits_of` and `units_of` are the IEEE encoding.
+    affine (sec. 4.2.2)    s = (max - min) / (2^b - 1)      z = round(-min / s)
+                           q = clip(round(a / s + z), 0, 2^b - 1)           a~ = s (q - z)
+    stochastic (5.3.1)     the same, u = a / s + z rounded by a word: floor(u) + [word < floor(frac(u) 2^32)]
+    levels (listing 5.1)   u = min(|a| / scale, 1 - 1e-8) 2^b, by a word to m; a~ = sign(a) (m / 2^b) scale;
+                           scale = the greatest magnitude or the l2 norm of the bucket, at least 1e-8
+    mixing (sec. 5.7)      a width a bucket, each bucket packed by itself
+
+A bucket is so many elements one after another in C order; it shares s and z, or the scale. Quotients, sums
+and products are float32, each rounded once in the order written, which is intnet's own contract, as are what
+a constant bucket does (s = 0, z its value), the sums of squares by groups of images (`sum_of_squares`), and
+the order of the packed bits. Numbers are float32 in units of 2^-149 (`float32`), so that everything is
+decided by integers; zero has no sign.
+
+>>> bucket = affine([0, ONE, 2 * ONE, 3 * ONE], 2)                   # s = 1, z = 0
+>>> bucket.codes, bucket.scale == ONE, affine_values(bucket) == [0, ONE, 2 * ONE, 3 * ONE]
+([0, 1, 2, 3], True, True)
+>>> pack(bucket.codes, 2).hex()                                     # 11 10 01 00, the first code lowest
+'e4'
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isqrt
+from fractions import Fraction
 from typing import NamedTuple
 
-from intnet.spec.float32 import CHUNK, GROUP, ONE, tree
-
-DIGITS = 24
-INFINITE = 1 << 277  # 2^128 in units
-WORDS = 1 << 32  # random words there are
+from intnet.spec.float32 import (
+    GROUP,
+    ONE,
+    div_units,
+    dot_units,
+    mul_units,
+    nearest_integer,
+    nearest_units,
+    sqrt_units,
+    tree_units,
+)
+from intnet.spec.rounding import Decision, decision, drawn, overflow
 
 
 class Bucket(NamedTuple):
@@ -34,98 +57,49 @@ class Saved(NamedTuple):
     values: list[int]
 
 
-# -- float32 -----------------------------------------------------------------------------------------
-
-
-def units_of(bits: int) -> int:
-    """The finite float32 of 32 bits, in units."""
-    exponent, mantissa = bits >> 23 & 0xFF, bits & 0x7FFFFF
-    if exponent == 0xFF:
-        raise ValueError(f"{bits:08x} is not finite")
-    size = (mantissa | 1 << 23) << (exponent - 1) if exponent else mantissa
-    return -size if bits >> 31 else size
-
-
-def bits_of(units: int) -> int:
-    """The encoding of a float32 in units; of zero, +0."""
-    size, sign = abs(units), 1 << 31 if units < 0 else 0
-    shift = max(size.bit_length() - DIGITS, 0)
-    if size >> shift << shift != size or size >= INFINITE:
-        raise ValueError(f"{units} units are not a float32")
-    mantissa = size >> shift
-    return sign | (mantissa if mantissa < 1 << 23 else (shift + 1) << 23 | mantissa & 0x7FFFFF)
-
-
-def nearest(num: int, den: int = 1) -> int:
-    """The float32 nearest to num/den units (den > 0), ties to even; OverflowError beyond the last one."""
-    size = abs(num)
-    shift = max(size.bit_length() - den.bit_length() - DIGITS, 0)
-    if size >= den << (shift + DIGITS):
-        shift += 1
-    whole = nearest_integer(size, den << shift) << shift
-    if whole >= INFINITE:
-        raise OverflowError("beyond float32")
-    return -whole if num < 0 else whole
-
-
-def nearest_integer(num: int, den: int) -> int:
-    """round(num/den), den > 0, ties to even."""
-    whole, rest = divmod(num, den)
-    return whole + (2 * rest > den or (2 * rest == den and whole % 2 == 1))
-
-
-def divide(a: int, b: int) -> int:
-    """a/b of two float32."""
-    return nearest(a * ONE if b > 0 else -a * ONE, abs(b))
-
-
-def times(a: int, b: int) -> int:
-    """a*b."""
-    return nearest(a * b, ONE)
-
-
-def root(a: int) -> int:
-    """sqrt(a): of a whole number of units a * 2^149, rounded by comparing squares."""
-    square = a * ONE
-    shift = max((square.bit_length() + 1) // 2 - DIGITS, 0)
-    whole = isqrt(square >> 2 * shift)
-    middle = (2 * whole + 1) ** 2 << 2 * shift
-    return (whole + (4 * square > middle or (4 * square == middle and whole % 2 == 1))) << shift
-
-
-def sum_of_squares(values: Sequence[int], first: int = 0, image: int | None = None) -> int:
-    """Fused multiply-adds of elements first .. of a tensor whose images have `image` elements.
-
-    What of the bucket lies in one group of images is a sum of its own, ascending in chunks, chunk sums
-    ascending; such sums meet in the tree by group number (`float32.tree`).
-    """
-    size, sums = GROUP * (image or first + len(values)), []
-    for start in range(-first, len(values), size):
-        total, inside = 0, values[max(start, 0) : max(start + size, 0)]
-        for at in range(0, len(inside), CHUNK):
-            part = 0
-            for v in inside[at : at + CHUNK]:
-                part = nearest(v * v + part * ONE, ONE)
-            total = nearest(total + part)
-        sums.append(total)
-    return tree(sums)
-
-
 # -- one bucket --------------------------------------------------------------------------------------
 
 
 def step_and_zero(values: Sequence[int], b: int) -> tuple[int, int]:
     """s = (max - min)/(2^b - 1) and z = round(-min/s); of a constant bucket 0 and its value."""
     low, high = min(values), max(values)
-    s = divide(nearest(high - low), nearest((2**b - 1) * ONE))
+    s = div_units(nearest_units(high - low), nearest_units((2**b - 1) * ONE))
     if s == 0:
         return 0, low
-    return s, nearest_integer(divide(-low, s), ONE) * ONE
+    return s, nearest_integer(div_units(-low, s), ONE) * ONE
 
 
-def up(fraction: int, word: int) -> bool:
-    """word < floor(fraction * 2^32); the fraction is a float32 in units."""
-    return word < fraction * WORDS // ONE
+class Way(NamedTuple):
+    """How an element became its code; numbers in units.
+
+    ratio:    a/s, or |a|/scale; u: what is rounded
+    decision: floor of u, and u - floor(u) in float32, which may come to 1
+    kept:     the rounded integer within 0 .. 2^b - 1; of levels it is within 0 .. 2^b by itself
+    """
+
+    ratio: int
+    u: int
+    decision: Decision
+    kept: int
+
+
+def drawn_of(u: int, word: int) -> Decision:
+    """floor(u) + [word < floor(fraction * 2^32)], the fraction u - floor(u) a float32."""
+    floor = u // ONE
+    return drawn(floor, Fraction(nearest_units(u - floor * ONE), ONE), word)
+
+
+def affine_way(a: int, s: int, z: int, b: int, word: int | None = None) -> Way:
+    """u = a/s + z, to nearest (ties to even) or by a random word; s is not 0."""
+    ratio = div_units(a, s)
+    u = nearest_units(ratio + z)
+    made = decision(Fraction(u, ONE)) if word is None else drawn_of(u, word)
+    return Way(ratio, u, made, overflow(made.rounded, 0, 2**b - 1, "saturate"))
+
+
+def affine_value(q: int, s: int, z: int) -> int:
+    """a~ = s * (q - z)."""
+    return mul_units(s, nearest_units(nearest_units(q * ONE) - z))
 
 
 def affine(values: Sequence[int], b: int, words: Sequence[int] | None = None) -> Bucket:
@@ -133,55 +107,72 @@ def affine(values: Sequence[int], b: int, words: Sequence[int] | None = None) ->
     s, z = step_and_zero(values, b)
     if s == 0:
         return Bucket([0] * len(values), s, z, 0)
-    codes, clipped = [], 0
-    for i, a in enumerate(values):
-        u = nearest(divide(a, s) + z)
-        if words is None:
-            rounded = nearest_integer(u, ONE)
-        else:
-            floor = u // ONE
-            rounded = floor + up(nearest(u - floor * ONE), words[i])
-        q = min(max(rounded, 0), 2**b - 1)
-        clipped += q != rounded
-        codes.append(q)
-    return Bucket(codes, s, z, clipped)
+    drawn_words = [None] * len(values) if words is None else words
+    ways = [affine_way(a, s, z, b, word) for a, word in zip(values, drawn_words, strict=True)]
+    return Bucket([way.kept for way in ways], s, z, sum(way.kept != way.decision.rounded for way in ways))
 
 
 def affine_values(bucket: Bucket) -> list[int]:
-    """s * (q - z)."""
+    """a~ of every element; of a constant bucket its value."""
     if bucket.scale == 0:
         return [bucket.zero] * len(bucket.codes)
-    return [times(bucket.scale, nearest(nearest(q * ONE) - bucket.zero)) for q in bucket.codes]
+    return [affine_value(q, bucket.scale, bucket.zero) for q in bucket.codes]
+
+
+def sum_of_squares(values: Sequence[int], first: int = 0, image: int | None = None) -> int:
+    """The sum of squares of a bucket.
+
+    first: its first element, of a tensor of `image` elements an image; None where one image is all. What of
+    the bucket lies in one group of images is a `float32.dot_units`; these meet in the tree by group number.
+    """
+    size = GROUP * (image or first + len(values))
+    starts = range(-first, len(values), size)  # of groups 0, 1, ..., which may lie ahead of the bucket
+    parts = [values[max(start, 0) : max(start + size, 0)] for start in starts]
+    return tree_units([dot_units(part, part) for part in parts])
+
+
+def level_scale(values: Sequence[int], norm: str = "max", first: int = 0, image: int | None = None) -> int:
+    """The greatest magnitude, or the l2 norm (by `sum_of_squares`), at least 1e-8."""
+    least = nearest_units(ONE, 10**8)
+    if norm == "max":
+        return max(least, *map(abs, values))
+    return max(least, sqrt_units(sum_of_squares(values, first, image)))
+
+
+def level_way(a: int, scale: int, b: int, word: int) -> Way:
+    """u = min(|a|/scale, 1 - 1e-8) * 2^b, by a random word."""
+    ratio = div_units(abs(a), scale)
+    ceiling = nearest_units((10**8 - 1) * ONE, 10**8)  # 1 - 1e-8 as a float32, which is 1
+    u = nearest_units(min(ratio, ceiling) << b)
+    made = drawn_of(u, word)
+    return Way(ratio, u, made, made.rounded)
+
+
+def level_value(m: int, scale: int, b: int) -> int:
+    """|a~| = m/2^b * scale."""
+    return mul_units(nearest_units(m * ONE, 2**b), scale)
 
 
 def levels(
     values: Sequence[int], b: int, words: Sequence[int], norm: str = "max", first: int = 0,
     image: int | None = None,
 ) -> Bucket:  # fmt: skip
-    """Sign and magnitude of 2^b + 1 levels of the greatest magnitude, or of the l2 norm.
+    """Sign and magnitude of 2^b + 1 levels; codes count from the lowest one.
 
     first, image: of `sum_of_squares`
     """
-    largest = max(abs(v) for v in values) if norm == "max" else root(sum_of_squares(values, first, image))
-    scale = max(largest, nearest(ONE, 10**8))
-    ceiling = nearest((10**8 - 1) * ONE, 10**8)  # 1 - 1e-8 as a float32
+    scale = level_scale(values, norm, first, image)
     codes = []
-    for v, word in zip(values, words, strict=True):
-        u = nearest(min(divide(abs(v), scale), ceiling) << b)
-        index = u // ONE
-        index += up(u - index * ONE, word)
-        codes.append(2**b + (index if v > 0 else -index))
+    for a, word in zip(values, words, strict=True):
+        m = level_way(a, scale, b, word).kept
+        codes.append(2**b + (m if a > 0 else -m))
     return Bucket(codes, scale, 0, 0)
 
 
 def level_values(bucket: Bucket, b: int) -> list[int]:
-    """(idx + up)/L * scale * sign."""
-    out = []
-    for code in bucket.codes:
-        signed = code - 2**b
-        size = times(nearest(abs(signed) * ONE, 2**b), bucket.scale)
-        out.append(-size if signed < 0 else size)
-    return out
+    """a~ of every element."""
+    sizes = [level_value(abs(code - 2**b), bucket.scale, b) for code in bucket.codes]
+    return [-size if code < 2**b else size for code, size in zip(bucket.codes, sizes, strict=True)]
 
 
 # -- a tensor ----------------------------------------------------------------------------------------
@@ -199,26 +190,40 @@ def width_of(kind: str, b: int) -> int:
     return b + 2 if kind == "levels" else b
 
 
+def saved_bucket(
+    values: Sequence[int], kind: str, b: int, words: Sequence[int] | None = None, norm: str = "max",
+    first: int = 0, image: int | None = None,
+) -> Saved:  # fmt: skip
+    """One bucket, which begins at element `first`: its codes, its bytes and a~.
+
+    kind: 'affine' (to nearest), 'affine-stochastic' or 'levels'; words: one an element. The bytes begin with
+    a 64-bit word and have room for a multiple of eight codes.
+    """
+    if kind == "levels":
+        bucket = levels(values, b, words or [], norm, first, image)
+        again = level_values(bucket, b)
+    else:
+        bucket = affine(values, b, None if kind == "affine" else words)
+        again = affine_values(bucket)
+    codes = [*bucket.codes, *[0] * (-len(values) % 8)]
+    return Saved([bucket], pack(codes, width_of(kind, b), 8), again)
+
+
 def save(
     values: Sequence[int], kind: str, widths: Sequence[int], size: int, words: Sequence[int] | None = None,
     norm: str = "max", image: int | None = None,
 ) -> Saved:  # fmt: skip
     """Buckets of `size` elements, `widths` nominal bits of each; element i has word i of the tensor.
 
-    image: elements of an image; None where one image is all.
-
-    Every bucket begins with a 64-bit word; the last one has room for a multiple of eight codes.
+    image: elements of an image; None where one image is all
     """
-    buckets, packed, again = [], b"", []
+    made = []
     for k, b in enumerate(widths):
         there = slice(k * size, (k + 1) * size)
-        part, drawn = values[there], None if words is None else words[there]
-        if kind == "levels":
-            bucket = levels(part, b, drawn or [], norm, k * size, image)
-            again += level_values(bucket, b)
-        else:
-            bucket = affine(part, b, None if kind == "affine" else drawn)
-            again += affine_values(bucket)
-        buckets.append(bucket)
-        packed += pack([*bucket.codes, *[0] * (-len(part) % 8)], width_of(kind, b), 8)
-    return Saved(buckets, packed, again)
+        drawn = None if words is None else words[there]
+        made.append(saved_bucket(values[there], kind, b, drawn, norm, k * size, image))
+    return Saved(
+        [bucket for part in made for bucket in part.buckets],
+        b"".join(part.packed for part in made),
+        [v for part in made for v in part.values],
+    )

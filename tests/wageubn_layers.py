@@ -1,18 +1,19 @@
-"""One layer of WAGEUBN at a time, on `Fixed` tensors: weights, forward, error, gradient, update.
+"""One layer of WAGEUBN at a time on `Fixed` tensors, beside the definition's walk: its update in fractions.
 
 Exponents: weights, gamma, beta -23 (stored), -7 (quantized); activations -7; gradients -14; stored
-momentum -12; the learning rate -9. Read `wageubn` for the whole step.
+momentum -12; the learning rate -9.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from intnet.spec import formats as qz
-from intnet.spec.float32 import fma32
+from intnet.spec.convolution import conv2d, conv2d_input_grad, conv2d_weight_grad
+from intnet.spec.elementwise import relu
+from intnet.spec.formats import Direct, Flag, Quantized, Shift, quantize
 from intnet.spec.geometry import Pair
-from intnet.spec.operations import conv2d, conv2d_input_grad, conv2d_weight_grad, relu
 from intnet.spec.tensor import Fixed, Tensor, power
 
 W_EXPONENT = -23
@@ -39,19 +40,19 @@ def whole(x: Fraction) -> int:
     return x.numerator
 
 
-def as_fixed(shape: Sequence[int], q: qz.Quantized) -> Fixed:
+def as_fixed(shape: Sequence[int], q: Quantized) -> Fixed:
     """A quantizer's answer with its shape."""
     return Fixed(tuple(shape), q.codes, q.exponent)
 
 
-def weight_q(w: Fixed) -> qz.Quantized:
+def weight_q(w: Fixed) -> Quantized:
     """Wq = clip(Q(W, 8), -1 + d, 1 - d)."""
-    return qz.direct(w.real().values, 8, clip=True)
+    return quantize(w.real().values, Direct(8, clip=True))
 
 
-def affine_q(parameter: Fixed) -> qz.Quantized:
+def affine_q(parameter: Fixed) -> Quantized:
     """gamma_q or beta_q = Q(., 8), without a range limit."""
-    return qz.direct(parameter.real().values, 8)
+    return quantize(parameter.real().values, Direct(8))
 
 
 def conv_forward(x0: Fixed, wq: Fixed, stride: Pair, padding: Pair, groups: int = 1) -> Fixed:
@@ -78,7 +79,7 @@ def conv_gradient(
 
 def activation(x3: Fixed) -> Fixed:
     """x4 = Q(relu(x3), 8)."""
-    return as_fixed(x3.shape, qz.direct(relu(x3.real()).values, 8))
+    return as_fixed(x3.shape, quantize(relu(x3.real()).values, Direct(8)))
 
 
 def mask(e0: Fixed, x3: Fixed) -> Fixed:
@@ -86,11 +87,11 @@ def mask(e0: Fixed, x3: Fixed) -> Fixed:
     return Fixed(e0.shape, [e if x > 0 else 0 for e, x in zip(e0.codes, x3.codes, strict=True)], e0.exponent)
 
 
-def error_q(dx1: Tensor, e2: str) -> qz.Quantized:
+def error_q(dx1: Tensor, e2: str) -> Quantized:
     """e3 = QE2(dL/dx1): the flag format ('flag8') or SQ(., 16) ('16')."""
     if e2 not in E2_WIDTHS:
         raise ValueError(f"unknown e2 width {e2!r}; choose one of {', '.join(E2_WIDTHS)}")
-    return qz.flag(dx1.values) if e2 == "flag8" else qz.shift(dx1.values, 16)
+    return quantize(dx1.values, Flag(8) if e2 == "flag8" else Shift(16))
 
 
 def update(
@@ -105,18 +106,9 @@ def update(
     for w_code, a_code, g_code in zip(w, accq, gq, strict=True):
         exact = MOMENTUM * (a_code * power(ACC_EXPONENT)) + g_code * power(G_EXPONENT)
         acc.append(whole(exact / power(G_EXPONENT)))
-        new_accq.append(qz.direct([exact], 13).codes[0])
+        new_accq.append(quantize([exact], Direct(13)).codes[0])
         moved = whole((w_code * power(W_EXPONENT) - rate * exact) / power(W_EXPONENT))
         kept = max(-W_LIMIT, min(W_LIMIT, moved)) if saturate else moved
         saturated += kept != moved
         new_w.append(kept)
     return Updated(acc, new_accq, new_w, saturated)
-
-
-def update32(
-    w: Sequence[Fraction], acc: Sequence[Fraction], g: Sequence[Fraction], lr: int
-) -> tuple[list[Fraction], list[Fraction]]:
-    """An edge layer's float32 update: Acc = fma(3/4, Acc, g), W = fma(-lr, Acc, W); returns (Acc, W)."""
-    rate = lr * power(LR_EXPONENT)
-    new_acc = [fma32(MOMENTUM, a, v) for a, v in zip(acc, g, strict=True)]
-    return new_acc, [fma32(-rate, a, v) for a, v in zip(new_acc, w, strict=True)]

@@ -1,0 +1,112 @@
+"""What `verify` shows: progress with the time left, one row a path, totals, the first difference."""
+
+from time import perf_counter
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from intnet.cli import terminal
+from intnet.train import Run
+from intnet.verify.row import DIFFERS, EQUAL, UNSPECIFIED, Row
+from intnet.verify.work import Totals
+
+WIDTH = 200
+NAMED = 3  # layers that a line names
+
+
+def train(run: Run, steps: int) -> None:
+    """Up to step `steps`, behind a bar."""
+    if run.step < steps:
+        terminal.advance(run, steps, [])
+
+
+class Progress:
+    """A bar of the work done, by elements, with the time left."""
+
+    def __init__(self) -> None:
+        self.bars = terminal.bars(Console(stderr=True))
+        self.task = self.bars.add_task("verifying", total=None, note="")
+
+    def __enter__(self) -> "Progress":
+        self.bars.__enter__()
+        self.started = perf_counter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bars.__exit__(kind, error, trace)
+
+    def __call__(self, layer: str, done: int, total: int) -> None:
+        """Move it."""
+        self.bars.update(self.task, completed=done, total=total, note=layer)
+
+
+def grouped(rows: list[Row]) -> list[list[Row]]:
+    """Rows of one path, equation, definition and state together, in the order of the first of each."""
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.path, row.equation, tuple(row.specs), row.state), []).append(row)
+    return list(groups.values())
+
+
+def show(run: Run, step: int, rows: list[Row], found: Totals) -> None:
+    """Heading, table, what is not specified, totals, and the first difference."""
+    console = Console(highlight=False)
+    what = f"{run.method.name}, {run.model.kind} on {run.data.name}, seed {run.seed}, step {step:,}"
+    console.print(f"[bold]{what}[/bold]: every data path by intnet.spec", soft_wrap=True)
+    terminal.print_table(console, _table(rows), WIDTH)
+    for row in rows:
+        if row.state == UNSPECIFIED:
+            print(f"not specified: {row.layer}/{row.path}: {row.why}")
+    _totals(found)
+    wrong = [row for row in rows if row.state == DIFFERS]
+    if wrong:
+        _difference(wrong)
+
+
+def _table(rows: list[Row]) -> Table:
+    made = Table(box=None, pad_edge=False)
+    for heading in ("path", "equation", "verified against"):
+        made.add_column(heading, no_wrap=heading == "path")
+    for heading in ("layers", "elements", "verified", "by NumPy", "state"):
+        made.add_column(heading, justify="right", no_wrap=True)
+    for group in grouped(rows):
+        one, state = group[0], group[0].state
+        chained = sum(row.chained for row in group)
+        by = f"{chained:,}, {sum(row.definition for row in group)}" if chained else ""
+        numbers = [sum(row.elements for row in group), sum(row.checked for row in group)]
+        style = {EQUAL: "", DIFFERS: "bold red", UNSPECIFIED: "yellow"}[state]
+        made.add_row(
+            Text(one.path), Text(one.equation), Text(", ".join(dict.fromkeys(one.specs))), str(len(group)),
+            *(f"{number:,}" for number in numbers), by, Text(state, style),
+        )  # fmt: skip
+    return made
+
+
+def _totals(found: Totals) -> None:
+    parts = [f"{found.checked:,} of {found.elements:,} elements ({found.share:.2%})"]
+    parts += [f"{found.sums:,} sums over a batch", f"{found.words:,} random words"]
+    state = "no difference" if not found.differing else f"{found.differing} paths differ"
+    if found.unspecified:
+        state += f", {found.unspecified} not specified"
+    print(f"verified {found.paths:,} paths in {found.seconds:,.0f} s: {', '.join(parts)}: {state}")
+
+
+def _difference(wrong: list[Row]) -> None:
+    """The paths that differ, and the first one's trail."""
+    names = list(dict.fromkeys(f"{row.layer}/{row.path}" for row in wrong))
+    print(f"differs: {', '.join(names)}")
+    row = min(wrong, key=lambda row: row.order if row.layer not in ("data", "step") else 1 << 60)
+    print(f"first: {row.layer}/{row.path}: {row.differing:,} of {row.checked:,} verified elements")
+    if row.difference is None:
+        print(f"  {row.why}")
+        return
+    print(f"  index {','.join(map(str, row.difference.index)) or '-'}, by {', '.join(row.specs)}")
+    print(f"  expected {row.difference.expected}")
+    print(f"  stored   {row.difference.stored}")
+    for line in row.difference.trail:
+        print(f"  {line}")

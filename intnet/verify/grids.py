@@ -1,0 +1,42 @@
+"""The grid that a whole tensor decides, from its extremes; float64 bounds those that are not stored."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from intnet.qtensor import QTensor
+from intnet.spec.formats import Direct, FixedPoint, Format
+from intnet.verify.values import MARGIN, Values, forward_copy, is_stored
+
+MANY = 20_000  # candidates for an extreme that are evaluated exactly
+
+
+def grid_of(values: Values, form: Format, value: Any) -> int:
+    """`form.grid_of` the exact extremes of a value.
+
+    Of an expression float64 gives bounds of both; a grid grows with them, so where the bounds' grids agree,
+    that is the grid. Else every element that may be an extreme is evaluated exactly.
+    """
+    if isinstance(form, FixedPoint | Direct):
+        return form.grid_of(0, 0)
+    value = forward_copy(value)
+    if is_stored(value) and not (isinstance(value, QTensor) and isinstance(value.exponent, np.ndarray)):
+        flat = value.codes.reshape(-1) if isinstance(value, QTensor) else np.asarray(value).reshape(-1)
+        least, greatest = values.at(value, np.array([flat.argmin(), flat.argmax()]))
+        return form.grid_of(least, greatest)
+    found, size = values.near(value)
+    low, high = (found - MARGIN * size).reshape(-1), (found + MARGIN * size).reshape(-1)
+    inner = form.grid_of(_exact(min(high.min(), 0.0)), _exact(max(low.max(), 0.0)))
+    outer = form.grid_of(_exact(min(low.min(), 0.0)), _exact(max(high.max(), 0.0)))
+    nonzero = high.min() < 0 or low.max() > 0
+    if nonzero and inner == outer:
+        return outer
+    may = np.flatnonzero((low <= high.min()) | (high >= low.max()))
+    assert may.size <= MANY, f"{may.size} elements may be the greatest"
+    exact = values.at(value, may)
+    return form.grid_of(min(exact), max(exact))
+
+
+def _exact(x: float) -> Fraction:
+    return Fraction(*float(x).as_integer_ratio())

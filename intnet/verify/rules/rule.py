@@ -1,0 +1,67 @@
+"""What every operation's rule offers: its value and its gradients, element by element, by the definition."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from intnet.verify.record import Back, Call
+from intnet.verify.values import Near, NotSpecified, Values
+
+
+@dataclass(frozen=True)
+class Source:
+    """What enters a rounding: exact values, or with `root` the squares of what does, or with `curve` where a
+    curve of that name is taken.
+    """
+
+    values: list[Fraction]
+    root: bool = False
+    curve: str = ""
+
+
+class Rule:
+    """Base of the rules; see `Values`."""
+
+    forward_spec = ""
+    back_specs: tuple[str, ...] = ()
+
+    def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:
+        """Names of the spec functions of the result, or of gradient k."""
+        return (self.forward_spec,) if isinstance(what, Call) else (self.back_specs[k],)
+
+    def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
+        """The result at flat indices."""
+        raise NotSpecified(f"operation {call.op.name!r}: its value")
+
+    def back(self, values: Values, back: Back, k: int, flat: np.ndarray) -> list[Fraction]:
+        """The gradient of operand k at flat indices."""
+        raise NotSpecified(f"operation {back.call.op.name!r}: its gradient")
+
+    def near_forward(self, values: Values, call: Call) -> Near:
+        """The result in float64, where it is an expression."""
+        raise NotSpecified(f"operation {call.op.name!r}: the extremes of its value")
+
+    def near_back(self, values: Values, back: Back, k: int) -> Near:
+        """The gradient of operand k in float64, where it is an expression."""
+        raise NotSpecified(f"operation {back.call.op.name!r}: the extremes of its gradient")
+
+    def inner_specs(self, what: Call | Back, path: str) -> tuple[str, ...]:
+        """Names of the spec functions of a path that is rounded inside the operation."""
+        return ()
+
+    def inner(self, values: Values, what: Call | Back, path: str, flat: np.ndarray) -> Source:
+        """What enters the rounding of a path inside the operation."""
+        raise NotSpecified(f"operation {_name(what)!r}: path {path}")
+
+    def part(self, what: Call | Back, k: int) -> str:
+        """The path of the result or of gradient k, as `by_definition` takes it."""
+        return "" if isinstance(what, Call) else str(k)
+
+    def by_definition(self, values: Values, what: Call | Back, path: str, flat: int) -> Fraction | None:
+        """One element of a long sum by the definition's own integers; None where all are made so."""
+        return None
+
+
+def _name(what: Call | Back) -> str:
+    return what.op.name if isinstance(what, Call) else what.call.op.name

@@ -1,0 +1,187 @@
+"""Exact values of a recorded step, element by element: stored ones are read, expressions made again.
+
+    values.at(value, flat)      the exact values at flat indices, as Fractions
+    values.near(value)          float64 of all elements, and magnitudes that bound how far off they are
+
+A QTensor, a float32 array, blocks and packed buckets are stored: they hold what they say, and checks of their
+own say whether that is right. Any other value is an expression of the fast code's, which is not believed:
+the operation that made it is done again by its rule (`rules`), down to what is stored.
+"""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from intnet.block_float import BlockTensor
+from intnet.bucket_codec import Packed
+from intnet.ops.products import Copies
+from intnet.qtensor import QTensor
+from intnet.spec.tensor import power
+from intnet.verify.record import Back, Call, Joined, Record
+
+MARGIN = 2.0**-36  # of a magnitude: more than 2^16 operations of float64 are off
+
+
+class NotSpecified(Exception):
+    """What no spec function says; the text says what."""
+
+
+Near = tuple[np.ndarray, np.ndarray]  # float64 values, float64 magnitudes
+
+
+def is_float(value: Any) -> bool:
+    """Whether a value is a float32 array."""
+    return isinstance(value, np.ndarray)
+
+
+def is_stored(value: Any) -> bool:
+    """Whether a value is held as codes or floats, not as an expression."""
+    return isinstance(value, QTensor | np.ndarray | BlockTensor | Packed)
+
+
+def forward_copy(value: Any) -> Any:
+    """Of two copies of an operand the one that the forward pass reads."""
+    return value.forward if isinstance(value, Copies) else value
+
+
+def backward_copy(value: Any) -> Any:
+    """The one that the gradients read."""
+    return value.backward if isinstance(value, Copies) else value
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """Of any value; of a number none."""
+    return tuple(getattr(forward_copy(value), "shape", ()))
+
+
+def fractions(array: np.ndarray) -> list[Fraction]:
+    """Of float32 or float64 numbers."""
+    return [Fraction(*number.as_integer_ratio()) for number in array.astype(np.float64).reshape(-1).tolist()]
+
+
+def units(array: np.ndarray) -> list[int]:
+    """Of float32 numbers, the whole numbers of 2^-149 that they are."""
+    bits = np.ascontiguousarray(array, np.float32).reshape(-1).view(np.uint32).astype(np.int64)
+    exponents = bits >> 23 & 0xFF
+    wholes = (bits & 0x7FFFFF) | np.where(exponents > 0, 1 << 23, 0)
+    wholes = np.where(bits >> 31 == 1, -wholes, wholes)
+    shifts = np.maximum(exponents - 1, 0)
+    return [whole << shift for whole, shift in zip(wholes.tolist(), shifts.tolist(), strict=True)]
+
+
+def codes_at(q: QTensor, flat: np.ndarray) -> list[Fraction]:
+    """code * 2^exponent."""
+    codes = q.codes.reshape(-1)[flat].tolist()
+    if isinstance(q.exponent, int):
+        unit = power(q.exponent)
+        return [code * unit for code in codes]
+    exponents = np.broadcast_to(q.exponent, q.shape).reshape(-1)[flat].tolist()
+    return [code * power(exponent) for code, exponent in zip(codes, exponents, strict=True)]
+
+
+def as_float64(value: Any) -> np.ndarray:
+    """float64 of a stored value; of codes beyond 53 bits rounded."""
+    if isinstance(value, QTensor):
+        return np.ldexp(value.codes.astype(np.float64), value.exponent)
+    if isinstance(value, BlockTensor):
+        return value.values.astype(np.float64)
+    if isinstance(value, Packed):
+        return decoded(value).astype(np.float64)
+    return value.astype(np.float64)
+
+
+_DECODED: dict[int, np.ndarray] = {}
+
+
+def decoded(packed: Packed) -> np.ndarray:
+    """float32 a~ of every element; held to the definition bucket by bucket where the path is checked."""
+    if id(packed) not in _DECODED:
+        _DECODED[id(packed)] = packed.load()
+    return _DECODED[id(packed)]
+
+
+def floats_of(value: Any) -> np.ndarray:
+    """float32 of a stored value: of codes rounded once, as beside a float32 error."""
+    if isinstance(value, QTensor):
+        return as_float64(value).astype(np.float32)
+    if isinstance(value, BlockTensor):
+        return value.values
+    return decoded(value) if isinstance(value, Packed) else value
+
+
+class Values:
+    """The values of a recorded step; rules: by the name of an operation, of `rules.RULES`."""
+
+    def __init__(self, record: Record, rules: dict[str, Any]) -> None:
+        self.record, self.rules = record, rules
+        self.cache: dict[Any, Any] = {}  # of what is made once for a whole tensor, by identity
+
+    def whole(self, value: Any) -> tuple[np.ndarray, int]:
+        """(integers, exponent) of every element of an integer value, exact; NotSpecified beyond 52 bits."""
+        if isinstance(value, QTensor):
+            return value.codes, int(value.exponent)
+        found, size = self.near(value)
+        scaled, exponent = np.ldexp(found, -value.exponent), int(value.exponent)
+        if np.ldexp(size, -exponent).max(initial=0) >= 1 << 52 or not np.all(scaled == np.rint(scaled)):
+            raise NotSpecified(f"a {type(value).__name__} whose integers float64 does not hold")
+        return scaled.astype(np.int64), exponent
+
+    def rule(self, op: Any) -> Any:
+        """The rule of an operation; NotSpecified where there is none."""
+        found = self.rules.get(op.name) if op.spec is None else self.rules["a user's own"](op.spec)
+        if found is None:
+            raise NotSpecified(f"operation {op.name!r} names no spec")
+        return found
+
+    def at(self, value: Any, flat: np.ndarray) -> list[Fraction]:
+        """The exact values at flat indices."""
+        if isinstance(value, QTensor):
+            return codes_at(value, flat)
+        if isinstance(value, BlockTensor):
+            return fractions(value.values.reshape(-1)[flat])
+        if isinstance(value, Packed):
+            return fractions(decoded(value).reshape(-1)[flat])
+        if isinstance(value, np.ndarray):
+            return fractions(value.reshape(-1)[flat])
+        if isinstance(value, Copies):
+            return self.at(value.forward, flat)
+        made = self.record.origin(value)
+        if made is None:
+            raise NotSpecified(f"a {type(value).__name__} that no operation made")
+        what, k = made
+        return self.made(what, k, flat)
+
+    def made(self, what: Call | Back | Joined, k: int, flat: np.ndarray) -> list[Fraction]:
+        """Result k of an operation at flat indices, by its rule."""
+        if isinstance(what, Joined):
+            return self.rule_of_joins.forward_of(self, (what.first, what.second), flat)
+        rule = self.rule(what.op if isinstance(what, Call) else what.call.op)
+        found: list[Fraction] = (
+            rule.forward(self, what, flat) if isinstance(what, Call) else rule.back(self, what, k, flat)
+        )
+        return found
+
+    @property
+    def rule_of_joins(self) -> Any:
+        """Gradients meet as branches do."""
+        return self.rules["add"]
+
+    def near(self, value: Any) -> Near:
+        """(float64 of every element, magnitudes): each is within MARGIN times its magnitude."""
+        value = forward_copy(value)
+        if is_stored(value):
+            found = as_float64(value)
+            return found, np.abs(found)
+        made = self.record.origin(value)
+        if made is None:
+            raise NotSpecified(f"a {type(value).__name__} that no operation made")
+        what, k = made
+        if isinstance(what, Joined):
+            (a, up), (b, more) = self.near(what.first), self.near(what.second)
+            return a + b, up + more
+        rule = self.rule(what.op if isinstance(what, Call) else what.call.op)
+        close: Near = (
+            rule.near_forward(self, what) if isinstance(what, Call) else rule.near_back(self, what, k)
+        )
+        return close

@@ -1,0 +1,195 @@
+"""The checks of a step on all cores, layer by layer, kept in a file as they are done.
+
+Workers are forks of the process that took the step: they read its arrays and compute with NumPy and Python
+alone. What each layer came to is written to the file at once, so a verification that was stopped goes on. The
+file names what it is of: the definition, the package's sources, the run, the state behind the step, the
+options; where one of these is another, it starts anew.
+"""
+
+import dataclasses
+import fnmatch
+import hashlib
+import json
+import multiprocessing
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import intnet
+from intnet import files, spec
+from intnet.errors import ConfigError
+from intnet.verify import inputs
+from intnet.verify.checks import Step
+from intnet.verify.events import Options
+from intnet.verify.row import DIFFERS, EQUAL, Row
+from intnet.verify.taken import Taken
+
+FORMAT = "intnet verification"
+
+Progress = Callable[[str, int, int], None]  # layer, elements' worth of work done, in all
+
+_STEP: list[Step] = []  # of this process, for the forks of it
+
+
+def sources() -> str:
+    """SHA-256 of the package's sources: another program is another verification."""
+    package, sha = Path(intnet.__file__).parent, hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        sha.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
+    return sha.hexdigest()
+
+
+def heading(taken: Taken, options: Options, own: dict[str, Any]) -> dict[str, Any]:
+    """What a file of results is of."""
+    return {
+        "format": FORMAT,
+        "definition": spec.VERSION,
+        "sources": sources(),
+        "run": own,
+        "step": taken.step + 1,
+        "state": taken.digest,
+        "options": dataclasses.asdict(options),
+    }
+
+
+def read(path: Path | None, head: dict[str, Any]) -> dict[str, list[Row]]:
+    """Layer -> its rows, of a file that has the same heading; else nothing. ConfigError: no such file."""
+    if path is None or not path.exists():
+        return {}
+    try:
+        told = json.loads(path.read_bytes())
+        kept = told.pop("layers")
+        if told.get("format") != FORMAT:
+            raise ConfigError(f"--out {path}: this is no verification; name another file")
+        if told != json.loads(json.dumps(head)):
+            return {}
+        return {layer: [Row.from_dict(row) for row in rows] for layer, rows in kept.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ConfigError(f"--out {path}: this is no verification; name another file") from None
+
+
+def write(path: Path, head: dict[str, Any], done: dict[str, list[Row]]) -> None:
+    """The file, whole or not at all."""
+    kept = {layer: [row.to_dict() for row in rows] for layer, rows in done.items()}
+    files.replace(path, (json.dumps(head | {"layers": kept}) + "\n").encode())
+
+
+def _make(unit: tuple[str, int, int]) -> tuple[str, list[dict[str, Any]]]:
+    layer, start, stop = unit
+    tasks = [task for task in _STEP[-1].tasks if task.layer == layer][start:stop]
+    return layer, [task.make().to_dict() for task in tasks]
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def verify(
+    taken: Taken,
+    options: Options,
+    pattern: str | None,
+    path: Path | None,
+    own: dict[str, Any],
+    progress: Progress,
+) -> list[Row]:
+    """Every row of the layers that match; `path` keeps what is done, and `own` says of which run."""
+    head = heading(taken, options, own)
+    done = read(path, head)
+    step = Step(taken, options)
+    layers = [layer for layer in step.layers() if pattern is None or fnmatch.fnmatchcase(layer, pattern)]
+    if not layers:
+        raise ConfigError(f"no layer matches {pattern!r}; there are {', '.join(step.layers())}")
+    waiting = sorted((layer for layer in layers if layer not in done), key=lambda layer: -step.cost(layer))
+    total = sum(map(step.cost, layers))
+    seen = sum(step.cost(layer) for layer in layers if layer in done)
+    progress("", seen, total)
+    for layer, rows in _all(step, waiting):
+        done[layer] = rows
+        seen += step.cost(layer)
+        progress(layer, seen, total)
+        if path is not None:
+            write(path, head, done)
+    rows = [row for layer in layers for row in done[layer]]
+    return [*first_rows(taken, options, pattern), *rows]
+
+
+def first_rows(taken: Taken, options: Options, pattern: str | None) -> list[Row]:
+    """What belongs to no layer: the images, and that the step ends alike where nobody watches."""
+    if pattern is not None:
+        return []
+    row = Row("step", "digest", "the state behind the step, watched and as in training", ["state.digest"])
+    row.elements = row.checked = len(taken.after)
+    if taken.digest != taken.unwatched:
+        row.state, row.differing = DIFFERS, 1
+        row.why = f"{taken.digest} watched, {taken.unwatched} as in training"
+    return [inputs.check(taken, options), row]
+
+
+def _all(step: Step, layers: list[str]) -> Iterator[tuple[str, list[Row]]]:
+    """(layer, its rows) as they are done, the most work first."""
+    units = [unit for layer in layers for unit in _units(step, layer)]
+    left = {layer: sum(unit[0] == layer for unit in units) for layer in layers}
+    found: dict[str, list[Row]] = {layer: [] for layer in layers}
+    _STEP.append(step)
+    try:
+        for layer, told in _mapped(units):
+            found[layer] += [Row.from_dict(row) for row in told]
+            left[layer] -= 1
+            if not left[layer]:
+                yield layer, sorted(found[layer], key=lambda row: row.order)
+    finally:
+        _STEP.pop()
+
+
+def _units(step: Step, layer: str) -> list[tuple[str, int, int]]:
+    """A layer's tasks, those of much work in pieces."""
+    count = sum(task.layer == layer for task in step.tasks)
+    return [(layer, 0, count)]
+
+
+def _mapped(units: list[tuple[str, int, int]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    jobs = min(cores(), len(units))
+    if jobs < 2 or "fork" not in multiprocessing.get_all_start_methods():
+        yield from map(_make, units)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which rest
+        with multiprocessing.get_context("fork").Pool(jobs) as pool:
+            yield from pool.imap_unordered(_make, units)
+
+
+@dataclasses.dataclass(frozen=True)
+class Totals:
+    """What all rows came to."""
+
+    elements: int
+    checked: int
+    sums: int
+    words: int
+    paths: int
+    differing: int
+    unspecified: int
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """Of all elements, those recomputed."""
+        return self.checked / self.elements if self.elements else 1.0
+
+
+def totals(rows: list[Row], started: float) -> Totals:
+    """Of rows; started: by perf_counter."""
+    return Totals(
+        sum(row.elements for row in rows),
+        sum(row.checked for row in rows),
+        sum(row.sums for row in rows),
+        sum(row.words for row in rows),
+        len(rows),
+        sum(row.state == DIFFERS for row in rows),
+        sum(row.state not in (EQUAL, DIFFERS) for row in rows),
+        perf_counter() - started,
+    )

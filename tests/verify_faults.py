@@ -1,0 +1,167 @@
+"""Faults in an installed copy's fast code, and where `intnet verify` must name each of them.
+
+`python -m tests.verify_faults` puts in all of them, one after another, and prints what was found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+NET = ("--model", "mlp", "--data", "digits", "--step", "1", "--elements", "60")
+
+
+class Fault(NamedTuple):
+    """`old` of a source, which has it once, becomes `new`; then the step of a method differs first at `path`."""
+
+    file: str
+    old: str
+    new: str
+    method: str
+    path: str
+    more: tuple[str, ...] = ("--batch-size", "12")
+
+
+FAULTS = {
+    "ties away from even in the quick lane": Fault(
+        "exact_stages.py",
+        "        num[j] = np.rint(q)\n",
+        "        num[j] = np.floor(q + 0.5)\n",
+        "wageubn",
+        "mu",
+    ),
+    "one Philox round less": Fault("rng.py", "for _ in range(10):", "for _ in range(9):", "wageubn", "images"),
+    "flag codes limited to half their range": Fault(
+        "formats.py",
+        "return ((1 << self.fine) - 1) << self.fine",
+        "return ((1 << self.fine - 1) - 1) << self.fine",
+        "wageubn",
+        "e3",
+    ),
+    "sign of beta": Fault("ops/norm.py", 'offset = _lifted(beta,', 'offset = -_lifted(beta,', "wageubn", "x3"),
+    "SQ saturates at half its range": Fault(
+        "quantize.py",
+        "    codes, status = _round(x, exponent, format.hi, draw)\n"
+        "    return QTensor(codes, exponent, format, format.hi, status)\n\n\ndef _flag",
+        "    codes, status = _round(x, exponent, format.hi // 2, draw)\n"
+        "    return QTensor(codes, exponent, format, format.hi, status)\n\n\ndef _flag",
+        "wageubn",
+        "e0",
+    ),
+    "rate of the running mean": Fault("layers.py", "    SHIFT = 3\n", "    SHIFT = 2\n", "wageubn", "running"),
+    "momentum 2/4": Fault("methods/wageubn.py", "MOM = 3  #", "MOM = 2  #", "wageubn", "W'"),
+    "epochs backwards": Fault(
+        "datasets/epoch_order.py",
+        'np.argsort(keys, kind="stable")',
+        'np.argsort(keys, kind="stable")[::-1]',
+        "float32",
+        "images",
+    ),
+    "groups of a batch in a chain": Fault(
+        "batch_sums.py",
+        "        met += group & 1\n        group >>= 1\n    return met",
+        "        met += group & 1\n        group >>= 1\n    return 1",
+        "float32",
+        "mu",
+        ("--batch-size", "64"),
+    ),
+    "eps of batch norm": Fault(
+        "ops/norm.py", "FLOAT_EPS = np.float32(1e-5)", "FLOAT_EPS = np.float32(1e-6)", "float32", "x3"
+    ),
+    "a gradient's sum without fma": Fault(
+        "ops/kernels/float32_rows.py",
+        "dot[c] = fma32(error[c], (row[c] - mean[c]) * r[c], dot[c])",
+        "dot[c] = dot[c] + error[c] * ((row[c] - mean[c]) * r[c])",
+        "float32",
+        "ggamma",
+    ),
+    "a gradient's length off by one": Fault(
+        "methods/adapt.py",
+        "norm = sqrt(squares) if squares else 1.0",
+        "norm = sqrt(squares + 1) if squares else 1.0",
+        "adapt",
+        "gWn",
+    ),
+    "a scale of MuPPET one step coarse": Fault(
+        "quantize.py", "exponent = -scale(x, format, draw[3])", "exponent = 1 - scale(x, format, draw[3])",
+        "muppet", "x0",
+    ),
+    "zero points of buckets cut off": Fault(
+        "bucket_loops.py", "return s, np.rint(-low / s) + _ZERO", "return s, np.trunc(-low / s) + _ZERO",
+        "saved", "x0s",
+    ),
+    "mantissas one bit short": Fault(
+        "block_loops.py",
+        "lsb, most = _POWERS[_BIAS + e - width + 1], _POWERS[_BIAS + width - 1] - 1.0",
+        "lsb, most = _POWERS[_BIAS + e - width + 1], _POWERS[_BIAS + width - 1] - 2.0",
+        "dynasty",
+        "x0",
+    ),
+    "a fused update that nobody observes": Fault(
+        "methods/wageubn.py",
+        "moved = descend(_joined([p.value for p in parameters]), acc, self.lr.at(self.epoch), self.k, \"\")",
+        "moved = descend(_joined([p.value for p in parameters]), acc, self.lr.at(self.epoch) + 1, self.k, \"\")",
+        "wageubn",
+        "digest",
+    ),
+}  # fmt: skip
+
+
+def copy(folder: Path) -> Path:
+    """The package in `folder`, as an installation has it."""
+    package = folder / "intnet"
+    shutil.copytree(ROOT / "intnet", package, ignore=shutil.ignore_patterns("__pycache__", "data"))
+    shutil.copytree(ROOT / "data", package / "data", dirs_exist_ok=True)
+    return package
+
+
+def verified(folder: Path, method: str, *more: str) -> tuple[int, dict[str, Any]]:
+    """(exit status, the JSON object) of `intnet verify` by the copy in `folder`, not compiled."""
+    command = [sys.executable, "-m", "intnet", "verify", "--method", method, *NET, *more, "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_DISABLE_JIT": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def differing(told: dict[str, Any]) -> list[str]:
+    """The paths that differ: the first one of the step first, what belongs to no layer behind."""
+    rows = [row for row in told["paths"] if row["state"] == "differs"]
+    rows.sort(key=lambda row: row["order"])
+    return [row["path"] for row in rows]
+
+
+def found(package: Path, fault: Fault) -> list[str]:
+    """The paths at which a fault is named; it is put in and taken out again."""
+    source = package / fault.file
+    text = source.read_text()
+    assert text.count(fault.old) == 1, f"{fault.file} has {text.count(fault.old)} times: {fault.old}"
+    source.write_text(text.replace(fault.old, fault.new))
+    try:
+        status, told = verified(package.parent, fault.method, *fault.more)
+    finally:
+        source.write_text(text)
+    paths = differing(told)
+    assert status == (1 if paths else 0)
+    return paths
+
+
+def main() -> None:
+    """All faults, a line each."""
+    with tempfile.TemporaryDirectory() as folder:
+        package = copy(Path(folder))
+        for name, fault in FAULTS.items():
+            paths = found(package, fault)
+            state = "as it must" if fault.path in paths[:1] else "NOT FIRST" if fault.path in paths else "MISSED"
+            print(f"{name}: {fault.method}/{fault.path}: {state}; differing: {', '.join(paths[:8])}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
