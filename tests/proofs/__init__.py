@@ -1,0 +1,11 @@
+"""Proofs by an SMT solver: what no number of tests can reach. `docs/proofs.md` lists them.
+
+    machine.py    integers of a kernel as terms: the functions themselves run on them
+    memory.py     arrays of bytes whose elements are terms
+    floats.py     floats of any precision as terms
+    rules.py      what a module's functions look up while they run here; faults in their sources
+
+A proof runs the function that Numba compiles, its own code object, on terms in place of numbers, with the
+types of Numba. Where it asks for a condition the run is forked. On every path the solver must find no
+value for which the claim, or what the machine requires (no shift by 64 or more), is wrong.
+"""
