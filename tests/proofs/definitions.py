@@ -52,7 +52,7 @@ _round = on_terms(spec.round_fraction, Fraction=Ratio)
 
 def rounded(num: Any, den: Any, mode: str, word: Any = 0, bits: Any = 32) -> Whole:
     """`intnet.spec.rounding.round_fraction` of num / den."""
-    got = _round(Ratio(num, den), mode, Whole(whole(word)), bits)
+    got = _round(Ratio(num, den), mode, Whole(whole(word)), Whole(whole(bits)))
     return got if isinstance(got, Whole) else Whole(got)
 
 

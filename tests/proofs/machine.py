@@ -50,6 +50,7 @@ class Run:
     required: list[Any] = field(default_factory=list)
     variables: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # terms, and NumPy's types
     quotients: dict[Any, Any] = field(default_factory=dict)  # floors of divisions
+    products: dict[Any, Any] = field(default_factory=dict)  # of those, and what they were divided by
     others: list[list[bool]] = field(default_factory=list)
     fresh: int = 0
 
@@ -262,7 +263,8 @@ class Whole:
         return self._with(other, lambda a, b: b - a)
 
     def __mul__(self, other: Any) -> Whole:
-        return self._with(other, lambda a, b: a * b)
+        known = _runs[-1].products.get((self.term, z3.simplify(whole(other))))
+        return self._with(other, lambda a, b: a * b if known is None else known)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -270,15 +272,20 @@ class Whole:
         return Whole(-self.term, self.limited)
 
     def __floordiv__(self, other: Any) -> Whole:
-        """The floor, by what it is: q with q * other <= self < (q + 1) * other. other > 0 is required."""
-        den, known = z3.simplify(whole(other)), _runs[-1].quotients
+        """The floor, by what it is: q with q * other <= self < (q + 1) * other. other > 0 is required.
+
+        q * other is a number of its own of which no more than that is known, and how q lies to self and 0
+        (`test_round_up.py` proves that of true products): so claims stay linear.
+        """
+        den, run = z3.simplify(whole(other)), _runs[-1]
         require(den > 0)
-        if (self.term, den) in known:  # one number has one floor
-            return Whole(known[self.term, den], self.limited)
-        q = known[self.term, den] = fresh(z3.IntSort())
-        rest = self.term - q * den
-        assume(z3.Implies(den > 0, z3.And(rest >= 0, rest < den)))
-        return Whole(q, self.limited)
+        if (self.term, den) not in run.quotients:  # one number has one floor
+            q, num = fresh(z3.IntSort()), self.term
+            product = q * den if z3.is_int_value(den) else fresh(z3.IntSort())
+            run.quotients[self.term, den] = q
+            run.products[q, den] = run.products[den, q] = product
+            assume(z3.Implies(den > 0, floor_facts(num, den, q, product)))
+        return Whole(run.quotients[self.term, den], self.limited)
 
     def __mod__(self, other: Any) -> Whole:
         return Whole(self.term % whole(other), self.limited)
@@ -327,6 +334,17 @@ class Whole:
         """As an int64, which it must be."""
         assert type == I64
         return Whole(self.term, True)
+
+
+def quotients() -> dict[Any, Any]:
+    """(num, den): q of all floors that this run took."""
+    return _runs[-1].quotients
+
+
+def floor_facts(num: Any, den: Any, q: Any, product: Any) -> Any:
+    """What is used of q = floor(num / den) and product = q * den, den > 0."""
+    near = z3.If(num >= 0, z3.And(q >= 0, q <= num, product >= 0), z3.And(q < 0, q >= num))
+    return z3.And(num - product >= 0, num - product < den, near)
 
 
 def _power(exponent: Any) -> Any:
