@@ -1,0 +1,217 @@
+"""Exact values to float32 (`intnet/exact_loops.py`, `intnet/long_sums.py`): what is cut off never decides wrong.
+
+float32 rounds x to a multiple of 2**k, k = its bit length - 24, or more where it is subnormal: so claims are of
+every k that |x| < 2**(k + 24) allows. float64 holds an integer below 2**53 as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log2
+from typing import Any
+
+import numpy as np
+import pytest
+import z3
+
+from intnet import exact_loops as loops
+from intnet import long_sums
+from tests.proofs.machine import (
+    I64,
+    U64,
+    Bit,
+    Num,
+    all_of,
+    assume,
+    counterexample,
+    prove,
+    require,
+    variable,
+)
+from tests.proofs.memory import Cells
+from tests.proofs.rules import on_numbers, on_terms, with_fault
+
+Claim = Callable[[], Any]
+DIGITS, WIDTH = 4, 192  # of a long sum
+
+
+@dataclass
+class Dyadic:
+    """A float64 that is term * 2**power times a scale that is a power of two: exact."""
+
+    term: Any
+    power: int = 0
+
+    def __mul__(self, other: Any) -> Dyadic:
+        if isinstance(other, Dyadic):
+            return Dyadic(other.term if self.term is None else self.term, self.power + other.power)
+        return Dyadic(self.term, self.power + int(log2(other)))
+
+
+def float64(value: Num) -> Dyadic:
+    """np.float64 of an integer, which is required to have 53 bits, or to be -2**63."""
+    require(z3.Or(all_of(value >= -(1 << 53), value <= 1 << 53).term, (value == -(1 << 63)).term))
+    return Dyadic(value.bv())
+
+
+SCALE = Dyadic(None)  # the factor that callers give
+FLOATS = {"float64": float64, "float32": lambda value: value}
+
+
+def nearest(x: Any, k: Any) -> Any:
+    """x as a number of steps of 2**k, to nearest, ties to even; k >= 1."""
+    floor = x >> k
+    rest, half = x - (floor << k), z3.BitVecVal(1, x.size()) << (k - 1)
+    up = z3.Or(rest > half, z3.And(rest == half, floor & 1 == 1))
+    return floor + z3.If(up, z3.BitVecVal(1, x.size()), 0)
+
+
+def rounds_alike(kept: Any, exact: Any, k: Any) -> Bit:
+    """Two numbers have as many bits, as far as steps of float32 go, and round alike."""
+    size = exact.size()
+    top = z3.BitVecVal(1, size) << (k + 23)
+    normal = [z3.Or(x >= top, -x >= top) for x in (kept, exact)]  # else k is that of subnormals
+    return Bit(z3.And(normal[0] == normal[1], nearest(kept, k) == nearest(exact, k)))
+
+
+def step(exact: Any, cut: int) -> Any:
+    """Any k that float32 may round `exact` to, where `exact` has more than 53 bits: so k is at least `cut`."""
+    k = z3.BitVec("k", exact.size())
+    limit = z3.BitVecVal(1, exact.size()) << (k + 24)
+    assume(z3.And(z3.ULE(k, exact.size() - 26), z3.UGE(k, cut), exact < limit, -exact < limit))
+    return k
+
+
+def from_int64(f: Any) -> Claim:
+    """|num| <= 2**62, or -2**63, whose abs is itself: the float64 that is cast is num, or rounds as num does."""
+
+    def claim() -> Any:
+        num = variable("num", I64)
+        assume(z3.Or(all_of(num >= -(1 << 62), num <= 1 << 62).term, (num == -(1 << 63)).term))
+        got = on_terms(f, FLOATS)(num, SCALE)
+        if got.power == 0:
+            return Bit(got.term == num.bv())
+        assert got.power == 10
+        exact = num.wide(96)
+        return rounds_alike(z3.SignExt(32, got.term) << 10, exact, step(exact, 30))
+
+    return claim
+
+
+def dropped(f: Any) -> Claim:
+    """num / 2**drop lies to every even integer as what is kept does."""
+
+    def claim() -> Any:
+        num, drop, c = variable("num", I64), variable("drop", I64), variable("c", I64)
+        assume(all_of(drop >= 0, drop < 63, (c & 1) == 0))
+        kept = on_terms(f)(num, drop).wide()
+        limit = c.wide() << drop.wide()
+        return all_of((kept < c.wide()) == (num.wide() < limit), (kept > c.wide()) == (num.wide() > limit))
+
+    return claim
+
+
+def from_limbs(f: Any) -> Claim:
+    """Two limbs below 2**126: `nearest_float32` is given what rounds as the value does, with its scale."""
+
+    def claim() -> Any:
+        hi, lo = variable("hi", I64), variable("lo", U64)
+        exact = z3.SignExt(32, z3.Concat(hi.bv(), lo.bv()))
+        assume(all_of(hi >= -(1 << 62), hi < 1 << 62))
+        out = Cells([None])
+
+        def cast(num: Num, scale: Dyadic) -> Dyadic:
+            require(z3.Or(all_of(num >= -(1 << 62), num <= 1 << 62).term, (num == -(1 << 63)).term))
+            return Dyadic(num.bv(), scale.power)
+
+        on_terms(f, nearest_float32=cast)(Cells([hi]), Cells([lo]), SCALE, out)
+        got = out[0]
+        kept = z3.SignExt(96, got.term) << got.power
+        if got.power == 0:
+            return Bit(kept == exact)
+        return rounds_alike(kept, exact, step(exact, got.power + 2))
+
+    return claim
+
+
+class Rows:
+    """digits[i] of one row."""
+
+    def __init__(self, line: Cells) -> None:
+        self.line, self.shape = line, (1, line.size)
+
+    def __getitem__(self, index: Any) -> Cells:
+        return self.line
+
+
+def total(line: list[Num]) -> Any:
+    """What the digits are, in WIDTH bits."""
+    return sum((digit.wide(WIDTH) << (30 * k) for k, digit in enumerate(line)), z3.BitVecVal(0, WIDTH))
+
+
+def from_digits(f: Any) -> Claim:
+    """`nearest_float32` gets the sign and the sticky form of the sum: its top bits, the last of which is 1 where
+
+    a bit below was. Digits of either sign, with carries; `sticky` proves that such a number rounds alike.
+    """
+
+    def claim() -> Any:
+        line = [variable(f"d{k}", I64) for k in range(DIGITS)]
+        assume(all_of(*(z3.And((d > -(1 << 60)).term, (d < 1 << 60).term) for d in line)))
+        exact, limit = total(line), 1 << (30 * DIGITS - 2)
+        assume(z3.And(exact > -limit, exact < limit))
+        out = Cells([None])
+        on_terms(f, nearest_float32=lambda num, unit: Dyadic(num.bv(), unit))(
+            Rows(Cells(list(line))), range(0, 30 * DIGITS, 30), out
+        )
+        got, size = out[0], z3.If(exact < 0, -exact, exact)
+        kept = z3.SignExt(WIDTH - 64, got.term)
+        below = (size & ((1 << got.power) - 1)) != 0
+        shape = z3.LShR(size, got.power) | z3.If(below, z3.BitVecVal(1, WIDTH), 0)
+        long_enough = True if got.power == 0 else size >= 1 << (got.power + 30)
+        return all_of(kept == z3.If(exact < 0, -shape, shape), long_enough)
+
+    return claim
+
+
+def sticky(size: int, cut: int) -> Claim:
+    """A number whose last `cut` bits became one, the last of what is kept, rounds alike at k >= cut + 2."""
+
+    def claim() -> Any:
+        exact = z3.BitVec("exact", size)
+        assume(z3.And(exact >= 0, z3.ULT(exact, 1 << (size - 3))))
+        below = (exact & ((1 << cut) - 1)) != 0
+        kept = (z3.LShR(exact, cut) | z3.If(below, z3.BitVecVal(1, size), 0)) << cut
+        return rounds_alike(kept, exact, step(exact, cut + 2))
+
+    return claim
+
+
+def added(shift: int) -> Callable[[Any], Claim]:
+    """The digits grow by code * 2**shift, each by less than 2**31: 2**28 codes leave them below 2**60."""
+
+    def of(f: Any) -> Claim:
+        def claim() -> Any:
+            code = variable("code", I64)
+            assume(all_of(code > -(1 << 62), code < 1 << 62))
+            cells = Cells([Num(0, I64)] * DIGITS)
+            on_terms(f)(Cells([code]), shift, Rows(cells))
+            small = all_of(*(all_of(d > -(1 << 31), d < 1 << 31) for d in cells.values))
+            return all_of(small, total(cells.values) == code.wide(WIDTH) << shift)
+
+        return claim
+
+    return of
+
+
+CLAIMS = [
+    (loops.drop_bits, dropped), (loops.nearest_float32, from_int64), (loops.float_limbs, from_limbs),
+    (long_sums._add, added(0)), (long_sums._add, added(29)), (long_sums._add, added(44)),
+    (long_sums._round, from_digits),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "claim"), CLAIMS, ids=lambda f: getattr(f, "__name__", ""))
+def test_to_float32(function: Any, claim: Callable[[Any], Claim]) -> None:
+    prove(claim(function))
