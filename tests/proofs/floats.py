@@ -123,6 +123,7 @@ def names(narrow: Any, wide: Any) -> dict[str, Any]:
 
     Pattern.view = view  # type: ignore[attr-defined]
     return {
+        "float64": wide, "float32": narrow, "int64": "int64",
         "multiply": lambda a, b, dtype: a.to(wide) * b.to(wide),
         "asarray": lambda x, dtype=None: Wide(x.to(wide).term if dtype is not None else x.term),
         "isfinite": lambda x: Bit(z3.Not(z3.Or(z3.fpIsInf(x.term), z3.fpIsNaN(x.term)))),

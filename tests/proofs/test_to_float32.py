@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from math import log2
 from typing import Any
 
-import numpy as np
 import pytest
 import z3
 
@@ -83,18 +82,48 @@ def step(exact: Any, cut: int) -> Any:
     return k
 
 
+def odd(exact: Any, cut: int) -> Any:
+    """exact / 2**cut rounded to odd: its floor, whose last bit is 1 where a bit was lost."""
+    lost = (exact & ((1 << cut) - 1)) != 0
+    return exact >> cut | z3.If(lost, z3.BitVecVal(1, exact.size()), 0)
+
+
+def from_odd(size: int, cut: int) -> Claim:
+    """A number rounded to odd rounds like the number itself, where k >= cut + 2."""
+
+    def claim() -> Any:
+        exact = z3.BitVec("exact", size)
+        assume(z3.And(exact < 1 << (size - 3), -exact < 1 << (size - 3)))
+        return rounds_alike(odd(exact, cut) << cut, exact, step(exact, cut + 2))
+
+    return claim
+
+
+def corrected(size: int, cut: int) -> Claim:
+    """A nearest number, moved by one towards an error where it is even, is the number rounded to odd.
+
+    So do `fma32`, `blocks._odd_sum` and `exact_stages.floats` with a float64, by the sign of its error.
+    """
+
+    def claim() -> Any:
+        exact = z3.BitVec("exact", size)
+        assume(z3.And(exact < 1 << (size - 3), -exact < 1 << (size - 3)))
+        near = nearest(exact, z3.BitVecVal(cut, size))
+        error = exact - (near << cut)
+        moved = near + z3.If(z3.And(error != 0, near & 1 == 0), z3.If(error > 0, 1, z3.BitVecVal(-1, size)), 0)
+        return Bit(moved == odd(exact, cut))
+
+    return claim
+
+
 def from_int64(f: Any) -> Claim:
-    """|num| <= 2**62, or -2**63, whose abs is itself: the float64 that is cast is num, or rounds as num does."""
+    """|num| <= 2**62, or -2**63, whose abs is itself: float64 holds num, or num rounded to odd."""
 
     def claim() -> Any:
         num = variable("num", I64)
         assume(z3.Or(all_of(num >= -(1 << 62), num <= 1 << 62).term, (num == -(1 << 63)).term))
         got = on_terms(f, FLOATS)(num, SCALE)
-        if got.power == 0:
-            return Bit(got.term == num.bv())
-        assert got.power == 10
-        exact = num.wide(96)
-        return rounds_alike(z3.SignExt(32, got.term) << 10, exact, step(exact, 30))
+        return Bit(got.term == odd(num.bv(), got.power))
 
     return claim
 
@@ -127,10 +156,9 @@ def from_limbs(f: Any) -> Claim:
 
         on_terms(f, nearest_float32=cast)(Cells([hi]), Cells([lo]), SCALE, out)
         got = out[0]
-        kept = z3.SignExt(96, got.term) << got.power
-        if got.power == 0:
-            return Bit(kept == exact)
-        return rounds_alike(kept, exact, step(exact, got.power + 2))
+        large = 1 << (got.power + 29)
+        enough = True if got.power == 0 else z3.Or(exact >= large, exact < -large)
+        return all_of(z3.SignExt(96, got.term) == odd(exact, got.power), enough)
 
     return claim
 
@@ -151,39 +179,35 @@ def total(line: list[Num]) -> Any:
 
 
 def from_digits(f: Any) -> Claim:
-    """`nearest_float32` gets the sign and the sticky form of the sum: its top bits, the last of which is 1 where
-
-    a bit below was. Digits of either sign, with carries; `sticky` proves that such a number rounds alike.
-    """
+    """`nearest_float32` gets the sum rounded to odd, 31 bits of it at least: digits below 2**30, the last signed."""
 
     def claim() -> Any:
         line = [variable(f"d{k}", I64) for k in range(DIGITS)]
-        assume(all_of(*(z3.And((d > -(1 << 60)).term, (d < 1 << 60).term) for d in line)))
-        exact, limit = total(line), 1 << (30 * DIGITS - 2)
-        assume(z3.And(exact > -limit, exact < limit))
-        out = Cells([None])
+        assume(all_of(*(all_of(d >= 0, d < 1 << 30) for d in line[:-1])))
+        assume(all_of(line[-1] > -(1 << 29), line[-1] < 1 << 29))
+        exact, out = total(line), Cells([None])
         on_terms(f, nearest_float32=lambda num, unit: Dyadic(num.bv(), unit))(
             Rows(Cells(list(line))), range(0, 30 * DIGITS, 30), out
         )
-        got, size = out[0], z3.If(exact < 0, -exact, exact)
-        kept = z3.SignExt(WIDTH - 64, got.term)
-        below = (size & ((1 << got.power) - 1)) != 0
-        shape = z3.LShR(size, got.power) | z3.If(below, z3.BitVecVal(1, WIDTH), 0)
-        long_enough = True if got.power == 0 else size >= 1 << (got.power + 30)
-        return all_of(kept == z3.If(exact < 0, -shape, shape), long_enough)
+        got = out[0]
+        large = 1 << (got.power + 30)
+        enough = True if got.power == 0 else z3.Or(exact >= large, exact <= -large)
+        return all_of(z3.SignExt(WIDTH - 64, got.term) == odd(exact, got.power), enough)
 
     return claim
 
 
-def sticky(size: int, cut: int) -> Claim:
-    """A number whose last `cut` bits became one, the last of what is kept, rounds alike at k >= cut + 2."""
+def carried(f: Any) -> Claim:
+    """Two digits of up to 60 bits and either sign, and two that take the carries: the same."""
 
     def claim() -> Any:
-        exact = z3.BitVec("exact", size)
-        assume(z3.And(exact >= 0, z3.ULT(exact, 1 << (size - 3))))
-        below = (exact & ((1 << cut) - 1)) != 0
-        kept = (z3.LShR(exact, cut) | z3.If(below, z3.BitVecVal(1, size), 0)) << cut
-        return rounds_alike(kept, exact, step(exact, cut + 2))
+        line = [variable("d0", I64), variable("d1", I64), Num(0, I64), Num(0, I64)]
+        assume(all_of(*(all_of(d > -(1 << 60), d < 1 << 60) for d in line[:2])))
+        exact, out = total(line), Cells([None])
+        on_terms(f, nearest_float32=lambda num, unit: Dyadic(num.bv(), unit))(
+            Rows(Cells(list(line))), range(0, 30 * DIGITS, 30), out
+        )
+        return Bit(z3.SignExt(WIDTH - 64, out[0].term) == odd(exact, out[0].power))
 
     return claim
 
@@ -207,11 +231,44 @@ def added(shift: int) -> Callable[[Any], Claim]:
 
 CLAIMS = [
     (loops.drop_bits, dropped), (loops.nearest_float32, from_int64), (loops.float_limbs, from_limbs),
-    (long_sums._add, added(0)), (long_sums._add, added(29)), (long_sums._add, added(44)),
-    (long_sums._round, from_digits),
+    (long_sums._add, added(0)), (long_sums._add, added(29)), (long_sums._round, from_digits),
+    (long_sums._round, carried),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("function", "claim"), CLAIMS, ids=lambda f: getattr(f, "__name__", ""))
 def test_to_float32(function: Any, claim: Callable[[Any], Claim]) -> None:
     prove(claim(function))
+
+
+@pytest.mark.parametrize(("size", "cut"), [(72, 1), (72, 10), (96, 32)])
+def test_odd_numbers(size: int, cut: int) -> None:
+    prove(from_odd(size, cut))
+    prove(corrected(size, cut))
+
+
+FAULTS = [
+    (loops.drop_bits, "kept << drop != num", "kept << drop > num", from_int64),
+    (loops.drop_bits, "kept << drop != num", "num & 1", from_int64),
+    (loops.nearest_float32, "drop_bits(num, 10)", "(num >> 10)", from_int64),
+    (loops.nearest_float32, "drop_bits(num, 10)", "drop_bits(num, 9)", from_int64),
+    (loops.nearest_float32, "1 << 53", "1 << 55", from_int64),
+]
+
+
+@pytest.mark.parametrize(("function", "right", "wrong", "claim"), FAULTS, ids=lambda f: str(f)[:24])
+def test_a_fault_has_a_counterexample(function: Any, right: str, wrong: str, claim: Any) -> None:
+    """And it makes another float64, or one that float64 does not hold."""
+    faulty = with_fault(function, right, wrong)
+    if function is loops.drop_bits:
+        found = counterexample(lambda: Bit(of_drop_bits(faulty)))
+        assert found is not None
+        assert on_numbers(faulty)(found["num"], 10) != on_numbers(function)(found["num"], 10)
+        return
+    assert counterexample(claim(faulty)) is not None
+
+
+def of_drop_bits(f: Any) -> Any:
+    """drop_bits(num, 10) is num / 2**10 rounded to odd."""
+    num = variable("num", I64)
+    return on_terms(f)(num, 10).bv() == odd(num.bv(), 10)
