@@ -1,6 +1,7 @@
 """Proofs by an SMT solver: what no number of tests can reach. `docs/proofs.md` lists them.
 
-    machine.py    integers of a kernel as terms: the functions themselves run on them
+    search.py     all paths of a run on terms, and claims that must hold on each
+    machine.py    integers of a kernel as terms
     memory.py     arrays of bytes whose elements are terms
     floats.py     floats of any precision as terms
     rules.py      what a module's functions look up while they run here; faults in their sources

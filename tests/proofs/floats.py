@@ -1,7 +1,7 @@
 """Floats as terms: IEEE arithmetic of any two precisions, one in place of float32 and one of float64.
 
-The code of a rule does not know how many bits its floats have. At full width an exact float64 sum or product is
-more than a solver can search; with few bits, at least 2p + 2 in the wider one as in IEEE, it is not.
+The code of a rule does not know how many bits its floats have. At full width an exact float64 sum or
+product is more than a solver can search; with few bits, 2p + 2 in the wider one, it is not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import z3
 
-from tests.proofs.machine import I64, Bit, Num, _runs, fresh, formula, if_
+from tests.proofs.machine import I64, Bit, Num, assume, formula, fresh, if_
 
 EVEN = z3.RNE()
 
@@ -73,7 +73,7 @@ class Float:
     def bits(self) -> Any:
         """A bit pattern of which the float is the value."""
         pattern = fresh(z3.BitVecSort(self.term.sort().ebits() + self.term.sort().sbits()))
-        _runs[-1].path.append(z3.fpBVToFP(pattern, self.term.sort()) == self.term)
+        assume(z3.fpBVToFP(pattern, self.term.sort()) == self.term)
         return pattern
 
 

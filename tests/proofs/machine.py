@@ -1,161 +1,47 @@
-"""Integers of a kernel as terms of an SMT solver, and the search of all paths of a run on them.
+"""Integers of a kernel as terms of an SMT solver, conditions that fork a run, integers of any size.
 
 `Num` has the arithmetic of Numba: a width and a sign, wrap-around, results of 64 bits whatever the
 operands, no uint64 beside an int64 (which would become a float64). `Whole` is an integer without a width,
-for definitions, or one that is required to stay within int64. `prove` runs a claim on all its paths.
+for definitions, or one that is required to stay within int64. `search.py` runs claims on all their paths.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import z3
 
-TIMEOUT = 60_000  # milliseconds a query may take; an answer that never comes is an error
+from tests.proofs import search
+from tests.proofs.search import (
+    I8,
+    I16,
+    I32,
+    I64,
+    NUMPY,
+    TIMEOUT,
+    U8,
+    U16,
+    U32,
+    U64,
+    Type,
+    Undecided,
+    assume,
+    counterexample,
+    decide,
+    formula,
+    fresh,
+    prove,
+    require,
+)  # fmt: skip
 
-
-class Type(NamedTuple):
-    """Of an integer."""
-
-    bits: int
-    signed: bool
-
-
-I8, I16, I32, I64 = (Type(bits, True) for bits in (8, 16, 32, 64))
-U8, U16, U32, U64 = (Type(bits, False) for bits in (8, 16, 32, 64))
-NUMPY: dict[Type, Any] = {
-    I8: np.int8, I16: np.int16, I32: np.int32, I64: np.int64,
-    U8: np.uint8, U16: np.uint16, U32: np.uint32, U64: np.uint64,
-}  # fmt: skip
-
-
-class Undecided(AssertionError):
-    """The solver gave up, or ran out of time."""
-
-
-# --- one run, and all of them -----------------------------------------------------------------------
-
-
-@dataclass
-class Run:
-    """A run of a claim along one path."""
-
-    choices: list[bool]
-    at: int = 0
-    path: list[Any] = field(default_factory=list)
-    required: list[Any] = field(default_factory=list)
-    variables: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # terms, and NumPy's types
-    quotients: dict[Any, Any] = field(default_factory=dict)  # floors of divisions
-    products: dict[Any, Any] = field(default_factory=dict)  # of those, and what they were divided by
-    others: list[list[bool]] = field(default_factory=list)
-    fresh: int = 0
-
-
-_runs: list[Run] = []
-
-
-def _check(terms: list[Any]) -> Any:
-    solver = z3.Solver()
-    solver.set("timeout", TIMEOUT)
-    solver.add(*terms)
-    return solver.check(), solver
-
-
-def possible(*terms: Any) -> bool:
-    """Whether there are values for which all terms hold, as far as the solver knows."""
-    return bool(_check([*_runs[-1].path, *terms])[0] != z3.unsat)
-
-
-def decide(term: Any) -> bool:
-    """What a condition is on this path; the other way is taken by another run."""
-    term, run = z3.simplify(term), _runs[-1]
-    if z3.is_true(term) or z3.is_false(term):
-        return bool(z3.is_true(term))
-    if run.at == len(run.choices):
-        yes, no = possible(term), possible(z3.Not(term))
-        if yes and no:
-            run.others.append([*run.choices, False])
-        run.choices.append(yes)
-    choice = run.choices[run.at]
-    run.at += 1
-    run.path.append(term if choice else z3.Not(term))
-    return choice
-
-
-def assume(condition: Any) -> None:
-    """Look only at values for which this holds."""
-    _runs[-1].path.append(formula(condition))
-
-
-def require(condition: Any) -> None:
-    """The claim is wrong where this is."""
-    term = formula(condition)
-    if not z3.is_true(term):
-        _runs[-1].required.append(term)
-
-
-def formula(condition: Any) -> Any:
-    """A Bit, bool or term as a term."""
-    return condition.term if isinstance(condition, Bit) else z3.BoolVal(condition) if isinstance(
-        condition, bool
-    ) else condition  # fmt: skip
-
-
-def fresh(sort: Any) -> Any:
-    """A term of which nothing is known."""
-    run = _runs[-1]
-    run.fresh += 1
-    return z3.Const(f"!{run.fresh}", sort)
-
-
-def counterexample(claim: Callable[[], Any]) -> dict[str, Any] | None:
-    """Values of the variables for which a claim is wrong, or None where the solver proves that there are none.
-
-    claim: makes its variables, assumes, runs functions on them, and returns what must hold
-    """
-    waiting: list[list[bool]] = [[]]
-    seen = False  # values that fulfil all that was assumed, on one path at least
-    while waiting:
-        run = Run(waiting.pop())
-        _runs.append(run)
-        try:
-            goal = formula(claim())
-        finally:
-            _runs.pop()
-        waiting += run.others
-        seen = seen or _check(run.path)[0] == z3.sat
-        wrong = z3.Not(z3.And(goal, *run.required))
-        if z3.is_false(z3.simplify(wrong)):
-            continue
-        answer, solver = _check([*run.path, wrong])
-        if answer == z3.unknown:
-            raise Undecided(f"{solver.reason_unknown()} on a path of {len(run.path)} conditions")
-        if answer == z3.sat:
-            model = solver.model()
-            return {
-                name: _number(model.eval(term, model_completion=True), kind)
-                for name, (term, kind) in run.variables.items()
-            }
-    assert seen, "no value fulfils what is assumed: nothing is proven"
-    return None
-
-
-def prove(claim: Callable[[], Any]) -> None:
-    """AssertionError with the values for which a claim is wrong; Undecided where the solver gives up."""
-    found = counterexample(claim)
-    assert found is None, found
-
-
-def _number(value: Any, kind: Any) -> Any:
-    """A value of a model as a number of NumPy's, or of Python's where there is no type."""
-    if isinstance(value, z3.FPRef):
-        value = z3.simplify(z3.fpToIEEEBV(value))
-    number = int(value.as_long())
-    return number if kind is None else np.array(number, np.uint64).astype(kind)[()]
+__all__ = [
+    "I8", "I16", "I32", "I64", "NUMPY", "TIMEOUT", "U8", "U16", "U32", "U64", "Bit", "Num", "Type",
+    "Undecided", "Whole", "all_of", "assume", "counterexample", "floor_facts", "formula", "fresh", "if_",
+    "integer", "num", "power_of_two", "prove", "quotients", "require", "unknown_products", "variable",
+    "whole",
+]  # fmt: skip
 
 
 # --- truth -------------------------------------------------------------------------------------------
@@ -241,7 +127,7 @@ power_of_two = z3.Function("2**", z3.IntSort(), z3.IntSort())
 
 
 class Whole:
-    """An integer as a term. limited: it is of a kernel, where nothing may pass int64; else of a definition."""
+    """An integer as a term. limited: of a kernel, where nothing may pass int64; else of a definition."""
 
     def __init__(self, term: Any, limited: bool = False) -> None:
         self.term = z3.simplify(z3.IntVal(term) if isinstance(term, int) else term)
@@ -263,7 +149,7 @@ class Whole:
         return self._with(other, lambda a, b: b - a)
 
     def __mul__(self, other: Any) -> Whole:
-        known = _runs[-1].products.get((self.term, z3.simplify(whole(other))))
+        known = search.current().products.get((self.term, z3.simplify(whole(other))))
         return self._with(other, lambda a, b: a * b if known is None else known)
 
     __radd__, __rmul__ = __add__, __mul__
@@ -277,7 +163,7 @@ class Whole:
         q * other is a number of its own of which no more than that is known, and how q lies to self and 0
         (`test_round_up.py` proves that of true products): so claims stay linear.
         """
-        den, run = z3.simplify(whole(other)), _runs[-1]
+        den, run = z3.simplify(whole(other)), search.current()
         require(den > 0)
         if (self.term, den) not in run.quotients:  # one number has one floor
             q, num = fresh(z3.IntSort()), self.term
@@ -338,7 +224,7 @@ class Whole:
 
 def quotients() -> dict[Any, Any]:
     """(num, den): q of all floors that this run took."""
-    return _runs[-1].quotients
+    return search.current().quotients
 
 
 def floor_facts(num: Any, den: Any, q: Any, product: Any) -> Any:
@@ -359,7 +245,7 @@ def _power(exponent: Any) -> Any:
 def integer(name: str, least: int = -(2**63), most: int = 2**63 - 1) -> Whole:
     """Any integer from least to most; of a kernel, where nothing may pass int64."""
     term = z3.Int(name)
-    _runs[-1].variables[name] = term, None
+    search.current().variables[name] = term, None
     assume(z3.And(term >= least, term <= most))
     return Whole(term, True)
 
@@ -569,5 +455,5 @@ def _unknown_product(a: Num, b: Num) -> Num:
 def variable(name: str, type: Type) -> Num:
     """Any integer of a type."""
     term = z3.BitVec(name, type.bits)
-    _runs[-1].variables[name] = term, NUMPY[type]
+    search.current().variables[name] = term, NUMPY[type]
     return Num(term, type)

@@ -1,4 +1,4 @@
-"""Functions of intnet that run on terms: their code objects, with other things behind the names they look up."""
+"""Functions of intnet that run on terms: their code objects, with other things behind their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The int32 lane (`intnet/exact_stages.py`, `intnet/exact_lane.py: prepare_narrow`): all numerators, all words.
+"""The int32 lane (`intnet/exact_stages.py`, `intnet/exact_lane.py`): all numerators, all words.
 
 Numerators that `prepare_narrow` lets pass have |num| + 2**(drop - 1) <= 2**31 - 1, drop = 1..30.
 """
@@ -64,7 +64,7 @@ def nearest_even(f: Any, by: int) -> Claim:
 
 
 def stochastic(f: Any, by: int) -> Claim:
-    """floor, and one more where the top B bits of the word are below floor(f * 2**B), f = rest/2**drop, B >= drop."""
+    """floor, and one more where the top B bits of the word are below floor(f * 2**B), f = rest/2**drop."""
 
     def claim() -> Any:
         num, drop, floor_at, lo, hi, x = lane(by)

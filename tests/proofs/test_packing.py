@@ -131,7 +131,8 @@ def hex_there_and_back(bits: int, lanes: int, signed: bool) -> Callable[[Any, An
             number = z3.Concat(*parts) if len(parts) > 1 else parts[0]
             right = number == one_number(codes, bits, 4 * layout.digits)
             text[layout.digits] = 10
-            wrong, read = on_terms(decode, _value=lambda x: x)(text, bits, lanes, layout.digits, signed, again)
+            read_word = on_terms(decode, _value=lambda x: x)
+            wrong, read = read_word(text, bits, lanes, layout.digits, signed, again)
             assert wrong == -1
             return all_of(right, read == guard, *(again[i] == codes[i] for i in range(lanes)))
 

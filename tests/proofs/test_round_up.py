@@ -22,8 +22,8 @@ from tests.proofs.machine import (
     all_of,
     assume,
     counterexample,
-    formula,
     floor_facts,
+    formula,
     if_,
     integer,
     power_of_two,
@@ -115,63 +115,6 @@ def test_products_keep_the_order() -> None:
         solver.set("timeout", TIMEOUT)
         solver.add(den > 0, wrong)
         assert solver.check() == z3.unsat
-
-
-def keep_order(factor: Whole) -> None:
-    """factor lies to q as factor * den to q * den, of all floors q that were taken."""
-    for (_, den), q in quotients().items():
-        left, right = (Whole(factor.term) * Whole(den)).term, (Whole(q) * Whole(den)).term
-        assume(z3.And((factor.term <= q) == (left <= right), (factor.term >= q) == (left >= right)))
-
-
-def keep_within(step: int) -> None:
-    """step * q lies between num - step and num, of all floors q of num / den where den >= step."""
-    for (num, den), q in quotients().items():
-        assume(z3.Implies(den >= step, within(num, q, z3.IntVal(step))))
-
-
-def within(num: Any, q: Any, step: Any) -> Any:
-    """For numerators of either sign."""
-    return z3.If(num >= 0, z3.And(q * step <= num, q >= 0), z3.And(q * step >= num - step, q < 0))
-
-
-def quotient(mode: str, up: Any = round_up, den: int = 0) -> Callable[[Any], Claim]:
-    """num/den within 62 bits, rounded, is what the definition makes of it."""
-
-    def of(f: Any) -> Claim:
-        def claim() -> Any:
-            num, by = integer("num", -(2**62), 2**62), integer("den", 1, 2**62)
-            by = Whole(den, True) if den else by
-            word, bits = word_of(mode)
-            decide = on_terms(up, umul_le=products_in_order)
-            got = on_terms(f, round_up=decide)(num, by, MODES[mode], word, bits)
-            expected = rounded(num, by, mode, word, bits)
-            if mode == "stochastic":
-                keep_order(word)
-                keep_order(Whole(word.term + 1))
-            return got == expected
-
-        return claim
-
-    return of
-
-
-def test_what_is_used_of_a_floor() -> None:
-    """`machine.floor_facts` of a true product."""
-    num, den, q = z3.Ints("num den q")
-    solver = z3.Solver()
-    solver.set("timeout", TIMEOUT)
-    solver.add(den > 0, num - q * den >= 0, num - q * den < den, z3.Not(floor_facts(num, den, q, q * den)))
-    assert solver.check() == z3.unsat
-
-
-def test_products_keep_the_order() -> None:
-    """`keep_order` of true products."""
-    a, b, den = z3.Ints("a b den")
-    solver = z3.Solver()
-    solver.set("timeout", TIMEOUT)
-    solver.add(den > 0, (a <= b) != (a * den <= b * den))
-    assert solver.check() == z3.unsat
 
 
 @pytest.mark.parametrize("mode", MODES)

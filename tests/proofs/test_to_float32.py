@@ -1,6 +1,6 @@
-"""Exact values to float32 (`intnet/exact_loops.py`, `intnet/long_sums.py`): what is cut off never decides wrong.
+"""Exact values to float32 (`intnet/exact_loops.py`, `intnet/long_sums.py`): no lost bit decides wrong.
 
-float32 rounds x to a multiple of 2**k, k = its bit length - 24, or more where it is subnormal: so claims are of
+float32 rounds x to a multiple of 2**k, k = its bit length - 24, or more where it is subnormal: claims are of
 every k that |x| < 2**(k + 24) allows. float64 holds an integer below 2**53 as it is.
 """
 
@@ -75,7 +75,7 @@ def rounds_alike(kept: Any, exact: Any, k: Any) -> Bit:
 
 
 def step(exact: Any, cut: int) -> Any:
-    """Any k that float32 may round `exact` to, where `exact` has more than 53 bits: so k is at least `cut`."""
+    """Any k from `cut` on that float32 may round `exact` at."""
     k = z3.BitVec("k", exact.size())
     limit = z3.BitVecVal(1, exact.size()) << (k + 24)
     assume(z3.And(z3.ULE(k, exact.size() - 26), z3.UGE(k, cut), exact < limit, -exact < limit))
@@ -110,7 +110,8 @@ def corrected(size: int, cut: int) -> Claim:
         assume(z3.And(exact < 1 << (size - 3), -exact < 1 << (size - 3)))
         near = nearest(exact, z3.BitVecVal(cut, size))
         error = exact - (near << cut)
-        moved = near + z3.If(z3.And(error != 0, near & 1 == 0), z3.If(error > 0, 1, z3.BitVecVal(-1, size)), 0)
+        outward = z3.If(error > 0, z3.BitVecVal(1, size), z3.BitVecVal(-1, size))
+        moved = near + z3.If(z3.And(error != 0, near & 1 == 0), outward, 0)
         return Bit(moved == odd(exact, cut))
 
     return claim
@@ -179,7 +180,7 @@ def total(line: list[Num]) -> Any:
 
 
 def from_digits(f: Any) -> Claim:
-    """`nearest_float32` gets the sum rounded to odd, 31 bits of it at least: digits below 2**30, the last signed."""
+    """`nearest_float32` gets the sum rounded to odd, 31 bits or more; digits below 2**30, the last signed."""
 
     def claim() -> Any:
         line = [variable(f"d{k}", I64) for k in range(DIGITS)]

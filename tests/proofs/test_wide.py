@@ -47,6 +47,16 @@ def limbs(name: str, bound: int = 1 << 127) -> tuple[Num, Num]:
     return both
 
 
+def last_half(bits: Any) -> Any:
+    """As `umul` cuts it."""
+    return bits & 0xFFFFFFFF
+
+
+def first_half(bits: Any) -> Any:
+    """As `umul` cuts it."""
+    return z3.LShR(bits, 32)
+
+
 def sum_of_products(f: Function) -> Claim:
     """a * b = a1*b1 * 2^64 + (a0*b1 + a1*b0) * 2^32 + a0*b0 of the 32-bit halves, without a carry lost."""
 
@@ -54,8 +64,9 @@ def sum_of_products(f: Function) -> Claim:
         a, b = variable("a", U64), variable("b", U64)
         with unknown_products() as products:
             got = on_terms(f)(a, b)
-        at = {"0": lambda x: z3.simplify(x.bv() & 0xFFFFFFFF), "1": lambda x: z3.simplify(z3.LShR(x.bv(), 32))}
-        part = {i + j: z3.ZeroExt(64, products[at[i](a), at[j](b)]) for i in "01" for j in "01"}
+        low, high = ([z3.simplify(rule(x.bv())) for x in (a, b)] for rule in (last_half, first_half))
+        halves = {"0": low, "1": high}
+        part = {i + j: z3.ZeroExt(64, products[halves[i][0], halves[j][1]]) for i in "01" for j in "01"}
         assert len(products) == 4
         whole = part["00"] + (part["01"] << 32) + (part["10"] << 32) + (part["11"] << 64)
         return Bit(value(got) == whole)
