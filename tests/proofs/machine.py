@@ -14,27 +14,12 @@ from typing import Any
 import z3
 
 from tests.proofs import search
+# isort: off
 from tests.proofs.search import (
-    I8,
-    I16,
-    I32,
-    I64,
-    NUMPY,
-    TIMEOUT,
-    U8,
-    U16,
-    U32,
-    U64,
-    Type,
-    Undecided,
-    assume,
-    counterexample,
-    decide,
-    formula,
-    fresh,
-    prove,
-    require,
+    I8, I16, I32, I64, NUMPY, TIMEOUT, U8, U16, U32, U64, Type, Undecided, assume, counterexample, decide,
+    formula, fresh, prove, require,
 )  # fmt: skip
+# isort: on
 
 __all__ = [
     "I8", "I16", "I32", "I64", "NUMPY", "TIMEOUT", "U8", "U16", "U32", "U64", "Bit", "Num", "Type",
@@ -348,9 +333,9 @@ class Num:
         return Num(0, Type(64, self.type.signed)) - self
 
     def __invert__(self) -> Num:
-        kind = Type(64, self.type.signed)
-        wide = self.cast(kind)
-        return Num(~wide.term if isinstance(wide.term, int) else ~wide.bv(), kind)
+        kind = Type(64, True) if self.type.signed else self.type
+        same = self.cast(kind)
+        return Num(~same.term if isinstance(same.term, int) else ~same.bv(), kind)
 
     def _shift(self, other: Any, left: bool) -> Num:
         by = num(other)

@@ -92,7 +92,7 @@ def assume(condition: Any) -> None:
 
 def require(condition: Any) -> None:
     """The claim is wrong where this is."""
-    term = formula(condition)
+    term = z3.simplify(formula(condition))
     if not z3.is_true(term):
         _runs[-1].required.append(term)
 
