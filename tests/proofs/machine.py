@@ -5,6 +5,7 @@ operands, no uint64 beside an int64 (which would become a float64). `Whole` is a
 for definitions, or one that is required to stay within int64. `search.py` runs claims on all their paths.
 """
 
+# ruff: noqa: I001 - one name a line would be twenty
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -14,12 +15,10 @@ from typing import Any
 import z3
 
 from tests.proofs import search
-# isort: off
 from tests.proofs.search import (
     I8, I16, I32, I64, NUMPY, TIMEOUT, U8, U16, U32, U64, Type, Undecided, assume, counterexample, decide,
     formula, fresh, prove, require,
 )  # fmt: skip
-# isort: on
 
 __all__ = [
     "I8", "I16", "I32", "I64", "NUMPY", "TIMEOUT", "U8", "U16", "U32", "U64", "Bit", "Num", "Type",
