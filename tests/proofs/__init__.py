@@ -3,7 +3,7 @@
     search.py     all paths of a run on terms, and claims that must hold on each
     machine.py    integers of a kernel as terms
     memory.py     arrays of bytes whose elements are terms
-    floats.py     floats of any precision as terms
+    definitions.py  the definition of rounding on terms
     rules.py      what a module's functions look up while they run here; faults in their sources
 
 A proof runs the function that Numba compiles, its own code object, on terms in place of numbers, with the
