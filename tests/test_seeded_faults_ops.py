@@ -187,7 +187,7 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], Case, str]] = {
     "float32 classifier": (last_place(float32, "matmul_nt"), RANDOM, "fc/x1"),
     "float32 classifier, back": (last_place(float32, "matmul_tn"), RANDOM, "fc/gW"),
     "integer classifier": (last_place(linear, "gemm"), FIXED16, "fc/x1"),
-    "wrong tie": (wrong_tie, TIES, "bn1/gammaq"),
+    "wrong tie": (wrong_tie, TIES, "conv1/x1"),
     "no clip in CQ": (no_clip_in_cq, RANDOM, "layer2.0.conv2/gWq"),
     "clip to -128": (clip_to_the_most_negative_code, EXTREME, "layer1.0.conv1/Wq"),
     "W without limit": (weights_without_limit, EXTREME, "layer1.0.conv1/W"),
