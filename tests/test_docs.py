@@ -18,6 +18,7 @@ from tests import docs_pages as pages
 from tests.docs_pages import DOCS, PAGES, ROOT
 
 README = ROOT / "README.md"
+NO_BIT = "a figure, which no bit depends on"
 PLACES = ("intnet/", "tests/", "examples/", "bench/", "docs/", "data/", ".ci/")
 
 
@@ -94,6 +95,30 @@ def test_a_method_s_page_tells_every_deviation_and_all_that_is_remembered(name: 
         assert f"**{key}**" in text, f"{name}.md does not tell of the deviation {key!r}"
     for key in set(cls.STATE) - set(FloatMaster.STATE if name != "float32" else ()):
         assert f"`{key}`" in text, f"{name}.md does not tell that it remembers {key!r}"
+
+
+@pytest.mark.parametrize("name", methods.METHODS)
+def test_every_equation_names_its_definition_and_its_test(name: str) -> None:
+    """That what is named exists, the test of a page's names says; a figure that is no bit says so."""
+    text = (DOCS / "methods" / f"{name}.md").read_text()
+    table = text.partition("\n## Equation, function\n")[2].partition("\n## ")[0].strip().splitlines()
+    assert table[0] == "| equation | definition | fast code | test |"
+    assert len(table) > 8
+    for line in table[2:]:
+        equation, definition, code, test = (cell.strip() for cell in line.strip("|").split("|"))
+        assert definition.startswith("`intnet/spec/") or definition == NO_BIT, equation
+        assert code.startswith("`intnet/") and test.startswith("`tests/"), equation
+
+
+def test_every_module_of_the_definition_stands_on_one_page() -> None:
+    shown = [
+        path.split("intnet/spec/")[1]
+        for page in sorted((DOCS / "definition").glob("*.md"))
+        for path in re.findall(r"^```\{literalinclude\} (\S+)$", page.read_text(), re.MULTILINE)
+    ]
+    spec = ROOT / "intnet" / "spec"
+    modules = {path.relative_to(spec).as_posix() for path in spec.rglob("*.py") if path.stem[:2] != "__"}
+    assert sorted(shown) == sorted(modules)
 
 
 def test_numbers_tells_of_every_rounding_mode_and_format() -> None:
