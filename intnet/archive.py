@@ -3,11 +3,11 @@
     save(path, KIND, {"codes": array}, {"made": "by me"})
     arrays, description = load(path, KIND)
 
-The file is an uncompressed .npz that `numpy.load` reads without pickle; `meta.json` (uint8, UTF-8 JSON) holds
-the description with `format`, `version`, `definition` and `sha256`, which covers every array and the JSON without that
-field. Equal contents give equal bytes: nothing depends on when or where it was written. Nothing of a file is
-believed before its hash holds: every failure is a CheckpointError. Used by `checkpoint.py` and
-`fixed_model.py`.
+The file is an uncompressed .npz that `numpy.load` reads without pickle; `meta.json` (uint8, UTF-8 JSON) has
+the description with `format`, `version`, `definition` (`definition.py`) and `sha256`, which covers all arrays
+and the JSON without that field. Equal contents give equal bytes: nothing depends on when or where it was
+written. Nothing of a file is believed before its hash holds: every failure is a CheckpointError. Used by
+`checkpoint.py` and `fixed_model.py`.
 """
 
 import hashlib

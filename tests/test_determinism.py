@@ -14,7 +14,7 @@ from tests.command import PYTHON, ROOT, environment, intnet, last_line, signalle
 from tests.test_float32_kernels import machines
 
 # 20 steps of resnet8 on digits under wageubn, batch 64, seed 1
-RESNET8 = "b9b05b646d9f9c55d04553b18c7ab386c7da31fcb3a9878ab1c31dfb19d342f9"
+RESNET8 = "ba3ad4d5250f5a44241da3d9737c90963f4d4e1d6f36addbb42b62cda5541f09"
 # 3 steps of mlp on digits, batch 16, seed 1
 MLP = {
     "wageubn": "9a02264ec8cc687a090e9e77fbc19e372d851a703429ed8222d49125b9fa62b4",
@@ -71,7 +71,7 @@ LEVERS = {
 }
 # method saved: 20 steps of resnet8 on digits, batch 64; 3 steps of mlp, batch 16; seed 1
 SAVED = {
-    "resnet8": "ec819c0bcf5ce39a15a95730b3c882479f064418d3dd1399a47e51660d63f78a",
+    "resnet8": "110455599b54aa615f49817ebee69f239ee3f9dbeda1693cf0d4b3e34ea6739b",
     "mlp": "295b6a07f7affae0e41dacf565983e633b0a328d6bb86400a7b9295af3b2979e",
 }
 SAVED_SCRIPT = """

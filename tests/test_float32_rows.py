@@ -14,7 +14,19 @@ import pytest
 
 from intnet.errors import FormatError, ShapeError
 from intnet.ops.kernels import float32_rows as rows
-from tests.float_oracle import F32, UNIT, add_oracle, batched, chunked, draw, floats, ints, round32, same, scaled
+from tests.float_oracle import (
+    F32,
+    UNIT,
+    add_oracle,
+    batched,
+    chunked,
+    draw,
+    floats,
+    ints,
+    round32,
+    same,
+    scaled,
+)
 from tests.opcheck import threads
 
 SHAPES = [(1, 1), (5, 3), (2, 3, 5, 7), (1023, 2), (1024, 2), (1025, 17), (2, 625, 2, 3), (0, 4)]
