@@ -108,6 +108,7 @@ SWEEPS: dict[str, Callable[[], None]] = {
 
 DOT = "total[c] = multiply_add(left[c], right[c], total[c])"
 FORWARD = "pixel, factors = x[n, top + ky, left + kx], w[ky * kernel[1] + kx]"
+CHUNKS = ["depthwise chunks"]
 LAST = "chunk_rows(chunk, rows * cols, e.shape[0] * rows * cols"
 MOVED = "; begin, end = begin + 8 * (chunk > 0), end + 8 * (chunk < parts.shape[0] - 1)"
 
@@ -151,7 +152,7 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     "a last position of dw": (DEPTHWISE, LAST, LAST + " - 1", ["depthwise", "depthwise floats"]),
     "rows for columns": (DEPTHWISE, "m // cols % rows", "m // rows % rows", ["depthwise"]),
     "dw in other chunks": (DEPTHWISE, LAST + ")", LAST + ")" + MOVED, ["depthwise chunks"]),
-    "only the first chunk": (DEPTHWISE, "channels, chunks, per_group", "channels, 1, per_group", ["depthwise chunks"]),
+    "only the first chunk": (DEPTHWISE, "channels, chunks, per_group", "channels, 1, per_group", CHUNKS),
     "-0 of a forward pass": (
         DEPTHWISE, "line[c] += zero  # -0, which only an underflow leaves, becomes +0", "pass",
         ["negative zero"]),
