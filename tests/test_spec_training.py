@@ -8,20 +8,30 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from fractions import Fraction
+from math import prod
 from typing import Any
 
+import numpy as np
 import pytest
 
 from intnet import datasets, methods, models
+from intnet.datasets import Dataset
+from intnet.layers import AvgPool2d, Linear
 from intnet.spec import data, initial
 from intnet.spec import models as spec_models
 from intnet.spec.__main__ import EXAMPLE
 from intnet.spec.digest import digest
 from intnet.spec.methods import METHODS
+from intnet.spec.nets import Layer, Net
 from intnet.spec.training import first, train
 from intnet.train import Run
+from tests.cases import random_codes
+from tests.saved_world import NETS, Excited
 from tests.states import state_differences, state_of
 from tests.stepping import TinyResNet
+from tests.test_wageubn_layers import Zoo
 
 ALONE = """
 import sys
@@ -121,6 +131,61 @@ def test_options_and_the_end_of_an_epoch(method: str, options: dict[str, Any]) -
     state = train(net, method, data.digits().first(24), 5, 3, 12, options)
     assert state_differences(state_of(run), state) == []
     assert digest(state) == run.digest()
+
+
+ZOO: Net = (
+    Layer("conv", "conv1", 4, 3, padding=1),
+    Layer("norm", "bn1"),
+    Layer("tanh", "tanh1"),
+    Layer("max_pool", "pool1", kernel=3, stride=2, padding=1),
+    Layer("conv", "conv2", 6, (3, 1), bias=True, stride=(1, 2), padding=(1, 0), groups=2),
+    Layer("norm", "bn2"),
+    Layer("relu", "relu2"),
+    Layer("avg_pool", "pool2", kernel=2, stride=1, padding=1),
+    Layer("dropout", "drop", keep=Fraction(7, 10)),
+    Layer("flatten", "flatten"),
+    Layer("linear", "fc1", 5, bias=True),
+    Layer("norm", "bn3"),
+    Layer("relu", "relu3"),
+    Layer("linear", "fc2", 3, bias=True),
+)
+
+
+class Apart(Zoo):
+    """Windows that do not overlap: behind AdaPT's float32 error only those are exact."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool2, self.fc1 = AvgPool2d(2), Linear(12, 5)
+        self.finish()
+
+
+APART = tuple(
+    x._replace(stride=2, padding=0) if isinstance(x, Layer) and x.name == "pool2" else x for x in ZOO
+)
+KINDS: dict[str, tuple[Net, Callable[[], models.Model]]] = {
+    "zoo": (ZOO, Zoo),
+    "apart": (APART, Apart),
+    "excited": (NETS["excited"], Excited),
+}
+
+
+@pytest.mark.parametrize("net", ["zoo", "excited"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_kind_of_layer_under_every_method(method: str, net: str) -> None:
+    """tanh, pools that overlap, groups, strides of two numbers, dropout, silu, squeeze and excitation."""
+    net = "apart" if (method, net) == ("adapt", "zoo") else net
+    layers, make = KINDS[net]
+    model = make()
+    n, shape = 6, model.image_shape
+    codes = random_codes(1, n * prod(shape), 0, 255)
+    labels = [0, 1, 2, 0, 1, 2]
+    images = np.array(codes, np.uint8).reshape(n, *shape)
+    both = Dataset("six", images, np.array(labels), images, np.array(labels), -8, 3)
+    found = data.Dataset([image.tobytes() for image in images], labels, [], [], shape, -8, 3)
+    run = Run(model, methods.make(method), both, 3, 2)
+    run.train(2)
+    assert state_differences(state_of(run), train(layers, method, found, 2, 2, 3)) == []
 
 
 @pytest.mark.parametrize("name", spec_models.MODELS)
