@@ -1,28 +1,56 @@
-"""Rounding and overflow of exact rationals, one element at a time; read `quantizers` next.
+"""Rounding and overflow of exact rationals, one element at a time; read `formats` next.
 
 Written from the rule table alone, with the floor and the fraction of a `Fraction`.
 """
+from __future__ import annotations
+
 from fractions import Fraction
+from math import isqrt
+from typing import NamedTuple
 
 MODES = ("ties_even", "ties_away", "ties_pos", "to_neg", "to_pos", "to_zero", "stochastic")
 OVERFLOWS = ("saturate", "saturate_symmetric", "wrap", "error")
 HALF = Fraction(1, 2)
 
 
-def round_fraction(
+class Decision(NamedTuple):
+    """How one exact value became an integer: x = floor + fraction, 0 <= fraction < 1; then up or not.
+
+    tie:       fraction = 1/2
+    threshold: of stochastic rounding, floor(fraction * 2^bits): up iff the word is below it
+    """
+
+    floor: int
+    fraction: Fraction
+    tie: bool
+    threshold: int | None
+    up: bool
+
+    @property
+    def rounded(self) -> int:
+        """floor, or floor + 1 where it goes up."""
+        return self.floor + self.up
+
+
+def decision(
     x: Fraction | int, mode: str = "ties_even", word: int | None = None, bits: int = 32
-) -> int:
-    """The integer that `mode` picks for the exact value `x`.
+) -> Decision:
+    """Which way `mode` goes from the exact value `x`: the one place where that is decided.
 
     `word` is the random word of `stochastic`, already cut to `bits` bits (0 <= word < 2^bits).
     Raises ValueError on an unknown mode, on a missing word or on one that is out of range.
+
+    >>> decision(Fraction(7, 2))
+    Decision(floor=3, fraction=Fraction(1, 2), tie=True, threshold=None, up=True)
     """
     x = Fraction(x)
     floor = x.numerator // x.denominator
     fraction = x - floor
-    if fraction == 0 and mode in MODES and mode != "stochastic":
-        return floor
-    if mode == "ties_even":
+    threshold = None
+    if mode == "stochastic":
+        threshold = _threshold(fraction, word, bits)
+        up = word is not None and word < threshold
+    elif mode == "ties_even":
         up = fraction > HALF or (fraction == HALF and floor % 2 == 1)
     elif mode == "ties_away":
         up = fraction > HALF or (fraction == HALF and x > 0)
@@ -31,24 +59,28 @@ def round_fraction(
     elif mode == "to_neg":
         up = False
     elif mode == "to_pos":
-        up = True
+        up = fraction > 0
     elif mode == "to_zero":
-        up = x < 0
-    elif mode == "stochastic":
-        up = _stochastic_up(fraction, word, bits)
+        up = fraction > 0 and x < 0
     else:
         raise ValueError(f"unknown rounding mode {mode!r}; choose one of {', '.join(MODES)}")
-    return floor + 1 if up else floor
+    return Decision(floor, fraction, fraction == HALF, threshold, up)
 
 
-def _stochastic_up(fraction: Fraction, word: int | None, bits: int) -> bool:
-    """True iff the word is below the fraction cut to `bits` bits; never true for an exact integer."""
+def round_fraction(
+    x: Fraction | int, mode: str = "ties_even", word: int | None = None, bits: int = 32
+) -> int:
+    """The integer that `mode` picks for the exact value `x`; see `decision`."""
+    return decision(x, mode, word, bits).rounded
+
+
+def _threshold(fraction: Fraction, word: int | None, bits: int) -> int:
+    """The fraction cut to `bits` bits: 0, which no word is below, for an exact integer."""
     if not 1 <= bits <= 32:
         raise ValueError(f"stochastic rounding takes 1..32 random bits, got {bits}")
     if word is None or not 0 <= word < 2**bits:
         raise ValueError(f"stochastic rounding needs a word of {bits} bits, got {word!r}")
-    scaled = fraction * (1 << bits)
-    return word < scaled.numerator // scaled.denominator
+    return (fraction.numerator << bits) // fraction.denominator
 
 
 def overflow(code: int, lo: int, hi: int, mode: str) -> int:
@@ -69,22 +101,25 @@ def overflow(code: int, lo: int, hi: int, mode: str) -> int:
     raise ValueError(f"unknown overflow mode {mode!r}; choose one of {', '.join(OVERFLOWS)}")
 
 
-def round_sqrt(v: Fraction | int, mode: str = "ties_even") -> int:
-    """The integer that `mode` (not stochastic) picks for the exact root of v >= 0, by comparing squares."""
+def root_decision(v: Fraction | int, mode: str = "ties_even") -> Decision:
+    """`decision` of the exact root of v >= 0, by comparing squares; every mode but stochastic.
+
+    A root is irrational as a rule. Deterministic modes only ask on which side of the half its fraction lies,
+    so `fraction` is a stand-in: 1/4 below the half, 3/4 above it; exact are 0 and 1/2.
+    """
     v = Fraction(v)
     if v < 0:
         raise ValueError(f"root of the negative number {v}")
-    floor = 0
-    step = 1 << (max(v.numerator // v.denominator, 1).bit_length() // 2 + 1)
-    while step:
-        if (floor + step) ** 2 <= v:
-            floor += step
-        step //= 2
     if mode == "stochastic":
         raise ValueError("a root is rounded by comparing squares, stochastic rounding needs its digits")
+    floor = isqrt(v.numerator // v.denominator)
     if floor * floor == v:
-        return floor
+        return decision(floor, mode)
     doubled = (2 * floor + 1) ** 2
-    # Every deterministic mode only asks on which side of the half the fraction lies.
     stand_in = Fraction(1, 4) if 4 * v < doubled else Fraction(3, 4) if 4 * v > doubled else HALF
-    return round_fraction(floor + stand_in, mode)
+    return decision(floor + stand_in, mode)
+
+
+def round_sqrt(v: Fraction | int, mode: str = "ties_even") -> int:
+    """The integer that `mode` (not stochastic) picks for the exact root of v >= 0."""
+    return root_decision(v, mode).rounded
