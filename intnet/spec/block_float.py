@@ -11,21 +11,13 @@ from typing import NamedTuple
 
 from intnet.spec.float32 import to_float32
 from intnet.spec.rounding import overflow, round_fraction
-from intnet.spec.tensor import Tensor, power
+from intnet.spec.tensor import Tensor, places, power
 
 SIDE = 4
 LEAST, GREATEST = -128, 127  # of e: a signed byte
 
 Index = tuple[int, ...]
 Bits = int | Mapping[Index, int]
-
-
-def places(counts: Sequence[int]) -> list[Index]:
-    """Every index of a tensor, in C order."""
-    found: list[Index] = [()]
-    for count in counts:
-        found = [(*place, i) for place in found for i in range(count)]
-    return found
 
 
 def blocks(shape: Sequence[int], axes: Sequence[int]) -> list[Index]:

@@ -1,34 +1,65 @@
-"""The quantizers on lists of Fractions: one exact value, one rounding, then the clip; read `wageubn` next.
+"""Number formats: what a whole tensor decides (its grid), and what one element does on that grid.
 
-Every quantizer returns `Quantized(codes, exponent, saturated)`; `saturated` counts the elements whose
-rounded code the clip changed.
+    (6)   Q(x, k)   = round(x * 2^(k-1)) / 2^(k-1)                                    Direct
+    (7)   CQ(x)     = clip(Sr(dr * x / R(x)), -dr + 1, dr - 1) / 2^(kGC-1)            Constant
+    (8)   SQ(x, k)  = R(x) * clip(Q(x / R(x), k), -1 + d, 1 - d), d = 2^-(k-1)        Shift
+          R(x)      = 2^round(log2(max|x|))
+    (17)  Flag-QE2  : two grids, Sc = R(x) / 2^(k-1) and Sc / 2^(k-1)                 Flag
+          <WL,FL>   : WL bits with the sign, FL of them behind the point              FixedPoint
+          BF(x, WL) = clip(round(x * 2^s), LB, UB) * 2^-s                             Scaled
+
+Numbers in brackets are equations of WAGEUBN (Yang et al. 2020); <WL,FL> is AdaPT's (Kummer et al. 2023, SR of
+sec. 3.1), BF is MuPPET's (Rajagopal et al. 2020) as AdaPT's first version retells it in its sec. 2.2.
+
+A format is data. `grid` is the one number that it takes from a tensor; `code` rounds the exact value of one
+element once and limits the code, so any element can be computed again from its value and the grid alone:
+
+>>> shift = Shift(8)
+>>> grid = shift.grid([Fraction(3), Fraction(-1, 100)])      # log2 R: 3 lies above sqrt(2) * 2
+>>> grid, shift.exponent(grid), shift.code(Fraction(3), grid)
+(2, -5, (96, False))
+>>> quantize([Fraction(3), Fraction(-1, 100)], shift)
+Quantized(codes=[96, 0], exponent=-5, saturated=0)
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from intnet.spec.rounding import overflow, round_fraction
+from intnet.spec.rounding import HALF, overflow, round_fraction, round_sqrt
 from intnet.spec.tensor import power
+
+Exact = Fraction | int
+Limits = tuple[int, int, str]  # least and greatest code, and a name of `rounding.OVERFLOWS`
 
 
 class Quantized(NamedTuple):
-    """value = code * 2^exponent."""
+    """value = code * 2^exponent; `saturated` counts the codes that the range changed."""
 
     codes: list[int]
     exponent: int
     saturated: int
 
 
-def log2_R(largest: Fraction | int) -> int:
-    """round(log2(largest)): the n with 2^(2n-1) <= largest^2 < 2^(2n+1); 0 for an all-zero tensor."""
+# -- what a tensor decides -------------------------------------------------------------------------
+
+
+def log2_R(largest: Exact) -> int:
+    """round(log2(largest)) of R(x), (7), (8), (17): the n with 2^(2n-1) <= largest^2 < 2^(2n+1).
+
+    There is no tie, as sqrt(2) is irrational. An all-zero tensor has R = 1, n = 0.
+
+    >>> log2_R(741455), log2_R(741456)      # both neighbours of sqrt(2) * 2^19
+    (19, 20)
+    """
     if largest < 0:
         raise ValueError(f"a largest magnitude is not negative, got {largest}")
     if largest == 0:
         return 0
     square = Fraction(largest) ** 2
-    n = 0
+    n = (square.numerator.bit_length() - square.denominator.bit_length()) // 2
     while square >= power(2 * n + 1):
         n += 1
     while square < power(2 * n - 1):
@@ -36,112 +67,279 @@ def log2_R(largest: Fraction | int) -> int:
     return n
 
 
-def exponent_of(xs: Sequence[Fraction | int]) -> int:
-    """log2 of R over the whole list; ValueError where it is empty."""
+def exponent_of(xs: Sequence[Exact]) -> int:
+    """log2 of R over a whole list; ValueError where it is empty."""
+    least, greatest = extremes(xs)
+    return log2_R(max(-Fraction(least), Fraction(greatest)))
+
+
+def extremes(xs: Sequence[Exact]) -> tuple[Fraction, Fraction]:
+    """(least, greatest) of a list; ValueError where it is empty."""
     if not xs:
         raise ValueError("the largest magnitude of an empty tensor")
-    return log2_R(max(abs(Fraction(x)) for x in xs))
+    return Fraction(min(xs)), Fraction(max(xs))
 
 
-def _round_all(
-    xs: Sequence[Fraction | int], unit: Fraction, mode: str, words: Sequence[int] | None, bits: int
-) -> list[int]:
-    """x / unit of every element, rounded; `words` holds one B-bit word an element."""
-    if words is None:
-        return [round_fraction(x / unit, mode) for x in xs]
-    return [round_fraction(x / unit, mode, r, bits) for x, r in zip(xs, words, strict=True)]
+# -- formats ---------------------------------------------------------------------------------------
 
 
-def _clip(codes: list[int], exponent: int, lo: int, hi: int, how: str = "saturate") -> Quantized:
-    clipped = [overflow(code, lo, hi, how) for code in codes]
-    changed = sum(a != b for a, b in zip(codes, clipped, strict=True))
-    return Quantized(clipped, exponent, changed)
+class Format:
+    """What all formats share. `grid` is an integer; what it means, the format says."""
+
+    def grid_of(self, least: Exact, greatest: Exact) -> int:
+        """The grid of a tensor with these extremes."""
+        raise NotImplementedError
+
+    def grid(self, xs: Sequence[Exact]) -> int:
+        """The grid that a tensor decides; ValueError for an empty one where it matters."""
+        return self.grid_of(*extremes(xs))
+
+    def step(self, grid: int) -> Fraction:
+        """What x is divided by before it is rounded."""
+        raise NotImplementedError
+
+    def exponent(self, grid: int) -> int:
+        """log2 of what code 1 stands for."""
+        raise NotImplementedError
+
+    def limits(self) -> Limits | None:
+        """The range of codes; None where nothing limits them."""
+        raise NotImplementedError
+
+    def limited(self, code: int) -> tuple[int, bool]:
+        """(code, whether the range changed it): the second step, behind rounding."""
+        limits = self.limits()
+        kept = code if limits is None else overflow(code, *limits)
+        return kept, kept != code
+
+    def code(
+        self, x: Exact, grid: int, mode: str = "ties_even", word: int | None = None, bits: int = 32
+    ) -> tuple[int, bool]:
+        """(code, saturated) of one exact value; `word` is the element's random word, cut to `bits` bits."""
+        return self.limited(round_fraction(Fraction(x) / self.step(grid), mode, word, bits))
+
+    def root_code(self, square: Exact, grid: int, mode: str = "ties_even") -> tuple[int, bool]:
+        """(code, saturated) of the root of an exact `square`, which is irrational as a rule."""
+        return self.limited(round_sqrt(Fraction(square) / self.step(grid) ** 2, mode))
 
 
-def fixed(
-    xs: Sequence[Fraction | int],
-    wl: int,
-    fl: int,
-    mode: str = "ties_even",
-    how: str = "saturate",
-    words: Sequence[int] | None = None,
-    bits: int = 32,
-) -> Quantized:
-    """Fixed point <WL, FL>, WL counting the sign: codes in [-2^(WL-1), 2^(WL-1) - 1] at exponent -FL."""
-    codes = _round_all(xs, power(-fl), mode, words, bits)
-    return _clip(codes, -fl, -(2 ** (wl - 1)), 2 ** (wl - 1) - 1, how)
+@dataclass(frozen=True)
+class FixedPoint(Format):
+    """<WL,FL>: codes in [-2^(WL-1), 2^(WL-1) - 1], or [0, 2^WL - 1] unsigned, at exponent -FL; no grid (0).
+
+    overflow: a name of `rounding.OVERFLOWS`; 'saturate_symmetric' does without the most negative code
+    """
+
+    wl: int
+    fl: int
+    overflow: str = "saturate"
+    signed: bool = True
+
+    def grid_of(self, least: Exact, greatest: Exact) -> int:
+        """0."""
+        return 0
+
+    def grid(self, xs: Sequence[Exact]) -> int:
+        """0."""
+        return 0
+
+    def step(self, grid: int) -> Fraction:
+        """2^-FL."""
+        return power(-self.fl)
+
+    def exponent(self, grid: int) -> int:
+        """-FL."""
+        return -self.fl
+
+    def limits(self) -> Limits:
+        """Two's complement of WL bits."""
+        if not self.signed:
+            return 0, 2**self.wl - 1, "saturate" if self.overflow == "saturate_symmetric" else self.overflow
+        return -(2 ** (self.wl - 1)), 2 ** (self.wl - 1) - 1, self.overflow
 
 
-def direct(
-    xs: Sequence[Fraction | int],
-    k: int,
-    mode: str = "ties_even",
-    words: Sequence[int] | None = None,
-    bits: int = 32,
-    clip: bool = False,
-) -> Quantized:
-    """Q(x, k): resolution 2^-(k-1), no range limit. `clip` is the weights' clip to +-(1 - 2^-(k-1))."""
-    codes = _round_all(xs, power(1 - k), mode, words, bits)
-    if not clip:
-        return Quantized(codes, 1 - k, 0)
-    edge = 2 ** (k - 1) - 1
-    return _clip(codes, 1 - k, -edge, edge)
+@dataclass(frozen=True)
+class Direct(Format):
+    """Q(x, k) of (6): resolution 2^-(k-1), no range. No grid (0).
+
+    clip: the weights' clip to +-(1 - 2^-(k-1)) of (10)
+    lsb:  log2 of the resolution, where it is not -(k-1)
+    """
+
+    k: int
+    clip: bool = False
+    lsb: int | None = None
+
+    def grid_of(self, least: Exact, greatest: Exact) -> int:
+        """0."""
+        return 0
+
+    def grid(self, xs: Sequence[Exact]) -> int:
+        """0."""
+        return 0
+
+    def step(self, grid: int) -> Fraction:
+        """2^-(k-1)."""
+        return power(self.exponent(grid))
+
+    def exponent(self, grid: int) -> int:
+        """-(k-1)."""
+        return 1 - self.k if self.lsb is None else self.lsb
+
+    def limits(self) -> Limits | None:
+        """Only where `clip` asks for it."""
+        edge = 2 ** (self.k - 1) - 1
+        return (-edge, edge, "saturate") if self.clip else None
 
 
-def shift(
-    xs: Sequence[Fraction | int],
-    k: int,
-    mode: str = "ties_even",
-    words: Sequence[int] | None = None,
-    bits: int = 32,
-) -> Quantized:
-    """SQ(x, k) = R(x) * clip(Q(x / R(x), k), -1 + d, 1 - d) with d = 2^-(k-1)."""
-    n = exponent_of(xs)
-    codes = _round_all(xs, power(n + 1 - k), mode, words, bits)
-    edge = 2 ** (k - 1) - 1
-    return _clip(codes, n + 1 - k, -edge, edge)
+@dataclass(frozen=True)
+class Shift(Format):
+    """SQ(x, k) of (8): codes within +-(2^(k-1) - 1) at exponent n - (k-1). Grid: n = log2 R(x)."""
+
+    k: int
+
+    def grid_of(self, least: Exact, greatest: Exact) -> int:
+        """log2 R(x)."""
+        return log2_R(max(-Fraction(least), Fraction(greatest)))
+
+    def step(self, grid: int) -> Fraction:
+        """R(x) * 2^-(k-1)."""
+        return power(self.exponent(grid))
+
+    def exponent(self, grid: int) -> int:
+        """n - (k-1)."""
+        return grid + 1 - self.k
+
+    def limits(self) -> Limits:
+        """-1 + d .. 1 - d, in codes."""
+        edge = 2 ** (self.k - 1) - 1
+        return -edge, edge, "saturate"
 
 
-def constant(
-    xs: Sequence[Fraction | int],
-    words: Sequence[int] | None,
-    dr: int = 128,
-    k_gc: int = 15,
-    mode: str = "stochastic",
-    bits: int = 32,
-) -> Quantized:
-    """CQ(x) = clip(Sr(dr * x / R(x)), -dr + 1, dr - 1) / 2^(kGC-1), one B-bit word an element."""
-    n = exponent_of(xs)
-    codes = _round_all([dr * Fraction(x) for x in xs], power(n), mode, words, bits)
-    return _clip(codes, 1 - k_gc, 1 - dr, dr - 1)
+@dataclass(frozen=True)
+class Constant(Format):
+    """CQ(x) of (7): codes within +-(dr - 1) at exponent -(kGC-1); R(x) itself is given up.
+
+    Grid: n = log2 R(x). Its rounding Sr is stochastic: mode 'stochastic' and a word an element.
+    """
+
+    dr: int = 128
+    k_gc: int = 15
+
+    def grid_of(self, least: Exact, greatest: Exact) -> int:
+        """log2 R(x)."""
+        return log2_R(max(-Fraction(least), Fraction(greatest)))
+
+    def step(self, grid: int) -> Fraction:
+        """R(x) / dr."""
+        return power(grid) / self.dr
+
+    def exponent(self, grid: int) -> int:
+        """-(kGC-1), whatever the tensor."""
+        return 1 - self.k_gc
+
+    def limits(self) -> Limits:
+        """-dr + 1 .. dr - 1."""
+        return 1 - self.dr, self.dr - 1, "saturate"
 
 
-def flag(
-    xs: Sequence[Fraction | int],
-    mode: str = "ties_even",
-    k: int = 8,
-) -> Quantized:
-    """The flag format of k + 1 bits: codes at exponent log2(Sc) - (k-1) with Sc = R(x) / 2^(k-1).
+@dataclass(frozen=True)
+class Scaled(Format):
+    """BF(x, WL) of MuPPET: codes in [LB, UB] = [-2^(WL-1), 2^(WL-1) - 1] at exponent -s.
+
+    Grid: s = floor(log2(min((UB + 1/2) / max x, (LB - 1/2) / min x))). A maximum <= 0 or a minimum >= 0 does
+    not bind; zeros alone have the s of a maximum of 1.
+    """
+
+    wl: int
+
+    def grid_of(self, least: Exact, greatest: Exact) -> int:
+        """s: the greatest with max x * 2^s <= UB + 1/2 and min x * 2^s >= LB - 1/2."""
+        lb, ub, _ = self.limits()
+        ratios = [(ub + HALF) / Fraction(greatest)] if greatest > 0 else []
+        ratios += [(lb - HALF) / Fraction(least)] if least < 0 else []
+        bound = min(ratios, default=ub + HALF)
+        s = bound.numerator.bit_length() - bound.denominator.bit_length() - 1
+        while power(s + 1) <= bound:
+            s += 1
+        return s
+
+    def step(self, grid: int) -> Fraction:
+        """2^-s."""
+        return power(-grid)
+
+    def exponent(self, grid: int) -> int:
+        """-s."""
+        return -grid
+
+    def limits(self) -> Limits:
+        """LB .. UB."""
+        return -(2 ** (self.wl - 1)), 2 ** (self.wl - 1) - 1, "saturate"
+
+
+@dataclass(frozen=True)
+class Flag(Format):
+    """Flag-QE2 of (17): k + 1 bits stored, codes at exponent log2(Sc) - (k-1) with Sc = R(x) / 2^(k-1).
 
     With top = 2^(k-1), which is 128 for the 9 bits of the paper: |x / Sc| >= 1 has code
     top * clip(round(x / Sc), -top + 1, top - 1); below: round(top * x / Sc), which may reach +-top.
+    Grid: n = log2 R(x).
     """
-    top = 2 ** (k - 1)
-    log_sc = exponent_of(xs) - (k - 1)
-    codes, saturated = [], 0
-    for ratio in (Fraction(x) / power(log_sc) for x in xs):
+
+    k: int = 8
+
+    def grid_of(self, least: Exact, greatest: Exact) -> int:
+        """log2 R(x)."""
+        return log2_R(max(-Fraction(least), Fraction(greatest)))
+
+    def step(self, grid: int) -> Fraction:
+        """Sc / 2^(k-1), of the finer grid."""
+        return power(self.exponent(grid))
+
+    def exponent(self, grid: int) -> int:
+        """n - 2(k-1)."""
+        return grid - 2 * (self.k - 1)
+
+    def limits(self) -> Limits:
+        """The greatest code of the coarse grid."""
+        top = 2 ** (self.k - 1)
+        return -top * (top - 1), top * (top - 1), "saturate"
+
+    def code(
+        self, x: Exact, grid: int, mode: str = "ties_even", word: int | None = None, bits: int = 32
+    ) -> tuple[int, bool]:
+        """(code, saturated): |x / Sc| decides the grid before anything is rounded."""
+        top = 2 ** (self.k - 1)
+        ratio = Fraction(x) / (self.step(grid) * top)
         if abs(ratio) < 1:
-            codes.append(round_fraction(top * ratio, mode))
-            continue
-        whole = round_fraction(ratio, mode)
-        kept = overflow(whole, 1 - top, top - 1, "saturate")
-        saturated += kept != whole
-        codes.append(top * kept)
-    return Quantized(codes, log_sc - (k - 1), saturated)
+            return round_fraction(top * ratio, mode, word, bits), False
+        free = round_fraction(ratio, mode, word, bits)
+        kept = overflow(free, 1 - top, top - 1, "saturate")
+        return top * kept, kept != free
+
+
+def quantize(
+    xs: Sequence[Exact],
+    format: Format,
+    mode: str = "ties_even",
+    words: Sequence[int] | None = None,
+    bits: int = 32,
+) -> Quantized:
+    """A whole tensor: its grid, then `format.code` of every element; `words` holds one B-bit word each."""
+    grid = format.grid(xs)
+    drawn = [None] * len(xs) if words is None else words
+    made = [format.code(x, grid, mode, word, bits) for x, word in zip(xs, drawn, strict=True)]
+    return Quantized([code for code, _ in made], format.exponent(grid), sum(limited for _, limited in made))
+
+
+# -- stored words of the flag format ---------------------------------------------------------------
 
 
 def flag_encode(code: int, k: int = 8) -> tuple[int, int, int]:
-    """The stored (flag, sign, magnitude of k - 1 bits) of one flag code; +-2^(k-1) is flag 1, magnitude 1."""
+    """The stored (flag, sign, magnitude of k - 1 bits) of one flag code; +-2^(k-1) is flag 1, magnitude 1.
+
+    WAGEUBN, figure 4.
+    """
     sign, size, top = int(code < 0), abs(code), 2 ** (k - 1)
     if size < top:
         return 0, sign, size
@@ -154,3 +352,42 @@ def flag_decode(stored: tuple[int, int, int], k: int = 8) -> int:
     """The code of stored (flag, sign, magnitude)."""
     is_coarse, sign, size = stored
     return (-1 if sign else 1) * size * (2 ** (k - 1) if is_coarse else 1)
+
+
+# -- the same, a function a format -----------------------------------------------------------------
+
+
+def fixed(
+    xs: Sequence[Exact], wl: int, fl: int, mode: str = "ties_even", how: str = "saturate",
+    words: Sequence[int] | None = None, bits: int = 32,
+) -> Quantized:  # fmt: skip
+    """By `quantize`."""
+    return quantize(xs, FixedPoint(wl, fl, how), mode, words, bits)
+
+
+def direct(
+    xs: Sequence[Exact], k: int, mode: str = "ties_even", words: Sequence[int] | None = None, bits: int = 32,
+    clip: bool = False,
+) -> Quantized:  # fmt: skip
+    """By `quantize`."""
+    return quantize(xs, Direct(k, clip), mode, words, bits)
+
+
+def shift(
+    xs: Sequence[Exact], k: int, mode: str = "ties_even", words: Sequence[int] | None = None, bits: int = 32
+) -> Quantized:
+    """By `quantize`."""
+    return quantize(xs, Shift(k), mode, words, bits)
+
+
+def constant(
+    xs: Sequence[Exact], words: Sequence[int] | None, dr: int = 128, k_gc: int = 15,
+    mode: str = "stochastic", bits: int = 32,
+) -> Quantized:  # fmt: skip
+    """By `quantize`."""
+    return quantize(xs, Constant(dr, k_gc), mode, words, bits)
+
+
+def flag(xs: Sequence[Exact], mode: str = "ties_even", k: int = 8) -> Quantized:
+    """By `quantize`."""
+    return quantize(xs, Flag(k), mode)

@@ -1,15 +1,24 @@
-"""The oracle's two containers: `Tensor` (shape and exact numbers) and `Fixed` (codes and one exponent).
+"""The definition's containers: `Tensor` (shape and exact numbers) and `Fixed` (codes and one exponent).
 
-Flat lists in C order; nothing is computed here but alignment. Read `ops` next.
+    value = code * 2^exponent
+
+Flat lists in C order, activations as (N, H, W, C) or (N, C). Nothing is computed here but alignment, and the
+place of an element: `place_of` and `index_of` are each other's inverse.
+
+>>> t = tensor([[1, 2, 3], [4, 5, 6]])
+>>> t.shape, t.values[index_of((1, 0), t.shape)], place_of(3, t.shape)
+((2, 3), 4, (1, 0))
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
 Number = int | Fraction
+Place = tuple[int, ...]
 
 
 class Tensor(NamedTuple):
@@ -40,6 +49,7 @@ class Fixed(NamedTuple):
         return Tensor(self.shape, list(self.codes))
 
 
+@lru_cache(maxsize=4096)
 def power(exponent: int) -> Fraction:
     """2^exponent, exactly."""
     return Fraction(2**exponent) if exponent >= 0 else Fraction(1, 2**-exponent)
@@ -63,6 +73,31 @@ def reshape(flat: Sequence[Any], shape: Sequence[int]) -> Tensor:
     if prod(shape) != len(flat):
         raise ValueError(f"{len(flat)} numbers do not fill the shape {tuple(shape)}")
     return Tensor(tuple(shape), list(flat))
+
+
+def places(shape: Sequence[int]) -> list[Place]:
+    """Every place of a tensor, in C order."""
+    found: list[Place] = [()]
+    for count in shape:
+        found = [(*place, i) for place in found for i in range(count)]
+    return found
+
+
+def place_of(index: int, shape: Sequence[int]) -> Place:
+    """The place of a flat index."""
+    place: list[int] = []
+    for count in reversed(shape):
+        index, i = divmod(index, count)
+        place.insert(0, i)
+    return tuple(place)
+
+
+def index_of(place: Sequence[int], shape: Sequence[int]) -> int:
+    """The flat index of a place."""
+    index = 0
+    for i, count in zip(place, shape, strict=True):
+        index = index * count + i
+    return index
 
 
 def add_fixed(a: Fixed, b: Fixed) -> Fixed:
