@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from intnet.spec.rounding import HALF, overflow, round_fraction, round_sqrt
+from intnet.spec.rounding import HALF, Decision, decision, overflow, root_decision
 from intnet.spec.tensor import power
 
 Exact = Fraction | int
@@ -41,6 +41,33 @@ class Quantized(NamedTuple):
     codes: list[int]
     exponent: int
     saturated: int
+
+
+class Way(NamedTuple):
+    """How one element became its code: rounded in units of `step`, then limited.
+
+    limits: of the rounded integer; lift: codes a step, more than 1 on the flag format's coarse grid
+    """
+
+    step: Fraction
+    decision: Decision
+    limits: Limits | None
+    lift: int = 1
+
+    @property
+    def kept(self) -> int:
+        """The rounded integer within the range: the second step, behind rounding."""
+        return self.decision.rounded if self.limits is None else overflow(self.decision.rounded, *self.limits)
+
+    @property
+    def saturated(self) -> bool:
+        """Whether the range changed it."""
+        return self.kept != self.decision.rounded
+
+    @property
+    def code(self) -> int:
+        """What is stored."""
+        return self.kept * self.lift
 
 
 # -- what a tensor decides -------------------------------------------------------------------------
@@ -106,21 +133,29 @@ class Format:
         """The range of codes; None where nothing limits them."""
         raise NotImplementedError
 
-    def limited(self, code: int) -> tuple[int, bool]:
-        """(code, whether the range changed it): the second step, behind rounding."""
-        limits = self.limits()
-        kept = code if limits is None else overflow(code, *limits)
-        return kept, kept != code
+    def way(
+        self, x: Exact, grid: int, mode: str = "ties_even", word: int | None = None, bits: int = 32
+    ) -> Way:
+        """How one exact value is rounded; `word` is the element's random word, cut to `bits` bits."""
+        step = self.step(grid)
+        return Way(step, decision(Fraction(x) / step, mode, word, bits), self.limits())
+
+    def root_way(self, square: Exact, grid: int, mode: str = "ties_even") -> Way:
+        """How the root of an exact `square` is rounded, which is irrational as a rule."""
+        step = self.step(grid)
+        return Way(step, root_decision(Fraction(square) / step**2, mode), self.limits())
 
     def code(
         self, x: Exact, grid: int, mode: str = "ties_even", word: int | None = None, bits: int = 32
     ) -> tuple[int, bool]:
-        """(code, saturated) of one exact value; `word` is the element's random word, cut to `bits` bits."""
-        return self.limited(round_fraction(Fraction(x) / self.step(grid), mode, word, bits))
+        """(code, saturated) of one exact value; see `way`."""
+        way = self.way(x, grid, mode, word, bits)
+        return way.code, way.saturated
 
     def root_code(self, square: Exact, grid: int, mode: str = "ties_even") -> tuple[int, bool]:
-        """(code, saturated) of the root of an exact `square`, which is irrational as a rule."""
-        return self.limited(round_sqrt(Fraction(square) / self.step(grid) ** 2, mode))
+        """(code, saturated) of a root; see `root_way`."""
+        way = self.root_way(square, grid, mode)
+        return way.code, way.saturated
 
 
 @dataclass(frozen=True)
@@ -305,17 +340,15 @@ class Flag(Format):
         top = 2 ** (self.k - 1)
         return -top * (top - 1), top * (top - 1), "saturate"
 
-    def code(
+    def way(
         self, x: Exact, grid: int, mode: str = "ties_even", word: int | None = None, bits: int = 32
-    ) -> tuple[int, bool]:
-        """(code, saturated): |x / Sc| decides the grid before anything is rounded."""
-        top = 2 ** (self.k - 1)
-        ratio = Fraction(x) / (self.step(grid) * top)
-        if abs(ratio) < 1:
-            return round_fraction(top * ratio, mode, word, bits), False
-        free = round_fraction(ratio, mode, word, bits)
-        kept = overflow(free, 1 - top, top - 1, "saturate")
-        return top * kept, kept != free
+    ) -> Way:
+        """|x / Sc| decides the grid before anything is rounded; on the fine one nothing can saturate."""
+        top, fine = 2 ** (self.k - 1), self.step(grid)
+        if abs(x) < fine * top:
+            return Way(fine, decision(Fraction(x) / fine, mode, word, bits), (-top, top, "saturate"))
+        coarse = decision(Fraction(x) / (fine * top), mode, word, bits)
+        return Way(fine * top, coarse, (1 - top, top - 1, "saturate"), top)
 
 
 def quantize(
