@@ -34,7 +34,7 @@ OF_R = (spec.Shift, spec.Flag, spec.Constant)  # whose grid is log2 R(x)
 
 
 def format_of(format: fast.Format) -> spec.Format:
-    """The definition of a format; FormatError for one that has none here, as block float, whose blocks decide."""
+    """The definition of a format; FormatError for one without, as block float, whose blocks decide."""
     if type(format) not in FORMATS:
         raise FormatError(f"where the format {format} rounds is not told here")
     return FORMATS[type(format)](format)

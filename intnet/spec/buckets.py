@@ -7,14 +7,15 @@ or a root is decided by integers. Zero has no sign. `bits_of` and `units_of` are
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from math import isqrt
 from typing import NamedTuple
 
 from intnet.spec.float32 import CHUNK, ONE
+from intnet.spec.rounding import Decision, decision, drawn, overflow
 
 DIGITS = 24
 INFINITE = 1 << 277  # 2^128 in units
-WORDS = 1 << 32  # random words there are
 
 
 class Bucket(NamedTuple):
@@ -116,9 +117,37 @@ def step_and_zero(values: Sequence[int], b: int) -> tuple[int, int]:
     return s, nearest_integer(divide(-low, s), ONE) * ONE
 
 
-def up(fraction: int, word: int) -> bool:
-    """word < floor(fraction * 2^32); the fraction is a float32 in units."""
-    return word < fraction * WORDS // ONE
+class Way(NamedTuple):
+    """How an element became its code; numbers in units.
+
+    ratio:    a/s, or |a|/scale; u: what is rounded
+    decision: floor of u, and u - floor(u) in float32, which may come to 1
+    kept:     the rounded integer within 0 .. 2^b - 1; of levels it is within 0 .. 2^b by itself
+    """
+
+    ratio: int
+    u: int
+    decision: Decision
+    kept: int
+
+
+def drawn_of(u: int, word: int) -> Decision:
+    """floor(u) + [word < floor(fraction * 2^32)], the fraction u - floor(u) a float32."""
+    floor = u // ONE
+    return drawn(floor, Fraction(nearest(u - floor * ONE), ONE), word)
+
+
+def affine_way(a: int, s: int, z: int, b: int, word: int | None = None) -> Way:
+    """u = a/s + z, to nearest (ties to even) or by a random word; s is not 0."""
+    ratio = divide(a, s)
+    u = nearest(ratio + z)
+    made = decision(Fraction(u, ONE)) if word is None else drawn_of(u, word)
+    return Way(ratio, u, made, overflow(made.rounded, 0, 2**b - 1, "saturate"))
+
+
+def affine_value(q: int, s: int, z: int) -> int:
+    """a~ = s * (q - z)."""
+    return times(s, nearest(nearest(q * ONE) - z))
 
 
 def affine(values: Sequence[int], b: int, words: Sequence[int] | None = None) -> Bucket:
@@ -126,49 +155,52 @@ def affine(values: Sequence[int], b: int, words: Sequence[int] | None = None) ->
     s, z = step_and_zero(values, b)
     if s == 0:
         return Bucket([0] * len(values), s, z, 0)
-    codes, clipped = [], 0
-    for i, a in enumerate(values):
-        u = nearest(divide(a, s) + z)
-        if words is None:
-            rounded = nearest_integer(u, ONE)
-        else:
-            floor = u // ONE
-            rounded = floor + up(nearest(u - floor * ONE), words[i])
-        q = min(max(rounded, 0), 2**b - 1)
-        clipped += q != rounded
-        codes.append(q)
-    return Bucket(codes, s, z, clipped)
+    drawn_words = [None] * len(values) if words is None else words
+    ways = [affine_way(a, s, z, b, word) for a, word in zip(values, drawn_words, strict=True)]
+    return Bucket([way.kept for way in ways], s, z, sum(way.kept != way.decision.rounded for way in ways))
 
 
 def affine_values(bucket: Bucket) -> list[int]:
-    """s * (q - z)."""
+    """a~ of every element; of a constant bucket its value."""
     if bucket.scale == 0:
         return [bucket.zero] * len(bucket.codes)
-    return [times(bucket.scale, nearest(nearest(q * ONE) - bucket.zero)) for q in bucket.codes]
+    return [affine_value(q, bucket.scale, bucket.zero) for q in bucket.codes]
+
+
+def level_scale(values: Sequence[int], norm: str = "max") -> int:
+    """The greatest magnitude, or the l2 norm, at least 1e-8."""
+    largest = max(abs(v) for v in values) if norm == "max" else root(sum_of_squares(values))
+    return max(largest, nearest(ONE, 10**8))
+
+
+def level_way(a: int, scale: int, b: int, word: int) -> Way:
+    """u = min(|a|/scale, 1 - 1e-8) * 2^b, by a random word."""
+    ratio = divide(abs(a), scale)
+    ceiling = nearest((10**8 - 1) * ONE, 10**8)  # 1 - 1e-8 as a float32, which is 1
+    u = nearest(min(ratio, ceiling) << b)
+    made = drawn_of(u, word)
+    return Way(ratio, u, made, made.rounded)
+
+
+def level_value(m: int, scale: int, b: int) -> int:
+    """|a~| = m/2^b * scale."""
+    return times(nearest(m * ONE, 2**b), scale)
 
 
 def levels(values: Sequence[int], b: int, words: Sequence[int], norm: str = "max") -> Bucket:
-    """Sign and magnitude of 2^b + 1 levels of the greatest magnitude, or of the l2 norm."""
-    largest = max(abs(v) for v in values) if norm == "max" else root(sum_of_squares(values))
-    scale = max(largest, nearest(ONE, 10**8))
-    ceiling = nearest((10**8 - 1) * ONE, 10**8)  # 1 - 1e-8 as a float32
+    """Sign and magnitude of 2^b + 1 levels; codes count from the lowest one."""
+    scale = level_scale(values, norm)
     codes = []
-    for v, word in zip(values, words, strict=True):
-        u = nearest(min(divide(abs(v), scale), ceiling) << b)
-        index = u // ONE
-        index += up(u - index * ONE, word)
-        codes.append(2**b + (index if v > 0 else -index))
+    for a, word in zip(values, words, strict=True):
+        m = level_way(a, scale, b, word).kept
+        codes.append(2**b + (m if a > 0 else -m))
     return Bucket(codes, scale, 0, 0)
 
 
 def level_values(bucket: Bucket, b: int) -> list[int]:
-    """(idx + up)/L * scale * sign."""
-    out = []
-    for code in bucket.codes:
-        signed = code - 2**b
-        size = times(nearest(abs(signed) * ONE, 2**b), bucket.scale)
-        out.append(-size if signed < 0 else size)
-    return out
+    """a~ of every element."""
+    sizes = [level_value(abs(code - 2**b), bucket.scale, b) for code in bucket.codes]
+    return [-size if code < 2**b else size for code, size in zip(bucket.codes, sizes, strict=True)]
 
 
 # -- a tensor ----------------------------------------------------------------------------------------

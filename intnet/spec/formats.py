@@ -190,7 +190,8 @@ class FixedPoint(Format):
         """Two's complement of WL bits."""
         if not self.signed:
             return 0, 2**self.wl - 1, "saturate" if self.overflow == "saturate_symmetric" else self.overflow
-        return -(2 ** (self.wl - 1)), 2 ** (self.wl - 1) - 1, self.overflow
+        edge = 2 ** (self.wl - 1) - 1
+        return -edge - (self.overflow != "saturate_symmetric"), edge, self.overflow
 
 
 @dataclass(frozen=True)

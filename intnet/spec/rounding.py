@@ -46,11 +46,9 @@ def decision(
     x = Fraction(x)
     floor = x.numerator // x.denominator
     fraction = x - floor
-    threshold = None
     if mode == "stochastic":
-        threshold = _threshold(fraction, word, bits)
-        up = word is not None and word < threshold
-    elif mode == "ties_even":
+        return drawn(floor, fraction, word, bits)
+    if mode == "ties_even":
         up = fraction > HALF or (fraction == HALF and floor % 2 == 1)
     elif mode == "ties_away":
         up = fraction > HALF or (fraction == HALF and x > 0)
@@ -64,7 +62,20 @@ def decision(
         up = fraction > 0 and x < 0
     else:
         raise ValueError(f"unknown rounding mode {mode!r}; choose one of {', '.join(MODES)}")
-    return Decision(floor, fraction, fraction == HALF, threshold, up)
+    return Decision(floor, fraction, fraction == HALF, None, up)
+
+
+def drawn(floor: int, fraction: Fraction, word: int | None, bits: int = 32) -> Decision:
+    """Stochastic rounding: up iff the word is below the fraction cut to `bits` bits.
+
+    So an exact integer never goes up. A fraction that float32 rounded to 1 (`buckets`) always does.
+    """
+    if not 1 <= bits <= 32:
+        raise ValueError(f"stochastic rounding takes 1..32 random bits, got {bits}")
+    if word is None or not 0 <= word < 2**bits:
+        raise ValueError(f"stochastic rounding needs a word of {bits} bits, got {word!r}")
+    threshold = (fraction.numerator << bits) // fraction.denominator
+    return Decision(floor, fraction, fraction == HALF, threshold, word < threshold)
 
 
 def round_fraction(
@@ -72,15 +83,6 @@ def round_fraction(
 ) -> int:
     """The integer that `mode` picks for the exact value `x`; see `decision`."""
     return decision(x, mode, word, bits).rounded
-
-
-def _threshold(fraction: Fraction, word: int | None, bits: int) -> int:
-    """The fraction cut to `bits` bits: 0, which no word is below, for an exact integer."""
-    if not 1 <= bits <= 32:
-        raise ValueError(f"stochastic rounding takes 1..32 random bits, got {bits}")
-    if word is None or not 0 <= word < 2**bits:
-        raise ValueError(f"stochastic rounding needs a word of {bits} bits, got {word!r}")
-    return (fraction.numerator << bits) // fraction.denominator
 
 
 def overflow(code: int, lo: int, hi: int, mode: str) -> int:
