@@ -19,7 +19,7 @@ from intnet.bucket_codec import Codec, Packed
 from intnet.errors import FormatError
 from intnet.explain_rules import Disagreement, Index, comma, rule
 from intnet.spec import buckets as spec
-from intnet.spec.float32 import CHUNK, to_float32
+from intnet.spec.float32 import CHUNK, ONE, dot_units, sqrt_units, to_float32
 from intnet.spec.rounding import Decision
 from intnet.trace import Event
 
@@ -122,11 +122,11 @@ class Way:
 
 def _units(value: Fraction) -> int:
     """A float32 in units of 2^-149, as `spec.buckets` counts."""
-    return int(value * spec.ONE)
+    return int(value * ONE)
 
 
 def _real(units: int) -> Fraction:
-    return Fraction(units, spec.ONE)
+    return Fraction(units, ONE)
 
 
 def _operation(name: str, formula: str, exact: Fraction) -> Operation:
@@ -144,10 +144,10 @@ def _root(value: Fraction) -> Fraction:
 def _norm(x: np.ndarray) -> tuple[Operation, Operation]:
     """Sum of squares, fma by fma in chunks of CHUNK, whose sums are added; and its root."""
     units = [_units(Fraction(value)) for value in x.tolist()]
-    total = spec.sum_of_squares(units)
-    exact = Fraction(sum(value**2 for value in units), spec.ONE**2)
+    total = dot_units(units, units)
+    exact = Fraction(sum(value**2 for value in units), ONE**2)
     of = f"a^2 over {x.size:,}, one rounding each, in chunks of {CHUNK:,}"
-    norm = Operation("norm", "sqrt(sum)", _root(_real(total)), _real(spec.root(total)))
+    norm = Operation("norm", "sqrt(sum)", _root(_real(total)), _real(sqrt_units(total)))
     return Operation("sum", of, exact, _real(total)), norm
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from intnet import bucket_codec
 from intnet import spec as oracle
 from intnet.bucket_codec import Codec, Draw, Packed
-from intnet.spec import buckets
+from intnet.spec import buckets, float32
 
 NAME = "layer1.0.conv1/a"  # a stream
 SEED, STEP = 0x1_0000_0007, 12
@@ -19,7 +19,7 @@ KINDS = ("affine", "affine-stochastic", "levels")
 
 
 def units(x: np.ndarray) -> list[int]:
-    return [buckets.units_of(bits) for bits in x.reshape(-1).view(np.uint32).tolist()]
+    return [float32.units_of(bits) for bits in x.reshape(-1).view(np.uint32).tolist()]
 
 
 def patterns(x: np.ndarray) -> list[int]:
@@ -37,11 +37,11 @@ def compare(x: np.ndarray, codec: Codec, promoted: np.ndarray | None = None) -> 
         widths = [codec.mix if p else codec.bits for p in promoted.tolist()]
     words = oracle.words.words(SEED, STEP, NAME, n)
     want = buckets.save(units(x), codec.kind, widths, size, words, codec.norm)
-    assert patterns(packed.scales) == [buckets.bits_of(b.scale) for b in want.buckets]
+    assert patterns(packed.scales) == [float32.bits_of(b.scale) for b in want.buckets]
     if codec.kind == "levels":
         assert packed.zeros.size == 0
     else:
-        assert patterns(packed.zeros) == [buckets.bits_of(b.zero) for b in want.buckets]
+        assert patterns(packed.zeros) == [float32.bits_of(b.zero) for b in want.buckets]
     assert packed.words.tobytes() == want.packed
     assert packed.clipped == sum(b.clipped for b in want.buckets)
     assert packed.widths.tolist() == widths
@@ -49,7 +49,7 @@ def compare(x: np.ndarray, codec: Codec, promoted: np.ndarray | None = None) -> 
     codes = [c - o for b, o in zip(want.buckets, offsets, strict=True) for c in b.codes]
     assert packed.codes().shape == x.shape and packed.codes().reshape(-1).tolist() == codes
     assert packed.load().shape == x.shape and packed.load().dtype == np.float32
-    assert patterns(packed.load()) == [buckets.bits_of(v) for v in want.values]
+    assert patterns(packed.load()) == [float32.bits_of(v) for v in want.values]
     return packed
 
 

@@ -22,7 +22,7 @@ from intnet.joints import SqueezeExcitation
 from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Linear, SiLU
 from intnet.methods.method import Method
 from intnet.models.model import Model
-from intnet.spec import buckets, nets
+from intnet.spec import buckets, float32, nets
 from intnet.spec.methods import saved
 from intnet.spec.methods.saved import Codec
 from intnet.spec.nets import Layer
@@ -195,11 +195,11 @@ def differences(result: Result) -> list[str]:
 def packed_differences(got: Packed, want: saved.Packed) -> list[str]:
     """Scales, zero points, bytes, widths, codes, a~."""
     made = want.saved.buckets
-    zeros = [] if want.kind == "levels" else [buckets.bits_of(b.zero) for b in made]
+    zeros = [] if want.kind == "levels" else [float32.bits_of(b.zero) for b in made]
     pairs = {
         "shape": (got.shape, want.shape),
         "widths": (got.widths.tolist(), want.widths),
-        "scales": (patterns(got.scales), [buckets.bits_of(b.scale) for b in made]),
+        "scales": (patterns(got.scales), [float32.bits_of(b.scale) for b in made]),
         "zeros": (patterns(got.zeros), zeros),
         "bytes": (got.words.tobytes(), want.saved.packed),
         "codes": (got.codes().reshape(-1).tolist(), want.codes),

@@ -10,7 +10,7 @@ from intnet import datasets, runs
 from intnet.datasets import Augment
 from intnet.datasets.augment import offsets
 from intnet.errors import ConfigError
-from intnet.spec import augment as oracle
+from intnet.spec import data as oracle
 from tests.command import MLP, here, intnet, last_line, refused, signalled
 
 SHAPES = [(5, 6, 4, 3), (3, 4, 4, 1), (1, 2, 7, 2)]

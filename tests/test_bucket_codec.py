@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as arrays
 from intnet import bucket_codec, rng
 from intnet.bucket_codec import BUCKETS, TENSOR, Codec, Draw, Signs, encode, promotions
 from intnet.errors import ConfigError, FormatError, NumberError
-from intnet.spec import buckets
+from intnet.spec import buckets, float32
 from tests.bucket_cases import DRAWN, KINDS, VALUES, compare, normal, units
 
 DRAW = Draw(1, 2, 3)
@@ -38,10 +38,10 @@ def test_the_oracle_computes_as_ieee_does() -> None:
     with np.errstate(all="ignore"):
         results = [a + b, a * b, a / b, np.sqrt(np.abs(a))]
     rules = (
-        lambda p, q: buckets.nearest(p + q),
-        buckets.times,
-        buckets.divide,
-        lambda p, q: buckets.root(abs(p)),
+        lambda p, q: float32.nearest_units(p + q),
+        float32.mul_units,
+        float32.div_units,
+        lambda p, q: float32.sqrt_units(abs(p)),
     )
     for rule, result in zip(rules, results, strict=True):
         for p, q, r in zip(units(a), units(b), (result + np.float32(0)).tolist(), strict=True):
@@ -49,7 +49,7 @@ def test_the_oracle_computes_as_ieee_does() -> None:
                 with pytest.raises(OverflowError):
                     rule(p, q)
             else:
-                assert buckets.bits_of(rule(p, q)) == int(np.float32(r).view(np.uint32))
+                assert float32.bits_of(rule(p, q)) == int(np.float32(r).view(np.uint32))
 
 
 @pytest.mark.parametrize("values", VALUES)

@@ -22,8 +22,8 @@ from tests import cases
 
 F = Fraction
 ALLOWED = {
-    "__future__", "collections", "copy", "dataclasses", "decimal", "fractions", "functools", "hashlib",
-    "math", "typing",
+    "__future__", "collections", "copy", "dataclasses", "decimal", "fractions", "functools", "gzip", "hashlib",
+    "importlib", "itertools", "math", "operator", "pathlib", "struct", "typing",
 }  # fmt: skip
 
 

@@ -1,27 +1,38 @@
 """The definition: what every bit of intnet is, in plain Python integers and fractions.
 
-Slow, complete, without NumPy, and sharing no code with the rest of the package, which it judges with ==.
+Slow, complete, without NumPy, and sharing no code with the rest of the package, which it judges with ==. Every
+function names the equation of its paper, or says that it is intnet's own contract.
 
     value of a number       tensor, rounding, formats, block_float, buckets, words
-    float32 and functions   float32, elementary, curves
-    operations              geometry, operations, batch_norm, float_batch_norm, loss
+    float32 and functions   float32, float64, elementary, curves
+    operations              geometry, convolution, elementwise, pooling, batch_norm, float_batch_norm, loss
     before a step           initial, data
-    a whole net             nets, models, methods (one paper a module), training, digest
+    a whole net             values, products, nets, models, methods (one paper a module), training, digest
+
+What a tensor decides and what an element does stand apart everywhere: rules that end in `_at`, and `Format.code`,
+make one element out of flat lists, so that any element of any stored tensor can be computed again; whole tensors
+are comprehensions over them.
 """
 
 from intnet.spec import (
-    augment,
     batch_norm,
     block_float,
     buckets,
+    convolution,
     curves,
+    data,
+    digest,
+    elementary,
+    elementwise,
     float32,
+    float64,
     float_batch_norm,
     formats,
     geometry,
-    methods,
-    nets,
+    initial,
+    loss,
     operations,
+    pooling,
     rounding,
     words,
 )
@@ -35,19 +46,25 @@ __all__ = [
     "Fixed",
     "Tensor",
     "add_fixed",
-    "augment",
     "batch_norm",
     "block_float",
     "buckets",
+    "convolution",
     "curves",
+    "data",
+    "digest",
+    "elementary",
+    "elementwise",
     "float32",
+    "float64",
     "float_batch_norm",
     "formats",
     "geometry",
-    "methods",
-    "nets",
+    "initial",
+    "loss",
     "operations",
     "overflow",
+    "pooling",
     "power",
     "reshape",
     "round_fraction",

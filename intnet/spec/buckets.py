@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import isqrt
 from typing import NamedTuple
 
-from intnet.spec.float32 import CHUNK, ONE
+from intnet.spec.float32 import (
+    ONE,
+    div_units,
+    dot_units,
+    mul_units,
+    nearest_integer,
+    nearest_units,
+    sqrt_units,
+)
 from intnet.spec.rounding import Decision, decision, drawn, overflow
-
-DIGITS = 24
-INFINITE = 1 << 277  # 2^128 in units
 
 
 class Bucket(NamedTuple):
@@ -35,86 +39,16 @@ class Saved(NamedTuple):
     values: list[int]
 
 
-# -- float32 -----------------------------------------------------------------------------------------
-
-
-def units_of(bits: int) -> int:
-    """The finite float32 of 32 bits, in units."""
-    exponent, mantissa = bits >> 23 & 0xFF, bits & 0x7FFFFF
-    if exponent == 0xFF:
-        raise ValueError(f"{bits:08x} is not finite")
-    size = (mantissa | 1 << 23) << (exponent - 1) if exponent else mantissa
-    return -size if bits >> 31 else size
-
-
-def bits_of(units: int) -> int:
-    """The encoding of a float32 in units; of zero, +0."""
-    size, sign = abs(units), 1 << 31 if units < 0 else 0
-    shift = max(size.bit_length() - DIGITS, 0)
-    if size >> shift << shift != size or size >= INFINITE:
-        raise ValueError(f"{units} units are not a float32")
-    mantissa = size >> shift
-    return sign | (mantissa if mantissa < 1 << 23 else (shift + 1) << 23 | mantissa & 0x7FFFFF)
-
-
-def nearest(num: int, den: int = 1) -> int:
-    """The float32 nearest to num/den units (den > 0), ties to even; OverflowError beyond the last one."""
-    size = abs(num)
-    shift = max(size.bit_length() - den.bit_length() - DIGITS, 0)
-    if size >= den << (shift + DIGITS):
-        shift += 1
-    whole = nearest_integer(size, den << shift) << shift
-    if whole >= INFINITE:
-        raise OverflowError("beyond float32")
-    return -whole if num < 0 else whole
-
-
-def nearest_integer(num: int, den: int) -> int:
-    """round(num/den), den > 0, ties to even."""
-    whole, rest = divmod(num, den)
-    return whole + (2 * rest > den or (2 * rest == den and whole % 2 == 1))
-
-
-def divide(a: int, b: int) -> int:
-    """a/b of two float32."""
-    return nearest(a * ONE if b > 0 else -a * ONE, abs(b))
-
-
-def times(a: int, b: int) -> int:
-    """a*b."""
-    return nearest(a * b, ONE)
-
-
-def root(a: int) -> int:
-    """sqrt(a): of a whole number of units a * 2^149, rounded by comparing squares."""
-    square = a * ONE
-    shift = max((square.bit_length() + 1) // 2 - DIGITS, 0)
-    whole = isqrt(square >> 2 * shift)
-    middle = (2 * whole + 1) ** 2 << 2 * shift
-    return (whole + (4 * square > middle or (4 * square == middle and whole % 2 == 1))) << shift
-
-
-def sum_of_squares(values: Sequence[int]) -> int:
-    """Fused multiply-adds, ascending in chunks; chunk sums ascending."""
-    total = 0
-    for first in range(0, len(values), CHUNK):
-        part = 0
-        for v in values[first : first + CHUNK]:
-            part = nearest(v * v + part * ONE, ONE)
-        total = nearest(total + part)
-    return total
-
-
 # -- one bucket --------------------------------------------------------------------------------------
 
 
 def step_and_zero(values: Sequence[int], b: int) -> tuple[int, int]:
     """s = (max - min)/(2^b - 1) and z = round(-min/s); of a constant bucket 0 and its value."""
     low, high = min(values), max(values)
-    s = divide(nearest(high - low), nearest((2**b - 1) * ONE))
+    s = div_units(nearest_units(high - low), nearest_units((2**b - 1) * ONE))
     if s == 0:
         return 0, low
-    return s, nearest_integer(divide(-low, s), ONE) * ONE
+    return s, nearest_integer(div_units(-low, s), ONE) * ONE
 
 
 class Way(NamedTuple):
@@ -134,20 +68,20 @@ class Way(NamedTuple):
 def drawn_of(u: int, word: int) -> Decision:
     """floor(u) + [word < floor(fraction * 2^32)], the fraction u - floor(u) a float32."""
     floor = u // ONE
-    return drawn(floor, Fraction(nearest(u - floor * ONE), ONE), word)
+    return drawn(floor, Fraction(nearest_units(u - floor * ONE), ONE), word)
 
 
 def affine_way(a: int, s: int, z: int, b: int, word: int | None = None) -> Way:
     """u = a/s + z, to nearest (ties to even) or by a random word; s is not 0."""
-    ratio = divide(a, s)
-    u = nearest(ratio + z)
+    ratio = div_units(a, s)
+    u = nearest_units(ratio + z)
     made = decision(Fraction(u, ONE)) if word is None else drawn_of(u, word)
     return Way(ratio, u, made, overflow(made.rounded, 0, 2**b - 1, "saturate"))
 
 
 def affine_value(q: int, s: int, z: int) -> int:
     """a~ = s * (q - z)."""
-    return times(s, nearest(nearest(q * ONE) - z))
+    return mul_units(s, nearest_units(nearest_units(q * ONE) - z))
 
 
 def affine(values: Sequence[int], b: int, words: Sequence[int] | None = None) -> Bucket:
@@ -169,22 +103,22 @@ def affine_values(bucket: Bucket) -> list[int]:
 
 def level_scale(values: Sequence[int], norm: str = "max") -> int:
     """The greatest magnitude, or the l2 norm, at least 1e-8."""
-    largest = max(abs(v) for v in values) if norm == "max" else root(sum_of_squares(values))
-    return max(largest, nearest(ONE, 10**8))
+    largest = max(abs(v) for v in values) if norm == "max" else sqrt_units(dot_units(values, values))
+    return max(largest, nearest_units(ONE, 10**8))
 
 
 def level_way(a: int, scale: int, b: int, word: int) -> Way:
     """u = min(|a|/scale, 1 - 1e-8) * 2^b, by a random word."""
-    ratio = divide(abs(a), scale)
-    ceiling = nearest((10**8 - 1) * ONE, 10**8)  # 1 - 1e-8 as a float32, which is 1
-    u = nearest(min(ratio, ceiling) << b)
+    ratio = div_units(abs(a), scale)
+    ceiling = nearest_units((10**8 - 1) * ONE, 10**8)  # 1 - 1e-8 as a float32, which is 1
+    u = nearest_units(min(ratio, ceiling) << b)
     made = drawn_of(u, word)
     return Way(ratio, u, made, made.rounded)
 
 
 def level_value(m: int, scale: int, b: int) -> int:
     """|a~| = m/2^b * scale."""
-    return times(nearest(m * ONE, 2**b), scale)
+    return mul_units(nearest_units(m * ONE, 2**b), scale)
 
 
 def levels(values: Sequence[int], b: int, words: Sequence[int], norm: str = "max") -> Bucket:

@@ -1,26 +1,35 @@
-"""Exact float32: correct rounding, fused multiply-add, the contract's sums; `geometry` has the orders.
+"""Exact float32: every operation rounded once, and the contract's order of every sum.
 
-A float32 is a Fraction outside and an integer number of units of 2^-149 inside: every finite float32 is
-one, so a fused multiply-add is one integer product, one sum and one rounding. Zero has no sign here.
+IEEE 754 binary32 with subnormals, round to nearest, ties to even. A float32 is a `Fraction` outside and an
+integer number of *units* of 2^-149 inside: every finite float32 is one, so that an operation is one exact
+integer expression and one rounding. Functions ending in 32 take and give Fractions, those ending in `_units`
+integers, for whoever does much with them. Zero has no sign here. What would be infinite is an OverflowError.
+
+The order of sums is intnet's own contract; K = CHUNK = 1024 terms, G = GROUP = 16 images:
+
+    chain       acc = 0; acc = round(acc + t) for t ascending; t = a * b exact: a fused multiply-add
+    dot, sum    chunks of K terms, each a chain; total = 0; total = round(total + chunk), ascending
+    batch       the images in groups of G, each group a dot or sum; groups' sums meet in a binary tree by
+                number: 2i meets 2i + 1, an odd last one goes up as it is
+
+So whole groups may be summed anywhere, in any number of parts, to the same bits.
+
+>>> add32(Fraction(2**24), 1)              # a tie: 2^24 + 1 is no float32
+Fraction(16777216, 1)
+>>> fma32(Fraction(2**24 + 2), Fraction(2**24 - 1), -(2**48))      # one rounding: nothing is lost before it
+Fraction(16777214, 1)
+>>> hex(bits_of(units(Fraction(-3, 2))))
+'0xbfc00000'
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import partial
+from functools import reduce
+from math import isqrt
+from operator import mul, or_
 
-from intnet.spec.geometry import (
-    Dot,
-    Pair,
-    Terms,
-    contract,
-    conv_shape,
-    forward_terms,
-    input_terms,
-    weight_terms,
-)
-from intnet.spec.rounding import round_fraction
-from intnet.spec.tensor import Tensor, power
+from intnet.spec.tensor import Tensor
 
 CHUNK = 1024  # terms of a sum that are added up before their sum joins the total
 GROUP = 16  # images of a batch whose terms are one sum; groups' sums meet in a tree
@@ -28,184 +37,263 @@ MANTISSA = 24
 LEAST = -149  # exponent of the smallest subnormal
 ONE = 1 << 149  # 1.0 in units of the smallest subnormal
 LIMIT = 2**128
+INFINITE = LIMIT * ONE  # in units
+
+
+# -- rounding --------------------------------------------------------------------------------------
+
+
+def nearest_integer(num: int, den: int) -> int:
+    """round(num/den), den > 0, ties to even."""
+    whole, rest = divmod(num, den)
+    return whole + (2 * rest > den or (2 * rest == den and whole % 2 == 1))
+
+
+def nearest_units(num: int, den: int = 1) -> int:
+    """The float32 nearest to num/den units (den > 0), in units; OverflowError beyond the last one."""
+    size = abs(num)
+    drop = max(size.bit_length() - den.bit_length() - MANTISSA, 0)
+    if size >= den << (drop + MANTISSA):
+        drop += 1
+    size = nearest_integer(size, den << drop) << drop
+    if size >= INFINITE:
+        raise OverflowError("beyond float32")
+    return -size if num < 0 else size
 
 
 def to_float32(x: Fraction | int) -> Fraction:
     """The nearest float32, ties to even, subnormals kept; OverflowError where it would be infinite."""
     x = Fraction(x)
-    if x == 0:
-        return Fraction(0)
-    top = abs(x.numerator).bit_length() - x.denominator.bit_length()
-    while abs(x) < power(top):
-        top -= 1
-    while abs(x) >= power(top + 1):
-        top += 1
-    lsb = power(max(top - MANTISSA + 1, LEAST))
-    rounded = round_fraction(x / lsb, "ties_even") * lsb
-    if abs(rounded) >= LIMIT:
-        raise OverflowError(f"{float(x)!r} is beyond float32")
-    return rounded
+    return value(nearest_units(x.numerator << -LEAST, x.denominator))
 
 
-def _units(x: Fraction | int) -> int:
+# -- units and bits --------------------------------------------------------------------------------
+
+
+def units(x: Fraction | int) -> int:
     """A float32 in units of 2^-149; ValueError where `x` is not a float32."""
-    scaled = Fraction(x) * ONE
-    if scaled.denominator != 1 or _round_units(scaled.numerator, 0) != scaled.numerator:
+    num, den = x.as_integer_ratio()
+    places = den.bit_length() - 1
+    drop = max(num.bit_length() - MANTISSA, 0)
+    n = num << max(-LEAST - places, 0)
+    if den != 1 << places or places > -LEAST or num >> drop << drop != num or abs(n) >= INFINITE:
         raise ValueError(f"{x} is not a float32")
-    return scaled.numerator
+    return n
 
 
-def _value(units: int) -> Fraction:
-    return Fraction(units, ONE)
+def value(n: int) -> Fraction:
+    """The value of n units."""
+    return Fraction(n, ONE)
 
 
-def _round_units(n: int, extra: int) -> int:
-    """The float32 nearest to n * 2^-extra units (ties to even), in units."""
-    size = abs(n)
-    drop = max(size.bit_length() - MANTISSA, extra)
-    if drop == 0:
-        return n
-    kept, lost, half = size >> drop, size & ((1 << drop) - 1), 1 << (drop - 1)
-    if lost > half or (lost == half and kept & 1):
-        kept += 1
-    size = kept << (drop - extra)
-    if size >= LIMIT * ONE:
-        raise OverflowError("a float32 sum overflows")
-    return -size if n < 0 else size
+def bits_of(n: int) -> int:
+    """The 32 bits of a float32 in units; of zero, +0."""
+    size, sign = abs(n), 1 << 31 if n < 0 else 0
+    shift = max(size.bit_length() - MANTISSA, 0)
+    if size >> shift << shift != size or size >= INFINITE:
+        raise ValueError(f"{n} units are not a float32")
+    mantissa = size >> shift
+    return sign | (mantissa if mantissa < 1 << 23 else (shift + 1) << 23 | mantissa & 0x7FFFFF)
 
 
-def _fma_units(a: int, b: int, c: int) -> int:
-    return _round_units(a * b + c * ONE, -LEAST)
+def units_of(bits: int) -> int:
+    """The finite float32 of 32 bits, in units."""
+    exponent, mantissa = bits >> 23 & 0xFF, bits & 0x7FFFFF
+    if exponent == 0xFF:
+        raise ValueError(f"{bits:08x} is not finite")
+    size = (mantissa | 1 << 23) << (exponent - 1) if exponent else mantissa
+    return -size if bits >> 31 else size
 
 
-def _dot_units(a: Sequence[int], b: Sequence[int]) -> int:
-    """The contract's dot product: k ascending in chunks of 1024, chunk sums added in ascending order."""
-    total = 0
-    for start in range(0, len(a), CHUNK):
-        acc = 0
-        for p, q in zip(a[start : start + CHUNK], b[start : start + CHUNK], strict=True):
-            acc = _fma_units(p, q, acc)
-        total = _round_units(total + acc, 0)
-    return total
+# -- one operation, in units -----------------------------------------------------------------------
 
 
-def _tree(sums: list[int]) -> int:
+def add_units(a: int, b: int) -> int:
+    """a + b, rounded once."""
+    return nearest_units(a + b)
+
+
+def mul_units(a: int, b: int) -> int:
+    """a * b, rounded once."""
+    return nearest_units(a * b, ONE)
+
+
+def div_units(a: int, b: int) -> int:
+    """a / b, rounded once; ZeroDivisionError for b = 0."""
+    return nearest_units(a * ONE if b > 0 else -a * ONE, abs(b))
+
+
+def fma_units(a: int, b: int, c: int) -> int:
+    """a * b + c, rounded once."""
+    return nearest_units(a * b + c * ONE, ONE)
+
+
+def sqrt_units(a: int) -> int:
+    """sqrt(a) of a >= 0, by comparing squares: of a units, the root is that of the integer a * 2^149."""
+    square = a * ONE
+    drop = max((square.bit_length() + 1) // 2 - MANTISSA, 0)
+    whole = isqrt(square >> 2 * drop)
+    middle = (2 * whole + 1) ** 2 << 2 * drop
+    return (whole + (4 * square > middle or (4 * square == middle and whole % 2 == 1))) << drop
+
+
+# -- sums, in units --------------------------------------------------------------------------------
+
+
+def _chain(terms: Iterable[int], below: int, top: int) -> int:
+    """acc = round(acc + t): 24 bits are kept, and none of the lowest `below`; `top` bits are too large."""
+    acc = 0
+    for term in terms:
+        acc += term
+        drop = max(acc.bit_length() - MANTISSA, below)
+        if drop:
+            acc = (acc + (1 << drop - 1) - 1 + (acc >> drop & 1)) >> drop << drop  # to nearest, ties to even
+            if acc.bit_length() > top:
+                raise OverflowError("a float32 sum is beyond float32")
+    return acc
+
+
+def _chunks(terms: Sequence[int], below: int, top: int) -> int:
+    """Chains of CHUNK terms, and a chain of their sums."""
+    firsts = range(0, len(terms), CHUNK)
+    return _chain([_chain(terms[k : k + CHUNK], below, top) for k in firsts], below, top)
+
+
+def _zeros(a: Sequence[int]) -> int:
+    """Low bits that are 0 in every number of `a`."""
+    together = reduce(or_, a, 0)
+    return (together & -together).bit_length() - 1 if together else 0
+
+
+def _products(a: Sequence[int], b: Sequence[int]) -> tuple[list[int], int, int, int]:
+    """Exact products, without the low bits that all of them have as 0; how many; and `_chain`'s numbers.
+
+    Nothing but speed is in it: a unit of the products is 2^zeros units of 2^-298.
+    """
+    if len(a) != len(b):
+        raise ValueError(f"{len(a)} numbers do not meet {len(b)}")
+    p, q = _zeros(a), _zeros(b)
+    terms = list(map(mul, [v >> p for v in a], [v >> q for v in b]))
+    return terms, p + q, max(-LEAST - p - q, 0), 128 - 2 * LEAST - p - q
+
+
+def dot_units(a: Sequence[int], b: Sequence[int]) -> int:
+    """The contract's dot product: fused multiply-adds in chunks, ascending; chunk sums ascending."""
+    terms, zeros, below, top = _products(a, b)
+    return _chunks(terms, below, top) << zeros >> -LEAST
+
+
+def chain_units(a: Sequence[int]) -> int:
+    """Plain additions, ascending, without chunks: of a pool's window, of a loss's classes."""
+    return _chain(a, 0, 128 - LEAST)
+
+
+def sum_units(a: Sequence[int]) -> int:
+    """Plain additions in chunks, ascending; chunk sums ascending."""
+    return _chunks(a, 0, 128 - LEAST)
+
+
+def tree_units(sums: Sequence[int]) -> int:
     """The sums of groups 0, 1, 2, ... in a binary tree: 2i meets 2i + 1, an odd last one goes up as it is."""
-    while len(sums) > 1:
-        pairs = [sums[i : i + 2] for i in range(0, len(sums), 2)]
-        sums = [_round_units(sum(pair), 0) for pair in pairs]
-    return sums[0] if sums else 0
+    row = list(sums)
+    while len(row) > 1:
+        row = [add_units(*row[i : i + 2]) if i + 1 < len(row) else row[i] for i in range(0, len(row), 2)]
+    return row[0] if row else 0
 
 
-def _batch_dot_units(a: Sequence[int], b: Sequence[int], per_image: int) -> int:
-    """`_dot_units` of each group of images, which have `per_image` terms each; then the tree."""
+def groups(count: int, per_image: int = 1) -> list[slice]:
+    """The places of every group of images in a list of `count` terms, `per_image` of each image."""
     size = GROUP * per_image
-    starts = range(0, len(a), size)
-    return _tree([_dot_units(a[start : start + size], b[start : start + size]) for start in starts])
+    return [slice(k, k + size) for k in range(0, count, size)]
 
 
-def fma32(a: Fraction | int, b: Fraction | int, c: Fraction | int) -> Fraction:
-    """a * b + c of three float32 values, rounded once."""
-    return _value(_fma_units(_units(a), _units(b), _units(c)))
+def batch_dot_units(a: Sequence[int], b: Sequence[int], per_image: int = 1) -> int:
+    """`dot_units` of each group of images, which have `per_image` terms each; then the tree."""
+    return tree_units([dot_units(a[at], b[at]) for at in groups(len(a), per_image)])
+
+
+def batch_sum_units(a: Sequence[int], per_image: int = 1) -> int:
+    """`sum_units` of each group of images; then the tree."""
+    return tree_units([sum_units(a[at]) for at in groups(len(a), per_image)])
+
+
+# -- the same on Fractions -------------------------------------------------------------------------
 
 
 def add32(a: Fraction | int, b: Fraction | int) -> Fraction:
     """a + b of two float32 values, rounded once."""
-    return _value(_round_units(_units(a) + _units(b), 0))
+    return value(add_units(units(a), units(b)))
+
+
+def sub32(a: Fraction | int, b: Fraction | int) -> Fraction:
+    """a - b, rounded once."""
+    return value(add_units(units(a), -units(b)))
 
 
 def mul32(a: Fraction | int, b: Fraction | int) -> Fraction:
-    """a * b of two float32 values, rounded once."""
-    return fma32(a, b, 0)
+    """a * b, rounded once."""
+    return value(mul_units(units(a), units(b)))
+
+
+def div32(a: Fraction | int, b: Fraction | int) -> Fraction:
+    """a / b, rounded once."""
+    return value(div_units(units(a), units(b)))
+
+
+def sqrt32(a: Fraction | int) -> Fraction:
+    """The root of a float32 a >= 0, rounded once."""
+    return value(sqrt_units(units(a)))
+
+
+def fma32(a: Fraction | int, b: Fraction | int, c: Fraction | int) -> Fraction:
+    """a * b + c of three float32 values, rounded once."""
+    return value(fma_units(units(a), units(b), units(c)))
+
+
+def all_units(xs: Iterable[Fraction | int]) -> list[int]:
+    """`units` of every element."""
+    return [units(x) for x in xs]
 
 
 def dot32(a: Sequence[Fraction | int], b: Sequence[Fraction | int]) -> Fraction:
     """The contract's float32 dot product of two equally long lists."""
-    return _value(_dot_units([_units(v) for v in a], [_units(v) for v in b]))
+    return value(dot_units(all_units(a), all_units(b)))
 
 
 def sum32(a: Sequence[Fraction | int]) -> Fraction:
-    """Plain float32 additions, ascending in chunks of 1024; chunk sums added in ascending order."""
-    return _value(_sum_units([_units(v) for v in a]))
+    """The contract's float32 sum."""
+    return value(sum_units(all_units(a)))
 
 
-def _sum_units(values: Sequence[int]) -> int:
-    total = 0
-    for start in range(0, len(values), CHUNK):
-        acc = 0
-        for v in values[start : start + CHUNK]:
-            acc = _round_units(acc + v, 0)
-        total = _round_units(total + acc, 0)
-    return total
+def chain32(a: Sequence[Fraction | int]) -> Fraction:
+    """Plain additions, ascending, without chunks."""
+    return value(chain_units(all_units(a)))
 
 
 def batch_dot32(a: Sequence[Fraction | int], b: Sequence[Fraction | int], per_image: int = 1) -> Fraction:
     """The dot product over a batch whose images have `per_image` terms each, in order.
 
-    `dot32` of each group of GROUP images; then the groups' sums in a binary tree by group number, in
-    which 2i meets 2i + 1 and an odd last one goes up as it is. So whole groups can be summed anywhere.
+    `dot32` of each group of GROUP images, then the tree.
     """
-    return _value(_batch_dot_units([_units(v) for v in a], [_units(v) for v in b], per_image))
+    return value(batch_dot_units(all_units(a), all_units(b), per_image))
 
 
 def batch_sum32(a: Sequence[Fraction | int], per_image: int = 1) -> Fraction:
-    """The sum over a batch: `sum32` of each group, then the tree; see `batch_dot32`."""
-    values, size = [_units(v) for v in a], GROUP * per_image
-    return _value(_tree([_sum_units(values[k : k + size]) for k in range(0, len(values), size)]))
+    """The sum over a batch: `sum32` of each group, then the tree."""
+    return value(batch_sum_units(all_units(a), per_image))
 
 
-def _contract32(terms: Sequence[Terms], a: Tensor, b: Tensor, dot: Dot = _dot_units) -> list[Fraction]:
-    left, right = [_units(v) for v in a.values], [_units(v) for v in b.values]
-    return [_value(v) for v in contract(terms, left, right, dot)]
+def tensor_units(t: Tensor) -> Tensor:
+    """A float32 tensor in units."""
+    return Tensor(t.shape, all_units(t.values))
 
 
-def conv32(x: Tensor, w: Tensor, stride: Pair = 1, padding: Pair = 0, groups: int = 1) -> Tensor:
-    """Forward: x (N, H, W, C), w (O, C/groups, kh, kw) to (N, OH, OW, O); k is (row, column, channel)."""
-    g = conv_shape(x.shape, w.shape, stride, padding, groups)
-    return Tensor((g.n, g.oh, g.ow, g.o), _contract32(list(forward_terms(g)), x, w))
+def tensor_values(t: Tensor) -> Tensor:
+    """A tensor of units as Fractions."""
+    return Tensor(t.shape, [value(n) for n in t.values])
 
 
-def conv32_input_grad(
-    e: Tensor, w: Tensor, x_shape: Sequence[int], stride: Pair = 1, padding: Pair = 0, groups: int = 1
-) -> Tensor:
-    """Input gradient of shape `x_shape`; k is (kernel row, kernel column, output channel), ascending."""
-    g = conv_shape(x_shape, w.shape, stride, padding, groups)
-    return Tensor(tuple(x_shape), _contract32(list(input_terms(g)), e, w))
+def __getattr__(name: str) -> object:  # conv32 and linear32 have moved to `convolution`
+    from intnet.spec import convolution
 
-
-def conv32_weight_grad(
-    e: Tensor, x: Tensor, w_shape: Sequence[int], stride: Pair = 1, padding: Pair = 0, groups: int = 1
-) -> Tensor:
-    """Weight gradient of shape `w_shape`; k is (batch, output row, output column); sums over the batch."""
-    g = conv_shape(x.shape, w_shape, stride, padding, groups)
-    dot = partial(_batch_dot_units, per_image=g.oh * g.ow)
-    return Tensor(tuple(w_shape), _contract32(list(weight_terms(g)), x, e, dot))
-
-
-def linear32(x: Tensor, w: Tensor, bias: Sequence[Fraction] | None = None) -> Tensor:
-    """x (N, C), w (O, C) to (N, O); the bias is added last with one float32 addition."""
-    (n, c), o = x.shape, w.shape[0]
-    rows = [x.values[i * c : (i + 1) * c] for i in range(n)]
-    out = [dot32(row, w.values[j * c : (j + 1) * c]) for row in rows for j in range(o)]
-    if bias is not None:
-        out = [add32(v, bias[i % o]) for i, v in enumerate(out)]
-    return Tensor((n, o), out)
-
-
-def linear32_input_grad(e: Tensor, w: Tensor) -> Tensor:
-    """e (N, O), w (O, C) to (N, C); k runs over the outputs."""
-    (n, o), c = e.shape, w.shape[1]
-    rows = [e.values[i * o : (i + 1) * o] for i in range(n)]
-    return Tensor((n, c), [dot32(row, w.values[j::c]) for row in rows for j in range(c)])
-
-
-def linear32_weight_grad(e: Tensor, x: Tensor) -> Tensor:
-    """e (N, O), x (N, C) to (O, C); k runs over the batch."""
-    o, c = e.shape[1], x.shape[1]
-    return Tensor((o, c), [batch_dot32(e.values[i::o], x.values[j::c]) for i in range(o) for j in range(c)])
-
-
-def linear32_bias_grad(e: Tensor) -> list[Fraction]:
-    """The float32 sum over the batch of e (N, O), one number an output."""
-    o = e.shape[1]
-    return [batch_sum32(e.values[i::o]) for i in range(o)]
+    return getattr(convolution, name)

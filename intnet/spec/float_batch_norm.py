@@ -10,9 +10,8 @@ from fractions import Fraction
 from math import prod
 from typing import NamedTuple
 
-from intnet.spec.float32 import add32, batch_dot32, batch_sum32, mul32, to_float32
-from intnet.spec.rounding import round_sqrt
-from intnet.spec.tensor import Tensor, power
+from intnet.spec.float32 import add32, batch_dot32, batch_sum32, mul32, sqrt32, to_float32
+from intnet.spec.tensor import Tensor
 
 EPS = to_float32(Fraction(1, 100_000))
 
@@ -24,14 +23,6 @@ class Normed(NamedTuple):
     variance: list[Fraction]
     r: list[Fraction]
     x3: Tensor
-
-
-def sqrt32(x: Fraction) -> Fraction:
-    """The float32 nearest to the root of a float32 x > 0; a root of a float32 is never subnormal."""
-    exponent = -80
-    while x >= power(2 * (exponent + 24)):
-        exponent += 1
-    return round_sqrt(x / power(2 * exponent)) * power(exponent)
 
 
 def forward(x: Tensor, gamma: list[Fraction], beta: list[Fraction]) -> Normed:

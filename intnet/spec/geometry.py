@@ -1,16 +1,32 @@
-"""Which pairs of elements a convolution multiplies, in the contract's order; `ops` and `floats` sum them.
+"""Which pairs of elements a convolution multiplies, and which ones a window pools, in the contract's order.
 
-Activations are NHWC, weights (Cout, Cin/groups, kh, kw). Index -1 stands for a zero: padding, or a
-position that the stride skips. Such a term keeps its place in the order.
+    y[n, y, x, o]  = sum over (i, j, c) of  x[n, y sh + i - top, x sw + j - left, c] * w[o, c, i, j]
+    dx[n, y, x, c] = sum over (i, j, o) of  e[n, (y + top - i)/sh, (x + left - j)/sw, o] * w[o, c, i, j]
+    dw[o, c, i, j] = sum over (n, y, x) of  x[n, y sh + i - top, x sw + j - left, c] * e[n, y, x, o]
+
+Sums run over their indices in the order written, the last one fastest: to exact sums that is nothing, of
+float32 it is intnet's contract. Activations are (N, H, W, C), weights (Cout, Cin/groups, kh, kw), flat lists in C
+order.
+
+The terms of one element are *runs*: pairs of ranges of flat indices. None in place of a first range stands
+for as many zeros: padding, or a position that the stride skips. Such terms keep their place in the order.
+
+>>> g = conv_shape((1, 1, 3, 1), (1, 1, 1, 2), padding=(0, 1))      # 0 a b c 0 by a kernel of p q
+>>> gathered(["a", "b", "c"], ["p", "q"], forward_runs(g, 0, 0, 0, 0))
+([0, 'a'], ['p', 'q'])
+>>> weight_runs(g, 0, 0, 0, 0)
+[(None, range(0, 1)), (range(0, 3), range(1, 4))]
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from intnet.spec.tensor import places
+
 Pair = int | Sequence[int]
+Run = tuple[range | None, range]
 Terms = list[tuple[int, int]]
-Dot = Callable[[list[Any], list[Any]], Any]
 
 
 class ConvShape(NamedTuple):
@@ -75,60 +91,100 @@ def conv_shape(
     return ConvShape(n, h, width, c, o, cg, kh, kw, sh, sw, top, left, oh, ow, groups)
 
 
-def forward_terms(g: ConvShape) -> Iterator[Terms]:
-    """(input, weight) pairs of every output element; order: kernel row, kernel column, input channel."""
+# -- the terms of one element ----------------------------------------------------------------------
+
+
+def forward_runs(g: ConvShape, n: int, y: int, x: int, o: int) -> list[Run]:
+    """(input, weight) of output element (n, y, x, o): kernel row, kernel column, input channel."""
+    first = o // (g.o // g.groups) * g.cg
+    runs: list[Run] = []
+    for i in range(g.kh):
+        for j in range(g.kw):
+            at = g.x(n, y * g.sh + i - g.top, x * g.sw + j - g.left, first)
+            weights = g.wt(o, 0, i, j)
+            taps = g.kh * g.kw
+            runs.append((None if at < 0 else range(at, at + g.cg), _every(taps, weights, g.cg)))
+    return runs
+
+
+def input_runs(g: ConvShape, n: int, y: int, x: int, c: int) -> list[Run]:
+    """(error, weight) of input element (n, y, x, c): kernel row, kernel column, output channel.
+
+    A tap that no output reads here, for padding or because the stride skips it, is a run of zeros.
+    """
+    og = g.o // g.groups
+    group, inner = divmod(c, g.cg)
+    runs: list[Run] = []
+    for i in range(g.kh):
+        for j in range(g.kw):
+            oy, ry = divmod(y + g.top - i, g.sh)
+            ox, rx = divmod(x + g.left - j, g.sw)
+            hit = ry == 0 and rx == 0 and 0 <= oy < g.oh and 0 <= ox < g.ow
+            at = g.e(n, oy, ox, group * og)
+            weights = _every(g.cg * g.kh * g.kw, g.wt(group * og, inner, i, j), og)
+            runs.append((range(at, at + og) if hit else None, weights))
+    return runs
+
+
+def weight_runs(g: ConvShape, o: int, c: int, i: int, j: int) -> list[Run]:
+    """(input, error) of weight (o, c, i, j): image, output row, output column.
+
+    Of a row, the columns that read padding on the left or on the right are runs of zeros.
+    """
+    channel = o // (g.o // g.groups) * g.cg + c
+    first = min(max(-((j - g.left) // g.sw), 0), g.ow)  # the first column with x * sw + j - left >= 0
+    past = min(max((g.w - 1 + g.left - j) // g.sw + 1, first), g.ow)
+    runs: list[Run] = []
     for n in range(g.n):
         for y in range(g.oh):
-            for x in range(g.ow):
-                for o in range(g.o):
-                    first = o // (g.o // g.groups) * g.cg
-                    yield [
-                        (g.x(n, y * g.sh + i - g.top, x * g.sw + j - g.left, first + c), g.wt(o, c, i, j))
-                        for i in range(g.kh)
-                        for j in range(g.kw)
-                        for c in range(g.cg)
-                    ]
+            row, e = y * g.sh + i - g.top, g.e(n, y, 0, o)
+            errors = range(e, e + g.ow * g.o, g.o)
+            if not 0 <= row < g.h or first == past:
+                runs.append((None, errors))
+                continue
+            inputs = _every(g.sw * g.c, g.x(n, row, first * g.sw + j - g.left, channel), past - first)
+            parts = (None, errors[:first]), (inputs, errors[first:past]), (None, errors[past:])
+            runs += [run for run in parts if run[1]]
+    return runs
+
+
+def _every(step: int, first: int, count: int) -> range:
+    return range(first, first + step * count, step)
+
+
+def gathered(a: Sequence[Any], b: Sequence[Any], runs: Sequence[Run]) -> tuple[list[Any], list[Any]]:
+    """The terms of `runs` out of two flat lists: two lists of one length, zeros where a run has None."""
+    left: list[Any] = []
+    right: list[Any] = []
+    for p, q in runs:
+        left += [0] * len(q) if p is None else a[p.start : p.stop : p.step]
+        right += b[q.start : q.stop : q.step]
+    return left, right
+
+
+# -- the terms of every element --------------------------------------------------------------------
+
+
+def forward_terms(g: ConvShape) -> Iterator[Terms]:
+    """(input, weight) pairs of every output element, in C order."""
+    return (_pairs(forward_runs(g, *place)) for place in places((g.n, g.oh, g.ow, g.o)))
 
 
 def input_terms(g: ConvShape) -> Iterator[Terms]:
-    """(error, weight) pairs of every input element; order: kernel row, kernel column, output channel."""
-    og = g.o // g.groups
-    for n in range(g.n):
-        for y in range(g.h):
-            for x in range(g.w):
-                for c in range(g.c):
-                    group, inner = c // g.cg, c % g.cg
-                    terms: Terms = []
-                    for i in range(g.kh):
-                        for j in range(g.kw):
-                            oy, ry = divmod(y + g.top - i, g.sh)
-                            ox, rx = divmod(x + g.left - j, g.sw)
-                            hit = ry == 0 and rx == 0 and 0 <= oy < g.oh and 0 <= ox < g.ow
-                            for o in range(group * og, (group + 1) * og):
-                                terms.append((g.e(n, oy, ox, o) if hit else -1, g.wt(o, inner, i, j)))
-                    yield terms
+    """(error, weight) pairs of every input element, in C order."""
+    return (_pairs(input_runs(g, *place)) for place in places((g.n, g.h, g.w, g.c)))
 
 
 def weight_terms(g: ConvShape) -> Iterator[Terms]:
-    """(input, error) pairs of every weight; order: batch, output row, output column."""
-    for o in range(g.o):
-        first = o // (g.o // g.groups) * g.cg
-        for c in range(g.cg):
-            for i in range(g.kh):
-                for j in range(g.kw):
-                    yield [
-                        (g.x(n, y * g.sh + i - g.top, x * g.sw + j - g.left, first + c), g.e(n, y, x, o))
-                        for n in range(g.n)
-                        for y in range(g.oh)
-                        for x in range(g.ow)
-                    ]
+    """(input, error) pairs of every weight, in C order."""
+    return (_pairs(weight_runs(g, *place)) for place in places((g.o, g.cg, g.kh, g.kw)))
 
 
-def contract(all_terms: Iterable[Terms], a: Sequence[Any], b: Sequence[Any], dot: Dot) -> list[Any]:
-    """`dot` over the pairs of each result element; index -1 of `a` reads zero."""
-    return [
-        dot([a[p] if p >= 0 else 0 for p, _ in terms], [b[q] for _, q in terms]) for terms in all_terms
-    ]
+def _pairs(runs: Sequence[Run]) -> Terms:
+    return [pair for p, q in runs for pair in zip([-1] * len(q) if p is None else p, q, strict=True)]
+
+
+# -- pooling ---------------------------------------------------------------------------------------
 
 
 def windows(h: int, w: int, kernel: Pair, stride: Pair, padding: Pair) -> list[list[tuple[int, int]]]:

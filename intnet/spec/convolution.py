@@ -1,0 +1,205 @@
+"""Convolutions, linear layers and their gradients: exact sums, and float32 sums in the contract's order.
+
+    conv2d   y = w * x      conv2d_input_grad   dx = w^T e      conv2d_weight_grad   dw = e x^T
+    linear   y = x w^T      linear_input_grad   dx = e w        linear_weight_grad   dw = e^T x
+
+A linear layer is a convolution of images of one pixel by a kernel of one. `geometry` has the equations with
+all indices and the order of their terms. An element rule (`..._at`) makes one element out of flat lists by a
+`dot`: `exact_dot` of integers or Fractions; `float32.dot_units` of float32 in units; the weight gradient sums
+over the batch, so its float32 rule is `float32.batch_dot_units` of g.oh * g.ow terms an image. Whole tensors
+are comprehensions over the element rules: `conv2d` is exact, `conv32` float32.
+
+>>> y = conv2d(Tensor((1, 2, 2, 1), [1, 2, 3, 4]), Tensor((1, 1, 2, 2), [1, 0, 0, -1]))
+>>> y.values                                # 1 * 1 + 4 * -1
+[-3]
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from math import prod
+from operator import mul
+from typing import Any
+
+from intnet.spec.float32 import (
+    add32,
+    batch_dot_units,
+    batch_sum32,
+    dot_units,
+    tensor_units,
+    tensor_values,
+)
+from intnet.spec.geometry import (
+    ConvShape,
+    Pair,
+    conv_shape,
+    forward_runs,
+    gathered,
+    input_runs,
+    weight_runs,
+)
+from intnet.spec.tensor import Number, Place, Tensor, places
+
+Dot = Callable[[Sequence[Any], Sequence[Any]], Any]
+
+
+def exact_dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
+    """The exact sum of products."""
+    if len(a) != len(b):
+        raise ValueError(f"{len(a)} numbers do not meet {len(b)}")
+    return sum(map(mul, a, b))
+
+
+def batch_dot(g: ConvShape) -> Dot:
+    """The float32 `dot` of a weight gradient, in units: groups of images, then the tree."""
+    return partial(batch_dot_units, per_image=g.oh * g.ow)
+
+
+# -- one element -----------------------------------------------------------------------------------
+
+
+def conv2d_at(x: Sequence[Any], w: Sequence[Any], g: ConvShape, place: Place, dot: Dot = exact_dot) -> Any:
+    """Output element (n, y, x, o) of input x and weight w."""
+    return dot(*gathered(x, w, forward_runs(g, *place)))
+
+
+def conv2d_input_grad_at(
+    e: Sequence[Any], w: Sequence[Any], g: ConvShape, place: Place, dot: Dot = exact_dot
+) -> Any:
+    """Element (n, y, x, c) of the input's gradient, of error e and weight w."""
+    return dot(*gathered(e, w, input_runs(g, *place)))
+
+
+def conv2d_weight_grad_at(
+    e: Sequence[Any], x: Sequence[Any], g: ConvShape, place: Place, dot: Dot = exact_dot
+) -> Any:
+    """Element (o, c, i, j) of the weight's gradient, of error e and input x; float32: dot=batch_dot(g)."""
+    return dot(*gathered(x, e, weight_runs(g, *place)))
+
+
+def linear_shape(x: Sequence[int], w: Sequence[int]) -> ConvShape:
+    """The convolution that x (N, C), w (O, C) are: (n, o) is its (n, 0, 0, o), (o, c) its (o, c, 0, 0)."""
+    return conv_shape((x[0], 1, 1, x[1]), (*w, 1, 1))
+
+
+# -- whole tensors, exact --------------------------------------------------------------------------
+
+
+def conv2d(
+    x: Tensor, w: Tensor, stride: Pair = 1, padding: Pair = 0, groups: int = 1, dot: Dot = exact_dot
+) -> Tensor:
+    """x (N, H, W, C), w (O, C/groups, kh, kw) to (N, OH, OW, O)."""
+    g = conv_shape(x.shape, w.shape, stride, padding, groups)
+    shape = (g.n, g.oh, g.ow, g.o)
+    return Tensor(shape, [conv2d_at(x.values, w.values, g, place, dot) for place in places(shape)])
+
+
+def conv2d_input_grad(
+    e: Tensor, w: Tensor, x_shape: Sequence[int], stride: Pair = 1, padding: Pair = 0, groups: int = 1,
+    dot: Dot = exact_dot,
+) -> Tensor:  # fmt: skip
+    """e (N, OH, OW, O) to the gradient of the input, of shape `x_shape`."""
+    g, shape = conv_shape(x_shape, w.shape, stride, padding, groups), tuple(x_shape)
+    return Tensor(shape, [conv2d_input_grad_at(e.values, w.values, g, place, dot) for place in places(shape)])
+
+
+def conv2d_weight_grad(
+    e: Tensor, x: Tensor, w_shape: Sequence[int], stride: Pair = 1, padding: Pair = 0, groups: int = 1,
+    dot: Dot | None = exact_dot,
+) -> Tensor:  # fmt: skip
+    """e (N, OH, OW, O), x (N, H, W, C) to the gradient of the weight, of shape `w_shape`.
+
+    dot: None is `batch_dot` of the sizes
+    """
+    g, shape = conv_shape(x.shape, w_shape, stride, padding, groups), tuple(w_shape)
+    by = dot or batch_dot(g)
+    return Tensor(shape, [conv2d_weight_grad_at(e.values, x.values, g, place, by) for place in places(shape)])
+
+
+def _pixels(t: Tensor) -> Tensor:
+    """(N, C) as images of one pixel."""
+    return Tensor((t.shape[0], 1, 1, t.shape[1]), t.values)
+
+
+def _taps(w: Tensor) -> Tensor:
+    """(O, C) as kernels of one."""
+    return Tensor((*w.shape, 1, 1), w.values)
+
+
+def linear(x: Tensor, w: Tensor, bias: Sequence[Number] | None = None) -> Tensor:
+    """x (N, C), w (O, C), bias (O,) to (N, O)."""
+    y = conv2d(_pixels(x), _taps(w))
+    out = y.values if bias is None else [v + bias[i % len(bias)] for i, v in enumerate(y.values)]
+    return Tensor((x.shape[0], w.shape[0]), out)
+
+
+def linear_input_grad(e: Tensor, w: Tensor) -> Tensor:
+    """e (N, O), w (O, C) to (N, C)."""
+    shape = (e.shape[0], w.shape[1])
+    return Tensor(shape, conv2d_input_grad(_pixels(e), _taps(w), (shape[0], 1, 1, shape[1])).values)
+
+
+def linear_weight_grad(e: Tensor, x: Tensor) -> Tensor:
+    """e (N, O), x (N, C) to (O, C)."""
+    shape = (e.shape[1], x.shape[1])
+    return Tensor(shape, conv2d_weight_grad(_pixels(e), _pixels(x), (*shape, 1, 1)).values)
+
+
+def bias_grad(e: Tensor) -> list[Any]:
+    """The exact sum of e (..., O) over everything but its last axis."""
+    o = e.shape[-1]
+    return [sum(e.values[i::o]) for i in range(o)]
+
+
+# -- whole tensors, float32 ------------------------------------------------------------------------
+
+
+def conv32(x: Tensor, w: Tensor, stride: Pair = 1, padding: Pair = 0, groups: int = 1) -> Tensor:
+    """`conv2d` of float32: fused multiply-adds over (row, column, channel)."""
+    return tensor_values(conv2d(tensor_units(x), tensor_units(w), stride, padding, groups, dot_units))
+
+
+def conv32_input_grad(
+    e: Tensor, w: Tensor, x_shape: Sequence[int], stride: Pair = 1, padding: Pair = 0, groups: int = 1
+) -> Tensor:
+    """`conv2d_input_grad` of float32, over (row, column, output channel)."""
+    how = stride, padding, groups, dot_units
+    return tensor_values(conv2d_input_grad(tensor_units(e), tensor_units(w), x_shape, *how))
+
+
+def conv32_weight_grad(
+    e: Tensor, x: Tensor, w_shape: Sequence[int], stride: Pair = 1, padding: Pair = 0, groups: int = 1
+) -> Tensor:
+    """`conv2d_weight_grad` of float32, over (image, row, column): sums over the batch."""
+    how = stride, padding, groups, None
+    return tensor_values(conv2d_weight_grad(tensor_units(e), tensor_units(x), w_shape, *how))
+
+
+def linear32(x: Tensor, w: Tensor, bias: Sequence[Fraction] | None = None) -> Tensor:
+    """`linear` of float32; the bias is added last with one addition."""
+    out = conv32(_pixels(x), _taps(w)).values
+    if bias is not None:
+        out = [add32(v, bias[i % len(bias)]) for i, v in enumerate(out)]
+    return Tensor((x.shape[0], w.shape[0]), out)
+
+
+def linear32_input_grad(e: Tensor, w: Tensor) -> Tensor:
+    """`linear_input_grad` of float32; over the outputs."""
+    shape = (e.shape[0], w.shape[1])
+    return Tensor(shape, conv32_input_grad(_pixels(e), _taps(w), (shape[0], 1, 1, shape[1])).values)
+
+
+def linear32_weight_grad(e: Tensor, x: Tensor) -> Tensor:
+    """`linear_weight_grad` of float32; over the batch."""
+    shape = (e.shape[1], x.shape[1])
+    return Tensor(shape, conv32_weight_grad(_pixels(e), _pixels(x), (*shape, 1, 1)).values)
+
+
+def bias32_grad(e: Tensor) -> list[Fraction]:
+    """The float32 sum of e (..., O) over the batch, one number an output."""
+    o, per_image = e.shape[-1], prod(e.shape[1:-1])
+    return [batch_sum32(e.values[i::o], per_image) for i in range(o)]
+
+
+linear32_bias_grad = bias32_grad
