@@ -134,7 +134,7 @@ def check(op: Any, x: Pair, w: Pair, e: Pair, wants: Sequence[Want], **how: Any)
 
 def check_linear(x: Pair, w: Pair, e: Pair) -> None:
     """`linear` of x (N, Cin), w (Cout, Cin), with e (N, Cout) on the way back."""
-    exact, ops = block_float.exact, oracle.operations
+    exact, ops = block_float.exact, oracle.convolution
     wants: list[Want] = [
         lambda: exact(ops.linear, x.exact, w.exact),
         lambda: exact(ops.linear_input_grad, e.exact, w.exact),
@@ -145,7 +145,7 @@ def check_linear(x: Pair, w: Pair, e: Pair) -> None:
 
 def check_conv(x: Pair, w: Pair, e: Pair, stride: Any = 1, padding: Any = 0, groups: int = 1) -> None:
     """`conv2d` of x (N, H, W, Cin), w (Cout, Cin, kh, kw), with e of the output's shape on the way back."""
-    exact, ops = block_float.exact, oracle.operations
+    exact, ops = block_float.exact, oracle.convolution
     how = (stride, padding, groups)
     wants: list[Want] = [
         lambda: exact(ops.conv2d, x.exact, w.exact, *how),

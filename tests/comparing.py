@@ -21,7 +21,6 @@ from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, S
 from intnet.qtensor import QTensor
 from intnet.spec import formats as quantizers
 from intnet.spec import overflow, power, round_fraction
-from intnet.spec.methods import muppet
 from intnet.spec.rounding import MODES
 from tests import cases
 
@@ -69,21 +68,20 @@ def expected(
     if isinstance(fmt, FixedPoint):
         return expected_fixed(xs, fmt, mode, words, bits)
     if isinstance(fmt, Direct):
-        # a resolution of its own is the oracle's k = 1 - lsb
-        q = quantizers.direct(xs, fmt.k if fmt.lsb is None else 1 - fmt.lsb, mode, words, bits)
+        q = quantizers.quantize(xs, quantizers.Direct(fmt.k, lsb=fmt.lsb), mode, words, bits)
         return Expected(*q, off_grid(xs, power(q.exponent)))
     if isinstance(fmt, Shift):
-        q = quantizers.shift(xs, fmt.k, mode, words, bits)
+        q = quantizers.quantize(xs, quantizers.Shift(fmt.k), mode, words, bits)
         return Expected(*q, off_grid(xs, power(q.exponent)))
     if isinstance(fmt, Flag):
-        q = quantizers.flag(xs, mode, fmt.k)
+        q = quantizers.quantize(xs, quantizers.Flag(fmt.k), mode)
         fine, coarse = power(q.exponent), power(q.exponent + fmt.k - 1)
         changed = sum(off_grid([x], coarse if abs(x) >= coarse else fine) for x in xs)
         return Expected(*q, changed)
     if isinstance(fmt, Scaled):
-        q = muppet.block(xs, fmt.wl, words, mode, bits)
+        q = quantizers.quantize(xs, quantizers.Scaled(fmt.wl), mode, words, bits)
         return Expected(*q, off_grid(xs, power(q.exponent)))
-    q = quantizers.constant(xs, words, fmt.dr, fmt.k, mode, bits)
+    q = quantizers.quantize(xs, quantizers.Constant(fmt.dr, fmt.k), mode, words, bits)
     return Expected(*q, off_grid(xs, power(quantizers.exponent_of(xs)) / fmt.dr))
 
 

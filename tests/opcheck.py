@@ -50,6 +50,12 @@ def fixed(q: QTensor) -> oracle.Fixed:
     return oracle.Fixed(q.shape, [int(code) for code in q.codes.reshape(-1)], int(q.exponent))
 
 
+def stored(t: oracle.Tensor, format: oracle.formats.Format) -> oracle.Fixed:
+    """A tensor in a format, by the oracle."""
+    q = oracle.formats.quantize(t.values, format)
+    return oracle.Fixed(t.shape, q.codes, q.exponent)
+
+
 def tensor(x: np.ndarray) -> oracle.Tensor:
     """The oracle's view of a float32 array."""
     assert x.dtype == np.float32

@@ -22,7 +22,7 @@ from intnet.joints import SqueezeExcitation
 from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Linear, SiLU
 from intnet.methods.method import Method
 from intnet.models.model import Model
-from intnet.spec import buckets, float32, nets
+from intnet.spec import float32, nets
 from intnet.spec.methods import saved
 from intnet.spec.methods.saved import Codec
 from intnet.spec.nets import Layer

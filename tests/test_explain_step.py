@@ -21,7 +21,7 @@ from intnet.operands import Operands
 from intnet.qtensor import QTensor
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats as quantizers
-from intnet.spec import operations as ops
+from intnet.spec import pooling as ops
 from intnet.spec import power, round_fraction
 from intnet.spec.rounding import round_sqrt
 from intnet.spec.tensor import Tensor

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from intnet.ops.kernels import histograms as lib
 from intnet.qtensor import QTensor
 from intnet.spec import power
-from intnet.spec.methods import adapt
+from intnet.spec.float64 import sum64
 from intnet.spec.methods.adapt_switch import histogram
 from tests import cases
 from tests.opcheck import threads
@@ -125,8 +125,8 @@ def test_sums_of_squares_and_of_magnitudes(n: int) -> None:
     xs = [Fraction(float(v)) for v in x]
     for threads_ in (1, 2):
         with threads(threads_):
-            assert lib.sum_of_squares(x) == adapt.sum64([v * v for v in xs])
-            assert lib.sum_of_magnitudes(x) == adapt.sum64([abs(v) for v in xs])
+            assert lib.sum_of_squares(x) == sum64([v * v for v in xs])
+            assert lib.sum_of_magnitudes(x) == sum64([abs(v) for v in xs])
     exact = sum(v * v for v in xs)
     assert abs(Fraction(lib.sum_of_squares(x)) - exact) <= n * Fraction(ulp(float(exact)))
 

@@ -19,10 +19,9 @@ from intnet.methods import METHODS, Method, Wageubn, make
 from intnet.models.model import Model
 from intnet.operands import Operands
 from intnet.packs.layers.capture import Taps
-from intnet.spec import Fixed, power
+from intnet.spec import Fixed, convolution, elementwise, pooling, power
 from intnet.spec import Tensor as Exact
 from intnet.spec import formats as qz
-from intnet.spec import operations as ops
 from intnet.spec.curves import curve_bounds, curve_round
 from intnet.spec.float32 import dot32, mul32
 from intnet.trace import Recorder
@@ -86,7 +85,7 @@ def trace() -> Trace:
 
 
 def direct(xs: list[Fraction]) -> list[int]:
-    return list(qz.direct(xs, 8)[0])
+    return list(qz.quantize(xs, qz.Direct(8))[0])
 
 
 def curve(name: str, x: Exact) -> list[int]:
@@ -103,14 +102,15 @@ def test_silu(trace: Trace) -> None:
         assert trace[f"{act}/x4"].codes == curve("silu", x3)
         assert trace[f"{act}/dx4"].codes == curve("slope", x3)
         e1 = product(trace.real(f"{act}/e0"), trace.real(f"{act}/dx4"))
-        assert trace[f"{act}/e1q"][1:] == qz.shift(e1, 8)[:2]
+        assert trace[f"{act}/e1q"][1:] == qz.quantize(e1, qz.Shift(8))[:2]
 
 
 def test_excitation_on_the_way_forward(trace: Trace) -> None:
     x = trace.real("act2/x4")
-    assert trace["se.fc1/x0"].codes == direct(ops.global_avg_pool(x).values)
+    assert trace["se.fc1/x0"].codes == direct(pooling.global_avg_pool(x).values)
     for fc in ("se.fc1", "se.fc2"):
-        want = ops.linear(trace.real(f"{fc}/x0"), trace.real(f"{fc}/Wq"), trace.real(f"{fc}/bq").values)
+        x0, wq, bq = (trace.real(f"{fc}/{path}") for path in ("x0", "Wq", "bq"))
+        want = convolution.linear(x0, wq, bq.values)
         assert trace.real(f"{fc}/x1").values == want.values
     assert trace["se.scale_activation/x4"].codes == curve("sigmoid", trace.real("se.fc2/x1"))
     s = trace.real("se.scale_activation/x4")
@@ -125,27 +125,27 @@ def test_excitation_on_the_way_back(trace: Trace) -> None:
         for n in range(N)
         for c in range(4)
     ]
-    assert trace["se.scale_activation/e0"][1:] == qz.shift(dots, 8)[:2]
+    assert trace["se.scale_activation/e0"][1:] == qz.quantize(dots, qz.Shift(8))[:2]
     slopes = Exact(s.shape, [v * (1 - v) for v in s.values])
     e1 = product(trace.real("se.scale_activation/e0"), slopes)
     assert values(trace.recorder["se.scale_activation/e1"]) == e1
-    assert trace["se.fc2/e3"][1:] == qz.flag(e1)[:2]
+    assert trace["se.fc2/e3"][1:] == qz.quantize(e1, qz.Flag())[:2]
     e4 = trace.real("se.fc1/e4")
-    squeezed = [v / 30 for v in ops.global_avg_pool_grad(Exact(e4.shape, [30 * v for v in e4.values]),
+    squeezed = [v / 30 for v in pooling.global_avg_pool_grad(Exact(e4.shape, [30 * v for v in e4.values]),
                                                          (N, 5, 6, 4)).values]  # fmt: skip
-    assert trace["se.avgpool/e0"][1:] == qz.shift(squeezed, 8)[:2]
+    assert trace["se.avgpool/e0"][1:] == qz.quantize(squeezed, qz.Shift(8))[:2]
     through = [v * s.values[i // 120 * 4 + i % 4] for i, v in enumerate(e0.values)]
     both = [a + b for a, b in zip(through, trace.real("se.avgpool/e0").values, strict=True)]
-    assert trace["act2/e0"][1:] == qz.shift(both, 8)[:2]
+    assert trace["act2/e0"][1:] == qz.quantize(both, qz.Shift(8))[:2]
 
 
 def test_joins(trace: Trace) -> None:
-    total = ops.add(trace.real("bn3/x3"), trace.real("act1/x4")).values
+    total = elementwise.add(trace.real("bn3/x3"), trace.real("act1/x4")).values
     assert trace["join/x4"].codes == direct(total)
     assert trace["last/x4"].codes == trace["join/x4"].codes
     assert trace["bn3/e1"] == trace["join/e0"]
-    both = ops.add(trace.real("conv2/e4"), trace.real("join/e0")).values
-    assert trace["act1/e0"][1:] == qz.shift(both, 8)[:2]
+    both = elementwise.add(trace.real("conv2/e4"), trace.real("join/e0")).values
+    assert trace["act1/e0"][1:] == qz.quantize(both, qz.Shift(8))[:2]
 
 
 @pytest.mark.parametrize("path", ["act1/x4", "act1/dx4", "se.scale_activation/x4"])

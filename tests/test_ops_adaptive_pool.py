@@ -54,15 +54,15 @@ def test_integers(side: tuple[int, int], output: tuple[int, int], seed: int) -> 
     codes, places = fixed(x).codes, plan(shape, output)
     want = oracle.Tensor(out, [Fraction(sum(codes[i] for i in p), len(p)) for p in places])
     assert (got.shape, values(got)) == (out, scaled(want, -7))
-    q = oracle.formats.direct(values(got), 8)
-    assert fixed(quantize(got, Direct(8))) == oracle.methods.wageubn_layers.as_fixed(out, q)
+    q = oracle.formats.quantize(values(got), oracle.formats.Direct(8))
+    assert fixed(quantize(got, Direct(8))) == oracle.Fixed(out, *q[:2])
     back = [Fraction(0)] * x.size
     for v, p in zip(fixed(e).codes, places, strict=True):
         for i in p:
             back[i] += Fraction(v, len(p))
     assert values(dx) == scaled(oracle.Tensor(shape, back), -20)
-    q = oracle.formats.shift(values(dx), 8)
-    assert fixed(quantize(dx, Shift(8))) == oracle.methods.wageubn_layers.as_fixed(shape, q)
+    q = oracle.formats.quantize(values(dx), oracle.formats.Shift(8))
+    assert fixed(quantize(dx, Shift(8))) == oracle.Fixed(shape, *q[:2])
 
 
 @given(side=SIDES, output=SIDES, seed=SEEDS, over_integers=st.booleans())

@@ -43,28 +43,28 @@ def test_which_convolutions_it_takes() -> None:
 def test_integers(shape: dict[str, Any], bits: tuple[int, int], seed: int) -> None:
     x, w = integer(seed, shape["x"], bits[0]), integer(seed + 1, shape["w"], bits[1], -5)
     window = shape["window"]
-    out = oracle.operations.conv2d(fixed(x).ints(), fixed(w).ints(), **window)
+    out = oracle.convolution.conv2d(fixed(x).ints(), fixed(w).ints(), **window)
     e = integer(seed + 2, out.shape, 8, -20)
     y, (dx, dw) = run(conv2d, x, w, error=e, **window)
     assert values(y) == scaled(out, -12)
     if road(x, w, w.shape[2] * w.shape[3]) in ("int32", "int64"):
         assert str(y.codes.dtype) == road(x, w, w.shape[2] * w.shape[3])
-    want = oracle.operations.conv2d_input_grad(fixed(e).ints(), fixed(w).ints(), x.shape, **window)
+    want = oracle.convolution.conv2d_input_grad(fixed(e).ints(), fixed(w).ints(), x.shape, **window)
     assert values(dx) == scaled(want, -25)
-    want = oracle.operations.conv2d_weight_grad(fixed(e).ints(), fixed(x).ints(), w.shape, **window)
+    want = oracle.convolution.conv2d_weight_grad(fixed(e).ints(), fixed(x).ints(), w.shape, **window)
     assert values(dw) == scaled(want, -27)
 
 
 @given(shape=shapes(), seed=st.integers(0, 2**32))
 def test_floats(shape: dict[str, Any], seed: int) -> None:
     x, w, window = floating(seed, shape["x"]), floating(seed + 1, shape["w"]), shape["window"]
-    want = oracle.float32.conv32(tensor(x), tensor(w), **window)
+    want = oracle.convolution.conv32(tensor(x), tensor(w), **window)
     e = floating(seed + 2, want.shape)
     y, (dx, dw) = run(conv2d, x, w, error=e, **window)
     assert values(y) == want.values
-    found = oracle.float32.conv32_input_grad(tensor(e), tensor(w), x.shape, **window)
+    found = oracle.convolution.conv32_input_grad(tensor(e), tensor(w), x.shape, **window)
     assert values(dx) == found.values
-    assert values(dw) == oracle.float32.conv32_weight_grad(tensor(e), tensor(x), w.shape, **window).values
+    assert values(dw) == oracle.convolution.conv32_weight_grad(tensor(e), tensor(x), w.shape, **window).values
 
 
 def everything(stride: int, floats: bool) -> list[np.ndarray]:

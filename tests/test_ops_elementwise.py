@@ -22,9 +22,10 @@ from intnet.methods import Wageubn
 from intnet.ops import add, cast, dropout, flatten, relu
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
+from intnet.spec import formats
 from intnet.spec import words as random
 from intnet.spec.float32 import add32, mul32, to_float32
-from tests.opcheck import fixed, floating, integer, run, tensor, values
+from tests.opcheck import fixed, floating, integer, run, stored, tensor, values
 
 SEEDS = st.integers(0, 2**32)
 SHAPES = st.sampled_from([(3, 4), (2, 3, 2, 5), (1, 1), (2, 1, 1, 3)])
@@ -47,7 +48,7 @@ def test_integer_add(shape: tuple[int, ...], bits: tuple[int, int], gap: int, se
     want = oracle.add_fixed(fixed(a), fixed(b))
     assert values(got) == want.real().values
     assert fixed(got.to_qtensor()) == want
-    assert fixed(quantize(got, Shift(8)))[1:] == oracle.formats.shift(values(got), 8)[:2]
+    assert fixed(quantize(got, Shift(8))) == stored(want.real(), formats.Shift(8))
 
 
 def test_add_of_sums_products_and_batch_norms() -> None:
@@ -58,10 +59,10 @@ def test_add_of_sums_products_and_batch_norms() -> None:
     plain = integer(4, shape, 16, -7)
     for a, b in ((one, two), (two, two), (one, one), (one, plain), (plain, two)):
         got, _ = run(add, a, b)
-        want = oracle.operations.add(oracle_tensor(a), oracle_tensor(b))
+        want = oracle.elementwise.add(oracle_tensor(a), oracle_tensor(b))
         assert values(got) == want.values
         twice, _ = run(add, got, two)
-        assert values(twice) == oracle.operations.add(want, oracle_tensor(two)).values
+        assert values(twice) == oracle.elementwise.add(want, oracle_tensor(two)).values
 
 
 @given(shape=SHAPES, seed=SEEDS)
@@ -106,10 +107,11 @@ def test_integer_relu(shape: tuple[int, ...], bits: int, seed: int) -> None:
     """With 2 bits a third of the elements is zero: their error is dropped."""
     x, e = integer(seed, shape, bits, -22), integer(seed + 1, shape, 8, -40)
     got, (dx,) = run(relu, x, error=e)
-    want = oracle.operations.relu(fixed(x).real())
+    want = oracle.elementwise.relu(fixed(x).real())
     assert values(got) == want.values
-    assert fixed(quantize(got, Direct(8)))[1:] == oracle.formats.direct(want.values, 8)[:2]
-    assert fixed(dx) == oracle.methods.wageubn_layers.mask(fixed(e), fixed(x))
+    assert fixed(quantize(got, Direct(8))) == stored(want, formats.Direct(8))
+    codes = oracle.elementwise.relu_grad(fixed(e).ints(), fixed(x).ints()).values
+    assert fixed(dx) == oracle.Fixed(shape, codes, -40)
 
 
 def test_relu_of_a_join_and_of_a_quotient() -> None:
@@ -120,10 +122,10 @@ def test_relu_of_a_join_and_of_a_quotient() -> None:
         x = join(a, b)
         for value in (x, Exact([(a, np.array([1, -2, 3]))], -22, den=np.array([3, 5, 7]))):
             got, (dx,) = run(relu, value, error=e)
-            want = oracle.operations.relu(oracle_tensor(value))
+            want = oracle.elementwise.relu(oracle_tensor(value))
             assert values(got) == want.values
-            assert fixed(quantize(got, Shift(16)))[1:] == oracle.formats.shift(want.values, 16)[:2]
-            assert values(dx) == oracle.operations.relu_grad(fixed(e).real(), oracle_tensor(value)).values
+            assert fixed(quantize(got, Shift(16))) == stored(want, formats.Shift(16))
+            assert values(dx) == oracle.elementwise.relu_grad(fixed(e).real(), oracle_tensor(value)).values
 
 
 def test_float_relu_and_its_mask() -> None:
@@ -149,7 +151,7 @@ def test_a_float_error_behind_an_integer_relu_is_multiplied_by_its_mask() -> Non
 def test_relu_takes_an_exact_error() -> None:
     x, e = integer(1, (4, 3)), Exact([(integer(2, (4, 3)), np.array([3, -5, 7]))], -14)
     _, (dx,) = run(relu, x, error=e)
-    assert values(dx) == oracle.operations.relu_grad(oracle_tensor(e), oracle_tensor(x)).values
+    assert values(dx) == oracle.elementwise.relu_grad(oracle_tensor(e), oracle_tensor(x)).values
 
 
 # -- dropout ------------------------------------------------------------------------------------
@@ -166,10 +168,10 @@ def test_integer_dropout(keep: Fraction, shape: tuple[int, ...], seed: int) -> N
     words = rng.words(seed, 5, rng.stream("drop/mask"), x.size)
     assert words.tolist() == drawn
     got, (dx,) = run(dropout, x, words=words, keep=keep, error=e)
-    want = oracle.operations.dropout(fixed(x).real(), drawn, keep)
+    want = oracle.elementwise.dropout(fixed(x).real(), drawn, keep)
     assert values(got) == want.values
-    assert fixed(quantize(got, Direct(8)))[1:] == oracle.formats.direct(want.values, 8)[:2]
-    assert values(dx) == oracle.operations.dropout(fixed(e).real(), drawn, keep).values
+    assert fixed(quantize(got, Direct(8))) == stored(want, formats.Direct(8))
+    assert values(dx) == oracle.elementwise.dropout(fixed(e).real(), drawn, keep).values
 
 
 def test_dropout_of_a_rectified_quotient_keeps_the_relu() -> None:
@@ -179,7 +181,7 @@ def test_dropout_of_a_rectified_quotient_keeps_the_relu() -> None:
     words, keep = rng.words(1, 0, 0, 8), Fraction(1, 2)
     got = dropout(Tensor(quotient), words=words, keep=keep).value
     reals = oracle.Tensor(x.shape, [max(Fraction(int(code), 4), Fraction(0)) for code in x.codes.reshape(-1)])
-    assert values(got) == oracle.operations.dropout(reals, words.tolist(), keep).values
+    assert values(got) == oracle.elementwise.dropout(reals, words.tolist(), keep).values
 
 
 @pytest.mark.parametrize("keep", KEEPS, ids=str)
@@ -209,8 +211,8 @@ def test_dropout_layer_draws_the_words_of_its_own_stream() -> None:
     method.step = 7
     x = integer(1, (4, 5))
     got = layer(Tensor(x), method).value
-    want = oracle.operations.dropout(fixed(x).real(), random.words(9, 7, "drop1/mask", 20), Fraction(4, 5))
-    assert fixed(got) == oracle.methods.wageubn_layers.as_fixed((4, 5), oracle.formats.direct(want.values, 8))
+    want = oracle.elementwise.dropout(fixed(x).real(), random.words(9, 7, "drop1/mask", 20), Fraction(4, 5))
+    assert fixed(got) == stored(want, formats.Direct(8))
     method.training = False
     assert layer(Tensor(x), method).value is x
 
@@ -248,8 +250,8 @@ def test_cast_puts_one_function_on_each_way() -> None:
     got, (dx,) = run(
         cast, x, error=e, forward=lambda v: quantize(v, Direct(8)), backward=lambda g: quantize(g, Shift(8))
     )
-    assert fixed(got)[1:] == oracle.formats.direct(values(x), 8)[:2]
-    assert fixed(dx)[1:] == oracle.formats.shift(values(e), 8)[:2]
+    assert fixed(got)[1:] == formats.quantize(values(x), formats.Direct(8))[:2]
+    assert fixed(dx)[1:] == formats.quantize(values(e), formats.Shift(8))[:2]
 
 
 # -- gradients that meet ------------------------------------------------------------------------
@@ -261,5 +263,5 @@ def test_errors_of_one_tensor_read_three_times_are_added_exactly() -> None:
     output = add(add(rectified, x), x)
     e = integer(2, (3, 2), 8, -20)
     got = backward(output, e, join)[x.node]
-    masked = oracle.methods.wageubn_layers.mask(fixed(e), fixed(x.value)).real().values
+    masked = oracle.elementwise.relu_grad(fixed(e).real(), fixed(x.value).real()).values
     assert values(got) == [2 * a + b for a, b in zip(values(e), masked, strict=True)]

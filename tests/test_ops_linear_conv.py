@@ -67,8 +67,8 @@ def check_product(got: Any, a: QTensor, b: QTensor, terms: int, want: oracle.Ten
     assert int(got.exponent) == exponent
     assert values(got) == scaled(want, exponent)
     q = quantize(got, Shift(8))
-    expected = oracle.formats.shift(values(got), 8)
-    assert fixed(q) == oracle.methods.wageubn_layers.as_fixed(want.shape, expected)
+    expected = oracle.formats.quantize(values(got), oracle.formats.Shift(8))
+    assert fixed(q) == oracle.Fixed(want.shape, *expected[:2])
 
 
 # -- integers -----------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def test_integer_conv2d(
         return
     assert not limits or road(x, w, terms) == expected or terms == 2
     got, _ = run(conv2d, x, w, **how)
-    check_product(got, x, w, terms, oracle.operations.conv2d(fixed(x).ints(), fixed(w).ints(), **how))
+    check_product(got, x, w, terms, oracle.convolution.conv2d(fixed(x).ints(), fixed(w).ints(), **how))
 
 
 @pytest.mark.parametrize(("e_bits", "x_bits", "w_bits"), [(8, 8, 8), (16, 8, 16), (15, 24, 32), (33, 16, 28)])
@@ -106,9 +106,9 @@ def test_integer_conv2d_gradients(
 
     _, (dx, dw) = run(conv2d, x, w, error=error, **how)
     e = made[0]
-    want = oracle.operations.conv2d_input_grad(fixed(e).ints(), fixed(w).ints(), x.shape, **how)
+    want = oracle.convolution.conv2d_input_grad(fixed(e).ints(), fixed(w).ints(), x.shape, **how)
     check_product(dx, e, w, w.shape[0] // how["groups"] * w.shape[2] * w.shape[3], want)
-    want = oracle.operations.conv2d_weight_grad(fixed(e).ints(), fixed(x).ints(), w.shape, **how)
+    want = oracle.convolution.conv2d_weight_grad(fixed(e).ints(), fixed(x).ints(), w.shape, **how)
     check_product(dw, e, x, e.size // e.shape[3], want)
 
 
@@ -126,9 +126,9 @@ def test_integer_linear(
         return
     got, (dx, dw) = run(linear, x, w, error=e)
     ints = {name: fixed(value).ints() for name, value in (("x", x), ("w", w), ("e", e))}
-    check_product(got, x, w, cin, oracle.operations.linear(ints["x"], ints["w"]))
-    check_product(dx, e, w, cout, oracle.operations.linear_input_grad(ints["e"], ints["w"]))
-    check_product(dw, e, x, n, oracle.operations.linear_weight_grad(ints["e"], ints["x"]))
+    check_product(got, x, w, cin, oracle.convolution.linear(ints["x"], ints["w"]))
+    check_product(dx, e, w, cout, oracle.convolution.linear_input_grad(ints["e"], ints["w"]))
+    check_product(dw, e, x, n, oracle.convolution.linear_weight_grad(ints["e"], ints["x"]))
 
 
 @pytest.mark.parametrize("top", [127, 1023, 8191, 8192, 32767])
@@ -196,7 +196,7 @@ def test_integer_add_bias(shape: tuple[int, ...], bits: tuple[int, int], seed: i
     bias = values(b)
     assert values(got) == [v + bias[i % len(bias)] for i, v in enumerate(values(y))]
     assert dy is e
-    assert values(db) == [v * Fraction(1, 2**33) for v in oracle.operations.bias_grad(fixed(e).ints())]
+    assert values(db) == [v * Fraction(1, 2**33) for v in oracle.convolution.bias_grad(fixed(e).ints())]
 
 
 def test_add_bias_to_two_limbs() -> None:
@@ -206,8 +206,8 @@ def test_add_bias_to_two_limbs() -> None:
     got, _ = run(add_bias, product, b)
     bias, plain = values(b), values(product)
     assert values(got) == [v + bias[i % 4] for i, v in enumerate(plain)]
-    want = oracle.formats.shift(values(got), 16)
-    assert fixed(quantize(got, Shift(16))) == oracle.methods.wageubn_layers.as_fixed((2, 4), want)
+    want = oracle.formats.quantize(values(got), oracle.formats.Shift(16))
+    assert fixed(quantize(got, Shift(16))) == oracle.Fixed((2, 4), *want[:2])
 
 
 def test_a_bias_gradient_beyond_int64_is_refused() -> None:
@@ -231,9 +231,9 @@ def test_float_conv2d(shape: dict[str, Any], seed: int) -> None:
 
     got, (dx, dw) = run(conv2d, x, w, error=error, **how)
     tx, tw, te = tensor(x), tensor(w), tensor(made[0])
-    assert tensor(got) == oracle.float32.conv32(tx, tw, **how)
-    assert tensor(dx) == oracle.float32.conv32_input_grad(te, tw, x.shape, **how)
-    assert tensor(dw) == oracle.float32.conv32_weight_grad(te, tx, w.shape, **how)
+    assert tensor(got) == oracle.convolution.conv32(tx, tw, **how)
+    assert tensor(dx) == oracle.convolution.conv32_input_grad(te, tw, x.shape, **how)
+    assert tensor(dw) == oracle.convolution.conv32_weight_grad(te, tx, w.shape, **how)
 
 
 @pytest.mark.parametrize(
@@ -244,11 +244,11 @@ def test_float_linear_with_bias(n: int, cin: int, cout: int) -> None:
     got, (dx, dw) = run(linear, x, w, error=e)
     out, (dy, db) = run(add_bias, got, b, error=e)
     tx, tw, te = tensor(x), tensor(w), tensor(e)
-    assert tensor(out) == oracle.float32.linear32(tx, tw, tensor(b).values)
-    assert tensor(dx) == oracle.float32.linear32_input_grad(te, tw)
-    assert tensor(dw) == oracle.float32.linear32_weight_grad(te, tx)
+    assert tensor(out) == oracle.convolution.linear32(tx, tw, tensor(b).values)
+    assert tensor(dx) == oracle.convolution.linear32_input_grad(te, tw)
+    assert tensor(dw) == oracle.convolution.linear32_weight_grad(te, tx)
     assert dy is e
-    assert tensor(db).values == oracle.float32.linear32_bias_grad(te)
+    assert tensor(db).values == oracle.convolution.bias32_grad(te)
 
 
 # -- what is refused ----------------------------------------------------------------------------

@@ -22,9 +22,9 @@ from intnet.ops import norm as module
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 from intnet.spec import batch_norm as norm
-from intnet.spec import power, round_sqrt
+from intnet.spec import formats, power, round_sqrt
 from intnet.spec.float32 import add32, dot32, mul32, sum32, to_float32
-from tests.opcheck import fixed, floating, integer, run, tensor, threads, values
+from tests.opcheck import fixed, floating, integer, run, stored, tensor, threads, values
 
 SEEDS = st.integers(0, 2**32)
 SHAPES = st.sampled_from([(2, 3, 3, 2), (1, 5, 2, 3), (7, 4), (1, 1), (2, 1, 1, 5), (33, 1)])
@@ -73,10 +73,10 @@ def test_integer_batch_norm(
     assert values(dx1) == back.dx1.values
     assert fixed(dgamma) == norm.gamma_grad(fixed(e1), want.x2)
     assert fixed(dbeta) == norm.beta_grad(fixed(e1))
-    for name, quantizer in (("flag8", Flag(8)), ("16", Shift(16))):
-        q = oracle.methods.wageubn_layers.error_q(back.dx1, name)
+    for quantizer, format in ((Flag(8), formats.Flag(8)), (Shift(16), formats.Shift(16))):
+        q = formats.quantize(back.dx1.values, format)
         got = quantize(dx1, quantizer)
-        assert fixed(got) == oracle.methods.wageubn_layers.as_fixed(shape, q)
+        assert fixed(got) == oracle.Fixed(shape, *q[:2])
         assert got.status is not None and got.status.saturated == q.saturated
 
 
@@ -231,7 +231,7 @@ def check_inference(
 
 
 def layers_affine(q: QTensor) -> oracle.Fixed:
-    return oracle.methods.wageubn_layers.as_fixed(q.shape, oracle.methods.wageubn_layers.affine_q(fixed(q)))
+    return stored(fixed(q).real(), formats.Direct(8))
 
 
 def test_inference_by_the_batch_itself() -> None:

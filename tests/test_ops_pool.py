@@ -19,6 +19,7 @@ from intnet.ops import avg_pool2d, global_avg_pool, max_pool2d
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 from intnet.spec.float32 import add32, to_float32
+from intnet.spec.tensor import places
 from tests import cases
 from tests.opcheck import fixed, floating, integer, run, scaled, tensor, threads, values
 
@@ -57,10 +58,10 @@ def test_integer_max_pool2d(shape: dict[str, Any], bits: int, e_bits: int, seed:
         return made[0]
 
     got, (dx,) = run(max_pool2d, x, error=error, **how)
-    want, winners = oracle.operations.max_pool(fixed(x).ints(), **how)
+    want, winners = oracle.pooling.max_pool(fixed(x).ints(), **how)
     assert fixed(got) == oracle.Fixed(want.shape, want.values, -7)
     assert got.codes.dtype == x.codes.dtype
-    want = oracle.operations.max_pool_grad(fixed(made[0]).ints(), winners, x.shape)
+    want = oracle.pooling.max_pool_grad(fixed(made[0]).ints(), winners, x.shape)
     assert fixed(dx) == oracle.Fixed(x.shape, want.values, -20)
 
 
@@ -76,7 +77,7 @@ def test_float_max_pool2d(shape: dict[str, Any], seed: int, few: bool) -> None:
         return made[0]
 
     got, (dx,) = run(max_pool2d, x, error=error, **how)
-    want, winners = oracle.operations.max_pool(tensor(x), **how)
+    want, winners = oracle.pooling.max_pool(tensor(x), **how)
     assert tensor(got) == want
     sums = [Fraction(0)] * x.size
     for v, index in zip(values(made[0]), winners, strict=True):
@@ -105,9 +106,9 @@ def test_max_pool2d_of_an_exact_sum_and_with_an_exact_error() -> None:
     join, how = Exact([(a, 4), (b, 1)], -9), {"kernel": (2, 2), "stride": (2, 2)}
     e = Exact([(integer(3, (2, 2, 2, 3)), np.array([3, -1, 2]))], -11)
     got, (dx,) = run(max_pool2d, join, error=e, **how)
-    want, winners = oracle.operations.max_pool(oracle.Tensor((2, 4, 4, 3), values(join)), **how)
+    want, winners = oracle.pooling.max_pool(oracle.Tensor((2, 4, 4, 3), values(join)), **how)
     assert values(got) == want.values
-    want = oracle.operations.max_pool_grad(oracle.Tensor((2, 2, 2, 3), values(e)), winners, (2, 4, 4, 3))
+    want = oracle.pooling.max_pool_grad(oracle.Tensor((2, 2, 2, 3), values(e)), winners, (2, 4, 4, 3))
     assert values(dx) == want.values
 
 
@@ -124,15 +125,15 @@ def test_integer_avg_pool2d(shape: dict[str, Any], bits: int, e_bits: int, seed:
         return made[0]
 
     got, (dx,) = run(avg_pool2d, x, error=error, **how)
-    want = oracle.operations.avg_pool(fixed(x).ints(), **how)
+    want = oracle.pooling.avg_pool(fixed(x).ints(), **how)
     assert (got.shape, values(got)) == (want.shape, scaled(want, -7))
     if bits < 48:
-        q = oracle.formats.direct(values(got), 8)
-        assert fixed(quantize(got, Direct(8))) == oracle.methods.wageubn_layers.as_fixed(want.shape, q)
-    want = oracle.operations.avg_pool_grad(fixed(made[0]).ints(), x.shape, **how)
+        q = oracle.formats.quantize(values(got), oracle.formats.Direct(8))
+        assert fixed(quantize(got, Direct(8))) == oracle.Fixed(want.shape, *q[:2])
+    want = oracle.pooling.avg_pool_grad(fixed(made[0]).ints(), x.shape, **how)
     assert (dx.shape, values(dx)) == (want.shape, scaled(want, -20))
-    q = oracle.formats.shift(values(dx), 8)
-    assert fixed(quantize(dx, Shift(8))) == oracle.methods.wageubn_layers.as_fixed(want.shape, q)
+    q = oracle.formats.quantize(values(dx), oracle.formats.Shift(8))
+    assert fixed(quantize(dx, Shift(8))) == oracle.Fixed(want.shape, *q[:2])
 
 
 @given(shape=pools(), seed=SEEDS)
@@ -145,18 +146,19 @@ def test_float_avg_pool2d(shape: dict[str, Any], seed: int) -> None:
         return made[0]
 
     got, (dx,) = run(avg_pool2d, x, error=error, **how)
-    out_shape, plan = oracle.operations._pool_plan(x.shape, how["kernel"], how["stride"], how["padding"])
+    windows = oracle.pooling.windows_of(x.shape, **how)
+    plan = [windows.members(place) for place in places(windows.output)]
     size, source = how["kernel"][0] * how["kernel"][1], values(x)
     sums = []
-    for places in plan:
+    for members in plan:
         total = Fraction(0)
-        for index in places:
+        for index in members:
             total = add32(total, source[index])
         sums.append(to_float32(total / size))
-    assert (got.shape, values(got)) == (out_shape, sums)
+    assert (got.shape, values(got)) == (windows.output, sums)
     back = [Fraction(0)] * x.size
-    for v, places in zip(values(made[0]), plan, strict=True):
-        for index in places:
+    for v, members in zip(values(made[0]), plan, strict=True):
+        for index in members:
             back[index] = add32(back[index], to_float32(v / size))
     assert values(dx) == back
 
@@ -166,10 +168,10 @@ def test_integer_global_avg_pool(n: int, side: tuple[int, int], bits: int, seed:
     x = integer(seed, (n, *side, 3), bits, -7)
     e = integer(seed + 1, (n, 3), 16, -25)
     got, (dx,) = run(global_avg_pool, x, error=e)
-    want = oracle.operations.global_avg_pool(fixed(x).ints())
+    want = oracle.pooling.global_avg_pool(fixed(x).ints())
     assert (got.shape, values(got)) == (want.shape, scaled(want, -7))
     assert values(got.to_float32()) == [to_float32(v) for v in values(got)]
-    want = oracle.operations.global_avg_pool_grad(fixed(e).ints(), x.shape)
+    want = oracle.pooling.global_avg_pool_grad(fixed(e).ints(), x.shape)
     assert (dx.shape, values(dx)) == (want.shape, scaled(want, -25))
 
 
@@ -184,16 +186,16 @@ def test_a_float_error_through_an_integer_global_avg_pool(
     x, e = integer(seed, (n, *side, 3)), floating(seed + 1, (n, 3), exponent)
     _, (dx,) = run(global_avg_pool, x, error=e)
     assert isinstance(dx, FloatExact)
-    want = oracle.operations.global_avg_pool_grad(tensor(e), x.shape)
+    want = oracle.pooling.global_avg_pool_grad(tensor(e), x.shape)
     assert values(dx) == want.values
-    q = oracle.formats.shift(want.values, 8)
-    assert fixed(quantize(dx, Shift(8))) == oracle.methods.wageubn_layers.as_fixed(x.shape, q)
+    q = oracle.formats.quantize(want.values, oracle.formats.Shift(8))
+    assert fixed(quantize(dx, Shift(8))) == oracle.Fixed(x.shape, *q[:2])
 
 
 def test_a_float_error_through_separate_integer_windows() -> None:
     x, e = integer(1, (2, 4, 6, 2)), floating(2, (2, 2, 2, 2), -20)
     _, (dx,) = run(avg_pool2d, x, error=e, kernel=(2, 3), stride=(2, 3))
-    assert values(dx) == oracle.operations.avg_pool_grad(tensor(e), x.shape, (2, 3), (2, 3)).values
+    assert values(dx) == oracle.pooling.avg_pool_grad(tensor(e), x.shape, (2, 3), (2, 3)).values
 
 
 def test_float_global_avg_pool() -> None:
@@ -275,9 +277,9 @@ def test_pools_over_the_corner_codes_of_every_container() -> None:
         x = QTensor(codes, 0)
         how = {"kernel": (1, 4), "stride": (1, 4)}
         got, _ = run(avg_pool2d, x, **how)
-        assert values(got) == oracle.operations.avg_pool(fixed(x).ints(), **how).values
+        assert values(got) == oracle.pooling.avg_pool(fixed(x).ints(), **how).values
         got, _ = run(max_pool2d, x, **how)
-        assert values(got) == oracle.operations.max_pool(fixed(x).ints(), **how)[0].values
+        assert values(got) == oracle.pooling.max_pool(fixed(x).ints(), **how)[0].values
 
 
 # -- containers ---------------------------------------------------------------------------------

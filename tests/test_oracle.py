@@ -22,8 +22,8 @@ from tests import cases
 
 F = Fraction
 ALLOWED = {
-    "__future__", "collections", "copy", "dataclasses", "decimal", "fractions", "functools", "gzip", "hashlib",
-    "importlib", "itertools", "math", "operator", "pathlib", "struct", "typing",
+    "__future__", "collections", "copy", "dataclasses", "decimal", "fractions", "functools", "gzip",
+    "hashlib", "importlib", "itertools", "math", "operator", "pathlib", "struct", "typing",
 }  # fmt: skip
 
 
@@ -236,42 +236,42 @@ def test_log2_of_R():
         assert [qz.log2_R(m) for m in cases.sqrt2_neighbours(n)] == [n, n + 1]
         assert [qz.log2_R(F(m, 2**100)) for m in cases.sqrt2_neighbours(n)] == [n - 100, n - 99]
     with pytest.raises(ValueError, match="empty"):
-        qz.shift([], 8)
+        qz.quantize([], qz.Shift(8))
 
 
 def test_direct_and_fixed():
-    assert qz.direct([F(32, 10), F(-1, 256), F(3, 256)], 8) == ([410, 0, 2], -7, 0)
-    assert qz.direct([F(32, 10), F(-1), F(1, 2)], 8, clip=True) == ([127, -127, 64], -7, 2)
-    assert qz.direct([F(-1, 256)], 8, mode="to_neg") == ([-1], -7, 0)
-    assert qz.fixed([F(8), F(-8), F(-9), F(3, 32)], 8, 4) == ([127, -128, -128, 2], -4, 2)
-    assert qz.fixed([F(8)], 8, 4, how="wrap") == ([-128], -4, 1)
-    assert qz.fixed([F(-8)], 8, 4, how="saturate_symmetric") == ([-127], -4, 1)
-    assert qz.fixed([F(1, 32)] * 2, 8, 4, mode="stochastic", words=[7, 8], bits=4) == ([1, 0], -4, 0)
+    assert qz.quantize([F(32, 10), F(-1, 256), F(3, 256)], qz.Direct(8)) == ([410, 0, 2], -7, 0)
+    assert qz.quantize([F(32, 10), F(-1), F(1, 2)], qz.Direct(8, clip=True)) == ([127, -127, 64], -7, 2)
+    assert qz.quantize([F(-1, 256)], qz.Direct(8), "to_neg") == ([-1], -7, 0)
+    assert qz.quantize([F(8), F(-8), F(-9), F(3, 32)], qz.FixedPoint(8, 4)) == ([127, -128, -128, 2], -4, 2)
+    assert qz.quantize([F(8)], qz.FixedPoint(8, 4, "wrap")) == ([-128], -4, 1)
+    assert qz.quantize([F(-8)], qz.FixedPoint(8, 4, "saturate_symmetric")) == ([-127], -4, 1)
+    assert qz.quantize([F(1, 32)] * 2, qz.FixedPoint(8, 4), "stochastic", [7, 8], 4) == ([1, 0], -4, 0)
     with pytest.raises(OverflowError):
-        qz.fixed([F(8)], 8, 4, how="error")
+        qz.quantize([F(8)], qz.FixedPoint(8, 4, "error"))
 
 
 def test_shift():
-    assert qz.shift([F(3), F(-1, 100), F(3, 2)], 8) == ([96, 0, 48], -5, 0)
-    assert qz.shift([F(11, 2), F(-11, 2), F(1)], 8) == ([127, -127, 32], -5, 2)
-    assert qz.shift([F(1, 2**40)], 16) == ([32767], -55, 1)
-    assert qz.shift([F(0), F(0)], 8) == ([0, 0], -7, 0)
+    assert qz.quantize([F(3), F(-1, 100), F(3, 2)], qz.Shift(8)) == ([96, 0, 48], -5, 0)
+    assert qz.quantize([F(11, 2), F(-11, 2), F(1)], qz.Shift(8)) == ([127, -127, 32], -5, 2)
+    assert qz.quantize([F(1, 2**40)], qz.Shift(16)) == ([32767], -55, 1)
+    assert qz.quantize([F(0), F(0)], qz.Shift(8)) == ([0, 0], -7, 0)
 
 
 def test_constant():
     half = F(1, 256)
-    got = qz.constant([F(1), F(-1), half, half], [0, 0, 2**31 - 1, 2**31])
+    got = qz.quantize([F(1), F(-1), half, half], qz.Constant(), "stochastic", [0, 0, 2**31 - 1, 2**31])
     assert got == ([127, -127, 1, 0], -14, 2)
-    assert qz.constant([F(3), F(1)], [9, 9], dr=32) == ([24, 8], -14, 0)
-    assert qz.constant([F(0)], [0]) == ([0], -14, 0)
+    assert qz.quantize([F(3), F(1)], qz.Constant(32), "stochastic", [9, 9]) == ([24, 8], -14, 0)
+    assert qz.quantize([F(0)], qz.Constant(), "stochastic", [0]) == ([0], -14, 0)
 
 
 def test_flag():
     sc = F(1, 128)
     ratios = [F(128), F(1), F(255, 256), F(253, 256), F(-3, 256), F(3, 2), F(-127), F(1, 1000)]
     codes = [16256, 128, 128, 126, -2, 256, -16256, 0]
-    assert qz.flag([r * sc for r in ratios]) == (codes, -14, 1)
-    assert qz.flag([F(0)]) == ([0], -14, 0)
+    assert qz.quantize([r * sc for r in ratios], qz.Flag()) == (codes, -14, 1)
+    assert qz.quantize([F(0)], qz.Flag()) == ([0], -14, 0)
     stored = {1: (0, 0, 1), -16256: (1, 1, 127), 128: (1, 0, 1), -127: (0, 1, 127), 0: (0, 0, 0)}
     assert {code: qz.flag_encode(code) for code in stored} == stored
     legal = {*range(-128, 129), *(128 * n for n in range(-127, 128))}
@@ -365,7 +365,8 @@ def test_tanh_has_the_known_digits(x, digits):
 
 def test_tanh_at_the_ends():
     assert oracle.curves.tanh_round(0, -15) == 0
-    assert oracle.curves.tanh_round(F(1, 2**20), -60, "to_neg") == 2**40 - 1  # x - x^3/3 + ..., and x^3/3 < 1 step
+    # x - x^3/3 + ..., and x^3/3 < 1 step
+    assert oracle.curves.tanh_round(F(1, 2**20), -60, "to_neg") == 2**40 - 1
     assert oracle.curves.tanh_round(100, -15) == 2**15
     assert oracle.curves.tanh_round(-100, -15, "to_zero") == 1 - 2**15
 

@@ -16,7 +16,7 @@ from intnet import runs
 from intnet.block_float import quantize_blocks
 from intnet.packs import check, layers, pack
 from intnet.packs.trail import block_trail
-from intnet.spec import operations as ops
+from intnet.spec import convolution as ops
 from intnet.spec.block_float import Index, block_of, places
 from intnet.spec.float32 import to_float32
 from intnet.spec.rounding import round_fraction

@@ -15,7 +15,7 @@ from intnet import runs
 from intnet.bucket_codec import Codec, Draw, encode
 from intnet.packs import check, layers, pack
 from intnet.packs.trail import bucket_trail
-from intnet.spec.float32 import conv32_weight_grad
+from intnet.spec.convolution import conv32_weight_grad
 from intnet.spec.tensor import Tensor
 from intnet.spec.words import words as random_words
 from tests.oracle import bucket_steps as oracle

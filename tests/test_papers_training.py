@@ -27,14 +27,14 @@ from intnet.train import Run
 
 TINY = Sizes("mlp", "digits", 64, 1)
 PATHS = {  # option -> (data path, oracle)
-    "w": ("W", lambda xs, words: quantizers.direct(xs, 8, clip=True)),
-    "bn": ("x2", lambda xs, words: quantizers.direct(xs, 8)),
-    "a": ("x4", lambda xs, words: quantizers.direct(xs, 8)),
-    "gw": ("gW", lambda xs, words: quantizers.constant(xs, words, dr=128, k_gc=15)),
-    "e1": ("e0", lambda xs, words: quantizers.shift(xs, 8)),
-    "e2-flag8": ("e3", lambda xs, words: quantizers.flag(xs)),
-    "e2-16": ("e3", lambda xs, words: quantizers.shift(xs, 16)),
-    "e2-8": ("e3", lambda xs, words: quantizers.shift(xs, 8)),
+    "w": ("W", lambda xs, words: quantizers.quantize(xs, quantizers.Direct(8, clip=True))),
+    "bn": ("x2", lambda xs, words: quantizers.quantize(xs, quantizers.Direct(8))),
+    "a": ("x4", lambda xs, words: quantizers.quantize(xs, quantizers.Direct(8))),
+    "gw": ("gW", lambda xs, words: quantizers.quantize(xs, quantizers.Constant(), "stochastic", words)),
+    "e1": ("e0", lambda xs, words: quantizers.quantize(xs, quantizers.Shift(8))),
+    "e2-flag8": ("e3", lambda xs, words: quantizers.quantize(xs, quantizers.Flag())),
+    "e2-16": ("e3", lambda xs, words: quantizers.quantize(xs, quantizers.Shift(16))),
+    "e2-8": ("e3", lambda xs, words: quantizers.quantize(xs, quantizers.Shift(8))),
 }
 
 

@@ -16,8 +16,7 @@ from intnet.formats import FixedPoint, Scaled
 from intnet.ops.tanh import Tanh
 from intnet.qtensor import QTensor
 from intnet.quantize import quantize
-from intnet.spec import power
-from intnet.spec.methods import muppet
+from intnet.spec import formats, power
 from tests import cases
 from tests.comparing import compare, floats, tensor
 
@@ -114,7 +113,7 @@ def test_codes_of_its_width_lose_nothing(codes: list[int], exponent: int) -> Non
 
 @given(st.lists(st.fractions(-100, 100, max_denominator=64), min_size=1, max_size=4), st.integers(1, 16))
 def test_the_oracles_scale_is_the_largest_that_fits(xs: list[Fraction], wl: int) -> None:
-    s, ub, lb = muppet.scale(xs, wl), 2 ** (wl - 1) - 1, -(2 ** (wl - 1))
+    s, ub, lb = formats.Scaled(wl).grid(xs), 2 ** (wl - 1) - 1, -(2 ** (wl - 1))
 
     def fits(s: int) -> bool:
         return all(lb - Fraction(1, 2) <= x * power(s) <= ub + Fraction(1, 2) for x in xs)

@@ -57,7 +57,7 @@ def _scaled(p: Parameters, ns: Sequence[int], drop: Sequence[int]) -> list[int]:
 
 def quantize_q(p: Parameters, words: Words) -> Words:
     xs, shifts = words["x"], [p["S"]] * len(words["x"])
-    rounded = oracle.direct([x * power(-7 - p["S"]) for x in xs], 8).codes
+    rounded = oracle.quantize([x * power(-7 - p["S"]) for x in xs], oracle.Direct(8)).codes
     return {"q": rounded} | trail(xs, shifts, rounded)
 
 
@@ -129,7 +129,7 @@ def mac_requant(p: Parameters, words: Words) -> Words:
     for beats in vectors(words):
         sums.append(sum(map(_dot, words["x"][beats], words["w"][beats])) + words["bias"][beats][-1])
     rounded = [nearest(v, p["S"]) for v in sums]
-    q = oracle.fixed([v * power(-p["S"]) for v in sums], p["OUT"], 0, how="saturate_symmetric").codes
+    q = oracle.quantize([v * power(-p["S"]) for v in sums], oracle.FixedPoint(p["OUT"], 0, "saturate_symmetric")).codes
     saturated = [int(a != b) for a, b in zip(q, rounded, strict=True)]
     return {"q": q, "saturated": saturated, "q.acc": sums} | trail(sums, [p["S"]] * len(sums), rounded)
 

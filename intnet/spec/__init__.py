@@ -1,7 +1,7 @@
 """The definition: what every bit of intnet is, in plain Python integers and fractions.
 
-Slow, complete, without NumPy, and sharing no code with the rest of the package, which it judges with ==. Every
-function names the equation of its paper, or says that it is intnet's own contract.
+Slow, complete, without NumPy, and sharing no code with the rest of the package, which it judges with ==.
+Every function names the equation of its paper, or says that it is intnet's own contract.
 
     value of a number       tensor, rounding, formats, block_float, buckets, words
     float32 and functions   float32, float64, elementary, curves
@@ -9,9 +9,9 @@ function names the equation of its paper, or says that it is intnet's own contra
     before a step           initial, data
     a whole net             values, products, nets, models, methods (one paper a module), training, digest
 
-What a tensor decides and what an element does stand apart everywhere: rules that end in `_at`, and `Format.code`,
-make one element out of flat lists, so that any element of any stored tensor can be computed again; whole tensors
-are comprehensions over them.
+What a tensor decides and what an element does stand apart everywhere: rules that end in `_at`, and
+`Format.code`, make one element out of flat lists, so that any element of any stored tensor can be computed
+again; whole tensors are comprehensions over them.
 """
 
 from intnet.spec import (

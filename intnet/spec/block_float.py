@@ -1,17 +1,29 @@
 """Block float: an exponent a block of 4x4, exact values, and results rounded once to float32.
 
-A block of b bits has e, the least integer with max|x| < 2^e, and codes at 2^(e-b+1), to nearest, ties to
-even, within +-(2^(b-1) - 1). `ops` sums the exact values; nothing is rounded on the way. `dynasty` uses it.
+    e        the least integer with max|x| < 2^e, of the block's 16 elements
+    code     round(x / 2^(e-b+1)) to nearest, ties to even, within +-(2^(b-1) - 1), for a block of b bits
+    value    code * 2^(e-b+1)
+    product  the exact sum of the products of values, rounded once to float32
+
+This is the block floating point of DYNASTY (sec. 3.1), whose blocks of 4x4 share an exponent and have a width
+each; range and ties are intnet's own contract. e is a signed byte: a block below 2^-129 is zero, one from
+2^127 on an error. A block is named by its index among the blocks: along the two `axes` an element's place
+divided by 4, along the others the place itself.
+
+>>> q = quantize(Tensor((1, 2), [Fraction(3), Fraction(-1, 2)]), 4, (0, 1))
+>>> q.codes, q.exponents, [str(v) for v in q.real().values]       # 3 < 2^2, a step is 2^(2-4+1)
+([6, -1], {(0, 0): 2}, ['3', '-1/2'])
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from operator import lt
 from typing import NamedTuple
 
 from intnet.spec.float32 import to_float32
 from intnet.spec.rounding import overflow, round_fraction
-from intnet.spec.tensor import Tensor, places, power
+from intnet.spec.tensor import Tensor, index_of, places, power
 
 SIDE = 4
 LEAST, GREATEST = -128, 127  # of e: a signed byte
@@ -90,41 +102,52 @@ def exponent(xs: Sequence[Fraction]) -> int | None:
     return e
 
 
+def code_at(x: Fraction, e: int | None, b: int) -> tuple[int, bool]:
+    """(code, saturated) of one element of a block with e and b bits; 0 in a zero block and without bits."""
+    if e is None or b == 0:
+        return 0, False
+    limit = 2 ** (b - 1) - 1
+    free = round_fraction(Fraction(x) / power(e - b + 1))
+    kept = overflow(free, -limit, limit, "saturate")
+    return kept, kept != free
+
+
+def inside(block: Index, shape: Sequence[int], axes: Sequence[int]) -> list[int]:
+    """The flat indices of a block's elements, without the places outside the tensor."""
+    found = [place for place in members(block, axes) if all(map(lt, place, shape))]
+    return [index_of(place, shape) for place in found]
+
+
 def quantize(x: Tensor, bits: Bits, axes: tuple[int, int]) -> Blocks:
     """Codes of every block; a block without bits keeps e, and one that is zero has e = -128."""
-    inside: dict[Index, list[int]] = {block: [] for block in blocks(x.shape, axes)}
-    for flat, place in enumerate(places(x.shape)):
-        inside[block_of(place, axes)].append(flat)
     out = Blocks(x.shape, axes, [0] * len(x.values), {}, {}, 0)
     saturated = 0
-    for block, members_ in inside.items():
+    for block in blocks(x.shape, axes):
         b = out.bits[block] = bits if isinstance(bits, int) else bits[block]
-        e = exponent([x.values[i] for i in members_])
+        there = inside(block, x.shape, axes)
+        e = exponent([x.values[i] for i in there])
         out.exponents[block] = LEAST if e is None else e
-        if e is None or b == 0:
-            continue
-        limit = 2 ** (b - 1) - 1
-        for i in members_:
-            free = round_fraction(Fraction(x.values[i]) / power(e - b + 1))
-            out.codes[i] = overflow(free, -limit, limit, "saturate")
-            saturated += out.codes[i] != free
+        for i in there:
+            out.codes[i], limited = code_at(x.values[i], e, b)
+            saturated += limited
     return out._replace(saturated=saturated)
 
 
-def pack(q: Blocks) -> bytes:
-    """Block after block: the byte of e, then 16 mantissas of b bits, the first one lowest; no bits, no bytes.
+def packed_block(codes: Sequence[int], e: int, b: int) -> bytes:
+    """The byte of e, then 16 mantissas of b bits, the first one lowest; no bits, no bytes."""
+    if b == 0:
+        return b""
+    word = sum((code % 2**b) << (b * k) for k, code in enumerate(codes))
+    return bytes([e % 256]) + word.to_bytes(2 * b, "little")
 
-    Places outside the tensor hold 0.
-    """
+
+def pack(q: Blocks) -> bytes:
+    """Block after block; places outside the tensor hold 0."""
     codes = dict(zip(places(q.shape), q.codes, strict=True))
-    out = b""
-    for block, b in q.bits.items():
-        if b:
-            word = 0
-            for k, place in enumerate(members(block, q.axes)):
-                word += (codes.get(place, 0) % 2**b) * 2 ** (b * k)
-            out += bytes([q.exponents[block] % 256]) + word.to_bytes(2 * b, "little")
-    return out
+    return b"".join(
+        packed_block([codes.get(place, 0) for place in members(block, q.axes)], q.exponents[block], b)
+        for block, b in q.bits.items()
+    )
 
 
 def unpack(data: bytes, shape: tuple[int, ...], axes: tuple[int, int], bits: Mapping[Index, int]) -> Blocks:
@@ -148,12 +171,14 @@ def unpack(data: bytes, shape: tuple[int, ...], axes: tuple[int, int], bits: Map
 # -- products --------------------------------------------------------------------------------------
 
 
+def whole(values: Sequence[Fraction]) -> tuple[list[int], int]:
+    """(integers, unit) of numbers over powers of two: value = integer / unit."""
+    unit = max((v.denominator for v in values), default=1)
+    return [v.numerator * (unit // v.denominator) for v in values], unit
+
+
 def exact(op: Callable[..., Tensor], a: Tensor, b: Tensor, *more: object) -> Tensor:
-    """op(a, b, *more), exact sums of products of `ops`, which are taken in integers."""
-    parts = []
-    for t in (a, b):
-        unit = max((v.denominator for v in t.values), default=1)  # all are powers of two
-        parts.append((Tensor(t.shape, [v.numerator * (unit // v.denominator) for v in t.values]), unit))
-    (left, p), (right, q) = parts
-    out = op(left, right, *more)
+    """op(a, b, *more) of `convolution`: exact sums of products, which are taken in integers."""
+    (left, p), (right, q) = whole(a.values), whole(b.values)
+    out = op(Tensor(a.shape, left), Tensor(b.shape, right), *more)
     return Tensor(out.shape, [Fraction(v, p * q) if v else Fraction(0) for v in out.values])

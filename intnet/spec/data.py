@@ -2,17 +2,17 @@
 
     value     byte * 2^exponent; of the digits 0..16 as 0..1, exponent -4
     split     image i of the digits is a test image where i % 5 == 4 (359 of 1,797), else a training image
-    order     image i has the 64-bit key (word 2i, word 2i + 1), high half first, of the stream "data/order" at
-              step `epoch`; an epoch goes through the images by ascending key, equal keys in order of i
-    batch     step s, from 0, of p = ceil(n / B) steps an epoch: epoch s // p, images B (s % p) .. of its order;
-              the last one of an epoch may be short
-    crop=P    P zeros around an image, then a cut of the old size at (y, x), each in 0..2P (He et al. 2016, sec.
-              4.2): y = floor(u (2P + 1) / 2^64), u the 64 bits of words 4i, 4i + 1 of "data/crop"; x of the
-              next two
+    order     image i has the 64-bit key (word 2i, word 2i + 1), high half first, of the stream "data/order"
+              at step `epoch`; an epoch goes through the images by ascending key, equal keys by i
+    batch     step s, from 0, of p = ceil(n / B) steps an epoch: epoch s // p, B images of its order from
+              B (s % p) on; the last batch of an epoch may be short
+    crop=P    P zeros around an image, then a cut of the old size at (y, x), each in 0..2P (He et al. 2016,
+              sec. 4.2): y = floor(u (2P + 1) / 2^64), u the 64 bits of words 4i, 4i + 1 of "data/crop"; x of
+              the next two
     flip      mirrored, after the crop, where the top bit of word i of "data/flip" is set
 
-i is the image's place in its batch, words those of the step. All of it is intnet's own contract; the digits are
-the UCI Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998), in IDX files as MNIST's.
+i is the image's place in its batch, words those of the step. All of it is intnet's own contract; the digits
+are the UCI Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998), in IDX files as MNIST's.
 """
 from __future__ import annotations
 
@@ -181,6 +181,7 @@ def augmented(images: Sequence[Image], seed: int, step: int, pad: int, flip: boo
     crop, side = words(seed, step, "data/crop", 4 * n), words(seed, step, "data/flip", n)
     out = []
     for i, image in enumerate(images):
-        y, x = offset(*crop[4 * i : 4 * i + 2], pad=pad), offset(*crop[4 * i + 2 : 4 * i + 4], pad=pad)
+        high_y, low_y, high_x, low_x = crop[4 * i : 4 * i + 4]
+        y, x = offset(high_y, low_y, pad), offset(high_x, low_x, pad)
         out.append(placed(image, y, x, pad, flip and side[i] >= 2**31))
     return out

@@ -2,8 +2,8 @@
 
 Python's floats are binary64 and its + - * / and `math.sqrt` are correctly rounded, so every line here is its
 own definition; `frexp` and `ldexp` only take out and make powers of two. No other function of a library takes
-part: their last bits differ between machines. Names ending in 64 take and give floats; those ending in 32 take
-a float32 as a Fraction, compute in binary64 and round once.
+part: their last bits differ between machines. Names ending in 64 take and give floats; those ending in 32
+take a float32 as a Fraction, compute in binary64 and round once.
 
     exp     x = k ln 2 + r, |r| <= ln 2 / 2 (Cody and Waite 1980); e^r by the Taylor series of degree 13
     log     x = m 2^k, sqrt(1/2) < m <= sqrt 2; s = (m - 1)/(m + 1); ln m = 2 (s + s^3/3 + ... + s^23/23)

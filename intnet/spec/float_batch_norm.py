@@ -1,16 +1,44 @@
-"""Batch normalisation in float32: each operation rounded once, in the contract's order. Used by `nets`.
+"""Batch normalisation in float32: each operation rounded once, in the contract's order.
 
-x2 = (x - mean) * r with r = 1/sqrt(variance + 1e-5); sums over rows are `float32.batch_sum32`, those of
-products `batch_dot32`. Values are float32 as Fractions, the last axis is the channel.
+    mean = sum(x) / n            variance = sum((x - mean)^2) / n           r = 1 / sqrt(variance + 1e-5)
+    x2 = (x - mean) r            x3 = x2 gamma + beta                       a product, then a sum
+    gbeta = sum(e)               ggamma = sum(e x2)
+    dx = ((e - m1) - x2 m2) (gamma r)                                       m1 = gbeta / n, m2 = ggamma / n
+    running <- running + (x - running) / 8                                  of mean and variance
+
+The formulas are Ioffe and Szegedy's (2015), the order of operations intnet's own contract: sums over the
+batch are `float32.batch_sum32`, those of products `batch_dot32`, a term a position. The variance is about the
+rounded mean. In inference the running statistics stand for the batch's own. Values are float32 as Fractions;
+the last axis is the channel.
+
+>>> normed = forward(Tensor((2, 1), [Fraction(1), Fraction(3)]), [Fraction(2)], [Fraction(1)])
+>>> normed.mean, normed.variance
+([Fraction(2, 1)], [Fraction(1, 1)])
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import prod
 from typing import NamedTuple
 
-from intnet.spec.float32 import add32, batch_dot32, batch_sum32, mul32, sqrt32, to_float32
+from intnet.spec.float32 import (
+    add32,
+    add_units,
+    all_units,
+    batch_dot32,
+    batch_dot_units,
+    batch_sum32,
+    batch_sum_units,
+    div32,
+    mul32,
+    sqrt32,
+    sub32,
+    to_float32,
+    units,
+    value,
+)
 from intnet.spec.tensor import Tensor
 
 EPS = to_float32(Fraction(1, 100_000))
@@ -25,39 +53,90 @@ class Normed(NamedTuple):
     x3: Tensor
 
 
-def forward(x: Tensor, gamma: list[Fraction], beta: list[Fraction]) -> Normed:
-    """x3 = x2 * gamma + beta by the batch's own statistics."""
-    c = x.shape[-1]
-    n = len(x.values) // c
-    per_image = prod(x.shape[1:-1])
-    mean = [to_float32(batch_sum32(x.values[k::c], per_image) / n) for k in range(c)]
-    centred = [add32(v, -mean[i % c]) for i, v in enumerate(x.values)]
-    columns = [centred[k::c] for k in range(c)]
-    variance = [to_float32(batch_dot32(d, d, per_image) / n) for d in columns]
-    r = [to_float32(1 / sqrt32(add32(v, EPS))) for v in variance]
-    out = [add32(mul32(mul32(d, r[i % c]), gamma[i % c]), beta[i % c]) for i, d in enumerate(centred)]
-    return Normed(mean, variance, r, Tensor(x.shape, out))
+# -- one channel -----------------------------------------------------------------------------------
+
+
+def statistics_of(column: Sequence[Fraction], per_image: int = 1) -> tuple[Fraction, Fraction]:
+    """(mean, variance) of one channel, `per_image` positions of each image one after another."""
+    n, xs = to_float32(len(column)), all_units(column)
+    mean = div32(value(batch_sum_units(xs, per_image)), n)
+    centre = units(mean)
+    centred = [add_units(x, -centre) for x in xs]
+    return mean, div32(value(batch_dot_units(centred, centred, per_image)), n)
+
+
+def reciprocal_root(variance: Fraction) -> Fraction:
+    """r = 1 / sqrt(variance + eps): three operations."""
+    return div32(1, sqrt32(add32(variance, EPS)))
+
+
+def error_sums_of(
+    e: Sequence[Fraction], x2: Sequence[Fraction], per_image: int = 1
+) -> tuple[Fraction, Fraction]:
+    """(gbeta, ggamma) of one channel."""
+    return batch_sum32(e, per_image), batch_dot32(e, x2, per_image)
+
+
+def running_update(old: Fraction, new: Fraction) -> Fraction:
+    """r + (x - r) / 8 of one statistic."""
+    return add32(old, mul32(sub32(new, old), Fraction(1, 8)))
+
+
+# -- one element -----------------------------------------------------------------------------------
+
+
+def x2_at(x: Fraction, mean: Fraction, r: Fraction) -> Fraction:
+    """(x - mean) r."""
+    return mul32(sub32(x, mean), r)
+
+
+def x3_at(x2: Fraction, gamma: Fraction, beta: Fraction) -> Fraction:
+    """x2 gamma + beta: two roundings, not a fused one."""
+    return add32(mul32(x2, gamma), beta)
+
+
+def dx_at(e: Fraction, x2: Fraction, m1: Fraction, m2: Fraction, slope: Fraction) -> Fraction:
+    """((e - m1) - x2 m2) slope, with slope = gamma r rounded."""
+    return mul32(sub32(sub32(e, m1), mul32(x2, m2)), slope)
+
+
+# -- whole tensors ---------------------------------------------------------------------------------
+
+
+def normalize(
+    x: Tensor, mean: Sequence[Fraction], variance: Sequence[Fraction], gamma: Sequence[Fraction],
+    beta: Sequence[Fraction],
+) -> Tensor:  # fmt: skip
+    """x3 by given statistics: the batch's own, or in inference the running ones."""
+    c, r = x.shape[-1], [reciprocal_root(v) for v in variance]
+    x2 = [x2_at(v, mean[i % c], r[i % c]) for i, v in enumerate(x.values)]
+    return Tensor(x.shape, [x3_at(v, gamma[i % c], beta[i % c]) for i, v in enumerate(x2)])
+
+
+def forward(x: Tensor, gamma: Sequence[Fraction], beta: Sequence[Fraction]) -> Normed:
+    """x3 by the batch's own statistics."""
+    c, per_image = x.shape[-1], prod(x.shape[1:-1])
+    statistics = [statistics_of(x.values[k::c], per_image) for k in range(c)]
+    mean, variance = [m for m, _ in statistics], [v for _, v in statistics]
+    r = [reciprocal_root(v) for v in variance]
+    return Normed(mean, variance, r, normalize(x, mean, variance, gamma, beta))
 
 
 def backward(
-    e: Tensor, x: Tensor, normed: Normed, gamma: list[Fraction]
+    e: Tensor, x: Tensor, normed: Normed, gamma: Sequence[Fraction]
 ) -> tuple[Tensor, list[Fraction], list[Fraction]]:
     """(dL/dx, dL/dgamma, dL/dbeta)."""
-    c = x.shape[-1]
-    n = len(x.values) // c
-    x2 = [mul32(add32(v, -normed.mean[i % c]), normed.r[i % c]) for i, v in enumerate(x.values)]
-    per_image = prod(x.shape[1:-1])
-    sums = [batch_sum32(e.values[k::c], per_image) for k in range(c)]
-    products = [batch_dot32(e.values[k::c], x2[k::c], per_image) for k in range(c)]
-    m1, m2 = [to_float32(v / n) for v in sums], [to_float32(v / n) for v in products]
+    c, per_image = x.shape[-1], prod(x.shape[1:-1])
+    n = to_float32(len(x.values) // c)
+    x2 = [x2_at(v, normed.mean[i % c], normed.r[i % c]) for i, v in enumerate(x.values)]
+    sums = [error_sums_of(e.values[k::c], x2[k::c], per_image) for k in range(c)]
+    m1, m2 = [div32(total, n) for total, _ in sums], [div32(product, n) for _, product in sums]
     slope = [mul32(g, r) for g, r in zip(gamma, normed.r, strict=True)]
-    out = [
-        mul32(add32(add32(v, -m1[i % c]), -mul32(x2[i], m2[i % c])), slope[i % c])
-        for i, v in enumerate(e.values)
-    ]
-    return Tensor(e.shape, out), products, sums
+    pairs = enumerate(zip(e.values, x2, strict=True))
+    out = [dx_at(v, w, m1[i % c], m2[i % c], slope[i % c]) for i, (v, w) in pairs]
+    return Tensor(e.shape, out), [product for _, product in sums], [total for total, _ in sums]
 
 
-def running(old: list[Fraction], new: list[Fraction]) -> list[Fraction]:
-    """r + (x - r) / 8 of each statistic."""
-    return [add32(r, mul32(add32(x, -r), Fraction(1, 8))) for r, x in zip(old, new, strict=True)]
+def running(old: Sequence[Fraction], new: Sequence[Fraction]) -> list[Fraction]:
+    """`running_update` of each statistic."""
+    return [running_update(r, x) for r, x in zip(old, new, strict=True)]

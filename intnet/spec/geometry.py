@@ -5,8 +5,8 @@
     dw[o, c, i, j] = sum over (n, y, x) of  x[n, y sh + i - top, x sw + j - left, c] * e[n, y, x, o]
 
 Sums run over their indices in the order written, the last one fastest: to exact sums that is nothing, of
-float32 it is intnet's contract. Activations are (N, H, W, C), weights (Cout, Cin/groups, kh, kw), flat lists in C
-order.
+float32 it is intnet's contract. Activations are (N, H, W, C), weights (Cout, Cin/groups, kh, kw), both flat
+lists in C order.
 
 The terms of one element are *runs*: pairs of ranges of flat indices. None in place of a first range stands
 for as many zeros: padding, or a position that the stride skips. Such terms keep their place in the order.

@@ -1,11 +1,11 @@
 """First values: weights N(0, 1/sqrt(fan_in)) by the counter generator, all else ones or zeros.
 
-    w_i = float32(z(word_i) * (1 / sqrt(fan_in)))        z the inverse normal distribution (`elementary.normal64`)
+    w_i = float32(z(word_i) * (1 / sqrt(fan_in)))      z the inverse normal distribution, `normal64`
 
 Word i is that of element i (C order) of the stream 'layer/init_W' at step 0. Product, quotient and root are
-rounded in binary64, then the product to float32: intnet's own contract, so that a sum of fan_in products with numbers of
-unit size has unit size. A method makes of it what it stores: WAGEUBN (9) codes at 2^-23; AdaPT draws a normal of
-its own, cut at +-sqrt(3 s/n).
+rounded in binary64, then the product to float32: intnet's own contract, so that a sum of fan_in products with
+numbers of unit size has unit size. A method makes of it what it stores: WAGEUBN (9) codes at 2^-23; AdaPT
+draws a normal of its own, cut at +-sqrt(3 s/n).
 
 >>> first_value(seed=1, layer="bn1", symbol="gamma", shape=(2,), start="ones").values
 [Fraction(1, 1), Fraction(1, 1)]

@@ -5,11 +5,11 @@
     loss = mean over images of (on d_label + sum over classes of off d)
     e = (p - t) / N                                = ((p - off) - on onehot) / N
 
-Label smoothing is that of Szegedy et al. 2016, sec. 7. Every operation is one of float32 in the order written,
-which is intnet's own contract: sums over classes are plain chains, ascending; of off d a chain of fused
-multiply-adds from 0, which on d_label joins with one more, and which is left out where off = 0. Images' losses
-are summed as a batch (`float32.batch_sum32`: groups of 16, then a tree), and divided by N. Integer logits are
-rounded once to float32 first.
+Label smoothing is that of Szegedy et al. 2016, sec. 7. Every operation is one of float32 in the order
+written, which is intnet's own contract: sums over classes are plain chains, ascending; that of off d is a
+chain of fused multiply-adds from 0, which on d_label joins with one more; it is left out where off = 0. The
+losses of the images are summed as a batch (`float32.batch_sum32`: groups of 16, then a tree), and divided by
+N. Integer logits are rounded once to float32 first.
 
 >>> row = loss_of([Fraction(0), Fraction(0)], 1, targets(0.0, 2))
 >>> row.p, float(row.loss)
@@ -22,7 +22,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from intnet.spec.elementary import exp32, log32
-from intnet.spec.float32 import add32, batch_sum32, chain32, div32, fma32, sub32, to_float32
+from intnet.spec.float32 import batch_sum32, chain32, div32, fma32, sub32, to_float32
 from intnet.spec.tensor import Fixed, Tensor
 
 

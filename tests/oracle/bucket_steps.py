@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
-from intnet.spec.float32 import dot32, to_float32
-from intnet.spec.float_batch_norm import sqrt32
+from intnet.spec.float32 import dot32, sqrt32, to_float32
 from intnet.spec.rounding import round_fraction
 
 WORD = 64
