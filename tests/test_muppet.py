@@ -19,6 +19,7 @@ from intnet.errors import ContainerError, NumberError
 from intnet.methods import muppet as lib
 from intnet.methods.method import Parameter
 from intnet.spec.float32 import to_float32
+from intnet.spec.formats import Scaled, quantize
 from intnet.spec.methods import muppet
 from intnet.train import Run
 from tests.moving import Case, Result, differences, run_case
@@ -198,7 +199,7 @@ def test_learning_rates_after_the_switch() -> None:
 
 def test_the_oracles_block_float_by_hand() -> None:
     """100 and -129 in 8 bits: -128.5/-129 < 1, so the scale is 1/2."""
-    halves = muppet.block([Fraction(100), Fraction(-129), Fraction(1)], 8, mode="ties_even")
+    halves = quantize([Fraction(100), Fraction(-129), Fraction(1)], Scaled(8))
     assert halves == oracle.formats.Quantized([50, -64, 0], 1, 0)
-    assert muppet.block([Fraction(255, 2)], 8, mode="ties_even") == ([127], 0, 1)
-    assert muppet.block([Fraction(0)] * 2, 8, mode="ties_even") == ([0, 0], -6, 0)
+    assert quantize([Fraction(255, 2)], Scaled(8)) == ([127], 0, 1)
+    assert quantize([Fraction(0)] * 2, Scaled(8)) == ([0, 0], -6, 0)

@@ -52,15 +52,15 @@ def test_step_wires_the_backward_pass(done):
     value = {name: kept.real().values for name, kept in got.kept.items() if isinstance(kept, Fixed)}
 
     def joined(a: str, b: str) -> tuple[list[int], int]:
-        return qz.shift([p + q for p, q in zip(value[a], value[b], strict=True)], 8)[:2]
+        return qz.quantize([p + q for p, q in zip(value[a], value[b], strict=True)], qz.Shift(8))[:2]
 
     assert got.tensors["layer1.0.relu2/e0"] == joined("layer2.0.conv1/e4", "layer2.0.downsample.0/e4")
     assert got.tensors["relu1/e0"] == joined("layer1.0.conv1/e4", "layer1.0.relu2/e1")
-    assert got.tensors["layer2.0.relu1/e0"] == qz.shift(value["layer2.0.conv2/e4"], 8)[:2]
+    assert got.tensors["layer2.0.relu1/e0"] == qz.quantize(value["layer2.0.conv2/e4"], qz.Shift(8))[:2]
     for bn in ("bn2", "downsample.1"):
         assert got.tensors[f"layer2.0.{bn}/e1"] == got.tensors["layer2.0.relu2/e1"]
     pooled = [v / 9 for i in range(2) for _ in range(9) for v in got.real("fc/e4").values[6 * i : 6 * i + 6]]
-    assert got.tensors["layer2.0.relu2/e0"] == qz.shift(pooled, 8)[:2]
+    assert got.tensors["layer2.0.relu2/e0"] == qz.quantize(pooled, qz.Shift(8))[:2]
     sources = {"relu1": "bn1", "layer2.0.relu1": "layer2.0.bn1", "layer2.0.relu2": "layer2.0.relu2"}
     for relu, source in sources.items():
         e0, e1 = got.fixed(f"{relu}/e0"), got.fixed(f"{relu}/e1")
@@ -75,7 +75,8 @@ def test_step_quantizes_the_weight_gradient_with_its_own_words():
     for layer in ("layer1.0.conv2", "layer2.0.downsample.0"):
         gw = got.fixed(f"{layer}/gW")
         drawn = random.words(1, 4, f"{layer}/gW", len(gw.codes))
-        assert got.tensors[f"{layer}/gWq"] == qz.constant(gw.real().values, drawn, 32)[:2]
+        want = qz.quantize(gw.real().values, qz.Constant(32), "stochastic", drawn)
+        assert got.tensors[f"{layer}/gWq"] == want[:2]
 
 
 def test_step_wires_the_forward_pass(done):

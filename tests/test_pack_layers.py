@@ -86,9 +86,7 @@ def test_backward(block: Plain) -> None:
     entering = next(p["rounding"]["source"] for p in block.manifest["ports"] if p["name"] == "relu2/e0")
     assert block.ports[entering["tensor"]]["encoding"] == "float32"  # the last layer is in float32
     floats = np.array(block.values(entering["tensor"]), np.uint32).view(np.float32)
-    e0 = quantizers.shift(
-        [float(v).as_integer_ratio()[0] / power(0) / float(v).as_integer_ratio()[1] for v in floats], 8
-    )
+    e0 = quantizers.quantize([Fraction(float(v)) for v in floats], quantizers.Shift(8))
     same(block, "relu2/e0", by_hand.as_fixed(block["relu2/e0"].shape, e0))
     same(block, "relu2/e1", by_hand.mask(block["relu2/e0"], block["bn2/x3"]))
     e1, x2, sigma = block["relu2/e1"], block["bn2/x2"], block["bn2/sigma"]
@@ -112,7 +110,8 @@ def test_update_with_its_random_words(block: Plain) -> None:
     gw = block["fc2/gW"]
     words = philox(1, 2, "fc2/gW", len(gw.codes))
     assert block.values("fc2/gW.words") == words
-    same(block, "fc2/gWq", by_hand.as_fixed(gw.shape, quantizers.constant(gw.real().values, words)))
+    gwq = quantizers.quantize(gw.real().values, quantizers.Constant(), "stochastic", words)
+    same(block, "fc2/gWq", by_hand.as_fixed(gw.shape, gwq))
     for layer, symbol, slot, gradient in (
         ("fc2", "W", "Accq", "gWq"),
         ("bn2", "gamma", "Accq_gamma", "ggammaq"),

@@ -119,10 +119,11 @@ def check_weight_gradient(seen: Recorded, layer: str, exact: oracle.Tensor) -> N
     e3, x0 = seen[f"{layer}/e3"], seen[f"{layer}/x0"]
     assert seen[f"{layer}/gW"] == Fixed(exact.shape, exact.values, e3.exponent + x0.exponent)
     words = random.words(SEED, STEP, f"{layer}/gW", len(exact.values))
-    assert seen[f"{layer}/gWq"] == q(exact.shape, qz.constant(seen.values(f"{layer}/gW"), words))
+    want = qz.quantize(seen.values(f"{layer}/gW"), qz.Constant(), "stochastic", words)
+    assert seen[f"{layer}/gWq"] == q(exact.shape, want)
     gb = Fixed((e3.shape[-1],), [int(v) for v in ops.bias_grad(e3.ints())], e3.exponent)
     assert seen[f"{layer}/gb"] == gb
-    assert seen[f"{layer}/gbq"] == q(gb.shape, qz.direct(gb.real().values, 15))
+    assert seen[f"{layer}/gbq"] == q(gb.shape, qz.quantize(gb.real().values, qz.Direct(15)))
     for symbol in ("W", "b"):
         check_update(seen, layer, symbol)
 
@@ -132,10 +133,11 @@ def check_weight_gradient(seen: Recorded, layer: str, exact: oracle.Tensor) -> N
 
 def test_tanh(seen: Recorded) -> None:
     x3 = seen["bn1/x3"]
-    assert seen["tanh1/x4"] == Fixed(x3.shape, [oracle.curves.tanh_round(v, -7) for v in x3.real().values], -7)
+    codes = [oracle.curves.tanh_round(v, -7) for v in x3.real().values]
+    assert seen["tanh1/x4"] == Fixed(x3.shape, codes, -7)
     winners = ops.max_pool(seen["tanh1/x4"].ints(), **MAX)[1]
     error = ops.max_pool_grad(seen["conv2/e4"].real(), winners, x3.shape)
-    assert seen["tanh1/e0"] == q(x3.shape, qz.shift(error.values, 8))
+    assert seen["tanh1/e0"] == q(x3.shape, qz.quantize(error.values, qz.Shift(8)))
     slopes = [1 - v**2 for v in seen.values("tanh1/x4")]
     want = [e * s for e, s in zip(seen.values("tanh1/e0"), slopes, strict=True)]
     assert seen.values("tanh1/e1") == seen.values("bn1/e1") == want
@@ -180,9 +182,9 @@ def test_relu_and_average_pool(seen: Recorded) -> None:
     x3 = seen["bn2/x3"]
     assert seen["relu2/x4"] == layers.activation(x3)
     pooled = ops.avg_pool(seen["relu2/x4"].real(), **AVG)
-    assert seen["pool2/x4"] == q(pooled.shape, qz.direct(pooled.values, 8))
+    assert seen["pool2/x4"] == q(pooled.shape, qz.quantize(pooled.values, qz.Direct(8)))
     error = ops.avg_pool_grad(seen["pool2/e0"].real(), x3.shape, **AVG)
-    assert seen["relu2/e0"] == q(x3.shape, qz.shift(error.values, 8))
+    assert seen["relu2/e0"] == q(x3.shape, qz.quantize(error.values, qz.Shift(8)))
     assert seen["relu2/e1"] == seen["bn2/e1"] == layers.mask(seen["relu2/e0"], x3)
 
 
@@ -190,10 +192,10 @@ def test_dropout(seen: Recorded) -> None:
     x, keep = seen["pool2/x4"], Fraction(7, 10)
     words = random.words(SEED, STEP, "drop/mask", len(x.codes))
     want = ops.dropout(x.real(), words, keep)
-    assert seen["drop/x4"] == q(x.shape, qz.direct(want.values, 8))
-    assert seen["drop/e0"] == q(x.shape, qz.shift(seen.values("fc1/e4"), 8))
+    assert seen["drop/x4"] == q(x.shape, qz.quantize(want.values, qz.Direct(8)))
+    assert seen["drop/e0"] == q(x.shape, qz.quantize(seen.values("fc1/e4"), qz.Shift(8)))
     want = ops.dropout(seen["drop/e0"].real(), words, keep)
-    assert seen["pool2/e0"] == q(x.shape, qz.shift(want.values, 8))
+    assert seen["pool2/e0"] == q(x.shape, qz.quantize(want.values, qz.Shift(8)))
 
 
 def test_hidden_linear_with_bias(seen: Recorded) -> None:
@@ -208,7 +210,7 @@ def test_hidden_linear_with_bias(seen: Recorded) -> None:
 
 def test_the_float_classifier_hands_its_error_to_the_last_relu(seen: Recorded) -> None:
     assert seen.values("fc2/x0") == seen.values("relu3/x4")
-    assert seen["relu3/e0"] == q((N, 5), qz.shift(seen.values("fc2/e4"), 8))
+    assert seen["relu3/e0"] == q((N, 5), qz.quantize(seen.values("fc2/e4"), qz.Shift(8)))
     assert seen["relu3/e1"] == layers.mask(seen["relu3/e0"], seen["bn3/x3"])
 
 
@@ -223,7 +225,7 @@ def test_weight_decay_is_added_exactly_before_cq() -> None:
     decayed = [g + w / 32 for g, w in zip(gw, values(seen.before["fc1/W"]), strict=True)]
     assert seen.values("fc1/gW") == decayed != gw
     words = random.words(SEED, STEP, "fc1/gW", len(gw))
-    assert seen["fc1/gWq"] == q(exact.shape, qz.constant(decayed, words))
+    assert seen["fc1/gWq"] == q(exact.shape, qz.quantize(decayed, qz.Constant(), "stochastic", words))
     assert seen["fc1/gb"] == Fixed((5,), [int(v) for v in ops.bias_grad(e3.ints())], e3.exponent)
 
 
@@ -231,11 +233,11 @@ def test_saturate_makes_the_nominal_widths_true() -> None:
     """Each direct path keeps its bits and gives up resolution for range, here two bits for activations."""
     seen = Recorded(saturate=2)
     x3, x1 = seen["bn2/x3"], seen["conv2/x1"]
-    want = qz.fixed(ops.relu(x3.real()).values, 8, 5, how="saturate_symmetric")
+    want = qz.quantize(ops.relu(x3.real()).values, qz.FixedPoint(8, 5, "saturate_symmetric"))
     assert seen["relu2/x4"] == q(x3.shape, want)
     mean = [m for m, _ in norm.mean_and_variance(x1.real())]
-    assert seen["bn2/mu"] == q((6,), qz.fixed(mean, 16, 11, how="saturate_symmetric"))
-    want = qz.fixed(values(seen.before["bn2/gamma"]), 8, 6, how="saturate_symmetric")
+    assert seen["bn2/mu"] == q((6,), qz.quantize(mean, qz.FixedPoint(16, 11, "saturate_symmetric")))
+    want = qz.quantize(values(seen.before["bn2/gamma"]), qz.FixedPoint(8, 6, "saturate_symmetric"))
     assert seen["bn2/gammaq"] == q((6,), want)
     limited = ("x4", "mu", "sigma", "x2", "gammaq", "betaq", "bq", "ggammaq", "gbetaq", "gbq", "Accq", "Wq")
     for name, event in seen.recorder.events.items():

@@ -129,7 +129,8 @@ def mac_requant(p: Parameters, words: Words) -> Words:
     for beats in vectors(words):
         sums.append(sum(map(_dot, words["x"][beats], words["w"][beats])) + words["bias"][beats][-1])
     rounded = [nearest(v, p["S"]) for v in sums]
-    q = oracle.quantize([v * power(-p["S"]) for v in sums], oracle.FixedPoint(p["OUT"], 0, "saturate_symmetric")).codes
+    output = oracle.FixedPoint(p["OUT"], 0, "saturate_symmetric")
+    q = oracle.quantize([v * power(-p["S"]) for v in sums], output).codes
     saturated = [int(a != b) for a, b in zip(q, rounded, strict=True)]
     return {"q": q, "saturated": saturated, "q.acc": sums} | trail(sums, [p["S"]] * len(sums), rounded)
 

@@ -1,33 +1,69 @@
-"""Small nets forward and back, where a method's rules say how each value is stored; read `adapt`, `muppet`.
+"""A net as data, and the one walk through it, forward and back, on which a method's rules store every value.
 
-A net is a tuple of `Layer` and `Residual`. Values are `Fixed` (integers), `Tensor` (float32) or
-`Quotient` (exact, neither). Operations on `Fixed` are exact, on float32 they follow `floats`; a
-float32 error takes integer operands rounded to float32.
+    x0, x1    a weight layer's input and output      e3, e4   the errors at its output and input
+    mu, sigma, x2, x3   batch norm's                 e1, e2, m1, m2   the errors inside it
+    x4, dx4   what an activation gives, its slope    e0, e1   the errors at its output and input
+    gW, gb, ggamma, gbeta   gradients
+
+These are WAGEUBN's names (Algorithms 1 and 2). Between two stored values everything is exact, or float32 by
+`float32`'s order; what is stored, and how, `Rules` says. Values: `values`; products: `products`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from fractions import Fraction
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from intnet.spec import batch_norm as integer_norm
 from intnet.spec import float32 as floats
 from intnet.spec import float_batch_norm as float_norm
-from intnet.spec import operations as ops
-from intnet.spec.tensor import Fixed, Tensor, add_fixed
+from intnet.spec import pooling, products
+from intnet.spec.convolution import exact_dot
+from intnet.spec.elementary import silu_error32
+from intnet.spec.elementwise import stays
+from intnet.spec.geometry import Pair
+from intnet.spec.tensor import Fixed, Tensor
+from intnet.spec.values import (
+    Copies,
+    Curve,
+    Expression,
+    Quotient,
+    Roots,
+    Value,
+    channels,
+    elements,
+    exact,
+    joined,
+    reshaped,
+    times,
+    to_float,
+    with_elements,
+)
 
-KINDS = ("linear", "conv", "norm", "relu", "max_pool", "mean", "flatten")
+WEIGHTED = ("linear", "conv")
 
 
 class Layer(NamedTuple):
-    """One layer; `bias` of linear and conv, `stride` and `padding` of conv, pools have a window of 2."""
+    """One layer.
+
+    kind:     linear, conv, norm, relu, tanh, sigmoid, silu, max_pool, avg_pool, mean, flatten, dropout, join,
+              excite (squeeze and excitation), scale (its last part)
+    channels: outputs of linear and conv; of excite those between its two linear layers
+    kernel:   of conv and pools; stride, padding: of both; groups: of conv
+    keep:     share of elements that dropout keeps
+    """
 
     kind: str
     name: str
+    channels: int = 0
+    kernel: Pair = 1
     bias: bool = False
-    stride: int = 1
-    padding: int = 0
+    stride: Pair = 1
+    padding: Pair = 0
+    groups: int = 1
+    keep: Fraction = Fraction(1)
 
 
 class Residual(NamedTuple):
@@ -37,86 +73,75 @@ class Residual(NamedTuple):
     shortcut: tuple[Layer, ...] = ()
 
 
-class Quotient(NamedTuple):
-    """Exact rationals that are neither codes nor float32: a mean of codes, an error over a window."""
-
-    shape: tuple[int, ...]
-    values: list[Fraction]
-
-
-Value = Fixed | Tensor | Quotient
 Net = tuple[Layer | Residual, ...]
 
 
-class Rules(Protocol):
-    """How a method stores each value."""
+def layers_of(net: Net) -> list[Layer]:
+    """All layers in order of definition; a shortcut's behind the branch's, ahead of what follows the join."""
+    return list(_layers(net))
 
-    def weight(self, layer: str, symbol: str) -> Value:
-        """The forward copy of a parameter."""
-        ...
 
-    def activation(self, layer: Layer, path: str, value: Value) -> Value:
-        """A value on the way forward."""
-        ...
+def _layers(net: Net) -> Iterator[Layer]:
+    for item in net:
+        if isinstance(item, Residual):
+            yield from (*_layers(item.main), *_layers(item.shortcut))
+        elif item.kind == "excite":
+            yield from (*squeezed(item), Layer("scale", f"{item.name}.scale"))
+        else:
+            yield item
+
+
+def squeezed(layer: Layer) -> tuple[Layer, ...]:
+    """The layers that make squeeze and excitation's factors, one a channel of an image."""
+    name = layer.name
+    return (
+        Layer("mean", f"{name}.avgpool"),
+        Layer("linear", f"{name}.fc1", layer.channels, bias=True),
+        Layer("silu", f"{name}.activation"),
+        Layer("linear", f"{name}.fc2", bias=True),
+        Layer("sigmoid", f"{name}.scale_activation"),
+    )
+
+
+class Rules:
+    """How a method stores each value. Here: as it is; every method says otherwise where it does otherwise."""
+
+    def weight(self, layer: Layer, symbol: str) -> Any:
+        """The copy of a parameter (W, b, gamma, beta) that the forward pass reads, or two `Copies`."""
+        raise NotImplementedError
+
+    def activation(self, layer: Layer, path: str, value: Expression) -> Any:
+        """A value on the way forward; of x0 two `Copies` may be made."""
+        return value
+
+    def save(self, layer: Layer, path: str, value: Tensor) -> Tensor:
+        """What the way back reads in place of a float32 value: x0, x1 of batch norm, x3 of silu, x4 of
+        sigmoid, mask of ReLU."""
+        return value
 
     def error(self, layer: Layer, path: str, value: Value) -> Value:
         """A value on the way back."""
-        ...
-
-    def gradient(self, layer: str, symbol: str, value: Value) -> None:
-        """A parameter's gradient."""
-        ...
-
-    def statistics(self, layer: str, mean: list[Fraction], variance: list[Fraction]) -> None:
-        """Batch norm's mean and variance."""
-        ...
-
-
-
-def exact(value: Value) -> list[Fraction]:
-    """The exact values."""
-    return value.real().values if isinstance(value, Fixed) else value.values
-
-
-def to_float(value: Value) -> Tensor:
-    """float32: as it is, or every element rounded once."""
-    if isinstance(value, Tensor):
         return value
-    return Tensor(value.shape, [floats.to_float32(v) for v in exact(value)])
+
+    def gradient(self, layer: Layer, symbol: str, value: Value) -> None:
+        """A parameter's gradient."""
+
+    def statistics(self, layer: Layer, mean: list[Fraction], variance: list[Fraction]) -> None:
+        """Batch norm's, for the running ones."""
+
+    def words(self, name: str, n: int) -> list[int]:
+        """n words of the stream `name` in this step."""
+        raise NotImplementedError
 
 
-def reshaped(value: Value, shape: tuple[int, ...]) -> Value:
-    """The same elements in another shape."""
-    return value._replace(shape=shape)
-
-
-def with_elements(value: Value, shape: tuple[int, ...], elements: list[Any]) -> Value:
-    """Other codes, or other values, of the same kind."""
-    if isinstance(value, Fixed):
-        return Fixed(shape, elements, value.exponent)
-    return type(value)(shape, elements)
-
-
-def elements(value: Value) -> list[Any]:
-    """Codes, or values."""
-    return value.codes if isinstance(value, Fixed) else value.values
-
-
-def joined(a: Value, b: Value) -> Value:
-    """a + b: exact for integers, one rounding for float32."""
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return Tensor(a.shape, [floats.add32(x, y) for x, y in zip(a.values, b.values, strict=True)])
-    assert isinstance(a, Fixed) and isinstance(b, Fixed)
-    return add_fixed(a, b)
-
-
-@dataclass
 class Walk:
-    """One pass forward and back; `kept` has what each layer saw."""
+    """One pass forward and back. `kept` has what each layer saw; `first` is the weight layer that reads the
+    images: no error is asked for at its input."""
 
-    rules: Rules
-    first: str  # the weight layer that reads the images: its input's error is not asked for
-    kept: dict[str, Any] = field(default_factory=dict)
+    def __init__(self, rules: Rules, first: str) -> None:
+        self.rules, self.first = rules, first
+        self.kept: dict[str, Any] = {}
+        self.arrived = False  # at `first`, on the way back
 
     def forward(self, net: Net, x: Value) -> Value:
         """The output of the layers in order."""
@@ -128,9 +153,9 @@ class Walk:
         return x
 
     def backward(self, net: Net, e: Value) -> Value:
-        """The error at the input, from that at the output, down to the first weight layer."""
+        """The error at the input, from that at the output, as far as the first weight layer."""
         for item in reversed(net):
-            if "images" in self.kept:
+            if self.arrived:
                 break
             if isinstance(item, Residual):
                 e = joined(self.backward(item.main, e), self.backward(item.shortcut, e))
@@ -138,144 +163,266 @@ class Walk:
                 e = getattr(self, f"_{item.kind}_back")(item, e)
         return e
 
-    # -- weight layers ------------------------------------------------------------------------
+    def _save(self, layer: Layer, path: str, value: Value) -> Value:
+        return self.rules.save(layer, path, value) if isinstance(value, Tensor) else value
 
-    def _product(self, layer: Layer, x: Value, w: Value) -> Value:
-        linear = layer.kind == "linear"
-        if isinstance(x, Fixed) and isinstance(w, Fixed):
-            y = (
-                ops.linear(x.ints(), w.ints())
-                if linear
-                else ops.conv2d(x.ints(), w.ints(), layer.stride, layer.padding)
-            )
-            return Fixed(y.shape, y.values, x.exponent + w.exponent)
-        assert isinstance(x, Tensor) and isinstance(w, Tensor)
-        return floats.linear32(x, w) if linear else floats.conv32(x, w, layer.stride, layer.padding)
+    # -- weight layers -----------------------------------------------------------------------------
 
     def _linear(self, layer: Layer, x: Value) -> Value:
-        x0 = self.rules.activation(layer, "x0", x)
-        w = self.rules.weight(layer.name, "W")
-        y = self._product(layer, x0, w)
+        """x1 = Wq * x0 (+ bq)."""
+        x0 = _copies(self.rules.activation(layer, "x0", x))
+        w = _copies(self.rules.weight(layer, "W"))
+        self.kept[layer.name] = self._save(layer, "x0", x0.back), w.back
+        y = products.forward(layer, x0.forward, w.forward)
         if layer.bias:
-            b = self.rules.weight(layer.name, "b")
-            rows = len(elements(y)) // y.shape[-1]
-            y = joined(y, with_elements(b, y.shape, elements(b) * rows))
-        self.kept[layer.name] = x0, w
+            y = products.with_bias(y, self.rules.weight(layer, "b"))
         return self.rules.activation(layer, "x1", y)
 
-    _conv = _linear
-
     def _linear_back(self, layer: Layer, e: Value) -> Value:
+        """gb = sum(e3), gW = e3 x0^T, e4 = Wq^T e3."""
         e3 = self.rules.error(layer, "e3", e)
         x0, w = self.kept[layer.name]
         if layer.bias:
-            self.rules.gradient(layer.name, "b", _rows_sum(e3))
-        if isinstance(e3, Tensor):
-            x0, w = to_float(x0), to_float(w)
-        self.rules.gradient(layer.name, "W", _weight_gradient(layer, e3, x0, w.shape))
+            self.rules.gradient(layer, "b", products.bias_gradient(e3))
+        self.rules.gradient(layer, "W", products.weight_gradient(layer, e3, x0, w.shape))
         if layer.name == self.first:
-            self.kept["images"] = True
+            self.arrived = True
             return e3
-        return self.rules.error(layer, "e4", _input_error(layer, e3, w, x0.shape))
+        return self.rules.error(layer, "e4", products.input_error(layer, e3, w, x0.shape))
 
-    _conv_back = _linear_back
+    _conv, _conv_back = _linear, _linear_back
 
-    # -- the others ---------------------------------------------------------------------------
+    # -- batch norm --------------------------------------------------------------------------------
 
     def _norm(self, layer: Layer, x: Value) -> Value:
-        gamma, beta = (elements(self.rules.weight(layer.name, s)) for s in ("gamma", "beta"))
-        if not isinstance(x, Tensor):
+        """Of integers where gamma is one, else of float32; x1 is stored where it is of the other kind."""
+        gamma, beta = self.rules.weight(layer, "gamma"), self.rules.weight(layer, "beta")
+        if isinstance(x, Fixed) != isinstance(gamma, Fixed):
             x = self.rules.activation(layer, "x1", x)
+        if isinstance(x, Fixed):
+            return self._integer_norm(layer, x, gamma, beta)
         assert isinstance(x, Tensor)
-        normed = float_norm.forward(x, gamma, beta)
-        self.rules.statistics(layer.name, normed.mean, normed.variance)
-        self.kept[layer.name] = x, normed, gamma
+        normed = float_norm.forward(x, gamma.values, beta.values)
+        shape = (x.shape[-1],)
+        self.rules.activation(layer, "mu", Tensor(shape, normed.mean))
+        self.rules.activation(layer, "sigma", Tensor(shape, normed.variance))
+        self.rules.statistics(layer, normed.mean, normed.variance)
+        self.kept[layer.name] = self._save(layer, "x1", x), normed, gamma.values
         return self.rules.activation(layer, "x3", normed.x3)
 
+    def _integer_norm(self, layer: Layer, x1: Fixed, gamma: Fixed, beta: Fixed) -> Value:
+        """mu, sigma, x2 = (x1 - mu)/(sigma + eps), x3 = gamma x2 + beta: WAGEUBN, Algorithm 1."""
+        act, shape = self.rules.activation, (x1.shape[-1],)
+        stats = integer_norm.mean_and_variance(x1.real())
+        mu = act(layer, "mu", Quotient(shape, [mean for mean, _ in stats]))
+        sigma = act(layer, "sigma", Roots(shape, [variance for _, variance in stats]))
+        self.rules.statistics(layer, exact(mu), [v**2 for v in exact(sigma)])
+        x2 = act(layer, "x2", Quotient(x1.shape, integer_norm.normalized(x1, mu, sigma)))
+        self.kept[layer.name] = x2, sigma, gamma
+        return act(layer, "x3", integer_norm.scale_shift(x2, gamma, beta))
+
     def _norm_back(self, layer: Layer, e: Value) -> Value:
+        """ggamma = sum(e1 x2), gbeta = sum(e1), and the full derivative of batch norm."""
         e1 = self.rules.error(layer, "e1", e)
-        assert isinstance(e1, Tensor)
-        dx, gamma, beta = float_norm.backward(e1, *self.kept[layer.name])
+        kept = self.kept[layer.name]
+        if isinstance(kept[0], Fixed):
+            assert isinstance(e1, Fixed)
+            return self._integer_norm_back(layer, e1, *kept)
+        dx, gamma, beta = float_norm.backward(to_float(e1), *kept)
         for symbol, gradient in (("gamma", gamma), ("beta", beta)):
-            self.rules.gradient(layer.name, symbol, Tensor((len(gradient),), gradient))
+            self.rules.gradient(layer, symbol, Tensor((len(gradient),), gradient))
         return dx
 
+    def _integer_norm_back(self, layer: Layer, e1: Fixed, x2: Fixed, sigma: Fixed, gamma: Fixed) -> Value:
+        """e2 = e1 gamma, m1 = mean(e2), m2 = mean(e2 x2); (e2 - m1 - x2 m2)/(sigma + eps), exact."""
+        err, shape = self.rules.error, (e1.shape[-1],)
+        self.rules.gradient(layer, "gamma", integer_norm.gamma_grad(e1, x2))
+        self.rules.gradient(layer, "beta", integer_norm.beta_grad(e1))
+        e2 = err(layer, "e2", integer_norm.scale_error(e1, gamma))
+        assert isinstance(e2, Fixed)
+        means = integer_norm.error_means(e2, x2)
+        m1, m2 = (err(layer, path, Quotient(shape, m)) for path, m in zip(("m1", "m2"), means, strict=True))
+        assert isinstance(m1, Fixed) and isinstance(m2, Fixed)
+        return Quotient(e1.shape, integer_norm.input_error(e2, x2, m1, m2, sigma))
+
+    # -- activations -------------------------------------------------------------------------------
+
     def _relu(self, layer: Layer, x: Value) -> Value:
-        self.kept[layer.name] = [v > 0 for v in elements(x)]
-        return self.rules.activation(layer, "x4", with_elements(x, x.shape, [max(v, 0) for v in elements(x)]))
+        """x4 = max(x, 0)."""
+        y = with_elements(x, x.shape, [max(v, 0) for v in elements(x)])
+        self.kept[layer.name] = [v > 0 for v in elements(self._save(layer, "mask", y))]
+        return self.rules.activation(layer, "x4", y)
 
     def _relu_back(self, layer: Layer, e: Value) -> Value:
+        """e1 = e0 where x > 0, else 0."""
         e0 = self.rules.error(layer, "e0", e)
-        mask = self.kept[layer.name]
-        masked = [v if up else 0 * v for v, up in zip(elements(e0), mask, strict=True)]
-        return self.rules.error(layer, "e1", with_elements(e0, e0.shape, masked))
+        pairs = zip(elements(e0), self.kept[layer.name], strict=True)
+        return self.rules.error(
+            layer, "e1", with_elements(e0, e0.shape, [v if up else 0 * v for v, up in pairs])
+        )
+
+    def _curve(self, layer: Layer, x: Value) -> Value:
+        """x4 = tanh(x) or sigmoid(x); the derivative reads x4."""
+        y = self.rules.activation(layer, "x4", Curve(x.shape, layer.kind, exact(x)))
+        self.kept[layer.name] = self._save(layer, "x4", y) if layer.kind == "sigmoid" else y
+        return y
+
+    _tanh = _sigmoid = _curve
+
+    def _tanh_back(self, layer: Layer, e: Value) -> Value:
+        """e1 = e0 (1 - x4^2)."""
+        e0, y = _alike(self.rules.error(layer, "e0", e), self.kept[layer.name])
+        return self.rules.error(layer, "e1", times(e0, _one_minus(times(y, y))))
+
+    def _sigmoid_back(self, layer: Layer, e: Value) -> Value:
+        """e1 = e0 (x4 (1 - x4))."""
+        e0, y = _alike(self.rules.error(layer, "e0", e), self.kept[layer.name])
+        return self.rules.error(layer, "e1", times(e0, times(y, _one_minus(y))))
+
+    def _silu(self, layer: Layer, x: Value) -> Value:
+        """x4 = silu(x); of integers dx4, the derivative, is stored, of float32 x3 itself."""
+        if isinstance(x, Tensor):
+            self.kept[layer.name] = self._save(layer, "x3", x), True
+        else:
+            slope = self.rules.activation(layer, "dx4", Curve(x.shape, "slope", exact(x)))
+            self.kept[layer.name] = slope, False
+        return self.rules.activation(layer, "x4", Curve(x.shape, "silu", exact(x)))
+
+    def _silu_back(self, layer: Layer, e: Value) -> Value:
+        """e1q = e0 dx4, of float32 e0 times the derivative at x3, rounded once."""
+        e0 = self.rules.error(layer, "e0", e)
+        kept, floating = self.kept[layer.name]
+        if floating:
+            pairs = zip(to_float(e0).values, kept.values, strict=True)
+            return self.rules.error(layer, "e1q", Tensor(e0.shape, [silu_error32(a, x) for a, x in pairs]))
+        return self.rules.error(layer, "e1q", times(*_alike(e0, kept)))
+
+    # -- pools, and what rearranges ----------------------------------------------------------------
 
     def _max_pool(self, layer: Layer, x: Value) -> Value:
-        y, winners = ops.max_pool(Tensor(x.shape, elements(x)), 2, 2)
+        """The maximum of each window: exact, so nothing is stored anew."""
+        y, winners = pooling.max_pool(Tensor(x.shape, elements(x)), layer.kernel, layer.stride, layer.padding)
         self.kept[layer.name] = winners, x.shape
         return with_elements(x, y.shape, y.values)
 
     def _max_pool_back(self, layer: Layer, e: Value) -> Value:
-        back = ops.max_pool_grad(Tensor(e.shape, elements(e)), *self.kept[layer.name])
+        """Every error to the element that won; those of several windows add, window by window."""
+        by = pooling.max_pool32_grad if isinstance(e, Tensor) else pooling.max_pool_grad
+        back = by(Tensor(e.shape, elements(e)), *self.kept[layer.name])
         return with_elements(e, back.shape, back.values)
 
+    def _avg_pool(self, layer: Layer, x: Value) -> Value:
+        """x4 = the mean of each window, padding counted as 0; of float32 a sum and one division."""
+        window = layer.kernel, layer.stride, layer.padding
+        self.kept[layer.name] = x.shape, isinstance(x, Tensor)
+        if isinstance(x, Tensor):
+            y: Value = pooling.avg_pool32(x, *window)
+        else:
+            y = Quotient(*pooling.avg_pool(Tensor(x.shape, exact(x)), *window))
+        return self.rules.activation(layer, "x4", y)
+
+    def _avg_pool_back(self, layer: Layer, e: Value) -> Value:
+        """e0 over the window's size, at every element that the window read."""
+        e0 = self.rules.error(layer, "e0", e)
+        shape, floating = self.kept[layer.name]
+        window = layer.kernel, layer.stride, layer.padding
+        if floating:
+            return pooling.avg_pool32_grad(to_float(e0), shape, *window)
+        return Quotient(*pooling.avg_pool_grad(Tensor(e0.shape, exact(e0)), shape, *window))
+
     def _mean(self, layer: Layer, x: Value) -> Value:
-        self.kept[layer.name] = x.shape, isinstance(x, Fixed)
-        if isinstance(x, Fixed):
-            return Quotient(*ops.global_avg_pool(x.real()))
-        n, h, w, c = x.shape
-        size = h * w * c
-        means = [
-            floats.to_float32(floats.sum32(elements(x)[i * size + k : (i + 1) * size : c]) / (h * w))
-            for i in range(n)
-            for k in range(c)
-        ]
-        return Tensor((n, c), means)
+        """The mean over all positions, exact of integers: the layer behind stores it."""
+        self.kept[layer.name] = x.shape, isinstance(x, Tensor)
+        if isinstance(x, Tensor):
+            return pooling.global_avg_pool32(x)
+        return Quotient(*pooling.global_avg_pool(Tensor(x.shape, exact(x))))
 
     def _mean_back(self, layer: Layer, e: Value) -> Value:
-        shape, integer = self.kept[layer.name]
-        back = ops.global_avg_pool_grad(Tensor(e.shape, exact(e)), shape)
-        if not integer:
-            return to_float(Quotient(*back))
-        return Quotient(*back)
+        """The error over the number of positions, at each of them; exact behind integers."""
+        shape, floating = self.kept[layer.name]
+        if floating:
+            return pooling.global_avg_pool32_grad(to_float(e), shape)
+        return Quotient(*pooling.global_avg_pool_grad(Tensor(e.shape, exact(e)), shape))
 
     def _flatten(self, layer: Layer, x: Value) -> Value:
         self.kept[layer.name] = x.shape
-        return reshaped(x, (x.shape[0], len(elements(x)) // x.shape[0]))
+        return reshaped(x, (x.shape[0], prod(x.shape[1:])))
 
     def _flatten_back(self, layer: Layer, e: Value) -> Value:
         return reshaped(e, self.kept[layer.name])
 
+    def _dropout(self, layer: Layer, x: Value) -> Value:
+        """x4 = x / keep where word < keep 2^32, else 0."""
+        drawn = self.rules.words(f"{layer.name}/mask", len(elements(x)))
+        self.kept[layer.name] = [stays(word, layer.keep) for word in drawn]
+        return self.rules.activation(layer, "x4", self._dropped(layer, x))
 
-def _rows_sum(e: Value) -> Value:
-    c = e.shape[-1]
-    if isinstance(e, Fixed):
-        return Fixed((c,), [sum(e.codes[k::c]) for k in range(c)], e.exponent)
-    per_image = prod(e.shape[1:-1])
-    return Tensor((c,), [floats.batch_sum32(elements(e)[k::c], per_image) for k in range(c)])
+    def _dropout_back(self, layer: Layer, e: Value) -> Value:
+        return self._dropped(layer, self.rules.error(layer, "e0", e))
+
+    def _dropped(self, layer: Layer, x: Value) -> Value:
+        up, mask = 1 / layer.keep, self.kept[layer.name]
+        if isinstance(x, Tensor):
+            by = floats.to_float32(up)
+            return Tensor(
+                x.shape,
+                [floats.mul32(v, by) if kept else 0 * v for v, kept in zip(x.values, mask, strict=True)],
+            )
+        return Quotient(x.shape, [v * up if kept else 0 * v for v, kept in zip(exact(x), mask, strict=True)])
+
+    def _join(self, layer: Layer, x: Value) -> Value:
+        """x4 of what was added ahead of it."""
+        return self.rules.activation(layer, "x4", x)
+
+    def _join_back(self, layer: Layer, e: Value) -> Value:
+        return self.rules.error(layer, "e0", e)
+
+    # -- squeeze and excitation --------------------------------------------------------------------
+
+    def _excite(self, layer: Layer, x: Value) -> Value:
+        """x4 = x (N, H, W, C) times the factors (N, C) that its means make."""
+        s, scale = self.forward(squeezed(layer), x), Layer("scale", f"{layer.name}.scale")
+        self.kept[layer.name] = self._save(scale, "x0", x), s
+        return self.rules.activation(scale, "x4", times(*_alike(x, _spread(s, x.shape))))
+
+    def _excite_back(self, layer: Layer, e: Value) -> Value:
+        """e0 s, and what comes back by the factors, whose error is e0 x summed over the positions."""
+        inner, (x, s) = squeezed(layer), self.kept[layer.name]
+        e0 = self.rules.error(Layer("scale", f"{layer.name}.scale"), "e0", e)
+        means = self.backward(inner, _over_positions(*_alike(e0, x)))
+        means = self.rules.error(inner[0], "e0", means)
+        return joined(times(*_alike(e0, _spread(s, e0.shape))), means)
 
 
-def _weight_gradient(layer: Layer, e: Value, x: Value, shape: tuple[int, ...]) -> Value:
-    window = (layer.stride, layer.padding)
+def _copies(value: Any) -> Copies:
+    return value if isinstance(value, Copies) else Copies(value, value)
+
+
+def _alike(a: Value, b: Value) -> tuple[Value, Value]:
+    """Both as they are where they are integers, else both as float32."""
+    if isinstance(a, Fixed) and isinstance(b, Fixed):
+        return a, b
+    return to_float(a), to_float(b)
+
+
+def _one_minus(y: Value) -> Value:
+    if isinstance(y, Fixed):
+        return y._replace(codes=[2**-y.exponent - code for code in y.codes])
+    return Tensor(y.shape, [floats.add32(1, -v) for v in to_float(y).values])
+
+
+def _spread(s: Value, shape: tuple[int, ...]) -> Value:
+    """A factor a channel (N, C) as one an element (N, H, W, C)."""
+    size, c, each = prod(shape[1:]), shape[-1], elements(s)
+    spread = [v for i in range(shape[0]) for v in channels(each[i * c : (i + 1) * c], size)]
+    return with_elements(s, shape, spread)
+
+
+def _over_positions(e: Value, x: Value) -> Value:
+    """sum(e x) over the positions of each image and channel: (N, C)."""
+    n, c, size = x.shape[0], x.shape[-1], prod(x.shape[1:])
+    a, b = elements(e), elements(x)
+    places = [slice(i * size + k, (i + 1) * size, c) for i in range(n) for k in range(c)]
     if isinstance(e, Fixed) and isinstance(x, Fixed):
-        a, b = e.ints(), x.ints()
-        linear = layer.kind == "linear"
-        out = ops.linear_weight_grad(a, b) if linear else ops.conv2d_weight_grad(a, b, shape, *window)
-        return Fixed(out.shape, out.values, e.exponent + x.exponent)
-    assert isinstance(e, Tensor) and isinstance(x, Tensor)
-    if layer.kind == "linear":
-        return floats.linear32_weight_grad(e, x)
-    return floats.conv32_weight_grad(e, x, shape, *window)
-
-
-def _input_error(layer: Layer, e: Value, w: Value, shape: tuple[int, ...]) -> Value:
-    window = (layer.stride, layer.padding)
-    if isinstance(e, Fixed) and isinstance(w, Fixed):
-        a, b = e.ints(), w.ints()
-        linear = layer.kind == "linear"
-        out = ops.linear_input_grad(a, b) if linear else ops.conv2d_input_grad(a, b, shape, *window)
-        return Fixed(out.shape, out.values, e.exponent + w.exponent)
-    assert isinstance(e, Tensor) and isinstance(w, Tensor)
-    if layer.kind == "linear":
-        return floats.linear32_input_grad(e, w)
-    return floats.conv32_input_grad(e, w, shape, *window)
+        return Fixed((n, c), [exact_dot(a[at], b[at]) for at in places], e.exponent + x.exponent)
+    return Tensor((n, c), [floats.dot32(a[at], b[at]) for at in places])

@@ -1,29 +1,39 @@
-"""One paper a module: how each method stores every number, and its whole training step."""
+"""One paper a module, each with the same rooms: `step` lists them, `METHODS` the papers."""
+
+from types import ModuleType
 
 from intnet.spec.methods import (
     adapt,
     adapt_switch,
     dynasty,
     dynasty_map,
-    float_rules,
+    float32,
+    float_master,
     muppet,
-    optimizers,
     saved,
+    step,
     wageubn,
-    wageubn_fixed16,
-    wageubn_layers,
 )
 
+METHODS: dict[str, ModuleType] = {
+    "float32": float32,
+    "wageubn": wageubn,
+    "adapt": adapt,
+    "muppet": muppet,
+    "dynasty": dynasty,
+    "saved": saved,
+}
+
 __all__ = [
+    "METHODS",
     "adapt",
     "adapt_switch",
     "dynasty",
     "dynasty_map",
-    "float_rules",
+    "float32",
+    "float_master",
     "muppet",
-    "optimizers",
     "saved",
+    "step",
     "wageubn",
-    "wageubn_fixed16",
-    "wageubn_layers",
 ]

@@ -60,7 +60,7 @@ def divergence(p: Sequence[int], q: Sequence[int]) -> Decimal:
 
 def rounded(w: Sequence[Fraction], form: Formats, words: Sequence[int]) -> list[Fraction]:
     """SR(W; <WL,FL>)."""
-    q = qz.fixed(w, *form, mode="stochastic", words=words)
+    q = qz.quantize(w, qz.FixedPoint(*form), "stochastic", words)
     return [code * power(q.exponent) for code in q.codes]
 
 

@@ -1,49 +1,74 @@
-"""One whole DYNASTY step of a small net, after which come new maps; `nets` walks the net.
+"""DYNASTY: block float whose bit-width map follows how sensitive the loss is to each block.
 
-Weight layers multiply blocks (`block_float`), the rest is float32. Of every block of a weight W and of an
-input A there is a width b: forward W in 8 bits by A in b, backward E by W in b, update E by A in b.
+"DYNASTY: block-wise dynamic-precision training". Weight layers multiply blocks of 4x4 (`block_float`): of
+each product one operand has 8 bits, the other b bits, block by block; the exact sum is rounded once to float32.
+
+    forward   x1 = Wq * x0      W in 8 bits, A = x0 in b
+    backward  e4 = Wb^T e3      E = e3 in 8 bits, W in b
+    update    gW = e3 x0^T      E in 8 bits, A in b
+
+The rest is method `float32`'s. Each full batch adds S (1) of every block; each epoch ends with a new map
+(`dynasty_map`: (3a), (3b), (4), Algorithm 1).
+
+State, beside that of `float_master`: of W (slots) and of a layer's input (buffers) 'b', 'b_new' float32 and
+'S' float64, one number a block; 'method/lambda' float64 of the weights and of the activations,
+'method/batches', 'method/images' of a full batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field
-from decimal import Decimal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from math import prod
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
-from intnet.spec import block_float, nets
-from intnet.spec import operations as ops
+from intnet.spec import block_float
 from intnet.spec.block_float import Blocks, Index, quantize
-from intnet.spec.float32 import add32, batch_sum32, to_float32
-from intnet.spec.methods import dynasty_map
-from intnet.spec.methods.adapt import WEIGHTED, layers_of
-from intnet.spec.methods.dynasty_map import (
-    Entry,
-    Map,
-    decimal,
-    first_lambda,
-    in_use,
-    relative,
-    sensitivity,
-    smoothed,
-    tune,
-    width,
-    work,
-    zero_blocks,
-)
-from intnet.spec.methods.float_rules import FloatRules
-from intnet.spec.tensor import Fixed, Tensor
+from intnet.spec.digest import Floats
+from intnet.spec.methods import dynasty_map, float_master
+from intnet.spec.methods.dynasty_map import Map, in_use, sensitivity, zero_blocks
+from intnet.spec.methods.float32 import PlainStep, update
+from intnet.spec.methods.step import FLOAT32, State, optional, value_of, whole
+from intnet.spec.models import Parameter
+from intnet.spec.nets import WEIGHTED, Layer, Net
+from intnet.spec.tensor import Tensor
+from intnet.spec.values import Copies, Expression, Value, to_float
 
-FIRST = 4  # bits of the first epoch
-STATIC = 8
+FIRST, STATIC = 4, 8  # bits of the first epoch, and of the operand that no map speaks of
+KINDS = ("W", "A")
+
+__all__ = ["BlockFloat", "Settings", "Step", "axes_of", "first", "update"]
 
 
-def product(op: Any, a: Tensor, b: Tensor, *more: object) -> Tensor:
-    """The exact sums, each rounded once to float32."""
-    return block_float.rounded(block_float.exact(op, a, b, *more))
+class BlockFloat(NamedTuple):
+    """Blocks of so many bits, or by the map of 'W' or of 'A', along these axes; `Step.blocks` applies it."""
+
+    bits: int | str
+    axes: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Settings(float_master.Settings):
+    """bits, weight_bits: alpha, mean widths; map: 'dynamic' or 'uniform'; gamma: of (4).
+
+    forward_dynamic: the operand of b bits in the forward product, 'activation' or 'weight'
+    """
+
+    bits: float = 4.0
+    weight_bits: float | None = None
+    map: str = "dynamic"
+    forward_dynamic: str = "activation"
+    gamma: float = 0.5
+
+    READ: ClassVar[dict[str, Callable[[Any], Any]]] = float_master.Settings.READ | {
+        "weight_bits": lambda text: optional(text, float),
+        "map": str,
+        "forward_dynamic": str,
+    }
+
+    def alpha(self, kind: str) -> float:
+        """Target of the weights' map ('W') or of the activations' ('A')."""
+        return self.weight_bits if kind == "W" and self.weight_bits is not None else self.bits
 
 
 def axes_of(shape: Sequence[int], weight: bool = False) -> tuple[int, int]:
@@ -51,227 +76,196 @@ def axes_of(shape: Sequence[int], weight: bool = False) -> tuple[int, int]:
     return (0, 1) if weight or len(shape) == 2 else (0, 3)
 
 
+def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: Net) -> State:
+    """No map yet: every block has 4 bits."""
+    state = float_master.first(parameters, settings, seed)
+    names = {"method/batches": whole(0), "method/images": whole(0)}
+    return state | {"method/lambda": Floats("float64", (0,), [])} | names
+
+
+# -- tables of numbers, one a block ----------------------------------------------------------------
+
+
+def table(stored: Any) -> Map:
+    """A stored array as a mapping from blocks."""
+    return dict(zip(block_float.places(stored.shape), stored.values, strict=True))
+
+
+def array(kept: Mapping[Index, Any], dtype: str) -> Floats:
+    """A mapping from blocks, in C order, as an array to store."""
+    shape = tuple(i + 1 for i in max(kept))
+    return Floats(dtype, shape, [kept[block] for block in block_float.places(shape)])
+
+
 # -- a step ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The options as numbers; `batch` is a full one's size; `ends` says that the step is its epoch's last."""
+class Step(PlainStep):
+    """The rules of the method for one step."""
 
-    lr: float
-    batch: int
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    bits: float = 4.0
-    weight_bits: float | None = None
-    gamma: float = 0.5
-    forward_dynamic: str = "activation"
-    map: str = "dynamic"
-    ends: bool = False
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.images = 0  # of this step
+        self.shapes: dict[str, tuple[int, ...]] = {}  # of x0
+        self.dynamic: dict[
+            str, tuple[Blocks, list[Index]]
+        ] = {}  # 'layer/W' -> its blocks, those that are zero
+        self.found: dict[str, Map] = {}  # S of this step
+        self.entries: dict[str, dict[str, Any]] = {}  # of a new map: what it was made of, by kind
 
-    def alpha(self, name: str) -> Decimal:
-        """Target of the weights' map or of the activations'."""
-        own = self.weight_bits if name.endswith("/W") else None
-        return decimal(self.bits if own is None else own)
+    def format_of(self, layer: Layer, path: str) -> Any:
+        """Blocks of W, A and E of weight layers, else float32."""
+        weight_dynamic = self.settings.forward_dynamic == "weight"
+        four = (0, 3) if layer.kind == "conv" else (0, 1)
+        forms = {
+            "Wb": BlockFloat("W", (0, 1)),
+            "Wq": BlockFloat(STATIC, (0, 1)),
+            "e3": BlockFloat(STATIC, four),
+        }
+        forms["x0"] = BlockFloat(STATIC if weight_dynamic or layer.name == self.first else "A", four)
+        forms["x0b"] = BlockFloat("A", four)
+        return forms.get(path, FLOAT32) if layer.kind in WEIGHTED else FLOAT32
 
-
-@dataclass
-class State:
-    """Values by 'layer/symbol'; by 'layer/W' and 'layer/A', with blocks as keys: b, b_new and sums of S."""
-
-    values: dict[str, Tensor]
-    acc: dict[str, Tensor] = field(default_factory=dict)
-    running: dict[str, tuple[list[Fraction], list[Fraction]]] = field(default_factory=dict)
-    smoothed: dict[str, Map] = field(default_factory=dict)
-    new: dict[str, Map] = field(default_factory=dict)
-    sums: dict[str, Map] = field(default_factory=dict)
-    batches: int = 0
-    lambdas: dict[str, Decimal] = field(default_factory=dict)  # of 'W' and 'A'
-
-
-@dataclass
-class Step(FloatRules):
-    """The rules of DYNASTY for `Walk`, and what it left."""
-
-    settings: Settings
-    state: State
-    first: str
-    last_batch: int = 0
-    tensors: dict[str, Any] = field(default_factory=dict)
-    gradients: dict[str, Tensor] = field(default_factory=dict)
-    found: dict[str, Map] = field(default_factory=dict)  # S of this step
-    work: dict[str, Map] = field(default_factory=dict)  # T of every map
-    saturated: dict[str, int] = field(default_factory=dict)
-    map: dict[str, Any] = field(default_factory=dict)  # what is told of a new one
-
-    def note(self, layer: str, path: str, q: Blocks) -> Blocks:
-        """`q` as a path's value."""
-        self.tensors[f"{layer}/{path}"] = q
+    def blocks(self, layer: Layer, path: str, x: Tensor) -> Blocks:
+        """A tensor in the block float of its path."""
+        form = self.format_of(layer, path)
+        bits = (
+            form.bits if isinstance(form.bits, int) else self.bits(layer.name, form.bits, x.shape, form.axes)
+        )
+        q = quantize(x, bits, form.axes)
         if q.saturated:
-            self.saturated[f"{layer}/{path}"] = q.saturated
+            self.saturated[f"{layer.name}/{path}"] = q.saturated
+        self.note(layer, path, x, q, form, "ties_even")
         return q
 
-    def bits(self, name: str, shape: Sequence[int], axes: tuple[int, int]) -> Map:
+    def kept(self, layer: str, kind: str, slot: str) -> str:
+        """The name in the state of a table of W or of the layer's input."""
+        return f"{layer}.weight.{slot}" if kind == "W" else f"{layer}.{slot}"
+
+    def bits(self, layer: str, kind: str, shape: Sequence[int], axes: tuple[int, int]) -> Map:
         """The widths of a tensor's blocks; those of batches that a map does not reach begin again."""
-        kept = self.state.smoothed.get(name)
-        if kept is None:
+        found = block_float.blocks(shape, axes)
+        stored = self.state.get(self.kept(layer, kind, "b"))
+        if stored is None:
             uniform = self.settings.map == "uniform"
-            first = int(self.settings.alpha(name)) if uniform else FIRST
-            return dict.fromkeys(block_float.blocks(shape, axes), first)
-        period = max(block[0] for block in kept) + 1
-        return {
-            block: in_use(Fraction(kept[(block[0] % period, *block[1:])]))
-            for block in block_float.blocks(shape, axes)
-        }
+            return dict.fromkeys(found, int(self.settings.alpha(kind)) if uniform else FIRST)
+        b, period = table(stored), stored.shape[0]
+        return {block: in_use(b[(block[0] % period, *block[1:])]) for block in found}
 
-    # -- hooks of the float32 layers -----------------------------------------------------------
+    # -- hooks -------------------------------------------------------------------------------------
 
-    def weight(self, layer: str, symbol: str) -> nets.Value:
-        """Biases, gamma and beta as they are."""
-        value = self.tensors[f"{layer}/{symbol}"] = self.state.values[f"{layer}/{symbol}"]
-        return value
+    def weight(self, layer: Layer, symbol: str) -> Any:
+        """Wq for the forward product and Wb for the backward one; b, gamma, beta as they are."""
+        if symbol != "W":
+            return super().weight(layer, symbol)
+        w = self.parameter(layer.name, "W")
+        wb = self.blocks(layer, "Wb", w)
+        self.dynamic[f"{layer.name}/W"] = wb, zero_blocks(w, wb.axes)
+        if self.settings.forward_dynamic == "weight":
+            return wb
+        return Copies(self.blocks(layer, "Wq", w), wb)
 
-    # -- behind the way back -------------------------------------------------------------------
+    def activation(self, layer: Layer, path: str, value: Expression) -> Any:
+        """x0 in blocks, all else in float32."""
+        if path != "x0":
+            return super().activation(layer, path, value)
+        assert not isinstance(value, Copies)
+        a, name = to_float(value), layer.name  # type: ignore[arg-type]
+        self.images, self.shapes[name] = a.shape[0], a.shape
+        if not value_of(self.state["method/images"]).codes[0]:
+            self.state["method/images"] = whole(self.images)
+        x0 = self.blocks(layer, "x0", a)
+        if name == self.first:
+            return x0
+        dynamic = x0 if self.settings.forward_dynamic == "activation" else self.blocks(layer, "x0b", a)
+        self.dynamic[f"{name}/A"] = dynamic, zero_blocks(a, dynamic.axes)
+        return Copies(x0, dynamic)
 
-    def update(self, name: str) -> None:
-        """SGD with momentum."""
-        self.descend(name, to_float32(Fraction(self.settings.lr)))
+    def error(self, layer: Layer, path: str, value: Value) -> Any:
+        """e3 in 8 bits; e4 as it is, and its squares in the sensitivity of x0."""
+        if path == "e3":
+            return self.blocks(layer, path, to_float(value))
+        if path == "e4":
+            self._add(layer.name, "A", to_float(value))
+        return self.stored(layer, path, value)
 
-    def gather(self) -> None:
-        """The sensitivities of a full batch are added to the epoch's."""
-        if self.last_batch != self.settings.batch or self.settings.map == "uniform":
+    def gradient(self, layer: Layer, symbol: str, value: Value) -> None:
+        """As it is; squares of a weight's gradient in its sensitivity."""
+        if symbol == "W":
+            self._add(layer.name, "W", to_float(value))
+        super().gradient(layer, symbol, value)
+
+    # -- sensitivity and map -----------------------------------------------------------------------
+
+    def full(self) -> bool:
+        """Whether the step's batch counts: as large as the first one, and there is a map to make."""
+        return (
+            self.settings.map == "dynamic" and self.images == value_of(self.state["method/images"]).codes[0]
+        )
+
+    def _add(self, layer: str, kind: str, g: Tensor) -> None:
+        """S <- S + this batch's (1)."""
+        found = self.found[f"{layer}/{kind}"] = sensitivity(g, *self.dynamic[f"{layer}/{kind}"])
+        if not self.full():
             return
-        self.state.batches += 1
-        for name, found in self.found.items():
-            if name not in self.state.sums:
-                self.state.smoothed[name] = dict.fromkeys(found, Fraction(FIRST))
-                self.state.new[name] = dict.fromkeys(found, Fraction(FIRST))
-            old = self.state.sums.get(name) or dict.fromkeys(found, 0.0)
-            self.state.sums[name] = {block: old[block] + s for block, s in found.items()}
+        b, b_new, s = (self.kept(layer, kind, slot) for slot in ("b", "b_new", "S"))
+        if s not in self.state:
+            widths = array(dict.fromkeys(found, Fraction(FIRST)), "float32")
+            self.state |= {b: widths, b_new: widths, s: array(dict.fromkeys(found, 0.0), "float64")}
+        old = table(self.state[s])
+        self.state[s] = array({block: old[block] + v for block, v in found.items()}, "float64")
+
+    def end_of_step(self) -> None:
+        """Count a full batch."""
+        if self.full():
+            self.state["method/batches"] = whole(value_of(self.state["method/batches"]).codes[0] + 1)
 
     def end_of_epoch(self) -> None:
-        """New maps of the weights and of the activations, each kind with its lambda."""
-        s = self.state
-        layers: dict[str, Any] = {name.removesuffix("/W"): {} for name in s.sums if name.endswith("/W")}
-        self.map["layers"] = layers
-        for kind, told in (("W", "weights"), ("A", "activations")):
-            alpha = self.settings.alpha(f"/{kind}")
-            names = [name for name in s.sums if name.endswith(f"/{kind}")]
-            s.lambdas[kind] = self._lambda(names, s.lambdas.get(kind), alpha)
-            entries = [e for name in names for e in self._new_map(name, s.lambdas[kind])]
-            self.map[told] = dynasty_map.summary(entries, s.lambdas[kind], alpha)
-            for name in names:
-                layer = name.split("/")[0]
-                layers[layer][told] = dynasty_map.layer_record([e for e in entries if e.layer == layer])
-        s.batches = 0
+        """New maps of the weights and of the activations, each kind with its lambda; S begins again."""
+        batches = value_of(self.state["method/batches"]).codes[0]
+        if self.settings.map == "uniform" or not batches:
+            return
+        last = value_of(self.state["method/lambda"]).values
+        lams = [self._new_map(kind, batches, last[i] if last else None) for i, kind in enumerate(KINDS)]
+        self.state["method/lambda"] = Floats("float64", (2,), lams)
+        self.state["method/batches"] = whole(0)
 
-    def _r(self, name: str, block: Index) -> Decimal | None:
-        return relative(Fraction(self.state.sums[name][block]) / self.state.batches, self.work[name][block])
+    def _new_map(self, kind: str, batches: int, last: float | None) -> float:
+        """The next widths of all blocks that a product reads; those that none reads get 0 bits."""
+        names = [x.name for x in self.weighted if self.kept(x.name, kind, "S") in self.state]
+        if not names:
+            return 0.0
+        work = {name: self.work(name)[KINDS.index(kind)] for name in names}
+        sums = {name: table(self.state[self.kept(name, kind, "S")]) for name in names}
+        read = [(name, block) for name in names for block in sums[name] if work[name][block]]
+        rs = {at: dynasty_map.relative(sums[at[0]][at[1]], batches, work[at[0]][at[1]]) for at in read}
+        alpha, values = self.settings.alpha(kind), list(rs.values())
+        lam = dynasty_map.first_lambda(values, alpha) if last is None else last
+        lam = dynasty_map.tune(values, lam, alpha)
+        self.entries[kind] = {
+            "lambda": lam,
+            "S": sums,
+            "T": work,
+            "batches": batches,
+            "before": dict(self.state),
+        }
+        for name in names:
+            self._store_map(name, kind, lam, {block: rs.get((name, block)) for block in sums[name]})
+        return lam
 
-    def _lambda(self, names: Sequence[str], last: Decimal | None, alpha: Decimal) -> Decimal:
-        read = [(name, block) for name in names for block, t in self.work[name].items() if t]
-        rs = [self._r(name, block) for name, block in read]
-        return tune(rs, first_lambda(rs, alpha) if last is None else last, alpha)
+    def _store_map(self, name: str, kind: str, lam: float, rs: Mapping[Index, float | None]) -> None:
+        b, b_new, s = (self.kept(name, kind, slot) for slot in ("b", "b_new", "S"))
+        old, new, now = table(self.state[b]), {}, {}
+        for block, r in rs.items():
+            new[block] = now[block] = Fraction(0)
+            if r is not None:
+                new[block] = float_master.to_float32(Fraction(dynasty_map.width(r, lam)))
+                now[block] = dynasty_map.smoothed(old[block], new[block], self.settings.gamma)
+        zeros = array(dict.fromkeys(rs, 0.0), "float64")
+        self.state |= {b: array(now, "float32"), b_new: array(new, "float32"), s: zeros}
 
-    def _new_map(self, name: str, lam: Decimal) -> list[Entry]:
-        """The next widths of a tensor's blocks; S begins again; what no product reads has no entry."""
-        s, gamma, entries = self.state, self.settings.gamma, []
-        for block, total in s.sums[name].items():
-            if not self.work[name][block]:
-                s.new[name][block] = s.smoothed[name][block] = Fraction(0)
-                continue
-            r, last, last_new = self._r(name, block), s.smoothed[name][block], s.new[name][block]
-            new = s.new[name][block] = to_float32(Fraction(width(r, lam)))
-            b = to_float32(Fraction(smoothed(decimal(last), decimal(new), gamma)))
-            s.smoothed[name][block] = b
-            mean = Fraction(total) / s.batches
-            layer, t = name.partition("/")[0], self.work[name][block]
-            entries.append(Entry(layer, mean, t, r, last, last_new, b, new))
-        s.sums[name] = dict.fromkeys(s.sums[name], 0.0)
-        return entries
-
-
-class Walk(nets.Walk):
-    """`nets.Walk` whose weight layers multiply blocks."""
-
-    rules: Step
-
-    def _linear(self, layer: nets.Layer, x: nets.Value) -> nets.Value:
-        rules, name = self.rules, layer.name
-        a, w = nets.to_float(x), rules.state.values[f"{name}/W"]
-        across = axes_of(a.shape), axes_of(w.shape, True)
-        swapped = rules.settings.forward_dynamic == "weight"
-        a_bits: Any = rules.bits(f"{name}/A", a.shape, across[0]) if name != rules.first else STATIC
-        dynamic = quantize(a, a_bits, across[0])
-        narrow = quantize(w, rules.bits(f"{name}/W", w.shape, across[1]), across[1])
-        x0 = quantize(a, STATIC, across[0]) if swapped else dynamic
-        wq = narrow if swapped else quantize(w, STATIC, across[1])
-        self.kept[name] = a, w, dynamic, narrow
-        rules.note(name, "x0", x0)
-        rules.note(name, "Wb", narrow)
-        if not swapped:
-            rules.note(name, "Wq", wq)
-        elif name != rules.first:
-            rules.note(name, "x0b", dynamic)
-        if layer.kind == "linear":
-            y = product(ops.linear, x0.real(), wq.real())
-        else:
-            y = product(ops.conv2d, x0.real(), wq.real(), layer.stride, layer.padding)
-        if layer.bias:
-            b = nets.elements(rules.weight(name, "b"))
-            y = Tensor(y.shape, [add32(v, b[i % len(b)]) for i, v in enumerate(y.values)])
-        return rules.activation(layer, "x1", y)
-
-    _conv = _linear
-
-    def _linear_back(self, layer: nets.Layer, e: nets.Value) -> nets.Value:
-        rules, name = self.rules, layer.name
-        error = nets.to_float(e)
-        e3 = rules.note(name, "e3", quantize(error, STATIC, axes_of(error.shape)))
-        a, w, dynamic, narrow = self.kept[name]
-        linear, window = layer.kind == "linear", (layer.stride, layer.padding)
-        seen, c = e3.real(), error.shape[-1]
-        if layer.bias:
-            per_image = prod(seen.shape[1:-1])
-            sums = Tensor((c,), [batch_sum32(seen.values[k::c], per_image) for k in range(c)])
-            rules.gradient(name, "b", sums)
-        if linear:
-            g = product(ops.linear_weight_grad, seen, dynamic.real())
-        else:
-            g = product(ops.conv2d_weight_grad, seen, dynamic.real(), w.shape, *window)
-        rules.gradient(name, "W", g)
-        t = work(layer, (rules.settings.batch, *a.shape[1:]), w.shape)
-        rules.work[f"{name}/W"] = t[0]
-        rules.found[f"{name}/W"] = sensitivity(g, narrow, zero_blocks(w, narrow.axes))
-        if name == self.first:
-            self.kept["images"] = True
-            return error
-        if linear:
-            e4 = product(ops.linear_input_grad, seen, narrow.real())
-        else:
-            e4 = product(ops.conv2d_input_grad, seen, narrow.real(), a.shape, *window)
-        rules.work[f"{name}/A"] = t[1]
-        rules.found[f"{name}/A"] = sensitivity(e4, dynamic, zero_blocks(a, dynamic.axes))
-        return rules.error(layer, "e4", e4)
-
-    _conv_back = _linear_back
-
-
-def step(net: nets.Net, state: State, images: Fixed, error: Tensor, settings: Settings) -> Step:
-    """One training step; `error` (N, classes) is (p - y) / N of the logits."""
-    weighted = [layer.name for layer in layers_of(net) if layer.kind in WEIGHTED]
-    run = Step(settings, deepcopy(state), weighted[0], images.shape[0])
-    walk = Walk(run, weighted[0])
-    walk.forward(net, images)
-    walk.backward(net, error)
-    for name in run.gradients:
-        run.update(name)
-    run.gather()
-    if settings.ends and settings.map == "dynamic":
-        run.end_of_epoch()
-    return run
-
-
-def bits_of(kept: Mapping[Index, Fraction]) -> Map:
-    """The widths in use of smoothed ones."""
-    return {block: in_use(Fraction(b)) for block, b in kept.items()}
+    def work(self, name: str) -> tuple[Map, Map]:
+        """T of W's blocks and of x0's, for a full batch."""
+        images = value_of(self.state["method/images"]).codes[0]
+        w = self.parameter(name, "W").shape
+        return dynasty_map.work(self.layers[name], (images, *self.shapes[name][1:]), w)

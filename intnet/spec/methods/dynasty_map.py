@@ -1,39 +1,42 @@
-"""DYNASTY's sensitivities, work and bit-width maps, one block at a time, with 50 digits. Used by `dynasty`.
+"""DYNASTY's bit-width map (DYNASTY, secs. 3.2 and 3.3), one block at a time, in float64.
 
-r is None for -infinity. A width b is smoothed and stored in float32; in use are 0, 2, 4, 6 and 8 bits.
+    S_i = 2^(2 e_i)/16 sum of squared gradients       sensitivity of block i                        (1)
+    b_i = max(0, min(r_i - lambda, beta)), beta = 8   its width: least noise at a given mean       (3a)
+    r_i = 1/2 log2(S_i / T_i)                         relative sensitivity, T_i = multiply-adds    (3b)
+    lambda                                            such that the mean of b is alpha: `tune`, Algorithm 1
+    b   = gamma b_last + (1 - gamma) b_new            in use are the nearest of 0, 2, 4, 6, 8       (4)
+
+All is Python's float64 in the order written; `log64` is `elementary`'s. r is -infinity where S is 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from decimal import Context, Decimal
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cache
-from typing import Any, NamedTuple
+from math import inf
+from typing import Any
 
 from intnet.spec import block_float, nets
-from intnet.spec.block_float import Blocks, Index, places
+from intnet.spec.block_float import Blocks, Index
+from intnet.spec.elementary import log64
+from intnet.spec.float32 import to_float32
 from intnet.spec.geometry import conv_shape, forward_terms
-from intnet.spec.tensor import Tensor
+from intnet.spec.tensor import Tensor, places
 
-DIGITS = Context(prec=50)
-BETA = Decimal(8)
-LN2 = DIGITS.ln(Decimal(2))
+BETA = 8.0
+CHUNK = 4096  # blocks whose sum is one term of the total
+ROUNDS = 3  # L of Algorithm 1
+HALF_LOG2_E = float.fromhex("0x1.71547652b82fep-1")  # 1/(2 ln 2)
 
 Map = dict[Index, Any]
-
-
-def decimal(x: Fraction | float | int) -> Decimal:
-    """50 digits."""
-    x = Fraction(x)
-    return DIGITS.divide(Decimal(x.numerator), Decimal(x.denominator))
 
 
 # -- sensitivity and work --------------------------------------------------------------------------
 
 
 def sensitivity(gradients: Tensor, q: Blocks, zero: Iterable[Index]) -> dict[Index, float]:
-    """S = 2^(2e)/16 sum of g^2 of every block, added in float64 row by row; 0 of a block that is zero."""
+    """(1) S = 2^(2e)/16 sum of g^2 of every block, added in float64 row by row; 0 of a block that is zero."""
     values = dict(zip(places(gradients.shape), gradients.values, strict=True))
     dead = set(zero)
     out = {}
@@ -58,18 +61,19 @@ def zero_blocks(x: Tensor, axes: tuple[int, int]) -> list[Index]:
 def work(
     layer: nets.Layer, x: tuple[int, ...], w: tuple[int, ...]
 ) -> tuple[dict[Index, int], dict[Index, int]]:
-    """Multiply-adds of one product, counted one by one: of every block of the weights, and of the input."""
+    """T: multiply-adds of one product, counted one by one, of every block of the weights and of the input."""
     if layer.kind == "linear":
         x, w = (x[0], 1, 1, x[1]), (*w, 1, 1)
-    shape = conv_shape(x, w, layer.stride, layer.padding)
-    xs, ws = places(x), places(w)
+    shape = conv_shape(x, w, layer.stride, layer.padding, layer.groups)
+    of_x = [block_float.block_of(place, (0, 3)) for place in places(x)]
+    of_w = [block_float.block_of(place, (0, 1)) for place in places(w)]
     weights = {block: 0 for block in block_float.blocks(w, (0, 1))}
     inputs = {block: 0 for block in block_float.blocks(x, (0, 3))}
     for terms in forward_terms(shape):
         for i, j in terms:
             if i >= 0 and j >= 0:
-                weights[block_float.block_of(ws[j], (0, 1))] += 1
-                inputs[block_float.block_of(xs[i], (0, 3))] += 1
+                weights[of_w[j]] += 1
+                inputs[of_x[i]] += 1
     if layer.kind == "linear":
         return {b[:2]: t for b, t in weights.items()}, {(b[0], b[3]): t for b, t in inputs.items()}
     return weights, inputs
@@ -78,139 +82,66 @@ def work(
 # -- the map ---------------------------------------------------------------------------------------
 
 
-def relative(s: float | Fraction, t: int) -> Decimal | None:
-    """r = log2(S/T)/2; None for -infinity."""
-    if not s:
-        return None
-    return DIGITS.divide(DIGITS.ln(decimal(Fraction(s) / t)), 2 * LN2)
+def relative(s: float, batches: int, t: int) -> float:
+    """(3b) r = log2(S/T)/2, S the mean of `batches` sums."""
+    return log64(s / (float(batches) * float(t))) * HALF_LOG2_E if s > 0 else -inf
 
 
-def width(r: Decimal | None, lam: Decimal) -> Decimal:
-    """b = r - lambda within 0 .. 8."""
-    return Decimal(0) if r is None else max(min(DIGITS.subtract(r, lam), BETA), Decimal(0))
+def width(r: float, lam: float) -> float:
+    """(3a) b = r - lambda within 0 .. 8."""
+    return min(max(r - lam, 0.0), BETA)
 
 
-def mean(xs: Sequence[Decimal]) -> Decimal:
-    """Their mean."""
-    total = Decimal(0)
-    for x in xs:
-        total = DIGITS.add(total, x)
-    return DIGITS.divide(total, Decimal(len(xs)))
+def total(values: Sequence[float]) -> float:
+    """Their sum: ascending in chunks of 4096, whose sums are added in order."""
+    out = 0.0
+    for start in range(0, len(values), CHUNK):
+        part = 0.0
+        for v in values[start : start + CHUNK]:
+            part += v
+        out += part
+    return out
 
 
-def first_lambda(rs: Sequence[Decimal | None], alpha: Decimal) -> Decimal:
-    """mean(r) - alpha of all finite r, 0 where there are none."""
-    finite = [r for r in rs if r is not None]
-    return DIGITS.subtract(mean(finite), alpha) if finite else Decimal(0)
+def mean_width(rs: Sequence[float], lam: float) -> float:
+    """The mean of all widths."""
+    return total([width(r, lam) for r in rs]) / len(rs)
 
 
-def tune(rs: Sequence[Decimal | None], lam: Decimal, alpha: Decimal, rounds: int = 3) -> Decimal:
-    """Algorithm 1: `rounds` interpolations between the least and the greatest finite r, and none beyond."""
-    finite = [r for r in rs if r is not None]
+def first_lambda(rs: Sequence[float], alpha: float) -> float:
+    """mean(r) - alpha of all finite r, 0 where there are none (sec. 3.3.1)."""
+    finite = sum(r > -inf for r in rs)
+    return total([r if r > -inf else 0.0 for r in rs]) / finite - alpha if finite else 0.0
+
+
+def tune(rs: Sequence[float], lam: float, alpha: float, rounds: int = ROUNDS) -> float:
+    """Algorithm 1: interpolations between the least and the greatest finite r, and none beyond.
+
+    It stops where both means agree: there 0/0 is printed.
+    """
+    finite = [r for r in rs if r > -inf]
     if not finite:
         return lam
-    low, high = DIGITS.subtract(min(finite), alpha), DIGITS.subtract(max(finite), alpha)
+    low, high = min(finite) - alpha, max(finite) - alpha
     for _ in range(rounds):
-        at_low, at_high, now = (mean([width(r, v) for r in rs]) for v in (low, high, lam))
+        now = mean_width(rs, lam)
         up = now > alpha
-        end, at_end = (high, at_high) if up else (low, at_low)
-        if now == at_end:
-            return lam
-        t = DIGITS.divide(DIGITS.subtract(now, alpha), DIGITS.subtract(now, at_end))
-        t = max(min(t, Decimal(1)), Decimal(0))
-        moved = DIGITS.add(DIGITS.multiply(DIGITS.subtract(1, t), lam), DIGITS.multiply(t, end))
-        low, high, lam = (lam, high, moved) if up else (low, lam, moved)
+        end = mean_width(rs, high if up else low)
+        if now == end:
+            break
+        t = min(max((now - alpha) / (now - end), 0.0), 1.0)
+        if up:
+            low, lam = lam, (1 - t) * lam + t * high
+        else:
+            high, lam = lam, (1 - t) * lam + t * low
     return lam
 
 
-def smoothed(last: Decimal, new: Decimal, gamma: float = 0.5) -> Decimal:
-    """gamma b_last + (1 - gamma) b_new."""
-    g = decimal(gamma)
-    return DIGITS.add(DIGITS.multiply(g, last), DIGITS.multiply(DIGITS.subtract(1, g), new))
+def smoothed(last: Fraction, new: Fraction, gamma: float) -> Fraction:
+    """(4) gamma b_last + (1 - gamma) b_new in float64, stored as float32."""
+    return to_float32(Fraction(gamma * float(last) + (1 - gamma) * float(new)))
 
 
-def in_use(b: Fraction | Decimal) -> int:
+def in_use(b: Fraction | float) -> int:
     """The nearest of 0, 2, 4, 6, 8; an odd number upward."""
     return min((0, 2, 4, 6, 8), key=lambda w: (abs(Fraction(b) - w), -w))
-
-
-def loss_noise(sensitivities: Sequence[Fraction | float], bits: Sequence[float | int]) -> float:
-    """2/(3 N B) sum of S 2^(-2b), B = 16."""
-    terms = [
-        DIGITS.multiply(decimal(s), DIGITS.power(Decimal(2), DIGITS.multiply(-2, decimal(b))))
-        for s, b in zip(sensitivities, bits, strict=True)
-    ]
-    return float(DIGITS.multiply(mean(terms), DIGITS.divide(Decimal(2), Decimal(48))))
-
-
-# -- what is told of a map -------------------------------------------------------------------------
-
-
-class Entry(NamedTuple):
-    """A block at the end of an epoch: mean S, T, r; widths before and after, smoothed and not."""
-
-    layer: str
-    s: Fraction
-    t: int
-    r: Decimal | None
-    last: Fraction
-    last_new: Fraction
-    smoothed: Fraction
-    new: Fraction
-
-
-def ratio(entries: Sequence[Entry], value: Callable[[Entry], int]) -> float:
-    """The T-weighted mean of a number."""
-    return float(Fraction(sum(e.t * value(e) for e in entries), sum(e.t for e in entries)))
-
-
-def average(values: Sequence[Fraction | int]) -> float:
-    """Their mean."""
-    return float(Fraction(sum(values)) / len(values))
-
-
-def summary(entries: Sequence[Entry], lam: Decimal, alpha: Decimal) -> dict[str, Any]:
-    """Of all blocks of a kind."""
-    rs, s = [e.r for e in entries], [e.s for e in entries]
-    bits = [in_use(e.smoothed) for e in entries]
-    noise = {
-        "before": [in_use(e.last) for e in entries],
-        "after": bits,
-        "uniform": [average(bits)] * len(bits),
-    }
-    return {
-        "alpha": float(alpha),
-        "lambda": float(lam),
-        "mean": average(bits),
-        "smoothed": average([e.smoothed for e in entries]),
-        "exact": float(mean([width(r, lam) for r in rs])),
-        "untuned": float(mean([width(r, first_lambda(rs, alpha)) for r in rs])),
-        "mac_bits": ratio(entries, lambda e: in_use(e.smoothed)),
-        "skipped": ratio(entries, lambda e: int(in_use(e.smoothed) == 0)),
-        "loss_noise": {name: loss_noise(s, widths) for name, widths in noise.items()},
-    }
-
-
-def layer_record(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Of the blocks of one layer; quartiles between two blocks are interpolated."""
-    rs = sorted(e.r for e in entries if e.r is not None)
-    bits = [in_use(e.smoothed) for e in entries]
-    quartiles = []
-    for quarter in range(5) if rs else ():
-        place = Fraction(quarter * (len(rs) - 1), 4)
-        low = int(place)
-        high = min(low + 1, len(rs) - 1)
-        share = decimal(place - low)
-        quartiles.append(float(rs[low] + DIGITS.multiply(share, DIGITS.subtract(rs[high], rs[low]))))
-    return {
-        "blocks": len(entries),
-        "macs": sum(e.t for e in entries),
-        "mean": average(bits),
-        "mac_bits": ratio(entries, lambda e: in_use(e.smoothed)),
-        "skipped": ratio(entries, lambda e: int(in_use(e.smoothed) == 0)),
-        "counts": [bits.count(b) for b in (0, 2, 4, 6, 8)],
-        "r": quartiles,
-        "infinite": sum(e.r is None for e in entries),
-        "change": average([abs(in_use(e.smoothed) - in_use(e.last)) for e in entries]),
-        "change_new": average([abs(in_use(e.new) - in_use(e.last_new)) for e in entries]),
-    }

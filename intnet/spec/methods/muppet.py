@@ -1,65 +1,75 @@
-"""One whole MuPPET step of a small net, its block float and its policy; `nets` walks the net.
+"""MuPPET: block float of one word length for the whole net, which a policy moves up between epochs.
 
-A tensor X of word length WL has codes in [LB, UB] = [-2^(WL-1), 2^(WL-1) - 1] at 2^-s, where s is
-floor(log2(min((UB + 1/2)/max X, (LB - 1/2)/min X))); a maximum <= 0 or a minimum >= 0 does not bind.
+Rajagopal et al. 2020, "Multi-Precision Policy Enforced Training", as the first version of AdaPT describes it
+(Kummer et al., sec. 2.2). BF(x, WL) is `formats.Scaled`: a scale by the tensor's extremes, stochastic.
+
+    Wq, bq, x0, x1, x3, x4   BF(., WL) on the way forward, WL = 8, 12, 14, 16, then float32
+    e0, e3, gWq, gbq         BF(., WL) on the way back
+    W <- W - lr Acc          float32 masters (`float_master`)
+    D = 1/|L| sum over layers of (sum ||g||^2) / ||sum g||^2         `diversity`, every `resolution` epochs
+    p = max S / D > 1 + 1.5 exp(-epoch/10)                          `violates`: `patience` of these move WL
+
+State, beside that of `float_master`: W's slots 'sum' and 'squares' of the gradients kept; 'method/level' (of
+LEVELS), 'switched', 'epochs', 'violations', 'diversities'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any, ClassVar
 
-from intnet.spec import nets
+from intnet.spec.digest import Floats
 from intnet.spec.float32 import add32, to_float32
-from intnet.spec.formats import Quantized
-from intnet.spec.methods.adapt import WEIGHTED, layers_of, sum64
+from intnet.spec.float64 import sum64
+from intnet.spec.formats import Scaled
+from intnet.spec.methods import float_master
 from intnet.spec.methods.adapt_switch import DIGITS, decimal
-from intnet.spec.methods.float_rules import FloatRules
-from intnet.spec.rounding import HALF, overflow, round_fraction
-from intnet.spec.tensor import Fixed, Tensor, power
-from intnet.spec.words import words
+from intnet.spec.methods.float_master import FloatMaster, update
+from intnet.spec.methods.step import FLOAT32, Schedule, State, at, key, store, value_of, whole
+from intnet.spec.models import Parameter
+from intnet.spec.nets import WEIGHTED, Layer, Net
+from intnet.spec.tensor import Tensor
+from intnet.spec.values import Value, joined, to_float
 
 LEVELS: tuple[int | None, ...] = (8, 12, 14, 16, None)  # None is float32
-STORED, ERRORS, NORMS = ("x0", "x1", "x3", "x4"), ("e0", "e3"), ("gamma", "beta")
+FORWARD, ERRORS = ("x0", "x1", "x3", "x4"), ("e0", "e3")
+WORDS = {"Wq": "W", "bq": "b", "gWq": "gW", "gbq": "gb"}  # stored under one name, rounded by another's words
+NORMS = ("gamma", "beta")
+GREATEST = float(2**128 - Fraction(2**104))
+
+__all__ = ["Settings", "Step", "diversity", "first", "learning_rate", "threshold", "update", "violates"]
 
 
-def scale(xs: Sequence[Fraction], wl: int) -> int:
-    """s of a tensor; zeros alone have that of a maximum of 1."""
-    ub, lb = 2 ** (wl - 1) - 1, -(2 ** (wl - 1))
-    ratios = [(ub + HALF) / max(xs)] if max(xs) > 0 else []
-    ratios += [(lb - HALF) / min(xs)] if min(xs) < 0 else []
-    least = min(ratios, default=ub + HALF)
-    s = 0
-    while power(s + 1) <= least:
-        s += 1
-    while power(s) > least:
-        s -= 1
-    return s
+# -- settings --------------------------------------------------------------------------------------
 
 
-def block(
-    xs: Sequence[Fraction],
-    wl: int,
-    drawn: Sequence[int] | None = None,
-    mode: str = "stochastic",
-    bits: int = 32,
-) -> Quantized:
-    """The codes at 2^-s, saturated; `drawn` are words of `bits` bits."""
-    s = scale(xs, wl)
-    pairs = zip(xs, drawn or [None] * len(xs), strict=True)
-    free = [round_fraction(x * power(s), mode, r, bits) for x, r in pairs]
-    codes = [overflow(code, -(2 ** (wl - 1)), 2 ** (wl - 1) - 1, "saturate") for code in free]
-    return Quantized(codes, -s, sum(a != b for a, b in zip(codes, free, strict=True)))
+@dataclass(frozen=True)
+class Settings(float_master.Settings):
+    """resolution: epochs a diversity; patience: violations until WL moves on; in float32 lr stays for
+    float_epochs epochs, then is a tenth of it, and so on down to lr_floor."""
+
+    lr: Schedule[float] = ((0, 0.1),)
+    weight_decay: float = 1e-4
+    resolution: int = 3
+    patience: int = 2
+    float_epochs: int = 15
+    lr_floor: float = 0.001
+
+    READ: ClassVar[dict[str, Callable[[Any], Any]]] = float_master.Settings.READ | {
+        "resolution": int,
+        "patience": int,
+        "float_epochs": int,
+    }
 
 
-# -- the policy ----------------------------------------------------------------------------------
+# -- the policy ------------------------------------------------------------------------------------
 
 
 def diversity(kept: Sequence[Sequence[Sequence[Fraction]]]) -> Fraction:
-    """Mean over layers of (sum of ||g||^2) / ||sum of g||^2, of each layer's kept gradients, all exact."""
+    """D of each layer's kept gradients, all exact; `Step.police` has the same of float32 sums."""
     ratios = []
     for gradients in kept:
         squares = sum(v * v for g in gradients for v in g)
@@ -70,7 +80,7 @@ def diversity(kept: Sequence[Sequence[Sequence[Fraction]]]) -> Fraction:
 
 
 def threshold(epoch: int) -> Decimal:
-    """1 + 1.5 exp(-epoch/10)."""
+    """1 + 1.5 exp(-epoch/10), with 50 digits."""
     return 1 + DIGITS.multiply(Decimal("1.5"), DIGITS.exp(decimal(Fraction(-epoch, 10))))
 
 
@@ -81,156 +91,111 @@ def violates(earlier: Sequence[float], d: float, epoch: int) -> bool:
 
 
 def learning_rate(
-    schedule: Sequence[tuple[int, float]], epoch: int, switched: int | None, stay: int, floor: float
-) -> Fraction:
-    """The last of `schedule` (first epoch, rate) that has begun; from the switch to float32 on that of the
-    switch, a tenth of it after every `stay` epochs, down to `floor`.
-    """
-    now = epoch if switched is None else switched
-    rate = Fraction([value for first, value in schedule if first <= now][-1])
-    if switched is not None:
-        rate = max(rate / 10 ** ((epoch - switched) // stay), min(Fraction(floor), rate))
-    return to_float32(rate)
+    values: Schedule[float], epoch: int, switched: int | None, stay: int, floor: float
+) -> float:
+    """The epoch's of the schedule; from the switch to float32 on that of the switch, a tenth of it after
+    every `stay` epochs, down to `floor`."""
+    if switched is None:
+        return at(values, epoch)
+    rate = at(values, switched)
+    return max(float(Fraction(rate) / 10 ** ((epoch - switched) // stay)), min(floor, rate))
 
 
-# -- a step --------------------------------------------------------------------------------------
+# -- first values ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The options as numbers, `lr` a schedule; `ends` says that the step is its epoch's last."""
-
-    seed: int
-    step: int
-    epoch: int
-    lr: tuple[tuple[int, float], ...]
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    resolution: int = 3
-    patience: int = 2
-    float_epochs: int = 15
-    lr_floor: float = 0.001
-    ends: bool = False
+def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: Net) -> State:
+    """8 bits."""
+    names = ("level", "switched", "epochs", "violations")
+    state = float_master.first(parameters, settings, seed) | {f"method/{name}": whole(0) for name in names}
+    return state | {"method/diversities": Floats("float32", (0,), [])}
 
 
-@dataclass
-class State:
-    """Values by 'layer/symbol'; of each weight layer the kept gradients' sum and squares; the policy's."""
-
-    values: dict[str, Tensor]
-    acc: dict[str, Tensor] = field(default_factory=dict)
-    sums: dict[str, Tensor] = field(default_factory=dict)
-    squares: dict[str, Fraction] = field(default_factory=dict)
-    running: dict[str, tuple[list[Fraction], list[Fraction]]] = field(default_factory=dict)
-    level: int = 0
-    switched: int = 0
-    epochs: int = 0
-    violations: int = 0
-    diversities: list[Fraction] = field(default_factory=list)
+# -- a step ----------------------------------------------------------------------------------------
 
 
-@dataclass
-class Step(FloatRules):
-    """The rules of MuPPET for `nets.Walk`, and what it left."""
+class Step(FloatMaster):
+    """The rules of the method for one step."""
 
-    weights: list[str]  # 'layer/W' in order of definition
-    state: State
-    settings: Settings
-    tensors: dict[str, nets.Value] = field(default_factory=dict)
-    gradients: dict[str, Tensor] = field(default_factory=dict)
+    def number(self, name: str) -> int:
+        """A whole number of the net's state."""
+        return int(value_of(self.state[f"method/{name}"]).codes[0])
 
     @property
     def wl(self) -> int | None:
-        """Word length of this step."""
-        return LEVELS[self.state.level]
+        """The word length, None for float32."""
+        return LEVELS[self.number("level")]
 
-    def rounded(self, layer: str, path: str, value: nets.Value, stream: str) -> nets.Value:
-        """BF(value, WL) by this step's words of 'layer/stream', float32 at the last level."""
+    def format_of(self, layer: Layer, path: str) -> Any:
+        """BF(., WL) where a value is stored; batch norm inside is float32, the other errors are exact."""
         if self.wl is None:
-            out: nets.Value = nets.to_float(value)
-        else:
-            exact = nets.exact(value)
-            drawn = words(self.settings.seed, self.settings.step, f"{layer}/{stream}", len(exact))
-            q = block(exact, self.wl, drawn)
-            out = Fixed(value.shape, q.codes, q.exponent)
-        self.tensors[f"{layer}/{path}"] = out
-        return out
+            return FLOAT32
+        stored = path in FORWARD and (path != "x1" or layer.kind in WEIGHTED)
+        if stored or path in ERRORS or path in WORDS:
+            return Scaled(self.wl)
+        return None if path in ("e1", "e1q", "e4", "gW", "gb") and layer.kind != "norm" else FLOAT32
 
-    def weight(self, layer: str, symbol: str) -> nets.Value:
-        """Weights and biases rounded, gamma and beta as they are."""
-        value = self.state.values[f"{layer}/{symbol}"]
-        if symbol in NORMS:
-            self.tensors[f"{layer}/{symbol}q"] = value
-            return value
-        return self.rounded(layer, f"{symbol}q", value, symbol)
+    def stream_of(self, layer: Layer, path: str) -> str | None:
+        """Each stored path has words of its own: 'layer/W' those of Wq, 'layer/gW' those of gWq."""
+        stored = isinstance(self.format_of(layer, path), Scaled)
+        return f"{layer.name}/{WORDS.get(path, path)}" if stored else None
 
-    def activation(self, layer: nets.Layer, path: str, value: nets.Value) -> nets.Value:
-        """Rounded where it is stored; batch norm's input is float32."""
-        if path in STORED and (path != "x1" or layer.kind in WEIGHTED):
-            return self.rounded(layer.name, path, value, path)
-        out = self.tensors[f"{layer.name}/{path}"] = nets.to_float(value)
-        return out
-
-    def error(self, layer: nets.Layer, path: str, value: nets.Value) -> nets.Value:
-        """e0 and e3 rounded; batch norm's e1 float32."""
-        if path in ERRORS:
-            return self.rounded(layer.name, path, value, path)
-        floating = self.wl is None or layer.kind == "norm"
-        out = self.tensors[f"{layer.name}/{path}"] = nets.to_float(value) if floating else value
-        return out
-
-    def gradient(self, layer: str, symbol: str, value: nets.Value) -> None:
-        """Those of weights and biases rounded, then float32."""
-        self.tensors[f"{layer}/g{symbol}"] = value
+    def gradient(self, layer: Layer, symbol: str, value: Value) -> None:
+        """gWq and gbq, then float32 for the update."""
+        g = self.stored(layer, f"g{symbol}", value)
         if symbol not in NORMS and self.wl is not None:
-            value = self.rounded(layer, f"g{symbol}q", value, f"g{symbol}")
-        self.gradients[f"{layer}/{symbol}"] = nets.to_float(value)
+            g = self.stored(layer, f"g{symbol}q", g)
+        self.gradients[f"{layer.name}/{symbol}"] = to_float(g)
 
-    def update(self, name: str) -> None:
-        """SGD with momentum, by the schedule of the level."""
-        o = self.settings
-        since = self.state.switched if self.wl is None else None
-        self.descend(name, learning_rate(o.lr, o.epoch, since, o.float_epochs, o.lr_floor))
-        self.tensors[name] = self.state.values[name]
+    # -- update and policy -------------------------------------------------------------------------
+
+    def epoch_rate(self) -> float:
+        """lr of the epoch by the level."""
+        o, since = self.settings, self.number("switched") if self.wl is None else None
+        return learning_rate(o.lr, self.now.epoch, since, o.float_epochs, o.lr_floor)
+
+    def update(self, layer: Layer, symbol: str, gradient: Tensor) -> None:
+        """The master's step."""
+        super().update(layer, symbol, gradient)
+        self.stored(layer, symbol, self.parameter(layer.name, symbol))
 
     def end_of_epoch(self) -> None:
-        """Keep the weights' gradients; every `resolution` epochs a diversity, and the policy."""
-        o, s = self.settings, self.state
+        """Keep the last gradients of weights; every `resolution` epochs the policy."""
         if self.wl is None:
             return
-        for name in self.weights:
-            g, old = self.gradients[name], s.sums.get(name)
-            s.sums[name] = g if old is None else nets.joined(old, g)
-            squares = to_float32(Fraction(sum64([v * v for v in g.values])))
-            s.squares[name] = add32(s.squares.get(name, Fraction(0)), squares)
-        s.epochs += 1
-        if s.epochs == o.resolution:
-            s.epochs = 0
-            self._police()
+        for layer in self.weighted:
+            self._keep(layer.name, self.gradients[f"{layer.name}/W"])
+        kept = self.number("epochs") + 1
+        if kept == self.settings.resolution:
+            self.police()
+        self.state["method/epochs"] = whole(kept % self.settings.resolution)
 
-    def _police(self) -> None:
-        o, s = self.settings, self.state
-        ratios = []
-        for name in self.weights:
-            total = sum64([v * v for v in s.sums.pop(name).values])
-            squares = float(s.squares.pop(name))
-            ratios.append(squares / total if total else 1.0)
-        d = sum(ratios) / len(ratios)
-        s.violations += violates([float(v) for v in s.diversities], d, o.epoch) if s.diversities else 0
-        s.diversities = [*s.diversities, to_float32(Fraction(d))]
-        if s.violations == o.patience:
-            s.level, s.switched, s.violations, s.diversities = s.level + 1, o.epoch + 1, 0, []
+    def _keep(self, name: str, g: Tensor) -> None:
+        """sum <- sum + g, squares <- squares + ||g||^2, in float32."""
+        total, squares = key(name, "W", "sum"), key(name, "W", "squares")
+        now = to_float32(Fraction(sum64([v * v for v in g.values])))
+        before = value_of(self.state[squares]).values[0] if squares in self.state else Fraction(0)
+        self.state[total] = store(joined(value_of(self.state[total]), g) if total in self.state else g)
+        self.state[squares] = Floats("float32", (1,), [add32(before, now)])
 
-
-def step(net: nets.Net, state: State, images: Fixed, error: Tensor, settings: Settings) -> Step:
-    """One training step; `error` (N, classes) is (p - y) / N of the logits."""
-    weighted = [layer.name for layer in layers_of(net) if layer.kind in WEIGHTED]
-    run = Step([f"{name}/W" for name in weighted], deepcopy(state), settings)
-    walk = nets.Walk(run, weighted[0])
-    walk.forward(net, images)
-    walk.backward(net, error)
-    for name in run.gradients:
-        run.update(name)
-    if settings.ends:
-        run.end_of_epoch()
-    return run
+    def police(self) -> None:
+        """One diversity more, in float64; a violation; after `patience` of them the next word length."""
+        o, ratios = self.settings, []
+        for layer in self.weighted:
+            kept = value_of(self.state.pop(key(layer.name, "W", "sum"))).values
+            squares = float(value_of(self.state.pop(key(layer.name, "W", "squares"))).values[0])
+            total = sum64([v * v for v in kept])
+            ratios.append(squares / total if total else 1.0 if squares == 0 else float("inf"))
+        d = min(float(sum(ratios)) / len(ratios), GREATEST)
+        seen = value_of(self.state["method/diversities"]).values
+        found = self.number("violations") + (
+            violates([float(v) for v in seen], d, self.now.epoch) if seen else 0
+        )
+        if found == o.patience:
+            self.state["method/level"] = whole(self.number("level") + 1)
+            self.state["method/switched"] = whole(self.now.epoch + 1)
+            found, seen = 0, []
+        else:
+            seen = [*seen, to_float32(Fraction(d))]
+        self.state["method/violations"] = whole(found)
+        self.state["method/diversities"] = Floats("float32", (len(seen),), seen)

@@ -1,32 +1,41 @@
-"""One whole training step under method `saved` of a small net: float32, but gradients read what was packed.
+"""saved: float32 training whose tape holds activations in 1 to 32 bits.
 
-`nets` walks the net; here are the packing (`buckets`), the words that it draws, squeeze and excitation, and
-SGD. Forward is float32's. On the way back a~ stands for the input of products, of batch norm (whose mean and
-root are those of the forward pass), of a scaled image, and of SiLU where it is packed; ReLU's is exact.
+"Mix-Precision Stochastic Quantization of Activations during Backpropagation" (Li, thesis, Heidelberg 2025).
+Forward and update are method `float32`'s. On the way back a~, what was packed (`buckets`), stands for
+
+    x0   of products: gW = e3 x0s^T (sec. 4.2.2), and of a scaled image: sum(e0 x0s)
+    x1   of batch norm, whose mean and root are those of the forward pass
+    x3   of SiLU, where `silu` is 'packed'
+
+ReLU's mask is exact. Codes: 4.2.2 (affine), 5.3.1 (affine, stochastic), listing 5.1 (levels), 5.7 (mixing).
+The state is `float_master`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from copy import deepcopy
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from fractions import Fraction
-from math import prod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from intnet.spec import buckets, nets
+from intnet.spec import buckets
 from intnet.spec import float32 as floats
-from intnet.spec import words as random
-from intnet.spec.curves import curve_bounds, decided
-from intnet.spec.methods import optimizers
-from intnet.spec.methods.adapt import WEIGHTED, layers_of
-from intnet.spec.methods.float_rules import FloatRules
+from intnet.spec.methods import float_master
+from intnet.spec.methods.float32 import PlainStep, first, update
+from intnet.spec.methods.step import Now, Schedule, at, schedule
 from intnet.spec.nets import Layer
-from intnet.spec.tensor import Fixed, Tensor
+from intnet.spec.tensor import Tensor
+from intnet.spec.words import words
+
+PACKED = ("x0", "x1", "x3")
+PRESETS = {(2, 4): 0.5, (2, 6): 0.3, (3, 6): 0.4, (4, 8): 0.2}  # mix_levels_prob of listing 5.6
+BY_LAYER = ("codec", "bits", "bucket", "norm", "mix_prob", "storage")
+
+__all__ = ["Codec", "Packed", "Settings", "Step", "first", "pack", "update"]
 
 
-@dataclass(frozen=True)
-class Codec:
+class Codec(NamedTuple):
     """kind: of `buckets`; bits: None: float32; share: of buckets with `mix` bits; bucket: None: one."""
 
     kind: str = "affine-stochastic"
@@ -38,27 +47,57 @@ class Codec:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Of one step. silu: its input is packed; late: the tape holds float32, rounded when it is read."""
+class Settings(float_master.Settings):
+    """bits: 'B', 'B/C' (mixed) or 'off'; bucket: elements that share a scale, or 'tensor'; mix_prob: share
+    of C bits by epoch; storage: 'save' packs at once, 'on_backward' when it is read, to the same bits.
 
-    seed: int
-    step: int
-    lr: float
-    codec: Codec = Codec()
-    layers: Mapping[str, Codec] = field(default_factory=dict)  # of those that have their own
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    silu: bool = False
-    late: bool = False
+    overrides: (key, pattern of layers' names, value) in the order given: the last that matches holds
+    """
 
+    codec: str = "affine-stochastic"
+    bits: str = "4"
+    bucket: str = "512"
+    norm: str = "max"
+    mix_prob: str | None = None
+    storage: str = "save"
+    silu: str = "float32"
+    overrides: tuple[tuple[str, str, Any], ...] = ()
 
-@dataclass
-class State:
-    """Values and SGD's slots by 'layer/symbol', running statistics by layer."""
+    READ: ClassVar[dict[str, Callable[[Any], Any]]] = float_master.Settings.READ | {
+        **dict.fromkeys(("codec", "bits", "bucket", "norm", "storage", "silu"), str),
+        "mix_prob": lambda text: None if text is None or str(text) in ("off", "none") else str(text),
+        "overrides": tuple,
+    }
 
-    values: dict[str, Tensor]
-    slots: dict[str, optimizers.Slots] = field(default_factory=dict)
-    running: dict[str, tuple[list[Fraction], list[Fraction]]] = field(default_factory=dict)
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Settings:
+        """From the options of a run by name; 'bits@layer2.*' is bits of the layers whose names match."""
+        own = {name: value for name, value in options.items() if "@" not in name}
+        given = [(*name.split("@", 1), value) for name, value in options.items() if "@" in name]
+        overrides = [(name, pattern, cls.READ[name](value)) for name, pattern, value in given]
+        made: Settings = super().from_options(own | {"overrides": overrides})
+        return made
+
+    def option(self, name: str, layer: str) -> Any:
+        """An option as it holds for a layer."""
+        for own, pattern, value in reversed(self.overrides):
+            if own == name and fnmatchcase(layer, pattern):
+                return value
+        return getattr(self, name)
+
+    def codec_of(self, layer: str, epoch: int) -> Codec:
+        """How a layer's values are packed in an epoch."""
+        bits, bucket = self.option("bits", layer), self.option("bucket", layer)
+        size = None if bucket == "tensor" else int(bucket)
+        kind, norm = self.option("codec", layer), self.option("norm", layer)
+        if bits == "off":
+            return Codec(kind, None, None, 0.0, size, norm)
+        base, *wider = map(int, bits.split("/"))
+        if not wider:
+            return Codec(kind, base, None, 0.0, size, norm)
+        prob = self.option("mix_prob", layer)
+        shares: Schedule[float] = schedule(PRESETS[base, wider[0]] if prob is None else prob, float)
+        return Codec(kind, base, wider[0], at(shares, epoch), size, norm)
 
 
 class Packed(NamedTuple):
@@ -82,182 +121,67 @@ class Packed(NamedTuple):
         return [c - (2**b if self.kind == "levels" else 0) for b, bucket in pairs for c in bucket.codes]
 
 
-def pack(settings: Settings, codec: Codec, layer: str, path: str, x: Tensor) -> Packed:
-    """x in codes: element i by word i of 'layer/path', bucket k by word k of 'layer/mix'."""
+def pack(now: Now, codec: Codec, layer: str, path: str, x: Tensor) -> Packed:
+    """x in codes: element i by word i of 'layer/path', bucket k by word k of 'layer/mix' (5.7)."""
     n = len(x.values)
     assert codec.bits is not None
     size = codec.bucket or n
-    count = -(-n // size)
-    widths = [codec.bits] * count
+    widths = [codec.bits] * -(-n // size)
     if codec.mix is not None:
-        chosen = random.words(settings.seed, settings.step, f"{layer}/mix", count)
-        limit = Fraction(codec.share) * 2**32
-        widths = [codec.mix if word < limit // 1 else codec.bits for word in chosen]
-    drawn = None
-    if codec.kind != "affine":
-        drawn = random.words(settings.seed, settings.step, f"{layer}/{path}", n)
-    units = [int(v * floats.ONE) for v in x.values]
-    made = buckets.save(units, codec.kind, widths, size, drawn, codec.norm)
-    again = Tensor(x.shape, [Fraction(v, floats.ONE) for v in made.values])
+        limit = Fraction(codec.share) * 2**32 // 1
+        chosen = words(now.seed, now.step, f"{layer}/mix", len(widths))
+        widths = [codec.mix if word < limit else codec.bits for word in chosen]
+    drawn = None if codec.kind == "affine" else words(now.seed, now.step, f"{layer}/{path}", n)
+    made = buckets.save(floats.all_units(x.values), codec.kind, widths, size, drawn, codec.norm)
+    again = Tensor(x.shape, [floats.value(v) for v in made.values])
     return Packed(x.shape, made, widths, again, codec.kind)
 
 
 # -- a step ----------------------------------------------------------------------------------------
 
 
-@dataclass
-class Step(FloatRules):
-    """The rules of the method for `Walk`, and what it left."""
+class Step(PlainStep):
+    """The rules of the method for one step; held: 'layer/path' -> elements and bytes on the tape."""
 
-    settings: Settings
-    state: State
-    tensors: dict[str, Any] = field(default_factory=dict)
-    gradients: dict[str, Tensor] = field(default_factory=dict)
-    held: dict[str, tuple[int, int]] = field(default_factory=dict)  # elements, bytes
-    saturated: dict[str, int] = field(default_factory=dict)
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.held: dict[str, tuple[int, int]] = {}
 
-    def save(self, layer: str, path: str, x: Tensor) -> Tensor:
+    def format_of(self, layer: Layer, path: str) -> Any:
+        """The codec of x0s, x1s, x3s; None where float32 stays."""
+        if path in ("x0s", "x1s", "x3s"):
+            codec = self.settings.codec_of(layer.name, self.now.epoch)
+            silu = path == "x3s" and self.settings.silu == "float32"
+            return None if codec.bits is None or silu else codec
+        return super().format_of(layer, path)
+
+    def stream_of(self, layer: Layer, path: str) -> str | None:
+        """A word an element; 'layer/mix' has one a bucket besides."""
+        form = self.format_of(layer, path)
+        stochastic = isinstance(form, Codec) and form.kind != "affine"
+        return f"{layer.name}/{path.removesuffix('s')}" if stochastic else None
+
+    def save(self, layer: Layer, path: str, value: Tensor) -> Tensor:
         """a~, which the tape holds."""
-        n, settings = len(x.values), self.settings
-        codec = settings.layers.get(layer, settings.codec)
-        self.held[f"{layer}/{path}"] = n, 4 * n
-        if codec.bits is None or path == "x4" or (path == "x3" and not settings.silu):
-            return x
-        if path == "mask":
-            if not settings.late:
-                self.held[f"{layer}/{path}"] = n, 8 * -(-n // 64)
-            return x
-        packed = self.tensors[f"{layer}/{path}s"] = pack(settings, codec, layer, path, x)
+        n, name = len(value.values), f"{layer.name}/{path}"
+        late = self.settings.option("storage", layer.name) == "on_backward"
+        self.held[name] = n, 4 * n
+        if (
+            path == "mask"
+            and self.settings.codec_of(layer.name, self.now.epoch).bits is not None
+            and not late
+        ):
+            self.held[name] = n, 8 * -(-n // 64)  # a bit an element
+        codec = self.format_of(layer, f"{path}s") if path in PACKED else None
+        if codec is None:
+            return value
+        packed = pack(self.now, codec, layer.name, path, value)
+        mode = "ties_even" if codec.kind == "affine" else "stochastic"
+        self.note(layer, f"{path}s", value, packed, codec, mode)
         clipped = sum(bucket.clipped for bucket in packed.saved.buckets)
         if clipped:
-            self.saturated[f"{layer}/{path}s"] = clipped
-        flags = 0 if codec.mix is None else -(-len(packed.widths) // 8)
-        if not settings.late:
-            self.held[f"{layer}/{path}"] = n, packed.nbytes + flags
+            self.saturated[f"{name}s"] = clipped
+        if not late:
+            flags = 0 if codec.mix is None else -(-len(packed.widths) // 8)
+            self.held[name] = n, packed.nbytes + flags
         return packed.values
-
-    # -- hooks of the float32 layers -----------------------------------------------------------
-
-    def weight(self, layer: str, symbol: str) -> nets.Value:
-        """As it is."""
-        value = self.tensors[f"{layer}/{symbol}"] = self.state.values[f"{layer}/{symbol}"]
-        return value
-
-    def update(self, name: str) -> None:
-        """SGD with momentum."""
-        settings, state, g = self.settings, self.state, self.gradients[name]
-        options = optimizers.Settings(momentum=settings.momentum, l2=settings.weight_decay)
-        slots = state.slots.setdefault(name, optimizers.Slots())
-        w = state.values[name].values
-        new = optimizers.update(options, settings.lr, w, g.values, slots, Fraction(1))
-        state.values[name] = Tensor(g.shape, new)
-        layer, symbol = name.split("/")
-        self.tensors[f"{layer}/Acc{symbol}"] = Tensor(g.shape, slots.first)
-
-
-class Walk(nets.Walk):
-    """`nets.Walk` whose layers keep a~ in place of what they read; kinds 'silu' and 'excite' besides."""
-
-    rules: Step
-
-    def _linear(self, layer: Layer, x: nets.Value) -> nets.Value:
-        y = super()._linear(layer, x)
-        x0, w = self.kept[layer.name]
-        self.kept[layer.name] = self.rules.save(layer.name, "x0", x0), w
-        return y
-
-    _conv = _linear
-
-    def _norm(self, layer: Layer, x: nets.Value) -> nets.Value:
-        y = super()._norm(layer, x)
-        x1, normed, gamma = self.kept[layer.name]
-        self.kept[layer.name] = self.rules.save(layer.name, "x1", x1), normed, gamma
-        return y
-
-    def _relu(self, layer: Layer, x: nets.Value) -> nets.Value:
-        self.rules.save(layer.name, "mask", nets.to_float(x))
-        return super()._relu(layer, x)
-
-    def _silu(self, layer: Layer, x: nets.Value) -> nets.Value:
-        given = nets.to_float(x)
-        self.kept[layer.name] = self.rules.save(layer.name, "x3", given)
-        y = Tensor(given.shape, [_curve("silu", v) for v in given.values])
-        return self.rules.activation(layer, "x4", y)
-
-    def _silu_back(self, layer: Layer, e: nets.Value) -> nets.Value:
-        """e0 times the derivative at x3s, rounded once."""
-        e0 = nets.to_float(self.rules.error(layer, "e0", e))
-        pairs = zip(self.kept[layer.name].values, e0.values, strict=True)
-        return self.rules.error(layer, "e1q", Tensor(e0.shape, [_curve("slope", v, f) for v, f in pairs]))
-
-    def _sigmoid(self, layer: Layer, x: nets.Value) -> nets.Value:
-        given = nets.to_float(x)
-        y = Tensor(given.shape, [_curve("sigmoid", v) for v in given.values])
-        self.kept[layer.name] = self.rules.save(layer.name, "x4", y)
-        return self.rules.activation(layer, "x4", y)
-
-    def _sigmoid_back(self, layer: Layer, e: nets.Value) -> nets.Value:
-        """e0 (y (1 - y))."""
-        e0, y = nets.to_float(self.rules.error(layer, "e0", e)), self.kept[layer.name]
-        slopes = [floats.mul32(v, floats.add32(1, -v)) for v in y.values]
-        back = [floats.mul32(a, d) for a, d in zip(e0.values, slopes, strict=True)]
-        return self.rules.error(layer, "e1", Tensor(e0.shape, back))
-
-    def _excite(self, layer: Layer, x: nets.Value) -> nets.Value:
-        """x (N, H, W, C) times the factors (N, C) that its means make."""
-        given = nets.to_float(x)
-        s = nets.to_float(self.forward(_squeezed(layer.name), given))
-        kept = self.rules.save(f"{layer.name}.scale", "x0", given)
-        self.kept[layer.name] = kept, s
-        return self.rules.activation(Layer("scale", f"{layer.name}.scale"), "x4", _scaled(given, s))
-
-    def _excite_back(self, layer: Layer, e: nets.Value) -> nets.Value:
-        """e0 s, and by the factors e0 x0s summed over positions."""
-        name, (x, s) = layer.name, self.kept[layer.name]
-        e0 = nets.to_float(self.rules.error(Layer("scale", f"{name}.scale"), "e0", e))
-        n, h, w, c = x.shape
-        size = h * w * c
-        places = [slice(i * size + k, (i + 1) * size, c) for i in range(n) for k in range(c)]
-        ds = Tensor((n, c), [floats.dot32(e0.values[at], x.values[at]) for at in places])
-        means = self.backward(_squeezed(name), ds)
-        means = self.rules.error(Layer("mean", f"{name}.avgpool"), "e0", means)
-        return nets.joined(_scaled(e0, s), means)
-
-
-def _curve(name: str, x: Fraction, factor: Fraction = Fraction(1)) -> Fraction:
-    """float32 of factor * curve(x)."""
-
-    def bounds(precision: int) -> tuple[Fraction, Fraction]:
-        low, high = sorted(factor * end for end in curve_bounds(name, x, precision))
-        return low, high
-
-    return Fraction(decided(bounds, floats.to_float32))
-
-
-def _scaled(x: Tensor, s: Tensor) -> Tensor:
-    """Every channel of an image by its factor."""
-    c, size = x.shape[-1], prod(x.shape[1:])
-    factors = [s.values[i // size * c + i % c] for i in range(len(x.values))]
-    return Tensor(x.shape, [floats.mul32(v, f) for v, f in zip(x.values, factors, strict=True)])
-
-
-def _squeezed(name: str) -> nets.Net:
-    """What makes the factors of a channel."""
-    return (
-        Layer("mean", f"{name}.avgpool"),
-        Layer("linear", f"{name}.fc1", bias=True),
-        Layer("silu", f"{name}.activation"),
-        Layer("linear", f"{name}.fc2", bias=True),
-        Layer("sigmoid", f"{name}.scale_activation"),
-    )
-
-
-def step(net: nets.Net, state: State, images: Fixed, error: Tensor, settings: Settings) -> Step:
-    """One training step; `error` (N, classes) is (p - y) / N of the logits."""
-    run = Step(settings, deepcopy(state))
-    walk = Walk(run, next(layer.name for layer in layers_of(net) if layer.kind in WEIGHTED))
-    walk.forward(net, images)
-    walk.backward(net, error)
-    for name in run.gradients:
-        run.update(name)
-    return run

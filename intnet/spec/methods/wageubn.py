@@ -1,297 +1,288 @@
-"""One whole WAGEUBN training step of a small residual net, in exact arithmetic, every tensor by name.
+"""WAGEUBN: 8-bit integers on every data path (Yang et al. 2020), in the paper's symbols.
 
-A net is a first convolution (float32), batch norm and ReLU; residual blocks of two convolutions, the
-shortcut an identity or a 1x1 convolution with batch norm; global average pooling; a float32 linear layer.
-Names are 'layer/path' with PyTorch's layer names. `layers` has the single steps, `norm` batch norm.
+    (6)   Q(x, k)         Direct(k)        (10)  Wq = clip(Q(W, kW), -1 + d, 1 - d)
+    (7)   CQ(x)           Constant         (13)  mu, sigma: Q(., 16), gammaq, betaq: Q(., 8), x2: Q(., 16)
+    (8)   SQ(x, k)        Shift(k)         (14)  x4 = Q(relu(x3), 8)
+    (17)  Flag-QE2        Flag(8)          (15)  e0 = SQ(., 8)     (16), (17)  e3 = SQ(., 16) or Flag-QE2
+                                           (18)  gWq = CQ(gW), ggammaq, gbetaq = Q(., 15)
+    (20)  Acc = Mom Accq + gq     (21)  Accq = Q(Acc, 13)     (23)  W <- W - lr Acc
 
-State (the argument and, after the step, `Step.state`), shapes and exponents in the containers:
-conv1/W conv1/Acc fc/W fc/Acc fc/b fc/Acc_b are `Tensor` of float32; every other convolution has W (-23)
-and Accq (-12), every batch norm gamma, beta (-23) and Accq_gamma, Accq_beta (-12), as `Fixed`.
+Widths are those of sec. IV-A. By (22), kGC = kMom + kAcc - 1, the two terms of Acc lie on one grid, 2^-14; by
+(24), kWU = kGC + klr - 1, so does the update on that of W, 2^-23: neither is ever rounded. Batch norm between
+the stored values: `batch_norm`. Which format stands where: `Step.format_of`, and nowhere else.
+
+State: 'layer.weight' codes at -23 and 'layer.weight.Accq' at -12, of float32 edges float32 and 'Acc'; of
+batch norm 'running_mean' and 'running_var', int64 at -31.
 """
+
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, ClassVar
 
-from intnet.spec import batch_norm as norm
-from intnet.spec import float32 as floats
-from intnet.spec import formats as qz
-from intnet.spec import operations as ops
-from intnet.spec.methods import wageubn_layers as layers
-from intnet.spec.rounding import round_fraction
-from intnet.spec.tensor import Fixed, Tensor, add_fixed, power
-from intnet.spec.words import words
+from intnet.spec.batch_norm import running_update
+from intnet.spec.digest import Words
+from intnet.spec.float32 import fma32
+from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.spec.initial import first_value
+from intnet.spec.methods.step import (
+    FLOAT32,
+    Schedule,
+    State,
+    at,
+    key,
+    optional,
+    rounded,
+    schedule,
+    store,
+    value_of,
+)
+from intnet.spec.methods.step import Step as AnyStep
+from intnet.spec.models import Parameter
+from intnet.spec.nets import WEIGHTED, Layer, Net
+from intnet.spec.tensor import Fixed, Tensor, power
+from intnet.spec.values import Value
 
-X1_EXPONENT = -14
-State = Mapping[str, Fixed | Tensor]
-Plain = tuple[list[int], int] | list[Fraction]
+W_EXPONENT, G_EXPONENT, ACC_EXPONENT, LR_EXPONENT = -23, -14, -12, -9
+MOM, MOM_EXPONENT = 3, -2  # kMom = 3 bits
+M_BITS = 16  # m1 and m2 are stored in words of 16 bits below the LSB of e2
+M_WIDTH = 31  # of m1 and m2: e2's nominal 15 bits, and those below it
+EDGE_BITS = 16
+MEMORY = FixedPoint(24, 23, "saturate_symmetric")  # of weights: +-(1 - 2^-23)
+INTEGER_BITS = {"mu": 4, "sigma": 4, "x2": 3, "dx4": 1, "gammaq": 1, "betaq": 1, "bq": 1}  # under `saturate`
+RUNNING = -31
 
 
-@dataclass(frozen=True)
-class Block:
-    """A residual block; `downsample` puts a 1x1 convolution and batch norm on the shortcut."""
-
-    name: str
-    stride: int = 1
-    downsample: bool = False
-
-
-@dataclass(frozen=True)
-class Net:
-    """The blocks in order; kernel sizes are the weights', padding is half of them."""
-
-    blocks: tuple[Block, ...]
-    first_stride: int = 1
+# -- settings --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`lr` is a code at 2^-9, `dr` the constant quantizer's range, `bits` the width of its random words."""
+    """e2: 'flag8' or '16'; edges: 'float32' or 'fixed16'; lr: codes at 2^-9 by epoch; dr: of CQ by epoch.
 
-    seed: int
-    step: int
-    lr: int
-    dr: int = 128
+    saturate: integer bits of activations, None: no range (6); weight_decay: s of 2^-s, None: none, as the
+    paper; statistics: of inference. label_smoothing: none
+    """
+
     e2: str = "flag8"
-    bits: int = 32
+    edges: str = "float32"
+    saturate: int | None = None
+    lr: Schedule[int] = ((0, 26),)
+    dr: Schedule[int] = ((0, 128),)
+    weight_decay: int | None = None
+    statistics: str = "running"
+    label_smoothing: float = 0.0
+
+    READ: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "lr": lambda text: schedule(text, int),
+        "dr": lambda text: schedule(text, int),
+        "saturate": lambda text: optional(text, int),
+        "weight_decay": lambda text: optional(text, int),
+    }
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Settings:
+        """From the options of a run by name, numbers or texts."""
+        return cls(**{name: cls.READ.get(name, str)(value) for name, value in options.items()})
 
 
-@dataclass
-class Step:
-    """What a step leaves: every tensor, its shape, and how many elements each clip changed."""
-
-    tensors: dict[str, Plain] = field(default_factory=dict)
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    saturated: dict[str, int] = field(default_factory=dict)
-    state: dict[str, Fixed | Tensor] = field(default_factory=dict)
-    kept: dict[str, Fixed | Tensor] = field(default_factory=dict)
-
-    def put(self, name: str, value: Fixed | Tensor) -> None:
-        """Record a tensor under 'layer/path'."""
-        self.kept[name] = value
-        self.shapes[name] = value.shape
-        if isinstance(value, Fixed):
-            self.tensors[name] = (value.codes, value.exponent)
-        else:
-            self.tensors[name] = value.values
-
-    def put_quantized(self, name: str, shape: tuple[int, ...], q: qz.Quantized) -> Fixed:
-        """Record a quantizer's answer and its count; returns it with its shape."""
-        value = layers.as_fixed(shape, q)
-        self.put(name, value)
-        self.saturated[name] = q.saturated
-        return value
-
-    def fixed(self, name: str) -> Fixed:
-        """A recorded fixed-point tensor."""
-        return _fixed(self.kept, name)
-
-    def real(self, name: str) -> Tensor:
-        """A recorded float32 tensor."""
-        return _real(self.kept, name)
+# -- the update ------------------------------------------------------------------------------------
 
 
-def _fixed(state: State, name: str) -> Fixed:
-    value = state[name]
-    assert isinstance(value, Fixed), f"{name} is not fixed point"
-    return value
+def accumulate(accq: Sequence[int], gq: Sequence[int]) -> list[int]:
+    """(20) Acc = 3/4 Accq + gq: codes at -12 and -14 to codes at -14, which (22) makes whole.
+
+    >>> accumulate([-8], [5])
+    [-19]
+    """
+    return [MOM * a + g for a, g in zip(accq, gq, strict=True)]
 
 
-def _real(state: State, name: str) -> Tensor:
-    value = state[name]
-    assert isinstance(value, Tensor), f"{name} is not float32"
-    return value
+def descend(w: Sequence[int], acc: Sequence[int], lr: int) -> list[int]:
+    """(23) W - lr Acc: codes at -23, -14 and lr at -9, which (24) makes whole; not limited yet.
+
+    >>> descend([100], [-19], 26)
+    [594]
+    """
+    return [code - lr * a for code, a in zip(w, acc, strict=True)]
 
 
-def forward(net: Net, state: State, images: Tensor) -> Step:
-    """The forward pass of `images` (N, H, W, C), float32 values; the logits are 'fc/x1'."""
-    run = Step()
-    x3 = _bn_forward(run, state, "bn1", _first_forward(run, net, state, images))
-    x4 = _relu_forward(run, "relu1", x3)
-    for block in net.blocks:
-        x4 = _block_forward(run, state, block, x4)
-    pooled = ops.global_avg_pool(x4.real())
-    pooled = Tensor(pooled.shape, [floats.to_float32(v) for v in pooled.values])
-    run.put("avgpool/x4", pooled)
-    run.put("fc/x0", pooled)
-    run.put("fc/x1", floats.linear32(pooled, _real(state, "fc/W"), _real(state, "fc/b").values))
-    return run
+def update(
+    w: Sequence[int], accq: Sequence[int], gq: Sequence[int], lr: int, saturate: bool = True
+) -> tuple[list[int], list[int], list[int], int]:
+    """(Acc, Accq', W', how many W were limited) of codes: (20), (21), (23), element by element."""
+    acc = accumulate(accq, gq)
+    moved = descend(w, acc, lr)
+    made = [MEMORY.limited(code) if saturate else (code, False) for code in moved]
+    new_accq = rounded(Fixed((len(acc),), acc, G_EXPONENT), Direct(13)).codes
+    return acc, new_accq, [code for code, _ in made], sum(limited for _, limited in made)
 
 
-def step(net: Net, state: State, images: Tensor, error: Tensor, settings: Settings) -> Step:
-    """One training step; `error` (N, classes) holds (p - y) / N of the logits as float32 values."""
-    run = forward(net, state, images)
-    incoming = _last_backward(run, net, state, error, settings)
-    for block in reversed(net.blocks):
-        incoming = _block_backward(run, state, block, incoming, settings)
-    e1 = _relu_backward(run, "relu1", incoming, run.fixed("bn1/x3"))
-    _first_backward(run, net, state, _bn_backward(run, state, "bn1", e1, settings), settings)
-    return run
+def update32(
+    w: Sequence[Fraction], acc: Sequence[Fraction], g: Sequence[Fraction], lr: int
+) -> tuple[list[Fraction], list[Fraction]]:
+    """(Acc, W) of a float32 edge: Acc = fma(3/4, Acc, g), W = fma(-lr, Acc, W)."""
+    rate = lr * power(LR_EXPONENT)
+    new_acc = [fma32(MOM * power(MOM_EXPONENT), a, v) for a, v in zip(acc, g, strict=True)]
+    return new_acc, [fma32(-rate, a, v) for a, v in zip(new_acc, w, strict=True)]
 
 
-def _padding(w_shape: tuple[int, ...]) -> tuple[int, int]:
-    return w_shape[2] // 2, w_shape[3] // 2
+def acc_path(name: str, symbol: str) -> str:
+    """'Acc' of W, 'Acc_gamma' of the others."""
+    return name if symbol == "W" else f"{name}_{symbol}"
 
 
-def _first_forward(run: Step, net: Net, state: State, images: Tensor) -> Fixed:
-    w = _real(state, "conv1/W")
-    run.put("conv1/x0", images)
-    out = floats.conv32(images, w, net.first_stride, _padding(w.shape))
-    codes = [round_fraction(v / power(X1_EXPONENT), "ties_even") for v in out.values]
-    x1 = Fixed(out.shape, codes, X1_EXPONENT)
-    run.put("conv1/x1", x1)
-    return x1
+# -- first values ----------------------------------------------------------------------------------
 
 
-def _conv_forward(run: Step, state: State, layer: str, x0: Fixed, stride: int) -> Fixed:
-    w = _fixed(state, f"{layer}/W")
-    run.put(f"{layer}/x0", x0)
-    wq = run.put_quantized(f"{layer}/Wq", w.shape, layers.weight_q(w))
-    x1 = layers.conv_forward(x0, wq, stride, _padding(w.shape))
-    run.put(f"{layer}/x1", x1)
-    return x1
+def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: Net = ()) -> State:
+    """(9) W = clip(Q(W, 24), -1 + d, 1 - d) of N(0, 1/sqrt(fan_in)); gamma = 1 and beta = 0 on its grid."""
+    state: State = {}
+    weighted = [p.layer for p in parameters if p.symbol == "W"]
+    for p in parameters:
+        value = first_value(seed, *p)
+        if settings.edges == "float32" and p.layer in (weighted[0], weighted[-1]):
+            state[key(p.layer, p.symbol)] = store(value)
+            continue
+        q = rounded(value, MEMORY if p.symbol == "W" else Direct(24))
+        state[key(p.layer, p.symbol)] = store(Fixed(p.shape, q.codes, q.exponent))
+        zeros = Fixed(p.shape, [0] * len(q.codes), ACC_EXPONENT)
+        state[key(p.layer, p.symbol, "Accq")] = store(zeros)
+    return state
 
 
-def _bn_forward(run: Step, state: State, layer: str, x1: Fixed) -> Fixed:
-    gamma, beta = _fixed(state, f"{layer}/gamma"), _fixed(state, f"{layer}/beta")
-    gamma_q = run.put_quantized(f"{layer}/gammaq", gamma.shape, layers.affine_q(gamma))
-    beta_q = run.put_quantized(f"{layer}/betaq", beta.shape, layers.affine_q(beta))
-    normed = norm.batch_norm(x1.real())
-    x3 = norm.scale_shift(normed.x2, gamma_q, beta_q)
-    for path, value in (("mu", normed.mu), ("sigma", normed.sigma), ("x2", normed.x2), ("x3", x3)):
-        run.put(f"{layer}/{path}", value)
-    return x3
+# -- a step ----------------------------------------------------------------------------------------
 
 
-def _relu_forward(run: Step, layer: str, x3: Fixed) -> Fixed:
-    x4 = layers.activation(x3)
-    run.put(f"{layer}/x4", x4)
-    return x4
+class Step(AnyStep):
+    """The rules of the method for one step."""
+
+    def float_edge(self, layer: Layer) -> bool:
+        """Whether the layer is the first or last weight layer, in float32 (sec. IV-A)."""
+        return self.edge(layer) != "" and self.settings.edges == "float32"
+
+    def _direct(self, path: str, k: int) -> Format:
+        """(6), or with `saturate` a fixed-point format of the same width and a range."""
+        if self.settings.saturate is None:
+            return Direct(k)
+        integer = self.settings.saturate if path in ("x4", "x0") else INTEGER_BITS.get(path, 0)
+        return FixedPoint(k, k - 1 - integer, "saturate_symmetric")
+
+    def format_of(self, layer: Layer, path: str) -> Any:
+        """The whole method: which quantizer stands on which path."""
+        if self.edge(layer) and path in ("Wq", "bq", "x0", "x1", "e3"):
+            return self._of_edge(layer, path)
+        if self.float_edge(layer):
+            return None
+        symbol = path.partition("_")[2] or "W"
+        formats: dict[str, Callable[[], Any]] = {
+            "Wq": lambda: FixedPoint(8, 7, "saturate_symmetric"),  # (10)
+            "gammaq": lambda: self._direct(path, 8),  # (13)
+            "betaq": lambda: self._direct(path, 8),
+            "bq": lambda: self._direct(path, 8),
+            "mu": lambda: self._direct(path, 16),
+            "sigma": lambda: self._direct(path, 16),
+            "x2": lambda: self._direct(path, 16),
+            "x0": lambda: self._direct(path, 8) if layer.kind in WEIGHTED else None,
+            "x1": lambda: Direct(15) if layer.kind == "norm" else None,  # of a float32 layer's output
+            "x4": lambda: self._direct(path, 8),  # (14)
+            "dx4": lambda: self._direct(path, 8),
+            "e0": lambda: Shift(8),  # (15)
+            "e1q": lambda: Shift(8),
+            "m1": lambda: self._below_e2(layer),
+            "m2": lambda: self._below_e2(layer),
+            "e3": lambda: Flag(8) if self.settings.e2 == "flag8" else Shift(16),  # (17), (16)
+            "gWq": lambda: Constant(at(self.settings.dr, self.now.epoch)),  # (18), (7)
+            "ggammaq": lambda: self._direct("ggamma", 15),
+            "gbetaq": lambda: self._direct("gbeta", 15),
+            "gbq": lambda: self._direct("gb", 15),
+            acc_path("Accq", symbol): lambda: self._direct("Accq", 13),  # (21)
+            "W": lambda: MEMORY,
+            "gamma": lambda: Direct(24),
+            "beta": lambda: Direct(24),
+            "b": lambda: Direct(24),
+        }
+        return formats[path]() if path in formats else None
+
+    def _of_edge(self, layer: Layer, path: str) -> Any:
+        """x0, x1, e3 and the forward copies of the first and last layer."""
+        if self.settings.edges == "float32":
+            if path == "x1":
+                return Direct(15) if self.edge(layer) == "first" else None
+            return FLOAT32
+        if path in ("Wq", "bq"):
+            return FixedPoint(EDGE_BITS, EDGE_BITS - 1, "saturate_symmetric")
+        return {"x0": Direct(EDGE_BITS), "x1": None, "e3": Shift(EDGE_BITS)}[path]
+
+    def _below_e2(self, layer: Layer) -> Format:
+        """16 bits below the LSB of e2, whose exponent the step knows by then."""
+        return Direct(M_WIDTH, lsb=self.tensors[f"{layer.name}/e2"].exponent - M_BITS)
+
+    def stream_of(self, layer: Layer, path: str) -> str | None:
+        """CQ alone rounds stochastically, by the words of 'layer/gW'."""
+        return f"{layer.name}/gW" if path == "gWq" else None
+
+    # -- hooks -------------------------------------------------------------------------------------
+
+    def error(self, layer: Layer, path: str, value: Value) -> Any:
+        """As `format_of` says; e1 of a batch norm that no activation follows comes as e0 would."""
+        if path == "e1" and not isinstance(value, Fixed):
+            q = rounded(value, Shift(8))
+            return self.note(
+                layer, path, value, Fixed(value.shape, q.codes, q.exponent), Shift(8), "ties_even"
+            )
+        return self.stored(layer, path, value)
+
+    def gradient(self, layer: Layer, symbol: str, value: Value) -> None:
+        """(18); with weight decay 2^-s W joins gW, exactly, of float32 by one fma."""
+        path, s = f"g{symbol}", self.settings.weight_decay
+        if s is not None and symbol == "W":
+            value = _decayed(value, self.parameter(layer.name, "W"), s)
+        g = self.stored(layer, path, value)
+        if not self.float_edge(layer):
+            g = self.stored(layer, f"{path}q", g)
+        self.gradients[f"{layer.name}/{symbol}"] = g
+
+    def statistics(self, layer: Layer, mean: list[Fraction], variance: list[Fraction]) -> None:
+        """r <- r + (x - r) 2^-3 of mu and of sigma^2, at exponent -31; from 0 and 1."""
+        for name, start, new in (("running_mean", 0, mean), ("running_var", 2**-RUNNING, variance)):
+            own = f"{layer.name}.{name}"
+            codes = value_of(self.state[own]).codes if own in self.state else [start] * len(new)
+            moved = [running_update(r, x) for r, x in zip(codes, new, strict=True)]
+            self.state[own] = Words("int64", (len(new),), moved, RUNNING)
+
+    def update(self, layer: Layer, symbol: str, gradient: Any) -> None:
+        """(20), (21), (23) with the learning rate of the epoch."""
+        lr, name = at(self.settings.lr, self.now.epoch), layer.name
+        if self.float_edge(layer):
+            self._update32(layer, symbol, gradient, lr)
+            return
+        w, accq = self.parameter(name, symbol), self.parameter(name, symbol, "Accq")
+        assert (w.exponent, accq.exponent, gradient.exponent) == (W_EXPONENT, ACC_EXPONENT, G_EXPONENT), name
+        acc = Fixed(w.shape, accumulate(accq.codes, gradient.codes), G_EXPONENT)
+        acc = self.stored(layer, acc_path("Acc", symbol), acc)
+        new_accq = self.stored(layer, acc_path("Accq", symbol), acc)
+        moved = Fixed(w.shape, descend(w.codes, acc.codes, lr), W_EXPONENT)
+        self.state[key(name, symbol, "Accq")] = store(new_accq)
+        self.state[key(name, symbol)] = store(self.stored(layer, symbol, moved))
+
+    def _update32(self, layer: Layer, symbol: str, gradient: Tensor, lr: int) -> None:
+        name, shape = layer.name, gradient.shape
+        kept = key(name, symbol, "Acc") in self.state
+        old = self.parameter(name, symbol, "Acc").values if kept else [Fraction(0)] * len(gradient.values)
+        acc, w = update32(self.parameter(name, symbol).values, old, gradient.values, lr)
+        for slot, path, values in (("Acc", acc_path("Acc", symbol), acc), ("", symbol, w)):
+            value = self.stored(layer, path, Tensor(shape, values))
+            self.state[key(name, symbol, slot)] = store(value)
 
 
-def _block_forward(run: Step, state: State, block: Block, x4: Fixed) -> Fixed:
-    name = block.name
-    x1 = _conv_forward(run, state, f"{name}.conv1", x4, block.stride)
-    inner = _relu_forward(run, f"{name}.relu1", _bn_forward(run, state, f"{name}.bn1", x1))
-    x1 = _conv_forward(run, state, f"{name}.conv2", inner, 1)
-    main = _bn_forward(run, state, f"{name}.bn2", x1)
-    shortcut = x4
-    if block.downsample:
-        x1 = _conv_forward(run, state, f"{name}.downsample.0", x4, block.stride)
-        shortcut = _bn_forward(run, state, f"{name}.downsample.1", x1)
-    joined = add_fixed(main, shortcut)
-    run.put(f"{name}.relu2/x3", joined)
-    return _relu_forward(run, f"{name}.relu2", joined)
-
-
-def _last_backward(run: Step, net: Net, state: State, error: Tensor, settings: Settings) -> Tensor:
-    """The last layer's gradients and update; returns the exact error of the last block's output."""
-    x0, w = run.real("fc/x0"), _real(state, "fc/W")
-    gw = floats.linear32_weight_grad(error, x0)
-    gb = Tensor((error.shape[1],), floats.linear32_bias_grad(error))
-    e4 = floats.linear32_input_grad(error, w)
-    for path, value in (("e3", error), ("gW", gw), ("gb", gb), ("e4", e4)):
-        run.put(f"fc/{path}", value)
-    _update32(run, state, "fc", "W", "Acc", gw, settings)
-    _update32(run, state, "fc", "b", "Acc_b", gb, settings)
-    last = f"{net.blocks[-1].name}.relu2" if net.blocks else "relu1"
-    return ops.global_avg_pool_grad(e4, run.fixed(f"{last}/x4").shape)
-
-
-def _first_backward(run: Step, net: Net, state: State, dx1: Tensor, settings: Settings) -> None:
-    """The first layer's float32 gradient from the unquantized dL/dx1, rounded once to float32."""
-    w = _real(state, "conv1/W")
-    e3 = Tensor(dx1.shape, [floats.to_float32(v) for v in dx1.values])
-    gw = floats.conv32_weight_grad(
-        e3, run.real("conv1/x0"), w.shape, net.first_stride, _padding(w.shape)
-    )
-    run.put("conv1/e3", e3)
-    run.put("conv1/gW", gw)
-    _update32(run, state, "conv1", "W", "Acc", gw, settings)
-
-
-def _relu_backward(run: Step, layer: str, incoming: Tensor, x3: Fixed) -> Fixed:
-    """e0 = SQ(incoming, 8), e1 = e0 where x3 > 0."""
-    e0 = run.put_quantized(f"{layer}/e0", incoming.shape, qz.shift(incoming.values, 8))
-    e1 = layers.mask(e0, x3)
-    run.put(f"{layer}/e1", e1)
-    return e1
-
-
-def _bn_backward(run: Step, state: State, layer: str, e1: Fixed, settings: Settings) -> Tensor:
-    """Gradients and update of gamma and beta; returns dL/dx1 as exact rationals."""
-    x2 = run.fixed(f"{layer}/x2")
-    e2 = norm.scale_error(e1, run.fixed(f"{layer}/gammaq"))
-    grad = norm.batch_norm_grad(e2, x2, run.fixed(f"{layer}/sigma"))
-    for path, value in (("e1", e1), ("e2", e2), ("m1", grad.m1), ("m2", grad.m2)):
-        run.put(f"{layer}/{path}", value)
-    for name, exact in (("gamma", norm.gamma_grad(e1, x2)), ("beta", norm.beta_grad(e1))):
-        run.put(f"{layer}/g{name}", exact)
-        gq = run.put_quantized(f"{layer}/g{name}q", exact.shape, qz.direct(exact.real().values, 15))
-        _update(run, state, f"{layer}/{name}", f"{layer}/Acc{{}}_{name}", gq, settings, saturate=False)
-    return grad.dx1
-
-
-def _conv_backward(
-    run: Step, state: State, layer: str, dx1: Tensor, stride: int, settings: Settings
-) -> Fixed:
-    """e3, the weight's gradient and update; returns e4."""
-    w, x0, wq = _fixed(state, f"{layer}/W"), run.fixed(f"{layer}/x0"), run.fixed(f"{layer}/Wq")
-    e3 = run.put_quantized(f"{layer}/e3", dx1.shape, layers.error_q(dx1, settings.e2))
-    gw = layers.conv_gradient(e3, x0, w.shape, stride, _padding(w.shape))
-    run.put(f"{layer}/gW", gw)
-    drawn = words(settings.seed, settings.step, f"{layer}/gW", len(gw.codes), bits=settings.bits)
-    q = qz.constant(gw.real().values, drawn, settings.dr, bits=settings.bits)
-    gwq = run.put_quantized(f"{layer}/gWq", gw.shape, q)
-    _update(run, state, f"{layer}/W", f"{layer}/Acc{{}}", gwq, settings, saturate=True)
-    e4 = layers.conv_error(e3, wq, x0.shape, stride, _padding(w.shape))
-    run.put(f"{layer}/e4", e4)
-    return e4
-
-
-def _block_backward(
-    run: Step, state: State, block: Block, incoming: Tensor, settings: Settings
-) -> Tensor:
-    """From the exact error of the block's output to that of its input, the branches' exact sum."""
-    name = block.name
-    joined = _relu_backward(run, f"{name}.relu2", incoming, run.fixed(f"{name}.relu2/x3"))
-    dx1 = _bn_backward(run, state, f"{name}.bn2", joined, settings)
-    e4 = _conv_backward(run, state, f"{name}.conv2", dx1, 1, settings)
-    e1 = _relu_backward(run, f"{name}.relu1", e4.real(), run.fixed(f"{name}.bn1/x3"))
-    dx1 = _bn_backward(run, state, f"{name}.bn1", e1, settings)
-    main = _conv_backward(run, state, f"{name}.conv1", dx1, block.stride, settings)
-    shortcut = joined
-    if block.downsample:
-        dx1 = _bn_backward(run, state, f"{name}.downsample.1", joined, settings)
-        shortcut = _conv_backward(run, state, f"{name}.downsample.0", dx1, block.stride, settings)
-    return ops.add(main.real(), shortcut.real())
-
-
-def _update(
-    run: Step, state: State, name: str, acc_name: str, gq: Fixed, settings: Settings, saturate: bool
-) -> None:
-    """Update one quantized parameter; `acc_name` has a place for '' (exact) or 'q' (stored)."""
-    old, old_acc = _fixed(state, name), _fixed(state, acc_name.format("q"))
-    assert (old.exponent, old_acc.exponent) == (layers.W_EXPONENT, layers.ACC_EXPONENT), name
-    assert gq.exponent == layers.G_EXPONENT, name
-    new = layers.update(old.codes, old_acc.codes, gq.codes, settings.lr, saturate)
-    run.put(acc_name.format(""), Fixed(old.shape, new.acc, layers.G_EXPONENT))
-    for key, codes, exponent in (
-        (acc_name.format("q"), new.accq, layers.ACC_EXPONENT),
-        (name, new.w, layers.W_EXPONENT),
-    ):
-        run.state[key] = Fixed(old.shape, codes, exponent)
-        run.put(key, run.state[key])
-    run.saturated[name] = new.saturated
-
-
-def _update32(
-    run: Step, state: State, layer: str, path: str, acc_path: str, g: Tensor, settings: Settings
-) -> None:
-    """Update one float32 parameter of an edge layer."""
-    old, old_acc = _real(state, f"{layer}/{path}"), _real(state, f"{layer}/{acc_path}")
-    acc, w = layers.update32(old.values, old_acc.values, g.values, settings.lr)
-    for key, values in ((f"{layer}/{acc_path}", acc), (f"{layer}/{path}", w)):
-        run.state[key] = Tensor(old.shape, values)
-        run.put(key, run.state[key])
+def _decayed(g: Value, w: Any, s: int) -> Value:
+    """gW + 2^-s W."""
+    if isinstance(g, Fixed):
+        low = min(g.exponent, w.exponent - s)
+        up, side = 2 ** (g.exponent - low), 2 ** (w.exponent - s - low)
+        return Fixed(g.shape, [a * up + b * side for a, b in zip(g.codes, w.codes, strict=True)], low)
+    assert isinstance(g, Tensor)
+    return Tensor(g.shape, [fma32(power(-s), b, a) for a, b in zip(g.values, w.values, strict=True)])

@@ -1,0 +1,267 @@
+"""What methods with float32 masters share: SGD and AdamW, clipping, rates that rise and fall by the step.
+
+A step takes the gradient g of a parameter W as the method's paper leaves it:
+
+    clip     g <- g clip/||g||_2   where ||g||_2 > clip, of each parameter by itself
+    sgd      Acc <- momentum Acc + (g + weight_decay W)               W <- W - lr Acc
+    adamw    m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g^2,  t = number of the update, from 1
+             W <- W - lr ((m/(1 - beta1^t)) / (sqrt(v/(1 - beta2^t)) + adam_eps) + weight_decay W)
+
+adamw is Algorithm 2 of Loshchilov and Hutter 2019, "Decoupled weight decay regularization". Tensors are lists
+of Fractions that are float32; what a step computes once is in float64, Python's floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from intnet.spec import float_batch_norm as float_norm
+from intnet.spec.digest import Floats
+from intnet.spec.float32 import fma32, mul32, sqrt32, to_float32
+from intnet.spec.float64 import root64, sum64
+from intnet.spec.initial import first_value
+from intnet.spec.methods.step import (
+    FLOAT32,
+    Schedule,
+    State,
+    Step,
+    at,
+    in_float32,
+    key,
+    optional,
+    schedule,
+    store,
+    value_of,
+)
+from intnet.spec.models import Parameter
+from intnet.spec.nets import Layer, Net
+from intnet.spec.tensor import Tensor
+from intnet.spec.values import Curve, Expression, Value, to_float
+
+BITS = 300  # behind the point of the cosine's integers
+Slots = dict[str, list[Fraction]]  # 'Acc', or 'm' and 'v'
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options as numbers; lr: (first epoch, rate), warmup and cosine in epochs."""
+
+    lr: Schedule[float] = ((0, 0.05),)
+    warmup: Fraction = Fraction(0)
+    cosine: Fraction | None = None
+    optimizer: str = "sgd"
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    adam_eps: float = 1e-8
+    clip: float | None = None
+    label_smoothing: float = 0.0
+
+    READ: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "lr": lambda text: schedule(text, float),
+        "warmup": lambda text: Fraction(str(text)),
+        "cosine": lambda text: optional(text, Fraction),
+        "clip": lambda text: optional(text, float),
+        "optimizer": str,
+    }
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Any:
+        """From the options of a run by name, numbers or texts; those that READ has not are float64."""
+        return cls(**{name: cls.READ.get(name, float)(value) for name, value in options.items()})
+
+
+# -- rates -----------------------------------------------------------------------------------------
+
+
+def _arctan(inverse: int) -> int:
+    """arctan(1/inverse) in units of 2^-BITS."""
+    term = total = (1 << BITS) // inverse
+    k = 1
+    while term:
+        term //= -(inverse**2)
+        k += 2
+        total += term // k
+    return total
+
+
+PI = 4 * (4 * _arctan(5) - _arctan(239))  # Machin's formula
+
+
+def half_wave(u: Fraction) -> Fraction:
+    """(1 + cos(pi u))/2 = cos(pi u/2)^2 within 2^-250: a series for a small angle, doubled sixteen times."""
+    angle = PI * u.numerator // (u.denominator << 17)
+    term = cosine = 1 << BITS
+    for k in range(2, 60, 2):
+        term = -((term * angle >> BITS) * angle >> BITS) // (k * (k - 1))
+        cosine += term
+    for _ in range(16):
+        cosine = (cosine * cosine >> (BITS - 1)) - (1 << BITS)
+    return Fraction(cosine, 1 << BITS) ** 2
+
+
+def factor(s: Settings, step: int, steps_per_epoch: int) -> float:
+    """The rise of the first steps, (step + 1)/w; then half waves: SGDR (5) with eta_min = 0, T_i = cosine."""
+    if step < s.warmup * steps_per_epoch:
+        return float(min(Fraction(1), (step + 1) / (s.warmup * steps_per_epoch)))
+    if s.cosine is None:
+        return 1.0
+    behind = step - s.warmup * steps_per_epoch
+    while behind >= s.cosine * steps_per_epoch:
+        behind -= s.cosine * steps_per_epoch
+    return float(half_wave(behind / (s.cosine * steps_per_epoch)))
+
+
+def rate(s: Settings, step: int, steps_per_epoch: int) -> float:
+    """The epoch's rate, scaled."""
+    return at(s.lr, step // steps_per_epoch) * factor(s, step, steps_per_epoch)
+
+
+# -- updates ---------------------------------------------------------------------------------------
+
+
+def to_power(base: float, n: int) -> float:
+    """base^n in float64: the squares base^(2^k) of n's bits, multiplied from the lowest up."""
+    square, result = base, 1.0
+    for bit in reversed(f"{n:b}"):
+        if bit == "1":
+            result = result * square
+        square = square * square
+    return result
+
+
+def clipping(g: Sequence[Fraction], clip: float | None) -> Fraction:
+    """The float32 that scales a gradient: min(1, clip/||g||_2), the norm in float64."""
+    if clip is None:
+        return Fraction(1)
+    square = Fraction(sum64([v * v for v in g]))
+    norm = float(root64(square)) if square else 0.0
+    return to_float32(Fraction(clip / norm)) if norm > clip else Fraction(1)
+
+
+def penalised(
+    w: Sequence[Fraction], g: Sequence[Fraction], scale: Fraction, penalties: tuple[float, float]
+) -> list[Fraction]:
+    """g' = scale g, + l1 sign(W) where l1 is not 0, + l2 W where l2 is not 0: one rounding each."""
+    l1, l2 = (to_float32(Fraction(p)) for p in penalties)
+    out = list(g) if scale == 1 else [mul32(scale, v) for v in g]
+    if l1:
+        out = [fma32(l1, (v > 0) - (v < 0), a) for v, a in zip(w, out, strict=True)]
+    return [fma32(l2, v, a) for v, a in zip(w, out, strict=True)] if l2 else out
+
+
+def update(
+    s: Settings, lr: float, w: Sequence[Fraction], g: Sequence[Fraction], slots: Slots, t: int = 1,
+    penalties: tuple[float, float] = (0.0, 0.0),
+) -> tuple[list[Fraction], Slots]:  # fmt: skip
+    """(W, slots) behind the module's step, element by element.
+
+    g: the gradient, clipped; slots: empty at the start; t: of adamw; penalties: l1, l2
+    """
+    g = penalised(w, g, Fraction(1), penalties)
+    if s.optimizer == "adamw":
+        return adamw(s, lr, w, g, slots, t)
+    return sgd(s.momentum, lr, w, g, slots.get("Acc"))
+
+
+def sgd(
+    momentum: float, lr: float, w: Sequence[Fraction], g: Sequence[Fraction], acc: Sequence[Fraction] | None
+) -> tuple[list[Fraction], Slots]:
+    """Acc = fma(momentum, Acc, g), W = fma(-lr, Acc, W)."""
+    by, rate32 = to_float32(Fraction(momentum)), to_float32(Fraction(lr))
+    new = [fma32(by, a, v) for a, v in zip(acc or [Fraction(0)] * len(g), g, strict=True)]
+    return [fma32(-rate32, a, v) for a, v in zip(new, w, strict=True)], {"Acc": new}
+
+
+def adamw(
+    s: Settings, lr: float, w: Sequence[Fraction], g: Sequence[Fraction], slots: Slots, t: int
+) -> tuple[list[Fraction], Slots]:
+    """m = fma(beta1, m, (1 - beta1) g), v = fma(beta2, v, ((1 - beta2) g) g),
+    W = fma(-rate, m / fma(root, sqrt(v), eps), fma(-decay, W, W))."""
+    betas = s.beta1, s.beta2
+    b1, b2 = (to_float32(Fraction(beta)) for beta in betas)
+    r1, r2 = (to_float32(Fraction(1 - beta)) for beta in betas)
+    lost = [1 - to_power(beta, t) for beta in betas]
+    root = to_float32(Fraction(1 / float(root64(Fraction(lost[1])))))
+    eps, rate32 = to_float32(Fraction(s.adam_eps)), to_float32(Fraction(lr / lost[0]))
+    decay = to_float32(Fraction(lr * s.weight_decay))
+    zeros = [Fraction(0)] * len(g)
+    first = [fma32(b1, m, mul32(r1, x)) for m, x in zip(slots.get("m", zeros), g, strict=True)]
+    second = [fma32(b2, v, mul32(mul32(r2, x), x)) for v, x in zip(slots.get("v", zeros), g, strict=True)]
+    out = []
+    for value, m, v in zip(w, first, second, strict=True):
+        step = to_float32(m / fma32(root, sqrt32(v), eps))
+        out.append(fma32(-rate32, step, fma32(-decay, value, value)))
+    return out, {"m": first, "v": second}
+
+
+# -- a step ----------------------------------------------------------------------------------------
+
+
+def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: Net = ()) -> State:
+    """N(0, 1/sqrt(fan_in)) for weights, else ones or zeros."""
+    return {key(p.layer, p.symbol): store(first_value(seed, *p)) for p in parameters}
+
+
+class FloatMaster(Step):
+    """float32 everywhere; a method says what it rounds. The update is the module's."""
+
+    def format_of(self, layer: Layer, path: str) -> Any:
+        """float32."""
+        return FLOAT32
+
+    def activation(self, layer: Layer, path: str, value: Expression) -> Any:
+        """In the format of its path; tanh, sigmoid and silu are computed in float32 first."""
+        return self.stored(layer, path, in_float32(value) if isinstance(value, Curve) else value)
+
+    def gradient(self, layer: Layer, symbol: str, value: Value) -> None:
+        """float32."""
+        self.stored(layer, f"g{symbol}", value)
+        self.gradients[f"{layer.name}/{symbol}"] = to_float(value)
+
+    def statistics(self, layer: Layer, mean: list[Fraction], variance: list[Fraction]) -> None:
+        """r <- r + (x - r)/8, each operation rounded; from 0 and 1."""
+        for name, start, new in (("running_mean", 0, mean), ("running_var", 1, variance)):
+            own = f"{layer.name}.{name}"
+            old = value_of(self.state[own]).values if own in self.state else [Fraction(start)] * len(new)
+            self.state[own] = Floats("float32", (len(new),), float_norm.running(old, new))
+
+    # -- the update --------------------------------------------------------------------------------
+
+    def rate(self) -> float:
+        """The learning rate of this step."""
+        return self.epoch_rate() * factor(self.settings, self.now.step, self.now.steps_per_epoch)
+
+    def epoch_rate(self) -> float:
+        """Of this epoch, ahead of warmup and cosine."""
+        return at(self.settings.lr, self.now.epoch)
+
+    def penalties(self) -> tuple[float, float]:
+        """(l1, l2)."""
+        return 0.0, self.settings.weight_decay if self.settings.optimizer == "sgd" else 0.0
+
+    def updates_done(self) -> int:
+        """How often each parameter was updated before this step."""
+        return self.now.step
+
+    def update(self, layer: Layer, symbol: str, gradient: Tensor) -> None:
+        """The module's step of one parameter."""
+        s, name, shape = self.settings, layer.name, gradient.shape
+        g = gradient.values
+        scale = clipping(g, s.clip)
+        if s.clip is not None:
+            clipped = Tensor(shape, [mul32(scale, v) for v in g])
+            g = self.note(layer, f"g{symbol}c", gradient, clipped, FLOAT32).values
+        names = ("m", "v") if s.optimizer == "adamw" else ("Acc",)
+        kept = [slot for slot in names if key(name, symbol, slot) in self.state]
+        old = {slot: self.parameter(name, symbol, slot).values for slot in kept}
+        w = self.parameter(name, symbol).values
+        new, slots = update(s, self.rate(), w, g, old, self.updates_done() + 1, self.penalties())
+        for slot, values in slots.items():
+            self.state[key(name, symbol, slot)] = Floats("float32", shape, values)
+            self.note(layer, f"{slot}{symbol}", Tensor(shape, values), Tensor(shape, values), FLOAT32)
+        self.state[key(name, symbol)] = Floats("float32", shape, new)

@@ -1,0 +1,291 @@
+"""What the steps of all methods have in common: the rooms of a method, and the way through a training step.
+
+    Settings     the options as numbers             format_of   which format stands on which path
+    State        what lives on to the next step     stream_of   whose random words round there
+    first        the first values, by the seed      update      a parameter's next value, element by element
+    end_of_step, end_of_epoch, see_loss             what moves besides the parameters
+
+A state is a mapping from the names of a checkpoint to stored numbers: 'fc1.weight', 'fc1.weight.Acc',
+'bn1.running_mean', 'method/lambda'; `digest` digests it as it is. A step reads one and leaves another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeVar
+
+from intnet.spec import elementary
+from intnet.spec import words as random
+from intnet.spec.curves import curve_round, tanh_round
+from intnet.spec.digest import Floats, Words
+from intnet.spec.float32 import to_float32
+from intnet.spec.formats import Format, Quantized, quantize
+from intnet.spec.nets import WEIGHTED, Layer, Net, Rules, Walk, layers_of
+from intnet.spec.tensor import Fixed, Tensor
+from intnet.spec.values import Curve, Expression, Roots, Value, exact, to_float
+
+NAMES = {"W": "weight", "b": "bias", "gamma": "weight", "beta": "bias"}  # of a checkpoint
+CURVES32 = {
+    "tanh": elementary.tanh32,
+    "sigmoid": elementary.sigmoid32,
+    "silu": elementary.silu32,
+    "slope": elementary.slope32,
+}
+
+State = dict[str, Words | Floats]
+T = TypeVar("T", int, float)
+Schedule = tuple[tuple[int, T], ...]  # (first epoch, value), ascending
+
+
+class Float32(NamedTuple):
+    """In place of a format: rounded once to float32, which a float32 value is already."""
+
+
+FLOAT32 = Float32()
+
+
+class Seen(NamedTuple):
+    """A value where it was stored; given: what was rounded, words: one an element where rounding drew any."""
+
+    layer: str
+    path: str
+    given: Expression
+    stored: Any
+    format: Any
+    mode: str | None
+    words: list[int] | None
+
+
+@dataclass(frozen=True)
+class Now:
+    """Which step this is, from 0, of which run."""
+
+    seed: int
+    step: int
+    steps_per_epoch: int = 1
+
+    @property
+    def epoch(self) -> int:
+        """From 0."""
+        return self.step // self.steps_per_epoch
+
+    @property
+    def ends(self) -> bool:
+        """Whether the step is its epoch's last."""
+        return (self.step + 1) % self.steps_per_epoch == 0
+
+
+# -- options as numbers ----------------------------------------------------------------------------
+
+
+def schedule(text: Any, number: Callable[[str], T]) -> Schedule[T]:
+    """'26,13@30' is 26, from epoch 30 on 13."""
+    parts = [part.strip().partition("@") for part in str(text).split(",")]
+    return tuple((int(epoch or 0), number(value)) for value, _, epoch in parts)
+
+
+def at(values: Schedule[T], epoch: int) -> T:
+    """The value that holds in an epoch."""
+    return [value for first, value in values if first <= epoch][-1]
+
+
+def optional(value: Any, number: Callable[[str], Any]) -> Any:
+    """None for None, 'off' and 'none', else the number."""
+    return None if value is None or str(value) in ("off", "none") else number(str(value))
+
+
+# -- stored numbers --------------------------------------------------------------------------------
+
+
+def value_of(stored: Words | Floats) -> Any:
+    """Fixed or Tensor."""
+    if isinstance(stored, Words):
+        assert isinstance(stored.exponent, int)
+        return Fixed(stored.shape, list(stored.codes), stored.exponent)
+    return Tensor(stored.shape, list(stored.values))
+
+
+def store(value: Value, dtype: str = "") -> Words | Floats:
+    """Codes as int32, numbers as float32, unless `dtype` says otherwise."""
+    if isinstance(value, Fixed):
+        return Words(dtype or "int32", value.shape, value.codes, value.exponent)
+    return Floats(dtype or "float32", value.shape, exact(value))
+
+
+def whole(*numbers: int) -> Words:
+    """Whole numbers."""
+    return Words("int32", (len(numbers),), list(numbers), 0)
+
+
+def symbols_of(layer: Layer) -> list[str]:
+    """The parameters of a layer, in order."""
+    if layer.kind == "norm":
+        return ["gamma", "beta"]
+    return ["W", "b"][: 1 + layer.bias] if layer.kind in WEIGHTED else []
+
+
+def key(layer: str, symbol: str, slot: str = "") -> str:
+    """The name in a state of a parameter, or of one of its slots."""
+    return f"{layer}.{NAMES[symbol]}" + (f".{slot}" if slot else "")
+
+
+# -- a step ----------------------------------------------------------------------------------------
+
+
+class Step(Rules):
+    """The rules of a method for one step, and what the step left.
+
+    state:     moves with the step; the one that was given stays as it is
+    tensors:   'layer/path' -> the value stored there
+    gradients: 'layer/symbol' -> what the update reads
+    saturated: 'layer/path' -> how many codes a range changed, where any
+    seen:      told of every stored value
+    """
+
+    def __init__(
+        self, net: Net, settings: Any, state: State, now: Now, seen: Callable[[Seen], None] | None = None
+    ) -> None:
+        self.net, self.settings, self.now, self.seen = net, settings, now, seen
+        self.state: State = dict(state)
+        self.layers = {layer.name: layer for layer in layers_of(net)}
+        self.weighted = [layer for layer in self.layers.values() if layer.kind in WEIGHTED]
+        self.tensors: dict[str, Any] = {}
+        self.gradients: dict[str, Any] = {}
+        self.saturated: dict[str, int] = {}
+
+    @property
+    def first(self) -> str:
+        """The weight layer that reads the images."""
+        return self.weighted[0].name
+
+    def edge(self, layer: Layer) -> str:
+        """'first' or 'last' weight layer, else ''."""
+        if layer.name == self.weighted[-1].name:
+            return "last"
+        return "first" if layer.name == self.weighted[0].name else ""
+
+    # -- which format stands where, and whose words round there ------------------------------------
+
+    def format_of(self, layer: Layer, path: str) -> Format | Float32 | None:
+        """Of a data path; None: what comes there is stored as it is, exact or float32."""
+        raise NotImplementedError
+
+    def stream_of(self, layer: Layer, path: str) -> str | None:
+        """The stream of a path that rounds stochastically; None: to nearest, ties to even."""
+        return None
+
+    # -- storing -----------------------------------------------------------------------------------
+
+    def words(self, name: str, n: int) -> list[int]:
+        """n words of the stream `name` in this step."""
+        return random.words(self.now.seed, self.now.step, name, n)
+
+    def parameter(self, layer: str, symbol: str, slot: str = "") -> Any:
+        """A parameter's value, or a slot's."""
+        return value_of(self.state[key(layer, symbol, slot)])
+
+    def stored(self, layer: Layer, path: str, given: Expression) -> Any:
+        """`given` in the format of its path."""
+        form, stream = self.format_of(layer, path), self.stream_of(layer, path)
+        if form is None or form == FLOAT32:
+            return self.note(layer, path, given, given if form is None else in_float32(given), form)
+        assert isinstance(form, Format)
+        drawn = None if stream is None else self.words(stream, _size(given))
+        q = rounded(given, form, drawn)
+        name = f"{layer.name}/{path}"
+        if q.saturated:
+            self.saturated[name] = self.saturated.get(name, 0) + q.saturated
+        out = Fixed(given.shape, q.codes, q.exponent)
+        return self.note(layer, path, given, out, form, "ties_even" if drawn is None else "stochastic", drawn)
+
+    def note(
+        self, layer: Layer, path: str, given: Any, out: Any, form: Any = None, mode: str | None = None,
+        drawn: list[int] | None = None,
+    ) -> Any:  # fmt: skip
+        """`out` as the value of a path."""
+        self.tensors[f"{layer.name}/{path}"] = out
+        if self.seen is not None:
+            self.seen(Seen(layer.name, path, given, out, form, mode, drawn))
+        return out
+
+    # -- hooks of the walk -------------------------------------------------------------------------
+
+    def weight(self, layer: Layer, symbol: str) -> Any:
+        """Wq, bq, gammaq, betaq."""
+        return self.stored(layer, f"{symbol}q", self.parameter(layer.name, symbol))
+
+    def activation(self, layer: Layer, path: str, value: Expression) -> Any:
+        """In the format of its path."""
+        return self.stored(layer, path, value)
+
+    def error(self, layer: Layer, path: str, value: Value) -> Any:
+        """In the format of its path."""
+        return self.stored(layer, path, value)
+
+    # -- the way through a step --------------------------------------------------------------------
+
+    def update(self, layer: Layer, symbol: str, gradient: Any) -> None:
+        """The next value of a parameter."""
+        raise NotImplementedError
+
+    def see_loss(self, loss: Fraction) -> None:
+        """The batch's mean loss, ahead of its gradients."""
+
+    def update_all(self) -> None:
+        """`update` of every parameter that has a gradient, in order of definition."""
+        for layer in self.layers.values():
+            for symbol in symbols_of(layer):
+                if f"{layer.name}/{symbol}" in self.gradients:
+                    self.update(layer, symbol, self.gradients[f"{layer.name}/{symbol}"])
+
+    def end_of_step(self) -> None:
+        """Behind all updates."""
+
+    def end_of_epoch(self) -> None:
+        """Behind the last step of an epoch."""
+
+    def take(self, images: Fixed, judge: Callable[[Any], tuple[Fraction, Tensor]]) -> None:
+        """The whole step; judge: of the logits, the mean loss and the error (p - y)/N."""
+        walk = Walk(self, self.first)
+        loss, error = judge(walk.forward(self.net, images))
+        self.see_loss(loss)
+        walk.backward(self.net, error)
+        self.update_all()
+        self.end_of_step()
+        if self.now.ends:
+            self.end_of_epoch()
+
+
+def in_float32(value: Expression) -> Tensor:
+    """float32: a curve by its sequence on float32, all else rounded once."""
+    if isinstance(value, Curve):
+        curve = CURVES32[value.name]
+        return Tensor(value.shape, [curve(to_float32(x)) for x in value.at])
+    assert not isinstance(value, Roots)
+    return to_float(value)
+
+
+def rounded(value: Expression, form: Format, drawn: Sequence[int] | None = None) -> Quantized:
+    """Every element rounded once, by `drawn` stochastically; a root and a curve from their exact argument."""
+    if isinstance(value, Roots | Curve):
+        grid = form.grid([0])
+        if isinstance(value, Roots):
+            made = [form.root_code(v, grid) for v in value.squares]
+        else:
+            exponent = form.exponent(grid)
+            made = [form.limited(_curve_code(value.name, x, exponent)) for x in value.at]
+        return Quantized([c for c, _ in made], form.exponent(grid), sum(limited for _, limited in made))
+    return quantize(exact(value), form, "ties_even" if drawn is None else "stochastic", drawn)
+
+
+def _curve_code(name: str, x: Fraction, exponent: int) -> int:
+    return tanh_round(x, exponent) if name == "tanh" else int(curve_round(name, x, exponent))
+
+
+def _size(value: Expression) -> int:
+    size = 1
+    for length in value.shape:
+        size *= length
+    return size
