@@ -133,6 +133,12 @@ class Format:
         """The range of codes; None where nothing limits them."""
         raise NotImplementedError
 
+    def limited(self, code: int) -> tuple[int, bool]:
+        """(code, whether the range changed it): the second step, behind rounding."""
+        limits = self.limits()
+        kept = code if limits is None else overflow(code, *limits)
+        return kept, kept != code
+
     def way(
         self, x: Exact, grid: int, mode: str = "ties_even", word: int | None = None, bits: int = 32
     ) -> Way:
