@@ -1,0 +1,1 @@
+"""A golden pack again by the definition, in plain integers."""
