@@ -24,6 +24,7 @@ from intnet.spec.tensor import Fixed, Tensor, power
 from intnet.spec.values import Quotient, Value
 
 Json = dict[str, Any]
+MINUS_ZERO = 1 << 31  # of float32
 
 
 class Plain:
@@ -51,6 +52,11 @@ class Plain:
             text = (self.pack.folder / port["file"]).read_text("ascii")
             self._codes[name] = [code for line in text.splitlines() for code in elements(int(line, 16), port)]
         return self._codes[name]
+
+    def words(self, name: str) -> list[int]:
+        """The same where zero has no sign, as in the definition: -0 of a float32 is 0."""
+        codes = self.codes(name)
+        return [0 if c == MINUS_ZERO else c for c in codes] if self.port(name)["encoding"] == "float32" else codes
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Of the elements."""
@@ -106,6 +112,10 @@ class Plain:
     def source(self, json_: Json) -> list[Fraction]:
         """The exact values, in C order."""
         return exact(self.entered(json_))
+
+    def denominators(self, json_: Json) -> list[int]:
+        """What each element of a sum is divided by."""
+        return self._numerators(json_)[1]
 
     def _numerators(self, json_: Json) -> tuple[list[int], list[int]]:
         count = prod(self.shape(json_["terms"][0]["port"]))

@@ -12,6 +12,7 @@ from typing import Any
 
 from intnet.errors import PackError
 from intnet.packs.by_spec.plain import Plain
+from intnet.packs.by_spec.trails import parts
 from intnet.spec.float32 import bits_of, to_float32, units
 from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Shift, Way, exponent_of, flag_encode
 from intnet.spec.rounding import Decision, decision
@@ -25,20 +26,9 @@ INFINITY, LEAST, MANTISSA = 0x7F800000, -149, 24
 CORNERS = 24  # words of the corner stream that each case of an L2 pack has for its own
 
 
-def remainder(fraction: Fraction) -> int:
-    """32 bits of a fraction, then a sticky bit."""
-    bits, rest = divmod(fraction.numerator << 32, fraction.denominator)
-    return bits << 1 | (rest != 0)
-
-
 def trail(name: str, made: Sequence[Decision]) -> Words:
     """The ports floor, remainder, up and presat of a result."""
-    return {
-        f"{name}.floor": [one.floor for one in made],
-        f"{name}.remainder": [remainder(one.fraction) for one in made],
-        f"{name}.up": [int(one.up) for one in made],
-        f"{name}.presat": [one.rounded for one in made],
-    }
+    return {f"{name}.{part}": codes for part, codes in parts(made).items()}
 
 
 def _results(ways: Sequence[Way], explained: Sequence[Way]) -> Words:
