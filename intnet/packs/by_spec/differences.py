@@ -1,4 +1,4 @@
-"""What PACK.json says of a value beside its words, against the definition: what entered, grid, limits, aliases.
+"""What PACK.json says of a value beside its words, against the definition: what entered, the grid, the limits.
 
 Each is a line for people, naming the port.
 """
@@ -8,14 +8,14 @@ from fractions import Fraction
 from typing import Any
 
 from intnet.packs.by_spec.layers import LayerStep
-from intnet.packs.by_spec.plain import Json, Plain, exact
+from intnet.packs.by_spec.plain import Json, Plain
 from intnet.packs.by_spec.ports import codes_of
 from intnet.spec.block_float import Blocks
 from intnet.spec.formats import Flag, Format
 from intnet.spec.methods.saved import Packed
 from intnet.spec.methods.step import Seen
 from intnet.spec.tensor import place_of, power
-from intnet.spec.values import Curve, Roots
+from intnet.spec.values import Curve, Roots, exact
 
 
 def of_path(plain: Plain, name: str, seen: Seen) -> tuple[list[str], list[str]]:
@@ -87,4 +87,3 @@ def of_unit(plain: Plain, found: Mapping[str, Sequence[Any]]) -> list[str]:
     if limits is not None and f"{name}.limit" not in plain.ports:
         out += [f"{name}: its limit is {limits[0]}"] * (set(limits) != {how["high"]})
     return out
-

@@ -3,8 +3,8 @@
     for made in Replay(plain).steps(): made.seen["x1"].stored ...
 
 The walk of `spec.nets` takes the layer forward from its input, back from the error at its output, and to its
-next state, by the method's rules (`spec.methods`); `ports.py` makes words of what was stored on the way. A step
-begins with what PACK.json keeps of it: nothing of another layer or step enters but the pack's own words.
+next state, by the method's rules (`spec.methods`); `ports.py` makes words of what was stored on the way.
+A step begins with what PACK.json keeps of it: nothing of another layer or step enters but the pack's words.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,14 @@ from typing import Any
 from intnet import models
 from intnet.joints import Squeeze
 from intnet.packs.by_spec import nets
-from intnet.packs.by_spec.plain import Json, Plain, exact
+from intnet.packs.by_spec.plain import Json, Plain
 from intnet.spec import nets as spec
 from intnet.spec.digest import Floats, Words
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import NAMES, Now, Seen, State, Step, key, symbols_of
 from intnet.spec.nets import Walk
 from intnet.spec.tensor import Fixed
+from intnet.spec.values import exact
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def _state_name(layer: str, name: str) -> str:
 
 
 def _own(layer: spec.Layer, state: State) -> Iterator[tuple[str, str]]:
-    """(the definition's name, that of PACK.json) of what a state has of a layer: `_state_name` turned round."""
+    """(the definition's name, that of PACK.json) of what a state has of a layer: `_state_name` inverted."""
     symbols = {NAMES[symbol]: symbol for symbol in symbols_of(layer)}
     for name in state:
         if name.startswith(f"{layer.name}."):

@@ -43,4 +43,3 @@ def layer_of(layer: Layer) -> spec.Layer:
     symbols = [parameter.symbol for parameter in layer.parameters]
     channels = layer.parameters[0].shape[0] if layer.takes_weight else 0
     return spec.Layer(kind_of(layer), layer.name, channels, bias="b" in symbols, **found)
-

@@ -21,7 +21,7 @@ from intnet.packs.pack import Pack
 from intnet.spec.block_float import block_of, places
 from intnet.spec.formats import flag_decode
 from intnet.spec.tensor import Fixed, Tensor, power
-from intnet.spec.values import Quotient, Value
+from intnet.spec.values import Quotient, Value, exact
 
 Json = dict[str, Any]
 MINUS_ZERO = 1 << 31  # of float32
@@ -54,9 +54,11 @@ class Plain:
         return self._codes[name]
 
     def words(self, name: str) -> list[int]:
-        """The same where zero has no sign, as in the definition: -0 of a float32 is 0."""
-        codes = self.codes(name)
-        return [0 if c == MINUS_ZERO else c for c in codes] if self.port(name)["encoding"] == "float32" else codes
+        """The same where zero has no sign, as in the definition of layers: -0 of a float32 is 0."""
+        codes, layers = self.codes(name), self.manifest["generator"]["kind"] == "layers"
+        if not layers or self.port(name)["encoding"] != "float32":
+            return codes
+        return [0 if code == MINUS_ZERO else code for code in codes]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Of the elements."""
@@ -134,11 +136,6 @@ class Plain:
 
     def _part(self, part: int | str, count: int) -> Sequence[int]:
         return [part] * count if isinstance(part, int) else self.spread(part, count)
-
-
-def exact(value: Value) -> list[Fraction]:
-    """The exact values."""
-    return value.real().values if isinstance(value, Fixed) else list(value.values)  # type: ignore[union-attr]
 
 
 def elements(word: int, port: Json) -> Iterator[int]:

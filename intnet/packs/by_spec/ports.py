@@ -2,9 +2,9 @@
 
     for name, codes in expected(plain, made): ...      codes None where PACK.json fits no words of it
 
-Of a path: its words in the port's encoding; of blocks their exponents and widths besides, of a codec the codes,
-scales and packed memory; its trail; the state that is left; the random words. `differences` is the rest of what
-PACK.json says of a path: what entered it, the grid, the limits.
+Of a path: its words in the port's encoding; of blocks their exponents and widths besides, of a codec the
+codes, scales and packed memory; its trail; the state that is left; the random words. `differences.py` has the
+rest of what PACK.json says of a path: what entered it, the grid, the limits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,16 +13,17 @@ from math import prod
 from typing import Any
 
 from intnet.packs.by_spec.layers import LayerStep
-from intnet.packs.by_spec.plain import Plain, exact, pattern32, pattern64
+from intnet.packs.by_spec.plain import Plain, pattern32, pattern64
 from intnet.packs.by_spec.trails import trail_of
 from intnet.packs.layers.paths import state_path
 from intnet.spec import float32 as floats
 from intnet.spec import words as random
 from intnet.spec.block_float import Blocks
-from intnet.spec.digest import Floats, Words
+from intnet.spec.digest import Words
 from intnet.spec.formats import flag_encode
 from intnet.spec.methods.saved import Packed
 from intnet.spec.tensor import Fixed, power
+from intnet.spec.values import exact
 
 Codes = list[int | None]  # None: no word of the port stands for the number
 Expected = Iterator[tuple[str, Codes]]

@@ -2,10 +2,10 @@
 
     result = recompute(read("packs/fc2"))       a `check.Result` of kind 'spec'
 
-Everything but what entered is computed anew, by `intnet.spec` in plain Python integers: results, trails, random
-words, state, and what PACK.json says entered each rounding. Inputs are operands. What the definition does not
-have is in `Result.unknown`, by name with the reason. PACK.json's and CONTRACT.md's other texts are what the plain
-check is for.
+Everything but what entered is computed anew, by `intnet.spec` in plain Python integers: results, trails,
+random words, state, and what PACK.json says entered each rounding. Inputs are operands. What the definition
+does not have is in `Result.unknown`, by name with the reason. The other texts of PACK.json and CONTRACT.md are
+what the plain check is for.
 """
 
 import time
@@ -45,7 +45,7 @@ def recompute(pack: Pack, on_port: OnPort = lambda name: None) -> Result:
         raise
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as e:
         text = f"{type(e).__name__}: {e}".rstrip(": ")
-        raise PackError(f"{pack.folder}: what {MANIFEST} says cannot be run by the definition ({text})") from e
+        raise PackError(f"{pack.folder}: {MANIFEST} cannot be run by the definition ({text})") from e
     return judge.result(time.perf_counter() - begun)
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import Any
 
-from intnet.packs.by_spec.plain import Plain, exact
+from intnet.packs.by_spec.plain import Plain
 from intnet.spec import buckets
 from intnet.spec import float32 as floats
 from intnet.spec import words as random
@@ -19,8 +19,8 @@ from intnet.spec.formats import Format, Way
 from intnet.spec.methods.saved import Packed
 from intnet.spec.methods.step import Now, Seen
 from intnet.spec.rounding import Decision, decision
-from intnet.spec.tensor import power
-from intnet.spec.values import Curve, Roots
+from intnet.spec.tensor import Tensor, power
+from intnet.spec.values import Curve, Roots, exact
 
 FRACTION_BITS = 32
 Trail = dict[str, list[int]]
@@ -49,10 +49,10 @@ def trail_of(plain: Plain, name: str, seen: Seen, now: Now) -> Trail:
         return {}
     if isinstance(seen.stored, Packed):
         made = _of_buckets(seen.stored, seen, now)
-    elif isinstance(seen.stored, Blocks):
-        made = _of_blocks(seen.stored, exact(seen.given))
     elif isinstance(seen.given, Roots | Curve):
         made = _of_function(seen.given, seen.format)
+    elif isinstance(seen.stored, Blocks):
+        made = _of_blocks(seen.stored, exact(seen.given))
     else:
         made = _of_ways(ways(seen))
     return {f"{of}.{part}": codes for part, codes in made.items() if f"{of}.{part}" in plain.ports}
@@ -60,9 +60,11 @@ def trail_of(plain: Plain, name: str, seen: Seen, now: Now) -> Trail:
 
 def ways(seen: Seen) -> list[Way]:
     """How every element was rounded by a format."""
-    xs, form = exact(seen.given), seen.format
-    grid, words = form.grid(xs), seen.words or [None] * len(xs)
-    return [form.way(x, grid, seen.mode, word) for x, word in zip(xs, words, strict=True)]
+    assert not isinstance(seen.given, Roots | Curve)
+    xs, form, mode = exact(seen.given), seen.format, seen.mode or "ties_even"
+    grid = form.grid(xs)
+    words: Sequence[int | None] = seen.words or [None] * len(xs)
+    return [form.way(x, grid, mode, word) for x, word in zip(xs, words, strict=True)]
 
 
 def _of_ways(made: Sequence[Way]) -> Trail:
@@ -118,6 +120,7 @@ def _of_blocks(stored: Blocks, xs: Sequence[Fraction]) -> Trail:
 
 def _of_buckets(stored: Packed, seen: Seen, now: Now) -> Trail:
     """u of affine codes; a fraction that float32 rounds to 1 counts as the next floor."""
+    assert isinstance(seen.given, Tensor)
     values, made = floats.all_units(seen.given.values), []
     size, n = seen.format.bucket or len(values), len(values)
     words: list[Any] = [None] * n
@@ -132,4 +135,3 @@ def _of_buckets(stored: Packed, seen: Seen, now: Now) -> Trail:
             carried = one.fraction == 1
             made.append(Decision(one.floor + 1, Fraction(0), False, None, False) if carried else one)
     return parts(made)
-

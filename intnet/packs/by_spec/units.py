@@ -152,7 +152,8 @@ def words_of(plain: Plain, name: str) -> list[Any]:
 def expected(plain: Plain) -> Words:
     """Every out and trail port of a unit's pack, and the random words where a generator gave them."""
     unit = plain.manifest["about"]["unit"]
-    given = {name: words_of(plain, name) for name, p in plain.ports.items() if p["direction"] in ("in", "rnd")}
+    entering = [name for name, port in plain.ports.items() if port["direction"] in ("in", "rnd")]
+    given = {name: words_of(plain, name) for name in entering}
     bits = next((p["rounding"]["word_bits"] for p in plain.ports.values() if p["rounding"].get("words")), 32)
     out = EXPECTED[unit["name"]](unit["parameters"], given, bits)
     return out | _drawn(plain)
