@@ -1,4 +1,4 @@
-"""What PACK.json says of a value beside its words, against the definition: what entered, the grid, the limits.
+"""What PACK.json says of a value beside its words, by the definition: what entered, the grid, the limits.
 
 Each is a line for people, naming the port.
 """

@@ -4,8 +4,8 @@
 
 Everything but what entered is computed anew, by `intnet.spec` in plain Python integers: results, trails,
 random words, state, and what PACK.json says entered each rounding. Inputs are operands. What the definition
-does not have is in `Result.unknown`, by name with the reason. The other texts of PACK.json and CONTRACT.md are
-what the plain check is for.
+does not have is in `Result.unknown`, by name with the reason. The other texts of PACK.json and CONTRACT.md
+are what the plain check is for.
 """
 
 import time
@@ -70,15 +70,18 @@ class _Judge:
             ways = {part: arrays[f"{name}.{part}"] for part in TRAIL if f"{name}.{part}" in arrays}
             if port.rounding.get("words"):
                 ways["words"] = self.pack.codes(str(port.rounding["words"])).reshape(-1)
-            self.ports[name] = compare(self.pack, port, want, got, ways)
-            self.on_port(name)
+            self._keep(name, compare(self.pack, port, want, got, ways))
 
     def enter(self, names: Sequence[str], port: str) -> None:
-        """Ports whose words entered a rounding just as the definition has it."""
+        """Ports of the trail whose words entered a rounding just as the definition has it."""
         for name in names:
-            if name not in self.ports and self.pack.ports[name].direction != GIVEN:
-                self.ports[name] = PortResult(self.pack.ports[name], self.pack.codes(name).size)
-                self.on_port(name)
+            if name not in self.ports and self.pack.ports[name].direction == "trail":
+                self._keep(name, PortResult(self.pack.ports[name], self.pack.codes(name).size))
+
+    def _keep(self, name: str, result: PortResult) -> None:
+        self.ports[name] = result
+        if self.pack.ports[name].direction != GIVEN:
+            self.on_port(name)
 
     def result(self, seconds: float) -> Result:
         """In PACK.json's order; what is left is not recomputed."""

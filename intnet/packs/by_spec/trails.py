@@ -119,7 +119,7 @@ def _of_blocks(stored: Blocks, xs: Sequence[Fraction]) -> Trail:
 
 
 def _of_buckets(stored: Packed, seen: Seen, now: Now) -> Trail:
-    """u of affine codes; a fraction that float32 rounds to 1 counts as the next floor."""
+    """u of affine codes, its fraction a float32; one that float32 rounds to 1 counts as the next floor."""
     assert isinstance(seen.given, Tensor)
     values, made = floats.all_units(seen.given.values), []
     size, n = seen.format.bucket or len(values), len(values)
@@ -131,7 +131,11 @@ def _of_buckets(stored: Packed, seen: Seen, now: Now) -> Trail:
             if not bucket.scale:
                 made.append(Decision(0, Fraction(0), False, None, False))
                 continue
-            one = buckets.affine_way(a, bucket.scale, bucket.zero, b, word).decision
-            carried = one.fraction == 1
-            made.append(Decision(one.floor + 1, Fraction(0), False, None, False) if carried else one)
+            way = buckets.affine_way(a, bucket.scale, bucket.zero, b, word)
+            one = way.decision
+            part = floats.value(floats.nearest_units(way.u - one.floor * floats.ONE))
+            if part == 1:
+                made.append(Decision(one.floor + 1, Fraction(0), False, None, False))
+            else:
+                made.append(one._replace(fraction=part))
     return parts(made)
