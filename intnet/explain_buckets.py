@@ -19,7 +19,7 @@ from intnet.bucket_codec import Codec, Packed
 from intnet.errors import FormatError
 from intnet.explain_rules import Disagreement, Index, comma, rule
 from intnet.spec import buckets as spec
-from intnet.spec.float32 import CHUNK, ONE, dot_units, sqrt_units, to_float32
+from intnet.spec.float32 import CHUNK, ONE, sqrt_units, to_float32
 from intnet.spec.rounding import Decision
 from intnet.trace import Event
 
@@ -141,10 +141,10 @@ def _root(value: Fraction) -> Fraction:
     return (Fraction(low) + Fraction(int(inside), 2)) / Fraction(2) ** 200
 
 
-def _norm(x: np.ndarray) -> tuple[Operation, Operation]:
-    """Sum of squares, fma by fma in chunks of CHUNK, whose sums are added; and its root."""
+def _norm(x: np.ndarray, first: int, image: int) -> tuple[Operation, Operation]:
+    """Sum of squares, fma by fma in chunks of CHUNK, group by group of images; and its root."""
     units = [_units(Fraction(value)) for value in x.tolist()]
-    total = dot_units(units, units)
+    total = spec.sum_of_squares(units, first, image)
     exact = Fraction(sum(value**2 for value in units), ONE**2)
     of = f"a^2 over {x.size:,}, one rounding each, in chunks of {CHUNK:,}"
     norm = Operation("norm", "sqrt(sum)", _root(_real(total)), _real(sqrt_units(total)))
@@ -206,9 +206,13 @@ def _bucket(event: Event, codec: Codec, packed: Packed, flat: int, where: str) -
         promotion = Promotion(word, threshold, event.mix.probability, word < threshold)
         if promotion.promoted != promoted[k]:
             raise Disagreement(f"{where}: word {word} and threshold {threshold} do not give the stored width")
-    scaling, scale, zero = (_level_scale if codec.kind == "levels" else _affine_scale)(
-        codec, bits, least, greatest, x
-    )
+    if codec.kind != "levels":
+        scaling, scale, zero = _affine_scale(bits, least, greatest)
+    elif codec.norm == "l2":
+        scaling, scale, zero = _level_scale(_norm(x, first, prod(packed.shape[1:])))
+    else:
+        top = max(-least, greatest)
+        scaling, scale, zero = _level_scale([Operation("max|a|", "the greater of -min and max", top, top)])
     place = _place(codec, packed, promoted[:k], flat - first, bits, size)
     return Bucket(
         str(codec), codec.kind, k, of, first, last, flat - first, bits, promotion, least, greatest,
@@ -242,7 +246,7 @@ def _place(codec: Codec, packed: Packed, ahead: Sequence[bool], at: int, bits: i
 Scaling = tuple[list[Operation], Fraction, Fraction | None]
 
 
-def _affine_scale(codec: Codec, bits: int, least: Fraction, greatest: Fraction, x: np.ndarray) -> Scaling:
+def _affine_scale(bits: int, least: Fraction, greatest: Fraction) -> Scaling:
     """s = (max - min)/(2^b - 1) and z = round(-min/s), ties to even; a bucket whose s is 0 is constant."""
     span = _operation("max - min", "max - min", greatest - least)
     steps = _operation("2^b - 1", f"2^{bits} - 1", Fraction(2**bits - 1))
@@ -299,13 +303,8 @@ def _way(
 # -- levels ------------------------------------------------------------------------------------
 
 
-def _level_scale(codec: Codec, bits: int, least: Fraction, greatest: Fraction, x: np.ndarray) -> Scaling:
-    """max|a| or the norm of the bucket, at least 1e-8."""
-    if codec.norm == "l2":
-        made = list(_norm(x))
-    else:
-        top = max(-least, greatest)
-        made = [Operation("max|a|", "the greater of -min and max", top, top)]
+def _level_scale(made: Sequence[Operation]) -> Scaling:
+    """What `made` ends in, max|a| or the norm of the bucket, at least 1e-8."""
     scale = _real(spec.level_scale([_units(made[-1].value)]))
     return [*made, Operation("scale", f"max({made[-1].name}, 1e-8)", scale, scale)], scale, None
 

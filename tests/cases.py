@@ -1,7 +1,8 @@
 """Generated test inputs: corner integers, ties, the neighbours of sqrt(2) * 2^n, seeded random numbers.
 
-Corners are computed, never listed by hand. `net_state` makes a small net's parameters for `oracle.wageubn`.
+Corners are computed, never listed by hand. `net_state` makes a net's parameters under WAGEUBN.
 """
+
 from __future__ import annotations
 
 import random
@@ -11,7 +12,8 @@ from math import isqrt
 
 from intnet.spec import Fixed, Tensor
 from intnet.spec.float32 import to_float32
-from intnet.spec.methods.wageubn import Net
+from intnet.spec.models import parameters
+from intnet.spec.nets import Net
 
 WIDTHS = (8, 16, 32, 64)
 
@@ -109,37 +111,22 @@ def _floats(seed: int, shape: Sequence[int], exponent: int) -> Tensor:
     return Tensor(tuple(shape), random_float32(seed, size, exponent))
 
 
-def net_state(
-    net: Net, seed: int, in_channels: int = 1, widths: Sequence[int] = (4,), classes: int = 3
-) -> dict[str, Fixed | Tensor]:
-    """Random parameters and momenta of `net`; block i has widths[min(i, last)] channels, conv1 widths[0]."""
-    width = widths[0]
-    state: dict[str, Fixed | Tensor] = {
-        "conv1/W": _floats(seed, (width, in_channels, 3, 3), -1),
-        "conv1/Acc": _floats(seed + 1, (width, in_channels, 3, 3), -4),
-    }
+def net_state(net: Net, shape: tuple[int, ...], seed: int) -> dict[str, Fixed | Tensor]:
+    """Random parameters and momenta of a net for images of `shape`, by 'layer/path'.
 
-    def conv(layer: str, shape: Sequence[int]) -> None:
-        state[f"{layer}/W"] = _fixed(seed + len(state), shape, 2**22, -23)
-        state[f"{layer}/Accq"] = _fixed(seed + len(state), shape, 40, -12)
-
-    def norm(layer: str, channels: int) -> None:
-        for name, centre in (("gamma", 2**23), ("beta", 0)):
-            state[f"{layer}/{name}"] = _fixed(seed + len(state), (channels,), 2**20, -23, centre)
-            state[f"{layer}/Accq_{name}"] = _fixed(seed + len(state), (channels,), 40, -12)
-
-    norm("bn1", width)
-    for i, block in enumerate(net.blocks):
-        before, width = width, widths[min(i, len(widths) - 1)]
-        conv(f"{block.name}.conv1", (width, before, 3, 3))
-        norm(f"{block.name}.bn1", width)
-        conv(f"{block.name}.conv2", (width, width, 3, 3))
-        norm(f"{block.name}.bn2", width)
-        if block.downsample:
-            conv(f"{block.name}.downsample.0", (width, before, 1, 1))
-            norm(f"{block.name}.downsample.1", width)
-    for path in ("W", "Acc"):
-        state[f"fc/{path}"] = _floats(seed + len(state), (classes, width), -2)
-    for path in ("b", "Acc_b"):
-        state[f"fc/{path}"] = _floats(seed + len(state), (classes,), -2)
+    The first and the last weight layer are float32 (W, Acc, b, Acc_b), all others codes (W, Accq, ...).
+    """
+    state: dict[str, Fixed | Tensor] = {}
+    found = parameters(net, shape)
+    weighted = [p.layer for p in found if p.symbol == "W"]
+    for p in found:
+        slot = "" if p.symbol == "W" else f"_{p.symbol}"
+        at, momentum = seed + len(state), seed + len(state) + 1
+        if p.layer in (weighted[0], weighted[-1]):
+            state[f"{p.layer}/{p.symbol}"] = _floats(at, p.shape, -2)
+            state[f"{p.layer}/Acc{slot}"] = _floats(momentum, p.shape, -4)
+            continue
+        centre, spread = 2**23 if p.symbol == "gamma" else 0, 2**22 if p.symbol == "W" else 2**20
+        state[f"{p.layer}/{p.symbol}"] = _fixed(at, p.shape, spread, -23, centre)
+        state[f"{p.layer}/Accq{slot}"] = _fixed(momentum, p.shape, 40, -12)
     return state

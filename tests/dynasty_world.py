@@ -23,15 +23,17 @@ from intnet.exact import FloatExact
 from intnet.methods import dynasty as library
 from intnet.methods.method import Method
 from intnet.qtensor import QTensor
-from intnet.spec import nets
 from intnet.spec.methods import dynasty
+from intnet.spec.methods.step import Now
+from intnet.spec.values import exact
 from intnet.trace import Recorder
 from intnet.train import Run
-from tests import blocks, cases
+from tests import blocks, cases, map_digits
 from tests.moving import LAST, NETS, model
-from tests.stepping import CLASSES, SIDE, array, real
+from tests.states import state_differences, state_of
+from tests.stepping import CLASSES, SIDE, array, fixed, real
 
-CLOSE = 1e-6  # of widths, which come from logarithms
+CLOSE = 1e-6  # of what is told of a map, which comes from logarithms
 
 
 @dataclass(frozen=True)
@@ -59,15 +61,17 @@ class Case:
 
     def made(self) -> Method:
         """The library's method."""
-        options = {"weight_decay": 1e-4} | self.options
-        made: Method = methods.Dynasty(lr=f"{self.lr[0]},{self.lr[1]}@1", **options)
+        made: Method = methods.Dynasty(**self.given())
         return made
 
-    def settings(self, number: int) -> dynasty.Settings:
+    def settings(self) -> dynasty.Settings:
         """The oracle's."""
-        epoch, ends = number // self.steps_per_epoch, (number + 1) % self.steps_per_epoch == 0
-        options: dict[str, Any] = {"weight_decay": 1e-4} | self.options
-        return dynasty.Settings(self.lr[min(epoch, 1)], self.batch, ends=ends, **options)
+        made: dynasty.Settings = dynasty.Settings.from_options(self.given())
+        return made
+
+    def given(self) -> dict[str, Any]:
+        """The options in both worlds."""
+        return {"lr": f"{self.lr[0]},{self.lr[1]}@1", "weight_decay": 1e-4} | self.options
 
     def dataset(self) -> Dataset:
         """Digits, or black images; the residual net takes pieces, two a picture."""
@@ -97,28 +101,14 @@ def prepared(case: Case) -> Run:
     return run
 
 
-# -- the two states --------------------------------------------------------------------------------
-
-
-def per_block(kept: dict[Any, Any]) -> np.ndarray:
-    """The values of all blocks in an array of the blocks' shape."""
-    last = max(kept)
-    return np.array([float(kept[place]) for place in np.ndindex(*(i + 1 for i in last))]).reshape(
-        [i + 1 for i in last]
-    )
-
-
 def numbers(value: Any) -> list[Fraction]:
     """The exact values of anything that either world keeps."""
     if isinstance(value, QTensor | np.ndarray):
         return real(value).values
-    return [Fraction(v) for v in nets.exact(value)]
+    return [Fraction(v) for v in exact(value)]
 
 
-def oracle_state(run: Run) -> dynasty.State:
-    """The oracle's start: the library's parameters before the first step."""
-    named = [(f"{layer.name}/{p.symbol}", p.value) for _, layer, p in run.model.all_parameters()]
-    return dynasty.State({name: real(value) for name, value in named})
+# -- steps in both worlds --------------------------------------------------------------------------
 
 
 @dataclass
@@ -131,7 +121,6 @@ class Result:
     state: dict[str, Any]
     map: dict[str, Any]  # what the step told of a new one
     expected: dynasty.Step
-    names: dict[str, str]  # 'layer/W' -> 'layer.weight'
 
 
 @contextmanager
@@ -159,11 +148,9 @@ def run_case(case: Case) -> list[Result]:
 def steps_of(case: Case) -> Iterator[Result]:
     """The same, one by one."""
     run = prepared(case)
-    state = oracle_state(run)
-    names = {f"{layer.name}/{p.symbol}": name for name, layer, p in run.model.all_parameters()}
+    state, settings = state_of(run), case.settings()
     for number in range(case.epochs * case.steps_per_epoch):
         batch, _ = run.batch(number)
-        images = oracle.Fixed(batch.shape, [int(v) for v in batch.codes.reshape(-1)], int(batch.exponent))
         recorder = Recorder("*")
         run.method.observers = [recorder]
         run.method.saturated.clear()
@@ -172,13 +159,11 @@ def steps_of(case: Case) -> Iterator[Result]:
         run.method.observers = []
         source = recorder.events[f"{LAST[case.net]}/e3"].source
         error = real(source.values if isinstance(source, FloatExact) else source)
-        expected = dynasty.step(NETS[case.net], state, images, error, case.settings(number))
+        expected = dynasty.Step(NETS[case.net], settings, state, Now(case.seed, number, case.steps_per_epoch))
+        expected.take(fixed(batch), lambda _, error=error: (Fraction(0), error))
         state = expected.state
-        kept = {
-            name: value.copy() if isinstance(value, np.ndarray) else value
-            for name, value in run.state().items()
-        }
-        yield Result(recorder, made, dict(run.method.saturated), kept, dict(report.map), expected, names)
+        told = dict(run.method.saturated), state_of(run), dict(report.map), expected
+        yield Result(recorder, made, *told)
 
 
 # -- where they differ -----------------------------------------------------------------------------
@@ -187,9 +172,9 @@ def steps_of(case: Case) -> Iterator[Result]:
 def differences(result: Result) -> list[str]:
     """The names of all that differ, or that one world lacks."""
     seconds = result.map.pop("seconds", 0.0)
-    return [*_tensors(result), *_state(result), *_told("map", result.map, result.expected.map)] + (
-        ["seconds"] * (seconds < 0)
-    )
+    wanted = map_digits.told(result.expected)
+    bad = [*_tensors(result), *state_differences(result.state, result.expected.state)]
+    return bad + _told("map", result.map, wanted) + ["seconds"] * (seconds < 0)
 
 
 def _tensors(result: Result) -> list[str]:
@@ -225,37 +210,3 @@ def _told(name: str, got: Any, want: Any) -> list[str]:
     if same and (got == want or (isinstance(want, float) and abs(got - want) <= CLOSE * abs(want) + 1e-300)):
         return []
     return [f"{name}: {got} is not {want}"]
-
-
-def _state(result: Result) -> list[str]:
-    got, s = dict(result.state), result.expected.state
-    bad = []
-    exact: dict[str, list[Any]] = {result.names[key]: value.values for key, value in s.values.items()}
-    exact |= {f"{result.names[key]}.Acc": value.values for key, value in s.acc.items()}
-    for layer, (mean, variance) in s.running.items():
-        exact |= {f"{layer}.running_mean": mean, f"{layer}.running_var": variance}
-    exact |= {"method/batches": [s.batches], "method/images": [result.expected.settings.batch]}
-    for name, want in exact.items():
-        value = got.pop(name, None)
-        if value is None or numbers(value) != want:
-            bad.append(f"state {name}")
-    for kind, kept in (("S", s.sums), ("b", s.smoothed), ("b_new", s.new)):
-        for key, table in kept.items():
-            layer, symbol = key.split("/")
-            name = f"{result.names[key] if symbol == 'W' else layer}.{kind}"
-            if not _same(kind, got.pop(name, None), per_block(table)):
-                bad.append(f"state {name}")
-    found = got.pop("method/lambda", None)
-    lambdas = [float(s.lambdas[kind]) for kind in ("W", "A")] if s.lambdas else []
-    kind = found is not None and found.dtype == np.float64 and found.shape == (len(lambdas),)
-    if not kind or not np.allclose(found, lambdas, rtol=0, atol=1e-9):
-        bad.append("state method/lambda")
-    return bad + [f"state {name} extra" for name in sorted(got)]
-
-
-def _same(kind: str, got: Any, want: np.ndarray) -> bool:
-    """S to the bit; widths within CLOSE, and what they are rounded to."""
-    dtype = np.float64 if kind == "S" else np.float32
-    if not isinstance(got, np.ndarray) or got.dtype != dtype or got.shape != want.shape:
-        return False
-    return bool(np.array_equal(got, want) if kind == "S" else np.max(np.abs(got - want)) <= CLOSE)

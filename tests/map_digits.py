@@ -1,78 +1,27 @@
-"""DYNASTY's sensitivities, work and bit-width maps, one block at a time, with 50 digits. Used by `dynasty`.
+"""DYNASTY's maps with 50 digits: what float64 comes near, and what is told of a map.
 
-r is None for -infinity. A width b is smoothed and stored in float32; in use are 0, 2, 4, 6 and 8 bits.
+r is None for -infinity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import cache
 from typing import Any, NamedTuple
 
-from intnet.spec import block_float, nets
-from intnet.spec.block_float import Blocks, Index, places
-from intnet.spec.geometry import conv_shape, forward_terms
-from intnet.spec.tensor import Tensor
+from intnet.spec.methods import dynasty
+from intnet.spec.methods.dynasty_map import in_use, sensitivity, work, zero_blocks
 
 DIGITS = Context(prec=50)
 BETA = Decimal(8)
 LN2 = DIGITS.ln(Decimal(2))
-
-Map = dict[Index, Any]
 
 
 def decimal(x: Fraction | float | int) -> Decimal:
     """50 digits."""
     x = Fraction(x)
     return DIGITS.divide(Decimal(x.numerator), Decimal(x.denominator))
-
-
-# -- sensitivity and work --------------------------------------------------------------------------
-
-
-def sensitivity(gradients: Tensor, q: Blocks, zero: Iterable[Index]) -> dict[Index, float]:
-    """S = 2^(2e)/16 sum of g^2 of every block, added in float64 row by row; 0 of a block that is zero."""
-    values = dict(zip(places(gradients.shape), gradients.values, strict=True))
-    dead = set(zero)
-    out = {}
-    for block, e in q.exponents.items():
-        s = 0.0
-        for place in block_float.members(block, q.axes):
-            g = float(values.get(place, 0))
-            s += g * g
-        out[block] = 0.0 if block in dead else s * 2.0 ** (2 * e - 4)
-    return out
-
-
-def zero_blocks(x: Tensor, axes: tuple[int, int]) -> list[Index]:
-    """The blocks that are zero: all of their numbers are, or are below 2^-129."""
-    inside: Map = {block: [] for block in block_float.blocks(x.shape, axes)}
-    for place, value in zip(places(x.shape), x.values, strict=True):
-        inside[block_float.block_of(place, axes)].append(value)
-    return [block for block, xs in inside.items() if block_float.exponent(xs) is None]
-
-
-@cache
-def work(
-    layer: nets.Layer, x: tuple[int, ...], w: tuple[int, ...]
-) -> tuple[dict[Index, int], dict[Index, int]]:
-    """Multiply-adds of one product, counted one by one: of every block of the weights, and of the input."""
-    if layer.kind == "linear":
-        x, w = (x[0], 1, 1, x[1]), (*w, 1, 1)
-    shape = conv_shape(x, w, layer.stride, layer.padding)
-    xs, ws = places(x), places(w)
-    weights = {block: 0 for block in block_float.blocks(w, (0, 1))}
-    inputs = {block: 0 for block in block_float.blocks(x, (0, 3))}
-    for terms in forward_terms(shape):
-        for i, j in terms:
-            if i >= 0 and j >= 0:
-                weights[block_float.block_of(ws[j], (0, 1))] += 1
-                inputs[block_float.block_of(xs[i], (0, 3))] += 1
-    if layer.kind == "linear":
-        return {b[:2]: t for b, t in weights.items()}, {(b[0], b[3]): t for b, t in inputs.items()}
-    return weights, inputs
 
 
 # -- the map ---------------------------------------------------------------------------------------
@@ -127,11 +76,6 @@ def smoothed(last: Decimal, new: Decimal, gamma: float = 0.5) -> Decimal:
     """gamma b_last + (1 - gamma) b_new."""
     g = decimal(gamma)
     return DIGITS.add(DIGITS.multiply(g, last), DIGITS.multiply(DIGITS.subtract(1, g), new))
-
-
-def in_use(b: Fraction | Decimal) -> int:
-    """The nearest of 0, 2, 4, 6, 8; an odd number upward."""
-    return min((0, 2, 4, 6, 8), key=lambda w: (abs(Fraction(b) - w), -w))
 
 
 def loss_noise(sensitivities: Sequence[Fraction | float], bits: Sequence[float | int]) -> float:
@@ -214,3 +158,37 @@ def layer_record(entries: Sequence[Entry]) -> dict[str, Any]:
         "change": average([abs(in_use(e.smoothed) - in_use(e.last)) for e in entries]),
         "change_new": average([abs(in_use(e.new) - in_use(e.last_new)) for e in entries]),
     }
+
+
+def told(step: dynasty.Step) -> dict[str, Any]:
+    """What the log has of the maps that a step made; of a step that made none, nothing."""
+    if not step.entries:
+        return {}
+    layers: dict[str, Any] = {layer.name: {} for layer in step.weighted}
+    out: dict[str, Any] = {"layers": layers}
+    for kind, name in (("W", "weights"), ("A", "activations")):
+        made = step.entries[kind]
+        entries = entries_of(step, kind, made)
+        out[name] = summary(entries, decimal(made["lambda"]), decimal(step.settings.alpha(kind)))
+        for layer in made["S"]:
+            layers[layer][name] = layer_record([e for e in entries if e.layer == layer])
+    return out
+
+
+def entries_of(step: dynasty.Step, kind: str, made: dict[str, Any]) -> list[Entry]:
+    """Every block that a product reads; its widths are those of the step's state before and after."""
+    out = []
+    for layer, sums in made["S"].items():
+        names = [step.kept(layer, kind, slot) for slot in ("b", "b_new")]
+        (old, old_new), (b, b_new) = (
+            [dynasty.table(s[name]) for name in names] for s in (made["before"], step.state)
+        )
+        for block, total in sums.items():
+            t, mean_s = made["T"][layer][block], Fraction(total) / made["batches"]
+            if t:
+                r = relative(mean_s, t)
+                out.append(Entry(layer, mean_s, t, r, old[block], old_new[block], b[block], b_new[block]))
+    return out
+
+
+__all__ = ["Entry", "decimal", "in_use", "sensitivity", "told", "work", "zero_blocks"]

@@ -7,7 +7,6 @@ into the library, by `test_seeded_faults_moving`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -24,16 +23,18 @@ from intnet.methods.method import Method
 from intnet.models.mlp import MLP
 from intnet.models.model import Model
 from intnet.qtensor import QTensor
+from intnet.spec import models as spec_models
 from intnet.spec import nets
-from intnet.spec.methods import adapt, muppet
-from intnet.spec.methods.adapt_switch import STRATEGIES
-from intnet.spec.nets import Layer, Residual
+from intnet.spec.methods import METHODS
+from intnet.spec.methods.step import Now, Step, value_of
+from intnet.spec.nets import Layer
+from intnet.spec.values import exact
 from intnet.trace import Recorder
 from intnet.train import Run
 from tests import cases
-from tests.stepping import CLASSES, SIDE, TinyResNet, array, real
-
-State = Any
+from tests.states import state_differences, state_of
+from tests.stepping import CLASSES, SIDE, TinyResNet, array, fixed, real
+from tests.stepping import NET as TINY
 
 
 class TinyLeNet(Model):
@@ -55,44 +56,20 @@ class TinyLeNet(Model):
         return self.fc(self.flatten(x, method), method)
 
 
-def _dense(i: int) -> tuple[Layer, ...]:
-    return Layer("linear", f"fc{i}"), Layer("norm", f"bn{i}"), Layer("relu", f"relu{i}")
-
-
-def _block(name: str, stride: int, shortcut: bool) -> tuple[Layer | Residual, ...]:
-    main = (
-        Layer("conv", f"{name}.conv1", stride=stride, padding=1),
-        Layer("norm", f"{name}.bn1"),
-        Layer("relu", f"{name}.relu1"),
-        Layer("conv", f"{name}.conv2", padding=1),
-        Layer("norm", f"{name}.bn2"),
-    )
-    down = (Layer("conv", f"{name}.downsample.0", stride=stride), Layer("norm", f"{name}.downsample.1"))
-    return Residual(main, down if shortcut else ()), Layer("relu", f"{name}.relu2")
-
-
 NETS: dict[str, nets.Net] = {
-    "mlp": (Layer("flatten", "flatten"), *_dense(1), *_dense(2), Layer("linear", "fc3", bias=True)),
+    "mlp": spec_models.mlp((8, 8, 1), 10, hidden=5),
     "lenet": (
-        Layer("conv", "conv1", bias=True, padding=1),
+        Layer("conv", "conv1", 2, 3, bias=True, padding=1),
         Layer("relu", "relu1"),
-        Layer("max_pool", "pool1"),
-        Layer("conv", "conv2", padding=2),
+        Layer("max_pool", "pool1", kernel=2, stride=2),
+        Layer("conv", "conv2", 3, 5, padding=2),
         Layer("norm", "bn2"),
         Layer("relu", "relu2"),
-        Layer("max_pool", "pool2"),
+        Layer("max_pool", "pool2", kernel=2, stride=2),
         Layer("flatten", "flatten"),
-        Layer("linear", "fc", bias=True),
+        Layer("linear", "fc", 10, bias=True),
     ),
-    "resnet": (
-        Layer("conv", "conv1", padding=1),
-        Layer("norm", "bn1"),
-        Layer("relu", "relu1"),
-        *_block("layer1.0", 1, False),
-        *_block("layer2.0", 2, True),
-        Layer("mean", "avgpool"),
-        Layer("linear", "fc", bias=True),
-    ),
+    "resnet": TINY,
 }
 LAST = {"mlp": "fc3", "lenet": "fc", "resnet": "fc"}
 
@@ -124,11 +101,13 @@ class Case:
         return f"{self.method}-{self.net}-{self.seed}"
 
     def made(self) -> Method:
-        first = self.first_step // self.per_epoch
-        lr = f"{self.lr[0]},{self.lr[1]}@{first + 1}"
         kind: Any = {"adapt": methods.Adapt, "muppet": methods.Muppet}[self.method]
-        made: Method = kind(lr=lr, **self.settings())
+        made: Method = kind(lr=self.rates(), **self.settings())
         return made
+
+    def rates(self) -> str:
+        """The learning rates."""
+        return f"{self.lr[0]},{self.lr[1]}@{self.first_step // self.per_epoch + 1}"
 
     def settings(self) -> dict[str, Any]:
         """The options in both worlds, whatever the method's own defaults are."""
@@ -176,75 +155,13 @@ def prepared(case: Case) -> Run:
     return run
 
 
-# -- the two states ------------------------------------------------------------------------------
-
-
 def numbers(value: Any) -> list[Fraction]:
     """The exact values of anything that either world keeps."""
     if isinstance(value, Exact | FloatExact):
         return [Fraction(v) for v in value.fractions().reshape(-1)]
     if isinstance(value, QTensor | np.ndarray):
         return real(value).values
-    return [Fraction(v) for v in nets.exact(value)]
-
-
-def _named(run: Run) -> dict[str, str]:
-    """'layer.weight' -> 'layer/W'."""
-    return {name: f"{layer.name}/{p.symbol}" for name, layer, p in run.model.all_parameters()}
-
-
-_READ: dict[str, Callable[[list[Fraction]], Any]] = {
-    "strategy": lambda kept: STRATEGIES[int(kept[0])],
-    "batches": lambda kept: int(kept[0]),
-    "losses": list,
-}
-
-
-def oracle_state(case: Case, run: Run) -> State:
-    """The oracle's start: what the library has before its first step."""
-    values = {f"{layer.name}/{p.symbol}": real(p.value) for _, layer, p in run.model.all_parameters()}
-    first = {name: value for name, value in run.method.state.items() if name in case.start}
-    if case.method == "muppet":
-        state = muppet.State(values)
-        for name, value in first.items():
-            setattr(state, name, numbers(value) if name == "diversities" else int(numbers(value)[0]))
-        return state
-    layers = run.model.all_layers()
-    precision = {x.name: tuple(x.buffers["precision"].codes.tolist()) for x in layers}
-    windows = {x.name: tuple(x.buffers["window"].codes.tolist()) for x in layers if x.takes_weight}
-    made = adapt.State(values, precision, windows)
-    weights = [(layer.name, p) for _, layer, p in run.model.all_parameters() if "G" in p.slots]
-    made.gathered = {name: real(parameter.slots["G"]) for name, parameter in weights}
-    for name, value in first.items():
-        kept = numbers(value)
-        setattr(made, name, _READ.get(name, tuple)(kept))
-    return made
-
-
-def expected_state(case: Case, run: Run, state: State) -> dict[str, list[Fraction]]:
-    """Everything that the library's state holds, by its names, from the oracle's."""
-    out: dict[str, list[Any]] = {}
-    slots = {"Acc": state.acc, "sum": state.sums}
-    slots |= {"G": state.gathered} if case.method == "adapt" else {}
-    for name, key in _named(run).items():
-        out[name] = state.values[key].values
-        for slot, kept in slots.items():
-            value = kept.get(key.removesuffix("/W") if slot == "G" else key)
-            if value is not None and (slot != "G" or key.endswith("/W")):
-                out[f"{name}.{slot}"] = value.values
-        if case.method == "muppet" and key in state.squares:
-            out[f"{name}.squares"] = [state.squares[key]]
-    for layer, (mean, variance) in state.running.items():
-        out |= {f"{layer}.running_mean": mean, f"{layer}.running_var": variance}
-    if case.method == "muppet":
-        for name in ("level", "switched", "epochs", "violations"):
-            out[f"method/{name}"] = [getattr(state, name)]
-        return out | {"method/diversities": state.diversities}
-    out |= {f"{layer}.precision": list(value) for layer, value in state.precision.items()}
-    out |= {f"{layer}.window": list(value) for layer, value in state.windows.items()}
-    out["method/strategy"] = [STRATEGIES.index(state.strategy)]
-    out |= {"method/losses": state.losses, "method/batches": [state.batches]}
-    return out | {"method/epoch": list(state.epoch), "method/plateau": list(state.plateau)}
+    return [Fraction(v) for v in exact(value)]
 
 
 # -- steps in both worlds ------------------------------------------------------------------------
@@ -252,47 +169,36 @@ def expected_state(case: Case, run: Run, state: State) -> dict[str, list[Fractio
 
 @dataclass
 class Result:
-    """One step: the library's events and state, the oracle's step and state."""
+    """One step: the library's events and state, the oracle's step."""
 
     events: Recorder
-    state: dict[str, list[Fraction]]
-    expected: Any
-    expected_state: dict[str, list[Fraction]]
+    kept: dict[str, Any]
+    expected: Step
 
-
-def _settings(case: Case, number: int) -> Any:
-    epoch, first = number // case.per_epoch, case.first_step // case.per_epoch
-    ends = (number + 1) % case.per_epoch == 0
-    if case.method == "muppet":
-        lr = ((0, case.lr[0]), (first + 1, case.lr[1]))
-        return muppet.Settings(case.seed, number, epoch, lr, ends=ends, **case.settings())
-    options = case.settings()
-    options["penalty"] = options.get("penalty") == "on"
-    return adapt.Settings(case.seed, number, case.lr[min(epoch - first, 1)], ends=ends, **options)
+    @property
+    def state(self) -> dict[str, list[Fraction]]:
+        """The numbers of the library's state."""
+        return {name: numbers(value_of(value)) for name, value in self.kept.items()}
 
 
 def run_case(case: Case, steps: int = 1) -> list[Result]:
     """`steps` consecutive steps; each world goes on from its own state."""
     run = prepared(case)
-    state = oracle_state(case, run)
+    state, module = state_of(run), METHODS[case.method]
+    settings = module.Settings.from_options({"lr": case.rates(), **case.settings()})
     results = []
     for number in range(case.first_step, case.first_step + steps):
         batch, _ = run.batch(number)
-        images = oracle.Fixed(batch.shape, [int(v) for v in batch.codes.reshape(-1)], int(batch.exponent))
         recorder = Recorder("*")
         run.method.observers = [recorder]
         report = run.train_step()
         run.method.observers = []
         source = recorder.events[f"{LAST[case.net]}/e3"].source
         error = real(source.values if isinstance(source, FloatExact) else source)
-        made = _settings(case, number)
-        if case.method == "muppet":
-            expected: Any = muppet.step(NETS[case.net], state, images, error, made)
-        else:
-            expected = adapt.step(NETS[case.net], state, images, error, report.loss, made)
+        expected = module.Step(NETS[case.net], settings, state, Now(case.seed, number, case.per_epoch))
+        expected.take(fixed(batch), lambda _, told=(Fraction(report.loss), error): told)
         state = expected.state
-        kept = {name: numbers(value) for name, value in run.state().items()}
-        results.append(Result(recorder, kept, expected, expected_state(case, run, state)))
+        results.append(Result(recorder, state_of(run), expected))
     return results
 
 
@@ -307,5 +213,4 @@ def differences(result: Result) -> list[str]:
         elif event.rounding is not None and int(event.result.exponent) != want.exponent:
             bad.append(f"{name} exponent")
     bad += sorted(left)
-    names = sorted(result.state.keys() | result.expected_state.keys())
-    return bad + [f"state {n}" for n in names if result.state.get(n) != result.expected_state.get(n)]
+    return bad + state_differences(result.kept, result.expected.state)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,15 @@ from intnet.models.model import Model
 from intnet.spec import float32, nets
 from intnet.spec.methods import saved
 from intnet.spec.methods.saved import Codec
+from intnet.spec.methods.step import Now
 from intnet.spec.nets import Layer
 from intnet.trace import Recorder
 from intnet.train import Run
 from tests import cases, moving
 from tests.bucket_cases import patterns
 from tests.moving import numbers
-from tests.stepping import CHANNELS, CLASSES, SIDE, array, real
+from tests.states import state_differences, state_of
+from tests.stepping import CHANNELS, CLASSES, SIDE, array, fixed, real
 
 
 class Excited(Model):
@@ -51,12 +54,12 @@ class Excited(Model):
 
 NETS: dict[str, nets.Net] = moving.NETS | {
     "excited": (
-        Layer("conv", "conv1", padding=1),
+        Layer("conv", "conv1", 5, 3, padding=1),
         Layer("norm", "bn1"),
         Layer("silu", "act1"),
-        Layer("excite", "se"),
+        Layer("excite", "se", 3),
         Layer("mean", "avgpool"),
-        Layer("linear", "fc", bias=True),
+        Layer("linear", "fc", CLASSES, bias=True),
     )
 }
 
@@ -91,16 +94,15 @@ class Case:
         made: Method = methods.make("saved", lr=f"{self.lr[0]},{self.lr[1]}@1", **self.options)
         return made
 
-    def settings(self, number: int) -> saved.Settings:
-        """The oracle's of a step."""
-        epoch = number // self.per_epoch
-        codec, o = self.codec, self.options
-        if self.shares:
-            codec = Codec(**(vars(codec) | {"share": self.shares[min(epoch, len(self.shares) - 1)]}))
-        more = {key: o[key] for key in ("momentum", "weight_decay") if key in o}
-        late, silu = o.get("storage") == "on_backward", o.get("silu") == "packed"
-        lr = self.lr[min(epoch, 1)]
-        return saved.Settings(self.seed, number, lr, codec, self.layers, silu=silu, late=late, **more)
+    def settings(self) -> saved.Settings:
+        """The oracle's."""
+        rates = f"{self.lr[0]},{self.lr[1]}@1"
+        return saved.Settings.from_options({"lr": rates, **self.options})
+
+    def expected_codec(self, layer: str, epoch: int) -> Codec:
+        """What `settings` has to make of the options."""
+        codec = self.layers.get(layer, self.codec)
+        return codec._replace(share=self.shares[min(epoch, len(self.shares) - 1)]) if self.shares else codec
 
     def dataset(self) -> Dataset:
         """Digits; nets of small images take pieces, two a picture."""
@@ -137,7 +139,6 @@ class Result:
     saturated: dict[str, int]
     state: dict[str, Any]
     expected: saved.Step
-    names: dict[str, str]  # 'layer/W' -> 'layer.weight'
 
 
 def run_case(case: Case) -> list[Result]:
@@ -148,12 +149,10 @@ def run_case(case: Case) -> list[Result]:
 def steps_of(case: Case) -> Iterator[Result]:
     """The same, one by one."""
     run = prepared(case)
-    named = [(f"{layer.name}/{p.symbol}", p.value) for _, layer, p in run.model.all_parameters()]
-    state = saved.State({name: real(value) for name, value in named})
-    names = {f"{layer.name}/{p.symbol}": name for name, layer, p in run.model.all_parameters()}
+    state, settings = state_of(run), case.settings()
     for number in range(case.steps):
+        now = Now(case.seed, number, case.per_epoch)
         batch, _ = run.batch(number)
-        images = oracle.Fixed(batch.shape, [int(v) for v in batch.codes.reshape(-1)], int(batch.exponent))
         recorder = Recorder("*")
         run.method.observers = [recorder]
         run.method.saturated.clear()
@@ -162,10 +161,23 @@ def steps_of(case: Case) -> Iterator[Result]:
         last = NETS[case.net][-1]
         assert isinstance(last, Layer)
         error = real(recorder[f"{last.name}/e3"])
-        expected = saved.step(NETS[case.net], state, images, error, case.settings(number))
+        expected = saved.Step(NETS[case.net], settings, state, now)
+        for layer in expected.layers:
+            assert _plain(settings.codec_of(layer, now.epoch)) == _plain(
+                case.expected_codec(layer, now.epoch)
+            )
+        expected.take(fixed(batch), lambda _, error=error: (Fraction(0), error))
         state = expected.state
         held = {name: (one.elements, one.nbytes) for name, one in run.method.held.items()}
-        yield Result(recorder, held, dict(run.method.saturated), dict(run.state()), expected, names)
+        yield Result(recorder, held, dict(run.method.saturated), state_of(run), expected)
+
+
+def _plain(codec: Codec) -> Codec | None:
+    """What counts of a codec: the scale's norm is of levels, the share of a mix."""
+    if codec.bits is None:
+        return None
+    norm, share = codec.norm if codec.kind == "levels" else "", codec.share if codec.mix else 0.0
+    return codec._replace(norm=norm, share=share)
 
 
 # -- where they differ -----------------------------------------------------------------------------
@@ -189,7 +201,7 @@ def differences(result: Result) -> list[str]:
     for name in sorted(result.held.keys() | result.expected.held.keys()):
         if result.held.get(name) != result.expected.held.get(name):
             bad.append(f"held {name}")
-    return bad + _state(result)
+    return bad + state_differences(result.state, result.expected.state)
 
 
 def packed_differences(got: Packed, want: saved.Packed) -> list[str]:
@@ -206,13 +218,3 @@ def packed_differences(got: Packed, want: saved.Packed) -> list[str]:
         "values": (numbers(got.load()), want.values.values),
     }
     return [part for part, (a, b) in pairs.items() if a != b]
-
-
-def _state(result: Result) -> list[str]:
-    state = result.expected.state
-    want: dict[str, list[Any]] = {result.names[key]: value.values for key, value in state.values.items()}
-    want |= {f"{result.names[key]}.Acc": slots.first for key, slots in state.slots.items()}
-    for layer, (mean, variance) in state.running.items():
-        want |= {f"{layer}.running_mean": mean, f"{layer}.running_var": variance}
-    got = {name: numbers(value) for name, value in result.state.items()}
-    return [f"state {n}" for n in sorted(got.keys() | want.keys()) if got.get(n) != want.get(n)]

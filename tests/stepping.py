@@ -23,32 +23,31 @@ from intnet.methods.method import Method
 from intnet.models.model import Model
 from intnet.models.resnet import BasicBlock
 from intnet.qtensor import QTensor
-from intnet.spec.batch_norm import running_update
+from intnet.spec import models
 from intnet.spec.methods import wageubn
-from intnet.spec.methods import wageubn_fixed16 as fixed16
+from intnet.spec.methods.step import Now, store
 from intnet.trace import Event, Recorder
 from intnet.train import Run
 from tests import cases
+from tests.states import state_differences, state_of
 
 Plain = tuple[list[int], int] | list[Fraction]
 State = dict[str, Any]
 
 SIDE, CHANNELS, WIDTHS, CLASSES = 6, 2, (4, 6), 3
-NET = wageubn.Net((wageubn.Block("layer1.0"), wageubn.Block("layer2.0", stride=2, downsample=True)))
+SHAPE = SIDE, SIDE, CHANNELS
+NET = models.resnet(SHAPE, CLASSES, WIDTHS, (1, 1))
 
 # The oracle's name of a parameter and the library's: 'layer/W' is the parameter 'layer.weight'.
 PARAMETERS = {"W": "weight", "b": "bias", "gamma": "weight", "beta": "bias"}
-# Parameters of float32 layers: what a forward pass reads ('layer/Wq') is the stored value itself.
-FLOAT_COPIES = ("conv1/W", "fc/W", "fc/b")
-# Paths that the library's trace shows under another name (the pool's output is the classifier's input).
-ALIASES = {"avgpool/x4": "fc/x0"}
+JOINS = {"layer1.0": "relu1/x4", "layer2.0": "layer2.0.downsample.1/x3"}  # block -> what its branch joins
 
 
 class TinyResNet(Model):
     """The oracle's net: a stem, an identity block, a block with stride 2 and a downsample, a classifier."""
 
     def __init__(self) -> None:
-        super().__init__("tiny", (SIDE, SIDE, CHANNELS), CLASSES)
+        super().__init__("tiny", SHAPE, CLASSES)
         first, last = WIDTHS
         self.conv1 = Conv2d(CHANNELS, first, 3, padding=1)
         self.bn1, self.relu1 = BatchNorm2d(first), ReLU()
@@ -77,9 +76,12 @@ class Case:
     lr: tuple[int, int] = (26, 13)
     dr: tuple[int, int] = (128, 64)
 
-    def method(self) -> methods.Wageubn:
+    def options(self) -> dict[str, str]:
         lr, dr = (f"{first},{second}@{self.first_step + 1}" for first, second in (self.lr, self.dr))
-        return methods.Wageubn(e2=self.e2, edges=self.edges, lr=lr, dr=dr)
+        return {"e2": self.e2, "edges": self.edges, "lr": lr, "dr": dr}
+
+    def method(self) -> methods.Wageubn:
+        return methods.Wageubn(**self.options())
 
     def dataset(self) -> Dataset:
         """A data set of one batch: an epoch is a step."""
@@ -91,7 +93,7 @@ class Case:
         return Dataset("one batch", images, labels, images, labels, -8, CLASSES)
 
     def state(self) -> State:
-        state = dict(cases.net_state(NET, self.seed, CHANNELS, WIDTHS, CLASSES))
+        state = cases.net_state(NET, SHAPE, self.seed)
         if self.edges == "fixed16":
             state = dict(_fixed_edge(self.seed + i, *item) for i, item in enumerate(state.items()))
         change = {"random": _same, "extreme": _extreme, "ties": _ties, "dead": _dead}[self.weights]
@@ -162,16 +164,16 @@ def real(value: Any) -> oracle.Tensor:
     return oracle.Tensor(value.shape, [Fraction(v) for v in fractions.reshape(-1)])
 
 
-def load(model: Model, state: State) -> dict[str, Any]:
-    """The model's state_dict of an oracle state."""
+def named(state: State) -> State:
+    """A state by a checkpoint's names."""
     out = {}
     for name, value in state.items():
         layer, path = name.split("/")
         slot, _, symbol = path.partition("_")
         if slot in ("Acc", "Accq"):
-            out[f"{layer}.{PARAMETERS[symbol or 'W']}.{slot}"] = array(value)
+            out[f"{layer}.{PARAMETERS[symbol or 'W']}.{slot}"] = value
         else:
-            out[f"{layer}.{PARAMETERS[path]}"] = array(value)
+            out[f"{layer}.{PARAMETERS[path]}"] = value
     return out
 
 
@@ -193,13 +195,13 @@ def loss_error(recorder: Recorder) -> np.ndarray:
 
 @dataclass
 class Result:
-    """What one step left: the library's tensors by the oracle's names, and the oracle's step."""
+    """What one step left: the library's tensors by the oracle's names and its state; the oracle's step."""
 
     library: dict[str, Plain]
     saturated: dict[str, int]
-    statistics: dict[str, Plain]
+    state: State
     expected: wageubn.Step
-    expected_statistics: dict[str, Plain]
+    tensors: dict[str, Plain]  # the oracle's
     events: dict[str, Event]
 
 
@@ -221,83 +223,59 @@ def _tensors(run: Run, recorder: Recorder) -> dict[str, Plain]:
             out[f"{layer.name}/Acc" + ("" if symbol == "W" else f"_{symbol}")] = plain(parameter.slots["Acc"])
         if plain(parameter.value) != out[f"{layer.name}/{parameter.symbol}"]:
             raise AssertionError(f"{name} is not what its trace said")
-    for block in NET.blocks:
-        out[f"{block.name}.relu2/x3"] = plain(unrectified(recorder.events[f"{block.name}.relu2/x4"]))
+    for block in JOINS:
+        out[f"{block}.relu2/x3"] = plain(unrectified(recorder.events[f"{block}.relu2/x4"]))
     return out
 
 
-def _statistics(run: Run) -> dict[str, Plain]:
-    return {
-        f"{layer.name}/{key}": plain(value)
-        for layer in run.model.all_layers()
-        for key, value in layer.buffers.items()
-    }
+def of_oracle(value: Any) -> Plain:
+    """The same of an oracle's value."""
+    return (value.codes, value.exponent) if isinstance(value, oracle.Fixed) else value.values
 
 
-def _expected_statistics(step: wageubn.Step, old: dict[str, Plain]) -> dict[str, Plain]:
-    out: dict[str, Plain] = {}
-    for name in step.kept:
-        layer, path = name.split("/")
-        if path in ("mu", "sigma"):
-            key = "running_mean" if path == "mu" else "running_var"
-            values = [v if path == "mu" else v**2 for v in step.fixed(name).real().values]
-            start = ([0 if path == "mu" else 2**31] * len(values), -31)
-            codes = old.get(f"{layer}/{key}", start)[0]
-            moved = [running_update(int(r), v) for r, v in zip(codes, values, strict=True)]
-            out[f"{layer}/{key}"] = (moved, -31)
+def expected_tensors(step: wageubn.Step) -> dict[str, Plain]:
+    """Every value of the oracle's step, and what its joins hand to their ReLU."""
+    out = {name: of_oracle(value) for name, value in step.tensors.items()}
+    for block, shortcut in JOINS.items():
+        joined = oracle.add_fixed(step.tensors[f"{block}.bn2/x3"], step.tensors[shortcut])
+        out[f"{block}.relu2/x3"] = of_oracle(joined)
     return out
-
-
-def _expected_step(
-    case: Case, state: State, images: oracle.Tensor, error: oracle.Tensor, settings: wageubn.Settings
-) -> wageubn.Step:
-    if case.edges == "fixed16":
-        return fixed16.step(NET, state, images, error, settings)
-    step = wageubn.step(NET, state, images, error, settings)
-    step.tensors |= {f"{name}q": state[name].values for name in FLOAT_COPIES}
-    return step
 
 
 def run_case(case: Case, steps: int = 1) -> list[Result]:
     """`steps` consecutive steps; each world goes on from its own state."""
     model, method = TinyResNet(), case.method()
     run = Run(model, method, case.dataset(), case.batch, case.seed)
-    state = case.state()
-    run.restore(load(model, state), case.first_step)
+    first = named(case.state())
+    run.restore({name: array(value) for name, value in first.items()}, case.first_step)
+    state = {name: store(value) for name, value in first.items()}
+    settings = wageubn.Settings.from_options(case.options())
     results: list[Result] = []
-    for i in range(steps):
-        number = case.first_step + i
+    for number in range(case.first_step, case.first_step + steps):
         images, _ = run.batch(number)
         method.saturated.clear()
         recorder = _library_step(run)
-        settings = wageubn.Settings(case.seed, number, case.lr[min(i, 1)], case.dr[min(i, 1)], case.e2)
-        expected = _expected_step(case, state, real(images), real(loss_error(recorder)), settings)
-        old = results[-1].expected_statistics if results else {}
-        results.append(
-            Result(
-                _tensors(run, recorder),
-                dict(method.saturated),
-                _statistics(run),
-                expected,
-                _expected_statistics(expected, old),
-                recorder.events,
-            )
-        )
+        expected = wageubn.Step(NET, settings, state, Now(case.seed, number))
+        error = real(loss_error(recorder))
+        expected.take(fixed(images), lambda _, error=error: (Fraction(0), error))
+        counts = dict(method.saturated)
+        told = _tensors(run, recorder), counts, state_of(run), expected, expected_tensors(expected)
+        results.append(Result(*told, recorder.events))
         state = expected.state
     return results
 
 
+def fixed(images: QTensor) -> oracle.Fixed:
+    """A batch as the oracle's codes."""
+    return oracle.Fixed(images.shape, [int(v) for v in images.codes.reshape(-1)], int(images.exponent))
+
+
 def differences(result: Result) -> list[str]:
-    """The names of all tensors, counts and statistics that differ, or that one world lacks."""
-    got, want = dict(result.library), dict(result.expected.tensors)
-    for alias, name in ALIASES.items():
-        if alias in want:
-            got[alias] = got[name]
-    bad = [name for name in want if got.pop(name, None) != want[name]]
+    """The names of all tensors, counts and stored numbers that differ, or that one world lacks."""
+    got = dict(result.library)
+    bad = [name for name, want in result.tensors.items() if got.pop(name, None) != want]
     bad += sorted(got)
-    counts = {name: n for name, n in result.expected.saturated.items() if n}
-    bad += [f"{n} saturated" for n in sorted(counts.keys() | result.saturated.keys())
-            if counts.get(n, 0) != result.saturated.get(n, 0)]  # fmt: skip
-    names = sorted(result.statistics.keys() | result.expected_statistics.keys())
-    bad += [n for n in names if result.statistics.get(n) != result.expected_statistics.get(n)]
-    return bad
+    names = sorted(result.expected.saturated.keys() | result.saturated.keys())
+    bad += [f"{n} saturated" for n in names
+            if result.expected.saturated.get(n, 0) != result.saturated.get(n, 0)]  # fmt: skip
+    return bad + state_differences(result.state, result.expected.state)

@@ -15,9 +15,10 @@ from scipy.optimize import minimize
 
 from intnet.block_float import quantize_blocks
 from intnet.methods import dynasty_map as lib
-from intnet.spec.methods import dynasty_map as oracle
+from intnet.spec.methods import dynasty_map as definition
 from intnet.spec.nets import Layer
 from tests import blocks
+from tests import map_digits as oracle
 from tests.opcheck import tensor
 
 INF = float("inf")
@@ -232,6 +233,38 @@ def test_long_maps_are_summed_whole() -> None:
         sums = np.exp2(2 * r)
         got = lib.loss_noise(sums, 1, np.full(n, 2, np.uint8))
         assert got == pytest.approx(sums.sum() / 16 * 2 / (48 * n), rel=1e-12)
+
+
+# -- to the bit ------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.just(0.0) | st.floats(1e-120, 1e120), st.integers(1, 10**12)), min_size=1),
+    st.integers(1, 500), st.one_of(st.none(), st.floats(-80, 80)), st.sampled_from(ALPHAS),
+)  # fmt: skip
+@settings(max_examples=200)
+def test_a_map_is_the_definitions_to_the_bit(
+    pairs: list[tuple[float, int]], batches: int, lam: float | None, alpha: float
+) -> None:
+    sums, uses = np.array([s for s, _ in pairs]), np.array([t for _, t in pairs], np.int64)
+    last = np.array([4.0] * len(pairs), np.float32)
+    made = lib.make(lib.Given(sums, uses, last, last), batches, lam, alpha, 0.3)
+    r = [definition.relative(s, batches, t) for s, t in pairs]
+    want = definition.tune(r, definition.first_lambda(r, alpha) if lam is None else lam, alpha)
+    assert (made.r.tolist(), made.lam) == (r, want)
+    new = [Fraction(float(np.float32(definition.width(v, want)))) for v in r]
+    assert [Fraction(v) for v in made.new.tolist()] == new
+    b = [definition.smoothed(Fraction(4), v, 0.3) for v in new]
+    assert [Fraction(v) for v in made.smoothed.tolist()] == b
+    assert made.bits.tolist() == [definition.in_use(v) for v in b]
+
+
+def test_long_sums_are_the_definitions_to_the_bit() -> None:
+    """Longer than a chunk."""
+    r = np.random.default_rng(2).uniform(-9, 9, 9000)
+    r[::17] = -INF
+    assert lib.mean_width(r, -1.25) == definition.mean_width(r.tolist(), -1.25)
+    assert lib.first_lambda(r, 3.0) == definition.first_lambda(r.tolist(), 3.0)
 
 
 # -- multiply-adds ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -11,12 +12,14 @@ import pytest
 
 from intnet.autograd import Tensor
 from intnet.spec.methods import dynasty, dynasty_map
+from intnet.spec.methods.step import Now
 from intnet.spec.nets import Layer
 from intnet.trace import Recorder
 from intnet.train import as_codes
 from tests import blocks
-from tests.dynasty_world import Case, Result, differences, oracle_state, prepared, recorded, run_case
+from tests.dynasty_world import NETS, Case, Result, differences, prepared, recorded, run_case
 from tests.opcheck import tensor, threads
+from tests.states import state_of
 
 SWAPPED = {"forward_dynamic": "weight"}
 
@@ -51,13 +54,10 @@ def test_every_step_equals_the_oracle(i: int) -> None:
 
 def used(i: int, symbol: str) -> set[int]:
     """The widths that the oracle's last maps give the weights (W) or the activations (A)."""
-    kept = stepped(i)[-1].expected.state.smoothed
-    return {
-        w
-        for name, each in kept.items()
-        if name.endswith(f"/{symbol}")
-        for w in dynasty.bits_of(each).values()
-    }
+    step = stepped(i)[-1].expected
+    names = [step.kept(layer.name, symbol, "b") for layer in step.weighted]
+    kept = [step.state[name].values for name in names if name in step.state]
+    return {dynasty_map.in_use(Fraction(b)) for each in kept for b in each}
 
 
 def test_the_cases_use_every_width() -> None:
@@ -69,7 +69,8 @@ def test_the_cases_have_dead_blocks_saturation_and_maps_that_change() -> None:
     steps = [result.expected for i in range(len(CASES)) for result in stepped(i)]
     assert any(0.0 in found.values() for step in steps for found in step.found.values())
     assert any(step.saturated for step in steps)
-    maps = [result.expected.state.smoothed for result in stepped(2)]
+    states = [result.expected.state for result in stepped(2)]
+    maps = [{name: each.values for name, each in state.items() if name.endswith(".b")} for state in states]
     assert maps[0] and all(a != b for a, b in pairwise(maps))
 
 
@@ -87,8 +88,8 @@ def test_inference_begins_the_map_again_where_the_batch_is_larger() -> None:
     """A map of two blocks of images, four blocks of images."""
     case = Case(seed=31, full=1, epochs=1, options={"gamma": 0.0})
     run = prepared(case)
-    state = oracle_state(run)
     run.train_step()
+    state = state_of(run)
     recorder = Recorder("*")
     run.method.observers, run.method.training = [recorder], False
     images = np.concatenate([run.data.train_images] * 3)[:14]
@@ -98,12 +99,8 @@ def test_inference_begins_the_map_again_where_the_batch_is_larger() -> None:
         layer: Any = next(layer for layer in run.model.all_layers() if layer.name == name)
         kept = {place: float(layer.buffers["b"][place]) for place in np.ndindex(*layer.buffers["b"].shape)}
         assert {place[0] for place in kept} == {0, 1}
-        step = dynasty.Step(case.settings(1), state, "fc1")
-        step.state.smoothed[f"{name}/A"] = kept
-        x = recorder[f"{before}/x4"]
-        want = step.note(
-            name, "x0", dynasty.quantize(tensor(x), step.bits(f"{name}/A", x.shape, (0, 1)), (0, 1))
-        )
+        step = dynasty.Step(NETS["mlp"], case.settings(), state, Now(case.seed, 1))
+        want = step.blocks(step.layers[name], "x0", tensor(recorder[f"{before}/x4"]))
         assert blocks.differences(made[f"{name}/x0"], want) == []
         assert len({want.bits[place] for place in want.bits}) > 1
 

@@ -27,7 +27,7 @@ from intnet.spec.rounding import round_sqrt
 from intnet.spec.tensor import Tensor
 from intnet.spec.words import words
 from intnet.trace import Event
-from tests.stepping import NET, Case, Result, run_case
+from tests.stepping import JOINS, Case, Result, run_case
 
 SAMPLES = 1000
 CASES = [
@@ -48,39 +48,41 @@ class Oracle:
     def __init__(self, case: Case, result: Result) -> None:
         self.case, self.step, self.old = case, result.expected, case.state()
         self.values: dict[str, list[Fraction]] = {}
-        for block in NET.blocks:
-            for conv in ("conv1", "conv2") + ("downsample.0",) * block.downsample:
-                self._conv(f"{block.name}.{conv}", f"{block.name}.{BN[conv]}")
-            self._relu(f"{block.name}.relu1", f"{block.name}.bn1/x3", self._real(f"{block.name}.conv2/e4"))
-            self._relu(f"{block.name}.relu2", f"{block.name}.relu2/x3", self._joined(block.name))
+        for block, shortcut in JOINS.items():
+            for conv in ("conv1", "conv2") + ("downsample.0",) * ("downsample" in shortcut):
+                self._conv(f"{block}.{conv}", f"{block}.{BN[conv]}")
+            self._relu(f"{block}.relu1", self._real(f"{block}.bn1/x3"), self._real(f"{block}.conv2/e4"))
+            codes, exponent = result.tensors[f"{block}.relu2/x3"]
+            self._relu(f"{block}.relu2", [code * power(exponent) for code in codes], self._joined(block))
         self._bn("bn1")
-        self._relu("relu1", "bn1/x3", self._joined(""))
+        self._relu("relu1", self._real("bn1/x3"), self._joined(""))
 
     def _real(self, name: str) -> list[Fraction]:
-        return self.step.fixed(name).real().values
+        return self.step.tensors[name].real().values
 
     def _old(self, name: str) -> list[Fraction]:
         return self.old[name].real().values
 
     def _joined(self, name: str) -> list[Fraction]:
         """The error that reaches the ReLU at the end of block `name` ('' for the stem's)."""
-        following = [""] + [block.name for block in NET.blocks]
+        following = ["", *JOINS]
         place = following.index(name) + 1
         if place == len(following):
-            shape = self.step.fixed(f"{name}.relu2/x4").shape
-            return ops.global_avg_pool_grad(self.step.real("fc/e4"), shape).values
-        after = NET.blocks[place - 1]
-        shortcut = f"{after.name}.downsample.0/e4" if after.downsample else f"{after.name}.relu2/e1"
-        pairs = zip(self._real(f"{after.name}.conv1/e4"), self._real(shortcut), strict=True)
+            shape = self.step.tensors[f"{name}.relu2/x4"].shape
+            return ops.global_avg_pool_grad(self.step.tensors["fc/e4"], shape).values
+        after = following[place]
+        joined = "downsample.0/e4" if "downsample" in JOINS[after] else "relu2/e1"
+        shortcut = f"{after}.{joined}"
+        pairs = zip(self._real(f"{after}.conv1/e4"), self._real(shortcut), strict=True)
         return [a + b for a, b in pairs]
 
-    def _relu(self, layer: str, x3: str, incoming: list[Fraction]) -> None:
-        self.values[f"{layer}/x4"] = [max(v, Fraction(0)) for v in self._real(x3)]
+    def _relu(self, layer: str, x3: list[Fraction], incoming: list[Fraction]) -> None:
+        self.values[f"{layer}/x4"] = [max(v, Fraction(0)) for v in x3]
         self.values[f"{layer}/e0"] = incoming
 
     def _conv(self, layer: str, bn: str) -> None:
         self._bn(bn)
-        grad = norm.batch_norm_grad(*(self.step.fixed(f"{bn}/{path}") for path in ("e2", "x2", "sigma")))
+        grad = norm.batch_norm_grad(*(self.step.tensors[f"{bn}/{path}"] for path in ("e2", "x2", "sigma")))
         self.values |= {
             f"{layer}/Wq": self._old(f"{layer}/W"),
             f"{layer}/e3": grad.dx1.values,
@@ -92,7 +94,7 @@ class Oracle:
         source = "conv1" if layer == "bn1" else next(
             f"{layer.removesuffix(bn)}{conv}" for conv, bn in BN.items() if layer.endswith(f".{bn}")
         )
-        x1: Tensor = self.step.fixed(f"{source}/x1").real()
+        x1: Tensor = self.step.tensors[f"{source}/x1"].real()
         statistics = norm.mean_and_variance(x1)
         width = [v + norm.EPS for v in self._real(f"{layer}/sigma")]
         centre, c = self._real(f"{layer}/mu"), len(statistics)
@@ -125,7 +127,7 @@ class Oracle:
         if path in GRIDS:
             return GRIDS[path]
         if path in ("m1", "m2"):
-            return self.step.fixed(f"{layer}/e2").exponent - 16
+            return self.step.tensors[f"{layer}/e2"].exponent - 16
         if path == "gWq":
             return log2_r - (self.case.dr[0].bit_length() - 1)
         if path == "e3" and self.case.e2 == "flag8":
@@ -161,7 +163,7 @@ def check_rounded(oracle: Oracle, name: str, one: Explanation, flat: int, log2_r
 
 def check(oracle: Oracle, result: Result, name: str, one: Explanation, flat: int, log2_r: int) -> None:
     """The whole explanation of one element against the oracle's tensors."""
-    expected: Any = result.expected.tensors[name]
+    expected: Any = result.tensors[name]
     if isinstance(expected, tuple):
         codes, exponent = expected
         assert (one.code, one.exponent) == (codes[flat], exponent), name

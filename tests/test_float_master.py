@@ -22,8 +22,9 @@ from intnet.methods.method import Parameter
 from intnet.ops.kernels import descent
 from intnet.ops.loss import float_logits
 from intnet.spec.float32 import to_float32
-from intnet.spec.methods import optimizers
-from intnet.spec.methods.optimizers import Settings, Slots
+from intnet.spec.methods import METHODS
+from intnet.spec.methods import float_master as oracle
+from intnet.spec.methods.float_master import Settings, Slots
 from intnet.trace import Recorder
 from tests.opcheck import floating, threads, values
 from tests.test_ops_loss import expected
@@ -59,25 +60,27 @@ def test_kernels_round_each_operation_once(adamw: bool, case: str) -> None:
     """Three steps; every element of the tensors has other company in the slots."""
     penalties = (1e-4, 0.01) if case in ("penalties", "all") else (0.0, 0.0)
     scale = 0.37 if case in ("clipped", "all") else 1.0
-    s = Settings(adamw=adamw, l1=penalties[0], l2=penalties[1], decay=0.02 if case == "all" else 0.0)
+    decay = 0.02 if case == "all" else 0.0
+    s = Settings(optimizer="adamw" if adamw else "sgd", weight_decay=decay)
     w, slots, moments, acc = corners(1, 60), Slots(), None, None
     judged = values(w)
     for step in range(3):
         g = np.random.default_rng(step).permutation(corners(10 + step, 60))
-        judged = optimizers.update(s, 0.05, judged, values(g), slots, to_float32(Fraction(scale)))
+        told = values(g), slots, step + 1, to_float32(Fraction(scale)), penalties
+        judged, slots = oracle.update(s, 0.05, judged, *told)
         if adamw:
             numbers = (
-                1 / sqrt(1 - optimizers.to_power(0.999, step + 1)),
+                1 / sqrt(1 - oracle.to_power(0.999, step + 1)),
                 1e-8,
-                0.05 / (1 - optimizers.to_power(0.9, step + 1)),
-                0.05 * s.decay,
+                0.05 / (1 - oracle.to_power(0.9, step + 1)),
+                0.05 * decay,
             )
-            w, moments, beyond = descent.adamw(w, g, moments, s.betas, *numbers, scale, penalties)
-            kept, expected_slots = moments, (slots.first, slots.second)
+            w, moments, beyond = descent.adamw(w, g, moments, (0.9, 0.999), *numbers, scale, penalties)
+            kept, expected_slots = moments, (slots["m"], slots["v"])
             assert beyond == 0
         else:
             w, acc = descent.sgd(w, g, acc, s.momentum, 0.05, scale, penalties)
-            kept, expected_slots = (acc,), (slots.first,)
+            kept, expected_slots = (acc,), (slots["Acc"],)
         assert values(w) == judged
         assert [values(slot) for slot in kept] == list(expected_slots)
 
@@ -124,7 +127,7 @@ def test_power_is_the_stated_sequence_and_near_the_power() -> None:
     for base in (0.0, 0.5, 0.9, 0.999, 1 - 2.0**-53):
         for n in (1, 2, 3, 10, 1023, 1024, 99_999):
             got = float_master.power(base, n)
-            assert got == optimizers.to_power(base, n)
+            assert got == oracle.to_power(base, n)
             truth = Fraction(base) ** min(n, 3000)
             if n < 3000 and truth > Fraction(2) ** -1000:
                 assert abs(Fraction(got) - truth) < truth / 2**40
@@ -135,16 +138,19 @@ def test_power_is_the_stated_sequence_and_near_the_power() -> None:
 
 def settings(name: str, options: dict[str, Any]) -> Settings:
     """The oracle's of a method's options; defaults are those that the methods' papers and PyTorch have."""
-    o = {"momentum": 0.9, "weight_decay": 1e-4 if name == "muppet" else 0.0} | options
-    adamw = o.get("optimizer") == "adamw"
-    s = Settings(lr=((0, 0.05), (1, 0.02)), adamw=adamw, momentum=o["momentum"], clip=o.get("clip"))
-    s.warmup = Fraction(str(o.get("warmup", 0)))
-    s.cosine = Fraction(str(o["cosine"])) if "cosine" in o else None
-    s.betas, s.eps = (o.get("beta1", 0.9), o.get("beta2", 0.999)), o.get("adam_eps", 1e-8)
-    s.decay, s.l2 = (o["weight_decay"], 0.0) if adamw else (0.0, o["weight_decay"])
-    if name == "adapt":
-        s.l1, s.l2 = 1e-8, 0.01
-    return s
+    made: Settings = METHODS[name].Settings.from_options({"lr": LR, **options})
+    assert made.lr == ((0, 0.05), (1, 0.02)) and made.momentum == options.get("momentum", 0.9)
+    assert made.weight_decay == options.get("weight_decay", 1e-4 if name == "muppet" else 0.0)
+    assert (made.beta1, made.beta2) == (options.get("beta1", 0.9), options.get("beta2", 0.999))
+    assert made.adam_eps == options.get("adam_eps", 1e-8)
+    return made
+
+
+def penalties(s: Settings) -> tuple[float, float]:
+    """(l1, l2) that join the gradient."""
+    if hasattr(s, "l1"):
+        return 1e-8, 0.01
+    return 0.0, s.weight_decay if s.optimizer == "sgd" else 0.0
 
 
 def some(array: np.ndarray) -> list[Fraction]:
@@ -157,18 +163,20 @@ class Judge:
     """Takes each update again; `wrong` names the parameters that came out otherwise, `clipped` counts."""
 
     def __init__(self, s: Settings) -> None:
-        self.settings, self.slots = s, dict[str, Slots]()
+        self.settings, self.slots, self.times = s, dict[str, Slots](), dict[str, int]()
         self.updates = self.clipped = 0
         self.wrong: set[str] = set()
 
     def saw(self, name: str, step: int, before: np.ndarray, gradient: np.ndarray, after: Parameter) -> None:
-        s, slots = self.settings, self.slots.setdefault(name, Slots())
-        scale = optimizers.clipping(values(gradient), s.clip) if s.clip else Fraction(1)
-        lr = optimizers.rate(s, step, PER_EPOCH)
-        expected = optimizers.update(s, lr, some(before), some(gradient), slots, scale)
-        kept = [slots.first, slots.second] if s.adamw else [slots.first]
-        got = [some(after.slots[slot]) for slot in (("m", "v") if s.adamw else ("Acc",))]
-        if some(after.value) != expected or got != kept:
+        s, slots = self.settings, self.slots.get(name, {})
+        scale = oracle.clipping(values(gradient), s.clip)
+        lr = oracle.rate(s, step, PER_EPOCH)
+        t = self.times[name] = self.times.get(name, 0) + 1
+        told = some(gradient), slots, t, scale, penalties(s)
+        expected, kept = oracle.update(s, lr, some(before), *told)
+        self.slots[name] = kept
+        got = {slot: some(after.slots[slot]) for slot in kept}
+        if some(after.value) != expected or got != kept or set(after.slots) & {"Acc", "m", "v"} != set(kept):
             self.wrong.add(name)
         self.updates += 1
         self.clipped += scale != 1
@@ -247,7 +255,7 @@ def test_label_smoothing_reaches_the_loss(name: str) -> None:
 def test_observers_see_the_clipped_gradient_and_the_moments() -> None:
     run, seen = built("float32", **LEVERS["all"]), Recorder("fc2/*")
     run.train(1, observe_last=[seen])
-    scale = optimizers.clipping(values(seen["fc2/gW"]), 0.1)
+    scale = oracle.clipping(values(seen["fc2/gW"]), 0.1)
     assert scale < 1
     assert values(seen["fc2/gWc"]) == [to_float32(scale * g) for g in values(seen["fc2/gW"])]
     assert seen["fc2/mW"] is run.model.fc2.weight.slots["m"]

@@ -15,12 +15,12 @@ from intnet.packs.layers import paths
 from intnet.qtensor import QTensor
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats as quantizers
-from intnet.spec.methods import wageubn_layers as by_hand
-from intnet.spec.operations import linear, linear_input_grad, linear_weight_grad
+from intnet.spec.convolution import linear, linear_input_grad, linear_weight_grad
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import Fixed, power
 from intnet.spec.words import words as philox
 from intnet.trace import Recorder
+from tests import wageubn_layers as by_hand
 from tests.plain_pack import Plain
 
 Write = Callable[..., Path]

@@ -33,8 +33,8 @@ BY_LAYER = {
     "layer2.0.bn2": Codec(bits=None),
     "layer2.0.downsample.0": Codec(bits=8, bucket=64),
     "layer2.0.downsample.1": Codec(bits=8, bucket=64),
-    "layer2.0.relu1": Codec(bits=8),
-    "layer2.0.relu2": Codec(bits=8),
+    "layer2.0.relu1": Codec(bits=8, bucket=64),
+    "layer2.0.relu2": Codec(bits=8, bucket=64),
     "fc": Codec("levels", 2, bucket=64),
 }
 

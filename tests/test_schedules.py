@@ -7,8 +7,8 @@ import pytest
 
 from intnet import methods
 from intnet.schedules import factor
-from intnet.spec.methods import optimizers
-from intnet.spec.methods.optimizers import Settings
+from intnet.spec.methods import float_master
+from intnet.spec.methods.float_master import Settings
 
 ZERO = Fraction(0)
 
@@ -48,7 +48,7 @@ def test_every_step_is_the_nearest_float64(per_epoch: int, warmup: Fraction, cos
     steps = [*range(60), *range(61, 40 * per_epoch, 1 + per_epoch // 5)]
     with localcontext(prec=3):  # what a program set for its own decimals has no part in it
         got = [factor.__wrapped__(step, per_epoch, warmup, Fraction(cosine)) for step in steps]
-    assert got == [optimizers.factor(settings, step, per_epoch) for step in steps]
+    assert got == [float_master.factor(settings, step, per_epoch) for step in steps]
     assert all(0 < value <= 1 for value in got)
 
 

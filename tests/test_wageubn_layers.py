@@ -30,16 +30,15 @@ from intnet.layers import (
 from intnet.methods import Wageubn
 from intnet.methods.method import Method
 from intnet.models.model import Model
-from intnet.spec import Fixed, power
+from intnet.spec import Fixed, convolution, elementwise, pooling, power
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats as qz
-from intnet.spec import operations as ops
 from intnet.spec import words as random
 from intnet.spec.float32 import to_float32
-from intnet.spec.methods import wageubn_layers as layers
 from intnet.trace import Recorder
 from intnet.train import Run
 from tests import cases
+from tests import wageubn_layers as layers
 from tests.opcheck import fixed, values
 
 SEED, STEP, N = 3, 0, 4
@@ -121,7 +120,7 @@ def check_weight_gradient(seen: Recorded, layer: str, exact: oracle.Tensor) -> N
     words = random.words(SEED, STEP, f"{layer}/gW", len(exact.values))
     want = qz.quantize(seen.values(f"{layer}/gW"), qz.Constant(), "stochastic", words)
     assert seen[f"{layer}/gWq"] == q(exact.shape, want)
-    gb = Fixed((e3.shape[-1],), [int(v) for v in ops.bias_grad(e3.ints())], e3.exponent)
+    gb = Fixed((e3.shape[-1],), [int(v) for v in convolution.bias_grad(e3.ints())], e3.exponent)
     assert seen[f"{layer}/gb"] == gb
     assert seen[f"{layer}/gbq"] == q(gb.shape, qz.quantize(gb.real().values, qz.Direct(15)))
     for symbol in ("W", "b"):
@@ -135,8 +134,8 @@ def test_tanh(seen: Recorded) -> None:
     x3 = seen["bn1/x3"]
     codes = [oracle.curves.tanh_round(v, -7) for v in x3.real().values]
     assert seen["tanh1/x4"] == Fixed(x3.shape, codes, -7)
-    winners = ops.max_pool(seen["tanh1/x4"].ints(), **MAX)[1]
-    error = ops.max_pool_grad(seen["conv2/e4"].real(), winners, x3.shape)
+    winners = pooling.max_pool(seen["tanh1/x4"].ints(), **MAX)[1]
+    error = pooling.max_pool_grad(seen["conv2/e4"].real(), winners, x3.shape)
     assert seen["tanh1/e0"] == q(x3.shape, qz.quantize(error.values, qz.Shift(8)))
     slopes = [1 - v**2 for v in seen.values("tanh1/x4")]
     want = [e * s for e, s in zip(seen.values("tanh1/e0"), slopes, strict=True)]
@@ -144,15 +143,16 @@ def test_tanh(seen: Recorded) -> None:
 
 
 def test_grouped_convolution_with_bias(seen: Recorded) -> None:
-    pooled = ops.max_pool(seen["tanh1/x4"].ints(), **MAX)[0]
+    pooled = pooling.max_pool(seen["tanh1/x4"].ints(), **MAX)[0]
     x0, wq, e3 = seen["conv2/x0"], seen["conv2/Wq"], seen["conv2/e3"]
     assert x0 == Fixed(pooled.shape, pooled.values, -7)
     assert wq == q(wq.shape, layers.weight_q(fixed(seen.before["conv2/W"])))
     assert seen["conv2/bq"] == q((6,), layers.affine_q(fixed(seen.before["conv2/b"])))
     assert any(seen["conv2/bq"].codes)
-    assert seen["conv2/x1"] == with_bias(ops.conv2d(x0.ints(), wq.ints(), **WINDOW), -14, seen["conv2/bq"])
+    product = convolution.conv2d(x0.ints(), wq.ints(), **WINDOW)
+    assert seen["conv2/x1"] == with_bias(product, -14, seen["conv2/bq"])
     assert seen["conv2/e4"] == layers.conv_error(e3, wq, x0.shape, **WINDOW)
-    exact = ops.conv2d_weight_grad(e3.ints(), x0.ints(), wq.shape, **WINDOW)
+    exact = convolution.conv2d_weight_grad(e3.ints(), x0.ints(), wq.shape, **WINDOW)
     check_weight_gradient(seen, "conv2", exact)
 
 
@@ -181,9 +181,9 @@ def test_batch_norm(seen: Recorded, bn: str, weighted: str) -> None:
 def test_relu_and_average_pool(seen: Recorded) -> None:
     x3 = seen["bn2/x3"]
     assert seen["relu2/x4"] == layers.activation(x3)
-    pooled = ops.avg_pool(seen["relu2/x4"].real(), **AVG)
+    pooled = pooling.avg_pool(seen["relu2/x4"].real(), **AVG)
     assert seen["pool2/x4"] == q(pooled.shape, qz.quantize(pooled.values, qz.Direct(8)))
-    error = ops.avg_pool_grad(seen["pool2/e0"].real(), x3.shape, **AVG)
+    error = pooling.avg_pool_grad(seen["pool2/e0"].real(), x3.shape, **AVG)
     assert seen["relu2/e0"] == q(x3.shape, qz.quantize(error.values, qz.Shift(8)))
     assert seen["relu2/e1"] == seen["bn2/e1"] == layers.mask(seen["relu2/e0"], x3)
 
@@ -191,10 +191,10 @@ def test_relu_and_average_pool(seen: Recorded) -> None:
 def test_dropout(seen: Recorded) -> None:
     x, keep = seen["pool2/x4"], Fraction(7, 10)
     words = random.words(SEED, STEP, "drop/mask", len(x.codes))
-    want = ops.dropout(x.real(), words, keep)
+    want = elementwise.dropout(x.real(), words, keep)
     assert seen["drop/x4"] == q(x.shape, qz.quantize(want.values, qz.Direct(8)))
     assert seen["drop/e0"] == q(x.shape, qz.quantize(seen.values("fc1/e4"), qz.Shift(8)))
-    want = ops.dropout(seen["drop/e0"].real(), words, keep)
+    want = elementwise.dropout(seen["drop/e0"].real(), words, keep)
     assert seen["pool2/e0"] == q(x.shape, qz.quantize(want.values, qz.Shift(8)))
 
 
@@ -202,10 +202,10 @@ def test_hidden_linear_with_bias(seen: Recorded) -> None:
     x0, wq, e3 = seen["fc1/x0"], seen["fc1/Wq"], seen["fc1/e3"]
     assert x0 == seen["drop/x4"]._replace(shape=(N, 90))
     assert wq == q(wq.shape, layers.weight_q(fixed(seen.before["fc1/W"])))
-    assert seen["fc1/x1"] == with_bias(ops.linear(x0.ints(), wq.ints()), -14, seen["fc1/bq"])
-    e4 = ops.linear_input_grad(e3.ints(), wq.ints())
+    assert seen["fc1/x1"] == with_bias(convolution.linear(x0.ints(), wq.ints()), -14, seen["fc1/bq"])
+    e4 = convolution.linear_input_grad(e3.ints(), wq.ints())
     assert seen["fc1/e4"] == Fixed(e4.shape, e4.values, e3.exponent + wq.exponent)
-    check_weight_gradient(seen, "fc1", ops.linear_weight_grad(e3.ints(), x0.ints()))
+    check_weight_gradient(seen, "fc1", convolution.linear_weight_grad(e3.ints(), x0.ints()))
 
 
 def test_the_float_classifier_hands_its_error_to_the_last_relu(seen: Recorded) -> None:
@@ -220,20 +220,20 @@ def test_the_float_classifier_hands_its_error_to_the_last_relu(seen: Recorded) -
 def test_weight_decay_is_added_exactly_before_cq() -> None:
     seen = Recorded(weight_decay=5)
     x0, e3 = seen["fc1/x0"], seen["fc1/e3"]
-    exact = ops.linear_weight_grad(e3.ints(), x0.ints())
+    exact = convolution.linear_weight_grad(e3.ints(), x0.ints())
     gw = [v * power(e3.exponent + x0.exponent) for v in exact.values]
     decayed = [g + w / 32 for g, w in zip(gw, values(seen.before["fc1/W"]), strict=True)]
     assert seen.values("fc1/gW") == decayed != gw
     words = random.words(SEED, STEP, "fc1/gW", len(gw))
     assert seen["fc1/gWq"] == q(exact.shape, qz.quantize(decayed, qz.Constant(), "stochastic", words))
-    assert seen["fc1/gb"] == Fixed((5,), [int(v) for v in ops.bias_grad(e3.ints())], e3.exponent)
+    assert seen["fc1/gb"] == Fixed((5,), [int(v) for v in convolution.bias_grad(e3.ints())], e3.exponent)
 
 
 def test_saturate_makes_the_nominal_widths_true() -> None:
     """Each direct path keeps its bits and gives up resolution for range, here two bits for activations."""
     seen = Recorded(saturate=2)
     x3, x1 = seen["bn2/x3"], seen["conv2/x1"]
-    want = qz.quantize(ops.relu(x3.real()).values, qz.FixedPoint(8, 5, "saturate_symmetric"))
+    want = qz.quantize(elementwise.relu(x3.real()).values, qz.FixedPoint(8, 5, "saturate_symmetric"))
     assert seen["relu2/x4"] == q(x3.shape, want)
     mean = [m for m, _ in norm.mean_and_variance(x1.real())]
     assert seen["bn2/mu"] == q((6,), qz.quantize(mean, qz.FixedPoint(16, 11, "saturate_symmetric")))

@@ -1,23 +1,25 @@
 """Batch normalisation of WAGEUBN in exact arithmetic: statistics, x2, x3 and the full derivative.
 
-    (12)  mu = Q(mean(x1), 16)        sigma = Q(sqrt(mean((x1 - mean)^2)), 16)      the mean unrounded
-          x2 = Q((x1 - mu) / (sigma + eps), 16)                                     eps = 2^-15
-    (13)  x3 = gamma x2 + beta
-    (15)  e2 = e1 gamma               m1 = mean(e2), m2 = mean(e2 x2)
-          dL/dx1 = (e2 - m1 - x2 m2) / (sigma + eps)                                exact; (17) stores it
-    (18)  dL/dgamma = sum(e1 x2)      dL/dbeta = sum(e1)
-          r <- r + (x - r) / 8        running statistics, of mu and of sigma^2
+    (12)  mu = Q(mean(x1), 16)      sigma = Q(sqrt(mean((x1 - mean)^2)), 16)      the mean unrounded
+          x2 = Q((x1 - mu) / (sigma + eps), 16)                                   eps = 2^-15
+    (2)   x3 = gamma x2 + beta
+    (3)   e2 = e1 gamma             m1 = mean(e2)      m2 = mean(e2 x2)
+          dL/dx1 = (e2 - m1 - x2 m2) / (sigma + eps)                              exact; (17) stores it as e3
+    (4)   dL/dgamma = sum(e1 x2)    dL/dbeta = sum(e1)
+          r <- r + (x - r) / 8      running statistics, of mu and of sigma^2
 
-Numbers are equations of WAGEUBN (Yang et al. 2020), Algorithms 1 and 2; eps, the width of m1 and m2 and the
-running statistics, on which the paper is silent, are intnet's own contract. The last axis is the channel.
-What stands inside Q is one exact number: the rules of one channel and of one element give it, and a format
-rounds it once. `batch_norm` and `batch_norm_grad` do both for the paper's formats.
+Numbers are equations of WAGEUBN (Yang et al. 2020; Algorithms 1 and 2), Q and the widths those of (6) and
+(13). eps, the width of m1 and m2, and the running statistics, on which the paper is silent, are intnet's own
+contract: mu and sigma carry gradient, eps counts as part of sigma. The last axis is the channel. What stands
+inside Q is one exact number: the rules of one channel and of one element give it, and a format rounds it
+once. `batch_norm` and `batch_norm_grad` do both for the paper's formats.
 
 >>> statistics_of([1, 3], 0)                       # codes 1 and 3 at exponent 0
 (Fraction(2, 1), Fraction(1, 1))
 >>> x2_at(Fraction(3), Fraction(2), Fraction(1))   # a little below 1: eps
 Fraction(32768, 32769)
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -56,7 +58,7 @@ class NormGrad(NamedTuple):
 
 
 def statistics_of(codes: Sequence[int], exponent: int) -> tuple[Fraction, Fraction]:
-    """(mean, variance) of one channel's codes: around the unrounded mean, divided by the count; (12).
+    """(mean, variance) of one channel's codes: around the unrounded mean, divided by the count; Eq. (12).
 
     variance = (n sum(x^2) - sum(x)^2) / n^2
     """
@@ -66,12 +68,12 @@ def statistics_of(codes: Sequence[int], exponent: int) -> tuple[Fraction, Fracti
 
 
 def moments_of(e1: Sequence[int], x2: Sequence[int]) -> tuple[int, int]:
-    """(sum(e1), sum(e1 x2)) of one channel's codes: gbeta, ggamma (18), and all that m1 and m2 (15) need."""
+    """(sum(e1), sum(e1 x2)) of one channel's codes: (4), and all that m1 and m2 of (3) need."""
     return sum(e1), sum(map(mul, e1, x2))
 
 
 def means_of(e2: Fixed, x2: Fixed, channel: int) -> tuple[Fraction, Fraction]:
-    """The exact means of e2 and of e2 * x2 of one channel; (15)."""
+    """The exact means of e2 and of e2 * x2 of one channel; Eq. (3)."""
     c = e2.shape[-1]
     errors, normed = e2.codes[channel::c], x2.codes[channel::c]
     total, product = moments_of(errors, normed)
@@ -89,22 +91,22 @@ def running_update(running: int, x: Fraction | int) -> int:
 
 
 def x2_at(x1: Fraction, mu: Fraction, sigma: Fraction) -> Fraction:
-    """(x1 - mu) / (sigma + eps): one exact rational."""
+    """(x1 - mu) / (sigma + eps): one exact rational; Eq. (12)."""
     return (x1 - mu) / (sigma + EPS)
 
 
 def x3_at(x2: Fraction, gamma: Fraction, beta: Fraction) -> Fraction:
-    """gamma x2 + beta; (13)."""
+    """gamma x2 + beta; Eq. (2)."""
     return gamma * x2 + beta
 
 
 def e2_at(e1: Fraction, gamma: Fraction) -> Fraction:
-    """e1 gamma; (15)."""
+    """e1 gamma; Eq. (3)."""
     return e1 * gamma
 
 
 def dx1_at(e2: Fraction, x2: Fraction, m1: Fraction, m2: Fraction, sigma: Fraction) -> Fraction:
-    """(e2 - m1 - x2 m2) / (sigma + eps): mu and sigma carry gradient; eps is part of sigma."""
+    """(e2 - m1 - x2 m2) / (sigma + eps), dL/dx1 of Eq. (3), which (17) rounds."""
     return (e2 - m1 - x2 * m2) / (sigma + EPS)
 
 
@@ -152,7 +154,7 @@ def input_error(e2: Fixed, x2: Fixed, m1: Fixed, m2: Fixed, sigma: Fixed) -> lis
 
 
 def batch_norm(x1: Tensor, mode: str = "ties_even") -> Normed:
-    """mu = Q(mean, 16), sigma = Q(sqrt(variance), 16), x2 = Q((x1 - mu) / (sigma + eps), 16); (12)."""
+    """mu = Q(mean, 16), sigma = Q(sqrt(variance), 16), x2 = Q((x1 - mu) / (sigma + eps), 16); Eq. (12)."""
     stats, exponent = mean_and_variance(x1), STORED.exponent(0)
     shape = (len(stats),)
     mu = Fixed(shape, [STORED.code(mean, 0, mode)[0] for mean, _ in stats], exponent)
@@ -167,7 +169,7 @@ def normalize(x1: Tensor, mu: Fixed, sigma: Fixed, mode: str = "ties_even") -> F
 
 
 def scale_shift(x2: Fixed, gamma: Fixed, beta: Fixed) -> Fixed:
-    """x3 = gamma x2 + beta per channel, exact, at the product's exponent, at most beta's; (13)."""
+    """x3 = gamma x2 + beta per channel, exact, at the product's exponent, at most beta's; Eq. (2)."""
     c = x2.shape[-1]
     exponent = x2.exponent + gamma.exponent
     raised = [code * 2 ** (beta.exponent - exponent) for code in beta.codes]
@@ -176,14 +178,14 @@ def scale_shift(x2: Fixed, gamma: Fixed, beta: Fixed) -> Fixed:
 
 
 def scale_error(e1: Fixed, gamma: Fixed) -> Fixed:
-    """e2 = e1 gamma per channel, exact; (15)."""
+    """e2 = e1 gamma per channel, exact; Eq. (3)."""
     c = e1.shape[-1]
     codes = [code * gamma.codes[i % c] for i, code in enumerate(e1.codes)]
     return Fixed(e1.shape, codes, e1.exponent + gamma.exponent)
 
 
 def batch_norm_grad(e2: Fixed, x2: Fixed, sigma: Fixed) -> NormGrad:
-    """m1 and m2, each rounded once (ties_even) to 16 bits below e2's LSB; dL/dx1 of them, not rounded."""
+    """m1 and m2, each rounded once (ties_even) to 16 bits below e2's LSB; dL/dx1 of them, unrounded."""
     exponent = e2.exponent - GUARD_BITS
     means = error_means(e2, x2)
     shape = (e2.shape[-1],)
@@ -192,14 +194,14 @@ def batch_norm_grad(e2: Fixed, x2: Fixed, sigma: Fixed) -> NormGrad:
 
 
 def gamma_grad(e1: Fixed, x2: Fixed) -> Fixed:
-    """sum(e1 x2) per channel, exact; (18)."""
+    """sum(e1 x2) per channel, exact; Eq. (4)."""
     c = e1.shape[-1]
     sums = [moments_of(e1.codes[k::c], x2.codes[k::c])[1] for k in range(c)]
     return Fixed((c,), sums, e1.exponent + x2.exponent)
 
 
 def beta_grad(e1: Fixed) -> Fixed:
-    """sum(e1) per channel, exact; (18)."""
+    """sum(e1) per channel, exact; Eq. (4)."""
     c = e1.shape[-1]
     return Fixed((c,), [sum(e1.codes[k::c]) for k in range(c)], e1.exponent)
 

@@ -14,6 +14,7 @@ divided by 4, along the others the place itself.
 >>> q.codes, q.exponents, [str(v) for v in q.real().values]       # 3 < 2^2, a step is 2^(2-4+1)
 ([6, -1], {(0, 0): 2}, ['3', '-1/2'])
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,9 +1,25 @@
-"""Bucketed codecs of saved activations (Li, 2025): codes, scales, packed bytes, and the values again.
+"""Bucketed codecs of saved activations (Li 2025): codes, scales, packed bytes, and the values again.
 
-Written from the equations: 4.2.2 (affine), 5.3.1 (affine, stochastic), listing 5.1 (levels), 5.7 (mixing).
-A float32 is an integer number of units of 2^-149, so a sum is exact before its one rounding, and a quotient
-or a root is decided by integers. Zero has no sign. `bits_of` and `units_of` are the IEEE encoding.
+    affine (sec. 4.2.2)    s = (max - min) / (2^b - 1)      z = round(-min / s)
+                           q = clip(round(a / s + z), 0, 2^b - 1)           a~ = s (q - z)
+    stochastic (5.3.1)     the same, u = a / s + z rounded by a word: floor(u) + [word < floor(frac(u) 2^32)]
+    levels (listing 5.1)   u = min(|a| / scale, 1 - 1e-8) 2^b, by a word to m; a~ = sign(a) (m / 2^b) scale;
+                           scale = the greatest magnitude or the l2 norm of the bucket, at least 1e-8
+    mixing (sec. 5.7)      a width a bucket, each bucket packed by itself
+
+A bucket is so many elements one after another in C order; it shares s and z, or the scale. Quotients, sums
+and products are float32, each rounded once in the order written, which is intnet's own contract, as are what
+a constant bucket does (s = 0, z its value), the sums of squares by groups of images (`sum_of_squares`), and
+the order of the packed bits. Numbers are float32 in units of 2^-149 (`float32`), so that everything is
+decided by integers; zero has no sign.
+
+>>> bucket = affine([0, ONE, 2 * ONE, 3 * ONE], 2)                   # s = 1, z = 0
+>>> bucket.codes, bucket.scale == ONE, affine_values(bucket) == [0, ONE, 2 * ONE, 3 * ONE]
+([0, 1, 2, 3], True, True)
+>>> pack(bucket.codes, 2).hex()                                     # 11 10 01 00, the first code lowest
+'e4'
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,6 +27,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from intnet.spec.float32 import (
+    GROUP,
     ONE,
     div_units,
     dot_units,
@@ -18,6 +35,7 @@ from intnet.spec.float32 import (
     nearest_integer,
     nearest_units,
     sqrt_units,
+    tree_units,
 )
 from intnet.spec.rounding import Decision, decision, drawn, overflow
 
@@ -101,10 +119,24 @@ def affine_values(bucket: Bucket) -> list[int]:
     return [affine_value(q, bucket.scale, bucket.zero) for q in bucket.codes]
 
 
-def level_scale(values: Sequence[int], norm: str = "max") -> int:
-    """The greatest magnitude, or the l2 norm, at least 1e-8."""
-    largest = max(abs(v) for v in values) if norm == "max" else sqrt_units(dot_units(values, values))
-    return max(largest, nearest_units(ONE, 10**8))
+def sum_of_squares(values: Sequence[int], first: int = 0, image: int | None = None) -> int:
+    """The sum of squares of a bucket.
+
+    first: its first element, of a tensor of `image` elements an image; None where one image is all. What of
+    the bucket lies in one group of images is a `float32.dot_units`; these meet in the tree by group number.
+    """
+    size = GROUP * (image or first + len(values))
+    starts = range(-first, len(values), size)  # of groups 0, 1, ..., which may lie ahead of the bucket
+    parts = [values[max(start, 0) : max(start + size, 0)] for start in starts]
+    return tree_units([dot_units(part, part) for part in parts])
+
+
+def level_scale(values: Sequence[int], norm: str = "max", first: int = 0, image: int | None = None) -> int:
+    """The greatest magnitude, or the l2 norm (by `sum_of_squares`), at least 1e-8."""
+    least = nearest_units(ONE, 10**8)
+    if norm == "max":
+        return max(least, *map(abs, values))
+    return max(least, sqrt_units(sum_of_squares(values, first, image)))
 
 
 def level_way(a: int, scale: int, b: int, word: int) -> Way:
@@ -121,9 +153,15 @@ def level_value(m: int, scale: int, b: int) -> int:
     return mul_units(nearest_units(m * ONE, 2**b), scale)
 
 
-def levels(values: Sequence[int], b: int, words: Sequence[int], norm: str = "max") -> Bucket:
-    """Sign and magnitude of 2^b + 1 levels; codes count from the lowest one."""
-    scale = level_scale(values, norm)
+def levels(
+    values: Sequence[int], b: int, words: Sequence[int], norm: str = "max", first: int = 0,
+    image: int | None = None,
+) -> Bucket:  # fmt: skip
+    """Sign and magnitude of 2^b + 1 levels; codes count from the lowest one.
+
+    first, image: of `sum_of_squares`
+    """
+    scale = level_scale(values, norm, first, image)
     codes = []
     for a, word in zip(values, words, strict=True):
         m = level_way(a, scale, b, word).kept
@@ -152,24 +190,40 @@ def width_of(kind: str, b: int) -> int:
     return b + 2 if kind == "levels" else b
 
 
+def saved_bucket(
+    values: Sequence[int], kind: str, b: int, words: Sequence[int] | None = None, norm: str = "max",
+    first: int = 0, image: int | None = None,
+) -> Saved:  # fmt: skip
+    """One bucket, which begins at element `first`: its codes, its bytes and a~.
+
+    kind: 'affine' (to nearest), 'affine-stochastic' or 'levels'; words: one an element. The bytes begin with
+    a 64-bit word and have room for a multiple of eight codes.
+    """
+    if kind == "levels":
+        bucket = levels(values, b, words or [], norm, first, image)
+        again = level_values(bucket, b)
+    else:
+        bucket = affine(values, b, None if kind == "affine" else words)
+        again = affine_values(bucket)
+    codes = [*bucket.codes, *[0] * (-len(values) % 8)]
+    return Saved([bucket], pack(codes, width_of(kind, b), 8), again)
+
+
 def save(
     values: Sequence[int], kind: str, widths: Sequence[int], size: int, words: Sequence[int] | None = None,
-    norm: str = "max",
+    norm: str = "max", image: int | None = None,
 ) -> Saved:  # fmt: skip
     """Buckets of `size` elements, `widths` nominal bits of each; element i has word i of the tensor.
 
-    Every bucket begins with a 64-bit word; the last one has room for a multiple of eight codes.
+    image: elements of an image; None where one image is all
     """
-    buckets, packed, again = [], b"", []
+    made = []
     for k, b in enumerate(widths):
         there = slice(k * size, (k + 1) * size)
-        part, drawn = values[there], None if words is None else words[there]
-        if kind == "levels":
-            bucket = levels(part, b, drawn or [], norm)
-            again += level_values(bucket, b)
-        else:
-            bucket = affine(part, b, None if kind == "affine" else drawn)
-            again += affine_values(bucket)
-        buckets.append(bucket)
-        packed += pack([*bucket.codes, *[0] * (-len(part) % 8)], width_of(kind, b), 8)
-    return Saved(buckets, packed, again)
+        drawn = None if words is None else words[there]
+        made.append(saved_bucket(values[there], kind, b, drawn, norm, k * size, image))
+    return Saved(
+        [bucket for part in made for bucket in part.buckets],
+        b"".join(part.packed for part in made),
+        [v for part in made for v in part.values],
+    )

@@ -3,16 +3,18 @@
     conv2d   y = w * x      conv2d_input_grad   dx = w^T e      conv2d_weight_grad   dw = e x^T
     linear   y = x w^T      linear_input_grad   dx = e w        linear_weight_grad   dw = e^T x
 
-A linear layer is a convolution of images of one pixel by a kernel of one. `geometry` has the equations with
-all indices and the order of their terms. An element rule (`..._at`) makes one element out of flat lists by a
-`dot`: `exact_dot` of integers or Fractions; `float32.dot_units` of float32 in units; the weight gradient sums
-over the batch, so its float32 rule is `float32.batch_dot_units` of g.oh * g.ow terms an image. Whole tensors
-are comprehensions over the element rules: `conv2d` is exact, `conv32` float32.
+In WAGEUBN's symbols x1 = Wq x0 (2), e4 = Wq^T e3 (3) and gW = e3 x0^T (4), exact; a float32 method has the
+same products rounded. A linear layer is a convolution of images of one pixel by a kernel of one. `geometry`
+has the equations with all indices and the order of their terms. An element rule (`..._at`) makes one element
+out of flat lists by a `dot`: `exact_dot` of integers or Fractions; `float32.dot_units` of float32 in units;
+the weight gradient sums over the batch, so its float32 rule is `float32.batch_dot_units` of g.oh * g.ow terms
+an image. Whole tensors are comprehensions over the element rules: `conv2d` is exact, `conv32` float32.
 
 >>> y = conv2d(Tensor((1, 2, 2, 1), [1, 2, 3, 4]), Tensor((1, 1, 2, 2), [1, 0, 0, -1]))
 >>> y.values                                # 1 * 1 + 4 * -1
 [-3]
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -200,6 +202,3 @@ def bias32_grad(e: Tensor) -> list[Fraction]:
     """The float32 sum of e (..., O) over the batch, one number an output."""
     o, per_image = e.shape[-1], prod(e.shape[1:-1])
     return [batch_sum32(e.values[i::o], per_image) for i in range(o)]
-
-
-linear32_bias_grad = bias32_grad

@@ -12,6 +12,7 @@ float32 follow `elementary` instead.
 >>> tanh_round(Fraction(1), -7), curve_round("sigmoid", 1, -7)      # 0.7616 and 0.7311 in 128ths
 (97, 94)
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

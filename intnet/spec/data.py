@@ -14,6 +14,7 @@
 i is the image's place in its batch, words those of the step. All of it is intnet's own contract; the digits
 are the UCI Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998), in IDX files as MNIST's.
 """
+
 from __future__ import annotations
 
 import gzip

@@ -7,6 +7,7 @@ exponent of floats '-', an array of exponents as 'shape:e,e,...'. That is intnet
 >>> digest({"w": Words("int8", (2,), [1, -2], -7)}) == sha256(b"w int8 2 -7\\n\\x01\\xfe").hexdigest()
 True
 """
+
 from __future__ import annotations
 
 import struct

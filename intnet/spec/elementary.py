@@ -19,6 +19,7 @@ are within 0.50001 units in the last place.
 >>> abs(exp64(1.0) - 2.718281828459045) < 1e-15
 True
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

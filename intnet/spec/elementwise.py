@@ -6,14 +6,15 @@
     scale    y[n, h, w, c] = x[n, h, w, c] * s[n, c]            dx = e * s;  ds[n, c] = sum over h, w of e * x
     tanh     dx = e (1 - y^2)        sigmoid  dx = e y (1 - y)  silu  dx = e d, d the stored derivative
 
-Exact on integers and Fractions. In float32 each operation is rounded once: `float32.add32` of two branches,
-`dropout32`, `scale32`; `elementary` has the curves. The curves of integers are rounded in `curves`.
-Scale is squeeze and excitation's product (Hu et al. 2018, Eq. 4). y is the stored output, so that these
-derivatives are exact products of stored numbers.
+Exact on integers and Fractions; ReLU and its mask are those of WAGEUBN's (2) and (3). In float32 each
+operation is rounded once: `float32.add32` of two branches, `dropout32`, `scale32`; `elementary` has the
+curves. The curves of integers are rounded in `curves`. Scale is squeeze and excitation's product (Hu et al.
+2018, Eq. 4). y is the stored output, so that these derivatives are exact products of stored numbers.
 
 >>> dropout_at(3, word=2**31, keep=Fraction(3, 4))      # stays: 1/2 < 3/4
 Fraction(4, 1)
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -21,13 +21,13 @@ Fraction(16777214, 1)
 >>> hex(bits_of(units(Fraction(-3, 2))))
 '0xbfc00000'
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import reduce
 from math import isqrt
-from operator import mul, or_
+from operator import mul
 
 from intnet.spec.tensor import Tensor
 
@@ -140,57 +140,44 @@ def sqrt_units(a: int) -> int:
 # -- sums, in units --------------------------------------------------------------------------------
 
 
-def _chain(terms: Iterable[int], below: int, top: int) -> int:
-    """acc = round(acc + t): 24 bits are kept, and none of the lowest `below`; `top` bits are too large."""
-    acc = 0
+def _chain(terms: Iterable[int], below: int) -> int:
+    """acc = round(acc + t): 24 bits are kept, and none of the lowest `below`, which are finer than a unit."""
+    acc, most = 0, 128 - LEAST + below
     for term in terms:
         acc += term
-        drop = max(acc.bit_length() - MANTISSA, below)
+        bits = acc.bit_length()
+        drop = bits - MANTISSA if bits > MANTISSA + below else below
         if drop:
             acc = (acc + (1 << drop - 1) - 1 + (acc >> drop & 1)) >> drop << drop  # to nearest, ties to even
-            if acc.bit_length() > top:
+            if drop >= most - MANTISSA and acc.bit_length() > most:
                 raise OverflowError("a float32 sum is beyond float32")
     return acc
 
 
-def _chunks(terms: Sequence[int], below: int, top: int) -> int:
+def _chunks(terms: Sequence[int], below: int) -> int:
     """Chains of CHUNK terms, and a chain of their sums."""
     firsts = range(0, len(terms), CHUNK)
-    return _chain([_chain(terms[k : k + CHUNK], below, top) for k in firsts], below, top)
-
-
-def _zeros(a: Sequence[int]) -> int:
-    """Low bits that are 0 in every number of `a`."""
-    together = reduce(or_, a, 0)
-    return (together & -together).bit_length() - 1 if together else 0
-
-
-def _products(a: Sequence[int], b: Sequence[int]) -> tuple[list[int], int, int, int]:
-    """Exact products, without the low bits that all of them have as 0; how many; and `_chain`'s numbers.
-
-    Nothing but speed is in it: a unit of the products is 2^zeros units of 2^-298.
-    """
-    if len(a) != len(b):
-        raise ValueError(f"{len(a)} numbers do not meet {len(b)}")
-    p, q = _zeros(a), _zeros(b)
-    terms = list(map(mul, [v >> p for v in a], [v >> q for v in b]))
-    return terms, p + q, max(-LEAST - p - q, 0), 128 - 2 * LEAST - p - q
+    return _chain([_chain(terms[k : k + CHUNK], below) for k in firsts], below)
 
 
 def dot_units(a: Sequence[int], b: Sequence[int]) -> int:
-    """The contract's dot product: fused multiply-adds in chunks, ascending; chunk sums ascending."""
-    terms, zeros, below, top = _products(a, b)
-    return _chunks(terms, below, top) << zeros >> -LEAST
+    """The contract's dot product: fused multiply-adds in chunks, ascending; chunk sums ascending.
+
+    Products are exact, in units of 2^-298, of which the sums keep multiples of 2^-149.
+    """
+    if len(a) != len(b):
+        raise ValueError(f"{len(a)} numbers do not meet {len(b)}")
+    return _chunks(list(map(mul, a, b)), -LEAST) >> -LEAST
 
 
 def chain_units(a: Sequence[int]) -> int:
     """Plain additions, ascending, without chunks: of a pool's window, of a loss's classes."""
-    return _chain(a, 0, 128 - LEAST)
+    return _chain(a, 0)
 
 
 def sum_units(a: Sequence[int]) -> int:
     """Plain additions in chunks, ascending; chunk sums ascending."""
-    return _chunks(a, 0, 128 - LEAST)
+    return _chunks(a, 0)
 
 
 def tree_units(sums: Sequence[int]) -> int:
@@ -291,9 +278,3 @@ def tensor_units(t: Tensor) -> Tensor:
 def tensor_values(t: Tensor) -> Tensor:
     """A tensor of units as Fractions."""
     return Tensor(t.shape, [value(n) for n in t.values])
-
-
-def __getattr__(name: str) -> object:  # conv32 and linear32 have moved to `convolution`
-    from intnet.spec import convolution
-
-    return getattr(convolution, name)

@@ -3,6 +3,7 @@
 Python's floats are binary64, and its + - * / and `math.sqrt` are each rounded once, to nearest, ties to even,
 as IEEE 754 asks; so an expression of them is a fixed sequence of roundings, the same on every machine.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -39,9 +39,11 @@ from intnet.spec.float32 import (
     units,
     value,
 )
-from intnet.spec.tensor import Tensor
+from intnet.spec.formats import FixedPoint, Format, Scaled, quantize
+from intnet.spec.tensor import Fixed, Tensor
 
 EPS = to_float32(Fraction(1, 100_000))
+WORD = 32  # bits of a folded batch norm's scale and offset
 
 
 class Normed(NamedTuple):
@@ -140,3 +142,32 @@ def backward(
 def running(old: Sequence[Fraction], new: Sequence[Fraction]) -> list[Fraction]:
     """`running_update` of each statistic."""
     return [running_update(r, x) for r, x in zip(old, new, strict=True)]
+
+
+# -- folded into integers --------------------------------------------------------------------------
+
+
+def folded(
+    gamma: Sequence[Fraction], beta: Sequence[Fraction], mean: Sequence[Fraction],
+    variance: Sequence[Fraction], fl: int,
+) -> tuple[Fixed, Fixed]:  # fmt: skip
+    """(scale, offset) of x3 = scale x1 + offset: batch norm of AdaPT's fixed-point model, in 32-bit words.
+
+    scale = gamma r and offset = beta - mean gamma r in float32, each by the exponent of `Scaled`. But the
+    offset is no finer than the scale, and the scale no finer than the offset allows: its product with a code
+    at 2^-fl and the offset fit 64 bits. `batch_norm.folded_at` makes an element of x3. intnet's own contract.
+    """
+    slope = [mul32(g, reciprocal_root(v)) for g, v in zip(gamma, variance, strict=True)]
+    shift = [sub32(b, mul32(m, s)) for b, m, s in zip(beta, mean, slope, strict=True)]
+
+    def stored(values: Sequence[Fraction], format: Format) -> Fixed:
+        q = quantize(values, format)
+        return Fixed((len(values),), q.codes, q.exponent)
+
+    scale, offset = stored(slope, Scaled(WORD)), stored(shift, Scaled(WORD))
+    if offset.exponent < scale.exponent:
+        offset = stored(shift, FixedPoint(WORD, -scale.exponent))
+    finest = WORD - 2 - fl - offset.exponent
+    if -scale.exponent > finest:
+        scale = stored(slope, FixedPoint(WORD, finest))
+    return scale, offset

@@ -21,6 +21,7 @@ element once and limits the code, so any element can be computed again from its 
 >>> quantize([Fraction(3), Fraction(-1, 100)], shift)
 Quantized(codes=[96, 0], exponent=-5, saturated=0)
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -392,42 +393,3 @@ def flag_decode(stored: tuple[int, int, int], k: int = 8) -> int:
     """The code of stored (flag, sign, magnitude)."""
     is_coarse, sign, size = stored
     return (-1 if sign else 1) * size * (2 ** (k - 1) if is_coarse else 1)
-
-
-# -- the same, a function a format -----------------------------------------------------------------
-
-
-def fixed(
-    xs: Sequence[Exact], wl: int, fl: int, mode: str = "ties_even", how: str = "saturate",
-    words: Sequence[int] | None = None, bits: int = 32,
-) -> Quantized:  # fmt: skip
-    """By `quantize`."""
-    return quantize(xs, FixedPoint(wl, fl, how), mode, words, bits)
-
-
-def direct(
-    xs: Sequence[Exact], k: int, mode: str = "ties_even", words: Sequence[int] | None = None, bits: int = 32,
-    clip: bool = False,
-) -> Quantized:  # fmt: skip
-    """By `quantize`."""
-    return quantize(xs, Direct(k, clip), mode, words, bits)
-
-
-def shift(
-    xs: Sequence[Exact], k: int, mode: str = "ties_even", words: Sequence[int] | None = None, bits: int = 32
-) -> Quantized:
-    """By `quantize`."""
-    return quantize(xs, Shift(k), mode, words, bits)
-
-
-def constant(
-    xs: Sequence[Exact], words: Sequence[int] | None, dr: int = 128, k_gc: int = 15,
-    mode: str = "stochastic", bits: int = 32,
-) -> Quantized:  # fmt: skip
-    """By `quantize`."""
-    return quantize(xs, Constant(dr, k_gc), mode, words, bits)
-
-
-def flag(xs: Sequence[Exact], mode: str = "ties_even", k: int = 8) -> Quantized:
-    """By `quantize`."""
-    return quantize(xs, Flag(k), mode)

@@ -17,6 +17,7 @@ for as many zeros: padding, or a position that the stride skips. Such terms keep
 >>> weight_runs(g, 0, 0, 0, 0)
 [(None, range(0, 1)), (range(0, 3), range(1, 4))]
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -132,6 +133,9 @@ def weight_runs(g: ConvShape, o: int, c: int, i: int, j: int) -> list[Run]:
     Of a row, the columns that read padding on the left or on the right are runs of zeros.
     """
     channel = o // (g.o // g.groups) * g.cg + c
+    if g.kh == g.kw == g.sh == g.sw == 1 and (g.oh, g.ow) == (g.h, g.w):  # every position, as it lies
+        count = g.n * g.h * g.w
+        return [(_every(g.c, channel, count), _every(g.o, o, count))]
     first = min(max(-((j - g.left) // g.sw), 0), g.ow)  # the first column with x * sw + j - left >= 0
     past = min(max((g.w - 1 + g.left - j) // g.sw + 1, first), g.ow)
     runs: list[Run] = []

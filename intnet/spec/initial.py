@@ -12,6 +12,7 @@ draws a normal of its own, cut at +-sqrt(3 s/n).
 >>> float(scaled_normal(2**31, 1.0)) * 2**31 / 2.5066 < 1      # the middle of the words is next to 0
 True
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -15,6 +15,7 @@ N. Integer logits are rounded once to float32 first.
 >>> row.p, float(row.loss)
 ([Fraction(1, 2), Fraction(1, 2)], 0.6931471824645996)
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence

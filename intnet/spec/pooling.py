@@ -19,6 +19,7 @@ An element rule takes a flat list and `Windows`: what positions each window hold
 >>> avg_at([1, 2, 3, 5], how, (0, 0, 0, 0)), max_at([1, 2, 5, 5], how, (0, 0, 0, 0))
 (Fraction(11, 4), 2)
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -2,6 +2,7 @@
 
 Written from the rule table alone, with the floor and the fraction of a `Fraction`.
 """
+
 from __future__ import annotations
 
 from fractions import Fraction
@@ -32,9 +33,7 @@ class Decision(NamedTuple):
         return self.floor + self.up
 
 
-def decision(
-    x: Fraction | int, mode: str = "ties_even", word: int | None = None, bits: int = 32
-) -> Decision:
+def decision(x: Fraction | int, mode: str = "ties_even", word: int | None = None, bits: int = 32) -> Decision:
     """Which way `mode` goes from the exact value `x`: the one place where that is decided.
 
     `word` is the random word of `stochastic`, already cut to `bits` bits (0 <= word < 2^bits).

@@ -9,6 +9,7 @@ place of an element: `place_of` and `index_of` are each other's inverse.
 >>> t.shape, t.values[index_of((1, 0), t.shape)], place_of(3, t.shape)
 ((2, 3), 4, (1, 0))
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -14,6 +14,7 @@ subset of elements gives the same.
 >>> words(seed=7, step=3, name="conv1/gW", n=5)[4] == word(7, 3, "conv1/gW", 4)
 True
 """
+
 import hashlib
 from collections.abc import Iterator, Sequence
 from fractions import Fraction

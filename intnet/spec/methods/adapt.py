@@ -8,8 +8,8 @@
 <WL,FL> of a weight layer holds for the layers defined behind it too, up to the next one. Products of
 integers are exact; the way back is float32, as is batch norm inside.
 
-State, beside that of `float_master`: of every layer 'precision' [WL, FL]; of weight layers 'window' [lb, r, n]
-and W's slot 'G'; with accs > 1 the slot 'sum'; of the net 'method/strategy', 'losses', 'epoch' [sum, steps],
+State, beside that of `float_master`: of every layer 'precision' [WL, FL]; of weight layers 'window'
+[lb, r, n] and W's slot 'G'; with accs > 1 the slot 'sum'; of the net 'method/strategy', 'losses', 'epoch' [sum, steps],
 'plateau' [factor of lr, best, epochs since], 'batches'.
 """
 

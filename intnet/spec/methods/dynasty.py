@@ -1,7 +1,7 @@
 """DYNASTY: block float whose bit-width map follows how sensitive the loss is to each block.
 
 "DYNASTY: block-wise dynamic-precision training". Weight layers multiply blocks of 4x4 (`block_float`): of
-each product one operand has 8 bits, the other b bits, block by block; the exact sum is rounded once to float32.
+each product one operand has 8 bits, the other b bits, block by block; sums are rounded once to float32.
 
     forward   x1 = Wq * x0      W in 8 bits, A = x0 in b
     backward  e4 = Wb^T e3      E = e3 in 8 bits, W in b

@@ -155,14 +155,20 @@ def penalised(
 
 
 def update(
-    s: Settings, lr: float, w: Sequence[Fraction], g: Sequence[Fraction], slots: Slots, t: int = 1,
+    s: Settings,
+    lr: float,
+    w: Sequence[Fraction],
+    g: Sequence[Fraction],
+    slots: Slots,
+    t: int = 1,
+    scale: Fraction = Fraction(1),
     penalties: tuple[float, float] = (0.0, 0.0),
-) -> tuple[list[Fraction], Slots]:  # fmt: skip
+) -> tuple[list[Fraction], Slots]:
     """(W, slots) behind the module's step, element by element.
 
-    g: the gradient, clipped; slots: empty at the start; t: of adamw; penalties: l1, l2
+    slots: empty at the start; t: of adamw; scale: of `clipping`; penalties: l1, l2
     """
-    g = penalised(w, g, Fraction(1), penalties)
+    g = penalised(w, g, scale, penalties)
     if s.optimizer == "adamw":
         return adamw(s, lr, w, g, slots, t)
     return sgd(s.momentum, lr, w, g, slots.get("Acc"))
@@ -250,17 +256,14 @@ class FloatMaster(Step):
 
     def update(self, layer: Layer, symbol: str, gradient: Tensor) -> None:
         """The module's step of one parameter."""
-        s, name, shape = self.settings, layer.name, gradient.shape
-        g = gradient.values
+        s, name, shape, g = self.settings, layer.name, gradient.shape, gradient.values
         scale = clipping(g, s.clip)
         if s.clip is not None:
-            clipped = Tensor(shape, [mul32(scale, v) for v in g])
-            g = self.note(layer, f"g{symbol}c", gradient, clipped, FLOAT32).values
-        names = ("m", "v") if s.optimizer == "adamw" else ("Acc",)
-        kept = [slot for slot in names if key(name, symbol, slot) in self.state]
-        old = {slot: self.parameter(name, symbol, slot).values for slot in kept}
-        w = self.parameter(name, symbol).values
-        new, slots = update(s, self.rate(), w, g, old, self.updates_done() + 1, self.penalties())
+            self.note(layer, f"g{symbol}c", gradient, Tensor(shape, [mul32(scale, v) for v in g]), FLOAT32)
+        names = [slot for slot in ("Acc", "m", "v") if key(name, symbol, slot) in self.state]
+        old = {slot: self.parameter(name, symbol, slot).values for slot in names}
+        w, t = self.parameter(name, symbol).values, self.updates_done() + 1
+        new, slots = update(s, self.rate(), w, g, old, t, scale, self.penalties())
         for slot, values in slots.items():
             self.state[key(name, symbol, slot)] = Floats("float32", shape, values)
             self.note(layer, f"{slot}{symbol}", Tensor(shape, values), Tensor(shape, values), FLOAT32)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from math import prod
 from typing import Any, ClassVar, NamedTuple
 
 from intnet.spec import buckets
@@ -132,7 +133,8 @@ def pack(now: Now, codec: Codec, layer: str, path: str, x: Tensor) -> Packed:
         chosen = words(now.seed, now.step, f"{layer}/mix", len(widths))
         widths = [codec.mix if word < limit else codec.bits for word in chosen]
     drawn = None if codec.kind == "affine" else words(now.seed, now.step, f"{layer}/{path}", n)
-    made = buckets.save(floats.all_units(x.values), codec.kind, widths, size, drawn, codec.norm)
+    image = prod(x.shape[1:])
+    made = buckets.save(floats.all_units(x.values), codec.kind, widths, size, drawn, codec.norm, image)
     again = Tensor(x.shape, [floats.value(v) for v in made.values])
     return Packed(x.shape, made, widths, again, codec.kind)
 
