@@ -42,15 +42,17 @@ def format_of(format: fast.Format) -> spec.Format:
 
 def grid(format: spec.Format, source: Expression) -> int:
     """What a whole tensor decides: by the definition, from exact extremes that the fast code looked for."""
-    if isinstance(format, OF_R):
-        if not isinstance(source, Exact | FloatExact):  # a root or a curve, whose maximum is no rational
+    if isinstance(format, spec.FixedPoint | spec.Direct):
+        return format.grid_of(0, 0)
+    if not isinstance(source, Exact | FloatExact):  # a root or a curve, whose maximum is no rational
+        if isinstance(format, OF_R):
             return source.log2_max()
+        raise FormatError(f"a root or a curve has no exact extremes, by which {format} could scale it")
+    if isinstance(format, OF_R):
         top = source.max()
         return format.grid_of(-top, top)
-    if isinstance(format, spec.Scaled):
-        greatest, least = source.extremes()  # type: ignore[union-attr]
-        return format.grid_of(least, greatest)
-    return format.grid_of(0, 0)
+    greatest, least = source.extremes()
+    return format.grid_of(least, greatest)
 
 
 def fixed(q: QTensor) -> Fixed:
