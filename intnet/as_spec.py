@@ -20,6 +20,7 @@ from intnet.exact import Exact, Expression
 from intnet.exact_sources import FloatExact
 from intnet.qtensor import QTensor
 from intnet.spec import formats as spec
+from intnet.spec.curves import curve_bounds, tanh_bounds
 from intnet.spec.tensor import Fixed, Tensor, power
 
 FORMATS: dict[type, Callable[[Any], spec.Format]] = {
@@ -30,6 +31,7 @@ FORMATS: dict[type, Callable[[Any], spec.Format]] = {
     fast.Constant: lambda f: spec.Constant(f.dr, f.k),
     fast.Scaled: lambda f: spec.Scaled(f.wl),
 }
+DIGITS = 210  # bits of an enclosure of a curve
 OF_R = (spec.Shift, spec.Flag, spec.Constant)  # whose grid is log2 R(x)
 
 
@@ -76,6 +78,16 @@ def values(value: QTensor | np.ndarray | Exact) -> Tensor:
     exponents = np.broadcast_to(value.exponent, value.shape).reshape(-1).tolist()
     codes = value.codes.reshape(-1).tolist()
     return Tensor(tuple(value.shape), [c * power(e) for c, e in zip(codes, exponents, strict=True)])
+
+
+def curve(name: str, x: Fraction) -> Fraction:
+    """tanh, sigmoid, silu or silu's slope at x, which is irrational but at 0: within 2^-200."""
+    if x == 0:
+        return Fraction(int(name in ("sigmoid", "slope")), 2)
+    if name == "tanh":
+        size = tanh_bounds(abs(x), DIGITS)[0]
+        return size if x > 0 else -size
+    return curve_bounds(name, x, DIGITS)[0]
 
 
 def log2(step: Fraction) -> int:

@@ -33,6 +33,7 @@ from intnet.quantize import flag_words
 from intnet.rounding import HLS_ALIASES, MODES
 from intnet.spec import formats as spec
 from intnet.spec.rounding import HALF
+from intnet.spec.tensor import power
 from intnet.trace import Event
 
 
@@ -278,9 +279,9 @@ def _value(event: Event, source: Expression, index: Index, operands: Operands) -
         term = Term("".join(symbol.terms[:1]), numerator)
         den = symbol.denominator
         return Value((term,), 0, source.den, source.exponent, False, None, square, denominator_name=den)
-    if not isinstance(source, FloatExact):  # a curve, such as tanh (`ops/`): its value to 60 digits
-        one = QTensor(source.x.codes[index].reshape(1), source.x.exponent)
-        return Value((), 0, 1, 0, False, type(source)(one).fractions()[0])
+    if not isinstance(source, FloatExact):  # a curve, such as tanh (`ops/`)
+        x = int(source.x.codes[index]) * power(int(source.x.exponent))
+        return Value((), 0, 1, 0, False, as_spec.curve(type(source).__name__.lower(), x))
     number = float(source.values[index])
     if not np.isfinite(number):
         raise FormatError(f"{event.layer}/{event.path} {comma(index)} is {number}: it has no exact value")

@@ -70,8 +70,8 @@ is that of u - floor(u); one that binary32 rounds to 1 counts as the next floor.
 """.splitlines()
 _SCALES = {
     "max": "scale = max(max abs(a), 1e-8)",
-    "l2": "scale = max(sqrt(sum a^2), 1e-8), the sum of each 16 images by fused multiply-add in ascending order over"
-    " chunks of 1024, whose sums are added in their order; groups' sums meet in pairs, 2i and 2i + 1",
+    "l2": "scale = max(sqrt(sum a^2), 1e-8), the sum of each 16 images by fused multiply-add, in ascending"
+    " order over chunks of 1024, whose sums are added in their order; groups' sums meet in pairs 2i, 2i + 1",
 }
 _SCALED = {"Shift", "Constant", "Flag"}  # whose grids follow R(x)
 _SIGNALS = (
