@@ -14,22 +14,26 @@ rounds float32 arithmetic, not exact values: what `explain_buckets.py` finds of 
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt
 from typing import Any
 
 import numpy as np
 
+from intnet import as_spec
 from intnet.bucket_codec import Codec
 from intnet.errors import FormatError, ShapeError
 from intnet.exact import Exact, Expression, exact
 from intnet.exact_sources import FloatExact, Root
+from intnet.explain_blocks import Block, in_block
 from intnet.explain_buckets import Bucket, way
+from intnet.explain_rules import Disagreement, Index, comma, rule
 from intnet.formats import BlockFloat, Flag, Format
-from intnet.grids import HALF, Block, Disagreement, Grid, Index, comma, decide, grid, in_block
 from intnet.operands import Operands, Product
 from intnet.qtensor import QTensor
 from intnet.quantize import flag_words
 from intnet.rounding import HLS_ALIASES, MODES
+from intnet.spec import formats as spec
+from intnet.spec.rounding import HALF
+from intnet.spec.tensor import power
 from intnet.trace import Event
 
 
@@ -275,9 +279,9 @@ def _value(event: Event, source: Expression, index: Index, operands: Operands) -
         term = Term("".join(symbol.terms[:1]), numerator)
         den = symbol.denominator
         return Value((term,), 0, source.den, source.exponent, False, None, square, denominator_name=den)
-    if not isinstance(source, FloatExact):  # a curve, such as tanh (`ops/`): its value to 60 digits
-        one = QTensor(source.x.codes[index].reshape(1), source.x.exponent)
-        return Value((), 0, 1, 0, False, type(source)(one).fractions()[0])
+    if not isinstance(source, FloatExact):  # a curve, such as tanh (`ops/`)
+        x = int(source.x.codes[index]) * power(int(source.x.exponent))
+        return Value((), 0, 1, 0, False, as_spec.curve(type(source).__name__.lower(), x))
     number = float(source.values[index])
     if not np.isfinite(number):
         raise FormatError(f"{event.layer}/{event.path} {comma(index)} is {number}: it has no exact value")
@@ -310,37 +314,39 @@ def _sum(event: Event, source: Exact, index: Index, operands: Operands) -> Value
 
 
 def _round(event: Event, format: Format, source: Expression, value: Value, index: Index) -> Rounding:
-    mode = HLS_ALIASES.get(event.rounding or "", event.rounding or "")
+    where, mode = f"{event.layer}/{event.path}", HLS_ALIASES.get(event.rounding or "", event.rounding or "")
     if mode not in MODES:
-        raise FormatError(f"{event.layer}/{event.path}: its event names no rounding mode, but {mode!r}")
-    on = in_block(event, index) if isinstance(format, BlockFloat) else grid(format, source, value.value)
-    if on.emptied:
-        return _emptied(mode, on)
+        raise FormatError(f"{where}: its event names no rounding mode, but {mode!r}")
+    block = in_block(event, index) if isinstance(format, BlockFloat) else None
+    if block is not None and block.emptied:
+        return _emptied(mode, block)
+    if block is not None:  # the codes of a block are those of fixed point
+        form: spec.Format = spec.FixedPoint(block.bits, block.bits - 1 - block.exponent, "saturate_symmetric")
+    else:
+        form = as_spec.format_of(format)
+    grid, word, bits = as_spec.grid(form, source), None, None
+    if mode == "stochastic":
+        if event.words is None:
+            raise FormatError(f"{where}: its event has no random words")
+        bits, flat = event.word_bits, int(np.ravel_multi_index(index, event.result.shape))
+        word = int(event.words.reshape(-1)[flat]) >> (32 - bits)
     scaled: Fraction | None = None
     square: Fraction | None = None
     remainder: Fraction | None
     if value.value is not None:
-        scaled = value.value / Fraction(2) ** on.exponent
-        floor = scaled.numerator // scaled.denominator
-        remainder = part = scaled - floor
+        way = form.way(value.value, grid, mode, word, bits or 32)
+        scaled, remainder = value.value / way.step, way.decision.fraction
     else:
         assert value.square is not None
-        square = value.square / Fraction(4) ** on.exponent
-        floor, part = _root(square)
-        remainder = part if part in (0, HALF) else None
-    word = threshold = bits = None
-    if mode == "stochastic":
-        if event.words is None:
-            raise FormatError(f"{event.layer}/{event.path}: its event has no random words")
-        bits, flat = event.word_bits, int(np.ravel_multi_index(index, event.result.shape))
-        word = int(event.words.reshape(-1)[flat]) >> (32 - bits)
-        threshold = (part.numerator << bits) // part.denominator
-    up, rule = decide(mode, floor, part, word, threshold)
-    rounded = floor + up
-    kept = _limited(rounded, on)
+        way = form.root_way(value.square, grid, mode)
+        square = value.square / way.step**2
+        remainder = way.decision.fraction if way.decision.fraction in (0, HALF) else None
+    made, (low, high, overflow) = way.decision, way.limits or (None, None, "")
+    overflow = "saturate" if block else overflow
     return Rounding(
-        mode, on.exponent, on.log2_r, scaled, square, floor, remainder, part == HALF, word, bits, threshold,
-        up, rule, rounded, on.low, on.high, on.overflow, kept, kept != rounded, on.lift, on.block,
+        mode, as_spec.log2(way.step), grid if isinstance(form, as_spec.OF_R) else None, scaled, square,
+        made.floor, remainder, made.tie, word, bits, made.threshold, made.up, rule(mode, made, word),
+        made.rounded, low, high, overflow, way.kept, way.saturated, way.lift.bit_length() - 1, block,
     )  # fmt: skip
 
 
@@ -356,27 +362,10 @@ def _in_bucket(event: Event, index: Index) -> tuple[Rounding, int, Fraction]:
     return rounding, w.code, w.value
 
 
-def _emptied(mode: str, on: Grid) -> Rounding:
+def _emptied(mode: str, block: Block) -> Rounding:
     """Of a block that keeps no bits: nothing is rounded, nothing saturates."""
+    step = block.exponent - max(block.bits, 1) + 1
     return Rounding(
-        mode, on.exponent, None, None, None, 0, None, False, None, None, None,
-        False, on.emptied, 0, 0, 0, on.overflow, 0, False, 0, on.block,
+        mode, step, None, None, None, 0, None, False, None, None, None, False, block.emptied, 0, 0, 0,
+        "saturate", 0, False, 0, block,
     )  # fmt: skip
-
-
-def _root(square: Fraction) -> tuple[int, Fraction]:
-    """(floor of the root, a stand-in for the rest): 0 and 1/2 exactly, else 1/4 or 3/4 on its side of 1/2."""
-    floor = isqrt(square.numerator // square.denominator)
-    if floor * floor == square:
-        return floor, Fraction(0)
-    middle = Fraction(2 * floor + 1, 2) ** 2
-    return floor, HALF if square == middle else Fraction(1 if square < middle else 3, 4)
-
-
-def _limited(rounded: int, on: Grid) -> int:
-    """After saturation, or the wrap of a fixed-point format."""
-    if on.low is None or on.high is None:
-        return rounded
-    if on.overflow == "wrap":
-        return (rounded - on.low) % (on.high - on.low + 1) + on.low
-    return min(max(rounded, on.low), on.high)

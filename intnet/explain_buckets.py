@@ -1,32 +1,30 @@
 """One element's way through a bucketed codec (`bucket_codec.py`), from its float32 to packed bits and back.
 
-    way(event, index) -> Way        for `explain.py`; its rounding decision is `grids.decide`
+    way(event, index) -> Way        for `explain.py`
 
-Read `Bucket` for what is told, `way` for the order, then the arithmetic of the two kinds of codes. All in
-Python integers and Fractions, apart from the kernels: each float32 operation is an exact rational that is
-rounded once, and both are kept. Codes are read from the packed words bit by bit. Scale, zero point, code and
-a~ must be those that the library stored; where one is not, `Disagreement` is raised.
+Read `Bucket` for what is told, `way` for the order, then the two kinds of codes. Every rounded number and the
+decision come from `spec.buckets`; beside each float32 operation stands the exact rational that it rounded.
+Codes are read from the packed words bit by bit. Scale, zero point, code and a~ must be those that the library
+stored; where one is not, `Disagreement` is raised.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import floor, isqrt, ldexp, prod
-from typing import Any
+from math import floor, isqrt, prod
 
 import numpy as np
 
-from intnet.batch_sums import GROUP
 from intnet.bucket_codec import Codec, Packed
 from intnet.errors import FormatError
-from intnet.exact_sources import floor_log2
-from intnet.fp32 import CHUNK
-from intnet.grids import Disagreement, Index, comma, decide
+from intnet.explain_rules import Disagreement, Index, comma, rule
+from intnet.spec import buckets as spec
+from intnet.spec.float32 import CHUNK, ONE, sqrt_units, to_float32
+from intnet.spec.rounding import Decision
 from intnet.trace import Event
 
 WORD = 64  # bits of a packed word
 RANDOM = 32  # bits of a random word
-TINY = Fraction(float(np.float32(1e-8)))  # at least, the scale of a bucket of levels
 ZERO = Fraction(0)
 
 
@@ -122,19 +120,17 @@ class Way:
 # -- float32 -----------------------------------------------------------------------------------
 
 
-def nearest(value: Fraction) -> Fraction:
-    """The float32 next to a rational, ties to even; FormatError beyond its range."""
-    if not value:
-        return ZERO
-    unit = Fraction(2) ** max(floor_log2(abs(value)) - 23, -149)
-    rounded = round(value / unit) * unit  # Python rounds a Fraction to even
-    if abs(rounded) >= 2**128:
-        raise FormatError(f"{float(value):g} is beyond float32")
-    return rounded
+def _units(value: Fraction) -> int:
+    """A float32 in units of 2^-149, as `spec.buckets` counts."""
+    return int(value * ONE)
+
+
+def _real(units: int) -> Fraction:
+    return Fraction(units, ONE)
 
 
 def _operation(name: str, formula: str, exact: Fraction) -> Operation:
-    return Operation(name, formula, exact, nearest(exact))
+    return Operation(name, formula, exact, to_float32(exact))
 
 
 def _root(value: Fraction) -> Fraction:
@@ -146,35 +142,13 @@ def _root(value: Fraction) -> Fraction:
 
 
 def _norm(x: np.ndarray, first: int, image: int) -> tuple[Operation, Operation]:
-    """Sum of squares of elements first .. of a tensor with `image` elements an image; and its root.
-
-    The order is that of `batch_sums.py`. In integers, which count units of 2^-298: Fractions would take
-    minutes for a whole tensor.
-    """
-    exact, size, sums = 0, GROUP * image, []
-    for start in range(-first, x.size, size):
-        total, inside = 0, x[max(start, 0) : max(start + size, 0)]
-        for at in range(0, inside.size, CHUNK):
-            part = 0
-            for value in inside[at : at + CHUNK].tolist():
-                square = int(ldexp(value, 149)) ** 2
-                exact, part = exact + square, _nearest_units(square + part)
-            total = _nearest_units(total + part)
-        sums.append(total)
-    while len(sums) > 1:
-        sums = [_nearest_units(sum(sums[i : i + 2])) for i in range(0, len(sums), 2)]
-    (total,) = sums
-    whole, rounded = (Fraction(n) / Fraction(2) ** 298 for n in (exact, total))
-    of = f"a^2 over {x.size:,}, one rounding each, in groups of {GROUP} images and chunks of {CHUNK:,}"
-    return Operation("sum", of, whole, rounded), _operation("norm", "sqrt(sum)", _root(rounded))
-
-
-def _nearest_units(n: int) -> int:
-    """`nearest` of n >= 0 units of 2^-298."""
-    drop = max(n.bit_length() - 24, 149)
-    low, half = n >> drop, 1 << drop - 1
-    rest = n - (low << drop)
-    return low + (rest > half or (rest == half and low % 2 == 1)) << drop
+    """Sum of squares, fma by fma in chunks of CHUNK, group by group of images; and its root."""
+    units = [_units(Fraction(value)) for value in x.tolist()]
+    total = spec.sum_of_squares(units, first, image)
+    exact = Fraction(sum(value**2 for value in units), ONE**2)
+    of = f"a^2 over {x.size:,}, one rounding each, in chunks of {CHUNK:,}"
+    norm = Operation("norm", "sqrt(sum)", _root(_real(total)), _real(sqrt_units(total)))
+    return Operation("sum", of, exact, _real(total)), norm
 
 
 # -- the way -----------------------------------------------------------------------------------
@@ -232,9 +206,13 @@ def _bucket(event: Event, codec: Codec, packed: Packed, flat: int, where: str) -
         promotion = Promotion(word, threshold, event.mix.probability, word < threshold)
         if promotion.promoted != promoted[k]:
             raise Disagreement(f"{where}: word {word} and threshold {threshold} do not give the stored width")
-    scaling, scale, zero = (_level_scale if codec.kind == "levels" else _affine_scale)(
-        codec, bits, least, greatest, x, first, prod(packed.shape[1:])
-    )
+    if codec.kind != "levels":
+        scaling, scale, zero = _affine_scale(bits, least, greatest)
+    elif codec.norm == "l2":
+        scaling, scale, zero = _level_scale(_norm(x, first, prod(packed.shape[1:])))
+    else:
+        top = max(-least, greatest)
+        scaling, scale, zero = _level_scale([Operation("max|a|", "the greater of -min and max", top, top)])
     place = _place(codec, packed, promoted[:k], flat - first, bits, size)
     return Bucket(
         str(codec), codec.kind, k, of, first, last, flat - first, bits, promotion, least, greatest,
@@ -268,94 +246,89 @@ def _place(codec: Codec, packed: Packed, ahead: Sequence[bool], at: int, bits: i
 Scaling = tuple[list[Operation], Fraction, Fraction | None]
 
 
-def _affine_scale(codec: Codec, bits: int, least: Fraction, greatest: Fraction, *_: Any) -> Scaling:
+def _affine_scale(bits: int, least: Fraction, greatest: Fraction) -> Scaling:
     """s = (max - min)/(2^b - 1) and z = round(-min/s), ties to even; a bucket whose s is 0 is constant."""
     span = _operation("max - min", "max - min", greatest - least)
     steps = _operation("2^b - 1", f"2^{bits} - 1", Fraction(2**bits - 1))
-    s = _operation("s", "(max - min)/(2^b - 1)", span.value / steps.value)
-    made = [span, *([steps] if steps.exact != steps.value else []), s]
-    if not s.value:
+    s, z = map(_real, spec.step_and_zero([_units(least), _units(greatest)], bits))
+    made = [span, *([steps] if steps.exact != steps.value else [])]
+    made.append(Operation("s", "(max - min)/(2^b - 1)", span.value / steps.value, s))
+    if not s:
         return made, ZERO, least
-    start = _operation("-min/s", "-min/s", -least / s.value)
-    whole = Fraction(round(start.value))
-    zero = Operation("z", "round(-min/s), ties to even", whole, whole)
-    return [*made, start, zero], s.value, zero.value
+    start = _operation("-min/s", "-min/s", -least / s)
+    return [*made, start, Operation("z", "round(-min/s), ties to even", z, z)], s, z
 
 
 def _constant(bucket: Bucket) -> Way:
     """s is 0: nothing is rounded, the code is 0 and a~ the least value."""
     assert bucket.zero is not None
-    rule = "a constant bucket (s = 0): its value is stored in the place of z, every code is 0"
-    return Way(bucket, None, 0, None, None, None, False, rule, 0, 2**bucket.bits - 1, 0, 0, bucket.zero)
+    why = "a constant bucket (s = 0): its value is stored in the place of z, every code is 0"
+    return Way(bucket, None, 0, None, None, None, False, why, 0, 2**bucket.bits - 1, 0, 0, bucket.zero)
 
 
 def _affine(bucket: Bucket, a: Fraction, word: int | None) -> Way:
     """u = a/s + z, q = clip(round(u)) or clip(floor(u) + [word < frac(u)]), a~ = s*(q - z)."""
     assert bucket.zero is not None
-    s, z, high = bucket.scale, bucket.zero, 2**bucket.bits - 1
-    quotient = _operation("a/s", "a/s", a / s)
-    u = _operation("u", "a/s + z", quotient.value + z)
-    before, whole = [quotient, u], floor(u.value)
-    threshold = None
-    if word is None:
-        fraction = u.value - whole
-        up, rule = decide("ties_even", whole, fraction)
-    else:
-        part, threshold, up, rule = _drawn(u.value, whole, word)
-        fraction = part.value
-        before.append(part)
-    rounded = whole + up
-    q = min(max(rounded, 0), high)
+    s, z, q_most = bucket.scale, bucket.zero, 2**bucket.bits - 1
+    found = spec.affine_way(_units(a), _units(s), _units(z), bucket.bits, word)
+    ratio, u, q = _real(found.ratio), _real(found.u), found.kept
+    before = [Operation("a/s", "a/s", a / s, ratio), Operation("u", "a/s + z", ratio + z, u)]
+    if word is not None:
+        before.append(_part(u, found.decision))
     number = _operation("q as float32", "q", Fraction(q))
     steps = _operation("q - z", "q - z", number.value - z)
-    value = _operation("a~", "s*(q - z)", s * steps.value)
+    value = Operation("a~", "s*(q - z)", s * steps.value, _real(spec.affine_value(q, _units(s), _units(z))))
     after = (*([number] if number.exact != number.value else []), steps, value)
     bound = s / 2 if word is None else s
     told = replace(bucket, before=tuple(before), after=after, bound=bound)
-    return Way(told, u.value, whole, fraction, word, threshold, up, rule, rounded, high, q, q, value.value)
+    return _way(told, u, found, word, q_most, q, value.value)
 
 
-def _drawn(u: Fraction, whole: int, word: int) -> tuple[Operation, int, bool, str]:
-    """(u - floor(u), which may round up to 1, threshold, whether up, why)."""
-    part = _operation("fraction", "u - floor(u)", u - whole)
-    threshold = floor(part.value * 2**RANDOM)
-    return part, threshold, *decide("stochastic", whole, part.value, word, threshold)
+def _part(u: Fraction, made: Decision) -> Operation:
+    """u - floor(u), which may round up to 1."""
+    return Operation("fraction", "u - floor(u)", u - made.floor, made.fraction)
+
+
+def _way(
+    bucket: Bucket, u: Fraction, found: spec.Way, word: int | None, high: int, code: int, value: Fraction
+) -> Way:
+    made = found.decision
+    why = rule("ties_even" if word is None else "stochastic", made, word)
+    return Way(
+        bucket, u, made.floor, made.fraction, word, made.threshold, made.up, why, made.rounded, high,
+        found.kept, code, value,
+    )  # fmt: skip
 
 
 # -- levels ------------------------------------------------------------------------------------
 
 
-def _level_scale(
-    codec: Codec, bits: int, least: Fraction, greatest: Fraction, x: np.ndarray, first: int, image: int
-) -> Scaling:
-    """max|a| or the norm of the bucket, at least 1e-8."""
-    if codec.norm == "l2":
-        made = list(_norm(x, first, image))
-    else:
-        top = max(-least, greatest)
-        made = [Operation("max|a|", "the greater of -min and max", top, top)]
-    scale = max(made[-1].value, TINY)
+def _level_scale(made: Sequence[Operation]) -> Scaling:
+    """What `made` ends in, max|a| or the norm of the bucket, at least 1e-8."""
+    scale = _real(spec.level_scale([_units(made[-1].value)]))
     return [*made, Operation("scale", f"max({made[-1].name}, 1e-8)", scale, scale)], scale, None
 
 
 def _level(bucket: Bucket, a: Fraction, word: int | None) -> Way:
     """ax = min(|a|/scale, 1), u = ax*L, m = floor(u) + [word < frac(u)], a~ = m/L * scale * sign(a)."""
     assert word is not None
-    levels = 2**bucket.bits
-    ratio = _operation("|a|/scale", "|a|/scale", abs(a) / bucket.scale)
-    ax = min(ratio.value, Fraction(1))  # float32 has no 1 - 1e-8
-    limited = Operation("ax", "min(|a|/scale, 1)", ax, ax)
-    u = _operation("u", f"ax*L, L = 2^b = {levels:,}", limited.value * levels)
-    whole = floor(u.value)
-    part, threshold, up, rule = _drawn(u.value, whole, word)
-    m = whole + up
+    levels, scale = 2**bucket.bits, bucket.scale
+    found = spec.level_way(_units(a), _units(scale), bucket.bits, word)
+    ratio, u, m = _real(found.ratio), _real(found.u), found.kept
+    ax = u / levels  # float32 has no 1 - 1e-8
+    before = (
+        Operation("|a|/scale", "|a|/scale", abs(a) / scale, ratio),
+        Operation("ax", "min(|a|/scale, 1)", ax, ax),
+        Operation("u", f"ax*L, L = 2^b = {levels:,}", ax * levels, u),
+        _part(u, found.decision),
+    )
     number = _operation("m as float32", "m", Fraction(m))
-    ratio_back = _operation("m/L", "m/L", number.value / levels)
-    size = _operation("|a~|", "m/L * scale", ratio_back.value * bucket.scale)
+    back = _operation("m/L", "m/L", number.value / levels)
+    size = Operation(
+        "|a~|", "m/L * scale", back.value * scale, _real(spec.level_value(m, _units(scale), bucket.bits))
+    )
     signed = -size.value if a < 0 else size.value
     value = Operation("a~", "sign(a) * |a~|", signed, signed)
-    after = (*([number] if number.exact != number.value else []), ratio_back, size, value)
-    told = replace(bucket, before=(ratio, limited, u, part), after=after, bound=bucket.scale / levels)
-    return Way(
-        told, u.value, whole, part.value, word, threshold, up, rule, m, levels, m, -m if a < 0 else m, signed
-    )
+    after = (*([number] if number.exact != number.value else []), back, size, value)
+    told = replace(bucket, before=before, after=after, bound=scale / levels)
+    return _way(told, u, found, word, levels, -m if a < 0 else m, signed)

@@ -14,7 +14,7 @@ import pytest
 from intnet import runs
 from intnet.block_float import quantize_blocks
 from intnet.explain import Disagreement, Explanation, Rounding, explain
-from intnet.grids import Block
+from intnet.explain_blocks import Block
 from intnet.operands import Operands
 from intnet.qtensor import QTensor
 from intnet.spec.block_float import Index, block_of, places

@@ -17,7 +17,7 @@ from intnet.cli.inspect_elements import interesting
 from intnet.cli.inspect_text import stations
 from intnet.errors import FormatError
 from intnet.explain import Disagreement, Explanation, Rounding, explain
-from intnet.explain_buckets import Bucket, nearest
+from intnet.explain_buckets import Bucket
 from intnet.measure import measure
 from intnet.operands import Operands
 from intnet.spec.float32 import to_float32
@@ -187,23 +187,6 @@ def test_ties_go_to_even_and_limits_hold() -> None:
     labels = {label for text, _ in interesting(event, Operands()) for label in text.split(", ")}
     assert {"rounds up", "rounds down", "tie", "in a constant bucket", "greatest magnitude", "zero"} <= labels
     assert "saturated" in labels and event.result.clipped > 0
-
-
-def test_float32_of_a_fraction() -> None:
-    values = [
-        F(1, 3),
-        F(-1, 3),
-        F(2**24 + 1),
-        F(2**24 + 3),
-        F(1, 2**150),
-        F(3, 2**150),
-        F(1, 2**151),
-        F(7, 10**44),
-    ]
-    for value in values:
-        assert nearest(value) == to_float32(value)
-    with pytest.raises(FormatError, match="beyond float32"):
-        nearest(F(2**128))
 
 
 def test_what_the_library_stored_is_checked() -> None:

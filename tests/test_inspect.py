@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from intnet import explain, records, runs
+from intnet import records, runs
 from intnet.cli import inspect as command
 from intnet.cli.inspect_text import decimal, fraction, root_decimal, sparkline
+from intnet.spec import formats
 from intnet.trace import Recorder
 from tests.command import MLP, PYTHON, ROOT, environment, here, refused
 
@@ -278,7 +279,8 @@ def test_a_run_or_a_new_model(capsys: pytest.CaptureFixture[str], folder: Path, 
 def test_a_disagreement_is_an_internal_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explain, "decide", lambda *_: (True, "always"))
+    right = formats.decision
+    monkeypatch.setattr(formats, "decision", lambda *args: right(*args)._replace(up=True))
     where = ("--layer", "fc2", "--path", "Accq", "--index", "0,0")
     err = refused(capsys, "inspect", *SMALL, *where)
     assert "internal error: Disagreement: fc2/Accq 0,0: exact arithmetic reaches code" in err

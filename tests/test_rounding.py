@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from intnet import grids
 from intnet.errors import FormatError
+from intnet.explain_rules import rule
 from intnet.packs import contract, diagnosis
 from intnet.rounding import HLS_ALIASES, MODES, STOCHASTIC, mode_code, round_quotient, round_up
 from intnet.spec import round_fraction
@@ -161,7 +161,9 @@ def test_whoever_tells_of_a_mode_tells_what_it_does(mode):
         for quarters in range(1, 4):
             part = Fraction(quarters, 4)
             up = round_fraction(floor + part, mode) > floor
-            assert grids.decide(mode, floor, part)[0] is up
+            made = oracle.decision(floor + part, mode)
+            assert (made.floor, made.fraction, made.up) == (floor, part, up)
+            assert rule(mode, made).endswith(f"{'up' if up else 'down'} to {floor + up}")
             remainder = np.array([quarters << diagnosis.FRACTION_BITS - 1])  # its last bit is sticky
             assert diagnosis.UP[mode](np.array([floor]), remainder, None, 0)[0] == up
     table = contract._READING.partition("| mode |")[2]
@@ -171,4 +173,4 @@ def test_whoever_tells_of_a_mode_tells_what_it_does(mode):
 def test_what_nobody_was_told_of_is_refused():
     for mode in ("nearest", "ties_odd"):
         with pytest.raises(FormatError, match=mode):
-            grids.decide(mode, 0, Fraction(1, 2))
+            rule(mode, oracle.Decision(0, Fraction(1, 2), True, None, False))

@@ -1,4 +1,7 @@
-"""`intnet check`: what a device wrote against a golden pack, or the pack against its own recomputation."""
+"""`intnet check`: what a device wrote against a golden pack, or the pack against its own recomputation.
+
+A recomputation is by the fast code, or with `--by spec` by the definition (`packs/by_spec`).
+"""
 
 import argparse
 import json
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 SUMMARY = "check what a device wrote against a golden pack, word by word, and say what went wrong"
 EXAMPLE = """\
   intnet check packs/conv1                        is the pack whole, and does a recomputation give it?
+  intnet check packs/conv1 --by spec              the same by the definition, in plain Python integers (slow)
   intnet check packs/conv1 --dut build/out        files of the device, named as in exp/
   intnet check packs/conv1 --dut build/out --port '*/x1' --junit report.xml
 
@@ -25,6 +29,12 @@ about, and the mistake that explains what the device gave, if it is a known one.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The pack, the device's files, reports."""
     parser.add_argument("pack", metavar="PACK", help="a pack's folder")
+    parser.add_argument(
+        "--by",
+        choices=("code", "spec"),
+        default="code",
+        help="what recomputes the pack: the fast code, or the definition, which shares none of it",
+    )
     parser.add_argument("--dut", metavar="DIR", help="the folder of what the device wrote")
     parser.add_argument(
         "--port", metavar="PATTERN", default="*", help="only these expected ports (with --dut)"
@@ -37,16 +47,21 @@ def run(args: argparse.Namespace) -> int:
     from intnet import files
     from intnet.errors import ConfigError
     from intnet.packs import check, pack
+    from intnet.packs.by_spec import recompute
 
     if args.junit is not None and (not args.junit or not Path(args.junit).parent.is_dir()):
         raise ConfigError(f"--junit {args.junit!r}: give a file in a folder that is there")
     if args.dut is None and args.port != "*":
         raise ConfigError("--port chooses among the files of --dut: give both, or neither")
+    if args.dut is not None and args.by == "spec":
+        raise ConfigError("--by says what recomputes the pack, --dut compares a device with it: give one")
     read = pack.read(args.pack)
-    if args.dut is None:
-        result = check.recompute(read)
+    if args.dut is not None:
+        result = _watched(read, ("out",), lambda on_port: check.check_dut(read, args.dut, args.port, on_port))
+    elif args.by == "spec":
+        result = _watched(read, ("out", "rnd", "trail"), lambda on_port: recompute.recompute(read, on_port))
     else:
-        result = _watched(read, lambda on_port: check.check_dut(read, args.dut, args.port, on_port))
+        result = check.recompute(read)
     if args.json:
         print(json.dumps(to_dict(result)))
     else:
@@ -56,13 +71,15 @@ def run(args: argparse.Namespace) -> int:
     return result.exit_status
 
 
-def _watched(read: "Pack", compare: "Callable[[Callable[[str], None]], Result]") -> "Result":
-    """Behind a bar, one tick a port."""
+def _watched(
+    read: "Pack", directions: tuple[str, ...], compare: "Callable[[Callable[[str], None]], Result]"
+) -> "Result":
+    """Behind a bar, one tick a port of these directions."""
     from rich.console import Console
 
     from intnet.cli import terminal
 
-    total = sum(port.direction == "out" for port in read.ports.values())
+    total = sum(port.direction in directions for port in read.ports.values())
     with terminal.bars(Console(stderr=True)) as progress:
         task = progress.add_task("comparing", total=total, note="")
         return compare(lambda name: progress.update(task, advance=1, note=name))
@@ -83,15 +100,26 @@ def show(result: "Result") -> None:
     if result.first_step is not None:
         print(f"\nfirst bad step: {result.first_step}")
     bad = [port for port in result.ports if port.status != "pass"]
-    what = "the device" if result.kind == "dut" else "the recomputation"
+    for line in unknown_lines(result):
+        print(line)
+    what = {"dut": "the device", "recomputation": "the recomputation", "spec": "the definition"}[result.kind]
+    took = f", in {result.seconds:.1f} s" if result.kind == "spec" else ""
     if result.exit_status == 0:
-        print(f"PASS: {len(result.ports)} ports, {result.words:,} words of {what} are equal")
+        print(f"PASS: {len(result.ports)} ports, {result.words:,} words of {what} are equal{took}")
     else:
         wrong = sum(port.wrong for port in bad)
         files = sum(bool(port.problem) for port in bad)
         parts = [f"{wrong:,} wrong elements"] * bool(wrong) + [f"{files} bad or missing files"] * bool(files)
         parts += [f"{len(result.problems)} parts of the pack differ"] * bool(result.problems)
-        print(f"\nFAIL: {', '.join(parts)}; {len(bad)} of {len(result.ports)} ports")
+        print(f"\nFAIL: {', '.join(parts)}; {len(bad)} of {len(result.ports)} ports{took}")
+
+
+def unknown_lines(result: "Result") -> list[str]:
+    """The ports that the definition cannot give, under the reason."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in result.unknown.items():
+        reasons.setdefault(reason, []).append(name)
+    return [f"\nNOT RECOMPUTED, {reason}:\n  {', '.join(names)}" for reason, names in reasons.items()]
 
 
 def port_text(port: "PortResult") -> str:
@@ -167,7 +195,7 @@ def to_dict(result: "Result") -> dict[str, Any]:
         "problems": list(result.problems),
         "first_step": result.first_step,
         "ports": [_port_dict(port) for port in result.ports],
-    }
+    } | ({"not_recomputed": dict(result.unknown), "seconds": result.seconds} if result.kind == "spec" else {})
 
 
 def _port_dict(port: "PortResult") -> dict[str, Any]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from intnet.bucket_codec import Packed
 from intnet.explain import Explanation, Index, Rounding, explain
+from intnet.explain_blocks import mantissa_bits
 from intnet.formats import BlockFloat, Flag
-from intnet.grids import mantissa_bits
 from intnet.measure import codes_of, compare, in_values
 from intnet.operands import Operands
 from intnet.packs.diagnosis import HALF

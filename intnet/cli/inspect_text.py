@@ -14,8 +14,8 @@ from rich.text import Text
 from intnet import report
 from intnet.cli import terminal
 from intnet.explain import Explanation, Rounding, Term, Value
+from intnet.explain_blocks import Block
 from intnet.explain_buckets import Bucket, Operation
-from intnet.grids import Block
 from intnet.measure import Measured
 from intnet.operands import Symbol
 

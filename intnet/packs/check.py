@@ -9,7 +9,7 @@ with its port, coordinates, case, both words, the arithmetic trail and a diagnos
 """
 
 import fnmatch
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -66,13 +66,19 @@ class PortResult:
 
 @dataclass(frozen=True)
 class Result:
-    """All ports; `problems` are those of the pack as a whole, `first_step` the first bad one of a chain."""
+    """All ports; `problems` are those of the pack as a whole, `first_step` the first bad one of a chain.
+
+    kind:    'dut', 'recomputation', or 'spec', a recomputation by the definition
+    unknown: ports that the definition cannot give, each with the reason; seconds: that it took
+    """
 
     pack: Pack
     kind: str
     ports: Sequence[PortResult]
     problems: Sequence[str] = field(default_factory=tuple)
     first_step: int | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
 
     @property
     def exit_status(self) -> int:
@@ -110,7 +116,7 @@ def check_dut(
         results.append(_compare_file(pack, port, root / Path(port.file).name))
         if on_port is not None:
             on_port(port.name)
-    return Result(pack, "dut", results, first_step=_first_step(pack, results))
+    return Result(pack, "dut", results, first_step=first_step(pack, results))
 
 
 def _compare_file(pack: Pack, port: Port, path: Path) -> PortResult:
@@ -158,12 +164,14 @@ def _wrong_length(port: Port, path: Path, want: np.ndarray, got: np.ndarray) -> 
     return PortResult(port, problem=problem, first_word=first)
 
 
-def compare(pack: Pack, port: Port, want: np.ndarray, got: np.ndarray) -> PortResult:
-    """Flat elements of a port, with trail and diagnosis where they differ."""
+def compare(
+    pack: Pack, port: Port, want: np.ndarray, got: np.ndarray, trail: dict[str, np.ndarray] | None = None
+) -> PortResult:
+    """Flat elements of a port, with trail (by default the pack's) and diagnosis where they differ."""
     wrong = np.flatnonzero(want != got)
     if not wrong.size:
         return PortResult(port, want.size)
-    words = Words(port, want, got, way(pack, port))
+    words = Words(port, want, got, way(pack, port) if trail is None else trail)
     told = [_mismatch(pack, words, int(flat)) for flat in wrong[:SHOWN]]
     return PortResult(port, want.size, wrong.size, int(wrong[0]) // port.lanes, "", told, diagnose(words))
 
@@ -202,7 +210,7 @@ def _place(port: Port, flat: int) -> str:
     return ", ".join(f"{axis}={i}" for axis, i in zip(port.axes.split(","), index, strict=True))
 
 
-def _first_step(pack: Pack, results: Sequence[PortResult]) -> int | None:
+def first_step(pack: Pack, results: Sequence[PortResult]) -> int | None:
     """The first step of a chain that is not as expected: of units by its words, of layers by the name."""
     bad = [result for result in results if result.status != "pass"]
     for link in pack.manifest["about"].get("chain", ()):
@@ -255,7 +263,7 @@ def _recomputed(pack: Pack, draft: Draft) -> Result:
     made = {port.name for port, _ in draft.ports}
     problems += [f"{name} is not made by a recomputation" for name in pack.ports if name not in made]
     problems += [f"{name} is not what its contents say" for name in _texts(pack, draft)]
-    return Result(pack, "recomputation", results, problems, _first_step(pack, results))
+    return Result(pack, "recomputation", results, problems, first_step(pack, results))
 
 
 def _unit(pack: Pack) -> Draft:

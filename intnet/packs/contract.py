@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from intnet.spec.rounding import GOES_UP
+
 Json = dict[str, Any]
 SHOWN = 8  # numbers of what a method remembers that the page tells
 
@@ -24,12 +26,7 @@ all that follow. `presat` is floor + up, before the limits.
 
 | mode | goes up |
 |---|---|
-| ties_even | f > 1/2, or f = 1/2 and floor is odd |
-| ties_away | f > 1/2, or f = 1/2 and floor >= 0 |
-| ties_pos | f >= 1/2 |
-| to_neg, to_pos, to_zero | never; f > 0; f > 0 and floor < 0 |
-| stochastic | word < floor(f * 2^bits) |
-"""
+""" + "".join(f"| {mode} | {rule} |\n" for mode, rule in GOES_UP.items())
 
 _R = "R(x) = 2^n, n = round(log2 max abs(x)) over the whole tensor: 2^(2n-1) <= max^2 < 2^(2n+1); R(0) = 1."
 _QUANTIZERS = {

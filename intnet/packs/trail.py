@@ -6,7 +6,11 @@
 `remainder` is an unsigned word of 33 bits: the first 32 bits of f, then a sticky bit that says whether any
 bit behind them is set. That decides every mode: f = 1/2 is 0x80000000 with sticky 0, and a random word of B
 bits rounds up iff it is below the first B bits. Flag-Q has two grids; `coarse` says on which one
-an element is. `explain.py` has the same for one element, in fractions, and tests hold the two together.
+an element is.
+
+Whole tensors, so these are arrays; their definition is `spec.rounding.decision` on the grid of
+`spec.formats`, of codecs `spec.buckets.affine_way`. `explain.py` tells it of one element, `by_spec/trails.py`
+of all of a pack.
 """
 
 from dataclasses import dataclass
@@ -14,12 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from intnet import as_spec
 from intnet.block_float import BlockTensor, expand
 from intnet.bucket_codec import Packed
-from intnet.errors import FormatError
 from intnet.exact import NO_WORDS, Expression
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
-from intnet.quantize import scale
+from intnet.formats import Flag, Format
 from intnet.rounding import TO_NEG, TO_POS, mode_code
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -64,31 +67,15 @@ def trail(
 
 
 def grid(source: Expression, format: Format) -> int:
-    """log2 of the step that `format` rounds this source to; of Flag-Q the fine one."""
-    if isinstance(format, Shift):
-        return source.log2_max() - (format.k - 1)
-    if isinstance(format, Flag):
-        return source.log2_max() - 2 * format.fine
-    if isinstance(format, Constant):
-        return source.log2_max() - (format.dr.bit_length() - 1)
-    if isinstance(format, Scaled):
-        return -scale(source, format)
-    if isinstance(format, FixedPoint | Direct):
-        return format.exponent
-    raise FormatError(f"no trail is defined for the format {format}")
+    """log2 of the step that `format` rounds this source to, by its definition; of Flag-Q the fine one."""
+    form = as_spec.format_of(format)
+    return as_spec.log2(form.step(as_spec.grid(form, source)))
 
 
 def limits(format: Format) -> tuple[int | None, int | None, str]:
-    """(least, greatest, overflow) of presat; of Flag-Q on the coarse grid."""
-    if isinstance(format, FixedPoint):
-        return format.lo, format.hi, format.overflow
-    if isinstance(format, Scaled):
-        return format.lo, format.hi, "saturate"
-    if isinstance(format, Shift | Constant):
-        return -format.hi, format.hi, "saturate"
-    if isinstance(format, Flag):
-        return -(format.hi >> format.fine), format.hi >> format.fine, "saturate"
-    return None, None, ""
+    """(least, greatest, overflow) of presat, by the format's definition; of Flag-Q on the coarse grid."""
+    of_one = as_spec.format_of(format).way(1, 0)  # where R = 1, so 1 is on the coarse grid
+    return of_one.limits or (None, None, "")
 
 
 def _on_grid(source: Expression, step: int, draw: Any) -> Parts:

@@ -9,7 +9,16 @@ from fractions import Fraction
 from math import isqrt
 from typing import NamedTuple
 
-MODES = ("ties_even", "ties_away", "ties_pos", "to_neg", "to_pos", "to_zero", "stochastic")
+GOES_UP = {  # when floor + f becomes floor + 1
+    "ties_even": "f > 1/2, or f = 1/2 and floor is odd",
+    "ties_away": "f > 1/2, or f = 1/2 and floor >= 0",
+    "ties_pos": "f >= 1/2",
+    "to_neg": "never",
+    "to_pos": "f > 0",
+    "to_zero": "f > 0 and floor < 0",
+    "stochastic": "word < floor(f * 2^bits)",
+}
+MODES = tuple(GOES_UP)
 OVERFLOWS = ("saturate", "saturate_symmetric", "wrap", "error")
 HALF = Fraction(1, 2)
 

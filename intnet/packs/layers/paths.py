@@ -122,7 +122,7 @@ class Maker:
             )
         out["before"] = {}
         for key, value in one.before.items():
-            kept, path = _as_stored(one, key, value), _state(key)
+            kept, path = _as_stored(one, key, value), state_path(key)
             base = f"{self.prefix}{one.layer}/{path}.old"
             means = f"{path} before the step{self._told(key)}"
             out["before"][key] = self._dump(one, _axes_of(key))(kept, base, "in", meaning=means)
@@ -278,7 +278,7 @@ class Maker:
             assert array is not None, key
             if self.names.find(one.layer, array) is not None:
                 continue
-            name = f"{self.prefix}{one.layer}/{_state(key)}"
+            name = f"{self.prefix}{one.layer}/{state_path(key)}"
             name += ".new" * (name in self.aliases)  # a float layer's forward copy has the name
             if name not in made and not np.any(array != array.flat[0]):  # G behind a switch
                 self.skipped[name] = "constant after the step: a device that is stuck would pass"
@@ -330,7 +330,7 @@ def _numerators(value: Exact) -> Exact:
     return Exact(value.terms, value.exponent, value.offset, 1, value.relu, value.shifts)
 
 
-def _state(key: str) -> str:
+def state_path(key: str) -> str:
     """'W', 'Accq', 'Accq_gamma', 'running_mean', 'S_x0' of the keys of `capture.state`."""
     symbol, _, slot = key.partition(":")
     if slot in blocks.STATE:
@@ -340,7 +340,7 @@ def _state(key: str) -> str:
 
 def _as_stored(one: Captured, key: str, value: Any) -> Any:
     """A state tensor in the format that the step stores it in: a checkpoint keeps codes, not formats."""
-    formats = [event.format for event in one.events if event.path == _state(key)]
+    formats = [event.format for event in one.events if event.path == state_path(key)]
     if not formats or not isinstance(value, QTensor) or isinstance(formats[0], Codec):
         return value
     return QTensor(value.codes, value.exponent, formats[0], value.bound)

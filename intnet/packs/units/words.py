@@ -10,6 +10,7 @@ Sums are in `sums.py`.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from intnet.packs.trail import REMAINDER_BITS, Trail, trail
 from intnet.packs.units.signals import Columns, Parameters
 from intnet.qtensor import QTensor
 from intnet.quantize import flag_words, quantize
+from intnet.spec.tensor import power
 
 K_Q = 8  # of Q(., k): the grid 2^-7, as of activations and of forward copies
 K_GC = 15  # of CQ: its codes stand at exponent -14
@@ -55,6 +57,10 @@ class OfTensor(Exact):
     def log2_max(self) -> int:
         """n of the whole tensor."""
         return self.n
+
+    def max(self) -> Fraction:
+        """A greatest magnitude of which R is 2**n."""
+        return power(self.n)
 
 
 def log2_r(codes: np.ndarray, exponent: int) -> int:

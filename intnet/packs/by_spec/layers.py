@@ -1,0 +1,150 @@
+"""A layer's step by the definition, alone, from what a pack says went into it.
+
+    for made in Replay(plain).steps(): made.seen["x1"].stored ...
+
+The walk of `spec.nets` takes the layer forward from its input, back from the error at its output, and to its
+next state, by the method's rules (`spec.methods`); `ports.py` makes words of what was stored on the way.
+A step begins with what PACK.json keeps of it: nothing of another layer or step enters but the pack's words.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from intnet import models
+from intnet.joints import Squeeze
+from intnet.packs.by_spec import nets
+from intnet.packs.by_spec.plain import Json, Plain
+from intnet.spec import nets as spec
+from intnet.spec.digest import Floats, Words
+from intnet.spec.methods import METHODS
+from intnet.spec.methods.step import NAMES, Now, Seen, State, Step, key, symbols_of
+from intnet.spec.nets import Walk
+from intnet.spec.tensor import Fixed
+from intnet.spec.values import exact
+
+
+@dataclass(frozen=True)
+class Moment(Now):
+    """A step whose epoch is told; it ends none: what a method does behind an epoch is in no pack."""
+
+    told: int = 0
+
+    @property
+    def epoch(self) -> int:
+        """From 0."""
+        return self.told
+
+    @property
+    def ends(self) -> bool:
+        """Never."""
+        return False
+
+
+@dataclass
+class LayerStep:
+    """What the definition made of one layer in one step.
+
+    prefix:  of the names of its ports: 'step7/fc2/'
+    seen:    path -> what was stored there, and from what
+    after:   'W', 'W:Accq', ':running_mean' -> the state that was left
+    unknown: why there is none of this, else ''
+    """
+
+    layer: str
+    prefix: str
+    now: Moment
+    seen: dict[str, Seen] = field(default_factory=dict)
+    after: dict[str, Words | Floats] = field(default_factory=dict)
+    unknown: str = ""
+
+
+class Replay:
+    """The layers of a pack, each with its definition."""
+
+    def __init__(self, plain: Plain) -> None:
+        self.plain = plain
+        self.given: Json = plain.manifest["generator"]
+        model = models.make(self.given["model"], tuple(self.given["image_shape"]), self.given["classes"])
+        self.model = {layer.name: layer for layer in model.all_layers()}
+        self.net = tuple(map(nets.layer_of, self.model.values()))  # side by side: who is first, and last
+        self.layers = {layer.name: layer for layer in self.net}
+
+    def steps(self) -> Iterator[LayerStep]:
+        """Every layer of every step, in the order of `replay`."""
+        for step in self.plain.manifest["about"]["replay"]:
+            per_epoch = step.get("steps_per_epoch", 1)
+            now = Moment(self.given["seed"], step["step"] - 1, per_epoch, step["epoch"])
+            prefix = f"step{step['step']}/" if self.given["steps"] > 1 else ""
+            for one in step["layers"]:
+                made = LayerStep(one["layer"], f"{prefix}{one['layer']}/", now, unknown=self._unknown(one))
+                if not made.unknown:
+                    self._take(one, step.get("method", {}), made)
+                yield made
+
+    def _unknown(self, one: Json) -> str:
+        method, layer = self.given["method"], self.model[one["layer"]]
+        if method not in METHODS:
+            return f"the definition has no method {method!r}"
+        if not nets.kind_of(layer):
+            return f"the definition has no layer of the class {type(layer).__name__}"
+        return ""
+
+    def _take(self, one: Json, method: Json, made: LayerStep) -> None:
+        """Forward, back where an error came, and the update."""
+        layer, module = self.layers[made.layer], METHODS[self.given["method"]]
+        state = {f"method/{name}": _remembered(value) for name, value in method.items()}
+        state |= {_state_name(made.layer, name): self._stored(json) for name, json in one["before"].items()}
+        settings = module.Settings.from_options(self.given["options"])
+
+        def see(seen: Seen) -> None:
+            made.seen[seen.path] = seen
+
+        step: Step = module.Step(self.net, settings, state, made.now, see)
+        walk = Walk(step, made.layer if not one["wanted"] else "")
+        walk.forward((layer,), self.plain.entered(one["value"]))
+        if one["gradient"] is not None:
+            error = walk.backward((layer,), self.plain.entered(one["gradient"]))
+            if isinstance(self.model[made.layer], Squeeze):
+                step.error(layer, "e0", error)
+            step.update_all()
+        made.after = {name: step.state[ours] for ours, name in _own(layer, step.state)}
+
+    def _stored(self, json: Json) -> Words | Floats:
+        """A tensor of the state ahead of the step."""
+        value = self.plain.value(json["tensor"])
+        if isinstance(value, Fixed):
+            return Words(json["type"], value.shape, value.codes, value.exponent)
+        return _floats(json["type"], value.shape, exact(value))
+
+
+def _floats(dtype: str, shape: tuple[int, ...], values: Sequence[Any]) -> Floats:
+    """Fractions of float32, Python's floats of float64."""
+    number = Fraction if dtype == "float32" else float
+    return Floats(dtype, shape, [number(value) for value in values])
+
+
+def _remembered(told: Json) -> Words | Floats:
+    """A number, or a few, that the method remembers of the whole net."""
+    values, shape = told["values"], (len(told["values"]),)
+    if told["type"].startswith("float"):
+        return _floats(told["type"], shape, values)
+    return Words(told["type"], shape, values, told["exponent"])
+
+
+def _state_name(layer: str, name: str) -> str:
+    """'W:Accq' of PACK.json as the definition's 'fc1.weight.Accq', ':running_mean' as 'bn1.running_mean'."""
+    symbol, _, slot = name.partition(":")
+    return key(layer, symbol, slot) if symbol else f"{layer}.{slot}"
+
+
+def _own(layer: spec.Layer, state: State) -> Iterator[tuple[str, str]]:
+    """(the definition's name, that of PACK.json) of what a state has of a layer: `_state_name` inverted."""
+    symbols = {NAMES[symbol]: symbol for symbol in symbols_of(layer)}
+    for name in state:
+        if name.startswith(f"{layer.name}."):
+            kept = name.removeprefix(f"{layer.name}.")
+            parameter, _, slot = kept.partition(".")
+            symbol = symbols.get(parameter)
+            yield name, f":{kept}" if symbol is None else f"{symbol}:{slot}" if slot else symbol

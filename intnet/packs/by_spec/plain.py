@@ -1,0 +1,173 @@
+"""A pack as plain Python integers and Fractions: PACK.json and the hex files, read as CONTRACT.md says.
+
+    plain = Plain(pack)
+    plain.codes("fc2/x0")        integers of the elements in C order
+    plain.value("fc2/x0")        codes and exponent, float32 or exact numbers, as the definition has them
+    plain.source(json)           what PACK.json says entered a rounding: exact values
+
+Nothing of the fast code's arithmetic is used: no NumPy, no kernel. The files were found whole before
+(`pack.read`). PackError where PACK.json says what cannot be.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from intnet.errors import PackError
+from intnet.packs.pack import Pack
+from intnet.spec.block_float import block_of, places
+from intnet.spec.formats import flag_decode
+from intnet.spec.tensor import Fixed, Tensor, power
+from intnet.spec.values import Quotient, Value, exact
+
+Json = dict[str, Any]
+MINUS_ZERO = 1 << 31  # of float32
+
+
+class Plain:
+    """The ports of a pack; `ports` are PACK.json's entries by name."""
+
+    def __init__(self, pack: Pack) -> None:
+        self.pack, self.manifest = pack, pack.manifest
+        self._codes: dict[str, list[int]] = {}
+
+    @cached_property
+    def ports(self) -> dict[str, Json]:
+        """Entries by name."""
+        return {port["name"]: port for port in self.manifest["ports"]}
+
+    def port(self, name: str) -> Json:
+        """An entry; PackError where there is none."""
+        if name not in self.ports:
+            raise PackError(f"{self.pack.folder}: PACK.json speaks of a port {name!r}, which there is not")
+        return self.ports[name]
+
+    def codes(self, name: str) -> list[int]:
+        """Elements in C order: codes, stored words of the flag format, or bit patterns of floats."""
+        if name not in self._codes:
+            port = self.port(name)
+            text = (self.pack.folder / port["file"]).read_text("ascii")
+            self._codes[name] = [code for line in text.splitlines() for code in elements(int(line, 16), port)]
+        return self._codes[name]
+
+    def words(self, name: str) -> list[int]:
+        """The same where zero has no sign, as in the definition of layers: -0 of a float32 is 0."""
+        codes, layers = self.codes(name), self.manifest["generator"]["kind"] == "layers"
+        if not layers or self.port(name)["encoding"] != "float32":
+            return codes
+        return [0 if code == MINUS_ZERO else code for code in codes]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Of the elements."""
+        return tuple(self.port(name)["shape"])
+
+    def value(self, name: str) -> Value:
+        """What a port stands for; codes of block float as exact numbers."""
+        port, codes = self.port(name), self.codes(name)
+        if port["encoding"] == "float32":
+            return Tensor(self.shape(name), [float32(pattern) for pattern in codes])
+        if port["encoding"] == "float64":
+            return Tensor(self.shape(name), [float64(pattern) for pattern in codes])
+        if port["encoding"] == "flag":
+            codes = [flag_code(word, port["bits"] - 1) for word in codes]
+        if isinstance(port["exponent"], str):
+            units = self._units(port)
+            return Quotient(self.shape(name), [code * power(e) for code, e in zip(codes, units, strict=True)])
+        return Fixed(self.shape(name), codes, port["exponent"] or 0)
+
+    def _units(self, port: Json) -> list[int]:
+        """log2 of the value of code 1 of every element: of its block, or given one by one."""
+        exponents, kind = self.codes(port["exponent"]), (port["format"] or {}).get("kind")
+        if kind != "BlockFloat":
+            return self.spread(port["exponent"], prod(port["shape"]))
+        given, axes = port["rounding"]["bits"], (0, port["format"]["fields"]["axis"])
+        bits = self.codes(given) if isinstance(given, str) else [given] * len(exponents)
+        blocks = places(self.shape(port["exponent"]))
+        unit = {at: e - max(b, 1) + 1 for at, e, b in zip(blocks, exponents, bits, strict=True)}
+        return [unit[block_of(place, axes)] for place in places(port["shape"])]
+
+    def spread(self, name: str, count: int) -> list[int]:
+        """The codes of a port of one number a channel, or one an element, as `count` of them."""
+        codes = self.codes(name)
+        if not codes or count % len(codes):
+            raise PackError(f"{self.pack.folder}: {name} has {len(codes)} numbers for {count} elements")
+        return codes * (count // len(codes))
+
+    # -- what entered a rounding ---------------------------------------------------------------
+
+    def entered(self, json_: Json) -> Value:
+        """A value as `replay` has it: codes where nothing is divided, else float32 or exact numbers."""
+        if "terms" not in json_:
+            value = self.value(json_["tensor"])
+            den = json_.get("denominator", 1)
+            return value if den == 1 else Quotient(value.shape, [v / den for v in exact(value)])
+        numerators, dens = self._numerators(json_)
+        shape = self.shape(json_["terms"][0]["port"])
+        if set(dens) == {1}:
+            return Fixed(shape, numerators, json_["exponent"])
+        unit = power(json_["exponent"])
+        return Quotient(shape, [Fraction(n, den) * unit for n, den in zip(numerators, dens, strict=True)])
+
+    def source(self, json_: Json) -> list[Fraction]:
+        """The exact values, in C order."""
+        return exact(self.entered(json_))
+
+    def denominators(self, json_: Json) -> list[int]:
+        """What each element of a sum is divided by."""
+        return self._numerators(json_)[1]
+
+    def _numerators(self, json_: Json) -> tuple[list[int], list[int]]:
+        count = prod(self.shape(json_["terms"][0]["port"]))
+        total = list(self._part(json_["offset"], count))
+        for term in json_["terms"]:
+            value = self.value(term["port"])
+            if not isinstance(value, Fixed):
+                raise PackError(f"{self.pack.folder}: {term['port']} is a term of a sum, but holds no codes")
+            factors, shift = self._part(term["factor"], count), term["shift"]
+            pairs = zip(total, value.codes, factors, strict=True)
+            total = [t + (code * factor << shift) for t, code, factor in pairs]
+        dens = list(self._part(json_["denominator"], count))
+        if min(dens, default=1) < 1:
+            raise PackError(f"{self.pack.folder}: {json_!r}: a denominator is positive")
+        return [max(n, 0) if json_["relu"] else n for n in total], dens
+
+    def _part(self, part: int | str, count: int) -> Sequence[int]:
+        return [part] * count if isinstance(part, int) else self.spread(part, count)
+
+
+def elements(word: int, port: Json) -> Iterator[int]:
+    """The lanes of a word, lane 0 lowest; two's complement where the port is signed."""
+    bits = port["bits"]
+    for lane in range(port["lanes"]):
+        code = word >> lane * bits & (1 << bits) - 1
+        yield code - (1 << bits) if port["signed"] and code >> bits - 1 else code
+
+
+def flag_code(word: int, k: int) -> int:
+    """The code of a stored word: flag, sign, k - 1 bits of magnitude."""
+    return flag_decode((word >> k, word >> k - 1 & 1, word & (1 << k - 1) - 1), k)
+
+
+def float32(pattern: int) -> Fraction:
+    """The value of 32 bits; ValueError for NaN and infinity."""
+    return Fraction(struct.unpack("<f", struct.pack("<I", pattern))[0])
+
+
+def float64(pattern: int) -> Fraction:
+    """The value of 64 bits, as a signed integer; ValueError for NaN and infinity."""
+    return Fraction(struct.unpack("<d", struct.pack("<q", pattern))[0])
+
+
+def pattern32(value: Fraction) -> int:
+    """The bits of a float32; of zero +0."""
+    found: int = struct.unpack("<I", struct.pack("<f", float(value)))[0]
+    return found
+
+
+def pattern64(value: float | Fraction) -> int:
+    """The bits of a float64, as a signed integer."""
+    found: int = struct.unpack("<q", struct.pack("<d", float(value)))[0]
+    return found
