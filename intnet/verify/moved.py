@@ -17,7 +17,7 @@ from intnet.verify.judge import Judge, Lazy, as_stored, exact_numbers
 from intnet.verify.record import Back
 from intnet.verify.row import UNSPECIFIED, Row
 from intnet.verify.taken import Taken
-from intnet.verify.tasks import Task
+from intnet.verify.tasks import STEP, Task
 from intnet.verify.values import NotSpecified, Values, is_stored, shape_of
 
 SMALL = 4096  # elements up to which a tensor of the state is compared whole
@@ -67,7 +67,7 @@ class Moved:
         """gradient -> slots -> new value, of drawn elements, by the definition's update."""
         judge, elements = self.judge, int(np.prod(shape))
         row = Row(layer, f"{symbol}'", judge.equation(symbol), [], elements)
-        row.order = len(self.taken.record.happened) + 1
+        row.order = STEP * (len(self.taken.record.happened) + 2)
         names = [other for other in self.taken.after if other == name or other.startswith(f"{name}.")]
         self.covered |= set(names)
         try:
@@ -142,7 +142,7 @@ class Moved:
     def _running(self, layer: str) -> Any:
         def make() -> Row:
             row = Row(layer, "running", "r + (x - r)*2^-3", ["Step.statistics"])
-            row.order = len(self.taken.record.happened) + 1
+            row.order = STEP * (len(self.taken.record.happened) + 2)
             names = [f"{layer}.running_mean", f"{layer}.running_var"]
             self.covered |= set(names)
             try:
@@ -184,7 +184,7 @@ class Moved:
     def _rest(self) -> Row:
         """What a method remembers besides, by its definition's hooks on the whole state."""
         row = Row("method", "state", "", ["Step.see_loss", "Step.end_of_step", "Step.end_of_epoch"])
-        row.order = len(self.taken.record.happened) + 2
+        row.order = STEP * (len(self.taken.record.happened) + 3)
         mine = [name for name in self.taken.after if name.startswith("method/")]
         if not mine:
             row.specs = ["nothing is remembered"]
