@@ -102,14 +102,14 @@ FAULTS = {
     ),
     "zero points of buckets cut off": Fault(
         "bucket_loops.py", "return s, np.rint(-low / s) + _ZERO", "return s, np.trunc(-low / s) + _ZERO",
-        "saved", "x0s",
+        "saved", "x1s",
     ),
     "mantissas one bit short": Fault(
         "block_loops.py",
         "lsb, most = _POWERS[_BIAS + e - width + 1], _POWERS[_BIAS + width - 1] - 1.0",
         "lsb, most = _POWERS[_BIAS + e - width + 1], _POWERS[_BIAS + width - 1] - 2.0",
         "dynasty",
-        "x0",
+        "Wb",
     ),
     "a fused update that nobody observes": Fault(
         "methods/wageubn.py",
