@@ -24,7 +24,7 @@ ORDER = [
     "ops.kernels", "ops", "methods", "layers", "joints", "models", "costs", "array_costs",
     "tape", "process", "state", "idx", "datasets", "train", "files", "records", "archive", "tensor_files",
     "state_dicts", "identity", "checkpoint", "metrics", "model_bytes", "report", "fixed_model", "runs",
-    "tape_costs", "sweeps", "packs", "papers", "cli", "__main__",
+    "tape_costs", "sweeps", "packs", "papers", "verify", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from intnet.verify.row import DIFFERS, UNSPECIFIED, Row
 from intnet.verify.rules.rule import Rule
 from intnet.verify.values import NotSpecified, Values, as_float64, is_float, is_stored, shape_of
 
+AS_IT_COMES = "the very array that came"  # which is verified where it was made, and counts there
 PARTS = range(4)  # results of one operation at most: sums stand ahead of what is made of them
 STEP = 2 * len(PARTS)  # from one operation's place in the order of rows to the next
 SHOWN = 3  # wrong elements of a vector that is compared whole
@@ -212,8 +213,7 @@ class Tasks:
             elif place.what is not None and blocks.is_block(event):
                 row = blocks.check(self.values, self.judge, place, out, self.options)
             elif self._as_it_comes(place):
-                row = Row(event.layer, event.path, self.judge.equation(event.path), ["as it comes"])
-                row.elements = row.checked = int(np.prod(shape_of(event.result)))
+                row = Row(event.layer, event.path, self.judge.equation(event.path), [AS_IT_COMES])
             else:
                 row = events.check(self.values, self.judge, place, self.options)
             row.order = order
