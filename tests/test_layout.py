@@ -20,11 +20,11 @@ ORDER = [
     "rounding", "rng", "formats", "qtensor", "bitpack", "exact_loops", "exact_stages", "exact_quick",
     "exact_lane", "exact_sources", "exact", "long_sums", "block_bands", "block_loops", "block_float",
     "quantize", "fp32", "batch_sums", "autograd", "bucket_loops", "bucket_codec", "trace", "operands",
-    "as_spec", "explain_rules", "explain_blocks", "explain_buckets", "explain", "measure", "schedules", "ops.kernels", "ops", "methods", "layers",
-    "joints", "models", "costs", "array_costs", "tape", "process", "state", "idx", "datasets", "train",
-    "files", "records", "archive", "tensor_files", "state_dicts", "identity", "checkpoint", "metrics",
-    "model_bytes", "report", "fixed_model", "runs", "tape_costs", "sweeps", "packs", "papers", "cli",
-    "__main__",
+    "as_spec", "explain_rules", "explain_blocks", "explain_buckets", "explain", "measure", "schedules",
+    "ops.kernels", "ops", "methods", "layers", "joints", "models", "costs", "array_costs", "tape",
+    "process", "state", "idx", "datasets", "train", "files", "records", "archive", "tensor_files",
+    "state_dicts", "identity", "checkpoint", "metrics", "model_bytes", "report", "fixed_model", "runs",
+    "tape_costs", "sweeps", "packs", "papers", "verify", "cli", "__main__",
 ]  # fmt: skip
 
 

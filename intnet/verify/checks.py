@@ -3,6 +3,7 @@
 import types
 from typing import Any
 
+from intnet.verify import sensitivity
 from intnet.verify.events import Options
 from intnet.verify.judge import Judge
 from intnet.verify.moved import Moved
@@ -24,6 +25,7 @@ class Step:
         self.tasks: list[Task] = [
             *Tasks(taken.record, values, self.judge, options).tasks,
             *Moved(taken, values, self.judge, options).tasks(),
+            *sensitivity.tasks(taken, values, self.judge, options),
         ]
 
     def layers(self) -> list[str]:

@@ -17,9 +17,10 @@ from intnet.verify.judge import Judge, Lazy, as_stored, exact_numbers
 from intnet.verify.record import Back
 from intnet.verify.row import UNSPECIFIED, Row
 from intnet.verify.taken import Taken
-from intnet.verify.tasks import Task
+from intnet.verify.tasks import STEP, Task
 from intnet.verify.values import NotSpecified, Values, is_stored, shape_of
 
+REMEMBERED = ("precision", "window", "G", "sum", "squares")  # slots and buffers that methods move otherwise
 SMALL = 4096  # elements up to which a tensor of the state is compared whole
 LARGE = 1_000_000  # weights up to which what reads all of them is recomputed
 
@@ -67,7 +68,7 @@ class Moved:
         """gradient -> slots -> new value, of drawn elements, by the definition's update."""
         judge, elements = self.judge, int(np.prod(shape))
         row = Row(layer, f"{symbol}'", judge.equation(symbol), [], elements)
-        row.order = len(self.taken.record.happened) + 1
+        row.order = STEP * (len(self.taken.record.happened) + 2)
         names = [other for other in self.taken.after if other == name or other.startswith(f"{name}.")]
         self.covered |= set(names)
         try:
@@ -142,7 +143,7 @@ class Moved:
     def _running(self, layer: str) -> Any:
         def make() -> Row:
             row = Row(layer, "running", "r + (x - r)*2^-3", ["Step.statistics"])
-            row.order = len(self.taken.record.happened) + 1
+            row.order = STEP * (len(self.taken.record.happened) + 2)
             names = [f"{layer}.running_mean", f"{layer}.running_var"]
             self.covered |= set(names)
             try:
@@ -184,7 +185,7 @@ class Moved:
     def _rest(self) -> Row:
         """What a method remembers besides, by its definition's hooks on the whole state."""
         row = Row("method", "state", "", ["Step.see_loss", "Step.end_of_step", "Step.end_of_epoch"])
-        row.order = len(self.taken.record.happened) + 2
+        row.order = STEP * (len(self.taken.record.happened) + 3)
         mine = [name for name in self.taken.after if name.startswith("method/")]
         if not mine:
             row.specs = ["nothing is remembered"]
@@ -202,7 +203,7 @@ class Moved:
             raise NotSpecified(f"what reads all weights is recomputed up to {LARGE:,} of them")
         step = self._with_gradients()
         step.see_loss(Fraction(self.taken.loss))
-        step.update = lambda *given: None  # parameters have rows of their own
+        step.update = self._sums_alone(step)  # parameters have rows of their own
         step.update_all()
         step.end_of_step()
         if self.judge.now.ends:
@@ -211,18 +212,31 @@ class Moved:
             step.end_of_epoch()
         for name, value in self.taken.after.items():
             kind = name.rpartition(".")[2]
-            if name in mine or kind in ("precision", "window", "G", "squares"):
+            if name in mine or kind in REMEMBERED:
                 row.elements += int(np.prod(value.shape))
                 self._compare_whole(row, name, step.state.get(name), value)
         row.checked = row.elements
+        tables = ("b", "b_new") if self.judge.now.ends else ()
+        left = [name for name in self.taken.after if name.rpartition(".")[2] in tables]
+        if left:
+            raise NotSpecified(f"{len(left)} tables of a new map")
+
+    @staticmethod
+    def _sums_alone(step: Any) -> Any:
+        """In place of an update none, but where gradients wait for one and are added up."""
+        if getattr(step.settings, "accs", 1) < 2:
+            return lambda *given: None
+        return step.update
 
     def _with_gradients(self) -> Any:
         """The definition's step on the whole state, with what the forward and the backward pass found."""
         step = self.judge.fresh({name: as_stored(value) for name, value in self.taken.before.items()})
         for name, layer, parameter in self.taken.run.model.all_parameters():
             gradient = self.gradients.get(id(self.taken.before[name]))
-            if parameter.symbol == "W" and isinstance(gradient, np.ndarray):
-                step.gradients[f"{layer.name}/W"] = Tensor(parameter.shape, list(Lazy(gradient)))
+            if isinstance(gradient, np.ndarray):
+                step.gradients[f"{layer.name}/{parameter.symbol}"] = Tensor(
+                    parameter.shape, list(Lazy(gradient))
+                )
         for event in self.taken.record.events:
             if event.path == "Wq" and isinstance(event.result, QTensor) and hasattr(step, "nonzero"):
                 step.nonzero[event.layer] = int(np.count_nonzero(event.result.codes))
@@ -246,8 +260,8 @@ class Moved:
 
 
 def _slot_moves(other: str, name: str) -> bool:
-    """Slots that the update alone moves; G and the map's tables have rules of their own."""
-    return other == name or other.rpartition(".")[2] in ("Acc", "Accq", "m", "v", "sum")
+    """The words and slots that the update alone moves."""
+    return other == name or other.rpartition(".")[2] in ("Acc", "Accq", "m", "v")
 
 
 def numbers(stored: Words | Floats) -> list[Fraction]:

@@ -26,6 +26,9 @@ from intnet.verify.row import DIFFERS, UNSPECIFIED, Row
 from intnet.verify.rules.rule import Rule
 from intnet.verify.values import NotSpecified, Values, as_float64, is_float, is_stored, shape_of
 
+AS_IT_COMES = "the very array that came"  # which is verified where it was made, and counts there
+PARTS = range(4)  # results of one operation at most: sums stand ahead of what is made of them
+STEP = 2 * len(PARTS)  # from one operation's place in the order of rows to the next
 SHOWN = 3  # wrong elements of a vector that is compared whole
 
 
@@ -99,7 +102,7 @@ class Tasks:
             layer,
             int(np.prod(shape_of(value))),
             lambda: self._check(what, k, value, layer, path),
-            what.number,
+            STEP * (what.number + 1) + len(PARTS) - k,
         )
 
     def _named(self, what: Happened, value: Any) -> tuple[str, str]:
@@ -124,7 +127,12 @@ class Tasks:
     def _check(self, what: Happened, k: int, value: Any, layer: str, path: str) -> Row:
         """One stored result by its operation's rule."""
         row = Row(
-            layer, path, self.judge.equation(path), [], int(np.prod(shape_of(value))), order=what.number
+            layer,
+            path,
+            self.judge.equation(path),
+            [],
+            int(np.prod(shape_of(value))),
+            order=STEP * (what.number + 1) + len(PARTS) - k,
         )
         flat = draw.drawn(
             f"{self.options.seed}/{layer}/{path}/{what.number}", row.elements, self.options.elements
@@ -188,7 +196,7 @@ class Tasks:
             size = int(np.prod(shape_of(event.result)))
             if self._is_named(place):
                 continue
-            order = self.record.order(event)
+            order = STEP * self.record.order(event)
             yield Task(event.layer, size, self._check_event(place, out, order), order)
 
     def _is_named(self, place: Place) -> bool:
@@ -205,8 +213,7 @@ class Tasks:
             elif place.what is not None and blocks.is_block(event):
                 row = blocks.check(self.values, self.judge, place, out, self.options)
             elif self._as_it_comes(place):
-                row = Row(event.layer, event.path, self.judge.equation(event.path), ["as it comes"])
-                row.elements = row.checked = int(np.prod(shape_of(event.result)))
+                row = Row(event.layer, event.path, self.judge.equation(event.path), [AS_IT_COMES])
             else:
                 row = events.check(self.values, self.judge, place, self.options)
             row.order = order

@@ -1,0 +1,103 @@
+"""DYNASTY's sums of sensitivities, S <- S + 2^(2e)/16 sum of g^2 of drawn blocks, by `dynasty_map`."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from intnet.block_float import blocks_shape
+from intnet.spec import block_float
+from intnet.spec.methods import dynasty_map
+from intnet.spec.methods.dynasty import axes_of
+from intnet.spec.tensor import Tensor
+from intnet.verify import draw
+from intnet.verify.events import Options, compare
+from intnet.verify.judge import Judge
+from intnet.verify.record import Back, Call
+from intnet.verify.row import UNSPECIFIED, Row
+from intnet.verify.taken import Taken
+from intnet.verify.tasks import STEP, Task
+from intnet.verify.values import NotSpecified, Values
+
+BLOCKS = 24  # of a tensor, unless all are asked for
+
+
+def tasks(taken: Taken, values: Values, judge: Judge, options: Options) -> Iterator[Task]:
+    """A row for the weights and one for the input of every layer that has a table."""
+    order = STEP * (len(taken.record.happened) + 2)
+    for name in taken.after:
+        if not name.endswith(".S") or not hasattr(judge.rules, "kept"):
+            continue
+        layer = next(one for one in judge.layers if name in (judge.rules.kept(one, k, "S") for k in "WA"))
+        kind = "W" if name == judge.rules.kept(layer, "W", "S") else "A"
+        yield Task(layer, 1, _maker(taken, values, judge, options, (layer, kind, name), order), order)
+
+
+def _maker(
+    taken: Taken, values: Values, judge: Judge, options: Options, table: tuple[str, str, str], order: int
+) -> Any:
+    def make() -> Row:
+        layer, kind, name = table
+        row = Row(
+            layer, f"S of {kind}", "S + 2^(2e)/16 sum(g^2)", ["methods.dynasty_map.sensitivity"], order=order
+        )
+        row.elements = int(taken.after[name].size)
+        try:
+            if judge.now.ends:
+                raise NotSpecified("the sums behind an epoch's end, which begin anew")
+            _check(taken, values, judge, options, table, row)
+        except NotSpecified as why:
+            row.state, row.why = UNSPECIFIED, str(why)
+        return row
+
+    return make
+
+
+def _check(
+    taken: Taken, values: Values, judge: Judge, options: Options, table: tuple[str, str, str], row: Row
+) -> None:
+    layer, kind, name = table
+    source, gradient = _operands(taken, layer, kind)
+    axes, shape = axes_of(source.shape, kind == "W"), source.shape
+    counts = blocks_shape(shape, axes)
+    count = None if options.elements is None else BLOCKS
+    flat = draw.drawn(f"{options.seed}/{judge.now.step}/{name}", row.elements, count)
+    after, before = taken.after[name].reshape(-1), taken.before.get(name)
+    full = _images(taken) == _first_images(taken, judge)
+    expected = []
+    for at in flat.tolist():
+        old = 0.0 if before is None else float(before.reshape(-1)[at])
+        block = tuple(int(i) for i in np.unravel_index(at, counts))
+        members = np.array(block_float.inside(block, shape, axes))
+        inside = tuple(min(block_float.SIDE, n - block_float.SIDE * i) if a in axes else 1
+                       for a, (i, n) in enumerate(zip(block, shape, strict=True)))  # fmt: skip
+        xs, gs = (Tensor(inside, values.at(v, members)) for v in (source, gradient))
+        q = block_float.quantize(xs, 8, axes)
+        found = dynasty_map.sensitivity(gs, q, dynasty_map.zero_blocks(xs, axes))
+        expected.append(Fraction(old + next(iter(found.values())) if full else old))
+    row.checked = len(flat)
+    compare(row, flat, counts, expected, [Fraction(float(v)) for v in after[flat]])
+
+
+def _operands(taken: Taken, layer: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """(what was cut into blocks, its gradient) of W, or of the layer's input."""
+    path = "Wb" if kind == "W" else "x0"
+    call = next(
+        one for one in taken.record.calls("cast")
+        if any(event.layer == layer and event.path == path for event in one.events)
+    )  # fmt: skip
+    backs = (one for one in taken.record.happened if isinstance(one, Back) and one.call is call)
+    back = next(backs, None)
+    if back is None or not isinstance(call, Call):
+        raise NotSpecified("no gradient came back")
+    return call.operands[0], back.gradient
+
+
+def _images(taken: Taken) -> int:
+    return len(next(iter(taken.record.calls("softmax_cross_entropy"))).attributes["labels"])
+
+
+def _first_images(taken: Taken, judge: Judge) -> int:
+    kept = int(taken.before["method/images"].codes[0])
+    return kept or _images(taken)
