@@ -35,8 +35,9 @@ _KEPT = 3  # caches of other versions of the sources that stay on disk
 UNCOMPILED = (
     "cli", "methods", "models", "train", "runs", "report", "metrics", "records", "archive", "checkpoint",
     "fixed_model", "tensor_files", "state_dicts", "costs", "tape_costs", "files", "datasets", "idx", "packs",
-    "papers", "sweeps", "identity", "tape", "model_bytes", "spec", "definition", "as_spec", "explain", "explain_blocks",
-    "explain_buckets", "explain_rules", "operands", "measure", "schedules", "trace", "verify",
+    "papers", "sweeps", "identity", "tape", "model_bytes", "spec", "definition", "as_spec", "explain",
+    "explain_blocks", "explain_buckets", "explain_rules", "operands", "measure", "schedules", "trace",
+    "verify",
 )  # fmt: skip
 
 
