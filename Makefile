@@ -1,6 +1,7 @@
 # make run    train a ResNet in 8-bit integers on the embedded digits, show what it did, write a golden pack of
 #             one of its layers and check it
-# make test   every test, in this checkout's own virtual environment
+# make test   every test but the longest, in this checkout's own virtual environment
+# make spec-digests   the longest: runs by the definition alone, which end in the digests of the fast code
 # make lint   ruff and mypy        make bench   timings as JSON and a table        make clean
 # make docs   docs/ as HTML in docs/_build/html, every link checked
 # make notebooks   execute examples/*.ipynb again and write what they print into them
@@ -10,7 +11,7 @@ BIN    := $(VENV)/bin
 RUN    := runs/make-run
 PACK   := runs/make-run-pack
 
-.PHONY: run test lint docs bench notebooks clean
+.PHONY: run test spec-digests lint docs bench notebooks clean
 run: $(VENV)/.core
 	rm -rf $(RUN) $(PACK)
 	$(BIN)/intnet train --method wageubn --model resnet8 --data digits --epochs 8 --set lr=26,6@6 --out $(RUN)
@@ -19,6 +20,9 @@ run: $(VENV)/.core
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2
+
+spec-digests: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 -m slow
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check intnet tests bench examples docs

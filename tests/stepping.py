@@ -46,15 +46,15 @@ JOINS = {"layer1.0": "relu1/x4", "layer2.0": "layer2.0.downsample.1/x3"}  # bloc
 class TinyResNet(Model):
     """The oracle's net: a stem, an identity block, a block with stride 2 and a downsample, a classifier."""
 
-    def __init__(self) -> None:
-        super().__init__("tiny", SHAPE, CLASSES)
+    def __init__(self, shape: tuple[int, int, int] = SHAPE, classes: int = CLASSES) -> None:
+        super().__init__("tiny", shape, classes)
         first, last = WIDTHS
-        self.conv1 = Conv2d(CHANNELS, first, 3, padding=1)
+        self.conv1 = Conv2d(shape[2], first, 3, padding=1)
         self.bn1, self.relu1 = BatchNorm2d(first), ReLU()
         self.layer1 = Sequential(BasicBlock(first, first, 1))
         self.layer2 = Sequential(BasicBlock(first, last, 2))
         self.avgpool = GlobalAvgPool()
-        self.fc = Linear(last, CLASSES)
+        self.fc = Linear(last, classes)
         self.finish()
 
     def forward(self, x: Tensor, method: Method) -> Tensor:

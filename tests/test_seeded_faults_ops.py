@@ -187,10 +187,10 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], Case, str]] = {
     "float32 classifier": (last_place(float32, "matmul_nt"), RANDOM, "fc/x1"),
     "float32 classifier, back": (last_place(float32, "matmul_tn"), RANDOM, "fc/gW"),
     "integer classifier": (last_place(linear, "gemm"), FIXED16, "fc/x1"),
-    "wrong tie": (wrong_tie, TIES, "bn1/gammaq"),
+    "wrong tie": (wrong_tie, TIES, "conv1/x1"),
     "no clip in CQ": (no_clip_in_cq, RANDOM, "layer2.0.conv2/gWq"),
     "clip to -128": (clip_to_the_most_negative_code, EXTREME, "layer1.0.conv1/Wq"),
-    "W without limit": (weights_without_limit, EXTREME, "layer2.0.conv2/W"),
+    "W without limit": (weights_without_limit, EXTREME, "layer1.0.conv1/W"),
     "m1 not rounded": (finer("m1"), RANDOM, "layer2.0.bn2/m1"),
     "m2 not rounded": (finer("m2"), WIDE, "layer2.0.bn2/m2"),
     "eps forgotten": (no_eps, RANDOM, "bn1/x2"),
@@ -203,9 +203,9 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], Case, str]] = {
     "another stream": (words_of(lambda it, name: (name + "q", it.step)), RANDOM, "layer2.0.conv2/gWq"),
     "another step": (words_of(lambda it, name: (name, it.step + 1)), RANDOM, "layer2.0.conv2/gWq"),
     "another seed": (words_of(lambda it, name: (name.upper(), 0)), FIXED16, "fc/gWq"),
-    "momentum": (attribute(wageubn, "MOM", 1), RANDOM, "fc/Acc"),
-    "update by Acc_q": (update_with_the_stored_momentum, RANDOM, "layer2.0.bn2/gamma"),
-    "running statistics": (attribute(BatchNorm2d, "SHIFT", 4), RANDOM, "bn1/running_mean"),
+    "momentum": (attribute(wageubn, "MOM", 1), RANDOM, "conv1/Acc"),
+    "update by Acc_q": (update_with_the_stored_momentum, RANDOM, "bn1/gamma"),
+    "running statistics": (attribute(BatchNorm2d, "SHIFT", 4), RANDOM, "state bn1.running_mean"),
 }
 
 

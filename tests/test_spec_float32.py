@@ -177,6 +177,13 @@ def test_groups_of_sixteen_images_meet_in_a_tree():
     assert floats.batch_sum32([*one, *one, big]) == big + 2
     assert floats.batch_sum32([big, *zeros, *one, *one, *one]) == big + 2  # (big + 1) + (1 + 1)
     assert floats.batch_sum32([big, *zeros, *one, *one, *one, F(2)]) == big + 4  # the fifth goes up twice
+    pairs = [
+        [big, F(0)],
+        [F(1), F(0)],
+        [F(1), F(0)],
+    ]  # six groups: (big + 1) + 1, where (1 + 1) + big is more
+    six = [floats.units(v) for pair in pairs for v in pair]
+    assert floats.tree_units(six) == six[0]
     assert floats.batch_dot32([*ones, big], [F(1)] * 17) == big + 16
     assert floats.batch_sum32([F(1, 2)] * 4, per_image=2) == 2
     assert floats.batch_sum32([]) == floats.batch_dot32([], []) == 0

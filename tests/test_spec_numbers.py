@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from intnet.spec import buckets
+from intnet.spec import Tensor, block_float, buckets, convolution
 from intnet.spec import float32 as floats
 from intnet.spec import formats as qz
 from intnet.spec import words as random
@@ -287,3 +287,32 @@ def test_levels_by_hand():
     assert buckets.save(values, "levels", [2, 2], 3, [0] * 4).packed == buckets.pack(
         [8, 6, 3, 0, 0, 0, 0, 0], 4, 8
     ) + buckets.pack([8, 0, 0, 0, 0, 0, 0, 0], 4, 8)
+
+
+# Block float
+
+
+def test_blocks_by_hand():
+    """15/16 < 2^0: a step is 2^(0-4+1), 7.5 of them are 8, and 7 is the limit; column 4 begins a block."""
+    x = Tensor((1, 5), [F(15, 16), F(-15, 16), F(5, 16), F(1, 8), F(3)])
+    q = block_float.quantize(x, 4, (0, 1))
+    assert (q.codes, q.saturated) == ([7, -7, 2, 1, 6], 2)  # 2.5 is a tie, to even
+    assert (q.exponents, q.bits) == ({(0, 0): 0, (0, 1): 2}, {(0, 0): 4, (0, 1): 4})
+    assert q.real().values == [F(7, 8), F(-7, 8), F(1, 4), F(1, 8), F(3)]
+    assert block_float.code_at(F(15, 16), 0, 5) == (15, False)
+    assert block_float.code_at(F(15, 16), 0, 0) == block_float.code_at(F(1), None, 4) == (0, False)
+    assert block_float.exponent([F(1), F(-2)]) == 2 and block_float.exponent([F(1, 2**130)]) is None
+    assert block_float.inside((0, 1), (1, 5), (0, 1)) == [4]
+    assert block_float.packed_block([7, -7, 2, 1], 0, 4).hex() == "00" + "9712" + "00" * 6
+    assert block_float.unpack(block_float.pack(q), (1, 5), (0, 1), q.bits).codes == q.codes
+    with pytest.raises(OverflowError):
+        block_float.exponent([F(2**127)])
+
+
+def test_block_products_are_rounded_once():
+    """1 + 2^-24 is a tie, to even; 1 + 2^-24 + 2^-40 is not."""
+    a, b = Tensor((1, 3), [F(1), F(1, 2**12), F(1, 2**20)]), Tensor((2, 3), [F(1), F(1, 2**12), F(0)] * 2)
+    b.values[5] = F(1, 2**20)
+    exact = block_float.exact(convolution.linear, a, b)
+    assert exact.values == [1 + F(1, 2**24), 1 + F(1, 2**24) + F(1, 2**40)]
+    assert block_float.rounded(exact).values == [1, 1 + F(1, 2**23)]

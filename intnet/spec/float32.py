@@ -143,7 +143,7 @@ def sqrt_units(a: int) -> int:
 def _chain(terms: Iterable[int], below: int) -> int:
     """acc = round(acc + t): 24 bits are kept, and none of the lowest `below`, which are finer than a unit."""
     acc, most = 0, 128 - LEAST + below
-    for term in terms:
+    for term in filter(None, terms):  # a zero changes nothing
         acc += term
         bits = acc.bit_length()
         drop = bits - MANTISSA if bits > MANTISSA + below else below

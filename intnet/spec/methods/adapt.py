@@ -9,8 +9,8 @@
 integers are exact; the way back is float32, as is batch norm inside.
 
 State, beside that of `float_master`: of every layer 'precision' [WL, FL]; of weight layers 'window'
-[lb, r, n] and W's slot 'G'; with accs > 1 the slot 'sum'; of the net 'method/strategy', 'losses', 'epoch' [sum, steps],
-'plateau' [factor of lr, best, epochs since], 'batches'.
+[lb, r, n] and W's slot 'G'; with accs > 1 the slot 'sum'; of the net 'method/strategy', 'losses', 'epoch'
+[sum, steps], 'plateau' [factor of lr, best, epochs since], 'batches'.
 """
 
 from __future__ import annotations
