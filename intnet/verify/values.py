@@ -107,14 +107,22 @@ def as_float64(value: Any) -> np.ndarray:
     return value.astype(np.float64)
 
 
-_DECODED: dict[int, np.ndarray] = {}
+_DECODED: dict[int, tuple[Packed, np.ndarray]] = {}  # by identity, which holding them keeps
 
 
 def decoded(packed: Packed) -> np.ndarray:
-    """float32 a~ of every element; held to the definition bucket by bucket where the path is checked."""
+    """float32 a~ of every element; held to the definition bucket by bucket where the path is checked.
+
+    The fast code's kernels read it, which a fork may not run: `checks` has all of them read ahead.
+    """
     if id(packed) not in _DECODED:
-        _DECODED[id(packed)] = packed.load()
-    return _DECODED[id(packed)]
+        _DECODED[id(packed)] = packed, packed.load()
+    return _DECODED[id(packed)][1]
+
+
+def forget() -> None:
+    """Let go of what was read of packed tensors."""
+    _DECODED.clear()
 
 
 def floats_of(value: Any) -> np.ndarray:
