@@ -3,6 +3,7 @@
 import types
 from typing import Any
 
+from intnet.bucket_codec import Packed
 from intnet.verify import sensitivity
 from intnet.verify.events import Options
 from intnet.verify.judge import Judge
@@ -12,7 +13,7 @@ from intnet.verify.row import Row
 from intnet.verify.rules import RULES
 from intnet.verify.taken import Taken
 from intnet.verify.tasks import Task, Tasks
-from intnet.verify.values import Values
+from intnet.verify.values import Values, decoded, forget
 
 
 class Step:
@@ -20,6 +21,10 @@ class Step:
 
     def __init__(self, taken: Taken, options: Options) -> None:
         self.taken, self.options = taken, options
+        forget()
+        for event in taken.record.events:
+            if isinstance(event.result, Packed):
+                decoded(event.result)
         values = Values(taken.record, RULES)
         self.judge = Judge(taken.run, taken.before, taken.step, exponents(taken.record))
         self.tasks: list[Task] = [

@@ -11,13 +11,13 @@ from intnet.exact import Exact, FloatExact
 from intnet.qtensor import QTensor
 from intnet.spec import words as random
 from intnet.spec.curves import curve_round, tanh_round
-from intnet.spec.float32 import fma32, to_float32
-from intnet.spec.formats import Format
+from intnet.spec.float32 import to_float32
+from intnet.spec.formats import Direct, FixedPoint, Format
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import power
 from intnet.trace import Event
 from intnet.verify import chains, draw
-from intnet.verify.grids import grid_of
+from intnet.verify.grids import decided, grid_of
 from intnet.verify.judge import FLOAT32, Judge
 from intnet.verify.record import Back, Call, Joined
 from intnet.verify.row import DIFFERS, Difference, Row
@@ -38,7 +38,6 @@ class Place:
     """An event, the operation it lies in, and what enters it: a value, or a path inside an operation's rule.
 
     unit: the value is divided by its length first, AdaPT's (3.4)
-    decay: (W, s): 2^-s W joins it first, WAGEUBN's weight decay
     """
 
     event: Event
@@ -46,7 +45,6 @@ class Place:
     entered: Any
     inner: bool
     unit: bool = False
-    decay: tuple[Any, int] | None = None
 
     @property
     def name(self) -> str:
@@ -63,14 +61,7 @@ def source_of(values: Values, place: Place, flat: np.ndarray) -> Source:
         return found
     if place.unit:
         return Source(of_unit_length(place.entered, flat))
-    exact = values.at(place.entered, flat)
-    if place.decay is not None:
-        w, s = place.decay
-        pairs = zip(exact, values.at(w, flat), strict=True)
-        exact = [
-            fma32(power(-s), b, a) if is_float(place.event.result) else a + b * power(-s) for a, b in pairs
-        ]
-    return Source(exact)
+    return Source(values.at(place.entered, flat))
 
 
 def of_unit_length(q: QTensor, flat: np.ndarray) -> list[Fraction]:
@@ -109,7 +100,7 @@ def check(values: Values, judge: Judge, place: Place, options: Options) -> Row:
     event = place.event
     row = Row(event.layer, event.path, judge.equation(event.path), [], int(np.prod(shape_of(event.result))))
     try:
-        form = judge.format_of(event.layer, event.path)
+        form = judge.format_of(event.layer, event.path, place.entered)
         row.specs += entering(values, place)
         _check(values, judge, place, form, options, row)
     except NotSpecified as what:
@@ -183,13 +174,23 @@ def written(value: Fraction) -> str:
     )
 
 
+def inner_grid(values: Values, place: Place, form: Format) -> int:
+    """The grid of a path inside an operation: of a curve that float32 took, by its extremes."""
+    if isinstance(form, FixedPoint | Direct):
+        return form.grid_of(0, 0)
+    assert place.what is not None
+    op = place.what.op if isinstance(place.what, Call) else place.what.call.op
+    found, size = values.rule(op).inner_near(values, place.what, place.event.path)
+    return decided(form, found, size, lambda flat: source_of(values, place, flat).values)
+
+
 def _check_codes(
     values: Values, judge: Judge, place: Place, form: Format, flat: np.ndarray, options: Options, row: Row
 ) -> None:
     event, stream = place.event, judge.stream_of(place.event.layer, place.event.path)
     mode = "ties_even" if stream is None else "stochastic"
     q = event.result
-    grid = 0 if place.inner else grid_of(values, form, place.entered)
+    grid = inner_grid(values, place, form) if place.inner else grid_of(values, form, place.entered)
     exponent = form.exponent(grid)
     row.specs += [f"formats.{type(form).__name__}", *(["words.word"] if stream else [])]
     limits = form.limits()

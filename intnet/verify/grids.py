@@ -1,5 +1,6 @@
 """The grid that a whole tensor decides, from its extremes; float64 bounds those that are not stored."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -25,7 +26,13 @@ def grid_of(values: Values, form: Format, value: Any) -> int:
         flat = value.codes.reshape(-1) if isinstance(value, QTensor) else np.asarray(value).reshape(-1)
         least, greatest = values.at(value, np.array([flat.argmin(), flat.argmax()]))
         return form.grid_of(least, greatest)
-    found, size = values.near(value)
+    return decided(form, *values.near(value), lambda flat: values.at(value, flat))
+
+
+def decided(
+    form: Format, found: np.ndarray, size: np.ndarray, exact_at: Callable[[np.ndarray], list[Fraction]]
+) -> int:
+    """The same of float64 numbers with magnitudes, and of what makes the exact ones at flat indices."""
     low, high = (found - MARGIN * size).reshape(-1), (found + MARGIN * size).reshape(-1)
     inner = form.grid_of(_exact(min(high.min(), 0.0)), _exact(max(low.max(), 0.0)))
     outer = form.grid_of(_exact(min(low.min(), 0.0)), _exact(max(high.max(), 0.0)))
@@ -34,7 +41,7 @@ def grid_of(values: Values, form: Format, value: Any) -> int:
         return outer
     may = np.flatnonzero((low <= high.min()) | (high >= low.max()))
     assert may.size <= MANY, f"{may.size} elements may be the greatest"
-    exact = values.at(value, may)
+    exact = exact_at(may)
     return form.grid_of(min(exact), max(exact))
 
 

@@ -18,7 +18,7 @@ from intnet.spec.digest import Exponents, Floats, Words
 from intnet.spec.methods.step import FLOAT32, Now
 from intnet.spec.nets import Layer as SpecLayer
 from intnet.train import Run
-from intnet.verify.values import NotSpecified, fractions
+from intnet.verify.values import Decayed, NotSpecified, fractions
 
 __all__ = ["FLOAT32", "Judge", "Lazy", "as_stored"]
 
@@ -108,19 +108,26 @@ class Judge:
         found = self.symbols.get(path)
         return found.formula if found else ""
 
-    def decay(self, w: Any) -> tuple[Any, int] | None:
-        """(W, s) where 2^-s W joins the gradient of W ahead of its rounding (WAGEUBN's weight decay)."""
+    def decayed(self, gradient: Any, w: Any) -> Any:
+        """A weight's gradient as its rounding takes it: WAGEUBN's weight decay joins it there."""
         s = getattr(self.settings, "weight_decay", None)
-        return (w, s) if isinstance(s, int) else None
+        return Decayed(gradient, w, s) if isinstance(s, int) else gradient
 
     def _layer(self, name: str) -> SpecLayer:
         if self.rules is None:
             raise NotSpecified("the method names no spec")
         return self.layers[name]
 
-    def format_of(self, layer: str, path: str) -> Any:
-        """The definition's format of a path; FLOAT32, or None: as it comes."""
-        return self.rules.format_of(self._layer(layer), path) if self._layer(layer) else None
+    def format_of(self, layer: str, path: str, value: Any = None) -> Any:
+        """The definition's format of a path; FLOAT32, or None: as it comes.
+
+        value: what comes; WAGEUBN's batch norm takes an e1 that is no codes yet as an e0 (`Step.error`)
+        """
+        found = self.rules.format_of(self._layer(layer), path) if self._layer(layer) else None
+        if found is None and path == "e1" and self.layers[layer].kind == "norm":
+            known = value is None or isinstance(value, QTensor | np.ndarray)
+            return None if known else self.rules.format_of(self._layer(layer), "e0")
+        return found
 
     def stream_of(self, layer: str, path: str) -> str | None:
         """The stream of a path that is rounded at random."""

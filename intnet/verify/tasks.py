@@ -184,14 +184,15 @@ class Tasks:
         given = (
             what.operands[0] if isinstance(what, Call) and what.operands else getattr(what, "gradient", None)
         )
+        if cast and isinstance(what, Back) and what.events and what.events[0].path == "gW":
+            given = self.judge.decayed(given, what.call.operands[0])
         for k, event in enumerate(what.events):
             before = what.events[k - 1] if k else None
             last = k == len(what.events) - 1
             place = Place(event, what, given, not cast)
             if cast and before is not None and event.path in (f"{before.path}q", f"{before.path[:-1]}n"):
-                place = Place(event, what, before.result, inner=False, unit=event.path.endswith("n"))
-            if cast and event.path == "gW" and isinstance(what, Back):
-                place.decay = self.judge.decay(what.call.operands[0])
+                held = before.result if is_stored(before.result) else given
+                place = Place(event, what, held, inner=False, unit=event.path.endswith("n"))
             out = (what.result if isinstance(what, Call) else what.results[0]) if cast and last else None
             size = int(np.prod(shape_of(event.result)))
             if self._is_named(place):

@@ -8,6 +8,7 @@ own say whether that is right. Any other value is an expression of the fast code
 the operation that made it is done again by its rule (`rules`), down to what is stored.
 """
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +18,7 @@ from intnet.block_float import BlockTensor
 from intnet.bucket_codec import Packed
 from intnet.ops.products import Copies
 from intnet.qtensor import QTensor
+from intnet.spec.float32 import fma32
 from intnet.spec.tensor import power
 from intnet.verify.record import Back, Call, Joined, Record
 
@@ -25,6 +27,20 @@ MARGIN = 2.0**-36  # of a magnitude: more than 2^16 operations of float64 are of
 
 class NotSpecified(Exception):
     """What no spec function says; the text says what."""
+
+
+@dataclass(frozen=True)
+class Decayed:
+    """gW + 2^-s W, WAGEUBN's weight decay: exact, of float32 one fused multiply-add."""
+
+    gradient: Any
+    w: Any
+    s: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the weight."""
+        return shape_of(self.w)
 
 
 Near = tuple[np.ndarray, np.ndarray]  # float64 values, float64 magnitudes
@@ -91,14 +107,22 @@ def as_float64(value: Any) -> np.ndarray:
     return value.astype(np.float64)
 
 
-_DECODED: dict[int, np.ndarray] = {}
+_DECODED: dict[int, tuple[Packed, np.ndarray]] = {}  # by identity, which holding them keeps
 
 
 def decoded(packed: Packed) -> np.ndarray:
-    """float32 a~ of every element; held to the definition bucket by bucket where the path is checked."""
+    """float32 a~ of every element; held to the definition bucket by bucket where the path is checked.
+
+    The fast code's kernels read it, which a fork may not run: `checks` has all of them read ahead.
+    """
     if id(packed) not in _DECODED:
-        _DECODED[id(packed)] = packed.load()
-    return _DECODED[id(packed)]
+        _DECODED[id(packed)] = packed, packed.load()
+    return _DECODED[id(packed)][1]
+
+
+def forget() -> None:
+    """Let go of what was read of packed tensors."""
+    _DECODED.clear()
 
 
 def floats_of(value: Any) -> np.ndarray:
@@ -136,16 +160,15 @@ class Values:
 
     def at(self, value: Any, flat: np.ndarray) -> list[Fraction]:
         """The exact values at flat indices."""
+        value = forward_copy(value)
         if isinstance(value, QTensor):
             return codes_at(value, flat)
-        if isinstance(value, BlockTensor):
-            return fractions(value.values.reshape(-1)[flat])
-        if isinstance(value, Packed):
-            return fractions(decoded(value).reshape(-1)[flat])
-        if isinstance(value, np.ndarray):
-            return fractions(value.reshape(-1)[flat])
-        if isinstance(value, Copies):
-            return self.at(value.forward, flat)
+        if is_stored(value):
+            return fractions(floats_of(value).reshape(-1)[flat])
+        if isinstance(value, Decayed):
+            pairs = zip(self.at(value.gradient, flat), self.at(value.w, flat), strict=True)
+            share, floats = power(-value.s), is_float(value.gradient)
+            return [fma32(share, w, g) if floats else g + share * w for g, w in pairs]
         made = self.record.origin(value)
         if made is None:
             raise NotSpecified(f"a {type(value).__name__} that no operation made")
@@ -173,6 +196,9 @@ class Values:
         if is_stored(value):
             found = as_float64(value)
             return found, np.abs(found)
+        if isinstance(value, Decayed):
+            (g, size), (w, more) = self.near(value.gradient), self.near(value.w)
+            return g + w * 2.0**-value.s, size + more * 2.0**-value.s
         made = self.record.origin(value)
         if made is None:
             raise NotSpecified(f"a {type(value).__name__} that no operation made")

@@ -14,13 +14,14 @@ import multiprocessing
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import intnet
 from intnet import files, spec
-from intnet.errors import ConfigError
+from intnet.errors import ConfigError, IntnetError
 from intnet.verify import inputs
 from intnet.verify.checks import Step
 from intnet.verify.events import Options
@@ -158,8 +159,18 @@ def _mapped(units: list[tuple[str, int, int]]) -> Iterator[tuple[str, list[dict[
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which rest
-        with multiprocessing.get_context("fork").Pool(jobs) as pool:
-            yield from pool.imap_unordered(_make, units)
+        context = multiprocessing.get_context("fork")
+        with futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+            waiting = [pool.submit(_make, unit) for unit in units]
+            try:
+                for one in futures.as_completed(waiting):
+                    yield one.result()
+            except futures.process.BrokenProcessPool:
+                raise IntnetError(
+                    "a process died (out of memory?): call it again"
+                ) from None
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ from intnet.verify.rules.rule import Rule, Source
 from intnet.verify.values import Near, Values, is_float
 
 ONE = Fraction(1)
+ROUNDED = 2.0**14  # times MARGIN is more than float32's half unit, twice
 FLOATS: dict[str, Callable[[Fraction], Fraction]] = {
     "tanh": elementary.tanh32,
     "sigmoid": elementary.sigmoid32,
@@ -42,6 +43,17 @@ class Curved(Rule):
         if isinstance(event.source, Curve | Tanh):
             return Source(x, curve=name)
         return Source([FLOATS[name](f32.to_float32(v)) for v in x])
+
+    def inner_near(self, values: Values, what: Call | Back, path: str) -> Near:
+        """In float64, as far off as float32's rounding; no curve is steeper than 1.1."""
+        assert isinstance(what, Call)
+        x, size = values.near(what.operands[0])
+        with np.errstate(over="ignore"):
+            sigmoid = 1 / (1 + np.exp(-x))
+        curves = {"tanh": np.tanh(x), "sigmoid": sigmoid, "silu": x * sigmoid}
+        curves["slope"] = sigmoid + curves["silu"] * (1 - sigmoid)
+        found = curves["slope" if path == "dx4" else self.name]
+        return found, 1.1 * size + ROUNDED * (np.abs(found) + 2.0**-126)
 
     def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:
         """The gradient's products."""

@@ -58,10 +58,6 @@ class BatchNorm(Rule):
         totals = sums if path == "m1" else dots
         return Source([totals[c] * factor / n for c, factor in zip(flat.tolist(), factors, strict=True)])
 
-    def inner_near(self, values: Values, what: Call | Back, path: str) -> Near:
-        """In float64; only formats that a tensor's extremes decide ask for it, and none is inside."""
-        raise NotImplementedError(path)
-
     def _forward_inner(self, values: Values, call: Call, path: str, flat: np.ndarray) -> Source:
         x1 = call.operands[0]
         if is_float(x1):

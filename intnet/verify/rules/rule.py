@@ -54,6 +54,10 @@ class Rule:
         """What enters the rounding of a path inside the operation."""
         raise NotSpecified(f"operation {_name(what)!r}: path {path}")
 
+    def inner_near(self, values: Values, what: Call | Back, path: str) -> Near:
+        """The same in float64, where a format asks for a tensor's extremes."""
+        raise NotSpecified(f"operation {_name(what)!r}: the extremes of path {path}")
+
     def part(self, what: Call | Back, k: int) -> str:
         """The path of the result or of gradient k, as `by_definition` takes it."""
         return "" if isinstance(what, Call) else str(k)
