@@ -8,7 +8,7 @@ Blocks of 2^k groups that begin at a multiple of 2^k are nodes of the tree: a bl
 anywhere, and any division of the batch into whole groups gives the same bits. A stack of sums makes the
 tree, group after group: what its last sums do when a group joins them is `joins`, the one rule of it.
 
-`spec.float32` defines these sums (`batch_sum32`, `batch_dot32`).
+Defined by `spec/float32.py: batch_sum32`, `spec/float32.py: batch_dot32`, `spec/float32.py: tree_units`.
 """
 
 import numpy as np

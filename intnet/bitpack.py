@@ -6,6 +6,8 @@
 Bit k of code i is bit (i*bits + k) % 8 of byte (i*bits + k) // 8; signed codes are two's complement. The
 last byte is filled with zeros. In 64-bit words (little-endian) the same bit is bit (i*bits + k) % 64 of
 word (i*bits + k) // 64: that is how the loops see it, which `bucket_loops.py` calls for a part at a time.
+
+Defined by `spec/buckets.py: pack`.
 """
 
 import numpy as np
@@ -38,7 +40,10 @@ def packed_words(n: int, bits: int) -> int:
 
 @njit
 def pack_words(codes: np.ndarray, n: int, bits: int, out: np.ndarray, at: int) -> None:
-    """Words out[at ..] of uint64 codes, each below 2**bits; bits from 1 to 64."""
+    """Words out[at ..] of uint64 codes, each below 2**bits; bits from 1 to 64.
+
+    Defined by `spec/buckets.py: pack`.
+    """
     width = np.uint64(bits)
     word, filled = _0, _0
     for i in range(n):
@@ -67,6 +72,8 @@ def pack_bytes(codes: np.ndarray, n: int, bits: int, out: np.ndarray, at: int) -
 
     Eight codes lie in one word; three steps close the gaps between neighbours, pairs and halves, in the
     memory of the codes: they are used up. What comes of eight fills bytes or whole words.
+
+    Defined by `spec/buckets.py: pack`.
     """
     wide_vectors()
     b, groups = np.uint64(bits), (n + 7) // 8
@@ -173,7 +180,10 @@ def _unpack(words: np.ndarray, bits: int, sign: int, out: np.ndarray) -> None:
 
 
 def pack(codes: np.ndarray, bits: int, signed: bool = True) -> np.ndarray:
-    """uint8 of integer codes, flat in C order; FormatError for one that does not fit `bits`, 1 to 32."""
+    """uint8 of integer codes, flat in C order; FormatError for one that does not fit `bits`, 1 to 32.
+
+    Defined by `spec/buckets.py: pack`.
+    """
     check_bits(bits, "bits")
     flat = np.ascontiguousarray(codes).reshape(-1)
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)

@@ -12,6 +12,8 @@ if zeros filled it up. Source: DYNASTY, section 3.1.
     blocks.to_qtensor(), blocks.pack()          codes with exponents; bytes as a memory holds them
 
 Loops: `block_loops.py`. Products: `ops/blocks.py`; where they need bands of exponents: `block_bands.py`.
+
+Defined by `spec/block_float.py: quantize`, `spec/block_float.py: exponent`, `spec/block_float.py: code_at`.
 """
 
 from dataclasses import dataclass
@@ -33,7 +35,10 @@ Axes = tuple[int, int]
 
 
 def blocks_shape(shape: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
-    """How many blocks a tensor of `shape` has: ceil(size / 4) along `axes`, `size` along all others."""
+    """How many blocks a tensor of `shape` has: ceil(size / 4) along `axes`, `size` along all others.
+
+    Defined by `spec/block_float.py: blocks`.
+    """
     return tuple(-(-size // SIDE) if axis in axes else size for axis, size in enumerate(shape))
 
 
@@ -55,6 +60,8 @@ class BlockTensor:
     values: float32, exact: every value of at most 8 bits is one; exponents: e, int8 a block
     bits: b, uint8 a block; filled: uint8 a block, 0 where it was all 0 (or below 2**-129)
     saturated: values that the mantissa's range limited
+
+    Defined by `spec/block_float.py: Blocks`.
     """
 
     values: np.ndarray
@@ -122,7 +129,10 @@ class BlockTensor:
         return BlockTensor(self.values.reshape(shape), exponents, bits, filled, axes, self.saturated)
 
     def add_sensitivities(self, g: np.ndarray, sums: np.ndarray) -> None:
-        """sums (float64 a block) += 2**(2e)/16 times the block's sum of g*g; g: float32 of this shape (1)."""
+        """sums (float64 a block) += 2**(2e)/16 times the block's sum of g*g; g: float32 of this shape (1).
+
+        Defined by `spec/methods/dynasty_map.py: sensitivity`.
+        """
         view = _blocks_view(self.shape, self.axes)
         block_loops.add_sensitivities(
             np.ascontiguousarray(g).reshape(_view(self.shape, self.axes)), view[3],
@@ -146,6 +156,8 @@ class BlockTensor:
 
         Two's complement; row by row, the first mantissa in the lowest bits; 0 beyond an edge. The bits
         themselves, the map, are kept elsewhere.
+
+        Defined by `spec/block_float.py: pack`.
         """
         codes = _by_block(self.to_qtensor().codes, self.axes)
         bits, exponents = self.bits.reshape(-1), self.exponents.reshape(-1).view(np.uint8)
@@ -172,6 +184,8 @@ def unpack(data: np.ndarray, shape: tuple[int, ...], axes: Axes, bits: np.ndarra
     """The tensor of `shape` whose `pack` is `data` (uint8), under the map `bits` (uint8 a block).
 
     ShapeError where the lengths do not fit.
+
+    Defined by `spec/block_float.py: unpack`.
     """
     blocks = blocks_shape(shape, axes)
     _check_bits(bits, blocks, "unpack")
@@ -260,6 +274,8 @@ def quantize_blocks(x: np.ndarray, bits: int | np.ndarray, axes: Axes, where: st
     """float32 `x` in block float. bits: one b for all blocks, or uint8 of `blocks_shape`.
 
     NumberError, naming the first such value, for one of 2**127 or more, NaN or infinite.
+
+    Defined by `spec/block_float.py: quantize`.
     """
     name, shape, blocks = where or "block float", x.shape, blocks_shape(x.shape, axes)
     if x.dtype != np.float32:

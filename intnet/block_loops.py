@@ -19,7 +19,10 @@ _POWERS = 2.0 ** np.arange(-_BIAS, _BIAS + 1)
 
 @njit
 def _exponent(top: int) -> int:
-    """The smallest e with |x| < 2**e, of the bits of |x| as float32; far below LEAST for 0."""
+    """The smallest e with |x| < 2**e, of the bits of |x| as float32; far below LEAST for 0.
+
+    Defined by `spec/block_float.py: exponent`.
+    """
     field = top >> 23
     if field:
         return field - 126
@@ -49,6 +52,8 @@ def quantize(
     x, values: float32[A, M, B*S]; bits: the same x as int32; inner: S; of blocks: widths, exponents, filled
     filled: 0 where all of a block is below 2**(LEAST-1), so 0. Counts of each (A, M): values limited, and
     blocks whose exponent is beyond GREATEST, those of NaN and infinity too.
+
+    Defined by `spec/block_float.py: quantize`.
     """
     rows, mids, size = x.shape
     for task in prange(exponents.shape[0] * mids):
@@ -122,6 +127,8 @@ def add_sensitivities(
     """sums += 2**(2e) / 16 times the sum of g*g over each filled block, row by row from 0, in float64.
 
     g: float32[A, M, B*S]; sums: float64[.., M, .., S]
+
+    Defined by `spec/methods/dynasty_map.py: sensitivity`.
     """
     rows, mids = g.shape[0], g.shape[1]
     for task in prange(exponents.shape[0] * mids):

@@ -21,6 +21,8 @@ r < f stands for word < floor(f * 2^32), a random word of 32 bits (`rng.py`). 1 
 Widths may be mixed (sec. 5.7): some buckets, `promoted`, take codec.mix bits. Codes of a bucket start with
 a 64-bit word, lie in order and as `bitpack.py` says; behind them float32 scales, zero points (affine), and a
 bit a bucket where widths are mixed. Read next: `bucket_loops.py`.
+
+Defined by `spec/buckets.py: save`, `spec/buckets.py: affine_way`, `spec/buckets.py: level_way`.
 """
 
 from dataclasses import dataclass
@@ -53,6 +55,8 @@ class Codec:
 
     kind: of KINDS; bits: b; mix: b of promoted buckets, or None; bucket: elements, or 'tensor'
     norm: 'max' or 'l2', the scale of levels
+
+    Defined by `spec/methods/saved.py: Codec`.
     """
 
     kind: str = "affine-stochastic"
@@ -97,7 +101,7 @@ class Codec:
         return 2 ** (bits + 1) + 1 if self.kind == "levels" else 2**bits
 
     def code_width(self, bits: int) -> int:
-        """Bits that a packed code takes."""
+        """Bits that a packed code takes. Defined by `spec/buckets.py: width_of`."""
         return bucket_loops.code_width(KINDS[self.kind], bits)
 
     @property
@@ -171,7 +175,10 @@ class Packed(Kept):
         return _widths(self.codec, self.scales.size, promoted)
 
     def load(self) -> np.ndarray:
-        """float32 of the tensor's shape: a~."""
+        """float32 of the tensor's shape: a~.
+
+        Defined by `spec/buckets.py: affine_values`, `spec/buckets.py: level_values`.
+        """
         out = empty((self.elements,), np.float32)
         if out.size:
             bucket, kind = self.codec.size(out.size), KINDS[self.codec.kind]
@@ -225,6 +232,8 @@ def encode(
     NumberError, naming `where`, for a NaN or infinity, and for a bucket whose range, norm, or value of a code
     float32 does not hold; FormatError for anything but float32, and where `draw` or `promoted` is missing or
     does not fit. ConfigError for a draw that `rng.words` does not take.
+
+    Defined by `spec/buckets.py: save`.
     """
     where = where or "encode"
     if x.dtype != np.float32:
@@ -275,13 +284,19 @@ def _not_stored(x: np.ndarray, codec: Codec, found: np.ndarray, where: str) -> N
 
 
 def promotions(n: int, probability: float, draw: Draw) -> np.ndarray:
-    """bool[n]: the buckets that take the wider codes, each with `probability`: word < floor(p * 2^32)."""
+    """bool[n]: the buckets that take the wider codes, each with `probability`: word < floor(p * 2^32).
+
+    Defined by `spec/methods/saved.py: pack`.
+    """
     words = rng.words(draw.seed, draw.step, draw.stream, n)
     return words < np.uint64(int(probability * 2**32))
 
 
 class Signs(Kept):
-    """Where a tensor is above 0, one bit an element: exact, and all that ReLU's gradient reads."""
+    """Where a tensor is above 0, one bit an element: exact, and all that ReLU's gradient reads.
+
+    Defined by `spec/methods/saved.py: Step.save`.
+    """
 
     def __init__(self, x: np.ndarray) -> None:
         self.shape = x.shape

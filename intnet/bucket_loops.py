@@ -53,7 +53,10 @@ def _value(key: np.int32) -> np.float32:
 
 @njit
 def affine_step(low: np.float32, high: np.float32, bits: int) -> tuple[np.float32, np.float32]:
-    """(s, z) of a bucket between two values; (0, the least value) where s is 0: the bucket is constant."""
+    """(s, z) of a bucket between two values; (0, the least value) where s is 0: the bucket is constant.
+
+    Defined by `spec/buckets.py: step_and_zero`.
+    """
     s = (high - low) / np.float32((np.int64(1) << np.int64(bits)) - 1)
     if s == _ZERO:
         return _ZERO, low + _ZERO  # -0 becomes +0
@@ -66,6 +69,8 @@ def sum_of_squares(x: F32, first: int, of_group: int) -> np.float32:
 
     `fma32` ascending; groups, chunks and the tree are those of `batch_sums.py`, by the groups' own numbers:
     groups before the bucket count as sums of 0.
+
+    Defined by `spec/buckets.py: sum_of_squares`.
     """
     group, last = first // of_group, (first + x.size - 1) // of_group
     stack, top, begin = np.zeros((_STACK, 1), np.float32), joins(group, True), 0
@@ -83,7 +88,10 @@ def sum_of_squares(x: F32, first: int, of_group: int) -> np.float32:
 
 @njit
 def goes_up(fraction: np.float32, word: np.uint32) -> np.bool:
-    """word < floor(fraction * 2^32): the stochastic rule; a fraction may have been rounded up to 1."""
+    """word < floor(fraction * 2^32): the stochastic rule; a fraction may have been rounded up to 1.
+
+    Defined by `spec/buckets.py: drawn_of`.
+    """
     return np.uint32(min(fraction * _WORDS, _MOST)) > word or fraction >= _ONE
 
 
@@ -111,6 +119,8 @@ def divided(x: np.float32, t: np.float32, inverse: np.float32) -> np.float32:
     and (S + j) * 2^-49 < j/(2S). It always is, where that matters: x * inverse errs by less than X * 2^-24,
     which reaches beyond the neighbours only for X > 2^24 - 8 and S > X; for these few the tests look. The
     residual x - q*t is a float32 then: from 2^-33 on it has no bits below 2^-101.
+
+    Defined by `spec/float32.py: div_units`.
     """
     q = x * inverse
     return fma32(fma32(-t, q, x), inverse, q)
@@ -121,7 +131,10 @@ def divided(x: np.float32, t: np.float32, inverse: np.float32) -> np.float32:
 
 @njit
 def _inner_codes(x: F32, s: np.float32, z: np.float32, codes: np.ndarray) -> None:
-    """q = round(x/s + z), where `measure` says that this is within 0 .. 2^bits - 1, bits up to 8."""
+    """q = round(x/s + z), where `measure` says that this is within 0 .. 2^bits - 1, bits up to 8.
+
+    Defined by `spec/buckets.py: affine_way`.
+    """
     wide_vectors()
     k, t, inverse = near_one(s)
     for i in range(x.size):
@@ -130,7 +143,10 @@ def _inner_codes(x: F32, s: np.float32, z: np.float32, codes: np.ndarray) -> Non
 
 @njit
 def _affine_codes(x: F32, s: np.float32, z: np.float32, bits: int, codes: np.ndarray) -> np.int32:
-    """q = clip(round(x/s + z), 0, 2^bits - 1), bits up to 8; how many were clipped."""
+    """q = clip(round(x/s + z), 0, 2^bits - 1), bits up to 8; how many were clipped.
+
+    Defined by `spec/buckets.py: affine_way`.
+    """
     wide_vectors()
     k, t, inverse = near_one(s)
     top, count = np.float32((1 << bits) - 1), np.int32(0)
@@ -146,7 +162,10 @@ def _affine_codes(x: F32, s: np.float32, z: np.float32, bits: int, codes: np.nda
 def _stochastic_codes(
     x: F32, s: np.float32, z: np.float32, bits: int, words: np.ndarray, codes: np.ndarray
 ) -> np.int32:
-    """q = clip(floor(u) + [word < frac(u)], 0, 2^bits - 1), bits up to 8; how many were clipped."""
+    """q = clip(floor(u) + [word < frac(u)], 0, 2^bits - 1), bits up to 8; how many were clipped.
+
+    Defined by `spec/buckets.py: affine_way`.
+    """
     wide_vectors()
     k, t, inverse = near_one(s)
     top, count = np.float32((1 << bits) - 1), np.int32(0)
@@ -162,7 +181,10 @@ def _stochastic_codes(
 
 @njit
 def _wide_codes(x: F32, s: np.float32, z: np.float32, bits: int, words: np.ndarray, codes: np.ndarray) -> int:
-    """As the two above for any bits; `words` is empty where rounding is to nearest."""
+    """As the two above for any bits; `words` is empty where rounding is to nearest.
+
+    Defined by `spec/buckets.py: affine_way`.
+    """
     top, count = (np.int64(1) << np.int64(bits)) - np.int64(1), 0
     for i in range(x.size):
         u = x[i] / s + z
@@ -179,7 +201,10 @@ def _wide_codes(x: F32, s: np.float32, z: np.float32, bits: int, words: np.ndarr
 
 @njit
 def _level_codes(x: F32, scale: np.float32, bits: int, words: np.ndarray, codes: np.ndarray) -> None:
-    """sign * (idx + up) + L with L = 2^bits: idx and its fraction of min(|x|/scale, 1) * L."""
+    """sign * (idx + up) + L with L = 2^bits: idx and its fraction of min(|x|/scale, 1) * L.
+
+    Defined by `spec/buckets.py: level_way`.
+    """
     levels = np.int64(1) << np.int64(bits)
     factor = np.float32(levels)
     for i in range(x.size):
@@ -194,7 +219,7 @@ def _level_codes(x: F32, scale: np.float32, bits: int, words: np.ndarray, codes:
 
 @njit
 def _affine_values(codes: np.ndarray, s: np.float32, z: np.float32, out: F32) -> None:
-    """s * (q - z); z itself where s is 0."""
+    """s * (q - z); z itself where s is 0. Defined by `spec/buckets.py: affine_value`."""
     if s == _ZERO:
         out[:] = z
         return
@@ -204,7 +229,7 @@ def _affine_values(codes: np.ndarray, s: np.float32, z: np.float32, out: F32) ->
 
 @njit
 def _level_values(codes: np.ndarray, scale: np.float32, bits: int, out: F32) -> None:
-    """(idx + up)/L * scale * sign."""
+    """(idx + up)/L * scale * sign. Defined by `spec/buckets.py: level_value`."""
     levels = np.int64(1) << np.int64(bits)
     factor = np.float32(levels)
     for i in range(out.size):
@@ -218,7 +243,10 @@ def _level_values(codes: np.ndarray, scale: np.float32, bits: int, out: F32) -> 
 
 @njit
 def code_width(kind: int, bits: int) -> int:
-    """Bits of a packed code: 2^bits of them, or the 2^(bits+1) + 1 of levels."""
+    """Bits of a packed code: 2^bits of them, or the 2^(bits+1) + 1 of levels.
+
+    Defined by `spec/buckets.py: width_of`.
+    """
     return bits + 2 if kind == LEVELS else bits
 
 
@@ -230,6 +258,8 @@ def measure(
 
     And whether rounding to nearest clips no code: round(x/s + z) rises with x, from 0 on, the least one's.
     first, of_group: of `sum_of_squares`; of_group is 0 where levels are scaled by the greatest magnitude.
+
+    Defined by `spec/buckets.py: step_and_zero`, `spec/buckets.py: level_scale`.
     """
     low, high = extremes(x.view(np.int32))
     if high > _LARGEST or low < ~_LARGEST:
@@ -340,6 +370,8 @@ def encode(
     widths, starts: of buckets, nominal bits and first word of `out`; above, seed: of words, see `rng.fill`
     of_group: of `measure`; measured: scales and zeros are given
     found, clipped: of tasks, see FINITE, and codes clipped
+
+    Defined by `spec/buckets.py: save`.
     """
     drawn, room = 0 if kind == AFFINE else PART, 0
     if code_width(kind, np.int64(widths.max())) > SMALL:
@@ -377,7 +409,10 @@ def decode(
     words: np.ndarray, bucket: int, kind: int, widths: np.ndarray, starts: np.ndarray, scales: F32,
     zeros: F32, out: F32,
 ) -> None:  # fmt: skip
-    """The values of packed codes, flat."""
+    """The values of packed codes, flat.
+
+    Defined by `spec/buckets.py: affine_values`, `spec/buckets.py: level_values`.
+    """
     room = PART if code_width(kind, np.int64(widths.max())) > SMALL else 0
     for task in prange((out.size + PART - 1) // PART):
         first, last = task * PART, min((task + 1) * PART, out.size)

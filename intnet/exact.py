@@ -186,6 +186,8 @@ class Exact:
         words: uint32 a element where mode is stochastic, of which the top `bits` are used
         fine:  > 0 for the two grids of Flag (see `exact_loops.round_flag`)
         ContainerError where neither int64 nor two limbs are proven to hold the numerator.
+
+        Defined by `spec/rounding.py: round_fraction`.
         """
         low, high = max(lo, -UNLIMITED), min(hi, UNLIMITED)
         vectors = self._vectors
@@ -246,7 +248,7 @@ class Exact:
         return self.rectified().max(), Fraction(0) if self.relu else -opposite.max()
 
     def log2_max(self) -> int:
-        """n of R(x) = 2**n; R(0) := 1."""
+        """n of R(x) = 2**n; R(0) := 1. Defined by `spec/formats.py: log2_R`."""
         n = self._log2_by_tops()
         if n is None:
             top = self._greatest
@@ -307,6 +309,8 @@ class Exact:
         """float32 array, each value correctly rounded once (ties to even).
 
         NumberError, naming `where`, for a value beyond float32's range.
+
+        Defined by `spec/float32.py: to_float32`.
         """
         vectors = self._vectors
         lane = self._lane(vectors, None, most=0)

@@ -142,6 +142,8 @@ def round_codes(
     They are written in the smallest type that is proven to hold them, and copied to a smaller one
     where their actual maximum allows it. A lane of int32 does not know `fine`.
     signs: a flat bool array that gets value > 0 on the way, or an empty one
+
+    Defined by `spec/rounding.py: round_fraction`.
     """
     limit = max(-lo, hi)
     dtype = code_type(lo, hi, limit if lane.top >= limit else int(lane.top) + 2 + (1 << fine))
@@ -214,7 +216,10 @@ def positive(lane: Lane) -> np.ndarray:
 
 
 def to_float32(lane: Lane, exponent: int) -> np.ndarray | None:
-    """Flat float32 array: values * 2**exponent, correctly rounded; None where one is beyond float32."""
+    """Flat float32 array: values * 2**exponent, correctly rounded; None where one is beyond float32.
+
+    Defined by `spec/float32.py: to_float32`.
+    """
     out, unit = empty((lane.elements,), np.float32), 2.0**exponent
     kind = kernels.POWERS if lane.powers else kernels.QUOTIENTS
     if _bare(lane) and -126 <= exponent <= 96:

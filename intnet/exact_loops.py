@@ -10,6 +10,8 @@ A tensor is walked flat, C elements a row, so that element i belongs to channel 
 
 `Scale` of the caller has put the power of two of the target unit into the coefficients and `den`.
 Work is split in blocks; counts are kept a block, so no result depends on the number of threads.
+
+Defined by `spec/rounding.py: decision`, `spec/float32.py: to_float32`.
 """
 
 from typing import Any
@@ -47,7 +49,10 @@ def clip(code: int, lo: int, hi: int) -> int:
 
 @njit
 def round_flag(num: int, den: int, fine: int, mode: int) -> int:
-    """Eq. 17: coarse grid (den * 2**fine) from one coarse step on, the fine grid below it."""
+    """Eq. 17: coarse grid (den * 2**fine) from one coarse step on, the fine grid below it.
+
+    Defined by `spec/formats.py: Flag.way`.
+    """
     coarse = den << fine
     if num >= coarse or num <= -coarse:
         return round_quotient(num, coarse, mode, 0, 0) << fine
@@ -96,6 +101,8 @@ def nearest_float32(num: Any, scale: float) -> Any:
 
     Of more than 53 bits the last ten become one that says whether any of them was set: float64 then
     holds the number, on the right side of every float32 and of every midpoint of two.
+
+    Defined by `spec/float32.py: to_float32`.
     """
     if abs(num) >= 1 << 53:
         return np.float32(np.float64(drop_bits(num, 10)) * (scale * 1024.0))

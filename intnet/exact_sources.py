@@ -25,7 +25,10 @@ Codes = tuple[np.ndarray, Status]
 
 
 def log2_round(value: Fraction) -> int:
-    """n of R = 2**round(log2(value)), value > 0: 2^(2n-1) <= value^2 < 2^(2n+1). Never a tie."""
+    """n of R = 2**round(log2(value)), value > 0: 2^(2n-1) <= value^2 < 2^(2n+1). Never a tie.
+
+    Defined by `spec/formats.py: log2_R`.
+    """
     return log2_root(value.numerator**2, value.denominator**2)
 
 
@@ -56,7 +59,10 @@ def beyond_float32(where: str = "") -> NumberError:
 
 
 def fraction_to_float32(value: Fraction, where: str = "") -> np.float32:
-    """A Fraction correctly rounded to float32 (ties to even); NumberError on overflow."""
+    """A Fraction correctly rounded to float32 (ties to even); NumberError on overflow.
+
+    Defined by `spec/float32.py: to_float32`.
+    """
     if value == 0:
         return np.float32(0)
     magnitude = abs(value)
@@ -129,7 +135,7 @@ class FloatExact:
         fine: int = 0,
         where: str = "",
     ) -> Codes:
-        """As `Exact.round_to`."""
+        """As `Exact.round_to`. Defined by `spec/rounding.py: round_fraction`."""
         room = 61 - self.den.bit_length() - fine
         if room < 40:
             raise ContainerError(f"{where}: a float tensor over {self.den} leaves no room to round exactly")
@@ -213,7 +219,10 @@ class Root:
         fine: int = 0,
         where: str = "",
     ) -> Codes:
-        """As `Exact.round_to`; deterministic modes, decided by integer square roots."""
+        """As `Exact.round_to`; deterministic modes, decided by integer square roots.
+
+        Defined by `spec/rounding.py: round_sqrt`.
+        """
         if mode == STOCHASTIC or fine:
             raise FormatError(f"{where or 'root'}: a square root is rounded by a deterministic mode")
         shift = 2 * (self.exponent - exponent)

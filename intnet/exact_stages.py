@@ -9,6 +9,8 @@ Position j of a row has its own coefficients: the five vectors of an expression,
 length, are a tile. Codes are read and written as bytes in any integer type (`instructions.get`, `put`),
 so each stage is compiled once. Without branches, divisions and 64-bit products they all vectorize.
 `exact_quick.py` runs them over whole tensors.
+
+Defined by `spec/rounding.py: decision`, `spec/formats.py: Flag.way`, `spec/float32.py: to_float32`.
 """
 
 from typing import Any

@@ -41,6 +41,8 @@ class FixedPoint:
 
     signed:   range [-2^(wl-1), 2^(wl-1)-1] * 2^-fl, else [0, 2^wl - 1] * 2^-fl
     overflow: saturate | saturate_symmetric (drops the most negative code) | wrap | error
+
+    Defined by `spec/formats.py: FixedPoint`.
     """
 
     wl: int
@@ -99,6 +101,8 @@ class Direct:
     """Q(x, k) = round(x * 2^(k-1)) / 2^(k-1): the resolution is fixed, the range is not (Eq. 6).
 
     lsb: log2 of the resolution where it is not -(k-1)
+
+    Defined by `spec/formats.py: Direct`.
     """
 
     k: int
@@ -125,7 +129,10 @@ class Direct:
 
 @dataclass(frozen=True)
 class Shift:
-    """SQ(x, k) = R(x) * clip(Q(x/R(x), k), -1+d, 1-d), d = 2^-(k-1) (Eq. 8)."""
+    """SQ(x, k) = R(x) * clip(Q(x/R(x), k), -1+d, 1-d), d = 2^-(k-1) (Eq. 8).
+
+    Defined by `spec/formats.py: Shift`.
+    """
 
     k: int
 
@@ -152,6 +159,8 @@ class Flag:
 
     One code at exponent log2(Sc) - (k-1) holds both. A stored word has k + 1 bits: flag, sign, and
     k - 1 bits of magnitude.
+
+    Defined by `spec/formats.py: Flag`.
     """
 
     k: int
@@ -182,7 +191,10 @@ class Flag:
 
 @dataclass(frozen=True)
 class Constant:
-    """CQ (Eq. 7): clip(Sr(dr * x / R(x)), -dr+1, dr-1) / 2^(k-1), Sr stochastic, dr a power of two."""
+    """CQ (Eq. 7): clip(Sr(dr * x / R(x)), -dr+1, dr-1) / 2^(k-1), Sr stochastic, dr a power of two.
+
+    Defined by `spec/formats.py: Constant`.
+    """
 
     k: int
     dr: int
@@ -217,6 +229,8 @@ class Scaled:
     """Block float of MuPPET: codes of `wl` bits in [LB, UB] = [-2^(wl-1), 2^(wl-1) - 1], value = code * 2^-s.
 
     s = floor(log2(min((UB + 1/2)/max x, (LB - 1/2)/min x))); a maximum <= 0 or a minimum >= 0 does not bind.
+
+    Defined by `spec/formats.py: Scaled`.
     """
 
     wl: int
@@ -249,6 +263,8 @@ class BlockFloat:
 
     b: of the widest block, 0 where all are zeros; within +-(2^(b-1) - 1)
     axis: blocks are 4 along the first axis and along this one
+
+    Defined by `spec/block_float.py: quantize`.
     """
 
     b: int

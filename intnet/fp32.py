@@ -91,6 +91,8 @@ def exp64(x: float) -> float:
 
     x = k ln 2 + r with |r| <= ln 2 / 2 (Cody and Waite); `_exp_series` of r; then an exact scaling by
     2**k in two steps.
+
+    Defined by `spec/elementary.py: exp64`.
     """
     if math.isnan(x):
         return x
@@ -111,6 +113,8 @@ def decay64(x: float) -> float:
     """e**-|x| with the bits of `exp64`, from 708 on that of 708. No branches: for loops of vectors.
 
     2**k is made from the last bits of x log2(e) + 1.5 * 2**52, which hold k.
+
+    Defined by `spec/elementary.py: decay64`.
     """
     z = -abs(x)
     z = z if z > -708.0 else -708.0  # also NaN
@@ -128,6 +132,8 @@ def log64(x: float) -> float:
 
     x = m 2**k with sqrt(1/2) < m <= sqrt 2, s = (m - 1) / (m + 1), and the odd series
     ln m = 2 (s + s**3/3 + s**5/5 + ...), |s| < 0.172, cut after s**23.
+
+    Defined by `spec/elementary.py: log64`.
     """
     if not x > 0.0:
         return -np.inf if x == 0.0 else np.nan
@@ -166,6 +172,8 @@ def tanh64(x: float) -> float:
 
     |x| < 0.5: Lambert's continued fraction x/(1 + x²/(3 + x²/(5 + ...))), cut after 17;
     else 1 - 2/(e**(2|x|) + 1), which is 1 from 20 on.
+
+    Defined by `spec/elementary.py: tanh64`.
     """
     size = abs(x)
     if not size >= 0.5:  # also NaN, and keeps the sign of zero
@@ -186,21 +194,24 @@ def tanh64(x: float) -> float:
 
 @njit
 def exp32(x: np.float32) -> np.float32:
-    """e**x in float32, within 0.50001 units in the last place."""
+    """e**x in float32, within 0.50001 units in the last place. Defined by `spec/elementary.py: exp32`."""
     y: np.float32 = _to_float32(exp64(np.float64(x)))
     return y
 
 
 @njit
 def log32(x: np.float32) -> np.float32:
-    """ln x in float32, within 0.50001 units in the last place; -inf at 0, NaN below."""
+    """ln x in float32, within 0.50001 units in the last place; -inf at 0, NaN below.
+
+    Defined by `spec/elementary.py: log32`.
+    """
     y: np.float32 = _to_float32(log64(np.float64(x)))
     return y
 
 
 @njit
 def tanh32(x: np.float32) -> np.float32:
-    """tanh x in float32, within 0.50001 units in the last place."""
+    """tanh x in float32, within 0.50001 units in the last place. Defined by `spec/elementary.py: tanh32`."""
     y: np.float32 = _to_float32(tanh64(np.float64(x)))
     return y
 
@@ -212,6 +223,8 @@ def _normal64(word: int) -> float:
     Relative error about 1e-15. Computed on the lower half and mirrored, so that `word` and
     2**32 - 1 - word give exact negatives. The tail branch of AS 241 (probability below 1.4e-11)
     is never needed: the smallest one here is 2**-33.
+
+    Defined by `spec/elementary.py: normal64`.
     """
     lower = word < 2147483648
     p = ((word if lower else 4294967295 - word) + 0.5) * (1.0 / 4294967296.0)  # exact: 33 bits
@@ -293,7 +306,10 @@ def _flat_operand(x: F32, name: str) -> F32:
 
 
 def fma(a: np.float32, b: F32, c: F32) -> F32:
-    """a * b + c of a scalar and two arrays of one shape, each element rounded once (`fma32`)."""
+    """a * b + c of a scalar and two arrays of one shape, each element rounded once (`fma32`).
+
+    Defined by `spec/float32.py: fma32`.
+    """
     left, right = _flat_operand(b, "fma"), _flat_operand(c, "fma")
     if b.shape != c.shape:
         raise ShapeError(f"fp32.fma of arrays of shapes {b.shape} and {c.shape}")
@@ -303,7 +319,7 @@ def fma(a: np.float32, b: F32, c: F32) -> F32:
 
 
 def exp(x: F32) -> F32:
-    """e**x of every element, any shape."""
+    """e**x of every element, any shape. Defined by `spec/elementary.py: exp32`."""
     flat = _flat_operand(x, "exp")
     out = np.empty_like(flat)
     _exp_loop(flat, out)
@@ -311,7 +327,7 @@ def exp(x: F32) -> F32:
 
 
 def log(x: F32) -> F32:
-    """ln x of every element, any shape; -inf at 0, NaN below 0."""
+    """ln x of every element, any shape; -inf at 0, NaN below 0. Defined by `spec/elementary.py: log32`."""
     flat = _flat_operand(x, "log")
     out = np.empty_like(flat)
     _log_loop(flat, out)
@@ -319,7 +335,7 @@ def log(x: F32) -> F32:
 
 
 def tanh(x: F32) -> F32:
-    """tanh x of every element, any shape."""
+    """tanh x of every element, any shape. Defined by `spec/elementary.py: tanh32`."""
     flat = _flat_operand(x, "tanh")
     out = np.empty_like(flat)
     _tanh_loop(flat, out)
@@ -327,7 +343,10 @@ def tanh(x: F32) -> F32:
 
 
 def sqrt(x: F32) -> F32:
-    """Square root of every element, any shape; correctly rounded by IEEE 754; NaN below 0."""
+    """Square root of every element, any shape; correctly rounded by IEEE 754; NaN below 0.
+
+    Defined by `spec/float32.py: sqrt32`.
+    """
     flat = _flat_operand(x, "sqrt")
     with np.errstate(invalid="ignore"):
         return np.sqrt(flat).reshape(x.shape)
@@ -337,6 +356,8 @@ def normal(words: NDArray[np.uint32]) -> F64:
     """Standard normals, one a random word: the inverse distribution at (word + 0.5) / 2**32.
 
     `words` is uint32 of any shape; the result is float64 of that shape, in about (-6.34, 6.34).
+
+    Defined by `spec/elementary.py: normal64`.
     """
     if words.dtype != np.uint32:
         raise FormatError(f"fp32.normal takes uint32 random words, got {words.dtype}")

@@ -25,6 +25,8 @@ def read_idx(path: str | os.PathLike[str], sha256: str | None = None) -> np.ndar
     Format: 00 00, element type (08 = unsigned byte), number of dimensions d, d sizes as big-endian uint32,
     then the elements in C order and nothing after them. `sha256`, when given, is that of the whole
     uncompressed content. DataError names the file and what is wrong with it.
+
+    Defined by `spec/data.py: parse_idx`.
     """
     array, digest = read_with_digest(Path(path))
     if sha256 is not None and digest != sha256.lower():

@@ -37,6 +37,8 @@ def fma32(a: Any, b: Any, c: Any) -> Any:
 
     The product of two float32 is exact in float64. TwoSum gives the sum and its exact error; the
     sum is then rounded to odd, and a second rounding to float32 cannot go wrong (53 >= 2 * 24 + 2).
+
+    Defined by `spec/float32.py: fma32`.
     """
     with np.errstate(all="ignore"):
         product = np.multiply(a, b, dtype=np.float64)

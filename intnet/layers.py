@@ -215,7 +215,7 @@ class BatchNorm2d(Layer):
         return self.on_path(y, method, "x3", "e1")
 
     def _follow(self, mu: Any, sigma: Any) -> None:
-        """Move the running statistics one step."""
+        """Move the running statistics one step. Defined by `spec/float_batch_norm.py: running_update`."""
         if isinstance(mu, np.ndarray):
             rate = np.float32(2.0**-self.SHIFT)
             for key, start, x in (("running_mean", 0, mu), ("running_var", 1, sigma)):
@@ -232,7 +232,10 @@ class BatchNorm2d(Layer):
             self.buffers[key] = self._moved(r, x)
 
     def _moved(self, r: QTensor, x: QTensor) -> QTensor:
-        """r + (x - r) * 2^-SHIFT = ((2^SHIFT - 1) * r + x) / 2^SHIFT, rounded once."""
+        """r + (x - r) * 2^-SHIFT = ((2^SHIFT - 1) * r + x) / 2^SHIFT, rounded once.
+
+        Defined by `spec/batch_norm.py: running_update`.
+        """
         wide = QTensor(x.codes.astype(np.int64), int(x.exponent), bound=x.bound)
         exponent = min(self.EXPONENT, int(x.exponent))
         mixed = Exact(

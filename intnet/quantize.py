@@ -7,6 +7,8 @@ The order is always: scale exactly, round once (`rounding.py`), then limit the r
 carries counts (`QTensor.status`). One function a format below, each with its equation; the table at the end
 lists the formats of a whole tensor; `BlockFloat` has an exponent a block: `block_float.quantize_blocks`.
 Equation numbers are WAGEUBN's (Yang et al. 2020), where there are any.
+
+Defined by `spec/formats.py: quantize`.
 """
 
 from collections.abc import Callable
@@ -41,6 +43,8 @@ def quantize(
     where:     'layer/path' for error messages
     Raises NumberError (NaN, infinity, an empty tensor where a maximum is needed), FormatError,
     ContainerError (a bound that no container holds).
+
+    Defined by `spec/formats.py: quantize`.
     """
     mode = mode_code(rounding)
     if type(format) not in _QUANTIZERS:
@@ -67,14 +71,14 @@ def _round(source: Expression, exponent: int, hi: int, draw: Draw, fine: int = 0
 
 
 def _log2_max(x: Expression, draw: Draw) -> int:
-    """log2 of R(x), which an empty tensor does not have."""
+    """log2 of R(x), which an empty tensor does not have. Defined by `spec/formats.py: exponent_of`."""
     if 0 in x.shape:
         raise NumberError(f"{draw[3] or 'tensor'}: an empty tensor of shape {x.shape} has no maximum")
     return x.log2_max()
 
 
 def _fixed(x: Expression, format: FixedPoint, draw: Draw) -> QTensor:
-    """<WL,FL>: round(x * 2^FL), then `format.overflow`."""
+    """<WL,FL>: round(x * 2^FL), then `format.overflow`. Defined by `spec/formats.py: FixedPoint`."""
     mode, words, bits, where = draw
     if format.overflow.startswith("saturate"):
         codes, status = x.round_to(format.exponent, mode, format.lo, format.hi, words, bits, 0, where)
@@ -95,20 +99,26 @@ def _fixed(x: Expression, format: FixedPoint, draw: Draw) -> QTensor:
 
 
 def _direct(x: Expression, format: Direct, draw: Draw) -> QTensor:
-    """(6): Q(x, k) = round(x * 2^(k-1)) / 2^(k-1); the range is not limited."""
+    """(6): Q(x, k) = round(x * 2^(k-1)) / 2^(k-1); the range is not limited.
+
+    Defined by `spec/formats.py: Direct`.
+    """
     codes, status = _round(x, format.exponent, UNLIMITED, draw)
     return QTensor(codes, format.exponent, format, status.peak, status)
 
 
 def _shift(x: Expression, format: Shift, draw: Draw) -> QTensor:
-    """(8): SQ(x, k) = R(x) * clip(Q(x/R(x), k), -1 + d, 1 - d)."""
+    """(8): SQ(x, k) = R(x) * clip(Q(x/R(x), k), -1 + d, 1 - d). Defined by `spec/formats.py: Shift`."""
     exponent = _log2_max(x, draw) - (format.k - 1)
     codes, status = _round(x, exponent, format.hi, draw)
     return QTensor(codes, exponent, format, format.hi, status)
 
 
 def _flag(x: Expression, format: Flag, draw: Draw) -> QTensor:
-    """(17): on the grid Sc where |x/Sc| >= 1, else on the grid Sc/2^(k-1); Sc = R(x)/2^(k-1)."""
+    """(17): on the grid Sc where |x/Sc| >= 1, else on the grid Sc/2^(k-1); Sc = R(x)/2^(k-1).
+
+    Defined by `spec/formats.py: Flag`.
+    """
     if draw[0] == STOCHASTIC:
         raise FormatError(f"{draw[3] or 'Flag'}: the flag format rounds to nearest, not stochastically")
     exponent = _log2_max(x, draw) - 2 * format.fine
@@ -117,14 +127,20 @@ def _flag(x: Expression, format: Flag, draw: Draw) -> QTensor:
 
 
 def _constant(x: Expression, format: Constant, draw: Draw) -> QTensor:
-    """(7): CQ(x) = clip(Sr(dr * x/R(x)), -dr+1, dr-1) / 2^(k-1). The magnitude of x is given up."""
+    """(7): CQ(x) = clip(Sr(dr * x/R(x)), -dr+1, dr-1) / 2^(k-1). The magnitude of x is given up.
+
+    Defined by `spec/formats.py: Constant`.
+    """
     exponent = _log2_max(x, draw) - (format.dr.bit_length() - 1)
     codes, status = _round(x, exponent, format.hi, draw)
     return QTensor(codes, format.exponent, format, format.hi, status)
 
 
 def _scaled(x: Expression, format: Scaled, draw: Draw) -> QTensor:
-    """BF(x, wl) of MuPPET: clip(round(x * 2^s), LB, UB) with the largest s at which all of x comes near."""
+    """BF(x, wl) of MuPPET: clip(round(x * 2^s), LB, UB) with the largest s at which all of x comes near.
+
+    Defined by `spec/formats.py: Scaled`.
+    """
     exponent = -scale(x, format, draw[3])
     mode, words, bits, where = draw
     codes, status = x.round_to(exponent, mode, format.lo, format.hi, words, bits, 0, where)
@@ -135,6 +151,8 @@ def scale(x: Expression, format: Scaled, where: str = "") -> int:
     """The largest s with max x * 2^s <= UB + 1/2 and min x * 2^s >= LB - 1/2, decided exactly.
 
     The greatest magnitude alone decides, unless it falls between the two limits. Zeros scale as a 1 does.
+
+    Defined by `spec/formats.py: Scaled.grid_of`.
     """
     if 0 in x.shape or not isinstance(x, Exact | FloatExact):
         raise NumberError(
@@ -155,6 +173,8 @@ def flag_words(q: QTensor) -> np.ndarray:
     """The stored words of a Flag tensor: flag, sign, k-1 bits of magnitude (figure 4).
 
     uint16 where the k+1 bits fit (k = 8 stores 9), else uint32 or uint64.
+
+    Defined by `spec/formats.py: flag_encode`.
     """
     if not isinstance(q.format, Flag):
         raise FormatError(f"flag_words needs a tensor in Flag format, not {q.format}")

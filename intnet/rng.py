@@ -10,6 +10,8 @@ numbers: as easy as 1, 2, 3", SC 2011).
 
 A B-bit word is the top B bits of the 32-bit word. Nothing in intnet draws from anywhere else:
 initialisation, shuffling and dropout use their own stream names.
+
+Defined by `spec/words.py: philox4x32`, `spec/words.py: stream`, `spec/words.py: word`, `spec/words.py: lfsr`.
 """
 
 import hashlib
@@ -38,7 +40,10 @@ LFSR_MASK = 0x80200003  # x^32 + x^22 + x^2 + x + 1, right-shifting Galois form
 
 @inlined
 def philox(c0: Word, c1: Word, c2: Word, c3: Word, k0: Word, k1: Word) -> tuple[Word, Word, Word, Word]:
-    """Philox4x32-10: four uint32 counters and two uint32 keys (as uint64) to four uint32 words."""
+    """Philox4x32-10: four uint32 counters and two uint32 keys (as uint64) to four uint32 words.
+
+    Defined by `spec/words.py: philox4x32`.
+    """
     for _ in range(10):
         p0, p1 = _M0 * c0, _M1 * c2
         c0, c1, c2, c3 = (p1 >> _32) ^ c1 ^ k0, p1 & _MASK, (p0 >> _32) ^ c3 ^ k1, p0 & _MASK
@@ -53,6 +58,8 @@ def fill(out: np.ndarray, block: Word, above: Word, seed: Word) -> None:
     A loop of vectors: a counter a lane, of 64 bits for the products. LLVM makes it one because `out` is
     flat (rows of a length that it does not know may overlap), and makes every product one instruction
     because it sees here that all six numbers have 32 bits.
+
+    Defined by `spec/words.py: words`.
     """
     wide_vectors()
     for j in range(out.shape[0] // 4):
@@ -84,6 +91,8 @@ def words(seed: int, step: int, stream: int, n: int, start: int = 0, alone: bool
     seed has 64 bits, step and stream 32, an element's index 66; ConfigError outside that.
     alone: draw on the calling thread only, as one beside the main thread must: of two threads that hand out
     work at once, not every threading layer of Numba lets the process live
+
+    Defined by `spec/words.py: words`.
     """
     check_counter(seed, step, stream)
     if n < 0 or not 0 <= start < 4 << 64 or start + n > 4 << 64:
@@ -96,7 +105,7 @@ def words(seed: int, step: int, stream: int, n: int, start: int = 0, alone: bool
 
 
 def stream(name: str) -> int:
-    """The 32-bit stream of a name such as 'layer1.0.conv1/gW'."""
+    """The 32-bit stream of a name such as 'layer1.0.conv1/gW'. Defined by `spec/words.py: stream`."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
 
 
@@ -112,7 +121,10 @@ def check_streams(names: Iterable[str]) -> None:
 
 
 def lfsr_states(seed: int) -> Iterator[int]:
-    """The 32-bit states after `seed` (not 0) of the Galois LFSR, one a step."""
+    """The 32-bit states after `seed` (not 0) of the Galois LFSR, one a step.
+
+    Defined by `spec/words.py: lfsr_states`.
+    """
     if not 0 < seed < 1 << 32:
         raise ConfigError(f"an LFSR seed is a non-zero 32-bit number, not {seed}")
     state = seed
@@ -133,6 +145,8 @@ def lfsr_words(seed: int, n: int) -> np.ndarray:
     """uint16[n]: n draws of 16 steps each, the low 16 bits of the state after them.
 
     For a quantizer, shift them to the top of 32 bits: words = draws << 16, word_bits = 16.
+
+    Defined by `spec/words.py: lfsr`.
     """
     next(lfsr_states(seed))  # checks the seed
     out = np.empty(n, np.uint16)

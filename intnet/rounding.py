@@ -63,6 +63,8 @@ def round_up(mode: int, floor: int, rem: int, den: int, word: int, bits: int) ->
 
     `floor` < 0 says that the value is negative (floor + f < 0 exactly when floor < 0). The
     comparisons are written so that no intermediate exceeds den: 2*rem is never formed.
+
+    Defined by `spec/rounding.py: decision`.
     """
     rest = den - rem
     if rem == 0:
@@ -85,7 +87,10 @@ def round_up(mode: int, floor: int, rem: int, den: int, word: int, bits: int) ->
 
 @njit
 def round_quotient(num: int, den: int, mode: int, word: int, bits: int) -> int:
-    """num/den (den > 0, both within +-2**62) rounded to an integer."""
+    """num/den (den > 0, both within +-2**62) rounded to an integer.
+
+    Defined by `spec/rounding.py: round_fraction`.
+    """
     floor = num // den
     if round_up(mode, floor, num - floor * den, den, word, bits):
         return floor + 1

@@ -27,12 +27,15 @@ class Schedule(Generic[T]):
     steps: tuple[tuple[int, T], ...]
 
     def at(self, epoch: int) -> T:
-        """The value that holds in `epoch`."""
+        """The value that holds in `epoch`. Defined by `spec/methods/step.py: at`."""
         return next(value for first, value in reversed(self.steps) if first <= epoch)
 
 
 def parse(text: str, number: Callable[[str], T], what: str) -> Schedule[T]:
-    """A Schedule from 'VALUE[,VALUE@EPOCH]...'; ConfigError naming `what` where it is not one."""
+    """A Schedule from 'VALUE[,VALUE@EPOCH]...'; ConfigError naming `what` where it is not one.
+
+    Defined by `spec/methods/step.py: schedule`.
+    """
     steps: list[tuple[int, T]] = []
     for part in str(text).split(","):
         value, _, epoch = part.strip().partition("@")
@@ -76,6 +79,8 @@ def factor(step: int, steps_per_epoch: int, warmup: Fraction, cosine: Fraction |
     half wave (1 + cos(pi u))/2 for the share u of E epochs that is done, and again from 1 after each E
     epochs (Loshchilov and Hutter 2017, "SGDR", Eq. 5 with eta_min = 0 and T_i = E); without it 1. The
     float64 nearest to the exact number.
+
+    Defined by `spec/methods/float_master.py: factor`.
     """
     done = Fraction(step, steps_per_epoch)
     if done < warmup:
@@ -86,7 +91,10 @@ def factor(step: int, steps_per_epoch: int, warmup: Fraction, cosine: Fraction |
 
 
 def _half_wave(u: Fraction) -> float:
-    """(1 + cos(pi u))/2 for 0 <= u < 1: Taylor's series with 50 digits, to the nearest float64."""
+    """(1 + cos(pi u))/2 for 0 <= u < 1: Taylor's series with 50 digits, to the nearest float64.
+
+    Defined by `spec/methods/float_master.py: half_wave`.
+    """
     d = _DIGITS
     square = d.power(d.multiply(_PI, d.divide(Decimal(u.numerator), Decimal(u.denominator))), 2)
     term = total = Decimal(1)

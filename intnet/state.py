@@ -22,6 +22,8 @@ def digest(state: State) -> str:
     Of each: the line 'name dtype shape exponent' in UTF-8, a newline, and the little-endian bytes of
     its codes or floats in C order. The exponent of a float tensor is written '-', an array of exponents
     as 'shape:e,e,...'.
+
+    Defined by `spec/digest.py: digest`.
     """
     sha = hashlib.sha256()
     for name in sorted(state):

@@ -1,15 +1,18 @@
 """The tree's own rules: imports point one way, every part has its companions, files stay small."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from intnet import methods, models
+from intnet import formats, methods, models, quantize
 from intnet.ops import OPS
+from tests.docs_pages import names
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "intnet"
@@ -134,3 +137,73 @@ def test_every_registered_thing_stands_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     for name in (*methods.METHODS, *models.MODELS):
         assert f"`{name}`" in readme, f"{name} is not in the README"
+
+
+# -- what defines the fast code ------------------------------------------------------------------
+
+
+def definitions(docstring: str | None) -> list[tuple[str, str]]:
+    """(file below intnet/, name) of everything that a docstring says it is defined by."""
+    said = re.findall(r"Defined by ((?:`[^`]*`,?\s*)+)", docstring or "")
+    return [tuple(span.split(": ")) for part in said for span in re.findall(r"`([^`]*)`", part)]
+
+
+def missing(docstring: str | None) -> list[str]:
+    """What it names that the definition does not have, or not in this form: `spec/FILE.py: NAME`."""
+    lines = []
+    for said in definitions(docstring):
+        file = PACKAGE / said[0]
+        if not (said[0].startswith("spec/") and len(said) == 2 and file.is_file() and said[1] in names(file)):
+            lines.append(": ".join(said))
+    every = set(re.findall(r"`(spec/[^`]*)`", docstring or ""))
+    return lines + sorted(every - {": ".join(said) for said in definitions(docstring)})
+
+
+def docstrings(path: Path) -> Iterator[tuple[str, str]]:
+    """(name, docstring) of a module and of all that it defines."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield getattr(node, "name", "the module"), ast.get_docstring(node) or ""
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_docstrings_name_definitions_that_exist(path: Path) -> None:
+    for name, text in docstrings(path):
+        assert not missing(text), f"{module_name(path)}, {name}"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("Defined by `spec/formats.py: Shift`.", []),
+        ("x. Defined by `spec/formats.py: Shift`,\n`spec/nets.py: Walk.forward`. y", []),
+        ("Defined by `spec/formats.py: Shifted`.", ["spec/formats.py: Shifted"]),
+        ("Defined by `spec/format.py: Shift`.", ["spec/format.py: Shift"]),
+        ("Defined by `spec/formats.py: Shift`, `spec/nets.py: Walk.fro`.", ["spec/nets.py: Walk.fro"]),
+        ("Defined by `spec.formats.Shift`.", ["spec.formats.Shift"]),
+        ("Defined by `formats.py: Shift`.", ["formats.py: Shift"]),
+        ("It is that of `spec/formats.py: Shift`.", ["spec/formats.py: Shift"]),
+    ],
+)
+def test_a_definition_that_does_not_exist_is_found(text: str, lines: list[str]) -> None:
+    assert missing(text) == lines
+
+
+def test_a_docstring_without_a_definition_is_found() -> None:
+    for text in (None, "", "y = x * 2.", "Defined by spec/formats.py: Shift.", "See `quantize.py`."):
+        assert not definitions(text)
+
+
+def test_quantizers_operations_and_methods_name_their_definition() -> None:
+    """A format's class and its quantizer, an operation's module or its forward, a method's module."""
+    for kind in formats.FORMATS:
+        assert definitions(kind.__doc__), kind.__name__
+    for kind, quantizer in quantize._QUANTIZERS.items():
+        said = definitions(quantizer.__doc__)
+        assert ("spec/formats.py", kind.__name__) in said, quantizer.__name__
+    for name, op in OPS.items():
+        module = sys.modules[op.forward.__module__]
+        assert definitions(module.__doc__) or definitions(op.forward.__doc__), name
+    for name, cls in methods.METHODS.items():
+        files = {file for file, _ in definitions(sys.modules[cls.__module__].__doc__)}
+        assert f"spec/methods/{name}.py" in files, name

@@ -10,6 +10,8 @@ quite uniform: no count of words is, as 2P + 1 is odd; the shares of two offsets
 Drawing again until it is would make an image's words depend on how often that happened.
 
 flip: left and right are swapped where the top bit of word i of the stream "data/flip" is set; after the crop.
+
+Defined by `spec/data.py: augmented`, `spec/data.py: placed`, `spec/data.py: offset`.
 """
 
 from dataclasses import dataclass
@@ -51,7 +53,10 @@ class Augment:
             raise ConfigError(f"crop={self.crop}: an image of {width}x{height} pixels would be cut off whole")
 
     def __call__(self, images: np.ndarray, seed: int, step: int) -> np.ndarray:
-        """uint8 (n, H, W, C), the images of step `step` (from 0) in their places, altered; a new array."""
+        """uint8 (n, H, W, C), the images of step `step` (from 0) in their places, altered; a new array.
+
+        Defined by `spec/data.py: augmented`.
+        """
         out = self._cropped(images, seed, step) if self.crop else images.copy()
         if self.flip:
             top = rng.words(seed, step, rng.stream("data/flip"), len(images), alone=True) >> np.uint32(31)
@@ -71,7 +76,10 @@ class Augment:
 
 
 def offsets(pad: int, n: int, seed: int, step: int) -> np.ndarray:
-    """int64 (n, 2): where each image of a step is cut, (y, x) in 0..2 pad."""
+    """int64 (n, 2): where each image of a step is cut, (y, x) in 0..2 pad.
+
+    Defined by `spec/data.py: offset`.
+    """
     found = rng.words(seed, step, rng.stream("data/crop"), 4 * n, alone=True)
     halves = found.astype(np.uint64).reshape(n, 2, 2)
     many, low = np.uint64(2 * pad + 1), halves[:, :, 1]

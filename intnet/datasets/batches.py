@@ -30,6 +30,8 @@ class Batches:
     """(uint8 images (n, H, W, C), int64 labels (n,)) of step s from 0; the last one of an epoch may be short.
 
     Any thread may call it. per_epoch: steps of an epoch
+
+    Defined by `spec/data.py: batch`, `spec/data.py: members`.
     """
 
     def __init__(self, data: Dataset, batch_size: int, seed: int, augment: Augment) -> None:

@@ -18,6 +18,8 @@ def load(data_dir: Path | None) -> Dataset:
     """The embedded 8x8 digits, 0..16 as 0..1. data_dir plays no part: the files come with intnet.
 
     The fixed split: image i is a test image when i % 5 == 4 (359 images), else a training image (1,438).
+
+    Defined by `spec/data.py: digits`.
     """
     del data_dir
     try:

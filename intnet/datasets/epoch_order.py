@@ -13,6 +13,8 @@ def order(seed: int, epoch: int, n: int) -> np.ndarray:
     Image i has the 64-bit key (word 2i, word 2i+1), high half first, of the stream "data/order" at step
     `epoch`; the permutation sorts by key, equal keys in order of i. It depends on nothing else.
     ConfigError for n < 1 and for a seed or an epoch that the generator does not take.
+
+    Defined by `spec/data.py: order`.
     """
     if not is_int(n) or n < 1:
         raise ConfigError(f"an order of {n!r} images: there must be at least 1")

@@ -9,6 +9,8 @@ Kummer et al., "Adaptive Precision Training (AdaPT)", with its first version whe
 
 <WL,FL> of a weight layer holds for the batch norm and the activation behind it too. Each layer keeps it in
 its buffer `precision` = [WL, FL]; a weight layer also `window` = [lb, r, n], and its W the slot G.
+
+Defined by `spec/methods/adapt.py: Step`, `spec/methods/adapt.py: first`.
 """
 
 from collections.abc import Sequence
@@ -117,7 +119,10 @@ class Adapt(RoundedCopies):
     # -- starting ---------------------------------------------------------------------------
 
     def start(self, layers: Sequence[Any], seed: int) -> None:
-        """<8,4> everywhere, every lookback and resolution at its lower bound."""
+        """<8,4> everywhere, every lookback and resolution at its lower bound.
+
+        Defined by `spec/methods/adapt.py: first`.
+        """
         super().start(layers, seed)
         for layer in layers:
             layer.buffers["precision"] = whole(*START)
@@ -144,7 +149,10 @@ class Adapt(RoundedCopies):
         return () if layer.takes_weight else ("precision",)
 
     def first_weights(self, words: np.ndarray, fan_in: int) -> np.ndarray:
-        """TNVS: N(0, sqrt(s/n)) truncated at +-sqrt(3 s/n), the inverse distribution of words within."""
+        """TNVS: N(0, sqrt(s/n)) truncated at +-sqrt(3 s/n), the inverse distribution of words within.
+
+        Defined by `spec/methods/adapt.py: first_weight`.
+        """
         span = np.uint64((1 << 32) - 2 * TAIL)
         inside = np.uint64(TAIL) + ((words.astype(np.uint64) * span) >> np.uint64(32))
         deviation = np.sqrt(np.float64(self.options.init) / np.float64(fan_in))
@@ -162,6 +170,8 @@ class Adapt(RoundedCopies):
         """SR(value; <WL,FL>); to nearest where nothing is lost, which takes no words.
 
         An activation, which has no stream of its own, rounds to nearest at inference too.
+
+        Defined by `spec/methods/adapt.py: Step.format_of`.
         """
         format = self.format(layer)
         if isinstance(value, QTensor) and value.format == format:
@@ -192,7 +202,10 @@ class Adapt(RoundedCopies):
         return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
 
     def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> Any:
-        """SR to <WL,FL>; that of weights then of length 1 (3.4); in float32. A zero gradient stays zero."""
+        """SR to <WL,FL>; that of weights then of length 1 (3.4); in float32. A zero gradient stays zero.
+
+        Defined by `spec/methods/adapt.py: Step.gradient`, `spec/methods/adapt.py: unit_length`.
+        """
         path = f"g{parameter.symbol}"
         where = f"{layer.name}/{path}"
         value = self.passes(layer, path, check_finite(value, where))
@@ -245,7 +258,10 @@ class Adapt(RoundedCopies):
         self.overhead = perf_counter() - started
 
     def _penalties(self) -> float:
-        """l1*||W||_1 + l2/2*||W||_2^2 of all weights, and with `penalty` WL/32 * (share of non-zeros)."""
+        """l1*||W||_1 + l2/2*||W||_2^2 of all weights, and with `penalty` WL/32 * (share of non-zeros).
+
+        Defined by `spec/methods/adapt.py: Step.penalty`.
+        """
         o, total = self.options, 0.0
         for layer in self._weighted:
             w = layer.weight.value
@@ -270,7 +286,10 @@ class Adapt(RoundedCopies):
         self.state["batches"] = whole(batches % self.options.accs)
 
     def _gather(self, layer: Any, parameter: Parameter, gradient: np.ndarray) -> None:
-        """G <- G + g; the switch when the lookback is full."""
+        """G <- G + g; the switch when the lookback is full.
+
+        Defined by `spec/methods/adapt.py: Step.gather`.
+        """
         g = parameter.slots.get("G")
         parameter.slots["G"] = gradient if g is None else g + gradient
         lb, r, n = layer.buffers["window"].codes.tolist()
@@ -310,7 +329,10 @@ class Adapt(RoundedCopies):
         return self.step // self.options.accs
 
     def update(self, layer: LayerLike, parameter: Parameter, gradient: np.ndarray) -> None:
-        """The master's step by the mean of `accs` gradients."""
+        """The master's step by the mean of `accs` gradients.
+
+        Defined by `spec/methods/adapt.py: Step.update`.
+        """
         o, slots = self.options, parameter.slots
         if o.accs > 1:
             slots["sum"] = slots["sum"] + gradient if "sum" in slots else gradient
@@ -320,7 +342,10 @@ class Adapt(RoundedCopies):
         super().update(layer, parameter, gradient)
 
     def end_of_epoch(self) -> None:
-        """Reduce the learning rate where the mean loss of an epoch has not fallen for `rop` epochs."""
+        """Reduce the learning rate where the mean loss of an epoch has not fallen for `rop` epochs.
+
+        Defined by `spec/methods/adapt.py: Step.end_of_epoch`.
+        """
         super().end_of_epoch()
         total, steps = self.state["epoch"].tolist()
         self.state["epoch"] = np.zeros(2, np.float32)
@@ -334,6 +359,8 @@ def reduce_on_plateau(state: list[float], loss: float, o: Adapt.Options) -> tupl
 
     An epoch is better whose loss is below best * (1 - rop_threshold); after more than `rop` others in a
     row lr shrinks by rop_factor.
+
+    Defined by `spec/methods/adapt_switch.py: Plateau`.
     """
     factor, best, waited = state
     if loss < best * (1 - o.rop_threshold):

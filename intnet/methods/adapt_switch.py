@@ -9,6 +9,8 @@ SR(W; <WL,FL>), both over [min W, max W]. Which bin holds a value is decided exa
 (`ops/kernels/histograms.py`). So is everything else that decides: quotients are fractions, logarithms
 have 50 digits where those of `fp32.py` come near a threshold. The state between two switches, and when
 one happens: `adapt.py`.
+
+Defined by `spec/methods/adapt_switch.py: push_down`, `spec/methods/adapt_switch.py: push_up`.
 """
 
 import math
@@ -49,7 +51,10 @@ def divergence(p: np.ndarray, q: np.ndarray) -> float:
 
 
 def diverges(p: np.ndarray, q: np.ndarray, eps: float) -> bool:
-    """KL(P || Q) > eps, decided by 50 digits where float64 is too close to tell."""
+    """KL(P || Q) > eps, decided by 50 digits where float64 is too close to tell.
+
+    Defined by `spec/methods/adapt_switch.py: divergence`.
+    """
     kl = divergence(p, q)
     if kl in (0.0, math.inf) or eps == 0 or abs(kl - eps) > NEAR:
         return kl > eps
@@ -77,13 +82,16 @@ class Candidates:
         self._q = count_floats(w, self._edges)
 
     def holds(self, wl: int, fl: int, eps: float) -> bool:
-        """KL(P || Q) <= eps, P of SR(W; <wl,fl>)."""
+        """KL(P || Q) <= eps, P of SR(W; <wl,fl>). Defined by `spec/methods/adapt_switch.py: loss_of`."""
         rounded = quantize(self.w, FixedPoint(wl, fl), rounding="stochastic", words=self.words)
         return not diverges(count_codes(rounded, self._edges), self._q, eps)
 
 
 def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """By bisection: a number of low..high at which `holds`, while it does not one below; or `high`."""
+    """By bisection: a number of low..high at which `holds`, while it does not one below; or `high`.
+
+    Defined by `spec/methods/adapt_switch.py: bisect`.
+    """
     while low < high:
         middle = (low + high) // 2
         if holds(middle):
@@ -98,6 +106,8 @@ def push_down(w: np.ndarray, wl: int, fl: int, r: int, eps: float, words: np.nda
 
     Where not even <WL, FL> has KL <= eps, that is the result. A tensor of equal weights has no
     histogram to lose: it takes the least.
+
+    Defined by `spec/methods/adapt_switch.py: push_down`.
     """
     if w.min() == w.max():
         return min(LEAST_FL, wl), min(LEAST_FL, fl)
@@ -112,7 +122,10 @@ def _ceil(x: Decimal) -> int:
 
 
 def suggestion(diversity: float, fl_min: int, strategy: Strategy) -> int:
-    """s of Eq. 3.6: by how many bits FL grows; 1 where the diversity tells nothing."""
+    """s of Eq. 3.6: by how many bits FL grows; 1 where the diversity tells nothing.
+
+    Defined by `spec/methods/adapt_switch.py: suggestion`.
+    """
     if not 0 < diversity < math.inf:
         return 1
     square = DIGITS.power(_log(Fraction(diversity)), 2)
@@ -130,6 +143,8 @@ def push_up(wl_min: int, fl_min: int, diversity: float, strategy: Strategy, buff
     """(WL, FL) for the next lookback: s more bits to learn with, and `buff` bits in front of the point.
 
     The paper's WL = max(WL_min, FL) + 1 ahead of the buffer is not computed: the buffer sets WL anew.
+
+    Defined by `spec/methods/adapt_switch.py: push_up`.
     """
     fl = min(fl_min + suggestion(diversity, fl_min, strategy), MAX_BITS - buff)
     return max(min(fl + buff, MAX_BITS), wl_min), fl
@@ -141,6 +156,8 @@ def next_lookback(
     """lb <- ceil(gamma lb_new + (1 - gamma) lb); lb_new = ceil(lb_upr / D) within its bounds.
 
     gamma is a fraction, and lb_upr / D one of the float D, so that both ceilings are exact.
+
+    Defined by `spec/methods/adapt_switch.py: next_lookback`.
     """
     new = upper
     if 0 < diversity < math.inf:
@@ -150,7 +167,10 @@ def next_lookback(
 
 
 def next_resolution(r: int, lookback: int, lookbacks: tuple[int, int], bounds: tuple[int, int]) -> int:
-    """r + 1 where lb is at its upper bound, r - 1 where it is at its lower one, within its bounds."""
+    """r + 1 where lb is at its upper bound, r - 1 where it is at its lower one, within its bounds.
+
+    Defined by `spec/methods/adapt_switch.py: next_resolution`.
+    """
     step = (lookback == lookbacks[1]) - (lookback == lookbacks[0])
     return min(max(r + step, bounds[0]), bounds[1])
 
@@ -159,6 +179,8 @@ def next_strategy(strategy: Strategy, losses: Sequence[float]) -> Strategy:
     """One step up of min, mean, max where the last |loss| is not below the mean of all, else min.
 
     The sign of a sum by `fsum` is that of the exact sum.
+
+    Defined by `spec/methods/adapt_switch.py: next_strategy`.
     """
     sizes = [abs(loss) for loss in losses]
     if math.fsum([*sizes, -len(sizes) * sizes[-1]]) > 0:

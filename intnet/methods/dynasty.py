@@ -11,6 +11,8 @@ block; the product is exact, rounded to float32 once. A is x0 of a layer, E its 
 Batch norm, ReLU, joins and the update of the float32 master are method `float32`'s. Every mini-batch adds
 each block's sensitivity to S (1); every epoch ends with a new map for the weights and one for the
 activations. The map itself: `dynasty_map.py`.
+
+Defined by `spec/methods/dynasty.py: Step`.
 """
 
 from collections.abc import Sequence
@@ -118,7 +120,10 @@ class Dynasty(Float32):
     # -- the map in use ---------------------------------------------------------------------
 
     def bits(self, layer: LayerLike, kind: str, store: dict[str, Any], blocks: tuple[int, ...]) -> np.ndarray:
-        """uint8: b of the blocks of a tensor; `store` holds the layer's widths of that kind."""
+        """uint8: b of the blocks of a tensor; `store` holds the layer's widths of that kind.
+
+        Defined by `spec/methods/dynasty.py: Step.bits`.
+        """
         if "b" not in store:
             uniform = self.options.map == "uniform"
             return np.full(blocks, int(self.alpha[kind] if uniform else FIRST), np.uint8)
@@ -147,7 +152,10 @@ class Dynasty(Float32):
         return result
 
     def weight(self, layer: LayerLike, parameter: Parameter) -> Any:
-        """Wq, 8 bits, for the forward product, Wb, b bits, for the backward one; all but W as it is."""
+        """Wq, 8 bits, for the forward product, Wb, b bits, for the backward one; all but W as it is.
+
+        Defined by `spec/methods/dynasty.py: Step.weight`.
+        """
         if parameter.symbol != "W":
             return super().weight(layer, parameter)
         value = check_finite(parameter.value, f"{layer.name}/W")
@@ -159,7 +167,10 @@ class Dynasty(Float32):
         return Copies(self._block_float(layer, "Wq", value, STATIC, KERNEL), dynamic)
 
     def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """x0 of a weight layer in block float, all else in float32."""
+        """x0 of a weight layer in block float, all else in float32.
+
+        Defined by `spec/methods/dynasty.py: Step.activation`.
+        """
         value = to_float32(value, f"{layer.name}/{path}")
         if path != "x0" or not layer.takes_weight:
             return self.passes(layer, path, value)
@@ -182,7 +193,10 @@ class Dynasty(Float32):
         return Copies(static, dynamic)
 
     def error(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """e3 in 8 bits; e4 as it is, and its squares in the sensitivity of x0."""
+        """e3 in 8 bits; e4 as it is, and its squares in the sensitivity of x0.
+
+        Defined by `spec/methods/dynasty.py: Step.error`.
+        """
         if path == "e3":
             return self._block_float(layer, path, value, STATIC, pixels(value))
         if path == "e4" and layer.takes_weight:
@@ -190,7 +204,10 @@ class Dynasty(Float32):
         return self.passes(layer, path, value)
 
     def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> np.ndarray:
-        """As it is; squares of a weight's gradient in its sensitivity."""
+        """As it is; squares of a weight's gradient in its sensitivity.
+
+        Defined by `spec/methods/dynasty.py: Step.gradient`.
+        """
         if parameter.symbol == "W":
             self._add(self._seen.pop((layer.name, WEIGHTS)), value, parameter.slots)
         return super().gradient(layer, parameter, value)
@@ -198,7 +215,10 @@ class Dynasty(Float32):
     # -- sensitivity and map ------------------------------------------------------------------
 
     def _add(self, blocks: BlockTensor, g: np.ndarray, store: dict[str, Any]) -> None:
-        """Add the sensitivity of each block in this batch to S, unless the batch is a short one (1)."""
+        """Add the sensitivity of each block in this batch to S, unless the batch is a short one (1).
+
+        Defined by `spec/methods/dynasty.py: Step._add`.
+        """
         if self.options.map == "uniform" or self._batch != self._number("images"):
             return
         started = perf_counter()
@@ -221,7 +241,10 @@ class Dynasty(Float32):
         super().end_of_step()
 
     def end_of_epoch(self) -> None:
-        """New maps, of the weights and of the activations; S starts again. Without a full batch: none."""
+        """New maps, of the weights and of the activations; S starts again. Without a full batch: none.
+
+        Defined by `spec/methods/dynasty.py: Step.end_of_epoch`.
+        """
         self.map = {}
         if self.options.map == "dynamic" and self._number("batches"):
             started = perf_counter()

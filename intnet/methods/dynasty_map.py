@@ -9,6 +9,10 @@
 S_i is the mean, over batches, of 2^(2 e_i)/16 times the sum of the block's squared gradients, T_i the
 multiply-adds that read the block. All is float64 in one order (`ops/kernels/bit_maps.py`). When a map is
 made, and of what: `dynasty.py`.
+
+Defined by `spec/methods/dynasty_map.py: relative`, `spec/methods/dynasty_map.py: width`,
+`spec/methods/dynasty_map.py: tune`, `spec/methods/dynasty_map.py: smoothed`,
+`spec/methods/dynasty_map.py: in_use`.
 """
 
 from dataclasses import dataclass
@@ -28,7 +32,10 @@ _LN4 = float.fromhex("0x1.62e42fefa39efp+0")
 
 
 def relative_sensitivity(sums: np.ndarray, batches: int, uses: np.ndarray) -> np.ndarray:
-    """r of S = sums / batches and T = uses (int64), flat; -inf where S = 0 (3b)."""
+    """r of S = sums / batches and T = uses (int64), flat; -inf where S = 0 (3b).
+
+    Defined by `spec/methods/dynasty_map.py: relative`.
+    """
     assert sums.size == uses.size
     out = np.empty(sums.size)
     bit_maps.half_log2(sums.reshape(-1), uses.reshape(-1), batches, out)
@@ -36,17 +43,20 @@ def relative_sensitivity(sums: np.ndarray, batches: int, uses: np.ndarray) -> np
 
 
 def widths(r: np.ndarray, lam: float) -> np.ndarray:
-    """b in real numbers (3a)."""
+    """b in real numbers (3a). Defined by `spec/methods/dynasty_map.py: width`."""
     return np.clip(r - lam, 0.0, BETA)
 
 
 def mean_width(r: np.ndarray, lam: float) -> float:
-    """The mean of `widths` over all blocks."""
+    """The mean of `widths` over all blocks. Defined by `spec/methods/dynasty_map.py: mean_width`."""
     return bit_maps.clipped_sum(r, lam, BETA) / r.size
 
 
 def first_lambda(r: np.ndarray, alpha: float) -> float:
-    """mean(r) - alpha over finite r: right where no width meets a bound (section 3.3.1); 0 without any."""
+    """mean(r) - alpha over finite r: right where no width meets a bound (section 3.3.1); 0 without any.
+
+    Defined by `spec/methods/dynasty_map.py: first_lambda`.
+    """
     count = int(np.count_nonzero(np.isfinite(r)))
     return bit_maps.finite_sum(r) / count - alpha if count else 0.0
 
@@ -56,6 +66,8 @@ def tune(lam: float, r: np.ndarray, alpha: float) -> float:
 
     lambda_0 and lambda_1, from min(r) - alpha and max(r) - alpha (finite r), close in on it. Where many
     blocks have no sensitivity, the mean at lambda_0 is below alpha too: no step leads beyond it.
+
+    Defined by `spec/methods/dynasty_map.py: tune`.
     """
     finite = r[np.isfinite(r)]
     if not finite.size:
@@ -76,12 +88,18 @@ def tune(lam: float, r: np.ndarray, alpha: float) -> float:
 
 
 def smooth(last: np.ndarray, new: np.ndarray, gamma: float) -> np.ndarray:
-    """gamma b_last + (1 - gamma) b_new (4), float32 of float64."""
+    """gamma b_last + (1 - gamma) b_new (4), float32 of float64.
+
+    Defined by `spec/methods/dynasty_map.py: smoothed`.
+    """
     return (gamma * last.astype(np.float64) + (1 - gamma) * new.astype(np.float64)).astype(np.float32)
 
 
 def rounded(b: np.ndarray) -> np.ndarray:
-    """uint8: the nearest of 0, 2, 4, 6, 8, a tie upward; in float64, where no sum is rounded."""
+    """uint8: the nearest of 0, 2, 4, 6, 8, a tie upward; in float64, where no sum is rounded.
+
+    Defined by `spec/methods/dynasty_map.py: in_use`.
+    """
     return (2 * np.floor(b.astype(np.float64) / 2 + 0.5)).astype(np.uint8)
 
 
@@ -123,7 +141,10 @@ class Map:
 
 
 def make(given: Given, batches: int, lam: float | None, alpha: float, gamma: float) -> Map:
-    """The map of the next epoch; `lam` is the last lambda, None before the first map."""
+    """The map of the next epoch; `lam` is the last lambda, None before the first map.
+
+    Defined by `spec/methods/dynasty.py: Step._new_map`.
+    """
     r = relative_sensitivity(given.sums, batches, given.uses)
     lam = tune(first_lambda(r, alpha) if lam is None else lam, r, alpha)
     new = widths(r, lam).astype(np.float32)
@@ -194,6 +215,8 @@ def multiply_adds(
     """T of the blocks of the weights and of the activations: multiply-adds of one product that read a block.
 
     x: (N, H, W, C) and w: (Cout, Cin/groups, kh, kw), or (N, C) and (Cout, C); padding is not counted
+
+    Defined by `spec/methods/dynasty_map.py: work`.
     """
     points = len(x) == 2
     n, hw, c = x[0], (1, 1) if points else x[1:3], x[-1]

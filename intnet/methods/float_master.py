@@ -14,6 +14,9 @@ the factor (`schedules.factor`). Label smoothing is the loss's (`ops/loss.py`).
 Numbers of a step are float64, one operation a rounding: beta^t by squaring (`power`), the scale
 clip/||g||_2, rate = lr/(1 - beta1^t), root = 1/sqrt(1 - beta2^t) and decay = lr*weight_decay. Each is rounded
 to float32 where it meets tensors, in the order of `ops/kernels/descent.py`.
+
+Defined by `spec/methods/float_master.py: update`, `spec/methods/float_master.py: clipping`,
+`spec/methods/float_master.py: sgd`, `spec/methods/float_master.py: adamw`.
 """
 
 from collections.abc import Sequence
@@ -87,7 +90,7 @@ class FloatMaster(Method):
         return self.lr.at(self.epoch)
 
     def rate(self) -> float:
-        """The learning rate of this step."""
+        """The learning rate of this step. Defined by `spec/methods/float_master.py: rate`."""
         if not self.moves_within_epochs:
             return self.epoch_rate()
         place = self.step, self.steps_per_epoch
@@ -96,7 +99,10 @@ class FloatMaster(Method):
     # -- the update -------------------------------------------------------------------------
 
     def penalties(self) -> tuple[float, float]:
-        """(l1, l2): l1*sign(W) and l2*W join the clipped gradient."""
+        """(l1, l2): l1*sign(W) and l2*W join the clipped gradient.
+
+        Defined by `spec/methods/float_master.py: FloatMaster.penalties`.
+        """
         return 0.0, self.options.weight_decay if self.options.optimizer == "sgd" else 0.0
 
     def updates_done(self) -> int:
@@ -104,7 +110,10 @@ class FloatMaster(Method):
         return self.step
 
     def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
-        """The module's step of one parameter; NumberError for a gradient that is not finite."""
+        """The module's step of one parameter; NumberError for a gradient that is not finite.
+
+        Defined by `spec/methods/float_master.py: update`.
+        """
         o, path = self.options, f"g{parameter.symbol}"
         gradient = check_finite(gradient, f"{layer.name}/{path}")
         scale = self._clipping(gradient)
@@ -118,7 +127,10 @@ class FloatMaster(Method):
             self.passes(layer, f"{slot}{parameter.symbol}", parameter.slots[slot])
 
     def _clipping(self, gradient: np.ndarray) -> float:
-        """The factor of a gradient: 1, or clip/||g||_2 of one that is longer than clip."""
+        """The factor of a gradient: 1, or clip/||g||_2 of one that is longer than clip.
+
+        Defined by `spec/methods/float_master.py: clipping`.
+        """
         if self.options.clip is None:
             return 1.0
         norm = sqrt(sum_of_squares(gradient))
@@ -152,14 +164,20 @@ def sgd_momentum(
     scale: float = 1.0,
     penalties: tuple[float, float] = (0.0, 0.0),
 ) -> None:
-    """sgd of the module, in place of parameter.value and its slot 'Acc'; all numbers as given."""
+    """sgd of the module, in place of parameter.value and its slot 'Acc'; all numbers as given.
+
+    Defined by `spec/methods/float_master.py: sgd`.
+    """
     parameter.value, parameter.slots["Acc"] = descent.sgd(
         parameter.value, gradient, parameter.slots.get("Acc"), momentum, lr, scale, penalties
     )
 
 
 def power(base: float, n: int) -> float:
-    """base^n in float64 by squaring, from the lowest bit of n on; a library's power has bits of its own."""
+    """base^n in float64 by squaring, from the lowest bit of n on; a library's power has bits of its own.
+
+    Defined by `spec/methods/float_master.py: to_power`.
+    """
     result = 1.0
     while n:
         if n & 1:

@@ -138,7 +138,10 @@ class Method:
                 self.initialize(layer, parameter, self.first_value(layer, parameter))
 
     def first_value(self, layer: LayerLike, parameter: Parameter) -> np.ndarray:
-        """float32, drawn from the seed: N(0, 1/sqrt(fan_in)) for weights, else ones or zeros."""
+        """float32, drawn from the seed: N(0, 1/sqrt(fan_in)) for weights, else ones or zeros.
+
+        Defined by `spec/initial.py: first_value`.
+        """
         if parameter.start != "normal":
             return np.full(parameter.shape, 1 if parameter.start == "ones" else 0, np.float32)
         n = int(np.prod(parameter.shape))
@@ -231,7 +234,10 @@ class Method:
     # -- for the hooks ----------------------------------------------------------------------
 
     def words(self, name: str, n: int) -> np.ndarray:
-        """uint32[n]: this step's random words of the stream 'layer/path'."""
+        """uint32[n]: this step's random words of the stream 'layer/path'.
+
+        Defined by `spec/words.py: words`.
+        """
         return rng.words(self.seed, self.step, rng.stream(name), n)
 
     def passes(self, layer: LayerLike, path: str, value: Any, operands: Exact | None = None) -> Any:
@@ -254,6 +260,8 @@ class Method:
 
         Stochastic rounding draws this step's words of 'layer/stream' (default: 'layer/path').
         `operands` is the sum that `value` came from, where it was added up before.
+
+        Defined by `spec/methods/step.py: rounded`.
         """
         name = f"{layer.name}/{path}"
         source = exact(value, name)
@@ -277,6 +285,8 @@ def to_float32(value: Any, where: str = "") -> np.ndarray:
     """A float32 array from one, from a QTensor or from an exact sum or quotient (rounded once).
 
     NumberError, naming `where`, for a value beyond float32's range.
+
+    Defined by `spec/values.py: to_float`.
     """
     if isinstance(value, QTensor) and not isinstance(value.exponent, np.ndarray):
         value = exact(value)

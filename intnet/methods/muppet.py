@@ -10,6 +10,8 @@ to the tensor's own scale 2^-s. One step:
     policy    every `resolution` epochs: diversity, violations, WL           `diversity`, `violates`
 
 Batch norm computes in float32 between quantized tensors. In float32, the last level, nothing is quantized.
+
+Defined by `spec/methods/muppet.py: Step`.
 """
 
 from collections.abc import Sequence
@@ -118,6 +120,8 @@ class Muppet(RoundedCopies):
         """BF(value, WL); what is already of WL bits as it is; float32 at that level.
 
         An activation, which has no stream of its own, rounds to nearest at inference.
+
+        Defined by `spec/methods/muppet.py: Step.format_of`.
         """
         if self.wl is None:
             return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
@@ -154,7 +158,10 @@ class Muppet(RoundedCopies):
         return self.passes(layer, path, value)
 
     def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> np.ndarray:
-        """gWq and gbq in block float, then float32 for the update."""
+        """gWq and gbq in block float, then float32 for the update.
+
+        Defined by `spec/methods/muppet.py: Step.gradient`.
+        """
         path = f"g{parameter.symbol}"
         value = self.passes(layer, path, value)
         if parameter.symbol in NORMS or self.wl is None:
@@ -164,7 +171,7 @@ class Muppet(RoundedCopies):
     # -- update and policy ------------------------------------------------------------------
 
     def epoch_rate(self) -> float:
-        """lr of this epoch; from float32 on by tenths."""
+        """lr of this epoch; from float32 on by tenths. Defined by `spec/methods/muppet.py: learning_rate`."""
         switched = self._number("switched")
         if self.wl is not None:
             return self.lr.at(self.epoch)
@@ -178,7 +185,10 @@ class Muppet(RoundedCopies):
         super().update_all(updates)
 
     def end_of_epoch(self) -> None:
-        """Keep the last gradients; every `resolution` epochs, the diversity and the policy."""
+        """Keep the last gradients; every `resolution` epochs, the diversity and the policy.
+
+        Defined by `spec/methods/muppet.py: Step.end_of_epoch`.
+        """
         started = perf_counter()
         if self.wl is not None:
             for layer, parameter, gradient in self._latest:
@@ -191,7 +201,10 @@ class Muppet(RoundedCopies):
         super().end_of_epoch()
 
     def _police(self) -> None:
-        """One diversity more; a violation; after `patience` of them the next word length."""
+        """One diversity more; a violation; after `patience` of them the next word length.
+
+        Defined by `spec/methods/muppet.py: Step.police`.
+        """
         slots = [parameter.slots for _, parameter, _ in self._latest]
         d = min(
             diversity([(float(s.pop("squares")[0]), sum_of_squares(s.pop("sum"))) for s in slots]), GREATEST
@@ -212,7 +225,10 @@ def _near(source: Exact, limit: int) -> bool:
 
 
 def _keep(slots: dict[str, Any], gradient: np.ndarray, where: str) -> None:
-    """Add a gradient to `sum`, its squared norm to `squares`."""
+    """Add a gradient to `sum`, its squared norm to `squares`.
+
+    Defined by `spec/methods/muppet.py: Step._keep`.
+    """
     with np.errstate(over="ignore"):
         squares = np.array([sum_of_squares(gradient)], np.float64).astype(np.float32)
         squares = slots["squares"] + squares if "squares" in slots else squares
@@ -223,7 +239,10 @@ def _keep(slots: dict[str, Any], gradient: np.ndarray, where: str) -> None:
 
 
 def diversity(layers: Sequence[tuple[float, float]]) -> float:
-    """The mean over layers of (sum of ||g||^2) / ||sum of g||^2, given as pairs."""
+    """The mean over layers of (sum of ||g||^2) / ||sum of g||^2, given as pairs.
+
+    Defined by `spec/methods/muppet.py: Step.police`.
+    """
     ratios = [squares / total if total else (1.0 if squares == 0 else np.inf) for squares, total in layers]
     return float(sum(ratios)) / len(ratios)
 
@@ -232,6 +251,8 @@ def violates(diversities: Sequence[float], d: float, epoch: int) -> bool:
     """p = max S / d > alpha + beta exp(-lambda epoch), S the earlier diversities since the last switch.
 
     Decided with 50 digits.
+
+    Defined by `spec/methods/muppet.py: violates`, `spec/methods/muppet.py: threshold`.
     """
     if not diversities:
         return False

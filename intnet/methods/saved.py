@@ -11,6 +11,8 @@ at once, and the backward pass reads a~ (codecs and their equations: `bucket_cod
     ReLU                    a bit an element, whether its output is above 0: exact
 
 With storage `on_backward` the float32 values stay, and are rounded when they are read, to the same bits.
+
+Defined by `spec/methods/saved.py: Step`, `spec/methods/saved.py: pack`.
 """
 
 from collections.abc import Callable, Sequence
@@ -86,7 +88,10 @@ class Saved(Float32):
     # -- starting ---------------------------------------------------------------------------
 
     def streams(self, layers: Sequence[Any]) -> list[str]:
-        """A word an element on 'layer/x0', x1 or x3, a word a bucket on 'layer/mix'."""
+        """A word an element on 'layer/x0', x1 or x3, a word a bucket on 'layer/mix'.
+
+        Defined by `spec/methods/saved.py: Step.stream_of`.
+        """
         return super().streams(layers) + [
             f"{layer.name}/{path}" for layer in layers for path in (*PACKED, "mix")
         ]
@@ -103,7 +108,10 @@ class Saved(Float32):
             raise ConfigError(f"saved: {', '.join(given)}: no layer mixes widths, as bits=2/4 does")
 
     def plan(self, layer: LayerLike, path: str = "x0") -> "Plan | None":
-        """How a layer's value is packed; None where float32 stays. ConfigError names what is wrong."""
+        """How a layer's value is packed; None where float32 stays. ConfigError names what is wrong.
+
+        Defined by `spec/methods/saved.py: Settings.codec_of`.
+        """
         if path not in (*PACKED, MASK) or (path == "x3" and self.options.silu == "float32"):
             return None
         codec, bits, bucket, norm, prob, storage = values = [self.option(key, layer) for key in self.BY_LAYER]
@@ -134,7 +142,7 @@ class Saved(Float32):
     # -- the tape ---------------------------------------------------------------------------
 
     def save(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """x0, x1 and x3 packed, of ReLU a bit an element."""
+        """x0, x1 and x3 packed, of ReLU a bit an element. Defined by `spec/methods/saved.py: Step.save`."""
         plan, name = self._plans.get((layer.name, path)), f"{layer.name}/{path}"
         kept: Any = value
         if plan is not None and path == MASK:

@@ -9,6 +9,9 @@ paper's. `Wageubn._formats` is the whole method: which quantizer stands on which
     update    Acc = Mom*Acc_q + g_q,  W <- W - lr*Acc (Eq. 19-24), exact on the grid 2^-23
 
 Where the paper is silent or ambiguous, `DEVIATIONS` says what is done here and why.
+
+Defined by `spec/methods/wageubn.py: Step`, `spec/methods/wageubn.py: update`,
+`spec/methods/wageubn.py: first`.
 """
 
 import itertools
@@ -148,7 +151,10 @@ class Wageubn(Method):
     # -- which quantizer stands where -------------------------------------------------------
 
     def _formats(self) -> dict[str, Format]:
-        """Path -> format of every quantized path of a hidden layer."""
+        """Path -> format of every quantized path of a hidden layer.
+
+        Defined by `spec/methods/wageubn.py: Step.format_of`.
+        """
         k = self.k
         limited = FixedPoint(k.k_w, k.k_w - 1, overflow="saturate_symmetric")  # (10): clip to +-(1 - d)
         return {
@@ -178,7 +184,10 @@ class Wageubn(Method):
         return FixedPoint(bits, bits - 1 - integer, overflow="saturate_symmetric")
 
     def streams(self, layers: Any) -> list[str]:
-        """CQ rounds stochastically: one stream a weight."""
+        """CQ rounds stochastically: one stream a weight.
+
+        Defined by `spec/methods/wageubn.py: Step.stream_of`.
+        """
         return super().streams(layers) + [f"{layer.name}/gW" for layer in layers]
 
     def _float_edge(self, layer: LayerLike) -> bool:
@@ -187,7 +196,10 @@ class Wageubn(Method):
     # -- parameters -------------------------------------------------------------------------
 
     def initialize(self, layer: LayerLike, parameter: Parameter, value: np.ndarray) -> None:
-        """(9): W = clip(Q(W, kWU), -1 + d, 1 - d); gamma and beta on the same grid, unlimited."""
+        """(9): W = clip(Q(W, kWU), -1 + d, 1 - d); gamma and beta on the same grid, unlimited.
+
+        Defined by `spec/methods/wageubn.py: first`.
+        """
         if self._float_edge(layer):
             parameter.value = value
             return
@@ -219,7 +231,10 @@ class Wageubn(Method):
     # -- forward and backward ---------------------------------------------------------------
 
     def activation(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """Algorithm 1. x0, x1 and x3 of hidden layers are exact; the rest is rounded here."""
+        """Algorithm 1. x0, x1 and x3 of hidden layers are exact; the rest is rounded here.
+
+        Defined by `spec/nets.py: Walk._integer_norm`.
+        """
         if layer.edge:
             return self._edge_activation(layer, path, value)
         format = self.formats.get(path)
@@ -247,7 +262,10 @@ class Wageubn(Method):
         return self.store(layer, "x0", value, Direct(EDGE_BITS))
 
     def error(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """Algorithm 2. e0 and e3 are rounded; e1, e2 and e4 are exact."""
+        """Algorithm 2. e0 and e3 are rounded; e1, e2 and e4 are exact.
+
+        Defined by `spec/methods/wageubn.py: Step.error`.
+        """
         if path in ("m1", "m2"):
             width = self.k.k_e1 + self.k.k_gamma - 1 + M_BITS  # e2 nominally, and the bits below it
             return self.store(layer, path, value, Direct(width, lsb=value.exponent - M_BITS))
@@ -268,7 +286,7 @@ class Wageubn(Method):
     # -- gradients and update ---------------------------------------------------------------
 
     def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> Any:
-        """(18): gW by CQ, ggamma and gbeta direct."""
+        """(18): gW by CQ, ggamma and gbeta direct. Defined by `spec/methods/wageubn.py: Step.gradient`."""
         path = f"g{parameter.symbol}"
         if self._float_edge(layer):
             return self.passes(layer, path, self._with_float_decay(parameter, value))
@@ -297,7 +315,10 @@ class Wageubn(Method):
         return add(exact(value), Exact([(w, 1)], int(w.exponent) - s))
 
     def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
-        """(20), (23): Acc = Mom*Acc_q + g_q and W <- W - lr*Acc, both exact; Acc_q' = Q(Acc, kAcc)."""
+        """(20), (23): Acc = Mom*Acc_q + g_q and W <- W - lr*Acc, both exact; Acc_q' = Q(Acc, kAcc).
+
+        Defined by `spec/methods/wageubn.py: update`.
+        """
         lr = self.lr.at(self.epoch)
         where = f"{layer.name}/{parameter.symbol}"
         if self._float_edge(layer):
@@ -370,13 +391,19 @@ def _slot(name: str, parameter: Parameter) -> str:
 
 
 def momentum(acc_q: QTensor, gradient: QTensor, where: str) -> QTensor:
-    """(20): Acc = Mom*Acc_q + g_q, exact on the grid of g_q: (22) makes the two exponents meet."""
+    """(20): Acc = Mom*Acc_q + g_q, exact on the grid of g_q: (22) makes the two exponents meet.
+
+    Defined by `spec/methods/wageubn.py: accumulate`.
+    """
     assert int(acc_q.exponent) + MOM_EXPONENT == int(gradient.exponent), "constraint (22)"
     return combine(MOM, acc_q, 1, gradient, int(gradient.exponent), f"{where}: the accumulator")
 
 
 def descend(w: QTensor, acc: QTensor, lr: int, k: Widths, where: str) -> QTensor:
-    """(23): W - lr*Acc, exact: (24) makes the update land on the grid of W, nothing is rounded."""
+    """(23): W - lr*Acc, exact: (24) makes the update land on the grid of W, nothing is rounded.
+
+    Defined by `spec/methods/wageubn.py: descend`.
+    """
     assert int(acc.exponent) - (k.k_lr - 1) == int(w.exponent), "constraint (24)"
     return combine(1, w, -lr, acc, int(w.exponent), f"{where}: the update")
 

@@ -7,6 +7,9 @@
 Integers: exact quotients over the least common multiple of all s; where they are stored, a quantizer rounds
 them. float32: sums in row-major order and one division; back one division, then additions, windows in
 row-major order. A float32 error takes that road over an integer input too: its sums have no exact form.
+
+Defined by `spec/pooling.py: adaptive_windows`, `spec/pooling.py: pooled`, `spec/pooling.py: pooled_grad`,
+`spec/pooling.py: pooled32`, `spec/pooling.py: pooled32_grad`.
 """
 
 from math import lcm
@@ -25,7 +28,10 @@ Pair = tuple[int, int]
 
 
 def edges(size: int, windows: int) -> np.ndarray:
-    """int64[windows, 2]: first and one past the last position of each window."""
+    """int64[windows, 2]: first and one past the last position of each window.
+
+    Defined by `spec/pooling.py: adaptive_windows`.
+    """
     return np.array([(i * size // windows, -(-(i + 1) * size // windows)) for i in range(windows)], np.int64)
 
 

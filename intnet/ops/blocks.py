@@ -9,6 +9,9 @@ integers of any length.
 
     forward        x (batch, Cin) by w (Cout, Cin)
     input grad     e (batch, Cout) by w              weight grad    e by x
+
+Defined by `spec/block_float.py: exact`, `spec/block_float.py: rounded`, `spec/products.py: forward`,
+`spec/products.py: input_error`, `spec/products.py: weight_gradient`.
 """
 
 from collections.abc import Callable
@@ -108,7 +111,10 @@ def _by_tap(w: np.ndarray, order: tuple[int, int, int]) -> np.ndarray:
 
 
 def conv2d(x: BlockTensor, w: BlockTensor, window: Window, where: str = "") -> np.ndarray:
-    """float32 (N, Ho, Wo, Cout) of x (N, H, W, Cin) and w (Cout, Cin/groups, kh, kw)."""
+    """float32 (N, Ho, Wo, Cout) of x (N, H, W, Cin) and w (Cout, Cin/groups, kh, kw).
+
+    Defined by `spec/convolution.py: conv2d`.
+    """
     stride, padding, groups = window
     windows = forward_windows((x.shape[1], x.shape[2]), (w.shape[2], w.shape[3]), stride, padding)
 
@@ -128,7 +134,7 @@ def conv2d(x: BlockTensor, w: BlockTensor, window: Window, where: str = "") -> n
 def conv2d_input_grad(
     e: BlockTensor, w: BlockTensor, input_hw: Pair, window: Window, where: str = ""
 ) -> np.ndarray:
-    """float32 (N, H, W, Cin) of e (N, Ho, Wo, Cout)."""
+    """float32 (N, H, W, Cin) of e (N, Ho, Wo, Cout). Defined by `spec/convolution.py: conv2d_input_grad`."""
     stride, padding, groups = window
     kernel_hw = (w.shape[2], w.shape[3])
 
@@ -151,7 +157,10 @@ def conv2d_input_grad(
 def conv2d_weight_grad(
     e: BlockTensor, x: BlockTensor, kernel_hw: Pair, window: Window, where: str = ""
 ) -> np.ndarray:
-    """float32 (Cout, Cin/groups, kh, kw) of e (N, Ho, Wo, Cout) and x (N, H, W, Cin)."""
+    """float32 (Cout, Cin/groups, kh, kw) of e (N, Ho, Wo, Cout) and x (N, H, W, Cin).
+
+    Defined by `spec/convolution.py: conv2d_weight_grad`.
+    """
     stride, padding, groups = window
     windows = forward_windows((x.shape[1], x.shape[2]), kernel_hw, stride, padding)
 
@@ -182,15 +191,18 @@ def _as_kernel(w: BlockTensor) -> BlockTensor:
 
 
 def linear(x: BlockTensor, w: BlockTensor, where: str = "") -> np.ndarray:
-    """float32 (N, Cout) of x (N, Cin) and w (Cout, Cin)."""
+    """float32 (N, Cout) of x (N, Cin) and w (Cout, Cin). Defined by `spec/convolution.py: linear`."""
     return conv2d(_as_images(x), _as_kernel(w), _POINT, where)[:, 0, 0, :]
 
 
 def linear_input_grad(e: BlockTensor, w: BlockTensor, where: str = "") -> np.ndarray:
-    """float32 (N, Cin) of e (N, Cout)."""
+    """float32 (N, Cin) of e (N, Cout). Defined by `spec/convolution.py: linear_input_grad`."""
     return conv2d_input_grad(_as_images(e), _as_kernel(w), (1, 1), _POINT, where)[:, 0, 0, :]
 
 
 def linear_weight_grad(e: BlockTensor, x: BlockTensor, where: str = "") -> np.ndarray:
-    """float32 (Cout, Cin) of e (N, Cout) and x (N, Cin)."""
+    """float32 (Cout, Cin) of e (N, Cout) and x (N, Cin).
+
+    Defined by `spec/convolution.py: linear_weight_grad`.
+    """
     return conv2d_weight_grad(_as_images(e), _as_images(x), (1, 1), _POINT, where)[:, :, 0, 0]

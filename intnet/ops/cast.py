@@ -4,6 +4,8 @@
 
 Either may be the identity. This is how a method (`methods/`) puts its formats on a data path: the
 derivative of rounding itself is taken as 1 (WAGEUBN Eq. 1).
+
+Defined by `spec/nets.py: Rules`.
 """
 
 from collections.abc import Callable

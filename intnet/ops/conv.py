@@ -5,6 +5,9 @@
 x (N, H, W, Cin), w (Cout, Cin/groups, kh, kw) as in PyTorch, y (N, Ho, Wo, Cout). Integers: exact
 sums, exponents add (`products.py`). Block float: the exact sum, rounded once to float32 (`blocks.py`).
 float32: the defined sequence of `kernels/float32.py`, in a backward pass also where only the error is one.
+
+Defined by `spec/products.py: forward`, `spec/products.py: input_error`, `spec/products.py: weight_gradient`,
+`spec/convolution.py: conv2d`, `spec/convolution.py: conv32`.
 """
 
 from typing import Any

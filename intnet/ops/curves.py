@@ -7,6 +7,8 @@ and any sufficient precision decides. Three stages, as Ziv's: float64 with a pro
 nearly all codes (`kernels/curves.py`); decimal arithmetic with more digits until both ends of the error
 round alike, for the distinct codes that are left; and where |x| is so large that no grid can tell the curve
 from its asymptote, a point between the two stands for it, exactly.
+
+Defined by `spec/curves.py: curve_round`.
 """
 
 import math
@@ -87,7 +89,11 @@ class Curve:
 
     @staticmethod
     def of_floats(x: np.ndarray) -> np.ndarray:
-        """The curve at every element of a float32 array."""
+        """The curve at every element of a float32 array.
+
+        Defined by `spec/elementary.py: sigmoid32`, `spec/elementary.py: silu32`,
+        `spec/elementary.py: slope32`.
+        """
         raise NotImplementedError("a curve defines of_floats")
 
     def log2_max(self) -> int:
@@ -127,7 +133,10 @@ class Curve:
         fine: int = 0,
         where: str = "",
     ) -> tuple[np.ndarray, Status]:
-        """As `Exact.round_to`, for deterministic modes and at most FINEST fraction bits."""
+        """As `Exact.round_to`, for deterministic modes and at most FINEST fraction bits.
+
+        Defined by `spec/curves.py: curve_round`.
+        """
         if mode == STOCHASTIC or fine or not -FINEST <= exponent <= _EXPONENTS:
             raise FormatError(
                 f"{where or self.name}: integer {self.name} rounds deterministically, to at most {FINEST} "
@@ -209,7 +218,7 @@ def _round_fraction(value: Fraction, mode: int) -> int:
 
 
 class Sigmoid(Curve):
-    """sigmoid(x): from 0 to 1."""
+    """sigmoid(x): from 0 to 1. Defined by `spec/curves.py: curve_bounds`."""
 
     name, parts, at_zero = "sigmoid", curves.SIGMOID, Fraction(1, 2)
     below, above = Asymptote(0, 0, 1), Asymptote(0, 1, -1)
@@ -226,7 +235,7 @@ class Sigmoid(Curve):
 
 
 class Silu(Curve):
-    """silu(x): below 0 where x is, never under -0.279."""
+    """silu(x): below 0 where x is, never under -0.279. Defined by `spec/curves.py: curve_bounds`."""
 
     name, parts, at_zero = "silu", curves.SILU, Fraction(0)
     below, above = Asymptote(0, 0, -1), Asymptote(1, 0, -1)
@@ -243,7 +252,7 @@ class Silu(Curve):
 
 
 class Slope(Curve):
-    """The derivative of silu: from -0.0999 to 1.0999."""
+    """The derivative of silu: from -0.0999 to 1.0999. Defined by `spec/curves.py: curve_bounds`."""
 
     name, parts, at_zero = "silu's derivative", curves.SLOPE, Fraction(1, 2)
     below, above = Asymptote(0, 0, -1), Asymptote(0, 1, 1)

@@ -4,6 +4,10 @@ add      y = a + b, integers exactly, exponents aligned       da = db = dy
 relu     y = max(x, 0)                                         dx = dy where x > 0, else 0
 dropout  y = x * mask / keep, mask from random words           dx = dy * mask / keep
 flatten  (N, ...) -> (N, rest) in C order
+
+Defined by `spec/elementwise.py: add`, `spec/elementwise.py: relu`, `spec/elementwise.py: relu_grad`,
+`spec/elementwise.py: dropout`, `spec/elementwise.py: add_float32`, `spec/elementwise.py: dropout32`,
+`spec/values.py: reshaped`.
 """
 
 from collections.abc import Callable
@@ -44,7 +48,10 @@ def moved(value: Any, move: Callable[[np.ndarray], np.ndarray]) -> Any:
 
 
 def join(a: Any, b: Any) -> Any:
-    """a + b: of integers the exact expression, of float32 arrays one addition an element."""
+    """a + b: of integers the exact expression, of float32 arrays one addition an element.
+
+    Defined by `spec/values.py: joined`.
+    """
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return float32_rows.add(a, b)
     return expressions.add(a, b)
@@ -73,7 +80,10 @@ def _keep_floats(x: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
 
 
 def _masked(e: Any, mask: np.ndarray) -> Any:
-    """e where mask, else 0 (a float times 0, which keeps its sign)."""
+    """e where mask, else 0 (a float times 0, which keeps its sign).
+
+    Defined by `spec/elementwise.py: relu_grad_at`.
+    """
 
     def masked(x: np.ndarray) -> np.ndarray:
         flat = np.ascontiguousarray(x).reshape(-1)
@@ -106,7 +116,10 @@ def _relu_vjp(saved: Saved, e: Any) -> tuple[Any]:
 
 
 def _dropout(saved: Saved, x: Any, *, words: np.ndarray, keep: Fraction) -> Any:
-    """An element stays where word * q < p * 2^32, keep = p/q: decided without rounding keep."""
+    """An element stays where word * q < p * 2^32, keep = p/q: decided without rounding keep.
+
+    Defined by `spec/elementwise.py: stays`, `spec/elementwise.py: dropout`, `spec/elementwise.py: dropout32`.
+    """
     p, q = keep.numerator, keep.denominator
     if not 0 < keep <= 1 or q >= 1 << 31:
         raise FormatError(f"dropout keeps a share in (0, 1] with a denominator below 2^31, not {keep}")

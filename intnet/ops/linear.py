@@ -6,6 +6,10 @@
 Integers: exact sums; exponents add (`products.py`). Block float: the exact sum, rounded once to float32
 (`blocks.py`). float32: the defined sequence of `kernels/float32.py`; in a backward pass also where only
 the error is float32, behind an integer forward pass.
+
+Defined by `spec/products.py: forward`, `spec/products.py: input_error`, `spec/products.py: weight_gradient`,
+`spec/products.py: with_bias`, `spec/products.py: bias_gradient`, `spec/convolution.py: linear`,
+`spec/convolution.py: linear32`.
 """
 
 from typing import Any

@@ -11,6 +11,8 @@ With label smoothing s over C classes (Szegedy et al. 2016, sec. 7) the targets 
 Rows are independent; within a row, sums run over ascending classes; the mean sums groups of rows, whose
 sums meet in a tree (`batch_sums.py`), all in float32. A product and the sum that it joins round once
 (`fma32`): the sum of off*d from 0, then on*d_label. Integer logits are rounded once to float32 first.
+
+Defined by `spec/loss.py: cross_entropy`.
 """
 
 from typing import Any
@@ -29,7 +31,10 @@ from intnet.fp32 import exp32, fma32, log32
 def _softmax(
     logits: np.ndarray, labels: np.ndarray, on: np.float32, off: np.float32, p: np.ndarray, stack: np.ndarray
 ) -> np.float32:
-    """p = softmax of every row; the sum of the losses. stack: one word wide, for the sums of groups."""
+    """p = softmax of every row; the sum of the losses. stack: one word wide, for the sums of groups.
+
+    Defined by `spec/loss.py: loss_of`, `spec/loss.py: mean_loss`.
+    """
     total, top_sum, rows = np.float32(0), 0, logits.shape[0]
     for n in range(rows):
         row, out = logits[n], p[n]
@@ -56,12 +61,12 @@ def _softmax(
 
 
 def float_logits(logits: Any) -> np.ndarray:
-    """Logits as float32, integer ones rounded once."""
+    """Logits as float32, integer ones rounded once. Defined by `spec/loss.py: logits32`."""
     return logits if isinstance(logits, np.ndarray) else exact(logits).to_float32()  # type: ignore[union-attr]
 
 
 def _targets(smoothing: float, classes: int) -> tuple[np.float32, np.float32]:
-    """(on, off) of the module."""
+    """(on, off) of the module. Defined by `spec/loss.py: targets`."""
     if not 0 <= smoothing < 1:
         raise ConfigError(f"label smoothing {smoothing}: it is from 0 to below 1")
     share = np.float32(smoothing)
@@ -88,7 +93,7 @@ def _softmax_cross_entropy(
 
 
 def _softmax_cross_entropy_vjp(saved: Saved, seed: Any) -> tuple[np.ndarray]:
-    """(p - t)/N; the seed is 1 (a loss is the end of the graph)."""
+    """(p - t)/N; the seed is 1 (a loss is the end of the graph). Defined by `spec/loss.py: error_at`."""
     labels = saved.labels
     rows = np.arange(labels.size)
     error = saved.p - saved.off

@@ -10,6 +10,10 @@ Integers (WAGEUBN Eq. 12, Algorithms 1 and 2), every `q(path, expression)` one r
 
 float32: mean and variance by the row sums of `kernels/float32_rows.py`, then the same formulas with
 1/sqrt(variance + eps), each operation one IEEE rounding in the order written.
+
+Defined by `spec/batch_norm.py: batch_norm`, `spec/batch_norm.py: scale_shift`,
+`spec/batch_norm.py: batch_norm_grad`, `spec/batch_norm.py: gamma_grad`, `spec/batch_norm.py: beta_grad`,
+`spec/float_batch_norm.py: forward`, `spec/float_batch_norm.py: backward`.
 """
 
 from collections.abc import Callable
@@ -35,7 +39,10 @@ FLOAT_EPS = np.float32(1e-5)
 
 
 def statistics(x1: QTensor, q: Quantizer, where: str = "") -> tuple[QTensor, QTensor]:
-    """(mu, sigma): the batch's mean and standard deviation, each rounded once by q."""
+    """(mu, sigma): the batch's mean and standard deviation, each rounded once by q.
+
+    Defined by `spec/batch_norm.py: statistics_of`.
+    """
     n = x1.size // x1.shape[-1]
     sums, squares, _ = column_products(x1, x1, f"{where}/mu", f"{where}/sigma")
     mu = q("mu", Exact([(sums, 1)], int(x1.exponent), den=n))
@@ -61,7 +68,7 @@ def denominator(sigma: QTensor, where: str = "batch_norm") -> tuple[np.ndarray, 
 
 
 def normalized(x1: QTensor, mu: QTensor, sigma: QTensor, where: str = "batch_norm") -> Exact:
-    """(x1 - mu)/(sigma + eps) as one exact quotient."""
+    """(x1 - mu)/(sigma + eps) as one exact quotient. Defined by `spec/batch_norm.py: x2_at`."""
     den, den_exponent = denominator(sigma, where)
     exponent = min(int(x1.exponent), int(mu.exponent))
     offset = -_lifted(mu, int(mu.exponent) - exponent, f"{where}/mu")
@@ -69,7 +76,7 @@ def normalized(x1: QTensor, mu: QTensor, sigma: QTensor, where: str = "batch_nor
 
 
 def scaled(x2: QTensor, gamma: QTensor, beta: QTensor, where: str = "batch_norm") -> Exact:
-    """x3 = gamma * x2 + beta, exact."""
+    """x3 = gamma * x2 + beta, exact. Defined by `spec/batch_norm.py: x3_at`."""
     exponent = min(int(x2.exponent) + int(gamma.exponent), int(beta.exponent))
     coefficient = _lifted(gamma, int(x2.exponent) + int(gamma.exponent) - exponent, f"{where}/gamma")
     offset = _lifted(beta, int(beta.exponent) - exponent, f"{where}/beta")
@@ -111,14 +118,17 @@ def _backward_integer(saved: Saved, e1: QTensor) -> tuple[Exact | None, QTensor,
 
 
 def float_statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(mean, variance), float32[C], variance about the rounded mean, divided by n."""
+    """(mean, variance), float32[C], variance about the rounded mean, divided by n.
+
+    Defined by `spec/float_batch_norm.py: statistics_of`.
+    """
     n = np.float32(x.size // x.shape[-1])
     mean = float32_rows.sum_rows(x) / n
     return mean, float32_rows.centred_squares(x, mean) / n
 
 
 def reciprocal_root(variance: np.ndarray) -> np.ndarray:
-    """r = 1/sqrt(variance + eps)."""
+    """r = 1/sqrt(variance + eps). Defined by `spec/float_batch_norm.py: reciprocal_root`."""
     return np.float32(1) / np.sqrt(variance + FLOAT_EPS)
 
 

@@ -7,6 +7,12 @@
 Integer averages are exact quotients: they are rounded where they are stored, by a quantizer. float32
 sums run in row-major order with plain additions, then one division. A float32 gradient that meets
 an integer forward pass (the unquantized last layer) goes on as the exact quotient error / size.
+
+Defined by `spec/pooling.py: max_pool`, `spec/pooling.py: max_pool_grad`, `spec/pooling.py: max_pool32_grad`,
+`spec/pooling.py: avg_pool`, `spec/pooling.py: avg_pool_grad`, `spec/pooling.py: avg_pool32`,
+`spec/pooling.py: avg_pool32_grad`, `spec/pooling.py: global_avg_pool`,
+`spec/pooling.py: global_avg_pool_grad`, `spec/pooling.py: global_avg_pool32`,
+`spec/pooling.py: global_avg_pool32_grad`.
 """
 
 from collections.abc import Callable

@@ -31,6 +31,8 @@ def exact_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str
     kernel(codes of a, codes of b, plan) computes it. Beyond int64 `a` is split into two halves of
     16 bits and the result is the two-limb expression high * 2**16 + low; ContainerError where even
     the halves do not fit.
+
+    Defined by `spec/convolution.py: exact_dot`.
     """
     exponent = int(a.exponent) + int(b.exponent)
     if a.bound * b.bound * terms < INT64_BOUND:
@@ -59,6 +61,8 @@ def block_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str
     aligned operands have integer products whose sum is exact in any order: one such product where
     int64 holds it, else one a pair of bands, all added up in `LongSum`. NumberError for a result beyond
     float32's range; ContainerError for codes whose products not even two limbs hold.
+
+    Defined by `spec/block_float.py: exact`, `spec/block_float.py: rounded`.
     """
     left, right = Banded(a, where), Banded(b, where)
     a_bands, b_bands = matching_bands(left, right, terms)
@@ -83,7 +87,10 @@ def product(
 
 
 class Copies(NamedTuple):
-    """Two copies of one operand: what the forward pass reads, and what the gradients do."""
+    """Two copies of one operand: what the forward pass reads, and what the gradients do.
+
+    Defined by `spec/values.py: Copies`.
+    """
 
     forward: Any
     backward: Any
@@ -110,7 +117,10 @@ def operands(a: Any, b: Any, what: str) -> str:
 
 
 def float_operands(error: Any, *values: Any) -> list[Any]:
-    """`values` for a backward pass in float32, where the error is one: integers rounded once to float32."""
+    """`values` for a backward pass in float32, where the error is one: integers rounded once to float32.
+
+    Defined by `spec/values.py: to_float`.
+    """
     return [
         exact(v).to_float32() if isinstance(error, np.ndarray) and isinstance(v, QTensor) else v  # type: ignore[union-attr]
         for v in values

@@ -5,6 +5,9 @@
 
 Integers: exact products and sums, exponents add. float32: one rounding a product, sums by `fma32` in
 row-major order (`kernels/channels.py`).
+
+Defined by `spec/elementwise.py: scale`, `spec/elementwise.py: scale_grad`, `spec/elementwise.py: scale32`,
+`spec/elementwise.py: scale32_grad`.
 """
 
 from typing import Any

@@ -6,6 +6,10 @@
 Integers: y is the correctly rounded curve (`curves.py`), stored by the quantizer that is handed in; so is d,
 which no stored value gives exactly, and both gradients are exact products of stored operands. float32: the
 sequence of `kernels/curves.py`, d computed again from the saved x.
+
+Defined by `spec/curves.py: curve_round`, `spec/elementwise.py: sigmoid_grad_at`,
+`spec/elementary.py: sigmoid32`, `spec/elementary.py: silu32`, `spec/elementary.py: sigmoid_error32`,
+`spec/elementary.py: silu_error32`, `spec/nets.py: Walk._silu_back`.
 """
 
 from collections.abc import Callable
@@ -32,7 +36,10 @@ def _as_floats(e: Any) -> np.ndarray:
 
 
 def _times(e: Any, d: Any, what: str) -> Any:
-    """e * d of one shape: of integers exact, of floats rounded once; an integer beside a float is one."""
+    """e * d of one shape: of integers exact, of floats rounded once; an integer beside a float is one.
+
+    Defined by `spec/values.py: times`.
+    """
     if isinstance(d, np.ndarray):
         e = _as_floats(e)
     (d,) = float_operands(e, d)

@@ -6,6 +6,9 @@ tanh is monotone and, but for 0, irrational at every rational x (Lindemann), so 
 the number of thresholds below x: code n starts at x = atanh((n - 1/2) / 2^f) for rounding to
 nearest, at atanh(n / 2^f) for floor. Thresholds are decided in decimal arithmetic that is precise
 enough to tell each from its neighbouring grid point; no tie ever occurs. float32: `fp32.tanh`.
+
+Defined by `spec/curves.py: tanh_round`, `spec/elementwise.py: tanh_grad_at`, `spec/elementary.py: tanh32`,
+`spec/elementary.py: tanh_error32`.
 """
 
 from collections.abc import Callable
@@ -93,7 +96,10 @@ class Tanh:
         fine: int = 0,
         where: str = "",
     ) -> tuple[np.ndarray, Status]:
-        """As `Exact.round_to`, for deterministic modes and 0..16 fraction bits."""
+        """As `Exact.round_to`, for deterministic modes and 0..16 fraction bits.
+
+        Defined by `spec/curves.py: tanh_round`.
+        """
         known = mode in (*NEAREST, TO_NEG, TO_POS, TO_ZERO)
         if not known or fine or not 0 <= -exponent <= _MAX_FRACTION:
             raise FormatError(

@@ -17,7 +17,10 @@ _HALF_LOG2_E = float.fromhex("0x1.71547652b82fep-1")  # 1/(2 ln 2)
 
 @pjit
 def half_log2(sums: np.ndarray, uses: np.ndarray, batches: int, out: np.ndarray) -> None:
-    """out = 1/2 log2(sums / (batches * uses)), -inf where a sum is 0. All flat and of one length."""
+    """out = 1/2 log2(sums / (batches * uses)), -inf where a sum is 0. All flat and of one length.
+
+    Defined by `spec/methods/dynasty_map.py: relative`.
+    """
     for i in prange(sums.size):
         if sums[i] > 0.0:
             out[i] = log64(sums[i] / (np.float64(batches) * np.float64(uses[i]))) * _HALF_LOG2_E
@@ -56,12 +59,12 @@ def _total(loop: Callable[..., None], size: int, *args: object) -> float:
 
 
 def clipped_sum(r: np.ndarray, shift: float, top: float) -> float:
-    """Sum of r - shift, each limited to 0 .. top."""
+    """Sum of r - shift, each limited to 0 .. top. Defined by `spec/methods/dynasty_map.py: mean_width`."""
     return _total(_clipped, r.size, r, shift, top)
 
 
 def finite_sum(r: np.ndarray) -> float:
-    """Sum of all that are not -inf."""
+    """Sum of all that are not -inf. Defined by `spec/methods/dynasty_map.py: first_lambda`."""
     return _total(_finite, r.size, r)
 
 

@@ -144,6 +144,9 @@ def correlate_blocks(
 
     out: float32 or float64; live: uint8 of the blocks of x, [N/4, .., .., C/4]; live_w: of w, [O/4, tap,
     C/4]; all rounded up.
+
+    Defined by `spec/convolution.py: conv2d`, `spec/convolution.py: conv2d_input_grad`,
+    `spec/block_float.py: exact`.
     """
     taps, kept, grid = np.array(windows.taps), np.array(windows.kept), windows.grid
     block = block_of(windows, 1, x.shape[3], 1)
@@ -285,7 +288,10 @@ def _block_sums(
 def block_sums(
     e: np.ndarray, x: np.ndarray, live_e: np.ndarray, live_x: np.ndarray, windows: Windows
 ) -> np.ndarray:
-    """float64 [O, C, tap] of errors e[N, .., .., O] and x[N, .., .., C]; live: as in `correlate_blocks`."""
+    """float64 [O, C, tap] of errors e[N, .., .., O] and x[N, .., .., C]; live: as in `correlate_blocks`.
+
+    Defined by `spec/convolution.py: conv2d_weight_grad`, `spec/block_float.py: exact`.
+    """
     width, depth = e.shape[3], x.shape[3]
     block = block_of(windows, 1, depth, 1)
     taps, units = np.array(windows.taps), live_x.shape[0]

@@ -44,7 +44,7 @@ def alike(kind: np.dtype, *operands: np.ndarray) -> list[np.ndarray]:
 
 @pjit
 def multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """out = a * b, flat."""
+    """out = a * b, flat. Defined by `spec/values.py: times`."""
     kind = out.dtype.type
     for i in prange(a.size):
         out[i] = kind(kind(a[i]) * kind(b[i]))
@@ -52,7 +52,10 @@ def multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
 
 @pjit
 def scale(x: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
-    """out[n, p, c] = x[n, p, c] * s[n, c]."""
+    """out[n, p, c] = x[n, p, c] * s[n, c].
+
+    Defined by `spec/elementwise.py: scale`, `spec/elementwise.py: scale32`.
+    """
     kind = out.dtype.type
     for n in prange(x.shape[0]):
         factors = s[n]
@@ -64,7 +67,10 @@ def scale(x: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
 
 @pjit
 def dots(e: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
-    """out[n, c] += sum over p of e[n, p, c] * x[n, p, c]; zero-filled `out`."""
+    """out[n, c] += sum over p of e[n, p, c] * x[n, p, c]; zero-filled `out`.
+
+    Defined by `spec/elementwise.py: scale_grad`, `spec/elementwise.py: scale32_grad`.
+    """
     for n in prange(e.shape[0]):
         total = np.empty(out.shape[1], out.dtype)
         for begin in range(0, e.shape[1], CHUNK):

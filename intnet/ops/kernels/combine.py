@@ -26,7 +26,10 @@ def _combine(a: int, u: np.ndarray, b: int, v: np.ndarray, out: np.ndarray) -> n
 
 
 def combine(a: int, u: QTensor, b: int, v: QTensor, exponent: int, where: str = "") -> QTensor:
-    """Codes a*u + b*v at `exponent`; ContainerError where no bound proves that they fit."""
+    """Codes a*u + b*v at `exponent`; ContainerError where no bound proves that they fit.
+
+    Defined by `spec/methods/wageubn.py: accumulate`, `spec/methods/wageubn.py: descend`.
+    """
     bound = max(abs(a) * u.bound + abs(b) * v.bound, u.bound, v.bound, abs(a), abs(b))
     if bound >= INT64_BOUND:
         raise ContainerError(f"{where or 'a sum'} needs {bound.bit_length() + 1} bits")

@@ -28,7 +28,10 @@ def _limits(how: Plan, taps: int, depth: int) -> tuple[int, ...]:
 
 
 def forward(x: np.ndarray, w: np.ndarray, stride: Pair, padding: Pair, groups: int, how: Plan) -> np.ndarray:
-    """Codes of the convolution, (N, Ho, Wo, Cout) in `how.result`."""
+    """Codes of the convolution, (N, Ho, Wo, Cout) in `how.result`.
+
+    Defined by `spec/convolution.py: conv2d`.
+    """
     cout, cin, kh, kw = w.shape
     if depthwise.fits(x.shape[3], cout, groups, (kh, kw)):
         return depthwise.forward(x, w, stride, padding, how.result)
@@ -44,7 +47,10 @@ def forward(x: np.ndarray, w: np.ndarray, stride: Pair, padding: Pair, groups: i
 def input_grad(
     e: np.ndarray, w: np.ndarray, input_hw: Pair, stride: Pair, padding: Pair, groups: int, how: Plan
 ) -> np.ndarray:
-    """Codes of the gradient of the input, (N, H, W, Cin) in `how.result`."""
+    """Codes of the gradient of the input, (N, H, W, Cin) in `how.result`.
+
+    Defined by `spec/convolution.py: conv2d_input_grad`.
+    """
     cout, cin, kh, kw = w.shape
     if depthwise.fits(cin * groups, cout, groups, (kh, kw)):
         return depthwise.input_grad(e, w, input_hw, stride, padding, how.result)
@@ -64,7 +70,10 @@ def input_grad(
 def weight_grad(
     e: np.ndarray, x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, groups: int, how: Plan
 ) -> np.ndarray:
-    """Codes of the gradient of the weights, (Cout, Cin/groups, kh, kw) in `how.result`."""
+    """Codes of the gradient of the weights, (Cout, Cin/groups, kh, kw) in `how.result`.
+
+    Defined by `spec/convolution.py: conv2d_weight_grad`.
+    """
     batch, cout = e.shape[0], e.shape[3]
     if depthwise.fits(x.shape[3], cout, groups, kernel):
         return depthwise.weight_grad(e, x, kernel, stride, padding, how.result)

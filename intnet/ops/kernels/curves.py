@@ -29,7 +29,7 @@ RELATIVE = 2.0**-44  # of the magnitudes added up: above all errors of float64 (
 
 @inlined
 def sigmoid64(x: float) -> float:
-    """1/(1 + e**-x)."""
+    """1/(1 + e**-x). Defined by `spec/elementary.py: sigmoid64`."""
     t = decay64(x)
     r = 1.0 / (1.0 + t)
     y: float = r if x >= 0.0 else t * r
@@ -38,13 +38,13 @@ def sigmoid64(x: float) -> float:
 
 @inlined
 def silu64(x: float) -> float:
-    """x * sigmoid(x)."""
+    """x * sigmoid(x). Defined by `spec/elementary.py: silu64`."""
     return x * sigmoid64(x)
 
 
 @inlined
 def slope64(x: float) -> float:
-    """The derivative of silu: s + x*s*(1 - s), s = sigmoid(x)."""
+    """The derivative of silu: s + x*s*(1 - s), s = sigmoid(x). Defined by `spec/elementary.py: slope64`."""
     t = decay64(x)
     r = 1.0 / (1.0 + t)
     s = r if x >= 0.0 else t * r
@@ -57,35 +57,38 @@ def slope64(x: float) -> float:
 
 @pjit
 def sigmoid(x: np.ndarray, out: np.ndarray) -> None:
-    """out = sigmoid(x), flat."""
+    """out = sigmoid(x), flat. Defined by `spec/elementary.py: sigmoid32`."""
     for i in prange(x.size):
         out[i] = np.float32(sigmoid64(np.float64(x[i])))
 
 
 @pjit
 def sigmoid_error(e: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
-    """out = e * (y * (1 - y)), flat: float32 operations."""
+    """out = e * (y * (1 - y)), flat: float32 operations. Defined by `spec/elementary.py: sigmoid_error32`."""
     for i in prange(e.size):
         out[i] = e[i] * (y[i] * (np.float32(1) - y[i]))
 
 
 @pjit
 def silu(x: np.ndarray, out: np.ndarray) -> None:
-    """out = silu(x), flat."""
+    """out = silu(x), flat. Defined by `spec/elementary.py: silu32`."""
     for i in prange(x.size):
         out[i] = np.float32(silu64(np.float64(x[i])))
 
 
 @pjit
 def silu_slope(x: np.ndarray, out: np.ndarray) -> None:
-    """out = the derivative of silu at x, flat."""
+    """out = the derivative of silu at x, flat. Defined by `spec/elementary.py: slope32`."""
     for i in prange(x.size):
         out[i] = np.float32(slope64(np.float64(x[i])))
 
 
 @pjit
 def silu_error(e: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
-    """out = e * the derivative of silu at x, flat: rounded once."""
+    """out = e * the derivative of silu at x, flat: rounded once.
+
+    Defined by `spec/elementary.py: silu_error32`.
+    """
     for i in prange(e.size):
         out[i] = np.float32(np.float64(e[i]) * slope64(np.float64(x[i])))
 
@@ -154,6 +157,8 @@ def round_curve(
     unit, scale: powers of two; mode: deterministic; far: at most 128. Left over are codes with |x| >= far,
     and those within the error of float64 of where the rounding changes. That error: x itself is off by
     2**-53, relatively (codes beyond 53 bits), so e**-|x| by 2**-46; the rest is a few units of 2**-52.
+
+    Defined by `spec/curves.py: curve_round`.
     """
     left = empty(codes.shape, np.bool_)
     if mode in NEAREST:

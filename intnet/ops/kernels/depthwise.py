@@ -109,7 +109,10 @@ def _by_tap(w: np.ndarray, kind: np.dtype) -> np.ndarray:
 
 
 def forward(x: np.ndarray, w: np.ndarray, stride: Pair, padding: Pair, kind: np.dtype) -> np.ndarray:
-    """y of x[N, H, W, C] and w[C, 1, kh, kw] in type `kind`, proven to hold it; as is done below."""
+    """y of x[N, H, W, C] and w[C, 1, kh, kw] in type `kind`, proven to hold it; as is done below.
+
+    Defined by `spec/convolution.py: conv2d`, `spec/convolution.py: conv32`.
+    """
     kernel = w.shape[2], w.shape[3]
     rows, cols = (output_size(x.shape[1 + a], kernel[a], stride[a], padding[a]) for a in (0, 1))
     out = empty((x.shape[0], rows, cols, x.shape[3]), kind)
@@ -120,7 +123,10 @@ def forward(x: np.ndarray, w: np.ndarray, stride: Pair, padding: Pair, kind: np.
 def input_grad(
     e: np.ndarray, w: np.ndarray, hw: Pair, stride: Pair, padding: Pair, kind: np.dtype
 ) -> np.ndarray:
-    """dx[N, *hw, C] of e[N, Ho, Wo, C] and w[C, 1, kh, kw]."""
+    """dx[N, *hw, C] of e[N, Ho, Wo, C] and w[C, 1, kh, kw].
+
+    Defined by `spec/convolution.py: conv2d_input_grad`, `spec/convolution.py: conv32_input_grad`.
+    """
     out = empty((e.shape[0], *hw, e.shape[3]), kind)
     kernel = w.shape[2], w.shape[3]
     _input_grad(*alike(kind, e), _by_tap(w, kind), kernel, stride, padding, out)
@@ -130,7 +136,10 @@ def input_grad(
 def weight_grad(
     e: np.ndarray, x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, kind: np.dtype
 ) -> np.ndarray:
-    """dw[C, 1, kh, kw] of e[N, Ho, Wo, C] and x[N, H, W, C]."""
+    """dw[C, 1, kh, kw] of e[N, Ho, Wo, C] and x[N, H, W, C].
+
+    Defined by `spec/convolution.py: conv2d_weight_grad`, `spec/convolution.py: conv32_weight_grad`.
+    """
     channels, taps = x.shape[3], kernel[0] * kernel[1]
     positions = e.shape[1] * e.shape[2]
     chunks, per_group = chunks_in(e.shape[0] * positions, positions), chunks_of_group(positions)

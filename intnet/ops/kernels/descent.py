@@ -27,7 +27,10 @@ from intnet.fp32 import fma32
 def _whole_gradient(
     g: np.float32, w: np.float32, scale: np.float32, l1: np.float32, l2: np.float32
 ) -> np.float32:
-    """g' of the module; the branches keep the sign of a zero."""
+    """g' of the module; the branches keep the sign of a zero.
+
+    Defined by `spec/methods/float_master.py: penalised`.
+    """
     g = np.float32(scale * g)
     if l1 != np.float32(0):
         sign = np.float32(1) if w > np.float32(0) else np.float32(-1) if w < np.float32(0) else np.float32(0)
@@ -110,6 +113,8 @@ def sgd(
     """(W, Acc) after the module's sgd; float32 arrays of one shape, acc None at the start.
 
     penalties: l1, l2. Each number is rounded to float32 once.
+
+    Defined by `spec/methods/float_master.py: sgd`.
     """
     new_w, new_acc = empty((w.size,), np.float32), empty((w.size,), np.float32)
     numbers = np.array([scale, *penalties, momentum, rate], np.float32)
@@ -129,6 +134,8 @@ def adamw(
     """(W, (m, v), elements of v beyond float32) after the module's adamw; moments None at the start.
 
     penalties: l1, l2. Each number is rounded to float32 once, 1 - beta from the float64 difference.
+
+    Defined by `spec/methods/float_master.py: adamw`.
     """
     m, v = moments or (None, None)
     new = [empty((w.size,), np.float32) for _ in range(3)]

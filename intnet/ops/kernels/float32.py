@@ -9,11 +9,13 @@ of CHUNK terms; the chunk sums are then added in ascending order. k runs over
 Padding and the holes of a stride are terms with a zero factor. A result of zero is always +0 (an
 underflow could leave a -0 that a further zero term would turn into +0), so such terms may be left
 out without a trace; they still count where chunks begin. Threads share out independent results
-or whole chunks, so their number never changes a bit. `spec.float32` defines every function here.
+or whole chunks, so their number never changes a bit.
 
 Arrays are NHWC, weights OIHW, all float32; infinities and NaN are the caller's to refuse. This file
 checks shapes and lists taps; the loops are those of `products.py` and `position_sums.py`, and of
 `depthwise.py` where every channel is a group.
+
+Defined by `spec/float32.py: dot_units`, `spec/float32.py: batch_dot_units`.
 """
 
 from functools import lru_cache
@@ -88,7 +90,10 @@ def _limits(kept: tuple[int, ...], depth: int, total_taps: int) -> tuple[int, ..
 
 
 def matmul_nt(a: F32, b: F32) -> F32:
-    """a[M, K] @ b[N, K].T -> [M, N]: a linear layer's forward pass."""
+    """a[M, K] @ b[N, K].T -> [M, N]: a linear layer's forward pass.
+
+    Defined by `spec/convolution.py: linear32`.
+    """
     a, b = _operand(a, 2, "a"), _operand(b, 2, "b")
     if a.shape[1] != b.shape[1]:
         raise ShapeError(f"product of {a.shape} and {b.shape} transposed: the inner sizes differ")
@@ -98,12 +103,15 @@ def matmul_nt(a: F32, b: F32) -> F32:
 
 
 def matmul(a: F32, b: F32) -> F32:
-    """a[M, K] @ b[K, N] -> [M, N]."""
+    """a[M, K] @ b[K, N] -> [M, N]. Defined by `spec/convolution.py: linear32_input_grad`."""
     return matmul_nt(a, _operand(b, 2, "b").T)
 
 
 def matmul_tn(a: F32, b: F32) -> F32:
-    """a[K, M].T @ b[K, N] -> [M, N]: a linear layer's weight gradient; k are the images of a batch."""
+    """a[K, M].T @ b[K, N] -> [M, N]: a linear layer's weight gradient; k are the images of a batch.
+
+    Defined by `spec/convolution.py: linear32_weight_grad`.
+    """
     a, b = _operand(_operand(a, 2, "a").T, 2, "a"), _operand(b, 2, "b").T
     if a.shape[1] != b.shape[1]:
         raise ShapeError(f"product of {a.shape} and {b.shape} transposed: the inner sizes differ")
@@ -116,7 +124,10 @@ def matmul_tn(a: F32, b: F32) -> F32:
 
 
 def conv2d(x: F32, w: F32, stride: Pair = (1, 1), padding: Pair = (0, 0), groups: int = 1) -> F32:
-    """x[N, H, W, Ci] convolved with w[Co, Ci/groups, kh, kw] -> [N, Ho, Wo, Co]."""
+    """x[N, H, W, Ci] convolved with w[Co, Ci/groups, kh, kw] -> [N, Ho, Wo, Co].
+
+    Defined by `spec/convolution.py: conv32`.
+    """
     x, w = _operand(x, 4, "x"), _operand(w, 4, "w")
     batch, height, width, channels = x.shape
     out_channels, depth, kh, kw = w.shape
@@ -140,6 +151,8 @@ def conv2d_input_grad(
 
     Input rows and columns are taken by their remainder to the stride: within such a class the
     same kernel positions meet an error, and the others are holes.
+
+    Defined by `spec/convolution.py: conv32_input_grad`.
     """
     e, w = _operand(e, 4, "e"), _operand(w, 4, "w")
     out_channels, depth, kh, kw = w.shape
@@ -162,7 +175,10 @@ def conv2d_input_grad(
 def conv2d_weight_grad(
     e: F32, x: F32, kernel_hw: Pair, stride: Pair = (1, 1), padding: Pair = (0, 0), groups: int = 1
 ) -> F32:
-    """Gradient of `conv2d` to w: e[N, Ho, Wo, Co], x[N, H, W, Ci] -> [Co, Ci/groups, kh, kw]."""
+    """Gradient of `conv2d` to w: e[N, Ho, Wo, Co], x[N, H, W, Ci] -> [Co, Ci/groups, kh, kw].
+
+    Defined by `spec/convolution.py: conv32_weight_grad`.
+    """
     e, x = _operand(e, 4, "e"), _operand(x, 4, "x")
     batch, height, width, channels = x.shape
     out_channels = e.shape[3]

@@ -4,8 +4,8 @@ A row is what stands behind one index of all axes but the last; axis 0 is the ba
 the order of `batch_sums.py`, by plain additions, or `fma32` where a product is summed. Everything else is
 one IEEE operation after another in the order written, an element at a time. So no result depends on the
 threads, and each function is one or two passes over memory: a value such as (x - mean) * r is computed
-again where it is needed, never stored. `spec.float_batch_norm` defines sums and batch norm.
-Infinities and NaN are the caller's to refuse. The products stand in `float32.py`.
+again where it is needed, never stored. Infinities and NaN are the caller's to refuse. The products
+stand in `float32.py`.
 """
 
 from math import prod
@@ -168,7 +168,10 @@ def _total(parts: F32, per_image: int) -> F32:
 
 
 def sum_rows(x: F32) -> F32:
-    """Sum over all axes but the last of x[..., C] -> [C]: plain additions."""
+    """Sum over all axes but the last of x[..., C] -> [C]: plain additions.
+
+    Defined by `spec/float32.py: batch_sum32`.
+    """
     rows, per_image = _rows(x, "x"), _per_image(x)
     parts = _parts(rows, per_image)
     _sums(rows, per_image, parts)
@@ -176,7 +179,10 @@ def sum_rows(x: F32) -> F32:
 
 
 def centred_squares(x: F32, mean: F32) -> F32:
-    """Sum over all axes but the last of d * d with d = x - mean, by `fma32` -> [C]."""
+    """Sum over all axes but the last of d * d with d = x - mean, by `fma32` -> [C].
+
+    Defined by `spec/float_batch_norm.py: statistics_of`.
+    """
     rows, per_image = _rows(x, "x"), _per_image(x)
     parts = _parts(rows, per_image)
     _squares(rows, *_vectors(x, mean), per_image, parts)
@@ -184,7 +190,10 @@ def centred_squares(x: F32, mean: F32) -> F32:
 
 
 def error_sums(e: F32, x: F32, mean: F32, r: F32) -> tuple[F32, F32]:
-    """(sum of e, sum of e * x2 by `fma32`) over all axes but the last, x2 = (x - mean) * r."""
+    """(sum of e, sum of e * x2 by `fma32`) over all axes but the last, x2 = (x - mean) * r.
+
+    Defined by `spec/float_batch_norm.py: error_sums_of`.
+    """
     _alike(e, x)
     errors, rows, per_image = _rows(e, "e"), _rows(x, "x"), _per_image(x)
     sums, dots = _parts(rows, per_image), _parts(rows, per_image)
@@ -193,7 +202,10 @@ def error_sums(e: F32, x: F32, mean: F32, r: F32) -> tuple[F32, F32]:
 
 
 def normalize(x: F32, mean: F32, r: F32, gamma: F32, beta: F32) -> F32:
-    """x2 * gamma + beta with x2 = (x - mean) * r; vectors are [C]."""
+    """x2 * gamma + beta with x2 = (x - mean) * r; vectors are [C].
+
+    Defined by `spec/float_batch_norm.py: x2_at`, `spec/float_batch_norm.py: x3_at`.
+    """
     rows = _rows(x, "x")
     out = empty(rows.shape, np.float32)
     _normalize(rows, *_vectors(x, mean, r, gamma, beta), out)
@@ -201,7 +213,10 @@ def normalize(x: F32, mean: F32, r: F32, gamma: F32, beta: F32) -> F32:
 
 
 def input_error(e: F32, x: F32, mean: F32, r: F32, m1: F32, m2: F32, slope: F32) -> F32:
-    """(e - m1 - x2 * m2) * slope with x2 = (x - mean) * r; vectors are [C]."""
+    """(e - m1 - x2 * m2) * slope with x2 = (x - mean) * r; vectors are [C].
+
+    Defined by `spec/float_batch_norm.py: dx_at`.
+    """
     _alike(e, x)
     errors, rows = _rows(e, "e"), _rows(x, "x")
     out = empty(rows.shape, np.float32)
@@ -210,7 +225,7 @@ def input_error(e: F32, x: F32, mean: F32, r: F32, m1: F32, m2: F32, slope: F32)
 
 
 def rectify(x: F32) -> F32:
-    """max(x, 0); every zero is +0."""
+    """max(x, 0); every zero is +0. Defined by `spec/elementwise.py: relu_at`."""
     flat = _operand(x, "x").reshape(-1)
     out = empty(flat.shape, np.float32)
     _rectify(flat, out)
@@ -218,7 +233,10 @@ def rectify(x: F32) -> F32:
 
 
 def rectify_error(e: F32, y: np.ndarray) -> F32:
-    """e * 1 where y > 0, else e * 0; y float32, or uint8 that says where y is above 0."""
+    """e * 1 where y > 0, else e * 0; y float32, or uint8 that says where y is above 0.
+
+    Defined by `spec/elementwise.py: relu_grad_at`.
+    """
     _alike(e, y)
     error = _operand(e, "e").reshape(-1)
     flat = (y if y.dtype == np.uint8 else _operand(y, "y")).reshape(-1)
@@ -228,7 +246,7 @@ def rectify_error(e: F32, y: np.ndarray) -> F32:
 
 
 def add(a: F32, b: F32) -> F32:
-    """a + b, of one shape."""
+    """a + b, of one shape. Defined by `spec/elementwise.py: add_float32`."""
     _alike(a, b)
     left, right = _operand(a, "a").reshape(-1), _operand(b, "b").reshape(-1)
     out = empty(left.shape, np.float32)

@@ -71,7 +71,10 @@ def split(q: QTensor) -> tuple[QTensor, QTensor]:
 
 
 def gemm(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
-    """c[M, N] = a[M, K] . b[N, K] of codes, exact, in `how.result`."""
+    """c[M, N] = a[M, K] . b[N, K] of codes, exact, in `how.result`.
+
+    Defined by `spec/convolution.py: exact_dot`.
+    """
     out = empty((a.shape[0], b.shape[0]), how.result)
     multiply(how.operand(a), how.operand(b), how.arithmetic, how.words, out)
     return out

@@ -5,6 +5,8 @@
 A value is compared with an edge in exact arithmetic: an edge is replaced by the first number of the values'
 own grid that reaches it (a float32, or a code), which decides every comparison the same. What lies outside
 of lo..hi counts in the end bins. AdaPT's precision switch (`methods/adapt_switch.py`) reads both.
+
+Defined by `spec/methods/adapt_switch.py: histogram`.
 """
 
 import math
@@ -60,12 +62,15 @@ def _first_float32(edge: Fraction) -> np.float32:
 
 
 def count_floats(values: np.ndarray, edges: list[Fraction]) -> np.ndarray:
-    """int64[r] of finite float32 values."""
+    """int64[r] of finite float32 values. Defined by `spec/methods/adapt_switch.py: histogram`."""
     return _counted(values, np.array([_first_float32(edge) for edge in edges], np.float32))
 
 
 def count_codes(q: QTensor, edges: list[Fraction]) -> np.ndarray:
-    """int64[r] of a tensor of one exponent, its codes below INT64_BOUND."""
+    """int64[r] of a tensor of one exponent, its codes below INT64_BOUND.
+
+    Defined by `spec/methods/adapt_switch.py: histogram`.
+    """
     scale = Fraction(2) ** -int(q.exponent)
     # an edge beyond all codes, which great weights under a fine format have, need not fit int64
     firsts = [min(max(math.ceil(edge * scale), -INT64_BOUND), INT64_BOUND) for edge in edges]
@@ -99,6 +104,8 @@ def sum_of_squares(x: np.ndarray) -> float:
     """Sum of x^2 of a float32 array in float64: in chunks of 1024, whose sums are added in order.
 
     The square of a float32 is exact in float64; each addition rounds once.
+
+    Defined by `spec/float64.py: sum64`.
     """
     return _in_order(x, _squares)
 
@@ -113,7 +120,10 @@ def _magnitudes(x: np.ndarray, sums: np.ndarray) -> None:
 
 
 def sum_of_magnitudes(x: np.ndarray) -> float:
-    """Sum of |x| of a float32 array in float64, in the order of `sum_of_squares`."""
+    """Sum of |x| of a float32 array in float64, in the order of `sum_of_squares`.
+
+    Defined by `spec/float64.py: sum64`.
+    """
     return _in_order(x, _magnitudes)
 
 
@@ -129,7 +139,10 @@ def _code_squares(codes: np.ndarray, sums: np.ndarray) -> None:
 
 
 def code_squares(codes: np.ndarray) -> int:
-    """The exact sum of the squares of codes of up to 32 bits."""
+    """The exact sum of the squares of codes of up to 32 bits.
+
+    Defined by `spec/methods/adapt.py: unit_length`.
+    """
     flat = np.ascontiguousarray(codes).reshape(-1)
     sums = np.zeros((-(-flat.size // _BLOCK), 3), np.int64)
     _code_squares(flat, sums)

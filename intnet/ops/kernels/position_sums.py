@@ -174,6 +174,8 @@ def position_sums(
 
     runs: pieces (offset in a block's words, length, first position) of its positions; bound: on the codes
     of x; block.images counts words, so twice as many images where a word holds two
+
+    Defined by `spec/convolution.py: conv2d_weight_grad`.
     """
     units = (x.shape[0] + block.images * per_word - 1) // (block.images * per_word)
     lanes, pieces, tiles = vectors * LANES, runs.size // 3, (rows + ROWS - 1) // ROWS
@@ -243,6 +245,8 @@ def position_chunks(
 
     span: rows of the padded image that one row of windows reads; joined: groups of images, of one chunk each,
     whose sums meet in their tree here and count as one chunk
+
+    Defined by `spec/convolution.py: conv32_weight_grad`.
     """
     unit = joined * GROUP * block.positions
     longest, levels = unit if joined > 1 else CHUNK, stack_lines(joined)

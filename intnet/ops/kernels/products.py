@@ -194,6 +194,8 @@ def correlate(
 
     splits: shares of the panels, for batches too small to occupy the threads; tree: chunks are groups of a
     batch, whose sums meet in their tree
+
+    Defined by `spec/convolution.py: conv2d`, `spec/convolution.py: conv32`.
     """
     batch = x.shape[0]
     blocks = (batch + block.images - 1) // block.images

@@ -4,6 +4,8 @@ A matrix is (rows, C). Each block of rows sums into its own line, so threads nev
 Products are summed in int64 over as many rows as their bound allows, and such a sum is then kept
 as two int64 sums (its bits from 32 up, and its low 32 bits): with products below 2**62 and fewer than
 2**31 rows neither can wrap.
+
+Defined by `spec/batch_norm.py: moments_of`.
 """
 
 import numpy as np
@@ -109,7 +111,10 @@ def _check_sum(q: QTensor, where: str) -> None:
 
 
 def column_sums(q: QTensor, where: str = "") -> QTensor:
-    """Sum over all axes but the last, as QTensor[C] at the same exponent."""
+    """Sum over all axes but the last, as QTensor[C] at the same exponent.
+
+    Defined by `spec/convolution.py: bias_grad`, `spec/batch_norm.py: beta_grad`.
+    """
     _check_sum(q, where)
     u = _matrix(q)
     lines = _lines(u, 1)
@@ -122,6 +127,8 @@ def column_products(
 ) -> tuple[QTensor, list[int], np.ndarray]:
     """Over all axes but the last: the sum of a, a QTensor[C]; the sum of a * b in codes, exact Python
     ints; max |a| in codes, int64[C].
+
+    Defined by `spec/batch_norm.py: moments_of`, `spec/batch_norm.py: gamma_grad`.
     """  # fmt: skip
     _check_sum(a, where_sum)
     if a.bound * b.bound >= INT64_BOUND:
