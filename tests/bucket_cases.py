@@ -36,7 +36,8 @@ def compare(x: np.ndarray, codec: Codec, promoted: np.ndarray | None = None) -> 
     if promoted is not None:
         widths = [codec.mix if p else codec.bits for p in promoted.tolist()]
     words = oracle.words.words(SEED, STEP, NAME, n)
-    want = buckets.save(units(x), codec.kind, widths, size, words, codec.norm)
+    image = int(np.prod(x.shape[1:]))
+    want = buckets.save(units(x), codec.kind, widths, size, words, codec.norm, image)
     assert patterns(packed.scales) == [float32.bits_of(b.scale) for b in want.buckets]
     if codec.kind == "levels":
         assert packed.zeros.size == 0

@@ -18,6 +18,7 @@ import pytest
 from intnet import batch_sums, bucket_loops, datasets, definition, methods, models, spec
 from intnet.ops.kernels import depthwise, float32, float32_rows, position_sums, products
 from intnet.spec import buckets
+from intnet.spec import convolution as definition_of
 from intnet.spec import float32 as exact
 from intnet.train import Run
 from tests.faults import Patch, caught, run_from_source
@@ -51,7 +52,7 @@ def convolution(batch: int, size: int, channels: int, outputs: int, kernel: int,
         return float32.conv2d_weight_grad(*given).reshape(-1)
 
     def judge() -> F32:
-        made = exact.conv32_weight_grad(tensor(e), tensor(x), shape, 1, around, groups)
+        made = definition_of.conv32_weight_grad(tensor(e), tensor(x), shape, 1, around, groups)
         return as_float32(made.values)
 
     return Sum(fast, judge)
@@ -61,7 +62,7 @@ def linear(batch: int) -> Sum:
     e, x = draw(3, batch, 3), draw(4, batch, 5)
     return Sum(
         lambda first, end: float32.matmul_tn(e[first:end], x[first:end]).reshape(-1),
-        lambda: as_float32(exact.linear32_weight_grad(tensor(e), tensor(x)).values),
+        lambda: as_float32(definition_of.linear32_weight_grad(tensor(e), tensor(x)).values),
     )
 
 

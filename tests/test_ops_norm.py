@@ -23,7 +23,7 @@ from intnet.qtensor import QTensor
 from intnet.quantize import quantize
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats, power, round_sqrt
-from intnet.spec.float32 import add32, dot32, mul32, sum32, to_float32
+from intnet.spec.float32 import add32, batch_dot32, batch_sum32, dot32, mul32, sum32, to_float32
 from tests.opcheck import fixed, floating, integer, run, stored, tensor, threads, values
 
 SEEDS = st.integers(0, 2**32)
@@ -164,7 +164,7 @@ def root32(v: Fraction) -> Fraction:
 @given(shape=SHAPES, exponent=st.integers(-10, 10), seed=SEEDS)
 def test_float_batch_norm(shape: tuple[int, ...], exponent: int, seed: int) -> None:
     """Every operation one rounding, in the order of the formulas."""
-    channels, n = shape[-1], int(np.prod(shape[:-1]))
+    channels, n, per_image = shape[-1], int(np.prod(shape[:-1])), int(np.prod(shape[1:-1]))
     x = floating(seed, shape, exponent)
     gamma, beta = floating(seed + 1, (channels,)), floating(7, (channels,))
     e, eps = floating(seed + 2, shape, -8), to_float32(Fraction(float(np.float32(1e-5))))
@@ -172,13 +172,13 @@ def test_float_batch_norm(shape: tuple[int, ...], exponent: int, seed: int) -> N
     for c in range(channels):
         xs, es, g, b = tensor(x).values[c::channels], tensor(e).values[c::channels], gamma[c], beta[c]
         g, b = Fraction(float(g)), Fraction(float(b))
-        mean = to_float32(sum32(xs) / n)
+        mean = to_float32(batch_sum32(xs, per_image) / n)
         centred = [add32(v, -mean) for v in xs]
-        variance = to_float32(dot32(centred, centred) / n)
+        variance = to_float32(batch_dot32(centred, centred, per_image) / n)
         r = to_float32(1 / root32(add32(variance, eps)))
         x2 = [mul32(v, r) for v in centred]
         assert tensor(y).values[c::channels] == [add32(mul32(v, g), b) for v in x2]
-        sum_e, sum_ex = sum32(es), dot32(es, x2)
+        sum_e, sum_ex = batch_sum32(es, per_image), batch_dot32(es, x2, per_image)
         assert (Fraction(float(dbeta[c])), Fraction(float(dgamma[c]))) == (sum_e, sum_ex)
         m1, m2, slope = to_float32(sum_e / n), to_float32(sum_ex / n), mul32(g, r)
         inner = [add32(add32(v, -m1), -mul32(w, m2)) for v, w in zip(es, x2, strict=True)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
-from intnet.spec.float32 import dot32, sqrt32, to_float32
+from intnet.spec.float32 import add32, dot32, sqrt32, to_float32
 from intnet.spec.rounding import round_fraction
 
 WORD = 64
@@ -54,16 +54,30 @@ def affine(values: Sequence[Fraction], bits: int, words: Sequence[int] | None) -
     return Coded(s, z, scaled, codes, out)
 
 
-def norm(values: Sequence[Fraction]) -> Fraction:
-    """sqrt of the sum of squares, by fused multiply-adds in chunks."""
-    total = dot32(values, values)
+def norm(values: Sequence[Fraction], first: int, image: int) -> Fraction:
+    """sqrt of the sum of squares of elements first .. of a tensor with `image` elements an image.
+
+    Fused multiply-adds in chunks, anew in every group of 16 images; groups meet as pairs of pairs.
+    """
+    groups: dict[int, list[Fraction]] = {}
+    for k, value in enumerate(values, start=first):
+        groups.setdefault(k // (16 * image), []).append(value)
+    sums = {group: dot32(inside, inside) for group, inside in groups.items()}
+    while len(sums) > 1:
+        parents: dict[int, Fraction] = {}
+        for group, v in sums.items():
+            parents[group // 2] = add32(parents[group // 2], v) if group // 2 in parents else v
+        sums = parents
+    (total,) = sums.values()
     return sqrt32(total) if total else total
 
 
-def levels(values: Sequence[Fraction], bits: int, words: Sequence[int], l2: bool) -> Coded:
-    """Codes with their sign, within -2^bits .. 2^bits."""
+def levels(
+    values: Sequence[Fraction], bits: int, words: Sequence[int], l2: bool, first: int, image: int
+) -> Coded:
+    """Codes with their sign, within -2^bits .. 2^bits; first, image: of `norm`."""
     count = 2**bits
-    scale = max(norm(values) if l2 else max(abs(a) for a in values), LEAST_SCALE)
+    scale = max(norm(values, first, image) if l2 else max(abs(a) for a in values), LEAST_SCALE)
     scaled, codes, out = [], [], []
     for a, word in zip(values, words, strict=True):
         u = min(to_float32(abs(a) / scale), Fraction(1)) * count
