@@ -1,0 +1,283 @@
+"""Rounding in float64 and float32 (`intnet/exact_stages.py`, `intnet/block_loops.py`): any real numbers.
+
+Quotients come from `instructions.quotient`; what is used of it is what `test_quotients.py` proves: it lies to
+every multiple of 1/2 as num/den does, and is it where num/den is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import pytest
+import z3
+
+from intnet import block_loops
+from intnet import exact_stages as stages
+from tests.proofs.machine import I64, Bit, Num, all_of, assume, counterexample, prove, variable
+from tests.proofs.memory import Cells
+from tests.proofs.reals import CHOICES, FLOATS, Double, keep, real, to_even, whole
+from tests.proofs.rules import on_numbers, on_terms, plain, source_of, with_fault
+
+Claim = Callable[[], Any]
+GRIDS = (0, 1, 31, 32, 51, 52, 53, 128)  # beyond 52 floor(q) is 0 or -1, and nothing is taken from q
+UNIT = 0.25  # of `floats`, where it only passes through
+
+
+def limits() -> tuple[Double, Double, Double]:
+    """(least, lo, hi): 0 with relu, else below all numerators; integers with 0 between them."""
+    least = real("least")
+    assume(z3.Or((least == 0).term, (least < -(2**51)).term))
+    return least, whole("lo", most=0), whole("hi", least=0)
+
+
+def one_if(count: Any, condition: Any) -> Bit:
+    """The count is 1 where the condition holds, else 0."""
+    return all_of((count == 1) == Bit(condition), (count == 0) == ~Bit(condition))
+
+
+def clipped(saturated: Any, kept: Double, code: Any, lo: Double, hi: Double) -> Bit:
+    """The code is limited, and counted where that changed it."""
+    low = z3.If(code < lo.term, lo.term, code)
+    right = z3.If(low > hi.term, hi.term, low)
+    return all_of(kept.term == right, one_if(saturated, right != code))
+
+
+def stochastic(bits: int, grid: int | None = None) -> Callable[[Any], Claim]:
+    """floor(q) + [word < floor(f * 2**bits)], f = q - floor(q). On a grid: no sum is rounded, and that only."""
+
+    def of(f: Any) -> Claim:
+        def claim() -> Any:
+            num, word = real("q", grid), whole("word", 0, 2**bits - 1)
+            assume(z3.And(num.term <= 2**51, num.term >= -(2**51)))
+            least, lo, hi = limits()
+            cells, drawn = Cells([num]), Cells([Cut(word, bits)])
+            got = on_terms(f, FLOATS, **CHOICES)(cells, 1, Cells([1.0]), least, lo, hi, drawn, 0, bits)
+            if grid is not None:
+                return True
+            q = z3.If(num.term > least.term, num.term, least.term)
+            floor = z3.ToReal(z3.ToInt(q))
+            up = word.term < z3.ToReal(z3.ToInt((q - floor) * 2**bits))
+            code = floor + z3.If(up, z3.RealVal(1), z3.RealVal(0))
+            return all_of(clipped(got[0], cells[0], code, lo, hi), one_if(got[1], floor != q))
+
+        return claim
+
+    return of
+
+
+class Cut:
+    """A random word, of which only the first `bits` bits are looked at: any number of so many."""
+
+    def __init__(self, word: Double, bits: int) -> None:
+        self.word, self.bits = word, bits
+
+    def __rshift__(self, drop: Any) -> Double:
+        assert drop.__index__() == 32 - self.bits
+        return self.word
+
+
+class Quotient:
+    """The contract of `quotient`: some q that lies to every half as Q does; what it was asked."""
+
+    def __init__(self) -> None:
+        self.q, self.exact, self.asked = real("q"), real("Q"), list[Double]()
+        q, value = 2 * self.q.term, 2 * self.exact.term
+        assume(z3.And(z3.ToInt(q) == z3.ToInt(value), z3.IsInt(q) == z3.IsInt(value)))
+
+    def __call__(self, num: Double, den: Any, inverse: Any) -> Double:
+        self.asked.append(num)
+        return self.q
+
+
+def to_nearest(edge: int | None = None) -> Callable[[Any], Claim]:
+    """Q to nearest, ties to even; from `edge` on in steps of `edge` (Eq. 17)."""
+
+    def of(f: Any) -> Claim:
+        def claim() -> Any:
+            num, quotient = real("num"), Quotient()
+            least, lo, hi = limits()
+            assume(z3.And(num.term <= 2**51, num.term >= -(2**51)))
+            cells, one, last = Cells([num]), Cells([1.0]), () if edge is None else (float(edge),)
+            got = on_terms(f, FLOATS, quotient=quotient, **CHOICES)(cells, 1, one, one, least, lo, hi, *last)
+            value = quotient.exact.term
+            code = to_even(value)
+            if edge is not None:
+                coarse = z3.Or(value >= edge, value <= -edge)
+                code = z3.If(coarse, edge * to_even(value / edge), code)
+            asked = quotient.asked[0].term == z3.If(num.term > least.term, num.term, least.term)
+            return all_of(asked, clipped(got[0], cells[0], code, lo, hi), one_if(got[1], code != value))
+
+        return claim
+
+    return of
+
+
+def unclipped(f: Any) -> Claim:
+    """The same without limits; it counts what is inexact."""
+
+    def claim() -> Any:
+        num, quotient, one = real("num"), Quotient(), Cells([1.0])
+        least, cells = limits()[0], Cells([num])
+        got = on_terms(f, FLOATS, quotient=quotient, **CHOICES)(cells, 1, one, one, least)
+        value, code = quotient.exact.term, cells[0].term
+        return all_of(code == to_even(value), one_if(got, code != value))
+
+    return claim
+
+
+def scaled(f: Any) -> Claim:
+    """float32 times a power of two, to nearest; the peak is the code's magnitude."""
+
+    def claim() -> Any:
+        x, lo, hi = real("x"), whole("lo", -(2**31) + 1, 0), whole("hi", 0, 2**31 - 1)
+        stored = Cells([None])
+        names = {"get": lambda data, at, like: data[at], "put": stored_in(stored), "type": lambda like: keep}
+        got = on_terms(f, FLOATS, **names, **CHOICES)(Cells([x]), 0, 1, 2.0**7, lo, hi, None, None)
+        value, code = 128 * x.term, to_even(128 * x.term)
+        counts = clipped(got[0], stored[0], code, lo, hi), one_if(got[1], code != value)
+        return all_of(*counts, got[2] == abs(stored[0]))
+
+    return claim
+
+
+def stored_in(cells: Cells) -> Callable[[Any, Any, Any], None]:
+    """`instructions.put` into cells."""
+
+    def put(out: Any, at: Any, value: Any) -> None:
+        cells[at] = value
+
+    return put
+
+
+# --- rounding to odd ---------------------------------------------------------------------------------
+
+
+class Sign:
+    """A float of which only the sign is known."""
+
+    def __init__(self, name: str) -> None:
+        self.term = real(name).term
+
+    def __gt__(self, zero: float) -> Bit:
+        return Bit(self.term > 0)
+
+    def __ne__(self, zero: object) -> Bit:  # type: ignore[override]
+        return Bit(self.term != 0)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Bits:
+    """A float64 by its bits, an int64: sign and magnitude."""
+
+    def __init__(self, bits: Num) -> None:
+        self.bits = bits
+
+    def __gt__(self, zero: float) -> Bit:
+        return Bit(self.bits.bv() > 0)
+
+    def __mul__(self, unit: float) -> Bits:
+        assert unit == UNIT
+        return self
+
+
+class Line(Cells):
+    """An array of float64 that is also looked at as int64."""
+
+    def view(self, kind: Any) -> Line:
+        """The bits in the same place."""
+        line = self
+
+        class View(Line):
+            def __getitem__(self, index: Any) -> Any:
+                return line[index].bits
+
+            def __setitem__(self, index: Any, value: Any) -> None:
+                line[index] = Bits(value)
+
+        return View([])
+
+
+def quotient_to_odd(f: Any) -> Claim:
+    """The bits of q, or where the rest is not 0 of the odd one of the two floats beside num/den.
+
+    One of them is q. The other is a step outward where the rest has q's sign, else inward; of two floats one
+    after another, one is even.
+    """
+
+    def claim() -> Any:
+        num, q, rest, least = real("num"), variable("bits", I64), Sign("rest"), limits()[0]
+        assume(z3.And(q.bv() << 1 != 0))  # q is not 0, as nothing underflows
+        line, out, asked = Line([num]), Cells([None]), list[Any]()
+
+        def quotient(x: Any, den: Any, inverse: Any) -> Bits:
+            asked.append(x)
+            return Bits(q)
+
+        def residual(x: Any, den: Any, of: Bits) -> Sign:
+            asked.append(x)
+            assert of.bits is q
+            return rest
+
+        names = {"put": stored_in(out), "top_pattern": lambda *_: 0}
+        on_terms(f, FLOATS, quotient=quotient, residual=residual, **names, **CHOICES)(
+            line, 1, Cells([1.0]), Cells([1.0]), least, UNIT, Cells([None]), None, 0
+        )
+        outward = (rest.term > 0) == (q.bv() > 0)
+        other = z3.If(outward, q.bv() + 1, q.bv() - 1)
+        right = z3.If(z3.Or(rest.term == 0, q.bv() & 1 == 1), q.bv(), other)
+        x = z3.If(num.term > least.term, num.term, least.term)
+        return all_of(out[0].bits.bv() == right, asked[0].term == x, asked[1].term == x)
+
+    return claim
+
+
+# --- blocks ------------------------------------------------------------------------------------------
+
+
+def line_of_block(f: Any) -> Callable[..., Any]:
+    """What `quantize` does with one element, its own lines, as a function."""
+    names = "i, source, up, down, limit, target, count"
+    bodies = [node.body for node in ast.walk(ast.parse(source_of(f))) if isinstance(node, ast.For)]
+    body = next(lines for lines in bodies if ast.unparse(lines[0]).startswith("code ="))
+    lines = textwrap.indent("\n".join(ast.unparse(node) for node in body), "    ")
+    space = dict(plain(f).__globals__)
+    exec(f"def element({names}):\n{lines}\n    return count", space)
+    found = space["element"]
+    assert isinstance(found, FunctionType)
+    return found
+
+
+def block_element(f: Any) -> Claim:
+    """x in steps of `down` to nearest, ties to even, by adding 1.5 * 2**52; limited, counted."""
+
+    def claim() -> Any:
+        x, limit = real("x"), whole("limit", 0, 2**24)
+        assume(z3.And(8 * x.term < 2**51, 8 * x.term > -(2**51)))
+        target = Cells([None])
+        count = on_terms(f, FLOATS, **CHOICES)(
+            0, Cells([x]), Cells([8.0]), Cells([0.125]), Cells([limit]), target, Num(0, I64)
+        )
+        return clipped(count, target[0] * 8.0, to_even(8 * x.term), -limit, limit)
+
+    return claim
+
+
+CLAIMS = [
+    *((stages.random, stochastic(bits)) for bits in (1, 8, 32)),
+    *((stages.random, stochastic(32, grid)) for grid in GRIDS),
+    (stages.nearest, to_nearest()), (stages.unclipped, unclipped),
+    *((stages.flagged, to_nearest(1 << fine)) for fine in (1, 7, 15)),
+    (stages._scaled_floats, scaled), (stages.floats, quotient_to_odd),
+    (line_of_block(block_loops.quantize), block_element),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "claim"), CLAIMS, ids=lambda f: getattr(f, "__name__", ""))
+def test_stages(function: Any, claim: Callable[[Any], Claim]) -> None:
+    prove(claim(function))
