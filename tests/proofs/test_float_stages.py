@@ -12,7 +12,6 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-import numpy as np
 import pytest
 import z3
 
@@ -20,17 +19,17 @@ from intnet import block_loops
 from intnet import exact_stages as stages
 from tests.proofs.machine import I64, Bit, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.memory import Cells
-from tests.proofs.reals import CHOICES, FLOATS, Double, keep, real, to_even, whole
-from tests.proofs.rules import on_numbers, on_terms, plain, source_of, with_fault
+from tests.proofs.reals import CHOICES, FLOATS, Double, real, to_even, whole
+from tests.proofs.rules import on_terms, plain, source_of, with_fault
 
 Claim = Callable[[], Any]
 GRIDS = (0, 1, 31, 32, 51, 52, 53, 128)  # beyond 52 floor(q) is 0 or -1, and nothing is taken from q
 UNIT = 0.25  # of `floats`, where it only passes through
 
 
-def limits() -> tuple[Double, Double, Double]:
+def limits(grid: int | None = None) -> tuple[Double, Double, Double]:
     """(least, lo, hi): 0 with relu, else below all numerators; integers with 0 between them."""
-    least = real("least")
+    least = real("least") if grid is None else whole("least")
     assume(z3.Or((least == 0).term, (least < -(2**51)).term))
     return least, whole("lo", most=0), whole("hi", least=0)
 
@@ -48,13 +47,13 @@ def clipped(saturated: Any, kept: Double, code: Any, lo: Double, hi: Double) -> 
 
 
 def stochastic(bits: int, grid: int | None = None) -> Callable[[Any], Claim]:
-    """floor(q) + [word < floor(f * 2**bits)], f = q - floor(q). On a grid: no sum is rounded, and that only."""
+    """floor(q) + [word < floor(f * 2**bits)], f = q - floor(q). On a grid: no sum is rounded, no more."""
 
     def of(f: Any) -> Claim:
         def claim() -> Any:
             num, word = real("q", grid), whole("word", 0, 2**bits - 1)
             assume(z3.And(num.term <= 2**51, num.term >= -(2**51)))
-            least, lo, hi = limits()
+            least, lo, hi = limits(grid)
             cells, drawn = Cells([num]), Cells([Cut(word, bits)])
             got = on_terms(f, FLOATS, **CHOICES)(cells, 1, Cells([1.0]), least, lo, hi, drawn, 0, bits)
             if grid is not None:
@@ -82,16 +81,38 @@ class Cut:
 
 
 class Quotient:
-    """The contract of `quotient`: some q that lies to every half as Q does; what it was asked."""
+    """The contract of `quotient`: some q that lies to every half as Q does; what it was asked.
 
-    def __init__(self) -> None:
+    x = edge * (2m + p + b/2 + r) with integers m, p = 0..1, b = 0..1 and 0 <= r < 1/2, as every x is in one
+    way: q and Q have the same m, p, b, and r is 0 for both or none. Half of `edge`, 2 or more, is an integer.
+    """
+
+    def __init__(self, *edges: int) -> None:
         self.q, self.exact, self.asked = real("q"), real("Q"), list[Double]()
-        q, value = 2 * self.q.term, 2 * self.exact.term
-        assume(z3.And(z3.ToInt(q) == z3.ToInt(value), z3.IsInt(q) == z3.IsInt(value)))
+        self.near: dict[tuple[str, int], Any] = {}
+        for edge in (1, *edges):
+            m, p, b = z3.Ints(f"m{edge} p{edge} b{edge}")
+            assume(z3.And(p >= 0, p <= 1, b >= 0, b <= 1))
+            rests = []
+            for x in (self.q, self.exact):
+                rest = z3.Real(f"r{edge}{x.term}")
+                rests.append(rest)
+                assume(x.term == edge * (z3.ToReal(2 * m + p) + z3.ToReal(b) / 2 + rest))
+                assume(z3.And(rest >= 0, rest < z3.Q(1, 2)))
+                up = z3.And(b == 1, z3.Or(rest > 0, p == 1))  # above a half, or a tie and an odd floor
+                self.near[str(x.term), edge] = z3.ToReal(2 * m + p + z3.If(up, 1, 0))
+            assume((rests[0] == 0) == (rests[1] == 0))
 
     def __call__(self, num: Double, den: Any, inverse: Any) -> Double:
         self.asked.append(num)
         return self.q
+
+    def rint(self, x: Double) -> Double:
+        """Of q, or of q / edge."""
+        for (name, edge), near in self.near.items():
+            if name == "q" and z3.is_true(z3.simplify(x.term == self.q.term / edge)):
+                return Double(near)
+        raise AssertionError(f"rint of {x.term}")
 
 
 def to_nearest(edge: int | None = None) -> Callable[[Any], Claim]:
@@ -99,16 +120,18 @@ def to_nearest(edge: int | None = None) -> Callable[[Any], Claim]:
 
     def of(f: Any) -> Claim:
         def claim() -> Any:
-            num, quotient = real("num"), Quotient()
+            num, quotient = real("num"), Quotient(*([] if edge is None else [edge]))
             least, lo, hi = limits()
             assume(z3.And(num.term <= 2**51, num.term >= -(2**51)))
             cells, one, last = Cells([num]), Cells([1.0]), () if edge is None else (float(edge),)
-            got = on_terms(f, FLOATS, quotient=quotient, **CHOICES)(cells, 1, one, one, least, lo, hi, *last)
+            names = FLOATS | {"rint": quotient.rint}
+            run = on_terms(f, names, quotient=quotient, **CHOICES)
+            got = run(cells, 1, one, one, least, lo, hi, *last)
             value = quotient.exact.term
-            code = to_even(value)
+            code = quotient.near["Q", 1]
             if edge is not None:
                 coarse = z3.Or(value >= edge, value <= -edge)
-                code = z3.If(coarse, edge * to_even(value / edge), code)
+                code = z3.If(coarse, edge * quotient.near["Q", edge], code)
             asked = quotient.asked[0].term == z3.If(num.term > least.term, num.term, least.term)
             return all_of(asked, clipped(got[0], cells[0], code, lo, hi), one_if(got[1], code != value))
 
@@ -123,24 +146,10 @@ def unclipped(f: Any) -> Claim:
     def claim() -> Any:
         num, quotient, one = real("num"), Quotient(), Cells([1.0])
         least, cells = limits()[0], Cells([num])
-        got = on_terms(f, FLOATS, quotient=quotient, **CHOICES)(cells, 1, one, one, least)
+        names = FLOATS | {"rint": quotient.rint}
+        got = on_terms(f, names, quotient=quotient, **CHOICES)(cells, 1, one, one, least)
         value, code = quotient.exact.term, cells[0].term
-        return all_of(code == to_even(value), one_if(got, code != value))
-
-    return claim
-
-
-def scaled(f: Any) -> Claim:
-    """float32 times a power of two, to nearest; the peak is the code's magnitude."""
-
-    def claim() -> Any:
-        x, lo, hi = real("x"), whole("lo", -(2**31) + 1, 0), whole("hi", 0, 2**31 - 1)
-        stored = Cells([None])
-        names = {"get": lambda data, at, like: data[at], "put": stored_in(stored), "type": lambda like: keep}
-        got = on_terms(f, FLOATS, **names, **CHOICES)(Cells([x]), 0, 1, 2.0**7, lo, hi, None, None)
-        value, code = 128 * x.term, to_even(128 * x.term)
-        counts = clipped(got[0], stored[0], code, lo, hi), one_if(got[1], code != value)
-        return all_of(*counts, got[2] == abs(stored[0]))
+        return all_of(code == quotient.near["Q", 1], one_if(got, code != value))
 
     return claim
 
@@ -273,7 +282,7 @@ CLAIMS = [
     *((stages.random, stochastic(32, grid)) for grid in GRIDS),
     (stages.nearest, to_nearest()), (stages.unclipped, unclipped),
     *((stages.flagged, to_nearest(1 << fine)) for fine in (1, 7, 15)),
-    (stages._scaled_floats, scaled), (stages.floats, quotient_to_odd),
+    (stages.floats, quotient_to_odd),
     (line_of_block(block_loops.quantize), block_element),
 ]  # fmt: skip
 
@@ -281,3 +290,31 @@ CLAIMS = [
 @pytest.mark.parametrize(("function", "claim"), CLAIMS, ids=lambda f: getattr(f, "__name__", ""))
 def test_stages(function: Any, claim: Callable[[Any], Claim]) -> None:
     prove(claim(function))
+
+
+FAULTS = [
+    (stages.random, "floor == -1.0", "floor == -2.0", stochastic(32, 128)),
+    (stages.random, "lower * span <= (q", "lower * span < (q", stochastic(8)),
+    (stages.random, "word + 1.0 + lower", "word + lower", stochastic(8)),
+    (stages.random, "kept != code", "kept == code", stochastic(8)),
+    (stages.nearest, "code != q", "code == q", to_nearest()),
+    (stages.flagged, "abs(q) >= edge", "abs(q) >= 2.0 * edge", to_nearest(128)),
+    (stages.flagged, "abs(q) >= edge", "q >= edge", to_nearest(128)),
+    (stages.flagged, "near * (edge if coarse else 1.0)", "near * edge", to_nearest(128)),
+    (stages.floats, "(rest > 0.0) == (q > 0.0)", "rest > 0.0", quotient_to_odd),
+    (stages.floats, "np.int64(rest != 0.0) * ", "", quotient_to_odd),
+    (stages.floats, "& 1 == 0", "& 1 == 1", quotient_to_odd),
+]
+
+
+@pytest.mark.parametrize(("function", "right", "wrong", "claim"), FAULTS, ids=lambda f: str(f)[:24])
+def test_a_fault_has_a_counterexample(function: Any, right: str, wrong: str, claim: Any) -> None:
+    assert counterexample(claim(with_fault(function, right, wrong))) is not None
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("up[i] + _MAGIC", "up[i] + 0.5 + _MAGIC"), ("inside != code", "inside == code")]
+)
+def test_a_fault_of_blocks_has_a_counterexample(right: str, wrong: str) -> None:
+    faulty = line_of_block(with_fault(block_loops.quantize, right, wrong))
+    assert counterexample(block_element(faulty)) is not None
