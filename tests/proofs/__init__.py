@@ -2,6 +2,7 @@
 
     search.py     all paths of a run on terms, and claims that must hold on each
     machine.py    integers of a kernel as terms
+    reals.py      floats of a kernel as real numbers; small_floats.py: floats of few bits, all of them
     memory.py     arrays of bytes whose elements are terms
     definitions.py  the definition of rounding on terms
     rules.py      what a module's functions look up while they run here; faults in their sources

@@ -151,7 +151,7 @@ def prove(claim: Callable[[], Any]) -> None:
 
 def _number(value: Any, kind: Any) -> Any:
     """A value of a model as a number of NumPy's, or of Python's where there is no type."""
-    if isinstance(value, z3.FPRef):
-        value = z3.simplify(z3.fpToIEEEBV(value))
+    if isinstance(value, z3.RatNumRef):
+        return value.as_fraction()
     number = int(value.as_long())
     return number if kind is None else np.array(number, np.uint64).astype(kind)[()]

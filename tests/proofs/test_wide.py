@@ -155,6 +155,19 @@ def shifted(bits: int) -> Callable[[Function], Claim]:
     return of
 
 
+def doubled(f: Function) -> Claim:
+    """A turn of `shift_left` doubles any two limbs, modulo 2**128: n turns multiply by 2**n, by induction.
+
+    The turns do not look at how many they are. What a caller bounds below 2**126 loses nothing on the way.
+    """
+
+    def claim() -> Any:
+        a = limbs("a")
+        return Bit(value(on_terms(f)(*a)) == value(a) << 1)
+
+    return claim
+
+
 def fitting(f: Function) -> Claim:
     def claim() -> Any:
         a = limbs("a")
@@ -194,12 +207,18 @@ def divided(f: Function) -> Claim:
     return claim
 
 
+TURNS = {
+    "udivmod": ("for _ in range(128)", "divisor, rem, q_hi, q_lo, high, low"),
+    "shift_left": ("for _ in range(bits)", "hi, lo"),
+}
+
+
 def body_of_the_loop(f: Function) -> Callable[..., Any]:
-    """One turn of the loop of `udivmod`: its own lines, as a function of all that it changes."""
-    names = "divisor, rem, q_hi, q_lo, high, low"
+    """One turn of the loop of a function: its own lines, as a function of all that it changes."""
+    head, names = TURNS[plain(f).__name__]
     tree = ast.parse(source_of(f))
     loops = [node for node in ast.walk(tree) if isinstance(node, ast.For)]
-    assert len(loops) == 1 and ast.unparse(loops[0].iter) == "range(128)"
+    assert len(loops) == 1 and ast.unparse(loops[0]).startswith(f"{head}:\n")
     lines = textwrap.indent("\n".join(ast.unparse(node) for node in loops[0].body), "    ")
     space = dict(plain(f).__globals__)
     exec(f"def turn({names}):\n{lines}\n    return {names}", space)
@@ -235,7 +254,8 @@ CLAIMS: list[tuple[Function, Callable[[Function], Claim]]] = [
     (wide.umul, sum_of_products), (wide.umul_le, order_of_products), (wide.magnitude, magnitudes),
     (wide.negate, negation), (wide.smul, signed_products), (wide.add, sums), (wide.widen, widened),
     (wide.fits_int64, fitting), (wide.to_int64, narrowed), (wide.floor_divmod, divided),
-    (wide.shift_left, shifted(62)), (body_of_the_loop(wide.udivmod), turn),
+    (wide.shift_left, shifted(62)), (body_of_the_loop(wide.shift_left), doubled),
+    (body_of_the_loop(wide.udivmod), turn),
 ]  # fmt: skip
 
 
@@ -270,6 +290,8 @@ FAULTS: list[tuple[Function, str, str, Callable[[Function], Claim], str]] = [
     (wide.add, "a_hi + b_hi + 1", "a_hi + b_hi", sums, "a_hi a_lo b_hi b_lo"),
     (wide.widen, "a < 0", "a < -1", widened, "a"),
     (wide.shift_left, "np.uint64(63)", "np.uint64(62)", shifted(3), "a_hi a_lo 3"),
+    (wide.shift_left, "np.int64(lo >> np.uint64(63))", "np.int64(lo & _ONE)", doubled, "a_hi a_lo"),
+    (wide.shift_left, "lo = lo << _ONE", "lo = lo + _ONE", doubled, "a_hi a_lo"),
     (wide.fits_int64, "lo >= _SIGN", "lo > _SIGN", fitting, "a_hi a_lo"),
     (wide.to_int64, "np.int64(~lo) - 1", "np.int64(~lo)", narrowed, "a_lo"),
     (wide.floor_divmod, "rem != 0", "rem > 1", divided, "a_hi a_lo den"),
@@ -285,7 +307,7 @@ def test_a_fault_has_a_counterexample(
 ) -> None:
     """And there the function and the one with the fault differ, as Python runs them."""
     faulty = with_fault(function, right, wrong)
-    if claim is turn:
+    if claim in (turn, doubled):
         function, faulty = body_of_the_loop(function), body_of_the_loop(faulty)
     found = counterexample(claim(faulty))
     assert found is not None

@@ -1,0 +1,120 @@
+"""TwoSum and rounding to odd, by all floats of few bits: `fma32`, `ops/blocks.py: _odd_sum`.
+
+A sum of two floats that is inexact is too hard for the solver, even of 3 bits within 8. So the code itself
+runs on every number of formats of 2, 3 and 4 bits. float32 and float64 differ from them in widths alone, of
+which the method asks that the long format holds products and two bits more: here the least that it asks and
+what float64 has, 2p + 2 and 2p + 5. Exponents reach so far that each of a*b and c lies beyond the last bit of
+the other, that they cancel, and that results are subnormal.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intnet.instructions import fma32
+from intnet.ops.blocks import _odd_sum
+from intnet.spec.rounding import round_fraction
+from tests.proofs.rules import with_fault
+from tests.proofs.small_floats import Format, Small, World, on_small_floats
+
+SPARE = 14  # steps below the last bit of any product: `fma32` asks for no subnormal float64
+
+
+def world(p: int, more: int, exponents: int) -> tuple[World, np.ndarray]:
+    """Short floats of p bits and long ones of 2p + more; all short ones of so many exponents around 1."""
+    unit = -(p + exponents - 1) // 2  # the least subnormal is 2**unit
+    point = SPARE - 2 * unit
+    short = Format(p, unit + point)
+    return World(short, Format(2 * p + more), point), short.numbers(exponents)
+
+
+def fused_multiply_add_fails(f: Any, p: int, more: int, exponents: int) -> int:
+    """For how many a, b, c float32(a * b + c) is not what is nearest to the exact value."""
+    here, numbers = world(p, more, exponents)
+    run, wrong = on_small_floats(f), 0
+    b, c = (x.ravel() for x in np.meshgrid(numbers, numbers))
+    for a in numbers:
+        each = np.full_like(b, a)
+        got = run(Small(here, each), Small(here, b), Small(here, c))
+        wrong += np.count_nonzero(got.steps != here.short.nearest(here.exact_product(each, b) + c))
+    return wrong
+
+
+@pytest.mark.parametrize("more", [2, 5])
+@pytest.mark.parametrize(("p", "exponents"), [(2, 14), (3, 12), (4, 9)])
+def test_fused_multiply_add_of_all_small_floats(p: int, exponents: int, more: int) -> None:
+    assert fused_multiply_add_fails(fma32, p, more, exponents) == 0
+
+
+def odd(n: np.ndarray, kind: Format) -> np.ndarray:
+    """Rounded to odd: cut off, and the last bit 1 where a bit was lost."""
+    size = np.abs(n)
+    shift = np.maximum(np.frexp(size.astype(np.float64))[1].astype(np.int64) - kind.bits, 0)
+    kept = size >> shift
+    return np.sign(n) * ((kept | (kept << shift != size)) << shift)
+
+
+def odd_sums_fail(f: Any, bits: int, exponents: int) -> int:
+    """For how many a, b of a format a + b is not the exact sum rounded to odd."""
+    kind = Format(bits)
+    here, numbers = World(Format(2), kind, 0), kind.numbers(exponents)
+    a, b = (x.ravel() for x in np.meshgrid(numbers, numbers))
+    got = on_small_floats(f)(Small(here, a), Small(here, b))
+    return np.count_nonzero(got.steps != odd(a + b, kind))
+
+
+@pytest.mark.parametrize(("bits", "exponents"), [(2, 20), (3, 20), (4, 18), (5, 16), (6, 12), (7, 10)])
+def test_odd_sums_of_all_small_floats(bits: int, exponents: int) -> None:
+    assert odd_sums_fail(_odd_sum, bits, exponents) == 0
+
+
+FAULTS = [
+    (fma32, "np.where(inexact, np.where(outward, 1, -1), 0)", "np.where(inexact, 0, 0)", 2),  # not odd
+    (fma32, "(error > 0.0) == (total > 0.0)", "error != 0.0", 2),  # the error's sign
+    (fma32, "(error > 0.0) == (total > 0.0)", "error > 0.0", 2),  # the sum's sign
+    (fma32, "(error != 0.0) & ", "", 2),  # odd where nothing is lost
+    (fma32, "(bits & 1 == 0)", "(bits & 1 == 1)", 2),
+    (fma32, "(product - (total - part)) + (addend - part)", "product - (total - part)", 2),  # half of TwoSum
+    (fma32, "(product - (total - part)) + (addend - part)", "addend - part", 4),  # the other: 10 * 13 tells
+    (_odd_sum, "np.where(outward, 1, -1)", "1", 4),
+    (_odd_sum, "(error != 0) & ", "", 4),
+    (_odd_sum, "(a - (total - part)) + (b - part)", "b - part", 4),
+]
+
+
+@pytest.mark.parametrize(("function", "right", "wrong", "bits"), FAULTS, ids=lambda f: str(f)[:24])
+def test_a_fault_is_found(function: Any, right: str, wrong: str, bits: int) -> None:
+    faulty = with_fault(function, right, wrong)
+    if function is fma32:
+        assert fused_multiply_add_fails(faulty, bits, 2, {2: 14, 4: 9}[bits]) > 0
+    else:
+        assert odd_sums_fail(faulty, bits, 18) > 0
+
+
+def test_a_long_format_that_is_too_short_is_found() -> None:
+    """Products need 2p bits; with one less the method is wrong, and this file says so."""
+    assert fused_multiply_add_fails(fma32, 3, -1, 12) > 0
+
+
+@pytest.mark.parametrize("kind", [Format(2), Format(3, 2), Format(4, 5)])
+def test_small_floats_round_as_the_definition_says(kind: Format) -> None:
+    n = np.arange(-3000, 3000)
+    for given, got in zip(n.tolist(), kind.nearest(n).tolist(), strict=True):
+        step = 1 << max(abs(given).bit_length() - kind.bits, kind.least)
+        assert got == step * round_fraction(Fraction(given, step), "ties_even")
+
+
+def test_float16_is_one_of_them() -> None:
+    """Patterns and rounding are NumPy's, in steps of the least subnormal, 2**-24."""
+    half = Format(11)
+    n = np.random.default_rng(0).integers(-(1 << 39), 1 << 39, 20000) >> np.arange(20000) % 39
+    expected = np.ldexp(n.astype(np.float64), -24).astype(np.float16)
+    rounded = half.nearest(n)
+    assert np.array_equal(np.ldexp(rounded.astype(np.float64), -24), expected.astype(np.float64))
+    patterns = half.pattern(rounded)
+    assert np.array_equal(patterns[n > 0], expected[n > 0].view(np.int16))
+    assert np.array_equal(half.value(patterns), rounded)
