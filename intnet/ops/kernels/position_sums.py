@@ -20,7 +20,7 @@ from intnet.batch_sums import GROUP, add_chunks, meetings, stack_lines
 from intnet.fp32 import CHUNK
 from intnet.ops.kernels.products import Flat, copy_run, lay_out
 from intnet.ops.kernels.windows import Block, Grid
-from intnet.tile import LANES, ROWS, multiply_groups, multiply_tile
+from intnet.tile import LANES, ROWS, line_zeros, multiply_groups, multiply_tile
 
 _INT32 = (1 << 31) - 1
 
@@ -182,9 +182,9 @@ def position_sums(
     for task in prange(shares * splits):
         share, slice_ = task // splits, task % splits
         words = np.zeros(block.images * block.height * block.width * block.channels, word.dtype)
-        panels = np.zeros((width + lanes - 1) // lanes * page, word.dtype)
+        panels = line_zeros((width + lanes - 1) // lanes * page, word)
         magnitudes, ends = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
-        sums, peaks = np.empty(ROWS * lanes, total.dtype), np.zeros(width, np.int64)
+        sums, peaks = line_zeros(ROWS * lanes, total), np.zeros(width, np.int64)
         tile0, tile1 = tiles * slice_ // splits, tiles * (slice_ + 1) // splits
         for group in range(groups):
             first = (share * groups + group) * rows
@@ -215,7 +215,7 @@ def _multiply_groups(
     ends: runs that a group's sum ends with; stack: tiles, `stack_lines` of them
     """
     lanes, met = vectors * LANES, meetings(groups)
-    sums = np.empty(ROWS * lanes, stack.dtype)
+    sums = line_zeros(ROWS * lanes, stack)
     for first in range(0, width, lanes):
         columns, b_at = min(lanes, width - first), first // lanes * page
         for row0 in range(tile0 * ROWS, min(tile1 * ROWS, rows), ROWS):
@@ -252,8 +252,8 @@ def position_chunks(
         pieces = (end - 1) // block.positions - begin // block.positions + 1  # images, or parts of them
         runs, ends = np.empty(3 * grid_rows, np.int64), np.empty(pieces, np.int64)
         page = (end - begin) * lanes
-        panels = np.zeros((width + lanes - 1) // lanes * page, np.float32)
-        stack = np.empty(levels * ROWS * lanes, np.float32)
+        panels = line_zeros((width + lanes - 1) // lanes * page, parts)
+        stack = line_zeros(levels * ROWS * lanes, parts)
         for group in range(groups):
             words = np.zeros((grid_rows * grid.step_h + pieces * span) * line, np.float32)
             at, m, run, done, sums = 0, begin, 0, 0, 0

@@ -25,9 +25,12 @@ from numba.extending import overload
 from intnet._jit import njit, pjit, prange
 from intnet.batch_sums import meetings, stack_lines
 from intnet.ops.kernels.windows import Block, Grid, Windows, even_limits, tables
-from intnet.tile import LANES, ROWS, multiply_groups
+from intnet.tile import LANES, ROWS, line_zeros, multiply_groups
 
 Flat = np.ndarray
+
+
+_NEAR = 1 << 18  # bytes of panels that meet a tile's rows before the next rows: well in a second-level cache
 
 
 class Arithmetic(NamedTuple):
@@ -99,7 +102,7 @@ def pack_panels(w: np.ndarray, taps: np.ndarray, arithmetic: Arithmetic, lanes: 
     """w[groups, o, tap, c] as words [group, panel of `lanes` outputs, kept tap, word of c, lane]."""
     groups, width, _, depth = w.shape
     words = groups * -(-width // lanes) * taps.size * -(-depth // arithmetic.per_word)
-    out = np.zeros(words * lanes * arithmetic.per_word, arithmetic.element.dtype)
+    out = line_zeros(words * lanes * arithmetic.per_word, arithmetic.element)
     _pack_panels(w, taps, arithmetic.per_word, lanes, out)
     return as_words(out)
 
@@ -153,29 +156,32 @@ def multiply_positions(
 ) -> None:  # fmt: skip
     """out[at + targets[p] + j] for `count` positions and the columns j of panels panel0..panel1-1.
 
-    first: the panel in `panels` of column 0; ends: runs a chunk ends with; tree: chunks are groups of a batch,
-    `met` their `meetings`, which are none where chunk sums are a chain; stack: tiles of scratch; sums: one
+    first: the panel in `panels` of column 0; ends: runs a chunk ends with; tree: chunks are groups of a
+    batch, `met` their `meetings`, 0 where chunk sums are a chain; stack: tiles of scratch; sums: one.
+    A tile's rows meet several panels one after another, which writes lines of `out` on, not a bit of each.
     """
     lanes, last = vectors * LANES, 3 * ends[-1] - 3
     size, together = runs[last + 1] + runs[last + 2], ends.size if tree else 1
-    for panel in range(panel0, panel1):
-        start = (first + panel) * size * lanes
-        columns = min(width - panel * lanes, lanes)
+    near = max(1, _NEAR // (size * lanes * panels.itemsize))
+    for near0 in range(panel0, panel1, near):
         for p0 in range(0, count, ROWS):
-            for chunk in range(0, ends.size, together):
-                multiply_groups(
-                    vectors, sums, 0, lanes, words, rows, p0, 0, 1, runs, chunk, chunk + together, panels,
-                    start, ends, met, stack,
-                )  # fmt: skip
-                for r in range(min(ROWS, count - p0)):
-                    to = at + targets[p0 + r] + panel * lanes
-                    line, part = out[to : to + columns], sums[r * lanes : r * lanes + columns]
-                    if chunk == 0:
-                        for j in range(columns):
-                            line[j] = part[j]
-                    else:
-                        for j in range(columns):
-                            line[j] += part[j]
+            for panel in range(near0, min(near0 + near, panel1)):
+                start = (first + panel) * size * lanes
+                columns = min(width - panel * lanes, lanes)
+                for chunk in range(0, ends.size, together):
+                    multiply_groups(
+                        vectors, sums, 0, lanes, words, rows, p0, 0, 1, runs, chunk, chunk + together, panels,
+                        start, ends, met, stack,
+                    )  # fmt: skip
+                    for r in range(min(ROWS, count - p0)):
+                        to = at + targets[p0 + r] + panel * lanes
+                        line, part = out[to : to + columns], sums[r * lanes : r * lanes + columns]
+                        if chunk == 0:
+                            for j in range(columns):
+                                line[j] = part[j]
+                        else:
+                            for j in range(columns):
+                                line[j] += part[j]
 
 
 @pjit
@@ -197,8 +203,8 @@ def correlate(
         n0, share = task // splits * block.images, task % splits
         n1 = min(n0 + block.images, batch)
         scratch = np.zeros(block.images * size, element.dtype)
-        sums = np.empty(ROWS * vectors * LANES, total.dtype)
-        stack = np.empty(stack_lines(ends.size) * sums.size if tree else 0, total.dtype)
+        sums = line_zeros(ROWS * vectors * LANES, total)
+        stack = line_zeros(stack_lines(ends.size) * sums.size if tree else 0, total)
         for group in range(groups):
             lay_out_block(scratch, x, n0, n1, group * block.channels, block)
             multiply_positions(
