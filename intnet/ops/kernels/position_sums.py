@@ -303,7 +303,7 @@ def collect(
     size, strips = taps * depth * width, (width + LANES - 1) // LANES
     for task in prange(groups * strips):  # a strip of outputs: writes stay within few lines of memory
         group, o0 = task // strips, task % strips * LANES
-        stack, line = np.empty((levels, LANES), out.dtype), np.empty(min(LANES, width - o0), out.dtype)
+        stack, line = np.zeros((levels, LANES), out.dtype), np.empty(min(LANES, width - o0), out.dtype)
         for tap in range(taps):
             for c in range(depth):
                 at = group * size + (tap * depth + c) * width + o0
