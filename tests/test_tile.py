@@ -24,29 +24,75 @@ def compiled(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, ste
 
 
 @njit
-def meeting(out: np.ndarray, at: int, a: np.ndarray, rows: np.ndarray, runs: np.ndarray, b: np.ndarray,
-            met: int) -> None:  # fmt: skip
-    tile.multiply_tile(2, out, at, 2 * tile.LANES, a, rows, 0, 0, 1, runs, 0, 3, b, 0, met)
+def meeting(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, runs: np.ndarray,
+            first: int, last: int, b: np.ndarray, ends: np.ndarray, met: np.ndarray,
+            stack: np.ndarray) -> None:  # fmt: skip
+    width = vectors * tile.LANES
+    tile.multiply_groups(
+        vectors, out, 5, width + 3, a, rows, 1, 2, 1, runs, first, last, b, 4, ends, met, stack
+    )
 
 
-@pytest.mark.parametrize("met", [0, 1, 3])
-def test_sums_meet_those_of_the_tiles_before(met: int) -> None:
-    """The last first: t0 + (t1 + (t2 + sums))."""
-    size, width = 2 * tile.LANES * tile.ROWS, 2 * tile.LANES
-    a, _ = operands("float32", tile.ROWS * N, 1)
-    b, _ = operands("float32", sum(LENGTHS) * width, 2)
-    rows, runs = np.arange(tile.ROWS) * N, np.array([6, LENGTHS[0], 0, 0, LENGTHS[1], 1, 17, LENGTHS[2], 4])
-    start, _ = operands("float32", 4 * size, 3)
-    alone, got, twin = start.copy(), start.copy(), start.copy()
-    meeting(alone, 3 * size, a, rows, runs, b, 0)
-    want = alone[3 * size :]
-    for k in range(met):
-        want = start[(2 - k) * size : (3 - k) * size] + want
-    meeting(got, 3 * size, a, rows, runs, b, met)
-    meeting.py_func(twin, 3 * size, a, rows, runs, b, met)
-    start[(3 - met) * size : (4 - met) * size] = want
-    same(got, start)
-    same(twin, start)
+@pytest.mark.parametrize("kind", ["float32", "pairs", "int32", "float64"])
+@pytest.mark.parametrize("vectors", [1, 2])
+@pytest.mark.parametrize(
+    ("first", "last", "met"),
+    [(0, 1, [0] * 5), (3, 4, [0] * 5), (0, 5, [0, 0, 2, 0, 2]), (1, 4, [0, 0, 0, 2, 0])],
+)
+def test_sums_of_groups_meet_on_a_stack(
+    kind: str, vectors: int, first: int, last: int, met: list[int]
+) -> None:
+    """The two on top first; runs of a group are one sum. All five: (s0 + (s1 + s2)) + (s3 + s4)."""
+    width, ends = vectors * tile.LANES, np.array([1, 2, 4, 5, 6])
+    a, sums = operands(kind, tile.ROWS * N + 2, 1)
+    b, _ = operands(kind, 12 * width + 4, 2)
+    rows = np.concatenate([[0], np.arange(tile.ROWS) * N])
+    runs = np.array([0, 2, 0, 2, 1, 2, 9, 3, 3, 20, 1, 6, 5, 2, 7, 30, 3, 9])
+    start = np.full(tile.ROWS * (width + 3) + 5, 99, sums)
+
+    def alone(group: int) -> np.ndarray:
+        out, run0 = start.copy(), ends[group - 1] if group else 0
+        tile.multiply_tile(vectors, out, 5, width + 3, a, rows, 1, 2, 1, runs, run0, ends[group], b, 4)
+        return out[5:].reshape(tile.ROWS, width + 3)[:, :width]
+
+    waiting: list[np.ndarray] = []
+    for group in range(first, last):
+        waiting.append(alone(group))
+        for _ in range(met[group]):
+            upper = waiting.pop()
+            waiting.append(waiting.pop() + upper)
+    want = start.copy()
+    want[5:].reshape(tile.ROWS, width + 3)[:, :width] = waiting[-1]
+    got, twin = start.copy(), start.copy()
+    given = a, rows, runs, first, last, b, ends, np.array(met), tile.line_zeros(3 * tile.ROWS * width, start)
+    meeting(vectors, got, *given)
+    meeting.py_func(vectors, twin, *given)
+    for made in (got, twin):
+        same(made, want) if kind == "float32" else np.testing.assert_array_equal(made, want)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int16", "int64"])
+def test_memory_begins_with_a_cache_line(kind: str) -> None:
+    for size in (1, 100, 100_000):
+        for made in (tile.line_zeros, tile.line_zeros.py_func):
+            x = made(size, np.empty(0, kind))
+            assert x.ctypes.data % 64 == 0 and x.shape == (size,) and x.dtype == kind and not x.any()
+
+
+def test_minus_zeros_of_groups_make_zero() -> None:
+    """Products that underflow leave -0 in each group; the total is +0, as with +0 of each group."""
+    a, b = np.full(tile.ROWS * 2, -1e-30, np.float32), np.full(2 * tile.LANES, 1e-30, np.float32)
+    ends, runs = np.array([1, 2]), np.array([0, 1, 0, 1, 1, 1])
+    out = np.ones(tile.ROWS * tile.LANES, np.float32)
+    stack = tile.line_zeros(out.size * 2, out)
+    underflow(out, a, np.arange(tile.ROWS) * 2, runs, b, ends, np.array([0, 1]), stack)
+    same(out, np.zeros_like(out))
+
+
+@njit
+def underflow(out: np.ndarray, a: np.ndarray, rows: np.ndarray, runs: np.ndarray, b: np.ndarray,
+              ends: np.ndarray, met: np.ndarray, stack: np.ndarray) -> None:  # fmt: skip
+    tile.multiply_groups(1, out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 2, b, 0, ends, met, stack)
 
 
 def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:

@@ -49,7 +49,7 @@ F32 = NDArray[np.float32]
 
 FLOAT = np.dtype(np.float32)
 _HELD_WORDS = 1 << 24  # float32 words of chunk sums held at a time
-_UNIT = 2 * CHUNK  # positions of groups that are summed as one task
+_UNIT = 3 * CHUNK // 2  # positions of groups summed as one task at most: what it reads stays in a cache
 
 
 def _operand(x: F32, dimensions: int, name: str) -> F32:

@@ -16,11 +16,11 @@ from numba import types
 from numba.extending import overload
 
 from intnet._jit import njit, pjit, prange
-from intnet.batch_sums import GROUP, add_chunks, joins, stack_lines
+from intnet.batch_sums import GROUP, add_chunks, meetings, stack_lines
 from intnet.fp32 import CHUNK
 from intnet.ops.kernels.products import Flat, copy_run, lay_out
 from intnet.ops.kernels.windows import Block, Grid
-from intnet.tile import LANES, ROWS, multiply_tile
+from intnet.tile import LANES, ROWS, line_zeros, multiply_groups, multiply_tile
 
 _INT32 = (1 << 31) - 1
 
@@ -184,9 +184,9 @@ def position_sums(
     for task in prange(shares * splits):
         share, slice_ = task // splits, task % splits
         words = np.zeros(block.images * block.height * block.width * block.channels, word.dtype)
-        panels = np.zeros((width + lanes - 1) // lanes * page, word.dtype)
+        panels = line_zeros((width + lanes - 1) // lanes * page, word)
         magnitudes, ends = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
-        sums, peaks = np.empty(ROWS * lanes, total.dtype), np.zeros(width, np.int64)
+        sums, peaks = line_zeros(ROWS * lanes, total), np.zeros(width, np.int64)
         tile0, tile1 = tiles * slice_ // splits, tiles * (slice_ + 1) // splits
         for group in range(groups):
             first = (share * groups + group) * rows
@@ -210,25 +210,21 @@ def position_sums(
 @njit
 def _multiply_groups(
     part: Flat, at: int, offsets: Flat, rows: int, words: Flat, step: int, runs: Flat, ends: Flat,
-    groups: int, panels: Flat, page: int, width: int, vectors: int, tile0: int, tile1: int, stack: np.ndarray,
+    groups: int, panels: Flat, page: int, width: int, vectors: int, tile0: int, tile1: int, stack: Flat,
 ) -> None:  # fmt: skip
     """part[at + row*width + o] = the groups' sums in their tree, for the rows of tiles tile0 .. tile1-1.
 
     ends: runs that a group's sum ends with; stack: tiles, `stack_lines` of them
     """
-    lanes, tile, sums = vectors * LANES, stack.shape[1], stack.reshape(-1)
+    lanes, met = vectors * LANES, meetings(groups)
+    sums = line_zeros(ROWS * lanes, stack)
     for first in range(0, width, lanes):
         columns, b_at = min(lanes, width - first), first // lanes * page
         for row0 in range(tile0 * ROWS, min(tile1 * ROWS, rows), ROWS):
-            run0, top = 0, 0
-            for group in range(groups):
-                met = joins(group, group == groups - 1)
-                multiply_tile(
-                    vectors, sums, top * tile, lanes, words, offsets, row0, 0, step, runs, run0, ends[group],
-                    panels, b_at, met,
-                )  # fmt: skip
-                run0 = ends[group]
-                top += 1 - met
+            multiply_groups(
+                vectors, sums, 0, lanes, words, offsets, row0, 0, step, runs, 0, groups, panels, b_at, ends,
+                met, stack,
+            )  # fmt: skip
             for r in range(min(ROWS, rows - row0)):
                 to = at + (row0 + r) * width + first
                 line, total = part[to : to + columns], sums[r * lanes : r * lanes + columns]
@@ -260,8 +256,8 @@ def position_chunks(
         pieces = (end - 1) // block.positions - begin // block.positions + 1  # images, or parts of them
         runs, ends = np.empty(3 * grid_rows, np.int64), np.empty(pieces, np.int64)
         page = (end - begin) * lanes
-        panels = np.zeros((width + lanes - 1) // lanes * page, np.float32)
-        stack = np.empty((levels, ROWS * lanes), np.float32)
+        panels = line_zeros((width + lanes - 1) // lanes * page, parts)
+        stack = line_zeros(levels * ROWS * lanes, parts)
         for group in range(groups):
             words = np.zeros((grid_rows * grid.step_h + pieces * span) * line, np.float32)
             at, m, run, done, sums = 0, begin, 0, 0, 0
@@ -316,6 +312,12 @@ def collect(
             for c in range(depth):
                 at = group * size + (tap * depth + c) * width + o0
                 to = ((group * width + o0) * depth + c) * taps + tap
+                if shares <= per_group:  # no tree: the sums need no place of their own on the way
+                    for share in range(shares):
+                        part = parts[at + share * groups * size : at + share * groups * size + line.size]
+                        for o in range(line.size):
+                            out[to + o * depth * taps] += part[o]
+                    continue
                 for o in range(line.size):
                     line[o] = out[to + o * depth * taps]
                 add_chunks(parts, at, groups * size, shares, per_group, stack, line)

@@ -25,9 +25,12 @@ from numba.extending import overload
 from intnet._jit import njit, pjit, prange
 from intnet.batch_sums import meetings, stack_lines
 from intnet.ops.kernels.windows import Block, Grid, Windows, even_limits, tables
-from intnet.tile import LANES, ROWS, multiply_tile
+from intnet.tile import LANES, ROWS, line_zeros, multiply_groups
 
 Flat = np.ndarray
+
+
+_NEAR = 1 << 18  # bytes of panels that meet a tile's rows before the next rows: well in a second-level cache
 
 
 class Arithmetic(NamedTuple):
@@ -99,7 +102,7 @@ def pack_panels(w: np.ndarray, taps: np.ndarray, arithmetic: Arithmetic, lanes: 
     """w[groups, o, tap, c] as words [group, panel of `lanes` outputs, kept tap, word of c, lane]."""
     groups, width, _, depth = w.shape
     words = groups * -(-width // lanes) * taps.size * -(-depth // arithmetic.per_word)
-    out = np.zeros(words * lanes * arithmetic.per_word, arithmetic.element.dtype)
+    out = line_zeros(words * lanes * arithmetic.per_word, arithmetic.element)
     _pack_panels(w, taps, arithmetic.per_word, lanes, out)
     return as_words(out)
 
@@ -148,41 +151,37 @@ def lay_out_block(out: Flat, x: np.ndarray, n0: int, n1: int, c0: int, block: Bl
 @njit
 def multiply_positions(
     out: Flat, at: int, targets: Flat, words: Flat, rows: Flat, count: int, runs: Flat, ends: Flat,
-    panels: Flat, first: int, panel0: int, panel1: int, width: int, vectors: int, stack: np.ndarray,
-    met: Flat,
+    panels: Flat, first: int, panel0: int, panel1: int, width: int, vectors: int, tree: bool, met: Flat,
+    stack: Flat, sums: Flat,
 ) -> None:  # fmt: skip
     """out[at + targets[p] + j] for `count` positions and the columns j of panels panel0..panel1-1.
 
-    first: the panel in `panels` of column 0; stack: tiles of scratch; ends: runs a chunk ends with;
-    met: `meetings` of chunks that are groups of a batch; empty where chunk sums are a chain
+    first: the panel in `panels` of column 0; ends: runs a chunk ends with; tree: chunks are groups of a
+    batch, `met` their `meetings`, 0 where chunk sums are a chain; stack: tiles of scratch; sums: one.
+    A tile's rows meet several panels one after another, which writes lines of `out` on, not a bit of each.
     """
-    lanes, tile, last, sums = vectors * LANES, stack.shape[1], 3 * ends[-1] - 3, stack.reshape(-1)
-    size = runs[last + 1] + runs[last + 2]
-    for panel in range(panel0, panel1):
-        start = (first + panel) * size * lanes
-        columns = min(width - panel * lanes, lanes)
+    lanes, last = vectors * LANES, 3 * ends[-1] - 3
+    size, together = runs[last + 1] + runs[last + 2], ends.size if tree else 1
+    near = max(1, _NEAR // (size * lanes * panels.itemsize))
+    for near0 in range(panel0, panel1, near):
         for p0 in range(0, count, ROWS):
-            run0, top = 0, 0
-            for chunk in range(ends.size):
-                run1, back = ends[chunk], met[chunk] if met.size else 0
-                multiply_tile(
-                    vectors, sums, top * tile, lanes, words, rows, p0, 0, 1, runs, run0, run1, panels, start,
-                    back,
-                )  # fmt: skip
-                run0 = run1
-                if met.size:
-                    top += 1 - back
-                    if chunk < ends.size - 1:
-                        continue
-                for r in range(min(ROWS, count - p0)):
-                    to = at + targets[p0 + r] + panel * lanes
-                    line, part = out[to : to + columns], sums[r * lanes : r * lanes + columns]
-                    if met.size or chunk == 0:
-                        for j in range(columns):
-                            line[j] = part[j]
-                    else:
-                        for j in range(columns):
-                            line[j] += part[j]
+            for panel in range(near0, min(near0 + near, panel1)):
+                start = (first + panel) * size * lanes
+                columns = min(width - panel * lanes, lanes)
+                for chunk in range(0, ends.size, together):
+                    multiply_groups(
+                        vectors, sums, 0, lanes, words, rows, p0, 0, 1, runs, chunk, chunk + together, panels,
+                        start, ends, met, stack,
+                    )  # fmt: skip
+                    for r in range(min(ROWS, count - p0)):
+                        to = at + targets[p0 + r] + panel * lanes
+                        line, part = out[to : to + columns], sums[r * lanes : r * lanes + columns]
+                        if chunk == 0:
+                            for j in range(columns):
+                                line[j] = part[j]
+                        else:
+                            for j in range(columns):
+                                line[j] += part[j]
 
 
 @pjit
@@ -201,18 +200,20 @@ def correlate(
     blocks = (batch + block.images - 1) // block.images
     pages = (width + vectors * LANES - 1) // (vectors * LANES)
     size = block.height * block.width * block.depth
-    met = meetings(ends.size if tree else 0)
+    met = meetings(ends.size) if tree else np.zeros(ends.size, np.int64)
     for task in prange(blocks * splits):
         n0, share = task // splits * block.images, task % splits
         n1 = min(n0 + block.images, batch)
         scratch = np.zeros(block.images * size, element.dtype)
-        stack = np.empty((stack_lines(met.size), ROWS * vectors * LANES), total.dtype)
+        sums = line_zeros(ROWS * vectors * LANES, total)
+        stack = line_zeros(stack_lines(ends.size) * sums.size if tree else 0, total)
         for group in range(groups):
             lay_out_block(scratch, x, n0, n1, group * block.channels, block)
             multiply_positions(
                 out, n0 * image_out + group * width, targets, as_words(scratch), rows,
                 (n1 - n0) * block.positions, runs, ends, panels, group * pages,
-                pages * share // splits, pages * (share + 1) // splits, width, vectors, stack, met,
+                pages * share // splits, pages * (share + 1) // splits, width, vectors, tree, met,
+                stack, sums,
             )  # fmt: skip
 
 
