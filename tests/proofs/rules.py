@@ -154,3 +154,8 @@ def source_of(function: Any) -> str:
 def unlimited(value: Whole) -> Whole:
     """The same integer, of a definition."""
     return Whole(value.term)
+
+
+def named(case: Any) -> str:
+    """A name of a case for pytest, the same in every process: addresses of functions would differ."""
+    return str(getattr(case, "__name__", case))[:24]

@@ -18,7 +18,7 @@ from intnet import bucket_loops as loops
 from intnet import instructions
 from tests.proofs.machine import I32, Bit, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.reals import CHOICES, Factor, real, whole
-from tests.proofs.rules import Kind, greatest, on_terms, plain, with_fault
+from tests.proofs.rules import Kind, greatest, named, on_terms, plain, with_fault
 from tests.proofs.test_quotients import newton
 
 Claim = Callable[[], Any]
@@ -167,7 +167,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("function", "right", "wrong", "claim"), FAULTS, ids=lambda f: str(f)[:24])
+@pytest.mark.parametrize(("function", "right", "wrong", "claim"), FAULTS, ids=named)
 def test_a_fault_has_a_counterexample(function: Any, right: str, wrong: str, claim: Any) -> None:
     assert counterexample(claim(with_fault(function, right, wrong))) is not None
 

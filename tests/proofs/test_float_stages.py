@@ -20,7 +20,7 @@ from intnet import exact_stages as stages
 from tests.proofs.machine import I64, Bit, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.memory import Cells
 from tests.proofs.reals import CHOICES, FLOATS, Double, keep, real, to_even, whole
-from tests.proofs.rules import on_terms, plain, source_of, with_fault
+from tests.proofs.rules import named, on_terms, plain, source_of, with_fault
 
 Claim = Callable[[], Any]
 GRIDS = (0, 1, 31, 32, 51, 52, 53, 128)  # beyond 52 floor(q) is 0 or -1, and nothing is taken from q
@@ -335,7 +335,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("function", "right", "wrong", "claim"), FAULTS, ids=lambda f: str(f)[:24])
+@pytest.mark.parametrize(("function", "right", "wrong", "claim"), FAULTS, ids=named)
 def test_a_fault_has_a_counterexample(function: Any, right: str, wrong: str, claim: Any) -> None:
     assert counterexample(claim(with_fault(function, right, wrong))) is not None
 

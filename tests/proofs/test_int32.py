@@ -15,7 +15,7 @@ import z3
 from intnet import exact_stages as stages
 from tests.proofs.machine import I32, I64, U32, Bit, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.memory import Cells
-from tests.proofs.rules import Kind, greatest, least, on_numbers, on_terms, with_fault
+from tests.proofs.rules import Kind, greatest, least, named, on_numbers, on_terms, with_fault
 
 Claim = Callable[[], Any]
 NARROW = stages.NARROW
@@ -140,7 +140,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("function", "right", "wrong", "claim"), FAULTS, ids=lambda f: str(f)[:24])
+@pytest.mark.parametrize(("function", "right", "wrong", "claim"), FAULTS, ids=named)
 def test_a_fault_has_a_counterexample(function: Any, right: str, wrong: str, claim: Any) -> None:
     """And there the two make other codes or counts, as Python runs them."""
     faulty = with_fault(function, right, wrong)

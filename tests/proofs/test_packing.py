@@ -16,7 +16,7 @@ import z3
 from intnet import bitpack, hexfiles
 from tests.proofs.machine import I64, U8, U64, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.memory import Array, Cells, anything, filled, zeros
-from tests.proofs.rules import on_numbers, on_terms, with_fault
+from tests.proofs.rules import named, on_numbers, on_terms, with_fault
 
 Claim = Callable[[], Any]
 
@@ -165,7 +165,7 @@ PACK_FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("function", "right", "wrong", "bits"), PACK_FAULTS, ids=lambda f: str(f)[:24])
+@pytest.mark.parametrize(("function", "right", "wrong", "bits"), PACK_FAULTS, ids=named)
 def test_a_fault_has_a_counterexample(function: Any, right: str, wrong: str, bits: int) -> None:
     """And there the two write or read other codes, as Python runs them."""
     small = "bytes" in function.__name__

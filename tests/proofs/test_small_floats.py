@@ -18,7 +18,7 @@ import pytest
 from intnet.instructions import fma32
 from intnet.ops.blocks import _odd_sum
 from intnet.spec.rounding import round_fraction
-from tests.proofs.rules import with_fault
+from tests.proofs.rules import named, with_fault
 from tests.proofs.small_floats import Format, Small, World, on_small_floats
 
 SPARE = 14  # steps below the last bit of any product: `fma32` asks for no subnormal float64
@@ -86,7 +86,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("function", "right", "wrong", "bits"), FAULTS, ids=lambda f: str(f)[:24])
+@pytest.mark.parametrize(("function", "right", "wrong", "bits"), FAULTS, ids=named)
 def test_a_fault_is_found(function: Any, right: str, wrong: str, bits: int) -> None:
     faulty = with_fault(function, right, wrong)
     if function is fma32:

@@ -29,7 +29,7 @@ from tests.proofs.machine import (
     variable,
 )
 from tests.proofs.memory import Cells
-from tests.proofs.rules import on_numbers, on_terms, with_fault
+from tests.proofs.rules import named, on_numbers, on_terms, with_fault
 
 Claim = Callable[[], Any]
 DIGITS, WIDTH = 4, 192  # of a long sum
@@ -257,7 +257,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("function", "right", "wrong", "claim"), FAULTS, ids=lambda f: str(f)[:24])
+@pytest.mark.parametrize(("function", "right", "wrong", "claim"), FAULTS, ids=named)
 def test_a_fault_has_a_counterexample(function: Any, right: str, wrong: str, claim: Any) -> None:
     """And it makes another float64, or one that float64 does not hold."""
     faulty = with_fault(function, right, wrong)

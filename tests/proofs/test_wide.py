@@ -26,7 +26,7 @@ from tests.proofs.machine import (
     unknown_products,
     variable,
 )
-from tests.proofs.rules import on_numbers, on_terms, plain, source_of, with_fault
+from tests.proofs.rules import named, on_numbers, on_terms, plain, source_of, with_fault
 
 LIMIT = 1 << 126  # `wide.LIMBS_MAX`
 Claim = Callable[[], Any]
@@ -301,7 +301,7 @@ FAULTS: list[tuple[Function, str, str, Callable[[Function], Claim], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("function", "right", "wrong", "claim", "names"), FAULTS, ids=lambda f: str(f)[:30])
+@pytest.mark.parametrize(("function", "right", "wrong", "claim", "names"), FAULTS, ids=named)
 def test_a_fault_has_a_counterexample(
     function: Function, right: str, wrong: str, claim: Callable[[Function], Claim], names: str
 ) -> None:
