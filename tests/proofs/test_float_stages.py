@@ -19,7 +19,7 @@ from intnet import block_loops
 from intnet import exact_stages as stages
 from tests.proofs.machine import I64, Bit, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.memory import Cells
-from tests.proofs.reals import CHOICES, FLOATS, Double, keep, real, to_even, whole
+from tests.proofs.reals import CHOICES, FLOATS, Double, real, to_even, whole
 from tests.proofs.rules import named, on_terms, plain, source_of, with_fault
 
 Claim = Callable[[], Any]
@@ -163,33 +163,6 @@ def stored_in(cells: Cells) -> Callable[[Any, Any, Any], None]:
     return put
 
 
-class Times:
-    """What a power of two makes q."""
-
-    def __init__(self, q: Double) -> None:
-        self.q = q
-
-    def __mul__(self, unit: float) -> Double:
-        assert unit == UNIT
-        return self.q
-
-
-def scaled(f: Any) -> Claim:
-    """float32 times a power of two, q, to nearest; the peak is the code's magnitude."""
-
-    def claim() -> Any:
-        quotient, stored = Quotient(), Cells([None])
-        q, code = quotient.q, quotient.near["q", 1]
-        lo, hi = whole("lo", -(2**31) + 1, 0), whole("hi", 0, 2**31 - 1)
-        names = {"get": lambda *_: Times(q), "put": stored_in(stored), "type": lambda like: keep}
-        run = on_terms(f, FLOATS | {"rint": quotient.rint}, **names, **CHOICES)
-        got = run(None, 0, 1, UNIT, lo, hi, None, None)
-        counts = clipped(got[0], stored[0], code, lo, hi), one_if(got[1], code != q.term)
-        return all_of(*counts, got[2] == abs(stored[0]))
-
-    return claim
-
-
 # --- rounding to odd ---------------------------------------------------------------------------------
 
 
@@ -309,7 +282,7 @@ CLAIMS = [
     *((stages.random, stochastic(32, grid)) for grid in GRIDS),
     (stages.nearest, to_nearest()), (stages.unclipped, unclipped),
     *((stages.flagged, to_nearest(1 << fine)) for fine in (1, 7, 15)),
-    (stages._scaled_floats, scaled), (stages.floats, quotient_to_odd),
+    (stages.floats, quotient_to_odd),
     (line_of_block(block_loops.quantize), block_element),
 ]  # fmt: skip
 
@@ -330,7 +303,6 @@ FAULTS = [
     (stages.flagged, "near * (edge if coarse else 1.0)", "near * edge", to_nearest(128)),
     (stages.floats, "(rest > 0.0) == (q > 0.0)", "rest > 0.0", quotient_to_odd),
     (stages.floats, "np.int64(rest != 0.0) * ", "", quotient_to_odd),
-    (stages._scaled_floats, "-np.int64(bottom)", "np.int64(bottom)", scaled),
     (stages.floats, "& 1 == 0", "& 1 == 1", quotient_to_odd),
 ]
 
