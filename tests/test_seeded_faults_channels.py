@@ -110,7 +110,7 @@ DOT = "total[c] = multiply_add(left[c], right[c], total[c])"
 FORWARD = "pixel, factors = x[n, top + ky, left + kx], w[ky * kernel[1] + kx]"
 CHUNKS = ["depthwise chunks"]
 LAST = "chunk_rows(chunk, rows * cols, e.shape[0] * rows * cols"
-MOVED = "; begin, end = begin + 8 * (chunk > 0), end + 8 * (chunk < parts.shape[0] - 1)"
+MOVED = "; begin, end = begin - 512 * (chunk > 0), end - 512 * (chunk < parts.shape[0] - 1)"
 
 FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     # scale

@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, tell of each step on stderr, print the digest on stdout."""
+    """Train, tell of each step where stderr is a terminal, print the digest on stdout."""
     asked = parser().parse_args(arguments)
     found = data.digits()
     if asked.limit is not None:
@@ -57,10 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     def seen(step: int, loss: Fraction) -> None:
         losses.append(float(loss))
-        seconds = time.perf_counter() - started
-        print(
-            f"step {step}/{asked.steps}  loss {float(loss):.6f}  {seconds:.1f} s", file=sys.stderr, flush=True
-        )
+        if sys.stderr.isatty():
+            seconds = time.perf_counter() - started
+            print(f"step {step}/{asked.steps}  loss {losses[-1]:.6f}  {seconds:.1f} s", file=sys.stderr)
 
     state = train(net, asked.method, found, asked.seed, asked.steps, asked.batch_size, options, seen)
     found_digest = digest(state)
