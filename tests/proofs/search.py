@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import z3
 
+FIRST = 20_000  # milliseconds before a query begins anew
 TIMEOUT = 300_000  # milliseconds a query may take, on a machine with other work: none needs 5 s of its own
 
 
@@ -58,10 +59,19 @@ def current() -> Run:
 
 
 def _check(terms: list[Any]) -> Any:
+    """(the answer, the solver). What takes long begins again in a context of its own: how the solver searches
+    depends on all terms that were ever made in one, and so on which tests ran before."""
     solver = z3.Solver()
-    solver.set("timeout", TIMEOUT)
+    solver.set("timeout", FIRST)
     solver.add(*terms)
-    return solver.check(), solver
+    answer = solver.check()
+    if answer == z3.unknown:
+        alone = z3.Context()
+        solver = z3.Solver(ctx=alone)
+        solver.set("timeout", TIMEOUT)
+        solver.add(*(term.translate(alone) for term in terms))
+        answer = solver.check()
+    return answer, solver
 
 
 def possible(*terms: Any) -> bool:
@@ -135,6 +145,8 @@ def counterexample(claim: Callable[[], Any]) -> dict[str, Any] | None:
             raise Undecided(f"{solver.reason_unknown()} on a path of {len(run.path)} conditions")
         if answer == z3.sat:
             model = solver.model()
+            if model.ctx != z3.main_ctx():
+                model = model.translate(z3.main_ctx())
             return {
                 name: _number(model.eval(term, model_completion=True), kind)
                 for name, (term, kind) in run.variables.items()
