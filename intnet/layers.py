@@ -22,7 +22,7 @@ import numpy as np
 from intnet import ops
 from intnet.autograd import Keep, Node, Tensor, leaf
 from intnet.errors import ContainerError, ShapeError
-from intnet.exact import Exact, Root
+from intnet.exact import Exact
 from intnet.methods.method import Method, Parameter
 from intnet.ops import norm
 from intnet.qtensor import INT64_BOUND, QTensor
@@ -85,11 +85,9 @@ class Layer:
     def read(self, parameter: Parameter, method: Method) -> Tensor:
         """The forward copy of a parameter; its gradient goes through the method on the way back."""
         self.passes += parameter is self.parameters[0]
-        if not method.training:
-            return Tensor(method.weight(self, parameter))
-        source = leaf(parameter.value)
-        assert source.node is not None
-        self.leaves[parameter.name] = source.node
+        source = leaf(parameter.value) if method.training else Tensor(parameter.value)
+        if source.node is not None:
+            self.leaves[parameter.name] = source.node
         return ops.cast(
             source,
             forward=lambda _: method.weight(self, parameter),
@@ -193,12 +191,9 @@ class BatchNorm2d(Layer):
         inference = not method.training and method.running_statistics
         folded = method.fold(self) if inference else None
         if folded is not None:
-            x3 = norm.scaled(ops.elementwise.codes_of(x.value), *folded, self.name)
-            return Tensor(method.activation(self, "x3", x3))
+            return self.on_path(norm.scale_shift(x, *folded, where=self.name), method, "x3", None)
         if isinstance(x.value, np.ndarray) != isinstance(gamma.value, np.ndarray):
             x = self.on_path(x, method, "x1", None)  # the layer before is of the other kind
-        if inference:
-            return Tensor(self._inference(x.value, gamma.value, beta.value, method))
         seen: dict[str, Any] = {}
 
         def act(path: str, value: Any) -> Any:
@@ -208,6 +203,9 @@ class BatchNorm2d(Layer):
         def err(path: str, value: Any) -> Any:
             return method.error(self, path, value)
 
+        if inference:
+            y = norm.normalize(x, gamma, beta, *self.running_statistics(), act=act, where=self.name)
+            return self.on_path(y, method, "x3", None)
         keep = self.keeper(method, "x1")
         y = ops.batch_norm(x, gamma, beta, act=act, err=err, keep=keep, where=self.name)
         if method.training:
@@ -254,18 +252,6 @@ class BatchNorm2d(Layer):
         if "running_mean" not in self.buffers:
             raise ShapeError(f"{self.name}: no running statistics yet; train a step first")
         return self.buffers["running_mean"], self.buffers["running_var"]
-
-    def _inference(self, x: Any, gamma: Any, beta: Any, method: Method) -> Any:
-        mean, variance = self.running_statistics()
-        if isinstance(x, np.ndarray):
-            x2 = (x - mean) * norm.reciprocal_root(variance)
-            return method.activation(self, "x3", method.activation(self, "x2", x2) * gamma + beta)
-        mu = method.activation(self, "mu", Exact([(mean, 1)], int(mean.exponent)))
-        # sqrt(v * 2^-31) = sqrt(2 v) * 2^-16
-        root = Root([2 * int(v) for v in variance.codes], 1, (self.EXPONENT - 1) // 2)
-        sigma = method.activation(self, "sigma", root)
-        x2 = method.activation(self, "x2", norm.normalized(ops.elementwise.codes_of(x), mu, sigma, self.name))
-        return method.activation(self, "x3", norm.scaled(x2, gamma, beta, self.name))
 
 
 class ReLU(Layer):

@@ -180,15 +180,24 @@ def evaluate(
     labels, size = data.test_labels, EVALUATION_BATCH
     parts = -(-len(labels) // size)
     ahead = Ahead(lambda k: data.test_images[k * size : (k + 1) * size], end=parts)
-    method.training = False
     right = 0
     for k in range(parts):
-        logits = model(Tensor(as_codes(ahead(k), data.exponent)), method)
         part = labels[k * size : (k + 1) * size]
-        right += int(np.count_nonzero(float_logits(logits.value).argmax(axis=1) == part))
+        right += int(np.count_nonzero(classified(model, method, ahead(k), data.exponent) == part))
         if on_batch is not None:
             on_batch(len(part))
     return right / len(labels)
+
+
+def classified(model: Model, method: Method, images: np.ndarray, exponent: int) -> np.ndarray:
+    """The class of each image: the first of its greatest logits.
+
+    Defined by `spec/inference.py: classes`.
+    """
+    method.training = False
+    logits = model(Tensor(as_codes(images, exponent)), method)
+    found: np.ndarray = float_logits(logits.value).argmax(axis=1)
+    return found
 
 
 def as_codes(images: np.ndarray, exponent: int) -> QTensor:

@@ -85,9 +85,7 @@ def agrees(got: Any, want: oracle.Tensor) -> None:
     assert not np.any(np.signbit(got[exact_zero]))
 
 
-def check(
-    op: Any, x: Pair, w: Pair, e: Pair, wants: list[Callable[[], oracle.Tensor]], **how: Any
-) -> None:
+def check(op: Any, x: Pair, w: Pair, e: Pair, wants: list[Callable[[], oracle.Tensor]], **how: Any) -> None:
     """Forward and both gradients; NumberError just where the oracle overflows."""
     results = [want() for want in wants]
     try:

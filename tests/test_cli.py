@@ -166,9 +166,7 @@ def test_float32_has_no_table_of_integers(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("method", ["adapt", "muppet"])
-def test_methods_whose_widths_move(
-    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_methods_whose_widths_move(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Train over an epoch's end, resume to the digest of an unbroken run, evaluate, report."""
     given = ("--method", method, "--model", "mlp", "--data", "digits", "--limit", 128)
     status, out, _ = here(capsys, "train", *given, "--steps", 5, "--out", tmp_path / "unbroken")

@@ -91,8 +91,12 @@ class Oracle:
         self._update(layer, "W", "")
 
     def _bn(self, layer: str) -> None:
-        source = "conv1" if layer == "bn1" else next(
-            f"{layer.removesuffix(bn)}{conv}" for conv, bn in BN.items() if layer.endswith(f".{bn}")
+        source = (
+            "conv1"
+            if layer == "bn1"
+            else next(
+                f"{layer.removesuffix(bn)}{conv}" for conv, bn in BN.items() if layer.endswith(f".{bn}")
+            )
         )
         x1: Tensor = self.step.tensors[f"{source}/x1"].real()
         statistics = norm.mean_and_variance(x1)

@@ -19,7 +19,6 @@ def idx(values: list[int], *shape: int, kind: int = 8) -> bytes:
     return struct.pack(f">BBBB{len(shape)}I", 0, 0, kind, len(shape), *shape) + bytes(values)
 
 
-
 def test_read_idx_plain_and_gzip_agree(tmp_path: Path) -> None:
     content = idx(list(range(24)), 2, 3, 4)
     digest = hashlib.sha256(content).hexdigest()

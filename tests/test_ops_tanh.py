@@ -94,7 +94,7 @@ def test_the_gradient_reads_the_stored_output(seed: int, e_bits: int) -> None:
 
 
 def test_tanh_of_an_exact_value() -> None:
-    x = Exact([(integer(1, (4, 3), 16), np.array([3, -7, 1]))], -22, np.array([5, -2**20, 2**21]))
+    x = Exact([(integer(1, (4, 3), 16), np.array([3, -7, 1]))], -22, np.array([5, -(2**20), 2**21]))
     got, _ = run(tanh, x, quantize=lambda v: quantize(v, Direct(8)))
     assert got.codes.reshape(-1).tolist() == [rounded(v, -7) for v in values(x)]
 

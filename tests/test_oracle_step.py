@@ -2,6 +2,7 @@
 
 The single steps are judged in `test_oracle`; here each join is recomputed from the recorded tensors.
 """
+
 from fractions import Fraction as F
 from typing import Any
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import types
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from intnet import models, runs
 from intnet.autograd import Op
+from intnet.errors import ConfigError
 from intnet.layers import Layer
 from intnet.methods.method import Method
 from intnet.spec.tensor import Tensor
@@ -19,7 +21,7 @@ from intnet.train import Run
 from intnet.verify import taken, work
 from intnet.verify.checks import Step
 from intnet.verify.events import Options
-from intnet.verify.row import DIFFERS, EQUAL, UNSPECIFIED, Row
+from intnet.verify.row import DIFFERS, EQUAL, UNSPECIFIED, Row, written
 from tests.command import intnet
 
 MLP = ("--model", "mlp", "--data", "digits", "--batch-size", "20")
@@ -68,6 +70,104 @@ def test_all_elements_are_what_all_says() -> None:
     rows = verified(runs.build("wageubn", {}, "mlp", "digits", 4, limit=16), elements=None)
     assert not names(rows, DIFFERS)
     assert all(row.checked == row.elements for row in rows if row.path not in ("state",))
+
+
+@pytest.mark.parametrize("case", [*CASES, "wageubn batch"])
+def test_inference_of_every_method_is_the_definition_s(case: str) -> None:
+    method, options = CASES.get(case, ("wageubn", {"statistics": "batch"}))
+    run = runs.build(method, options, "mlp", "digits", 20, seed=3)
+    found = taken.take_inference(run, 2, 2, trained)  # test images 256 to 358
+    made = Step(found, Options(40))
+    rows = [row for layer in made.layers() for row in made.rows(layer)] + work.first_rows(
+        found, Options(40), None
+    )
+    assert not names(rows, DIFFERS)
+    assert not names(rows, UNSPECIFIED)
+    assert {row.layer for row in rows} >= {"fc1", "bn1", "relu1", "fc2", "bn2", "fc3", "step", "data"}
+    assert [row.checked for row in rows if row.path == "class"] == [103]
+
+
+def test_what_inference_s_rows_catch() -> None:
+    """Another class, another scale, another pixel, and a test batch that is none."""
+    run = runs.build("adapt", {}, "mlp", "digits", 20)
+    found = taken.take_inference(run, 1, 1, trained)
+    assert found.inference is not None
+    found.inference.classes[3] += 1
+    (call, *_) = found.record.calls("scale_shift")
+    call.operands[1].codes[0] += 1
+    images = next(found.record.calls("cast")).operands[0]
+    images.codes.reshape(-1)[5] += 1
+    made = Step(found, Options(40))
+    rows = [row for layer in made.layers() for row in made.rows(layer)] + work.first_rows(
+        found, Options(40), None
+    )
+    wrong = {f"{row.layer}/{row.path}" for row in rows if row.state == DIFFERS}
+    assert wrong >= {"step/class", "bn1/scale, offset", "data/images"}
+    with pytest.raises(ConfigError, match="359 test images are 2 batches of 256"):
+        taken.take_inference(run, 1, 3, trained)
+
+
+MOVING = {
+    "adapt": ("adapt", {}, 26, 40),  # behind the first lookback of 25 steps
+    "muppet": ("muppet", {"resolution": "1", "patience": "1"}, 4, 40),
+    "dynasty": ("dynasty", {"gamma": "0.25"}, 4, 40),  # a second map
+    "dynasty by weights": ("dynasty", {"forward_dynamic": "weight", "weight_bits": "5"}, 2, 40),
+}
+
+
+@pytest.mark.parametrize("case", MOVING)
+def test_a_step_on_which_the_precision_moves(case: str) -> None:
+    method, options, step, images = MOVING[case]
+    run = runs.build(method, options, "mlp", "digits", 20, limit=images)
+    found = taken.take(run, step, trained)
+    assert any(moved(found, name) for name in found.after if name.rpartition(".")[2] in PRECISION)
+    made = Step(found, Options(40))
+    rows = [row for layer in made.layers() for row in made.rows(layer)]
+    assert not names(rows, DIFFERS)
+    assert not names(rows, UNSPECIFIED)
+
+
+PRECISION = ("precision", "b", "method/level")
+
+
+def moved(found: taken.Taken, name: str) -> bool:
+    before, after = (
+        getattr(state.get(name), "codes", state.get(name)) for state in (found.before, found.after)
+    )
+    return before is None or bool(np.any(np.asarray(before) != np.asarray(after)))
+
+
+def test_a_slot_that_is_missing_and_a_map_that_is_wrong_are_seen() -> None:
+    found = taken.take(runs.build("wageubn", {}, "mlp", "digits", 20), 2, trained)
+    del found.after["fc1.weight.Acc"]
+    made = Step(found, Options(40))
+    assert any("the state has ['fc1.weight']" in row.why for row in made.rows("fc1") if row.state == DIFFERS)
+    found = taken.take(runs.build("dynasty", {}, "mlp", "digits", 20, limit=40), 2, trained)
+    found.after["fc2.weight.b"][1, 2] += 1
+    (row,) = Step(found, Options(40)).rows("method")
+    assert row.state == DIFFERS
+    assert row.difference is not None
+    assert row.difference.trail[0] == "fc2.weight.b"
+
+
+def test_the_trail_of_a_product_shows_its_factors() -> None:
+    found = taken.take(runs.build("wageubn", {}, "mlp", "digits", 20), 1, trained)
+    event = next(event for event in found.record.events if (event.layer, event.path) == ("fc2", "x1"))
+    codes = event.result.codes.reshape(-1)
+    codes += 1
+    row = next(row for row in Step(found, Options(40)).rows("fc2") if row.path == "x1")
+    assert row.difference is not None
+    first, *terms = row.difference.trail
+    assert first == "a sum of 64 products, in this order:"
+    held = {event.path: event.result for event in found.record.events if event.layer == "fc2"}
+    i, o = row.difference.index
+
+    def value(q: Any, at: int) -> str:
+        return written(Fraction(int(q.codes[at, 0])) * Fraction(2) ** int(q.exponent))
+
+    factors = f"{value(held['x0'], i)} * {value(held['Wq'], o)}"
+    assert terms[0] == f"  x0[{i},0] * W[{o},0] = {factors}"
+    assert len(terms) == 13
 
 
 def test_both_roads_of_a_step_are_compared() -> None:

@@ -23,6 +23,7 @@ EXAMPLE = """\
   intnet verify --method wageubn --model mlp --data digits
   intnet verify --method adapt --model resnet8 --data digits --step 50 --layer 'layer1.*'
   intnet verify --method saved --model lenet5 --data digits --all --out lenet5.json
+  intnet verify runs/first --inference
 
 RUN goes on from its last checkpoint by one step, or to --step T, and nothing of it is changed; without RUN a
 new model is trained from its seed to --step (3). That last step runs on the real fast code while its dataflow
@@ -30,6 +31,9 @@ is recorded, and once more as training runs it, which must end in the same diges
 again by intnet.spec, in Python's integers and fractions: sums of products, means and roots, roundings with
 their random words, gradients, the update of every parameter, the images and their order. Operands are what
 the step stored; expressions between two stored tensors are not believed, but made again from what is stored.
+
+With --inference no step is taken behind --step T (of RUN its last checkpoint): test batch K, of 256 images in
+order, is verified instead, from its bytes to the class of every image.
 
 Of each path --elements N are drawn (200) by --draw SEED, and the greatest, the least, zeros, saturated codes
 and those nearest to a tie besides; all where they are few, or with --all. Sums over a whole channel or batch
@@ -47,6 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A run or a new model, which elements, where the results go."""
     parser.add_argument("folder", nargs="?", metavar="RUN", help="a run's folder; or name a new model:")
     source.add_arguments(parser, layer_needed=False)
+    parser.add_argument(
+        "--inference", type=source.positive, nargs="?", const=1, metavar="K",
+        help="test batch K (1) of 256 images behind --step T in place of a training step",
+    )  # fmt: skip
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--elements", type=int, default=ELEMENTS, metavar="N", help="of each path (200)")
     chosen.add_argument("--all", action="store_true", help="every element: hours for more than a small net")
@@ -62,24 +70,34 @@ def run(args: argparse.Namespace) -> int:
         output.check_file("--out", args.out)
     started = perf_counter()
     verified = source.run(args)
-    step = source.step(args, verified) if args.step or args.folder else STEPS
+    step = _step(args, verified)
     from intnet.cli import verify_text
     from intnet.identity import identity
     from intnet.verify import work
     from intnet.verify.events import Options
-    from intnet.verify.taken import take
+    from intnet.verify.taken import take, take_inference
 
     options = Options(None if args.all else args.elements, args.draw)
     path = args.out if args.out is not None else Path(args.folder) / FILE if args.folder else None
-    taken = take(verified, step, verify_text.train)
+    if args.inference:
+        taken = take_inference(verified, step, args.inference, verify_text.train)
+    else:
+        taken = take(verified, step, verify_text.train)
     with verify_text.Progress() as progress:
         rows = work.verify(taken, options, args.layer, path, identity(verified), progress)
     found = work.totals(rows, started)
     if args.json:
         print(json.dumps(_result(args, verified, step, taken.digest, rows, found)))
     else:
-        verify_text.show(verified, step, rows, found)
+        verify_text.show(verified, step, args.inference, rows, found)
     return 1 if found.differing else 0
+
+
+def _step(args: argparse.Namespace, verified: "Run") -> int:
+    """The step to take, or that inference stands behind."""
+    if args.inference and args.folder and args.step in (None, verified.step):
+        return verified.step
+    return source.step(args, verified) if args.step or args.folder else STEPS
 
 
 def _result(
@@ -95,6 +113,7 @@ def _result(
         "data": verified.data.name,
         "seed": verified.seed,
         "step": step,
+        "inference": args.inference,
         "definition": spec.VERSION,
         "state_sha256": digest,
         "equal": not found.differing,

@@ -53,10 +53,11 @@ def grouped(rows: list[Row]) -> list[list[Row]]:
     return list(groups.values())
 
 
-def show(run: Run, step: int, rows: list[Row], found: Totals) -> None:
-    """Heading, table, what is not specified, totals, and the first difference."""
+def show(run: Run, step: int, batch: int | None, rows: list[Row], found: Totals) -> None:
+    """Heading, table, what is not specified, totals, and the first difference; batch: of inference."""
     console = Console(highlight=False)
-    what = f"{run.method.name}, {run.model.kind} on {run.data.name}, seed {run.seed}, step {step:,}"
+    when = f"step {step:,}" if batch is None else f"test batch {batch} behind step {step:,}"
+    what = f"{run.method.name}, {run.model.kind} on {run.data.name}, seed {run.seed}, {when}"
     console.print(f"[bold]{what}[/bold]: every data path by intnet.spec", soft_wrap=True)
     terminal.print_table(console, _table(rows), WIDTH)
     for row in rows:

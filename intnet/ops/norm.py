@@ -8,6 +8,8 @@ Integers (WAGEUBN Eq. 12, Algorithms 1 and 2), every `q(path, expression)` one r
     dL/dx1 = (e2 - m1 - x2*m2)/(sigma + eps)     exact, rounded by the quantizer that takes it
     dgamma = sum(e1 * x2)             dbeta = sum(e1)
 
+`normalize` makes x3 by given statistics, `scale_shift` by a scale and an offset; inference reads them.
+
 float32: mean and variance by the row sums of `kernels/float32_rows.py`, then the same formulas with
 1/sqrt(variance + eps), each operation one IEEE rounding in the order written.
 
@@ -189,3 +191,31 @@ def _batch_norm_vjp(saved: Saved, e: Any) -> tuple[Any, Any, Any]:
 
 
 batch_norm = Op("batch_norm", _batch_norm, _batch_norm_vjp)
+
+
+# -- inference -------------------------------------------------------------------------------
+
+
+def _normalize(
+    _: Saved, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any, *, act: Quantizer, where: str
+) -> Any:
+    """x3 by running statistics; act(path, value) rounds mu, sigma and x2.
+
+    Defined by `spec/inference.py: Inference`.
+    """
+    if isinstance(x, np.ndarray):
+        return act("x2", (x - mean) * reciprocal_root(variance)) * gamma + beta
+    mu = act("mu", Exact([(mean, 1)], int(mean.exponent)))
+    odd = int(variance.exponent) % 2  # sqrt(v * 2^e) = sqrt(2 v) * 2^((e - 1)/2)
+    root = Root([int(v) << odd for v in variance.codes], 1, (int(variance.exponent) - odd) // 2)
+    x2 = act("x2", normalized(codes_of(x), mu, act("sigma", root), where))
+    return scaled(x2, gamma, beta, where)
+
+
+def _scale_shift(_: Saved, x: Any, scale: QTensor, offset: QTensor, *, where: str) -> Exact:
+    """x3 = scale * x1 + offset. Defined by `spec/batch_norm.py: folded_at`."""
+    return scaled(codes_of(x), scale, offset, where)
+
+
+normalize = Op("normalize", _normalize, None)
+scale_shift = Op("scale_shift", _scale_shift, None)

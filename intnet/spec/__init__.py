@@ -7,7 +7,8 @@ Every function names the equation of its paper, or says that it is intnet's own 
     float32 and functions   float32, float64, elementary, curves
     operations              geometry, convolution, elementwise, pooling, batch_norm, float_batch_norm, loss
     before a step           initial, data
-    a whole net             values, products, nets, models, methods (one paper a module), training, digest
+    a whole net             values, products, nets, models, methods (one paper a module), training,
+                            inference, digest
 
 What a tensor decides and what an element does stand apart everywhere: rules that end in `_at`, and
 `Format.code`, make one element out of flat lists, so that any element of any stored tensor can be computed

@@ -116,7 +116,7 @@ class Format:
 
     def grid_of(self, least: Exact, greatest: Exact) -> int:
         """The grid of a tensor with these extremes."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no grid_of")
 
     def grid(self, xs: Sequence[Exact]) -> int:
         """The grid that a tensor decides; ValueError for an empty one where it matters."""
@@ -124,15 +124,15 @@ class Format:
 
     def step(self, grid: int) -> Fraction:
         """What x is divided by before it is rounded."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no step")
 
     def exponent(self, grid: int) -> int:
         """log2 of what code 1 stands for."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no exponent")
 
     def limits(self) -> Limits | None:
         """The range of codes; None where nothing limits them."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no limits")
 
     def limited(self, code: int) -> tuple[int, bool]:
         """(code, whether the range changed it): the second step, behind rounding."""

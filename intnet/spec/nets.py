@@ -108,7 +108,7 @@ class Rules:
 
     def weight(self, layer: Layer, symbol: str) -> Any:
         """The copy of a parameter (W, b, gamma, beta) that the forward pass reads, or two `Copies`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no weight")
 
     def activation(self, layer: Layer, path: str, value: Expression) -> Any:
         """A value on the way forward; of x0 two `Copies` may be made."""
@@ -131,7 +131,7 @@ class Rules:
 
     def words(self, name: str, n: int) -> list[int]:
         """n words of the stream `name` in this step."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no words")
 
 
 class Walk:

@@ -4,7 +4,7 @@ import types
 from typing import Any
 
 from intnet.bucket_codec import Packed
-from intnet.verify import sensitivity
+from intnet.verify import inferred, sensitivity
 from intnet.verify.events import Options
 from intnet.verify.judge import Judge
 from intnet.verify.moved import Moved
@@ -26,12 +26,14 @@ class Step:
             if isinstance(event.result, Packed):
                 decoded(event.result)
         values = Values(taken.record, RULES)
-        self.judge = Judge(taken.run, taken.before, taken.step, exponents(taken.record))
-        self.tasks: list[Task] = [
-            *Tasks(taken.record, values, self.judge, options).tasks,
-            *Moved(taken, values, self.judge, options).tasks(),
-            *sensitivity.tasks(taken, values, self.judge, options),
-        ]
+        inference = taken.inference is not None
+        self.judge = Judge(taken.run, taken.before, taken.step, exponents(taken.record), inference)
+        self.tasks: list[Task] = [*Tasks(taken.record, values, self.judge, options).tasks]
+        if inference:
+            self.tasks += inferred.tasks(taken, values, self.judge)
+        else:
+            self.tasks += Moved(taken, values, self.judge, options).tasks()
+            self.tasks += sensitivity.tasks(taken, values, self.judge, options)
 
     def layers(self) -> list[str]:
         """In the order in which they come up."""

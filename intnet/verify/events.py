@@ -20,8 +20,8 @@ from intnet.verify import chains, draw
 from intnet.verify.grids import decided, grid_of
 from intnet.verify.judge import FLOAT32, Judge
 from intnet.verify.record import Back, Call, Joined
-from intnet.verify.row import DIFFERS, Difference, Row
-from intnet.verify.rules.rule import Source
+from intnet.verify.row import DIFFERS, Difference, Row, written
+from intnet.verify.rules.rule import Source, shown
 from intnet.verify.values import NotSpecified, Values, is_float, is_stored, shape_of
 
 
@@ -162,16 +162,13 @@ def compare(
         row.difference = Difference(index, written(expected[first]), written(stored[first]), lines)
 
 
-def written(value: Fraction) -> str:
-    """An exact number, and about what it is."""
-    whole = value.denominator == 1 and abs(value.numerator) < 10**9
-    return (
-        str(value)
-        if whole
-        else f"{float(value)!r} = {value}"
-        if value.denominator < 10**12
-        else repr(float(value))
-    )
+def operands(values: Values, what: Call | Back | Joined, k: int, at: int) -> list[str]:
+    """What the definition reads for element `at` of result k of an operation, a line each."""
+    if isinstance(what, Joined):
+        return shown(values, [("the first", what.first), ("the second", what.second)], what.result, at)
+    rule = values.rule(what.op if isinstance(what, Call) else what.call.op)
+    lines: list[str] = rule.operands(values, what, k, at)
+    return lines
 
 
 def inner_grid(values: Values, place: Place, form: Format) -> int:
@@ -211,7 +208,9 @@ def _check_codes(
     unit = power(exponent)
 
     def trail(k: int) -> list[str]:
-        return explained(form, source, k, grid, mode, drawn[k], made[k], stream)
+        origin = None if place.inner or is_stored(place.entered) else values.record.origin(place.entered)
+        read = [] if origin is None else operands(values, *origin, int(flat[k]))
+        return [*read, *explained(form, source, k, grid, mode, drawn[k], made[k], stream)]
 
     if int(np.max(np.abs(np.asarray(q.exponent) - exponent))) == 0:
         compare(row, flat, q.shape, [Fraction(c) for c in made], values.at(QTensor(q.codes, 0), flat), trail)

@@ -6,9 +6,10 @@ import numpy as np
 
 from intnet.errors import IntnetError
 from intnet.spec import data as spec_data
+from intnet.spec import inference as spec_inference
 from intnet.verify import draw
 from intnet.verify.events import Options, compare
-from intnet.verify.row import UNSPECIFIED, Row
+from intnet.verify.row import DIFFERS, UNSPECIFIED, Row
 from intnet.verify.taken import Taken
 
 IMAGES = 16  # of a batch whose bytes are compared, in all places of it
@@ -65,3 +66,21 @@ def augmented(taken: Taken, members: list[int], chosen: list[int]) -> list[list[
     whole = [spec_data.nested(image.reshape(-1).tolist(), image.shape) for image in images]
     made = spec_data.augmented(whole, run.seed, taken.step, pad, flip)
     return [spec_data.flat(made[place]) for place in chosen]
+
+
+def check_inference(taken: Taken) -> Row:
+    """The bytes of a batch of test images, all of them."""
+    assert taken.inference is not None
+    images = next(iter(taken.record.calls("cast"))).operands[0]
+    part, data = taken.inference.images, taken.run.data
+    row = Row("data", "images", "test images in order", ["inference.batch"], images.size, images.size)
+    given = [b""] * part.start + [image.tobytes() for image in data.test_images[part]]
+    form = data.image_shape, data.exponent, data.classes
+    wanted = spec_data.Dataset([], [], given, data.test_labels.tolist(), *form)
+    made, _ = spec_inference.batch(wanted, part.start // spec_inference.BATCH)
+    flat = np.arange(images.size)
+    numbers = [Fraction(v) for v in made.codes], [Fraction(v) for v in images.codes.reshape(-1).tolist()]
+    compare(row, flat, images.shape, *numbers)
+    if (made.exponent, made.shape) != (images.exponent, images.shape):
+        row.state, row.why = DIFFERS, f"exponent {images.exponent}, shape {images.shape}"
+    return row

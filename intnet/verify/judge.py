@@ -75,25 +75,33 @@ def described(layer: Layer) -> SpecLayer:
 
 
 class Judge:
-    """The definition of one step of a run's method.
+    """The definition of one step of a run's method, or of inference behind it.
 
     before: the run's state ahead of the step, by the names of a checkpoint
     exponents: 'layer/path' -> exponent of codes, where a format depends on one
     """
 
-    def __init__(self, run: Run, before: Mapping[str, Any], step: int, exponents: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        before: Mapping[str, Any],
+        step: int,
+        exponents: Mapping[str, Any],
+        inference: bool = False,
+    ) -> None:
         method = run.method
         self.seed, self.symbols = run.seed, method.SYMBOLS
         self.layers = {layer.name: described(layer) for layer in run.model.all_layers()}
         self.net = tuple(self.layers.values())
-        self.now = Now(run.seed, step, run.steps_per_epoch)
+        self.now = Now(run.seed, step, run.steps_per_epoch, inference)
         self.before = dict(before)
         self.module = definition_of(method)
         self.settings: Any = None
         if self.module is not None:
             self.settings = self.module.Settings.from_options(method.settings())
         self.exponents = exponents
-        self.rules = self.fresh({name: as_stored(value) for name, value in before.items()})
+        self.state = {name: as_stored(value) for name, value in before.items()}
+        self.rules = self.fresh(self.state)
 
     def fresh(self, state: Mapping[str, Words | Floats]) -> Any:
         """The definition's step on a state; None without a definition."""

@@ -1,9 +1,22 @@
 """What a verification says of a path of a layer: `Row`; and of an element that differs: `Difference`."""
 
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from typing import Any
 
 EQUAL, DIFFERS, UNSPECIFIED = "equal", "differs", "not specified"
+
+
+def written(value: Fraction) -> str:
+    """An exact number, and about what it is."""
+    whole = value.denominator == 1 and abs(value.numerator) < 10**9
+    return (
+        str(value)
+        if whole
+        else f"{float(value)!r} = {value}"
+        if value.denominator < 10**12
+        else repr(float(value))
+    )
 
 
 @dataclass

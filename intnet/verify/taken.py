@@ -1,25 +1,30 @@
-"""The step that is verified: taken twice, once watched and once as in training, from one state.
+"""What is verified, taken twice from one state: once watched and once as in training, or in inference.
 
 The watched step is what the checks read. Methods may take other roads where nobody observes (many parameters
 updated at once, copies of weights kept from the step before), so the other one ends in the same digest or the
 first row of the result says so.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from intnet.autograd import watched
+from intnet.autograd import Tensor, watched
+from intnet.errors import ConfigError
 from intnet.qtensor import QTensor
-from intnet.train import Run
+from intnet.train import EVALUATION_BATCH, Run, as_codes, classified
 from intnet.verify.record import Record
 
 
 @dataclass
 class Taken:
-    """One step, from 0: the state before and behind it, what happened, and the digest without a watcher."""
+    """One step, from 0: the state before and behind it, what happened, and the digest without a watcher.
+
+    ended: the state ahead of the epoch's end, where the step ends one
+    """
 
     run: Run
     step: int
@@ -29,6 +34,20 @@ class Taken:
     loss: float
     digest: str
     unwatched: str
+    ended: dict[str, Any] = field(default_factory=dict)
+    inference: "Inference | None" = None  # in place of a step
+
+
+@dataclass
+class Inference:
+    """A batch of test images behind `Taken.step` steps.
+
+    logits: of the watched pass, as the model gave them; classes: of the other one
+    """
+
+    images: slice
+    logits: Any
+    classes: np.ndarray
 
 
 def copied(state: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +69,48 @@ def take(run: Run, step: int, progress: Callable[[Run, int], None]) -> Taken:
     unwatched = run.digest()
     run.restore(copied(before), step - 1)
     given = run.state()  # the very arrays that the step reads
-    record, losses = Record(), []
-    with watched(record):
+    record, losses, ended = Record(), [], {}
+    with watched(record), at_the_end_of_an_epoch(run, lambda: ended.update(run.state())):
         run.train(step, lambda report: losses.append(report.loss), [record])
-    return Taken(run, step - 1, given, run.state(), record, losses[0], run.digest(), unwatched)
+    return Taken(run, step - 1, given, run.state(), record, losses[0], run.digest(), unwatched, ended)
+
+
+@contextmanager
+def at_the_end_of_an_epoch(run: Run, seen: Callable[[], None]) -> Iterator[None]:
+    """Call `seen` ahead of what the method does at an epoch's end."""
+    method, ends = run.method, run.method.end_of_epoch
+
+    def both() -> None:
+        seen()
+        ends()
+
+    method.end_of_epoch = both  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del method.end_of_epoch  # the class's again
+
+
+def take_inference(run: Run, steps: int, batch: int, progress: Callable[[Run, int], None]) -> Taken:
+    """Test batch number `batch`, from 1, of a run behind so many steps; ConfigError where there is none."""
+    labels = run.data.test_labels
+    last = -(-len(labels) // EVALUATION_BATCH)
+    if not 1 <= batch <= last:
+        raise ConfigError(
+            f"--inference {batch}: {len(labels):,} test images are {last} batches of {EVALUATION_BATCH}"
+        )
+    progress(run, steps)
+    part = slice((batch - 1) * EVALUATION_BATCH, min(batch * EVALUATION_BATCH, len(labels)))
+    images, exponent = run.data.test_images[part], run.data.exponent
+    digest, method = run.digest(), run.method
+    classes = classified(run.model, method, images, exponent)
+    record, before = Record(), method.observers
+    method.observers = [*before, record]
+    try:
+        with watched(record):
+            logits = run.model(Tensor(as_codes(images, exponent)), method).value
+    finally:
+        method.observers = before
+    state = run.state()
+    made = Inference(part, logits, classes)
+    return Taken(run, steps, state, state, record, 0.0, run.digest(), digest, inference=made)

@@ -144,13 +144,17 @@ class Tasks:
             row.specs += list(rule.specs(what, k))
             expected = self.values.made(what, k, flat)
             row.checked = len(flat)
-            compare(row, flat, shape_of(value), expected, self.values.at(value, flat))
+            stored = self.values.at(value, flat)
+            compare(row, flat, shape_of(value), expected, stored, lambda i: self._operands(what, k, flat[i]))
             self._by_definition(rule, what, k, flat, expected, row)
             if isinstance(what, Call) and what.op.name == "dropout":
                 self._mask(what, layer, flat, row)
         except NotSpecified as why:
             row.state, row.why = UNSPECIFIED, str(why)
         return row
+
+    def _operands(self, what: Happened, k: int, at: Any) -> list[str]:
+        return events.operands(self.values, what, k, int(at))
 
     def _rule(self, what: Happened) -> Any:
         if isinstance(what, Joined):

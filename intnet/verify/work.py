@@ -51,6 +51,7 @@ def heading(taken: Taken, options: Options, own: dict[str, Any]) -> dict[str, An
         "sources": sources(),
         "run": own,
         "step": taken.step + 1,
+        "inference": None if taken.inference is None else taken.inference.images.start,
         "state": taken.digest,
         "options": dataclasses.asdict(options),
     }
@@ -122,6 +123,8 @@ def first_rows(taken: Taken, options: Options, pattern: str | None) -> list[Row]
     """What belongs to no layer: the images, and that the step ends alike where nobody watches."""
     if pattern is not None:
         return []
+    if taken.inference is not None:
+        return [inputs.check_inference(taken)]
     row = Row("step", "digest", "the state behind the step, watched and as in training", ["state.digest"])
     row.elements = row.checked = len(taken.after)
     if taken.digest != taken.unwatched:
@@ -166,9 +169,7 @@ def _mapped(units: list[tuple[str, int, int]]) -> Iterator[tuple[str, list[dict[
                 for one in futures.as_completed(waiting):
                     yield one.result()
             except futures.process.BrokenProcessPool:
-                raise IntnetError(
-                    "a process died (out of memory?): call it again"
-                ) from None
+                raise IntnetError("a process died (out of memory?): call it again") from None
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 

@@ -3,6 +3,7 @@
 Written from equations (6) to (9) and the text of section 4.1.2 alone. A run is a list of steps, a step a
 list of layers, a layer a dict: dims, ops, WL, nonzero and, for AdaPT, lb and r.
 """
+
 import math
 from fractions import Fraction
 

@@ -193,4 +193,3 @@ def again(codes: list[int], bits: int, small: bool, pack: Any, unpack: Any) -> l
         on_numbers(pack)(source, n, bits, out, 0)
         on_numbers(unpack)(out, 0, n, bits, back)
     return [int(code) for code in back[:n]]
-

@@ -21,6 +21,7 @@ from fractions import Fraction
 from math import inf, sqrt
 from typing import Any, ClassVar
 
+from intnet.spec import float_batch_norm as float_norm
 from intnet.spec import words as random
 from intnet.spec.digest import Floats
 from intnet.spec.elementary import normal64
@@ -151,7 +152,7 @@ class Step(FloatMaster):
 
     def stream_of(self, layer: Layer, path: str) -> str | None:
         """Each stored path has words of its own: 'layer/W' those of Wq, 'layer/gW' those of gWq."""
-        if self.format_of(layer, path) == FLOAT32:
+        if self.format_of(layer, path) == FLOAT32 or (self.now.inference and path in STORED):
             return None
         return f"{layer.name}/{COPIES.get(path, GRADIENTS.get(path, path))}"
 
@@ -161,6 +162,13 @@ class Step(FloatMaster):
         if symbol == "W":
             self.nonzero[layer.name] = sum(code != 0 for code in q.codes)
         return q if symbol in ("W", "b") else to_float(q)
+
+    def folded(self, layer: Layer) -> tuple[Fixed, Fixed] | None:
+        """Of gamma^ and beta^ and the running statistics, for words of the layer's FL."""
+        gamma, beta = (self.weight(layer, symbol).values for symbol in ("gamma", "beta"))
+        running = self.running(layer)
+        assert running is not None
+        return float_norm.folded(gamma, beta, *running, self.numbers(f"{layer.name}.precision")[1])
 
     def gradient(self, layer: Layer, symbol: str, value: Value) -> None:
         """SR(g), that of weights then divided by the root of its sum of squares (3.4); zero stays zero."""

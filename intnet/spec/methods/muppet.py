@@ -137,7 +137,8 @@ class Step(FloatMaster):
 
     def stream_of(self, layer: Layer, path: str) -> str | None:
         """Each stored path has words of its own: 'layer/W' those of Wq, 'layer/gW' those of gWq."""
-        stored = isinstance(self.format_of(layer, path), Scaled)
+        nearest = self.now.inference and path in FORWARD
+        stored = isinstance(self.format_of(layer, path), Scaled) and not nearest
         return f"{layer.name}/{WORDS.get(path, path)}" if stored else None
 
     def gradient(self, layer: Layer, symbol: str, value: Value) -> None:

@@ -164,7 +164,9 @@ class Step(PlainStep):
         return f"{layer.name}/{path.removesuffix('s')}" if stochastic else None
 
     def save(self, layer: Layer, path: str, value: Tensor) -> Tensor:
-        """a~, which the tape holds."""
+        """a~, which the tape holds; inference has none."""
+        if self.now.inference:
+            return value
         n, name = len(value.values), f"{layer.name}/{path}"
         late = self.settings.option("storage", layer.name) == "on_backward"
         self.held[name] = n, 4 * n

@@ -60,11 +60,12 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Now:
-    """Which step this is, from 0, of which run."""
+    """Which step this is, from 0, of which run; inference: a batch of test images behind so many steps."""
 
     seed: int
     step: int
     steps_per_epoch: int = 1
+    inference: bool = False
 
     @property
     def epoch(self) -> int:
@@ -170,7 +171,7 @@ class Step(Rules):
 
     def format_of(self, layer: Layer, path: str) -> Format | Float32 | None:
         """Of a data path; None: what comes there is stored as it is, exact or float32."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no format_of")
 
     def stream_of(self, layer: Layer, path: str) -> str | None:
         """The stream of a path that rounds stochastically; None: to nearest, ties to even."""
@@ -224,11 +225,23 @@ class Step(Rules):
         """In the format of its path."""
         return self.stored(layer, path, value)
 
+    def running(self, layer: Layer) -> tuple[list[Fraction], list[Fraction]] | None:
+        """Batch norm's (means, variances) of inference; None: those of the batch itself."""
+        names = [f"{layer.name}.running_mean", f"{layer.name}.running_var"]
+        if names[0] not in self.state:
+            raise ValueError(f"{layer.name} has no running statistics before the first step")
+        mean, variance = (exact(value_of(self.state[name])) for name in names)
+        return mean, variance
+
+    def folded(self, layer: Layer) -> tuple[Fixed, Fixed] | None:
+        """Batch norm of inference as (scale, offset) of integers; None: as in training."""
+        return None
+
     # -- the way through a step --------------------------------------------------------------------
 
     def update(self, layer: Layer, symbol: str, gradient: Any) -> None:
         """The next value of a parameter."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no update")
 
     def see_loss(self, loss: Fraction) -> None:
         """The batch's mean loss, ahead of its gradients."""

@@ -224,6 +224,10 @@ class Step(AnyStep):
         """CQ alone rounds stochastically, by the words of 'layer/gW'."""
         return f"{layer.name}/gW" if path == "gWq" else None
 
+    def running(self, layer: Layer) -> tuple[list[Fraction], list[Fraction]] | None:
+        """As intnet has it; with `statistics=batch` the batch's own, as the paper may be read."""
+        return None if self.settings.statistics == "batch" else super().running(layer)
+
     # -- hooks -------------------------------------------------------------------------------------
 
     def error(self, layer: Layer, path: str, value: Value) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from intnet.verify.rules.curves import SigmoidRule, SiluRule, TanhRule
 from intnet.verify.rules.elementwise import Add, Dropout, Flatten, Own, Relu, Scale
 from intnet.verify.rules.loss import Loss
-from intnet.verify.rules.norm import BatchNorm
+from intnet.verify.rules.norm import BatchNorm, Normalize, ScaleShift
 from intnet.verify.rules.pools import AdaptiveMean, GlobalMean, Max, Mean
 from intnet.verify.rules.products import AddBias, Conv, Linear
 
@@ -28,8 +28,10 @@ RULES: dict[str, Any] = {
     "global_avg_pool": GlobalMean(),
     "linear": Linear(),
     "max_pool2d": Max(),
+    "normalize": Normalize(),
     "relu": Relu(),
     "scale": Scale(),
+    "scale_shift": ScaleShift(),
     "sigmoid": SigmoidRule(),
     "silu": SiluRule(),
     "softmax_cross_entropy": Loss(),

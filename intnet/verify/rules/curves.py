@@ -71,7 +71,7 @@ class Curved(Rule):
 
     def factors(self, values: Values, back: Back, floats: bool, flat: np.ndarray) -> list[Fraction]:
         """What the error is multiplied by."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no factors")
 
     def back(self, values: Values, back: Back, k: int, flat: np.ndarray) -> list[Fraction]:
         """e times the derivative: exact, or e as float32 and one rounding."""

@@ -237,6 +237,67 @@ class BatchNorm(Rule):
         return Fraction(f32.batch_dot_units(errors, x2, per_image), f32.ONE)
 
 
+class Normalize(BatchNorm):
+    """normalize: x3 by running statistics; the paths inside are mu, sigma and x2, of float32 x2 alone."""
+
+    def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:
+        """By the kind of the input."""
+        assert isinstance(what, Call)
+        return ("float_batch_norm.x3_at",) if is_float(what.operands[0]) else ("batch_norm.x3_at",)
+
+    def inner_specs(self, what: Call | Back, path: str) -> tuple[str, ...]:
+        """Of a path inside."""
+        assert isinstance(what, Call)
+        if path != "x2":
+            return ("inference.Inference",)
+        return ("float_batch_norm.x2_at",) if is_float(what.operands[0]) else ("batch_norm.x2_at",)
+
+    def _forward_inner(self, values: Values, call: Call, path: str, flat: np.ndarray) -> Source:
+        x, _, _, mean, variance = call.operands
+        if path != "x2":
+            return Source(values.at(mean if path == "mu" else variance, flat), root=path == "sigma")
+        if not is_float(x):
+            return super()._forward_inner(values, call, path, flat)
+        at = flat % mean.shape[0]
+        parts = zip(values.at(x, flat), values.at(mean, at), values.at(variance, at), strict=True)
+        return Source([float_norm.x2_at(v, m, float_norm.reciprocal_root(s)) for v, m, s in parts])
+
+    def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
+        """x3 = gamma * x2 + beta."""
+        x, gamma, beta = call.operands[:3]
+        at = flat % gamma.shape[0]
+        x2 = values.at(self._stored(call, "x2"), flat)
+        by = float_norm.x3_at if is_float(x) else integer_norm.x3_at
+        return [by(v, g, b) for v, g, b in zip(x2, values.at(gamma, at), values.at(beta, at), strict=True)]
+
+    def near_forward(self, values: Values, call: Call) -> Near:
+        """In float64."""
+        (x2, size), (g, _), (b, _) = map(values.near, (self._stored(call, "x2"), *call.operands[1:3]))
+        return x2 * g + b, size * np.abs(g) + np.abs(b)
+
+    def by_definition(self, values: Values, what: Call | Back, path: str, c: int) -> Fraction | None:
+        """Nothing is summed."""
+        return None
+
+
+class ScaleShift(Rule):
+    """scale_shift: x3 = scale * x1 + offset."""
+
+    forward_spec = "batch_norm.folded_at"
+
+    def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
+        """Exact."""
+        x, scale, offset = call.operands
+        at = flat % scale.shape[0]
+        parts = zip(values.at(x, flat), values.at(scale, at), values.at(offset, at), strict=True)
+        return [integer_norm.folded_at(*part) for part in parts]
+
+    def near_forward(self, values: Values, call: Call) -> Near:
+        """In float64."""
+        (x, size), (g, _), (b, _) = map(values.near, call.operands)
+        return x * g + b, size * np.abs(g) + np.abs(b)
+
+
 def divided(sums: np.ndarray, n: int) -> np.ndarray:
     """float32 of sums / n, rounded once."""
     return np.array([float(f32.to_float32(v / n)) for v in fractions(sums)], np.float32)

@@ -23,6 +23,7 @@ from intnet.spec.geometry import ConvShape, forward_runs, input_runs, weight_run
 from intnet.spec.tensor import power
 from intnet.verify import chains
 from intnet.verify.record import Back, Call
+from intnet.verify.row import written
 from intnet.verify.rules.rule import Rule
 from intnet.verify.values import (
     Near,
@@ -32,11 +33,13 @@ from intnet.verify.values import (
     forward_copy,
     fractions,
     is_float,
+    shape_of,
     units,
 )
 
 SHORT = 64  # terms up to which every sum over a batch is made by the definition itself, else by `chains`
 ROWS = 32  # of them at a time
+TERMS = 12  # of a sum that a trail shows
 Runs = list[tuple[range | None, range]]
 INTEGERS, FLOATS, BLOCKS = "integers", "float32", "blocks"
 
@@ -89,7 +92,7 @@ class Conv(Rule):
     def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:
         """The spec functions of the result or of gradient k."""
         call = what if isinstance(what, Call) else what.call
-        a, b = self.operands(call)
+        a, b = self.operands_of(call)
         place = 0 if isinstance(what, Call) else 1 + k
         kind = kind_of(a, b) if isinstance(what, Call) else kind_of(what.gradient, self.other(what, k))
         exact = (self.forward_spec, *self.back_specs)[place]
@@ -97,7 +100,7 @@ class Conv(Rule):
             return (exact,)
         return (self.float_specs[place],) if kind == FLOATS else (exact, "block_float.rounded")
 
-    def operands(self, call: Call) -> tuple[Any, Any]:
+    def operands_of(self, call: Call) -> tuple[Any, Any]:
         """What the forward product reads."""
         return forward_copy(call.operands[0]), forward_copy(call.operands[1])
 
@@ -116,7 +119,7 @@ class Conv(Rule):
 
     def shape(self, call: Call) -> ConvShape:
         """All sizes."""
-        x, w = self.operands(call)
+        x, w = self.operands_of(call)
         window = {key: call.attributes.get(key, start) for key, start in (("stride", 1), ("padding", 0))}
         shapes = [(*s.shape, 1, 1)[:4] if len(s.shape) == 2 else s.shape for s in (w,)]
         x_shape = x.shape if len(x.shape) == 4 else (x.shape[0], 1, 1, x.shape[1])
@@ -125,9 +128,29 @@ class Conv(Rule):
 
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """x1 = W * x0."""
-        g, (x, w) = self.shape(call), self.operands(call)
+        g, (x, w) = self.shape(call), self.operands_of(call)
         places = np.stack(np.unravel_index(flat, (g.n, g.oh, g.ow, g.o)), axis=1).tolist()
         return self._short(kind_of(x, w), x, w, [forward_runs(g, *place) for place in places])
+
+    def operands(self, values: Values, what: Call | Back, k: int, at: int) -> list[str]:
+        """The factors of the first products, by their places."""
+        if isinstance(what, Call):
+            g, (a, b), names = self.shape(what), self.operands_of(what), ("x0", "W")
+            runs = forward_runs(g, *_place(at, (g.n, g.oh, g.ow, g.o)))
+        elif k == 0:
+            g, a, b, names = self.shape(what.call), what.gradient, self.other(what, 0), ("e3", "W")
+            runs = input_runs(g, *_place(at, (g.n, g.h, g.w, g.c)))
+        else:
+            g, a, b, names = self.shape(what.call), self.other(what, 1), what.gradient, ("x0", "e3")
+            runs = weight_runs(g, *_place(at, (g.o, g.cg, g.kh, g.kw)))
+        pairs = [(i, j) for one, two in runs if one is not None for i, j in zip(one, two, strict=True)]
+        lines = [f"a sum of {len(pairs):,} products, in this order:"]
+        for i, j in pairs[:TERMS]:
+            places = [_place(i, shape_of(a)), _place(j, shape_of(b))]
+            named = [f"{name}[{','.join(map(str, at))}]" for name, at in zip(names, places, strict=True)]
+            factors = [written(values.at(v, np.array([at]))[0]) for v, at in ((a, i), (b, j))]
+            lines.append(f"  {' * '.join(named)} = {' * '.join(factors)}")
+        return [*lines, "  ..."] if len(pairs) > TERMS else lines
 
     @staticmethod
     def _short(kind: str, a: Any, b: Any, sums: list[Runs]) -> list[Fraction]:
@@ -189,6 +212,10 @@ class Conv(Rule):
         if kind == FLOATS:
             return Fraction(f32.batch_dot_units(a, b, g.oh * g.ow), f32.ONE)
         return summed(a, b, kind, exponent)
+
+
+def _place(flat: int, shape: tuple[int, ...]) -> list[int]:
+    return [int(i) for i in np.unravel_index(flat, shape)]
 
 
 class _Long:

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from intnet.verify.record import Back, Call
-from intnet.verify.values import Near, NotSpecified, Values
+from intnet.verify.row import written
+from intnet.verify.values import Near, NotSpecified, Values, shape_of
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,14 @@ class Rule:
         """The same in float64, where a format asks for a tensor's extremes."""
         raise NotSpecified(f"operation {_name(what)!r}: the extremes of path {path}")
 
+    def operands(self, values: Values, what: Call | Back, k: int, at: int) -> list[str]:
+        """What element `at` of the result, or of gradient k, is made of, a line each."""
+        if isinstance(what, Call):
+            named = [(f"operand {i}", value) for i, value in enumerate(what.operands)]
+            return shown(values, named, what.result, at)
+        named = [(f"operand {i}", value) for i, value in enumerate(what.call.operands)]
+        return shown(values, [("the error", what.gradient), *named], what.results[k], at)
+
     def part(self, what: Call | Back, k: int) -> str:
         """The path of the result or of gradient k, as `by_definition` takes it."""
         return "" if isinstance(what, Call) else str(k)
@@ -69,3 +79,18 @@ class Rule:
 
 def _name(what: Call | Back) -> str:
     return what.op.name if isinstance(what, Call) else what.call.op.name
+
+
+def shown(values: Values, named: list[tuple[str, Any]], result: Any, at: int) -> list[str]:
+    """Lines of the operands that stand element by element, or channel by channel, beside a result."""
+    shape, lines = shape_of(result), []
+    for name, value in named:
+        own = shape_of(value)
+        place = at if own == shape else at % own[0] if len(own) == 1 and own[0] == shape[-1] else None
+        if place is not None:
+            lines.append(f"{name}[{_index(place, own)}] = {written(values.at(value, np.array([place]))[0])}")
+    return lines
+
+
+def _index(flat: int, shape: tuple[int, ...]) -> str:
+    return ",".join(str(int(i)) for i in np.unravel_index(flat, shape))

@@ -1,0 +1,85 @@
+"""Inference: one way forward behind training, and the class of every image.
+
+    batch      256 test images, in order: what a format makes of a whole tensor, as R(x), it makes of a batch
+    norm       by running means and variances (`Step.running`), or as scale x1 + offset (`Step.folded`);
+               WAGEUBN's `statistics=batch` alone reads those of the batch
+    dropout    hands on what comes
+    rounding   parameters by the words of the step that would come next; activations to nearest, ties to even
+    class      the first of an image's greatest logits
+
+All of it is intnet's own contract: the papers say how they train.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from intnet.spec import batch_norm as integer_norm
+from intnet.spec import float_batch_norm as float_norm
+from intnet.spec.data import Dataset
+from intnet.spec.loss import logits32
+from intnet.spec.methods.step import Now, State, Step
+from intnet.spec.nets import Layer, Net, Walk
+from intnet.spec.tensor import Fixed, Tensor
+from intnet.spec.values import Quotient, Roots, Value, exact
+
+BATCH = 256
+
+
+class Inference(Walk):
+    """The walk with running statistics and without dropout."""
+
+    rules: Step
+
+    def _dropout(self, layer: Layer, x: Value) -> Value:
+        return x
+
+    def _norm(self, layer: Layer, x: Value) -> Value:
+        running = self.rules.running(layer)
+        if running is None:
+            return super()._norm(layer, x)
+        act, folded, c = self.rules.activation, self.rules.folded(layer), x.shape[-1]
+        if folded is not None:
+            scale, offset = (exact(part) for part in folded)
+            made = [integer_norm.folded_at(v, scale[i % c], offset[i % c]) for i, v in enumerate(exact(x))]
+            return act(layer, "x3", Quotient(x.shape, made))
+        gamma, beta = self.rules.weight(layer, "gamma"), self.rules.weight(layer, "beta")
+        if isinstance(x, Fixed) != isinstance(gamma, Fixed):
+            x = act(layer, "x1", x)
+        mean, variance = running
+        if isinstance(x, Fixed):
+            mu, sigma = act(layer, "mu", Quotient((c,), mean)), act(layer, "sigma", Roots((c,), variance))
+            x2 = act(layer, "x2", Quotient(x.shape, integer_norm.normalized(x, mu, sigma)))
+            return act(layer, "x3", integer_norm.scale_shift(x2, gamma, beta))
+        r = [float_norm.reciprocal_root(v) for v in variance]
+        x2 = [float_norm.x2_at(v, mean[i % c], r[i % c]) for i, v in enumerate(x.values)]
+        act(layer, "x2", Tensor(x.shape, x2))
+        pairs = enumerate(x2)
+        x3 = [float_norm.x3_at(v, gamma.values[i % c], beta.values[i % c]) for i, v in pairs]
+        return act(layer, "x3", Tensor(x.shape, x3))
+
+
+def logits(net: Net, method: ModuleType, settings: Any, state: State, images: Fixed, now: Now) -> Tensor:
+    """float32 (images, classes) of one batch; now.step: how many steps the state has behind it."""
+    step: Step = method.Step(net, settings, state, replace(now, inference=True))
+    return logits32(Inference(step, step.first).forward(net, images))
+
+
+def classes(logits: Tensor) -> list[int]:
+    """The first of the greatest logits of every image.
+
+    >>> classes(Tensor((2, 3), [0, 2, 2, 5, 1, 0]))
+    [1, 0]
+    """
+    n, width = logits.shape
+    rows = [list(logits.values[i * width : (i + 1) * width]) for i in range(n)]
+    return [row.index(max(row)) for row in rows]
+
+
+def batch(data: Dataset, k: int) -> tuple[Fixed, list[int]]:
+    """(images, labels) of the test batch k, from 0; the last one may be short."""
+    part = slice(k * BATCH, (k + 1) * BATCH)
+    images, labels = data.test_images[part], data.test_labels[part]
+    return Fixed((len(images), *data.shape), [v for image in images for v in image], data.exponent), labels
