@@ -108,8 +108,8 @@ def test_what_inference_s_rows_catch() -> None:
 
 
 MOVING = {
-    "adapt": ("adapt", {}, 26, 40),  # behind the first lookback of 25 steps
-    "muppet": ("muppet", {"resolution": "1", "patience": "1"}, 4, 40),
+    "adapt": ("adapt", {}, 25, 40),  # the first lookback is 25 steps
+    "muppet": ("muppet", {"resolution": "3", "patience": "1"}, 30, 40),
     "dynasty": ("dynasty", {"gamma": "0.25"}, 4, 40),  # a second map
     "dynasty by weights": ("dynasty", {"forward_dynamic": "weight", "weight_bits": "5"}, 2, 40),
 }
