@@ -18,6 +18,7 @@ from intnet.layers import Layer
 from intnet.methods.method import Method
 from intnet.spec.tensor import Tensor
 from intnet.train import Run
+from intnet.verify import moved as moved_module
 from intnet.verify import taken, work
 from intnet.verify.checks import Step
 from intnet.verify.events import Options
@@ -148,6 +149,25 @@ def test_a_slot_that_is_missing_and_a_map_that_is_wrong_are_seen() -> None:
     assert row.state == DIFFERS
     assert row.difference is not None
     assert row.difference.trail[0] == "fc2.weight.b"
+
+
+@pytest.mark.parametrize("options", [{}, {"l1": "1e-3", "penalty": "on"}])
+def test_the_state_of_many_weights_is_verified_in_part(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moved_module, "LARGE", 1000)
+    monkeypatch.setattr(moved_module, "SMALL", 700)  # fc3 has 640
+    found = taken.take(runs.build("adapt", options, "mlp", "digits", 20, limit=40), 2, trained)
+    (row,) = Step(found, Options(40)).rows("method")
+    assert (row.state, row.difference) == (EQUAL, None)
+    assert 2 * 40 + 640 < row.checked < row.elements
+    found.after["fc1.weight.G"] += np.float32(1)
+    (row,) = Step(found, Options(40)).rows("method")
+    assert row.state == DIFFERS
+    (row,) = Step(taken.take(runs.build("adapt", {}, "mlp", "digits", 20), 25, trained), Options(40)).rows(
+        "method"
+    )
+    assert (row.state, row.why[:13]) == (UNSPECIFIED, "fc1: a switch")
 
 
 def test_the_trail_of_a_product_shows_its_factors() -> None:

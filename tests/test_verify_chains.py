@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from intnet.spec import float32
+from intnet.spec import float32, float64
 from intnet.verify import chains
 from intnet.verify.values import fractions, units
 
@@ -72,3 +72,9 @@ def test_exact_sums_are_exact() -> None:
     for row, (total, up) in enumerate(chains.float_dots(x, y)):
         exact = sum(p * q for p, q in zip(fractions(x[row]), fractions(y[row]), strict=True))
         assert total * Fraction(2) ** up == exact
+
+
+@pytest.mark.parametrize("terms", [0, 1, 1023, 1024, 1025, 5000])
+def test_sums_in_float64_are_the_definition_s(terms: int) -> None:
+    x = numbers(terms, (terms,)).astype(np.float64) ** 3
+    assert chains.sum64(x) == float64.sum64(x.tolist())

@@ -53,6 +53,7 @@ class Inference(Walk):
             mu, sigma = act(layer, "mu", Quotient((c,), mean)), act(layer, "sigma", Roots((c,), variance))
             x2 = act(layer, "x2", Quotient(x.shape, integer_norm.normalized(x, mu, sigma)))
             return act(layer, "x3", integer_norm.scale_shift(x2, gamma, beta))
+        assert isinstance(x, Tensor)
         r = [float_norm.reciprocal_root(v) for v in variance]
         x2 = [float_norm.x2_at(v, mean[i % c], r[i % c]) for i, v in enumerate(x.values)]
         act(layer, "x2", Tensor(x.shape, x2))
@@ -64,7 +65,9 @@ class Inference(Walk):
 def logits(net: Net, method: ModuleType, settings: Any, state: State, images: Fixed, now: Now) -> Tensor:
     """float32 (images, classes) of one batch; now.step: how many steps the state has behind it."""
     step: Step = method.Step(net, settings, state, replace(now, inference=True))
-    return logits32(Inference(step, step.first).forward(net, images))
+    found = Inference(step, step.first).forward(net, images)
+    assert isinstance(found, Fixed | Tensor)
+    return logits32(found)
 
 
 def classes(logits: Tensor) -> list[int]:

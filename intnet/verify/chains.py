@@ -3,6 +3,7 @@
     batch_dots(a, b, per_image)     float32.batch_dot32 of every row        batch_sums: float32.batch_sum32
     dots(a, b)                      float32.dot32 of every row
     whole_dots(a, b)                exact sums of products of integers
+    sum64(a)                        float64.sum64
 
 Rows of a and b are sums; columns run over their terms. The definition's own integers take a microsecond a
 fused multiply-add, too slow for sums over a whole batch; here one takes some nanoseconds. `tests` hold each
@@ -117,6 +118,16 @@ def batch_dots(a: np.ndarray, b: np.ndarray, per_image: int) -> np.ndarray:
 def batch_sums(a: np.ndarray, per_image: int) -> np.ndarray:
     """float32[rows]: `float32.batch_sum32` of each row of a float32 array [rows, terms]."""
     return _in_parts(a, None, per_image)
+
+
+def sum64(a: np.ndarray) -> float:
+    """`float64.sum64` of a float64 array, ascending."""
+    parts = np.zeros(1)
+    whole = a.size // CHUNK * CHUNK
+    for rows in (a.reshape(-1)[:whole].reshape(-1, CHUNK), a.reshape(1, -1)[:, whole:]):
+        if rows.size:
+            parts = np.concatenate([parts, np.add.accumulate(rows, axis=1)[:, -1]])
+    return float(np.add.accumulate(parts)[-1])
 
 
 # -- exact sums ------------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ import numpy as np
 from intnet.methods.method import Parameter
 from intnet.qtensor import QTensor
 from intnet.spec.digest import Floats, Words
+from intnet.spec.float32 import add32
 from intnet.spec.methods.step import value_of, whole
 from intnet.spec.tensor import Fixed, Tensor
-from intnet.verify import draw
+from intnet.verify import chains, draw
 from intnet.verify.events import Options, compare, told
 from intnet.verify.judge import Judge, Lazy, as_stored, exact_numbers
 from intnet.verify.record import Back
@@ -32,7 +33,7 @@ class Moved:
     def __init__(self, taken: Taken, values: Values, judge: Judge, options: Options) -> None:
         self.taken, self.values, self.judge, self.options = taken, values, judge, options
         self.gradients = {id(back.call.operands[0]): back.results[0] for back in self._reads()}
-        self.covered: set[str] = set()
+        self.in_part: set[str] = set()  # tensors of which the row of the state has drawn elements
 
     def _reads(self) -> Iterator[Back]:
         """The ways back of the layers' reads of their parameters."""
@@ -70,8 +71,6 @@ class Moved:
         judge, elements = self.judge, int(np.prod(shape))
         row = Row(layer, f"{symbol}'", judge.equation(symbol), [], elements)
         row.order = STEP * (len(self.taken.record.happened) + 2)
-        names = [other for other in self.taken.after if other == name or other.startswith(f"{name}.")]
-        self.covered |= set(names)
         try:
             if judge.rules is None:
                 raise NotSpecified("the method names no spec")
@@ -147,7 +146,6 @@ class Moved:
             row = Row(layer, "running", "r + (x - r)*2^-3", ["Step.statistics"])
             row.order = STEP * (len(self.taken.record.happened) + 2)
             names = [f"{layer}.running_mean", f"{layer}.running_var"]
-            self.covered |= set(names)
             try:
                 self._statistics(row, layer, names)
             except NotSpecified as why:
@@ -201,25 +199,69 @@ class Moved:
     def _whole(self, row: Row, mine: list[str]) -> None:
         if self.judge.rules is None:
             raise NotSpecified("the method names no spec")
-        if self._weights() > LARGE:
-            raise NotSpecified(f"what reads all weights is recomputed up to {LARGE:,} of them")
         step = self._with_gradients()
+        if self._weights() > LARGE:
+            self._in_part(step, row)
         step.see_loss(Fraction(self.taken.loss))
         step.update = self._sums_alone(step)  # parameters have rows of their own
         step.update_all()
         step.end_of_step()
-        kinds = REMEMBERED
+        kinds: tuple[str, ...] = REMEMBERED
         if self.taken.ended:
             kinds += self._sensitivities(step)
             step.end_of_epoch()
         for name, value in self.taken.after.items():
-            if name in mine or name.rpartition(".")[2] in kinds:
+            kept = name in mine or name.rpartition(".")[2] in kinds
+            if kept and name not in self.in_part:
                 row.elements += int(np.prod(value.shape))
+                row.checked += int(np.prod(value.shape))
                 self._compare_whole(row, name, step.state.get(name), value)
-        row.checked = row.elements
         lost = [name for name in step.state if name.startswith("method/") and name not in self.taken.after]
         if lost:
             row.state, row.differing, row.why = DIFFERS, row.differing + 1, f"missing: {', '.join(lost)}"
+
+    def _in_part(self, step: Any, row: Row) -> None:
+        """Of many weights AdaPT's penalties by NumPy in the definition's order, and drawn elements of G."""
+        if not hasattr(step, "gather") or step.settings.accs > 1:
+            raise NotSpecified(f"what reads all weights is recomputed up to {LARGE:,} of them")
+        gather, penalty = step.gather, self._penalty(step)
+
+        def some(layer: Any) -> None:
+            if int(np.prod(self.taken.before[f"{layer.name}.weight"].shape)) <= SMALL:
+                gather(layer)
+            else:
+                self._gathered(step, layer.name, row)
+
+        step.gather, step.penalty = some, lambda: penalty
+        row.specs += ["methods.adapt.Step.penalty", "verify.chains"]
+
+    def _penalty(self, step: Any) -> float:
+        """`methods.adapt.Step.penalty`."""
+        o, total = step.settings, 0.0
+        for layer in step.weighted:
+            w = self.taken.before[f"{layer.name}.weight"].astype(np.float64)
+            total += o.l1 * chains.sum64(np.abs(w)) if o.l1 else 0.0
+            total += o.l2 / 2 * chains.sum64(w * w) if o.l2 else 0.0
+            if o.penalty == "on":
+                total += step.numbers(f"{layer.name}.precision")[0] / 32 * step.nonzero[layer.name] / w.size
+        return total
+
+    def _gathered(self, step: Any, layer: str, row: Row) -> None:
+        """G + g of drawn elements, and n + 1; a full lookback reads all of G and W."""
+        lb, r, n = step.numbers(f"{layer}.window")
+        slot, name = f"{layer}.weight.G", f"{layer}.weight"
+        if n + 1 >= lb:
+            raise NotSpecified(f"{layer}: a switch of more than {SMALL:,} weights in a net of over {LARGE:,}")
+        step.state[f"{layer}.window"] = whole(lb, r, n + 1)
+        stored = self.taken.after[slot]
+        flat = draw.drawn(f"{self.options.seed}/{slot}", stored.size, self.options.elements)
+        expected = self.values.at(self.gradients[id(self.taken.before[name])], flat)
+        if slot in self.taken.before:
+            old = self.values.at(self.taken.before[slot], flat)
+            expected = [add32(a, b) for a, b in zip(old, expected, strict=True)]
+        row.elements, row.checked = row.elements + stored.size, row.checked + len(flat)
+        compare(row, flat, stored.shape, expected, self.values.at(stored, flat))
+        self.in_part.add(slot)
 
     def _sensitivities(self, step: Any) -> tuple[str, ...]:
         """DYNASTY's tables ahead of a new map, whose sums have rows of their own, into the definition's step.
@@ -253,9 +295,8 @@ class Moved:
         for name, layer, parameter in self.taken.run.model.all_parameters():
             gradient = self.gradients.get(id(self.taken.before[name]))
             if isinstance(gradient, np.ndarray):
-                step.gradients[f"{layer.name}/{parameter.symbol}"] = Tensor(
-                    parameter.shape, list(Lazy(gradient))
-                )
+                read: Any = Lazy(gradient)
+                step.gradients[f"{layer.name}/{parameter.symbol}"] = Tensor(parameter.shape, read)
         for event in self.taken.record.events:
             if event.path == "Wq" and isinstance(event.result, QTensor) and hasattr(step, "nonzero"):
                 step.nonzero[event.layer] = int(np.count_nonzero(event.result.codes))
