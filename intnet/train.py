@@ -177,16 +177,21 @@ def evaluate(
     model: Model, method: Method, data: Dataset, on_batch: Callable[[int], None] | None = None
 ) -> float:
     """Share of the data set's test images that the model classifies right under the method."""
-    labels, size = data.test_labels, EVALUATION_BATCH
-    parts = -(-len(labels) // size)
-    ahead = Ahead(lambda k: data.test_images[k * size : (k + 1) * size], end=parts)
+    parts = -(-len(data.test_labels) // EVALUATION_BATCH)
+    ahead = Ahead(lambda k: evaluation_batch(data, k), end=parts)
     right = 0
     for k in range(parts):
-        part = labels[k * size : (k + 1) * size]
-        right += int(np.count_nonzero(classified(model, method, ahead(k), data.exponent) == part))
+        images, labels = ahead(k)
+        right += int(np.count_nonzero(classified(model, method, images, data.exponent) == labels))
         if on_batch is not None:
-            on_batch(len(part))
-    return right / len(labels)
+            on_batch(len(labels))
+    return right / len(data.test_labels)
+
+
+def evaluation_batch(data: Dataset, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """(uint8 images, labels) of the test batch k, from 0. Defined by `spec/inference.py: batch`."""
+    part = slice(k * EVALUATION_BATCH, (k + 1) * EVALUATION_BATCH)
+    return data.test_images[part], data.test_labels[part]
 
 
 def classified(model: Model, method: Method, images: np.ndarray, exponent: int) -> np.ndarray:

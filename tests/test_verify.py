@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import models, runs
+from intnet import methods, models, runs
 from intnet.autograd import Op
 from intnet.errors import ConfigError
-from intnet.layers import Layer
+from intnet.layers import BatchNorm2d, Layer, ReLU
 from intnet.methods.method import Method
 from intnet.spec.tensor import Tensor
 from intnet.train import Run
-from intnet.verify import moved as moved_module
-from intnet.verify import taken, work
+from intnet.verify import remembered, taken, work
 from intnet.verify.checks import Step
 from intnet.verify.events import Options
 from intnet.verify.row import DIFFERS, EQUAL, UNSPECIFIED, Row, written
@@ -88,24 +87,62 @@ def test_inference_of_every_method_is_the_definition_s(case: str) -> None:
     assert [row.checked for row in rows if row.path == "class"] == [103]
 
 
+def inferred(run: Run, steps: int = 1) -> taken.Taken:
+    return taken.take_inference(run, steps, 1, trained)
+
+
+def wrong(found: taken.Taken) -> set[str]:
+    """'layer/path' of what differs."""
+    made = Step(found, Options(40))
+    rows = [row for layer in made.layers() for row in made.rows(layer)]
+    rows += work.first_rows(found, Options(40), None)
+    return {f"{row.layer}/{row.path}" for row in rows if row.state == DIFFERS}
+
+
 def test_what_inference_s_rows_catch() -> None:
-    """Another class, another scale, another pixel, and a test batch that is none."""
+    """Another class, another scale, another pixel, another label, and a test batch that is none."""
     run = runs.build("adapt", {}, "mlp", "digits", 20)
-    found = taken.take_inference(run, 1, 1, trained)
+    found = inferred(run)
     assert found.inference is not None
+    assert wrong(found) == set()
     found.inference.classes[3] += 1
     (call, *_) = found.record.calls("scale_shift")
     call.operands[1].codes[0] += 1
-    images = next(found.record.calls("cast")).operands[0]
-    images.codes.reshape(-1)[5] += 1
-    made = Step(found, Options(40))
-    rows = [row for layer in made.layers() for row in made.rows(layer)] + work.first_rows(
-        found, Options(40), None
-    )
-    wrong = {f"{row.layer}/{row.path}" for row in rows if row.state == DIFFERS}
-    assert wrong >= {"step/class", "bn1/scale, offset", "data/images"}
+    found.inference.images.codes.reshape(-1)[5] += 1
+    assert wrong(found) >= {"step/class", "bn1/scale, offset", "data/images"}
+    found = inferred(run)
+    assert found.inference is not None
+    found.inference.labels = np.roll(found.inference.labels, 1)
+    assert wrong(found) == {"data/images"}
     with pytest.raises(ConfigError, match="359 test images are 2 batches of 256"):
         taken.take_inference(run, 1, 3, trained)
+
+
+@pytest.mark.parametrize("method", ["wageubn", "float32", "adapt"])
+def test_inference_by_other_operations_is_seen(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch's own statistics, statistics of another place, dropout, no ReLU, a state that moves."""
+    run = runs.build(method, {}, "mlp", "digits", 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(run.method, "running_statistics", False)
+        assert "bn1/statistics" in wrong(inferred(run))
+    with monkeypatch.context() as patch:
+        read = BatchNorm2d.running_statistics
+        patch.setattr(BatchNorm2d, "running_statistics", lambda layer: read(layer)[1:] * 2)
+        assert wrong(inferred(run)) & {"bn1/statistics", "bn1/scale, offset"}
+    with monkeypatch.context() as patch:
+        forward = ReLU.forward
+        patch.setattr(ReLU, "forward", lambda layer, x, m: forward(layer, x, m) if m.training else x)
+        assert "step/operations" in wrong(inferred(run))
+    with monkeypatch.context() as patch:
+        moving = taken.classified
+
+        def moves(model: Any, *rest: Any) -> Any:
+            model.all_layers()[-1].weight.value = model.all_layers()[-1].weight.value[::-1].copy()
+            return moving(model, *rest)
+
+        if method != "wageubn":  # whose words are no plain array
+            patch.setattr(taken, "classified", moves)
+            assert "step/digest" in wrong(inferred(run))
 
 
 MOVING = {
@@ -113,13 +150,15 @@ MOVING = {
     "muppet": ("muppet", {"resolution": "3", "patience": "1"}, 30, 40),
     "dynasty": ("dynasty", {"gamma": "0.25"}, 4, 40),  # a second map
     "dynasty by weights": ("dynasty", {"forward_dynamic": "weight", "weight_bits": "5"}, 2, 40),
+    "dynasty behind a short batch": ("dynasty", {}, 4, 30),
+    "dynasty of convolutions": ("dynasty", {}, 2, 40, "lenet5"),
 }
 
 
 @pytest.mark.parametrize("case", MOVING)
 def test_a_step_on_which_the_precision_moves(case: str) -> None:
-    method, options, step, images = MOVING[case]
-    run = runs.build(method, options, "mlp", "digits", 20, limit=images)
+    method, options, step, images, *model = MOVING[case]
+    run = runs.build(method, options, *model or ["mlp"], "digits", 20, limit=images)
     found = taken.take(run, step, trained)
     assert any(moved(found, name) for name in found.after if name.rpartition(".")[2] in PRECISION)
     made = Step(found, Options(40))
@@ -136,6 +175,73 @@ def moved(found: taken.Taken, name: str) -> bool:
         getattr(state.get(name), "codes", state.get(name)) for state in (found.before, found.after)
     )
     return before is None or bool(np.any(np.asarray(before) != np.asarray(after)))
+
+
+LOST = [
+    ("adapt", 1, "fc1.weight.G"),
+    ("adapt", 1, "method/losses"),
+    ("adapt", 1, "bn1.running_mean"),
+    ("muppet", 2, "fc1.weight.sum"),
+    ("dynasty", 1, "fc2.weight.S"),
+    ("dynasty", 1, "fc2.b"),
+    ("dynasty", 2, "fc2.weight.b_new"),
+]
+
+
+@pytest.mark.parametrize(("method", "step", "name"), LOST)
+def test_what_is_missing_longer_or_too_much_in_the_state_differs(method: str, step: int, name: str) -> None:
+    found = taken.take(runs.build(method, {}, "mlp", "digits", 20, limit=40), step, trained)
+    assert wrong(found) == set()
+    value = found.after.pop(name)
+    assert wrong(found) & {"method/state", "bn1/running"}
+    found.after[name] = value
+    found.after["method/extra"] = value
+    assert wrong(found) == {"method/state"}
+
+
+def test_widths_that_move_without_a_map_are_seen() -> None:
+    found = taken.take(runs.build("dynasty", {}, "mlp", "digits", 20), 1, trained)
+    found.after["fc2.b"][0, 1] += 1
+    assert wrong(found) == {"method/state"}
+
+
+@pytest.mark.parametrize("method", ["adapt", "muppet", "dynasty"])
+def test_an_epoch_s_end_that_is_missed_or_too_early_is_seen(method: str, monkeypatch: Any) -> None:
+    run = runs.build(method, {}, "mlp", "digits", 20, limit=40)
+    found = taken.take(run, 2, trained)
+    assert wrong(found) == set()
+    found.ended = {}
+    assert "method/state" in wrong(found)
+    found = taken.take(runs.build(method, {}, "mlp", "digits", 20, limit=60), 2, trained)
+    found.ended = found.after
+    assert "method/state" in wrong(found)
+
+
+def test_a_difference_stays_one() -> None:
+    row = Row("a", "b", "", [])
+    row.differs("this")
+    row.not_specified("that")
+    assert (row.state, row.why) == (DIFFERS, "this")
+
+
+class Begun(models.MLP):
+    """A model whose first layer has no weights of a product."""
+
+    def __init__(self) -> None:
+        super().__init__((8, 8, 1), 10, hidden=8)
+        self.bn0 = BatchNorm2d(1)
+        self.finish()
+
+    def forward(self, x: Any, method: Method) -> Any:
+        return super().forward(self.bn0(x, method), method)
+
+
+def test_a_model_that_begins_with_batch_norm() -> None:
+    data = runs.build("float32", {}, "mlp", "digits", 8, limit=64).data
+    run = Run(Begun(), methods.make("float32"), data, 8)
+    found = taken.take(run, 2, trained)
+    assert work.first_rows(found, Options(40), None)[0].state == EQUAL
+    assert "data/images" not in wrong(inferred(run, 2))
 
 
 def test_a_slot_that_is_missing_and_a_map_that_is_wrong_are_seen() -> None:
@@ -155,8 +261,8 @@ def test_a_slot_that_is_missing_and_a_map_that_is_wrong_are_seen() -> None:
 def test_the_state_of_many_weights_is_verified_in_part(
     options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moved_module, "LARGE", 1000)
-    monkeypatch.setattr(moved_module, "SMALL", 700)  # fc3 has 640
+    monkeypatch.setattr(remembered, "LARGE", 1000)
+    monkeypatch.setattr(remembered, "SMALL", 700)  # fc3 has 640
     found = taken.take(runs.build("adapt", options, "mlp", "digits", 20, limit=40), 2, trained)
     (row,) = Step(found, Options(40)).rows("method")
     assert (row.state, row.difference) == (EQUAL, None)

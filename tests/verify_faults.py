@@ -1,6 +1,7 @@
 """Faults put into a copy of the package, and where `intnet verify` must name each of them.
 
-`python -m tests.verify_faults [NAME ..]` puts in all of them, or those named, and prints what was found.
+`python -m tests.verify_faults [NAME ..]` puts in all of them, or those named, and prints what was found; with
+`--compiled` in compiled kernels, a minute each, those among them that only a compiled kernel has.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ NET = ("--model", "mlp", "--data", "digits", "--step", "1", "--elements", "60")
 
 
 SECOND = ("--batch-size", "12", "--step", "2")  # a step behind which there is momentum
+INFERENCE = ("--batch-size", "12", "--inference", "2")  # 103 test images
 
 
 class Fault(NamedTuple):
@@ -118,7 +120,55 @@ FAULTS = {
         "wageubn",
         "digest",
     ),
+    "an epoch that never ends": Fault(
+        "train.py",
+        "ended = method.step % self.steps_per_epoch == 0",
+        "ended = False",
+        "dynasty",
+        "state",
+        ("--batch-size", "12", "--limit", "12"),
+    ),
+    "the running variance in place of the mean": Fault(
+        "layers.py",
+        'return self.buffers["running_mean"], self',
+        'return self.buffers["running_var"], self',
+        "wageubn",
+        "statistics",
+        INFERENCE,
+    ),
+    "AdaPT's scale of a batch norm without its eps": Fault(
+        "methods/adapt.py",
+        "slope = gamma * reciprocal_root(variance)",
+        "slope = gamma / np.sqrt(variance)",
+        "adapt",
+        "scale, offset",
+        INFERENCE,
+    ),
+    "the last of the greatest logits": Fault(
+        "train.py",
+        "float_logits(logits.value).argmax(axis=1)\n    return",
+        "9 - float_logits(logits.value)[:, ::-1].argmin(axis=1)\n    return",
+        "wageubn",
+        "class",
+        INFERENCE,
+    ),
 }  # fmt: skip
+COMPILED = {
+    "an emitted fma in two instructions": Fault(
+        "tile.py",
+        "return _fma(builder, a, b, total)",
+        "return builder.fadd(total, builder.fmul(a, b))",
+        "float32",
+        "x1",
+    ),
+    "the low halves of int16 pairs twice": Fault(
+        "tile.py",
+        "[2 * i + first for i in range(LANES)]",
+        "[2 * i for i in range(LANES)]",
+        "wageubn",
+        "x1",
+    ),
+}
 
 
 def copy(folder: Path) -> Path:
@@ -129,10 +179,14 @@ def copy(folder: Path) -> Path:
     return package
 
 
-def verified(folder: Path, method: str, *more: str) -> tuple[int, dict[str, Any]]:
-    """(exit status, the JSON object) of `intnet verify` by the copy in `folder`, not compiled."""
+def verified(folder: Path, method: str, *more: str, compiled: bool = False) -> tuple[int, dict[str, Any]]:
+    """(exit status, the JSON object) of `intnet verify` by the copy in `folder`."""
     command = [sys.executable, "-m", "intnet", "verify", "--method", method, *NET, *more, "--json"]
-    changed = {"PYTHONPATH": str(folder), "NUMBA_DISABLE_JIT": "1", "PYTHONWARNINGS": "ignore"}
+    changed = {
+        "PYTHONPATH": str(folder),
+        "NUMBA_DISABLE_JIT": str(int(not compiled)),
+        "PYTHONWARNINGS": "ignore",
+    }
     environment = {**os.environ, **changed}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
@@ -146,14 +200,14 @@ def differing(told: dict[str, Any]) -> list[str]:
     return [row["path"] for row in rows]
 
 
-def found(package: Path, fault: Fault) -> list[str]:
+def found(package: Path, fault: Fault, compiled: bool = False) -> list[str]:
     """The paths at which a fault is named; it is put in and taken out again."""
     source = package / fault.file
     text = source.read_text()
     assert text.count(fault.old) == 1, f"{fault.file} has {text.count(fault.old)} times: {fault.old}"
     source.write_text(text.replace(fault.old, fault.new))
     try:
-        status, told = verified(package.parent, fault.method, *fault.more)
+        status, told = verified(package.parent, fault.method, *fault.more, compiled=compiled)
     finally:
         source.write_text(text)
     paths = differing(told)
@@ -163,11 +217,13 @@ def found(package: Path, fault: Fault) -> list[str]:
 
 def main() -> None:
     """All faults, a line each."""
+    compiled = "--compiled" in sys.argv
+    faults = FAULTS | COMPILED if compiled else FAULTS
     with tempfile.TemporaryDirectory() as folder:
         package = copy(Path(folder))
-        for name in sys.argv[1:] or FAULTS:
-            fault = FAULTS[name]
-            paths = found(package, fault)
+        for name in [name for name in sys.argv[1:] if name != "--compiled"] or faults:
+            fault = faults[name]
+            paths = found(package, fault, compiled)
             state = "first" if fault.path in paths[:1] else "NOT FIRST" if fault.path in paths else "MISSED"
             print(f"{name}: {fault.method}/{fault.path} {state} of {', '.join(paths[:8])}", flush=True)
 

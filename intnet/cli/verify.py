@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from intnet.verify.work import Totals
 
 SUMMARY = "recompute a step's every data path by the definition, on stored operands"
-FILE = "verify.json"
+FILE, INFERENCE_FILE = "verify.json", "verify-inference.json"
 ELEMENTS, STEPS = 200, 3
 EXAMPLE = """\
   intnet verify runs/first
@@ -43,7 +43,8 @@ order, one of each path by the definition's own integers too ('by NumPy, 1').
   state   equal; differs; not specified: an operation or method that names no definition (Op.spec,
           Method.spec), or what the definition does not reach, with the reason below
 
-Results are kept layer by layer in RUN/verify.json or --out FILE: a second call goes on where one was stopped.
+Results are kept layer by layer in RUN/verify.json (of inference in RUN/verify-inference.json) or in --out
+FILE: a second call goes on where one was stopped.
 Exit status 0: no difference, 1: a difference; the first one is shown with its trail."""
 
 
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", nargs="?", metavar="RUN", help="a run's folder; or name a new model:")
     source.add_arguments(parser, layer_needed=False)
     parser.add_argument(
-        "--inference", type=source.positive, nargs="?", const=1, metavar="K",
+        "--inference", type=_batch, nargs="?", const=1, metavar="K",
         help="test batch K (1) of 256 images behind --step T in place of a training step",
     )  # fmt: skip
     chosen = parser.add_mutually_exclusive_group()
@@ -78,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
     from intnet.verify.taken import take, take_inference
 
     options = Options(None if args.all else args.elements, args.draw)
-    path = args.out if args.out is not None else Path(args.folder) / FILE if args.folder else None
+    kept = INFERENCE_FILE if args.inference else FILE
+    path = args.out if args.out is not None else Path(args.folder) / kept if args.folder else None
     if args.inference:
         taken = take_inference(verified, step, args.inference, verify_text.train)
     else:
@@ -91,6 +93,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         verify_text.show(verified, step, args.inference, rows, found)
     return 1 if found.differing else 0
+
+
+def _batch(text: str) -> int:
+    """The number of a test batch, for argparse."""
+    try:
+        return source.positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; a RUN stands ahead of --inference") from None
 
 
 def _step(args: argparse.Namespace, verified: "Run") -> int:

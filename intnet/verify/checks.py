@@ -9,6 +9,7 @@ from intnet.verify.events import Options
 from intnet.verify.judge import Judge
 from intnet.verify.moved import Moved
 from intnet.verify.record import Record
+from intnet.verify.remembered import Remembered
 from intnet.verify.row import Row
 from intnet.verify.rules import RULES
 from intnet.verify.taken import Taken
@@ -32,7 +33,9 @@ class Step:
         if inference:
             self.tasks += inferred.tasks(taken, values, self.judge)
         else:
-            self.tasks += Moved(taken, values, self.judge, options).tasks()
+            moved = Moved(taken, values, self.judge, options)
+            self.tasks += moved.tasks()
+            self.tasks += Remembered(taken, values, self.judge, options, moved.gradients).tasks()
             self.tasks += sensitivity.tasks(taken, values, self.judge, options)
 
     def layers(self) -> list[str]:

@@ -104,7 +104,7 @@ def check(values: Values, judge: Judge, place: Place, options: Options) -> Row:
         row.specs += entering(values, place)
         _check(values, judge, place, form, options, row)
     except NotSpecified as what:
-        row.state, row.why = "not specified", str(what)
+        row.not_specified(what)
     return row
 
 
@@ -201,7 +201,7 @@ def _check_codes(
     source = source_of(values, place, flat)
     drawn: list[Any] = [None] * len(flat)
     if stream is not None:
-        drawn = [random.word(judge.seed, event.step, stream, i) for i in flat.tolist()]
+        drawn = [random.word(judge.seed, judge.now.step, stream, i) for i in flat.tolist()]
         row.words = len(flat)
     made = [_code(form, source, k, grid, mode, word) for k, word in enumerate(drawn)]
     row.checked = len(flat)
@@ -210,7 +210,7 @@ def _check_codes(
     def trail(k: int) -> list[str]:
         origin = None if place.inner or is_stored(place.entered) else values.record.origin(place.entered)
         read = [] if origin is None else operands(values, *origin, int(flat[k]))
-        return [*read, *explained(form, source, k, grid, mode, drawn[k], made[k], stream)]
+        return [*read, *explained(form, source, k, int(flat[k]), grid, mode, drawn[k], made[k], stream)]
 
     if int(np.max(np.abs(np.asarray(q.exponent) - exponent))) == 0:
         compare(row, flat, q.shape, [Fraction(c) for c in made], values.at(QTensor(q.codes, 0), flat), trail)
@@ -236,13 +236,14 @@ def explained(
     form: Format,
     source: Source,
     k: int,
+    at: int,
     grid: int,
     mode: str,
     word: int | None,
     code: int,
     stream: str | None,
 ) -> list[str]:
-    """How the definition comes to a code, line by line."""
+    """How the definition comes to a code, line by line; k: its place among those drawn, at: in the tensor."""
     x, step = source.values[k], form.step(grid)
     what = (
         "the square of the value"
@@ -258,6 +259,6 @@ def explained(
         lines.append(f"in steps: {written(scaled)}; floor {floor}, remainder {written(scaled - floor)}")
     if word is not None:
         lines.append(
-            f"random word {word} of {stream!r}, element {k}: up where it is below the remainder * 2^32"
+            f"random word {word} of {stream!r}, element {at}: up where it is below the remainder * 2^32"
         )
     return [*lines, f"{mode} gives code {code}"]

@@ -1,15 +1,18 @@
 """The images and labels of a step, byte by byte, by the definition's order and augmentation."""
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from intnet.errors import IntnetError
+from intnet.qtensor import QTensor
 from intnet.spec import data as spec_data
 from intnet.spec import inference as spec_inference
 from intnet.verify import draw
 from intnet.verify.events import Options, compare
-from intnet.verify.row import DIFFERS, UNSPECIFIED, Row
+from intnet.verify.record import Call
+from intnet.verify.row import Row
 from intnet.verify.taken import Taken
 
 IMAGES = 16  # of a batch whose bytes are compared, in all places of it
@@ -19,18 +22,12 @@ ORDERED = 100_000  # training images up to which the whole order is made by the 
 def check(taken: Taken, options: Options) -> Row:
     """Labels of the whole batch, and the bytes of drawn images."""
     run, step = taken.run, taken.step
-    call = next(iter(taken.record.calls("cast")))
-    images, labels = (
-        call.operands[0],
-        next(iter(taken.record.calls("softmax_cross_entropy"))).attributes["labels"],
-    )
+    labels = next(iter(taken.record.calls("softmax_cross_entropy"))).attributes["labels"]
+    images = images_of(taken)
     row = Row("data", "images", "the images and labels of the step", ["data.members"], images.size)
     data, n = run.data, len(run.data.train_labels)
     if n > ORDERED:
-        row.state, row.why = (
-            UNSPECIFIED,
-            f"the order of {n:,} images: made by the definition up to {ORDERED:,}",
-        )
+        row.not_specified(f"the order of {n:,} images: made by the definition up to {ORDERED:,}")
         return row
     members = spec_data.members(run.seed, step, n, run.batch_size)
     row.words = 2 * n
@@ -53,6 +50,16 @@ def check(taken: Taken, options: Options) -> Row:
     return row
 
 
+def images_of(taken: Taken) -> Any:
+    """The first tensor of a watched pass that no operation made and that is no parameter."""
+    own = {id(value) for value in taken.before.values()}
+    for what in taken.record.happened:
+        for value in what.operands if isinstance(what, Call) else ():
+            if isinstance(value, QTensor) and id(value) not in own and taken.record.origin(value) is None:
+                return value
+    raise IntnetError("verify: no operation of the model reads the images")
+
+
 def augmented(taken: Taken, members: list[int], chosen: list[int]) -> list[list[int]] | None:
     """The pixels of the images in chosen places of the batch, cropped and mirrored by the definition."""
     run = taken.run
@@ -69,18 +76,24 @@ def augmented(taken: Taken, members: list[int], chosen: list[int]) -> list[list[
 
 
 def check_inference(taken: Taken) -> Row:
-    """The bytes of a batch of test images, all of them."""
+    """The bytes of a batch of test images and their labels, all of them."""
     assert taken.inference is not None
-    images = next(iter(taken.record.calls("cast"))).operands[0]
-    part, data = taken.inference.images, taken.run.data
+    batch, data = taken.inference.batch, taken.run.data
+    images = taken.inference.images
     row = Row("data", "images", "test images in order", ["inference.batch"], images.size, images.size)
-    given = [b""] * part.start + [image.tobytes() for image in data.test_images[part]]
+    given = [image.tobytes() for image in data.test_images[: (batch + 1) * spec_inference.BATCH]]
     form = data.image_shape, data.exponent, data.classes
     wanted = spec_data.Dataset([], [], given, data.test_labels.tolist(), *form)
-    made, _ = spec_inference.batch(wanted, part.start // spec_inference.BATCH)
-    flat = np.arange(images.size)
-    numbers = [Fraction(v) for v in made.codes], [Fraction(v) for v in images.codes.reshape(-1).tolist()]
-    compare(row, flat, images.shape, *numbers)
+    made, labels = spec_inference.batch(wanted, batch)
+    for shape, ours, theirs in (
+        (images.shape, images.codes, made.codes),
+        (taken.inference.labels.shape, taken.inference.labels, labels),
+    ):
+        if np.size(ours) != len(theirs):
+            row.differs(f"{np.size(ours):,} numbers, the definition has {len(theirs):,}")
+            return row
+        numbers = [Fraction(v) for v in theirs], [Fraction(v) for v in ours.reshape(-1).tolist()]
+        compare(row, np.arange(len(theirs)), shape, *numbers)
     if made.exponent != images.exponent:
-        row.state, row.differing, row.why = DIFFERS, row.differing + 1, f"exponent {images.exponent}"
+        row.differs(f"exponent {images.exponent}, the definition has {made.exponent}")
     return row

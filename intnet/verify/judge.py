@@ -68,7 +68,7 @@ def described(layer: Layer) -> SpecLayer:
         outputs, _, *kernel = layer.weight.shape
         bias = layer.bias is not None
         window = layer.stride, layer.padding, layer.groups
-        return SpecLayer(kind, layer.name, outputs, kernel, bias, *window)
+        return SpecLayer(kind, layer.name, outputs, (kernel[0], kernel[1]), bias, *window)
     if isinstance(layer, Linear):
         return SpecLayer(kind, layer.name, layer.weight.shape[0], bias=layer.bias is not None)
     return SpecLayer(kind, layer.name)

@@ -1,4 +1,4 @@
-"""What a step leaves: parameters and their slots, running statistics, and what else a method remembers."""
+"""What a step leaves of parameters, their slots and running statistics; the rest is `remembered`."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -9,22 +9,18 @@ import numpy as np
 from intnet.methods.method import Parameter
 from intnet.qtensor import QTensor
 from intnet.spec.digest import Floats, Words
-from intnet.spec.float32 import add32
-from intnet.spec.methods.step import value_of, whole
+from intnet.spec.methods.step import value_of
 from intnet.spec.tensor import Fixed, Tensor
-from intnet.verify import chains, draw
+from intnet.verify import draw
 from intnet.verify.events import Options, compare, told
-from intnet.verify.judge import Judge, Lazy, as_stored, exact_numbers
+from intnet.verify.judge import Judge, as_stored, exact_numbers
 from intnet.verify.record import Back
-from intnet.verify.row import DIFFERS, UNSPECIFIED, Row
+from intnet.verify.row import Row
 from intnet.verify.taken import Taken
 from intnet.verify.tasks import STEP, Task
 from intnet.verify.values import NotSpecified, Values, is_stored, shape_of
 
-REMEMBERED = ("precision", "window", "G", "sum", "squares")  # slots and buffers that methods move otherwise
-SMALL = 4096  # elements up to which a tensor of the state is compared whole
-TABLES = ("S", "b", "b_new")  # of DYNASTY
-LARGE = 1_000_000  # weights up to which what reads all of them is recomputed
+SMALL = 4096  # elements up to which the rest of the state is handed to an update
 
 
 class Moved:
@@ -33,7 +29,6 @@ class Moved:
     def __init__(self, taken: Taken, values: Values, judge: Judge, options: Options) -> None:
         self.taken, self.values, self.judge, self.options = taken, values, judge, options
         self.gradients = {id(back.call.operands[0]): back.results[0] for back in self._reads()}
-        self.in_part: set[str] = set()  # tensors of which the row of the state has drawn elements
 
     def _reads(self) -> Iterator[Back]:
         """The ways back of the layers' reads of their parameters."""
@@ -51,12 +46,6 @@ class Moved:
         for layer in self.taken.run.model.all_layers():
             if layer.normalizes:
                 yield Task(layer.name, 1, self._running(layer.name), order)
-        yield Task("method", self._weights(), self._rest, order)
-
-    def _weights(self) -> int:
-        return sum(
-            int(np.prod(p.shape)) for _, _, p in self.taken.run.model.all_parameters() if p.symbol == "W"
-        )
 
     # -- parameters -----------------------------------------------------------------------------
 
@@ -86,7 +75,7 @@ class Moved:
             row.checked = len(flat)
             self._step(row, name, layer, symbol, gradient, flat)
         except NotSpecified as why:
-            row.state, row.why = UNSPECIFIED, str(why)
+            row.not_specified(why)
         return row
 
     def _step(self, row: Row, name: str, layer: str, symbol: str, gradient: Any, flat: np.ndarray) -> None:
@@ -104,8 +93,7 @@ class Moved:
             expected = numbers(step.state[other])
             compare(row, flat, shape, expected, self.values.at(after[other], flat))
         if held != made:
-            row.state, row.differing = DIFFERS, row.differing + 1
-            row.why = f"the state has {sorted(held)}, the definition {sorted(made)}"
+            row.differs(f"the state has {sorted(held)}, the definition {sorted(made)}")
         self._events(row, step, layer, flat, shape)
 
     def _state(self, name: str, flat: np.ndarray) -> dict[str, Words | Floats]:
@@ -149,7 +137,7 @@ class Moved:
             try:
                 self._statistics(row, layer, names)
             except NotSpecified as why:
-                row.state, row.why = UNSPECIFIED, str(why)
+                row.not_specified(why)
             return row
 
         return make
@@ -171,152 +159,12 @@ class Moved:
         step = self.judge.fresh(before)
         step.statistics(self.judge.layers[layer], mean, squared)
         for name in names:
+            if name not in self.taken.after:
+                row.differs(f"{name} is missing")
+                continue
             row.elements, row.checked = row.elements + len(every), row.checked + len(every)
-            compare(
-                row,
-                every,
-                every.shape,
-                numbers(step.state[name]),
-                self.values.at(self.taken.after[name], every),
-            )
-
-    # -- the rest -------------------------------------------------------------------------------
-
-    def _rest(self) -> Row:
-        """What a method remembers besides, by its definition's hooks on the whole state."""
-        row = Row("method", "state", "", ["Step.see_loss", "Step.end_of_step", "Step.end_of_epoch"])
-        row.order = STEP * (len(self.taken.record.happened) + 3)
-        mine = [name for name in self.taken.after if name.startswith("method/")]
-        if not mine:
-            row.specs = ["nothing is remembered"]
-            return row
-        try:
-            self._whole(row, mine)
-        except NotSpecified as why:
-            row.state, row.why = UNSPECIFIED, str(why)
-        return row
-
-    def _whole(self, row: Row, mine: list[str]) -> None:
-        if self.judge.rules is None:
-            raise NotSpecified("the method names no spec")
-        step = self._with_gradients()
-        if self._weights() > LARGE:
-            self._in_part(step, row)
-        step.see_loss(Fraction(self.taken.loss))
-        step.update = self._sums_alone(step)  # parameters have rows of their own
-        step.update_all()
-        step.end_of_step()
-        kinds: tuple[str, ...] = REMEMBERED
-        if self.taken.ended:
-            kinds += self._sensitivities(step)
-            step.end_of_epoch()
-        for name, value in self.taken.after.items():
-            kept = name in mine or name.rpartition(".")[2] in kinds
-            if kept and name not in self.in_part:
-                row.elements += int(np.prod(value.shape))
-                row.checked += int(np.prod(value.shape))
-                self._compare_whole(row, name, step.state.get(name), value)
-        lost = [name for name in step.state if name.startswith("method/") and name not in self.taken.after]
-        if lost:
-            row.state, row.differing, row.why = DIFFERS, row.differing + 1, f"missing: {', '.join(lost)}"
-
-    def _in_part(self, step: Any, row: Row) -> None:
-        """Of many weights AdaPT's penalties by NumPy in the definition's order, and drawn elements of G."""
-        if not hasattr(step, "gather") or step.settings.accs > 1:
-            raise NotSpecified(f"what reads all weights is recomputed up to {LARGE:,} of them")
-        gather, penalty = step.gather, self._penalty(step)
-
-        def some(layer: Any) -> None:
-            if int(np.prod(self.taken.before[f"{layer.name}.weight"].shape)) <= SMALL:
-                gather(layer)
-            else:
-                self._gathered(step, layer.name, row)
-
-        step.gather, step.penalty = some, lambda: penalty
-        row.specs += ["methods.adapt.Step.penalty", "verify.chains"]
-
-    def _penalty(self, step: Any) -> float:
-        """`methods.adapt.Step.penalty`."""
-        o, total = step.settings, 0.0
-        for layer in step.weighted:
-            w = self.taken.before[f"{layer.name}.weight"].astype(np.float64)
-            total += o.l1 * chains.sum64(np.abs(w)) if o.l1 else 0.0
-            total += o.l2 / 2 * chains.sum64(w * w) if o.l2 else 0.0
-            if o.penalty == "on":
-                total += step.numbers(f"{layer.name}.precision")[0] / 32 * step.nonzero[layer.name] / w.size
-        return total
-
-    def _gathered(self, step: Any, layer: str, row: Row) -> None:
-        """G + g of drawn elements, and n + 1; a full lookback reads all of G and W."""
-        lb, r, n = step.numbers(f"{layer}.window")
-        slot, name = f"{layer}.weight.G", f"{layer}.weight"
-        if n + 1 >= lb:
-            raise NotSpecified(f"{layer}: a switch of more than {SMALL:,} weights in a net of over {LARGE:,}")
-        step.state[f"{layer}.window"] = whole(lb, r, n + 1)
-        stored = self.taken.after[slot]
-        flat = draw.drawn(f"{self.options.seed}/{slot}", stored.size, self.options.elements)
-        expected = self.values.at(self.gradients[id(self.taken.before[name])], flat)
-        if slot in self.taken.before:
-            old = self.values.at(self.taken.before[slot], flat)
-            expected = [add32(a, b) for a, b in zip(old, expected, strict=True)]
-        row.elements, row.checked = row.elements + stored.size, row.checked + len(flat)
-        compare(row, flat, stored.shape, expected, self.values.at(stored, flat))
-        self.in_part.add(slot)
-
-    def _sensitivities(self, step: Any) -> tuple[str, ...]:
-        """DYNASTY's tables ahead of a new map, whose sums have rows of their own, into the definition's step.
-
-        Returns the kinds of tables that the map writes.
-        """
-        sums = [name for name in self.taken.ended if name.endswith(".S")]
-        if not sums:
-            return ()
-        blocks = sum(int(np.prod(self.taken.ended[name].shape)) for name in sums)
-        if blocks > LARGE:
-            raise NotSpecified(f"a map of {blocks:,} blocks: recomputed up to {LARGE:,} of them")
-        for name, value in self.taken.ended.items():
-            if name.rpartition(".")[2] in TABLES:
-                step.state[name] = as_stored(value)
-        for event in self.taken.record.events:
-            if event.path == "x0":
-                step.shapes[event.layer] = tuple(event.result.shape)
-        return TABLES
-
-    @staticmethod
-    def _sums_alone(step: Any) -> Any:
-        """In place of an update none, but where gradients wait for one and are added up."""
-        if getattr(step.settings, "accs", 1) < 2:
-            return lambda *given: None
-        return step.update
-
-    def _with_gradients(self) -> Any:
-        """The definition's step on the whole state, with what the forward and the backward pass found."""
-        step = self.judge.fresh({name: as_stored(value) for name, value in self.taken.before.items()})
-        for name, layer, parameter in self.taken.run.model.all_parameters():
-            gradient = self.gradients.get(id(self.taken.before[name]))
-            if isinstance(gradient, np.ndarray):
-                read: Any = Lazy(gradient)
-                step.gradients[f"{layer.name}/{parameter.symbol}"] = Tensor(parameter.shape, read)
-        for event in self.taken.record.events:
-            if event.path == "Wq" and isinstance(event.result, QTensor) and hasattr(step, "nonzero"):
-                step.nonzero[event.layer] = int(np.count_nonzero(event.result.codes))
-        images = next(iter(self.taken.record.calls("softmax_cross_entropy"))).attributes["labels"]
-        if hasattr(step, "images"):
-            step.images = len(images)
-            if not value_of(step.state["method/images"]).codes[0]:
-                step.state["method/images"] = whole(step.images)
-        return step
-
-    def _compare_whole(self, row: Row, name: str, made: Any, value: Any) -> None:
-        """One tensor of the state, all of it."""
-        expected = [] if made is None else numbers(made)
-        every = np.arange(int(np.prod(value.shape)))
-        if len(expected) != len(every):
-            raise NotSpecified(f"{name} has {len(every)} numbers, the definition {len(expected)}")
-        before = row.difference
-        compare(row, every, value.shape, expected, self.values.at(value, every))
-        if row.difference is not before and row.difference is not None:
-            row.difference.trail.insert(0, name)
+            held = self.values.at(self.taken.after[name], every)
+            compare(row, every, every.shape, numbers(step.state[name]), held)
 
 
 def _of(other: str, name: str) -> bool:

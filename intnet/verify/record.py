@@ -134,6 +134,10 @@ class Record(Watcher):
         """The number of what came just before an event."""
         return self._order[id(event)]
 
+    def operations(self) -> list[str]:
+        """The names of all forward passes, in order; reads and quantizers, which are casts, are none."""
+        return [one.op.name for one in self.happened if isinstance(one, Call) and one.op.name != "cast"]
+
     def calls(self, name: str) -> Iterator[Call]:
         """Every forward pass of the operation of that name."""
         return (one for one in self.happened if isinstance(one, Call) and one.op.name == name)

@@ -59,6 +59,15 @@ class Row:
     difference: Difference | None = None
     order: int = 0
 
+    def differs(self, why: str) -> None:
+        """What no element tells: a tensor that is missing, an operation that is another."""
+        self.state, self.differing, self.why = DIFFERS, self.differing + 1, why
+
+    def not_specified(self, why: object) -> None:
+        """What no spec says; a difference that was found before it stays one."""
+        if self.state != DIFFERS:
+            self.state, self.why = UNSPECIFIED, str(why)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self)

@@ -15,7 +15,7 @@ from intnet.verify import draw
 from intnet.verify.events import Options, compare
 from intnet.verify.judge import Judge
 from intnet.verify.record import Back, Call
-from intnet.verify.row import UNSPECIFIED, Row
+from intnet.verify.row import Row
 from intnet.verify.taken import Taken
 from intnet.verify.tasks import STEP, Task
 from intnet.verify.values import NotSpecified, Values
@@ -46,7 +46,7 @@ def _maker(
         try:
             _check(taken, values, judge, options, table, row)
         except NotSpecified as why:
-            row.state, row.why = UNSPECIFIED, str(why)
+            row.not_specified(why)
         return row
 
     return make
@@ -66,6 +66,9 @@ def _check(
     expected = []
     for at in flat.tolist():
         old = 0.0 if before is None else float(before.reshape(-1)[at])
+        if not full:  # a short batch, whose blocks are others, adds nothing
+            expected.append(Fraction(old))
+            continue
         block = tuple(int(i) for i in np.unravel_index(at, counts))
         members = np.array(block_float.inside(block, shape, axes))
         inside = tuple(min(block_float.SIDE, n - block_float.SIDE * i) if a in axes else 1
@@ -73,9 +76,9 @@ def _check(
         xs, gs = (Tensor(inside, values.at(v, members)) for v in (source, gradient))
         q = block_float.quantize(xs, 8, axes)
         found = dynasty_map.sensitivity(gs, q, dynasty_map.zero_blocks(xs, axes))
-        expected.append(Fraction(old + next(iter(found.values())) if full else old))
+        expected.append(Fraction(old + next(iter(found.values()))))
     row.checked = len(flat)
-    compare(row, flat, counts, expected, [Fraction(float(v)) for v in after[flat]])
+    compare(row, flat, taken.after[name].shape, expected, [Fraction(float(v)) for v in after[flat]])
 
 
 def _operands(taken: Taken, layer: str, kind: str) -> tuple[np.ndarray, np.ndarray]:

@@ -15,8 +15,10 @@ import numpy as np
 from intnet.autograd import Tensor, watched
 from intnet.errors import ConfigError
 from intnet.qtensor import QTensor
-from intnet.train import EVALUATION_BATCH, Run, as_codes, classified
+from intnet.train import EVALUATION_BATCH, Run, as_codes, classified, evaluation_batch
 from intnet.verify.record import Record
+
+FEW = 8  # images of the forward pass in training that inference is compared with
 
 
 @dataclass
@@ -42,12 +44,17 @@ class Taken:
 class Inference:
     """A batch of test images behind `Taken.step` steps.
 
+    batch: its number, from 0; images, labels: as the fast code read them
     logits: of the watched pass, as the model gave them; classes: of the other one
+    operations: the names of what was done on the way forward, in inference and in training
     """
 
-    images: slice
+    batch: int
+    images: QTensor
+    labels: np.ndarray
     logits: Any
     classes: np.ndarray
+    operations: tuple[list[str], list[str]]
 
 
 def copied(state: dict[str, Any]) -> dict[str, Any]:
@@ -100,17 +107,27 @@ def take_inference(run: Run, steps: int, batch: int, progress: Callable[[Run, in
             f"--inference {batch}: {len(labels):,} test images are {last} batches of {EVALUATION_BATCH}"
         )
     progress(run, steps)
-    part = slice((batch - 1) * EVALUATION_BATCH, min(batch * EVALUATION_BATCH, len(labels)))
-    images, exponent = run.data.test_images[part], run.data.exponent
-    digest, method = run.digest(), run.method
-    classes = classified(run.model, method, images, exponent)
-    record, before = Record(), method.observers
+    before, digest, method = copied(run.state()), run.digest(), run.method
+    pixels, labels = evaluation_batch(run.data, batch - 1)
+    classes = classified(run.model, method, pixels, run.data.exponent)
+    record, images = Record(), as_codes(pixels, run.data.exponent)
+    logits = _watched_forward(run, images, record)
+    after, behind = run.state(), run.digest()
+    training = Record()
+    method.training = True
+    _watched_forward(run, as_codes(pixels[:FEW], run.data.exponent), training)
+    run.restore(copied(before), steps)
+    operations = record.operations(), training.operations()
+    made = Inference(batch - 1, images, labels, logits, classes, operations)
+    return Taken(run, steps, before, after, record, 0.0, behind, digest, inference=made)
+
+
+def _watched_forward(run: Run, images: QTensor, record: Record) -> Any:
+    """The logits, with the method in the state that it is in."""
+    method, before = run.method, run.method.observers
     method.observers = [*before, record]
     try:
         with watched(record):
-            logits = run.model(Tensor(as_codes(images, exponent)), method).value
+            return run.model(Tensor(images), method).value
     finally:
         method.observers = before
-    state = run.state()
-    made = Inference(part, logits, classes)
-    return Taken(run, steps, state, state, record, 0.0, run.digest(), digest, inference=made)

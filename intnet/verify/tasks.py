@@ -22,7 +22,7 @@ from intnet.verify import blocks, draw, events, packed
 from intnet.verify.events import Options, Place, compare
 from intnet.verify.judge import FLOAT32, Judge
 from intnet.verify.record import Back, Call, Happened, Joined, Record, entered
-from intnet.verify.row import DIFFERS, UNSPECIFIED, Row
+from intnet.verify.row import DIFFERS, Row
 from intnet.verify.rules.rule import Rule
 from intnet.verify.values import NotSpecified, Values, as_float64, is_float, is_stored, shape_of
 
@@ -150,7 +150,7 @@ class Tasks:
             if isinstance(what, Call) and what.op.name == "dropout":
                 self._mask(what, layer, flat, row)
         except NotSpecified as why:
-            row.state, row.why = UNSPECIFIED, str(why)
+            row.not_specified(why)
         return row
 
     def _operands(self, what: Happened, k: int, at: Any) -> list[str]:
@@ -244,7 +244,7 @@ def _handed_on(row: Row, event: Event, out: Any) -> None:
     if out is event.result or key(out) == key(event.result) or isinstance(out, Copies | BlockTensor):
         return
     if not is_stored(out) or not is_stored(event.result):
-        row.state, row.why = UNSPECIFIED, f"a {type(out).__name__} is handed on"
+        row.not_specified(f"a {type(out).__name__} is handed on")
         return
     given, held = as_float64(out), as_float64(event.result)
     if is_float(out):

@@ -51,7 +51,7 @@ def heading(taken: Taken, options: Options, own: dict[str, Any]) -> dict[str, An
         "sources": sources(),
         "run": own,
         "step": taken.step + 1,
-        "inference": None if taken.inference is None else taken.inference.images.start,
+        "inference": None if taken.inference is None else taken.inference.batch,
         "state": taken.digest,
         "options": dataclasses.asdict(options),
     }
@@ -123,13 +123,14 @@ def first_rows(taken: Taken, options: Options, pattern: str | None) -> list[Row]
     """What belongs to no layer: the images, and that the step ends alike where nobody watches."""
     if pattern is not None:
         return []
-    if taken.inference is not None:
-        return [inputs.check_inference(taken)]
     row = Row("step", "digest", "the state behind the step, watched and as in training", ["state.digest"])
     row.elements = row.checked = len(taken.after)
     if taken.digest != taken.unwatched:
         row.state, row.differing = DIFFERS, 1
         row.why = f"{taken.digest} watched, {taken.unwatched} as in training"
+    if taken.inference is not None:
+        row.equation = "the state behind inference, which moves nothing"
+        return [inputs.check_inference(taken), row]
     return [inputs.check(taken, options), row]
 
 

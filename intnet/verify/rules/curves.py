@@ -12,7 +12,7 @@ from intnet.spec import elementary
 from intnet.spec import float32 as f32
 from intnet.verify.record import Back, Call
 from intnet.verify.rules.products import Conv
-from intnet.verify.rules.rule import Rule, Source
+from intnet.verify.rules.rule import Elementwise, Source
 from intnet.verify.values import Near, Values, is_float
 
 ONE = Fraction(1)
@@ -25,7 +25,7 @@ FLOATS: dict[str, Callable[[Fraction], Fraction]] = {
 }
 
 
-class Curved(Rule):
+class Curved(Elementwise):
     """Base of the three; the paths inside are x4 and, of silu, dx4."""
 
     name = ""

@@ -12,11 +12,11 @@ from intnet.spec.convolution import exact_dot
 from intnet.spec.tensor import Tensor
 from intnet.verify.record import Back, Call
 from intnet.verify.rules.products import Conv
-from intnet.verify.rules.rule import Rule
+from intnet.verify.rules.rule import Elementwise, Rule
 from intnet.verify.values import Near, Values, floats_of, is_float, shape_of, units
 
 
-class Add(Rule):
+class Add(Elementwise):
     """y = a + b."""
 
     def specs(self, what: Any, k: int) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class Add(Rule):
         return values.at(back.gradient, flat)
 
 
-class Relu(Rule):
+class Relu(Elementwise):
     """y = max(x, 0); dx = dy where x > 0, else 0."""
 
     forward_spec, back_specs = "elementwise.relu_at", ("elementwise.relu_grad_at",)
@@ -62,7 +62,7 @@ class Relu(Rule):
         return [elementwise.relu_grad_at(e, x) for e, x in pairs]
 
 
-class Dropout(Rule):
+class Dropout(Elementwise):
     """y = x / keep where word * q < p * 2^32, keep = p/q, else 0; its gradient is the same map of e."""
 
     def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:

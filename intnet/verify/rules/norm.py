@@ -16,7 +16,7 @@ from intnet.spec.tensor import power
 from intnet.verify import chains
 from intnet.verify.record import Back, Call
 from intnet.verify.rules.products import Conv
-from intnet.verify.rules.rule import Rule, Source
+from intnet.verify.rules.rule import Elementwise, Rule, Source, shown
 from intnet.verify.values import Near, Values, floats_of, fractions, is_float, units
 
 EPS = float(integer_norm.EPS)
@@ -211,6 +211,23 @@ class BatchNorm(Rule):
             out.append(f32.mul32(error, f32.mul32(g, r)))
         return out
 
+    def operands(self, values: Values, what: Call | Back, k: int, at: int) -> list[str]:
+        """What stands in the equation of x3, or of dL/dx1."""
+        call = what if isinstance(what, Call) else what.call
+        paths = {event.path: event.result for event in call.events}
+        x, gamma, beta = call.operands[:3]
+        mine = [("x1", x)] if is_float(x) else [("x2", paths["x2"])]
+        if isinstance(what, Call):
+            return shown(
+                values, [*mine, *_statistics(paths), ("gamma", gamma), ("beta", beta)], what.result, at
+            )
+        if k:
+            return []  # a sum over the batch
+        paths |= {event.path: event.result for event in what.events}
+        means = [(path, paths[path]) for path in ("m1", "m2") if path in paths]
+        given = [("e1", what.gradient), *mine, *_statistics(paths), *means, ("gamma", gamma)]
+        return shown(values, given, what.results[0], at)
+
     def part(self, what: Call | Back, k: int) -> str:
         """Of the gradients."""
         return "" if isinstance(what, Call) else ("", "ggamma", "gbeta")[k]
@@ -275,12 +292,18 @@ class Normalize(BatchNorm):
         (x2, size), (g, _), (b, _) = map(values.near, (self._stored(call, "x2"), *call.operands[1:3]))
         return x2 * g + b, size * np.abs(g) + np.abs(b)
 
+    def operands(self, values: Values, what: Call | Back, k: int, at: int) -> list[str]:
+        """x2, gamma and beta."""
+        assert isinstance(what, Call)
+        named = [("x2", self._stored(what, "x2")), ("gamma", what.operands[1]), ("beta", what.operands[2])]
+        return shown(values, named, what.result, at)
+
     def by_definition(self, values: Values, what: Call | Back, path: str, c: int) -> Fraction | None:
         """Nothing is summed."""
         return None
 
 
-class ScaleShift(Rule):
+class ScaleShift(Elementwise):
     """scale_shift: x3 = scale * x1 + offset."""
 
     forward_spec = "batch_norm.folded_at"
@@ -296,6 +319,10 @@ class ScaleShift(Rule):
         """In float64."""
         (x, size), (g, _), (b, _) = map(values.near, call.operands)
         return x * g + b, size * np.abs(g) + np.abs(b)
+
+
+def _statistics(paths: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(path, paths[path]) for path in ("mu", "sigma") if path in paths]
 
 
 def divided(sums: np.ndarray, n: int) -> np.ndarray:

@@ -24,7 +24,7 @@ from intnet.spec.tensor import power
 from intnet.verify import chains
 from intnet.verify.record import Back, Call
 from intnet.verify.row import written
-from intnet.verify.rules.rule import Rule
+from intnet.verify.rules.rule import Rule, shown
 from intnet.verify.values import (
     Near,
     Values,
@@ -278,6 +278,12 @@ class AddBias(Rule):
         y, b = call.operands
         pairs = zip(values.at(y, flat), values.at(b, flat % b.shape[0]), strict=True)
         return [f32.add32(p, q) if is_float(call.result) else p + q for p, q in pairs]
+
+    def operands(self, values: Values, what: Call | Back, k: int, at: int) -> list[str]:
+        """y and b on the way forward."""
+        if not isinstance(what, Call):
+            return []
+        return shown(values, [("y", what.operands[0]), ("b", what.operands[1])], what.result, at)
 
     def near_forward(self, values: Values, call: Call) -> Near:
         """In float64."""

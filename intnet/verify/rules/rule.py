@@ -61,12 +61,8 @@ class Rule:
         raise NotSpecified(f"operation {_name(what)!r}: the extremes of path {path}")
 
     def operands(self, values: Values, what: Call | Back, k: int, at: int) -> list[str]:
-        """What element `at` of the result, or of gradient k, is made of, a line each."""
-        if isinstance(what, Call):
-            named = [(f"operand {i}", value) for i, value in enumerate(what.operands)]
-            return shown(values, named, what.result, at)
-        named = [(f"operand {i}", value) for i, value in enumerate(what.call.operands)]
-        return shown(values, [("the error", what.gradient), *named], what.results[k], at)
+        """What element `at` of the result, or of gradient k, is made of, a line each, where it is few."""
+        return []
 
     def part(self, what: Call | Back, k: int) -> str:
         """The path of the result or of gradient k, as `by_definition` takes it."""
@@ -75,6 +71,18 @@ class Rule:
     def by_definition(self, values: Values, what: Call | Back, path: str, flat: int) -> Fraction | None:
         """One element of a long sum by the definition's own integers; None where all are made so."""
         return None
+
+
+class Elementwise(Rule):
+    """A rule whose elements stand by themselves: it reads those beside it of the operands, and the error."""
+
+    def operands(self, values: Values, what: Call | Back, k: int, at: int) -> list[str]:
+        """All of them."""
+        call = what if isinstance(what, Call) else what.call
+        named = [(f"operand {i}", value) for i, value in enumerate(call.operands)]
+        if isinstance(what, Call):
+            return shown(values, named, what.result, at)
+        return shown(values, [("the error", what.gradient), *named], what.results[k], at)
 
 
 def _name(what: Call | Back) -> str:

@@ -1,0 +1,216 @@
+"""What a method remembers besides parameters: precision, policy, gradients that it gathers, DYNASTY's maps.
+
+The definition's hooks run on the whole state of the step. Where a net has more weights than LARGE, those of
+AdaPT are followed in part: penalties by NumPy in the definition's order, of gathered gradients drawn ones.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from intnet.spec.digest import Floats
+from intnet.spec.float32 import add32
+from intnet.spec.methods.dynasty import FIRST
+from intnet.spec.methods.step import value_of, whole
+from intnet.spec.nets import WEIGHTED
+from intnet.spec.tensor import Tensor
+from intnet.verify import chains, draw
+from intnet.verify.events import Options, compare
+from intnet.verify.judge import Judge, Lazy, as_stored
+from intnet.verify.moved import numbers
+from intnet.verify.row import Row
+from intnet.verify.taken import Taken
+from intnet.verify.tasks import STEP, Task
+from intnet.verify.values import NotSpecified, Values
+
+REMEMBERED = ("precision", "window", "G", "sum", "squares")  # slots and buffers that methods move otherwise
+TABLES = ("S", "b", "b_new")  # of DYNASTY
+SMALL = 4096  # weights of a layer that are followed whole in a large net
+LARGE = 1_000_000  # weights, or blocks of a map, up to which what reads all of them is recomputed
+
+
+class Remembered:
+    """One row. gradients: by the identity of a parameter's value ahead of the step."""
+
+    def __init__(
+        self, taken: Taken, values: Values, judge: Judge, options: Options, gradients: dict[int, Any]
+    ) -> None:
+        self.taken, self.values, self.judge, self.options = taken, values, judge, options
+        self.gradients = gradients
+        self.apart: set[str] = set()  # tensors that are not compared whole
+        self.row = Row("method", "state", "", ["Step.see_loss", "Step.end_of_step", "Step.end_of_epoch"])
+        self.row.order = STEP * (len(taken.record.happened) + 3)
+
+    def tasks(self) -> Iterator[Task]:
+        """Its task."""
+        yield Task("method", self._weights(), self._check, self.row.order)
+
+    def _weights(self) -> int:
+        parameters = self.taken.run.model.all_parameters()
+        return sum(int(np.prod(p.shape)) for _, _, p in parameters if p.symbol == "W")
+
+    def _check(self) -> Row:
+        try:
+            if self.judge.rules is None:
+                raise NotSpecified("the method names no spec")
+            if bool(self.taken.ended) != self.judge.now.ends:
+                told = "" if self.taken.ended else "not "
+                self.row.differs(
+                    f"the method was {told}told of an epoch's end, which the definition does not say"
+                )
+            else:
+                self._whole(self._with_gradients())
+        except NotSpecified as why:
+            self.row.not_specified(why)
+        return self.row
+
+    def _whole(self, step: Any) -> None:
+        """The hooks behind the backward pass, then every tensor that they move."""
+        if self._weights() > LARGE and hasattr(step, "gather"):
+            self._in_part(step)
+        elif self._weights() > LARGE and any(self._is_kept(name, REMEMBERED) for name in self.taken.after):
+            raise NotSpecified(f"what reads all weights is recomputed up to {LARGE:,} of them")
+        step.see_loss(Fraction(self.taken.loss))
+        step.update = self._sums_alone(step)  # parameters have rows of their own
+        step.update_all()
+        step.end_of_step()
+        kinds: tuple[str, ...] = REMEMBERED
+        if hasattr(step, "full"):
+            kinds += TABLES
+            self._tables(step)
+        if self.judge.now.ends:
+            step.end_of_epoch()
+        names = {name for name in (*self.taken.after, *step.state) if self._is_kept(name, kinds)}
+        for name in sorted(names - self.apart):
+            self._compare(name, step.state.get(name))
+        if not names:
+            self.row.specs = ["nothing is remembered"]
+
+    @staticmethod
+    def _is_kept(name: str, kinds: tuple[str, ...]) -> bool:
+        return name.startswith("method/") or name.rpartition(".")[2] in kinds
+
+    def _compare(self, name: str, made: Any) -> None:
+        """One tensor of the state, all of it."""
+        row, value = self.row, self.taken.after.get(name)
+        if value is None or made is None:
+            row.differs(f"{name} is {'missing' if value is None else 'not in the definition'}")
+            return
+        size, expected = int(np.prod(value.shape)), numbers(made)
+        row.elements, row.checked = row.elements + size, row.checked + size
+        if len(expected) != size:
+            row.differs(f"{name} has {size} numbers, the definition {len(expected)}")
+            return
+        every, before = np.arange(size), row.difference
+        compare(row, every, value.shape, expected, self.values.at(value, every))
+        if row.difference is not before and row.difference is not None:
+            row.difference.trail.insert(0, name)
+
+    @staticmethod
+    def _sums_alone(step: Any) -> Any:
+        """In place of an update none, but where gradients wait for one and are added up."""
+        if getattr(step.settings, "accs", 1) < 2:
+            return lambda *given: None
+        return step.update
+
+    def _with_gradients(self) -> Any:
+        """The definition's step on the whole state, with what the forward and the backward pass found."""
+        step = self.judge.fresh({name: as_stored(value) for name, value in self.taken.before.items()})
+        for name, layer, parameter in self.taken.run.model.all_parameters():
+            gradient = self.gradients.get(id(self.taken.before[name]))
+            if isinstance(gradient, np.ndarray):
+                read: Any = Lazy(gradient)
+                step.gradients[f"{layer.name}/{parameter.symbol}"] = Tensor(parameter.shape, read)
+        for event in self.taken.record.events:
+            if event.path == "Wq" and hasattr(step, "nonzero") and hasattr(event.result, "codes"):
+                step.nonzero[event.layer] = int(np.count_nonzero(event.result.codes))
+        images = next(iter(self.taken.record.calls("softmax_cross_entropy"))).attributes["labels"]
+        if hasattr(step, "images"):
+            step.images = len(images)
+            if not value_of(step.state["method/images"]).codes[0]:
+                step.state["method/images"] = whole(step.images)
+        return step
+
+    # -- AdaPT, many weights -----------------------------------------------------------------------
+
+    def _in_part(self, step: Any) -> None:
+        if step.settings.accs > 1:
+            raise NotSpecified(f"gradients that wait for others are added up to {LARGE:,} of them")
+        gather, penalty = step.gather, self._penalty(step)
+
+        def some(layer: Any) -> None:
+            if int(np.prod(self.taken.before[f"{layer.name}.weight"].shape)) <= SMALL:
+                gather(layer)
+            else:
+                self._gathered(step, layer.name)
+
+        step.gather, step.penalty = some, lambda: penalty
+        self.row.specs += ["methods.adapt.Step.penalty", "verify.chains"]
+
+    def _penalty(self, step: Any) -> float:
+        """`methods.adapt.Step.penalty`."""
+        o, total = step.settings, 0.0
+        for layer in step.weighted:
+            w = self.taken.before[f"{layer.name}.weight"].astype(np.float64)
+            total += o.l1 * chains.sum64(np.abs(w)) if o.l1 else 0.0
+            total += o.l2 / 2 * chains.sum64(w * w) if o.l2 else 0.0
+            if o.penalty == "on":
+                total += step.numbers(f"{layer.name}.precision")[0] / 32 * step.nonzero[layer.name] / w.size
+        return total
+
+    def _gathered(self, step: Any, layer: str) -> None:
+        """G + g of drawn elements, and n + 1; a full lookback reads all of G and W."""
+        row, (lb, r, n) = self.row, step.numbers(f"{layer}.window")
+        slot, name = f"{layer}.weight.G", f"{layer}.weight"
+        if n + 1 >= lb:
+            raise NotSpecified(f"{layer}: a switch of more than {SMALL:,} weights in a net of over {LARGE:,}")
+        step.state[f"{layer}.window"] = whole(lb, r, n + 1)
+        self.apart.add(slot)
+        if slot not in self.taken.after:
+            row.differs(f"{slot} is missing")
+            return
+        stored = self.taken.after[slot]
+        flat = draw.drawn(f"{self.options.seed}/{slot}", stored.size, self.options.elements)
+        expected = self.values.at(self.gradients[id(self.taken.before[name])], flat)
+        if slot in self.taken.before:
+            old = self.values.at(self.taken.before[slot], flat)
+            expected = [add32(a, b) for a, b in zip(old, expected, strict=True)]
+        row.elements, row.checked = row.elements + stored.size, row.checked + len(flat)
+        compare(row, flat, stored.shape, expected, self.values.at(stored, flat))
+
+    # -- DYNASTY -----------------------------------------------------------------------------------
+
+    def _tables(self, step: Any) -> None:
+        """Tables ahead of an epoch's end into the definition's step: widths as before, or the first ones.
+
+        The sums S have rows of their own; here it counts that they are there.
+        """
+        found = self.taken.ended or self.taken.after
+        sizes = []
+        for layer in self.judge.layers.values():
+            for kind in ("W", "A") if layer.kind in WEIGHTED and layer.name != step.first else ("W",):
+                sums, *widths = (step.kept(layer.name, kind, slot) for slot in TABLES)
+                if layer.kind not in WEIGHTED or not (sums in step.state or step.full()):
+                    continue
+                if sums not in found:
+                    self.row.differs(f"{sums} is missing")
+                    continue
+                sizes.append(found[sums].size)
+                self.apart.add(sums)
+                step.state[sums] = as_stored(found[sums])
+                for name in widths:
+                    first = Floats("float32", found[sums].shape, [Fraction(FIRST)] * found[sums].size)
+                    step.state.setdefault(name, first)
+        if self.judge.now.ends:
+            self._map(step, sum(sizes))
+
+    def _map(self, step: Any, blocks: int) -> None:
+        """What a new map reads besides."""
+        if blocks > LARGE:
+            raise NotSpecified(f"a map of {blocks:,} blocks: recomputed up to {LARGE:,} of them")
+        self.apart = {name for name in self.apart if not name.endswith(".S")}  # they begin again
+        for event in self.taken.record.events:
+            if event.path == "x0":
+                step.shapes[event.layer] = tuple(event.result.shape)
