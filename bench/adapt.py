@@ -7,8 +7,8 @@ costs the simulation nothing, and it has no precision switch. Each group of step
 step of the simulation, and the ratio is the median of the groups'.
 
 The first row of AdaPT is 100 steps from <8,4> on with every switch in it: their widths move, and the share of
-the switch is `Method.overhead`, beside that of the cost model (equations 8 and 9, `intnet/costs.py`). The
-rows behind it hold one <WL,FL> in all layers, before any switch.
+the switch is `Method.overhead`, beside that of the cost model (equations 8 and 9,
+`intnet/costs/adapt_costs.py`). The rows behind it hold one <WL,FL> in all layers, before any switch.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,11 +21,12 @@ import numpy as np
 from bench import peers
 from bench.summary import Row, at_least, column
 from bench.timing import PAUSE, seconds
-from intnet import costs, datasets, methods, models
-from intnet.formats import Format
-from intnet.qtensor import QTensor
+from intnet import datasets, methods, models
+from intnet.costs import adapt_costs
+from intnet.numbers.formats import Format
+from intnet.numbers.qtensor import QTensor
 from intnet.trace import Event
-from intnet.train import Run, StepReport
+from intnet.training.train import Run, StepReport
 
 BATCH = 128
 MOVING, FIXED = (10, 10), (7, 2)  # groups, and steps a group: with the switch, and of widths that stay
@@ -101,15 +102,15 @@ def taken(
 
 def modelled(ours: Run, reports: Sequence[StepReport]) -> float:
     """The share of the switch in the cost model, from the widths that these steps had."""
-    sizes = costs.layer_sizes(models.make(ours.model.kind, ours.data.image_shape, 10))
+    sizes = adapt_costs.layer_sizes(models.make(ours.model.kind, ours.data.image_shape, 10))
 
     def of(key: str) -> np.ndarray:
         return np.array([[report.widths[size.name][key] for size in sizes] for report in reports])
 
-    history = costs.History(
+    history = adapt_costs.History(
         sizes, of("WL"), of("nonzero"), of("FL"), of("lb"), of("r"), BATCH, ours.method.options.accs
     )
-    return costs.summary(history, costs.float32(sizes, len(reports), BATCH)).overhead_share
+    return adapt_costs.summary(history, adapt_costs.float32(sizes, len(reports), BATCH)).overhead_share
 
 
 def row(qtorch: Any, method: str, model: str, widths: tuple[int, int] | None = None) -> Row:

@@ -18,9 +18,9 @@ import numpy as np
 from bench.peers import torch
 from bench.summary import Row, at_least, column, geomean
 from bench.timing import medians
+from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels import conv, float32
 from intnet.ops.kernels.gemm import Plan, plan
-from intnet.qtensor import QTensor
 
 QUESTION = "convolutions, GMAC/s; ratios to PyTorch float32 in its default layout"
 ACTIVATION, WEIGHT, ERROR = 2047, 127, 16256

@@ -16,10 +16,10 @@ import numpy as np
 from bench.summary import Row, at_least, at_most, column
 from bench.timing import PAUSE, medians
 from intnet import datasets, methods, models
-from intnet.block_float import quantize_blocks
+from intnet.blocks.block_float import quantize_blocks
 from intnet.ops import blocks
 from intnet.ops.kernels import float32
-from intnet.train import Run
+from intnet.training.train import Run
 
 BATCH, STEPS = 128, 16
 QUESTION = f"dynasty, resnet20, batch {BATCH}, 28x28x1, and single products"

@@ -2,7 +2,7 @@
 
 `torch` is the module, or None where it is not installed. `python -m bench` imports this file before
 anything of intnet, and that order is what makes one process fair to both: intnet asks OpenMP for
-threads that wait asleep (OMP_WAIT_POLICY=passive in `intnet/_jit.py`), which would slow a PyTorch
+threads that wait asleep (OMP_WAIT_POLICY=passive in `intnet/machine/jit.py`), which would slow a PyTorch
 step by a quarter; a PyTorch that is loaded first has read its own, default policy by then. Measured
 in one process with this order, and with the pauses of `timing.py`, each is as fast as alone.
 """
@@ -24,7 +24,7 @@ MISSING: list[str] = []  # one line a peer that is not here: what to do, or why
 if torch is None:
     MISSING.append("torch is not installed: its columns are left out; pip install -e '.[bench]'")
 else:
-    assert "intnet._jit" not in sys.modules, "bench.peers is imported after intnet: see its docstring"
+    assert "intnet.machine.jit" not in sys.modules, "bench.peers is imported after intnet: see its docstring"
     torch.set_num_threads(numba.config.NUMBA_NUM_THREADS)
 
 

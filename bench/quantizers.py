@@ -17,10 +17,10 @@ import numpy as np
 from bench import peers
 from bench.summary import Row, at_least, column, ratio
 from bench.timing import medians
-from intnet import rng
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
+from intnet.exact.quantize import quantize
+from intnet.numbers import rng
+from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.numbers.qtensor import QTensor
 
 QUESTION = "quantizers of 1.6 million elements"
 SIZE = 128 * 28 * 28 * 16

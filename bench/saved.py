@@ -14,8 +14,9 @@ from bench import memory, training
 from bench.quantizers import SIZE, copies
 from bench.summary import Row, at_least, at_most, column
 from bench.timing import medians
-from intnet import bitpack, methods
-from intnet.bucket_codec import Codec, Draw, encode
+from intnet import methods
+from intnet.blocks.buckets import Codec, Draw, encode
+from intnet.numbers import bitpack
 
 QUESTION = f"saved activations: packing of {SIZE:,} elements; resnet20, batch {training.BATCH}, 28x28x1"
 WIDTHS = (1, 2, 4, 8)

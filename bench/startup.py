@@ -14,7 +14,7 @@ from bench.summary import Row, at_most
 QUESTION = "start-up, seconds of a whole process"
 STEP = """
 from intnet import datasets, methods, models
-from intnet.train import Run
+from intnet.training.train import Run
 data = datasets.load("digits")
 Run(models.make("{model}", data.image_shape, 10), methods.make("{method}"), data, 64).train(1)
 """

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bench import torch_nets
-from intnet.formats import FixedPoint, Format, Scaled
+from intnet.numbers.formats import FixedPoint, Format, Scaled
 
 SYMBOLS = {"weight": "W", "bias": "b"}
 NORM_SYMBOLS = {"weight": "gamma", "bias": "beta"}

@@ -11,10 +11,10 @@ from bench.summary import Row, at_most
 from bench.timing import medians, seconds
 from bench.training import BATCH, run
 from intnet import methods, trace
-from intnet.exact import exact
+from intnet.exact.expressions import exact
+from intnet.exact.quantize import quantize
 from intnet.methods.wageubn import Wageubn
-from intnet.quantize import quantize
-from intnet.rounding import STOCHASTIC, mode_code
+from intnet.numbers.rounding import STOCHASTIC, mode_code
 
 QUESTION = f"wageubn step of resnet20, batch {BATCH}, under observers"
 PAIRS = 60

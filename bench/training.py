@@ -7,7 +7,7 @@ import numpy as np
 
 from intnet import datasets, methods, models
 from intnet.methods.method import Method
-from intnet.train import Run
+from intnet.training.train import Run
 
 BATCH = 128
 

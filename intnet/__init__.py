@@ -4,37 +4,74 @@
     data = datasets.load("digits")
     run = fit(models.resnet8(data.image_shape, data.classes), methods.Wageubn(), data, epochs=3)
 
-Reading order: rounding, formats, qtensor, exact, quantize; autograd, ops; layers, models; methods.
-Names below are loaded when first used, so that `import intnet` stays quick.
+Reading order: numbers, exact, blocks; autograd, ops; layers, models; methods; training, runs. `intnet.spec`
+says what every bit must be. Names below are loaded when first used, so that `import intnet` stays quick.
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from intnet import autograd, datasets, layers, methods, models, ops, spec, trace
+    from intnet.autograd import Tensor
+    from intnet.exact.quantize import quantize
+    from intnet.layers import BatchNorm2d, Conv2d, Linear
+    from intnet.numbers import rng, rounding
+    from intnet.numbers.formats import BlockFloat, Constant, Direct, FixedPoint, Flag, Scaled, Shift
+    from intnet.numbers.qtensor import QTensor
+    from intnet.training.train import Run, fit
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "BatchNorm2d": "layers",
-    "Conv2d": "layers",
-    "Constant": "formats",
-    "Direct": "formats",
-    "FixedPoint": "formats",
-    "Flag": "formats",
-    "Linear": "layers",
-    "QTensor": "qtensor",
-    "Run": "train",
-    "Shift": "formats",
-    "Tensor": "autograd",
-    "fit": "train",
-}
-_MODULES = ("autograd", "datasets", "layers", "methods", "models", "ops", "rng", "rounding", "trace")
+__all__ = [
+    "BatchNorm2d",
+    "BlockFloat",
+    "Constant",
+    "Conv2d",
+    "Direct",
+    "FixedPoint",
+    "Flag",
+    "Linear",
+    "QTensor",
+    "Run",
+    "Scaled",
+    "Shift",
+    "Tensor",
+    "__version__",
+    "autograd",
+    "datasets",
+    "fit",
+    "layers",
+    "methods",
+    "models",
+    "ops",
+    "quantize",
+    "rng",
+    "rounding",
+    "spec",
+    "trace",
+]
 
-__all__ = ["__version__"]  # and the names above, on demand
+_HOMES = {  # module -> what of it is public
+    "autograd": ("Tensor",),
+    "exact.quantize": ("quantize",),
+    "layers": ("BatchNorm2d", "Conv2d", "Linear"),
+    "numbers.formats": ("BlockFloat", "Constant", "Direct", "FixedPoint", "Flag", "Scaled", "Shift"),
+    "numbers.qtensor": ("QTensor",),
+    "training.train": ("Run", "fit"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'intnet' has no attribute {name!r}")
     if name in _HOME:
         return getattr(importlib.import_module(f"intnet.{_HOME[name]}"), name)
-    if name in _MODULES:
-        return importlib.import_module(f"intnet.{name}")
-    raise AttributeError(f"module 'intnet' has no attribute {name!r}")
+    return importlib.import_module(
+        f"intnet.numbers.{name}" if name in ("rng", "rounding") else f"intnet.{name}"
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

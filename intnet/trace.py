@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from intnet.bucket_codec import Codec, Mix, Packed
-from intnet.exact import Exact, Root
-from intnet.formats import BlockFloat, Flag, Format
-from intnet.qtensor import QTensor, max_abs
+from intnet.blocks.buckets import Codec, Mix, Packed
+from intnet.exact.expressions import Exact, Root
+from intnet.numbers.formats import BlockFloat, Flag, Format
+from intnet.numbers.qtensor import QTensor, max_abs
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from intnet import spec as oracle
-from intnet.block_float import BlockTensor, quantize_blocks
+from intnet.blocks.block_float import BlockTensor, quantize_blocks
 from intnet.errors import NumberError
 from intnet.ops import conv2d, linear
 from intnet.spec import block_float

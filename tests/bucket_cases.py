@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from intnet import bucket_codec
 from intnet import spec as oracle
-from intnet.bucket_codec import Codec, Draw, Packed
+from intnet.blocks import buckets as bucket_codec
+from intnet.blocks.buckets import Codec, Draw, Packed
 from intnet.spec import buckets, float32
 
 NAME = "layer1.0.conv1/a"  # a stream

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from intnet import quantize as library
-from intnet import rng
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
-from intnet.qtensor import QTensor
+from intnet.exact import quantize as library
+from intnet.numbers import rng
+from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.spec import formats as quantizers
 from intnet.spec import overflow, power, round_fraction
 from intnet.spec.rounding import MODES

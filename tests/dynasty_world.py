@@ -17,17 +17,17 @@ import numpy as np
 
 from intnet import datasets, methods
 from intnet import spec as oracle
-from intnet.block_float import BlockTensor
+from intnet.blocks.block_float import BlockTensor
 from intnet.datasets import Dataset
-from intnet.exact import FloatExact
+from intnet.exact.expressions import FloatExact
 from intnet.methods import dynasty as library
 from intnet.methods.method import Method
-from intnet.qtensor import QTensor
+from intnet.numbers.qtensor import QTensor
 from intnet.spec.methods import dynasty
 from intnet.spec.methods.step import Now
 from intnet.spec.values import exact
 from intnet.trace import Recorder
-from intnet.train import Run
+from intnet.training.train import Run
 from tests import blocks, cases, map_digits
 from tests.moving import LAST, NETS, model
 from tests.states import state_differences, state_of

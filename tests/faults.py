@@ -37,7 +37,7 @@ def replace(owner: Any, name: str, change: Callable[..., Any]) -> Fault:
     return seed
 
 
-COMPILED = re.compile(r"from intnet\._jit import .*\n")
+COMPILED = re.compile(r"from intnet\.machine\.jit import .*\n")
 UNCOMPILED = "inlined = njit = pjit = lambda f: f\nprange = range\n"
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import exact as expressions
-from intnet import exact_lane, exact_quick, rng
-from intnet._jit import SMALL
-from intnet.qtensor import QTensor, Status
+from intnet.exact import expressions, lane, rows
+from intnet.machine.jit import SMALL
+from intnet.numbers import rng
+from intnet.numbers.qtensor import QTensor, Status
 
 MANY = SMALL + 1237  # elements: on all threads, no multiple of a row
 UNLIMITED = expressions.UNLIMITED
@@ -23,7 +23,7 @@ F = Fraction
 
 def replace_kernels(patch: pytest.MonkeyPatch, **others: Any) -> None:
     """Other kernels for `exact_lane`; `exact_quick` keeps its own, for a kernel compiles in what it calls."""
-    patch.setattr(exact_lane, "kernels", SimpleNamespace(**{**vars(exact_lane.kernels), **others}))
+    patch.setattr(lane, "kernels", SimpleNamespace(**{**vars(lane.kernels), **others}))
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def taking(*names: str) -> Iterator[None]:
     def recorded(name: str) -> Callable[..., None]:
         def run(*args: Any) -> None:
             ran.append(name)
-            getattr(exact_quick, name)(*args)
+            getattr(rows, name)(*args)
 
         return run
 
@@ -50,8 +50,8 @@ def taking(*names: str) -> Iterator[None]:
 def general() -> Iterator[None]:
     """Nothing is quick."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact_lane, "FAR", -1)
-        patch.setattr(exact_lane, "SMALL", 1 << 60)  # so that no lane of int32 is made either
+        patch.setattr(lane, "FAR", -1)
+        patch.setattr(lane, "SMALL", 1 << 60)  # so that no lane of int32 is made either
         yield
 
 

@@ -17,12 +17,12 @@ from intnet import datasets, methods
 from intnet import spec as oracle
 from intnet.autograd import Tensor
 from intnet.datasets import Dataset
-from intnet.exact import Exact, FloatExact
+from intnet.exact.expressions import Exact, FloatExact
 from intnet.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from intnet.methods.method import Method
 from intnet.models.mlp import MLP
 from intnet.models.model import Model
-from intnet.qtensor import QTensor
+from intnet.numbers.qtensor import QTensor
 from intnet.spec import models as spec_models
 from intnet.spec import nets
 from intnet.spec.methods import METHODS
@@ -30,7 +30,7 @@ from intnet.spec.methods.step import Now, Step, value_of
 from intnet.spec.nets import Layer
 from intnet.spec.values import exact
 from intnet.trace import Recorder
-from intnet.train import Run
+from intnet.training.train import Run
 from tests import cases
 from tests.states import state_differences, state_of
 from tests.stepping import CLASSES, SIDE, TinyResNet, array, fixed, real

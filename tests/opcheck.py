@@ -12,11 +12,11 @@ import numba
 import numpy as np
 import pytest
 
-from intnet import _jit
 from intnet import spec as oracle
 from intnet.autograd import Op, backward, leaf
-from intnet.exact import Exact, add
-from intnet.qtensor import QTensor
+from intnet.exact.expressions import Exact, add
+from intnet.machine import jit
+from intnet.numbers.qtensor import QTensor
 from tests import cases
 
 TYPES = (np.int8, np.int16, np.int32, np.int64)
@@ -108,7 +108,7 @@ def road_taken(result: Any) -> str:
 def threads(n: int) -> Iterator[None]:
     """All compiled loops on n threads (or as many as the machine has), small ones too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_jit, "SMALL", 0)
+        patch.setattr(jit, "SMALL", 0)
         before = numba.get_num_threads()
         numba.set_num_threads(min(n, numba.config.NUMBA_NUM_THREADS))
         try:

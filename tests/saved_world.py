@@ -17,10 +17,10 @@ import numpy as np
 from intnet import datasets, methods
 from intnet import spec as oracle
 from intnet.autograd import Tensor
-from intnet.bucket_codec import Packed
+from intnet.blocks.buckets import Packed
 from intnet.datasets import Dataset
-from intnet.joints import SqueezeExcitation
 from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Linear, SiLU
+from intnet.layers.joints import SqueezeExcitation
 from intnet.methods.method import Method
 from intnet.models.model import Model
 from intnet.spec import float32, nets
@@ -29,7 +29,7 @@ from intnet.spec.methods.saved import Codec
 from intnet.spec.methods.step import Now
 from intnet.spec.nets import Layer
 from intnet.trace import Recorder
-from intnet.train import Run
+from intnet.training.train import Run
 from tests import cases, moving
 from tests.bucket_cases import patterns
 from tests.moving import numbers

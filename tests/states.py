@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from intnet.qtensor import QTensor
+from intnet.numbers.qtensor import QTensor
 from intnet.spec.digest import Floats, Words
-from intnet.state import parts
+from intnet.training.state import parts
 
 
 def stored(value: Any) -> Words | Floats:

@@ -17,17 +17,17 @@ from intnet import methods
 from intnet import spec as oracle
 from intnet.autograd import Tensor
 from intnet.datasets import Dataset
-from intnet.exact import Exact
+from intnet.exact.expressions import Exact
 from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Linear, ReLU, Sequential
 from intnet.methods.method import Method
 from intnet.models.model import Model
 from intnet.models.resnet import BasicBlock
-from intnet.qtensor import QTensor
+from intnet.numbers.qtensor import QTensor
 from intnet.spec import models
 from intnet.spec.methods import wageubn
 from intnet.spec.methods.step import Now, store
 from intnet.trace import Event, Recorder
-from intnet.train import Run
+from intnet.training.train import Run
 from tests import cases
 from tests.states import state_differences, state_of
 

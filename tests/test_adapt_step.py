@@ -10,7 +10,7 @@ import pytest
 from intnet import datasets, models
 from intnet.errors import NumberError
 from intnet.methods.adapt import Adapt
-from intnet.train import Run
+from intnet.training.train import Run
 from tests.moving import Case, Result, differences, prepared, run_case
 from tests.opcheck import threads
 

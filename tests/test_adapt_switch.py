@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from intnet import methods
 from intnet import spec as oracle_package
-from intnet.formats import FixedPoint
+from intnet.exact.quantize import quantize
 from intnet.methods import adapt, muppet
 from intnet.methods import adapt_switch as lib
-from intnet.quantize import quantize
+from intnet.numbers.formats import FixedPoint
 from intnet.spec import float_batch_norm as float_norm
 from intnet.spec import words as oracle_random
 from intnet.spec.float32 import sqrt32, to_float32

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from intnet import array_costs
-from intnet.array_costs import STAGES, Curve, History, LayerMaps, Width
+from intnet.costs import array_costs
+from intnet.costs.array_costs import STAGES, Curve, History, LayerMaps, Width
 from intnet.errors import ConfigError
 from tests import map_lines
 from tests.map_lines import Blocks

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import datasets, runs
+from intnet import datasets
 from intnet.datasets import Augment
 from intnet.datasets.augment import offsets
 from intnet.errors import ConfigError
+from intnet.runs import run_folder
 from intnet.spec import data as oracle
 from tests.command import MLP, here, intnet, last_line, refused, signalled
 
@@ -41,7 +42,7 @@ def test_offsets_reach_both_ends_and_no_further(monkeypatch: pytest.MonkeyPatch)
         -(-(2**64) // 9),
     )  # the last number that is 0 of 0..8, the first that is 1
     texts = [none, none, ones, ones, low >> 32, low & ones, high >> 32, high & ones]
-    monkeypatch.setattr("intnet.rng.words", lambda *_, **__: np.array(texts, np.uint32))
+    monkeypatch.setattr("intnet.numbers.rng.words", lambda *_, **__: np.array(texts, np.uint32))
     assert offsets(4, 2, 0, 0).tolist() == [[0, 8], [0, 1]]
     large = 2**30
     assert offsets(large, 2, 0, 0)[0].tolist() == [0, 2 * large]
@@ -102,10 +103,10 @@ def test_kill_and_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert last_line(intnet("resume", tmp_path / "cut").stdout) == last_line(out)
     _, plain, _ = here(capsys, *TRAIN[:-2], "--steps", 61, "--out", tmp_path / "plain")
     assert last_line(plain) != last_line(out)
-    assert runs.load(tmp_path / "cut").augment == Augment(1, True)
+    assert run_folder.load(tmp_path / "cut").augment == Augment(1, True)
     assert "augmented        crop=1,flip\n" in out and "augmented" not in plain
     assert "- augmented: crop=1,flip\n" in (tmp_path / "cut" / "report.md").read_text()
-    own = runs.identity(runs.load(tmp_path / "plain"))
+    own = run_folder.identity(run_folder.load(tmp_path / "plain"))
     assert "augment" not in own and "image_size" not in own and "decoder" not in own
 
 
@@ -114,7 +115,7 @@ def test_inspect_and_sweep_carry_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     sweep = ("sweep", *new, "--steps", 3, "--vary", "lr=0.1,0.2", "--out", tmp_path / "sweep")
     assert intnet(*sweep, "--augment", "flip").returncode == 0
     run = tmp_path / "sweep" / "runs" / "float32+lr=0.1+seed=1"
-    assert runs.load(run).augment == Augment(flip=True)
+    assert run_folder.load(run).augment == Augment(flip=True)
     assert "augment is flip there and none here" in refused(capsys, *sweep)
     layer = ("inspect", *new, "--layer", "fc3", "--json")
     outs = [here(capsys, *layer, *more)[1] for more in ((), ("--augment", "flip"))]

@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from intnet import batch_sums, bucket_loops, datasets, definition, methods, models, spec
+from intnet import datasets, methods, models, spec
+from intnet.blocks import bucket_loops
+from intnet.numbers import batch_sums
 from intnet.ops.kernels import depthwise, float32, float32_rows, position_sums, products
+from intnet.runs import definition
 from intnet.spec import buckets
 from intnet.spec import convolution as definition_of
 from intnet.spec import float32 as exact
-from intnet.train import Run
+from intnet.training.train import Run
 from tests.faults import Patch, caught, run_from_source
 from tests.float_oracle import F32, add_oracle, chunked, draw, ints, same, scaled, to_float
 from tests.opcheck import tensor, threads

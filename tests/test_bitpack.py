@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intnet import bitpack
 from intnet.errors import FormatError, ShapeError
+from intnet.numbers import bitpack
 
 
 def as_bytes(codes: list[int], bits: int) -> bytes:

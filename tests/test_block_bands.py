@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intnet import long_sums
 from intnet import spec as oracle
-from intnet.block_bands import Band, Banded, matching_bands
-from intnet.block_float import expand
+from intnet.blocks import long_sums
+from intnet.blocks.bands import Band, Banded, matching_bands
+from intnet.blocks.block_float import expand
+from intnet.blocks.long_sums import LongSum
 from intnet.errors import ContainerError, NumberError, ShapeError
-from intnet.exact import Exact
-from intnet.long_sums import LongSum
+from intnet.exact.expressions import Exact
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import conv2d, linear
 from intnet.ops.kernels.gemm import gemm
 from intnet.ops.products import block_product
-from intnet.qtensor import QTensor
 from intnet.spec.float32 import to_float32
 from tests.opcheck import run, threads, values
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intnet import spec as oracle
-from intnet.block_float import quantize_blocks
+from intnet.blocks.block_float import quantize_blocks
 from intnet.errors import FormatError, ShapeError
 from intnet.ops import blocks, conv2d, linear
 from intnet.spec import block_float

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intnet.block_float import quantize_blocks, unpack
+from intnet.blocks.block_float import quantize_blocks, unpack
 from intnet.errors import NumberError, ShapeError
 from intnet.spec import block_float
 from tests.blocks import (

@@ -1,7 +1,7 @@
 """Bucketed codecs: unbiasedness by enumeration of the random words, and how far a~ may be from a.
 
 Words go into the scalar rules and loops of a piece (`bucket_loops`); that `encode` runs these with the
-words of `rng.py` is `test_bucket_codec`.
+words of `numbers/rng.py` is `test_bucket_codec`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intnet import bucket_loops as loops
-from intnet.bucket_codec import Codec, encode
+from intnet.blocks import bucket_loops as loops
+from intnet.blocks.buckets import Codec, encode
 from tests.bucket_cases import DRAWN, VALUES, units
 
 ALL = 1 << 32  # random words

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from intnet import bucket_codec, rng
-from intnet.bucket_codec import BUCKETS, TENSOR, Codec, Draw, Signs, encode, promotions
+from intnet.blocks import buckets as bucket_codec
+from intnet.blocks.buckets import BUCKETS, TENSOR, Codec, Draw, Signs, encode, promotions
 from intnet.errors import ConfigError, FormatError, NumberError
+from intnet.numbers import rng
 from intnet.spec import buckets, float32
 from tests.bucket_cases import DRAWN, KINDS, VALUES, compare, normal, units
 

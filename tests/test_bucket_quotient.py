@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from intnet import bucket_loops as loops
-from intnet._jit import njit
+from intnet.blocks import bucket_loops as loops
+from intnet.machine.jit import njit
 
 F32 = np.float32
 

@@ -10,8 +10,8 @@ from collections import deque
 import numpy as np
 import pytest
 
-from intnet import buffers
-from intnet.buffers import ALIGNMENT, LEAST, empty
+from intnet.machine import buffers
+from intnet.machine.buffers import ALIGNMENT, LEAST, empty
 
 
 @pytest.fixture(autouse=True)

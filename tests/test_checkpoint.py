@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import checkpoint, files
 from intnet.errors import CheckpointError
-from intnet.qtensor import QTensor
-from intnet.state import State, digest
+from intnet.numbers.qtensor import QTensor
+from intnet.runs import checkpoint, files
+from intnet.training.state import State, digest
 
 META = {"step": 7, "options": {"lr": "26", "saturate": None}, "name": "Grüße"}
 

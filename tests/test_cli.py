@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import checkpoint, datasets, methods, models, rounding, trace
-from intnet.formats import FixedPoint
-from intnet.qtensor import QTensor
+from intnet import datasets, methods, models, trace
+from intnet.numbers import rounding
+from intnet.numbers.formats import FixedPoint
+from intnet.numbers.qtensor import QTensor
+from intnet.runs import checkpoint
 from tests.command import MLP, PYTHON, ROOT, environment, here, intnet, last_line, metrics, refused
 
 COMMANDS = ("train", "resume", "eval", "inspect", "costs", "sweep", "compare", "papers", "list")

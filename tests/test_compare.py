@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import costs, model_bytes, report, runs
 from intnet.cli import compare, compare_figures, compare_plot, compare_table
-from intnet.costs import History, LayerSize
+from intnet.costs import adapt_costs
+from intnet.costs.adapt_costs import History, LayerSize
 from intnet.errors import ConfigError
+from intnet.runs import report, run_folder
 from intnet.sweeps import plan, processes, work
 from intnet.sweeps.plan import Asked, Part
+from intnet.training import model_bytes
 from tests.command import here, intnet, last_line, refused
 
 ALL = "float32,wageubn,adapt,muppet,dynasty,saved"
@@ -101,7 +103,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     found = {}
     for method in ALL.split(","):
         folder = tmp_path_factory.mktemp("run") / method
-        with runs.create(folder, runs.build(method, {}, "mlp", "digits", BATCH, 1, 128), 2) as run:
+        with run_folder.create(
+            folder, run_folder.build(method, {}, "mlp", "digits", BATCH, 1, 128), 2
+        ) as run:
             found[method] = run.train()
         assert json.loads((folder / "report.json").read_text()) == json.loads(json.dumps(found[method]))
     return found
@@ -150,7 +154,7 @@ def test_bytes_of_the_model(reports: dict[str, dict[str, Any]]) -> None:
 
 def test_running_statistics_that_inference_does_not_read_are_no_bytes_of_the_model() -> None:
     run, other = (
-        runs.build("wageubn", {"statistics": which}, "mlp", "digits", BATCH, 1, 128)
+        run_folder.build("wageubn", {"statistics": which}, "mlp", "digits", BATCH, 1, 128)
         for which in ("running", "batch")
     )
     assert model_bytes.of(run) - model_bytes.of(other) == 2 * 2 * 4 * WIDE  # two norms, two statistics
@@ -198,8 +202,8 @@ def test_errors_have_widths_too() -> None:
     layers = (LayerSize("a", (5,), 10),)
     widths, errors = np.full((2, 1), 8), np.array([[4], [32]])
     made = History(layers, widths, np.full((2, 1), 5), errors=errors)
-    assert costs.training(made).tolist() == [10 * (8 + 4), 10 * (8 + 32)]
-    assert costs.training(dataclasses.replace(made, errors=None)).tolist() == [10 * (8 + 32)] * 2
+    assert adapt_costs.training(made).tolist() == [10 * (8 + 4), 10 * (8 + 32)]
+    assert adapt_costs.training(dataclasses.replace(made, errors=None)).tolist() == [10 * (8 + 32)] * 2
     with pytest.raises(ConfigError, match="errors = 33 in step 2, layer 1"):
         dataclasses.replace(made, errors=errors + 1)
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intnet import costs, models
-from intnet.costs import History, LayerSize
+from intnet import models
+from intnet.costs import adapt_costs
+from intnet.costs.adapt_costs import History, LayerSize
 from intnet.errors import ConfigError
 from tests.oracle import costs as oracle
 
@@ -67,8 +68,8 @@ def test_every_figure_is_that_of_the_equations(
     steps: Steps, batch: int, accs: int, base_steps: int, base_batch: int
 ) -> None:
     own = history(steps, batch, accs)
-    baseline = costs.float32(own.layers, base_steps, base_batch, accs)
-    got = costs.summary(own, baseline, iso=1)
+    baseline = adapt_costs.float32(own.layers, base_steps, base_batch, accs)
+    got = adapt_costs.summary(own, baseline, iso=1)
     base = (batch, accs, base_steps, base_batch)
     once = Fraction(1, batch)
     assert same(got.speedup_per_image, oracle.speedup(steps, *base))
@@ -91,7 +92,7 @@ def test_every_figure_is_that_of_the_equations(
 
 @given(runs(), st.integers(1, 512), st.integers(1, 8))
 def test_relative_costs_are_those_of_each_step(steps: Steps, batch: int, accs: int) -> None:
-    got = costs.relative(history(steps, batch, accs))
+    got = adapt_costs.relative(history(steps, batch, accs))
     for i, step in enumerate(steps):
         base, own = oracle.training(oracle.float32(step), accs), oracle.training(step, accs)
         extra = oracle.overhead(step, accs)
@@ -111,12 +112,14 @@ def test_a_case_by_hand() -> None:
         4,
         2,
     )
-    assert costs.training(own).tolist() == [12 * (4 + 16), 12 * (16 + 16)]
+    assert adapt_costs.training(own).tolist() == [12 * (4 + 16), 12 * (16 + 16)]
     log = math.log2(24)
     first = 32 * (0.5 * (2 * log * 50 * 3 * 6) + (26 * 6 + 1)) / (2 * 25)
     second = 32 * ((2 * log * 51 * 3 * 6) + (33 * 6 + 1)) / (2 * 32)
-    assert costs.overhead(own).tolist() == pytest.approx([first, second], rel=1e-12)
-    got = costs.summary(own, costs.float32((ONE,), 3, 8, 2))  # 3 steps of 12 * (32 + 16) in batches of 8
+    assert adapt_costs.overhead(own).tolist() == pytest.approx([first, second], rel=1e-12)
+    got = adapt_costs.summary(
+        own, adapt_costs.float32((ONE,), 3, 8, 2)
+    )  # 3 steps of 12 * (32 + 16) in batches of 8
     assert got.speedup_without_overhead == pytest.approx(8 * 3 * 576 / (4 * 624), rel=1e-12)
     assert got.speedup_per_image == pytest.approx(8 * 3 * 576 / (4 * (624 + first + second)), rel=1e-12)
     assert (got.size, got.memory, got.inference_speedup) == (0.5, 42 / 32, 2.0)
@@ -127,8 +130,8 @@ def test_a_case_by_hand() -> None:
 @pytest.mark.parametrize("sizes", [(ONE,), TWO])
 def test_muppets_published_schedule(sizes: tuple[LayerSize, ...]) -> None:
     """Tables of the paper: SU 1.20, MEM 1.66; with one width for all layers no model matters."""
-    own = costs.dense(sizes, PUBLISHED)
-    got = costs.summary(own, costs.float32(sizes, 99))
+    own = adapt_costs.dense(sizes, PUBLISHED)
+    got = adapt_costs.summary(own, adapt_costs.float32(sizes, 99))
     assert got.speedup_per_image == pytest.approx(Fraction(64 * 99, 2108 + 32 * 99), rel=1e-12)
     assert got.memory == pytest.approx(Fraction(2108 + 32 * 99, 32 * 99), rel=1e-12)
     assert f"{got.speedup_per_image:.2f} {got.memory:.2f}" == "1.20 1.67"
@@ -136,8 +139,8 @@ def test_muppets_published_schedule(sizes: tuple[LayerSize, ...]) -> None:
 
 
 def test_float32_against_itself_gains_nothing() -> None:
-    own = costs.float32(TWO, 7, 32, 2)
-    got = costs.summary(own, own, iso=7)
+    own = adapt_costs.float32(TWO, 7, 32, 2)
+    got = adapt_costs.summary(own, own, iso=7)
     assert (
         got.speedup_per_image,
         got.iso_speedup_per_image,
@@ -148,16 +151,18 @@ def test_float32_against_itself_gains_nothing() -> None:
 
 
 def test_a_model_of_zeros_only_has_no_inference_to_speed_up() -> None:
-    got = costs.summary(History((ONE,), np.array([[8]]), np.array([[0]])), costs.float32((ONE,), 1))
+    got = adapt_costs.summary(
+        History((ONE,), np.array([[8]]), np.array([[0]])), adapt_costs.float32((ONE,), 1)
+    )
     assert (got.inference_speedup, got.sparsity_final, got.nonzero_bits, got.bits) == (None, 1.0, 0, 48)
 
 
 def test_iso_accuracy_ends_with_the_first_test_that_reaches_it() -> None:
     tested = [(10, 0.5), (20, 0.9), (30, 0.8), (40, 0.95)]
-    assert costs.iso_step(tested, 0.9) == 20
-    assert costs.iso_step(tested, 0.91) == 40
-    assert costs.iso_step(tested, 0.96) is None
-    assert costs.iso_step(tested, None) is None
+    assert adapt_costs.iso_step(tested, 0.9) == 20
+    assert adapt_costs.iso_step(tested, 0.91) == 40
+    assert adapt_costs.iso_step(tested, 0.96) is None
+    assert adapt_costs.iso_step(tested, None) is None
 
 
 # -- layers ------------------------------------------------------------------------------------
@@ -165,7 +170,7 @@ def test_iso_accuracy_ends_with_the_first_test_that_reaches_it() -> None:
 
 def test_multiply_adds_of_lenet5() -> None:
     """Padded 5x5 convolutions over 28x28 and 14x14 positions."""
-    got = costs.layer_sizes(models.make("lenet5", (28, 28, 1), 10))
+    got = adapt_costs.layer_sizes(models.make("lenet5", (28, 28, 1), 10))
     assert [(size.name, size.weights, size.madds) for size in got] == [
         ("conv1", 6 * 25, 28 * 28 * 6 * 25),
         ("conv2", 16 * 6 * 25, 14 * 14 * 16 * 6 * 25),
@@ -176,7 +181,7 @@ def test_multiply_adds_of_lenet5() -> None:
 
 
 def test_multiply_adds_of_resnet20() -> None:
-    got = {size.name: size for size in costs.layer_sizes(models.make("resnet20", (32, 32, 3), 10))}
+    got = {size.name: size for size in adapt_costs.layer_sizes(models.make("resnet20", (32, 32, 3), 10))}
     assert len(got) == 22
     assert got["layer2.0.conv1"] == LayerSize("layer2.0.conv1", (32, 16, 3, 3), 16 * 16 * 32 * 16 * 9)
     assert got["layer3.0.downsample.0"] == LayerSize("layer3.0.downsample.0", (64, 32, 1, 1), 8 * 8 * 64 * 32)
@@ -185,7 +190,7 @@ def test_multiply_adds_of_resnet20() -> None:
 
 def test_multiply_adds_of_resnet18() -> None:
     """0.56 billion for an image of 32x32."""
-    got = {size.name: size for size in costs.layer_sizes(models.make("resnet18", (32, 32, 3), 100))}
+    got = {size.name: size for size in adapt_costs.layer_sizes(models.make("resnet18", (32, 32, 3), 100))}
     assert list(got)[:2] + list(got)[-2:] == [
         "conv1", "layer1.0.conv1", "layer4.1.conv2", "fc",
     ]  # fmt: skip
@@ -209,19 +214,22 @@ def test_rows_and_changes() -> None:
     nonzero = np.array([[6, 10], [6, 5], [3, 5], [3, 5], [3, 0]])
     lookback, resolution = np.full((5, 2), 25), np.arange(50, 60).reshape(5, 2)
     own = History(TWO, widths, nonzero, fractions, lookback, resolution)
-    first, second = costs.rows(own)
+    first, second = adapt_costs.rows(own)
     assert (first.first, first.least, first.mean, first.most, first.last) == (8, 8, 9.8, 12, 12)
     assert (first.fraction, first.rises, first.falls, first.lookback, first.resolution) == (5, 2, 1, 25, 58)
     assert first.sparsity_mean == pytest.approx(0.3) and first.sparsity_final == 0.5
     assert (second.fraction, second.rises, second.falls, second.sparsity_final) == (-3, 0, 0, 1.0)
-    assert costs.changes(own) == [[(1, 8, 4), (2, 10, 4), (3, 10, 5), (4, 9, 5), (5, 12, 5)], [(1, 8, -3)]]
-    assert costs.changes(costs.float32(TWO, 3)) == [[(1, 32, None)], [(1, 32, None)]]
-    assert costs.rows(costs.float32(TWO, 3))[0].lookback is None
+    assert adapt_costs.changes(own) == [
+        [(1, 8, 4), (2, 10, 4), (3, 10, 5), (4, 9, 5), (5, 12, 5)],
+        [(1, 8, -3)],
+    ]
+    assert adapt_costs.changes(adapt_costs.float32(TWO, 3)) == [[(1, 32, None)], [(1, 32, None)]]
+    assert adapt_costs.rows(adapt_costs.float32(TWO, 3))[0].lookback is None
 
 
 @given(st.integers(1, 10**6))
 def test_spaced_steps_hold_the_first_and_the_last(steps: int) -> None:
-    at = costs.spaced(steps)
+    at = adapt_costs.spaced(steps)
     assert at == sorted(set(at)) and (at[0], at[-1]) == (0, steps - 1)
     assert len(at) == min(steps, 12)
     if steps > 12:

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from intnet import fixed_model, methods, runs
+from intnet import methods
 from intnet.methods.float32 import Float32
+from intnet.runs import fixed_model, run_folder
 from tests.command import here, last_line, refused
 from tests.oracle import costs as oracle
 
@@ -39,8 +40,8 @@ class Moving(Float32):
 
 
 def train(folder: Path, method: str, batch: int = 32, steps: int = STEPS, model: str = "mlp") -> Path:
-    run = runs.build(method, {}, model, "digits", batch, seed=1, limit=PER_EPOCH * batch)
-    with runs.create(folder, run, steps) as work:
+    run = run_folder.build(method, {}, model, "digits", batch, seed=1, limit=PER_EPOCH * batch)
+    with run_folder.create(folder, run, steps) as work:
         work.train()
     return folder
 
@@ -127,8 +128,8 @@ def test_the_figures_are_those_of_the_file(
 
 def test_the_final_model_is_the_one_that_is_saved(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The last step switches: its forward pass read other words than training leaves."""
-    run = runs.build("adapt", {}, "mlp", "digits", 16, seed=1, limit=64)
-    with runs.create(tmp_path / "run", run, 25) as work:
+    run = run_folder.build("adapt", {}, "mlp", "digits", 16, seed=1, limit=64)
+    with run_folder.create(tmp_path / "run", run, 25) as work:
         work.train()
     summary = shown(capsys, tmp_path / "run")["summary"]
     saved = {k: q for k, q in fixed_model.tensors_of(run).items() if k.endswith("/W")}
@@ -226,7 +227,7 @@ def test_lines_after_the_checkpoint_do_not_count(
 
 def test_a_run_with_word_lengths_goes_on_and_is_reported(folder: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(folder / "moving", tmp_path / "copy")
-    with runs.resume(copy, steps=STEPS + 1) as work:
+    with run_folder.resume(copy, steps=STEPS + 1) as work:
         report = work.train()
     lines = [json.loads(line) for line in (copy / "metrics.jsonl").read_text().splitlines()]
     assert sum(line["kind"] == "precision" for line in lines) == STEPS
@@ -368,6 +369,6 @@ def test_a_log_without_a_step_is_refused(
 
 
 def test_a_run_without_a_step_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with runs.create(tmp_path / "new", runs.build("float32", {}, "mlp", "digits"), 3):
+    with run_folder.create(tmp_path / "new", run_folder.build("float32", {}, "mlp", "digits"), 3):
         pass
     assert "has done no step" in refused(capsys, "costs", tmp_path / "new")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from intnet import checkpoint, files, records, runs
 from intnet.errors import CheckpointError
+from intnet.runs import checkpoint, files, records, run_folder
 from tests.command import here, refused
 
 STEPS = 4
@@ -18,8 +18,8 @@ DEEP = b'{"run": ' + b"[" * 100_000
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of two epochs."""
-    run = runs.build("wageubn", {}, "mlp", "digits", 32, limit=64)
-    with runs.create(tmp_path_factory.mktemp("runs") / "whole", run, STEPS, checkpoint_every=1) as work:
+    run = run_folder.build("wageubn", {}, "mlp", "digits", 32, limit=64)
+    with run_folder.create(tmp_path_factory.mktemp("runs") / "whole", run, STEPS, checkpoint_every=1) as work:
         work.train()
     return work.folder
 
@@ -93,9 +93,9 @@ def test_a_last_line_cut_anywhere_is_dropped(folder: Path) -> None:
     last = content.splitlines()[-1]
     for end in range(len(last)):
         path.write_bytes(content + last[:end])
-        assert len(list(runs.read_metrics(path))) == 6
+        assert len(list(run_folder.read_metrics(path))) == 6
     path.write_bytes(content + last)  # all but its newline
-    assert len(list(runs.read_metrics(path))) == 7
+    assert len(list(run_folder.read_metrics(path))) == 7
 
 
 # -- config.json -------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def test_a_config_that_is_no_config(
 
 
 @pytest.mark.parametrize("command", ["resume", "eval"])
-@pytest.mark.parametrize("key", runs.IDENTITY)
+@pytest.mark.parametrize("key", run_folder.IDENTITY)
 def test_a_config_without_a_key(
     key: str, command: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,5 +212,5 @@ def test_a_refused_log_leaves_the_plan_alone(folder: Path) -> None:
     (folder / "metrics.jsonl").write_bytes(b"5\n")
     before = contents(folder)
     with pytest.raises(CheckpointError, match="line 1: damaged"):
-        runs.resume(folder, steps=50)
+        run_folder.resume(folder, steps=50)
     assert contents(folder) == before

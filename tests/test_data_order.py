@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from intnet import datasets, rng
+from intnet import datasets
 from intnet.errors import ConfigError
+from intnet.numbers import rng
 
 
 def test_order_sorts_the_keys_of_two_words() -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from docs import build
 from intnet import methods
-from intnet.formats import FORMATS
 from intnet.methods.float_master import FloatMaster
 from intnet.models import MODELS
-from intnet.rounding import MODES
+from intnet.numbers.formats import FORMATS
+from intnet.numbers.rounding import MODES
 from tests import docs_pages as pages
 from tests.docs_pages import DOCS, PAGES, ROOT
 
@@ -155,7 +155,7 @@ def test_links_names_and_anchors_are_found_as_written() -> None:
     text = "# A `b`: c, d\n[x](y.md#z) `[no](code)`\n```\n[no](block)\n```\n"
     assert pages.links(text) == ["y.md#z"]
     assert pages.anchors(text) == {"a-b-c-d"}
-    assert {"Flag", "Flag.hi", "FORMATS", "check_bits"} <= pages.names(ROOT / "intnet" / "formats.py")
+    assert {"Flag", "Flag.hi", "FORMATS", "check_bits"} <= pages.names(ROOT / "intnet" / "numbers/formats.py")
 
 
 @pytest.mark.parametrize(

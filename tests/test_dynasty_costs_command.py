@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from intnet import runs
 from intnet.cli import array_map
 from intnet.cli.main import main
+from intnet.runs import run_folder
 from tests.test_map_costs_command import close, shown
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """lenet5, two epochs of 8, 8 and 4 images, and a step of the third."""
-    run = runs.build("dynasty", {"bits": 3.0, "weight_bits": 5.0}, "lenet5", "digits", 8, seed=1, limit=20)
+    run = run_folder.build(
+        "dynasty", {"bits": 3.0, "weight_bits": 5.0}, "lenet5", "digits", 8, seed=1, limit=20
+    )
     folder = tmp_path_factory.mktemp("real") / "run"
-    with runs.create(folder, run, 7) as work:
+    with run_folder.create(folder, run, 7) as work:
         work.train()
     return folder
 
@@ -45,7 +47,7 @@ def test_a_run_of_the_method(capsys: pytest.CaptureFixture[str], real: Path) -> 
 
 
 def test_the_drawn_map_is_the_one_that_the_log_tells(capsys: pytest.CaptureFixture[str], real: Path) -> None:
-    run, layers = runs.load(real), shown(capsys, real)["layers"]
+    run, layers = run_folder.load(real), shown(capsys, real)["layers"]
     for layer in layers:
         drawn = array_map.maps_of(run, layer["layer"])
         for operand, bits in zip(("weights", "activations"), drawn, strict=True):
@@ -58,8 +60,8 @@ def test_the_drawn_map_is_the_one_that_the_log_tells(capsys: pytest.CaptureFixtu
 
 def test_a_uniform_map_has_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = {"map": "uniform", "bits": 6, "weight_bits": 2}
-    run = runs.build("dynasty", options, "mlp", "digits", 16, limit=32)
-    with runs.create(tmp_path / "run", run, 2) as work:
+    run = run_folder.build("dynasty", options, "mlp", "digits", 16, limit=32)
+    with run_folder.create(tmp_path / "run", run, 2) as work:
         work.train()
     assert main(["costs", str(tmp_path / "run")]) == 2
     assert "uniform and never moves: weights of 2 bits, activations of 6" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import numpy as np
 from intnet import models
 from intnet.datasets import Dataset
 from intnet.methods import make
-from intnet.train import Run
+from intnet.training.train import Run
 
 STATE = ("b", "b_new", "S")
 

@@ -16,7 +16,7 @@ from intnet.layers import Linear
 from intnet.models import alexnet
 from intnet.models.model import Model
 from intnet.models.resnet import BasicBlock, Bottleneck, ResNet
-from intnet.train import Run
+from intnet.training.train import Run
 from tests.opcheck import threads
 
 Shape = tuple[int, int, int]

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intnet import exact as module
-from intnet import exact_lane as lanes
 from intnet.errors import ContainerError, NumberError, ShapeError
-from intnet.exact import Exact, FloatExact, add, fraction_to_float32, log2_round
-from intnet.qtensor import QTensor, container
-from intnet.rounding import MODES, TIES_EVEN
+from intnet.exact import expressions as module
+from intnet.exact import lane as lanes
+from intnet.exact.expressions import Exact, FloatExact, add, fraction_to_float32, log2_round
+from intnet.numbers.qtensor import QTensor, container
+from intnet.numbers.rounding import MODES, TIES_EVEN
 from intnet.spec import float32 as floats
 from intnet.spec import overflow, power, round_fraction
 from intnet.spec.formats import log2_R

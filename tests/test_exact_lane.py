@@ -10,14 +10,14 @@ import numba
 import numpy as np
 import pytest
 
-from intnet import exact_lane as lanes
-from intnet import rng
-from intnet._jit import SMALL
-from intnet.exact import Exact, FloatExact
-from intnet.formats import Direct, Shift
-from intnet.qtensor import QTensor, Status
-from intnet.quantize import quantize
-from intnet.rounding import STOCHASTIC, TIES_EVEN, TO_NEG
+from intnet.exact import lane as lanes
+from intnet.exact.expressions import Exact, FloatExact
+from intnet.exact.quantize import quantize
+from intnet.machine.jit import SMALL
+from intnet.numbers import rng
+from intnet.numbers.formats import Direct, Shift
+from intnet.numbers.qtensor import QTensor, Status
+from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, TO_NEG
 from intnet.spec import float32 as floats
 from intnet.spec import round_fraction
 from tests import comparing

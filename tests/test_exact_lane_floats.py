@@ -5,14 +5,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from intnet import exact_lane as lanes
-from intnet import rng
-from intnet._jit import SMALL
 from intnet.errors import NumberError
-from intnet.exact import Exact, FloatExact
-from intnet.formats import Direct, FixedPoint, Flag, Shift
-from intnet.quantize import quantize
-from intnet.rounding import TIES_EVEN
+from intnet.exact import lane as lanes
+from intnet.exact.expressions import Exact, FloatExact
+from intnet.exact.quantize import quantize
+from intnet.machine.jit import SMALL
+from intnet.numbers import rng
+from intnet.numbers.formats import Direct, FixedPoint, Flag, Shift
+from intnet.numbers.rounding import TIES_EVEN
 from intnet.spec import float32 as floats
 from intnet.spec import round_fraction
 from tests.lanes import MANY, general, taking, tensor

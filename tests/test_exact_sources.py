@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intnet import exact as module
 from intnet.errors import ContainerError, FormatError, ShapeError
-from intnet.exact import Exact, FloatExact, Root, add, exact
-from intnet.qtensor import QTensor
-from intnet.rounding import MODES
+from intnet.exact import expressions as module
+from intnet.exact.expressions import Exact, FloatExact, Root, add, exact
+from intnet.numbers.qtensor import QTensor
+from intnet.numbers.rounding import MODES
 from intnet.spec import overflow, power, round_fraction, round_sqrt
 from tests import cases
 from tests.comparing import DETERMINISTIC

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from intnet.errors import FormatError, ShapeError
-from intnet.exact import Exact, exact
-from intnet.exact_sources import FloatExact, Root
-from intnet.explain import Disagreement, Explanation, Rounding, explain
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
-from intnet.rounding import HLS_ALIASES, MODES
+from intnet.exact.expressions import Exact, exact
+from intnet.exact.quantize import quantize
+from intnet.exact.sources import FloatExact, Root
+from intnet.inspect.explain import Disagreement, Explanation, Rounding, explain
+from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.numbers.qtensor import QTensor
+from intnet.numbers.rounding import HLS_ALIASES, MODES
 from intnet.spec import power, round_fraction
 from intnet.spec.formats import exponent_of
 from intnet.spec.rounding import overflow, round_sqrt

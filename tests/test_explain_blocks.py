@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import runs
-from intnet.block_float import quantize_blocks
-from intnet.explain import Disagreement, Explanation, Rounding, explain
-from intnet.explain_blocks import Block
-from intnet.operands import Operands
-from intnet.qtensor import QTensor
+from intnet.blocks.block_float import quantize_blocks
+from intnet.inspect.explain import Disagreement, Explanation, Rounding, explain
+from intnet.inspect.explain_blocks import Block
+from intnet.inspect.operands import Operands
+from intnet.numbers.qtensor import QTensor
+from intnet.runs import run_folder
 from intnet.spec.block_float import Index, block_of, places
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import power
@@ -101,7 +101,7 @@ def test_every_element_of_blocks_of_all_widths(shape: tuple[int, ...], axes: tup
 def test_elements_of_a_training_step(options: dict[str, str]) -> None:
     """In the second epoch: the widths of the map that the first one ended with."""
     options |= {"bits": "2", "gamma": "0"}
-    run = runs.build("dynasty", options, "resnet8", "digits", 32, 3, limit=64)
+    run = run_folder.build("dynasty", options, "resnet8", "digits", 32, 3, limit=64)
     run.train(2)
     stores: dict[str, tuple[Any, Any]] = {
         layer.name: (layer.weight.slots, layer.buffers)
@@ -155,7 +155,7 @@ def test_codes_and_exponents_that_are_not_what_exact_arithmetic_reaches() -> Non
 
 @pytest.mark.parametrize("dynamic", ["activation", "weight"])
 def test_products_of_block_float_name_their_factors(dynamic: str) -> None:
-    run = runs.build("dynasty", {"forward_dynamic": dynamic}, "mlp", "digits", 8, limit=16)
+    run = run_folder.build("dynasty", {"forward_dynamic": dynamic}, "mlp", "digits", 8, limit=16)
     seen = Recorder()
     run.train(1, observe_last=[seen])
     operands = Operands(seen.events, run.method.SYMBOLS)

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import runs
-from intnet.bucket_codec import Codec, Draw, Mix, Packed, encode
+from intnet.blocks.buckets import Codec, Draw, Mix, Packed, encode
 from intnet.cli.inspect_elements import interesting
 from intnet.cli.inspect_text import stations
 from intnet.errors import FormatError
-from intnet.explain import Disagreement, Explanation, Rounding, explain
-from intnet.explain_buckets import Bucket
-from intnet.measure import measure
-from intnet.operands import Operands
+from intnet.inspect.explain import Disagreement, Explanation, Rounding, explain
+from intnet.inspect.explain_buckets import Bucket
+from intnet.inspect.measure import measure
+from intnet.inspect.operands import Operands
+from intnet.runs import run_folder
 from intnet.spec.float32 import to_float32
 from intnet.spec.rounding import round_fraction
 from intnet.spec.words import stream
@@ -249,7 +249,7 @@ def test_measures_are_those_of_the_values(codec: Codec) -> None:
     {"bits": "3", "storage": "on_backward"},
 ])  # fmt: skip
 def test_elements_of_a_training_step(options: dict[str, Any]) -> None:
-    run = runs.build("saved", options, "resnet8", "digits", 8, 3, limit=16)
+    run = run_folder.build("saved", options, "resnet8", "digits", 8, 3, limit=16)
     seen, table = Recorder("*/x?s"), PathTable()
     run.train(2, observe_last=[seen, table])
     operands = Operands(seen.events, run.method.SYMBOLS)

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.explain import Explanation, explain
+from intnet.inspect.explain import Explanation, explain
+from intnet.inspect.operands import Operands
 from intnet.methods import Wageubn
-from intnet.operands import Operands
-from intnet.qtensor import QTensor
+from intnet.numbers.qtensor import QTensor
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats as quantizers
 from intnet.spec import pooling as ops

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import runs
-from intnet.explain import Explanation, Rounding, explain
-from intnet.formats import Scaled
-from intnet.operands import Input, Operands
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
+from intnet.exact.quantize import quantize
+from intnet.inspect.explain import Explanation, Rounding, explain
+from intnet.inspect.operands import Input, Operands
+from intnet.numbers.formats import Scaled
+from intnet.numbers.qtensor import QTensor
+from intnet.runs import run_folder
 from intnet.spec import power, round_fraction
 from intnet.spec.words import words
 from intnet.trace import Event, Recorder
@@ -42,7 +42,7 @@ class Step:
 
     def __init__(self, name: str, step: int) -> None:
         self.method = name.partition(" ")[0]
-        run = runs.build(self.method, {}, "mlp", "digits", BATCH, SEED, limit=64)
+        run = run_folder.build(self.method, {}, "mlp", "digits", BATCH, SEED, limit=64)
         self.number, seen = step - 1, Recorder()
         if name[-1].isdigit():
             run.method.state["level"] = QTensor(np.array([int(name[-1])], np.int32), 0)

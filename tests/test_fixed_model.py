@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intnet import archive, datasets, fixed_model, runs
+from intnet import datasets
 from intnet.autograd import Tensor
 from intnet.errors import CheckpointError
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import norm
-from intnet.qtensor import QTensor
+from intnet.runs import archive, fixed_model, run_folder
 from intnet.trace import Event
-from intnet.train import Run, as_codes
+from intnet.training.train import Run, as_codes
 from tests.command import here, refused
 from tests.test_bitpack import as_bytes
 
@@ -23,7 +24,7 @@ MODELS = ["lenet5", "resnet8", "mlp"]
 
 def trained(model: str) -> Run:
     """A few steps past the first switch of widths."""
-    run = runs.build("adapt", {"lr": "0.02", "eps": "0.1"}, model, "digits", 32, limit=256)
+    run = run_folder.build("adapt", {"lr": "0.02", "eps": "0.1"}, model, "digits", 32, limit=256)
     run.train(30)
     return run
 
@@ -188,11 +189,13 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_model_that_is_gone_is_made_again(tmp_path: Path) -> None:
-    with runs.create(tmp_path / "run", runs.build("adapt", {}, "mlp", "digits", 16, limit=64), 3) as work:
+    with run_folder.create(
+        tmp_path / "run", run_folder.build("adapt", {}, "mlp", "digits", 16, limit=64), 3
+    ) as work:
         work.train()
     path = tmp_path / "run" / fixed_model.FILE
     content = path.read_bytes()
     path.unlink()
-    with runs.resume(tmp_path / "run") as work:
+    with run_folder.resume(tmp_path / "run") as work:
         work.train()
     assert path.read_bytes() == content

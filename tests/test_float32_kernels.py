@@ -15,8 +15,8 @@ import llvmlite.binding
 import numpy as np
 import pytest
 
-from intnet import fp32
 from intnet.errors import FormatError, ShapeError
+from intnet.numbers import fp32
 from intnet.ops.kernels import float32 as kernels
 from tests.float_oracle import (
     UNIT,

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import methods, runs, schedules
+from intnet import methods
 from intnet.errors import ConfigError, NumberError, ShapeError
-from intnet.methods import float_master
+from intnet.methods import float_master, schedules
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import Parameter
 from intnet.ops.kernels import descent
 from intnet.ops.loss import float_logits
+from intnet.runs import run_folder
 from intnet.spec.float32 import to_float32
 from intnet.spec.methods import METHODS
 from intnet.spec.methods import float_master as oracle
@@ -197,7 +198,7 @@ def judged(s: Settings) -> Iterator[Judge]:
 
 
 def built(name: str, model: str = "mlp", **options: Any) -> Any:
-    return runs.build(name, {"lr": LR, **options}, model, "digits", 4, 1, limit=4 * PER_EPOCH)
+    return run_folder.build(name, {"lr": LR, **options}, model, "digits", 4, 1, limit=4 * PER_EPOCH)
 
 
 @pytest.mark.parametrize("lever", LEVERS)

@@ -15,7 +15,7 @@ from PIL import Image
 
 from intnet import datasets
 from intnet.errors import ConfigError, DataError
-from intnet.identity import data_sha256
+from intnet.runs.identity import data_sha256
 from tests.command import here, refused
 from tests.image_world import encoded, folder, number, pixels, put
 

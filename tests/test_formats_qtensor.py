@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
-from intnet.exact import exact
-from intnet.formats import OVERFLOWS, Constant, Direct, FixedPoint, Flag, Shift
-from intnet.qtensor import QTensor, container, max_abs
+from intnet.exact.expressions import exact
+from intnet.numbers.formats import OVERFLOWS, Constant, Direct, FixedPoint, Flag, Shift
+from intnet.numbers.qtensor import QTensor, container, max_abs
 from intnet.spec import float32 as floats
 from intnet.spec import power
 from tests import cases

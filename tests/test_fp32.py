@@ -14,9 +14,9 @@ import numba
 import numpy as np
 import pytest
 
-from intnet import fp32
 from intnet.errors import FormatError, ShapeError
-from intnet.instructions import fma32
+from intnet.machine.instructions import fma32
+from intnet.numbers import fp32
 from tests.float_oracle import (
     CORNERS,
     F32,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet.errors import PackError
-from intnet.hexfiles import Layout, decode, decode_dut, encode
+from intnet.numbers.hexfiles import Layout, decode, decode_dut, encode
 
 LAYOUTS = [
     Layout(1), Layout(1, 5), Layout(3, 7, False), Layout(4, 2), Layout(8), Layout(8, 4), Layout(9, 3),

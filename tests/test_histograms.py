@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels import histograms as lib
-from intnet.qtensor import QTensor
 from intnet.spec import power
 from intnet.spec.float64 import sum64
 from intnet.spec.methods.adapt_switch import histogram

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from intnet.datasets.idx import read_idx
 from intnet.errors import DataError
-from intnet.idx import read_idx
 
 
 def idx(values: list[int], *shape: int, kind: int = 8) -> bytes:

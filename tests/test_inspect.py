@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from intnet import records, runs
 from intnet.cli import inspect as command
 from intnet.cli.inspect_text import decimal, fraction, root_decimal, sparkline
+from intnet.runs import records, run_folder
 from intnet.spec import formats
 from intnet.trace import Recorder
 from tests.command import MLP, PYTHON, ROOT, environment, here, refused
@@ -55,8 +55,8 @@ HEAD = {"run": (str, NoneType), "method": str, "model": str, "data": str, "seed"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two steps."""
     path = tmp_path_factory.mktemp("inspect") / "run"
-    new = runs.build("wageubn", {}, "mlp", "digits", 32, 3, 64)
-    with runs.create(path, new, 2) as work:
+    new = run_folder.build("wageubn", {}, "mlp", "digits", 32, 3, 64)
+    with run_folder.create(path, new, 2) as work:
         work.train()
     return path
 
@@ -155,7 +155,7 @@ def test_a_run_takes_its_next_step_and_is_left_as_it_was(
 
 
 def test_what_is_shown_is_what_the_library_stored(capsys: pytest.CaptureFixture[str]) -> None:
-    run, recorder = runs.build("wageubn", {}, "mlp", "digits", 32, 3, 64), Recorder("fc2/*")
+    run, recorder = run_folder.build("wageubn", {}, "mlp", "digits", 32, 3, 64), Recorder("fc2/*")
     run.train(2, observe_last=[recorder])
     for path in ("Wq", "x1", "e3", "gWq", "W"):
         where = (*SMALL, "--step", 2, "--layer", "fc2", "--path", path, "--index", "4,5")

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import runs
 from intnet.cli import inspect as command
 from intnet.cli.inspect_elements import interesting
 from intnet.cli.inspect_flow import Box, draw
 from intnet.cli.inspect_html import _json
 from intnet.cli.inspect_text import stations
-from intnet.explain import explain
-from intnet.operands import Operands
+from intnet.inspect.explain import explain
+from intnet.inspect.operands import Operands
+from intnet.runs import run_folder
 from intnet.trace import Recorder
 from tests.browser import CHROMIUM, Browser
 from tests.command import MLP, here, refused
@@ -84,7 +84,7 @@ def page(file: Path) -> Page:
 @pytest.fixture(scope="module")
 def recorded() -> tuple[Recorder, Operands]:
     """The step of the page."""
-    run, recorder = runs.build("wageubn", {}, "resnet8", "digits", 16, 1, 16), Recorder()
+    run, recorder = run_folder.build("wageubn", {}, "resnet8", "digits", 16, 1, 16), Recorder()
     run.train(1, observe_last=[recorder])
     return recorder, Operands(recorder.events, run.method.SYMBOLS)
 
@@ -191,7 +191,7 @@ def test_elements_are_what_explain_says(page: Page, recorded: tuple[Recorder, Op
 
 
 def test_every_fate_of_a_path_is_shown() -> None:
-    run, recorder = runs.build("wageubn", {"saturate": "3"}, "mlp", "digits", 64, 3, 64), Recorder()
+    run, recorder = run_folder.build("wageubn", {"saturate": "3"}, "mlp", "digits", 64, 3, 64), Recorder()
     run.train(1, observe_last=[recorder])
     operands = Operands(recorder.events, run.method.SYMBOLS)
     seen = set()

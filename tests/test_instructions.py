@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import instructions
-from intnet._jit import njit
+from intnet.machine import instructions
+from intnet.machine.jit import njit
 from tests import cases
 
 F = Fraction

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from intnet.errors import ContainerError
+from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels import conv, position_sums
 from intnet.ops.kernels.gemm import gemm, plan
-from intnet.qtensor import QTensor
 from tests.test_float32_kernels import machines
 
 Pair = tuple[int, int]

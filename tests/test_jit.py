@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from intnet._jit import UNCOMPILED, cache_folder, kernel_sources
-from tests.test_layout import PACKAGE, imports, module_name
+from intnet.machine.jit import COMPILED, cache_folder, kernel_sources
+from tests.test_layout import PACKAGE, imports
 
 SOURCES = kernel_sources(PACKAGE)
 
@@ -18,7 +18,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__")))
 
 
-@pytest.mark.parametrize("name", ["instructions.py", "wide.py", "_jit.py"])
+@pytest.mark.parametrize("name", ["machine/instructions.py", "numbers/wide.py", "machine/jit.py"])
 def test_any_byte_of_a_source_changes_the_name(name: str, package: Path) -> None:
     path, before = package / name, cache_folder(package).name
     content = path.read_bytes()
@@ -38,18 +38,19 @@ def test_a_new_and_a_renamed_source_change_the_name(package: Path) -> None:
     assert len(set(names)) == 3
 
 
-@pytest.mark.parametrize("name", ["cli/train.py", "methods/wageubn.py", "models/resnet.py", "runs.py"])
+@pytest.mark.parametrize(
+    "name", ["cli/train.py", "methods/wageubn.py", "models/resnet.py", "spec/data.py"]
+)
 def test_everyday_edits_do_not_recompile(name: str, package: Path) -> None:
     before = cache_folder(package).name
     (package / name).write_bytes(b"# edited\n")
     assert cache_folder(package).name == before
 
 
-def test_nothing_left_out_is_compiled() -> None:
-    """No source of kernels imports a left-out module, and no left-out module makes a kernel."""
-    left_out = {path for path in PACKAGE.rglob("*.py") if path not in SOURCES}
-    assert {module_name(path).split(".")[0] for path in left_out} == set(UNCOMPILED)
-    assert not [path for path in left_out if "_jit" in imports(path) or "numba" in path.read_text()]
-    kernels = [path for path in SOURCES if "_jit" in imports(path) or "numba" in path.read_text()]
+def test_kernels_stand_in_their_rooms_alone() -> None:
+    """No other room makes a kernel, and no kernel's room imports another one's rules or constants."""
+    others = {path for path in PACKAGE.rglob("*.py") if path not in SOURCES}
+    assert not [path for path in others if "machine.jit" in imports(path) or "njit" in path.read_text()]
+    kernels = [path for path in SOURCES if "machine.jit" in imports(path)]
     used = {name.split(".")[0] for path in kernels for name in imports(path)}
-    assert PACKAGE / "instructions.py" in kernels and not used & set(UNCOMPILED)
+    assert PACKAGE / "machine/tile.py" in kernels and used <= {*COMPILED, "errors", "autograd"}

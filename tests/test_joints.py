@@ -11,13 +11,13 @@ import pytest
 from intnet.autograd import Tensor
 from intnet.datasets import Dataset
 from intnet.errors import PackError, ShapeError
-from intnet.explain import explain
-from intnet.joints import Join, Scale, SqueezeExcitation
+from intnet.inspect.explain import explain
+from intnet.inspect.measure import compare
+from intnet.inspect.operands import Operands
 from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Linear, SiLU
-from intnet.measure import compare
+from intnet.layers.joints import Join, Scale, SqueezeExcitation
 from intnet.methods import METHODS, Method, Wageubn, make
 from intnet.models.model import Model
-from intnet.operands import Operands
 from intnet.packs.layers.capture import Taps
 from intnet.spec import Fixed, convolution, elementwise, pooling, power
 from intnet.spec import Tensor as Exact
@@ -25,7 +25,7 @@ from intnet.spec import formats as qz
 from intnet.spec.curves import curve_bounds, curve_round
 from intnet.spec.float32 import dot32, mul32
 from intnet.trace import Recorder
-from intnet.train import Run
+from intnet.training.train import Run
 from tests import cases
 from tests.opcheck import fixed, values
 

@@ -25,8 +25,8 @@ from intnet.layers import (
 from intnet.methods import Method
 from intnet.models import make
 from intnet.models.model import Model
-from intnet.qtensor import QTensor
-from intnet.train import Run
+from intnet.numbers.qtensor import QTensor
+from intnet.training.train import Run
 
 DATA = datasets.load("digits").first(32)
 

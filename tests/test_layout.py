@@ -10,25 +10,43 @@ from pathlib import Path
 
 import pytest
 
-from intnet import formats, methods, models, quantize
+from intnet import methods, models
+from intnet.exact import quantize
+from intnet.numbers import formats
 from intnet.ops import OPS
 from tests.docs_pages import names
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "intnet"
 
-# Left of a module may be imported by it, never right; a folder stands for all of its modules.
-ORDER = [
-    "spec", "definition", "_jit", "instructions", "tile", "buffers", "errors", "hexfiles", "wide",
-    "rounding", "rng", "formats", "qtensor", "bitpack", "exact_loops", "exact_stages", "exact_quick",
-    "exact_lane", "exact_sources", "exact", "long_sums", "block_bands", "block_loops", "block_float",
-    "quantize", "fp32", "batch_sums", "autograd", "bucket_loops", "bucket_codec", "trace", "operands",
-    "as_spec", "explain_rules", "explain_blocks", "explain_buckets", "explain", "measure", "schedules",
-    "ops.kernels", "ops", "methods", "layers", "joints", "models", "costs", "array_costs", "tape",
-    "process", "state", "idx", "datasets", "train", "files", "records", "archive", "tensor_files",
-    "state_dicts", "identity", "checkpoint", "metrics", "model_bytes", "report", "fixed_model", "runs",
-    "tape_costs", "sweeps", "packs", "papers", "verify", "cli", "__main__",
-]  # fmt: skip
+# The rooms, and the files beside them, in the order of imports: a room imports from those ahead of it alone.
+# What each is for, its docstring's first sentence says.
+ROOMS = {
+    "errors": "Errors a person can act on: what was wrong, where (layer, data path, file), what to do.",
+    "autograd": "Reverse-mode differentiation, whole: a value, the node that made it, and one walk back.",
+    "spec": "The definition: what every bit of intnet is, in plain Python integers and fractions.",
+    "machine": "What the processor gives: kernels and their cache, instructions, buffers, tiles of products.",
+    "numbers": "A number: rounding, formats, tensors of codes, random words, float32's order, packed bits.",
+    "exact": "Exact expressions, and the one rounding of each: sums of products, quotients, roots, curves.",
+    "blocks": "Numbers with an exponent a block, and with a scale a bucket: quantizers, loops, long sums.",
+    "trace": "The one trace: every value that a method rounds or passes on, seen by observers.",
+    "ops": "Differentiable operations: one family a file, each registered here once.",
+    "methods": "Methods: one paper a module, in its symbols.",
+    "layers": "Layers: structure and parameters, with PyTorch's names.",
+    "models": "Models: structure only, one family a file.",
+    "datasets": "Data sets: checked files in, uint8 images with an exact exponent out",
+    "training": "A run: one step after another, its state and digest, what its tape holds.",
+    "inspect": "Looking inside a step: operands, every number's way to its bits by the definition, measures.",
+    "costs": "What training costs by the papers' own models.",
+    "runs": "A run on disk: its folder, checkpoints, records and reports, and tensors and models as files.",
+    "packs": "Golden packs: folders of hex files by which hardware is judged.",
+    "papers": "The papers' claims that can be checked without long training, one module a check.",
+    "sweeps": "Sweeps: many runs of one model on one data set, made by one command",
+    "verify": "A user's own step, held to the definition: every data path of every layer",
+    "cli": "The command line: `main.py` parses and reports errors, one file a command, `terminal.py` shows.",
+    "__main__": "`python -m intnet`: the command line.",
+}  # fmt: skip
+ORDER = list(ROOMS)
 
 
 def module_name(path: Path) -> str:
@@ -45,8 +63,13 @@ def rank(module: str) -> int:
 
 def imports(path: Path) -> set[str]:
     """Modules of intnet that a file imports, as written anywhere in it."""
+    return imported(ast.parse(path.read_text()))
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Modules of intnet that are imported in a tree."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {a.name for a in node.names if a.name.startswith("intnet.")}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "intnet":
@@ -66,6 +89,43 @@ def test_imports_point_one_way(path: Path) -> None:
     mine = rank(module_name(path))
     for name in imports(path):
         assert rank(name) <= mine, f"{module_name(path)} imports {name}, which stands above it"
+
+
+def loaded(path: Path) -> set[str]:
+    """Those that are imported when the file is: not inside a function, nor for types alone."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        ):
+            node.body = [ast.Pass()]
+    return imported(tree)
+
+
+def test_no_circle() -> None:
+    """Within rooms too: every module can be loaded behind those that it loads."""
+    waiting = {module_name(path): loaded(path) - {module_name(path)} for path in FILES}
+    while waiting:
+        free = [name for name, needed in waiting.items() if not needed & waiting.keys()]
+        assert free, f"a circle among {', '.join(sorted(waiting))}"
+        for name in free:
+            del waiting[name]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_says_what_it_is_for(room: str) -> None:
+    path = PACKAGE / room / "__init__.py"
+    path = path if path.exists() else PACKAGE / f"{room}.py"
+    told = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
+    assert told.startswith(ROOMS[room])
+
+
+def test_the_house_has_these_rooms() -> None:
+    names = {
+        path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert names == {*ROOMS, "__init__"}
+    assert len(names) <= 24
 
 
 def test_methods_never_import_layers_or_models() -> None:
@@ -181,7 +241,7 @@ def test_docstrings_name_definitions_that_exist(path: Path) -> None:
         ("Defined by `spec/format.py: Shift`.", ["spec/format.py: Shift"]),
         ("Defined by `spec/formats.py: Shift`, `spec/nets.py: Walk.fro`.", ["spec/nets.py: Walk.fro"]),
         ("Defined by `spec.formats.Shift`.", ["spec.formats.Shift"]),
-        ("Defined by `formats.py: Shift`.", ["formats.py: Shift"]),
+        ("Defined by `numbers/formats.py: Shift`.", ["numbers/formats.py: Shift"]),
         ("It is that of `spec/formats.py: Shift`.", ["spec/formats.py: Shift"]),
     ],
 )
@@ -190,7 +250,7 @@ def test_a_definition_that_does_not_exist_is_found(text: str, lines: list[str]) 
 
 
 def test_a_docstring_without_a_definition_is_found() -> None:
-    for text in (None, "", "y = x * 2.", "Defined by spec/formats.py: Shift.", "See `quantize.py`."):
+    for text in (None, "", "y = x * 2.", "Defined by spec/formats.py: Shift.", "See `exact/quantize.py`."):
         assert not definitions(text)
 
 

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import methods, metrics, runs
+from intnet import methods
 from intnet.cli import array_map, array_plot
 from intnet.methods.float32 import Float32
+from intnet.runs import metrics, run_folder
 from tests import map_lines
 from tests.command import here, last_line, refused
 
@@ -56,8 +57,8 @@ class StandIn(Float32):
 def train(
     folder: Path, method: str = "dynasty", steps: int = STEPS, model: str = "lenet5", **options: Any
 ) -> Path:
-    run = runs.build(method, options, model, "digits", BATCH, seed=1, limit=PER_EPOCH * BATCH)
-    with runs.create(folder, run, steps) as work:
+    run = run_folder.build(method, options, model, "digits", BATCH, seed=1, limit=PER_EPOCH * BATCH)
+    with run_folder.create(folder, run, steps) as work:
         work.train()
     return folder
 
@@ -301,7 +302,7 @@ def test_the_map_is_the_one_in_use(folder: Path) -> None:
     assert array_map.in_use(np.float32([0, 0.99, 1, 2.9, 3, 4, 5, 6.99, 7, 8])).tolist() == [
         0, 0, 2, 2, 4, 4, 6, 6, 8, 8,
     ]  # fmt: skip
-    run = runs.load(folder / "mapped")
+    run = run_folder.load(folder / "mapped")
     weights, activations = array_map.maps_of(run, "conv2")
     slots = {name: p.slots for name, _, p in run.model.all_parameters()}["conv2.weight"]
     nearest = np.array([0, 2, 4, 6, 8])[np.abs(slots["b"][..., None] - [0, 2, 4, 6, 8]).argmin(axis=-1)]
@@ -389,7 +390,7 @@ def test_another_methods_run_has_no_maps(
 
 def test_a_run_with_maps_goes_on_and_is_reported(folder: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(folder / "mapped", tmp_path / "copy")
-    with runs.resume(copy, steps=STEPS + 1) as work:
+    with run_folder.resume(copy, steps=STEPS + 1) as work:
         assert work.train() is not None
     lines = [json.loads(line) for line in (copy / "metrics.jsonl").read_text().splitlines()]
     assert sum(line["kind"] == "map" for line in lines) == len(BLOCKS)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.block_float import quantize_blocks
-from intnet.exact import Exact, exact
-from intnet.exact_sources import FloatExact, Root
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
-from intnet.measure import BINS, histogram, measure
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
+from intnet.blocks.block_float import quantize_blocks
+from intnet.exact.expressions import Exact, exact
+from intnet.exact.quantize import quantize
+from intnet.exact.sources import FloatExact, Root
+from intnet.inspect.measure import BINS, histogram, measure
+from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.trace import Event
 from tests import cases
 

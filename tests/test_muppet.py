@@ -21,7 +21,7 @@ from intnet.methods.method import Parameter
 from intnet.spec.float32 import to_float32
 from intnet.spec.formats import Scaled, quantize
 from intnet.spec.methods import muppet
-from intnet.train import Run
+from intnet.training.train import Run
 from tests.moving import Case, Result, differences, run_case
 from tests.opcheck import threads
 from tests.test_adapt_switch import near

@@ -9,11 +9,11 @@ import pytest
 
 from intnet.autograd import Op, Saved, Tensor, backward, leaf
 from intnet.errors import FormatError
-from intnet.exact import add as join
-from intnet.formats import Direct
+from intnet.exact.expressions import add as join
+from intnet.exact.quantize import quantize
+from intnet.numbers.formats import Direct
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import OPS, batch_norm, flatten, global_avg_pool, linear, max_pool2d, relu
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
 from tests.opcheck import floating, integer, run, values
 
 

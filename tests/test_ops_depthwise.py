@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet import spec as oracle
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import conv2d
 from intnet.ops.kernels import conv, depthwise, float32
 from intnet.ops.kernels.gemm import plan
-from intnet.qtensor import QTensor
 from tests.opcheck import fixed, floating, integer, road, run, scaled, tensor, threads, values
 
 

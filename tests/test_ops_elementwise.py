@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intnet import rng
 from intnet import spec as oracle
 from intnet.autograd import Tensor, backward, leaf
 from intnet.errors import ContainerError, FormatError, ShapeError
-from intnet.exact import Exact
-from intnet.exact import add as join
-from intnet.formats import Direct, Shift
+from intnet.exact.expressions import Exact
+from intnet.exact.expressions import add as join
+from intnet.exact.quantize import quantize
 from intnet.layers import Dropout
 from intnet.methods import Wageubn
+from intnet.numbers import rng
+from intnet.numbers.formats import Direct, Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import add, cast, dropout, flatten, relu
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
 from intnet.spec import formats
 from intnet.spec import words as random
 from intnet.spec.float32 import add32, mul32, to_float32

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from intnet import spec as oracle
 from intnet.autograd import Tensor, leaf
 from intnet.errors import ContainerError, FormatError, ShapeError
-from intnet.exact import Exact
-from intnet.formats import Shift
+from intnet.exact.expressions import Exact
+from intnet.exact.quantize import quantize
+from intnet.numbers.formats import Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import add_bias, conv2d, linear
 from intnet.ops.kernels.gemm import plan
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
 from tests.opcheck import fixed, floating, integer, road, road_taken, run, scaled, tensor, threads, values
 
 SEEDS = st.integers(0, 2**32)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intnet import fp32
 from intnet.autograd import Tensor
 from intnet.errors import ConfigError, DataError, NumberError, ShapeError
-from intnet.exact import Exact
+from intnet.exact.expressions import Exact
+from intnet.numbers import fp32
 from intnet.ops import softmax_cross_entropy
 from intnet.spec.float32 import add32, batch_sum32, fma32, to_float32
 from tests import cases

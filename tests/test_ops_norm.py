@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from intnet import spec as oracle
 from intnet.autograd import Tensor
 from intnet.errors import ContainerError, ShapeError
-from intnet.exact import Exact
-from intnet.formats import Direct, Flag, Shift
+from intnet.exact.expressions import Exact
+from intnet.exact.quantize import quantize
 from intnet.layers import BatchNorm2d
 from intnet.methods import Float32, Wageubn
+from intnet.numbers.formats import Direct, Flag, Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import batch_norm
 from intnet.ops import norm as module
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats, power, round_sqrt
 from intnet.spec.float32 import add32, batch_dot32, batch_sum32, dot32, mul32, sum32, to_float32

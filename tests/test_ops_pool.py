@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from intnet import spec as oracle
 from intnet.autograd import Tensor
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
-from intnet.exact import Exact, FloatExact
-from intnet.formats import Direct, Shift
+from intnet.exact.expressions import Exact, FloatExact
+from intnet.exact.quantize import quantize
+from intnet.numbers.formats import Direct, Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import avg_pool2d, global_avg_pool, max_pool2d
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
 from intnet.spec.float32 import add32, to_float32
 from intnet.spec.tensor import places
 from tests import cases

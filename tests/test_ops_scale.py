@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from intnet.autograd import Kept, Tensor
 from intnet.errors import ContainerError, FormatError, ShapeError
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import scale
-from intnet.qtensor import QTensor
 from intnet.spec.float32 import dot32, mul32
 from tests.opcheck import floating, integer, run, threads, values
 

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intnet import fp32
 from intnet import spec as oracle
-from intnet._jit import njit
 from intnet.autograd import Kept, Tensor
 from intnet.errors import ContainerError, FormatError
-from intnet.exact import Exact
-from intnet.formats import Direct, FixedPoint, Shift
+from intnet.exact.expressions import Exact
+from intnet.exact.quantize import quantize
+from intnet.machine.jit import njit
+from intnet.numbers import fp32
+from intnet.numbers.formats import Direct, FixedPoint, Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import sigmoid, silu
 from intnet.ops.curves import Curve, Sigmoid, Silu, Slope, far
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
 from intnet.spec.curves import curve_bounds, curve_round, decided
 from intnet.spec.float32 import add32, mul32, to_float32
 from tests.opcheck import fixed, floating, integer, run, values

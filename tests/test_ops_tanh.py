@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intnet import fp32
 from intnet import spec as oracle
 from intnet.autograd import Tensor
 from intnet.errors import ContainerError, FormatError
-from intnet.exact import Exact
-from intnet.formats import Direct, FixedPoint, Shift
+from intnet.exact.expressions import Exact
+from intnet.exact.quantize import quantize
+from intnet.numbers import fp32
+from intnet.numbers.formats import Direct, FixedPoint, Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import tanh
 from intnet.ops.tanh import Tanh
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
 from intnet.spec.float32 import add32, mul32
 from tests import cases
 from tests.opcheck import fixed, floating, integer, run, values

@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet.errors import PackError
-from intnet.exact import Exact
-from intnet.exact_sources import FloatExact
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.exact.expressions import Exact
+from intnet.exact.quantize import quantize
+from intnet.exact.sources import FloatExact
+from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.packs import pack, ports
 from intnet.packs.ports import Case, Draft
 from intnet.packs.trail import trail
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
 from intnet.spec.formats import exponent_of
 from intnet.spec.rounding import MODES, overflow, round_fraction
 from tests.plain_pack import Plain

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intnet import runs
-from intnet.block_float import quantize_blocks
+from intnet.blocks.block_float import quantize_blocks
 from intnet.packs import check, layers, pack
 from intnet.packs.trail import block_trail
+from intnet.runs import run_folder
 from intnet.spec import convolution as ops
 from intnet.spec.block_float import Index, block_of, places
 from intnet.spec.float32 import to_float32
@@ -35,7 +35,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The last step of the second epoch: a map is in use, and S has a batch."""
     out = {}
     for model, names in (("mlp", ("fc2", "bn2", "relu2")), ("resnet8", CONV)):
-        run = runs.build("dynasty", OPTIONS, model, "digits", batch_size=5, limit=10)
+        run = run_folder.build("dynasty", OPTIONS, model, "digits", batch_size=5, limit=10)
         run.train(3)
         out[model] = pack.write(layers.draft(run, names), tmp_path_factory.mktemp("blocks") / model)
     return out

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import runs
-from intnet.bucket_codec import Codec, Draw, encode
+from intnet.blocks.buckets import Codec, Draw, encode
 from intnet.packs import check, layers, pack
 from intnet.packs.trail import bucket_trail
+from intnet.runs import run_folder
 from intnet.spec.convolution import conv32_weight_grad
 from intnet.spec.tensor import Tensor
 from intnet.spec.words import words as random_words
@@ -36,7 +36,7 @@ SEED = 3
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     out = {}
     for name, options in OPTIONS.items():
-        run = runs.build("saved", options, "resnet8", "digits", batch_size=3, seed=SEED, limit=6)
+        run = run_folder.build("saved", options, "resnet8", "digits", batch_size=3, seed=SEED, limit=6)
         run.train(1)
         out[name] = pack.write(layers.draft(run, [CONV, NORM]), tmp_path_factory.mktemp("buckets") / name)
     return out

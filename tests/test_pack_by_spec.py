@@ -12,16 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import joints, quantize, rng, runs
 from intnet import layers as net_layers
 from intnet.errors import PackError
-from intnet.formats import Shift
+from intnet.exact import quantize
+from intnet.layers import joints
+from intnet.numbers import rng
+from intnet.numbers.formats import Shift
+from intnet.numbers.qtensor import QTensor
+from intnet.numbers.rounding import mode_code
 from intnet.packs import check, layers, pack, units
 from intnet.packs.by_spec import nets, trails
 from intnet.packs.by_spec.recompute import recompute
 from intnet.packs.check import Result
-from intnet.qtensor import QTensor
-from intnet.rounding import mode_code
+from intnet.runs import run_folder
 from tests.command import here, refused
 from tests.plain_pack import Plain
 from tests.test_pack import seal
@@ -46,7 +49,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Write:
         steps: int = 1,
         **options: str,
     ) -> Path:
-        run = runs.build(method, options, model, "digits", batch_size=batch)
+        run = run_folder.build(method, options, model, "digits", batch_size=batch)
         run.train(step - 1)
         return pack.write(layers.draft(run, names, steps), root / str(len(list(root.iterdir()))))
 
@@ -105,7 +108,7 @@ def test_adamw_within_a_warmup(written: Write) -> None:
 
 
 def test_a_word_length_that_moved_and_float32_behind_it(tmp_path: Path) -> None:
-    run = runs.build("muppet", {}, "mlp", "digits", batch_size=3)
+    run = run_folder.build("muppet", {}, "mlp", "digits", batch_size=3)
     for level in (1, 4):
         run.method.state["level"] = QTensor(np.array([level], np.int32), 0)
         equal(recompute(pack.read(pack.write(layers.draft(run, BLOCK), tmp_path / str(level)))))
@@ -211,7 +214,7 @@ def test_a_fault_of_the_fast_code_is_in_the_pack_and_only_the_definition_finds_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first path that is wrong is named first; what follows from it is wrong too."""
-    run = runs.build("wageubn", {"e2": "16"}, "mlp", "digits", batch_size=3)
+    run = run_folder.build("wageubn", {"e2": "16"}, "mlp", "digits", batch_size=3)
     monkeypatch.setitem(quantize._QUANTIZERS, Shift, floored)
     run.train(1)
     read = pack.read(pack.write(layers.draft(run, BLOCK), tmp_path / "pack"))
@@ -225,7 +228,7 @@ def test_a_fault_of_the_fast_code_is_in_the_pack_and_only_the_definition_finds_i
 def test_words_drawn_wrongly_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = rng.words
     monkeypatch.setattr(rng, "words", lambda *args, **more: right(*args, **more) ^ np.uint32(1))
-    run = runs.build("wageubn", {}, "mlp", "digits", batch_size=3)
+    run = run_folder.build("wageubn", {}, "mlp", "digits", batch_size=3)
     read = pack.read(pack.write(layers.draft(run, ["fc2"]), tmp_path / "pack"))
     assert check.recompute(read).exit_status == 0
     bad = [port.port.name for port in recompute(read).ports if port.wrong]

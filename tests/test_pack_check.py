@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intnet import runs
 from intnet.packs import check, layers, pack, units
+from intnet.runs import run_folder
 from intnet.spec.rounding import overflow, round_fraction
 from intnet.spec.tensor import power
 from tests.plain_pack import Plain
@@ -22,7 +22,7 @@ Codes = list[int]
 
 @pytest.fixture(scope="module")
 def block(tmp_path_factory: pytest.TempPathFactory) -> pack.Pack:
-    made = runs.build("wageubn", {}, "mlp", "digits", batch_size=16)
+    made = run_folder.build("wageubn", {}, "mlp", "digits", batch_size=16)
     made.train(2)
     folder = tmp_path_factory.mktemp("packs") / "block"
     return pack.read(pack.write(layers.draft(made, ["fc2", "bn2", "relu2"]), folder))
@@ -339,7 +339,7 @@ def test_ties_of_a_layer(mode: str, block: pack.Pack, dut: Path) -> None:
 
 
 def test_the_first_bad_step_of_a_chain(tmp_path: Path, unit_pack: Callable[[str, str], pack.Pack]) -> None:
-    made = runs.build("wageubn", {}, "mlp", "digits", batch_size=4)
+    made = run_folder.build("wageubn", {}, "mlp", "digits", batch_size=4)
     chain = pack.read(pack.write(layers.draft(made, ["fc2"], steps=3), tmp_path / "chain"))
     folder = good(chain, tmp_path / "dut")
     for name in ("step3/fc2/x1", "step2/fc2/W"):

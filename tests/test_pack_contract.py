@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from intnet import runs
 from intnet.packs import layers, pack, units
+from intnet.runs import run_folder
 from intnet.spec.block_float import block_of, places
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import power
@@ -23,12 +23,12 @@ PACKS = ["layers", "adapt", "muppet", "dynasty", "quantize_flag", "mac_requant"]
 @pytest.fixture(scope="module", params=PACKS)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if request.param == "layers":
-        run = runs.build("wageubn", {}, "resnet8", "digits", batch_size=3)
+        run = run_folder.build("wageubn", {}, "resnet8", "digits", batch_size=3)
         run.train(1)
         made = layers.draft(run, ["layer2.0.conv1", "layer2.0.bn1"])
     elif request.param in ("adapt", "muppet", "dynasty"):
         few = {"bits": "1", "gamma": "0"} if request.param == "dynasty" else {}
-        run = runs.build(request.param, few, "mlp", "digits", batch_size=6, limit=6)
+        run = run_folder.build(request.param, few, "mlp", "digits", batch_size=6, limit=6)
         run.train(1)
         made = layers.draft(run, ["fc2", "bn2", "relu2", "fc3"])
     else:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intnet import runs
 from intnet.errors import ContainerError, PackError
+from intnet.numbers.qtensor import QTensor
 from intnet.packs import layers, pack
 from intnet.packs.layers import paths
-from intnet.qtensor import QTensor
+from intnet.runs import run_folder
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats as quantizers
 from intnet.spec.convolution import linear, linear_input_grad, linear_weight_grad
@@ -42,7 +42,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Write:
         steps: int = 1,
         **options: str,
     ) -> Path:
-        run = runs.build(method, options, model, "digits", batch_size=batch)
+        run = run_folder.build(method, options, model, "digits", batch_size=batch)
         run.train(step - 1)
         name = f"{method}-{model}-{'+'.join(names)}-{step}-{batch}-{steps}-{'-'.join(options.values())}"
         return pack.write(layers.draft(run, names, steps), root / name.replace("/", ""))
@@ -224,7 +224,7 @@ def test_a_pack_gives_the_values_of_the_step(
 ) -> None:
     """Against another observer of the same step: QTensors equal in codes, exponent and format."""
     read = pack.read(written(method, model, names, **options))
-    run = runs.build(method, options, model, "digits", batch_size=6)
+    run = run_folder.build(method, options, model, "digits", batch_size=6)
     seen = Recorder()
     run.train(2, observe_last=[seen])
     aliases, compared = read.manifest["about"]["aliases"], 0
@@ -299,7 +299,9 @@ def test_a_switch_is_in_the_pack_and_what_follows_it(written: Write) -> None:
 
 def test_a_new_word_length_is_in_the_pack(tmp_path: Path) -> None:
     """MuPPET's policy moves it at the end of an epoch, between two steps; then there is no format at all."""
-    run = runs.build("muppet", {"resolution": "2", "patience": "1"}, "mlp", "digits", batch_size=6, limit=12)
+    run = run_folder.build(
+        "muppet", {"resolution": "2", "patience": "1"}, "mlp", "digits", batch_size=6, limit=12
+    )
     run.method.state["diversities"] = np.array([1e6], np.float32)
     run.train(3)
     read = pack.read(pack.write(layers.draft(run, BLOCK, steps=2), tmp_path / "switch"))
@@ -316,7 +318,7 @@ def test_a_new_word_length_is_in_the_pack(tmp_path: Path) -> None:
 
 def test_a_gradient_that_rounded_to_nothing_is_an_input() -> None:
     """It is looked for: a net that learns a few images by heart comes to small gradients soon."""
-    first, run = (runs.build("adapt", {}, "lenet5", "digits", batch_size=8, limit=16) for _ in range(2))
+    first, run = (run_folder.build("adapt", {}, "lenet5", "digits", batch_size=8, limit=16) for _ in range(2))
     lost: list[str] = []
     while not lost:
         seen = Recorder("bn?/gbetaq")
@@ -355,7 +357,7 @@ def test_a_result_too_wide_for_a_trail_has_none(tmp_path: Path, monkeypatch: pyt
         raise ContainerError("a rounded code is beyond 62 bits")
 
     monkeypatch.setattr(paths, "trail", too_wide)
-    run = runs.build("wageubn", {}, "mlp", "digits", batch_size=6)
+    run = run_folder.build("wageubn", {}, "mlp", "digits", batch_size=6)
     read = pack.read(pack.write(layers.draft(run, ["fc2"]), tmp_path / "p"))
     assert read.manifest["about"]["not written"] == {
         f"fc2/{path}.floor": "no trail of it: a rounded code is beyond 62 bits"
@@ -366,7 +368,7 @@ def test_a_result_too_wide_for_a_trail_has_none(tmp_path: Path, monkeypatch: pyt
 
 
 def test_layers_without_a_data_path_are_left_out_or_refused() -> None:
-    run = runs.build("wageubn", {}, "mlp", "digits", batch_size=6)
+    run = run_folder.build("wageubn", {}, "mlp", "digits", batch_size=6)
     assert {port.name.split("/")[0] for port, _ in layers.draft(run, ["flatten", "fc2"]).ports} == {"fc2"}
     with pytest.raises(PackError, match="flatten: no data path in this step"):
         layers.draft(run, ["flatten"])
@@ -374,7 +376,7 @@ def test_layers_without_a_data_path_are_left_out_or_refused() -> None:
 
 def test_taps_leave_no_trace() -> None:
     """The run goes on to the same digest, and nothing of the model is changed."""
-    plain, tapped = (runs.build("wageubn", {}, "mlp", "digits", batch_size=6) for _ in range(2))
+    plain, tapped = (run_folder.build("wageubn", {}, "mlp", "digits", batch_size=6) for _ in range(2))
     plain.train(4)
     tapped.train(1)
     layers.draft(tapped, ["fc2", "bn2"], steps=2)

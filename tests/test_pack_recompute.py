@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intnet import hexfiles, runs
 from intnet.errors import PackError
+from intnet.numbers import hexfiles
+from intnet.numbers.qtensor import QTensor
 from intnet.packs import check, contract, hdl, layers, pack, units
-from intnet.qtensor import QTensor
+from intnet.runs import run_folder
 from tests.plain_pack import Plain
 from tests.test_pack import seal
 
@@ -22,7 +23,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pack.Pack]:
     """A layer alone, and with batch norm and ReLU, whose values it then reads."""
     root, made = tmp_path_factory.mktemp("packs"), {}
     for name, names in (("alone", ["fc2"]), ("block", ["fc2", "bn2", "relu2"])):
-        run = runs.build("wageubn", {}, "mlp", "digits", batch_size=16)
+        run = run_folder.build("wageubn", {}, "mlp", "digits", batch_size=16)
         run.train(2)
         made[name] = pack.read(pack.write(layers.draft(run, names), root / name))
     return made
@@ -52,7 +53,7 @@ METHODS = [("adapt", "24"), ("adapt", "25"), ("muppet", "8"), ("muppet", "12")] 
 @pytest.mark.parametrize(("method", "at"), METHODS)
 def test_a_pack_of_a_method_that_remembers(method: str, at: str, tmp_path: Path) -> None:
     """From the pack alone; every lie about what the method knew is found where it changes a word."""
-    run = runs.build(method, {}, "mlp", "digits", batch_size=16)
+    run = run_folder.build(method, {}, "mlp", "digits", batch_size=16)
     run.train(int(at) - 1 if method == "adapt" else 2)
     if at == "12":
         run.method.state["level"] = QTensor(np.array([1], np.int32), 0)
@@ -153,7 +154,7 @@ def test_an_input_that_cannot_be_is_one_clear_error(alone: pack.Pack, tmp_path: 
 def test_a_pack_of_a_rate_that_moves_within_epochs(tmp_path: Path) -> None:
     """AdamW behind a clip, in the midst of a warmup: the step's place in its epoch is in the pack."""
     levers = {"optimizer": "adamw", "weight_decay": 0.1, "warmup": 2, "cosine": 1, "clip": 0.5}
-    run = runs.build("adapt", levers, "mlp", "digits", batch_size=16, limit=64)
+    run = run_folder.build("adapt", levers, "mlp", "digits", batch_size=16, limit=64)
     run.train(2)
     folder = pack.write(layers.draft(run, ["fc2", "bn2", "relu2"], steps=2), tmp_path / "pack")
     read = pack.read(folder)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from intnet import costs, models
+from intnet import models
+from intnet.costs import adapt_costs as costs
 from intnet.papers import CHECKS, adapt_costs
 from tests.command import ROOT, here, refused
 from tests.oracle import costs as oracle

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 from intnet import datasets, models
-from intnet.exact import Exact
+from intnet.exact.expressions import Exact
 from intnet.methods import wageubn
 from intnet.methods.float32 import Float32
 from intnet.methods.method import Method
 from intnet.methods.wageubn import Wageubn
+from intnet.numbers.qtensor import QTensor
 from intnet.papers import CHECKS, training, wageubn_data_ratio, wageubn_widths
 from intnet.papers.check import Sizes, Task
 from intnet.papers.single_path import SinglePath
 from intnet.papers.training import Arm
-from intnet.qtensor import QTensor
 from intnet.spec import formats as quantizers
 from intnet.spec import words as random
 from intnet.trace import Event, Recorder
-from intnet.train import Run
+from intnet.training.train import Run
 
 TINY = Sizes("mlp", "digits", 64, 1)
 PATHS = {  # option -> (data path, oracle)

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from intnet import datasets, methods, models, rng
-from intnet.exact import Exact, add, exact, log2_round
-from intnet.formats import Direct, FixedPoint, Flag, Shift
-from intnet.qtensor import QTensor
-from intnet.quantize import flag_words, quantize
-from intnet.rounding import MODES
-from intnet.train import Run
+from intnet import datasets, methods, models
+from intnet.exact.expressions import Exact, add, exact, log2_round
+from intnet.exact.quantize import flag_words, quantize
+from intnet.numbers import rng
+from intnet.numbers.formats import Direct, FixedPoint, Flag, Shift
+from intnet.numbers.qtensor import QTensor
+from intnet.numbers.rounding import MODES
+from intnet.training.train import Run
 
 F = Fraction
 f32 = np.float32

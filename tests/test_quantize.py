@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
-from intnet.exact import Exact, FloatExact, Root
-from intnet.formats import BlockFloat, Constant, Direct, FixedPoint, Flag, Shift
-from intnet.qtensor import QTensor, Status
-from intnet.quantize import flag_words, quantize
+from intnet.exact.expressions import Exact, FloatExact, Root
+from intnet.exact.quantize import flag_words, quantize
+from intnet.numbers.formats import BlockFloat, Constant, Direct, FixedPoint, Flag, Shift
+from intnet.numbers.qtensor import QTensor, Status
 from intnet.spec import formats as quantizers
 from intnet.spec import power
 from intnet.spec.rounding import MODES

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet.errors import ContainerError
+from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels import reduce
 from intnet.ops.kernels.combine import combine
 from intnet.ops.kernels.reduce import column_products, column_sums
-from intnet.qtensor import QTensor
 from tests.opcheck import integer, threads
 
 SEEDS = st.integers(0, 2**32)

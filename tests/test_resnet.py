@@ -8,7 +8,7 @@ import pytest
 from intnet import methods, models
 from intnet.autograd import Tensor
 from intnet.datasets import Dataset
-from intnet.train import Run, as_codes
+from intnet.training.train import Run, as_codes
 
 CHANNELS = (64, 128, 256, 512)
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from intnet import checkpoint, datasets, files, runs
+from intnet import datasets
 from intnet.errors import CheckpointError, ConfigError, DataError
+from intnet.runs import checkpoint, files, run_folder
 from tests.command import (
     MLP,
     PYTHON,
@@ -64,7 +65,7 @@ def test_kill_9_again_and_again(unbroken: tuple[Path, str], tmp_path: Path) -> N
     for lines in (2, 50, 101, 180):
         status, err = signalled(signal.SIGKILL, folder, lines, *command)
         assert (status, err) == (-signal.SIGKILL, "")
-        logged = [line["step"] for line in runs.read_metrics(folder / "metrics.jsonl")][-1]
+        logged = [line["step"] for line in run_folder.read_metrics(folder / "metrics.jsonl")][-1]
         assert saved_step(folder) in range(logged - 3, logged + 1)
         command = ("resume", folder)
     done = intnet("resume", folder)
@@ -96,7 +97,7 @@ def test_the_second_signal_stops_at_once(tmp_path: Path, capsys: pytest.CaptureF
         time.sleep(10)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "step_lines", twice)
+        patch.setattr(run_folder, "step_lines", twice)
         status, _, err = here(capsys, *TRAIN, "--steps", 5, "--out", folder)
     assert status == 130 and "is saved at step 0 of 5; go on with: intnet resume" in err
     assert here(capsys, "resume", folder)[0] == 0
@@ -105,21 +106,21 @@ def test_the_second_signal_stops_at_once(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_a_run_from_before_its_method_had_a_key(tmp_path: Path) -> None:
     """It goes on, and its folder keeps saying what it was started with."""
-    identity, later = runs.identity, {"clip", "warmup", "optimizer"}
+    identity, later = run_folder.identity, {"clip", "warmup", "optimizer"}
 
-    def without(run: runs.Run) -> dict[str, Any]:
+    def without(run: run_folder.Run) -> dict[str, Any]:
         own = identity(run)
         return own | {"options": {k: v for k, v in own["options"].items() if k not in later}}
 
     digests = []
     for name, first in (("old", 2), ("whole", 4)):
-        run = runs.build("float32", {}, "mlp", "digits", 32, limit=96)
+        run = run_folder.build("float32", {}, "mlp", "digits", 32, limit=96)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runs, "identity", without)
-            with runs.create(tmp_path / name, run, first) as work:
+            patch.setattr(run_folder, "identity", without)
+            with run_folder.create(tmp_path / name, run, first) as work:
                 work.train()
         for steps in range(first + 1, 5):
-            with runs.resume(tmp_path / name, steps=steps) as work:
+            with run_folder.resume(tmp_path / name, steps=steps) as work:
                 work.train()
         digests.append(work.run.digest())
     assert digests[0] == digests[1]
@@ -130,7 +131,7 @@ def test_a_run_from_before_its_method_had_a_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", [5, 6])
 def test_a_kill_between_any_two_writes(step: int, tmp_path: Path) -> None:
     """The process dies at every single write of step 5, and at those of the end of the run."""
-    with runs.create(tmp_path / "whole", three_steps_an_epoch(), 6, checkpoint_every=5) as work:
+    with run_folder.create(tmp_path / "whole", three_steps_an_epoch(), 6, checkpoint_every=5) as work:
         work.train()
     for death in range(40):
         folder = tmp_path / str(death)
@@ -145,8 +146,8 @@ class Death(BaseException):
     """Stands for SIGKILL: nothing of ours catches it."""
 
 
-def three_steps_an_epoch() -> runs.Run:
-    return runs.build("wageubn", {}, "mlp", "digits", 32, limit=96)
+def three_steps_an_epoch() -> run_folder.Run:
+    return run_folder.build("wageubn", {}, "mlp", "digits", 32, limit=96)
 
 
 def died_and_resumed(folder: Path, step: int, death: int) -> bool:
@@ -167,18 +168,18 @@ def died_and_resumed(folder: Path, step: int, death: int) -> bool:
 
         return dies
 
-    write, log = files.replace, runs.RunFolder._log
+    write, log = files.replace, run_folder.RunFolder._log
     run = three_steps_an_epoch()
-    with pytest.MonkeyPatch.context() as patch, runs.create(folder, run, 6, checkpoint_every=5) as work:
+    with pytest.MonkeyPatch.context() as patch, run_folder.create(folder, run, 6, checkpoint_every=5) as work:
         patch.setattr(files, "replace", around(write))
-        patch.setattr(runs.RunFolder, "_log", around(log))
+        patch.setattr(run_folder.RunFolder, "_log", around(log))
         try:
             work.train()
         except Death:
             pass
         else:
             return False
-    with runs.resume(folder) as again:
+    with run_folder.resume(folder) as again:
         assert again.run.step < 6 or (folder / "report.json").exists()
         again.train()
     return True
@@ -189,8 +190,8 @@ def died_and_resumed(folder: Path, step: int, death: int) -> bool:
 MOVING: dict[str, dict[str, Any]] = {"adapt": {"accs": 2}, "muppet": {"patience": 1}, "dynasty": {"bits": 3}}
 
 
-def moving(method: str) -> runs.Run:
-    return runs.build(method, MOVING[method], "mlp", "digits", 32, seed=3, limit=128)
+def moving(method: str) -> run_folder.Run:
+    return run_folder.build(method, MOVING[method], "mlp", "digits", 32, seed=3, limit=128)
 
 
 @pytest.mark.parametrize("method", MOVING)
@@ -203,7 +204,7 @@ def test_kill_9_where_widths_move(method: str, tmp_path: Path) -> None:
     )  # fmt: skip
     assert (status, err) == (-signal.SIGKILL, "")
     assert 0 < saved_step(folder) < 100
-    with runs.resume(folder) as work:
+    with run_folder.resume(folder) as work:
         work.train()
         resumed = work.run.digest()
     whole = moving(method)
@@ -252,14 +253,14 @@ def test_kill_9_under_saved_activations(tmp_path: Path) -> None:
     status, err = signalled(signal.SIGKILL, folder, 6, *command, folder)
     assert (status, err) == (-signal.SIGKILL, "")
     assert 0 < saved_step(folder) < 50
-    run = runs.build("saved", SAVED, "mlp", "digits", 32, seed=3, limit=128)
-    with runs.create(whole, run, 50, checkpoint_every=1) as work:
+    run = run_folder.build("saved", SAVED, "mlp", "digits", 32, seed=3, limit=128)
+    with run_folder.create(whole, run, 50, checkpoint_every=1) as work:
         work.train()
-    with runs.resume(folder) as work:
+    with run_folder.resume(folder) as work:
         work.train()
         assert work.run.digest() == run.digest()
     same(folder, whole)
-    with runs.resume(folder) as work:  # a finished one
+    with run_folder.resume(folder) as work:  # a finished one
         assert work.run.step == 50 and work.run.digest() == run.digest()
         work.train()
     same(folder, whole)
@@ -267,8 +268,8 @@ def test_kill_9_under_saved_activations(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [1, 6, 10, 13])
 def test_resuming_in_the_midst_of_an_epoch_under_a_mix(steps: int, tmp_path: Path) -> None:
-    def built() -> runs.Run:
-        return runs.build("saved", SAVED, "mlp", "digits", 32, seed=3, limit=128)
+    def built() -> run_folder.Run:
+        return run_folder.build("saved", SAVED, "mlp", "digits", 32, seed=3, limit=128)
 
     whole, first, again = built(), built(), built()
     whole.train(20)
@@ -345,19 +346,19 @@ def test_a_folder_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert in_use in refused(capsys, *TRAIN, "--out", folder)
         process.kill()
     assert "holds a run already" in refused(capsys, *TRAIN, "--out", folder)
-    with runs.resume(folder) as work:
+    with run_folder.resume(folder) as work:
         assert work.plan.steps == 100_000
 
 
 def test_the_lock_is_given_free(tmp_path: Path) -> None:
-    run = runs.build("wageubn", {}, "mlp", "digits", limit=64)
-    with runs.create(tmp_path, run, 2), pytest.raises(ConfigError, match="in use"):
-        runs.resume(tmp_path)
-    runs.resume(tmp_path).close()
+    run = run_folder.build("wageubn", {}, "mlp", "digits", limit=64)
+    with run_folder.create(tmp_path, run, 2), pytest.raises(ConfigError, match="in use"):
+        run_folder.resume(tmp_path)
+    run_folder.resume(tmp_path).close()
     with pytest.raises(ConfigError, match="holds a run already"):
-        runs.create(tmp_path, run, 2)
+        run_folder.create(tmp_path, run, 2)
     with pytest.raises(ConfigError, match="steps = 0"):
-        runs.create(tmp_path / "other", run, 0)
+        run_folder.create(tmp_path / "other", run, 0)
 
 
 # -- what does not belong together -------------------------------------------------------------
@@ -365,19 +366,21 @@ def test_the_lock_is_given_free(tmp_path: Path) -> None:
 
 @pytest.fixture
 def short(tmp_path: Path) -> Path:
-    with runs.create(tmp_path / "short", runs.build("wageubn", {}, "mlp", "digits", limit=64), 1) as work:
+    with run_folder.create(
+        tmp_path / "short", run_folder.build("wageubn", {}, "mlp", "digits", limit=64), 1
+    ) as work:
         work.train()
     return work.folder
 
 
 def test_a_checkpoint_of_another_run(short: Path, tmp_path: Path) -> None:
-    with runs.create(
-        tmp_path / "b", runs.build("wageubn", {"e2": "16"}, "mlp", "digits", limit=64, seed=9), 1
+    with run_folder.create(
+        tmp_path / "b", run_folder.build("wageubn", {"e2": "16"}, "mlp", "digits", limit=64, seed=9), 1
     ):
         pass
     shutil.copy(tmp_path / "b" / "checkpoint.npz", short / "checkpoint.npz")
     with pytest.raises(CheckpointError) as error:
-        runs.resume(short)
+        run_folder.resume(short)
     message = str(error.value)
     assert f"{short / 'checkpoint.npz'}: not of the run that config.json describes" in message
     assert "seed is 9 there and 1 here" in message and "options is " in message and "model" not in message
@@ -387,14 +390,14 @@ def test_an_edited_config(short: Path) -> None:
     text = (short / "config.json").read_text()
     (short / "config.json").write_text(text.replace('"seed": 1', '"seed": 2'))
     with pytest.raises(CheckpointError, match="seed is 1 there and 2 here"):
-        runs.load(short)
+        run_folder.load(short)
 
 
 def test_other_data(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digits = datasets.load("digits")
     changed = dataclasses.replace(digits, train_images=digits.train_images ^ 1)
     monkeypatch.setitem(datasets.LOADERS, "digits", lambda _: changed)
-    for use in (runs.resume, runs.load):
+    for use in (run_folder.resume, run_folder.load):
         with pytest.raises(DataError, match=r"data set 'digits' is not the one that .* was trained on"):
             use(short)
 
@@ -413,10 +416,12 @@ def test_a_missing_and_a_damaged_checkpoint(short: Path, capsys: pytest.CaptureF
 
 def test_data_that_moved(tmp_path: Path) -> None:
     """The folder of the data is remembered as an absolute path, and may be given anew."""
-    with runs.create(tmp_path, runs.build("wageubn", {}, "mlp", "digits", limit=64), 1, data_dir="here"):
+    with run_folder.create(
+        tmp_path, run_folder.build("wageubn", {}, "mlp", "digits", limit=64), 1, data_dir="here"
+    ):
         pass
-    with runs.resume(tmp_path) as work:
+    with run_folder.resume(tmp_path) as work:
         assert work.plan.data_dir == str(Path.cwd() / "here")
-    with runs.resume(tmp_path, data_dir="/there") as work:
+    with run_folder.resume(tmp_path, data_dir="/there") as work:
         assert work.plan.data_dir == "/there"
     assert json.loads((tmp_path / "config.json").read_text())["plan"]["data_dir"] == "/there"

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intnet import rng
 from intnet import spec as oracle
 from intnet.errors import ConfigError
+from intnet.numbers import rng
 from tests.opcheck import threads
 
 # counter, key -> output of philox4x32 with 10 rounds, as published with Random123

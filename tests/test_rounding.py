@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from intnet.errors import FormatError
-from intnet.explain_rules import rule
+from intnet.inspect.explain_rules import rule
+from intnet.numbers.rounding import HLS_ALIASES, MODES, STOCHASTIC, mode_code, round_quotient, round_up
 from intnet.packs import contract, diagnosis
-from intnet.rounding import HLS_ALIASES, MODES, STOCHASTIC, mode_code, round_quotient, round_up
 from intnet.spec import round_fraction
 from intnet.spec import rounding as oracle
 from tests import cases

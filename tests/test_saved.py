@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from intnet import datasets, methods, models
-from intnet.bucket_codec import Packed, Signs
+from intnet.blocks.buckets import Packed, Signs
 from intnet.errors import ConfigError, NumberError
 from intnet.methods.saved import Later
-from intnet.train import Run
+from intnet.training.train import Run
 
 STEPS = 3
 OPTIONS: list[dict[str, Any]] = [

@@ -10,7 +10,7 @@ import pytest
 
 from intnet import methods
 from intnet.autograd import Tensor, backward
-from intnet.exact import add
+from intnet.exact.expressions import add
 from intnet.layers import Linear
 from intnet.methods.method import Method
 from intnet.spec.methods.saved import Codec

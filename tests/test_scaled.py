@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet import errors
-from intnet.exact import Exact, FloatExact, Root
-from intnet.formats import FixedPoint, Scaled
+from intnet.exact.expressions import Exact, FloatExact, Root
+from intnet.exact.quantize import quantize
+from intnet.numbers.formats import FixedPoint, Scaled
+from intnet.numbers.qtensor import QTensor
 from intnet.ops.tanh import Tanh
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
 from intnet.spec import formats, power
 from tests import cases
 from tests.comparing import compare, floats, tensor

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from intnet import methods
-from intnet.schedules import factor
+from intnet.methods.schedules import factor
 from intnet.spec.methods import float_master
 from intnet.spec.methods.float_master import Settings
 

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import exact, exact_lane, exact_quick, exact_stages, quantize, rounding
-from intnet import exact_loops as loops
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Shift
-from intnet.rounding import MODES, STOCHASTIC, TIES_EVEN
+from intnet.exact import expressions, loops, quantize, rows
+from intnet.exact import lane as exact_lane
+from intnet.exact import stages as exact_stages
+from intnet.numbers import rounding
+from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Shift
+from intnet.numbers.rounding import MODES, STOCHASTIC, TIES_EVEN
 from tests import comparing
 from tests.comparing import sweep_codes, sweep_pairs, sweep_random, sweep_sqrt2, sweep_words
 from tests.faults import Patch, caught
@@ -70,13 +72,13 @@ def rounding_fault(patch: Patch, change: Callable[[Callable[[], None], dict[str,
         change(lambda: original(*args[:-4], seen["lo"], seen["hi"], *args[-2:]), seen)
 
     loop_fault(patch, general, ("round_rows",))
-    original = exact_quick.read_part
+    original = rows.read_part
 
     def quick(task: int, lane: Any, first: int, last: int, lo: float, hi: float, *rest: Any) -> None:
         *_, out, size, counts, _ = rest
         seen = {"lo": lo, "hi": hi, "out": out.view(f"i{size}"), "counts": counts}
         run = lambda: original(task, lane, first, last, float(seen["lo"]), float(seen["hi"]), *rest)  # noqa: E731
-        if task == exact_quick.ROUND:
+        if task == rows.ROUND:
             change(run, seen)
         else:
             run()
@@ -160,17 +162,17 @@ def other_mode(**swap: str) -> Callable[[Patch], None]:
 
 def float32_log2(patch: Patch) -> None:
     """R by float32 log2."""
-    patch.setattr(exact, "log2_round", lambda value: round(float(np.log2(np.float32(float(value))))))
+    patch.setattr(expressions, "log2_round", lambda value: round(float(np.log2(np.float32(float(value))))))
 
 
 def float64_log2(patch: Patch) -> None:
     """R by float64 log2: right up to n = 46."""
-    patch.setattr(exact, "log2_round", lambda value: round(math.log2(value)))
+    patch.setattr(expressions, "log2_round", lambda value: round(math.log2(value)))
 
 
 def floor_log2(patch: Patch) -> None:
     """The exponent of the leading bit in place of the nearest power."""
-    patch.setattr(exact, "log2_round", lambda value: math.floor(math.log2(value)))
+    patch.setattr(expressions, "log2_round", lambda value: math.floor(math.log2(value)))
 
 
 def rule_fault(patch: Patch, rule: Callable[..., int]) -> None:
@@ -205,8 +207,8 @@ def half_goes_up(patch: Patch) -> None:
 
 def stage_fault(patch: Patch, stages: dict[str, Callable[..., Any]]) -> None:
     """Other stages of the quick lane, with the functions that call them uncompiled."""
-    patch.setattr(exact_quick, "_round_row", plain(exact_quick._round_row))
-    replace_kernels(patch, read_part=plain(exact_quick.read_part))
+    patch.setattr(rows, "_round_row", plain(rows._round_row))
+    replace_kernels(patch, read_part=plain(rows.read_part))
     for name, stage in stages.items():
         patch.setattr(exact_stages, name, stage)
 
@@ -261,33 +263,33 @@ def fewer_bits(by: int) -> Callable[[Patch], None]:
     """One random bit fewer than asked for."""
 
     def fault(patch: Patch) -> None:
-        original = exact.Exact.round_to
+        original = expressions.Exact.round_to
 
         def round_to(
             self: Any, exponent: int, mode: int, lo: int, hi: int, words: Any, bits: int, *rest: Any
         ) -> Any:
             return original(self, exponent, mode, lo, hi, words, bits - by, *rest)
 
-        patch.setattr(exact.Exact, "round_to", round_to)
+        patch.setattr(expressions.Exact, "round_to", round_to)
 
     return fault
 
 
 def low_bits_of_words(patch: Patch) -> None:
     """A B-bit word from the low bits of the 32, not the top ones."""
-    original = exact.Exact.round_to
+    original = expressions.Exact.round_to
 
     def round_to(
         self: Any, exponent: int, mode: int, lo: int, hi: int, words: Any, bits: int, *rest: Any
     ) -> Any:
         return original(self, exponent, mode, lo, hi, words << np.uint32(32 - bits), bits, *rest)
 
-    patch.setattr(exact.Exact, "round_to", round_to)
+    patch.setattr(expressions.Exact, "round_to", round_to)
 
 
 def one_grid(patch: Patch) -> None:
     """Flag without its fine grid below Sc."""
-    original = exact.Exact.round_to
+    original = expressions.Exact.round_to
 
     def round_to(
         self: Any, exponent: int, mode: int, lo: int, hi: int, words: Any, bits: int, fine: int, where: str
@@ -295,7 +297,7 @@ def one_grid(patch: Patch) -> None:
         coarse, status = original(self, exponent + fine, mode, lo >> fine, hi >> fine, words, bits, 0, where)
         return coarse.astype(np.int64) << fine, status
 
-    patch.setattr(exact.Exact, "round_to", round_to)
+    patch.setattr(expressions.Exact, "round_to", round_to)
 
 
 FAULTS: list[tuple[Callable[[Patch], None], list[str]]] = [

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import block_float, block_loops
-from intnet.block_float import BlockTensor
+from intnet.blocks import block_float, block_loops
+from intnet.blocks.block_float import BlockTensor
 from intnet.ops import blocks
 from tests import test_block_products, test_block_tensor
 from tests.faults import Fault, Patch, caught, pairs, replace

@@ -12,8 +12,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from intnet import bitpack, bucket_codec, bucket_loops
-from intnet.bucket_codec import TENSOR, Codec
+from intnet.blocks import bucket_loops, buckets
+from intnet.blocks.buckets import TENSOR, Codec
+from intnet.numbers import bitpack
 from tests import test_bitpack, test_bucket_bounds, test_bucket_codec, test_bucket_quotient
 from tests.bucket_cases import VALUES, compare
 from tests.faults import Patch, caught, pairs, run_from_source
@@ -21,7 +22,7 @@ from tests.faults import Patch, caught, pairs, run_from_source
 
 def from_sources(patch: Patch, changed: ModuleType | None = None, old: str = "", new: str = "") -> None:
     """All three modules uncompiled, one of them changed; the loops take the packing as it then is."""
-    for module in (bitpack, bucket_loops, bucket_codec):
+    for module in (bitpack, bucket_loops, buckets):
         own = (old, new) if module is changed else ("", "")
         run_from_source(patch, module, *own, users=(test_bucket_codec,))
 
@@ -98,7 +99,7 @@ SWEEPS: dict[str, Callable[[], None]] = {
 
 # -- faults ------------------------------------------------------------------------------------------
 
-PACKING, LOOPS, CODEC = bitpack, bucket_loops, bucket_codec
+PACKING, LOOPS, CODEC = bitpack, bucket_loops, buckets
 INNER = "np.int32(np.rint(divided(x[i] * k, t, inverse) + z))"
 NEAREST = "r = np.rint(divided(x[i] * k, t, inverse) + z)\n        q = min(max(r, _ZERO), top)"
 QUOTIENT = "divided(x[i] * k, t, inverse)"
@@ -124,7 +125,7 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     "scale is the maximum": (LOOPS, "max(-least, greatest)", "max(greatest, -greatest)", ["levels"]),
     "another least scale": (LOOPS, "np.float32(1e-8)  #", "np.float32(1e-7)  #", ["least"]),
     "squares rounded": (LOOPS, "fma32(x[i], x[i], part)", "part + x[i] * x[i]", ["l2"]),
-    "squares in other chunks": (LOOPS, "from intnet.fp32 import CHUNK", "CHUNK = 512", ["chunks"]),
+    "squares in other chunks": (LOOPS, "from intnet.numbers.fp32 import CHUNK", "CHUNK = 512", ["chunks"]),
     "scale of the bucket before": (
         LOOPS, PACKED, PACKED.replace("scales[k]", "scales[max(k - 1, 0)]"), ["nearest", "levels"]),
     "scale of the bucket before, again": (

@@ -124,7 +124,7 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     "sums of products rounded twice": (
         CHANNELS, "return fma32(a, b, total) if", "return total + a * b if",
         ["scale of floats"]),
-    "chunks of 512": (CHANNELS, "from intnet.fp32 import CHUNK", "CHUNK = 512", ["chunks of scale"]),
+    "chunks of 512": (CHANNELS, "from intnet.numbers.fp32 import CHUNK", "CHUNK = 512", ["chunks of scale"]),
     "a chunk that goes on": (
         CHANNELS, "            total[:] = 0\n", "            total[:] = total if begin else 0\n",
         ["chunks of scale"]),

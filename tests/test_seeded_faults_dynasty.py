@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import block_loops
+from intnet.blocks import block_loops
 from intnet.methods import Dynasty, dynasty, dynasty_map
 from intnet.ops.products import Copies
 from tests import test_dynasty_map

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import quantize as quantizers
-from intnet import rng
-from intnet.formats import Scaled
+from intnet.exact import quantize as quantizers
 from intnet.methods import Adapt, Muppet, adapt, adapt_switch, muppet
+from intnet.numbers import rng
+from intnet.numbers.formats import Scaled
+from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels import histograms
-from intnet.qtensor import QTensor
 from tests import test_adapt_switch, test_histograms, test_muppet, test_scaled
 from tests.faults import Fault, Patch, caught, pairs, replace
 from tests.moving import Case, differences, run_case

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import quantize as quantizers
-from intnet import rng
-from intnet.exact import Exact, FloatExact, Root
-from intnet.formats import Constant, Direct, FixedPoint
+from intnet.exact import quantize as quantizers
+from intnet.exact.expressions import Exact, FloatExact, Root
 from intnet.layers import BatchNorm2d
 from intnet.methods import Wageubn, wageubn
+from intnet.numbers import rng
+from intnet.numbers.formats import Constant, Direct, FixedPoint
+from intnet.numbers.qtensor import QTensor
+from intnet.numbers.rounding import TIES_AWAY, TIES_EVEN
 from intnet.ops import norm
 from intnet.ops.kernels import conv, float32
-from intnet.qtensor import QTensor
-from intnet.rounding import TIES_AWAY, TIES_EVEN
 from tests.faults import Patch
 from tests.stepping import Case, differences, run_case
 

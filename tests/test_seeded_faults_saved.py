@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import rng
 from intnet.autograd import loaded
-from intnet.bucket_codec import Signs
+from intnet.blocks.buckets import Signs
 from intnet.methods import Saved, saved
 from intnet.methods.method import Held, Method
+from intnet.numbers import rng
 from intnet.ops import norm
 from intnet.spec.methods.saved import Codec
 from tests.faults import Fault, Patch, caught, pairs, replace

@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import datasets, fp32, layers, methods, rng, spec, state
+from intnet import datasets, layers, methods, spec
 from intnet.datasets.augment import Augment
 from intnet.datasets.batches import Batches
+from intnet.numbers import fp32, rng
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import softmax_cross_entropy
 from intnet.ops.kernels import curves
-from intnet.qtensor import QTensor
 from intnet.spec import digest as states
+from intnet.training import state
 from tests import cases
 from tests.opcheck import fixed, integer, run, tensor, values
 

@@ -18,7 +18,7 @@ from intnet.spec import models as spec_models
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now
 from intnet.spec.nets import Net
-from intnet.train import EVALUATION_BATCH, Run, as_codes, classified
+from intnet.training.train import EVALUATION_BATCH, Run, as_codes, classified
 from tests.cases import random_codes
 from tests.states import state_of
 from tests.test_spec_training import KINDS

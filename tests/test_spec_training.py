@@ -26,7 +26,7 @@ from intnet.spec.digest import digest
 from intnet.spec.methods import METHODS
 from intnet.spec.nets import Layer, Net
 from intnet.spec.training import first, train
-from intnet.train import Run
+from intnet.training.train import Run
 from tests.cases import random_codes
 from tests.saved_world import NETS, Excited
 from tests.states import state_differences, state_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import datasets, methods, models, state_dicts
+from intnet import datasets, methods, models
 from intnet.autograd import Tensor
 from intnet.errors import DataError
 from intnet.layers import Linear
@@ -16,7 +16,8 @@ from intnet.methods.method import Method
 from intnet.models import alexnet
 from intnet.models.model import Model
 from intnet.models.resnet import BasicBlock, Bottleneck, ResNet
-from intnet.train import Run, as_codes
+from intnet.runs import state_dicts
+from intnet.training.train import Run, as_codes
 from tests import torch_nets
 from tests.torch_nets import State
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intnet import datasets, rng, runs
+from intnet import datasets
 from intnet.datasets import Ahead, Augment, batches, image_files
 from intnet.errors import DataError
+from intnet.numbers import rng
+from intnet.runs import run_folder
 from tests.command import here, intnet, last_line, refused, signalled
 from tests.image_world import encoded, folder, pixels, put
 from tests.test_idx import idx
@@ -76,7 +78,7 @@ def test_threads_end_with_their_owner() -> None:
     del ahead
     gc.collect()
     soon(lambda: not readers() - before)
-    run = runs.build("float32", {}, "mlp", "digits", 32)
+    run = run_folder.build("float32", {}, "mlp", "digits", 32)
     run.train(2)
     assert readers() - before
     run.evaluate()
@@ -126,7 +128,7 @@ def test_fashion_mnist_as_png_and_as_idx(augment: str | None, tmp_path: Path) ->
     as_both(tmp_path, real.train_images[chosen][..., 0], real.train_labels[chosen], test=50)
     digests, accuracies = [], []
     for data in ("mnist", "folder:png"):
-        run = runs.build("wageubn", {}, "mlp", data, 32, data_dir=tmp_path, augment=augment)
+        run = run_folder.build("wageubn", {}, "mlp", data, 32, data_dir=tmp_path, augment=augment)
         run.train(9)
         digests.append(run.digest())
         accuracies.append(run.evaluate())
@@ -135,11 +137,11 @@ def test_fashion_mnist_as_png_and_as_idx(augment: str | None, tmp_path: Path) ->
 
 @pytest.mark.skipif(not datasets.available("fashion-mnist"), reason="no Fashion-MNIST here")
 def test_fashion_mnist_as_before_there_was_a_stream() -> None:
-    run = runs.build("wageubn", {}, "mlp", "fashion-mnist", 128)
+    run = run_folder.build("wageubn", {}, "mlp", "fashion-mnist", 128)
     run.train(3)
     assert run.digest() == "795d66282ff48375b4b1d7e2b37e6d1a97dea84329f3d3805e629c13f1ec0ec8"
     assert (
-        runs.identity(run)["data_sha256"]
+        run_folder.identity(run)["data_sha256"]
         == "17a3ed798e5ddaa3d635af0ed4079992a74069601b96d91ec7251f92d7533fc7"
     )
 
@@ -167,28 +169,28 @@ def test_a_file_that_breaks_in_the_middle(tmp_path: Path) -> None:
     """The run stops with its name; mended, it goes on to the state of an unbroken run."""
     root = folder(tmp_path / "images", train=10)
 
-    def build() -> runs.Run:
-        return runs.build("float32", {}, "mlp", f"folder:{root}", 4)
+    def build() -> run_folder.Run:
+        return run_folder.build("float32", {}, "mlp", f"folder:{root}", 4)
 
-    with runs.create(tmp_path / "whole", build(), 12) as work:
+    with run_folder.create(tmp_path / "whole", build(), 12) as work:
         work.train()
         digest = work.run.digest()
     path = root / "train" / "b" / "007.png"
     content = path.read_bytes()
     with (
-        runs.create(tmp_path / "broken", build(), 12, checkpoint_every=1) as work,
+        run_folder.create(tmp_path / "broken", build(), 12, checkpoint_every=1) as work,
         pytest.raises(DataError, match=f"{path}: the file is not what it was"),
     ):
         # after step 1 no more than the rest of the first epoch, 4 steps, can have been read
         work.train(on_step=lambda step: step.step == 1 and put(path, content[:-5]))
     assert 1 <= work.saved < 10
     with pytest.raises(DataError, match=rf"{path}: damaged"):
-        runs.resume(tmp_path / "broken")
+        run_folder.resume(tmp_path / "broken")
     put(path, encoded(pixels(3)))
     with pytest.raises(DataError, match=r"is not the one that .* was trained on: its files changed"):
-        runs.resume(tmp_path / "broken")
+        run_folder.resume(tmp_path / "broken")
     put(path, content)
-    with runs.resume(tmp_path / "broken") as work:
+    with run_folder.resume(tmp_path / "broken") as work:
         work.train()
         assert work.run.digest() == digest
 
@@ -208,7 +210,7 @@ def test_commands_on_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "there is no folder" in refused(capsys, "resume", run)
     done = intnet("resume", run, "--data-dir", tmp_path / "moved")
     assert last_line(done.stdout) == last_line(out)
-    own = runs.identity(runs.load(run))
+    own = run_folder.identity(run_folder.load(run))
     assert own["image_size"] == 8 and own["decoder"].startswith("Pillow ") and own["data"] == "folder:mine"
     status, out, _ = here(capsys, "eval", run)
     assert status == 0 and last_line(out) == last_line(done.stdout)
@@ -229,15 +231,15 @@ def test_another_decoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("png", "jpeg"):
         if name == "jpeg":
             put(root / "train" / "a" / "j.jpg", encoded(pixels(1), "JPEG"))
-        runs.create(tmp_path / name, runs.build("float32", {}, "mlp", data, 4), 2).close()
+        run_folder.create(tmp_path / name, run_folder.build("float32", {}, "mlp", data, 4), 2).close()
     (root / "train" / "a" / "j.jpg").rename(root / "j.jpg")
     monkeypatch.setattr(image_files, "decoder", lambda: "Pillow 1.0, libjpeg 2")
-    runs.load(tmp_path / "png")  # of PNGs every decoder makes the same
+    run_folder.load(tmp_path / "png")  # of PNGs every decoder makes the same
     (root / "j.jpg").rename(root / "train" / "a" / "j.jpg")
     with pytest.raises(
         DataError, match=r"had its images from Pillow .*, here they are from Pillow 1\.0, lib"
     ):
-        runs.load(tmp_path / "jpeg")
+        run_folder.load(tmp_path / "jpeg")
 
 
 def test_a_batch_larger_than_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

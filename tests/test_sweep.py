@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from intnet import methods, runs
+from intnet import methods
 from intnet.errors import ConfigError
+from intnet.runs import run_folder
 from intnet.sweeps import plan, table
 from intnet.sweeps.plan import Asked, Part, Point
 from tests.command import here, last_line, refused
@@ -104,8 +105,8 @@ def test_every_combination_and_what_stands_beside() -> None:
 def test_identities_are_those_of_single_runs() -> None:
     made = plan.make(asked(vary=[("momentum", ["0.5"])], baseline=("wageubn", {"lr": "26"}), batch_size=16))
     for point, options in zip(made.points, ({"lr": "26"}, {"momentum": "0.5"}), strict=True):
-        run = runs.build(point.method, options, "mlp", "digits", 16, 7, 64)
-        assert made.identity(point, 7) == runs.identity(run)
+        run = run_folder.build(point.method, options, "mlp", "digits", 16, 7, 64)
+        assert made.identity(point, 7) == run_folder.identity(run)
 
 
 def test_names() -> None:
@@ -212,7 +213,7 @@ def test_killed_before_it_had_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     made, folder = plan.make(asked()), tmp_path / "sweep"
     with monkeypatch.context() as patch:
-        patch.setattr("intnet.files.replace", killed)
+        patch.setattr("intnet.runs.files.replace", killed)
         with pytest.raises(KeyboardInterrupt), plan.opened(folder, made):
             pass
     with plan.opened(folder, made):
@@ -220,15 +221,15 @@ def test_killed_before_it_had_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_run_killed_before_it_had_a_config_is_begun_again(tmp_path: Path) -> None:
-    run = runs.build("float32", {}, "mlp", "digits", limit=64)
-    with runs.create(tmp_path, run, 1):
+    run = run_folder.build("float32", {}, "mlp", "digits", limit=64)
+    with run_folder.create(tmp_path, run, 1):
         pass
     (tmp_path / "config.json").unlink()
-    with runs.create(tmp_path, run, 1) as work:
+    with run_folder.create(tmp_path, run, 1) as work:
         work.train()
     (tmp_path / "config.json").unlink()  # with a log: something that may be worth keeping
     with pytest.raises(ConfigError, match="is not empty"):
-        runs.create(tmp_path, run, 1)
+        run_folder.create(tmp_path, run, 1)
 
 
 # -- the table, by hand ------------------------------------------------------------------------
@@ -243,8 +244,8 @@ def made(tmp_path: Path) -> tuple[Path, plan.Plan]:
         pass
     for k, (point, seed) in enumerate(list(own.runs())[:5]):
         folder = plan.run_folder(tmp_path, point, seed)
-        run = runs.build("float32", point.settings, "mlp", "digits", seed=seed, limit=64)
-        with runs.create(folder, run, 2) as work:
+        run = run_folder.build("float32", point.settings, "mlp", "digits", seed=seed, limit=64)
+        with run_folder.create(folder, run, 2) as work:
             work.train()
         found = json.loads((folder / "report.json").read_text())
         found |= {"test_accuracy": k / 8, "last_loss": float(k) if k else None, "state_sha256": f"{k:064x}"}
@@ -322,8 +323,8 @@ def test_the_picture(vary: list[str], tmp_path: Path, capsys: pytest.CaptureFixt
         assert (status, err) == (0, "") and f"written: {picture}\n" in out
         if picture == pictures[0]:
             for point in own.points:
-                run = runs.build(point.method, point.settings, "mlp", "digits", limit=64)
-                with runs.create(plan.run_folder(sweep, point, 1), run, 2) as work:
+                run = run_folder.build(point.method, point.settings, "mlp", "digits", limit=64)
+                with run_folder.create(plan.run_folder(sweep, point, 1), run, 2) as work:
                     work.train()
     empty, a, b = (picture.read_bytes() for picture in pictures)
     assert empty != a == b
@@ -392,7 +393,7 @@ def test_runs_that_fail_are_told_and_the_others_go_on(
     first = Asked([Part("float32", [("lr", ["0.05"])])], "mlp", "digits", steps=2)
     with plan.opened(folder, plan.make(first)):
         pass
-    with runs.create(other, runs.build("float32", {}, "mlp", "digits"), 1):
+    with run_folder.create(other, run_folder.build("float32", {}, "mlp", "digits"), 1):
         pass
     status, out, err = here(capsys, *command)
     assert (status, err) == (1, ""), err

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from intnet import runs
+from intnet.runs import run_folder
 from intnet.sweeps import work
 from tests.command import PYTHON, ROOT, environment, here, intnet, last_line
 
@@ -50,7 +50,9 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     for momentum, seed in SETTINGS:
         folder = tmp_path_factory.mktemp("train") / "run"
         options = {"lr": "0.02,0.01@3", "momentum": momentum}
-        with runs.create(folder, runs.build("float32", options, "mlp", "digits", BATCH, seed), STEPS) as run:
+        with run_folder.create(
+            folder, run_folder.build("float32", options, "mlp", "digits", BATCH, seed), STEPS
+        ) as run:
             run.train()
         found[name(momentum, seed)] = json.loads((folder / "report.json").read_text())
     return found
@@ -166,7 +168,7 @@ def test_interrupted(begun: tuple[Path, subprocess.Popen[str]], expected: dict[s
     assert re.search(rf"stopped: \d of 4 runs in {re.escape(str(folder))} are done, the others saved;", err)
     assert (folder / "table.md").exists() and "sha256" not in out
     # a worker of a sweep that is over does nothing
-    task = {"sweep": str(folder), "session": "another", "name": "x", "intnet": runs.intnet.__version__}
+    task = {"sweep": str(folder), "session": "another", "name": "x", "intnet": run_folder.intnet.__version__}
     assert work.train(task) == work.Outcome("x", "stopped")
     assert intnet("sweep", *GRID, "--jobs", 2, "--out", folder).returncode == 0
     check(folder, expected)

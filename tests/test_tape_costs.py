@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import methods, models, runs, tape_costs
-from intnet.bucket_codec import Packed
+from intnet import methods, models
+from intnet.blocks.buckets import Packed
+from intnet.costs import tape_costs
+from intnet.costs.tape_costs import Block, Value
 from intnet.methods.saved import Saved
-from intnet.tape_costs import Block, Value
+from intnet.runs import run_folder
 from intnet.trace import Recorder
 from tests.command import here, refused
 
@@ -50,8 +52,8 @@ def of_resnet8(batch: int = 8, epoch: int = 0, **options: Any) -> dict[str, Bloc
     return {row.name: row for row in rows}
 
 
-def built(steps: int = 0, model: str = "resnet8", **options: Any) -> runs.Run:
-    run = runs.build("saved", options, model, "digits", 8, 1, limit=16)
+def built(steps: int = 0, model: str = "resnet8", **options: Any) -> run_folder.Run:
+    run = run_folder.build("saved", options, model, "digits", 8, 1, limit=16)
     run.train(steps)
     return run
 
@@ -187,8 +189,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("tape")
     options = {"bits": "2/4", "mix_prob": "1,0@1", "bucket": "64", "codec@fc3": "levels"}
     for name, method, more in (("saved", "saved", options), ("float32", "float32", {})):
-        run = runs.build(method, more, "mlp", "digits", 8, 1, limit=16)
-        with runs.create(where / name, run, 3) as work:
+        run = run_folder.build(method, more, "mlp", "digits", 8, 1, limit=16)
+        with run_folder.create(where / name, run, 3) as work:
             work.train()
     return where
 
@@ -276,7 +278,7 @@ def test_the_report_tells_of_the_last_step(folder: Path, capsys: pytest.CaptureF
     """mlp, 8 images, all of 2 bits in buckets of 64 elements; of levels 4 bits a code."""
     told = json.loads((folder / "saved" / "report.json").read_text())["saved"]
     first, hidden = 8 * 64, 8 * 64
-    run = runs.load(folder / "saved")
+    run = run_folder.load(folder / "saved")
     widths = {layer.name: layer.weight.shape for layer in run.model.all_layers() if layer.takes_weight}
     assert widths == {"fc1": (64, 64), "fc2": (64, 64), "fc3": (10, 64)}
     affine = (first + 3 * hidden) * 2 // 8 + 4 * (8 * 8 + 1)  # x0 of fc1, fc2, x1 of bn1, bn2

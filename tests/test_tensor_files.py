@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import tensor_files
 from intnet.errors import DataError
+from intnet.runs import tensor_files
 
 # by hand: 1.5, -2 and 2^-24 in each type, little-endian
 WORDS = {

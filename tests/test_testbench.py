@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from examples.rtl import simulate
-from intnet.formats import Shift
+from intnet.numbers.formats import Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.packs import hdl, pack, ports
 from intnet.packs.hdl.text import names_of
 from intnet.packs.ports import Case, Draft
-from intnet.qtensor import QTensor
 from tests.test_rtl import icarus_only, verilator_only
 from tests.test_units import made
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import tile
-from intnet._jit import njit
+from intnet.machine import tile
+from intnet.machine.jit import njit
 from tests.command import ROOT, environment
 from tests.float_oracle import same
 from tests.test_float32_kernels import machines
@@ -157,7 +157,7 @@ def test_the_plain_tile_is_a_sum_of_products() -> None:
             assert int(out[r * tile.LANES + j]) == sum(x[0] * y[0] + x[1] * y[1] for x, y in terms)
 
 
-PROBE = "from intnet.tile import LANES, ROWS; print(ROWS, LANES)"
+PROBE = "from intnet.machine.tile import LANES, ROWS; print(ROWS, LANES)"
 
 
 @pytest.mark.parametrize("cpu", [name for name, how in machines().items() if "NUMBA_CPU_NAME" in how])

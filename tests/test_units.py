@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intnet import rng
 from intnet.errors import ConfigError, IntnetError, PackError
-from intnet.hexfiles import MOST_BITS
+from intnet.numbers import rng
+from intnet.numbers.hexfiles import MOST_BITS
 from intnet.packs import pack, units
 from intnet.packs.by_spec.units import EXPECTED, Words
 from intnet.packs.ports import Draft

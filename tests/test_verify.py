@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import methods, models, runs
+from intnet import methods, models
 from intnet.autograd import Op
 from intnet.errors import ConfigError
 from intnet.layers import BatchNorm2d, Layer, ReLU
 from intnet.methods.method import Method
+from intnet.runs import run_folder
 from intnet.spec.tensor import Tensor
-from intnet.train import Run
+from intnet.training.train import Run
 from intnet.verify import remembered, taken, work
 from intnet.verify.checks import Step
 from intnet.verify.events import Options
@@ -59,7 +60,7 @@ def names(rows: list[Row], state: str) -> list[str]:
 @pytest.mark.parametrize("case", CASES)
 def test_a_step_of_every_method_is_the_definition_s(case: str) -> None:
     method, options = CASES[case]
-    rows = verified(runs.build(method, options, "mlp", "digits", 20, seed=3))
+    rows = verified(run_folder.build(method, options, "mlp", "digits", 20, seed=3))
     assert not names(rows, DIFFERS)
     assert not names(rows, UNSPECIFIED)
     assert {row.layer for row in rows} >= {"fc1", "bn1", "relu1", "fc2", "bn2", "fc3", "loss"}
@@ -67,7 +68,7 @@ def test_a_step_of_every_method_is_the_definition_s(case: str) -> None:
 
 
 def test_all_elements_are_what_all_says() -> None:
-    rows = verified(runs.build("wageubn", {}, "mlp", "digits", 4, limit=16), elements=None)
+    rows = verified(run_folder.build("wageubn", {}, "mlp", "digits", 4, limit=16), elements=None)
     assert not names(rows, DIFFERS)
     assert all(row.checked == row.elements for row in rows if row.path not in ("state",))
 
@@ -75,7 +76,7 @@ def test_all_elements_are_what_all_says() -> None:
 @pytest.mark.parametrize("case", [*CASES, "wageubn batch"])
 def test_inference_of_every_method_is_the_definition_s(case: str) -> None:
     method, options = CASES.get(case, ("wageubn", {"statistics": "batch"}))
-    run = runs.build(method, options, "mlp", "digits", 20, seed=3)
+    run = run_folder.build(method, options, "mlp", "digits", 20, seed=3)
     found = taken.take_inference(run, 2, 2, trained)  # test images 256 to 358
     made = Step(found, Options(40))
     rows = [row for layer in made.layers() for row in made.rows(layer)] + work.first_rows(
@@ -101,7 +102,7 @@ def wrong(found: taken.Taken) -> set[str]:
 
 def test_what_inference_s_rows_catch() -> None:
     """Another class, another scale, another pixel, another label, and a test batch that is none."""
-    run = runs.build("adapt", {}, "mlp", "digits", 20)
+    run = run_folder.build("adapt", {}, "mlp", "digits", 20)
     found = inferred(run)
     assert found.inference is not None
     assert wrong(found) == set()
@@ -121,7 +122,7 @@ def test_what_inference_s_rows_catch() -> None:
 @pytest.mark.parametrize("method", ["wageubn", "float32", "adapt"])
 def test_inference_by_other_operations_is_seen(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch's own statistics, statistics of another place, dropout, no ReLU, a state that moves."""
-    run = runs.build(method, {}, "mlp", "digits", 20)
+    run = run_folder.build(method, {}, "mlp", "digits", 20)
     with monkeypatch.context() as patch:
         patch.setattr(run.method, "running_statistics", False)
         assert "bn1/statistics" in wrong(inferred(run))
@@ -158,7 +159,7 @@ MOVING = {
 @pytest.mark.parametrize("case", MOVING)
 def test_a_step_on_which_the_precision_moves(case: str) -> None:
     method, options, step, images, *model = MOVING[case]
-    run = runs.build(method, options, *model or ["mlp"], "digits", 20, limit=images)
+    run = run_folder.build(method, options, *model or ["mlp"], "digits", 20, limit=images)
     found = taken.take(run, step, trained)
     assert any(moved(found, name) for name in found.after if name.rpartition(".")[2] in PRECISION)
     made = Step(found, Options(40))
@@ -190,7 +191,7 @@ LOST = [
 
 @pytest.mark.parametrize(("method", "step", "name"), LOST)
 def test_what_is_missing_longer_or_too_much_in_the_state_differs(method: str, step: int, name: str) -> None:
-    found = taken.take(runs.build(method, {}, "mlp", "digits", 20, limit=40), step, trained)
+    found = taken.take(run_folder.build(method, {}, "mlp", "digits", 20, limit=40), step, trained)
     assert wrong(found) == set()
     value = found.after.pop(name)
     assert wrong(found) & {"method/state", "bn1/running"}
@@ -200,19 +201,19 @@ def test_what_is_missing_longer_or_too_much_in_the_state_differs(method: str, st
 
 
 def test_widths_that_move_without_a_map_are_seen() -> None:
-    found = taken.take(runs.build("dynasty", {}, "mlp", "digits", 20), 1, trained)
+    found = taken.take(run_folder.build("dynasty", {}, "mlp", "digits", 20), 1, trained)
     found.after["fc2.b"][0, 1] += 1
     assert wrong(found) == {"method/state"}
 
 
 @pytest.mark.parametrize("method", ["adapt", "muppet", "dynasty"])
 def test_an_epoch_s_end_that_is_missed_or_too_early_is_seen(method: str, monkeypatch: Any) -> None:
-    run = runs.build(method, {}, "mlp", "digits", 20, limit=40)
+    run = run_folder.build(method, {}, "mlp", "digits", 20, limit=40)
     found = taken.take(run, 2, trained)
     assert wrong(found) == set()
     found.ended = {}
     assert "method/state" in wrong(found)
-    found = taken.take(runs.build(method, {}, "mlp", "digits", 20, limit=60), 2, trained)
+    found = taken.take(run_folder.build(method, {}, "mlp", "digits", 20, limit=60), 2, trained)
     found.ended = found.after
     assert "method/state" in wrong(found)
 
@@ -237,7 +238,7 @@ class Begun(models.MLP):
 
 
 def test_a_model_that_begins_with_batch_norm() -> None:
-    data = runs.build("float32", {}, "mlp", "digits", 8, limit=64).data
+    data = run_folder.build("float32", {}, "mlp", "digits", 8, limit=64).data
     run = Run(Begun(), methods.make("float32"), data, 8)
     found = taken.take(run, 2, trained)
     assert work.first_rows(found, Options(40), None)[0].state == EQUAL
@@ -245,11 +246,11 @@ def test_a_model_that_begins_with_batch_norm() -> None:
 
 
 def test_a_slot_that_is_missing_and_a_map_that_is_wrong_are_seen() -> None:
-    found = taken.take(runs.build("wageubn", {}, "mlp", "digits", 20), 2, trained)
+    found = taken.take(run_folder.build("wageubn", {}, "mlp", "digits", 20), 2, trained)
     del found.after["fc1.weight.Acc"]
     made = Step(found, Options(40))
     assert any("the state has ['fc1.weight']" in row.why for row in made.rows("fc1") if row.state == DIFFERS)
-    found = taken.take(runs.build("dynasty", {}, "mlp", "digits", 20, limit=40), 2, trained)
+    found = taken.take(run_folder.build("dynasty", {}, "mlp", "digits", 20, limit=40), 2, trained)
     found.after["fc2.weight.b"][1, 2] += 1
     (row,) = Step(found, Options(40)).rows("method")
     assert row.state == DIFFERS
@@ -263,21 +264,21 @@ def test_the_state_of_many_weights_is_verified_in_part(
 ) -> None:
     monkeypatch.setattr(remembered, "LARGE", 1000)
     monkeypatch.setattr(remembered, "SMALL", 700)  # fc3 has 640
-    found = taken.take(runs.build("adapt", options, "mlp", "digits", 20, limit=40), 2, trained)
+    found = taken.take(run_folder.build("adapt", options, "mlp", "digits", 20, limit=40), 2, trained)
     (row,) = Step(found, Options(40)).rows("method")
     assert (row.state, row.difference) == (EQUAL, None)
     assert 2 * 40 + 640 < row.checked < row.elements
     found.after["fc1.weight.G"] += np.float32(1)
     (row,) = Step(found, Options(40)).rows("method")
     assert row.state == DIFFERS
-    (row,) = Step(taken.take(runs.build("adapt", {}, "mlp", "digits", 20), 25, trained), Options(40)).rows(
-        "method"
-    )
+    (row,) = Step(
+        taken.take(run_folder.build("adapt", {}, "mlp", "digits", 20), 25, trained), Options(40)
+    ).rows("method")
     assert (row.state, row.why[:13]) == (UNSPECIFIED, "fc1: a switch")
 
 
 def test_the_trail_of_a_product_shows_its_factors() -> None:
-    found = taken.take(runs.build("wageubn", {}, "mlp", "digits", 20), 1, trained)
+    found = taken.take(run_folder.build("wageubn", {}, "mlp", "digits", 20), 1, trained)
     event = next(event for event in found.record.events if (event.layer, event.path) == ("fc2", "x1"))
     codes = event.result.codes.reshape(-1)
     codes += 1
@@ -297,7 +298,7 @@ def test_the_trail_of_a_product_shows_its_factors() -> None:
 
 
 def test_both_roads_of_a_step_are_compared() -> None:
-    found = taken.take(runs.build("wageubn", {}, "mlp", "digits", 8), 2, trained)
+    found = taken.take(run_folder.build("wageubn", {}, "mlp", "digits", 8), 2, trained)
     assert found.digest == found.unwatched
     row = work.first_rows(found, Options(10), None)[1]
     assert row.state == EQUAL
@@ -319,7 +320,7 @@ class Doubled(Layer):
 
 
 def with_doubled(spec: Any, method: str = "float32") -> Run:
-    run = runs.build(method, {}, "mlp", "digits", 8, limit=64)
+    run = run_folder.build(method, {}, "mlp", "digits", 8, limit=64)
     network = models.make("mlp", run.data.image_shape, run.data.classes)
     layer = network.relu2 = Doubled()  # type: ignore[attr-defined]
     layer.spec = spec
@@ -342,7 +343,7 @@ def test_an_operation_of_one_s_own_is_listed_or_held_to_its_spec() -> None:
 
 
 def test_a_method_of_one_s_own_is_listed() -> None:
-    run = runs.build("float32", {}, "mlp", "digits", 8, limit=64)
+    run = run_folder.build("float32", {}, "mlp", "digits", 8, limit=64)
     run.method.__class__ = type("Mine", (type(run.method),), {"name": "mine"})
     rows = verified(run)
     assert names(rows, UNSPECIFIED)
@@ -360,7 +361,7 @@ def test_the_command_shows_a_table_and_ends_well(tmp_path: Path) -> None:
 
 
 def test_results_are_kept_and_gone_on_with(tmp_path: Path) -> None:
-    run = runs.build("float32", {}, "mlp", "digits", 8, limit=64)
+    run = run_folder.build("float32", {}, "mlp", "digits", 8, limit=64)
     found, path, seen = taken.take(run, 1, trained), tmp_path / "kept.json", []
 
     def verify(pattern: str | None, options: Options) -> list[Row]:
@@ -382,7 +383,7 @@ def test_results_are_kept_and_gone_on_with(tmp_path: Path) -> None:
 
 def test_a_run_s_folder_is_verified_from_its_last_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    with runs.create(folder, runs.build("muppet", {}, "mlp", "digits", 20), steps=2) as work_:
+    with run_folder.create(folder, run_folder.build("muppet", {}, "mlp", "digits", 20), steps=2) as work_:
         work_.train()
     before = (folder / "checkpoint.npz").read_bytes()
     done = intnet("verify", str(folder), "--json", "--elements", "30", cwd=tmp_path)
@@ -403,7 +404,7 @@ def test_what_is_wrong_is_said_in_a_line(given: list[str], tmp_path: Path) -> No
 
 
 def test_codes_that_were_changed_are_found() -> None:
-    found = taken.take(runs.build("wageubn", {}, "mlp", "digits", 8), 2, trained)
+    found = taken.take(run_folder.build("wageubn", {}, "mlp", "digits", 8), 2, trained)
     event = next(e for e in found.record.events if (e.layer, e.path) == ("fc2", "e3"))
     codes = event.result.codes
     at = int(np.argmax(codes))

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from intnet import layers as kinds
-from intnet import runs
 from intnet.autograd import Tensor
-from intnet.joints import Join, SqueezeExcitation
+from intnet.layers.joints import Join, SqueezeExcitation
 from intnet.methods import METHODS
 from intnet.methods.method import Method
 from intnet.models.model import Model
-from intnet.train import Run
+from intnet.runs import run_folder
+from intnet.training.train import Run
 from intnet.verify import taken
 from intnet.verify.checks import Step
 from intnet.verify.events import Options
@@ -48,7 +48,7 @@ class Everything(Model):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_layer_under_every_method_is_the_definition_s(method: str) -> None:
-    made = runs.build(method, {}, "mlp", "digits", 4, limit=16)
+    made = run_folder.build(method, {}, "mlp", "digits", 4, limit=16)
     run = Run(Everything(), made.method, made.data, 4, seed=5)
     step = Step(taken.take(run, 2, lambda run, steps: run.train(steps)), Options(25))
     rows = [row for layer in step.layers() for row in step.rows(layer)]

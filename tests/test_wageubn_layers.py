@@ -36,7 +36,7 @@ from intnet.spec import formats as qz
 from intnet.spec import words as random
 from intnet.spec.float32 import to_float32
 from intnet.trace import Recorder
-from intnet.train import Run
+from intnet.training.train import Run
 from tests import cases
 from tests import wageubn_layers as layers
 from tests.opcheck import fixed, values

@@ -18,8 +18,8 @@ from intnet import datasets, models
 from intnet.errors import ContainerError
 from intnet.methods import Wageubn
 from intnet.methods.method import Method, Parameter, Update
-from intnet.qtensor import QTensor
-from intnet.train import Run
+from intnet.numbers.qtensor import QTensor
+from intnet.training.train import Run
 from tests.opcheck import integer
 
 SEEDS = st.integers(0, 2**32)

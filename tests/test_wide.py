@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from intnet import wide
+from intnet.numbers import wide
 from tests import cases
 
 LIMIT = 2**126

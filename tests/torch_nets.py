@@ -1,7 +1,7 @@
 """PyTorch's way of running a state dict, in float64: NCHW, its names, its order of flattened images.
 
 Inference of residual networks and of alexnet, written from torchvision's description of them, to judge names,
-shapes and layouts of what `state_dicts.py` reads and writes. Shares no code with the library.
+shapes and layouts of what `runs/state_dicts.py` reads and writes. Shares no code with the library.
 """
 
 from __future__ import annotations

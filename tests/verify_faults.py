@@ -36,17 +36,17 @@ class Fault(NamedTuple):
 
 FAULTS = {
     "ties away from even in the quick lane": Fault(
-        "exact_stages.py",
+        "exact/stages.py",
         "        num[j] = np.rint(q)\n",
         "        num[j] = np.floor(q + 0.5)\n",
         "wageubn",
         "mu",
     ),
     "one Philox round less": Fault(
-        "rng.py", "for _ in range(10):", "for _ in range(9):", "wageubn", "images"
+        "numbers/rng.py", "for _ in range(10):", "for _ in range(9):", "wageubn", "images"
     ),
     "flag codes limited to half their range": Fault(
-        "formats.py",
+        "numbers/formats.py",
         "return ((1 << self.fine) - 1) << self.fine",
         "return ((1 << self.fine - 1) - 1) << self.fine",
         "wageubn",
@@ -54,7 +54,7 @@ FAULTS = {
     ),
     "sign of mu": Fault("ops/norm.py", "offset = -_lifted(mu,", "offset = _lifted(mu,", "wageubn", "x2"),
     "SQ saturates at half its range": Fault(
-        "quantize.py",
+        "exact/quantize.py",
         "    codes, status = _round(x, exponent, format.hi, draw)\n"
         "    return QTensor(codes, exponent, format, format.hi, status)\n\n\ndef _flag",
         "    codes, status = _round(x, exponent, format.hi // 2, draw)\n"
@@ -74,7 +74,7 @@ FAULTS = {
         "images",
     ),
     "groups of a batch in a chain": Fault(
-        "batch_sums.py",
+        "numbers/batch_sums.py",
         "    met = 0\n    while group > 0 and (last or group & 1):",
         "    met = min(group, 1)\n    while group < 0:",
         "float32",
@@ -99,15 +99,19 @@ FAULTS = {
         "gWn",
     ),
     "a scale of MuPPET one step coarse": Fault(
-        "quantize.py", "exponent = -scale(x, format, draw[3])", "exponent = 1 - scale(x, format, draw[3])",
+        "exact/quantize.py",
+        "exponent = -scale(x, format, draw[3])",
+        "exponent = 1 - scale(x, format, draw[3])",
         "muppet", "Wq",
     ),
     "zero points of buckets cut off": Fault(
-        "bucket_loops.py", "return s, np.rint(-low / s) + _ZERO", "return s, np.trunc(-low / s) + _ZERO",
+        "blocks/bucket_loops.py",
+        "return s, np.rint(-low / s) + _ZERO",
+        "return s, np.trunc(-low / s) + _ZERO",
         "saved", "x1s",
     ),
     "mantissas one bit short": Fault(
-        "block_loops.py",
+        "blocks/block_loops.py",
         "lsb, most = _POWERS[_BIAS + e - width + 1], _POWERS[_BIAS + width - 1] - 1.0",
         "lsb, most = _POWERS[_BIAS + e - width + 1], _POWERS[_BIAS + width - 1] - 2.0",
         "dynasty",
@@ -155,14 +159,14 @@ FAULTS = {
 }  # fmt: skip
 COMPILED = {
     "an emitted fma in two instructions": Fault(
-        "tile.py",
+        "machine/tile.py",
         "return _fma(builder, a, b, total)",
         "return builder.fadd(total, builder.fmul(a, b))",
         "float32",
         "x1",
     ),
     "the low halves of int16 pairs twice": Fault(
-        "tile.py",
+        "machine/tile.py",
         "[2 * i + first for i in range(LANES)]",
         "[2 * i for i in range(LANES)]",
         "wageubn",

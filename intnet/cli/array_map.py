@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from intnet import state
 from intnet.cli import output
 from intnet.errors import ConfigError
-from intnet.train import Run
+from intnet.training import state
+from intnet.training.train import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

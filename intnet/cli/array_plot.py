@@ -4,8 +4,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from intnet.array_costs import START_BITS, STATIC_BITS
 from intnet.cli import output
+from intnet.costs.array_costs import START_BITS, STATIC_BITS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from intnet import metrics, records, report, runs
-from intnet.array_costs import Curve, History, LayerMaps, Width
+from intnet.costs.array_costs import Curve, History, LayerMaps, Width
 from intnet.errors import CheckpointError, ConfigError
-from intnet.metrics import LAYER_MAP
-from intnet.train import Run
+from intnet.runs import metrics, records, report, run_folder
+from intnet.runs.metrics import LAYER_MAP
+from intnet.training.train import Run
 
 COUNTS, QUANTILES = 5, 5  # entries of "counts" and, where there is one, of "r"
 
@@ -55,7 +55,7 @@ def read_history(folder: Path, place: Place, own: dict[str, Any]) -> tuple[list[
 
 def read(folder: str, run: Run) -> Logged:
     """The run up to its last checkpoint; ConfigError where it has made no map yet."""
-    own = runs.identity(run)
+    own = run_folder.identity(run)
     if own["options"].get("map") == "uniform":
         bits, weights = own["options"]["bits"], own["options"]["weight_bits"]
         widths = f"weights of {bits if weights is None else weights:g} bits, activations of {bits:g}"
@@ -79,7 +79,7 @@ def curve(folder: str, run: Run) -> tuple[Curve, float | None]:
 
 def accuracy(folder: str, run: Run, tested: list[float]) -> float | None:
     """Of the report or of the last test; None without either."""
-    made = report.read(Path(folder), runs.identity(run), run.step)
+    made = report.read(Path(folder), run_folder.identity(run), run.step)
     return made["test_accuracy"] if made else tested[-1] if tested else None
 
 
@@ -87,7 +87,7 @@ def _lines(
     folder: Path, place: Place, build: Callable[[list[dict[str, Any]]], Any]
 ) -> tuple[list[dict[str, Any]], Any]:
     """The lines of epochs and maps, and what `build` makes of them; CheckpointError where they do not fit."""
-    path = folder / runs.METRICS
+    path = folder / run_folder.METRICS
     lines = [
         line
         for line in metrics.read_metrics(path)
@@ -113,7 +113,7 @@ def _check_epochs(lines: list[dict[str, Any]], kind: str, place: Place) -> None:
 
 def _history(maps: list[dict[str, Any]], place: Place, forward: str) -> History:
     """The first epoch's 4 bits, then each map for the epoch after it."""
-    from intnet.array_costs import START_BITS
+    from intnet.costs.array_costs import START_BITS
 
     made = [_layers(line, place.layers) for line in maps]
     for line, layers in zip(maps, made, strict=True):

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from intnet import array_costs, files, report, runs
-from intnet.array_costs import STAGES, Curve
 from intnet.cli import array_read, array_text
 from intnet.cli.array_read import Logged
+from intnet.costs import array_costs
+from intnet.costs.array_costs import STAGES, Curve
 from intnet.errors import ConfigError
-from intnet.train import Run
+from intnet.runs import files, report, run_folder
+from intnet.training.train import Run
 
 OPERANDS = ("weights", "activations")
 
@@ -97,8 +98,10 @@ def _baseline(args: argparse.Namespace, own: dict[str, Any]) -> tuple[Curve, flo
     """Its curve and final accuracy; ConfigError unless it is of the same model, data and images."""
     from intnet.cli.costs import check_same
 
-    other = runs.load(args.baseline, data_dir=args.data_dir)
-    check_same(args.baseline, own, runs.identity(other), ("model", "data", "image_shape", "classes", "limit"))
+    other = run_folder.load(args.baseline, data_dir=args.data_dir)
+    check_same(
+        args.baseline, own, run_folder.identity(other), ("model", "data", "image_shape", "classes", "limit")
+    )
     return array_read.curve(args.baseline, other)
 
 

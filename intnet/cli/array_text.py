@@ -5,10 +5,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from intnet import costs
-from intnet.array_costs import ARRAY_MILLIWATTS, MODULE_MILLIWATTS, MODULE_MM2, STAGES
 from intnet.cli import terminal
 from intnet.cli.costs_text import percent, times
+from intnet.costs import adapt_costs
+from intnet.costs.array_costs import ARRAY_MILLIWATTS, MODULE_MILLIWATTS, MODULE_MM2, STAGES
 
 WIDTH = 140  # of the widest table
 BETWEEN = 18  # epochs shown between the first and the last
@@ -53,7 +53,7 @@ def _layers(result: dict[str, Any]) -> Table:
 
 def _maps(result: dict[str, Any], operand: str) -> Table:
     made = terminal.numbers_table(f"maps of {operand}, by the epoch that ends with it", "epoch", MAP)
-    for at in costs.spaced(len(result["maps"]), BETWEEN):
+    for at in adapt_costs.spaced(len(result["maps"]), BETWEEN):
         line = result["maps"][at]
         entry, noise = line[operand], line[operand]["loss_noise"]
         made.add_row(
@@ -71,7 +71,7 @@ def _maps(result: dict[str, Any], operand: str) -> Table:
 
 def _epochs(result: dict[str, Any]) -> Table:
     made = terminal.numbers_table("epochs, over 8 bits everywhere", "epoch", EPOCH)
-    for at in costs.spaced(len(result["epochs"]), BETWEEN):
+    for at in adapt_costs.spaced(len(result["epochs"]), BETWEEN):
         line = result["epochs"][at]
         tested = line["test_accuracy"]
         made.add_row(

@@ -44,10 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Verify the pack, compare, tell."""
-    from intnet import files
     from intnet.errors import ConfigError
     from intnet.packs import check, pack
     from intnet.packs.by_spec import recompute
+    from intnet.runs import files
 
     if args.junit is not None and (not args.junit or not Path(args.junit).parent.is_dir()):
         raise ConfigError(f"--junit {args.junit!r}: give a file in a folder that is there")

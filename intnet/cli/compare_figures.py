@@ -28,12 +28,13 @@ from typing import Any
 
 import numpy as np
 
-from intnet import array_costs, costs, methods, models
+from intnet import methods, models
 from intnet.cli import array_read, costs_read
 from intnet.cli.array_read import Place
-from intnet.costs import FLOAT_BITS, History
+from intnet.costs import adapt_costs, array_costs
+from intnet.costs.adapt_costs import FLOAT_BITS, History
 from intnet.methods.rounded_copies import RoundedCopies
-from intnet.report import last_batch
+from intnet.runs.report import last_batch
 from intnet.sweeps.plan import Plan, Point, run_folder
 
 Numbers = dict[str, float | None]
@@ -134,16 +135,16 @@ def speedups(folder: Path, own: dict[str, Any], report: dict[str, Any]) -> Numbe
         return {"speedup": None, "speedup_own": None}
     else:
         history, errors = _constant(own, report)
-    base = costs.float32(history.layers, history.steps, history.batch_size, history.accs)
+    base = adapt_costs.float32(history.layers, history.steps, history.batch_size, history.accs)
     return {
-        "speedup": costs.summary(history, base).speedup,
-        "speedup_own": costs.summary(replace(history, errors=errors), base).speedup,
+        "speedup": adapt_costs.summary(history, base).speedup,
+        "speedup_own": adapt_costs.summary(replace(history, errors=errors), base).speedup,
     }
 
 
 def _constant(own: dict[str, Any], report: dict[str, Any]) -> tuple[History, np.ndarray]:
     """One step that stands for all, and the errors' word lengths in it."""
-    sizes = costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"]))
+    sizes = adapt_costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"]))
     found = {layer["e3"]["layer"]: layer for layer in _weight_layers(report["paths"])}
     rows = [(_first(found[size.name], COPIES["W"][0]), found[size.name]["e3"]) for size in sizes]
     widths, errors = (
@@ -158,6 +159,6 @@ def array_time(folder: Path, own: dict[str, Any], steps: int, steps_per_epoch: i
     """DYNASTY's; None for other methods, uniform maps, and before the first map."""
     if own["method"] != "dynasty" or own["options"]["map"] == "uniform" or steps < steps_per_epoch:
         return None
-    sizes = costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"]))
+    sizes = adapt_costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"]))
     place = Place(steps, steps_per_epoch, [size.name for size in sizes])
     return array_costs.summary(array_read.read_history(folder, place, own)[1]).time

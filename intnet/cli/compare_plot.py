@@ -15,7 +15,7 @@ from intnet.cli.compare_table import Compared, Line
 from intnet.sweeps import table
 from intnet.sweeps.plan import Plan
 from intnet.sweeps.table import Row
-from intnet.tape import KB, MB
+from intnet.training.tape import KB, MB
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,13 +17,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from intnet import files
 from intnet.cli import compare_figures, terminal
 from intnet.cli.compare_figures import COPIES, KINDS, SIDES, Numbers, operand_key
+from intnet.runs import files
 from intnet.sweeps import table
 from intnet.sweeps.plan import Plan, Point, run_name
 from intnet.sweeps.table import CSV, JSON, MARKDOWN, Row
-from intnet.tape import KB, MB
+from intnet.training.tape import KB, MB
 
 WIDTH = 240  # of the widest table
 

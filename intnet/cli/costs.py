@@ -17,8 +17,8 @@ from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
     from intnet.cli.costs_read import Logged
-    from intnet.costs import History
-    from intnet.train import Run
+    from intnet.costs.adapt_costs import History
+    from intnet.training.train import Run
 
 SUMMARY = "what a run cost by its method's model: widths over time and speed-up, or the memory of its tape"
 EXAMPLE = """\
@@ -167,9 +167,9 @@ def run(args: argparse.Namespace) -> int:
     if args.folder is None:
         shown = _of_schedule(args)
     else:
-        from intnet import runs
+        from intnet.runs import run_folder
 
-        given = runs.load(args.folder, data_dir=args.data_dir)
+        given = run_folder.load(args.folder, data_dir=args.data_dir)
         if given.method.name == ARRAY:
             from intnet.cli import array_run
 
@@ -181,8 +181,8 @@ def run(args: argparse.Namespace) -> int:
             return tape_run.of_run(args, given)
         shown = _of_run(args, given)
     if args.plot is not None:
-        from intnet import files
         from intnet.cli import costs_plot
+        from intnet.runs import files
 
         files.replace(args.plot, lambda stream: costs_plot.draw(stream, args.plot, shown))
     if args.json:
@@ -242,11 +242,12 @@ def _only(args: argparse.Namespace, *names: str, why: str) -> None:
 
 def _of_schedule(args: argparse.Namespace) -> Shown:
     """Dense, one word length for all layers, an epoch as one step."""
-    from intnet import costs, models
+    from intnet import models
+    from intnet.costs import adapt_costs
 
-    sizes = costs.layer_sizes(models.make(args.model, args.image, args.classes))
-    history = costs.dense(sizes, args.schedule, accs=args.accs or 1)
-    baseline = costs.float32(sizes, history.steps, accs=history.accs)
+    sizes = adapt_costs.layer_sizes(models.make(args.model, args.image, args.classes))
+    history = adapt_costs.dense(sizes, args.schedule, accs=args.accs or 1)
+    baseline = adapt_costs.float32(sizes, history.steps, accs=history.accs)
     text = ", ".join(f"{epochs} of {width} bits" for epochs, width in args.schedule)
     sides = "x".join(map(str, args.image))
     title = f"{args.model}, images of {sides}, {args.classes} classes, accs {history.accs}; epochs: {text}"
@@ -257,14 +258,15 @@ def _of_schedule(args: argparse.Namespace) -> Shown:
         "classes": args.classes,
         "accs": history.accs,
     }
-    summary = dataclasses.asdict(costs.summary(history, baseline))
+    summary = dataclasses.asdict(adapt_costs.summary(history, baseline))
     return Shown(title, "epoch", history, told | {"summary": summary} | _widths(history))
 
 
 def _of_run(args: argparse.Namespace, given: "Run") -> Shown:
     """A run against its baseline, or against float32 for as long."""
-    from intnet import costs, report, runs
     from intnet.cli import costs_read
+    from intnet.costs import adapt_costs
+    from intnet.runs import report, run_folder
 
     if args.map is not None:
         raise ConfigError(f"--map: {args.folder} is a run of {given.method.name}; one of dynasty has maps")
@@ -274,12 +276,12 @@ def _of_run(args: argparse.Namespace, given: "Run") -> Shown:
     own, history = logged.identity, logged.history
     wanted, base, against = args.accuracy, history, "float32 for as many steps"
     if args.baseline is not None:
-        other = costs_read.read(args.baseline, runs.load(args.baseline, data_dir=args.data_dir))
+        other = costs_read.read(args.baseline, run_folder.load(args.baseline, data_dir=args.data_dir))
         _check_baseline(args.baseline, own, other)
         wanted, base, against = other.accuracy, other.history, args.baseline
-    baseline = costs.float32(history.layers, base.steps, base.batch_size, history.accs)
-    iso = costs.iso_step(logged.tested, wanted)
-    summary = dataclasses.asdict(costs.summary(history, baseline, iso))
+    baseline = adapt_costs.float32(history.layers, base.steps, base.batch_size, history.accs)
+    iso = adapt_costs.iso_step(logged.tested, wanted)
+    summary = dataclasses.asdict(adapt_costs.summary(history, baseline, iso))
     measured = logged.switch_seconds
     if measured is not None:
         measured = measured / logged.step_seconds if logged.step_seconds else None
@@ -325,7 +327,7 @@ def check_same(
 
 def _widths(history: "History") -> dict[str, Any]:
     """Layer by layer: the row of each, and where its word length moved."""
-    from intnet import costs
+    from intnet.costs import adapt_costs
 
-    moves = zip(costs.rows(history), costs.changes(history), strict=True)
+    moves = zip(adapt_costs.rows(history), adapt_costs.changes(history), strict=True)
     return {"layers": [dataclasses.asdict(row) | {"changes": changes} for row, changes in moves]}

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from intnet import costs
 from intnet.cli import output
+from intnet.costs import adapt_costs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,11 +32,11 @@ def draw(stream: BinaryIO, file: Path, shown: "Shown") -> None:
         widths, zeros, cost = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1.2, 1.2))
         at = np.arange(0, history.steps, -(-history.steps // POINTS))
         _lines(widths, history, np.arange(history.steps), history.widths, WIDEST)
-        _lines(zeros, history, at, 100 * (1 - costs.shares(history)), THINNEST)
+        _lines(zeros, history, at, 100 * (1 - adapt_costs.shares(history)), THINNEST)
         _cost(cost, history, at)
         widths.set_title("\n".join(textwrap.wrap(shown.title, WRAP)), loc="left", fontsize=9)
         widths.set_ylabel("word length, bits")
-        widths.set_ylim(0, costs.FLOAT_BITS + 2)
+        widths.set_ylim(0, adapt_costs.FLOAT_BITS + 2)
         widths.yaxis.set_major_locator(MultipleLocator(4))
         zeros.set_ylabel("zero weights, %")
         top = max(1.0, 1.05 * zeros.dataLim.y1)
@@ -51,12 +51,12 @@ def draw(stream: BinaryIO, file: Path, shown: "Shown") -> None:
         figure.legend(lines, names, loc="outside right upper", fontsize=7, ncols=columns)
 
 
-def _cost(axis: "Axes", history: costs.History, at: np.ndarray) -> None:
+def _cost(axis: "Axes", history: adapt_costs.History, at: np.ndarray) -> None:
     """The cost of the steps `at` over float32's, without overhead and, where there is some, with it."""
     from matplotlib.ticker import LogLocator
 
     labels = ("training", "overhead once a step", "overhead for every image")
-    lines = list(zip(labels, costs.relative(history), strict=True))
+    lines = list(zip(labels, adapt_costs.relative(history), strict=True))
     for label, values in lines if history.lookback is not None else lines[:1]:
         axis.step(_edges(at, history.steps), [*values[at], values[-1]], where="post", label=label)
     axis.axhline(1, color="0.3", linewidth=0.8, linestyle=":", label="float32")
@@ -71,7 +71,9 @@ def _cost(axis: "Axes", history: costs.History, at: np.ndarray) -> None:
     )
 
 
-def _lines(axis: "Axes", history: costs.History, at: np.ndarray, values: np.ndarray, widest: float) -> None:
+def _lines(
+    axis: "Axes", history: adapt_costs.History, at: np.ndarray, values: np.ndarray, widest: float
+) -> None:
     """A line a layer, through `values` [steps, layers] at the steps `at`; a point only where it moves."""
     count = len(history.layers)
     for k, layer in enumerate(history.layers):

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from intnet import costs, metrics, models, records, report, runs
-from intnet.costs import History, LayerSize
+from intnet import models
+from intnet.costs import adapt_costs
+from intnet.costs.adapt_costs import History, LayerSize
 from intnet.errors import CheckpointError, ConfigError
-from intnet.qtensor import QTensor
-from intnet.train import Run
+from intnet.numbers.qtensor import QTensor
+from intnet.runs import metrics, records, report, run_folder
+from intnet.training.train import Run
 
 WITH_LOOKBACK = {str: {"lb": int, "r": int}}
 
@@ -85,7 +87,7 @@ class Log:
     def history(self, batch_size: int, accs: int) -> History:
         """What the cost model takes; float32's where no word length was logged."""
         if not self.switches:
-            return costs.float32(self.layers, self.steps, batch_size, accs)
+            return adapt_costs.float32(self.layers, self.steps, batch_size, accs)
         if self.switches != self.steps:
             raise ValueError(f"it has word lengths of {self.switches} steps and did {self.steps}")
         shape = (self.steps, len(self.layers))
@@ -100,7 +102,7 @@ def read(folder: str, run: Run) -> Logged:
     """The run up to its last checkpoint; ConfigError where the model does not speak of its method."""
     if run.step == 0:
         raise ConfigError(f"{folder} has done no step: train it first")
-    own = runs.identity(run)
+    own = run_folder.identity(run)
     log, history = read_log(Path(folder), own, run.step)
     history = dataclasses.replace(history, final=_final(run) if log.switches else None)
     if not log.switches and own["method"] != "float32":
@@ -113,8 +115,8 @@ def read(folder: str, run: Run) -> Logged:
 
 def read_log(folder: Path, own: dict[str, Any], step: int) -> tuple[Log, History]:
     """The log up to a step of the run `own`, and what the cost model takes of it."""
-    path = folder / runs.METRICS
-    log = Log(costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"])))
+    path = folder / run_folder.METRICS
+    log = Log(adapt_costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"])))
     try:
         for line in metrics.read_metrics(path):
             if line["step"] <= step:

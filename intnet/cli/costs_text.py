@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from intnet import costs
 from intnet.cli import terminal
+from intnet.costs import adapt_costs
 
 if TYPE_CHECKING:
     from intnet.cli.costs import Shown
@@ -32,7 +32,7 @@ def show(shown: "Shown") -> None:
 
 def _layers(shown: "Shown") -> Table:
     made = terminal.numbers_table("weight layers", "layer", COLUMNS)
-    for row in costs.rows(shown.history):
+    for row in adapt_costs.rows(shown.history):
         made.add_row(
             row.layer,
             f"{row.madds:,}",
@@ -58,7 +58,7 @@ def _dash(number: int | None) -> str:
 
 
 def _over_time(shown: "Shown") -> Table:
-    at = costs.spaced(shown.history.steps)
+    at = adapt_costs.spaced(shown.history.steps)
     made = terminal.numbers_table(
         f"width over time, by {shown.unit}", "layer", tuple(f"{step + 1:,}" for step in at)
     )

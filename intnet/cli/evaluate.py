@@ -43,9 +43,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """A title, and the result as JSON, of a run."""
-    from intnet import report, runs
+    from intnet.runs import report, run_folder
 
-    tested = runs.load(args.source, args.data, args.data_dir, args.image_size)
+    tested = run_folder.load(args.source, args.data, args.data_dir, args.image_size)
     accuracy = tested.evaluate()
     config = {"method": tested.method.name, "model": tested.model.kind, "data": tested.data.name}
     return f"{report.title(config)}, step {tested.step:,}", {
@@ -60,7 +60,8 @@ def _run(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
 
 def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """The same of a fixed-point model, tested on the data it was trained on unless told otherwise."""
-    from intnet import datasets, fixed_model
+    from intnet import datasets
+    from intnet.runs import fixed_model
 
     model = fixed_model.load(args.source)
     trained = model.description["trained"]

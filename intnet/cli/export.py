@@ -27,14 +27,14 @@ def run(args: argparse.Namespace) -> int:
     """Load the run and write the file."""
     from pathlib import Path
 
-    from intnet import runs, state_dicts, tensor_files
+    from intnet.runs import run_folder, state_dicts, tensor_files
 
     tensor_files.suffix_of(args.out)
     if Path(args.out).exists():
         raise DataError(f"{args.out} is there already: name another --out")
     if not Path(args.out).parent.is_dir():
         raise DataError(f"{args.out}: there is no folder {Path(args.out).parent}: make it first")
-    trained = runs.load(args.folder, data_dir=args.data_dir)
+    trained = run_folder.load(args.folder, data_dir=args.data_dir)
     tensors, rounded = state_dicts.save(args.out, trained.model)
     result = {
         "run": args.folder,

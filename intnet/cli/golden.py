@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--out {args.out} is there already: a pack is never written over")
     draft = _unit(args) if args.what[:1] == [UNIT] else _layers(args)
     from intnet.packs import pack
-    from intnet.tape import KB, MB
+    from intnet.training.tape import KB, MB
 
     folder = pack.write(draft, args.out)
     result = _result(draft, folder)

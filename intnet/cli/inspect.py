@@ -11,10 +11,10 @@ from intnet.cli import output, source
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from intnet.measure import Measured
-    from intnet.operands import Operands
+    from intnet.inspect.measure import Measured
+    from intnet.inspect.operands import Operands
     from intnet.trace import Event
-    from intnet.train import Run
+    from intnet.training.train import Run
 
 SUMMARY = "show every quantization of a layer's step, or one number's way from its value to its bits"
 EXAMPLE = """\
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     step = source.step(args, inspected)
     _check_files(args)
     from intnet.cli import inspect_text, terminal
-    from intnet.operands import Operands
+    from intnet.inspect.operands import Operands
     from intnet.trace import Recorder
 
     recorder = Recorder()
@@ -128,7 +128,7 @@ def _result(
         "step": inspected.step,
     }
     if args.index is not None:
-        from intnet.explain import explain
+        from intnet.inspect.explain import explain
 
         elements = [explain(event, args.index, operands) for event in events]
         result["elements"] = [element.to_dict() for element in elements]
@@ -141,7 +141,7 @@ def _result(
 
 
 def _measured(events: "Sequence[Event]") -> "list[Measured]":
-    from intnet.measure import measure
+    from intnet.inspect.measure import measure
 
     return [measure(event) for event in events]
 
@@ -167,7 +167,7 @@ def _write(
     """The files asked for."""
     if args.html is None and args.plot is None:
         return
-    from intnet import files
+    from intnet.runs import files
 
     rows = _measured(events)
     if args.html is not None:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from intnet.bucket_codec import Packed
-from intnet.explain import Explanation, Index, Rounding, explain
-from intnet.explain_blocks import mantissa_bits
-from intnet.formats import BlockFloat, Flag
-from intnet.measure import codes_of, compare, in_values
-from intnet.operands import Operands
+from intnet.blocks.buckets import Packed
+from intnet.inspect.explain import Explanation, Index, Rounding, explain
+from intnet.inspect.explain_blocks import mantissa_bits
+from intnet.inspect.measure import codes_of, compare, in_values
+from intnet.inspect.operands import Operands
+from intnet.numbers.formats import BlockFloat, Flag
 from intnet.packs.diagnosis import HALF
 from intnet.packs.trail import bucket_trail
 from intnet.trace import Event

@@ -17,13 +17,13 @@ from typing import Any
 from urllib.parse import quote
 
 import intnet
-from intnet import report
 from intnet.cli import inspect_flow as flow
 from intnet.cli.inspect_elements import interesting
 from intnet.cli.inspect_text import numbers, over, packed, stations, unit
-from intnet.explain import Explanation, Index
-from intnet.measure import Measured
-from intnet.operands import Input, Operands
+from intnet.inspect.explain import Explanation, Index
+from intnet.inspect.measure import Measured
+from intnet.inspect.operands import Input, Operands
+from intnet.runs import report
 from intnet.trace import Event
 
 COLUMNS = ("nominal", "used", "bound", "exponent", "range", "saturated", "zeros", "SQNR")

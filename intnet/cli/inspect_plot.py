@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from intnet.cli import output
 from intnet.cli.inspect_text import over, unit
-from intnet.measure import Measured
+from intnet.inspect.measure import Measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

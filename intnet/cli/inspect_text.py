@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from intnet import report
 from intnet.cli import terminal
-from intnet.explain import Explanation, Rounding, Term, Value
-from intnet.explain_blocks import Block
-from intnet.explain_buckets import Bucket, Operation
-from intnet.measure import Measured
-from intnet.operands import Symbol
+from intnet.inspect.explain import Explanation, Rounding, Term, Value
+from intnet.inspect.explain_blocks import Block
+from intnet.inspect.explain_buckets import Bucket, Operation
+from intnet.inspect.measure import Measured
+from intnet.methods.symbols import Symbol
+from intnet.runs import report
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 PLAIN = " .:-=+*#@"  # where the output's encoding has no blocks

@@ -17,7 +17,6 @@ from types import ModuleType
 from typing import NoReturn
 
 import intnet
-from intnet import definition
 from intnet.cli import (
     check,
     compare,
@@ -34,6 +33,7 @@ from intnet.cli import (
 )
 from intnet.cli import list as listing
 from intnet.errors import IntnetError
+from intnet.runs import definition
 
 COMMANDS: dict[str, ModuleType] = {
     "train": train,

@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
     task = _task(args, check)
     result = _run(check, task)
     if args.plot is not None:
-        from intnet import files
         from intnet.cli import papers_plot
+        from intnet.runs import files
 
         files.replace(
             args.plot, lambda stream: papers_plot.DRAW[args.name](stream, args.plot, check.source, result)

@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Lock the folder, load its checkpoint and train."""
-    from intnet import runs
     from intnet.cli import terminal
+    from intnet.runs import run_folder
 
-    with runs.resume(args.folder, args.steps, args.epochs, args.data_dir) as work:
+    with run_folder.resume(args.folder, args.steps, args.epochs, args.data_dir) as work:
         return terminal.train(work, args)

@@ -7,7 +7,7 @@ from intnet.cli.train import add_details, add_names, given, options, positive
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from intnet.train import Run
+    from intnet.training.train import Run
 
 NAMES = ("method", "model", "data")
 OF_THE_RUN = (*NAMES, "seed", "batch_size", "set", "limit", "augment", "image_size")  # a folder has them
@@ -25,19 +25,19 @@ def add_arguments(parser: argparse.ArgumentParser, layer_needed: bool) -> None:
 
 def run(args: argparse.Namespace) -> "Run":
     """The run in `args.folder` at its last checkpoint, or a new one."""
-    from intnet import runs
+    from intnet.runs import run_folder
 
     if args.folder is not None:
         said = given(args, OF_THE_RUN)
         if said:
             raise ConfigError(f"{', '.join(said)}: {args.folder} says that itself; give RUN or a new model")
-        return runs.load(args.folder, data_dir=args.data_dir)
+        return run_folder.load(args.folder, data_dir=args.data_dir)
     missing = [f"--{name}" for name in NAMES if getattr(args, name) is None]
     if missing:
         raise ConfigError(f"give the folder of a run, or {', '.join(missing)}")
     names = (args.method, options(args.set), args.model, args.data)
     details = (args.batch_size, args.seed, args.limit, args.data_dir, args.augment, args.image_size)
-    return runs.build(*names, *details)
+    return run_folder.build(*names, *details)
 
 
 def step(args: argparse.Namespace, taken: "Run") -> int:

@@ -181,7 +181,7 @@ def _show(args: argparse.Namespace, needed: Sequence[str], view: Callable[[], Vi
 def _finish(args: argparse.Namespace, folder: Path, plan: "Plan", rows: "list[Row]", view: View) -> int:
     """Draw and print; the exit status."""
     if args.plot is not None:
-        from intnet import files
+        from intnet.runs import files
 
         files.replace(args.plot, lambda stream: view.draw(stream, args.plot, folder, plan, rows))
     if args.json:

@@ -13,8 +13,8 @@ from rich.progress import TaskID
 from rich.table import Table
 
 from intnet.cli.terminal import bars, print_table
-from intnet.metrics import last_step
-from intnet.runs import METRICS
+from intnet.runs.metrics import last_step
+from intnet.runs.run_folder import METRICS
 from intnet.sweeps import plan as plans
 from intnet.sweeps import table
 from intnet.sweeps.plan import Plan, Point

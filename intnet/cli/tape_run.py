@@ -8,14 +8,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from intnet import methods, models, report, runs, tape_costs
+from intnet import methods, models
 from intnet.cli import terminal
 from intnet.cli.train import options
+from intnet.costs import tape_costs
+from intnet.costs.tape_costs import Block, Value
 from intnet.errors import ConfigError
 from intnet.methods.saved import MASK, Saved
-from intnet.tape import MB
-from intnet.tape_costs import Block, Value
-from intnet.train import Run
+from intnet.runs import report, run_folder
+from intnet.training.tape import MB
+from intnet.training.train import Run
 
 WIDTH = 130  # of the widest table
 
@@ -24,7 +26,7 @@ def of_run(args: argparse.Namespace, given: Run) -> int:
     """Every value of one more step, which is not saved."""
     batch, epoch = len(given.batch(given.step)[1]), given.step // given.steps_per_epoch
     rows, blocks = tape_costs.values(given), tape_costs.blocks(*_anew(given), batch, epoch)
-    own = runs.identity(given)
+    own = run_folder.identity(given)
     title = f"{report.title(own)}: the tape of step {given.step}, {batch} images"
     result = {"run": args.folder, "method": own["method"], "model": own["model"], "data": own["data"]}
     result |= {"step": given.step, "batch_size": batch}

@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from intnet import report
-from intnet.runs import RunFolder, resume_command
+from intnet.runs import report
+from intnet.runs.run_folder import RunFolder, resume_command
 from intnet.trace import Observer
-from intnet.train import Run, StepReport
+from intnet.training.train import Run, StepReport
 
 FIRST = "first step: compiles what is new"
 

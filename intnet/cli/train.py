@@ -156,19 +156,19 @@ def options(texts: list[str], option: str = "--set") -> dict[str, str]:
 
 def run(args: argparse.Namespace) -> int:
     """Make the folder and train."""
-    from intnet import runs
     from intnet.cli import terminal
+    from intnet.runs import run_folder
 
     chosen = options(args.set)
     if args.weights_partial and args.weights is None:
         raise ConfigError("--weights-partial: there is no --weights FILE to take a part of")
-    runs.check_unused(args.out)  # before anything that takes time
-    new = runs.build(
+    run_folder.check_unused(args.out)  # before anything that takes time
+    new = run_folder.build(
         args.method, chosen, args.model, args.data, args.batch_size, args.seed, args.limit, args.data_dir,
         args.augment, args.image_size, args.weights, args.weights_partial,
     )  # fmt: skip
     if new.weights is not None and not args.json:
         show_weights(new.weights, args)
     steps = args.steps or (args.epochs or 1) * new.steps_per_epoch
-    with runs.create(args.out, new, steps, args.checkpoint_every, args.data_dir) as work:
+    with run_folder.create(args.out, new, steps, args.checkpoint_every, args.data_dir) as work:
         return terminal.train(work, args)

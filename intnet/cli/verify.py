@@ -11,7 +11,7 @@ from intnet.cli import output, source
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from intnet.train import Run
+    from intnet.training.train import Run
     from intnet.verify.row import Row
     from intnet.verify.work import Totals
 
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     verified = source.run(args)
     step = _step(args, verified)
     from intnet.cli import verify_text
-    from intnet.identity import identity
+    from intnet.runs.identity import identity
     from intnet.verify import work
     from intnet.verify.events import Options
     from intnet.verify.taken import take, take_inference

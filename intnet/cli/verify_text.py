@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from intnet.cli import terminal
-from intnet.train import Run
+from intnet.training.train import Run
 from intnet.verify.row import DIFFERS, EQUAL, UNSPECIFIED, Row
 from intnet.verify.work import Totals
 

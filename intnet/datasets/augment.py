@@ -1,7 +1,8 @@
 """Augmentation: random crops and mirror images, every choice a function of (seed, step, place in the batch).
 
 `Augment.parse("crop=4,flip")` reads what a user writes; calling it alters a batch. Words come from the
-counter generator (`rng.py`); image i of a batch has those of its place i, whoever reads the batch, and when.
+counter generator (`numbers/rng.py`); image i of a batch has those of its place i, whoever reads the batch,
+and when.
 
 crop=P: P zero bytes around each side, then a cut of the old size at (y, x), each one of 0..2P (He et al.,
 Deep residual learning, 2016, section 4.2). y comes from words 4i, 4i + 1 of the stream "data/crop" as a
@@ -18,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intnet import rng
 from intnet.errors import ConfigError
+from intnet.numbers import rng
 
 EXAMPLE = "crop=4,flip"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from intnet.datasets.dataset import Dataset, assemble
-from intnet.idx import read_idx
+from intnet.datasets.idx import read_idx
 
 DIGITS_SHA256 = {
     "digits-images-idx3-ubyte.gz": "359cd13f0f514122884198b78a131df597421cbf5e93a76678fa96fc548f0d96",

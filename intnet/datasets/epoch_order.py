@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from intnet import rng
 from intnet.datasets.dataset import is_int
 from intnet.errors import ConfigError
+from intnet.numbers import rng
 
 
 def order(seed: int, epoch: int, n: int) -> np.ndarray:

@@ -10,8 +10,8 @@ import numpy as np
 
 from intnet.datasets import places
 from intnet.datasets.dataset import Dataset, assemble
+from intnet.datasets.idx import read_with_digest, sizes_text
 from intnet.errors import DataError
-from intnet.idx import read_with_digest, sizes_text
 
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")  # of the package dataset-fashion-mnist
 

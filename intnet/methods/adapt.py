@@ -21,19 +21,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from intnet import fp32
 from intnet.errors import ConfigError, NumberError
-from intnet.exact import Exact, exact
-from intnet.formats import MAX_BITS, FixedPoint, Scaled
+from intnet.exact.expressions import Exact, exact
+from intnet.exact.quantize import quantize
 from intnet.methods import adapt_switch as switch
 from intnet.methods import symbols
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32, whole
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
+from intnet.numbers import fp32
+from intnet.numbers.formats import MAX_BITS, FixedPoint, Scaled
+from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels.histograms import code_squares, sum_of_magnitudes, sum_of_squares
 from intnet.ops.norm import reciprocal_root
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
 
 START = (8, 4)  # <WL,FL> of every layer at first
 LOOKBACK, RESOLUTION = (25, 100), (50, 150)  # their bounds; both start at the lower one

@@ -7,8 +7,8 @@
 Q is the histogram of a layer's weights W in r equal bins, P that of their stochastically rounded copy
 SR(W; <WL,FL>), both over [min W, max W]. Which bin holds a value is decided exactly
 (`ops/kernels/histograms.py`). So is everything else that decides: quotients are fractions, logarithms
-have 50 digits where those of `fp32.py` come near a threshold. The state between two switches, and when
-one happens: `adapt.py`.
+have 50 digits where those of `numbers/fp32.py` come near a threshold. The state between two switches, and
+when one happens: `adapt.py`.
 
 Defined by `spec/methods/adapt_switch.py: push_down`, `spec/methods/adapt_switch.py: push_up`.
 """
@@ -21,10 +21,10 @@ from typing import Literal
 
 import numpy as np
 
-from intnet.formats import MAX_BITS, FixedPoint
-from intnet.fp32 import log64
+from intnet.exact.quantize import quantize
+from intnet.numbers.formats import MAX_BITS, FixedPoint
+from intnet.numbers.fp32 import log64
 from intnet.ops.kernels.histograms import count_codes, count_floats, inner_edges
-from intnet.quantize import quantize
 
 Strategy = Literal["min", "mean", "max"]
 STRATEGIES: tuple[Strategy, ...] = ("min", "mean", "max")

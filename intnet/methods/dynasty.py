@@ -1,7 +1,7 @@
 """DYNASTY: block float whose bit-width map follows how sensitive the loss is to each block.
 
 "DYNASTY: block-wise dynamic-precision training". Tensors are cut into blocks of 4x4 with one exponent
-(`block_float.py`). One operand of every product has mantissas of 8 bits, the other of b bits, block by
+(`blocks/block_float.py`). One operand of every product has mantissas of 8 bits, the other of b bits, block by
 block; the product is exact, rounded to float32 once. A is x0 of a layer, E its e3:
 
     forward         x1 = Wq * x0        W in 8 bits, A in b
@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from intnet.block_float import WIDTHS, Axes, BlockTensor, blocks_shape, quantize_blocks
+from intnet.blocks.block_float import WIDTHS, Axes, BlockTensor, blocks_shape, quantize_blocks
 from intnet.errors import ConfigError
 from intnet.methods import dynasty_map, symbols
 from intnet.methods.dynasty_map import FIRST, Given

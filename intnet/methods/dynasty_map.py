@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from intnet.block_float import WIDTHS
-from intnet.fp32 import exp64
+from intnet.blocks.block_float import WIDTHS
+from intnet.numbers.fp32 import exp64
 from intnet.ops.kernels import bit_maps
 
 BETA = float(WIDTHS[-1])  # the widest

@@ -27,9 +27,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from intnet import schedules
 from intnet.errors import ConfigError, NumberError
-from intnet.methods import symbols
+from intnet.methods import schedules, symbols
 from intnet.methods.method import LayerLike, Method, Parameter, check_finite
 from intnet.ops.kernels import descent
 from intnet.ops.kernels.histograms import sum_of_squares

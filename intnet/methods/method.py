@@ -24,16 +24,16 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from intnet import fp32, rng
-from intnet.bucket_codec import Codec
+from intnet.blocks.buckets import Codec
 from intnet.errors import NumberError
-from intnet.exact import Exact, FloatExact, exact
-from intnet.formats import Format
+from intnet.exact.expressions import Exact, FloatExact, exact
+from intnet.exact.quantize import quantize
 from intnet.methods.options import check_patterns, of_layer, parse_options
-from intnet.operands import Symbol
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
-from intnet.rounding import STOCHASTIC, mode_code
+from intnet.methods.symbols import Symbol
+from intnet.numbers import fp32, rng
+from intnet.numbers.formats import Format
+from intnet.numbers.qtensor import QTensor
+from intnet.numbers.rounding import STOCHASTIC, mode_code
 from intnet.trace import Event, Observer
 
 
@@ -92,7 +92,7 @@ class Method:
     SYMBOLS: Mapping[str, Symbol] = {}  # path -> how the paper writes it; may depend on the options
     STATE: ClassVar[dict[str, str]] = {}  # name in slots, buffers or `state` -> what it is
     running_statistics = True  # inference reads running means and variances, not the batch's own
-    fixed_model = False  # what it trains is a fixed-point model (`fixed_model.py`)
+    fixed_model = False  # what it trains is a fixed-point model (`runs/fixed_model.py`)
     label_smoothing = 0.0  # share of a target that the loss spreads over all classes
     steps_per_epoch = 1  # of the run that trains by it
     moves_within_epochs = False  # its learning rate does, so a step depends on steps_per_epoch

@@ -24,14 +24,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from intnet.errors import ConfigError, NumberError
-from intnet.exact import Exact, exact
-from intnet.formats import Scaled
+from intnet.exact.expressions import Exact, exact
 from intnet.methods import symbols
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32, whole
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
+from intnet.numbers.formats import Scaled
+from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels.histograms import sum_of_squares
-from intnet.qtensor import QTensor
 
 LEVELS = (8, 12, 14, 16, None)  # word lengths; None is float32
 ALPHA, BETA, LAMBDA = map(Decimal, ("1", "1.5", "0.1"))  # p's threshold: alpha + beta exp(-lambda epoch)

@@ -2,7 +2,7 @@
 
 "Mix-Precision Stochastic Quantization of Activations during Backpropagation" (Li, thesis, Heidelberg 2025).
 The forward pass and the update are method `float32`'s. What operations save for their gradients is packed
-at once, and the backward pass reads a~ (codecs and their equations: `bucket_codec.py`):
+at once, and the backward pass reads a~ (codecs and their equations: `blocks/buckets.py`):
 
     linear, convolution     x0 -> x0s       gW = e3 x0s^T                                  sec. 4.2.2
     scale                   x0 -> x0s       the gradient of the factors, sum(e0 x0s)
@@ -21,13 +21,13 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from intnet import rng, schedules
 from intnet.autograd import Kept
-from intnet.bucket_codec import Codec, Draw, Mix, Packed, Signs, encode, promotions
+from intnet.blocks.buckets import Codec, Draw, Mix, Packed, Signs, encode, promotions
 from intnet.errors import ConfigError, FormatError
-from intnet.methods import symbols
+from intnet.methods import schedules, symbols
 from intnet.methods.float32 import Float32
 from intnet.methods.method import Held, LayerLike
+from intnet.numbers import rng
 from intnet.trace import Event
 
 PACKED = ("x0", "x1", "x3")

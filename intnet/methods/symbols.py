@@ -1,11 +1,31 @@
-"""The papers' symbols: how each method writes its data paths (read by `operands.py`).
+"""The papers' symbols: how each method writes its data paths (read by `inspect/operands.py`).
 
 One table a method, path -> Symbol, in the order of Algorithms 1 and 2 and the update.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from intnet.operands import Symbol
+
+@dataclass(frozen=True)
+class Symbol:
+    """How a paper writes a data path.
+
+    part:         'forward', 'backward' or 'update'
+    formula:      the value before it is rounded
+    terms:        names of the sum's terms that no other path hands on, in order
+    coefficients: what multiplies each term; offset: what is added; denominator: what divides
+    factors:      the paths whose products are summed, where the value is such a sum
+    """
+
+    part: str
+    formula: str
+    terms: tuple[str, ...] = ()
+    coefficients: tuple[str, ...] = ()
+    offset: str = ""
+    denominator: str = ""
+    factors: tuple[str, ...] = ()
+
 
 _DIVISOR = "sigma + eps"
 

@@ -22,16 +22,16 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from intnet import fp32, schedules
 from intnet.errors import ConfigError, ContainerError
-from intnet.exact import Exact, add, exact
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
-from intnet.methods import symbols
+from intnet.exact.expressions import Exact, add, exact
+from intnet.exact.quantize import quantize
+from intnet.methods import schedules, symbols
 from intnet.methods.float_master import sgd_momentum
 from intnet.methods.method import Copy, LayerLike, Method, Parameter, Update, check_finite, to_float32
+from intnet.numbers import fp32
+from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.numbers.qtensor import QTensor, container, max_abs
 from intnet.ops.kernels.combine import combine
-from intnet.qtensor import QTensor, container, max_abs
-from intnet.quantize import quantize
 
 
 @dataclass(frozen=True)

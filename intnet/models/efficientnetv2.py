@@ -20,8 +20,8 @@ library's. Any image from 8x8 on.
 
 from intnet.autograd import Tensor
 from intnet.errors import ShapeError
-from intnet.joints import Join, SqueezeExcitation
 from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Layer, Linear, Sequential, SiLU
+from intnet.layers.joints import Join, SqueezeExcitation
 from intnet.methods.method import Method
 from intnet.models.model import Model
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from intnet._jit import pjit, prange
 from intnet.autograd import Op, Saved
 from intnet.errors import ContainerError, ShapeError
-from intnet.exact import Exact
+from intnet.exact.expressions import Exact
+from intnet.machine.jit import pjit, prange
+from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.elementwise import codes_of
-from intnet.qtensor import INT64_BOUND, QTensor
 
 Pair = tuple[int, int]
 

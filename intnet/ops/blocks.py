@@ -19,9 +19,9 @@ from math import frexp, ldexp
 
 import numpy as np
 
-from intnet.block_float import BlockTensor
-from intnet.buffers import empty
+from intnet.blocks.block_float import BlockTensor
 from intnet.errors import NumberError
+from intnet.machine.buffers import empty
 from intnet.ops.kernels import conv as integer
 from intnet.ops.kernels.block_products import block_sums, correlate_blocks
 from intnet.ops.kernels.gemm import Plan

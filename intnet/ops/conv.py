@@ -16,13 +16,13 @@ import numpy as np
 
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ShapeError
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import blocks
 from intnet.ops.kernels import conv as integer
 from intnet.ops.kernels import float32
 from intnet.ops.kernels.gemm import Plan
 from intnet.ops.kernels.windows import output_size
 from intnet.ops.products import BLOCKS, INTEGERS, copies, float_operands, operands, product
-from intnet.qtensor import QTensor
 
 Pair = tuple[int, int]
 

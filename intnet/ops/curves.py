@@ -21,12 +21,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from intnet.buffers import empty
 from intnet.errors import ContainerError, FormatError
-from intnet.exact import NO_WORDS, UNLIMITED, Exact, exact
+from intnet.exact.expressions import NO_WORDS, UNLIMITED, Exact, exact
+from intnet.machine.buffers import empty
+from intnet.numbers.qtensor import QTensor, Status, container, max_abs
+from intnet.numbers.rounding import STOCHASTIC, round_up
 from intnet.ops.kernels import curves
-from intnet.qtensor import QTensor, Status, container, max_abs
-from intnet.rounding import STOCHASTIC, round_up
 
 FINEST = 32  # fraction bits of a result at most
 _DIGITS = 40  # to begin with

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from intnet import exact as expressions
-from intnet._jit import pjit, prange
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
-from intnet.buffers import empty
 from intnet.errors import FormatError, ShapeError
-from intnet.exact import Exact, FloatExact, exact
+from intnet.exact import expressions
+from intnet.exact.expressions import Exact, FloatExact, exact
+from intnet.machine.buffers import empty
+from intnet.machine.jit import pjit, prange
+from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels import float32_rows
-from intnet.qtensor import QTensor
 
 
 def codes_of(value: Any) -> Any:

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
-from intnet.block_float import BlockTensor
+from intnet.blocks.block_float import BlockTensor
 from intnet.errors import FormatError, ShapeError
-from intnet.exact import Exact, exact, times_power
+from intnet.exact.expressions import Exact, exact, times_power
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import blocks
 from intnet.ops.kernels import float32, float32_rows
 from intnet.ops.kernels.gemm import gemm
 from intnet.ops.kernels.reduce import column_sums
 from intnet.ops.products import BLOCKS, FLOATS, copies, float_operands, operands, product
-from intnet.qtensor import QTensor
 
 
 def _linear(saved: Saved, x: Any, w: Any, *, keep: Keep = as_it_is, where: str = "") -> Any:

@@ -9,7 +9,7 @@ With label smoothing s over C classes (Szegedy et al. 2016, sec. 7) the targets 
     dl = ((p - off) - on*onehot) / N
 
 Rows are independent; within a row, sums run over ascending classes; the mean sums groups of rows, whose
-sums meet in a tree (`batch_sums.py`), all in float32. A product and the sum that it joins round once
+sums meet in a tree (`numbers/batch_sums.py`), all in float32. A product and the sum that it joins round once
 (`fma32`): the sum of off*d from 0, then on*d_label. Integer logits are rounded once to float32 first.
 
 Defined by `spec/loss.py: cross_entropy`.
@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from intnet._jit import njit
 from intnet.autograd import Op, Saved
-from intnet.batch_sums import GROUP, settle, stack_lines
 from intnet.errors import ConfigError, DataError, NumberError, ShapeError
-from intnet.exact import exact
-from intnet.fp32 import exp32, fma32, log32
+from intnet.exact.expressions import exact
+from intnet.machine.jit import njit
+from intnet.numbers.batch_sums import GROUP, settle, stack_lines
+from intnet.numbers.fp32 import exp32, fma32, log32
 
 
 @njit

@@ -25,11 +25,11 @@ import numpy as np
 
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ContainerError, FormatError, ShapeError
-from intnet.exact import Exact, Root
+from intnet.exact.expressions import Exact, Root
+from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.elementwise import codes_of
 from intnet.ops.kernels import float32_rows
 from intnet.ops.kernels.reduce import column_products
-from intnet.qtensor import INT64_BOUND, QTensor
 
 Quantizer = Callable[[str, Any], Any]
 

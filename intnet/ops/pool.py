@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from intnet._jit import pjit, prange
 from intnet.autograd import Op, Saved
-from intnet.buffers import empty
 from intnet.errors import ContainerError, FormatError, ShapeError
-from intnet.exact import Exact, FloatExact, exact
+from intnet.exact.expressions import Exact, FloatExact, exact
+from intnet.machine.buffers import empty
+from intnet.machine.jit import pjit, prange
+from intnet.numbers.qtensor import INT64_BOUND, QTensor, container
 from intnet.ops.elementwise import codes_of, moved
 from intnet.ops.kernels.windows import output_size
-from intnet.qtensor import INT64_BOUND, QTensor, container
 
 Pair = tuple[int, int]
 Scatter = Callable[[np.ndarray, np.dtype], np.ndarray]  # codes and the type of their sums

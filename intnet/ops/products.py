@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from intnet.block_bands import Banded, matching_bands
-from intnet.block_float import BlockTensor
+from intnet.blocks.bands import Banded, matching_bands
+from intnet.blocks.block_float import BlockTensor
+from intnet.blocks.long_sums import LongSum
 from intnet.errors import ContainerError, FormatError
-from intnet.exact import Exact, exact
-from intnet.long_sums import LongSum
+from intnet.exact.expressions import Exact, exact
+from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.kernels.gemm import Plan, plan, split
-from intnet.qtensor import INT64_BOUND, QTensor
 
 Kernel = Callable[[np.ndarray, np.ndarray, Plan], np.ndarray]
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
-from intnet.buffers import empty
 from intnet.errors import ContainerError, ShapeError
+from intnet.machine.buffers import empty
+from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.elementwise import codes_of
 from intnet.ops.kernels import channels
 from intnet.ops.products import float_operands, operands
-from intnet.qtensor import INT64_BOUND, QTensor
 
 
 def _rows(x: np.ndarray) -> np.ndarray:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from intnet import hexfiles
 from intnet.errors import IntnetError, PackError
+from intnet.numbers import hexfiles
 from intnet.packs import contract, hdl, layers, units
 from intnet.packs.diagnosis import Verdict, Words, diagnose, misplaced
 from intnet.packs.pack import CASES, CONTRACT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry

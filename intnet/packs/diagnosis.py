@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.formats import Flag
+from intnet.numbers.formats import Flag
 from intnet.packs.ports import Port
 from intnet.packs.trail import FRACTION_BITS
 

@@ -8,7 +8,7 @@
     SHA256SUMS    of every file but itself, for `sha256sum -c`
     CONTRACT.md   what every port means, bit by bit (`contract.py`)
     cases.csv     which vectors hunt which bug
-    in/ exp/ rnd/ trail/    hex files (`hexfiles.py`)
+    in/ exp/ rnd/ trail/    hex files (`numbers/hexfiles.py`)
     hdl/          sizes and load guards, a self-checking testbench (`hdl/`)
 
 Nothing in a pack depends on when, where or by how many threads it was written: equal drafts give equal
@@ -32,13 +32,14 @@ from typing import Any
 import numpy as np
 
 import intnet
-from intnet import definition, files, formats, hexfiles, records
-from intnet.block_float import expand
+from intnet.blocks.block_float import expand
 from intnet.errors import FormatError, PackError
-from intnet.formats import BlockFloat, Format
+from intnet.numbers import formats, hexfiles
+from intnet.numbers.formats import BlockFloat, Format
+from intnet.numbers.qtensor import QTensor
 from intnet.packs import contract, hdl
 from intnet.packs.ports import ENCODINGS, FOLDERS, Case, Draft, Filled, Port, as_tensor
-from intnet.qtensor import QTensor
+from intnet.runs import definition, files, records
 
 FORMAT, FORMAT_VERSION = "intnet golden pack", 1
 VERSION = "2.0.0"  # of the expected bits: one that changes is a new major version
@@ -47,7 +48,7 @@ HEADINGS = ("index", "case", "level", "flags", "beat")
 
 PathLike = str | os.PathLike[str]
 
-PORT = {  # shapes (`records.py`)
+PORT = {  # shapes (`runs/records.py`)
     "name": str, "file": str, "direction": str, "signed": bool, "bits": int, "lanes": int, "word_bits": int,
     "encoding": str, "exponent": (int, str, type(None)), "axes": str, "shape": [int], "words": int,
     "sha256": str, "guard": str, "format": (dict, type(None)), "meaning": str, "explains": str,

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from intnet.formats import Flag, Format
-from intnet.hexfiles import MOST_BITS, Layout
-from intnet.qtensor import QTensor, container, max_abs
-from intnet.quantize import flag_words
+from intnet.exact.quantize import flag_words
+from intnet.numbers.formats import Flag, Format
+from intnet.numbers.hexfiles import MOST_BITS, Layout
+from intnet.numbers.qtensor import QTensor, container, max_abs
 
 FOLDERS = {"in": "in", "rnd": "rnd", "out": "exp", "trail": "trail"}
 ENCODINGS = ("integer", "flag", "float32", "float64")

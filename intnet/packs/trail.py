@@ -9,8 +9,8 @@ bits rounds up iff it is below the first B bits. Flag-Q has two grids; `coarse` 
 an element is.
 
 Whole tensors, so these are arrays; their definition is `spec.rounding.decision` on the grid of
-`spec.formats`, of codecs `spec.buckets.affine_way`. `explain.py` tells it of one element, `by_spec/trails.py`
-of all of a pack.
+`spec.formats`, of codecs `spec.buckets.affine_way`. `inspect/explain.py` tells it of one element,
+`by_spec/trails.py` of all of a pack.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from intnet import as_spec
-from intnet.block_float import BlockTensor, expand
-from intnet.bucket_codec import Packed
-from intnet.exact import NO_WORDS, Expression
-from intnet.formats import Flag, Format
-from intnet.rounding import TO_NEG, TO_POS, mode_code
+from intnet.blocks.block_float import BlockTensor, expand
+from intnet.blocks.buckets import Packed
+from intnet.exact.expressions import NO_WORDS, Expression
+from intnet.inspect import as_spec
+from intnet.numbers.formats import Flag, Format
+from intnet.numbers.rounding import TO_NEG, TO_POS, mode_code
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 FRACTION_BITS = 32

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from intnet import costs, models
-from intnet.costs import History
+from intnet import models
+from intnet.costs import adapt_costs
+from intnet.costs.adapt_costs import History
 from intnet.papers.check import Check, Column, Result, Table, Task, agrees
 
 # first version, tables 3, 4 (training: MEM, SU^1), 6 (inference: SZ, SU), 5 (final sparsity), CIFAR
@@ -107,11 +108,11 @@ def _inference() -> Table:
 def _overheads() -> Table:
     rows: list[tuple[Any, ...]] = []
     for net in NETS:
-        sizes = costs.layer_sizes(models.make(net, (32, 32, 3), 10))
+        sizes = adapt_costs.layer_sizes(models.make(net, (32, 32, 3), 10))
         mem, su, *_ = FIRST[WIDTHS[net]]
         width = round(32 * (mem - 1))
         for lookback in LOOKBACK:
-            own = costs.summary(_history(sizes, width, lookback), costs.float32(sizes, 1, BATCH))
+            own = adapt_costs.summary(_history(sizes, width, lookback), adapt_costs.float32(sizes, 1, BATCH))
             figures = (own.speedup_without_overhead, own.speedup, own.speedup_per_image)
             rows.append((net, width, lookback, *figures, su))
     columns = (
@@ -127,7 +128,7 @@ def _overheads() -> Table:
     )
 
 
-def _history(sizes: tuple[costs.LayerSize, ...], width: int, lookback: int) -> History:
+def _history(sizes: tuple[adapt_costs.LayerSize, ...], width: int, lookback: int) -> History:
     """One step of a dense network of one word length that looks back."""
     row = np.ones((1, len(sizes)), np.int64)
     weights = np.array([[layer.weights for layer in sizes]], np.int64)

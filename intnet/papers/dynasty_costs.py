@@ -1,4 +1,4 @@
-"""DYNASTY: training time, energy and area on its bit-serial array, by `array_costs.py`.
+"""DYNASTY: training time, energy and area on its bit-serial array, by `costs/array_costs.py`.
 
 Times follow from the mean width alone where training takes as many epochs as at 8 bits. The paper's times to
 an accuracy also hold how many epochs that took, which it does not list; what its figures imply is solved for
@@ -7,7 +7,7 @@ them: epochs = time / (bits / 8).
 
 from typing import Any
 
-from intnet import array_costs
+from intnet.costs import array_costs
 from intnet.papers.check import Check, Column, Result, Table, Task, agrees
 
 # sec. 5.2.2, 5.3: (data, bits, time, energy saved), per cent of 8 bits

@@ -12,7 +12,8 @@ whatever the network is. So one published figure gives the mean WL, and the othe
 from collections.abc import Sequence
 from typing import Any
 
-from intnet import costs, models
+from intnet import models
+from intnet.costs import adapt_costs
 from intnet.papers.check import Check, Column, Result, Table, Task, agrees
 
 SCHEDULE = ((16, 8), (10, 12), (14, 14), (14, 16), (45, 32))  # AlexNet/CIFAR-10: (epochs, WL)
@@ -53,10 +54,10 @@ def _priced() -> Table:
     rows: list[tuple[Any, ...]] = []
     mem, su, epochs = PUBLISHED["AlexNet"]
     for net in NETS:
-        sizes = costs.layer_sizes(models.make(net, (32, 32, 3), 10))
-        history = costs.dense(sizes, SCHEDULE)
-        own = costs.summary(history, costs.float32(sizes, history.steps))
-        longer = costs.summary(history, costs.float32(sizes, BASELINE_EPOCHS))
+        sizes = adapt_costs.layer_sizes(models.make(net, (32, 32, 3), 10))
+        history = adapt_costs.dense(sizes, SCHEDULE)
+        own = adapt_costs.summary(history, adapt_costs.float32(sizes, history.steps))
+        longer = adapt_costs.summary(history, adapt_costs.float32(sizes, BASELINE_EPOCHS))
         rows += [
             (net, "SU", own.speedup, su, epochs),
             (net, "SU, 150 epochs", longer.speedup, None, BASELINE_EPOCHS),

@@ -7,12 +7,13 @@ buckets and the codes that levels really need, stands beside.
 
 from typing import Any
 
-from intnet import methods, models, tape_costs
-from intnet.bucket_codec import Codec
+from intnet import methods, models
+from intnet.blocks.buckets import Codec
+from intnet.costs import tape_costs
+from intnet.costs.tape_costs import Block
 from intnet.methods.saved import PRESETS, Saved
 from intnet.papers.check import Check, Column, Result, Table, Task, agrees
-from intnet.tape import MB
-from intnet.tape_costs import Block
+from intnet.training.tape import MB
 
 BATCH, IMAGE, CLASSES = 128, (32, 32, 3), 10
 # table 4.1: block -> (elements, float32, 4 bits, saved), MB of 2^20 bytes

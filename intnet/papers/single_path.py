@@ -22,10 +22,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from intnet.formats import Constant, Direct, Format, Shift
 from intnet.methods.float32 import Float32
 from intnet.methods.method import LayerLike, Parameter, to_float32
 from intnet.methods.wageubn import MOM, MOM_EXPONENT, Wageubn
+from intnet.numbers.formats import Constant, Direct, Format, Shift
 from intnet.ops.kernels import float32_rows
 from intnet.ops.norm import reciprocal_root
 

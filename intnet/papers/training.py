@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import intnet
-from intnet import datasets, files, models, records
+from intnet import datasets, models
 from intnet.datasets import Dataset, FileImages
 from intnet.errors import ConfigError, IntnetError
-from intnet.identity import data_sha256, identity
 from intnet.methods.method import Method
 from intnet.papers.check import Sizes, Task
-from intnet.train import Run, StepReport
+from intnet.runs import files, records
+from intnet.runs.identity import data_sha256, identity
+from intnet.training.train import Run, StepReport
 
 TESTS = 2000  # test images
 BATCH = 64

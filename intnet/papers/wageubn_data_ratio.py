@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from intnet.formats import Flag, Format, Shift
+from intnet.exact.quantize import quantize
 from intnet.methods.wageubn import Wageubn
+from intnet.numbers.formats import Flag, Format, Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.papers import training
 from intnet.papers.check import Check, Column, Result, Sizes, Table, Task
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
 from intnet.trace import Event
 
 FORMATS: dict[str, Format] = {"SQ 8": Shift(8), "Flag 8": Flag(8), "SQ 16": Shift(16)}

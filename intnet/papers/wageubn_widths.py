@@ -17,11 +17,11 @@ import numpy as np
 from intnet.datasets import Dataset
 from intnet.errors import ConfigError
 from intnet.methods.wageubn import MOM, MOM_EXPONENT, Wageubn, Widths
+from intnet.numbers.qtensor import QTensor
 from intnet.papers import training
 from intnet.papers.check import Check, Column, Result, Sizes, Table, Task
-from intnet.qtensor import QTensor
 from intnet.trace import Event, PathTable
-from intnet.train import Run
+from intnet.training.train import Run
 
 # sec. IV-A, full 8-bit version: (symbol, width, what, path as a step calls it)
 PUBLISHED: tuple[tuple[str, int, str, str], ...] = (

@@ -15,8 +15,8 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from intnet import runs
 from intnet.errors import ConfigError
+from intnet.runs import run_folder
 from intnet.sweeps import work
 from intnet.sweeps.processes import TICK
 from intnet.sweeps.work import FAILED, Outcome
@@ -59,7 +59,7 @@ def run(tasks: Sequence[dict[str, Any]], client: "Client") -> Generator[Outcome 
         future = client.submit(work.train, task, key=f"{name}-{task['session']}", pure=False)
         future.add_done_callback(lambda future, name=name: ended.put((name, future)))
         futures.append(future)
-    over, left = work.Ended(tasks[0]) if tasks else runs.never, {future.key for future in futures}
+    over, left = work.Ended(tasks[0]) if tasks else run_folder.never, {future.key for future in futures}
     while left:
         yield None
         try:

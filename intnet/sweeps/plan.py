@@ -25,12 +25,15 @@ from typing import Any
 from urllib.parse import quote
 
 import intnet
-from intnet import datasets, definition, files, methods, models, records, rng, runs
+from intnet import datasets, methods, models
 from intnet.datasets import Augment
 from intnet.errors import ConfigError
-from intnet.identity import IDENTITY, OF_SOME, data_sha256
 from intnet.methods.options import unknown
-from intnet.train import Run
+from intnet.numbers import rng
+from intnet.runs import definition, files, records
+from intnet.runs import run_folder as runs
+from intnet.runs.identity import IDENTITY, OF_SOME, data_sha256
+from intnet.training.train import Run
 
 PLAN, RUNS = "sweep.json", "runs"
 FORMAT, VERSION = "intnet sweep", 1

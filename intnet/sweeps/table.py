@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from intnet import files, records, report
 from intnet.errors import CheckpointError
-from intnet.metrics import read_metrics
-from intnet.runs import METRICS
+from intnet.runs import files, records, report
+from intnet.runs.metrics import read_metrics
+from intnet.runs.run_folder import METRICS
 from intnet.sweeps.plan import Plan, Point, run_folder, run_name
 from intnet.sweeps.work import SESSION
 

@@ -18,9 +18,9 @@ from time import monotonic, sleep
 from typing import Any
 
 import intnet
-from intnet import files, runs
 from intnet.errors import ConfigError, IntnetError, InUseError
-from intnet.identity import check_same_data
+from intnet.runs import files, run_folder
+from intnet.runs.identity import check_same_data
 from intnet.sweeps import plan
 
 SESSION = ".intnet.session"
@@ -71,7 +71,7 @@ class Ended:
         return self._is
 
 
-def train(task: dict[str, Any], stop: Callable[[], bool] = runs.never) -> Outcome:
+def train(task: dict[str, Any], stop: Callable[[], bool] = run_folder.never) -> Outcome:
     """Train the task's run to its end, or until its session is over or `stop` says so after a step."""
     ended = Ended(task)
     with _ONE:
@@ -109,18 +109,18 @@ def _train(task: dict[str, Any], stop: Callable[[], bool]) -> bool:
             sleep(LOOK)
 
 
-def _open(task: dict[str, Any]) -> runs.RunFolder:
+def _open(task: dict[str, Any]) -> run_folder.RunFolder:
     """The task's run, begun or gone on with; ConfigError or DataError where it is another one."""
     folder, own = Path(task["folder"]), task["run"]
-    if (folder / runs.CONFIG).exists():
-        work = runs.resume(folder, steps=task["steps"], data_dir=task["data_dir"])
+    if (folder / run_folder.CONFIG).exists():
+        work = run_folder.resume(folder, steps=task["steps"], data_dir=task["data_dir"])
         if work.identity != own:
             work.close()
             raise ConfigError(f"{folder} holds a run that is not of this sweep: remove it")
         return work
-    run = runs.build_again(own, task["settings"], task["data_dir"])
+    run = run_folder.build_again(own, task["settings"], task["data_dir"])
     check_same_data(own, run, "the sweep")
-    return runs.create(folder, run, task["steps"], task["checkpoint_every"], task["data_dir"])
+    return run_folder.create(folder, run, task["steps"], task["checkpoint_every"], task["data_dir"])
 
 
 def _line(error: Exception) -> str:

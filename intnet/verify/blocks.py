@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from intnet.block_float import BlockTensor, blocks_shape
-from intnet.formats import BlockFloat
+from intnet.blocks.block_float import BlockTensor, blocks_shape
+from intnet.numbers.formats import BlockFloat
 from intnet.ops.products import Copies
 from intnet.spec import block_float
 from intnet.spec.methods.dynasty import BlockFloat as SpecBlocks

@@ -3,7 +3,7 @@
 import types
 from typing import Any
 
-from intnet.bucket_codec import Packed
+from intnet.blocks.buckets import Packed
 from intnet.verify import inferred, sensitivity
 from intnet.verify.events import Options
 from intnet.verify.judge import Judge

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.qtensor import QTensor
+from intnet.numbers.qtensor import QTensor
 
 FEW = 8  # of each kind that decides
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from intnet.exact import Exact, FloatExact
-from intnet.qtensor import QTensor
+from intnet.exact.expressions import Exact, FloatExact
+from intnet.numbers.qtensor import QTensor
 from intnet.spec import words as random
 from intnet.spec.curves import curve_round, tanh_round
 from intnet.spec.float32 import to_float32

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.qtensor import QTensor
+from intnet.numbers.qtensor import QTensor
 from intnet.spec.formats import Direct, FixedPoint, Format
 from intnet.verify.values import MARGIN, Values, forward_copy, is_stored
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import IntnetError
-from intnet.qtensor import QTensor
+from intnet.numbers.qtensor import QTensor
 from intnet.spec import data as spec_data
 from intnet.spec import inference as spec_inference
 from intnet.verify import draw

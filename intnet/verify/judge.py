@@ -13,11 +13,11 @@ import numpy as np
 
 from intnet.layers import Conv2d, Layer, Linear
 from intnet.methods import METHODS
-from intnet.qtensor import QTensor
+from intnet.numbers.qtensor import QTensor
 from intnet.spec.digest import Exponents, Floats, Words
 from intnet.spec.methods.step import FLOAT32, Now
 from intnet.spec.nets import Layer as SpecLayer
-from intnet.train import Run
+from intnet.training.train import Run
 from intnet.verify.values import Decayed, NotSpecified, fractions
 
 __all__ = ["FLOAT32", "Judge", "Lazy", "as_stored"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from intnet.methods.method import Parameter
-from intnet.qtensor import QTensor
+from intnet.numbers.qtensor import QTensor
 from intnet.spec.digest import Floats, Words
 from intnet.spec.methods.step import value_of
 from intnet.spec.tensor import Fixed, Tensor

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.bucket_codec import Packed
+from intnet.blocks.buckets import Packed
 from intnet.spec import buckets, words
 from intnet.spec.float32 import ONE
 from intnet.verify import draw

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from intnet.autograd import Node, Op, Watcher
-from intnet.exact import Exact, FloatExact
-from intnet.qtensor import QTensor
+from intnet.exact.expressions import Exact, FloatExact
+from intnet.numbers.qtensor import QTensor
 from intnet.trace import Event
 
 

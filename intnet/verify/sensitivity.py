@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.block_float import blocks_shape
+from intnet.blocks.block_float import blocks_shape
 from intnet.spec import block_float
 from intnet.spec.methods import dynasty_map
 from intnet.spec.methods.dynasty import axes_of

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from intnet.block_float import BlockTensor
-from intnet.bucket_codec import Packed
+from intnet.blocks.block_float import BlockTensor
+from intnet.blocks.buckets import Packed
+from intnet.numbers.qtensor import QTensor
 from intnet.ops.products import Copies
-from intnet.qtensor import QTensor
 from intnet.spec import words as random
 from intnet.trace import Event
 from intnet.verify import blocks, draw, events, packed

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from intnet.block_float import BlockTensor
-from intnet.bucket_codec import Packed
+from intnet.blocks.block_float import BlockTensor
+from intnet.blocks.buckets import Packed
+from intnet.numbers.qtensor import QTensor
 from intnet.ops.products import Copies
-from intnet.qtensor import QTensor
 from intnet.spec.float32 import fma32
 from intnet.spec.tensor import power
 from intnet.verify.record import Back, Call, Joined, Record

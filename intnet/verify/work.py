@@ -20,8 +20,9 @@ from time import perf_counter
 from typing import Any
 
 import intnet
-from intnet import files, spec
+from intnet import spec
 from intnet.errors import ConfigError, IntnetError
+from intnet.runs import files
 from intnet.verify import inputs
 from intnet.verify.checks import Step
 from intnet.verify.events import Options

@@ -1,4 +1,4 @@
-"""The int32 lane (`intnet/exact_stages.py`, `intnet/exact_lane.py`): all numerators, all words.
+"""The int32 lane (`intnet/exact/stages.py`, `intnet/exact/lane.py`): all numerators, all words.
 
 Numerators that `prepare_narrow` lets pass have |num| + 2**(drop - 1) <= 2**31 - 1, drop = 1..30.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import z3
 
-from intnet import exact_stages as stages
+from intnet.exact import stages
 from tests.proofs.machine import I32, I64, U32, Bit, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.memory import Cells
 from tests.proofs.rules import Kind, greatest, least, named, on_numbers, on_terms, with_fault

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import z3
 
-from intnet._jit import njit
+from intnet.machine.jit import njit
 from tests.proofs.machine import (
     I32,
     I64,

@@ -1,4 +1,4 @@
-"""Packed words (`intnet/bitpack.py`), hex words (`intnet/hexfiles.py`): every width, every place of a border.
+"""Packed words (`intnet/numbers/bitpack.py`), hex words (`intnet/numbers/hexfiles.py`), every width.
 
 Codes are terms, as many as it takes until a code begins with a word again; then one more.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import z3
 
-from intnet import bitpack, hexfiles
+from intnet.numbers import bitpack, hexfiles
 from tests.proofs.machine import I64, U8, U64, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.memory import Array, Cells, anything, filled, zeros
 from tests.proofs.rules import named, on_numbers, on_terms, with_fault

@@ -1,8 +1,9 @@
 """Quotients by a multiplication, at full width: error bounds over the reals, and integers beside them.
 
-`intnet/instructions.py: quotient` (float64) and `intnet/bucket_loops.py: divided` (float32) take one Newton
-step on num * (1/den). Each rounding multiplies by 1 + e, |e| <= u = 2**-53 (2**-24), as IEEE says of all
-that does not underflow; e is any real number here. The solver proves the steps of their docstrings.
+`intnet/machine/instructions.py: quotient` (float64) and `intnet/blocks/bucket_loops.py: divided` (float32)
+take one Newton step on num * (1/den). Each rounding multiplies by 1 + e, |e| <= u = 2**-53 (2**-24), as
+IEEE says of all that does not underflow; e is any real number here. The solver proves the
+steps of their docstrings.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import z3
 
-from intnet import exact_sources
+from intnet.exact import sources
 from tests.proofs.machine import TIMEOUT, Bit, Whole, assume, counterexample, prove, require
 from tests.proofs.rules import on_terms, with_fault
 
@@ -130,7 +131,7 @@ def power_of_two_nearest(f: Any) -> Callable[[], Any]:
 
 def test_the_exponent_of_R() -> None:
     """Numerators and denominators of any length."""
-    prove(power_of_two_nearest(exact_sources.log2_root))
+    prove(power_of_two_nearest(sources.log2_root))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_the_exponent_of_R() -> None:
 )
 def test_a_fault_has_a_counterexample(right: str, wrong: str) -> None:
     """And 2 or 3 over 1 or 2 tell."""
-    faulty = with_fault(exact_sources.log2_root, right, wrong)
+    faulty = with_fault(sources.log2_root, right, wrong)
     assert counterexample(power_of_two_nearest(faulty)) is not None
     cases = [(num, den) for num in range(1, 9) for den in range(1, 9)]
-    assert any(faulty(*case) != exact_sources.log2_root(*case) for case in cases)
+    assert any(faulty(*case) != sources.log2_root(*case) for case in cases)

@@ -1,4 +1,4 @@
-"""`intnet/rounding.py` against the definition, both run on terms: all of int64, all words of 1 to 32 bits.
+"""`intnet/numbers/rounding.py` against the definition, run on terms: all of int64, words of 1 to 32 bits.
 
 `umul_le` stands for a * b <= c * d, which `test_wide.py` proves, with what it asks of its operands required.
 Integers are mathematical ones here, and every sum, difference and product of the kernel must fit int64.
@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import z3
 
-from intnet import exact_loops, rounding
-from intnet.rounding import MODES, round_quotient, round_up
+from intnet.exact import loops
+from intnet.numbers import rounding
+from intnet.numbers.rounding import MODES, round_quotient, round_up
 from tests.proofs.definitions import rounded
 from tests.proofs.machine import (
     TIMEOUT,
@@ -193,7 +194,7 @@ def flag(fine: int, mode: str) -> Callable[[Any], Claim]:
 @pytest.mark.parametrize("fine", [1, 31])
 def test_two_grids(fine: int, mode: str) -> None:
     """Eq. 17: the numerators and denominators that `exact.py` lets pass, 61 bits with `fine`."""
-    prove(flag(fine, mode)(exact_loops.round_flag))
+    prove(flag(fine, mode)(loops.round_flag))
 
 
 # --- faults --------------------------------------------------------------------------------------------

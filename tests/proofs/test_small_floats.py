@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.instructions import fma32
+from intnet.machine.instructions import fma32
 from intnet.ops.blocks import _odd_sum
 from intnet.spec.rounding import round_fraction
 from tests.proofs.rules import named, with_fault

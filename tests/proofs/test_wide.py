@@ -1,4 +1,4 @@
-"""Two limbs (`intnet/wide.py`), all 128 bits: products, carries, borrows, signs, division, shifts."""
+"""Two limbs (`intnet/numbers/wide.py`), all 128 bits: products, carries, borrows, signs, division, shifts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import z3
 
-from intnet import wide
+from intnet.numbers import wide
 from tests.proofs.machine import (
     I64,
     U64,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from intnet._jit import pjit, prange
-from intnet.fp32 import log64
+from intnet.machine.jit import pjit, prange
+from intnet.numbers.fp32 import log64
 
 CHUNK = 4096  # blocks whose sum is one term of the total
 _HALF_LOG2_E = float.fromhex("0x1.71547652b82fep-1")  # 1/(2 ln 2)

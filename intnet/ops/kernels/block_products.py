@@ -12,12 +12,12 @@ columns is not all 0. Padding counts as 0. Operands are float32 and become float
 import numba
 import numpy as np
 
-from intnet._jit import njit, pjit, prange
-from intnet.block_loops import SIDE
+from intnet.blocks.block_loops import SIDE
+from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.tile import LANES, ROWS, multiply_tile
 from intnet.ops.kernels.position_sums import collect, lay_out_errors
 from intnet.ops.kernels.products import DOUBLES, Flat, lay_out, pack_panels
 from intnet.ops.kernels.windows import Block, Grid, Windows, block_of, channel_table
-from intnet.tile import LANES, ROWS, multiply_tile
 
 GROUP = 12  # images whose same pixels are the rows of a tile (or of two)
 _SCRATCH = 1 << 17  # float64 that a task lays out at a time: half of a second-level cache

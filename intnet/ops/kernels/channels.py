@@ -12,9 +12,9 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from intnet._jit import pjit, prange
-from intnet.fp32 import CHUNK
-from intnet.instructions import fma32
+from intnet.machine.instructions import fma32
+from intnet.machine.jit import pjit, prange
+from intnet.numbers.fp32 import CHUNK
 
 
 def multiply_add(a: Any, b: Any, total: Any) -> Any:

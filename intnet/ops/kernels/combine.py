@@ -5,10 +5,10 @@ Weights are few next to activations, so the loop is serial.
 
 import numpy as np
 
-from intnet._jit import njit
 from intnet.errors import ContainerError
-from intnet.instructions import wide_vectors
-from intnet.qtensor import INT64_BOUND, QTensor
+from intnet.machine.instructions import wide_vectors
+from intnet.machine.jit import njit
+from intnet.numbers.qtensor import INT64_BOUND, QTensor
 
 
 @njit

@@ -10,13 +10,13 @@ where every channel is a group.
 import numba
 import numpy as np
 
-from intnet.buffers import empty
+from intnet.machine.buffers import empty
+from intnet.machine.tile import ROWS
 from intnet.ops.kernels import depthwise
 from intnet.ops.kernels.gemm import Plan
 from intnet.ops.kernels.position_sums import collect, position_sums
 from intnet.ops.kernels.products import as_words, correlate_windows
 from intnet.ops.kernels.windows import Pair, backward_windows, even_limits, forward_windows, unit_tables
-from intnet.tile import ROWS
 
 _PART_WORDS = 1 << 21  # of weight gradients that shares of a batch may hold
 _SHARES = 4

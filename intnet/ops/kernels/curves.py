@@ -11,10 +11,10 @@ float64. `round_curve` makes integer codes where float64 is proven to decide; th
 
 import numpy as np
 
-from intnet._jit import inlined, njit, pjit, prange
-from intnet.buffers import empty
-from intnet.fp32 import decay64
-from intnet.rounding import NEAREST, round_up
+from intnet.machine.buffers import empty
+from intnet.machine.jit import inlined, njit, pjit, prange
+from intnet.numbers.fp32 import decay64
+from intnet.numbers.rounding import NEAREST, round_up
 
 Parts = tuple[float, float, float]  # (a, b, c) of the curve a*s + (b + c*q) * x*s
 

@@ -6,15 +6,15 @@
 
 The same terms in the same order as `float32.py` and `conv.py` sum them, so the same bits: there a tile's
 lanes are the outputs of a group, of which a depthwise convolution has one. Terms outside the image, and
-those that a stride skips, are left out; they count where chunks of positions begin (`batch_sums.py`).
+those that a stride skips, are left out; they count where chunks of positions begin (`numbers/batch_sums.py`).
 """
 
 import numpy as np
 
-from intnet._jit import pjit, prange
-from intnet.batch_sums import add_chunks, chunk_rows, chunks_in, chunks_of_group, stack_lines
-from intnet.buffers import empty
-from intnet.fp32 import CHUNK
+from intnet.machine.buffers import empty
+from intnet.machine.jit import pjit, prange
+from intnet.numbers.batch_sums import add_chunks, chunk_rows, chunks_in, chunks_of_group, stack_lines
+from intnet.numbers.fp32 import CHUNK
 from intnet.ops.kernels.channels import alike, multiply_add
 from intnet.ops.kernels.windows import Pair, output_size
 

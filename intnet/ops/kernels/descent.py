@@ -17,10 +17,10 @@ New arrays take the results: those that observers and the tape hold stay as they
 
 import numpy as np
 
-from intnet._jit import SMALL, njit, pjit, prange
-from intnet.buffers import empty
 from intnet.errors import ShapeError
-from intnet.fp32 import fma32
+from intnet.machine.buffers import empty
+from intnet.machine.jit import SMALL, njit, pjit, prange
+from intnet.numbers.fp32 import fma32
 
 
 @njit

@@ -5,7 +5,7 @@ of CHUNK terms; the chunk sums are then added in ascending order. k runs over
   forward          (kernel row, kernel column, input channel of the group),
   input gradient   (kernel row, kernel column, output channel of the group), kernel not flipped,
   weight gradient  (output row, output column) of each image: such sums of groups of images meet in a
-                   tree, and chunks begin anew in every group (`batch_sums.py`).
+                   tree, and chunks begin anew in every group (`numbers/batch_sums.py`).
 Padding and the holes of a stride are terms with a zero factor. A result of zero is always +0 (an
 underflow could leave a -0 that a further zero term would turn into +0), so such terms may be left
 out without a trace; they still count where chunks begin. Threads share out independent results
@@ -24,10 +24,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from intnet.batch_sums import GROUP, chunks_in, chunks_of_group, node_of, settle, stack_lines
-from intnet.buffers import empty
 from intnet.errors import FormatError, ShapeError
-from intnet.fp32 import CHUNK
+from intnet.machine.buffers import empty
+from intnet.machine.tile import ROWS
+from intnet.numbers.batch_sums import GROUP, chunks_in, chunks_of_group, node_of, settle, stack_lines
+from intnet.numbers.fp32 import CHUNK
 from intnet.ops.kernels import depthwise
 from intnet.ops.kernels.position_sums import collect, position_chunks
 from intnet.ops.kernels.products import FLOATS, correlate_windows, multiply
@@ -41,7 +42,6 @@ from intnet.ops.kernels.windows import (
     forward_windows,
     output_size,
 )
-from intnet.tile import ROWS
 
 __all__ = ["conv2d", "conv2d_input_grad", "conv2d_weight_grad", "matmul", "matmul_nt", "matmul_tn"]
 

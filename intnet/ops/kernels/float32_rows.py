@@ -1,9 +1,9 @@
 """float32 passes over whole tensors, channels last: sums over rows, batch norm, ReLU, joins.
 
 A row is what stands behind one index of all axes but the last; axis 0 is the batch. Sums over rows have
-the order of `batch_sums.py`, by plain additions, or `fma32` where a product is summed. Everything else is
-one IEEE operation after another in the order written, an element at a time. So no result depends on the
-threads, and each function is one or two passes over memory: a value such as (x - mean) * r is computed
+the order of `numbers/batch_sums.py`, by plain additions, or `fma32` where a product is summed. Everything
+else is one IEEE operation after another in the order written, an element at a time. So no result depends on
+the threads, and each function is one or two passes over memory: a value such as (x - mean) * r is computed
 again where it is needed, never stored. Infinities and NaN are the caller's to refuse. The products
 stand in `float32.py`.
 """
@@ -13,11 +13,11 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from intnet._jit import njit, pjit, prange
-from intnet.batch_sums import add_chunks, chunk_rows, chunks_in, chunks_of_group, stack_lines
-from intnet.buffers import empty
 from intnet.errors import FormatError, ShapeError
-from intnet.instructions import fma32
+from intnet.machine.buffers import empty
+from intnet.machine.instructions import fma32
+from intnet.machine.jit import njit, pjit, prange
+from intnet.numbers.batch_sums import add_chunks, chunk_rows, chunks_in, chunks_of_group, stack_lines
 
 __all__ = [
     "add",

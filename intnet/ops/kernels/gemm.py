@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intnet.buffers import empty
 from intnet.errors import ContainerError
+from intnet.machine.buffers import empty
+from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.kernels.products import DOUBLES, LONG, PAIRS, SINGLES, Arithmetic, multiply
-from intnet.qtensor import INT64_BOUND, QTensor
 
 _INT16 = (1 << 15) - 1
 _INT32 = (1 << 31) - 1

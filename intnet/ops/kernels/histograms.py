@@ -15,9 +15,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from intnet._jit import pjit, prange
-from intnet.fp32 import CHUNK
-from intnet.qtensor import INT64_BOUND, QTensor
+from intnet.machine.jit import pjit, prange
+from intnet.numbers.fp32 import CHUNK
+from intnet.numbers.qtensor import INT64_BOUND, QTensor
 
 _BLOCK = 1 << 14  # values that a thread counts at a time
 

@@ -15,12 +15,12 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from intnet._jit import njit, pjit, prange
-from intnet.batch_sums import GROUP, add_chunks, meetings, stack_lines
-from intnet.fp32 import CHUNK
+from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_groups, multiply_tile
+from intnet.numbers.batch_sums import GROUP, add_chunks, meetings, stack_lines
+from intnet.numbers.fp32 import CHUNK
 from intnet.ops.kernels.products import Flat, copy_run, lay_out
 from intnet.ops.kernels.windows import Block, Grid
-from intnet.tile import LANES, ROWS, line_zeros, multiply_groups, multiply_tile
 
 _INT32 = (1 << 31) - 1
 

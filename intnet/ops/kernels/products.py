@@ -7,7 +7,7 @@ A *position* is one window (image, row, column), a *tap* one place of the kernel
 images is copied once, with zeros around it, into the scratch of its thread, and the tile reads the
 windows where they lie there. A matrix is a batch of images of one pixel.
 
-What a word is and how sums run is `tile.py`'s; `Arithmetic` names the kinds. The order of the
+What a word is and how sums run is `machine/tile.py`'s; `Arithmetic` names the kinds. The order of the
 words is that of the taps, so float32 sums have the order their caller gives (`float32.py`). Integer
 sums run in int32 over a chunk that a bound proves to fit, then move to the type of `out`; in float64
 where none passes 2**53; else in int64.
@@ -22,10 +22,10 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from intnet._jit import njit, pjit, prange
-from intnet.batch_sums import meetings, stack_lines
+from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_groups
+from intnet.numbers.batch_sums import meetings, stack_lines
 from intnet.ops.kernels.windows import Block, Grid, Windows, even_limits, tables
-from intnet.tile import LANES, ROWS, line_zeros, multiply_groups
 
 Flat = np.ndarray
 
@@ -224,7 +224,7 @@ def correlate_windows(
     """The pixels of out[N, H, W, groups*O] that `windows` of x[N, .., .., C] make with w[groups, O, tap, c].
 
     limits: words, counted over all taps, at which chunks of a sum end (`windows.even_limits`)
-    tree: chunks are groups of a batch (`batch_sums.py`)
+    tree: chunks are groups of a batch (`numbers/batch_sums.py`)
     """
     groups, width, _, depth = w.shape
     vectors, image = arithmetic.vectors(width), (out.shape[1], out.shape[2], groups * width)
@@ -243,7 +243,7 @@ def multiply(
 ) -> None:
     """out[M, N] = a[M, K] . b[N, K] as M images of one pixel; sums of `chunk` words at a time.
 
-    tree: chunks are groups of a batch (`batch_sums.py`)
+    tree: chunks are groups of a batch (`numbers/batch_sums.py`)
     """
     (rows, terms), columns = a.shape, b.shape[0]
     if not out.size or not terms:

@@ -10,12 +10,12 @@ Defined by `spec/batch_norm.py: moments_of`.
 
 import numpy as np
 
-from intnet._jit import njit, pjit, prange
 from intnet.errors import ContainerError
-from intnet.exact_loops import blocks_for
-from intnet.instructions import wide_vectors
+from intnet.exact.loops import blocks_for
+from intnet.machine.instructions import wide_vectors
+from intnet.machine.jit import njit, pjit, prange
+from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.kernels.gemm import split
-from intnet.qtensor import INT64_BOUND, QTensor
 
 _WIDE = 128  # columns from which on the inner loops are long enough
 _MOST_ROWS = 1 << 16  # of one int64 sum of products

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from intnet.tile import ROWS
+from intnet.machine.tile import ROWS
 
 I64 = NDArray[np.int64]
 Pair = tuple[int, int]

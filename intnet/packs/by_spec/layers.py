@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from intnet import models
-from intnet.joints import Squeeze
+from intnet.layers.joints import Squeeze
 from intnet.packs.by_spec import nets
 from intnet.packs.by_spec.plain import Json, Plain
 from intnet.spec import nets as spec

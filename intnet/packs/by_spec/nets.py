@@ -5,8 +5,8 @@ A class that has no entry in `KINDS` has no definition here: its ports are liste
 
 from typing import Any
 
-from intnet import joints, layers
-from intnet.layers import Layer
+from intnet import layers
+from intnet.layers import Layer, joints
 from intnet.spec import nets as spec
 
 KINDS: dict[type, str] = {

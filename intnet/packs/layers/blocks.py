@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.block_float import BlockTensor
+from intnet.blocks.block_float import BlockTensor
 from intnet.packs import ports
 from intnet.packs.trail import block_limits
 

@@ -1,4 +1,4 @@
-"""Ports of a path that a bucketed codec packed (`bucket_codec.py`): what hardware stores, and what it reads.
+"""Ports of a path that a codec packed (`blocks/buckets.py`): what hardware stores, and what it reads.
 
     L/x0s           a~, float32: what the gradients read
     L/x0s.code      unsigned codes, of levels code + 2^b
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.bucket_codec import Codec, Packed
+from intnet.blocks.buckets import Codec, Packed
 from intnet.packs import ports
 
 WORD_BYTES = 8

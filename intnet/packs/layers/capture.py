@@ -25,9 +25,9 @@ from intnet.autograd import Tensor, backward, leaf
 from intnet.errors import PackError
 from intnet.layers import Layer
 from intnet.methods.method import Method, Update
-from intnet.qtensor import QTensor
-from intnet.state import parts
+from intnet.numbers.qtensor import QTensor
 from intnet.trace import Event
+from intnet.training.state import parts
 
 WINDOW = ("kernel", "stride", "padding", "groups")
 

@@ -20,7 +20,7 @@ another port's words; `chain`, a SHA-256 a step, of its expected files behind on
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from intnet import methods, models, runs
+from intnet import methods, models
 from intnet.layers import Layer
 from intnet.methods.method import Method
 from intnet.packs.layers.capture import Captured, Taps, remember, remembered, replay
@@ -28,7 +28,8 @@ from intnet.packs.layers.expressions import Json, Load
 from intnet.packs.layers.paths import Maker
 from intnet.packs.pack import Pack
 from intnet.packs.ports import Draft
-from intnet.train import Run
+from intnet.runs import run_folder
+from intnet.training.train import Run
 
 Advance = Callable[[Run, int, Any], None]  # takes a run to a step; an observer sees the last one
 
@@ -40,7 +41,7 @@ def draft(run: Run, layers: Sequence[str], steps: int = 1, advance: Advance | No
     """
     chosen = [layer for layer in run.model.all_layers() if layer.name in layers]
     generator = {"kind": "layers", "layers": [layer.name for layer in chosen], "step": run.step + 1}
-    made = Maker(run.method, generator | {"steps": steps} | runs.identity(run))
+    made = Maker(run.method, generator | {"steps": steps} | run_folder.identity(run))
     for _ in range(steps):
         taps = Taps(chosen, run.method)
         with taps:

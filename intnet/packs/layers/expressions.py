@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import PackError
-from intnet.exact import Exact
-from intnet.exact_sources import FloatExact
+from intnet.exact.expressions import Exact
+from intnet.exact.sources import FloatExact
+from intnet.numbers.qtensor import CODE_TYPES, QTensor
 from intnet.packs import ports
 from intnet.packs.ports import Filled
-from intnet.qtensor import CODE_TYPES, QTensor
 
 Json = dict[str, Any]
 

@@ -13,22 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from intnet import hexfiles
-from intnet.block_float import blocks_of
-from intnet.bucket_codec import Codec, Packed
+from intnet.blocks.block_float import blocks_of
+from intnet.blocks.buckets import Codec, Packed
 from intnet.errors import ContainerError, FormatError
-from intnet.exact import Exact, exact
-from intnet.exact_sources import FloatExact
-from intnet.formats import BlockFloat, Format
+from intnet.exact.expressions import Exact, exact
+from intnet.exact.sources import FloatExact
+from intnet.inspect.operands import Operands
 from intnet.methods.method import Method
-from intnet.operands import Operands
+from intnet.numbers import hexfiles
+from intnet.numbers.formats import BlockFloat, Format
+from intnet.numbers.qtensor import QTensor
 from intnet.packs import ports
 from intnet.packs.layers import blocks, buckets
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import Case, Draft
 from intnet.packs.trail import REMAINDER_BITS, Trail, block_trail, bucket_trail, grid, limits, trail
-from intnet.qtensor import QTensor
 from intnet.trace import Event
 
 HALF = 1 << REMAINDER_BITS - 1  # the remainder of a tie

@@ -25,16 +25,16 @@ from typing import Any
 
 import numpy as np
 
-from intnet import hexfiles, rng
 from intnet.errors import ConfigError, PackError
 from intnet.methods.options import unknown
+from intnet.numbers import hexfiles, rng
+from intnet.numbers.qtensor import QTensor
 from intnet.packs.ports import Case, Draft, Filled, Port
 from intnet.packs.units import stimuli, stimuli_sums, training
 from intnet.packs.units.listing import UNITS
 from intnet.packs.units.signals import Columns, Group, Parameters, Range, Signal, Unit, joined
 from intnet.packs.units.sums import RESULTS
 from intnet.packs.units.words import Results, Step
-from intnet.qtensor import QTensor
 
 LEVELS = {
     "L0": "a readable few",

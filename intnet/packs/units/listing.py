@@ -6,8 +6,8 @@ results in `words.py` or `sums.py`, its words in `stimuli.py` and `training.py`.
 
 from typing import Any
 
-from intnet.formats import Constant, Direct, Shift
-from intnet.hexfiles import MOST_BITS
+from intnet.numbers.formats import Constant, Direct, Shift
+from intnet.numbers.hexfiles import MOST_BITS
 from intnet.packs.units.signals import Parameters, Range, Scale, Signal, Unit, limits
 from intnet.packs.units.words import FLAG, K_GC, K_Q
 

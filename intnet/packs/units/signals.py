@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.formats import Format
+from intnet.numbers.formats import Format
 
 Parameters = Mapping[str, int]
 Columns = dict[str, np.ndarray]  # int64 words of a port: (beats,), or (beats, lanes)

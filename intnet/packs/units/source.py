@@ -1,4 +1,4 @@
-"""Where random vectors come from: Philox words (`rng.py`), so that every Python draws the same.
+"""Where random vectors come from: Philox words (`numbers/rng.py`), so that every Python draws the same.
 
 Source(8).below(100), .within(-5, 5), .bits(12), .one_of(values), .some_of(values, 3)
 """
@@ -6,7 +6,7 @@ Source(8).below(100), .within(-5, 5), .bits(12), .one_of(values), .some_of(value
 from collections.abc import Sequence
 from typing import TypeVar
 
-from intnet import rng
+from intnet.numbers import rng
 
 T = TypeVar("T")
 _AT_ONCE = 1024  # words drawn

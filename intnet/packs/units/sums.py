@@ -12,10 +12,10 @@ import numpy as np
 
 from intnet import ops
 from intnet.errors import NumberError
+from intnet.numbers.qtensor import QTensor
 from intnet.packs.trail import FRACTION_BITS, REMAINDER_BITS
 from intnet.packs.units.signals import Columns, Parameters
 from intnet.packs.units.words import QUANTIZERS, Results, Step, check_fits, log2_r, requantized
-from intnet.qtensor import QTensor
 
 INFINITY, SIGN = 0x7F800000, 1 << 31
 LEAST = -149  # log2 of the least float32

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from intnet import runs
 from intnet.errors import PackError
-from intnet.exact import Exact
-from intnet.formats import Shift
+from intnet.exact.expressions import Exact
+from intnet.exact.quantize import quantize
+from intnet.numbers.formats import Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.packs.units.signals import Columns, Group, Unit, column, ends
 from intnet.packs.units.words import log2_r
-from intnet.qtensor import QTensor
-from intnet.quantize import quantize
+from intnet.runs import run_folder
 from intnet.trace import Event, Recorder
 
 RUN = {"method": "wageubn", "model": "resnet8", "data": "digits", "batch_size": 4, "seed": 1}
@@ -55,7 +55,7 @@ class Taken:
 @cache
 def steps() -> tuple[Events, ...]:
     """The events of every step that L3 and L4 take."""
-    run = runs.build(RUN["method"], {}, RUN["model"], RUN["data"], RUN["batch_size"], RUN["seed"])  # type: ignore[arg-type]
+    run = run_folder.build(RUN["method"], {}, RUN["model"], RUN["data"], RUN["batch_size"], RUN["seed"])  # type: ignore[arg-type]
     run.train(FIRST - 1)
     out = []
     for step in range(FIRST, FIRST + STEPS):

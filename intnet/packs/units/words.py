@@ -15,12 +15,12 @@ from fractions import Fraction
 import numpy as np
 
 from intnet.errors import PackError
-from intnet.exact import Exact
-from intnet.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.exact.expressions import Exact
+from intnet.exact.quantize import flag_words, quantize
+from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.numbers.qtensor import QTensor
 from intnet.packs.trail import REMAINDER_BITS, Trail, trail
 from intnet.packs.units.signals import Columns, Parameters
-from intnet.qtensor import QTensor
-from intnet.quantize import flag_words, quantize
 from intnet.spec.tensor import power
 
 K_Q = 8  # of Q(., k): the grid 2^-7, as of activations and of forward copies

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from intnet.block_float import BlockTensor
-from intnet.bucket_codec import Packed
-from intnet.qtensor import QTensor
+from intnet.blocks.block_float import BlockTensor
+from intnet.blocks.buckets import Packed
+from intnet.numbers.qtensor import QTensor
 from intnet.spec import float32 as f32
 from intnet.spec import geometry
 from intnet.spec.convolution import exact_dot

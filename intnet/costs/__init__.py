@@ -1,0 +1,1 @@
+"""What training costs by the papers' own models."""

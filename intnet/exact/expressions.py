@@ -1,0 +1,409 @@
+"""Exact expressions: values not yet rounded. A quantizer rounds one of them, once (rule R1).
+
+`Exact` is a sum of at most two integer tensors with a coefficient a channel, over a denominator a
+channel; `FloatExact` is a float32 tensor over an integer, `Root` a vector of square roots (both in
+`exact/sources.py`).
+`exact(x)` turns a QTensor or a float32 array into an expression. Every expression offers
+
+    round_to(exponent, mode, ...) -> codes, Status     the correctly rounded codes in units 2**exponent
+    log2_max()                                         n of R(x) = 2**n, decided in exact arithmetic
+
+so (x1 - mu)/(sigma + eps), a mean, a join of two branches or a pooled float error are each one
+rational, never rounded on the way. Bounds decide the container: most values take the quick lane
+(`exact/lane.py`), the others int64 or two limbs (`exact/loops.py`).
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
+from intnet.exact import lane as lanes
+from intnet.exact import loops, stages
+from intnet.exact.lane import Lane
+from intnet.exact.sources import (
+    NO_WORDS,
+    UNLIMITED,
+    Codes,
+    FloatExact,
+    Root,
+    beyond_float32,
+    finished,
+    fraction_to_float32,
+    log2_round,
+)
+from intnet.machine.buffers import empty
+from intnet.numbers import wide
+from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
+from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN
+
+_ROW = 1024  # elements a row where all channels share one coefficient
+
+Term = tuple[QTensor, np.ndarray | int]
+
+
+class Exact:
+    """value = (sum of coef * codes over the terms + offset) / den * 2**exponent, channels last.
+
+    terms:  one or two (QTensor, coefficient); a coefficient, `offset` and `den` are ints or int64[C]
+    relu:   negative values read as zero
+    shifts: a power of two a term on top of its coefficient, where branches of far exponents meet
+    tops:   int64[C], max |code| of the first of two terms by channel, where it is known: it settles most
+            maxima without reading the codes
+    The terms' own exponents do not count: coefficients refer to codes. den is positive.
+    """
+
+    def __init__(
+        self,
+        terms: Sequence[Term],
+        exponent: int,
+        offset: np.ndarray | int = 0,
+        den: np.ndarray | int = 1,
+        relu: bool = False,
+        shifts: Sequence[int] = (),
+        tops: np.ndarray | None = None,
+    ) -> None:
+        self.terms = tuple(terms)
+        self.shifts = tuple(shifts) or (0,) * len(self.terms)
+        self.exponent = exponent
+        self.offset = offset
+        self.den = den
+        self.relu = relu
+        self.tops = tops
+        self._top = np.inf  # max |numerator|, once `max` has seen it, and not what a ReLU left of it
+        self._signs = lanes.NO_SIGNS  # value > 0, once a rectified value has been rounded
+        shapes = {term.shape for term, _ in self.terms}
+        if len(shapes) != 1:
+            raise ShapeError(f"cannot combine tensors of shapes {sorted(shapes)}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the value."""
+        return self.terms[0][0].shape
+
+    def bound(self) -> int:
+        """A proven bound on |numerator|: from the terms' bounds, beyond int64 from their actual maxima."""
+        parts = [(max_abs(c), t, s) for (t, c), s in zip(self.terms, self.shifts, strict=True)]
+        total = max_abs(self.offset)
+        bound = total + sum((top * term.bound) << shift for top, term, shift in parts)
+        if bound < INT64_BOUND:
+            return bound
+        return total + sum((top * min(term.bound, max_abs(term.codes))) << s for top, term, s in parts)
+
+    def bits(self) -> int:
+        """Bits of the container that the numerator is proven to fit, sign included."""
+        return self.bound().bit_length() + 1
+
+    def rectified(self) -> "Exact":
+        """max(value, 0)."""
+        return Exact(self.terms, self.exponent, self.offset, self.den, relu=True, shifts=self.shifts)
+
+    def moved(self, move: Callable[[np.ndarray], np.ndarray]) -> "Exact":
+        """The same quotient of moved codes: `move` reshapes, drops or scatters elements of int64 arrays.
+
+        A denominator must be the same for every channel: positions lose their channel on the way.
+        """
+        parts = [coef for _, coef in self.terms] + [self.den]
+        if max_abs(self.offset) or any(np.any(np.asarray(p) != np.ravel(p)[0]) for p in parts):
+            return Exact([(QTensor(move(self.to_qtensor().codes.astype(np.int64)), 0), 1)], self.exponent)
+        first = [int(np.ravel(part)[0]) for part in parts]
+        codes = [move(term.codes.astype(np.int64)) for term, _ in self.terms]
+        terms = [(QTensor(c, 0), coef) for c, coef in zip(codes, first, strict=False)]
+        return Exact(terms, self.exponent, den=first[-1], relu=self.relu, shifts=self.shifts)
+
+    @cached_property
+    def _vectors(self) -> np.ndarray:
+        """int64[4, C]: offset, cu, cv, den of every channel; C = 1 where all channels are alike."""
+        parts = [self.offset, 0, 0, self.den]
+        for k, (term, coef) in enumerate(self.terms):
+            parts[1 + k] = coef if self.shifts[k] == 0 or term.bound else 0
+        channels = 1
+        for part in parts:
+            if isinstance(part, np.ndarray) and part.ndim:
+                channels = self.shape[-1]
+        vectors = np.empty((4, channels), np.int64)
+        try:
+            for k in range(4):
+                vectors[k] = parts[k]
+        except OverflowError:
+            raise ContainerError("a coefficient, offset or denominator is beyond int64") from None
+        return vectors
+
+    def _lane(self, vectors: np.ndarray, shift: int | None, most: int) -> Lane | None:
+        """The quick lane of the value in units of 2**(exponent - shift), where there is one.
+
+        shift:  None where nothing is rounded
+        most:   bits that a lane of int32 may round off; 0 where such a lane will not do
+        """
+        if any(self.shifts) and any(s and t.bound for (t, _), s in zip(self.terms, self.shifts, strict=True)):
+            return None
+        codes, tops = [t.codes for t, _ in self.terms], [float(t.bound) for t, _ in self.terms]
+        lane = None
+        if most:
+            lane = lanes.prepare_narrow(vectors, codes, tops, shift, self.relu, self._top, most)
+        lane = lane or lanes.prepare(vectors, codes, tops, shift or 0, self.relu)
+        if lane is None:  # the bounds that were proven may be far above the codes
+            tops = [float(max_abs(c)) for c in codes]
+            lane = lanes.prepare(vectors, codes, tops, shift or 0, self.relu)
+        return lane
+
+    def _flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """The codes of both terms, flat, in one common type (the loops know two)."""
+        codes = [term.codes for term, _ in self.terms]
+        dtype = np.int64 if any(c.dtype == np.int64 for c in codes) else np.int32
+        flat = [np.ascontiguousarray(c).reshape(-1).astype(dtype, copy=False) for c in codes]
+        return flat[0], flat[-1]
+
+    def _scale(self, exponent: int, den_bits: int, fine: int, mode: int) -> tuple[int, int, int]:
+        """(up, down, drop): numerator * 2**up, denominator * 2**down, numerator's bits to gather."""
+        shift = self.exponent - exponent
+        room = 61 - den_bits - fine
+        if shift >= 0 and (fine == 0 or room >= 0):
+            return shift, 0, 0
+        down = min(-shift, room)
+        drop = -shift - down
+        if room < 2 or (drop and mode == STOCHASTIC and room < 34):
+            raise ContainerError(f"a denominator of {den_bits} bits leaves no room to round exactly")
+        return 0, down, min(drop, 124)
+
+    def round_to(
+        self,
+        exponent: int,
+        mode: int,
+        lo: int = -UNLIMITED,
+        hi: int = UNLIMITED,
+        words: np.ndarray = NO_WORDS,
+        bits: int = 32,
+        fine: int = 0,
+        where: str = "",
+    ) -> Codes:
+        """Codes of value / 2**exponent, rounded by `mode`, clipped to [lo, hi]; counts in Status.
+
+        words: uint32 a element where mode is stochastic, of which the top `bits` are used
+        fine:  > 0 for the two grids of Flag (see `exact_loops.round_flag`)
+        ContainerError where neither int64 nor two limbs are proven to hold the numerator.
+
+        Defined by `spec/rounding.py: round_fraction`.
+        """
+        low, high = max(lo, -UNLIMITED), min(hi, UNLIMITED)
+        vectors = self._vectors
+        most = 30 if mode == TIES_EVEN else bits if mode == STOCHASTIC else 0
+        lane = self._lane(vectors, self.exponent - exponent, 0 if fine else most)
+        if lane is not None and lanes.rounds(lane, mode, words, low, high):
+            signs = empty((lane.elements,), np.bool_) if self.relu else lanes.NO_SIGNS
+            rounded = lanes.round_codes(lane, mode, low, high, fine, words, bits, signs)
+            assert rounded is not None  # integers are finite
+            self._signs = signs
+            return rounded[0].reshape(self.shape), rounded[1]
+        offset, cu, cv, den = _rows(vectors)
+        up, down, drop = self._scale(exponent, int(den.max()).bit_length(), fine, mode)
+        bound = self.bound() << up
+        # round_flag multiplies a code back by its denominator: one step beyond the numerator
+        den = den << down
+        if bound < INT64_BOUND:
+            u, v = self._flat()
+            result = min(bound // int(den.min()) + 1, max(-low, high)) << fine
+            out = np.empty(u.shape, np.int32 if result < 1 << 31 else np.int64)
+            counts = np.zeros((loops.blocks_for(u.size), 4), np.int64)
+            numerator = (u, cu << up, v, cv << up, offset << up, den, min(drop, 62), self.relu)
+            loops.round_rows(*numerator, fine, mode, words, bits, low, high, out, counts)
+        else:
+            self._check_limbs(bound, where)
+            num_hi, num_lo = self._limbs(offset, cu, cv, where)
+            out = np.empty(num_hi.shape, np.int64)
+            counts = np.zeros((1, 4), np.int64)
+            loops.round_limbs(num_hi, num_lo, den, up, drop, fine, mode, words, bits, low, high, out, counts)
+            if counts[0, loops.MISFIT]:
+                raise ContainerError(f"{where or 'expression'}: a rounded code is beyond 62 bits")
+        return finished(out, counts, self.shape, low, high)
+
+    def _check_limbs(self, bound: int, where: str) -> None:
+        if bound >= wide.LIMBS_MAX:
+            raise ContainerError(
+                f"{where or 'expression'}: a numerator of up to {bound.bit_length() + 1} bits is beyond "
+                "every container (two limbs hold 127): an operand is too wide, or two branches too far apart"
+            )
+
+    def _limbs(
+        self, offset: np.ndarray, cu: np.ndarray, cv: np.ndarray, where: str = ""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        self._check_limbs(self.bound(), where)
+        u, v = self._flat()
+        num_hi, num_lo = np.empty(u.shape, np.int64), np.empty(u.shape, np.uint64)
+        loops.limb_rows(u, cu, self.shifts[0], v, cv, self.shifts[-1], offset, self.relu, num_hi, num_lo)
+        return num_hi, num_lo
+
+    def max(self) -> Fraction:
+        """max |value|, exact."""
+        return self._greatest * Fraction(2) ** self.exponent
+
+    def extremes(self) -> tuple[Fraction, Fraction]:
+        """(max, min), exact, where they are above and below 0, else 0: the tops of what a ReLU leaves."""
+        terms = [(term, -coef) for term, coef in self.terms]
+        opposite = Exact(terms, self.exponent, -self.offset, self.den, relu=True, shifts=self.shifts)
+        return self.rectified().max(), Fraction(0) if self.relu else -opposite.max()
+
+    def log2_max(self) -> int:
+        """n of R(x) = 2**n; R(0) := 1. Defined by `spec/formats.py: log2_R`."""
+        n = self._log2_by_tops()
+        if n is None:
+            top = self._greatest
+            n = log2_round(top) if top else -self.exponent
+        return n + self.exponent
+
+    def _log2_by_tops(self) -> int | None:
+        """log2 of R(numerator / denominator) where two bounds on the maximum agree, else None."""
+        if self.tops is None or self.relu or any(self.shifts):
+            return None
+        least, most = stages.maximum_between(self._vectors, self.tops, float(self.terms[1][0].bound))
+        if not least > 0:
+            return None
+        n = log2_round(Fraction(least))
+        return n if n == log2_round(Fraction(most)) else None
+
+    @cached_property
+    def _greatest(self) -> Fraction:
+        """max |numerator / denominator|, exact."""
+        if self.terms[0][0].size == 0:
+            raise NumberError("an empty tensor has no maximum")
+        vectors = self._vectors
+        lane = self._lane(vectors, None, most=30)
+        if lane is not None:
+            tops = [int(top) for top in lanes.peaks(lane)]
+            if not self.relu:  # which hides the greatest negative numerators
+                self._top = float(max(tops))
+        else:
+            hi, lo = self._limbs(*_rows(vectors)[:3])
+            top_hi, top_lo = np.zeros(vectors.shape[1], np.int64), np.zeros(vectors.shape[1], np.uint64)
+            loops.limb_peaks(hi, lo, top_hi, top_lo)
+            tops = [(int(high) << 64) + int(low) for high, low in zip(top_hi, top_lo, strict=True)]
+        dens = vectors[3].tolist()
+        ratios = [top / den for top, den in zip(tops, dens, strict=True)]
+        near = max(ratios) * (1 - 2.0**-50)  # only these may be the greatest
+        quotients = zip(tops, dens, ratios, strict=True)
+        return max(Fraction(peak, den) for peak, den, ratio in quotients if ratio >= near)
+
+    def positive(self) -> np.ndarray:
+        """bool array: value > 0. A rectified value that was rounded has it at hand."""
+        if self._signs.size:
+            return self._signs.reshape(self.shape)
+        vectors = self._vectors
+        lane = self._lane(vectors, None, most=30)
+        if lane is not None:
+            return lanes.positive(lane).reshape(self.shape)
+        hi, lo = self._limbs(*_rows(vectors)[:3])
+        return ((hi > 0) | ((hi == 0) & (lo > 0))).reshape(self.shape)
+
+    def to_qtensor(self, where: str = "") -> QTensor:
+        """The value as codes at the expression's own exponent; only where no denominator is left."""
+        if np.any(np.asarray(self.den) != 1):
+            raise NumberError("a quotient has no exact codes; quantize it")
+        codes, status = self.round_to(self.exponent, TIES_EVEN, where=where)
+        return QTensor(codes, self.exponent, bound=status.peak)
+
+    def to_float32(self, where: str = "") -> np.ndarray:
+        """float32 array, each value correctly rounded once (ties to even).
+
+        NumberError, naming `where`, for a value beyond float32's range.
+
+        Defined by `spec/float32.py: to_float32`.
+        """
+        vectors = self._vectors
+        lane = self._lane(vectors, None, most=0)
+        if abs(self.exponent) > lanes.FAR or (lane is None and np.any(vectors[3] != 1)):
+            flat = [fraction_to_float32(value, where) for value in self.fractions().reshape(-1)]
+            return np.array(flat, np.float32).reshape(self.shape)
+        values = self._wide_to_float32(vectors) if lane is None else lanes.to_float32(lane, self.exponent)
+        if values is None:
+            raise beyond_float32(where)
+        return values.reshape(self.shape)
+
+    def _wide_to_float32(self, vectors: np.ndarray) -> np.ndarray | None:
+        """Flat `to_float32` of numerators beyond 51 bits; None where a value is beyond float32."""
+        (offset, cu, cv, _), scale = _rows(vectors), 2.0**self.exponent
+        out = empty((self.terms[0][0].size,), np.float32)
+        with np.errstate(over="ignore"):
+            if self.bound() < INT64_BOUND and not any(self.shifts):
+                u, v = self._flat()
+                loops.float_rows(u, cu, v, cv, offset, self.relu, scale, loops.blocks_for(u.size), out)
+            else:
+                loops.float_limbs(*self._limbs(offset, cu, cv), scale, out)
+        return out if np.all(np.isfinite(out)) else None
+
+    def fractions(self) -> np.ndarray:
+        """Array of Fractions: the exact values (slow; for inspection)."""
+        offset, cu, cv, den = self._vectors
+        u, v = self._flat()
+        out = np.empty(u.size, object)
+        scale = Fraction(2) ** self.exponent
+        for i in range(u.size):
+            c = i % den.size
+            left, right = int(cu[c]) * int(u[i]), int(cv[c]) * int(v[i])
+            num = (left << self.shifts[0]) + (right << self.shifts[-1]) + int(offset[c])
+            out[i] = Fraction(max(num, 0) if self.relu else num, int(den[c])) * scale
+        return out.reshape(self.shape)
+
+
+def _rows(vectors: np.ndarray) -> np.ndarray:
+    """`vectors` for the loops, whose rows are as long as they are: not of a single element."""
+    return vectors if vectors.shape[1] > 1 else np.repeat(vectors, _ROW, axis=1)
+
+
+Expression = Exact | FloatExact | Root
+
+
+def exact(value: QTensor | np.ndarray | Expression, where: str = "") -> Expression:
+    """The expression that a QTensor, a float array or an expression is."""
+    if isinstance(value, QTensor):
+        if isinstance(value.exponent, np.ndarray):
+            raise FormatError(f"{where or 'tensor'}: an exponent array has no single expression")
+        return Exact([(value, 1)], value.exponent)
+    if isinstance(value, np.ndarray):
+        if value.dtype != np.float32:
+            raise FormatError(f"{where or 'tensor'}: float32 expected, not {value.dtype}")
+        return FloatExact(value, where=where)
+    return value
+
+
+def add(a: QTensor | np.ndarray | Expression, b: QTensor | np.ndarray | Expression) -> Exact | np.ndarray:
+    """The exact sum of two integer values (exponents aligned), or the float32 sum of two arrays."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a + b
+    left, right = exact(a), exact(b)
+    if not (isinstance(left, Exact) and isinstance(right, Exact)):
+        raise FormatError("a float branch and an integer branch cannot be joined exactly; quantize one first")
+    if left.relu or right.relu or np.any(np.asarray(left.den) != right.den):
+        raise FormatError("only sums without ReLU and over one denominator are joined exactly")
+    if len(left.terms) + len(right.terms) > 2:
+        left = _single(left)
+    if len(left.terms) + len(right.terms) > 2:
+        right = _single(right)
+    exponent = min(left.exponent, right.exponent)
+    terms: list[Term] = []
+    shifts: list[int] = []
+    offset: np.ndarray | int = 0
+    for part in (left, right):
+        gap = part.exponent - exponent
+        for (term, coef), shift in zip(part.terms, part.shifts, strict=True):
+            near = max_abs(coef) << gap < INT64_BOUND
+            terms.append((term, times_power(coef, gap) if near else coef))
+            shifts.append(shift if near else shift + gap)
+        if max_abs(part.offset):
+            offset = offset + times_power(part.offset, gap)
+    return Exact(terms, exponent, offset, left.den, shifts=shifts)
+
+
+def _single(value: Exact) -> Exact:
+    """The same value as one term: its codes."""
+    codes = value.to_qtensor()
+    return Exact([(codes, 1)], int(codes.exponent))
+
+
+def times_power(coef: Any, bits: int, where: str = "") -> Any:
+    """coef * 2**bits as int or int64 array; ContainerError, naming `where`, beyond 62 bits."""
+    if max_abs(coef) << bits >= INT64_BOUND:
+        raise ContainerError(f"{where or 'sum'}: a term shifted by {bits} bits is beyond every container")
+    return (coef.astype(np.int64) if isinstance(coef, np.ndarray) else int(coef)) << bits

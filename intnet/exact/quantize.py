@@ -1,0 +1,199 @@
+"""Quantizers: one exact expression, one format, one rounding -> QTensor.
+
+    quantize(x, format, rounding="ties_even", words=None, word_bits=32, where="") -> QTensor
+
+`x` is anything `exact.exact` takes: a QTensor, a float32 array, or an expression such as a quotient.
+The order is always: scale exactly, round once (`numbers/rounding.py`), then limit the range. The result
+carries counts (`QTensor.status`). One function a format below, each with its equation; the table at the end
+lists the formats of a whole tensor; `BlockFloat` has an exponent a block: `block_float.quantize_blocks`.
+Equation numbers are WAGEUBN's (Yang et al. 2020), where there are any.
+
+Defined by `spec/formats.py: quantize`.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from intnet.errors import FormatError, NumberError, ShapeError
+from intnet.exact.expressions import NO_WORDS, UNLIMITED, Exact, Expression, FloatExact, exact
+from intnet.exact.sources import floor_log2
+from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift, check_bits
+from intnet.numbers.qtensor import QTensor, container, max_abs
+from intnet.numbers.rounding import STOCHASTIC, mode_code
+
+Draw = tuple[int, np.ndarray, int, str]  # mode, words, word bits, where
+
+
+def quantize(
+    x: "QTensor | np.ndarray | Expression",
+    format: Format,
+    *,
+    rounding: str = "ties_even",
+    words: np.ndarray | None = None,
+    word_bits: int = 32,
+    where: str = "",
+) -> QTensor:
+    """`x` in `format`: the correctly rounded codes of its exact value, then the format's range.
+
+    rounding:  a name of `rounding.MODES`; `stochastic` needs `words`
+    words:     uint32, one an element in C order, of which the top `word_bits` are used
+    where:     'layer/path' for error messages
+    Raises NumberError (NaN, infinity, an empty tensor where a maximum is needed), FormatError,
+    ContainerError (a bound that no container holds).
+
+    Defined by `spec/formats.py: quantize`.
+    """
+    mode = mode_code(rounding)
+    if type(format) not in _QUANTIZERS:
+        raise FormatError(
+            f"{where or 'quantize'}: {format} is no format of a whole tensor; block float is made by "
+            "block_float.quantize_blocks"
+        )
+    source = exact(x, where)
+    if mode == STOCHASTIC:
+        check_bits(word_bits, f"{where or 'stochastic rounding'}: word_bits")
+        if words is None or words.dtype != np.uint32 or words.size != int(np.prod(source.shape)):
+            have = "none" if words is None else f"{words.size} of {words.dtype}"
+            raise ShapeError(
+                f"{where or 'stochastic rounding'}: needs one uint32 word an element "
+                f"({int(np.prod(source.shape))}), got {have}"
+            )
+    draw = (mode, NO_WORDS if words is None else words.reshape(-1), word_bits, where)
+    return _QUANTIZERS[type(format)](source, format, draw)
+
+
+def _round(source: Expression, exponent: int, hi: int, draw: Draw, fine: int = 0) -> tuple[np.ndarray, Any]:
+    mode, words, bits, where = draw
+    return source.round_to(exponent, mode, -hi, hi, words, bits, fine, where)
+
+
+def _log2_max(x: Expression, draw: Draw) -> int:
+    """log2 of R(x), which an empty tensor does not have. Defined by `spec/formats.py: exponent_of`."""
+    if 0 in x.shape:
+        raise NumberError(f"{draw[3] or 'tensor'}: an empty tensor of shape {x.shape} has no maximum")
+    return x.log2_max()
+
+
+def _fixed(x: Expression, format: FixedPoint, draw: Draw) -> QTensor:
+    """<WL,FL>: round(x * 2^FL), then `format.overflow`. Defined by `spec/formats.py: FixedPoint`."""
+    mode, words, bits, where = draw
+    if format.overflow.startswith("saturate"):
+        codes, status = x.round_to(format.exponent, mode, format.lo, format.hi, words, bits, 0, where)
+        return QTensor(codes, format.exponent, format, max(-format.lo, format.hi), status)
+    codes, status = x.round_to(format.exponent, mode, -UNLIMITED, UNLIMITED, words, bits, 0, where)
+    if format.overflow == "wrap":
+        span = 1 << format.wl
+        wide = codes.astype(np.int64)
+        codes = wide - span * ((wide - format.lo) // span)
+        codes = codes.astype(container(max_abs(codes)))
+    elif codes.size and (int(codes.min()) < format.lo or int(codes.max()) > format.hi):
+        index = tuple(int(i) for i in np.argwhere((codes < format.lo) | (codes > format.hi))[0])
+        raise NumberError(
+            f"{where or 'tensor'}: code {int(codes[index])} at {index} is outside "
+            f"{format} ({format.lo}..{format.hi}) and its overflow is 'error'"
+        )
+    return QTensor(codes, format.exponent, format, max(-format.lo, format.hi), status)
+
+
+def _direct(x: Expression, format: Direct, draw: Draw) -> QTensor:
+    """(6): Q(x, k) = round(x * 2^(k-1)) / 2^(k-1); the range is not limited.
+
+    Defined by `spec/formats.py: Direct`.
+    """
+    codes, status = _round(x, format.exponent, UNLIMITED, draw)
+    return QTensor(codes, format.exponent, format, status.peak, status)
+
+
+def _shift(x: Expression, format: Shift, draw: Draw) -> QTensor:
+    """(8): SQ(x, k) = R(x) * clip(Q(x/R(x), k), -1 + d, 1 - d). Defined by `spec/formats.py: Shift`."""
+    exponent = _log2_max(x, draw) - (format.k - 1)
+    codes, status = _round(x, exponent, format.hi, draw)
+    return QTensor(codes, exponent, format, format.hi, status)
+
+
+def _flag(x: Expression, format: Flag, draw: Draw) -> QTensor:
+    """(17): on the grid Sc where |x/Sc| >= 1, else on the grid Sc/2^(k-1); Sc = R(x)/2^(k-1).
+
+    Defined by `spec/formats.py: Flag`.
+    """
+    if draw[0] == STOCHASTIC:
+        raise FormatError(f"{draw[3] or 'Flag'}: the flag format rounds to nearest, not stochastically")
+    exponent = _log2_max(x, draw) - 2 * format.fine
+    codes, status = _round(x, exponent, format.hi, draw, format.fine)
+    return QTensor(codes, exponent, format, format.hi, status)
+
+
+def _constant(x: Expression, format: Constant, draw: Draw) -> QTensor:
+    """(7): CQ(x) = clip(Sr(dr * x/R(x)), -dr+1, dr-1) / 2^(k-1). The magnitude of x is given up.
+
+    Defined by `spec/formats.py: Constant`.
+    """
+    exponent = _log2_max(x, draw) - (format.dr.bit_length() - 1)
+    codes, status = _round(x, exponent, format.hi, draw)
+    return QTensor(codes, format.exponent, format, format.hi, status)
+
+
+def _scaled(x: Expression, format: Scaled, draw: Draw) -> QTensor:
+    """BF(x, wl) of MuPPET: clip(round(x * 2^s), LB, UB) with the largest s at which all of x comes near.
+
+    Defined by `spec/formats.py: Scaled`.
+    """
+    exponent = -scale(x, format, draw[3])
+    mode, words, bits, where = draw
+    codes, status = x.round_to(exponent, mode, format.lo, format.hi, words, bits, 0, where)
+    return QTensor(codes, exponent, format, -format.lo, status)
+
+
+def scale(x: Expression, format: Scaled, where: str = "") -> int:
+    """The largest s with max x * 2^s <= UB + 1/2 and min x * 2^s >= LB - 1/2, decided exactly.
+
+    The greatest magnitude alone decides, unless it falls between the two limits. Zeros scale as a 1 does.
+
+    Defined by `spec/formats.py: Scaled.grid_of`.
+    """
+    if 0 in x.shape or not isinstance(x, Exact | FloatExact):
+        raise NumberError(
+            f"{where or 'tensor'}: an empty tensor, a root or a tanh has no exact extremes (shape {x.shape})"
+        )
+    above, below = Fraction(2 * format.hi + 1, 2), Fraction(1 - 2 * format.lo, 2)
+    top = x.max()
+    s = floor_log2(above / (top or 1))
+    if not top or s == floor_log2(below / top):
+        return s
+    greatest, least = x.extremes()
+    if greatest <= 0:
+        return floor_log2(below / -least)
+    return min(floor_log2(above / greatest), floor_log2(below / -least)) if least < 0 else s
+
+
+def flag_words(q: QTensor) -> np.ndarray:
+    """The stored words of a Flag tensor: flag, sign, k-1 bits of magnitude (figure 4).
+
+    uint16 where the k+1 bits fit (k = 8 stores 9), else uint32 or uint64.
+
+    Defined by `spec/formats.py: flag_encode`.
+    """
+    if not isinstance(q.format, Flag):
+        raise FormatError(f"flag_words needs a tensor in Flag format, not {q.format}")
+    fine = q.format.fine
+    magnitude = np.abs(q.codes.astype(np.int64))
+    flag = magnitude >= 1 << fine
+    magnitude = np.where(flag, magnitude >> fine, magnitude)
+    words = (flag.astype(np.int64) << (fine + 1)) | ((q.codes < 0).astype(np.int64) << fine) | magnitude
+    bits = q.format.bits
+    return words.astype(np.uint16 if bits <= 16 else np.uint32 if bits <= 32 else np.uint64)
+
+
+_QUANTIZERS: dict[type, Callable[[Any, Any, Draw], QTensor]] = {
+    FixedPoint: _fixed,
+    Direct: _direct,
+    Shift: _shift,
+    Flag: _flag,
+    Constant: _constant,
+    Scaled: _scaled,
+}
+
+__all__ = ["Exact", "flag_words", "quantize"]

@@ -1,0 +1,210 @@
+"""The quick lane of `exact.py` over whole tensors: rows through the stages of `exact/stages.py`.
+
+A tensor is walked flat in rows of some hundred elements, a multiple of the channels C, so that
+position j of a row belongs to channel j % C. What an expression must be for this, and the functions
+that `exact.py` calls: `exact/lane.py`.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from intnet.exact import stages
+from intnet.exact.stages import (  # fmt: skip
+    DEN,
+    FIRST,
+    INEXACT,
+    INVERSE,
+    MISFIT,
+    NOT_FINITE,
+    OFFSET,
+    PEAK,
+    SATURATED,
+    SECOND,
+)
+from intnet.machine.instructions import borrowed
+from intnet.machine.jit import njit, pjit, prange
+
+UNLIMITED = 2.0**62  # a range to +-this clips nothing
+ROUND, PEAKS, SIGNS, FLOATS = range(4)  # tasks
+QUOTIENTS, POWERS, CODES = range(3)  # what FLOATS reads: any lane, one of powers of two, bare codes
+
+
+# A lane of a kernel is the tuple (u, its size, v, its size, elements, least, tile): the codes of both
+# terms as bytes (v is empty where there is one), how many there are, and what num is raised to.
+
+
+@njit
+def _round_row(
+    num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float, hi: float,
+    fine: int, words: np.ndarray, at: int, bits: int,
+) -> stages.Counts:  # fmt: skip
+    """num becomes its code by the stage that the arguments of ROUND ask for; (saturated, inexact)."""
+    if words.shape[0] > 0:
+        return stages.random(num, n, inverse, least, lo, hi, words, at, bits)
+    if fine > 0:
+        return stages.flagged(num, n, den, inverse, least, lo, hi, np.float64(1 << fine))
+    if min(-lo, hi) < UNLIMITED:
+        return stages.nearest(num, n, den, inverse, least, lo, hi)
+    return np.int64(0), stages.unclipped(num, n, den, inverse, least)
+
+
+@njit
+def read_part(
+    task: int, lane: Any, first: int, last: int, lo: float, hi: float, fine: int, unit: float,
+    words: np.ndarray, bits: int, signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
+    scratch: np.ndarray,
+) -> None:  # fmt: skip
+    """One task on elements first .. last of a float64 lane, and num > 0 into `signs` if it is not empty.
+
+    ROUND:  codes of `size` bytes into `out`, stochastic where there are words, on two grids where
+            fine > 0; results are SATURATED, INEXACT, PEAK and MISFIT: rows with a float32 not finite.
+            Of float32 where unit > 0: value = float32 * unit
+    PEAKS:  results[c] = max |num| of channel c, one of as many as there are results
+    SIGNS:  that alone
+    FLOATS: num / den * unit as float32 into `out`; results[0] is the greatest bit pattern, 0 of CODES;
+            `fine` is QUOTIENTS, POWERS or CODES
+    """
+    tile, u, v, u_size, v_size = borrowed(lane[6]), borrowed(lane[0]), borrowed(lane[2]), lane[1], lane[3]
+    out, words, signs, results = borrowed(out), borrowed(words), borrowed(signs), borrowed(results)
+    scratch, least, width, two = borrowed(scratch), lane[5], tile.shape[1], v.shape[0] > 0
+    offset, first_coef, second_coef = tile[OFFSET], tile[FIRST], tile[SECOND]
+    den, inverse = tile[DEN], tile[INVERSE]
+    num, other, tops = scratch[0], scratch[1], scratch[2]
+    tops[:] = 0
+    for at in range(first, last, width):
+        n = min(width, last - at)
+        if task == ROUND and unit > 0.0:
+            stages.floats_to_codes(u, at, n, unit, lo, hi, out, size, results)
+            continue
+        if task == FLOATS and fine == CODES:
+            stages.codes_to_floats(u, u_size, at, n, unit, out)
+            continue
+        pattern = stages.term(u, u_size, at, n, first_coef, offset, other if two else num)
+        if two:
+            stages.term(v, v_size, at, n, second_coef, other, num)
+        if signs.shape[0] > 0:
+            stages.signs(num, n, signs, at)
+        if task == PEAKS:
+            stages.peaks(num, n, least, tops)
+        elif task == FLOATS and fine == POWERS:
+            top = stages.floats_of_powers(num, n, inverse, least, unit, out, at)
+            results[0] = max(results[0], top)
+        elif task == FLOATS:
+            top = stages.floats(num, n, den, inverse, least, unit, other.view(np.int64), out, at)
+            results[0] = max(results[0], top)
+        elif pattern >= NOT_FINITE:
+            results[MISFIT] += 1
+        elif task == ROUND:
+            saturated, inexact = _round_row(num, n, den, inverse, least, lo, hi, fine, words, at, bits)
+            results[SATURATED] += saturated
+            results[INEXACT] += inexact
+            results[PEAK] = max(results[PEAK], stages.store(num, n, out, size, at))
+    if task == PEAKS:
+        _fold_tops(tops, results)
+
+
+@njit
+def _round_narrow_row(
+    num: np.ndarray, n: int, drop: np.int32, least: int, lo: int, hi: int, words: np.ndarray, at: int
+) -> stages.Counts:
+    """`_round_row` in int32."""
+    if words.shape[0] > 0:
+        return stages.shifted_random(num, n, drop, least, lo, hi, words, at)
+    return stages.shifted(num, n, drop, least, lo, hi)
+
+
+@njit
+def narrow_part(
+    task: int, lane: Any, first: int, last: int, lo: int, hi: int, drop: np.int32, words: np.ndarray,
+    signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray, scratch: np.ndarray,
+) -> None:  # fmt: skip
+    """`read_part` of an int32 lane: ROUND of num / 2**drop, PEAKS or SIGNS."""
+    tile, u, v, u_size, v_size = borrowed(lane[6]), borrowed(lane[0]), borrowed(lane[2]), lane[1], lane[3]
+    out, words, signs, results = borrowed(out), borrowed(words), borrowed(signs), borrowed(results)
+    scratch, least, width, two = borrowed(scratch), lane[5], tile.shape[1], v.shape[0] > 0
+    offset, first_coef, second_coef = tile[OFFSET], tile[FIRST], tile[SECOND]
+    num, other, tops = scratch[0], scratch[1], scratch[2]
+    tops[:] = 0
+    for at in range(first, last, width):
+        n = min(width, last - at)
+        stages.term(u, u_size, at, n, first_coef, offset, other if two else num)
+        if two:
+            stages.term(v, v_size, at, n, second_coef, other, num)
+        if signs.shape[0] > 0:
+            stages.signs(num, n, signs, at)
+        if task == PEAKS:
+            stages.peaks(num, n, least, tops)
+        elif task == ROUND:
+            saturated, inexact = _round_narrow_row(num, n, drop, least, lo, hi, words, at)
+            results[SATURATED] += saturated
+            results[INEXACT] += inexact
+            results[PEAK] = max(results[PEAK], stages.store(num, n, out, size, at))
+    if task == PEAKS:
+        _fold_tops(tops, results)
+
+
+@njit
+def _fold_tops(tops: np.ndarray, results: np.ndarray) -> None:
+    """The maxima of the positions of a row, a multiple of the channels, into those of the channels."""
+    channels = results.shape[0]
+    for j in range(tops.shape[0]):
+        results[j % channels] = max(results[j % channels], tops[j])
+
+
+@njit
+def _join(task: int, results: np.ndarray) -> None:
+    """Add up the lines of results in the first one: counts are summed, maxima compared."""
+    first = results[0]
+    for b in range(1, results.shape[0]):
+        for k in range(first.shape[0]):
+            if task == ROUND and k != PEAK:
+                first[k] += results[b, k]
+            else:
+                first[k] = max(first[k], results[b, k])
+
+
+@njit
+def _cut(lane: Any, b: int, blocks: int) -> tuple[int, int]:
+    """First and last element of one of `blocks` parts: whole rows."""
+    elements, width = lane[4], lane[6].shape[1]
+    rows = -(-elements // width)
+    return rows * b // blocks * width, min(rows * (b + 1) // blocks * width, elements)
+
+
+@pjit
+def read_all(
+    task: int, lane: Any, lo: float, hi: float, fine: int, unit: float, words: np.ndarray, bits: int,
+    signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
+) -> None:  # fmt: skip
+    """`read_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
+    blocks = results.shape[0]
+    for b in prange(blocks):
+        first, last = _cut(lane, b, blocks)
+        scratch = np.empty((3, lane[6].shape[1]), np.float64)
+        read_part(
+            task, lane, first, last, lo, hi, fine, unit, words, bits, signs, out, size, results[b], scratch
+        )  # fmt: skip
+    _join(task, results)
+
+
+@pjit
+def narrow_all(
+    task: int, lane: Any, lo: int, hi: int, drop: np.int32, words: np.ndarray, signs: np.ndarray,
+    out: np.ndarray, size: int, results: np.ndarray,
+) -> None:  # fmt: skip
+    """`narrow_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
+    blocks = results.shape[0]
+    for b in prange(blocks):
+        first, last = _cut(lane, b, blocks)
+        scratch = np.empty((3, lane[6].shape[1]), np.int32)
+        narrow_part(task, lane, first, last, lo, hi, drop, words, signs, out, size, results[b], scratch)
+    _join(task, results)
+
+
+@pjit
+def top_patterns(floats: np.ndarray, tops: np.ndarray) -> None:
+    """The greatest bit pattern of each block of float32 values, given as bytes."""
+    n, blocks = floats.shape[0] // 4, tops.shape[0]
+    for b in prange(blocks):
+        tops[b] = stages.top_pattern(floats, n * b // blocks, n * (b + 1) // blocks)

@@ -1,0 +1,1 @@
+"""Looking inside a step: operands, every number's way to its bits by the definition, measures."""

@@ -1,0 +1,371 @@
+"""One element's whole way: from the operands that entered to the code that was stored.
+
+    explain(event, index) -> Explanation
+
+Everything is done again in Python integers and Fractions, element by element and apart from the kernels:
+the exact value, the value in units of the grid (`scaled` = value / 2**grid), its floor and remainder, the
+tie or random word, the decision, the code before and after saturation. The code that is reached must be
+the one that the library stored; where it is not, `Disagreement` is raised: one of the two is wrong.
+
+A square root has no rational value: `square` is given in the place of `value`, and its remainder is
+decided by comparing squares. Golden packs use the same trail for words that do not match. A bucketed codec
+rounds float32 arithmetic, not exact values: what `inspect/explain_buckets.py` finds of it stands in `bucket`.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from intnet.blocks.buckets import Codec
+from intnet.errors import FormatError, ShapeError
+from intnet.exact.expressions import Exact, Expression, exact
+from intnet.exact.quantize import flag_words
+from intnet.exact.sources import FloatExact, Root
+from intnet.inspect import as_spec
+from intnet.inspect.explain_blocks import Block, in_block
+from intnet.inspect.explain_buckets import Bucket, way
+from intnet.inspect.explain_rules import Disagreement, Index, comma, rule
+from intnet.inspect.operands import Operands, Product
+from intnet.numbers.formats import BlockFloat, Flag, Format
+from intnet.numbers.qtensor import QTensor
+from intnet.numbers.rounding import HLS_ALIASES, MODES
+from intnet.spec import formats as spec
+from intnet.spec.rounding import HALF
+from intnet.spec.tensor import power
+from intnet.trace import Event
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of a sum: coefficient * code * 2**shift; names are '' where nobody knows them."""
+
+    name: str
+    code: int
+    coefficient: int = 1
+    coefficient_name: str = ""
+    shift: int = 0
+
+
+@dataclass(frozen=True)
+class Value:
+    """value = (sum of the terms + offset) / denominator * 2**exponent, then max(., 0) where `relu`.
+
+    value:  the exact value; None for a root, whose exact square is `square`
+    number: the float32 that entered, where it was no integer code
+    """
+
+    terms: tuple[Term, ...]
+    offset: int
+    denominator: int
+    exponent: int
+    relu: bool
+    value: Fraction | None
+    square: Fraction | None = None
+    number: float | None = None
+    offset_name: str = ""
+    denominator_name: str = ""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How an exact value became an integer.
+
+    grid:      log2 of the step that is rounded to; scaled = value / 2**grid = floor + remainder
+               None of a codec, where scaled is u, a float32, and remainder u - floor in float32
+    log2_r:    log2 of R(x), where the tensor's maximum sets the grid
+    word:      the random word, of `word_bits` bits; it rounds up iff it is below `threshold`
+    rounded:   the integer before saturation, in units of the grid; `kept` the one after it
+    low, high: the limits, None where the format has none
+    lift:      code = kept * 2**lift (the coarse grid of the flag format)
+    block:     of block float, whose block sets the grid; where it keeps no bits nothing is rounded
+    bucket:    of a codec; where it is constant nothing is rounded
+    """
+
+    mode: str
+    grid: int | None
+    log2_r: int | None
+    scaled: Fraction | None
+    scaled_square: Fraction | None
+    floor: int
+    remainder: Fraction | None
+    tie: bool
+    word: int | None
+    word_bits: int | None
+    threshold: int | None
+    up: bool
+    rule: str
+    rounded: int
+    low: int | None
+    high: int | None
+    overflow: str
+    kept: int
+    saturated: bool
+    lift: int
+    block: Block | None = None
+    bucket: Bucket | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The way of one element. `step` counts from 0, as the random words do.
+
+    stored:   the value of the stored code, code * 2**exponent, of a codec a~; CQ gives the magnitude of x
+              up, so there it is not near `value`
+    width:    bits of the word that `binary` and `hex` show in two's complement; 0 in a block of b = 0
+              of a codec the packed word, which is unsigned
+    flag:     the stored word of the flag format (flag, sign, magnitude) in binary, else ''
+    """
+
+    layer: str
+    path: str
+    step: int
+    index: Index
+    format: str | None
+    formula: str
+    value: Value
+    product: Product | None
+    rounding: Rounding | None
+    code: int | None
+    exponent: int | None
+    width: int | None
+    binary: str
+    hex: str
+    flag: str
+    stored: Fraction
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values: a Fraction is the text 'p/q' or 'p', a tuple a list, what there is none of is null."""
+        plain: dict[str, Any] = _plain(self)
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Fraction):
+        return str(value)
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value
+
+
+def explain(event: Event, index: Index, operands: Operands | None = None) -> Explanation:
+    """The way of element `index` of an event's value; `operands` names what entered.
+
+    ShapeError for an index that the value does not have, FormatError for a value that cannot be read
+    exactly, Disagreement where the code reached is not the one that was stored.
+    """
+    operands = operands or Operands()
+    where, symbol = f"{event.layer}/{event.path}", operands.symbol(event.path)
+    shape = tuple(event.result.shape)
+    if len(index) != len(shape) or any(not 0 <= i < size for i, size in zip(index, shape, strict=False)):
+        raise ShapeError(
+            f"{where} has no element {comma(index)}: its shape is {comma(shape) or 'that of a scalar'}, "
+            "each index counts from 0"
+        )
+    source = _source(event, index)
+    value = _value(event, source, index, operands)
+    result, rounding = event.result, None
+    code: int | None
+    exponent: int | None
+    if isinstance(event.format, Codec):
+        rounding, code, stored = _in_bucket(event, index)
+        exponent = None
+    else:
+        if event.format is not None:
+            rounding = _round(event, event.format, source, value, index)
+        code, exponent, stored = _stored(result, value, index)
+        _check(rounding, code, where, index)
+    width, binary, digits, flag = _word(result, rounding, code, index)
+    return Explanation(
+        event.layer,
+        event.path,
+        event.step,
+        index,
+        str(event.format) if event.format else None,
+        symbol.formula,
+        value,
+        operands.product(event),
+        rounding,
+        code,
+        exponent,
+        width,
+        binary,
+        digits,
+        flag,
+        stored,
+    )
+
+
+def _check(rounding: Rounding | None, code: int | None, where: str, index: Index) -> None:
+    if rounding is not None and rounding.kept << rounding.lift != code:
+        raise Disagreement(
+            f"{where} {comma(index)}: exact arithmetic reaches code {rounding.kept << rounding.lift}, "
+            f"stored is {code}"
+        )
+
+
+def _word(
+    result: Any, rounding: Rounding | None, code: int | None, index: Index
+) -> tuple[int | None, str, str, str]:
+    """(bits, binary, hex, stored word of the flag format) of what is stored, or of a float32."""
+    flag = ""
+    if isinstance(result, np.ndarray) and result.dtype == np.float32:
+        pattern = int(result[index].view(np.uint32))
+        return 32, f"{pattern:032b}", f"{pattern:08x}", flag
+    if code is None:
+        return None, "", "", flag
+    width = result.word_bits() if isinstance(result, QTensor) else code.bit_length() + 1
+    if rounding is not None and rounding.block is not None:
+        width = rounding.block.bits
+    word = code & ((1 << width) - 1)
+    if rounding is not None and rounding.bucket is not None:
+        width, word = rounding.bucket.place.width, rounding.bucket.place.stored
+    if isinstance(result, QTensor) and isinstance(result.format, Flag):
+        flag = f"{int(flag_words(result[index])):0{result.format.bits}b}"
+    binary, digits = (f"{word:0{width}b}", f"{word:0{(width + 3) // 4}x}") if width else ("", "")
+    return width, binary, digits, flag
+
+
+def _at(part: Any, index: Index) -> int:
+    """An int, or the element of an array of channels (the last axis) or of the whole shape."""
+    return int(part[index[len(index) - part.ndim :]]) if isinstance(part, np.ndarray) else int(part)
+
+
+def _stored(result: Any, value: Value, index: Index) -> tuple[int | None, int | None, Fraction]:
+    """(code, exponent, value) that readers get; no code where they get a quotient or a float."""
+    if isinstance(result, QTensor):
+        exponent = result.exponent
+        if isinstance(exponent, np.ndarray):
+            exponent = int(np.broadcast_to(exponent, result.shape)[index])
+        code = int(result.codes[index])
+        return code, exponent, code * Fraction(2) ** exponent
+    if isinstance(result, np.ndarray):
+        return None, None, Fraction(float(result[index]))
+    assert value.value is not None, "a root is always rounded"
+    code_value = value.value / Fraction(2) ** value.exponent
+    if isinstance(result, Exact) and code_value.denominator == 1 and not np.any(np.asarray(result.den) != 1):
+        return code_value.numerator, value.exponent, value.value
+    return None, None, value.value
+
+
+# -- the exact value ---------------------------------------------------------------------------
+
+
+def _source(event: Event, index: Index) -> Expression:
+    """What entered as an expression; of a tensor with many exponents as if all had this element's."""
+    q = event.source
+    if isinstance(q, QTensor) and isinstance(q.exponent, np.ndarray):
+        q = QTensor(q.codes, int(np.broadcast_to(q.exponent, q.shape)[index]), bound=q.bound)
+    return exact(q, f"{event.layer}/{event.path}")
+
+
+def _value(event: Event, source: Expression, index: Index, operands: Operands) -> Value:
+    if isinstance(source, Exact):
+        value = _sum(event, source, index, operands)
+        if event.operands is None:
+            return value
+        inner = _sum(event, event.operands, index, operands)
+        if inner.value != value.value:
+            raise Disagreement(
+                f"{event.layer}/{event.path} {comma(index)}: its operands give {inner.value}, "
+                f"the value that was handed on is {value.value}"
+            )
+        return inner
+    if isinstance(source, Root):
+        numerator = source.numerators[index[0]]
+        square = Fraction(numerator, source.den) * Fraction(4) ** source.exponent
+        symbol = operands.symbol(event.path)
+        term = Term("".join(symbol.terms[:1]), numerator)
+        den = symbol.denominator
+        return Value((term,), 0, source.den, source.exponent, False, None, square, denominator_name=den)
+    if not isinstance(source, FloatExact):  # a curve, such as tanh (`ops/`)
+        x = int(source.x.codes[index]) * power(int(source.x.exponent))
+        return Value((), 0, 1, 0, False, as_spec.curve(type(source).__name__.lower(), x))
+    number = float(source.values[index])
+    if not np.isfinite(number):
+        raise FormatError(f"{event.layer}/{event.path} {comma(index)} is {number}: it has no exact value")
+    return Value((), 0, source.den, 0, False, Fraction(number) / source.den, number=number)
+
+
+def _sum(event: Event, source: Exact, index: Index, operands: Operands) -> Value:
+    symbol = operands.symbol(event.path)
+    terms = []
+    for k, ((term, coefficient), shift) in enumerate(zip(source.terms, source.shifts, strict=True)):
+        named = symbol.coefficients[k] if k < len(symbol.coefficients) else ""
+        code, factor = int(term.codes[index]), _at(coefficient, index)
+        terms.append(Term(operands.name(event, term, k), code, factor, named, shift))
+    offset, den = _at(source.offset, index), _at(source.den, index)
+    numerator = offset + sum((term.code * term.coefficient) << term.shift for term in terms)
+    value = Fraction(max(numerator, 0) if source.relu else numerator, den) * Fraction(2) ** source.exponent
+    return Value(
+        tuple(terms),
+        offset,
+        den,
+        source.exponent,
+        source.relu,
+        value,
+        offset_name=symbol.offset if isinstance(source.offset, np.ndarray) else "",
+        denominator_name=symbol.denominator,
+    )
+
+
+# -- rounding ----------------------------------------------------------------------------------
+
+
+def _round(event: Event, format: Format, source: Expression, value: Value, index: Index) -> Rounding:
+    where, mode = f"{event.layer}/{event.path}", HLS_ALIASES.get(event.rounding or "", event.rounding or "")
+    if mode not in MODES:
+        raise FormatError(f"{where}: its event names no rounding mode, but {mode!r}")
+    block = in_block(event, index) if isinstance(format, BlockFloat) else None
+    if block is not None and block.emptied:
+        return _emptied(mode, block)
+    if block is not None:  # the codes of a block are those of fixed point
+        form: spec.Format = spec.FixedPoint(block.bits, block.bits - 1 - block.exponent, "saturate_symmetric")
+    else:
+        form = as_spec.format_of(format)
+    grid, word, bits = as_spec.grid(form, source), None, None
+    if mode == "stochastic":
+        if event.words is None:
+            raise FormatError(f"{where}: its event has no random words")
+        bits, flat = event.word_bits, int(np.ravel_multi_index(index, event.result.shape))
+        word = int(event.words.reshape(-1)[flat]) >> (32 - bits)
+    scaled: Fraction | None = None
+    square: Fraction | None = None
+    remainder: Fraction | None
+    if value.value is not None:
+        way = form.way(value.value, grid, mode, word, bits or 32)
+        scaled, remainder = value.value / way.step, way.decision.fraction
+    else:
+        assert value.square is not None
+        way = form.root_way(value.square, grid, mode)
+        square = value.square / way.step**2
+        remainder = way.decision.fraction if way.decision.fraction in (0, HALF) else None
+    made, (low, high, overflow) = way.decision, way.limits or (None, None, "")
+    overflow = "saturate" if block else overflow
+    return Rounding(
+        mode, as_spec.log2(way.step), grid if isinstance(form, as_spec.OF_R) else None, scaled, square,
+        made.floor, remainder, made.tie, word, bits, made.threshold, made.up, rule(mode, made, word),
+        made.rounded, low, high, overflow, way.kept, way.saturated, way.lift.bit_length() - 1, block,
+    )  # fmt: skip
+
+
+def _in_bucket(event: Event, index: Index) -> tuple[Rounding, int, Fraction]:
+    """(the rounding of an element of a packed tensor, its code, a~)."""
+    w = way(event, index)
+    drawn = w.threshold is not None
+    rounding = Rounding(
+        event.rounding or "", None, None, w.scaled, None, w.floor, w.fraction,
+        not drawn and w.fraction == HALF, w.word, 32 if drawn else None, w.threshold, w.up, w.rule,
+        w.rounded, 0, w.high, "saturate", w.kept, w.kept != w.rounded, 0, None, w.bucket,
+    )  # fmt: skip
+    return rounding, w.code, w.value
+
+
+def _emptied(mode: str, block: Block) -> Rounding:
+    """Of a block that keeps no bits: nothing is rounded, nothing saturates."""
+    step = block.exponent - max(block.bits, 1) + 1
+    return Rounding(
+        mode, step, None, None, None, 0, None, False, None, None, None, False, block.emptied, 0, 0, 0,
+        "saturate", 0, False, 0, block,
+    )  # fmt: skip

@@ -1,0 +1,74 @@
+"""The block of an element in block float: where it rounds, by `spec.block_float`.
+
+    in_block(event, index) -> Block      e from the values given, b from the exponent that was stored
+
+`mantissa_bits` is the other way round, a whole tensor's widths by the library's own exponents, for choosing
+what to explain.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+
+from intnet.blocks.block_float import WIDTHS, blocks_of, expand
+from intnet.inspect.explain_rules import Disagreement, Index, comma
+from intnet.numbers.formats import BlockFloat
+from intnet.spec.block_float import LEAST, SIDE, block_of, exponent
+from intnet.trace import Event
+
+
+@dataclass(frozen=True)
+class Block:
+    """The block of an element in block float.
+
+    index:    of the block, as in an array of exponents; elements: that it has
+    greatest: their largest magnitude, that of element `at`
+    exponent: e, the smallest with greatest < 2**e; -128 where that is less, and all are 0 then
+    bits:     b of the mantissas
+    """
+
+    index: Index
+    elements: int
+    greatest: Fraction
+    at: Index
+    exponent: int
+    bits: int
+
+    @property
+    def emptied(self) -> str:
+        """Why all of the block becomes 0, else ''."""
+        if self.greatest and exponent([self.greatest]) is None:
+            return f"the whole block is below 2^{LEAST - 1}: a block of zeros"
+        return "" if self.bits else "b = 0: a block of zeros"
+
+
+def in_block(event: Event, index: Index) -> Block:
+    """The block of element `index`; Disagreement where no b makes the stored exponent of its e."""
+    format, result = event.format, event.result
+    assert isinstance(format, BlockFloat)
+    axes = (0, format.axis)
+    of = block_of(index, axes)
+    first = [i * SIDE if axis in axes else i for axis, i in enumerate(of)]
+    sizes = [SIDE if axis in axes else 1 for axis in range(len(index))]
+    ranges = [range(a, min(a + n, end)) for a, n, end in zip(first, sizes, result.shape, strict=True)]
+    values = {at: abs(Fraction(float(event.source[at]))) for at in product(*ranges)}
+    at = max(values, key=lambda one: values[one])
+    e, stored = exponent(list(values.values())), int(result.exponent[index])
+    e = LEAST if e is None else e
+    bits = e - stored + 1
+    bits = 0 if bits == 1 else bits  # a block without bits has the exponent of one bit
+    if bits not in WIDTHS or bits > format.b or {int(result.exponent[one]) for one in values} != {stored}:
+        raise Disagreement(
+            f"{event.layer}/{event.path} {comma(index)}: its block has e = {e}, which no mantissa of up to "
+            f"{format.b} bits brings to the stored exponent {stored}"
+        )
+    return Block(of, len(values), values[at], at, e, bits)
+
+
+def mantissa_bits(event: Event) -> np.ndarray:
+    """b of the block that each element of a block float event is in: int16 of its shape."""
+    assert isinstance(event.format, BlockFloat)
+    blocks = blocks_of(event.result, event.source)
+    return expand(blocks.bits, blocks.shape, blocks.axes)

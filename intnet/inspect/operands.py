@@ -1,0 +1,167 @@
+"""What entered a value: the papers' symbols of each data path, and the names of a recorded step's operands.
+
+An event's source (`trace.py`) holds codes and coefficients without names. `Operands` finds the names:
+codes that another path of the step handed on are called by that path, the others as the method's table
+of `Symbol`s says (`methods/symbols.py`). `Operands.inputs` says which paths a value was made from.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from intnet.exact.expressions import Exact
+from intnet.exact.sources import FloatExact
+from intnet.methods.symbols import Symbol
+from intnet.numbers.qtensor import QTensor
+from intnet.trace import Event
+
+
+@dataclass(frozen=True)
+class Product:
+    """A sum of products: 'layer/path' of its factors, products an element sums, proven bound of |codes|.
+
+    terms: the most that an element sums; at the border of a padded convolution there are fewer
+    """
+
+    factors: tuple[str, ...]
+    terms: int
+    bound: int
+
+
+@dataclass(frozen=True)
+class Input:
+    """A path that entered a value; `before`: the word that it held before this step gave it a new one."""
+
+    layer: str
+    path: str
+    before: bool = False
+
+
+NO_SYMBOL = Symbol("", "")
+_NAME = re.compile(r"[A-Za-z]\w*")
+
+
+class Operands:
+    """Names of what entered the values of one recorded step."""
+
+    def __init__(
+        self, events: Mapping[str, Event] | None = None, symbols: Mapping[str, Symbol] | None = None
+    ) -> None:
+        self.events: Mapping[str, Event] = events or {}
+        self.symbols: Mapping[str, Symbol] = symbols or {}
+        self._by_codes: dict[int, list[Event]] = {}
+        self._order = {id(event): k for k, event in enumerate(self.events.values())}
+        self._neighbours: dict[str, dict[str, None]] = {}
+        for event in self.events.values():
+            codes = _codes(event.result)
+            if codes is not None:
+                self._by_codes.setdefault(id(codes), []).append(event)
+        for event in self.events.values():
+            for other in self._handed_on(event):
+                self._neighbours.setdefault(event.layer, {})[other.layer] = None
+                self._neighbours.setdefault(other.layer, {})[event.layer] = None
+
+    def symbol(self, path: str) -> Symbol:
+        """The symbol of a path; an empty one where the method's table has none."""
+        return self.symbols.get(path, NO_SYMBOL)
+
+    def name(self, event: Event, term: QTensor, k: int) -> str:
+        """The name of term `k` of an event's sum: a path of its layer, 'layer/path' of another, or ''."""
+        given = self.symbol(event.path).terms
+        if k < len(given):
+            return given[k]
+        found = [other for other in self._by_codes.get(id(term.codes), []) if other is not event]
+        for other in found:
+            if other.layer == event.layer:
+                return other.path
+        return f"{found[0].layer}/{found[0].path}" if found else ""
+
+    def inputs(self, event: Event) -> list[Input]:
+        """The paths that `event` was made from, each once; none where no path of the step handed it on.
+
+        A value that another path handed on as it is has that one. Else the names in the paper's formula
+        are paths of its layer or of one that codes came from or went to; what enters beside them (a
+        shortcut) is known by its codes. Images, pools, the loss and the inside of a float32 layer are
+        no paths.
+        """
+        handed = self._handed_on(event)
+        if event.format is None and not isinstance(event.source, Exact) and event.operands is None and handed:
+            return [Input(handed[0].layer, handed[0].path)]
+        symbol = self.symbol(event.path)
+        names = [name for name in dict.fromkeys(_NAME.findall(symbol.formula)) if name in self.symbols]
+        found = [other for name in names for other in self._named(event, name, handed, bool(symbol.factors))]
+        inside = {id(codes) for other in found for codes in _entering(other.result)}
+        found += [other for other in handed if id(_codes(other.result)) not in inside]
+        if symbol.factors and not found:  # a float32 copy that batch norm reads of the layer ahead
+            same = [one for one in self.events.values() if one.path == event.path]
+            found = [one for one in same if self._earlier(one, event)][-1:]
+        return list(dict.fromkeys(Input(one.layer, one.path, not self._earlier(one, event)) for one in found))
+
+    def _handed_on(self, event: Event) -> list[Event]:
+        """The paths whose codes enter `event` as they are: of each array the one that made it."""
+        found = []
+        for codes in _entering(event.operands or event.source):
+            found += [one for one in self._by_codes.get(id(codes), [])[:1] if self._earlier(one, event)]
+        return found
+
+    def _named(self, event: Event, name: str, handed: list[Event], own: bool) -> list[Event]:
+        """The events of path `name` that the formula of `event` means; of its layer alone where `own`."""
+        in_layer = self.events.get(f"{event.layer}/{name}")
+        if in_layer is not None or own:
+            return [in_layer] if in_layer is not None else []
+        for layers in (dict.fromkeys(one.layer for one in handed), self._neighbours.get(event.layer, {})):
+            others = [self.events.get(f"{layer}/{name}") for layer in layers]
+            found = [one for one in others if one is not None and self._earlier(one, event)]
+            if found:
+                return found
+        return []
+
+    def _earlier(self, one: Event, other: Event) -> bool:
+        return self._order[id(one)] < self._order[id(other)]
+
+    def product(self, event: Event) -> Product | None:
+        """What the products of `event` are made of; None for a path that is no sum of products."""
+        names = self.symbol(event.path).factors
+        factors = [self.events.get(f"{event.layer}/{name}") for name in names]
+        if not factors or None in factors:
+            return None
+        entered = event.source if isinstance(event.source, Exact) else event.result  # before it was rounded
+        bound = entered.bound() if isinstance(entered, Exact) else getattr(entered, "bound", 0)
+        shapes = {name: factor.result.shape for name, factor in zip(names, factors, strict=True) if factor}
+        terms = _terms(event.path, event.result.shape[-1], shapes)
+        return Product(tuple(f"{event.layer}/{name}" for name in names), terms, bound)
+
+
+def _codes(result: Any) -> np.ndarray | None:
+    """The array that readers of a result get."""
+    if isinstance(result, QTensor):
+        return result.codes
+    if isinstance(result, Exact) and len(result.terms) == 1 and not result.relu:
+        term, coefficient = result.terms[0]
+        plain = isinstance(coefficient, int) and coefficient == 1 and not np.any(result.offset)
+        return term.codes if plain and not any(result.shifts) else None
+    return result if isinstance(result, np.ndarray) else None
+
+
+def _entering(source: Any) -> list[np.ndarray]:
+    """The arrays that a value is made from."""
+    if isinstance(source, Exact):
+        return [term.codes for term, _ in source.terms]
+    if isinstance(source, FloatExact):
+        return [source.values]
+    codes = _codes(source)
+    return [] if codes is None else [codes]
+
+
+def _terms(path: str, channels: int, shapes: dict[str, tuple[int, ...]]) -> int:
+    """Products that an element of `path` sums, from the factors' shapes (channels last; weights first)."""
+    weights = next((shapes[name] for name in ("Wq", "Wb", "W") if name in shapes), ())
+    if path == "x1":
+        return int(np.prod(weights[1:]))
+    if path == "e4":
+        return int(np.prod(weights)) // channels  # of the input: each group reads its own outputs
+    error = shapes.get("e3", shapes.get("e1", (1, 1)))
+    return int(np.prod(error[:-1]))

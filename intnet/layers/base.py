@@ -1,0 +1,87 @@
+"""What every layer is: children, parameters, buffers, and a method's hooks on its data paths."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from intnet import ops
+from intnet.autograd import Keep, Node, Tensor, leaf
+from intnet.errors import ShapeError
+from intnet.methods.method import Method, Parameter
+
+Pair = tuple[int, int]
+
+
+def pair(value: int | Pair, what: str = "size", least: int = 1) -> Pair:
+    """(v, v) for one number; ShapeError unless both are whole numbers of at least `least`."""
+    both = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    if len(both) != 2 or not all(isinstance(v, int) and v >= least for v in both):
+        raise ShapeError(f"{what} = {value!r}: give a whole number of at least {least}, or two")
+    return both[0], both[1]
+
+
+class Layer:
+    """Base: named children in the order of their definition, parameters, buffers.
+
+    `name` is the dotted path from the model (set by `Model`); `edge` is 'first' or 'last' for the outer
+    weight layers, else ''; `buffers` are tensors that are state but not trained.
+    """
+
+    takes_weight = False  # a matrix product with its parameters
+    normalizes = False  # by statistics of the batch
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.edge = ""
+        self.parameters: list[Parameter] = []
+        self.buffers: dict[str, Any] = {}
+        self.leaves: dict[str, Node] = {}
+        self.passes = 0  # reads of its parameters in one pass of the model
+        self.output_shape: tuple[int, ...] = ()  # of the last pass
+
+    def children(self) -> Iterator[tuple[str, "Layer"]]:
+        """(attribute, layer) in order of definition; a list of layers counts its items."""
+        for attribute, value in vars(self).items():
+            if isinstance(value, Layer):
+                yield attribute, value
+            elif isinstance(value, list) and value and all(isinstance(item, Layer) for item in value):
+                yield from ((f"{attribute}.{i}", item) for i, item in enumerate(value))
+
+    def walk(self, name: str = "") -> Iterator[tuple[str, "Layer"]]:
+        """(dotted name, layer) of this layer and all below it, depth first."""
+        yield name, self
+        for attribute, child in self.children():
+            yield from child.walk(f"{name}.{attribute}" if name else attribute)
+
+    def __call__(self, x: Tensor, method: Method, *others: Tensor) -> Tensor:
+        """`forward`; others: what a layer reads beside x (`layers/joints.py`)."""
+        y = self.forward(x, method, *others)
+        self.output_shape = y.value.shape
+        return y
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """The layer's output under a method."""
+        raise NotImplementedError(f"{type(self).__name__} defines no forward")
+
+    def read(self, parameter: Parameter, method: Method) -> Tensor:
+        """The forward copy of a parameter; its gradient goes through the method on the way back."""
+        self.passes += parameter is self.parameters[0]
+        source = leaf(parameter.value) if method.training else Tensor(parameter.value)
+        if source.node is not None:
+            self.leaves[parameter.name] = source.node
+        return ops.cast(
+            source,
+            forward=lambda _: method.weight(self, parameter),
+            backward=lambda g: method.gradient(self, parameter, g),
+        )
+
+    def keeper(self, method: Method, path: str) -> Keep:
+        """What the tape holds of this layer's value on `path`, by the method."""
+        return lambda value: method.save(self, path, value)
+
+    def on_path(self, x: Tensor, method: Method, path: str | None, back: str | None) -> Tensor:
+        """x with the method's activation hook on `path` and its error hook on `back`."""
+        return ops.cast(
+            x,
+            forward=lambda v: method.activation(self, path, v) if path else v,
+            backward=lambda g: method.error(self, back, g) if back else g,
+        )

@@ -1,0 +1,1 @@
+"""What the processor gives: kernels and their cache, instructions, buffers, tiles of products."""

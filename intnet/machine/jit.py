@@ -1,0 +1,117 @@
+"""The Numba options of every kernel, set once, and where compiled code is kept.
+
+`njit` compiles one scalar rule or one single-threaded loop, `inlined` a scalar rule that is never left
+to a call, `pjit` a loop over `prange`. Compiled code is cached on disk, so a second process starts at
+once. `fastmath` stays off: it would let the compiler reorder sums, and results must be the same bits
+on every machine.
+With NUMBA_DISABLE_JIT=1 the decorators return the Python function, and the bits stay the same.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba import prange
+
+__all__ = ["inlined", "njit", "pjit", "prange"]
+
+# Threads that wait for work spin for about a millisecond, then sleep. A step hands out work hundreds of
+# times: waking a sleeping thread costs 0.1 ms each time and may put it on the core of the one that waits.
+# Spinning on, though, costs ten times the work where other processes share the cores.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+SMALL = 1 << 14  # elements of the largest operand below which handing out work costs more than it saves
+_KEPT = 3  # caches of other versions of the sources that stay on disk
+
+# The rooms that kernels are made of: rules, constants and intrinsics that are compiled stand nowhere else.
+COMPILED = ("machine", "numbers", "exact", "blocks", "ops")
+
+
+def kernel_sources(package: Path) -> list[Path]:
+    """All sources in COMPILED."""
+    return sorted(path for room in COMPILED for path in (package / room).rglob("*.py"))
+
+
+def cache_folder(package: Path = Path(__file__).parent.parent) -> Path:
+    """Where compiled kernels of `package` are kept: a folder named by a hash of `kernel_sources`.
+
+    Numba alone looks only at the file of a kernel, not at the files of the rules, constants and
+    intrinsics that are compiled into it, so after an upgrade it could run old code. The hash takes
+    every source of COMPILED, whether or not it names a decorator: one too many costs a compilation, one
+    too few a wrong result. Commands, methods, models and file formats stand in other rooms, so that
+    everyday edits do not recompile. The base is $NUMBA_CACHE_DIR, else the package's
+    __pycache__, else (read-only installation) the user's cache.
+    """
+    sha = hashlib.sha256(numba.__version__.encode())
+    for path in kernel_sources(package):
+        source = path.read_bytes()
+        sha.update(f"{path.relative_to(package).as_posix()} {len(source)}\n".encode() + source)
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    base = Path(given) if given else package / "__pycache__"
+    if not given and not os.access(package, os.W_OK):
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "intnet"
+    folder = base / f"intnet-kernels-{sha.hexdigest()[:16]}"
+    if not folder.exists():
+        others = sorted(base.glob("intnet-kernels-*"), key=lambda path: path.stat().st_mtime)
+        for old in others[:-_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+_FOLDER = str(cache_folder())
+
+
+def _compile(function: Callable[..., Any], **options: Any) -> Any:
+    """numba.njit with the folder above; Numba reads the setting when a function is decorated."""
+    before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
+    numba.config.CACHE_DIR = _FOLDER  # type: ignore[attr-defined]
+    try:
+        return numba.njit(**_OPTIONS, **options)(function)
+    finally:
+        numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
+
+
+def njit(function: Callable[..., Any]) -> Any:
+    """Compile a scalar rule or a serial loop."""
+    return _compile(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a long scalar rule that is merged into every loop that calls it.
+
+    LLVM merges short ones by itself; a call left in a loop keeps the loop from becoming one of vectors.
+    """
+    return _compile(function, forceinline=True)
+
+
+def pjit(function: Callable[..., Any]) -> Any:
+    """Compile a loop whose `prange` iterations run on all threads; on one where operands are small.
+
+    The result is called from Python only; `dispatcher` on it is Numba's own object.
+    """
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return function
+    compiled = _compile(function, parallel=True)
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        for arg in args:
+            if type(arg) is np.ndarray and arg.size >= SMALL:
+                return compiled(*args)
+        threads = numba.get_num_threads()
+        numba.set_num_threads(1)
+        try:
+            return compiled(*args)
+        finally:
+            numba.set_num_threads(threads)
+
+    call.dispatcher = compiled  # type: ignore[attr-defined]
+    return call

@@ -1,0 +1,262 @@
+"""QTensor: integer codes, an exponent, a format. The one type of every quantized tensor.
+
+    value = codes * 2**exponent        exact, always
+
+`exponent` is one int, or an int array that broadcasts against the codes (per channel, per block).
+A QTensor converts exactly to Fractions and to float64, and refuses where float64 would not be
+exact. It is made by `quantize.quantize`, `QTensor.from_float` or `QTensor.from_bits`; the arithmetic
+on it is in `exact.py` (expressions that are rounded once) and in `ops/`.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from operator import index as whole
+from typing import Any
+
+import numpy as np
+
+from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
+from intnet.numbers.formats import FixedPoint, Flag, Format
+
+CODE_TYPES: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
+INT64_BOUND = 1 << 62  # proven bounds stay below this, so that kernels may double and negate
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a quantizer did: elements clipped, elements changed by rounding, elements in all.
+
+    peak: the greatest |code| that it made, or None where it did not look
+    """
+
+    saturated: int
+    inexact: int
+    elements: int
+    peak: int | None = field(default=None, compare=False, repr=False)
+
+
+def container(bound: int, where: str = "") -> np.dtype:
+    """The smallest code type that holds +-bound; ContainerError beyond int64."""
+    for dtype in CODE_TYPES:
+        if bound < 1 << (8 * dtype.itemsize - 1):
+            return dtype
+    raise ContainerError(
+        f"{where + ': ' if where else ''}codes up to {bound} need {bound.bit_length() + 1} bits; "
+        "the widest code container has 64"
+    )
+
+
+def max_abs(codes: np.ndarray | int) -> int:
+    """max |code| as a Python int, also where a code is the most negative one; 0 for no elements."""
+    if not isinstance(codes, np.ndarray):
+        return abs(int(codes))
+    if codes.size == 0:
+        return 0
+    return max(int(codes.max()), -int(codes.min()))
+
+
+class QTensor:
+    """codes (int8/16/32/64 array), exponent (int or broadcasting int array), format (or None).
+
+    bound:  a proven bound on |codes|; the actual maximum where none is given
+    status: counts of the quantizer that made it, or None
+    """
+
+    __slots__ = ("bound", "codes", "exponent", "format", "status")
+
+    def __init__(
+        self,
+        codes: np.ndarray,
+        exponent: int | np.ndarray,
+        format: Format | None = None,
+        bound: int | None = None,
+        status: Status | None = None,
+    ) -> None:
+        if codes.dtype not in CODE_TYPES:
+            raise FormatError(f"codes are int8, int16, int32 or int64, not {codes.dtype}")
+        if isinstance(exponent, np.ndarray):
+            if exponent.dtype.kind != "i":
+                raise FormatError(f"an exponent array holds signed integers, not {exponent.dtype}")
+            trailing = codes.shape[codes.ndim - exponent.ndim :]
+            fits = exponent.ndim <= codes.ndim and all(
+                mine in (1, size) for mine, size in zip(exponent.shape, trailing, strict=True)
+            )
+            if not fits:
+                raise ShapeError(f"exponents {exponent.shape} do not broadcast to codes {codes.shape}")
+        self.codes = codes
+        self.exponent = exponent if isinstance(exponent, np.ndarray) else whole(exponent)
+        self.format = format
+        self.bound = max_abs(codes) if bound is None else bound
+        self.status = status
+
+    # -- making one -------------------------------------------------------------------------
+
+    @classmethod
+    def from_float(cls, values: Any, exponent: int, format: Format | None = None) -> "QTensor":
+        """Exactly `values` (float array) at one exponent; NumberError where that is not possible."""
+        array = np.asarray(values)
+        wide = array.dtype.kind in "iu" and max_abs(array) > 1 << 53
+        if wide or not np.can_cast(array.dtype, np.float64):
+            raise NumberError(f"from_float takes what float64 holds exactly, not such {array.dtype}")
+        floats = array.astype(np.float64)
+        if not np.all(np.isfinite(floats)):
+            raise NumberError("a NaN or infinity has no code")
+        with np.errstate(over="ignore"):
+            scaled = np.ldexp(floats, -exponent)
+        small = np.abs(scaled) < 2.0**62
+        back = np.ldexp(np.where(small, scaled, 0), exponent)  # differs where float64 underflowed
+        if not np.all(small & (scaled == np.rint(scaled)) & (back == floats)):
+            raise NumberError(f"not every value is a multiple of 2^{exponent} within 62 bits; quantize it")
+        codes = scaled.astype(np.int64)
+        if isinstance(format, FixedPoint):
+            inside = codes.size == 0 or (format.lo <= int(codes.min()) and int(codes.max()) <= format.hi)
+            if exponent != format.exponent or not inside:
+                raise FormatError(f"values at exponent {exponent} that are not in {format}; quantize them")
+        return cls(codes.astype(container(max_abs(codes))), exponent, format)
+
+    @classmethod
+    def from_bits(cls, bits: Any, format: FixedPoint, base: int = 16) -> "QTensor":
+        """From bit patterns: strings of digits in `base` (16 or 2; '0x' or '0b' may lead), or unsigned ints.
+
+        In base 16 '0b11' is 0xb11, for `hex()` writes such digits. Two's complement of `format.wl`
+        bits where the format is signed. FormatError for a pattern that is wider.
+        """
+        if base not in (2, 16):
+            raise FormatError(f"bit patterns are read in base 16 or 2, not {base}")
+        array = np.asarray(bits, dtype=object)
+        codes = np.empty(array.shape, np.int64)
+        for index, text in np.ndenumerate(array):
+            word = _parse_word(text, base)
+            if not 0 <= word < 1 << format.wl:
+                raise FormatError(f"pattern {text!r} at {index} does not fit {format.wl} bits")
+            negative = format.signed and word >> (format.wl - 1)
+            codes[index] = word - (1 << format.wl) if negative else word
+        return cls(codes.astype(container(max_abs(codes))), format.exponent, format)
+
+    # -- reading it -------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the codes."""
+        return self.codes.shape
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.codes.size
+
+    @property
+    def width(self) -> int:
+        """Bits that the codes really need: two's complement, sign included."""
+        if self.codes.size == 0:
+            return 1
+        hi, lo = int(self.codes.max()), int(self.codes.min())
+        return 1 + max(hi.bit_length() if hi > 0 else 0, (~lo).bit_length() if lo < 0 else 0)
+
+    def raw(self) -> np.ndarray:
+        """The integer codes: a read-only view, since bounds and formats speak of them as they are."""
+        view = self.codes.view()
+        view.flags.writeable = False
+        return view
+
+    def word_bits(self) -> int:
+        """Bits of the words that `hex` and `bin` show: the format's, or more where the codes need more.
+
+        A Flag code is wider than its stored word.
+        """
+        return self.width if isinstance(self.format, Flag) else self.stored_bits()
+
+    def stored_bits(self) -> int:
+        """Bits that memory needs for a code: the format's, or more where it sets no range and codes grew."""
+        if isinstance(self.format, FixedPoint | Flag):
+            return self.format.bits
+        return self.width if self.format is None else max(self.format.bits, self.width)
+
+    def hex(self) -> np.ndarray:
+        """Array of strings: each code in two's complement, lower-case hex digits, no prefix."""
+        bits = self.word_bits()
+        return self._strings(lambda code: f"{code & ((1 << bits) - 1):0{(bits + 3) // 4}x}")
+
+    def bin(self) -> np.ndarray:
+        """Array of strings: each code in two's complement, binary digits."""
+        bits = self.word_bits()
+        return self._strings(lambda code: f"{code & ((1 << bits) - 1):0{bits}b}")
+
+    def _strings(self, show: Any) -> np.ndarray:
+        out = np.empty(self.shape, object)
+        for index, code in np.ndenumerate(self.codes):
+            out[index] = show(int(code))
+        return out
+
+    def fractions(self) -> np.ndarray:
+        """Array of `fractions.Fraction`: the exact values."""
+        exponents = np.broadcast_to(np.asarray(self.exponent), self.shape)
+        out = np.empty(self.shape, object)
+        for index, code in np.ndenumerate(self.codes):
+            out[index] = Fraction(int(code)) * Fraction(2) ** int(exponents[index])
+        return out
+
+    def to_float64(self) -> np.ndarray:
+        """float64 array, exact; NumberError where some value is not a float64."""
+        floats = self.codes.astype(np.float64)
+        with np.errstate(over="ignore"):
+            values = np.ldexp(floats, self.exponent)
+            exact = np.isfinite(values) & (np.ldexp(values, np.negative(self.exponent)) == floats)
+        if self.bound > 1 << 53:
+            below = floats < 2.0**63  # 2^63 itself is no code, and no int64 to compare with
+            exact &= below & (np.where(below, floats, 0).astype(np.int64) == self.codes)
+        if not np.all(exact):
+            raise NumberError("not every value is exactly a float64; use .fractions() or .to_float32()")
+        return values
+
+    def to_float32(self) -> np.ndarray:
+        """float32 array, each value correctly rounded (ties to even); NumberError on overflow."""
+        with np.errstate(over="ignore"):
+            if self.bound <= 1 << 53:  # exact in float64, rounded once by the cast
+                values = np.ldexp(self.codes.astype(np.float64), self.exponent).astype(np.float32)
+            elif np.min(self.exponent) >= -126:  # no subnormal result: the cast rounds, the scaling is exact
+                values = np.ldexp(self.codes.astype(np.float32), self.exponent)
+            else:
+                raise NumberError(f"{self.width}-bit codes at exponent {self.exponent} near float32's floor")
+        if not np.all(np.isfinite(values)):
+            raise NumberError("a value is beyond float32's range")
+        return values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        values = self.to_float64()
+        if dtype is None:
+            return values
+        with np.errstate(over="ignore", invalid="ignore"):
+            cast = values.astype(dtype)
+        if not np.array_equal(cast.astype(np.float64), values):
+            raise NumberError(f"not every value is exactly a {np.dtype(dtype)}; round it by a quantizer")
+        return cast
+
+    __array_ufunc__ = None  # array * QTensor is an error, not a silent float64 product
+
+    def __getitem__(self, index: Any) -> "QTensor":
+        codes = np.asarray(self.codes[index])
+        exponent = self.exponent
+        if isinstance(exponent, np.ndarray):
+            exponent = np.asarray(np.broadcast_to(exponent, self.shape)[index])
+        return QTensor(codes, exponent, self.format)
+
+    def reshape(self, *shape: int) -> "QTensor":
+        """The same elements in C order; only for one exponent."""
+        if isinstance(self.exponent, np.ndarray):
+            raise ShapeError("a QTensor with an exponent array cannot be reshaped")
+        return QTensor(self.codes.reshape(*shape), self.exponent, self.format, self.bound, self.status)
+
+    def __repr__(self) -> str:
+        kind = "" if self.format is None else f"{self.format} "
+        exponent = "per block" if isinstance(self.exponent, np.ndarray) else f"2^{self.exponent}"
+        head = f"QTensor({kind}{'x'.join(map(str, self.shape)) or 'scalar'}, {self.codes.dtype} * {exponent}"
+        codes = " ".join(str(int(code)) for code in self.codes.flat[:6]) + (" ..." if self.size > 6 else "")
+        return f"{head}, {self.width} bits used, codes [{codes}])"
+
+
+def _parse_word(text: Any, base: int) -> int:
+    try:
+        return int(text, base) if isinstance(text, str) else whole(text)
+    except (TypeError, ValueError):
+        raise FormatError(f"{text!r} is no bit pattern in base {base}") from None

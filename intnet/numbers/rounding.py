@@ -1,0 +1,97 @@
+"""Rounding: an exact quotient becomes an integer; the rule for one number, as kernels call it.
+
+Defined by `spec/rounding.py: round_fraction`. Saturation is a second, separate step (`numbers/formats.py`,
+`exact/quantize.py`). With x = num/den exact and f = x - floor(x):
+
+    ties_even   nearest, a tie to the even integer (default)        HLS name RND_CONV
+    ties_away   nearest, a tie away from zero                       RND_INF
+    ties_pos    nearest, a tie to +infinity                         RND
+    to_neg      floor                                               TRN
+    to_pos      ceiling
+    to_zero     truncation                                          TRN_ZERO
+    stochastic  up iff word < floor(f * 2**bits), word has `bits` bits; STOCH
+
+Randomness is an argument (`word`), so rounding is a pure function. Read on in `exact.py`, which
+applies the rule to whole tensors. Loops of vectors have no room for `round_up` and its division: those of
+`exact/rows.py`, `exact/lane.py`, `blocks/block_loops.py`, `blocks/bucket_loops.py` and `ops/tanh.py` decide
+in ways of their own, say why each is the same, and are held to the definition by tests.
+"""
+
+from intnet.errors import FormatError
+from intnet.machine.jit import njit
+from intnet.numbers.wide import umul_le
+
+TIES_EVEN, TIES_AWAY, TIES_POS, TO_NEG, TO_POS, TO_ZERO, STOCHASTIC = range(7)
+
+MODES: dict[str, int] = {
+    "ties_even": TIES_EVEN,
+    "ties_away": TIES_AWAY,
+    "ties_pos": TIES_POS,
+    "to_neg": TO_NEG,
+    "to_pos": TO_POS,
+    "to_zero": TO_ZERO,
+    "stochastic": STOCHASTIC,
+}
+
+NEAREST = (TIES_EVEN, TIES_AWAY, TIES_POS)  # these differ in ties alone
+
+HLS_ALIASES: dict[str, str] = {
+    "RND_CONV": "ties_even",
+    "RND_INF": "ties_away",
+    "RND": "ties_pos",
+    "TRN": "to_neg",
+    "TRN_ZERO": "to_zero",
+    "STOCH": "stochastic",
+}
+
+
+def mode_code(name: str) -> int:
+    """The kernel code of a rounding mode given by name or HLS alias; FormatError for any other."""
+    code = MODES.get(HLS_ALIASES.get(name, name))
+    if code is None:
+        hint = " ('nearest' does not say where a tie goes)" if name == "nearest" else ""
+        raise FormatError(
+            f"unknown rounding mode {name!r}{hint}; use one of {', '.join(MODES)} "
+            f"or the HLS names {', '.join(HLS_ALIASES)}"
+        )
+    return code
+
+
+@njit
+def round_up(mode: int, floor: int, rem: int, den: int, word: int, bits: int) -> bool:
+    """Whether floor + rem/den (0 <= rem < den) goes up to floor + 1.
+
+    `floor` < 0 says that the value is negative (floor + f < 0 exactly when floor < 0). The
+    comparisons are written so that no intermediate exceeds den: 2*rem is never formed.
+
+    Defined by `spec/rounding.py: decision`.
+    """
+    rest = den - rem
+    if rem == 0:
+        up = False
+    elif mode == TIES_EVEN:
+        up = rem > rest or (rem == rest and (floor & 1) == 1)
+    elif mode == STOCHASTIC:
+        # word < floor(rem * 2^bits / den)  <=>  (word + 1) * den <= rem * 2^bits
+        up = umul_le(word + 1, den, rem, 1 << bits)
+    elif mode == TIES_AWAY:
+        up = rem > rest or (rem == rest and floor >= 0)
+    elif mode == TIES_POS:
+        up = rem >= rest
+    elif mode == TO_ZERO:
+        up = floor < 0
+    else:
+        up = mode == TO_POS  # TO_NEG never
+    return up
+
+
+@njit
+def round_quotient(num: int, den: int, mode: int, word: int, bits: int) -> int:
+    """num/den (den > 0, both within +-2**62) rounded to an integer.
+
+    Defined by `spec/rounding.py: round_fraction`.
+    """
+    floor = num // den
+    if round_up(mode, floor, num - floor * den, den, word, bits):
+        return floor + 1
+    return floor

@@ -1,0 +1,143 @@
+"""The log of a run, metrics.jsonl: reading it line by line, and cutting it back to a checkpoint.
+
+Only the last line may be damaged, by a kill: it is then the beginning of a line. Anything else that
+is wrong has another cause, and dropping the lines after it would lose what cannot be measured again.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from intnet.runs import files, records
+from intnet.errors import CheckpointError
+from intnet.training.train import StepReport
+
+_TAIL = 1 << 16  # bytes of a log in which its last line is looked for
+
+_MAP = {  # of all layers: what was aimed at, mean widths, what is skipped, the noise that the loss sees
+    "alpha": float,
+    "lambda": float,
+    "mean": float,
+    "smoothed": float,
+    "exact": float,
+    "untuned": float,
+    "mac_bits": float,
+    "skipped": float,
+    "loss_noise": {"before": float, "after": float, "uniform": float},
+}
+LAYER_MAP = {  # of one operand; counts: blocks of 0, 2, 4, 6, 8 bits; r: its least, quartiles, greatest
+    "blocks": int,
+    "macs": int,
+    "mean": float,
+    "mac_bits": float,
+    "skipped": float,
+    "counts": [int],
+    "r": [float],
+    "infinite": int,
+    "change": float,
+    "change_new": float,
+}
+
+LINES: dict[str, dict[str, Any]] = {
+    "step": {
+        "step": int,
+        "epoch": int,
+        "loss": (float, NoneType),
+        "accuracy": float,
+        "seconds": float,
+        "images_per_second": float,
+    },
+    "epoch": {"step": int, "epoch": int, "test_accuracy": float, "saturated": {str: int}},
+    # of every step, for methods whose word lengths move: seconds that the switch took, and every weight
+    # layer's <WL, FL> and non-zero weights; lb and r (lookback, resolution) where the method has them
+    "precision": {
+        "step": int,
+        "seconds": float,
+        "layers": {str: {"WL": int, "FL": int, "nonzero": int}},
+    },
+    # at the end of every epoch, before its own line, for methods of a map of widths: the map made then in
+    # so many seconds, which holds in the next; the first layer has no "activations"
+    "map": {
+        "step": int,
+        "epoch": int,
+        "seconds": float,
+        "weights": _MAP,
+        "activations": _MAP,
+        "layers": {str: {"weights": LAYER_MAP}},
+    },
+}
+
+
+def step_lines(step: StepReport) -> Iterator[dict[str, Any]]:
+    """A step as lines of metrics.jsonl: itself, widths that moved in it, a map that it made."""
+    yield {
+        "kind": "step",
+        "step": step.step,
+        "epoch": step.epoch,
+        "loss": step.loss if np.isfinite(step.loss) else None,
+        "accuracy": step.accuracy,
+        "seconds": round(step.seconds, 6),
+        "images_per_second": round(step.images / step.seconds, 1),
+    }
+    if step.widths:
+        seconds = round(step.overhead, 6)
+        yield {"kind": "precision", "step": step.step, "seconds": seconds, "layers": step.widths}
+    if step.map:
+        yield {"kind": "map", "step": step.step, "epoch": step.epoch, **step.map}
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines, without a last one that a kill cut off; CheckpointError names a damaged line."""
+    if not path.exists():
+        return
+    with open(path, "rb") as stream:
+        for number, text in enumerate(stream, start=1):
+            try:
+                line = _line(text)
+            except ValueError as error:
+                raise CheckpointError(
+                    f"{path}, line {number}: damaged ({error}): mend that line or delete it"
+                ) from None
+            if line is not None:
+                yield line
+
+
+def _line(text: bytes) -> dict[str, Any] | None:
+    """One line, checked; None when a kill left only its beginning."""
+    try:
+        line = records.parse(text)
+    except ValueError:
+        if text.startswith(b"{") and text.isascii() and not text.endswith(b"\n"):
+            return None
+        raise
+    kind = records.check(line, {"kind": str})["kind"]
+    if kind not in LINES:
+        raise ValueError(f"kind {kind!r} is none of {', '.join(LINES)}")
+    return records.check(line, LINES[kind])
+
+
+def cut_metrics(path: Path, step: int) -> None:
+    """Drop all that came after the checkpoint of `step`."""
+    kept = [json.dumps(line) + "\n" for line in read_metrics(path) if line["step"] <= step]
+    files.replace(path, "".join(kept).encode())
+
+
+def last_step(path: Path) -> int:
+    """The step of the last whole line, 0 where there is none; for looking at a run that is at work."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _TAIL))
+            lines = stream.read().splitlines()
+    except FileNotFoundError:
+        return 0
+    for text in reversed(lines):
+        try:
+            return int(records.check(records.parse(text), {"step": int})["step"])
+        except ValueError:
+            continue
+    return 0

@@ -1,0 +1,325 @@
+"""Reports: what a run came to, and what every data path needed, as a dict, JSON and Markdown.
+
+`make` collects them from a run whose last step a `trace.PathTable` observed; `groups` condenses the
+table to one row a path and format for a terminal. Nothing here trains or writes.
+"""
+
+import dataclasses
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import intnet
+from intnet.training import model_bytes
+from intnet.runs import records
+from intnet.errors import CheckpointError
+from intnet.methods.method import Held
+from intnet.training.tape import MB, Tape
+from intnet.trace import PathRow, PathTable
+from intnet.training.train import Run
+
+JSON, MARKDOWN = "report.json", "report.md"
+
+COLUMNS = {
+    "layer": "layer",
+    "path": "path",
+    "format": "format",
+    "nominal_bits": "nominal bits",
+    "used_bits": "used bits",
+    "range_bits": "log2(2 peak + 1)",
+    "bound_bits": "bound, bits",
+    "exponents": "exponent",
+    "elements": "elements",
+    "saturated": "saturated",
+    "zeros": "zeros",
+    "saturated_in_run": "saturated in the run",
+}
+
+# Shapes (`runs/records.py`) of a report.
+_WHOLE, _REAL = (int, NoneType), (float, NoneType)
+_ROW = {
+    "layer": str,
+    "path": str,
+    "format": str,
+    "nominal_bits": _WHOLE,
+    "bound_bits": _WHOLE,
+    "exponents": ([int], NoneType),
+    "elements": int,
+    "saturated": _WHOLE,
+    "zeros": _WHOLE,
+}
+_INTEGER_ROW = _ROW | {"used_bits": int, "range_bits": float, "saturated_in_run": int}
+_FLOAT_ROW = _ROW | {"used_bits": NoneType, "range_bits": NoneType, "saturated_in_run": NoneType}
+_REPORT = {
+    "intnet": str,
+    "run": dict,
+    "steps": int,
+    "epochs": float,
+    "test_accuracy": float,
+    "test_images": int,
+    "last_loss": _REAL,
+    "seconds": float,
+    "images_per_second": _REAL,
+    "saturated": int,
+    "state_sha256": str,
+    "paths": [(_INTEGER_ROW, _FLOAT_ROW)],
+}
+
+_OF_SOME = {  # shapes of what some methods' reports have, or those of runs that were seen to their end
+    "saved": {"elements": int, "bytes": int, "bits": float, "mask_bytes": int},
+    "fixed_model": {"packed": int, "float32": int, "zeros": int, "elements": int},
+    "tape": {"held": int, "packed": int},
+    "model_bytes": int,
+    "process": {"threads": int, "beside": int, "before": _WHOLE, "peak": _WHOLE},
+}
+
+NOTES = """\
+Values of the last step. *nominal*: bits that the format names; *used*: bits that the codes really needed,
+sign included; *log2(2 peak + 1)*: the same as a fraction, where codes lie within +-peak; *bound*: bits that
+the exact value before rounding is proven to fit (its accumulator); *exponent*: value = code * 2^exponent.
+Paths of float32 have none of these. *saturated in the run* counts all steps.
+"""
+
+
+def make(
+    run: Run,
+    identity: dict[str, Any],
+    table: PathTable,
+    accuracy: float,
+    metrics: Iterable[dict[str, Any]],
+    tape: Tape | None = None,
+) -> dict[str, Any]:
+    """The report of `run`; `metrics` are the lines of metrics.jsonl up to its step, tape: of the last one."""
+    saturated: dict[str, int] = dict(run.method.saturated)
+    seconds, rates, loss = 0.0, [], None
+    for line in metrics:
+        if line["kind"] == "step":
+            seconds += line["seconds"]
+            rates.append(line["images_per_second"])
+            loss = line["loss"]
+        elif line["kind"] == "epoch":
+            for name, count in line["saturated"].items():
+                saturated[name] = saturated.get(name, 0) + count
+    result = {
+        "intnet": intnet.__version__,
+        "run": identity,
+        "steps": run.step,
+        "epochs": round(run.step / run.steps_per_epoch, 3),
+        "test_accuracy": accuracy,
+        "test_images": len(run.data.test_labels),
+        "last_loss": loss,
+        "seconds": round(seconds, 3),
+        "images_per_second": round(statistics.median(rates), 1) if rates else None,
+        "saturated": sum(saturated.values()),
+        "state_sha256": run.digest(),
+        "model_bytes": model_bytes.of(run),
+        "paths": [_row(row, saturated) for row in table.rows.values()],
+    }
+    result |= {"saved": _held(run.method.held)} if run.method.held else {}
+    return result | ({"tape": dataclasses.asdict(tape)} if tape is not None else {})
+
+
+def _held(held: Mapping[str, Held]) -> dict[str, Any]:
+    """What the tape held in the last step: bits an element with metadata; masks are a bit an element."""
+    masks = sum(one.nbytes for name, one in held.items() if name.endswith("/mask"))
+    values = [one for name, one in held.items() if not name.endswith("/mask")]
+    elements, nbytes = (
+        sum(column) for column in zip(*((one.elements, one.nbytes) for one in values), strict=True)
+    )
+    bits = 8 * nbytes / elements
+    return {"elements": elements, "bytes": nbytes, "bits": round(bits, 4), "mask_bytes": masks}
+
+
+def _row(row: PathRow, saturated: dict[str, int]) -> dict[str, Any]:
+    """One data path of one layer; None where a float path has no such number."""
+    integer = row.integer
+    return {
+        "layer": row.layer,
+        "path": row.path,
+        "format": row.format,
+        "format_short": row.short,
+        "nominal_bits": row.nominal,
+        "mean_bits": row.mean,
+        "used_bits": row.used if integer else None,
+        "range_bits": round(row.fraction_bits, 1) if integer else None,
+        "bound_bits": row.bound or None,
+        "exponents": list(row.exponents) if row.exponents else None,
+        "elements": row.elements,
+        "saturated": row.saturated if integer else None,
+        "zeros": row.zeros if integer else None,
+        "saturated_in_run": saturated.get(f"{row.layer}/{row.path}", 0) if integer else None,
+    }
+
+
+def read(folder: Path, identity: dict[str, Any], step: int) -> dict[str, Any] | None:
+    """The report in `folder`, None when there is none of this step; CheckpointError when it is damaged."""
+    path = folder / JSON
+    try:
+        result: dict[str, Any] = records.check(records.parse(path.read_bytes()), _REPORT)
+        for name, shape in _OF_SOME.items():
+            if name in result:
+                records.check(result[name], shape, name)
+        if result["run"] != identity:
+            raise ValueError("it is of another run")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path}: damaged ({error}): delete it and resume, which makes it again without its table"
+        ) from None
+    return result if result["steps"] == step else None
+
+
+# -- for reading -------------------------------------------------------------------------------
+
+
+def title(identity: dict[str, Any]) -> str:
+    """'wageubn, resnet8 on digits'."""
+    return f"{identity['method']}, {identity['model']} on {identity['data']}"
+
+
+def last_batch(report: dict[str, Any]) -> int:
+    """Images of the last step: at an epoch's end they are what is left."""
+    images, batch = report["run"]["limit"], report["run"]["batch_size"]
+    before = (report["steps"] - 1) % -(-images // batch) * batch
+    return int(min(batch, images - before))
+
+
+def facts(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """(what, value) of everything but the table."""
+    run = report["run"]
+    options = ", ".join(f"{key}={'off' if value is None else value}" for key, value in run["options"].items())
+    rate = report["images_per_second"]
+    passes = f"{report['epochs']:g} epoch{'s' * (report['epochs'] != 1)}"
+    return [
+        ("test accuracy", f"{report['test_accuracy']:.2%} of {report['test_images']:,} images"),
+        *_fixed_model(report.get("fixed_model")),
+        *_saved(report.get("saved")),
+        *_bytes(report),
+        ("last loss", "-" if report["last_loss"] is None else f"{report['last_loss']:.4f}"),
+        ("steps", f"{report['steps']:,} of {run['batch_size']} images ({passes})"),
+        ("seed", str(run["seed"])),
+        *_weights(run.get("weights")),
+        ("training images", f"{run['limit']:,}"),
+        *([("augmented", run["augment"])] if "augment" in run else []),
+        ("options", options or "-"),
+        ("time", f"{report['seconds']:.1f} s" + (f", {rate:,.0f} images/s" if rate else "")),
+        ("saturated", f"{report['saturated']:,} values"),
+    ]
+
+
+def _weights(given: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """The file that first weights came from, where they did."""
+    if given is None:
+        return []
+    left = f", {len(given['left']):,} did not fit" if given["left"] else ""
+    return [("first weights", f"{given['tensors']:,} tensors of a file{left}; its sha256 {given['sha256']}")]
+
+
+def _fixed_model(sizes: dict[str, int] | None) -> list[tuple[str, str]]:
+    """The packed model's size, where there is one."""
+    if sizes is None:
+        return []
+    share, zeros = sizes["packed"] / sizes["float32"], sizes["zeros"] / sizes["elements"]
+    text = f"{sizes['packed']:,} bytes packed, {share:.1%} of float32; {zeros:.1%} of its weights are 0"
+    return [("fixed point", text)]
+
+
+def _bytes(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Of the model, of all that a step saves, of the process; where the report has them."""
+    found = []
+    if "model_bytes" in report:
+        found.append(("model", f"{report['model_bytes']:,} bytes for inference, in its formats' bits"))
+    if "tape" in report:
+        held, packed = (f"{report['tape'][key] / MB:,.2f} MB" for key in ("held", "packed"))
+        found.append(
+            ("last step saved", f"{held} of {last_batch(report)} images; {packed} in its formats' bits")
+        )
+    own = report.get("process", {"peak": None})
+    if own["peak"] is not None:
+        most, before = (f"{own[key] / MB:,.0f} MB" for key in ("peak", "before"))
+        found.append(("memory", f"{most} at most, {before} before the first step"))
+    return found
+
+
+def _saved(held: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """What the tape held, where the method packs it."""
+    if held is None:
+        return []
+    masks = f", and masks of {held['mask_bytes'] / MB:,.2f} MB" if held["mask_bytes"] else ""
+    size = f"{held['bytes'] / MB:,.2f} MB of {held['elements']:,} values of the last step"
+    return [
+        (
+            "tape",
+            f"{size}, {held['bits']:.2f} bits each{masks}; float32: {held['elements'] * 4 / MB:,.2f} MB",
+        )
+    ]
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The report with the whole table, one row a layer and path."""
+    lines = [f"# {title(report['run'])}", ""]
+    lines += [f"- {what}: {value}" for what, value in facts(report)]
+    lines += [f"- state sha256: `{report['state_sha256']}`", f"- intnet {report['intnet']}"]
+    lines += ["", "## Data paths", ""]
+    if not report["paths"]:
+        return "\n".join([*lines, "No step was observed: the run was already at its last step.", ""])
+    lines += [NOTES, "| " + " | ".join(COLUMNS.values()) + " |"]
+    rules = ["---" if key in ("layer", "path", "format") else "---:" for key in COLUMNS]
+    lines.append("|" + "|".join(rules) + "|")
+    lines += ["| " + " | ".join(_cell(key, row[key]) for key in COLUMNS) + " |" for row in report["paths"]]
+    return "\n".join([*lines, ""])
+
+
+def _cell(key: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if key == "format":
+        return f"`{value}`"  # '<8,7>' is not a tag
+    if key == "exponents":
+        return span(value)
+    return str(value)
+
+
+def span(exponents: list[int]) -> str:
+    """'-7' or '-21..-19'."""
+    low, high = exponents
+    return str(low) if low == high else f"{low}..{high}"
+
+
+@dataclass
+class Group:
+    """One path in one format, over all layers that have it: the largest of each number, and sums.
+
+    format: as narrow tables write it
+    """
+
+    path: str
+    format: str
+    nominal_bits: int | None
+    layers: int = 0
+    used_bits: int = 0
+    range_bits: float = 0.0
+    bound_bits: int = 0
+    saturated: int = 0
+
+
+def groups(report: dict[str, Any]) -> tuple[list[Group], list[str]]:
+    """(integer paths condensed over layers, names of float32 paths), in the order in which they came."""
+    found: dict[tuple[str, str], Group] = {}
+    floats: dict[str, None] = {}
+    for row in report["paths"]:
+        if row["used_bits"] is None:
+            floats[row["path"]] = None
+            continue
+        key = (row["path"], row.get("format_short", row["format"]))  # an older report has none
+        group = found.setdefault(key, Group(*key, row["nominal_bits"]))
+        group.layers += 1
+        group.used_bits = max(group.used_bits, row["used_bits"])
+        group.range_bits = max(group.range_bits, row["range_bits"])
+        group.bound_bits = max(group.bound_bits, row["bound_bits"] or 0)
+        group.saturated += row["saturated_in_run"]
+    return list(found.values()), list(floats)

@@ -1,0 +1,425 @@
+"""Runs on disk: a folder that holds everything a training run needs to go on, and to be reported.
+
+    with create("RUN", build("wageubn", {}, "resnet8", "digits", batch_size=64, seed=1), steps=60) as work:
+        report = work.train()                         # or, after a kill: with resume("RUN") as work: ...
+
+    config.json     what was asked for (`run`: all that decides a bit; `plan`: how far, how often saved)
+    metrics.jsonl   one line a step (where widths move, two) and one an epoch (with a map, two) (`runs/metrics.py`)
+    checkpoint.npz  the newest saved state (`runs/checkpoint.py`)
+    report.json .md the result (`report.py`), when the planned steps are done
+    model.npz       with it, the fixed-point model of a method that trains one (`runs/fixed_model.py`)
+
+A kill at any moment loses at most the steps since the last checkpoint: `resume` cuts metrics.jsonl
+back to it and goes on bit for bit. A lock keeps two processes from working on one run.
+"""
+
+import dataclasses
+import json
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import intnet
+from intnet.runs import checkpoint, definition, files, fixed_model, records, report, state_dicts
+from intnet import datasets, methods, models
+from intnet.datasets import Augment, Dataset
+from intnet.errors import CheckpointError, ConfigError, IntnetError
+from intnet.runs.identity import IDENTITY, OF_SOME, check_same_data, identity
+from intnet.runs.metrics import cut_metrics, read_metrics, step_lines
+from intnet.runs.process import memory, taken
+from intnet.training.tape import Tape, measure
+from intnet.trace import PathTable
+from intnet.training.train import Run, StepReport
+
+CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint.npz"
+FORMAT, VERSION = "intnet run", 1
+CHECKPOINT_EVERY = 100
+
+PathLike = str | os.PathLike[str]
+
+SAVED = {"run": IDENTITY, "step": int, "saturated": {str: int}}  # of a checkpoint's meta
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What may change when a run goes on: steps in all, steps between checkpoints, where the data are."""
+
+    steps: int
+    checkpoint_every: int = CHECKPOINT_EVERY
+    data_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        for what, value in (("steps", self.steps), ("checkpoint_every", self.checkpoint_every)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"{what} = {value!r}: give a whole number of at least 1")
+        if self.data_dir is not None and not isinstance(self.data_dir, str):
+            raise ConfigError(f"data_dir = {self.data_dir!r}: give the path of a folder, or none")
+
+
+# -- what a run is -----------------------------------------------------------------------------
+
+
+def build(
+    method: str,
+    options: dict[str, Any],
+    model: str,
+    data: str,
+    batch_size: int = 64,
+    seed: int = 1,
+    limit: int | None = None,
+    data_dir: PathLike | None = None,
+    augment: str | None = None,
+    image_size: int | None = None,
+    weights: PathLike | None = None,
+    partial: bool = False,
+) -> Run:
+    """A run at step 0 from names; `limit` takes the first training images only.
+
+    augment: as `Augment.parse` reads it; image_size: of a folder of images (`datasets.load`)
+    weights: a file of first values, `partial`: even where not all of it fits (`state_dicts.load`)
+    """
+    made = methods.make(method, **options)
+    altered = Augment.parse(augment) if augment is not None else Augment()
+    loaded = datasets.load(data, data_dir, image_size)
+    if limit is not None:
+        loaded = loaded.first(limit)
+    network = models.make(model, loaded.image_shape, loaded.classes)
+    run = Run(network, made, loaded, batch_size, seed, altered)
+    if weights is not None:
+        run.weights = state_dicts.load(weights, run.model, run.method, partial)
+    return run
+
+
+def build_again(own: dict[str, Any], options: dict[str, Any], data_dir: PathLike | None) -> Run:
+    """The run at step 0 that an identity tells of; its caller compares the identities.
+
+    A file of first weights is not needed again: a checkpoint has what became of them.
+    """
+    names = {key: own[key] for key in ("method", "model", "data", "batch_size", "seed", "limit")}
+    names |= {key: own[key] for key in ("augment", "image_size") if key in own}
+    run = build(**names, options=options, data_dir=data_dir)
+    run.weights = own.get("weights")
+    return run
+
+
+# -- making, resuming, reading -----------------------------------------------------------------
+
+
+def check_unused(folder: PathLike) -> None:
+    """ConfigError when `folder` holds something that a new run would mix with."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; a run needs a folder: name another --out")
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    names = [name for name in names if name != files.LOCK and not name.endswith(files.PARTIAL)]
+    if (folder / files.LOCK).exists():
+        files.lock(folder).close()
+    if names in ([METRICS], [CHECKPOINT, METRICS]) and not (folder / METRICS).stat().st_size:
+        names = []  # of a run that was killed before it had a config: the new one writes over it
+    if CONFIG in names:
+        raise ConfigError(
+            f"{folder} holds a run already: go on with `{resume_command(folder)}`, or name another --out"
+        )
+    if names:
+        shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+        raise ConfigError(f"{folder} is not empty (it holds {shown}): name another --out")
+
+
+def resume_command(folder: PathLike) -> str:
+    """What a user types to go on."""
+    return f"intnet resume {shlex.quote(str(folder))}"
+
+
+def create(
+    folder: PathLike,
+    run: Run,
+    steps: int,
+    checkpoint_every: int = CHECKPOINT_EVERY,
+    data_dir: PathLike | None = None,
+) -> "RunFolder":
+    """A new, locked run folder; ConfigError when it is not empty or in use."""
+    plan = Plan(steps, checkpoint_every, None if data_dir is None else os.path.abspath(data_dir))
+    check_unused(folder)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = files.lock(folder)
+    try:
+        _check_again(folder)
+        work = RunFolder(folder, run, identity(run), plan, lock)
+        work.checkpoint()
+        _write_config(folder, work.identity, plan)
+    except BaseException:
+        lock.close()
+        raise
+    return work
+
+
+def _check_again(folder: Path) -> None:
+    """Again, now that the folder is locked: another process may have been quicker."""
+    if (folder / CONFIG).exists():
+        raise ConfigError(f"{folder} was taken by another intnet at the same time: name another --out")
+    files.remove_partial(folder)
+
+
+def resume(
+    folder: PathLike, steps: int | None = None, epochs: int | None = None, data_dir: PathLike | None = None
+) -> "RunFolder":
+    """A locked run folder at its last checkpoint; `steps` or `epochs` in all, else as planned."""
+    folder = Path(folder)
+    _read_config(folder)  # before the lock, which would otherwise be made in any folder
+    lock = files.lock(folder)
+    try:
+        files.remove_partial(folder)
+        own, plan = _read_config(folder)
+        if data_dir is not None:
+            plan = dataclasses.replace(plan, data_dir=os.path.abspath(data_dir))
+        run, saved = _restore(folder, own, plan.data_dir)
+        run.method.saturated = dict(saved["saturated"])
+        planned = epochs * run.steps_per_epoch if epochs is not None else steps
+        if planned is not None:
+            plan = dataclasses.replace(plan, steps=planned)
+        if plan.steps < run.step:
+            raise ConfigError(
+                f"{folder} has done {run.step} steps already: steps and epochs count from the run's start"
+            )
+        if plan.steps == run.step:  # the report is all that is to be shown
+            report.read(folder, own, run.step)
+        cut_metrics(folder / METRICS, run.step)  # before a new plan: it may refuse the file
+        _write_config(folder, own, plan)
+    except BaseException:
+        lock.close()
+        raise
+    return RunFolder(folder, run, own, plan, lock)
+
+
+def load(
+    folder: PathLike,
+    data: str | None = None,
+    data_dir: PathLike | None = None,
+    image_size: int | None = None,
+) -> Run:
+    """The run at its last checkpoint, to be read; `data`: test on another data set of the same shape.
+
+    image_size: of `data`, where that is a folder of images
+    """
+    folder = Path(folder)
+    own, plan = _read_config(folder)
+    if data_dir is None and data in (None, own["data"]):
+        data_dir = plan.data_dir
+    return _restore(folder, own, data_dir, data, image_size)[0]
+
+
+def _restore(
+    folder: Path,
+    own: dict[str, Any],
+    data_dir: PathLike | None,
+    data: str | None = None,
+    image_size: int | None = None,
+) -> tuple[Run, dict[str, Any]]:
+    """(run at the last checkpoint, its meta); the checkpoint's hash vouches for the identity."""
+    path = folder / CHECKPOINT
+    state, meta = checkpoint.load(path)
+    try:
+        records.check(meta, SAVED, "meta")
+    except ValueError as error:
+        raise CheckpointError(f"{path}: not of a run of this intnet ({error}): {checkpoint.ADVICE}") from None
+    if meta["run"] != own:
+        raise CheckpointError(f"{path}: not of the run that {CONFIG} describes: {_difference(meta, own)}")
+    if image_size is None and data in (None, own["data"]):
+        run = build_again(own, own["options"], data_dir)
+        check_same_data(own, run, str(folder))
+    else:
+        run = _for_test(folder, own, datasets.load(data or own["data"], data_dir, image_size))
+    try:
+        run.restore(state, meta["step"])
+    except IntnetError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    return run, meta
+
+
+def _for_test(folder: Path, own: dict[str, Any], data: Dataset) -> Run:
+    """A run of the same model on other data, which only its test images are read of."""
+    if list(data.image_shape) != own["image_shape"] or data.classes > own["classes"]:
+        raise ConfigError(
+            f"{folder} was trained on images (H, W, C) = {tuple(own['image_shape'])} of {own['classes']} "
+            f"classes; {data.name!r} has {data.image_shape} and {data.classes}"
+        )
+    model = models.make(own["model"], data.image_shape, own["classes"])
+    return Run(model, methods.make(own["method"], **own["options"]), data, batch_size=1, seed=own["seed"])
+
+
+def _difference(meta: dict[str, Any], own: dict[str, Any]) -> str:
+    other = meta["run"]
+    keys = [key for key in sorted({*own, *other}) if own.get(key) != other.get(key)]
+    return "; ".join(f"{key} is {other.get(key)!r} there and {own.get(key)!r} here" for key in keys)
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def _write_config(folder: Path, own: dict[str, Any], plan: Plan) -> None:
+    head = {"format": FORMAT, "version": VERSION, "definition": definition.VERSION}
+    config = head | {"intnet": intnet.__version__, "run": own}
+    files.replace(folder / CONFIG, _pretty(config | {"plan": dataclasses.asdict(plan)}))
+
+
+def _pretty(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+def _read_config(folder: Path) -> tuple[dict[str, Any], Plan]:
+    """(identity, plan) of config.json; ConfigError when it is missing or damaged."""
+    path = folder / CONFIG
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such run folder")
+    try:
+        config = records.parse(path.read_bytes())
+        if (config["format"], config["version"]) != (FORMAT, VERSION):
+            raise ConfigError(f"not a run of this version of intnet ({FORMAT}, version {VERSION})")
+        if other := definition.difference(config.get("definition")):
+            raise ConfigError(f"a run {other}")
+        plan = Plan(**config["plan"])
+        own = records.check(config["run"], IDENTITY, "run")
+        return records.check(own, {key: OF_SOME[key] for key in OF_SOME if key in own}, "run"), plan
+    except FileNotFoundError:
+        raise ConfigError(f"{folder} is not a run folder: it has no {CONFIG}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{path}: damaged ({what}): mend it, or train again") from None
+
+
+# -- working on one ----------------------------------------------------------------------------
+
+
+def never() -> bool:
+    """The default of `stop`."""
+    return False
+
+
+class RunFolder:
+    """A run and its locked folder; use it in a `with` statement."""
+
+    def __init__(self, folder: Path, run: Run, own: dict[str, Any], plan: Plan, lock: IO[str]) -> None:
+        self.folder, self.run, self.identity, self.plan = folder, run, own, plan
+        self.saved = run.step
+        self.beside = 1  # runs that are trained at a time on this machine, this one included
+        self._lock = lock
+        self._before: int | None = None  # bytes of the process ahead of the first step
+        self._metrics = open(folder / METRICS, "a", buffering=1, encoding="utf-8")  # noqa: SIM115 (close() does)
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the folder free."""
+        self._metrics.close()
+        self._lock.close()
+
+    def train(
+        self,
+        on_step: Callable[[StepReport], None] | None = None,
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
+        on_test: Callable[[int], None] | None = None,
+        stop: Callable[[], bool] = never,
+    ) -> dict[str, Any] | None:
+        """Train as far as planned and return the report; None when `stop` said so after a step.
+
+        on_step sees each step, on_epoch each epoch's line of metrics.jsonl, on_test the images of each
+        tested batch.
+        """
+        run, table = self.run, PathTable()
+        before = memory()
+        self._before = before and before[0]
+        held: list[Tape] = []
+
+        def after_step(step: StepReport) -> None:
+            for line in step_lines(step):
+                self._log(line)
+            if on_step is not None:
+                on_step(step)
+
+        while run.step < self.plan.steps:
+            last = run.step == self.plan.steps - 1
+            run.on_tape = (lambda loss: held.append(measure(loss))) if last else None
+            run.train(run.step + 1, after_step, [table] if last else [])
+            run.on_tape = None
+            line = self._end_epoch(on_epoch, on_test) if run.step % run.steps_per_epoch == 0 else None
+            if last:  # before the checkpoint: a run whose last step is saved has its report
+                self._report(table, line["test_accuracy"] if line else self._test(on_test), held[0])
+            stopped = stop()
+            if last or line or stopped or run.step % self.plan.checkpoint_every == 0:
+                self.checkpoint()
+            if stopped and not last:
+                return None
+        result = report.read(self.folder, self.identity, run.step)
+        path = self.folder / fixed_model.FILE
+        if result is not None and run.method.fixed_model and not path.exists():
+            fixed_model.save(path, run)
+        return self._report(PathTable(), self._test(on_test)) if result is None else result
+
+    def checkpoint(self) -> None:
+        """Save the state; everything logged so far is on the disk before it."""
+        self._metrics.flush()
+        os.fsync(self._metrics.fileno())
+        meta = {
+            "run": self.identity,
+            "step": self.run.step,
+            "saturated": self.run.method.saturated,
+            "intnet": intnet.__version__,
+        }
+        checkpoint.save(self.folder / CHECKPOINT, self.run.state(), meta)
+        self.saved = self.run.step
+
+    def _log(self, line: dict[str, Any]) -> None:
+        self._metrics.write(json.dumps(line) + "\n")
+
+    def _test(self, on_test: Callable[[int], None] | None) -> float:
+        """Test accuracy; what saturates while testing is not counted as training's."""
+        method = self.run.method
+        counted = method.saturated
+        method.saturated = {}
+        try:
+            return self.run.evaluate(on_test)
+        finally:
+            method.saturated = counted
+
+    def _end_epoch(
+        self, on_epoch: Callable[[dict[str, Any]], None] | None, on_test: Callable[[int], None] | None
+    ) -> dict[str, Any]:
+        run = self.run
+        line = {
+            "kind": "epoch",
+            "step": run.step,
+            "epoch": run.step // run.steps_per_epoch - 1,
+            "test_accuracy": self._test(on_test),
+            "saturated": dict(sorted(run.method.saturated.items())),
+        }
+        run.method.saturated = {}
+        self._log(line)
+        if on_epoch is not None:
+            on_epoch(line)
+        return line
+
+    def _report(self, table: PathTable, accuracy: float, held: Tape | None = None) -> dict[str, Any]:
+        self._metrics.flush()
+        metrics = read_metrics(self.folder / METRICS)
+        result = report.make(self.run, self.identity, table, accuracy, metrics, held)
+        if self.run.method.fixed_model:
+            sizes = fixed_model.save(self.folder / fixed_model.FILE, self.run)
+            result |= {"fixed_model": dataclasses.asdict(sizes), "model_bytes": sizes.packed}
+        if held is not None:
+            result["process"] = taken(self._before, self.beside)
+        files.replace(self.folder / report.MARKDOWN, report.markdown(result).encode())
+        files.replace(self.folder / report.JSON, _pretty(result))
+        return result

@@ -1,0 +1,1 @@
+"""A run: one step after another, its state and digest, what its tape holds."""

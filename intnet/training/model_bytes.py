@@ -1,0 +1,50 @@
+"""How many bytes of parameters inference reads, each in the bits that its method's format names.
+
+    weights, biases   the forward copy: codes in the bits of their format, or in those that they need where
+                      it sets no range and they need more, and an exponent a tensor; block float as
+                      `BlockTensor.pack` writes it; float32 where the method leaves it
+    batch norm        gamma and beta in the same way, and the running mean and variance, 32 bits each, where
+                      inference reads them and not the batch's own
+
+A method that leaves a fixed-point model (`runs/fixed_model.py`) stores that, which is counted instead.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from intnet.blocks.block_float import BlockTensor
+from intnet.errors import ConfigError
+from intnet.numbers.qtensor import QTensor
+from intnet.ops.products import copies
+from intnet.training.train import Run
+
+WORD = 32  # bits of a running statistic and of a float32
+EXPONENT = 8  # bits of an exponent that a tensor finds for itself
+
+
+def of(run: Run) -> int:
+    """Bytes of the run's model as it stands."""
+    method, bits = run.method, 0
+    training, counted, observers = method.training, method.saturated, method.observers
+    method.training, method.saturated, method.observers = False, {}, []
+    try:
+        for layer in run.model.all_layers():
+            for parameter in layer.parameters:
+                bits += bits_of(copies(method.weight(layer, parameter)).forward)
+            if layer.normalizes and method.running_statistics:
+                bits += 2 * WORD * layer.parameters[0].shape[0]
+    finally:
+        method.training, method.saturated, method.observers = training, counted, observers
+    return -(-bits // 8)
+
+
+def bits_of(value: Any) -> int:
+    """Of a tensor in the bits of its format."""
+    if isinstance(value, BlockTensor):
+        return 8 * value.packed_bytes
+    if isinstance(value, QTensor):
+        return value.codes.size * value.stored_bits() + EXPONENT
+    if isinstance(value, np.ndarray):
+        return value.size * WORD
+    raise ConfigError(f"a {type(value).__name__} has no size in bits")

@@ -1,0 +1,58 @@
+"""State of a training run as named tensors, and its digest.
+
+A state is what `Run.state` gives: every parameter, optimizer word, running statistic and what the method
+remembers, as QTensors or arrays of floats. The digest is SHA-256 over all of them, so two runs agree
+exactly when their digests do.
+"""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from intnet.errors import NumberError
+from intnet.numbers.qtensor import QTensor
+
+State = dict[str, Any]
+
+
+def digest(state: State) -> str:
+    """Hex SHA-256 over all tensors in order of their names.
+
+    Of each: the line 'name dtype shape exponent' in UTF-8, a newline, and the little-endian bytes of
+    its codes or floats in C order. The exponent of a float tensor is written '-', an array of exponents
+    as 'shape:e,e,...'.
+
+    Defined by `spec/digest.py: digest`.
+    """
+    sha = hashlib.sha256()
+    for name in sorted(state):
+        array, exponent = parts(state[name])
+        sha.update(f"{name} {array.dtype.name} {_by(array.shape)} {_exponent(exponent)}\n".encode())
+        sha.update(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False)).tobytes())
+    return sha.hexdigest()
+
+
+def parts(value: Any) -> tuple[np.ndarray, int | np.ndarray | None]:
+    """(codes, exponent) of a QTensor, (array, None) of an array of floats."""
+    if isinstance(value, QTensor):
+        return value.codes, value.exponent
+    return value, None
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _exponent(exponent: int | np.ndarray | None) -> str:
+    if isinstance(exponent, np.ndarray):
+        return f"{_by(exponent.shape)}:{','.join(str(int(e)) for e in exponent.flat)}"
+    return "-" if exponent is None else str(exponent)
+
+
+def check_finite(state: State) -> None:
+    """NumberError naming the first tensor with a NaN or infinity."""
+    for name, value in state.items():
+        if isinstance(value, np.ndarray) and not np.all(np.isfinite(value)):
+            index = tuple(int(i) for i in np.argwhere(~np.isfinite(value))[0])
+            raise NumberError(f"{name} holds a NaN or infinity at index {index}: start from finite weights")

@@ -1,0 +1,231 @@
+"""Training: one model, one method, one data set, one seed; steps that can stop and go on anywhere.
+
+    run = fit(resnet8(data.image_shape, data.classes), Wageubn(), data, epochs=3, seed=1)
+    run.evaluate(), run.digest()
+
+A step is a pure function of (state, seed, step number): the batch and every random word come from the
+seed and the step (`datasets.Batches`, `rng`), so a resumed run repeats an unbroken one bit for bit.
+Batches are read ahead on other threads (`datasets.Ahead`), which changes no bit.
+Where runs are kept on disk: `runs.py`; commands: `cli/`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from intnet import ops
+from intnet.autograd import Tensor, backward
+from intnet.datasets import Ahead, Augment, Batches, Dataset
+from intnet.errors import ConfigError, ShapeError
+from intnet.methods.method import Method
+from intnet.models.model import Model
+from intnet.numbers.qtensor import QTensor
+from intnet.ops.loss import float_logits
+from intnet.trace import Observer, Recorder
+from intnet.training.state import check_finite, digest
+
+EVALUATION_BATCH = 256
+NO_AUGMENT = Augment()
+METHOD_STATE = "method/"  # leads the names of `Method.state` in a run's state
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """One step: its number (from 1), epoch (from 0), mean loss, share of right answers, seconds.
+
+    widths: `Method.widths` of this step; overhead: its seconds that went into moving them; map: `Method.map`
+    where the step ended an epoch
+    """
+
+    step: int
+    epoch: int
+    loss: float
+    accuracy: float
+    seconds: float
+    images: int
+    widths: dict[str, dict[str, int]] = field(default_factory=dict)
+    overhead: float = 0.0
+    map: dict[str, Any] = field(default_factory=dict)
+
+
+class Run:
+    """A training run in memory."""
+
+    def __init__(
+        self,
+        model: Model,
+        method: Method,
+        data: Dataset,
+        batch_size: int = 64,
+        seed: int = 1,
+        augment: Augment = NO_AUGMENT,
+    ) -> None:
+        batches = Batches(data, batch_size, seed, augment)
+        if model.classes < data.classes:
+            raise ConfigError(
+                f"the model has {model.classes} classes, data set {data.name!r} has {data.classes}"
+            )
+        self.model, self.method, self.data = model, method, data
+        self.batch_size, self.seed = batch_size, seed
+        self.augment = augment
+        self.weights: dict[str, Any] | None = None  # what `state_dicts.load` gave its model, if anything
+        self.steps_per_epoch = method.steps_per_epoch = batches.per_epoch
+        self.paths = Recorder()
+        self.on_tape: Callable[[Tensor], None] | None = None  # sees the loss ahead of its backward pass
+        method.start(model.all_layers(), seed)
+        self._batches, self._ahead = batches, Ahead(batches)
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        return self.method.step
+
+    def batch(self, step: int) -> tuple[QTensor, np.ndarray]:
+        """(images as exact codes, labels) of step `step` (from 0); the last one of an epoch may be short."""
+        images, labels = self._batches(step)
+        return as_codes(images, self.data.exponent), labels
+
+    def train_step(self) -> StepReport:
+        """One step: forward, backward, update of every parameter."""
+        started = perf_counter()
+        method, step = self.method, self.method.step
+        method.epoch = step // self.steps_per_epoch
+        method.training = True
+        pixels, labels = self._ahead(step)
+        images = as_codes(pixels, self.data.exponent)
+        # a float32 run that diverges overflows first; the checks of logits and gradients then say so
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            logits = self.model(Tensor(images), method)
+            loss = ops.softmax_cross_entropy(logits, labels=labels, smoothing=method.label_smoothing)
+            method.see_loss(float(loss.value))
+            if self.on_tape is not None:
+                self.on_tape(loss)
+            gradients = backward(loss, np.float32(1), ops.elementwise.join)
+            method.update_all(
+                [
+                    (layer, parameter, gradients[layer.leaves[parameter.name]])
+                    for _, layer, parameter in self.model.all_parameters()
+                ]
+            )
+        method.end_of_step()
+        ended = method.step % self.steps_per_epoch == 0
+        if ended:
+            method.end_of_epoch()
+        right = float(np.mean(float_logits(logits.value).argmax(axis=1) == labels))
+        seconds = perf_counter() - started
+        return StepReport(
+            step + 1,
+            step // self.steps_per_epoch,
+            float(loss.value),
+            right,
+            seconds,
+            len(labels),
+            dict(method.widths()),
+            method.overhead,
+            method.map if ended else {},
+        )
+
+    def train(
+        self,
+        steps: int,
+        on_step: Callable[[StepReport], None] | None = None,
+        observe_last: Sequence[Observer] = (),
+    ) -> None:
+        """Go on until `steps` steps are done in all; `observe_last` see every value of the last one."""
+        while self.step < steps:
+            before = self.method.observers
+            if self.step == steps - 1:
+                self.method.observers = [*before, *observe_last]
+            try:
+                report = self.train_step()
+            finally:
+                self.method.observers = before
+            if on_step is not None:
+                on_step(report)
+
+    def evaluate(self, on_batch: Callable[[int], None] | None = None) -> float:
+        """Share of test images classified right, by running statistics (or as the method says)."""
+        return evaluate(self.model, self.method, self.data, on_batch)
+
+    def digest(self) -> str:
+        """SHA-256 over every parameter, optimizer word, running statistic and what the method remembers."""
+        return digest(self.state())
+
+    def state(self) -> dict[str, Any]:
+        """Name -> QTensor or float32 array of all that the next step depends on; see `restore`."""
+        own = {f"{METHOD_STATE}{name}": value for name, value in self.method.state.items()}
+        return self.model.state_dict() | own
+
+    def restore(self, state: dict[str, Any], step: int) -> None:
+        """Go on from a saved state; NumberError or ShapeError names a tensor that does not fit."""
+        check_finite(state)
+        names = [name for name in state if name.startswith(METHOD_STATE)]
+        expected = {f"{METHOD_STATE}{name}" for name in self.method.state}
+        if set(names) != expected:
+            wrong = ", ".join(sorted(expected ^ set(names)))
+            raise ShapeError(f"what method {self.method.name!r} remembers is missing or extra: {wrong}")
+        self.model.load_state_dict({name: state[name] for name in state if name not in expected})
+        self.method.state = {name.removeprefix(METHOD_STATE): state[name] for name in names}
+        self.method.step = step
+        self.method.epoch = step // self.steps_per_epoch
+
+
+def evaluate(
+    model: Model, method: Method, data: Dataset, on_batch: Callable[[int], None] | None = None
+) -> float:
+    """Share of the data set's test images that the model classifies right under the method."""
+    parts = -(-len(data.test_labels) // EVALUATION_BATCH)
+    ahead = Ahead(lambda k: evaluation_batch(data, k), end=parts)
+    right = 0
+    for k in range(parts):
+        images, labels = ahead(k)
+        right += int(np.count_nonzero(classified(model, method, images, data.exponent) == labels))
+        if on_batch is not None:
+            on_batch(len(labels))
+    return right / len(data.test_labels)
+
+
+def evaluation_batch(data: Dataset, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """(uint8 images, labels) of the test batch k, from 0. Defined by `spec/inference.py: batch`."""
+    part = slice(k * EVALUATION_BATCH, (k + 1) * EVALUATION_BATCH)
+    return data.test_images[part], data.test_labels[part]
+
+
+def classified(model: Model, method: Method, images: np.ndarray, exponent: int) -> np.ndarray:
+    """The class of each image: the first of its greatest logits.
+
+    Defined by `spec/inference.py: classes`.
+    """
+    method.training = False
+    logits = model(Tensor(as_codes(images, exponent)), method)
+    found: np.ndarray = float_logits(logits.value).argmax(axis=1)
+    return found
+
+
+def as_codes(images: np.ndarray, exponent: int) -> QTensor:
+    """uint8 images as an exact QTensor: value = byte * 2**exponent."""
+    return QTensor(images.astype(np.int16), exponent, bound=255)
+
+
+def fit(
+    model: Model,
+    method: Method,
+    data: Dataset,
+    epochs: int = 1,
+    batch_size: int = 64,
+    seed: int = 1,
+    record: Sequence[str] = (),
+    on_step: Callable[[StepReport], None] | None = None,
+    augment: Augment = NO_AUGMENT,
+) -> Run:
+    """Train and return the run; `run.paths['layer/path']` holds the last step's values of `record`.
+
+    record: patterns of 'layer/path' with shell wildcards, such as 'layer1.0.conv1/*'
+    """
+    run = Run(model, method, data, batch_size, seed, augment)
+    run.paths = Recorder(*record)
+    run.train(epochs * run.steps_per_epoch, on_step, [run.paths] if record else [])
+    return run
