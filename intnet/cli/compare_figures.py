@@ -10,7 +10,7 @@ where a method reads two copies of an operand (`COPIES`).
 
 `nominal` is what the format names (of blocks in several widths the mean), `used` what the widest code of a
 layer really needed; float32 counts as 32 in both. Speed-ups are of training over float32 by AdaPT's model
-(`costs.py`), the products of a layer in WL forward, in the errors' word length backward:
+(`costs/adapt_costs.py`), the products of a layer in WL forward, in the errors' word length backward:
 
     speedup         every backward pass in float32, as the paper counts its own method and MuPPET
     speedup_own     every backward pass in the word length of its errors: of adapt and saved the same

@@ -1,4 +1,4 @@
-"""The quick lane of `exact.py`: whether an expression may take it, and its four readers.
+"""The quick lane of `exact/expressions.py`: whether an expression may take it, and its four readers.
 
 `prepare` proves that every numerator fits 51 bits and makes a `Lane`; `round_codes`, `peaks`,
 `positive` and `to_float32` read one: they choose threads and containers and run the kernels of

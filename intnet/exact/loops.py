@@ -1,4 +1,4 @@
-"""Loops of `exact.py` for any numerator and any rounding: exact, not quick.
+"""Loops of `exact/expressions.py` for any numerator and any rounding: exact, not quick.
 
 Most tensors take the quick lane (`exact/lane.py`) instead: numerators of 51 bits at most, in the modes
 that the methods use. Here are the others: every mode on int64, then two limbs where a bound passes 62

@@ -1,8 +1,8 @@
-"""The quick lane of `exact.py` over whole tensors: rows through the stages of `exact/stages.py`.
+"""The quick lane of `exact/expressions.py` over whole tensors: rows through the stages of `exact/stages.py`.
 
 A tensor is walked flat in rows of some hundred elements, a multiple of the channels C, so that
 position j of a row belongs to channel j % C. What an expression must be for this, and the functions
-that `exact.py` calls: `exact/lane.py`.
+that `exact/expressions.py` calls: `exact/lane.py`.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Exact expressions that are not sums of integer tensors: pooled float32 tensors and square roots.
 
 `FloatExact` is a float32 tensor over an integer, `Root` a vector of square roots. Both offer what
-every expression does (see `exact.py`, which builds on this file): `round_to` and `log2_max`. Here
+every expression does (see `exact/expressions.py`, which builds on this file): `round_to` and `log2_max`. Here
 too: R(x) from an exact maximum, and the correct rounding of a Fraction to float32.
 """
 

@@ -4,7 +4,7 @@
     Scale               x4 = QA(x * s), s a factor a channel; e0
     SqueezeExcitation   Scale by s = sigmoid(fc2(silu(fc1(mean of x)))) (Hu et al., 2018), torchvision's names
 
-Read `layers.py` first. Where a join ends a branch without an activation (a linear bottleneck), its x4 and e0
+Read `layers/` first. Where a join ends a branch without an activation (a linear bottleneck), its x4 and e0
 are what the layers around it store.
 """
 

@@ -5,7 +5,7 @@
 `exponent` is one int, or an int array that broadcasts against the codes (per channel, per block).
 A QTensor converts exactly to Fractions and to float64, and refuses where float64 would not be
 exact. It is made by `quantize.quantize`, `QTensor.from_float` or `QTensor.from_bits`; the arithmetic
-on it is in `exact.py` (expressions that are rounded once) and in `ops/`.
+on it is in `exact/expressions.py` (expressions that are rounded once) and in `ops/`.
 """
 
 from dataclasses import dataclass, field

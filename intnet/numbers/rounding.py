@@ -11,7 +11,7 @@ Defined by `spec/rounding.py: round_fraction`. Saturation is a second, separate 
     to_zero     truncation                                          TRN_ZERO
     stochastic  up iff word < floor(f * 2**bits), word has `bits` bits; STOCH
 
-Randomness is an argument (`word`), so rounding is a pure function. Read on in `exact.py`, which
+Randomness is an argument (`word`), so rounding is a pure function. Read on in `exact/expressions.py`, which
 applies the rule to whole tensors. Loops of vectors have no room for `round_up` and its division: those of
 `exact/rows.py`, `exact/lane.py`, `blocks/block_loops.py`, `blocks/bucket_loops.py` and `ops/tanh.py` decide
 in ways of their own, say why each is the same, and are held to the definition by tests.

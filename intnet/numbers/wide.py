@@ -2,7 +2,7 @@
 
 A value is (hi, lo), hi int64 and lo uint64: value = hi * 2**64 + lo (two's complement, 128 bits).
 These are scalar rules for kernels; products are built from 32-bit halves so that no step wraps.
-`exact.py` decides from the bound when they are needed; nothing here is on a fast path.
+`exact/expressions.py` decides from the bound when they are needed; nothing here is on a fast path.
 """
 
 from typing import Any

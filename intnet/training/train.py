@@ -6,7 +6,7 @@
 A step is a pure function of (state, seed, step number): the batch and every random word come from the
 seed and the step (`datasets.Batches`, `rng`), so a resumed run repeats an unbroken one bit for bit.
 Batches are read ahead on other threads (`datasets.Ahead`), which changes no bit.
-Where runs are kept on disk: `runs.py`; commands: `cli/`.
+Where runs are kept on disk: `runs/run_folder.py`; commands: `cli/`.
 """
 
 from collections.abc import Callable, Sequence

@@ -193,7 +193,7 @@ def flag(fine: int, mode: str) -> Callable[[Any], Claim]:
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 @pytest.mark.parametrize("fine", [1, 31])
 def test_two_grids(fine: int, mode: str) -> None:
-    """Eq. 17: the numerators and denominators that `exact.py` lets pass, 61 bits with `fine`."""
+    """Eq. 17: the numerators and denominators that `exact/expressions.py` lets pass, 61 bits with `fine`."""
     prove(flag(fine, mode)(loops.round_flag))
 
 
