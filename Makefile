@@ -26,6 +26,7 @@ spec-digests: $(VENV)/.test
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check intnet tests bench examples docs
+	$(BIN)/ruff format --check --quiet intnet tests bench examples/*.py docs/*.py
 	$(BIN)/mypy
 
 docs: $(VENV)/.docs

@@ -38,9 +38,7 @@ def test_a_new_and_a_renamed_source_change_the_name(package: Path) -> None:
     assert len(set(names)) == 3
 
 
-@pytest.mark.parametrize(
-    "name", ["cli/train.py", "methods/wageubn.py", "models/resnet.py", "spec/data.py"]
-)
+@pytest.mark.parametrize("name", ["cli/train.py", "methods/wageubn.py", "models/resnet.py", "spec/data.py"])
 def test_everyday_edits_do_not_recompile(name: str, package: Path) -> None:
     before = cache_folder(package).name
     (package / name).write_bytes(b"# edited\n")
