@@ -23,9 +23,9 @@ MLP = {
 
 SCRIPT = """
 import sys
-from intnet import runs
+from intnet.runs import run_folder
 method, model, steps, batch = sys.argv[1:]
-run = runs.build(method, {}, model, "digits", int(batch), 1)
+run = run_folder.build(method, {}, model, "digits", int(batch), 1)
 run.train(int(steps))
 print(run.digest())
 """
@@ -39,14 +39,14 @@ MOVING = {
 MOVING_SCRIPT = """
 import sys
 import numpy as np
-from intnet import runs
+from intnet.runs import run_folder
 for method in sys.argv[1].split(","):
     options = {
         "adapt": {"eps": 0.1, "accs": 2, "lr": 0.1, "l2": 1e-4},
         "muppet": {"resolution": 1, "patience": 1},
         "dynasty": {"bits": 3, "gamma": 0.25},
     }[method]
-    run = runs.build(method, options, sys.argv[2], "digits", int(sys.argv[4]), 1, limit=4)
+    run = run_folder.build(method, options, sys.argv[2], "digits", int(sys.argv[4]), 1, limit=4)
     for layer in run.model.all_layers():
         if "window" in layer.buffers:
             layer.buffers["window"].codes[2] = 23
@@ -76,24 +76,24 @@ SAVED = {
 }
 SAVED_SCRIPT = """
 import sys
-from intnet import runs
+from intnet.runs import run_folder
 method, model, steps, batch = sys.argv[1:]
 options = {"bits": "2/4", "bucket": 64, "codec@layer2.0.conv1": "levels"}
 if model == "mlp":
     options = {"bits": "2/6", "bucket": 64, "codec@fc2": "levels", "norm": "l2"}
-run = runs.build(method, options, model, "digits", int(batch), 1)
+run = run_folder.build(method, options, model, "digits", int(batch), 1)
 run.train(int(steps))
 print(run.digest())
 """
 LEVERS_SCRIPT = """
 import sys
-from intnet import runs
+from intnet.runs import run_folder
 for method in sys.argv[1].split(","):
     options = {
         "optimizer": "adamw", "weight_decay": 0.1, "warmup": 0.5, "cosine": 1.5, "clip": 0.25,
         "label_smoothing": 0.1,
     }
-    run = runs.build(method, options, sys.argv[2], "digits", int(sys.argv[4]), 1, limit=4)
+    run = run_folder.build(method, options, sys.argv[2], "digits", int(sys.argv[4]), 1, limit=4)
     run.train(int(sys.argv[3]))
     print(run.digest())
 """
