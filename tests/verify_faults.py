@@ -63,7 +63,7 @@ FAULTS = {
         "e0",
     ),
     "rate of the running mean": Fault(
-        "layers.py", "    SHIFT = 3\n", "    SHIFT = 2\n", "wageubn", "running"
+        "layers/norm.py", "    SHIFT = 3\n", "    SHIFT = 2\n", "wageubn", "running"
     ),
     "momentum 2/4": Fault("methods/wageubn.py", "MOM = 3  #", "MOM = 2  #", "wageubn", "W'", SECOND),
     "epochs backwards": Fault(
@@ -125,7 +125,7 @@ FAULTS = {
         "digest",
     ),
     "an epoch that never ends": Fault(
-        "train.py",
+        "training/train.py",
         "ended = method.step % self.steps_per_epoch == 0",
         "ended = False",
         "dynasty",
@@ -133,7 +133,7 @@ FAULTS = {
         ("--batch-size", "12", "--limit", "12"),
     ),
     "the running variance in place of the mean": Fault(
-        "layers.py",
+        "layers/norm.py",
         'return self.buffers["running_mean"], self',
         'return self.buffers["running_var"], self',
         "wageubn",
@@ -149,7 +149,7 @@ FAULTS = {
         INFERENCE,
     ),
     "the last of the greatest logits": Fault(
-        "train.py",
+        "training/train.py",
         "float_logits(logits.value).argmax(axis=1)\n    return",
         "9 - float_logits(logits.value)[:, ::-1].argmin(axis=1)\n    return",
         "wageubn",
