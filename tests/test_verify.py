@@ -292,8 +292,8 @@ def test_the_trail_of_a_product_shows_its_factors() -> None:
     def value(q: Any, at: int) -> str:
         return written(Fraction(int(q.codes[at, 0])) * Fraction(2) ** int(q.exponent))
 
-    factors = f"{value(held['x0'], i)} * {value(held['Wq'], o)}"
-    assert terms[0] == f"  x0[{i},0] * W[{o},0] = {factors}"
+    factors = f"{value(held['x0'], i)}; {value(held['Wq'], o)}"
+    assert terms[0] == f"  x0[{i},0] * W[{o},0]: {factors}"
     assert len(terms) == 13
 
 

@@ -1,8 +1,9 @@
 """MuPPET's training speed-up and memory, as AdaPT's papers list them, by AdaPT's performance model.
 
-AdaPT's authors priced MuPPET by their own model (`costs/adapt_costs.py`) from the epochs at which it switches.
-Those of AlexNet on CIFAR-10 are known; of ResNet-20 only how many epochs it trained. For a dense network of
-one word length, trained as long as its baseline, (8) with accs = 1 and MEM depend on the mean WL over epochs alone:
+AdaPT's authors priced MuPPET by their own model (`costs/adapt_costs.py`) from the epochs at which it
+switches. Those of AlexNet on CIFAR-10 are known; of ResNet-20 only how many epochs it trained. For a dense
+network of one word length, trained as long as its baseline, (8) with accs = 1 and MEM depend on the mean WL
+over epochs alone:
 
     SU = 64 / (mean WL + 32)        MEM = (mean WL + 32) / 32        SU * MEM = 2
 

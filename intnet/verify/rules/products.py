@@ -149,7 +149,7 @@ class Conv(Rule):
             places = [_place(i, shape_of(a)), _place(j, shape_of(b))]
             named = [f"{name}[{','.join(map(str, at))}]" for name, at in zip(names, places, strict=True)]
             factors = [written(values.at(v, np.array([at]))[0]) for v, at in ((a, i), (b, j))]
-            lines.append(f"  {' * '.join(named)} = {' * '.join(factors)}")
+            lines.append(f"  {' * '.join(named)}: {'; '.join(factors)}")
         return [*lines, "  ..."] if len(pairs) > TERMS else lines
 
     @staticmethod
