@@ -4,7 +4,7 @@
     arrays, description = load(path, KIND)
 
 The file is an uncompressed .npz that `numpy.load` reads without pickle; `meta.json` (uint8, UTF-8 JSON) has
-the description with `format`, `version`, `definition` (`runs/definition.py`) and `sha256`, which covers all arrays
+the description with `format`, `version`, `definition` (`definition.py`) and `sha256`, which covers all arrays
 and the JSON without that field. Equal contents give equal bytes: nothing depends on when or where it was
 written. Nothing of a file is believed before its hash holds: every failure is a CheckpointError. Used by
 `runs/checkpoint.py` and `runs/fixed_model.py`.
@@ -22,8 +22,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from intnet.runs import definition, files
 from intnet.errors import CheckpointError
+from intnet.runs import definition, files
 
 META = "meta.json"
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from intnet.runs import archive
-from intnet.runs.archive import Arrays
 from intnet.errors import CheckpointError
 from intnet.numbers.qtensor import CODE_TYPES, QTensor, max_abs
+from intnet.runs import archive
+from intnet.runs.archive import Arrays
 from intnet.training.state import State, digest
 
 FLOATS = (np.float32, np.float64)

@@ -6,7 +6,7 @@
 
 The file (`runs/archive.py`) holds of every weight layer W^ and b^, of every batch norm its scale and offset:
 
-    words/NAME   uint8: the codes in two's complement, each of its own width, one after another (`numbers/bitpack.py`)
+    words/NAME   uint8: the codes in two's complement, each of its own width, one after another (`bitpack.py`)
     mask/NAME    uint8, where that is smaller: one bit an element, lowest first; the words of the ones follow
 
 and in its description the model's name and shapes, <WL,FL> of every layer and of every tensor its shape,
@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from intnet.runs import archive, records
-from intnet.numbers import bitpack
 from intnet import models
-from intnet.runs.archive import Arrays, PathLike
 from intnet.datasets import Dataset
 from intnet.errors import CheckpointError, IntnetError
 from intnet.methods.adapt import Adapt
 from intnet.methods.method import LayerLike, Parameter
 from intnet.models.model import Model
+from intnet.numbers import bitpack
 from intnet.numbers.qtensor import QTensor
+from intnet.runs import archive, records
+from intnet.runs.archive import Arrays, PathLike
 from intnet.training.train import Run, evaluate
 
 FILE = "model.npz"

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from intnet.runs import state_dicts
 from intnet.datasets import Dataset, FileImages
 from intnet.errors import DataError
+from intnet.runs import state_dicts
 from intnet.training.train import Run
 
 IDENTITY = {  # shapes (`runs/records.py`) of what `identity` gives

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from intnet.runs import files, records
 from intnet.errors import CheckpointError
+from intnet.runs import files, records
 from intnet.training.train import StepReport
 
 _TAIL = 1 << 16  # bytes of a log in which its last line is looked for

@@ -13,12 +13,12 @@ from types import NoneType
 from typing import Any
 
 import intnet
-from intnet.training import model_bytes
-from intnet.runs import records
 from intnet.errors import CheckpointError
 from intnet.methods.method import Held
-from intnet.training.tape import MB, Tape
+from intnet.runs import records
 from intnet.trace import PathRow, PathTable
+from intnet.training import model_bytes
+from intnet.training.tape import MB, Tape
 from intnet.training.train import Run
 
 JSON, MARKDOWN = "report.json", "report.md"

@@ -4,7 +4,7 @@
         report = work.train()                         # or, after a kill: with resume("RUN") as work: ...
 
     config.json     what was asked for (`run`: all that decides a bit; `plan`: how far, how often saved)
-    metrics.jsonl   one line a step (where widths move, two) and one an epoch (with a map, two) (`runs/metrics.py`)
+    metrics.jsonl   one line a step (where widths move, two) and one an epoch (with a map, two) (`metrics.py`)
     checkpoint.npz  the newest saved state (`runs/checkpoint.py`)
     report.json .md the result (`report.py`), when the planned steps are done
     model.npz       with it, the fixed-point model of a method that trains one (`runs/fixed_model.py`)
@@ -24,15 +24,15 @@ from types import TracebackType
 from typing import IO, Any
 
 import intnet
-from intnet.runs import checkpoint, definition, files, fixed_model, records, report, state_dicts
 from intnet import datasets, methods, models
 from intnet.datasets import Augment, Dataset
 from intnet.errors import CheckpointError, ConfigError, IntnetError
+from intnet.runs import checkpoint, definition, files, fixed_model, records, report, state_dicts
 from intnet.runs.identity import IDENTITY, OF_SOME, check_same_data, identity
 from intnet.runs.metrics import cut_metrics, read_metrics, step_lines
 from intnet.runs.process import memory, taken
-from intnet.training.tape import Tape, measure
 from intnet.trace import PathTable
+from intnet.training.tape import Tape, measure
 from intnet.training.train import Run, StepReport
 
 CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint.npz"

@@ -11,7 +11,7 @@ Where a tensor does not fit, nothing is taken, unless `partial` says that the ot
 What becomes of the numbers is the method's, as of those drawn from a seed (`Method.initialize`): float32
 masters stay as they are; `wageubn` rounds hidden layers to 2^-23 and limits W to +-(1 - 2^-23). Running
 statistics are float32, under `wageubn` rounded to 2^-31. They go on by the rules of `BatchNorm2d`: by 1/8 a
-step where PyTorch has 1/10, towards the variance over n where PyTorch has n - 1. Files: `runs/tensor_files.py`.
+step where PyTorch has 1/10, towards the variance over n where PyTorch has n - 1. Files: `tensor_files.py`.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from intnet.runs import tensor_files
 from intnet.errors import ContainerError, DataError
-from intnet.numbers.formats import Direct
+from intnet.exact.quantize import quantize
 from intnet.layers import BatchNorm2d
 from intnet.methods.method import Method, to_float32
 from intnet.models.model import Model
+from intnet.numbers.formats import Direct
 from intnet.numbers.qtensor import QTensor
-from intnet.exact.quantize import quantize
+from intnet.runs import tensor_files
 from intnet.runs.tensor_files import PathLike, Stored
 
 MEAN, VARIANCE = "running_mean", "running_var"

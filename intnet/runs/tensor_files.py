@@ -25,8 +25,8 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from intnet.runs import files, records
 from intnet.errors import DataError
+from intnet.runs import files, records
 
 NPZ, SAFETENSORS = SUFFIXES = (".npz", ".safetensors")
 MOST_HEADER = 100_000_000  # bytes: the limit of safetensors' own reader
