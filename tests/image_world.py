@@ -22,8 +22,11 @@ def encoded(array: np.ndarray, kind: str = "PNG", **options: Any) -> bytes:
 
 
 def put(path: Path, content: bytes) -> Path:
+    """A whole file at once: a reader ahead of the training may open it at any moment."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    new = path.with_name(f".{path.name}.new")
+    new.write_bytes(content)
+    new.replace(path)
     return path
 
 

@@ -266,7 +266,8 @@ def test_squares_of_groups_meet():
 def test_affine_by_hand():
     """s = 7/7 and z = 2: -2, 1/2, 1 and 5 stand at 0, 5/2, 3 and 7 of 0..7."""
     values = [floats.units(v) for v in (F(-2), F(1, 2), F(1), F(5))]
-    assert buckets.step_and_zero(values, 3) == (ONE, 2 * ONE)
+    found = buckets.scaling(min(values), max(values), 3)
+    assert (found.s.units, found.z) == (ONE, 2 * ONE)
     made = buckets.affine(values, 3)
     assert (made.codes, made.clipped) == ([0, 2, 3, 7], 0)  # 2.5 is a tie, to even
     assert buckets.affine_values(made) == [floats.units(v) for v in (F(-2), F(0), F(1), F(5))]

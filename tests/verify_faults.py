@@ -1,7 +1,8 @@
 """Faults put into a copy of the package, and where `intnet verify` must name each of them.
 
 `python -m tests.verify_faults [NAME ..]` puts in all of them, or those named, and prints what was found; with
-`--compiled` in compiled kernels, a minute each, those among them that only a compiled kernel has.
+`--compiled` in the compiled kernels of a wheel that it builds and installs, a minute each, those among them that
+only a compiled kernel has. It exits with 1 where one is not named first at its path.
 """
 
 from __future__ import annotations
@@ -176,11 +177,18 @@ COMPILED = {
 
 
 def copy(folder: Path) -> Path:
-    """The package in `folder`, as an installation has it."""
+    """The package's files in `folder`."""
     package = folder / "intnet"
     shutil.copytree(ROOT / "intnet", package, ignore=shutil.ignore_patterns("__pycache__", "data"))
     shutil.copytree(ROOT / "data", package / "data", dirs_exist_ok=True)
     return package
+
+
+def installed(folder: Path) -> Path:
+    """The package in `folder`, by a wheel of its own."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, ROOT]
+    subprocess.run(command, check=True)
+    return folder / "intnet"
 
 
 def verified(folder: Path, method: str, *more: str, compiled: bool = False) -> tuple[int, dict[str, Any]]:
@@ -219,18 +227,20 @@ def found(package: Path, fault: Fault, compiled: bool = False) -> list[str]:
     return paths
 
 
-def main() -> None:
-    """All faults, a line each."""
-    compiled = "--compiled" in sys.argv
+def main() -> int:
+    """All faults, a line each; whether one is not named first."""
+    compiled, missed = "--compiled" in sys.argv, 0
     faults = FAULTS | COMPILED if compiled else FAULTS
     with tempfile.TemporaryDirectory() as folder:
-        package = copy(Path(folder))
+        package = (installed if compiled else copy)(Path(folder))
         for name in [name for name in sys.argv[1:] if name != "--compiled"] or faults:
             fault = faults[name]
             paths = found(package, fault, compiled)
             state = "first" if fault.path in paths[:1] else "NOT FIRST" if fault.path in paths else "MISSED"
             print(f"{name}: {fault.method}/{fault.path} {state} of {', '.join(paths[:8])}", flush=True)
+            missed += state != "first"
+    return int(missed > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

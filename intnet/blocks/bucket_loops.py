@@ -55,7 +55,7 @@ def _value(key: np.int32) -> np.float32:
 def affine_step(low: np.float32, high: np.float32, bits: int) -> tuple[np.float32, np.float32]:
     """(s, z) of a bucket between two values; (0, the least value) where s is 0: the bucket is constant.
 
-    Defined by `spec/buckets.py: step_and_zero`.
+    Defined by `spec/buckets.py: scaling`.
     """
     s = (high - low) / np.float32((np.int64(1) << np.int64(bits)) - 1)
     if s == _ZERO:
@@ -90,7 +90,7 @@ def sum_of_squares(x: F32, first: int, of_group: int) -> np.float32:
 def goes_up(fraction: np.float32, word: np.uint32) -> np.bool:
     """word < floor(fraction * 2^32): the stochastic rule; a fraction may have been rounded up to 1.
 
-    Defined by `spec/buckets.py: drawn_of`.
+    Defined by `spec/buckets.py: affine_way`.
     """
     return np.uint32(min(fraction * _WORDS, _MOST)) > word or fraction >= _ONE
 
@@ -219,7 +219,7 @@ def _level_codes(x: F32, scale: np.float32, bits: int, words: np.ndarray, codes:
 
 @njit
 def _affine_values(codes: np.ndarray, s: np.float32, z: np.float32, out: F32) -> None:
-    """s * (q - z); z itself where s is 0. Defined by `spec/buckets.py: affine_value`."""
+    """s * (q - z); z itself where s is 0. Defined by `spec/buckets.py: affine_back`."""
     if s == _ZERO:
         out[:] = z
         return
@@ -229,7 +229,7 @@ def _affine_values(codes: np.ndarray, s: np.float32, z: np.float32, out: F32) ->
 
 @njit
 def _level_values(codes: np.ndarray, scale: np.float32, bits: int, out: F32) -> None:
-    """(idx + up)/L * scale * sign. Defined by `spec/buckets.py: level_value`."""
+    """(idx + up)/L * scale * sign. Defined by `spec/buckets.py: level_back`."""
     levels = np.int64(1) << np.int64(bits)
     factor = np.float32(levels)
     for i in range(out.size):
@@ -259,7 +259,7 @@ def measure(
     And whether rounding to nearest clips no code: round(x/s + z) rises with x, from 0 on, the least one's.
     first, of_group: of `sum_of_squares`; of_group is 0 where levels are scaled by the greatest magnitude.
 
-    Defined by `spec/buckets.py: step_and_zero`, `spec/buckets.py: level_scale`.
+    Defined by `spec/buckets.py: scaling`, `spec/buckets.py: level_scale`.
     """
     low, high = extremes(x.view(np.int32))
     if high > _LARGEST or low < ~_LARGEST:

@@ -299,6 +299,8 @@ def _in_bucket(r: Rounding, bucket: Bucket) -> list[tuple[str, str]]:
 def _operation(one: Operation) -> tuple[str, str]:
     """The formula, and what it comes to in float32; the exact result too where that is another."""
     formula = "" if one.formula == one.name else f"{one.formula} = "
+    if one.exact is None:
+        return one.name, f"{formula}in float32 {both(one.value)}"
     if one.exact == one.value:
         return one.name, f"{formula}{both(one.value)}"
     return one.name, f"{formula}{decimal(one.exact)}, in float32 {both(one.value)}"

@@ -2,16 +2,14 @@
 
     way(event, index) -> Way        for `inspect/explain.py`
 
-Read `Bucket` for what is told, `way` for the order, then the two kinds of codes. Every rounded number and the
-decision come from `spec.buckets`; beside each float32 operation stands the exact rational that it rounded.
-Codes are read from the packed words bit by bit. Scale, zero point, code and a~ must be those that the library
-stored; where one is not, `Disagreement` is raised.
+All arithmetic is `spec.buckets`'s, which keeps of each float32 operation what it rounded; here it gets names
+and formulas. Codes are read from the packed words bit by bit. Scale, zero point, code and a~ must be those
+that the library stored; where one is not, `Disagreement` is raised.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import floor, isqrt, prod
+from math import prod
 
 import numpy as np
 
@@ -19,22 +17,20 @@ from intnet.blocks.buckets import Codec, Packed
 from intnet.errors import FormatError
 from intnet.inspect.explain_rules import Disagreement, Index, comma, rule
 from intnet.spec import buckets as spec
-from intnet.spec.float32 import CHUNK, ONE, sqrt_units, to_float32
-from intnet.spec.rounding import Decision
+from intnet.spec.float32 import CHUNK, ONE, Rounded
 from intnet.trace import Event
 
 WORD = 64  # bits of a packed word
-RANDOM = 32  # bits of a random word
 ZERO = Fraction(0)
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One float32 operation: its exact result, and the float32 that it was rounded to."""
+    """One float32 operation: its exact result (None: a root), and the float32 that it was rounded to."""
 
     name: str
     formula: str
-    exact: Fraction
+    exact: Fraction | None
     value: Fraction
 
 
@@ -117,40 +113,6 @@ class Way:
     value: Fraction
 
 
-# -- float32 -----------------------------------------------------------------------------------
-
-
-def _units(value: Fraction) -> int:
-    """A float32 in units of 2^-149, as `spec.buckets` counts."""
-    return int(value * ONE)
-
-
-def _real(units: int) -> Fraction:
-    return Fraction(units, ONE)
-
-
-def _operation(name: str, formula: str, exact: Fraction) -> Operation:
-    return Operation(name, formula, exact, to_float32(exact))
-
-
-def _root(value: Fraction) -> Fraction:
-    """A rational on the side of every float32, and of every half between two, where the root lies."""
-    shift = Fraction(4) ** 200
-    low = isqrt(floor(value * shift))
-    inside = Fraction(low) ** 2 != value * shift
-    return (Fraction(low) + Fraction(int(inside), 2)) / Fraction(2) ** 200
-
-
-def _norm(x: np.ndarray, first: int, image: int) -> tuple[Operation, Operation]:
-    """Sum of squares, fma by fma in chunks of CHUNK, group by group of images; and its root."""
-    units = [_units(Fraction(value)) for value in x.tolist()]
-    total = spec.sum_of_squares(units, first, image)
-    exact = Fraction(sum(value**2 for value in units), ONE**2)
-    of = f"a^2 over {x.size:,}, one rounding each, in chunks of {CHUNK:,}"
-    norm = Operation("norm", "sqrt(sum)", _root(_real(total)), _real(sqrt_units(total)))
-    return Operation("sum", of, exact, _real(total)), norm
-
-
 # -- the way -----------------------------------------------------------------------------------
 
 
@@ -168,12 +130,10 @@ def way(event: Event, index: Index) -> Way:
         _same(f"{where}: the zero point of bucket {bucket.number}", bucket.zero, packed.zeros[bucket.number])
     a = Fraction(float(event.source.reshape(-1)[flat]))
     word = None if event.words is None else int(event.words.reshape(-1)[flat])
-    if codec.kind == "levels":
-        found = _level(bucket, a, word)
-    elif not bucket.scale:
+    if not bucket.scale:
         found = _constant(bucket)
     else:
-        found = _affine(bucket, a, word)
+        found = (_level if codec.kind == "levels" else _affine)(bucket, a, word)
     offset = 1 << bucket.bits if codec.kind == "levels" else 0
     if found.code + offset != bucket.place.stored:
         raise Disagreement(
@@ -197,66 +157,82 @@ def _bucket(event: Event, codec: Codec, packed: Packed, flat: int, where: str) -
     x = event.source.reshape(-1)[first : last + 1]
     if not np.isfinite(x).all():
         raise FormatError(f"{where}: its bucket has NaN or infinity, which have no exact value")
-    least, greatest = Fraction(float(x.min())), Fraction(float(x.max()))
-    promoted = _promoted(packed, of)
-    bits = codec.mix if codec.mix is not None and promoted[k] else codec.bits
-    promotion = None
+    widths, promotion = packed.widths.tolist(), None
+    bits = int(widths[k])
     if event.mix is not None:
-        word, threshold = int(event.mix.words[k]), floor(Fraction(event.mix.probability) * 2**RANDOM)
-        promotion = Promotion(word, threshold, event.mix.probability, word < threshold)
-        if promotion.promoted != promoted[k]:
+        word, share = int(event.mix.words[k]), event.mix.probability
+        threshold, up = spec.promoted(word, share)
+        promotion = Promotion(word, threshold, share, up)
+        if up != (bits == codec.mix):
             raise Disagreement(f"{where}: word {word} and threshold {threshold} do not give the stored width")
-    if codec.kind != "levels":
-        scaling, scale, zero = _affine_scale(bits, least, greatest)
-    elif codec.norm == "l2":
-        scaling, scale, zero = _level_scale(_norm(x, first, prod(packed.shape[1:])))
-    else:
-        top = max(-least, greatest)
-        scaling, scale, zero = _level_scale([Operation("max|a|", "the greater of -min and max", top, top)])
-    place = _place(codec, packed, promoted[:k], flat - first, bits, size)
+    units = [_units(Fraction(value)) for value in x.tolist()]
+    scaling, scale, zero = _scaling(codec, units, bits, first, prod(packed.shape[1:]))
+    ahead = sum(spec.words_of(codec.kind, size, int(b)) for b in widths[:k])
     return Bucket(
-        str(codec), codec.kind, k, of, first, last, flat - first, bits, promotion, least, greatest,
-        tuple(scaling), scale, zero, (), (), place, ZERO, ZERO,
+        str(codec), codec.kind, k, of, first, last, flat - first, bits, promotion,
+        _real(min(units)), _real(max(units)), scaling, scale, zero, (), (),
+        _place(packed, WORD * ahead, flat - first, spec.width_of(codec.kind, bits)), ZERO, ZERO,
     )  # fmt: skip
 
 
-def _promoted(packed: Packed, buckets: int) -> list[bool]:
-    """Bit k % 8 of byte k // 8 of the flags."""
-    if packed.flags is None:
-        return [False] * buckets
-    flags = packed.flags.tolist()
-    return [bool(flags[k // 8] >> k % 8 & 1) for k in range(buckets)]
-
-
-def _place(codec: Codec, packed: Packed, ahead: Sequence[bool], at: int, bits: int, size: int) -> Place:
-    """Buckets begin with a word; in one, code i takes bits i*width .. of the words, lowest bit first."""
-    extra = 2 if codec.kind == "levels" else 0
-    widths = [(codec.mix if up and codec.mix is not None else codec.bits) + extra for up in ahead]
-    width = bits + extra
-    word, bit = divmod(at * width, WORD)
-    word += sum(size * w // WORD for w in widths)
+def _place(packed: Packed, start: int, at: int, width: int) -> Place:
+    """Code `at` of the bucket that begins with bit `start`."""
+    word, bit = divmod(start + at * width, WORD)
     both = int(packed.words[word]) >> bit
     if bit + width > WORD:
         both |= int(packed.words[word + 1]) << WORD - bit
     return Place(word, bit, width, both & (1 << width) - 1)
 
 
-# -- affine codes ------------------------------------------------------------------------------
-
-Scaling = tuple[list[Operation], Fraction, Fraction | None]
+# -- names and formulas ------------------------------------------------------------------------
 
 
-def _affine_scale(bits: int, least: Fraction, greatest: Fraction) -> Scaling:
-    """s = (max - min)/(2^b - 1) and z = round(-min/s), ties to even; a bucket whose s is 0 is constant."""
-    span = _operation("max - min", "max - min", greatest - least)
-    steps = _operation("2^b - 1", f"2^{bits} - 1", Fraction(2**bits - 1))
-    s, z = map(_real, spec.step_and_zero([_units(least), _units(greatest)], bits))
-    made = [span, *([steps] if steps.exact != steps.value else [])]
-    made.append(Operation("s", "(max - min)/(2^b - 1)", span.value / steps.value, s))
-    if not s:
-        return made, ZERO, least
-    start = _operation("-min/s", "-min/s", -least / s)
-    return [*made, start, Operation("z", "round(-min/s), ties to even", z, z)], s, z
+def _units(value: Fraction) -> int:
+    """A float32 in units of 2^-149, as `spec.buckets` counts."""
+    return int(value * ONE)
+
+
+def _real(units: int) -> Fraction:
+    return Fraction(units, ONE)
+
+
+def _told(name: str, formula: str, made: Rounded) -> Operation:
+    return Operation(name, formula, made.exact, made.value)
+
+
+def _inexact(name: str, formula: str, made: Rounded) -> tuple[Operation, ...]:
+    """An integer as a float32, which is worth a line only where it is none."""
+    return () if made.exact == made.value else (_told(name, formula, made),)
+
+
+def _scaling(
+    codec: Codec, units: list[int], b: int, first: int, image: int
+) -> tuple[tuple[Operation, ...], Fraction, Fraction | None]:
+    """(operations, scale, zero point; None for levels)."""
+    if codec.kind == "levels":
+        return _level_scaling(codec, units, first, image)
+    made = spec.scaling(min(units), max(units), b)
+    told = (_told("max - min", "max - min", made.span), *_inexact("2^b - 1", f"2^{b} - 1", made.steps))
+    told += (_told("s", "(max - min)/(2^b - 1)", made.s),)
+    z = _real(made.z)
+    if made.start is not None:
+        told += (_told("-min/s", "-min/s", made.start), Operation("z", "round(-min/s), ties to even", z, z))
+    return told, made.s.value, z
+
+
+def _level_scaling(
+    codec: Codec, units: list[int], first: int, image: int
+) -> tuple[tuple[Operation, ...], Fraction, None]:
+    """max|a|, or the norm of the bucket by fused multiply-adds, at least 1e-8."""
+    scale = _real(spec.level_scale(units, codec.norm, first, image))
+    if codec.norm != "l2":
+        top = _real(max(map(abs, units)))
+        told = (Operation("max|a|", "the greater of -min and max", top, top),)
+        return (*told, Operation("scale", "max(max|a|, 1e-8)", scale, scale)), scale, None
+    exact = sum((_real(value) ** 2 for value in units), ZERO)
+    of = f"a^2 over {len(units):,}, one rounding each, in chunks of {CHUNK:,}"
+    total = Operation("sum", of, exact, _real(spec.sum_of_squares(units, first, image)))
+    return (total, Operation("scale", "max(sqrt(sum), 1e-8)", None, scale)), scale, None
 
 
 def _constant(bucket: Bucket) -> Way:
@@ -269,66 +245,47 @@ def _constant(bucket: Bucket) -> Way:
 def _affine(bucket: Bucket, a: Fraction, word: int | None) -> Way:
     """u = a/s + z, q = clip(round(u)) or clip(floor(u) + [word < frac(u)]), a~ = s*(q - z)."""
     assert bucket.zero is not None
-    s, z, q_most = bucket.scale, bucket.zero, 2**bucket.bits - 1
-    found = spec.affine_way(_units(a), _units(s), _units(z), bucket.bits, word)
-    ratio, u, q = _real(found.ratio), _real(found.u), found.kept
-    before = [Operation("a/s", "a/s", a / s, ratio), Operation("u", "a/s + z", ratio + z, u)]
-    if word is not None:
-        before.append(_part(u, found.decision))
-    number = _operation("q as float32", "q", Fraction(q))
-    steps = _operation("q - z", "q - z", number.value - z)
-    value = Operation("a~", "s*(q - z)", s * steps.value, _real(spec.affine_value(q, _units(s), _units(z))))
-    after = (*([number] if number.exact != number.value else []), steps, value)
-    bound = s / 2 if word is None else s
-    told = replace(bucket, before=tuple(before), after=after, bound=bound)
-    return _way(told, u, found, word, q_most, q, value.value)
-
-
-def _part(u: Fraction, made: Decision) -> Operation:
-    """u - floor(u), which may round up to 1."""
-    return Operation("fraction", "u - floor(u)", u - made.floor, made.fraction)
-
-
-def _way(
-    bucket: Bucket, u: Fraction, found: spec.Way, word: int | None, high: int, code: int, value: Fraction
-) -> Way:
-    made = found.decision
-    why = rule("ties_even" if word is None else "stochastic", made, word)
-    return Way(
-        bucket, u, made.floor, made.fraction, word, made.threshold, made.up, why, made.rounded, high,
-        found.kept, code, value,
-    )  # fmt: skip
-
-
-# -- levels ------------------------------------------------------------------------------------
-
-
-def _level_scale(made: Sequence[Operation]) -> Scaling:
-    """What `made` ends in, max|a| or the norm of the bucket, at least 1e-8."""
-    scale = _real(spec.level_scale([_units(made[-1].value)]))
-    return [*made, Operation("scale", f"max({made[-1].name}, 1e-8)", scale, scale)], scale, None
+    s, z = _units(bucket.scale), _units(bucket.zero)
+    found = spec.affine_way(_units(a), s, z, bucket.bits, word)
+    back = spec.affine_back(found.kept, s, z)
+    before = (_told("a/s", "a/s", found.ratio), _told("u", "a/s + z", found.u))
+    after = (*_inexact("q as float32", "q", back.number), _told("q - z", "q - z", back.share))
+    after += (_told("a~", "s*(q - z)", back.value),)
+    bound = bucket.scale / (2 if word is None else 1)
+    told = replace(bucket, before=before, after=after, bound=bound)
+    return _way(told, found, word, 2**bucket.bits - 1, found.kept, back.value.value)
 
 
 def _level(bucket: Bucket, a: Fraction, word: int | None) -> Way:
     """ax = min(|a|/scale, 1), u = ax*L, m = floor(u) + [word < frac(u)], a~ = m/L * scale * sign(a)."""
     assert word is not None
-    levels, scale = 2**bucket.bits, bucket.scale
-    found = spec.level_way(_units(a), _units(scale), bucket.bits, word)
-    ratio, u, m = _real(found.ratio), _real(found.u), found.kept
-    ax = u / levels  # float32 has no 1 - 1e-8
+    levels, scale = 2**bucket.bits, _units(bucket.scale)
+    found = spec.level_way(_units(a), scale, bucket.bits, word)
+    back = spec.level_back(found.kept, scale, bucket.bits)
+    ax = found.u.exact / levels  # float32 has no 1 - 1e-8
+    signed = -back.value.value if a < 0 else back.value.value
     before = (
-        Operation("|a|/scale", "|a|/scale", abs(a) / scale, ratio),
+        _told("|a|/scale", "|a|/scale", found.ratio),
         Operation("ax", "min(|a|/scale, 1)", ax, ax),
-        Operation("u", f"ax*L, L = 2^b = {levels:,}", ax * levels, u),
-        _part(u, found.decision),
+        _told("u", f"ax*L, L = 2^b = {levels:,}", found.u),
     )
-    number = _operation("m as float32", "m", Fraction(m))
-    back = _operation("m/L", "m/L", number.value / levels)
-    size = Operation(
-        "|a~|", "m/L * scale", back.value * scale, _real(spec.level_value(m, _units(scale), bucket.bits))
+    after = (
+        *_inexact("m as float32", "m", back.number),
+        _told("m/L", "m/L", back.share),
+        _told("|a~|", "m/L * scale", back.value),
+        Operation("a~", "sign(a) * |a~|", signed, signed),
     )
-    signed = -size.value if a < 0 else size.value
-    value = Operation("a~", "sign(a) * |a~|", signed, signed)
-    after = (*([number] if number.exact != number.value else []), back, size, value)
-    told = replace(bucket, before=before, after=after, bound=scale / levels)
-    return _way(told, u, found, word, levels, -m if a < 0 else m, signed)
+    told = replace(bucket, before=before, after=after, bound=bucket.scale / levels)
+    return _way(told, found, word, levels, -found.kept if a < 0 else found.kept, signed)
+
+
+def _way(bucket: Bucket, found: spec.Way, word: int | None, high: int, code: int, value: Fraction) -> Way:
+    """What the definition decided; by a random word, the fraction is one more operation."""
+    made = found.decision
+    if word is not None:
+        bucket = replace(bucket, before=(*bucket.before, _told("fraction", "u - floor(u)", found.part)))
+    why = rule("ties_even" if word is None else "stochastic", made, word)
+    return Way(
+        bucket, found.u.value, made.floor, made.fraction, word, made.threshold, made.up, why, made.rounded,
+        high, found.kept, code, value,
+    )  # fmt: skip

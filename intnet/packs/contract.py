@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from intnet.spec import block_float, buckets, formats
 from intnet.spec.rounding import GOES_UP
 
 Json = dict[str, Any]
@@ -28,52 +29,10 @@ all that follow. `presat` is floor + up, before the limits.
 |---|---|
 """ + "".join(f"| {mode} | {rule} |\n" for mode, rule in GOES_UP.items())
 
-_R = "R(x) = 2^n, n = round(log2 max abs(x)) over the whole tensor: 2^(2n-1) <= max^2 < 2^(2n+1); R(0) = 1."
 _QUANTIZERS = {
-    "FixedPoint": "`<wl,fl>`: grid 2^-fl, wl bits with the sign, limits as the port says.",
-    "Direct": "`Q(.,k)`: grid 2^-(k-1), of m1 and m2 16 bits below that of e2; no limits: codes may need more"
-    " than k bits.",
-    "Shift": "`SQ(.,k)`: grid R(x) / 2^(k-1), limits +-(2^(k-1) - 1).",
-    "Constant": "`CQ(dr)`: scaled = dr * x / R(x), limits +-(dr - 1). The code stands at the port's exponent,"
-    " which does not depend on R(x): the magnitude of x is given up on purpose.",
-    "Flag": "`Flag-Q(k+1)`: Sc = R(x) / 2^(k-1). Where abs(x) >= Sc the grid is Sc (`coarse` is 1), limits"
-    " +-(2^(k-1) - 1), and the stored word has flag 1. Below, the grid is Sc / 2^(k-1), the port's `grid`,"
-    " without limits, and flag 0; where that rounds to +-2^(k-1) the word is flag 1, magnitude 1. The"
-    " magnitude counts steps of the word's own grid; zero has sign 0.",
-    "Scaled": "`BF(wl)`: grid 2^-s, limits LB..UB = -2^(wl-1)..2^(wl-1) - 1. s is the greatest whole number"
-    " with max * 2^s <= UB + 1/2 and min * 2^s >= LB - 1/2, max and min of the whole tensor; a max <= 0 or a"
-    " min >= 0 sets no bound, and of zeros s = wl - 2.",
-    "BlockFloat": "`BFP(b)`: block float. A block is 4 along the first axis and 4 along another, those whose"
-    " names end in /4 at `e`; at an edge it is what is left. e is the smallest whole number with max abs(x) <"
-    " 2^e over the block, -128 where it is all 0; where the max is below 2^-129 e is -128 and all codes are"
-    " 0. The grid is 2^(e - b + 1), the limits +-(2^(b-1) - 1); b, the mantissa's bits with its sign, is told"
-    " with the value: a number, or a port of one a block. Where b is 0 all codes are 0. Sums of products (x1,"
-    " gW, e4) are exact and rounded once to binary32, ties to even; a bias is added to that in binary32. S"
-    " of a block of x0 or Wb grows by s * 2^(2e - 4) in binary64: s is the sum of g * g over the block, row"
-    " by row from 0, g its elements of e4 or gW, whatever b is; S stays where all of the block is below"
-    " 2^-129, and in a batch of fewer images than the method remembers.",
-}
-_CODES = {
-    "affine": "s = (max - min)/(2^b - 1) of the bucket, z = round(-min/s), u = a/s + z, q = round(u) within"
-    " 0..2^b - 1, a~ = s*(q - z); round: ties to even",
-    "affine-stochastic": "s = (max - min)/(2^b - 1) of the bucket, z = round(-min/s), ties to even,"
-    " u = a/s + z, q = floor(u) + [word < floor((u - floor(u)) * 2^32)] within 0..2^b - 1,"
-    " a~ = s*(q - z); a u - floor(u) that binary32 rounds to 1 goes up",
-    "levels": "L = 2^b, u = min(abs(a)/scale, 1) * L, m = floor(u) + [word < floor((u - floor(u)) * 2^32)],"
-    " a~ = (m/L)*scale with a's sign; the stored code is L + m, of a < 0 L - m, in b + 2 bits",
-}
-_BUCKETS = """\
-A bucket is elements k*n .. (k+1)*n - 1 in C order, the last one short. All is binary32, one rounding an
-operation, in the order written. An affine bucket whose s is 0 has codes 0, and its value in `zero`. Each
-bucket begins with a 64-bit word; its code i takes bits i*width .. of its words, lowest bit first. `remainder`
-is that of u - floor(u); one that binary32 rounds to 1 counts as the next floor.
-""".splitlines()
-_SCALES = {
-    "max": "scale = max(max abs(a), 1e-8)",
-    "l2": "scale = max(sqrt(sum a^2), 1e-8), the sum by fused multiply-add in ascending order over chunks of"
-    " 1024, whose sums are added in their order; chunks begin anew where a group of 16 images (axis 0) does,"
-    " and the sums of groups 2i and 2i + 1 are added, then of such pairs, an odd last one going up as it is",
-}
+    kind: getattr(formats, kind).RULE
+    for kind in ("FixedPoint", "Direct", "Shift", "Constant", "Flag", "Scaled")
+} | {"BlockFloat": block_float.RULE}
 _SCALED = {"Shift", "Constant", "Flag"}  # whose grids follow R(x)
 _SIGNALS = (
     "All are packed vectors, lane 0 lowest. rst is high active and sampled by clk; outputs are registered,"
@@ -176,7 +135,7 @@ def _quantizers(manifest: Json) -> Iterator[str]:
         yield "## Quantizers\n"
         yield from (f"- {rule}" for kind, rule in _QUANTIZERS.items() if kind in kinds)
         if kinds & _SCALED:
-            yield f"- {_R}"
+            yield f"- {formats.RULE_R}"
         yield ""
 
 
@@ -186,11 +145,11 @@ def _codecs(manifest: Json) -> Iterator[str]:
     if not found:
         return
     yield "## Codecs\n"
-    yield from (*_BUCKETS, "")
+    yield from (*buckets.LAYOUT.splitlines(), "")
     codecs = [port["rounding"]["codec"] for port in found]
     for kind, norm in dict.fromkeys((codec["kind"], codec["norm"]) for codec in codecs):
-        scale = f", {norm}: {_SCALES[norm]}; " if kind == "levels" else ": "
-        yield f"- {kind}{scale}{_CODES[kind]}."
+        scale = f", {norm}: {buckets.SCALES[norm]}; " if kind == "levels" else ": "
+        yield f"- {kind}{scale}{buckets.RULES[kind]}."
     for port in found:
         codec = port["rounding"]["codec"]
         cut = (

@@ -29,6 +29,19 @@ from intnet.spec.tensor import Tensor, index_of, places, power
 SIDE = 4
 LEAST, GREATEST = -128, 127  # of e: a signed byte
 
+# As golden packs print it; what DYNASTY does with blocks is `methods.dynasty`'s.
+RULE = (
+    "`BFP(b)`: block float. A block is 4 along the first axis and 4 along another, those whose names end in"
+    " /4 at `e`; at an edge it is what is left. e is the smallest whole number with max abs(x) < 2^e over the"
+    " block, -128 where it is all 0; where the max is below 2^-129 e is -128 and all codes are 0. The grid is"
+    " 2^(e - b + 1), the limits +-(2^(b-1) - 1); b, the mantissa's bits with its sign, is told with the"
+    " value: a number, or a port of one a block. Where b is 0 all codes are 0. Sums of products (x1, gW, e4)"
+    " are exact and rounded once to binary32, ties to even; a bias is added to that in binary32. S of a block"
+    " of x0 or Wb grows by s * 2^(2e - 4) in binary64: s is the sum of g * g over the block, row by row from"
+    " 0, g its elements of e4 or gW, whatever b is; S stays where all of the block is below 2^-129, and in a"
+    " batch of fewer images than the method remembers."
+)
+
 Index = tuple[int, ...]
 Bits = int | Mapping[Index, int]
 

@@ -24,20 +24,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from math import floor
 from typing import NamedTuple
 
 from intnet.spec.float32 import (
     GROUP,
     ONE,
-    div_units,
+    Rounded,
     dot_units,
-    mul_units,
     nearest_integer,
     nearest_units,
+    quotient,
+    rounded,
     sqrt_units,
     tree_units,
 )
 from intnet.spec.rounding import Decision, decision, drawn, overflow
+
+# The rules in words, as golden packs print them.
+LAYOUT = """\
+A bucket is elements k*n .. (k+1)*n - 1 in C order, the last one short. All is binary32, one rounding an
+operation, in the order written. An affine bucket whose s is 0 has codes 0, and its value in `zero`. Each
+bucket begins with a 64-bit word; its code i takes bits i*width .. of its words, lowest bit first. `remainder`
+is that of u - floor(u); one that binary32 rounds to 1 counts as the next floor.
+"""
+RULES = {  # of a code and back, by kind
+    "affine": (
+        "s = (max - min)/(2^b - 1) of the bucket, z = round(-min/s), u = a/s + z, q = round(u) within 0..2^b"
+        " - 1, a~ = s*(q - z); round: ties to even"
+    ),
+    "affine-stochastic": (
+        "s = (max - min)/(2^b - 1) of the bucket, z = round(-min/s), ties to even, u = a/s + z, q = floor(u)"
+        " + [word < floor((u - floor(u)) * 2^32)] within 0..2^b - 1, a~ = s*(q - z); a u - floor(u) that"
+        " binary32 rounds to 1 goes up"
+    ),
+    "levels": (
+        "L = 2^b, u = min(abs(a)/scale, 1) * L, m = floor(u) + [word < floor((u - floor(u)) * 2^32)], a~ ="
+        " (m/L)*scale with a's sign; the stored code is L + m, of a < 0 L - m, in b + 2 bits"
+    ),
+}
+SCALES = {  # of levels, by norm
+    "max": "scale = max(max abs(a), 1e-8)",
+    "l2": (
+        "scale = max(sqrt(sum a^2), 1e-8), the sum by fused multiply-add in ascending order over chunks of"
+        " 1024, whose sums are added in their order; chunks begin anew where a group of 16 images (axis 0)"
+        " does, and the sums of groups 2i and 2i + 1 are added, then of such pairs, an odd last one going up"
+        " as it is"
+    ),
+}
 
 
 class Bucket(NamedTuple):
@@ -60,51 +94,86 @@ class Saved(NamedTuple):
 # -- one bucket --------------------------------------------------------------------------------------
 
 
-def step_and_zero(values: Sequence[int], b: int) -> tuple[int, int]:
-    """s = (max - min)/(2^b - 1) and z = round(-min/s); of a constant bucket 0 and its value."""
-    low, high = min(values), max(values)
-    s = div_units(nearest_units(high - low), nearest_units((2**b - 1) * ONE))
-    if s == 0:
-        return 0, low
-    return s, nearest_integer(div_units(-low, s), ONE) * ONE
+class Scaling(NamedTuple):
+    """Scale and zero point of an affine bucket, with the operations that made them.
+
+    span:  max - min; steps: 2^b - 1 as a float32; s: span/steps
+    start: -min/s, and z, in units, the integer nearest to it; of a constant bucket (s = 0) None and its value
+    """
+
+    span: Rounded
+    steps: Rounded
+    s: Rounded
+    start: Rounded | None
+    z: int
+
+
+def scaling(least: int, greatest: int, b: int) -> Scaling:
+    """s = (max - min)/(2^b - 1) and z = round(-min/s), ties to even."""
+    span, steps = rounded(greatest - least), rounded((2**b - 1) * ONE)
+    s = quotient(span.units, steps.units)
+    if s.units == 0:
+        return Scaling(span, steps, s, None, least)
+    start = quotient(-least, s.units)
+    return Scaling(span, steps, s, start, nearest_integer(start.units, ONE) * ONE)
 
 
 class Way(NamedTuple):
-    """How an element became its code; numbers in units.
+    """How an element became its code.
 
-    ratio:    a/s, or |a|/scale; u: what is rounded
-    decision: floor of u, and u - floor(u) in float32, which may come to 1
-    kept:     the rounded integer within 0 .. 2^b - 1; of levels it is within 0 .. 2^b by itself
+    ratio:    a/s, or |a|/scale; u: what is rounded; part: u - floor(u), which may come to 1
+    decision: of u, its fraction that float32; kept: the rounded integer within 0 .. 2^b - 1; of levels it is
+              within 0 .. 2^b by itself
     """
 
-    ratio: int
-    u: int
+    ratio: Rounded
+    u: Rounded
+    part: Rounded
     decision: Decision
     kept: int
 
 
-def drawn_of(u: int, word: int) -> Decision:
-    """floor(u) + [word < floor(fraction * 2^32)], the fraction u - floor(u) a float32."""
-    floor = u // ONE
-    return drawn(floor, Fraction(nearest_units(u - floor * ONE), ONE), word)
+def _decided(u: Rounded, word: int | None) -> tuple[Rounded, Decision]:
+    """To nearest (ties to even), or floor(u) + [word < floor(part * 2^32)]; the part is a float32."""
+    whole = u.units // ONE
+    part = rounded(u.units - whole * ONE)
+    return part, decision(u.value) if word is None else drawn(whole, part.value, word)
 
 
 def affine_way(a: int, s: int, z: int, b: int, word: int | None = None) -> Way:
-    """u = a/s + z, to nearest (ties to even) or by a random word; s is not 0."""
-    ratio = div_units(a, s)
-    u = nearest_units(ratio + z)
-    made = decision(Fraction(u, ONE)) if word is None else drawn_of(u, word)
-    return Way(ratio, u, made, overflow(made.rounded, 0, 2**b - 1, "saturate"))
+    """u = a/s + z, to nearest or by a random word; s is not 0."""
+    ratio = quotient(a, s)
+    u = rounded(ratio.units + z)
+    part, made = _decided(u, word)
+    return Way(ratio, u, part, made, overflow(made.rounded, 0, 2**b - 1, "saturate"))
 
 
-def affine_value(q: int, s: int, z: int) -> int:
+class Back(NamedTuple):
+    """How a code became a value again: its number, then q - z or m/2^b, then a~ (of levels |a~|)."""
+
+    number: Rounded
+    share: Rounded
+    value: Rounded
+
+
+def affine_back(q: int, s: int, z: int) -> Back:
     """a~ = s * (q - z)."""
-    return mul_units(s, nearest_units(nearest_units(q * ONE) - z))
+    number = rounded(q * ONE)
+    share = rounded(number.units - z)
+    return Back(number, share, rounded(s * share.units, ONE))
+
+
+def level_back(m: int, scale: int, b: int) -> Back:
+    """|a~| = m/2^b * scale."""
+    number = rounded(m * ONE)
+    share = rounded(number.units, 2**b)
+    return Back(number, share, rounded(share.units * scale, ONE))
 
 
 def affine(values: Sequence[int], b: int, words: Sequence[int] | None = None) -> Bucket:
     """To nearest (ties to even), or by random words."""
-    s, z = step_and_zero(values, b)
+    made = scaling(min(values), max(values), b)
+    s, z = made.s.units, made.z
     if s == 0:
         return Bucket([0] * len(values), s, z, 0)
     drawn_words = [None] * len(values) if words is None else words
@@ -116,7 +185,7 @@ def affine_values(bucket: Bucket) -> list[int]:
     """a~ of every element; of a constant bucket its value."""
     if bucket.scale == 0:
         return [bucket.zero] * len(bucket.codes)
-    return [affine_value(q, bucket.scale, bucket.zero) for q in bucket.codes]
+    return [affine_back(q, bucket.scale, bucket.zero).value.units for q in bucket.codes]
 
 
 def sum_of_squares(values: Sequence[int], first: int = 0, image: int | None = None) -> int:
@@ -141,16 +210,11 @@ def level_scale(values: Sequence[int], norm: str = "max", first: int = 0, image:
 
 def level_way(a: int, scale: int, b: int, word: int) -> Way:
     """u = min(|a|/scale, 1 - 1e-8) * 2^b, by a random word."""
-    ratio = div_units(abs(a), scale)
+    ratio = quotient(abs(a), scale)
     ceiling = nearest_units((10**8 - 1) * ONE, 10**8)  # 1 - 1e-8 as a float32, which is 1
-    u = nearest_units(min(ratio, ceiling) << b)
-    made = drawn_of(u, word)
-    return Way(ratio, u, made, made.rounded)
-
-
-def level_value(m: int, scale: int, b: int) -> int:
-    """|a~| = m/2^b * scale."""
-    return mul_units(nearest_units(m * ONE, 2**b), scale)
+    u = rounded(min(ratio.units, ceiling) << b)
+    part, made = _decided(u, word)
+    return Way(ratio, u, part, made, made.rounded)
 
 
 def levels(
@@ -171,7 +235,7 @@ def levels(
 
 def level_values(bucket: Bucket, b: int) -> list[int]:
     """a~ of every element."""
-    sizes = [level_value(abs(code - 2**b), bucket.scale, b) for code in bucket.codes]
+    sizes = [level_back(abs(code - 2**b), bucket.scale, b).value.units for code in bucket.codes]
     return [-size if code < 2**b else size for code, size in zip(bucket.codes, sizes, strict=True)]
 
 
@@ -190,14 +254,24 @@ def width_of(kind: str, b: int) -> int:
     return b + 2 if kind == "levels" else b
 
 
+def promoted(word: int, share: float) -> tuple[int, bool]:
+    """Of a mix: (floor(share * 2^32), whether the bucket's word is below it: then it has the wider bits)."""
+    threshold = floor(Fraction(share) * 2**32)
+    return threshold, word < threshold
+
+
+def words_of(kind: str, n: int, b: int) -> int:
+    """64-bit words that a bucket of n codes takes: it begins with a word, and has room for whole eights."""
+    return -(-(n + -n % 8) * width_of(kind, b) // 64)
+
+
 def saved_bucket(
     values: Sequence[int], kind: str, b: int, words: Sequence[int] | None = None, norm: str = "max",
     first: int = 0, image: int | None = None,
 ) -> Saved:  # fmt: skip
-    """One bucket, which begins at element `first`: its codes, its bytes and a~.
+    """One bucket, which begins at element `first`: its codes, its bytes (`words_of`) and a~.
 
-    kind: 'affine' (to nearest), 'affine-stochastic' or 'levels'; words: one an element. The bytes begin with
-    a 64-bit word and have room for a multiple of eight codes.
+    kind: 'affine' (to nearest), 'affine-stochastic' or 'levels'; words: one an element
     """
     if kind == "levels":
         bucket = levels(values, b, words or [], norm, first, image)

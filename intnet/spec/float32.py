@@ -28,6 +28,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import isqrt
 from operator import mul
+from typing import NamedTuple
 
 from intnet.spec.tensor import Tensor
 
@@ -108,6 +109,34 @@ def units_of(bits: int) -> int:
 # -- one operation, in units -----------------------------------------------------------------------
 
 
+class Rounded(NamedTuple):
+    """One operation as it is shown: num/den units exactly, and `units`, the float32 nearest to that."""
+
+    num: int
+    den: int
+    units: int
+
+    @property
+    def exact(self) -> Fraction:
+        """What it comes to before it is rounded."""
+        return Fraction(self.num, self.den * ONE)
+
+    @property
+    def value(self) -> Fraction:
+        """The float32."""
+        return Fraction(self.units, ONE)
+
+
+def rounded(num: int, den: int = 1) -> Rounded:
+    """num/den units (den > 0), rounded once, with what was rounded."""
+    return Rounded(num, den, nearest_units(num, den))
+
+
+def quotient(a: int, b: int) -> Rounded:
+    """a / b, rounded once; ZeroDivisionError for b = 0."""
+    return rounded(a * ONE if b > 0 else -a * ONE, abs(b))
+
+
 def add_units(a: int, b: int) -> int:
     """a + b, rounded once."""
     return nearest_units(a + b)
@@ -119,7 +148,7 @@ def mul_units(a: int, b: int) -> int:
 
 
 def div_units(a: int, b: int) -> int:
-    """a / b, rounded once; ZeroDivisionError for b = 0."""
+    """`quotient`, the float32 alone."""
     return nearest_units(a * ONE if b > 0 else -a * ONE, abs(b))
 
 

@@ -11,8 +11,9 @@
 Numbers in brackets are equations of WAGEUBN (Yang et al. 2020); <WL,FL> is AdaPT's (Kummer et al. 2023, SR of
 sec. 3.1), BF is MuPPET's (Rajagopal et al. 2020) as AdaPT's first version retells it in its sec. 2.2.
 
-A format is data. `grid` is the one number that it takes from a tensor; `code` rounds the exact value of one
-element once and limits the code, so any element can be computed again from its value and the grid alone:
+A format is data; its RULE tells it in words, as golden packs print it. `grid` is the one number that it takes
+from a tensor; `code` rounds the exact value of one element once and limits the code, so any element can be
+computed again from its value and the grid alone:
 
 >>> shift = Shift(8)
 >>> grid = shift.grid([Fraction(3), Fraction(-1, 100)])      # log2 R: 3 lies above sqrt(2) * 2
@@ -27,13 +28,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from intnet.spec.rounding import HALF, Decision, decision, overflow, root_decision
 from intnet.spec.tensor import power
 
 Exact = Fraction | int
 Limits = tuple[int, int, str]  # least and greatest code, and a name of `rounding.OVERFLOWS`
+RULE_R = (
+    "R(x) = 2^n, n = round(log2 max abs(x)) over the whole tensor: 2^(2n-1) <= max^2 < 2^(2n+1); R(0) = 1."
+)
 
 
 class Quantized(NamedTuple):
@@ -172,6 +176,8 @@ class FixedPoint(Format):
     overflow: a name of `rounding.OVERFLOWS`; 'saturate_symmetric' does without the most negative code
     """
 
+    RULE: ClassVar[str] = "`<wl,fl>`: grid 2^-fl, wl bits with the sign, limits as the port says."
+
     wl: int
     fl: int
     overflow: str = "saturate"
@@ -209,6 +215,11 @@ class Direct(Format):
     lsb:  log2 of the resolution, where it is not -(k-1)
     """
 
+    RULE: ClassVar[str] = (
+        "`Q(.,k)`: grid 2^-(k-1), of m1 and m2 16 bits below that of e2; no limits: codes may need more than"
+        " k bits."
+    )
+
     k: int
     clip: bool = False
     lsb: int | None = None
@@ -239,6 +250,8 @@ class Direct(Format):
 class Shift(Format):
     """SQ(x, k) of (8): codes within +-(2^(k-1) - 1) at exponent n - (k-1). Grid: n = log2 R(x)."""
 
+    RULE: ClassVar[str] = "`SQ(.,k)`: grid R(x) / 2^(k-1), limits +-(2^(k-1) - 1)."
+
     k: int
 
     def grid_of(self, least: Exact, greatest: Exact) -> int:
@@ -265,6 +278,11 @@ class Constant(Format):
 
     Grid: n = log2 R(x). Its rounding Sr is stochastic: mode 'stochastic' and a word an element.
     """
+
+    RULE: ClassVar[str] = (
+        "`CQ(dr)`: scaled = dr * x / R(x), limits +-(dr - 1). The code stands at the port's exponent, which"
+        " does not depend on R(x): the magnitude of x is given up on purpose."
+    )
 
     dr: int = 128
     k_gc: int = 15
@@ -293,6 +311,12 @@ class Scaled(Format):
     Grid: s = floor(log2(min((UB + 1/2) / max x, (LB - 1/2) / min x))). A maximum <= 0 or a minimum >= 0 does
     not bind; zeros alone have the s of a maximum of 1.
     """
+
+    RULE: ClassVar[str] = (
+        "`BF(wl)`: grid 2^-s, limits LB..UB = -2^(wl-1)..2^(wl-1) - 1. s is the greatest whole number with"
+        " max * 2^s <= UB + 1/2 and min * 2^s >= LB - 1/2, max and min of the whole tensor; a max <= 0 or a"
+        " min >= 0 sets no bound, and of zeros s = wl - 2."
+    )
 
     wl: int
 
@@ -328,6 +352,13 @@ class Flag(Format):
     top * clip(round(x / Sc), -top + 1, top - 1); below: round(top * x / Sc), which may reach +-top.
     Grid: n = log2 R(x).
     """
+
+    RULE: ClassVar[str] = (
+        "`Flag-Q(k+1)`: Sc = R(x) / 2^(k-1). Where abs(x) >= Sc the grid is Sc (`coarse` is 1), limits"
+        " +-(2^(k-1) - 1), and the stored word has flag 1. Below, the grid is Sc / 2^(k-1), the port's"
+        " `grid`, without limits, and flag 0; where that rounds to +-2^(k-1) the word is flag 1, magnitude 1."
+        " The magnitude counts steps of the word's own grid; zero has sign 0."
+    )
 
     k: int = 8
 

@@ -65,15 +65,14 @@ class _Tensor:
         codec = self.codec
         if codec.mix is None:
             return [codec.bits] * self.count
-        limit = Fraction(codec.share) * 2**32 // 1
         drawn = words.words(self.judge.seed, self.event.step, f"{self.event.layer}/mix", self.count)
         self.row.words += self.count
-        return [codec.mix if word < limit else codec.bits for word in drawn]
+        return [codec.mix if buckets.promoted(word, codec.share)[1] else codec.bits for word in drawn]
 
     def _words(self, k: int, b: int) -> int:
         """64-bit words that a bucket takes."""
         n = min(self.size, self.source.size - k * self.size)
-        return -(-(n + -n % 8) * buckets.width_of(self.codec.kind, b) // 64)
+        return buckets.words_of(self.codec.kind, n, b)
 
     def _bucket(self, k: int, b: int, start: int) -> None:
         part = self.source[k * self.size : (k + 1) * self.size]

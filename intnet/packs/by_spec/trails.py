@@ -132,8 +132,7 @@ def _of_buckets(stored: Packed, seen: Seen, now: Now) -> Trail:
                 made.append(Decision(0, Fraction(0), False, None, False))
                 continue
             way = buckets.affine_way(a, bucket.scale, bucket.zero, b, word)
-            one = way.decision
-            part = floats.value(floats.nearest_units(way.u - one.floor * floats.ONE))
+            one, part = way.decision, way.part.value
             if part == 1:
                 made.append(Decision(one.floor + 1, Fraction(0), False, None, False))
             else:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from fractions import Fraction
 from math import prod
 from typing import Any, ClassVar, NamedTuple
 
@@ -129,9 +128,9 @@ def pack(now: Now, codec: Codec, layer: str, path: str, x: Tensor) -> Packed:
     size = codec.bucket or n
     widths = [codec.bits] * -(-n // size)
     if codec.mix is not None:
-        limit = Fraction(codec.share) * 2**32 // 1
         chosen = words(now.seed, now.step, f"{layer}/mix", len(widths))
-        widths = [codec.mix if word < limit else codec.bits for word in chosen]
+        wide = [buckets.promoted(word, codec.share)[1] for word in chosen]
+        widths = [codec.mix if up else codec.bits for up in wide]
     drawn = None if codec.kind == "affine" else words(now.seed, now.step, f"{layer}/{path}", n)
     image = prod(x.shape[1:])
     made = buckets.save(floats.all_units(x.values), codec.kind, widths, size, drawn, codec.norm, image)
