@@ -1,7 +1,7 @@
 """Faults put into a copy of the package, and where `intnet verify` must name each of them.
 
 `python -m tests.verify_faults [NAME ..]` puts in all of them, or those named, and prints what was found; with
-`--compiled` in the compiled kernels of a wheel that it builds and installs, a minute each, those among them that
+`--compiled` in the compiled kernels of a wheel that it installs, a minute each, those among them that
 only a compiled kernel has. It exits with 1 where one is not named first at its path.
 """
 

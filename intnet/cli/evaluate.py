@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from intnet.cli.train import add_image_size
-from intnet.errors import ConfigError
+from intnet.errors import ConfigError, DataError
 
 SUMMARY = "test a run at its last checkpoint, or a fixed-point model"
 EXAMPLE = """\
@@ -28,7 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Load and test."""
-    title, result = _model(args) if Path(args.source).is_file() else _run(args)
+    source = Path(args.source)
+    if source.suffix == ".npz" and not source.is_file():
+        raise DataError(f"{source}: there is no such file; only a run of adapt leaves a model.npz")
+    title, result = _model(args) if source.is_file() else _run(args)
     if args.json:
         print(json.dumps(result))
         return 0
