@@ -65,9 +65,9 @@ def formats(ours: Run) -> dict[str, Format]:
             found[f"{event.layer}/{event.path}"] = event.format
 
     ours.train_step()
-    ours.method.observers = [see]
+    ours.method.set(observers=[see])
     ours.train_step()
-    ours.method.observers = []
+    ours.method.set(observers=[])
     return found
 
 

@@ -64,7 +64,7 @@ def rows() -> list[Row]:
     }.items():
         method = methods.Wageubn()
         step: Callable[[], Any] = run(method).train_step
-        method.observers = seen
+        method.set(observers=seen)
         taken = medians({name: step})[name]
         table.append({"what": name, "seconds": taken, "x no trace": taken / times[BARE]})
     return table

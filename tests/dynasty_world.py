@@ -152,11 +152,11 @@ def steps_of(case: Case) -> Iterator[Result]:
     for number in range(case.epochs * case.steps_per_epoch):
         batch, _ = run.batch(number)
         recorder = Recorder("*")
-        run.method.observers = [recorder]
+        run.method.set(observers=[recorder])
         run.method.saturated.clear()
         with recorded() as made:
             report = run.train_step()
-        run.method.observers = []
+        run.method.set(observers=[])
         source = recorder.events[f"{LAST[case.net]}/e3"].source
         error = real(source.values if isinstance(source, FloatExact) else source)
         expected = dynasty.Step(NETS[case.net], settings, state, Now(case.seed, number, case.steps_per_epoch))

@@ -151,7 +151,7 @@ def prepared(case: Case) -> Run:
                 if isinstance(old, QTensor)
                 else np.array(value, np.float32)
             )
-    method.step, method.epoch = case.first_step, case.first_step // case.per_epoch
+    method.set(step=case.first_step, epoch=case.first_step // case.per_epoch)
     return run
 
 
@@ -190,9 +190,9 @@ def run_case(case: Case, steps: int = 1) -> list[Result]:
     for number in range(case.first_step, case.first_step + steps):
         batch, _ = run.batch(number)
         recorder = Recorder("*")
-        run.method.observers = [recorder]
+        run.method.set(observers=[recorder])
         report = run.train_step()
-        run.method.observers = []
+        run.method.set(observers=[])
         source = recorder.events[f"{LAST[case.net]}/e3"].source
         error = real(source.values if isinstance(source, FloatExact) else source)
         expected = module.Step(NETS[case.net], settings, state, Now(case.seed, number, case.per_epoch))

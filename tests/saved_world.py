@@ -154,10 +154,10 @@ def steps_of(case: Case) -> Iterator[Result]:
         now = Now(case.seed, number, case.per_epoch)
         batch, _ = run.batch(number)
         recorder = Recorder("*")
-        run.method.observers = [recorder]
+        run.method.set(observers=[recorder])
         run.method.saturated.clear()
         run.train_step()
-        run.method.observers = []
+        run.method.set(observers=[])
         last = NETS[case.net][-1]
         assert isinstance(last, Layer)
         error = real(recorder[f"{last.name}/e3"])

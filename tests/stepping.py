@@ -207,9 +207,9 @@ class Result:
 
 def _library_step(run: Run) -> Recorder:
     recorder = Recorder("*")
-    run.method.observers = [recorder]
+    run.method.set(observers=[recorder])
     run.train_step()
-    run.method.observers = []
+    run.method.set(observers=[])
     return recorder
 
 

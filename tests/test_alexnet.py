@@ -48,6 +48,6 @@ def test_a_step(name: str, side: int) -> None:
     assert np.isfinite(report.loss) and set(report.widths) == set(WEIGHTS)
     assert all(entry["WL"] == 8 for entry in report.widths.values())
     assert not np.array_equal(before, run.model.classifier.layers[-1].weight.value)
-    run.method.training = False
+    run.method.set(training=False)
     logits = run.model(Tensor(as_codes(data.test_images, -8)), run.method).value
     assert logits.shape == (2, 2)

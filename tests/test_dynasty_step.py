@@ -91,7 +91,7 @@ def test_inference_begins_the_map_again_where_the_batch_is_larger() -> None:
     run.train_step()
     state = state_of(run)
     recorder = Recorder("*")
-    run.method.observers, run.method.training = [recorder], False
+    run.method.set(observers=[recorder], training=False)
     images = np.concatenate([run.data.train_images] * 3)[:14]
     with recorded() as made:
         run.model(Tensor(as_codes(images, run.data.exponent)), run.method)

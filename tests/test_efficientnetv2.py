@@ -92,5 +92,5 @@ def test_a_step(name: str) -> None:
     data = Dataset("noise", pixels, labels, pixels, labels, -8, 2)
     run = Run(models.make("efficientnetv2", data.image_shape, 2), methods.make(name), data, batch_size=4)
     assert np.isfinite(run.train_step().loss)
-    run.method.training = False
+    run.method.set(training=False)
     assert run.model(Tensor(as_codes(pixels, -8)), run.method).value.shape == (4, 2)

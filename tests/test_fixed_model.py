@@ -41,7 +41,7 @@ def test_logits_are_those_of_the_run(pair: tuple[Run, Path]) -> None:
     run, path = pair
     model = fixed_model.load(path)
     images = as_codes(run.data.test_images[:64], run.data.exponent)
-    run.method.training = False
+    run.method.set(training=False)
     wanted, got = run.model(Tensor(images), run.method).value, model.model(Tensor(images), model.method).value
     assert np.array_equal(wanted.codes, got.codes) and wanted.exponent == got.exponent
     assert model.accuracy(run.data) == run.evaluate()
@@ -51,7 +51,7 @@ def test_no_float_takes_part(pair: tuple[Run, Path]) -> None:
     """Every value that inference hands on is integer codes, and each is the exact one, rounded to nearest."""
     run, path = pair
     model, seen = fixed_model.load(path), list[Event]()
-    model.method.observers = [seen.append]
+    model.method.set(observers=[seen.append])
     model.model(Tensor(as_codes(run.data.test_images[:2], run.data.exponent)), model.method)
     assert {event.path for event in seen} >= {"x0", "x1", "x3", "x4"}
     for event in seen:
@@ -83,7 +83,7 @@ def test_batch_norm_is_its_scale_and_offset() -> None:
 def test_batch_norm_in_fine_words_fits_its_container(gamma: float, beta: float, fl: int) -> None:
     """A small scale beside a great offset keeps no bits that the offset's last one outweighs."""
     run = trained("mlp")
-    run.method.training = False
+    run.method.set(training=False)
     for layer in run.model.all_layers():
         layer.buffers["precision"] = QTensor(np.array([32, fl], np.int32), 0)
     bn = run.model.bn1

@@ -61,7 +61,7 @@ def trained(name: str, **options: Any) -> tuple[Run, Recorder]:
     for _, layer, parameter in run.model.all_parameters():  # biases start at zero: move them
         if name == "wageubn" and parameter.symbol == "b" and not layer.edge:
             parameter.value.codes[:] = cases.random_codes(7, parameter.value.size, -(2**22), 2**22)
-    run.method.observers = [recorder]
+    run.method.set(observers=[recorder])
     run.train_step()
     return run, recorder
 

@@ -192,7 +192,7 @@ def test_learning_rates_after_the_switch() -> None:
         for level, epoch in [(0, e) for e in range(12)] + [(4, e) for e in (*range(9, 90), 10**4)]:
             for name, value in (("level", level), ("switched", 9)):
                 method.state[name].codes[0] = value
-            method.epoch = epoch
+            method.set(epoch=epoch)
             want = muppet.learning_rate(tuple(schedule), epoch, 9 if level == 4 else None, 15, floor)
             assert method.rate() == want
 

@@ -208,12 +208,12 @@ def test_dropout_layer_draws_the_words_of_its_own_stream() -> None:
     layer, method = Dropout(0.2), Wageubn()
     layer.name = "drop1"
     method.start([layer], 9)
-    method.step = 7
+    method.set(step=7)
     x = integer(1, (4, 5))
     got = layer(Tensor(x), method).value
     want = oracle.elementwise.dropout(fixed(x).real(), random.words(9, 7, "drop1/mask", 20), Fraction(4, 5))
     assert fixed(got) == stored(want, formats.Direct(8))
-    method.training = False
+    method.set(training=False)
     assert layer(Tensor(x), method).value is x
 
 

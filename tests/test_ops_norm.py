@@ -216,11 +216,11 @@ def check_inference(
     layer: BatchNorm2d, method: Wageubn, seed: int, mean: list[int], variance: list[int]
 ) -> None:
     """mu = Q(running mean), sigma = Q(sqrt(running variance)): each rounded again, once."""
-    method.training = False
+    method.set(training=False)
     x1 = integer(seed + 100, (2, 3, 3, 3), 20, -14)
     before = {key: value.codes.tolist() for key, value in layer.buffers.items()}
     x3 = layer(Tensor(x1), method).value
-    method.training = True
+    method.set(training=True)
     scale = Fraction(2**15, 2**31)
     mu = oracle.Fixed((3,), [oracle.round_fraction(r * scale) for r in mean], -15)
     sigma = oracle.Fixed((3,), [round_sqrt(r * scale * 2**15) for r in variance], -15)
@@ -236,7 +236,7 @@ def layers_affine(q: QTensor) -> oracle.Fixed:
 
 def test_inference_by_the_batch_itself() -> None:
     layer, method = layer_and_method(statistics="batch")
-    method.training = False
+    method.set(training=False)
     x1 = integer(1, (2, 3, 3, 3), 18, -14)
     x3 = layer(Tensor(x1), method).value
     gamma, beta = (layers_affine(p.value) for p in layer.parameters)
@@ -266,7 +266,7 @@ def test_float_running_statistics() -> None:
 
 def test_inference_before_any_step_is_refused() -> None:
     layer, method = layer_and_method()
-    method.training = False
+    method.set(training=False)
     with pytest.raises(ShapeError, match="bn1: no running statistics yet; train a step first"):
         layer(Tensor(integer(1, (2, 3))), method)
 

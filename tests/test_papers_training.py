@@ -93,7 +93,7 @@ def test_batch_norm_reads_the_rounded_x2() -> None:
     assert np.array_equal(x2 * np.float32(1) + np.float32(0), seen["layer2.0.bn1/x3"])  # gamma 1, beta 0
     exact = np.einsum("nhwc,nhwc->c", seen["layer2.0.bn1/e1"].astype(np.float64), x2.astype(np.float64))
     assert np.allclose(seen["layer2.0.bn1/ggamma"], exact, rtol=1e-5, atol=1e-7)
-    run.method.observers, run.method.training = [seen], False
+    run.method.set(observers=[seen], training=False)
     run.evaluate()
     assert isinstance(seen.events["layer2.0.bn1/x2"].result, QTensor) and bn.normalizes
 

@@ -77,9 +77,9 @@ def test_seeds_and_steps_draw_other_words() -> None:
     value = np.linspace(-1, 1, 1000, dtype=np.float32)
     layer = next(layer for layer in run.model.all_layers() if layer.takes_weight)
     packed = [run.method.save(layer, "x0", value)]
-    run.method.step += 1
+    run.method.set(step=run.step + 1)
     packed.append(run.method.save(layer, "x0", value))
-    run.method.seed += 1
+    run.method.set(seed=run.seed + 1)
     packed.append(run.method.save(layer, "x0", value))
     codes = [one.codes().tolist() for one in packed]
     assert codes[0] != codes[1] and codes[1] != codes[2]
@@ -116,8 +116,8 @@ def kept(run: Run) -> dict[str, Packed]:
 
     run.method.save = save  # type: ignore[method-assign]
     try:
-        run.method.training = True
-        run.method.epoch = (run.step - 1) // run.steps_per_epoch
+        run.method.set(training=True)
+        run.method.set(epoch=(run.step - 1) // run.steps_per_epoch)
         run.model(Tensor(run.batch(0)[0]), run.method)
     finally:
         del run.method.save  # type: ignore[attr-defined]

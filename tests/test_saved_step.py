@@ -139,7 +139,8 @@ def test_the_first_step_is_float32s_but_for_what_reads_packed_values(i: int) -> 
     case = CASES[i]
     run, other = prepared(case), prepared(case, methods.make("float32"))
     seen, plain = Recorder("*"), Recorder("*")
-    run.method.observers, other.method.observers = [seen], [plain]
+    run.method.set(observers=[seen])
+    other.method.set(observers=[plain])
     losses = [each.train_step().loss for each in (run, other)]
     assert losses[0] == losses[1]
     for name in forward_paths(case.net):
@@ -171,7 +172,7 @@ def test_a_linear_layer_by_hand(storage: str, bits: str, again: list[float]) -> 
     """y = 1*0 + 2*0.25 + 3*0.875 + 4*1 of what is given; gW = 2 a~."""
     layer, method = one_layer(codec="affine", bits=bits, storage=storage)
     seen = Recorder("fc/*")
-    method.observers = [seen]
+    method.set(observers=[seen])
     y = layer(Tensor(np.array([[0, 0.25, 0.875, 1]], np.float32)), method)
     assert y.value.tolist() == [[7.125]]
     backward(y, np.full((1, 1), 2, np.float32), add)
@@ -181,6 +182,6 @@ def test_a_linear_layer_by_hand(storage: str, bits: str, again: list[float]) -> 
 
 def test_inference_packs_nothing() -> None:
     layer, method = one_layer(bits="2")
-    method.training = False
+    method.set(training=False)
     layer(Tensor(np.ones((1, 4), np.float32)), method)
     assert method.held == {}

@@ -57,7 +57,7 @@ def test_epochs_are_read_as_they_are_written() -> None:
     method = methods.make("float32", lr="0.5,0.25@1", warmup="0.3", cosine="0.1")
     method.steps_per_epoch = 10
     rates = []
-    for method.step in range(14):
-        method.epoch = method.step // 10
+    for step in range(14):
+        method.set(step=step, epoch=step // 10)
         rates.append(method.rate())  # type: ignore[attr-defined]
     assert rates == [0.5 * (1 / 3), 0.5 * (2 / 3), *[0.5] * 8, *[0.25] * 4]

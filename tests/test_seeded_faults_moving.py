@@ -275,10 +275,8 @@ def to_nearest(patch: Patch) -> None:
 
 def _nearest(original: Any) -> Any:
     def faulty(self: Any, layer: Any, path: str, value: Any, stream: str = "") -> Any:
-        was, self.training = self.training, bool(stream)
-        result = original(self, layer, path, value, stream)
-        self.training = was
-        return result
+        with self.within(training=bool(stream)):
+            return original(self, layer, path, value, stream)
 
     return faulty
 

@@ -192,11 +192,8 @@ def not_counted(original: Any, *args: Any) -> Any:
 
 def every_schedule_at_its_start(original: Any, self: Saved, *rest: Any) -> Any:
     """The share of the first epoch."""
-    epoch, self.epoch = self.epoch, 0
-    try:
+    with self.within(epoch=0):
         return original(self, *rest)
-    finally:
-        self.epoch = epoch
 
 
 FAULTS: dict[str, tuple[Fault, list[str]]] = {

@@ -186,7 +186,7 @@ def test_folded_batch_norm() -> None:
             "running_mean": np.array(mean, np.float32),
             "running_var": np.array(variance, np.float32),
         }
-        method.training = False
+        method.set(training=False)
         scale, offset = method.fold(norm)
         gamma, beta = (values(method.weight(norm, p)) for p in norm.parameters)
         fl = int(norm.buffers["precision"].codes[1])

@@ -60,7 +60,7 @@ def loaded(
 
 
 def logits(run: Run) -> np.ndarray:
-    run.method.training = False
+    run.method.set(training=False)
     return run.model(Tensor(as_codes(run.data.test_images, -8)), run.method).value
 
 
@@ -181,7 +181,7 @@ def test_out_and_in_again_trains_on_with_the_same_numbers(tmp_path: Path, method
     assert rounded == 0 or method == "wageubn"
     if method in ("float32", "saved"):  # others remember more than a state dict holds
         assert np.array_equal(logits(run), logits(other))
-    other.method.training = True
+    other.method.set(training=True)
     assert np.isfinite(other.train_step().loss)
 
 

@@ -81,7 +81,7 @@ class Recorded:
                 parameter.value.codes[:] = cases.random_codes(7, parameter.value.size, -(2**21), 2**21)
         self.before = {f"{layer.name}/{p.symbol}": p.value for _, layer, p in model.all_parameters()}
         self.recorder = Recorder("*")
-        method.observers = [self.recorder]
+        method.set(observers=[self.recorder])
         run.train_step()
 
     def __getitem__(self, name: str) -> Fixed:

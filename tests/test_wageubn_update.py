@@ -41,7 +41,7 @@ def trained(options: dict[str, Any], observed: bool, steps: int = 3) -> tuple[di
     images, labels = rng.integers(0, 256, (24, 8, 8, 1)).astype(np.uint8), rng.integers(0, 10, 24)
     data = datasets.from_arrays(images, labels, images[:4], labels[:4], 10)
     run = Run(models.make("resnet8", data.image_shape, 10), Wageubn(**options), data, 8, seed=3)
-    run.method.observers = [lambda event: None] if observed else []
+    run.method.set(observers=[lambda event: None] if observed else [])
     run.train(1)
     parameter = run.model.layer1.layers[0].conv1.weight  # type: ignore[attr-defined]
     top = (1 << 23) - 1

@@ -132,10 +132,11 @@ def read_log(folder: Path, own: dict[str, Any], step: int) -> tuple[Log, History
 
 def _final(run: Run) -> tuple[np.ndarray, np.ndarray] | None:
     """WL and non-zero weights by layer, of the weights as inference reads them; None where in float32."""
-    run.method.training, found = False, []
+    found = []
     for layer in run.model.all_layers():
         if layer.takes_weight:
-            q = run.method.weight(layer, next(p for p in layer.parameters if p.symbol == "W"))
+            with run.method.within(training=False):
+                q = run.method.weight(layer, next(p for p in layer.parameters if p.symbol == "W"))
             if not isinstance(q, QTensor) or q.format is None:
                 return None
             found.append((q.format.bits, np.count_nonzero(q.codes)))

@@ -120,8 +120,8 @@ def layer_sizes(model: Model) -> tuple[LayerSize, ...]:
     for _, _, parameter in model.all_parameters():
         parameter.value = np.zeros(parameter.shape, np.float32)
     method, recorder = Float32(), Recorder("*/x1")
-    method.observers = [recorder]
-    model(Tensor(QTensor(np.zeros((1, *model.image_shape), np.int16), 0, bound=255)), method)
+    with method.within(observers=[recorder]):
+        model(Tensor(QTensor(np.zeros((1, *model.image_shape), np.int16), 0, bound=255)), method)
     sizes = []
     for layer in model.all_layers():
         if layer.takes_weight:

@@ -85,7 +85,6 @@ def bytes_of(elements: int, path: str, plan: Plan | None, epoch: int = 0) -> flo
 def blocks(model: Model, method: Saved, batch: int, epoch: int = 0) -> list[Block]:
     """A row a block of `model.blocks`, mixes as in an epoch. One image goes through the model, for shapes."""
     method.start(model.all_layers(), 1)
-    method.training = True
     image = QTensor(np.zeros((1, *model.image_shape), np.int16), -8, bound=255)
     ops.softmax_cross_entropy(model(Tensor(image), method), labels=np.zeros(1, np.int64))
     layers, left = dict(model.walk()), dict(method.held)

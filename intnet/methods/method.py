@@ -19,7 +19,8 @@ layer in its `buffers`, of the whole net in `Method.state`.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -28,6 +29,7 @@ from intnet.blocks.buckets import Codec
 from intnet.errors import NumberError
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.exact.quantize import quantize
+from intnet.methods.context import Context
 from intnet.methods.options import check_patterns, of_layer, parse_options
 from intnet.methods.symbols import Symbol
 from intnet.numbers import fp32, rng
@@ -105,14 +107,57 @@ class Method:
 
     def __init__(self, /, **options: Any) -> None:
         self.options, self.overrides = parse_options(self.Options, options, self.name, self.BY_LAYER)
-        self.seed = self.step = self.epoch = 0
-        self.training = True
-        self.observers: list[Observer] = []
-        self.saturated: dict[str, int] = {}
+        self.context = Context()
         self.overhead = 0.0  # seconds of the last step that went into moving widths
         self.map: dict[str, Any] = {}  # what the last epoch found of a map of widths, for the log
         self.state: dict[str, Any] = {}
         self.held: dict[str, Held] = {}  # 'layer/path' -> in the last step, where the method tells
+
+    # -- what is true now -------------------------------------------------------------------
+
+    def set(self, **changes: Any) -> None:
+        """From now on: fields of `Context`."""
+        self.context = dataclasses.replace(self.context, **changes)
+
+    @contextmanager
+    def within(self, **changes: Any) -> Iterator[None]:
+        """Inside the block: fields of `Context`, which are as before behind it."""
+        before = {name: getattr(self.context, name) for name in changes}
+        self.set(**changes)
+        try:
+            yield
+        finally:
+            self.set(**before)
+
+    @property
+    def seed(self) -> int:
+        """As `Context`."""
+        return self.context.seed
+
+    @property
+    def step(self) -> int:
+        """As `Context`."""
+        return self.context.step
+
+    @property
+    def epoch(self) -> int:
+        """As `Context`."""
+        return self.context.epoch
+
+    @property
+    def training(self) -> bool:
+        """As `Context`."""
+        return self.context.training
+
+    @property
+    def observers(self) -> Sequence[Observer]:
+        """As `Context`."""
+        return self.context.observers
+
+    @property
+    def saturated(self) -> dict[str, int]:
+        """As `Context`."""
+        return self.context.saturated
 
     # -- starting ---------------------------------------------------------------------------
 
@@ -128,8 +173,8 @@ class Method:
         """Give every parameter of `layers` its first value, drawn from the seed; forget all other state."""
         rng.check_streams(self.streams(layers))
         check_patterns(self.overrides, [layer.name for layer in layers], self.name)
-        self.seed, self.step, self.epoch = seed, 0, 0
-        self.held, self.saturated, self.map = {}, {}, {}
+        self.set(seed=seed, step=0, epoch=0, saturated={})
+        self.held, self.map = {}, {}
         self.follow(layers)
         for layer in layers:
             layer.buffers = {}
@@ -211,11 +256,11 @@ class Method:
 
     def end_of_step(self) -> None:
         """After all updates of a step."""
-        self.step += 1
+        self.set(step=self.step + 1)
 
     def end_of_epoch(self) -> None:
         """After the last step of an epoch."""
-        self.epoch += 1
+        self.set(epoch=self.epoch + 1)
 
     def widths(self) -> dict[str, dict[str, int]]:
         """Weight layer -> WL, FL and number of non-zero weights in the last step; empty where none move."""

@@ -77,7 +77,7 @@ def _watched(task: Task, data: Dataset, e2: str, k: int) -> "Watch":
     """Train the k-th version of the method, every step observed."""
     trained = training.start(task.training, Wageubn(e2=e2), data)
     watch, steps = Watch(trained), task.training.epochs * trained.steps_per_epoch
-    trained.method.observers = [watch]
+    trained.method.set(observers=[watch])
     total = len(VERSIONS) * steps
     trained.train(steps, lambda step: task.progress(f"e2={e2}", k * steps + step.step, total))
     return watch

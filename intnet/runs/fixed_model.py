@@ -62,15 +62,15 @@ def tensors_of(run: Run) -> dict[str, tuple[QTensor, int]]:
     """'layer/W' -> (codes, bits of a word) of all that inference reads, as the next forward pass would."""
     method, found = run.method, {}
     assert isinstance(method, Adapt), "only AdaPT leaves a fixed-point model"
-    method.training = False
-    for layer in run.model.all_layers():
-        if layer.takes_weight:
-            for parameter in layer.parameters:
-                q = method.weight(layer, parameter)
-                found[f"{layer.name}/{parameter.symbol}"] = (q, q.word_bits())
-        elif layer.normalizes:
-            for name, q in zip(NORMS, method.fold(layer), strict=True):
-                found[f"{layer.name}/{name}"] = (q, q.word_bits())
+    with method.within(training=False):
+        for layer in run.model.all_layers():
+            if layer.takes_weight:
+                for parameter in layer.parameters:
+                    q = method.weight(layer, parameter)
+                    found[f"{layer.name}/{parameter.symbol}"] = (q, q.word_bits())
+            elif layer.normalizes:
+                for name, q in zip(NORMS, method.fold(layer), strict=True):
+                    found[f"{layer.name}/{name}"] = (q, q.word_bits())
     return found
 
 
@@ -109,7 +109,7 @@ class Stored(Adapt):
 
     def __init__(self, tensors: dict[str, QTensor]) -> None:
         super().__init__()
-        self.training = False
+        self.set(training=False)
         self.tensors = tensors
 
     def weight(self, layer: LayerLike, parameter: Parameter) -> Any:

@@ -178,7 +178,7 @@ def resume(
         if data_dir is not None:
             plan = dataclasses.replace(plan, data_dir=os.path.abspath(data_dir))
         run, saved = _restore(folder, own, plan.data_dir)
-        run.method.saturated = dict(saved["saturated"])
+        run.method.set(saturated=dict(saved["saturated"]))
         planned = epochs * run.steps_per_epoch if epochs is not None else steps
         if planned is not None:
             plan = dataclasses.replace(plan, steps=planned)
@@ -386,13 +386,8 @@ class RunFolder:
 
     def _test(self, on_test: Callable[[int], None] | None) -> float:
         """Test accuracy; what saturates while testing is not counted as training's."""
-        method = self.run.method
-        counted = method.saturated
-        method.saturated = {}
-        try:
+        with self.run.method.within(saturated={}):
             return self.run.evaluate(on_test)
-        finally:
-            method.saturated = counted
 
     def _end_epoch(
         self, on_epoch: Callable[[dict[str, Any]], None] | None, on_test: Callable[[int], None] | None
@@ -405,7 +400,7 @@ class RunFolder:
             "test_accuracy": self._test(on_test),
             "saturated": dict(sorted(run.method.saturated.items())),
         }
-        run.method.saturated = {}
+        run.method.set(saturated={})
         self._log(line)
         if on_epoch is not None:
             on_epoch(line)

@@ -26,16 +26,12 @@ EXPONENT = 8  # bits of an exponent that a tensor finds for itself
 def of(run: Run) -> int:
     """Bytes of the run's model as it stands."""
     method, bits = run.method, 0
-    training, counted, observers = method.training, method.saturated, method.observers
-    method.training, method.saturated, method.observers = False, {}, []
-    try:
+    with method.within(training=False, saturated={}, observers=()):
         for layer in run.model.all_layers():
             for parameter in layer.parameters:
                 bits += bits_of(copies(method.weight(layer, parameter)).forward)
             if layer.normalizes and method.running_statistics:
                 bits += 2 * WORD * layer.parameters[0].shape[0]
-    finally:
-        method.training, method.saturated, method.observers = training, counted, observers
     return -(-bits // 8)
 
 

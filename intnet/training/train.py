@@ -92,8 +92,7 @@ class Run:
         """One step: forward, backward, update of every parameter."""
         started = perf_counter()
         method, step = self.method, self.method.step
-        method.epoch = step // self.steps_per_epoch
-        method.training = True
+        method.set(epoch=step // self.steps_per_epoch, training=True)
         pixels, labels = self._ahead(step)
         images = as_codes(pixels, self.data.exponent)
         # a float32 run that diverges overflows first; the checks of logits and gradients then say so
@@ -136,13 +135,11 @@ class Run:
     ) -> None:
         """Go on until `steps` steps are done in all; `observe_last` see every value of the last one."""
         while self.step < steps:
-            before = self.method.observers
+            observers = self.method.observers
             if self.step == steps - 1:
-                self.method.observers = [*before, *observe_last]
-            try:
+                observers = [*observers, *observe_last]
+            with self.method.within(observers=observers):
                 report = self.train_step()
-            finally:
-                self.method.observers = before
             if on_step is not None:
                 on_step(report)
 
@@ -169,8 +166,7 @@ class Run:
             raise ShapeError(f"what method {self.method.name!r} remembers is missing or extra: {wrong}")
         self.model.load_state_dict({name: state[name] for name in state if name not in expected})
         self.method.state = {name.removeprefix(METHOD_STATE): state[name] for name in names}
-        self.method.step = step
-        self.method.epoch = step // self.steps_per_epoch
+        self.method.set(step=step, epoch=step // self.steps_per_epoch)
 
 
 def evaluate(
@@ -199,8 +195,8 @@ def classified(model: Model, method: Method, images: np.ndarray, exponent: int) 
 
     Defined by `spec/inference.py: classes`.
     """
-    method.training = False
-    logits = model(Tensor(as_codes(images, exponent)), method)
+    with method.within(training=False):
+        logits = model(Tensor(as_codes(images, exponent)), method)
     found: np.ndarray = float_logits(logits.value).argmax(axis=1)
     return found
 

@@ -111,10 +111,10 @@ def take_inference(run: Run, steps: int, batch: int, progress: Callable[[Run, in
     pixels, labels = evaluation_batch(run.data, batch - 1)
     classes = classified(run.model, method, pixels, run.data.exponent)
     record, images = Record(), as_codes(pixels, run.data.exponent)
-    logits = _watched_forward(run, images, record)
+    with method.within(training=False):
+        logits = _watched_forward(run, images, record)
     after, behind = run.state(), run.digest()
     training = Record()
-    method.training = True
     _watched_forward(run, as_codes(pixels[:FEW], run.data.exponent), training)
     run.restore(copied(before), steps)
     operations = record.operations(), training.operations()
@@ -124,10 +124,6 @@ def take_inference(run: Run, steps: int, batch: int, progress: Callable[[Run, in
 
 def _watched_forward(run: Run, images: QTensor, record: Record) -> Any:
     """The logits, with the method in the state that it is in."""
-    method, before = run.method, run.method.observers
-    method.observers = [*before, record]
-    try:
-        with watched(record):
-            return run.model(Tensor(images), method).value
-    finally:
-        method.observers = before
+    method = run.method
+    with watched(record), method.within(observers=[*method.observers, record]):
+        return run.model(Tensor(images), method).value

@@ -172,13 +172,10 @@ class Taps:
 def replay(layer: Layer, method: Method, given: Captured) -> Captured:
     """`given`'s step again, from its value, its gradient and its state before; the layer alone."""
     set_state(layer, given.before)
-    method.training, method.observers = True, []
-    with Taps([layer], method) as taps:
-        method.observers = [taps]
+    with Taps([layer], method) as taps, method.within(observers=[taps]):
         y = layer(leaf(given.value) if given.wanted else Tensor(given.value), method)
         if given.gradient is not None:
             gradients = backward(y, given.gradient, ops.elementwise.join)
             leaves = [(layer, p, gradients[layer.leaves[p.name]]) for p in layer.parameters]
             method.update_all(leaves)
-        method.observers = []
     return taps.captured()[0]

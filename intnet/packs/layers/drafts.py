@@ -67,7 +67,7 @@ def redraft(pack: Pack) -> Draft:
     method.follow(model.all_layers())
     loads = {name: Load(pack, made.names, name) for name in layers}
     for step in pack.manifest["about"]["replay"]:
-        method.seed, method.step, method.epoch = given["seed"], step["step"] - 1, step["epoch"]
+        method.set(seed=given["seed"], step=step["step"] - 1, epoch=step["epoch"])
         if method.moves_within_epochs:
             method.steps_per_epoch = step["steps_per_epoch"]
         told = step.get("method", {})
