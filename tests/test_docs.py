@@ -14,8 +14,8 @@ from intnet.methods.float_master import FloatMaster
 from intnet.models import MODELS
 from intnet.numbers.formats import FORMATS
 from intnet.numbers.rounding import MODES
-from tests import docs_pages as pages
-from tests.docs_pages import DOCS, PAGES, ROOT
+from tests.support import docs_pages as pages
+from tests.support.docs_pages import DOCS, PAGES, ROOT
 
 README = ROOT / "README.md"
 NO_BIT = "a figure, which no bit depends on"

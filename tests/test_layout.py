@@ -14,7 +14,7 @@ from intnet import methods, models
 from intnet.exact import quantize
 from intnet.numbers import formats
 from intnet.ops import OPS
-from tests.docs_pages import names
+from tests.support.docs_pages import names
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "intnet"
@@ -47,6 +47,14 @@ ROOMS = {
     "__main__": "`python -m intnet`: the command line.",
 }  # fmt: skip
 ORDER = list(ROOMS)
+
+
+def test_tests_mirror_the_rooms() -> None:
+    """A folder of tests a room; beside them `support` (helpers), `oracle` and `proofs`."""
+    tests = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} - {"proofs"}
+    assert tests == {room for room in ROOMS if (PACKAGE / room).is_dir()}
+    helpers = [path for path in (ROOT / "tests").glob("*/*.py") if not path.name.startswith(("test_", "__"))]
+    assert {path.parent.name for path in helpers} == {"support", "oracle", "proofs"}
 
 
 def module_name(path: Path) -> str:
@@ -180,11 +188,11 @@ def test_benchmarks_do_without_their_peers() -> None:
 
 
 def test_every_operation_has_a_gradient_and_a_test() -> None:
-    tests = "".join(path.read_text() for path in (ROOT / "tests").glob("test_ops*.py"))
+    tests = "".join(path.read_text() for path in (ROOT / "tests" / "ops").glob("test_ops*.py"))
     for name, op in OPS.items():
         assert op.name == name
         assert op.vjp is not None
-        assert name in tests, f"operation {name} has no test in tests/test_ops*.py"
+        assert name in tests, f"operation {name} has no test in tests/ops/test_ops*.py"
 
 
 def test_every_method_and_model_is_registered_under_its_name() -> None:

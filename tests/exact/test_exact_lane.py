@@ -1,0 +1,380 @@
+"""The quick lane against plain integers, against the general loops, and at the borders of each of its paths.
+
+Every test says which kernel must have run, so that none of them passes by another road.
+"""
+
+from fractions import Fraction
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+from intnet.exact import lane as lanes
+from intnet.exact.expressions import Exact, FloatExact
+from intnet.exact.quantize import quantize
+from intnet.machine.jit import SMALL
+from intnet.numbers import rng
+from intnet.numbers.formats import Direct, Shift
+from intnet.numbers.qtensor import QTensor, Status
+from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, TO_NEG
+from intnet.spec import float32 as floats
+from intnet.spec import round_fraction
+from tests.support import comparing
+from tests.support.lanes import MANY, OPEN, check, general, greatest, nearest, spread, taking, tensor
+
+F = Fraction
+
+
+# -- numerators ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("second", [None, np.int8, np.int16, np.int32, np.int64])
+@pytest.mark.parametrize("first", [np.int8, np.int16, np.int32, np.int64])
+@pytest.mark.parametrize("rows", [5, SMALL // 7 + 3])
+def test_terms_of_every_type(first: Any, second: Any, rows: int) -> None:
+    """num/den, its peak, its sign and its float32, of one and of two terms in any types."""
+    channels = 7
+    kinds = [kind for kind in (first, second) if kind is not None]
+    codes = [spread(8 * np.dtype(k).itemsize // 2, (rows, channels), i) for i, k in enumerate(kinds)]
+    coefs = [np.arange(-3, 4) * 5 + 1, np.arange(channels) - 2][: len(kinds)]
+    offset, den = np.arange(channels) * 17 - 50, np.arange(channels) * 2 + 3
+    num = sum((c * k for c, k in zip(codes, coefs, strict=True)), start=offset)
+    terms = [(tensor(c, kind), k) for c, kind, k in zip(codes, kinds, coefs, strict=True)]
+    value = Exact(terms, 0, offset, den)
+    many = "read_all" if num.size >= SMALL else "read_part"
+    with taking(many):
+        check(*value.round_to(0, TIES_EVEN), num, den, *OPEN)
+    with taking(many):
+        check(*value.round_to(0, TIES_EVEN, -90, 70), num, den, -90, 70)
+    bound = sum(abs(k).max() * np.abs(c).max() for c, k in zip(codes, coefs, strict=True)) + 67
+    with taking("narrow_all" if num.size >= SMALL and bound < 2**31 else many):
+        assert value.max() == greatest(num, den)
+    assert np.array_equal(value.positive(), num > 0)
+    got = value.to_float32().reshape(-1)
+    for i in range(0, num.size, max(1, num.size // 60)):
+        assert F(float(got[i])) == floats.to_float32(F(int(num.flat[i]), int(den[i % channels])))
+
+
+@pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("den", [1, 2, 3, 6, 2**20 + 6])
+def test_numerators_up_to_51_bits_and_one_beyond(over: int, den: int) -> None:
+    """The greatest numerators that the lane takes, and the first that it does not."""
+    top = lanes.LIMIT + over
+    codes = np.array([top, -top, top - 1, 1 - top, top - den // 2 - 1, 0, 1, den // 2, -den // 2])
+    value = Exact([(tensor(codes, np.int64), 1)], 0, den=den)
+    context = taking("read_part") if over == 0 else general()
+    with context:
+        check(*value.round_to(0, TIES_EVEN), codes, den, *OPEN)
+    if over:
+        with pytest.raises(pytest.fail.Exception), taking():
+            value.round_to(0, TIES_EVEN)
+
+
+@pytest.mark.parametrize("den", [1, 3, 12, 3 << 20, 1 << 30])
+@pytest.mark.parametrize("up", [0, 1, 2, 20, 30])
+def test_a_power_of_two_is_cancelled_before_numerators_are_counted(den: int, up: int) -> None:
+    """num * 2**up / den: what 2**up and den share does not lengthen the numerator."""
+    shared = min(up, (den & -den).bit_length() - 1)
+    top = lanes.LIMIT >> (up - shared)
+    for over in (0, 1):
+        codes = np.array([top + over, -top, 5, den // 2, 3 * den // 2, 1])
+        value = Exact([(tensor(codes, np.int64), 1)], up, den=den)
+        lane = lanes.prepare(value._vectors, [codes], [float(top + over)], up)
+        assert (lane is None) == bool(over)
+        got, status = value.round_to(0, TIES_EVEN)
+        want = [F(int(c) << up, den) for c in codes]
+        assert got.tolist() == [round_fraction(x, "ties_even") for x in want]
+        assert status.inexact == sum(x.denominator != 1 for x in want)
+
+
+@pytest.mark.parametrize("shift", [-lanes.FAR - 1, -lanes.FAR, -300, -52, 0, 300, lanes.FAR, lanes.FAR + 1])
+def test_units_far_from_the_value(shift: int) -> None:
+    """2**shift between code and value: nothing underflows within FAR, and beyond it the lane is not taken."""
+    codes = np.array([0, 0, 0]) if shift > 0 else np.array([2**51, -(2**51), 1, -1, 3, 0])
+    q = tensor(codes, np.int64, 2**51 if shift <= 0 else 0)
+    for relu in (False, True):
+        value = Exact([(q, 1)], shift, den=3, relu=relu)
+        with taking("read_part") if abs(shift) <= lanes.FAR else general():
+            got, status = value.round_to(0, TIES_EVEN)
+        want = [F(max(int(c), 0) if relu else int(c), 3) * F(2) ** shift for c in codes]
+        assert got.tolist() == [round(x) for x in want]
+        assert status.inexact == sum(x.denominator != 1 for x in want)
+
+
+def test_proven_bounds_far_above_the_codes_do_not_close_the_lane() -> None:
+    codes = spread(30, (40, 3))
+    with taking("read_part"):
+        value = Exact([(tensor(codes, np.int64, 2**60), 3)], 0, den=7)
+        check(*value.round_to(0, TIES_EVEN), 3 * codes, 7, *OPEN)
+
+
+def test_codes_that_are_not_contiguous_scalars_and_empty_ones() -> None:
+    codes = spread(20, (6, 4)).astype(np.int32)
+    for view in (codes.T, codes[::2, ::-1], codes[:, 1], codes[2, 3], codes[:0]):
+        value = Exact([(QTensor(view, 0), 5)], 0, 3, 7)
+        got, status = value.round_to(0, TIES_EVEN)
+        want, inexact = nearest(view.astype(np.int64) * 5 + 3, 7)
+        assert got.shape == view.shape and np.array_equal(got, want) and status.inexact == inexact
+
+
+# -- int32 -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("drop", [0, 1, 2, 15, 29, 30, 31])
+@pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("relu", [False, True])
+def test_numerators_of_int32_over_powers_of_two(drop: int, over: int, relu: bool) -> None:
+    """Up to the last numerator that leaves room for half a step, and one beyond."""
+    top = (1 << 31) - 1 - ((1 << drop) >> 1) + over
+    codes = np.clip(spread(31, (MANY,)), -top, top)
+    codes[:2] = top, -top
+    k = np.arange(MANY // 2)  # multiples and halves of the unit, and their neighbours
+    codes[2 : 2 + k.size] = np.clip((k % 64 - 32 << drop >> 1) + k % 3 - 1, -top, top)
+    value = Exact([(tensor(codes, np.int64 if top >= 2**31 else np.int32), 1)], -drop, relu=relu)
+    num = np.maximum(codes, 0) if relu else codes
+    for lo, hi in (OPEN, (-127, 127), (0, 2**31), (-128, 127)):
+        with taking("narrow_all" if 1 <= drop <= 30 and not over else "read_all"):
+            got, status = value.round_to(0, TIES_EVEN, lo, hi)
+        check(got, status, num, 1 << drop, lo, hi)
+
+
+@pytest.mark.parametrize("kinds", [("i1", "i4"), ("i4", "i2"), ("i4", "i4"), ("i2",)])
+@pytest.mark.parametrize("channels", [1, 3, 16, 1000])
+def test_int32_with_channels_and_two_terms(kinds: tuple[str, ...], channels: int) -> None:
+    rows = MANY // channels + 1
+    codes = [spread(min(20, 8 * np.dtype(k).itemsize - 2), (rows, channels), i) for i, k in enumerate(kinds)]
+    coefs = [np.arange(channels) % 100 - 30, np.arange(channels)[::-1] % 50 + 1][: len(kinds)]
+    offset = np.arange(channels) * 7 - 1000
+    num = sum((c * k for c, k in zip(codes, coefs, strict=True)), start=offset)
+    terms = [(tensor(c, kind), k) for c, kind, k in zip(codes, kinds, coefs, strict=True)]
+    value = Exact(terms, -9, offset, 4)
+    with taking("narrow_all", "narrow_all", "narrow_all"):
+        check(*value.round_to(0, TIES_EVEN), num, 1 << 11, *OPEN)
+        assert value.max() == F(int(np.abs(num).max()), 1 << 11)
+        assert np.array_equal(value.positive(), num > 0)
+    with taking("narrow_all"):
+        assert value.rectified().max() == F(int(num.max()), 1 << 11)
+
+
+def test_a_known_maximum_opens_int32_though_its_parts_would_pass_it() -> None:
+    """Both terms near 2**31, their sums below 2**30: products and sums wrap on the way, and back."""
+    u = spread(30, (MANY,))
+    v = spread(20, (MANY,)) - u
+    value = Exact([(tensor(u), 5), (tensor(v), 5)], -12)
+    num = 5 * (u + v)
+    with taking("read_all"):
+        assert value.max() == F(int(np.abs(num).max()), 1 << 12)
+    with taking("narrow_all"):
+        check(*value.round_to(0, TIES_EVEN, -127, 127), num, 1 << 12, -127, 127)
+    with taking("read_all"):
+        check(*Exact(value.terms, -12).round_to(0, TIES_EVEN), num, 1 << 12, *OPEN)
+
+
+def test_what_int32_does_not_do_takes_float64() -> None:
+    """Denominators that differ or are no power of two, Flag's two grids, words of few bits."""
+    codes, words = spread(20, (MANY,)), rng.words(1, 2, 3, MANY)
+    q = tensor(codes)
+    pairs = np.resize([4, 8], MANY)
+    with taking("read_all"):
+        check(*Exact([(q, 1)], -4, den=6).round_to(0, TIES_EVEN), codes, 96, *OPEN)
+    with taking("read_all"):
+        check(*Exact([(q, 1)], -4, den=pairs).round_to(0, TIES_EVEN), codes, pairs << 4, *OPEN)
+    for how, kernel in (
+        ({"fine": 3, "mode": TIES_EVEN}, "read_all"),
+        ({"words": words, "bits": 3, "mode": STOCHASTIC}, "read_all"),  # a word of fewer bits than are lost
+        ({"words": words, "bits": 4, "mode": STOCHASTIC}, "narrow_all"),
+    ):
+        with taking(kernel):
+            got = Exact([(q, 1)], -4).round_to(0, lo=-900, hi=900, **how)
+        with general():
+            want = Exact([(q, 1)], -4).round_to(0, lo=-900, hi=900, **how)
+        assert np.array_equal(got[0], want[0]) and got[1] == want[1]
+
+
+@pytest.mark.parametrize("den", [1, 3])
+@pytest.mark.parametrize("elements", [50, MANY])
+def test_a_rectified_value_that_was_rounded_knows_its_signs(den: int, elements: int) -> None:
+    """Whatever rounds to 0 included; and it is the pass of the rounding that finds them."""
+    codes = spread(12, (elements,))
+    codes[:4] = 1, -1, 3, -3
+    kernel = "read_part" if elements < SMALL else "narrow_all" if den == 1 else "read_all"
+    for relu in (True, False):
+        value = Exact([(tensor(codes), 5)], -10, 2, den, relu)
+        with taking(kernel):
+            value.round_to(0, TIES_EVEN, -3, 3)
+        if relu:
+            with taking():
+                assert np.array_equal(value.positive(), 5 * codes + 2 > 0)
+        assert np.array_equal(Exact(value.terms, -10, 2, den, relu).positive(), 5 * codes + 2 > 0)
+
+
+# -- modes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fine", [1, 3, 7])
+@pytest.mark.parametrize("den", [1, 3, 10, 2**16 - 1, 2**16])
+def test_flags_beside_the_step_from_the_fine_to_the_coarse_grid(fine: int, den: int) -> None:
+    """|q| = 2**fine -+ the least that den allows, ties of both grids, and the ends of the range."""
+    edge = 1 << fine
+    ticks = {k * den * edge // 2 for k in range(1, 12)} | {k * den // 2 for k in range(4 * edge + 3)}
+    nums = sorted({s * (t + d) for t in ticks for d in (-2, -1, 0, 1, 2) for s in (1, -1)})
+    hi = (edge - 1) << fine
+    for repeat in (1, MANY // len(nums) + 1):
+        codes = np.resize(nums, len(nums) * repeat)
+        value = Exact([(tensor(codes, np.int64), 1)], 0, den=den)
+        with taking("read_part" if repeat == 1 else "read_all"):
+            got, status = value.round_to(0, TIES_EVEN, -hi, hi, fine=fine)
+        want, inexact = [], 0
+        for num in nums:
+            grid = edge if abs(num) >= den * edge else 1
+            want.append(grid * round(F(num, den * grid)))
+            inexact += num % (den * grid) != 0
+        kept = np.clip(want, -hi, hi)
+        assert got.tolist() == np.resize(kept, codes.size).tolist()
+        clipped = int(np.count_nonzero(kept != want))
+        assert (status.saturated, status.inexact) == (clipped * repeat, inexact * repeat)
+
+
+@pytest.mark.parametrize("bits", [1, 8, 24, 31, 32])
+@pytest.mark.parametrize("drop", [0, 1, 20, 32, 51, 90])
+def test_words_on_both_sides_of_their_threshold(bits: int, drop: int) -> None:
+    """Also for values just below 0, where 1 - tiny is no float64."""
+    nums = [s * v for v in (0, 1, 2, 3, 5, 2**31, 2**32 + 1, 2**50 - 1, 2**51) for s in (1, -1)]
+    xs, words = comparing.edge_words([F(num, 1 << drop) for num in nums], F(1), bits)
+    q = tensor([int(x * (1 << drop)) for x in xs], np.int64)
+    drawn = np.array([((w + 1) << (32 - bits)) - 1 for w in words], np.uint32)
+    with taking("read_part"):
+        got, status = Exact([(q, 1)], -drop).round_to(0, STOCHASTIC, -(2**40), 2**40, drawn, bits)
+    want = [round_fraction(x, "stochastic", w, bits) for x, w in zip(xs, words, strict=True)]
+    kept = [min(max(w, -(2**40)), 2**40) for w in want]
+    assert got.tolist() == kept and status.saturated == sum(a != b for a, b in zip(want, kept, strict=True))
+    assert status.inexact == sum(x.denominator != 1 for x in xs)
+
+
+def test_words_over_a_denominator_that_is_no_power_of_two_take_the_general_loop() -> None:
+    codes, words = spread(30, (50,)), rng.words(1, 2, 3, 50)
+    got, _ = Exact([(tensor(codes), 1)], 0, den=12).round_to(0, STOCHASTIC, words=words)
+    pairs = zip(codes.tolist(), words.tolist(), strict=True)
+    assert got.tolist() == [round_fraction(F(c, 12), "stochastic", w, 32) for c, w in pairs]
+    with pytest.raises(pytest.fail.Exception), taking():
+        Exact([(tensor(codes), 1)], 0, den=12).round_to(0, STOCHASTIC, words=words)
+
+
+def test_words_of_another_mode_are_not_drawn() -> None:
+    codes, words = np.array([1, 3, -1]), np.zeros(3, np.uint32)
+    assert Exact([(tensor(codes), 1)], -1).round_to(0, TIES_EVEN, words=words)[0].tolist() == [0, 2, 0]
+    assert Exact([(tensor(codes), 1)], -1).round_to(0, TO_NEG, words=words)[0].tolist() == [0, 1, -1]
+
+
+# -- containers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("peak", "lo", "hi", "kind"),
+    [
+        (127, *OPEN, np.int8), (128, *OPEN, np.int16),
+        (40000, *OPEN, np.int32), (2**31, *OPEN, np.int64),
+        (10**9, -127, 127, np.int8), (10**9, -128, 127, np.int8),
+        (10**9, 0, 255, np.int16), (99, 0, 255, np.int8),
+        (10**9, -(2**15), 2**15 - 1, np.int16), (10**9, -(2**31), 2**31 - 1, np.int32),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("elements", [3, MANY])
+def test_codes_come_in_the_smallest_type(peak: int, lo: int, hi: int, kind: Any, elements: int) -> None:
+    """That holds them, or the format's whole range; the same from every path."""
+    codes = np.resize(np.array([peak, -peak, 1]), elements)
+    q = tensor(codes, np.int64, 2**33)
+    results = [Exact([(q, 1)], 0).round_to(0, TIES_EVEN, lo, hi)]
+    results.append(Exact([(tensor(codes * 4, np.int64), 1)], -2).round_to(0, TIES_EVEN, lo, hi))
+    with general():
+        results.append(Exact([(q, 1)], 0).round_to(0, TIES_EVEN, lo, hi))
+    for got, status in results:
+        assert got.dtype == kind and np.array_equal(got, np.clip(codes, lo, hi))
+        assert status == results[0][1] and status.peak == int(np.abs(np.clip(codes, lo, hi)).max())
+
+
+def test_the_peak_is_the_bound_of_a_direct_tensor_and_no_part_of_equality() -> None:
+    q = quantize(tensor([-300, 299, 5]), Direct(1))
+    assert q.bound == 300 and q.status == Status(0, 0, 3)
+    assert repr(q.status) == "Status(saturated=0, inexact=0, elements=3)"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_any_number_of_threads_gives_the_same(threads: int) -> None:
+    codes = [spread(18, (3 * SMALL // 4, 16)), spread(7, (3 * SMALL // 4, 16), 1)]
+    ramp, den = np.arange(16), np.arange(16) + 100
+    value = Exact([(tensor(codes[0]), 1000), (tensor(codes[1], np.int8), ramp)], -3, 5, den)
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(threads, before))
+    try:
+        got, status = value.round_to(0, TIES_EVEN)
+        top = value.max()
+    finally:
+        numba.set_num_threads(before)
+    num = codes[0] * 1000 + codes[1] * ramp + 5
+    check(got, status, num, den << 3, *OPEN)
+    assert top == greatest(num, den << 3)
+
+
+@pytest.mark.parametrize("bits", [1, 8, 17, 30, 32])
+@pytest.mark.parametrize("drop", [1, 8, 9, 17, 30, 31])
+def test_words_beside_the_threshold_of_an_int32(bits: int, drop: int) -> None:
+    """Every part of a step against the last word that goes up and the first that does not."""
+    top = 1 << (min(drop, bits) - 1)
+    magnitudes = 0, 1, 2, 3, top - 1, top, top + 1, 2 * top - 1, 2**29 + 5, 2**30
+    nums = [sign * magnitude for magnitude in magnitudes for sign in (1, -1)]
+    pairs = [
+        (num, word)
+        for num in nums
+        for rest in [(num % (1 << drop)) << bits >> drop]
+        for word in {0, rest - 1, rest, rest + 1, 2**bits - 1}
+        if 0 <= word < 2**bits
+    ]
+    pairs *= MANY // len(pairs) + 1
+    noise = rng.words(5, 0, 0, len(pairs)).astype(np.uint64) % (1 << (32 - bits))
+    words = ((np.array([w for _, w in pairs], np.uint64) << (32 - bits)) + noise).astype(np.uint32)
+    q = tensor([num for num, _ in pairs], np.int32)
+    with taking("narrow_all" if drop <= min(bits, 30) else "read_all"):
+        got, status = Exact([(q, 1)], -drop).round_to(0, STOCHASTIC, -(2**20), 2**20, words, bits)
+    oracle = {(n, w): round_fraction(F(n, 1 << drop), "stochastic", w, bits) for n, w in set(pairs)}
+    want = np.array([oracle[pair] for pair in pairs])
+    assert np.array_equal(got, np.clip(want, -(2**20), 2**20))
+    assert status.saturated == np.count_nonzero(abs(want) > 2**20)
+    assert status.inexact == sum(num % (1 << drop) != 0 for num, _ in pairs)
+
+
+# -- what is not for the quick lane ------------------------------------------------------------
+
+
+def test_the_maximum_of_a_rectified_value_does_not_bound_what_is_below_zero() -> None:
+    """Numerators of -2.2e9, beyond int32, and 5500: int32 would wrap the first to positive ones."""
+    codes = np.resize([-2_000_000, 5], MANY)
+    value = Exact([(tensor(codes), 1100)], 0).rectified()
+    assert value.max() == 5500
+    with taking("read_all"):
+        got, status = value.round_to(4, TIES_EVEN)
+    assert got.tolist() == np.resize([0, 344], MANY).tolist() and status.saturated == 0
+    again = Exact([(tensor(codes), 1100)], 0).rectified()
+    again.log2_max()
+    assert np.array_equal(again.positive(), codes > 0)
+    q = quantize(Exact([(tensor(codes), 1100)], 0).rectified(), Shift(16))
+    assert np.array_equal(q.codes, np.where(codes < 0, 0, 32767))  # R = 4096
+    assert q.status == Status(np.count_nonzero(codes > 0), 0, MANY)
+
+
+@pytest.mark.parametrize("limit", [2**53 - 1, 2**53, 2**53 + 1, 2**54 - 1, 2**55 - 1, 2**60 - 1])
+def test_limits_that_float64_does_not_hold(limit: int) -> None:
+    values = np.array([1.4, -1.5, 0.25], np.float32)
+    got, status = FloatExact(values).round_to(-60, TIES_EVEN, -limit, limit)
+    want = [int(F(float(v)) * 2**60) for v in values]
+    assert got.tolist() == [min(max(w, -limit), limit) for w in want]
+    assert status.saturated == sum(abs(w) > limit for w in want)
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(1000, 2000), (-2000, -1000), (0, 5), (-5, 0)])
+@pytest.mark.parametrize("elements", [50, MANY])
+def test_a_range_on_one_side_of_zero(lo: int, hi: int, elements: int) -> None:
+    codes = spread(4, (elements,))
+    got, _ = Exact([(tensor(codes), 1)], 0).round_to(0, TIES_EVEN, lo, hi)
+    assert np.array_equal(got, np.clip(codes, lo, hi))

@@ -1,0 +1,60 @@
+"""`intnet inspect --plot`: a picture in three formats, the same for the same step, and its errors."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from intnet.cli import terminal
+from tests.support.command import MLP, here, refused
+
+FC2 = (*MLP, "--limit", 64, "--layer", "fc2")
+START = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
+
+
+@pytest.mark.parametrize("suffix", START)
+def test_the_same_step_gives_the_same_picture(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, suffix: str
+) -> None:
+    made = []
+    for name in ("one", "two"):
+        target = tmp_path / (name + suffix)
+        status, out, err = here(capsys, "inspect", *FC2, "--plot", target)
+        assert (status, err, out.splitlines()[-1]) == (0, "", f"written: {target}")
+        made.append(target.read_bytes())
+    assert made[0] == made[1] and made[0].startswith(START[suffix])
+
+
+def test_every_path_has_its_histogram(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target = tmp_path / "x.svg"
+    status, out, err = here(capsys, "inspect", *FC2, "--path", "gW*", "--plot", target, "--json")
+    assert (status, err, out.count("\n")) == (0, "", 1)
+    text = target.read_text()  # matplotlib writes every text as a comment beside its outlines
+    for words in ("fc2/gW", "exact", "fc2/gWq", "CQ(dr=128), SQNR ", "steps of 2^-14", "before", "after"):
+        assert words in text, words
+    assert "seed 3" in text and "fc2/x1" not in text
+
+
+def test_a_float_path_has_one_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    what = ("--method", "float32", "--model", "mlp", "--data", "digits", "--limit", 64, "--layer", "bn2")
+    status, _, err = here(capsys, "inspect", *what, "--plot", tmp_path / "x.png")
+    assert (status, err) == (0, "")
+
+
+def test_errors_come_before_the_step(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(terminal, "advance", lambda *_: pytest.fail("a step was taken"))
+    for name in ("x.gif", "x", "x.PNG"):
+        assert "end the name in .png, .svg, .pdf" in refused(
+            capsys, "inspect", *FC2, "--plot", tmp_path / name
+        )
+    assert "there is no folder" in refused(capsys, "inspect", *FC2, "--plot", tmp_path / "none" / "x.png")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find(name)
+    )
+    assert "pip install matplotlib" in refused(capsys, "inspect", *FC2, "--plot", tmp_path / "x.png")
+    assert not list(tmp_path.iterdir())

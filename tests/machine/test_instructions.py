@@ -1,0 +1,110 @@
+"""Quotients, residuals and typed bytes: compiled, and their plain twins, against Fractions."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import floor, ldexp
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intnet.machine import instructions
+from intnet.machine.jit import njit
+from tests.support import cases
+
+F = Fraction
+
+
+@njit
+def compiled_quotients(nums: np.ndarray, den: float, inverse: float, out: np.ndarray) -> None:
+    instructions.wide_vectors()
+    for i in range(nums.shape[0]):
+        out[i] = instructions.quotient(nums[i], den, inverse)
+
+
+@njit
+def compiled_residuals(nums: np.ndarray, den: float, q: np.ndarray, out: np.ndarray) -> None:
+    for i in range(nums.shape[0]):
+        out[i] = instructions.residual(nums[i], den, q[i])
+
+
+def plain_quotients(nums: np.ndarray, den: float, inverse: float, out: np.ndarray) -> None:
+    instructions.wide_vectors()
+    out[:] = [instructions.quotient(num, den, inverse) for num in nums]
+
+
+def plain_residuals(nums: np.ndarray, den: float, q: np.ndarray, out: np.ndarray) -> None:
+    out[:] = [instructions.residual(num, den, x) for num, x in zip(nums, q, strict=True)]
+
+
+DENS = [1, 2, 3, 7, 10, 49, 98, 641, 103 << 20, 2**13 - 1, 2**15, 3**20, 2**20 + 6, 2**26 + 1]
+DENS += [2**51 - 1, 2**51, 3 * 2**49]
+
+
+def numerators(den: int) -> list[int]:
+    """Beside multiples and halves of `den`, up to +-2**51, and any others."""
+    last = 2 * 2**51 // den
+    ks = {k for k in (*range(9), *(last - d for d in range(9)), last // 3, last // 2 + 1) if 0 <= k <= last}
+    near = {k * den // 2 + d for k in ks for d in (-1, 0, 1)}
+    near |= set(cases.random_magnitudes(den % 1000, 50, 52)) | {2**51, 2**51 - 1}
+    return sorted({s * v for v in near for s in (1, -1) if abs(v) <= 2**51})
+
+
+@pytest.mark.parametrize("den", DENS)
+@pytest.mark.parametrize("scale", [0, -60, 60, 650])
+@pytest.mark.parametrize("divide", [compiled_quotients, plain_quotients])
+def test_quotients_are_on_the_side_of_every_half_that_the_exact_ones_are(
+    den: int, scale: int, divide: Callable[..., None]
+) -> None:
+    """num/den times a power of two, as the power is put into den."""
+    whole, scaled = numerators(den), ldexp(den, scale)
+    got = np.empty(len(whole))
+    divide(np.array(whole, np.float64), scaled, 1 / scaled, got)
+    for num, q in zip(whole, got, strict=True):
+        exact, mine = F(num, den), F(float(q)) * F(2) ** scale
+        for half in (floor(2 * exact) + d for d in (-1, 0, 1, 2)):
+            h = F(half, 2)
+            assert (mine > h) == (exact > h) and (mine < h) == (exact < h), (num, den, half)
+
+
+def test_a_reciprocal_alone_would_not_do() -> None:
+    """49 * (1/49) is below 1: so the test above can fail."""
+
+    def divide(nums: np.ndarray, _: float, inverse: float, out: np.ndarray) -> None:
+        np.multiply(nums, inverse, out=out)
+
+    for den in (49, 98, 103 << 20):
+        with pytest.raises(AssertionError):
+            test_quotients_are_on_the_side_of_every_half_that_the_exact_ones_are(den, 0, divide)
+
+
+@pytest.mark.parametrize("subtract", [compiled_residuals, plain_residuals])
+def test_residuals_have_the_sign_of_the_exact_ones(subtract: Callable[..., None]) -> None:
+    for den in DENS:
+        nums = np.array(numerators(den), np.float64)
+        for q in (nums / den, np.nextafter(nums / den, np.inf)):
+            got = np.empty(len(nums))
+            subtract(nums, float(den), q, got)
+            want = [F(float(num)) - F(float(x)) * den for num, x in zip(nums, q, strict=True)]
+            assert got.tolist() == [float(v) for v in want]
+            assert [float(v) for v in np.sign(got)] == [(v > 0) - (v < 0) for v in want]
+
+
+@njit
+def compiled_copy(source: np.ndarray, target: np.ndarray, like: Any, n: int) -> None:
+    for i in range(n):
+        instructions.put(target, i, instructions.get(source, i, like))
+
+
+def plain_copy(source: np.ndarray, target: np.ndarray, like: Any, n: int) -> None:
+    for i in range(n):
+        instructions.put(target, i, instructions.get(source, i, like))
+
+
+@pytest.mark.parametrize("copy", [compiled_copy, plain_copy])
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int32, np.int64, np.float32])
+def test_bytes_are_read_and_written_as_the_type_asked_for(copy: Callable[..., None], kind: Any) -> None:
+    values = np.array([1, -2, 77, -128, 127, 0, 5, 6, 7], kind)
+    target = np.zeros(9, kind)
+    copy(values.view(np.uint8), target.view(np.uint8), kind(0), 8)
+    assert target.tolist() == [*values[:8].tolist(), 0]

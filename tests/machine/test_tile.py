@@ -1,0 +1,171 @@
+"""The compiled tile and its plain twin on the same cases, and which tile which processor gets."""
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intnet.machine import tile
+from intnet.machine.jit import njit
+from tests.ops.test_float32_kernels import machines
+from tests.support.command import ROOT, environment
+from tests.support.float_oracle import same
+
+N, LENGTHS = 41, (1, 3, 7)  # words an operand row holds, words of the runs
+
+
+@njit
+def compiled(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, step: int, runs: np.ndarray,
+             run0: int, run1: int, b: np.ndarray) -> None:  # fmt: skip
+    width = vectors * tile.LANES
+    tile.multiply_tile(vectors, out, 5, width + 3, a, rows, 1, 2, step, runs, run0, run1, b, 4)
+
+
+@njit
+def meeting(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, runs: np.ndarray,
+            first: int, last: int, b: np.ndarray, ends: np.ndarray, met: np.ndarray,
+            stack: np.ndarray) -> None:  # fmt: skip
+    width = vectors * tile.LANES
+    tile.multiply_groups(
+        vectors, out, 5, width + 3, a, rows, 1, 2, 1, runs, first, last, b, 4, ends, met, stack
+    )
+
+
+@pytest.mark.parametrize("kind", ["float32", "pairs", "int32", "float64"])
+@pytest.mark.parametrize("vectors", [1, 2])
+@pytest.mark.parametrize(
+    ("first", "last", "met"),
+    [(0, 1, [0] * 5), (3, 4, [0] * 5), (0, 5, [0, 0, 2, 0, 2]), (1, 4, [0, 0, 0, 2, 0])],
+)
+def test_sums_of_groups_meet_on_a_stack(
+    kind: str, vectors: int, first: int, last: int, met: list[int]
+) -> None:
+    """The two on top first; runs of a group are one sum. All five: (s0 + (s1 + s2)) + (s3 + s4)."""
+    width, ends = vectors * tile.LANES, np.array([1, 2, 4, 5, 6])
+    a, sums = operands(kind, tile.ROWS * N + 2, 1)
+    b, _ = operands(kind, 12 * width + 4, 2)
+    rows = np.concatenate([[0], np.arange(tile.ROWS) * N])
+    runs = np.array([0, 2, 0, 2, 1, 2, 9, 3, 3, 20, 1, 6, 5, 2, 7, 30, 3, 9])
+    start = np.full(tile.ROWS * (width + 3) + 5, 99, sums)
+
+    def alone(group: int) -> np.ndarray:
+        out, run0 = start.copy(), ends[group - 1] if group else 0
+        tile.multiply_tile(vectors, out, 5, width + 3, a, rows, 1, 2, 1, runs, run0, ends[group], b, 4)
+        return out[5:].reshape(tile.ROWS, width + 3)[:, :width]
+
+    waiting: list[np.ndarray] = []
+    for group in range(first, last):
+        waiting.append(alone(group))
+        for _ in range(met[group]):
+            upper = waiting.pop()
+            waiting.append(waiting.pop() + upper)
+    want = start.copy()
+    want[5:].reshape(tile.ROWS, width + 3)[:, :width] = waiting[-1]
+    got, twin = start.copy(), start.copy()
+    given = a, rows, runs, first, last, b, ends, np.array(met), tile.line_zeros(3 * tile.ROWS * width, start)
+    meeting(vectors, got, *given)
+    meeting.py_func(vectors, twin, *given)
+    for made in (got, twin):
+        same(made, want) if kind == "float32" else np.testing.assert_array_equal(made, want)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int16", "int64"])
+def test_memory_begins_with_a_cache_line(kind: str) -> None:
+    for size in (1, 100, 100_000):
+        for made in (tile.line_zeros, tile.line_zeros.py_func):
+            x = made(size, np.empty(0, kind))
+            assert x.ctypes.data % 64 == 0 and x.shape == (size,) and x.dtype == kind and not x.any()
+
+
+def test_minus_zeros_of_groups_make_zero() -> None:
+    """Products that underflow leave -0 in each group; the total is +0, as with +0 of each group."""
+    a, b = np.full(tile.ROWS * 2, -1e-30, np.float32), np.full(2 * tile.LANES, 1e-30, np.float32)
+    ends, runs = np.array([1, 2]), np.array([0, 1, 0, 1, 1, 1])
+    out = np.ones(tile.ROWS * tile.LANES, np.float32)
+    stack = tile.line_zeros(out.size * 2, out)
+    underflow(out, a, np.arange(tile.ROWS) * 2, runs, b, ends, np.array([0, 1]), stack)
+    same(out, np.zeros_like(out))
+
+
+@njit
+def underflow(out: np.ndarray, a: np.ndarray, rows: np.ndarray, runs: np.ndarray, b: np.ndarray,
+              ends: np.ndarray, met: np.ndarray, stack: np.ndarray) -> None:  # fmt: skip
+    tile.multiply_groups(1, out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 2, b, 0, ends, met, stack)
+
+
+def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
+    """Words of one kind over their whole range, and the type of their sums."""
+    rng = np.random.default_rng(seed)
+    if kind == "pairs":  # sums of 11 pairs of products below 2**27 fit int32; one pair has the limits
+        halves = rng.integers(-8191, 8192, 2 * size).astype(np.int16)
+        return halves.view(np.int32), np.int32
+    if kind == "float32":
+        return np.ldexp(rng.normal(size=size), rng.integers(-60, 60, size)).astype(np.float32), np.float32
+    if kind == "float64":  # sums of 11 products below 2**49 are below 2**53
+        return np.trunc(np.ldexp(rng.normal(size=size), 22)).clip(-(2.0**24), 2.0**24), np.float64
+    limit = 1 << (29 if kind == "int32" else 28)
+    return rng.integers(-limit, limit, size).astype(np.int32 if kind == "int32" else np.int64), np.int64
+
+
+@pytest.mark.parametrize(
+    ("kind", "vectors"),
+    [
+        ("pairs", 1),
+        ("pairs", 2),
+        ("int32", 1),
+        ("int32", 2),
+        ("int64", 1),
+        ("float64", 1),
+        ("float64", 2),
+        ("float32", 1),
+        ("float32", 2),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("share", [(0, 3), (1, 2), (2, 3)])
+def test_compiled_and_plain_tiles_are_the_same(
+    kind: str, vectors: int, step: int, share: tuple[int, int]
+) -> None:
+    width = vectors * tile.LANES
+    a, sums = operands(kind, tile.ROWS * N + 2, 1)
+    b, _ = operands(kind, sum(LENGTHS) * width + 4, 2)
+    rows = np.concatenate([[0], (np.arange(tile.ROWS) * N)[::-1]])  # in any order, here from the last
+    runs = np.array([6, LENGTHS[0], 7, 0, LENGTHS[1], 8, 17, LENGTHS[2], 0])  # their words of b: in any order
+    start = np.full(tile.ROWS * (width + 3) + 5, 99, sums)
+    got, want = start.copy(), start.copy()
+    compiled(vectors, got, a, rows, step, runs, *share, b)
+    compiled.py_func(vectors, want, a, rows, step, runs, *share, b)
+    same(got, want) if kind == "float32" else np.testing.assert_array_equal(got, want)
+    assert np.count_nonzero(want != 99) > tile.ROWS * width * 0.9  # the tile was written ...
+    gaps = want[5:].reshape(tile.ROWS, width + 3)[:, width:]
+    assert np.all(gaps == 99) and np.all(want[:5] == 99)  # ... and nothing else
+
+
+def test_the_plain_tile_is_a_sum_of_products() -> None:
+    """The twin itself, against Python integers."""
+    a, _ = operands("pairs", tile.ROWS * N, 3)
+    b, _ = operands("pairs", 5 * tile.LANES, 4)
+    out = np.zeros(tile.ROWS * tile.LANES, np.int32)
+    rows, runs = np.arange(tile.ROWS) * N, np.array([2, 4, 1])
+    tile.multiply_tile(1, out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 1, b, 0)
+    left, right = (x.view(np.int16).reshape(-1, 2).tolist() for x in (a, b))
+    for r in range(tile.ROWS):
+        for j in range(tile.LANES):
+            terms = [(left[r * N + 2 + k], right[(k + 1) * tile.LANES + j]) for k in range(4)]
+            assert int(out[r * tile.LANES + j]) == sum(x[0] * y[0] + x[1] * y[1] for x, y in terms)
+
+
+PROBE = "from intnet.machine.tile import LANES, ROWS; print(ROWS, LANES)"
+
+
+@pytest.mark.parametrize("cpu", [name for name, how in machines().items() if "NUMBA_CPU_NAME" in how])
+def test_the_processor_chooses_the_tile(cpu: str) -> None:
+    """Those have no registers of 512 bits, whatever this machine has; skylake-avx512 does."""
+    for name, expected in ((cpu, ["6", "8"]), ("skylake-avx512" if cpu != "generic" else cpu, None)):
+        variables = environment(NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES="")
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE], cwd=ROOT, env=variables, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == (expected or (["12", "16"] if name != "generic" else ["6", "8"]))

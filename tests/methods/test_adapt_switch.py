@@ -1,0 +1,312 @@
+"""AdaPT's precision switch, rule by rule, against the oracle; thresholds are met from both sides."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intnet import methods
+from intnet import spec as oracle_package
+from intnet.exact.quantize import quantize
+from intnet.methods import adapt, muppet
+from intnet.methods import adapt_switch as lib
+from intnet.numbers.formats import FixedPoint
+from intnet.spec import float_batch_norm as float_norm
+from intnet.spec import words as oracle_random
+from intnet.spec.float32 import sqrt32, to_float32
+from intnet.spec.methods import adapt_switch as oracle
+from tests.support import cases, moving
+
+F32 = np.float32
+DIVERSITIES = [1e-300, 1e-6, 0.3, 0.5, 1.0, 1.5, 2.0, math.e, 3.0, 10.0, 1e3, 1e308, math.inf]
+
+
+def near(x: float, n: int = 4) -> list[float]:
+    """x and n float64 on either side."""
+    out, down, up = [x], x, x
+    for _ in range(n):
+        down, up = math.nextafter(down, -math.inf), math.nextafter(up, math.inf)
+        out += [down, up]
+    return out
+
+
+# -- KL ------------------------------------------------------------------------------------------
+
+
+def array(counts: Any) -> np.ndarray:
+    return np.array(counts, np.int64)
+
+
+def agree(p: Any, q: Any) -> None:
+    """The divergence, and every decision with eps at it and beside it."""
+    want = oracle.divergence(p, q)
+    got = lib.divergence(array(p), array(q))
+    if want in (0, oracle.INFINITE):
+        assert got == float(want)
+    else:
+        assert 0 < got < math.inf and abs(Decimal(got) - want) < Decimal("1e-13")
+    finite = float(want) if want != oracle.INFINITE else 1.0
+    for eps in (0.0, *near(finite, 2), finite / 2, finite * 2):
+        if eps >= 0:
+            assert lib.diverges(array(p), array(q), eps) == (want > Decimal(eps)), (p, q, eps)
+
+
+def test_all_pairs_of_histograms_of_five_values_in_three_bins() -> None:
+    every = [h for h in product(range(6), repeat=3) if sum(h) == 5]
+    for p, q in product(every, repeat=2):
+        agree(p, q)
+
+
+@given(st.integers(1, 150), st.integers(1, 10**6), st.integers(0, 2**32))
+def test_any_histograms(r: int, n: int, seed: int) -> None:
+    """Some values of Q move to other bins to make P."""
+    q = cases.random_codes(seed, r, 0, n)
+    p = list(q)
+    for i in cases.random_codes(seed + 1, 10, 0, r - 1):
+        moved = min(p[i], 1 + seed % 7)
+        p[i] -= moved
+        p[(i + seed) % r] += moved
+    if sum(q):
+        agree(p, q)
+
+
+# -- PushDown ------------------------------------------------------------------------------------
+
+
+def weights(seed: int, n: int, exponent: int) -> tuple[np.ndarray, list[Fraction], np.ndarray]:
+    """float32 weights, the oracle's view of them, and their random words."""
+    values = cases.random_float32(seed, n, exponent)
+    words = cases.random_codes(seed + 1, n, 0, 2**32 - 1)
+    return np.array([float(v) for v in values], F32), values, np.array(words, np.uint32)
+
+
+FORMATS = st.tuples(st.integers(1, 32), st.integers(1, 28))
+EPS = st.one_of(st.just(0.0), st.floats(0, 0.5))
+
+
+@given(st.integers(0, 2**32), st.integers(1, 25), st.integers(-8, 4), FORMATS, st.integers(1, 60), EPS)
+def test_push_down(seed: int, n: int, exponent: int, form: tuple[int, int], r: int, eps: float) -> None:
+    w, values, words = weights(seed, n, exponent)
+    got = lib.push_down(w, *form, r, eps, words)
+    assert got == oracle.push_down(values, form, r, eps, words.tolist())
+    if w.min() < w.max():
+        minimal(values, got, form, r, eps, words.tolist())
+
+
+def minimal(
+    w: list[Fraction], got: tuple[int, int], form: tuple[int, int], r: int, eps: float, words: list[int]
+) -> None:
+    """The result keeps its condition or is the upper bound; a bit less does not, or is below the range."""
+
+    def holds(wl: int, fl: int) -> bool:
+        return oracle.loss_of(w, (wl, fl), r, words) <= Decimal(eps)
+
+    (wl, fl), (wl_min, fl_min) = form, got
+    assert min(4, fl) <= fl_min <= fl and min(fl_min, wl) <= wl_min <= wl
+    assert holds(wl, fl_min) or fl_min == fl
+    assert fl_min == min(4, fl) or not holds(wl, fl_min - 1)
+    assert holds(wl_min, fl_min) or wl_min == wl
+    assert wl_min == min(fl_min, wl) or not holds(wl_min - 1, fl_min)
+
+
+def test_push_down_of_known_weights() -> None:
+    """Multiples of 2^-6 up to 1 need 6 bits behind the point, and 8 in all: +1 is code 64."""
+    w = np.arange(-64, 65, dtype=F32) / F32(64)
+    words = np.zeros(129, np.uint32)
+    assert lib.push_down(w, 16, 10, 129, 0.0, words) == (8, 6)
+    assert lib.push_down(w, 7, 6, 129, 0.0, words) == (7, 6)  # 7 bits do not hold +1: the bound itself
+    assert lib.push_down(w, 16, 10, 1, 0.0, words) == (4, 4)  # one bin loses nothing
+    assert lib.push_down(np.full(5, F32(0.3)), 16, 10, 50, 0.0, words[:5]) == (4, 4)
+    assert lib.push_down(np.full(5, F32(0.3)), 3, 2, 50, 0.0, words[:5]) == (3, 2)
+
+
+def test_every_candidate_rounds_by_the_same_words() -> None:
+    """Not by words that go on: the candidates are compared with `quantize` itself."""
+    w, values, words = weights(9, 30, 0)
+    for wl, fl in ((8, 4), (9, 7), (5, 5)):
+        q = quantize(w, FixedPoint(wl, fl), rounding="stochastic", words=words)
+        assert [Fraction(v) for v in q.fractions()] == oracle.rounded(values, (wl, fl), words.tolist())
+        candidates = lib.Candidates(w, words, 20)
+        for eps in (0.0, 0.01, 0.3, 1.0):
+            for _ in range(2):
+                want = oracle.loss_of(values, (wl, fl), 20, words.tolist()) <= Decimal(eps)
+                assert candidates.holds(wl, fl, eps) == want
+
+
+# -- PushUp, lookback, resolution, strategy --------------------------------------------------------
+
+
+def thresholds() -> list[float]:
+    """Diversities beside each step of s: ln^2 D = 1 + 1/k and ln^2 D = j/32."""
+    roots = [math.sqrt(1 + 1 / k) for k in range(1, 40)] + [math.sqrt(j / 32) for j in range(32, 67)]
+    return [d for root in roots for sign in (1, -1) for d in near(math.exp(sign * root), 3)]
+
+
+@pytest.mark.parametrize("strategy", oracle.STRATEGIES)
+def test_suggestion_at_every_threshold(strategy: Any) -> None:
+    for d in [*thresholds(), *near(math.e), *near(1 / math.e), *DIVERSITIES]:
+        for fl_min in (0, 4, 13, 32):
+            assert lib.suggestion(d, fl_min, strategy) == oracle.suggestion(d, fl_min, strategy), d
+
+
+@given(
+    st.integers(1, 32), st.integers(0, 32), st.floats(1e-30, 1e30), st.sampled_from(oracle.STRATEGIES),
+    st.sampled_from([4, 8]),
+)  # fmt: skip
+def test_push_up_stays_within_its_bounds(wl: int, fl: int, d: float, strategy: Any, buff: int) -> None:
+    got = lib.push_up(wl, fl, d, strategy, buff)
+    assert got == oracle.push_up((wl, fl), d, strategy, buff)
+    assert min(fl + 1, 32 - buff) <= got[1] <= 32 - buff
+    assert got[1] + buff <= got[0] <= 32 and got[0] >= wl
+
+
+@given(st.lists(st.tuples(st.floats(1e-9, 1e9), st.sampled_from(oracle.STRATEGIES)), max_size=8))
+def test_widths_of_any_sequence_of_switches(switches: list[tuple[float, Any]]) -> None:
+    """4 < FL <= 32 - buff and FL + buff <= WL <= 32 from <8,4> on, whatever the weights and diversities."""
+    form = adapt.START
+    for i, (d, strategy) in enumerate(switches):
+        w, _, words = weights(i, 20, i % 5 - 3)
+        form = lib.push_up(*lib.push_down(w, *form, 50, 0.0, words), d, strategy, 4)
+        assert 4 < form[1] <= 28 and form[1] + 4 <= form[0] <= 32
+
+
+def test_next_lookback_at_every_threshold() -> None:
+    """D beside 100/k for every k, for every lookback."""
+    for lb in range(25, 101):
+        for d in [d for k in range(24, 102) for d in near(100 / k, 1)] + DIVERSITIES:
+            got = lib.next_lookback(lb, d, *adapt.LOOKBACK)
+            assert got == oracle.next_lookback(lb, d) and 25 <= got <= 100, (lb, d)
+
+
+def test_next_resolution() -> None:
+    for r, lb in product(range(50, 151), (25, 26, 60, 99, 100)):
+        got = lib.next_resolution(r, lb, adapt.LOOKBACK, adapt.RESOLUTION)
+        assert got == oracle.next_resolution(r, lb) and 50 <= got <= 150
+
+
+LOSSES = st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=6)
+
+
+@given(LOSSES, st.sampled_from(oracle.STRATEGIES))
+def test_next_strategy(losses: list[float], strategy: Any) -> None:
+    for seen in (losses, [losses[0]] * len(losses), [*losses, sum(map(abs, losses)) / len(losses)]):
+        values = [F32(v) for v in seen]
+        want = oracle.next_strategy(strategy, [Fraction(float(v)) for v in values], [len(values)])
+        assert lib.next_strategy(strategy, [float(v) for v in values]) == want
+
+
+def test_next_strategy_where_float64_cannot_tell() -> None:
+    """A sum of float32 that is 4 + 2^-69, 4 or 4 - 2^-70 against four times 1: min, else a step up."""
+    for last, want in ((2.0**-46 + 2.0**-69, "min"), (2.0**-46, "max"), (2.0**-46 - 2.0**-70, "max")):
+        losses = [3 - 2.0**-22, 2.0**-22 - 2.0**-46, last, 1.0]
+        assert all(float(F32(v)) == v for v in losses) and sum(losses) == 4
+        assert lib.next_strategy("mean", losses) == want
+
+
+@given(st.lists(st.floats(0.125, 5, width=32), min_size=1, max_size=130), st.integers(25, 100))
+@settings(max_examples=10)
+def test_the_history_of_losses(losses: list[float], lookback: int) -> None:
+    """As many as 100 are kept; the strategy sees the last of them, by the mean of the lookbacks."""
+    case = moving.Case("adapt", options={"l1": 0, "l2": 0}, start={"fc2/window": (lookback, 50, 0)})
+    method: Any = moving.prepared(case).method
+    strategy, kept = "min", []
+    for loss in losses:
+        method.see_loss(loss)
+        kept = [*kept, Fraction(loss)][-100:]
+        strategy = oracle.next_strategy(strategy, kept, [25, lookback, 25])
+        assert oracle.STRATEGIES[int(method.state["strategy"].codes[0])] == strategy
+    assert moving.numbers(method.state["losses"]) == kept
+
+
+# -- reduce on plateau, TNVS, MuPPET's policy ------------------------------------------------------
+
+
+@given(
+    st.lists(st.sampled_from([0.5, 0.99, 0.9999, 0.99995, 1.0, 1.5, 2.0]), max_size=20),
+    st.integers(0, 3), st.sampled_from([0.5, 0.125]), st.sampled_from([0.0, 1e-4, 0.25]),
+)  # fmt: skip
+def test_reduce_on_plateau(losses: list[float], patience: int, factor: float, threshold: float) -> None:
+    rule = oracle.Plateau(patience, factor, threshold)
+    options = methods.Adapt.Options(rop=patience, rop_factor=factor, rop_threshold=threshold)
+    state = (1.0, float(np.finfo(F32).max), 0.0)
+    for loss in losses:
+        rule.step(loss)
+        state = adapt.reduce_on_plateau(list(state), loss, options)
+        assert state == (rule.scale, rule.best, rule.bad)
+
+
+def normal_below(z: Fraction) -> Decimal:
+    """The normal distribution's probability below z, |z| < 2: the series of its integral."""
+    context = oracle.DIGITS
+    x = oracle.decimal(z)
+    term, total, n = x, x, 0
+    while abs(term) > Decimal("1e-45"):
+        n += 1
+        term = context.divide(context.multiply(context.multiply(term, -x), x), Decimal(2 * n))
+        total = context.add(total, context.divide(term, Decimal(2 * n + 1)))
+    two_pi = 2 * Decimal("3.14159265358979323846264338327950288419716939937511")
+    return context.add(Decimal("0.5"), context.divide(total, context.sqrt(two_pi)))
+
+
+@pytest.mark.parametrize(("fan_in", "s"), [(64, 1.0), (5, 2.0), (1, 0.3)])
+def test_the_start_is_a_truncated_normal(fan_in: int, s: float) -> None:
+    """Every weight is the float32 whose rounding interval holds the quantile of its word, as is the range."""
+    deviation = oracle.DIGITS.sqrt(Decimal(s) / fan_in)
+    words = [*oracle_random.words(3, 0, "fc/init_W", 200), 0, 1, 2**31, 2**32 - 1]
+    got = methods.Adapt(init=s).first_weights(np.array(words, np.uint32), fan_in)
+    tail = round(normal_below(-Fraction(oracle.DIGITS.sqrt(Decimal(3)))) * 2**32)
+    assert tail == adapt.TAIL
+    for word, w in zip(words, got, strict=True):
+        inside = tail + (word * (2**32 - 2 * tail) >> 32)
+        u = oracle.decimal(Fraction(2 * inside + 1, 2**33))
+        ends = [(float(w) + float(np.nextafter(w, F32(e)))) / 2 for e in (-np.inf, np.inf)]
+        below, above = (normal_below(Fraction(oracle.decimal(e) / deviation)) for e in ends)
+        assert below <= u <= above, (word, w)
+        assert Decimal(float(w)) ** 2 <= 3 * Decimal(s) / fan_in * Decimal("1.0000001")
+    assert all(Fraction(float(w)) == to_float32(Fraction(float(w))) for w in got)
+
+
+def test_the_policy_uses_the_papers_constants() -> None:
+    assert (float(muppet.ALPHA), float(muppet.BETA), float(muppet.LAMBDA)) == (1.0, 1.5, 0.1)
+    assert (adapt.START, adapt.LOOKBACK, adapt.RESOLUTION) == ((8, 4), (25, 100), (50, 150))
+
+
+# -- the oracle itself ---------------------------------------------------------------------------
+
+
+def test_the_oracles_switch_by_hand() -> None:
+    one_bit = oracle.divergence([2, 0], [1, 1])  # all of P in one of two equal bins
+    assert abs(one_bit - 1) < Decimal("1e-45") and oracle.divergence([1, 1], [2, 0]) == oracle.INFINITE
+    assert oracle.histogram([Fraction(v, 2) for v in (-3, 0, 1, 2, 9)], Fraction(0), Fraction(1), 2) == [2, 3]
+    assert [oracle.bisect(4, 9, least.__le__) for least in (0, 4, 7, 9, 99)] == [4, 4, 7, 9, 9]
+    # ln^2 D is 4 beside D = e^2: a = 3, s1 = 1, s2 = 32 - FL_min; 1 or less where ln^2 D <= 1
+    assert [oracle.suggestion(math.exp(2), 6, name) for name in oracle.STRATEGIES] == [1, 14, 26]
+    assert oracle.suggestion(2.0, 6, "max") == 1 == oracle.suggestion(math.inf, 6, "max")
+    assert oracle.push_up((9, 6), math.exp(2), "mean", 4) == (24, 20)
+    assert oracle.push_up((31, 6), math.exp(2), "max", 8) == (32, 24)
+    # 100/2 = 50, 0.33 * 50 + 0.67 * 25 = 33.25
+    assert (oracle.next_lookback(25, 2.0), oracle.next_lookback(25, math.inf)) == (34, 50)
+    plateau = oracle.Plateau(1, 0.5, 0.0)
+    for loss in (3.0, 2.0, 2.0, 2.0, 1.0):
+        plateau.step(loss)
+    assert (plateau.scale, plateau.best, plateau.bad) == (0.5, 1.0, 0)
+
+
+def test_the_oracles_float32_roots_and_norm_by_hand() -> None:
+    assert sqrt32(Fraction(9, 4)) == Fraction(3, 2)
+    assert sqrt32(Fraction(2)) == Fraction(11863283, 2**23)  # 1.41421354
+    x = oracle_package.Tensor((2, 1), [Fraction(1), Fraction(3)])
+    normed = float_norm.forward(x, [Fraction(2)], [Fraction(1)])
+    assert (normed.mean, normed.variance) == ([Fraction(2)], [Fraction(1)])
+    assert [round(float(v), 4) for v in normed.x3.values] == [-1.0, 3.0]
+    e = oracle_package.Tensor((2, 1), [Fraction(1), Fraction(1)])
+    dx, gamma, beta = float_norm.backward(e, x, normed, [Fraction(2)])
+    assert (dx.values, gamma, beta) == ([0, 0], [0], [2])

@@ -1,0 +1,201 @@
+"""Integer products and convolutions of many blocks, panels and chunks, against plain int64 sums.
+
+The oracle's cases in `test_ops_linear_conv.py` are small; here one call takes every path of the loops.
+The expected values are NumPy int64 sums over shifted slices: no code and no tiling of intnet.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from intnet.errors import ContainerError
+from intnet.numbers.qtensor import QTensor
+from intnet.ops.kernels import conv, position_sums
+from intnet.ops.kernels.gemm import gemm, plan
+from tests.ops.test_float32_kernels import machines
+
+Pair = tuple[int, int]
+
+
+def integers(seed: int, limit: int, *shape: int) -> np.ndarray:
+    """Codes within +-limit in their smallest type, both limits among them."""
+    codes = np.random.default_rng(seed).integers(-limit, limit + 1, shape)
+    codes.flat[0], codes.flat[-1] = limit, -limit
+    kind = next(t for t in (np.int8, np.int16, np.int32, np.int64) if limit <= np.iinfo(t).max)
+    return codes.astype(kind)
+
+
+def padded(x: np.ndarray, padding: Pair) -> np.ndarray:
+    (ph, pw) = padding
+    return np.pad(x.astype(np.int64), ((0, 0), (ph, ph), (pw, pw), (0, 0)))
+
+
+def slices(ky: int, kx: int, rows: int, cols: int, stride: Pair) -> tuple[slice, ...]:
+    """What kernel place (ky, kx) reads of a padded batch."""
+    return (
+        slice(None),
+        slice(ky, ky + (rows - 1) * stride[0] + 1, stride[0]),
+        slice(kx, kx + (cols - 1) * stride[1] + 1, stride[1]),
+    )
+
+
+def check_convolution(batch: int, hw: Pair, ci: int, co: int, kernel: Pair, stride: Pair, padding: Pair,
+                      groups: int, limits: tuple[int, int, int]) -> None:  # fmt: skip
+    """Forward and both gradients of one convolution; limits of x, w and e."""
+    x, w = integers(1, limits[0], batch, *hw, ci), integers(2, limits[1], co, ci // groups, *kernel)
+    rows, cols = ((hw[a] + 2 * padding[a] - kernel[a]) // stride[a] + 1 for a in (0, 1))
+    e = integers(3, limits[2], batch, rows, cols, co)
+    y, dx = np.zeros(e.shape, np.int64), padded(np.zeros_like(x), padding)
+    dw = np.zeros(w.shape, np.int64)
+    xs, es, ws = padded(x, padding), e.astype(np.int64), w.astype(np.int64)
+    for g in range(groups):
+        c = slice(g * ci // groups, (g + 1) * ci // groups)
+        o = slice(g * co // groups, (g + 1) * co // groups)
+        for ky, kx in np.ndindex(kernel):
+            at = (*slices(ky, kx, rows, cols, stride), c)
+            y[..., o] += xs[at] @ ws[o, :, ky, kx].T
+            dx[at] += es[..., o] @ ws[o, :, ky, kx]
+            dw[o, :, ky, kx] = np.tensordot(es[..., o], xs[at], ((0, 1, 2), (0, 1, 2)))
+    area = kernel[0] * kernel[1]
+    q = {name: QTensor(codes, 0) for name, codes in (("x", x), ("w", w), ("e", e))}
+    got = conv.forward(x, w, stride, padding, groups, plan(q["x"], q["w"], area * ci // groups))
+    assert np.array_equal(got, y)
+    how = plan(q["e"], q["w"], area * co // groups)
+    inside = dx[:, padding[0] : padding[0] + hw[0], padding[1] : padding[1] + hw[1]]
+    assert np.array_equal(conv.input_grad(e, w, hw, stride, padding, groups, how), inside)
+    how = plan(q["e"], q["x"], batch * rows * cols)
+    assert np.array_equal(conv.weight_grad(e, x, kernel, stride, padding, groups, how), dw)
+
+
+PLAIN = ((3, 3), (1, 1), (1, 1), 1)
+CONVOLUTIONS = [
+    (9, (28, 28), 16, 16, *PLAIN),  # many blocks of one image, one panel of one vector
+    (33, (7, 7), 64, 64, *PLAIN),  # blocks of several images, two panels of two vectors
+    (5, (14, 14), 33, 65, *PLAIN),  # an odd channel, a panel of one column
+    (1, (40, 41), 3, 17, (5, 3), (2, 3), (2, 1), 1),
+    (13, (6, 5), 6, 9, (3, 3), (1, 2), (1, 1), 3),
+    (6, (8, 8), 24, 24, (3, 3), (2, 2), (1, 1), 24),  # depthwise
+    (7, (9, 9), 20, 40, (1, 1), (2, 2), (0, 0), 1),
+    (2, (5, 5), 8, 4, (2, 2), (4, 4), (0, 0), 1),  # pixels that no window reads
+    (3, (4, 6), 130, 35, (3, 3), (1, 1), (0, 2), 1),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize(
+    "limits",
+    [
+        (127, 127, 127), (2047, 127, 16256), (32767, 15, 32767), (32767, 32767, 32767),
+        (1 << 20, 127, 1 << 17), (1 << 25, 1 << 24, 1 << 23), (1 << 33, 1 << 14, 1 << 13),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_convolutions(
+    case: tuple[int, Pair, int, int, Pair, Pair, Pair, int], limits: tuple[int, int, int]
+) -> None:
+    """int8, WAGEUBN's codes, an int32 sum of few terms, sums in float64, and codes that need int64."""
+    check_convolution(*case, limits)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (13, 2, 33), (500, 7, 16), (97, 300, 70), (3, 2000, 200)])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        (127, 127), (32767, 32767), (16256, 2047), (1 << 22, 127), (1 << 40, 63), (1 << 30, 1 << 20),
+        (1 << 44, 63),
+    ],
+)  # fmt: skip
+def test_matrix_products(shape: tuple[int, int, int], limits: Pair) -> None:
+    m, k, n = shape
+    a, b = integers(4, limits[0], m, k), integers(5, limits[1], n, k)
+    want = a.astype(np.int64) @ b.T.astype(np.int64)
+    how = plan(QTensor(a, 0), QTensor(b, 0), k)
+    assert np.array_equal(gemm(a, b, how), want)
+    assert np.array_equal(gemm(np.asfortranarray(a), b[:, ::-1][:, ::-1], how), want)  # any memory order
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_at_the_limit_of_int32(sign: int) -> None:
+    """All products at their limit: each chunk fills int32 to the last term, and one more would wrap."""
+    a, b = np.full((14, 3000), 2047, np.int16), np.full((5, 3000), sign * 2047, np.int16)
+    how = plan(QTensor(a, 0), QTensor(b, 0), 3000)
+    assert how.chunk * 2047**2 < 1 << 31 <= (how.chunk + 1) * 2047**2 and how.result == np.int64
+    assert np.all(gemm(a, b, how) == sign * 3000 * 2047**2)
+    x, e = np.full((8, 20, 20, 2), 32767, np.int16), np.full((8, 20, 20, 3), sign * 1024, np.int16)
+    e[::2, ::3] = sign  # pieces of many magnitudes
+    how = plan(QTensor(e, 0), QTensor(x, 0), 3200)
+    want = 32767 * e.sum(axis=(0, 1, 2), dtype=np.int64)
+    got = conv.weight_grad(e, x, (1, 1), (1, 1), (0, 0), 1, how)
+    assert np.array_equal(got, np.broadcast_to(want[:, None, None, None], (3, 2, 1, 1)))
+
+
+def test_pieces_join_while_their_magnitudes_fit() -> None:
+    ends = np.zeros(6, np.int64)
+    magnitudes = np.array([4, 6, 1, 10, 10, 0])
+    chunks = position_sums._chunk_ends(ends, magnitudes, 6, 10)
+    assert ends[:chunks].tolist() == [2, 3, 4, 6]
+
+
+def test_empty_operands() -> None:
+    x, w, e = (np.zeros(s, np.int8) for s in ((0, 5, 5, 3), (4, 3, 3, 3), (0, 3, 3, 4)))
+    how = plan(QTensor(x, 0), QTensor(w, 0), 27)
+    assert conv.forward(x, w, (1, 1), (0, 0), 1, how).shape == (0, 3, 3, 4)
+    assert conv.input_grad(e, w, (5, 5), (1, 1), (0, 0), 1, how).shape == (0, 5, 5, 3)
+    assert not conv.weight_grad(e, x, (3, 3), (1, 1), (0, 0), 1, how).any()
+    assert not gemm(np.zeros((2, 0), np.int8), np.zeros((3, 0), np.int8), how).any()
+
+
+def test_products_beyond_every_container_are_refused() -> None:
+    wide = QTensor(np.array([[1 << 40]]), 0)
+    with pytest.raises(ContainerError, match="layer9: 1 products of codes up to 1099511627776"):
+        plan(wide, wide, 1, "layer9")
+
+
+# --- the same bits on every machine -------------------------------------------------------------
+
+EVERYWHERE = """
+from tests.ops.test_integer_kernels import CONVOLUTIONS, check_convolution
+for case in CONVOLUTIONS[2:]:
+    check_convolution(min(case[0], 3), *case[1:], (2047, 127, 16256))
+check_convolution(3, (4, 4), 3, 5, (3, 3), (1, 1), (1, 1), 1, (1 << 20, 127, 1 << 17))
+print("same")
+"""
+
+
+@pytest.mark.parametrize("machine", [name for name in machines() if name != "not compiled"])
+def test_other_instruction_sets(machine: str) -> None:
+    variables = {**os.environ, **machines()[machine]}
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", EVERYWHERE]
+    done = subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("same\n", "")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_any_number_of_threads(threads: int) -> None:
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(threads, before))
+    try:
+        check_convolution(*CONVOLUTIONS[1], (2047, 127, 16256))
+        check_convolution(2, (7, 7), 64, 200, *PLAIN, (2047, 127, 16256))  # fewer blocks than threads
+    finally:
+        numba.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("terms", "kind"), [(31, np.float64), (32, np.float64), (33, np.int64)])
+def test_sums_at_the_limit_of_float64(terms: int, kind: type) -> None:
+    """32 products of 2**24 and 2**24 make the greatest sum that is proven to be exact, to its last bit."""
+    a, b = np.full((14, terms), 1 << 24, np.int32), np.full((5, terms), -(1 << 24), np.int32)
+    a[3, -1] -= 1
+    b[:, -1] += 1
+    how = plan(QTensor(a, 0), QTensor(b, 0), terms)
+    assert how.arithmetic.sum.dtype == kind and how.bound == terms << 48
+    want = a.astype(object) @ b.T.astype(object)
+    assert np.array_equal(gemm(a, b, how).astype(object), want)
+    e, x = b.T[:, :1].reshape(1, 1, terms, 1), a[3].reshape(1, 1, terms, 1)
+    assert int(conv.weight_grad(e, x, (1, 1), (1, 1), (0, 0), 1, how).item()) == want[3, 0]

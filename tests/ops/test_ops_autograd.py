@@ -1,0 +1,139 @@
+"""The reverse walk under every operation: order, sums, what is kept, and what is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intnet.autograd import Op, Saved, Tensor, backward, leaf
+from intnet.errors import FormatError
+from intnet.exact.expressions import add as join
+from intnet.exact.quantize import quantize
+from intnet.numbers.formats import Direct
+from intnet.numbers.qtensor import QTensor
+from intnet.ops import OPS, batch_norm, flatten, global_avg_pool, linear, max_pool2d, relu
+from tests.support.opcheck import floating, integer, run, values
+
+
+def plus(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def scale(saved: Saved, x: int, *, by: int) -> int:
+    saved.by = by
+    return by * x
+
+
+def scale_vjp(saved: Saved, e: int) -> tuple[int]:
+    return (saved.by * e,)
+
+
+SCALE = Op("scale", scale, scale_vjp)
+PRODUCT = Op("product", lambda saved, a, b: (setattr(saved, "ab", (a, b)), a * b)[1],
+             lambda saved, e: (e * saved.ab[1], e * saved.ab[0]))  # fmt: skip
+SUM = Op("sum", lambda saved, a, b: a + b, lambda saved, e: (e, e))
+COUNT = Op("count", lambda saved, x: int(x > 0), None)
+
+
+def test_an_operation_without_gradient_is_named() -> None:
+    x = leaf(3)
+    with pytest.raises(NotImplementedError, match="operation 'count' has no gradient"):
+        backward(SCALE(COUNT(x), by=2), 1, plus)
+
+
+def test_a_graph_used_twice_is_refused() -> None:
+    x, w = leaf(integer(1, (2, 3))), leaf(integer(2, (4, 3)))
+    y, e = linear(x, w), integer(3, (2, 4))
+    backward(y, e, join)
+    with pytest.raises(ValueError, match=r"the graph was used up already \(at 'linear'\)"):
+        backward(y, e, join)
+    shared, e = relu(x), integer(3, (2, 3))
+    backward(flatten(shared), e, join)
+    with pytest.raises(ValueError, match=r"used up already \(at 'relu'\)"):
+        backward(flatten(shared), e, join)
+
+
+def test_a_constant_has_no_gradient() -> None:
+    with pytest.raises(ValueError, match="depends on no parameter"):
+        backward(SCALE(Tensor(3), by=2), 1, plus)
+    y = PRODUCT(leaf(3), Tensor(5))
+    assert list(backward(y, 1, plus).values()) == [5]
+
+
+def test_values_that_are_read_often_are_walked_once() -> None:
+    """2^40 paths: every node is visited once, after all its readers."""
+    x = leaf(1)
+    y = x
+    for _ in range(40):
+        y = SUM(y, y)
+    assert backward(y, 1, plus)[x.node] == 2**40
+
+
+def test_sums_are_joined_from_the_newest_reader_to_the_oldest() -> None:
+    x, order = leaf(1), []
+
+    def note(a: Any, b: Any) -> Any:
+        order.append((a, b))
+        return a + b
+
+    readers = [SCALE(x, by=by) for by in (1, 10, 100)]
+    total = Op("all", lambda saved, *v: sum(v), lambda saved, e: (e, e, e))(*readers)
+    assert backward(total, 1, note)[x.node] == 111
+    assert order == [(100, 10), (110, 1)]
+
+
+def test_a_deep_graph_needs_no_recursion() -> None:
+    x = leaf(1)
+    y = x
+    for _ in range(5000):
+        y = SCALE(y, by=1)
+    assert backward(y, 7, plus)[x.node] == 7
+
+
+def test_what_was_not_saved_is_named() -> None:
+    forgetful = Op("forgetful", lambda saved, x: x, lambda saved, e: (saved.mask * e,))
+    with pytest.raises(AttributeError, match="the forward pass saved no 'mask'; it has"):
+        backward(forgetful(leaf(1)), 1, plus)
+
+
+def test_a_wrong_gradient_count_is_caught() -> None:
+    twice = Op("twice", lambda saved, x: x, lambda saved, e: (e, e))
+    with pytest.raises(ValueError, match="zip"):
+        backward(twice(leaf(1)), 1, plus)
+
+
+def test_tensors_tell_where_they_are_from() -> None:
+    assert repr(leaf(1)) == "Tensor(1, from leaf)"
+    assert repr(Tensor(1)) == "Tensor(1, from constant)"
+    assert repr(SCALE(leaf(1), by=2)) == "Tensor(2, from scale)"
+
+
+def test_every_operation_is_listed_under_its_name() -> None:
+    assert {name: op.name for name, op in OPS.items()} == {name: name for name in OPS}
+
+
+# -- a float error that meets an integer forward pass ---------------------------------------------
+
+
+def test_a_float_error_reaches_a_max_pool_through_a_global_mean() -> None:
+    """Separate windows: the exact quotient goes to each winner."""
+    x, e = integer(1, (2, 4, 4, 3)), floating(2, (2, 3), -9)
+    source = leaf(x)
+    y = global_avg_pool(max_pool2d(source, kernel=(2, 2), stride=(2, 2)))
+    got = values(backward(y, e, join)[source.node])
+    ones = QTensor(np.ones((2, 2, 2, 3), np.int8), 0)
+    _, (winners,) = run(max_pool2d, x, error=ones, kernel=(2, 2), stride=(2, 2))
+    errors = [v / 4 for v in values(np.broadcast_to(e[:, None, None, :], (2, 4, 4, 3)).copy())]
+    assert got == [v * w for v, w in zip(errors, values(winners), strict=True)]
+
+
+def store(path: str, value: Any) -> QTensor:
+    return quantize(value, Direct(16))
+
+
+def test_a_float_error_at_an_integer_batch_norm_is_refused() -> None:
+    x, g = integer(1, (4, 3)), integer(2, (3,))
+    with pytest.raises(FormatError, match=r"batch_norm: a float error .* quantize it first"):
+        run(batch_norm, x, g, g, error=floating(3, (4, 3)), act=store, err=store)

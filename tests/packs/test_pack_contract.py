@@ -1,0 +1,166 @@
+"""CONTRACT.md says what is so: a reader of the page alone gets every element and what it was made of."""
+
+import re
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from intnet.packs import layers, pack, units
+from intnet.runs import run_folder
+from intnet.spec.block_float import block_of, places
+from intnet.spec.rounding import round_fraction
+from intnet.spec.tensor import power
+from tests.support.plain_pack import Plain
+
+Table = list[list[str]]
+
+
+PACKS = ["layers", "adapt", "muppet", "dynasty", "quantize_flag", "mac_requant"]
+
+
+@pytest.fixture(scope="module", params=PACKS)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if request.param == "layers":
+        run = run_folder.build("wageubn", {}, "resnet8", "digits", batch_size=3)
+        run.train(1)
+        made = layers.draft(run, ["layer2.0.conv1", "layer2.0.bn1"])
+    elif request.param in ("adapt", "muppet", "dynasty"):
+        few = {"bits": "1", "gamma": "0"} if request.param == "dynasty" else {}
+        run = run_folder.build(request.param, few, "mlp", "digits", batch_size=6, limit=6)
+        run.train(1)
+        made = layers.draft(run, ["fc2", "bn2", "relu2", "fc3"])
+    else:
+        made = units.draft(request.param, "L0", {})
+    return pack.write(made, tmp_path_factory.mktemp("packs") / request.param)
+
+
+def tables(page: str, heading: str) -> Table:
+    """The rows of every table whose headings begin so."""
+    rows: Table = []
+    for block in page.split("\n\n"):
+        lines = [line for line in block.splitlines() if line.startswith("|")]
+        if lines and lines[0].startswith(f"| {heading} |"):
+            rows += [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
+    return rows
+
+
+def lanes_of(word: int, element: str, in_word: str) -> list[int]:
+    """The elements of a word by its bit slices."""
+    spread = re.fullmatch(r"lane i: \[(\d+)?i(?:\+(\d+):(\d+)i)?\], i = 0\.\.(\d+)", in_word)
+    width = 1 if element.endswith("[0]") else max(int(n) for n in re.findall(r"\[(\d+)", element)) + 1
+    lanes = int(spread[4]) + 1 if spread else 1
+    assert spread is None or int(spread[1] or 1) == width
+    codes = [word >> lane * width & (1 << width) - 1 for lane in range(lanes)]
+    if not element.startswith("signed"):
+        return codes
+    return [code - (1 << width) if code >> width - 1 else code for code in codes]
+
+
+def test_bits_and_words_are_those_of_the_files(folder: Path) -> None:
+    plain, seen = Plain(folder), set()
+    for name, words, element, in_word, _, shape, _ in tables(
+        (folder / "CONTRACT.md").read_text(), "port | words"
+    ):
+        port = plain.ports[name.strip("`")]
+        lines = (folder / port["file"]).read_text().splitlines()
+        assert len(lines) == int(words.replace(",", ""))
+        codes = [code for line in lines for code in lanes_of(int(line, 16), element, in_word)]
+        assert codes == plain.values(name.strip("`"))
+        assert shape == f"{port['axes']} = {', '.join(map(str, port['shape']))}"
+        seen.add(name.strip("`"))
+    assert seen == set(plain.ports)
+
+
+def test_values_are_codes_times_the_power_that_stands_there(folder: Path) -> None:
+    plain = Plain(folder)
+    for name, _, _, _, value, *_ in tables((folder / "CONTRACT.md").read_text(), "port | words"):
+        found = re.fullmatch(r"code \* 2\^(-?\d+)", value)
+        if found:
+            assert int(found[1]) == plain[name.strip("`")].exponent
+
+
+def evaluated(plain: Plain, formula: str) -> list[Fraction]:
+    """A formula of ports, element by element; a shorter port has one number a channel."""
+    names = re.findall(r"`([^`]+)`", formula)
+    floats = {name for name in names if plain.ports[name]["encoding"] == "float32"}
+    columns = {name: plain.reals(name) if name in floats else plain[name].codes for name in names}
+    text = re.sub(r"2\^(-?\d+)", r"power(\1)", formula)
+    for k, name in enumerate(dict.fromkeys(names)):
+        text = text.replace(f"`{name}`", f"Fraction(c[{k}][i % len(c[{k}])])")
+    lists = list(dict(columns).values())
+    code = compile(text, "formula", "eval")
+    size = max(map(len, lists))
+    scope = {"power": power, "Fraction": Fraction, "c": lists, "max": max}
+    return [eval(code, scope | {"i": i}) for i in range(size)]
+
+
+def units_of(plain: Plain, shape: list[int], grid: str) -> list[Fraction]:
+    """The step of every element: '2^-7', or of block float '2^(`x0.e` - `x0.bits` + 1)'."""
+    found = re.fullmatch(r"2\^\(`(\S+)` - (?:(\d+)|`(\S+)`) \+ 1\)", grid)
+    if found is None:
+        return [power(int(grid.removeprefix("2^")))] * prod(shape)
+    e = plain.values(found[1])
+    bits = plain.values(found[3]) if found[3] else [int(found[2])] * len(e)
+    named = plain.ports[found[1]]
+    axes = [axis for axis, text in enumerate(named["axes"].split(",")) if text.endswith("/4")]
+    of = {block: power(exponent - b + 1) for block, exponent, b in zip(
+        places(named["shape"]), e, bits, strict=True)}  # fmt: skip
+    assert found[3] is None or plain.ports[found[3]]["shape"] == named["shape"]
+    return [of[block_of(place, axes)] for place in places(shape)]
+
+
+def test_results_come_from_where_the_page_says(folder: Path) -> None:
+    """By the formula, the grid, the mode and the limits of its row, and the rule of its format."""
+    plain, judged = Plain(folder), 0
+    for cell, mode, grid, limits, words, formula in tables(
+        (folder / "CONTRACT.md").read_text(), "port | mode"
+    ):
+        name = cell.strip("`")
+        if formula == "-" or plain.ports[name]["encoding"] == "flag":
+            continue
+        exact = evaluated(plain, formula)
+        if mode == "exact":
+            want = [value / power(plain[name].exponent) for value in exact]
+        else:
+            drawn = plain.values(words.split("`")[1]) if "`" in words else [0] * len(exact)
+            units = units_of(plain, plain.ports[name]["shape"], grid)
+            want = [
+                round_fraction(x / unit, mode, word)
+                for x, unit, word in zip(exact, units, drawn, strict=True)
+            ]
+            if limits.startswith("+-"):
+                most = plain.values(limits.removeprefix("+-").strip("`"))
+                want = [max(-n, min(n, code)) for code, n in zip(want, most, strict=True)]
+            if ".." in limits:
+                low, high = map(int, limits.split(",")[0].split(".."))
+                want = [max(low, min(high, code)) for code in want]
+        assert plain[name].codes == want, name
+        judged += 1
+    given = plain.manifest["generator"]  # of two layers dynasty rounds x0, Wq, Wb and e3
+    assert judged >= (0 if given["kind"] != "layers" else 8 if given["method"] == "dynasty" else 10)
+
+
+def test_modes_go_up_as_the_page_says(folder: Path) -> None:
+    """The table's own words, as Python, against the oracle."""
+    for mode, rule in tables((folder / "CONTRACT.md").read_text(), "mode"):
+        for name, text in zip(mode.split(", "), rule.split("; "), strict=True):
+            if name == "stochastic":
+                assert text == "word < floor(f * 2^bits)"
+                continue
+            words = (
+                text.replace("never", "False").replace("f = ", "f == ").replace("floor is odd", "floor % 2")
+            )
+            words = words.replace(", or", " or").replace("1/2", "half")
+            for quarters in range(-9, 10):
+                x = Fraction(quarters, 4)
+                scope = {"f": x - x.__floor__(), "floor": x.__floor__(), "half": Fraction(1, 2)}
+                assert x.__floor__() + bool(eval(words, scope)) == round_fraction(x, name), (name, x)
+
+
+def test_the_load_guard_is_told_as_it_is(folder: Path) -> None:
+    page = (folder / "CONTRACT.md").read_text()
+    assert "the least significant piece first: s = rotl64(s, 1) ^ piece, from s = 0" in page.replace(
+        "\n", " "
+    )

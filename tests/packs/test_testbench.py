@@ -1,0 +1,188 @@
+"""Generated testbenches: a damaged file fails on load, a device's words are compared one by one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from examples.rtl import simulate
+from intnet.numbers.formats import Shift
+from intnet.numbers.qtensor import QTensor
+from intnet.packs import hdl, pack, ports
+from intnet.packs.hdl.text import names_of
+from intnet.packs.ports import Case, Draft
+from tests.packs.test_rtl import icarus_only, verilator_only
+from tests.packs.test_units import made
+
+FAULTS: dict[str, Callable[[str], str]] = {
+    "a word missing": lambda text: text.split("\n", 1)[1],
+    "a word too many": lambda text: text + text[: text.index("\n") + 1],
+    "a bit": lambda text: ("1" if text[0] == "0" else "0") + text[1:],
+    "two words exchanged": lambda text: "\n".join([*text.split("\n")[3::-1], *text.split("\n")[4:]]),
+    "an x": lambda text: re.sub("[1-9a-f]", "x", text, count=1),
+    "a z": lambda text: re.sub("[1-9a-f](?=\n)", "z", text, count=1),
+    "a word that is none": lambda text: text[:-2] + "g\n",
+    "empty": lambda text: "",
+}
+
+
+def layers() -> Draft:
+    """A pack as of layers: words of 1..1024 bits, odd widths, signs, floats, and names that are no names."""
+    rng = np.random.default_rng(3)
+
+    def codes(low: int, high: int, *shape: int) -> np.ndarray:
+        return rng.integers(low, high, shape)
+
+    filled = [
+        ports.whole_number("fc2/x0", "in", codes(-128, 128, 6, 64), "N,C", 8, exponent=-7, meaning="a \\ é"),
+        ports.whole_number("fc2/gW.words", "rnd", codes(0, 2**32, 5, 32), "element", 32, signed=False),
+        ports.whole_number("fc2/e3", "out", codes(-64, 64, 9, 13), "N,C", 7),
+        ports.whole_number("1/bit", "out", codes(0, 2, 5), "C", 1, signed=False),
+        *ports.tensor("fc2/y", "out", rng.standard_normal((4, 3), np.float32), "N,C"),
+        *ports.tensor("fc2/q", "out", QTensor(codes(-127, 128, 8, 8), -3, Shift(8)), "N,C"),
+        ports.whole_number("fc2/wide", "trail", codes(-(2**60), 2**60, 3, 16), "N,C", 61, explains="fc2/q"),
+    ]
+    return Draft("layers 1.5", "L3", {"kind": "test"}, filled, [Case(0, "fc2/q", "L3", "tie", 0)])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pack.write(layers(), tmp_path_factory.mktemp("layers") / "pack")
+
+
+@pytest.fixture(scope="module")
+def programs(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The layers' testbench and a unit's, in each simulator that is here; the command up to its plusargs."""
+    place, out = tmp_path_factory.mktemp("programs"), {}
+    unit = pack.write(made("quantize_q", "L1", {"W": 8, "S": 1}), place / "unit")
+    if not simulate.missing("icarus"):
+        out["icarus"] = simulate.icarus(folder, "", place)[:-1]
+        out["icarus unit"] = simulate.icarus(unit, "quantize_q", place)[:-1]
+    if not simulate.missing("verilator"):
+        out["verilator"] = simulate.verilator([(folder, ""), (unit, "quantize_q")], place / "verilator")
+    return out
+
+
+SIMULATORS = [pytest.param("icarus", marks=icarus_only), pytest.param("verilator", marks=verilator_only)]
+every_simulator = pytest.mark.parametrize("simulator", SIMULATORS)
+
+
+def text_of(programs: dict[str, list[str]], simulator: str, folder: Path, *plusargs: str) -> str:
+    """What a testbench prints; in Verilator's program of two the layers' one needs no choice, but is."""
+    unit = "quantize_q" in next((folder / "hdl").glob("tb_*")).name
+    command = programs["icarus unit" if unit and simulator == "icarus" else simulator]
+    choice = [f"+tb={simulate.bench(folder).stem}"]
+    return simulate.run([*command, *choice, f"+pack={folder}", *plusargs])[1]
+
+
+@every_simulator
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("file", ["in/x.hex", "exp/q.hex"])
+def test_a_damaged_file_of_a_unit_fails_on_load(
+    file: str, fault: str, simulator: str, programs: dict[str, list[str]], tmp_path: Path
+) -> None:
+    copy = pack.write(made("quantize_q", "L1", {"W": 8, "S": 1}), tmp_path / "unit")
+    path = copy / file
+    assert "PASS n=256" in text_of(programs, simulator, copy)
+    path.write_text(FAULTS[fault](path.read_text()))
+    text = text_of(programs, simulator, copy)
+    assert "PASS" not in text and f"FAIL load {file}" in text
+    path.unlink()
+    assert f"FAIL load {file}" in text_of(programs, simulator, copy)
+
+
+@every_simulator
+def test_the_layers_testbench_loads_every_file(
+    simulator: str, folder: Path, programs: dict[str, list[str]], tmp_path: Path
+) -> None:
+    total = sum(port.words for port in pack.read(folder).ports.values())
+    assert f"PASS load n={total}\n" in text_of(programs, simulator, folder)
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    for path in sorted(copy.glob("*/*.hex")):
+        before = path.read_text()
+        for fault in ("a bit", "a word missing", "a word too many", "empty"):
+            path.write_text(FAULTS[fault](before))
+            text = text_of(programs, simulator, copy)
+            assert "PASS" not in text and f"FAIL load {path.relative_to(copy)}" in text
+        path.write_text(before)
+    assert "PASS load" in text_of(programs, simulator, copy)
+
+
+@every_simulator
+def test_a_device_is_compared_word_by_word(
+    simulator: str, folder: Path, programs: dict[str, list[str]], tmp_path: Path
+) -> None:
+    dut = shutil.copytree(folder / "exp", tmp_path / "dut")
+    total = sum(port.words for port in pack.read(folder).ports.values() if port.direction == "out")
+    assert f"PASS n={total}\n" in text_of(programs, simulator, folder, f"+dut={dut}")
+    for path in sorted(dut.iterdir()):
+        before = path.read_text()
+        for fault, change in FAULTS.items():
+            path.write_text(change(before))
+            text = text_of(programs, simulator, folder, f"+dut={dut}")
+            if change(before) != before:
+                assert "PASS" not in text and f"FAIL {path.name}" in text, (path.name, fault)
+        path.write_text(before.replace("0", "z"))  # which Verilator's %h would take for 0
+        assert f"FAIL {path.name}" in text_of(programs, simulator, folder, f"+dut={dut}")
+        path.unlink()
+        assert f"FAIL {path.name}" in text_of(programs, simulator, folder, f"+dut={dut}")
+        path.write_text(before)
+    wrong = dut / "fc2.q.hex"
+    lines = wrong.read_text().splitlines()
+    lines[5] = "f" * len(lines[5])
+    wrong.write_text("\n".join(lines) + "\n")
+    text = text_of(programs, simulator, folder, f"+dut={dut}")
+    assert f"fc2.q.hex[5]: got {lines[5]} want" in text and "1 of 8 words differ" in text
+
+
+@icarus_only
+def test_what_the_unit_gave_can_be_written(tmp_path: Path) -> None:
+    """+out=DIR: the files are those expected, byte for byte, and a wrong word is named."""
+    draft = made("quantize_sq", "L1", {"W": 10, "EX": -40, "K": 4})
+    good = pack.write(draft, tmp_path / "good")
+    (tmp_path / "out").mkdir()
+    assert simulate.run([*simulate.icarus(good, "quantize_sq", tmp_path), f"+out={tmp_path / 'out'}"])[0]
+    for name in ("q.hex", "saturated.hex"):
+        assert (tmp_path / "out" / name).read_bytes() == (good / "exp" / name).read_bytes()
+    changed = [(port, codes.copy()) for port, codes in draft.ports]
+    next(codes for port, codes in changed if port.name == "q")[100] ^= 1
+    bad = pack.write(Draft("wrong", "L1", {}, changed, draft.cases, draft.about), tmp_path / "wrong")
+    passed, text = simulate.run(simulate.icarus(bad, "quantize_sq", tmp_path))
+    assert not passed and "q[100]: got" in text
+    mutant = simulate.icarus(good, "quantize_sq", tmp_path, 9)  # to the end, for the checker to explain
+    passed, text = simulate.run([*mutant, f"+out={tmp_path / 'out'}"])
+    assert not passed and text.count(": got") == 8
+    for name in ("q.hex", "saturated.hex"):
+        lines = [(place / name).read_text().splitlines() for place in (tmp_path / "out", good / "exp")]
+        assert len(lines[0]) == len(lines[1])
+
+
+@icarus_only
+def test_words_of_1024_bits_go_through_a_unit(tmp_path: Path) -> None:
+    settings = {"LANES": 64, "A": 16, "B": 8, "ACC": 36}
+    wide = pack.write(made("mac_requant", "L1", settings), tmp_path / "wide")
+    passed, text = simulate.run(simulate.icarus(wide, "mac_requant", tmp_path))
+    assert passed, text
+
+
+def test_the_package_has_what_the_manifest_says(folder: Path) -> None:
+    held = pack.read(folder)
+    text = hdl.files(held.manifest)["hdl/pack.svh"]
+    assert text == (folder / "hdl" / "pack.svh").read_text() and text.isascii()
+    values = dict(re.findall(r"(\w+) = ([^;]+);", text))
+    assert values["fc2_x0_WORDS"] == "6" and values["fc2_x0_LANES"] == "64"
+    assert values["fc2_x0_EXPONENT"] == "-7" and "fc2_e3_EXPONENT" not in values
+    assert values["p1_bit_WORD_BITS"] == "5" and values["fc2_gW_words_SIGNED"] == "0"
+    for name, entry in held.entries.items():
+        assert f"64'h{entry['guard']}" in text, name
+
+
+def test_names_never_meet() -> None:
+    """'a/b' and 'a.b' would be one identifier."""
+    names = [{"name": text} for text in ("a/b", "a.b", "a_b_2", "a b", "9", "ü")]
+    assert names_of(names) == ["a_b", "a_b_2", "a_b_2_2", "a_b_3", "p9", "_"]

@@ -1,0 +1,193 @@
+"""`intnet papers`: what it lists, prints and refuses, figures by hand, and docs/papers.md as it prints."""
+
+import json
+import re
+import shlex
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from intnet import models
+from intnet.costs import adapt_costs as costs
+from intnet.papers import CHECKS, adapt_costs
+from tests.oracle import costs as oracle
+from tests.support.command import ROOT, here, refused
+
+DOCS = ROOT / "docs" / "papers.md"
+PRICED = ("adapt-costs", "muppet-costs", "dynasty-costs", "saved-costs")
+CHEAP = (*PRICED, "wageubn-widths")
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    status, out, err = here(capsys, "papers", *arguments, "--json")
+    assert (status, err, out.count("\n")) == (0, "", 1)
+    result: dict[str, Any] = json.loads(out)
+    return result
+
+
+def rows(result: dict[str, Any], title: str) -> list[dict[str, Any]]:
+    (table,) = [table for table in result["tables"] if table["title"].startswith(title)]
+    found: list[dict[str, Any]] = table["rows"]
+    return found
+
+
+# -- the documentation -------------------------------------------------------------------------
+
+
+def blocks() -> dict[str, tuple[str, str]]:
+    """Check -> (its command, what it printed) of every block in docs/papers.md."""
+    found = {}
+    for command, text in re.findall(
+        r"^```\n\$ (intnet papers [^\n]+)\n(.*?)^```$", DOCS.read_text(), re.M | re.S
+    ):
+        name = shlex.split(command)[2]
+        assert name not in found, f"{name} stands twice in {DOCS.name}"
+        found[name] = (command, text)
+    return found
+
+
+def test_every_check_stands_in_the_documentation_with_its_output() -> None:
+    assert list(blocks()) == list(CHECKS)
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_the_documentation_shows_what_the_command_prints(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, text = blocks()[name]
+    status, out, err = here(capsys, *shlex.split(command)[1:])
+    assert (status, err) == (0, "")
+    assert out == text
+
+
+@pytest.mark.parametrize("name", [name for name in CHECKS if name not in CHEAP])
+def test_long_checks_stand_there_with_the_sizes_of_their_command(name: str) -> None:
+    command, text = blocks()[name]
+    words = shlex.split(command)[3:]
+    given = {key.removeprefix("--"): value for key, value in zip(words[::2], words[1::2], strict=True)}
+    sizes = CHECKS[name].sizes
+    assert sizes is not None
+    seeds = given.get("seeds", ",".join(map(str, sizes.seeds))).replace(",", ", ")
+    limit, model = int(given.get("limit", sizes.limit)), given.get("model", sizes.model)
+    lines = " ".join(text.split())
+    assert lines.startswith(f"{CHECKS[name].source} {model} on {sizes.data}: {limit:,} images, ")
+    assert re.search(rf"seeds? {seeds};", lines)
+
+
+# -- the command -------------------------------------------------------------------------------
+
+
+def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = here(capsys, "papers")
+    assert (status, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == list(CHECKS)
+    listed = shown(capsys)
+    assert list(listed) == list(CHECKS) and listed["adapt-costs"]["sizes"] is None
+    assert listed["wageubn-batch-size"]["sizes"]["model"] == "resnet20"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("adapt-cost",), "'adapt-costs'"),
+        (("--limit", "64"), "--limit: of which check?"),
+        (("adapt-costs", "--limit", "64", "--seeds", "1"), "--limit, --seeds: adapt-costs trains nothing"),
+        (("adapt-costs", "--data-dir", "x"), "--data-dir: adapt-costs trains nothing"),
+        (("adapt-costs", "--plot", "x.png"), "--plot: adapt-costs has no figure"),
+        (("wageubn-widths", "--seeds", "1,2"), "trains with one seed"),
+        (("wageubn-widths", "--out", "x"), "--out: wageubn-widths keeps nothing"),
+        (("wageubn-batch-size", "--out", "README.md"), "README.md is a file"),
+        (("wageubn-widths", "--limit", "0"), "'0' is not a whole number"),
+        (("wageubn-widths", "--limit", "9999"), "cannot take the first 9999 of 1438"),
+        (("wageubn-widths", "--model", "resnet9"), "resnet9"),
+        (("wageubn-batch-size", "--data", "digits", "--limit", "100"), "batch size 128"),
+        (("wageubn-data-ratio", "--plot", "x.bmp"), "end the name in"),
+        (("wageubn-data-ratio", "--data-dir", "nowhere"), "fashion-mnist"),
+    ],
+)
+def test_refused(arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert message in refused(capsys, "papers", *arguments)
+
+
+def test_a_check_that_fails_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(adapt_costs.AVERAGES, "SZ", 0.53)
+    status, out, _ = here(capsys, "papers", "adapt-costs")
+    assert status == 1 and out.endswith("what is exact: DOES NOT HOLD\n")
+
+
+def test_plots(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    small = ("--model", "mlp", "--data", "digits", "--limit", "128", "--epochs", "1")
+    for name in ("wageubn-data-ratio", "wageubn-batch-size"):
+        file = tmp_path / f"{name}.png"
+        status, out, err = here(capsys, "papers", name, *small, "--plot", file)
+        assert (status, err) == (0, "") and out.endswith(f"written: {file}\n")
+        assert file.stat().st_size > 5000
+
+
+# -- figures by hand ---------------------------------------------------------------------------
+
+
+def test_muppet(capsys: pytest.CaptureFixture[str]) -> None:
+    schedule = [(16, 8), (10, 12), (14, 14), (14, 16), (45, 32)]
+    cost = sum(epochs * (bits + 32) for epochs, bits in schedule)
+    assert cost == 5276
+    result = shown(capsys, "muppet-costs")
+    for row in rows(result, "the published schedule"):
+        want = {
+            "SU": Fraction(99 * 64, cost),
+            "SU, 150 epochs": Fraction(150 * 64, cost),
+            "MEM": Fraction(cost, 99 * 32),
+        }[row["figure"]]
+        assert row["intnet"] == pytest.approx(float(want), rel=1e-12)
+    implied = rows(result, "mean WL")
+    assert all(row["overlap"] for row in implied)
+    assert implied[1]["by SU, from"] == pytest.approx(64 / 1.255 - 32)
+
+
+def test_adapt(capsys: pytest.CaptureFixture[str]) -> None:
+    """The overhead by the oracle of equations (6) to (9)."""
+    result = shown(capsys, "adapt-costs")
+    sizes = costs.layer_sizes(models.make("resnet20", (32, 32, 3), 10))
+    for row in rows(result, "the precision switch")[:2]:
+        dense = {"WL": 20, "lb": row["lookback"], "r": 50}
+        step = [
+            {"dims": size.dims, "ops": size.madds, "nonzero": oracle.product(size.dims), **dense}
+            for size in sizes
+        ]
+        for column, times in (("once a step", Fraction(1, 512)), ("as printed", 1)):
+            want = oracle.speedup([step], 512, 1, 1, 512, times)
+            assert row[column] == pytest.approx(float(want), rel=1e-12)
+    first = rows(result, "training")[0]
+    assert (first["mean sp*WL"], first["SU of one width"]) == (pytest.approx(15.04), pytest.approx(2 / 1.47))
+    last = rows(result, "inference")[-1]
+    assert last["mean WL"] == pytest.approx(32 * 0.52 / 0.92)
+
+
+def test_dynasty(capsys: pytest.CaptureFixture[str]) -> None:
+    result = shown(capsys, "dynasty-costs")
+    times, energies = rows(result, "training time"), rows(result, "energy")
+    for row in times[:4]:
+        assert row["7/9 of the epochs"] == pytest.approx(row["bits"] / 8 * 7 / 9)
+        assert abs(row["7/9 of the epochs"] - row["paper, to accuracy"]) < (
+            0.0017 if row["bits"] == 2 else 5e-4
+        )
+    assert energies[5]["by step"] == pytest.approx(1 - 0.525 - 10.3 / 297 / 2 * 1.05)
+    assert energies[5]["powers constant"] == pytest.approx(1 - 0.525 * (1 + 10.3 / 297))
+    assert max(abs(row["by step"] - row["paper"]) for row in energies) < 0.0041
+    assert all(row["agrees"] for row in rows(result, "headlines"))
+
+
+def test_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    result = shown(capsys, "saved-costs")
+    blocks = rows(result, "outputs of the blocks")
+    assert all(row["agrees"] and row["elements"] == row["paper"] for row in blocks)
+    assert blocks[-1]["elements"] == sum(row["elements"] for row in blocks[:-1]) == 12_976_128
+    packed = {(row["codec"], row["bits"]): row for row in rows(result, "what an element takes")}
+    assert packed["affine", 2]["bucket 512"] == 2 + 64 / 512  # scale and zero point of 32 bits
+    assert packed["levels", 2]["codes"] == 9 and packed["levels", 2]["bits, bucket 64"] == 4 + 32 / 64
+    assert [row["mean bits"] for row in rows(result, "presets")] == pytest.approx([3, 3.2, 4.2, 4.8])

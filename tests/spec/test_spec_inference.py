@@ -1,0 +1,85 @@
+"""Inference by the definition: the logits and classes of the fast code, every method and kind of layer."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intnet import datasets, methods, models
+from intnet.autograd import Tensor as Value
+from intnet.datasets import Dataset
+from intnet.ops.loss import float_logits
+from intnet.spec import data, inference
+from intnet.spec import models as spec_models
+from intnet.spec.methods import METHODS
+from intnet.spec.methods.step import Now
+from intnet.spec.nets import Net
+from intnet.training.train import EVALUATION_BATCH, Run, as_codes, classified
+from tests.spec.test_spec_training import KINDS
+from tests.support.cases import random_codes
+from tests.support.states import state_of
+
+OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in METHODS),
+    ("wageubn", {"statistics": "batch"}),
+    ("wageubn", {"edges": "fixed16"}),
+    ("dynasty", {"forward_dynamic": "weight"}),
+    ("saved", {"bits": 2}),
+]
+
+
+def agree(run: Run, net: Net, images: np.ndarray) -> None:
+    """Both worlds' logits and classes behind the run's steps."""
+    codes = as_codes(images, run.data.exponent)
+    module = METHODS[run.method.name]
+    settings = module.Settings.from_options(run.method.settings())
+    given = data.Fixed(images.shape, images.reshape(-1).tolist(), run.data.exponent)
+    now = Now(run.seed, run.step, run.steps_per_epoch)
+    want = inference.logits(net, module, settings, state_of(run), given, now)
+    got = classified(run.model, run.method, images, run.data.exponent)
+    logits = float_logits(run.model(Value(codes), run.method).value)
+    assert [Fraction(float(v)) for v in logits.reshape(-1)] == want.values
+    assert got.tolist() == inference.classes(want)
+
+
+@pytest.mark.parametrize(("method", "options"), OPTIONS, ids=str)
+def test_the_mlp(method: str, options: dict[str, Any]) -> None:
+    found = datasets.load("digits").first(24)
+    run = Run(models.MLP((8, 8, 1), 10, hidden=12), methods.make(method, **options), found, 12, 5)
+    run.train(3)
+    agree(run, spec_models.mlp((8, 8, 1), 10, hidden=12), found.test_images[:30])
+
+
+@pytest.mark.parametrize("net", ["zoo", "excited"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_kind_of_layer(method: str, net: str) -> None:
+    """More images than a step had: maps begin again."""
+    layers, make = KINDS["apart" if (method, net) == ("adapt", "zoo") else net]
+    model = make()
+    n, shape = 6, model.image_shape
+    images = np.array(random_codes(1, n * prod(shape), 0, 255), np.uint8).reshape(n, *shape)
+    labels = np.arange(n) % 3
+    run = Run(model, methods.make(method), Dataset("six", images, labels, images, labels, -8, 3), 4, 2)
+    run.train(2)
+    agree(run, layers, images)
+
+
+def test_batches_are_the_fast_code_s() -> None:
+    assert inference.BATCH == EVALUATION_BATCH
+    found, fast = data.digits(), datasets.load("digits")
+    images, labels = inference.batch(found, 1)
+    assert images.codes == fast.test_images[256:].reshape(-1).tolist()
+    assert labels == fast.test_labels[256:].tolist()
+
+
+def test_no_statistics_no_inference() -> None:
+    net, found = spec_models.mlp((8, 8, 1), 10, hidden=4), data.digits()
+    module = METHODS["wageubn"]
+    run = Run(models.MLP((8, 8, 1), 10, hidden=4), methods.make("wageubn"), datasets.load("digits"), 4, 1)
+    images = data.Fixed((1, 8, 8, 1), list(found.test_images[0]), -4)
+    with pytest.raises(ValueError, match="bn1 has no running statistics before the first step"):
+        inference.logits(net, module, module.Settings(), state_of(run), images, Now(1, 0))

@@ -1,0 +1,78 @@
+"""Running the command line in tests: as a process of its own, or in this one where only errors are read."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from intnet.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+MLP = ("--method", "wageubn", "--model", "mlp", "--data", "digits", "--batch-size", "32", "--seed", "3")
+PYTHON = (sys.executable, "-W", "error")  # a warning is an error in subprocesses too
+TIMED = ("seconds", "images_per_second", "process")
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """This process's, with the repository on the path and `changes`."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), **changes}
+
+
+def intnet(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """`python -m intnet ...` to its end."""
+    command = [*PYTHON, "-m", "intnet", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
+
+
+def here(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """(exit status, stdout, stderr) of a command run in this process."""
+    try:
+        status = main([str(argument) for argument in arguments])
+    except SystemExit as exit:
+        assert isinstance(exit.code, int)
+        status = exit.code
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The one line on stderr with which a command ends in status 2, printing nothing else."""
+    status, out, err = here(capsys, *arguments)
+    assert (status, out, err.count("\n"), err[-1:]) == (2, "", 1, "\n"), (status, out, err)
+    assert err.startswith(("intnet: ", "intnet ")) and "Traceback" not in err
+    return err
+
+
+def signalled(number: signal.Signals, folder: Path, lines: int, *arguments: object) -> tuple[int, str]:
+    """Send a signal to `intnet ...` once RUN/metrics.jsonl has so many lines; (exit status, stderr)."""
+    command = [*PYTHON, "-m", "intnet", *map(str, arguments)]
+    metrics = folder / "metrics.jsonl"
+    streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), **streams) as process:
+        while not metrics.exists() or metrics.read_bytes().count(b"\n") < lines:
+            assert process.poll() is None, f"it ended before the signal: {process.communicate()[1]}"
+            time.sleep(0.002)
+        process.send_signal(number)
+        err = process.communicate()[1]
+    return process.returncode, err
+
+
+def last_line(text: str) -> str:
+    return text.rstrip("\n").split("\n")[-1]
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl without the measured times."""
+    texts = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(text).items() if k not in TIMED} for text in texts]
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """report.json without the measured times."""
+    return {k: v for k, v in json.loads((folder / "report.json").read_text()).items() if k not in TIMED}
