@@ -39,18 +39,6 @@ from intnet.numbers.rounding import STOCHASTIC, mode_code
 from intnet.trace import Event, Observer
 
 
-@dataclasses.dataclass(frozen=True)
-class Copy:
-    """What a method kept of a parameter: its value, and that value quantized for the forward pass."""
-
-    value: QTensor
-    quantized: QTensor
-
-    def made(self, value: Any, format: Format) -> bool:
-        """Whether this is the copy in `format` of just this value."""
-        return self.value is value and self.quantized.format == format
-
-
 class Parameter:
     """A trainable tensor: its names, its shape, how it starts; value and optimizer slots by the method.
 
@@ -62,7 +50,6 @@ class Parameter:
         self.name, self.symbol, self.shape, self.start, self.fan_in = name, symbol, shape, start, fan_in
         self.value: Any = None
         self.slots: dict[str, Any] = {}
-        self.copy: Copy | None = None
 
 
 class LayerLike(Protocol):
@@ -211,6 +198,9 @@ class Method:
 
     # -- hooks ------------------------------------------------------------------------------
 
+    def begin_pass(self, layers: Sequence[Any]) -> None:
+        """Before a pass through all layers of a model: a method may make forward copies of many at once."""
+
     def weight(self, layer: LayerLike, parameter: Parameter) -> Any:
         """The forward copy of a parameter."""
         return self.passes(layer, parameter.symbol, parameter.value)
@@ -246,7 +236,7 @@ class Method:
     def update_all(self, updates: Sequence[Update]) -> None:
         """`update` of every parameter of a step.
 
-        A method may take many at once, to the same bits; whoever changes its `update` changes this too.
+        A method may take many at once, to the same bits.
         """
         for layer, parameter, gradient in updates:
             self.update(layer, parameter, gradient)

@@ -27,7 +27,7 @@ from intnet.exact.expressions import Exact, add, exact
 from intnet.exact.quantize import quantize
 from intnet.methods import schedules, symbols
 from intnet.methods.float_master import sgd_momentum
-from intnet.methods.method import Copy, LayerLike, Method, Parameter, Update, check_finite, to_float32
+from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.numbers import fp32
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.numbers.qtensor import QTensor, container, max_abs
@@ -147,6 +147,7 @@ class Wageubn(Method):
             raise ConfigError(f"wageubn: weight_decay={self.options.weight_decay}: s is 1..{MAX_DECAY}")
         self.running_statistics = self.options.statistics == "running"
         self.formats = self._formats()
+        self.copies: dict[Parameter, tuple[Any, QTensor]] = {}  # value, its forward copy: of one pass
 
     # -- which quantizer stands where -------------------------------------------------------
 
@@ -218,10 +219,39 @@ class Wageubn(Method):
             return self.passes(
                 layer, f"{parameter.symbol}q", check_finite(parameter.value, f"{layer.name}/W")
             )
-        format, copy = self._weight_format(layer, parameter), parameter.copy
-        if copy is not None and copy.made(parameter.value, format) and not self.observers:
-            return copy.quantized
+        value, copy = self.copies.pop(parameter, (None, None))
+        if copy is not None and value is parameter.value:
+            return copy
+        format = self._weight_format(layer, parameter)
         return self.store(layer, f"{parameter.symbol}q", parameter.value, format)
+
+    def begin_pass(self, layers: Sequence[Any]) -> None:
+        """(10), (13) of many small parameters at once; `weight` makes the others, and what is observed."""
+        self.copies = {}
+        for group in self._groups([(layer, p) for layer in layers for p in layer.parameters]):
+            layer, parameters = group[0][0], [parameter for _, parameter in group]
+            format = self._weight_format(layer, parameters[0])
+            copy = quantize(_joined([p.value for p in parameters]), format)
+            if copy.status is not None and not copy.status.saturated:  # `weight` counts it, by layer
+                bound = copy.bound if isinstance(format, FixedPoint) else None
+                parts = zip(parameters, _split(copy, parameters, bound), strict=True)
+                self.copies |= {parameter: (parameter.value, part) for parameter, part in parts}
+
+    def _groups(self, members: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
+        """(layer, parameter, ..) that one vector may hold, of one format and of several parameters.
+
+        Not those that somebody observes: an event is of one parameter.
+        """
+        found: dict[Any, list[list[tuple[Any, ...]]]] = {}
+        for one in members:
+            layer, parameter = one[:2]
+            if self.observers or self._float_edge(layer):
+                continue
+            kind = found.setdefault((parameter.symbol == "W", self._weight_format(layer, parameter)), [[]])
+            if sum(math.prod(other[1].shape) for other in kind[-1]) >= TOGETHER:
+                kind.append([])
+            kind[-1].append(one)
+        return [group for kind in found.values() for group in kind if len(group) > 1]
 
     def _weight_format(self, layer: LayerLike, parameter: Parameter) -> Format:
         if layer.edge:
@@ -315,79 +345,56 @@ class Wageubn(Method):
         return add(exact(value), Exact([(w, 1)], int(w.exponent) - s))
 
     def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
-        """(20), (23): Acc = Mom*Acc_q + g_q and W <- W - lr*Acc, both exact; Acc_q' = Q(Acc, kAcc).
+        """(20), (23); of an edge in float32 SGD with momentum.
 
         Defined by `spec/methods/wageubn.py: update`.
         """
-        lr = self.lr.at(self.epoch)
-        where = f"{layer.name}/{parameter.symbol}"
         if self._float_edge(layer):
-            gradient = check_finite(gradient, where)
-            sgd_momentum(parameter, gradient, MOM * 2.0**MOM_EXPONENT, lr * 2.0 ** -(self.k.k_lr - 1))
+            gradient = check_finite(gradient, f"{layer.name}/{parameter.symbol}")
+            rate = self.lr.at(self.epoch) * 2.0 ** -(self.k.k_lr - 1)
+            sgd_momentum(parameter, gradient, MOM * 2.0**MOM_EXPONENT, rate)
             return
-        old = parameter.slots["Accq"]
-        given = Exact([(old, MOM), (gradient, 1)], int(gradient.exponent)) if self.observers else None
-        acc = self.passes(layer, _slot("Acc", parameter), momentum(old, gradient, where), given)
-        acc_q = self.store(layer, _slot("Accq", parameter), acc, self.formats["Accq"])
-        parameter.slots["Accq"] = _as_memory(acc_q, where)
-        moved = descend(parameter.value, acc, lr, self.k, where)
-        given = Exact([(parameter.value, 1), (acc, -lr)], int(moved.exponent)) if self.observers else None
-        stored = self.store(layer, parameter.symbol, moved, self._grid(parameter), operands=given)
-        parameter.value = _as_memory(stored, where)
+        moved = self._moved(layer, parameter.symbol, parameter.slots["Accq"], gradient, parameter.value)
+        parameter.slots["Accq"], parameter.value = moved
 
-    def _grid(self, parameter: Parameter) -> Format:
-        """What a parameter's memory holds: the weights saturate, gamma and beta do not."""
-        return self._memory() if parameter.symbol == "W" else Direct(self.k.k_wu)
+    def _moved(
+        self, layer: LayerLike, symbol: str, old: QTensor, gradient: QTensor, value: QTensor
+    ) -> tuple[QTensor, QTensor]:
+        """(Acc_q', W'): Acc = Mom*Acc_q + g_q and W' = W - lr*Acc, both exact; Acc_q' = Q(Acc, kAcc)."""
+        lr, where, seen = self.lr.at(self.epoch), f"{layer.name}/{symbol}", bool(self.observers)
+        slot = "" if symbol == "W" else f"_{symbol}"
+        given = Exact([(old, MOM), (gradient, 1)], int(gradient.exponent)) if seen else None
+        acc = self.passes(layer, f"Acc{slot}", momentum(old, gradient, where), given)
+        acc_q = self.store(layer, f"Accq{slot}", acc, self.formats["Accq"])
+        moved = descend(value, acc, lr, self.k, where)
+        given = Exact([(value, 1), (acc, -lr)], int(moved.exponent)) if seen else None
+        memory = self._memory() if symbol == "W" else Direct(self.k.k_wu)  # gamma and beta do not saturate
+        stored = self.store(layer, symbol, moved, memory, operands=given)
+        return _as_memory(acc_q, where), _as_memory(stored, where)
 
     def update_all(self, updates: Sequence[Update]) -> None:
-        """`update` of each; those of one kind together, where they are many and small, unless observed."""
-        alone: list[Update] = []
-        groups: dict[Any, list[list[Update]]] = {}
-        for one in updates:
-            layer, parameter, _ = one
-            single = self.observers or self._float_edge(layer)
-            key = None if single else (parameter.symbol == "W", self._weight_format(layer, parameter))
-            if key is None:
-                alone.append(one)
-                continue
-            kind = groups.setdefault(key, [[]])
-            if sum(math.prod(other.shape) for _, other, _ in kind[-1]) >= TOGETHER:
-                kind.append([])
-            kind[-1].append(one)
-        for group in itertools.chain.from_iterable(groups.values()):
-            if not self._update_together(group):
-                alone += group
-        super().update_all(alone)
+        """`update` of each; many small ones as one vector, which is the same, elements being apart."""
+        own = type(self).update is Wageubn.update  # a subclass's is asked for each
+        done = [group for group in self._groups(updates) if own and self._update_together(group)]
+        together = {parameter for group in done for _, parameter, _ in group}
+        super().update_all([one for one in updates if one[1] not in together])
 
     def _update_together(self, group: Sequence[Update]) -> bool:
-        """`update` on one long vector, and the next forward copies (10), (13).
-
-        False, and nothing done, where `update` and `weight` have to count or to name a layer: something
-        saturates, or fits no container.
-        """
+        """False, and nothing done, where an error or a count has to name a layer."""
         layer, parameters = group[0][0], [parameter for _, parameter, _ in group]
-        before = _joined([parameter.slots["Accq"] for parameter in parameters])
-        try:
-            acc = momentum(before, _joined([gradient for _, _, gradient in group]), "")
-            moved = descend(_joined([p.value for p in parameters]), acc, self.lr.at(self.epoch), self.k, "")
-            stored = [quantize(acc, self.formats["Accq"]), quantize(moved, self._grid(parameters[0]))]
-            words = [_as_memory(q, "") for q in stored]
-        except ContainerError:
-            return False
-        stored.append(quantize(words[1], self._weight_format(layer, parameters[0])))
-        if any(q.status is None or q.status.saturated for q in stored):
-            return False
-        limited = isinstance(stored[2].format, FixedPoint)
-        copies = _split(stored[2], parameters, stored[2].bound if limited else None)
-        parts = zip(parameters, *(_split(q, parameters) for q in words), copies, strict=True)
-        for parameter, acc_q, value, quantized in parts:
-            parameter.slots["Accq"], parameter.value = acc_q, value
-            parameter.copy = Copy(value, quantized)
+        old = _joined([parameter.slots["Accq"] for parameter in parameters])
+        gradient = _joined([gradient for _, _, gradient in group])
+        value = _joined([parameter.value for parameter in parameters])
+        with self.within(saturated={}):
+            try:
+                moved = self._moved(layer, parameters[0].symbol, old, gradient, value)
+            except ContainerError:
+                return False
+            if self.saturated:
+                return False
+        for parameter, *parts in zip(parameters, *(_split(q, parameters) for q in moved), strict=True):
+            parameter.slots["Accq"], parameter.value = parts
         return True
-
-
-def _slot(name: str, parameter: Parameter) -> str:
-    return name if parameter.symbol == "W" else f"{name}_{parameter.symbol}"
 
 
 def momentum(acc_q: QTensor, gradient: QTensor, where: str) -> QTensor:

@@ -51,6 +51,7 @@ class Model(Layer):
         layers = self.all_layers()
         for layer in layers:
             layer.passes = 0
+        method.begin_pass(layers)
         logits = self.forward(x, method)
         for layer in layers:
             if layer.parameters and layer.passes != 1:

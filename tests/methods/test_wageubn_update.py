@@ -71,15 +71,16 @@ def parameters(seed: int, bits: int) -> list[Update]:
         parameter.value = integer(seed + i, shape, 24 if symbol == "W" else 26, -23)
         parameter.value.codes = parameter.value.codes.clip(-(2**23) + 1, 2**23 - 1)
         parameter.slots["Accq"] = integer(seed + 10 + i, shape, 13, -12)
-        made.append(
-            (SimpleNamespace(name=f"layer{i}", edge=""), parameter, integer(seed + 20 + i, shape, bits, -14))
-        )
+        layer = SimpleNamespace(name=f"layer{i}", edge="", parameters=[parameter])
+        made.append((layer, parameter, integer(seed + 20 + i, shape, bits, -14)))
     return made
 
 
 def outcome(seed: int, bits: int, one_by_one: bool) -> tuple[list[Any], dict[str, int]]:
     method, updates = Wageubn(lr="511"), parameters(seed, bits)
     (Method.update_all if one_by_one else Wageubn.update_all)(method, updates)
+    if not one_by_one:
+        method.begin_pass([layer for layer, *_ in updates])
     for layer, parameter, _ in updates:  # the copies count as parts of the outcome
         parameter.slots["copy"] = method.weight(layer, parameter)
     tensors = [(p.value, p.slots["Accq"], p.slots["copy"]) for _, p, _ in updates]
@@ -114,20 +115,23 @@ def test_which_road_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_new_value_has_a_new_copy() -> None:
     method, updates = Wageubn(), parameters(2, 8)
-    method.update_all(updates)
+    method.begin_pass([layer for layer, *_ in updates])
     layer, parameter, _ = updates[1]
+    assert parameter in method.copies
     parameter.value = QTensor(np.array([5 << 16], np.int32), -23)
     assert method.weight(layer, parameter).codes.tolist() == [5]
 
 
-def test_a_copy_belongs_to_one_format() -> None:
-    """What one method kept is of no use to another that stores the same weights in another format."""
-    updates = parameters(2, 8)
-    Wageubn().update_all(updates)
-    layer, parameter, _ = updates[1]
-    other = Wageubn(saturate=3)
-    copy = other.weight(layer, parameter)
-    assert copy.format == other.formats["gamma"] != Wageubn().weight(layer, parameter).format
+def test_an_update_of_ones_own_is_asked_for_every_parameter() -> None:
+    """Whoever derives from the method and changes `update` changes all updates."""
+    asked: list[str] = []
+
+    class Own(Wageubn):
+        def update(self, layer: Any, parameter: Parameter, gradient: Any) -> None:
+            asked.append(layer.name)
+
+    Own().update_all(parameters(1, 8))
+    assert asked == [f"layer{i}" for i in range(6)]
 
 
 def test_a_word_beyond_32_bits_is_named() -> None:

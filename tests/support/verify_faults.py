@@ -118,10 +118,10 @@ FAULTS = {
         "dynasty",
         "Wb",
     ),
-    "a fused update that nobody observes": Fault(
+    "an update of many that nobody observes": Fault(
         "methods/wageubn.py",
-        "acc, self.lr.at(self.epoch), self.k",
-        "acc, self.lr.at(self.epoch) + 1, self.k",
+        "            parameter.slots[\"Accq\"], parameter.value = parts\n",
+        "            parameter.slots[\"Accq\"] = parts[0]\n",
         "wageubn",
         "digest",
     ),

@@ -66,7 +66,7 @@ def state(layer: Layer) -> dict[str, Any]:
 def set_state(layer: Layer, values: dict[str, Any]) -> None:
     """The inverse of `state`."""
     for parameter in layer.parameters:
-        parameter.value, parameter.copy = values[parameter.symbol], None
+        parameter.value = values[parameter.symbol]
         slots = [key for key in values if key.startswith(f"{parameter.symbol}:")]
         parameter.slots = {key.partition(":")[2]: values[key] for key in slots}
     layer.buffers = {key[1:]: value for key, value in values.items() if key.startswith(":")}
