@@ -19,8 +19,9 @@ from bench.peers import torch
 from bench.summary import Row, at_least, column, geomean
 from bench.timing import medians
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.kernels import conv, float32
-from intnet.ops.kernels.gemm import Plan, plan
+from intnet.ops.kernels import float_products as float32
+from intnet.ops.kernels import int_conv as conv
+from intnet.ops.kernels.plan import Plan, plan
 
 QUESTION = "convolutions, GMAC/s; ratios to PyTorch float32 in its default layout"
 ACTIVATION, WEIGHT, ERROR = 2047, 127, 16256
@@ -93,9 +94,9 @@ def integer_calls(layer: Layer, codes: Tensors) -> Calls:
     inputs = how(e, ERROR, w, WEIGHT, taps * layer.cout)
     weights = how(e, ERROR, x, ACTIVATION, e.size // layer.cout)
     return {
-        "forward": lambda: conv.forward(x, w, *window, forward),
-        "input gradient": lambda: conv.input_grad(e, w, x.shape[1:3], *window, inputs),
-        "weight gradient": lambda: conv.weight_grad(e, x, w.shape[2:], *window, weights),
+        "forward": lambda: conv.forward(x, w, forward, window),
+        "input gradient": lambda: conv.input_grad(e, w, inputs, window, x.shape[1:3]),
+        "weight gradient": lambda: conv.weight_grad(e, x, weights, window, w.shape[2:]),
     }
 
 

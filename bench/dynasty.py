@@ -18,7 +18,7 @@ from bench.timing import PAUSE, medians
 from intnet import datasets, methods, models
 from intnet.blocks.block_float import quantize_blocks
 from intnet.ops import blocks
-from intnet.ops.kernels import float32
+from intnet.ops.kernels import float_products as float32
 from intnet.training.train import Run
 
 BATCH, STEPS = 128, 16

@@ -23,8 +23,9 @@ from bench.peers import torch
 from bench.summary import Row, at_least, column, geomean
 from bench.timing import medians
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.kernels import float32
-from intnet.ops.kernels.gemm import Plan, gemm, plan
+from intnet.ops.kernels import float_products as float32
+from intnet.ops.kernels.int_conv import gemm
+from intnet.ops.kernels.plan import Plan, plan
 
 QUESTION = "matrix products, GMAC/s; ratios of int8 (and of float32) to its peers"
 SHAPES = [

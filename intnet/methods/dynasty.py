@@ -28,7 +28,7 @@ from intnet.methods import dynasty_map, symbols
 from intnet.methods.dynasty_map import FIRST, Given
 from intnet.methods.float32 import Float32
 from intnet.methods.method import LayerLike, Parameter, check_finite, to_float32, whole
-from intnet.ops.products import Copies
+from intnet.ops.bilinear import Copies
 from intnet.trace import Event
 
 STATIC = 8  # bits of the operand that the map does not speak of

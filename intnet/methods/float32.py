@@ -1,7 +1,7 @@
 """float32: no quantization. The baseline that every method stands beside.
 
 Parameters are float32 masters that a step reads as they are; optimizers: `float_master.py`. Matrix
-products and sums follow the fixed sequence of `ops/kernels/float32.py`, so this baseline has the same
+products and sums follow the fixed sequence of `ops/kernels/float_products.py`, so this baseline has the same
 bits on every machine too.
 
 Defined by `spec/methods/float32.py: PlainStep`.

@@ -3,7 +3,7 @@
 Everything here is a fixed sequence of IEEE 754 operations (+ - * / sqrt, each rounded to nearest,
 ties to even): no libm, no NumPy transcendental, no reordering, no multiply-add that the source
 does not name. Scalar rules come first (callable from kernels), then the functions over arrays.
-Read next: `intnet/ops/kernels/float32.py`, the products and convolutions built on `fma32`
+Read next: `intnet/ops/kernels/float_products.py`, the products and convolutions built on `fma32`
 (`intnet/machine/instructions.py`).
 """
 

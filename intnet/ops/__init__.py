@@ -6,9 +6,8 @@ Integer results are exact; where a family rounds inside (batch norm, tanh, sigmo
 quantizer that it was handed.
 """
 
-from intnet.autograd import Op
+from intnet.autograd import Op, cast
 from intnet.ops.adaptive_pool import adaptive_avg_pool2d
-from intnet.ops.cast import cast
 from intnet.ops.conv import conv2d
 from intnet.ops.elementwise import add, dropout, flatten, relu
 from intnet.ops.linear import add_bias, linear

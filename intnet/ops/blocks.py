@@ -4,7 +4,7 @@ Every value is a multiple of 2**low and below 2**high, so every product is one o
 of K of them stays below K * 2**(high + high'). Where that is at most 2**53 times the unit, float64 holds
 every sum on the way exactly, in any order: the quick road, which leaves out blocks of zeros
 (`kernels/block_products.py`). Else one operand is cut into two bands of exponents that each go this road, and
-their two sums are rounded as one. Where that will not do either, `products.py: block_product` adds
+their two sums are rounded as one. Where that will not do either, `bilinear.py: block_product` adds
 integers of any length.
 
     forward        x (batch, Cin) by w (Cout, Cin)
@@ -15,6 +15,7 @@ Defined by `spec/block_float.py: exact`, `spec/block_float.py: rounded`, `spec/p
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import frexp, ldexp
 
 import numpy as np
@@ -22,11 +23,10 @@ import numpy as np
 from intnet.blocks.block_float import BlockTensor
 from intnet.errors import NumberError
 from intnet.machine.buffers import empty
-from intnet.ops.kernels import conv as integer
+from intnet.ops.bilinear import Kernel, block_product
+from intnet.ops.kernels import int_conv
 from intnet.ops.kernels.block_products import block_sums, correlate_blocks
-from intnet.ops.kernels.gemm import Plan
-from intnet.ops.kernels.windows import Pair, backward_windows, forward_windows
-from intnet.ops.products import Kernel, block_product
+from intnet.ops.kernels.windows import Pair, Window, backward_windows, forward_windows
 
 _DIGITS = 53  # of a float64
 _FLOAT32 = 127  # float32 holds all below 2**127, and a little more
@@ -102,8 +102,6 @@ def _checked(sums: np.ndarray, where: str) -> np.ndarray:
 
 # -- convolution -------------------------------------------------------------------------------
 
-Window = tuple[Pair, Pair, int]  # stride, padding, groups
-
 
 def _by_tap(w: np.ndarray, order: tuple[int, int, int]) -> np.ndarray:
     """Weights (Cout, Cin, kh, kw), or their blocks, as [.., tap, ..]; order: of (Cout, Cin, tap)."""
@@ -125,9 +123,7 @@ def conv2d(x: BlockTensor, w: BlockTensor, window: Window, where: str = "") -> n
         )
         return out
 
-    def kernel(x: np.ndarray, w: np.ndarray, how: Plan) -> np.ndarray:
-        return integer.forward(x, w, stride, padding, groups, how)
-
+    kernel = partial(int_conv.forward, window=window)
     return _product(x, w, w.shape[1] * w.shape[2] * w.shape[3], loops if groups == 1 else None, kernel, where)
 
 
@@ -147,9 +143,7 @@ def conv2d_input_grad(
             correlate_blocks(out, e.values, e.live, values, live, windows.from_the_last())
         return out
 
-    def kernel(e: np.ndarray, w: np.ndarray, how: Plan) -> np.ndarray:
-        return integer.input_grad(e, w, input_hw, stride, padding, groups, how)
-
+    kernel = partial(int_conv.input_grad, window=window, input_hw=input_hw)
     terms = w.shape[0] // groups * kernel_hw[0] * kernel_hw[1]
     return _product(e, w, terms, loops if groups == 1 else None, kernel, where)
 
@@ -168,9 +162,7 @@ def conv2d_weight_grad(
         sums = block_sums(e.values, x.values, e.live, x.live, windows)
         return sums.reshape(*sums.shape[:2], *kernel_hw).astype(kind, copy=False)
 
-    def kernel(e: np.ndarray, x: np.ndarray, how: Plan) -> np.ndarray:
-        return integer.weight_grad(e, x, kernel_hw, stride, padding, groups, how)
-
+    kernel = partial(int_conv.weight_grad, window=window, kernel=kernel_hw)
     terms = e.size // e.shape[3]
     return _product(e, x, terms, loops if groups == 1 else None, kernel, where, totals=True)
 

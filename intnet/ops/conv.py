@@ -3,28 +3,25 @@
     y[n, oy, ox, o] = sum over ky, kx, c of x[n, oy*sh + ky - ph, ox*sw + kx - pw, c] * w[o, c, ky, kx]
 
 x (N, H, W, Cin), w (Cout, Cin/groups, kh, kw) as in PyTorch, y (N, Ho, Wo, Cout). Integers: exact
-sums, exponents add (`products.py`). Block float: the exact sum, rounded once to float32 (`blocks.py`).
-float32: the defined sequence of `kernels/float32.py`, in a backward pass also where only the error is one.
+sums, exponents add (`bilinear.py`). Block float: the exact sum, rounded once to float32 (`blocks.py`).
+float32: the defined sequence of `kernels/float_products.py`, in a backward pass also where only the error is
+one.
 
 Defined by `spec/products.py: forward`, `spec/products.py: input_error`, `spec/products.py: weight_gradient`,
 `spec/convolution.py: conv2d`, `spec/convolution.py: conv32`.
 """
 
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ShapeError
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import blocks
-from intnet.ops.kernels import conv as integer
-from intnet.ops.kernels import float32
-from intnet.ops.kernels.gemm import Plan
-from intnet.ops.kernels.windows import output_size
-from intnet.ops.products import BLOCKS, INTEGERS, copies, float_operands, operands, product
-
-Pair = tuple[int, int]
+from intnet.ops.bilinear import BLOCKS, INTEGERS, copies, float_operands, operands, product
+from intnet.ops.kernels import float_products as float32
+from intnet.ops.kernels import int_conv
+from intnet.ops.kernels.windows import Pair, forward_windows
 
 
 def _check(x: Any, w: Any, stride: Pair, padding: Pair, groups: int, where: str) -> None:
@@ -36,11 +33,11 @@ def _check(x: Any, w: Any, stride: Pair, padding: Pair, groups: int, where: str)
             f"{name}: the input has {x.shape[3]} channels, the weights {w.shape} with {groups} group(s) "
             f"take {w.shape[1] * groups}"
         )
-    for axis in (0, 1):
-        if output_size(x.shape[1 + axis], w.shape[2 + axis], stride[axis], padding[axis]) < 1:
-            raise ShapeError(
-                f"{name}: kernel {w.shape[2:]} does not fit the input {x.shape[1:3]} with padding {padding}"
-            )
+    grid = forward_windows(x.shape[1:3], w.shape[2:], stride, padding).grid
+    if grid.rows < 1 or grid.cols < 1:
+        raise ShapeError(
+            f"{name}: kernel {w.shape[2:]} does not fit the input {x.shape[1:3]} with padding {padding}"
+        )
 
 
 def _conv2d(
@@ -64,27 +61,21 @@ def _conv2d(
         return blocks.conv2d(x, w, saved.window, where)
     if kind == INTEGERS:
         terms = w.shape[1] * w.shape[2] * w.shape[3]
-
-        def forward(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
-            return integer.forward(a, b, stride, padding, groups, how)
-
-        return product(x, w, terms, forward, where)
+        return product(x, w, terms, partial(int_conv.forward, window=saved.window), where)
     return float32.conv2d(x, w, *saved.window)
 
 
 def _integer_products(saved: Saved, e: QTensor, w: QTensor) -> tuple[Any, Any]:
-    (stride, padding, groups), hw, where = saved.window, saved.hw, saved.where
-    kernel = w.shape[2], w.shape[3]
-
-    def input_grad(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
-        return integer.input_grad(a, b, hw, stride, padding, groups, how)
-
-    def weight_grad(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
-        return integer.weight_grad(a, b, kernel, stride, padding, groups, how)
-
-    per_input, positions = w.shape[0] // groups * kernel[0] * kernel[1], e.size // e.shape[3]
-    dx = product(e, w, per_input, input_grad, where) if saved.needs[0] else None
-    dw = product(e, loaded(saved.x), positions, weight_grad, where) if saved.needs[1] else None
+    kernel, window, where = (w.shape[2], w.shape[3]), saved.window, saved.where
+    per_input, positions = w.shape[0] // window[2] * kernel[0] * kernel[1], e.size // e.shape[3]
+    dx: Any = None
+    dw: Any = None
+    if saved.needs[0]:
+        input_grad = partial(int_conv.input_grad, window=window, input_hw=saved.hw)
+        dx = product(e, w, per_input, input_grad, where)
+    if saved.needs[1]:
+        weight_grad = partial(int_conv.weight_grad, window=window, kernel=kernel)
+        dw = product(e, loaded(saved.x), positions, weight_grad, where)
     return dx, dw
 
 

@@ -3,9 +3,9 @@
     y[n, o] = sum over i of x[n, i] * w[o, i]        x (N, Cin), w (Cout, Cin)
     dx = dy w          dw = dy^T x                    z = y + b,  db = sum over n of dy
 
-Integers: exact sums; exponents add (`products.py`). Block float: the exact sum, rounded once to float32
-(`blocks.py`). float32: the defined sequence of `kernels/float32.py`; in a backward pass also where only
-the error is float32, behind an integer forward pass.
+Integers: exact sums; exponents add (`bilinear.py`). Block float: the exact sum, rounded once to float32
+(`blocks.py`). float32: the defined sequence of `kernels/float_products.py`; in a backward pass also where
+only the error is float32, behind an integer forward pass.
 
 Defined by `spec/products.py: forward`, `spec/products.py: input_error`, `spec/products.py: weight_gradient`,
 `spec/products.py: with_bias`, `spec/products.py: bias_gradient`, `spec/convolution.py: linear`,
@@ -22,10 +22,11 @@ from intnet.errors import FormatError, ShapeError
 from intnet.exact.expressions import Exact, exact, times_power
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import blocks
-from intnet.ops.kernels import float32, float32_rows
-from intnet.ops.kernels.gemm import gemm
+from intnet.ops.bilinear import BLOCKS, FLOATS, copies, float_operands, operands, product
+from intnet.ops.kernels import float32_rows
+from intnet.ops.kernels import float_products as float32
+from intnet.ops.kernels.int_conv import gemm, gemm_nn, gemm_tn
 from intnet.ops.kernels.reduce import column_sums
-from intnet.ops.products import BLOCKS, FLOATS, copies, float_operands, operands, product
 
 
 def _linear(saved: Saved, x: Any, w: Any, *, keep: Keep = as_it_is, where: str = "") -> Any:
@@ -51,7 +52,7 @@ def _linear_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
         elif kind == FLOATS:
             dx = float32.matmul(e, w)
         else:
-            dx = product(e, w, w.shape[0], lambda a, b, how: gemm(a, b.T, how), where)
+            dx = product(e, w, w.shape[0], gemm_nn, where)
     if saved.needs[1]:
         (x,) = float_operands(e, loaded(saved.x))
         if kind == BLOCKS:
@@ -59,7 +60,7 @@ def _linear_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
         elif kind == FLOATS:
             dw = float32.matmul_tn(e, x)
         else:
-            dw = product(e, x, x.shape[0], lambda a, b, how: gemm(a.T, b.T, how), where)
+            dw = product(e, x, x.shape[0], gemm_tn, where)
     return dx, dw
 
 

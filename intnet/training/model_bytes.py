@@ -16,7 +16,7 @@ import numpy as np
 from intnet.blocks.block_float import BlockTensor
 from intnet.errors import ConfigError
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.products import copies
+from intnet.ops.bilinear import copies
 from intnet.training.train import Run
 
 WORD = 32  # bits of a running statistic and of a float32

@@ -7,7 +7,7 @@ import numpy as np
 
 from intnet.blocks.block_float import BlockTensor, blocks_shape
 from intnet.numbers.formats import BlockFloat
-from intnet.ops.products import Copies
+from intnet.ops.bilinear import Copies
 from intnet.spec import block_float
 from intnet.spec.methods.dynasty import BlockFloat as SpecBlocks
 from intnet.spec.methods.dynasty_map import in_use

@@ -15,7 +15,7 @@ import numpy as np
 from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.buckets import Packed
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.products import Copies
+from intnet.ops.bilinear import Copies
 from intnet.spec import words as random
 from intnet.trace import Event
 from intnet.verify import blocks, draw, events, packed

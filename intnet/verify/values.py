@@ -17,7 +17,7 @@ import numpy as np
 from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.buckets import Packed
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.products import Copies
+from intnet.ops.bilinear import Copies
 from intnet.spec.float32 import fma32
 from intnet.spec.tensor import power
 from intnet.verify.record import Back, Call, Joined, Record

@@ -25,8 +25,8 @@ from intnet.errors import ContainerError, NumberError, ShapeError
 from intnet.exact.expressions import Exact
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import conv2d, linear
-from intnet.ops.kernels.gemm import gemm
-from intnet.ops.products import block_product
+from intnet.ops.bilinear import block_product
+from intnet.ops.kernels.int_conv import gemm
 from intnet.spec.float32 import to_float32
 from tests.support.opcheck import run, threads, values
 

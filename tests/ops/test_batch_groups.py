@@ -18,7 +18,8 @@ import pytest
 from intnet import datasets, methods, models, spec
 from intnet.blocks import bucket_loops
 from intnet.numbers import batch_sums
-from intnet.ops.kernels import depthwise, float32, float32_rows, position_sums, products
+from intnet.ops.kernels import depthwise, float32_rows, position_sums, tiles
+from intnet.ops.kernels import float_products as float32
 from intnet.runs import definition
 from intnet.spec import buckets
 from intnet.spec import convolution as definition_of
@@ -335,7 +336,7 @@ def test_a_training_whose_sums_are_made_in_parts(method: str, model: str, monkey
 
 # -- seeded faults -----------------------------------------------------------------------------------
 
-MODULES = (batch_sums, depthwise, float32_rows, products, position_sums, float32, loss, bucket_loops)
+MODULES = (batch_sums, depthwise, float32_rows, tiles, position_sums, float32, loss, bucket_loops)
 MET = "    met = 0\n"
 CHUNK_ROWS = "return begin, min(begin + CHUNK, (group + 1) * size, rows)"
 FAULTS: dict[str, tuple[Any, str, str, str]] = {

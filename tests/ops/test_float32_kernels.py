@@ -17,7 +17,7 @@ import pytest
 
 from intnet.errors import FormatError, ShapeError
 from intnet.numbers import fp32
-from intnet.ops.kernels import float32 as kernels
+from intnet.ops.kernels import float_products as kernels
 from tests.numbers.test_fp32 import fma_in_kernel
 from tests.ops.test_float32_rows import everything
 from tests.support.float_oracle import (

@@ -15,8 +15,10 @@ import pytest
 
 from intnet.errors import ContainerError
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.kernels import conv, position_sums
-from intnet.ops.kernels.gemm import gemm, plan
+from intnet.ops.kernels import int_conv as conv
+from intnet.ops.kernels import position_sums
+from intnet.ops.kernels.int_conv import gemm
+from intnet.ops.kernels.plan import plan
 from tests.ops.test_float32_kernels import machines
 
 Pair = tuple[int, int]
@@ -63,16 +65,18 @@ def check_convolution(batch: int, hw: Pair, ci: int, co: int, kernel: Pair, stri
             dw[o, :, ky, kx] = np.tensordot(es[..., o], xs[at], ((0, 1, 2), (0, 1, 2)))
     area = kernel[0] * kernel[1]
     q = {name: QTensor(codes, 0) for name, codes in (("x", x), ("w", w), ("e", e))}
-    got = conv.forward(x, w, stride, padding, groups, plan(q["x"], q["w"], area * ci // groups))
+    window = stride, padding, groups
+    got = conv.forward(x, w, plan(q["x"], q["w"], area * ci // groups), window)
     assert np.array_equal(got, y)
     how = plan(q["e"], q["w"], area * co // groups)
     inside = dx[:, padding[0] : padding[0] + hw[0], padding[1] : padding[1] + hw[1]]
-    assert np.array_equal(conv.input_grad(e, w, hw, stride, padding, groups, how), inside)
+    assert np.array_equal(conv.input_grad(e, w, how, window, hw), inside)
     how = plan(q["e"], q["x"], batch * rows * cols)
-    assert np.array_equal(conv.weight_grad(e, x, kernel, stride, padding, groups, how), dw)
+    assert np.array_equal(conv.weight_grad(e, x, how, window, kernel), dw)
 
 
 PLAIN = ((3, 3), (1, 1), (1, 1), 1)
+POINT = ((1, 1), (0, 0), 1)
 CONVOLUTIONS = [
     (9, (28, 28), 16, 16, *PLAIN),  # many blocks of one image, one panel of one vector
     (33, (7, 7), 64, 64, *PLAIN),  # blocks of several images, two panels of two vectors
@@ -130,7 +134,7 @@ def test_sums_at_the_limit_of_int32(sign: int) -> None:
     e[::2, ::3] = sign  # pieces of many magnitudes
     how = plan(QTensor(e, 0), QTensor(x, 0), 3200)
     want = 32767 * e.sum(axis=(0, 1, 2), dtype=np.int64)
-    got = conv.weight_grad(e, x, (1, 1), (1, 1), (0, 0), 1, how)
+    got = conv.weight_grad(e, x, how, POINT, (1, 1))
     assert np.array_equal(got, np.broadcast_to(want[:, None, None, None], (3, 2, 1, 1)))
 
 
@@ -144,9 +148,9 @@ def test_pieces_join_while_their_magnitudes_fit() -> None:
 def test_empty_operands() -> None:
     x, w, e = (np.zeros(s, np.int8) for s in ((0, 5, 5, 3), (4, 3, 3, 3), (0, 3, 3, 4)))
     how = plan(QTensor(x, 0), QTensor(w, 0), 27)
-    assert conv.forward(x, w, (1, 1), (0, 0), 1, how).shape == (0, 3, 3, 4)
-    assert conv.input_grad(e, w, (5, 5), (1, 1), (0, 0), 1, how).shape == (0, 5, 5, 3)
-    assert not conv.weight_grad(e, x, (3, 3), (1, 1), (0, 0), 1, how).any()
+    assert conv.forward(x, w, how, POINT).shape == (0, 3, 3, 4)
+    assert conv.input_grad(e, w, how, POINT, (5, 5)).shape == (0, 5, 5, 3)
+    assert not conv.weight_grad(e, x, how, POINT, (3, 3)).any()
     assert not gemm(np.zeros((2, 0), np.int8), np.zeros((3, 0), np.int8), how).any()
 
 
@@ -198,4 +202,4 @@ def test_sums_at_the_limit_of_float64(terms: int, kind: type) -> None:
     want = a.astype(object) @ b.T.astype(object)
     assert np.array_equal(gemm(a, b, how).astype(object), want)
     e, x = b.T[:, :1].reshape(1, 1, terms, 1), a[3].reshape(1, 1, terms, 1)
-    assert int(conv.weight_grad(e, x, (1, 1), (1, 1), (0, 0), 1, how).item()) == want[3, 0]
+    assert int(conv.weight_grad(e, x, how, POINT, (1, 1)).item()) == want[3, 0]

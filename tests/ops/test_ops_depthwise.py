@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from intnet import spec as oracle
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import conv2d
-from intnet.ops.kernels import conv, depthwise, float32
-from intnet.ops.kernels.gemm import plan
+from intnet.ops.kernels import depthwise
+from intnet.ops.kernels import float_products as float32
+from intnet.ops.kernels import int_conv as conv
+from intnet.ops.kernels.plan import plan
 from tests.support.opcheck import fixed, floating, integer, road, run, scaled, tensor, threads, values
 
 
@@ -85,9 +87,9 @@ def everything(stride: int, floats: bool) -> list[np.ndarray]:
         return plan(a, b, terms)
 
     return [
-        conv.forward(x.codes, w.codes, *window, how(x, w, 9)),
-        conv.input_grad(e.codes, w.codes, shape[1:3], *window, how(e, w, 9)),
-        conv.weight_grad(e.codes, x.codes, (3, 3), *window, how(e, x, e.size // 21)),
+        conv.forward(x.codes, w.codes, how(x, w, 9), window),
+        conv.input_grad(e.codes, w.codes, how(e, w, 9), window, shape[1:3]),
+        conv.weight_grad(e.codes, x.codes, how(e, x, e.size // 21), window, (3, 3)),
     ]
 
 

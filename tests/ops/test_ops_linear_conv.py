@@ -18,7 +18,7 @@ from intnet.exact.quantize import quantize
 from intnet.numbers.formats import Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import add_bias, conv2d, linear
-from intnet.ops.kernels.gemm import plan
+from intnet.ops.kernels.plan import plan
 from tests.support.opcheck import (
     fixed,
     floating,

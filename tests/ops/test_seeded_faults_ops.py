@@ -23,7 +23,8 @@ from intnet.numbers.formats import Constant, Direct, FixedPoint
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import TIES_AWAY, TIES_EVEN
 from intnet.ops import norm
-from intnet.ops.kernels import conv, float32
+from intnet.ops.kernels import float_products as float32
+from intnet.ops.kernels import int_conv as conv
 from tests.support.faults import Patch
 from tests.support.stepping import Case, differences, run_case
 

@@ -3,7 +3,7 @@
     out[n, position, o] = sum over taps and channels of x[n, pixel, c] * w[o, tap, c]      correlate_blocks
     out[o, (tap, c)]    = sum over images and positions of e[n, position, o] * x[n, pixel, c]      block_sums
 
-As in `products.py` and `position_sums.py`, whose terms these are, but laid out so that a tile meets few
+As in `tiles.py` and `position_sums.py`, whose terms these are, but laid out so that a tile meets few
 blocks: its rows are the same pixel of GROUP images (three blocks of the batch), or channels of a tap.
 Before each tile its runs are listed: those of words where some block of its rows and some block of its
 columns is not all 0. Padding counts as 0. Operands are float32 and become float64 as they are laid out.
@@ -16,7 +16,7 @@ from intnet.blocks.block_loops import SIDE
 from intnet.machine.jit import njit, pjit, prange
 from intnet.machine.tile import LANES, ROWS, multiply_tile
 from intnet.ops.kernels.position_sums import collect, lay_out_errors
-from intnet.ops.kernels.products import DOUBLES, Flat, lay_out, pack_panels
+from intnet.ops.kernels.tiles import DOUBLES, Flat, lay_out, pack_panels
 from intnet.ops.kernels.windows import Block, Grid, Windows, block_of, channel_table
 
 GROUP = 12  # images whose same pixels are the rows of a tile (or of two)

@@ -5,7 +5,7 @@ the order of `numbers/batch_sums.py`, by plain additions, or `fma32` where a pro
 else is one IEEE operation after another in the order written, an element at a time. So no result depends on
 the threads, and each function is one or two passes over memory: a value such as (x - mean) * r is computed
 again where it is needed, never stored. Infinities and NaN are the caller's to refuse. The products
-stand in `float32.py`.
+stand in `float_products.py`.
 """
 
 from math import prod

@@ -5,7 +5,7 @@
 A tile's rows are (tap, channel), its lanes the outputs o. For int16 operands a word holds one
 element of two images, so one layout serves every tap, stride and odd width. Tasks sum shares of the
 images (float32: groups of images, or chunks of a group) into parts, which `collect` adds up.
-Terms are those of `products.py`; `conv.py` and `float32.py` call in here.
+Terms are those of `tiles.py`; `int_conv.py` and `float_products.py` call in here.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from intnet.machine.jit import njit, pjit, prange
 from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_groups, multiply_tile
 from intnet.numbers.batch_sums import GROUP, add_chunks, meetings, stack_lines
 from intnet.numbers.fp32 import CHUNK
-from intnet.ops.kernels.products import Flat, copy_run, lay_out
+from intnet.ops.kernels.tiles import Flat, copy_run, lay_out
 from intnet.ops.kernels.windows import Block, Grid
 
 _INT32 = (1 << 31) - 1

@@ -1,4 +1,4 @@
-"""Tables that say where windows lie: for the loops of `products.py`, made once a shape.
+"""Tables that say where windows lie: for the loops of `tiles.py`, made once a shape.
 
 A block of images is laid out in scratch memory with zeros around, so no loop asks whether a pixel
 exists. The tables below hold offsets into that layout and into the result.
@@ -15,6 +15,7 @@ from intnet.machine.tile import ROWS
 
 I64 = NDArray[np.int64]
 Pair = tuple[int, int]
+Window = tuple[Pair, Pair, int]  # stride, padding, groups of a convolution
 
 _POSITIONS = 8 * ROWS  # that a block has at least, so that few tiles are cut short
 _ELEMENTS = 1 << 17  # of scratch that a block may take for it: it stays in the second-level cache
@@ -157,7 +158,7 @@ def run_table(block: Block, windows: Windows, per_word: int, limits: Sequence[in
 
 
 class Tables(NamedTuple):
-    """What `products.correlate` reads of windows; nobody writes into it."""
+    """What `tiles.correlate` reads of windows; nobody writes into it."""
 
     block: Block
     rows: I64

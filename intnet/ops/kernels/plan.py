@@ -1,7 +1,7 @@
-"""Integer matrix products: c[M, N] = a[M, K] . b[N, K], exact, in the container the bound asks for.
+"""How an exact integer sum of products runs: the one place where operand and accumulator types are chosen.
 
-`plan` is the one place where operand and accumulator types are chosen, for GEMM and convolution
-alike (`conv.py`). The loops are those of `products.py`: a matrix is M images of one pixel.
+Matrix products and convolutions alike (`int_conv.py`) take the smallest container that the operands' bounds
+prove to hold every sum on the way.
 """
 
 from dataclasses import dataclass
@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from intnet.errors import ContainerError
-from intnet.machine.buffers import empty
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
-from intnet.ops.kernels.products import DOUBLES, LONG, PAIRS, SINGLES, Arithmetic, multiply
+from intnet.ops.kernels.tiles import DOUBLES, LONG, PAIRS, SINGLES, Arithmetic
 
 _INT16 = (1 << 15) - 1
 _INT32 = (1 << 31) - 1
@@ -68,13 +67,3 @@ def split(q: QTensor) -> tuple[QTensor, QTensor]:
     """(high, low) with q = high * 2**16 + low in codes, 0 <= low < 2**16: for two-limb sums."""
     codes = q.codes.astype(np.int64)
     return QTensor(codes >> 16, 0, bound=(q.bound >> 16) + 1), QTensor(codes & 0xFFFF, 0, bound=0xFFFF)
-
-
-def gemm(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
-    """c[M, N] = a[M, K] . b[N, K] of codes, exact, in `how.result`.
-
-    Defined by `spec/convolution.py: exact_dot`.
-    """
-    out = empty((a.shape[0], b.shape[0]), how.result)
-    multiply(how.operand(a), how.operand(b), how.arithmetic, how.words, out)
-    return out

@@ -8,7 +8,7 @@ images is copied once, with zeros around it, into the scratch of its thread, and
 windows where they lie there. A matrix is a batch of images of one pixel.
 
 What a word is and how sums run is `machine/tile.py`'s; `Arithmetic` names the kinds. The order of the
-words is that of the taps, so float32 sums have the order their caller gives (`float32.py`). Integer
+words is that of the taps, so float32 sums have the order their caller gives (`float_products.py`). Integer
 sums run in int32 over a chunk that a bound proves to fit, then move to the type of `out`; in float64
 where none passes 2**53; else in int64.
 Read next: `windows.py`, which makes the tables, and `position_sums.py`, the sums over positions.

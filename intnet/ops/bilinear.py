@@ -5,7 +5,7 @@
     product          whichever of these it is
 
 Tensors in blocks of 4x4 have a quicker road, `blocks.py`; float32 has the defined sequence of
-`kernels/float32.py`. `Copies` is an operand that is read forward in one format, backward in another.
+`kernels/float_products.py`. `Copies` is an operand that is read forward in one format, backward in another.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from intnet.blocks.long_sums import LongSum
 from intnet.errors import ContainerError, FormatError
 from intnet.exact.expressions import Exact, exact
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
-from intnet.ops.kernels.gemm import Plan, plan, split
+from intnet.ops.kernels.plan import Plan, plan, split
 
 Kernel = Callable[[np.ndarray, np.ndarray, Plan], np.ndarray]
 
@@ -28,9 +28,9 @@ Kernel = Callable[[np.ndarray, np.ndarray, Plan], np.ndarray]
 def exact_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = "") -> QTensor | Exact:
     """The exact bilinear form of a and b that sums `terms` products an element.
 
-    kernel(codes of a, codes of b, plan) computes it. Beyond int64 `a` is split into two halves of
-    16 bits and the result is the two-limb expression high * 2**16 + low; ContainerError where even
-    the halves do not fit.
+    kernel(codes of a, codes of b, plan), of `kernels/int_conv.py`, computes it. Beyond int64 `a` is split
+    into two halves of 16 bits and the result is the two-limb expression high * 2**16 + low; ContainerError
+    where even the halves do not fit.
 
     Defined by `spec/convolution.py: exact_dot`.
     """

@@ -1,7 +1,7 @@
-"""Integer convolutions: forward, input gradient, weight gradient, exact.
+"""Integer convolutions and matrix products: forward, input gradient, weight gradient, exact.
 
 Activations x and errors e are (N, H, W, C), weights (Cout, Cin/groups, kh, kw). Types and bounds
-come from `gemm.plan`, the loops are those of `products.py` and `position_sums.py`, and of `depthwise.py`
+come from `plan.py`, the loops are those of `tiles.py` and `position_sums.py`, and of `depthwise.py`
 where every channel is a group.
 
     y[n, oy, ox, o]  = sum over ky, kx, c of  x[n, oy*sh + ky - ph, ox*sw + kx - pw, c] * w[o, c, ky, kx]
@@ -13,10 +13,17 @@ import numpy as np
 from intnet.machine.buffers import empty
 from intnet.machine.tile import ROWS
 from intnet.ops.kernels import depthwise
-from intnet.ops.kernels.gemm import Plan
+from intnet.ops.kernels.plan import Plan
 from intnet.ops.kernels.position_sums import collect, position_sums
-from intnet.ops.kernels.products import as_words, correlate_windows
-from intnet.ops.kernels.windows import Pair, backward_windows, even_limits, forward_windows, unit_tables
+from intnet.ops.kernels.tiles import as_words, correlate_windows, multiply
+from intnet.ops.kernels.windows import (
+    Pair,
+    Window,
+    backward_windows,
+    even_limits,
+    forward_windows,
+    unit_tables,
+)
 
 _PART_WORDS = 1 << 21  # of weight gradients that shares of a batch may hold
 _SHARES = 4
@@ -27,13 +34,13 @@ def _limits(how: Plan, taps: int, depth: int) -> tuple[int, ...]:
     return even_limits(taps * -(-depth // how.arithmetic.per_word), how.words)
 
 
-def forward(x: np.ndarray, w: np.ndarray, stride: Pair, padding: Pair, groups: int, how: Plan) -> np.ndarray:
+def forward(x: np.ndarray, w: np.ndarray, how: Plan, window: Window) -> np.ndarray:
     """Codes of the convolution, (N, Ho, Wo, Cout) in `how.result`.
 
     Defined by `spec/convolution.py: conv2d`.
     """
-    cout, cin, kh, kw = w.shape
-    if depthwise.fits(x.shape[3], cout, groups, (kh, kw)):
+    (stride, padding, groups), (cout, cin, kh, kw) = window, w.shape
+    if groups > 1 and depthwise.fits(x.shape[3], cout, groups, (kh, kw)):
         return depthwise.forward(x, w, stride, padding, how.result)
     windows = forward_windows((x.shape[1], x.shape[2]), (kh, kw), stride, padding)
     out = empty((x.shape[0], windows.grid.rows, windows.grid.cols, cout), how.result)
@@ -44,15 +51,13 @@ def forward(x: np.ndarray, w: np.ndarray, stride: Pair, padding: Pair, groups: i
     return out
 
 
-def input_grad(
-    e: np.ndarray, w: np.ndarray, input_hw: Pair, stride: Pair, padding: Pair, groups: int, how: Plan
-) -> np.ndarray:
+def input_grad(e: np.ndarray, w: np.ndarray, how: Plan, window: Window, input_hw: Pair) -> np.ndarray:
     """Codes of the gradient of the input, (N, H, W, Cin) in `how.result`.
 
     Defined by `spec/convolution.py: conv2d_input_grad`.
     """
-    cout, cin, kh, kw = w.shape
-    if depthwise.fits(cin * groups, cout, groups, (kh, kw)):
+    (stride, padding, groups), (cout, cin, kh, kw) = window, w.shape
+    if groups > 1 and depthwise.fits(cin * groups, cout, groups, (kh, kw)):
         return depthwise.input_grad(e, w, input_hw, stride, padding, how.result)
     out = empty((e.shape[0], *input_hw, groups * cin), how.result)
     if stride[0] > kh or stride[1] > kw:  # some pixels met no window
@@ -67,15 +72,13 @@ def input_grad(
     return out
 
 
-def weight_grad(
-    e: np.ndarray, x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, groups: int, how: Plan
-) -> np.ndarray:
+def weight_grad(e: np.ndarray, x: np.ndarray, how: Plan, window: Window, kernel: Pair) -> np.ndarray:
     """Codes of the gradient of the weights, (Cout, Cin/groups, kh, kw) in `how.result`.
 
     Defined by `spec/convolution.py: conv2d_weight_grad`.
     """
-    batch, cout = e.shape[0], e.shape[3]
-    if depthwise.fits(x.shape[3], cout, groups, kernel):
+    (stride, padding, groups), batch, cout = window, e.shape[0], e.shape[3]
+    if groups > 1 and depthwise.fits(x.shape[3], cout, groups, kernel):
         return depthwise.weight_grad(e, x, kernel, stride, padding, how.result)
     depth, width = x.shape[3] // groups, cout // groups
     out = np.zeros((cout, depth, *kernel), how.result)
@@ -96,3 +99,23 @@ def weight_grad(
     )  # fmt: skip
     collect(out.reshape(-1), flat, parts, parts, 1, groups, len(windows.taps), depth, width)
     return out
+
+
+def gemm(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
+    """c[M, N] = a[M, K] . b[N, K] of codes, exact, in `how.result`: M images of one pixel.
+
+    Defined by `spec/convolution.py: exact_dot`.
+    """
+    out = empty((a.shape[0], b.shape[0]), how.result)
+    multiply(how.operand(a), how.operand(b), how.arithmetic, how.words, out)
+    return out
+
+
+def gemm_nn(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
+    """c[M, N] = a[M, K] . b[K, N]. Defined by `spec/convolution.py: linear_input_grad`."""
+    return gemm(a, b.T, how)
+
+
+def gemm_tn(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
+    """c[M, N] = a[K, M] . b[K, N]. Defined by `spec/convolution.py: linear_weight_grad`."""
+    return gemm(a.T, b.T, how)

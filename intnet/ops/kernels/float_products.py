@@ -12,7 +12,7 @@ out without a trace; they still count where chunks begin. Threads share out inde
 or whole chunks, so their number never changes a bit.
 
 Arrays are NHWC, weights OIHW, all float32; infinities and NaN are the caller's to refuse. This file
-checks shapes and lists taps; the loops are those of `products.py` and `position_sums.py`, and of
+checks shapes and lists taps; the loops are those of `tiles.py` and `position_sums.py`, and of
 `depthwise.py` where every channel is a group.
 
 Defined by `spec/float32.py: dot_units`, `spec/float32.py: batch_dot_units`.
@@ -31,7 +31,7 @@ from intnet.numbers.batch_sums import GROUP, chunks_in, chunks_of_group, node_of
 from intnet.numbers.fp32 import CHUNK
 from intnet.ops.kernels import depthwise
 from intnet.ops.kernels.position_sums import collect, position_chunks
-from intnet.ops.kernels.products import FLOATS, correlate_windows, multiply
+from intnet.ops.kernels.tiles import FLOATS, correlate_windows, multiply
 from intnet.ops.kernels.windows import (
     Pair,
     Windows,
