@@ -97,11 +97,12 @@ class Saved:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One recorded operation; `op` is None for a leaf (a parameter)."""
+    """One recorded operation; `op` is None for a leaf, which is `of` something (a parameter)."""
 
     op: "Op | None"
     parents: "tuple[Node | None, ...]" = ()
     saved: Saved | None = None
+    of: Any = None
     index: int = field(default_factory=_clock.__next__)
 
 
@@ -119,9 +120,9 @@ class Tensor:
         return f"Tensor({self.value!r}, from {origin})"
 
 
-def leaf(value: Any) -> Tensor:
-    """A tensor whose gradient `backward` reports under its node."""
-    return Tensor(value, Node(None))
+def leaf(value: Any, of: Any = None) -> Tensor:
+    """A tensor whose gradient `backward` reports under `of`, else under its node."""
+    return Tensor(value, Node(None, of=of))
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,21 +180,21 @@ def reachable(root: Node) -> Iterable[Node]:
     return sorted(seen, key=lambda node: -node.index)
 
 
-def backward(output: Tensor, seed: Any, add: Callable[[Any, Any], Any]) -> dict[Node, Any]:
-    """Gradients of `output` (given `seed`, the gradient at it) for every leaf, by node.
+def backward(output: Tensor, seed: Any, add: Callable[[Any, Any], Any]) -> dict[Any, Any]:
+    """Gradients of `output` (given `seed`, the gradient at it) for every leaf, by what it is of.
 
     The graph is used up: what its nodes saved is released on the way.
     """
     if output.node is None:
         raise ValueError("backward: this value depends on no parameter")
     gradients: dict[Node, Any] = {output.node: seed}
-    leaves: dict[Node, Any] = {}
+    leaves: dict[Any, Any] = {}
     for node in reachable(output.node):
         gradient = gradients.pop(node, None)
         if gradient is None:
             continue
         if node.op is None:
-            leaves[node] = gradient
+            leaves[node if node.of is None else node.of] = gradient
             continue
         if node.op.vjp is None:
             raise NotImplementedError(f"operation {node.op.name!r} has no gradient")

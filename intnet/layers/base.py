@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from intnet import ops
-from intnet.autograd import Keep, Node, Tensor, leaf
+from intnet.autograd import Keep, Tensor, leaf
 from intnet.errors import ShapeError
 from intnet.methods.method import Method, Parameter
 
@@ -34,7 +34,6 @@ class Layer:
         self.edge = ""
         self.parameters: list[Parameter] = []
         self.buffers: dict[str, Any] = {}
-        self.leaves: dict[str, Node] = {}
         self.passes = 0  # reads of its parameters in one pass of the model
         self.output_shape: tuple[int, ...] = ()  # of the last pass
 
@@ -65,9 +64,8 @@ class Layer:
     def read(self, parameter: Parameter, method: Method) -> Tensor:
         """The forward copy of a parameter; its gradient goes through the method on the way back."""
         self.passes += parameter is self.parameters[0]
-        source = leaf(parameter.value) if method.training else Tensor(parameter.value)
-        if source.node is not None:
-            self.leaves[parameter.name] = source.node
+        value = parameter.value
+        source = leaf(value, of=parameter) if method.training else Tensor(value)
         return ops.cast(
             source,
             forward=lambda _: method.weight(self, parameter),

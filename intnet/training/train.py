@@ -103,12 +103,7 @@ class Run:
             if self.on_tape is not None:
                 self.on_tape(loss)
             gradients = backward(loss, np.float32(1), ops.elementwise.join)
-            method.update_all(
-                [
-                    (layer, parameter, gradients[layer.leaves[parameter.name]])
-                    for _, layer, parameter in self.model.all_parameters()
-                ]
-            )
+            method.update_all([(layer, p, gradients[p]) for _, layer, p in self.model.all_parameters()])
         method.end_of_step()
         ended = method.step % self.steps_per_epoch == 0
         if ended:

@@ -176,6 +176,6 @@ def replay(layer: Layer, method: Method, given: Captured) -> Captured:
         y = layer(leaf(given.value) if given.wanted else Tensor(given.value), method)
         if given.gradient is not None:
             gradients = backward(y, given.gradient, ops.elementwise.join)
-            leaves = [(layer, p, gradients[layer.leaves[p.name]]) for p in layer.parameters]
+            leaves = [(layer, p, gradients[p]) for p in layer.parameters]
             method.update_all(leaves)
     return taps.captured()[0]
