@@ -5,7 +5,7 @@ channel; `FloatExact` is a float32 tensor over an integer, `Root` a vector of sq
 `exact/sources.py`).
 `exact(x)` turns a QTensor or a float32 array into an expression. Every expression offers
 
-    round_to(exponent, mode, ...) -> codes, Status     the correctly rounded codes in units 2**exponent
+    round_to(exponent, rounding) -> codes, Status      the correctly rounded codes in units 2**exponent
     log2_max()                                         n of R(x) = 2**n, decided in exact arithmetic
 
 so (x1 - mu)/(sigma + eps), a mean, a join of two branches or a pooled float error are each one
@@ -25,8 +25,6 @@ from intnet.exact import lane as lanes
 from intnet.exact import loops, stages
 from intnet.exact.lane import Lane
 from intnet.exact.sources import (
-    NO_WORDS,
-    UNLIMITED,
     Codes,
     FloatExact,
     Root,
@@ -38,7 +36,7 @@ from intnet.exact.sources import (
 from intnet.machine.buffers import empty
 from intnet.numbers import wide
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
-from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN
+from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, UNLIMITED, Rounding
 
 _ROW = 1024  # elements a row where all channels share one coefficient
 
@@ -169,26 +167,16 @@ class Exact:
             raise ContainerError(f"a denominator of {den_bits} bits leaves no room to round exactly")
         return 0, down, min(drop, 124)
 
-    def round_to(
-        self,
-        exponent: int,
-        mode: int,
-        lo: int = -UNLIMITED,
-        hi: int = UNLIMITED,
-        words: np.ndarray = NO_WORDS,
-        bits: int = 32,
-        fine: int = 0,
-        where: str = "",
-    ) -> Codes:
-        """Codes of value / 2**exponent, rounded by `mode`, clipped to [lo, hi]; counts in Status.
+    def round_to(self, exponent: int, rounding: Rounding, fine: int = 0) -> Codes:
+        """Codes of value / 2**exponent, rounded and limited; counts in Status.
 
-        words: uint32 a element where mode is stochastic, of which the top `bits` are used
-        fine:  > 0 for the two grids of Flag (see `exact_loops.round_flag`)
+        fine: > 0 for the two grids of Flag (see `exact_loops.round_flag`)
         ContainerError where neither int64 nor two limbs are proven to hold the numerator.
 
         Defined by `spec/rounding.py: round_fraction`.
         """
-        low, high = max(lo, -UNLIMITED), min(hi, UNLIMITED)
+        mode, words, bits, where = rounding.mode, rounding.words, rounding.bits, rounding.where
+        low, high = max(rounding.low, -UNLIMITED), min(rounding.high, UNLIMITED)
         vectors = self._vectors
         most = 30 if mode == TIES_EVEN else bits if mode == STOCHASTIC else 0
         lane = self._lane(vectors, self.exponent - exponent, 0 if fine else most)
@@ -301,7 +289,7 @@ class Exact:
         """The value as codes at the expression's own exponent; only where no denominator is left."""
         if np.any(np.asarray(self.den) != 1):
             raise NumberError("a quotient has no exact codes; quantize it")
-        codes, status = self.round_to(self.exponent, TIES_EVEN, where=where)
+        codes, status = self.round_to(self.exponent, Rounding(where=where))
         return QTensor(codes, self.exponent, bound=status.peak)
 
     def to_float32(self, where: str = "") -> np.ndarray:

@@ -18,13 +18,11 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import FormatError, NumberError, ShapeError
-from intnet.exact.expressions import NO_WORDS, UNLIMITED, Exact, Expression, FloatExact, exact
+from intnet.exact.expressions import Exact, Expression, FloatExact, exact
 from intnet.exact.sources import floor_log2
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift, check_bits
 from intnet.numbers.qtensor import QTensor, container, max_abs
-from intnet.numbers.rounding import STOCHASTIC, mode_code
-
-Draw = tuple[int, np.ndarray, int, str]  # mode, words, word bits, where
+from intnet.numbers.rounding import NO_WORDS, STOCHASTIC, Rounding, mode_code
 
 
 def quantize(
@@ -61,29 +59,23 @@ def quantize(
                 f"{where or 'stochastic rounding'}: needs one uint32 word an element "
                 f"({int(np.prod(source.shape))}), got {have}"
             )
-    draw = (mode, NO_WORDS if words is None else words.reshape(-1), word_bits, where)
-    return _QUANTIZERS[type(format)](source, format, draw)
+    drawn = NO_WORDS if words is None else words.reshape(-1)
+    return _QUANTIZERS[type(format)](source, format, Rounding(mode, words=drawn, bits=word_bits, where=where))
 
 
-def _round(source: Expression, exponent: int, hi: int, draw: Draw, fine: int = 0) -> tuple[np.ndarray, Any]:
-    mode, words, bits, where = draw
-    return source.round_to(exponent, mode, -hi, hi, words, bits, fine, where)
-
-
-def _log2_max(x: Expression, draw: Draw) -> int:
+def _log2_max(x: Expression, rounding: Rounding) -> int:
     """log2 of R(x), which an empty tensor does not have. Defined by `spec/formats.py: exponent_of`."""
     if 0 in x.shape:
-        raise NumberError(f"{draw[3] or 'tensor'}: an empty tensor of shape {x.shape} has no maximum")
+        raise NumberError(f"{rounding.where or 'tensor'}: an empty tensor of shape {x.shape} has no maximum")
     return x.log2_max()
 
 
-def _fixed(x: Expression, format: FixedPoint, draw: Draw) -> QTensor:
+def _fixed(x: Expression, format: FixedPoint, rounding: Rounding) -> QTensor:
     """<WL,FL>: round(x * 2^FL), then `format.overflow`. Defined by `spec/formats.py: FixedPoint`."""
-    mode, words, bits, where = draw
     if format.overflow.startswith("saturate"):
-        codes, status = x.round_to(format.exponent, mode, format.lo, format.hi, words, bits, 0, where)
+        codes, status = x.round_to(format.exponent, rounding.within(format.lo, format.hi))
         return QTensor(codes, format.exponent, format, max(-format.lo, format.hi), status)
-    codes, status = x.round_to(format.exponent, mode, -UNLIMITED, UNLIMITED, words, bits, 0, where)
+    codes, status = x.round_to(format.exponent, rounding)
     if format.overflow == "wrap":
         span = 1 << format.wl
         wide = codes.astype(np.int64)
@@ -92,58 +84,58 @@ def _fixed(x: Expression, format: FixedPoint, draw: Draw) -> QTensor:
     elif codes.size and (int(codes.min()) < format.lo or int(codes.max()) > format.hi):
         index = tuple(int(i) for i in np.argwhere((codes < format.lo) | (codes > format.hi))[0])
         raise NumberError(
-            f"{where or 'tensor'}: code {int(codes[index])} at {index} is outside "
+            f"{rounding.where or 'tensor'}: code {int(codes[index])} at {index} is outside "
             f"{format} ({format.lo}..{format.hi}) and its overflow is 'error'"
         )
     return QTensor(codes, format.exponent, format, max(-format.lo, format.hi), status)
 
 
-def _direct(x: Expression, format: Direct, draw: Draw) -> QTensor:
+def _direct(x: Expression, format: Direct, rounding: Rounding) -> QTensor:
     """(6): Q(x, k) = round(x * 2^(k-1)) / 2^(k-1); the range is not limited.
 
     Defined by `spec/formats.py: Direct`.
     """
-    codes, status = _round(x, format.exponent, UNLIMITED, draw)
+    codes, status = x.round_to(format.exponent, rounding)
     return QTensor(codes, format.exponent, format, status.peak, status)
 
 
-def _shift(x: Expression, format: Shift, draw: Draw) -> QTensor:
+def _shift(x: Expression, format: Shift, rounding: Rounding) -> QTensor:
     """(8): SQ(x, k) = R(x) * clip(Q(x/R(x), k), -1 + d, 1 - d). Defined by `spec/formats.py: Shift`."""
-    exponent = _log2_max(x, draw) - (format.k - 1)
-    codes, status = _round(x, exponent, format.hi, draw)
+    exponent = _log2_max(x, rounding) - (format.k - 1)
+    codes, status = x.round_to(exponent, rounding.within(-format.hi, format.hi))
     return QTensor(codes, exponent, format, format.hi, status)
 
 
-def _flag(x: Expression, format: Flag, draw: Draw) -> QTensor:
+def _flag(x: Expression, format: Flag, rounding: Rounding) -> QTensor:
     """(17): on the grid Sc where |x/Sc| >= 1, else on the grid Sc/2^(k-1); Sc = R(x)/2^(k-1).
 
     Defined by `spec/formats.py: Flag`.
     """
-    if draw[0] == STOCHASTIC:
-        raise FormatError(f"{draw[3] or 'Flag'}: the flag format rounds to nearest, not stochastically")
-    exponent = _log2_max(x, draw) - 2 * format.fine
-    codes, status = _round(x, exponent, format.hi, draw, format.fine)
+    if rounding.mode == STOCHASTIC:
+        where = rounding.where or "Flag"
+        raise FormatError(f"{where}: the flag format rounds to nearest, not stochastically")
+    exponent = _log2_max(x, rounding) - 2 * format.fine
+    codes, status = x.round_to(exponent, rounding.within(-format.hi, format.hi), format.fine)
     return QTensor(codes, exponent, format, format.hi, status)
 
 
-def _constant(x: Expression, format: Constant, draw: Draw) -> QTensor:
+def _constant(x: Expression, format: Constant, rounding: Rounding) -> QTensor:
     """(7): CQ(x) = clip(Sr(dr * x/R(x)), -dr+1, dr-1) / 2^(k-1). The magnitude of x is given up.
 
     Defined by `spec/formats.py: Constant`.
     """
-    exponent = _log2_max(x, draw) - (format.dr.bit_length() - 1)
-    codes, status = _round(x, exponent, format.hi, draw)
+    exponent = _log2_max(x, rounding) - (format.dr.bit_length() - 1)
+    codes, status = x.round_to(exponent, rounding.within(-format.hi, format.hi))
     return QTensor(codes, format.exponent, format, format.hi, status)
 
 
-def _scaled(x: Expression, format: Scaled, draw: Draw) -> QTensor:
+def _scaled(x: Expression, format: Scaled, rounding: Rounding) -> QTensor:
     """BF(x, wl) of MuPPET: clip(round(x * 2^s), LB, UB) with the largest s at which all of x comes near.
 
     Defined by `spec/formats.py: Scaled`.
     """
-    exponent = -scale(x, format, draw[3])
-    mode, words, bits, where = draw
-    codes, status = x.round_to(exponent, mode, format.lo, format.hi, words, bits, 0, where)
+    exponent = -scale(x, format, rounding.where)
+    codes, status = x.round_to(exponent, rounding.within(format.lo, format.hi))
     return QTensor(codes, exponent, format, -format.lo, status)
 
 
@@ -187,7 +179,7 @@ def flag_words(q: QTensor) -> np.ndarray:
     return words.astype(np.uint16 if bits <= 16 else np.uint32 if bits <= 32 else np.uint64)
 
 
-_QUANTIZERS: dict[type, Callable[[Any, Any, Draw], QTensor]] = {
+_QUANTIZERS: dict[type, Callable[[Any, Any, Rounding], QTensor]] = {
     FixedPoint: _fixed,
     Direct: _direct,
     Shift: _shift,

@@ -16,10 +16,7 @@ from intnet.errors import ContainerError, FormatError, NumberError
 from intnet.exact import lane as lanes
 from intnet.exact import loops
 from intnet.numbers.qtensor import Status, container, max_abs
-from intnet.numbers.rounding import STOCHASTIC, round_up
-
-NO_WORDS = np.zeros(0, np.uint32)
-UNLIMITED = 1 << 62
+from intnet.numbers.rounding import STOCHASTIC, UNLIMITED, Rounding, round_up
 
 Codes = tuple[np.ndarray, Status]
 
@@ -124,18 +121,10 @@ class FloatExact:
         top = self.max()
         return log2_round(top) if top else 0
 
-    def round_to(
-        self,
-        exponent: int,
-        mode: int,
-        lo: int = -UNLIMITED,
-        hi: int = UNLIMITED,
-        words: np.ndarray = NO_WORDS,
-        bits: int = 32,
-        fine: int = 0,
-        where: str = "",
-    ) -> Codes:
+    def round_to(self, exponent: int, rounding: Rounding, fine: int = 0) -> Codes:
         """As `Exact.round_to`. Defined by `spec/rounding.py: round_fraction`."""
+        mode, words, bits, where = rounding.mode, rounding.words, rounding.bits, rounding.where
+        lo, hi = rounding.low, rounding.high
         room = 61 - self.den.bit_length() - fine
         if room < 40:
             raise ContainerError(f"{where}: a float tensor over {self.den} leaves no room to round exactly")
@@ -208,21 +197,12 @@ class Root:
         """Bits that a numerator is proven to fit, sign included."""
         return self.bound.bit_length() + 1
 
-    def round_to(
-        self,
-        exponent: int,
-        mode: int,
-        lo: int = -UNLIMITED,
-        hi: int = UNLIMITED,
-        words: np.ndarray = NO_WORDS,
-        bits: int = 32,
-        fine: int = 0,
-        where: str = "",
-    ) -> Codes:
+    def round_to(self, exponent: int, rounding: Rounding, fine: int = 0) -> Codes:
         """As `Exact.round_to`; deterministic modes, decided by integer square roots.
 
         Defined by `spec/rounding.py: round_sqrt`.
         """
+        mode, lo, hi, where = rounding.mode, rounding.low, rounding.high, rounding.where
         if mode == STOCHASTIC or fine:
             raise FormatError(f"{where or 'root'}: a square root is rounded by a deterministic mode")
         shift = 2 * (self.exponent - exponent)

@@ -11,7 +11,7 @@ from intnet.exact.expressions import Exact
 from intnet.layers.base import Layer
 from intnet.methods.method import Method, Parameter
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
-from intnet.numbers.rounding import TIES_EVEN
+from intnet.numbers.rounding import Rounding
 from intnet.ops import norm
 
 
@@ -92,7 +92,7 @@ class BatchNorm2d(Layer):
             exponent,
             den=1 << self.SHIFT,
         )
-        codes, status = mixed.round_to(self.EXPONENT, TIES_EVEN, where=f"{self.name}/running")
+        codes, status = mixed.round_to(self.EXPONENT, Rounding(where=f"{self.name}/running"))
         return QTensor(codes.astype(np.int64), self.EXPONENT, bound=status.peak)
 
     def running_statistics(self) -> tuple[Any, Any]:

@@ -17,6 +17,10 @@ applies the rule to whole tensors. Loops of vectors have no room for `round_up` 
 in ways of their own, say why each is the same, and are held to the definition by tests.
 """
 
+from typing import NamedTuple
+
+import numpy as np
+
 from intnet.errors import FormatError
 from intnet.machine.jit import njit
 from intnet.numbers.wide import umul_le
@@ -43,6 +47,30 @@ HLS_ALIASES: dict[str, str] = {
     "TRN_ZERO": "to_zero",
     "STOCH": "stochastic",
 }
+
+NO_WORDS = np.zeros(0, np.uint32)
+UNLIMITED = 1 << 62  # a range to +-this limits nothing
+
+
+class Rounding(NamedTuple):
+    """How a tensor is rounded.
+
+    mode:      a code of MODES
+    low, high: then codes are limited to these
+    words:     uint32 an element where mode is STOCHASTIC, of which the top `bits` are used
+    where:     'layer/path' for error messages
+    """
+
+    mode: int = TIES_EVEN
+    low: int = -UNLIMITED
+    high: int = UNLIMITED
+    words: np.ndarray = NO_WORDS
+    bits: int = 32
+    where: str = ""
+
+    def within(self, low: int, high: int) -> "Rounding":
+        """The same, limited to low..high."""
+        return self._replace(low=low, high=high)
 
 
 def mode_code(name: str) -> int:

@@ -22,10 +22,10 @@ from typing import ClassVar
 import numpy as np
 
 from intnet.errors import ContainerError, FormatError
-from intnet.exact.expressions import NO_WORDS, UNLIMITED, Exact, exact
+from intnet.exact.expressions import Exact, exact
 from intnet.machine.buffers import empty
 from intnet.numbers.qtensor import QTensor, Status, container, max_abs
-from intnet.numbers.rounding import STOCHASTIC, round_up
+from intnet.numbers.rounding import STOCHASTIC, UNLIMITED, Rounding, round_up
 from intnet.ops.kernels import curves
 
 FINEST = 32  # fraction bits of a result at most
@@ -122,21 +122,12 @@ class Curve:
         """The curve at x, given sigmoid(x) and sigmoid(-x)."""
         raise NotImplementedError("a curve defines combine")
 
-    def round_to(
-        self,
-        exponent: int,
-        mode: int,
-        lo: int = -UNLIMITED,
-        hi: int = UNLIMITED,
-        words: np.ndarray = NO_WORDS,
-        bits: int = 32,
-        fine: int = 0,
-        where: str = "",
-    ) -> tuple[np.ndarray, Status]:
+    def round_to(self, exponent: int, rounding: Rounding, fine: int = 0) -> tuple[np.ndarray, Status]:
         """As `Exact.round_to`, for deterministic modes and at most FINEST fraction bits.
 
         Defined by `spec/curves.py: curve_round`.
         """
+        mode, where = rounding.mode, rounding.where
         if mode == STOCHASTIC or fine or not -FINEST <= exponent <= _EXPONENTS:
             raise FormatError(
                 f"{where or self.name}: integer {self.name} rounds deterministically, to at most {FINEST} "
@@ -151,7 +142,7 @@ class Curve:
         )
         if np.any(left):
             out = self._closed(codes, np.flatnonzero(left), out, exponent, mode, where)
-        kept = np.clip(out, lo, hi)
+        kept = np.clip(out, rounding.low, rounding.high)
         exact_zero = (self.at_zero / Fraction(2) ** exponent).denominator == 1
         inexact = int(np.count_nonzero(codes)) if exact_zero else codes.size
         peak = max_abs(kept)
@@ -185,7 +176,7 @@ class Curve:
         line = asymptote.line << (int(self.x.exponent) - unit + 1)
         level = (asymptote.level << (1 - unit)) + asymptote.side
         points = Exact([(x, line)], unit - 1, level)
-        return points.round_to(exponent, mode, where=where or self.name)[0]
+        return points.round_to(exponent, Rounding(mode, where=where or self.name))[0]
 
     def _ziv(self, code: int, exponent: int, mode: int) -> int:
         """The code, by as many digits as it takes."""

@@ -21,10 +21,10 @@ import numpy as np
 
 from intnet.autograd import Op, Saved
 from intnet.errors import ContainerError, FormatError
-from intnet.exact.expressions import NO_WORDS, UNLIMITED, exact
+from intnet.exact.expressions import exact
 from intnet.numbers import fp32
 from intnet.numbers.qtensor import QTensor, Status, container, max_abs
-from intnet.numbers.rounding import NEAREST, TO_NEG, TO_POS, TO_ZERO
+from intnet.numbers.rounding import NEAREST, TO_NEG, TO_POS, TO_ZERO, Rounding
 from intnet.ops.bilinear import float_operands
 from intnet.ops.elementwise import codes_of
 
@@ -85,26 +85,17 @@ class Tanh:
                 out[index] = Fraction((power - 1) / (power + 1))
         return out
 
-    def round_to(
-        self,
-        exponent: int,
-        mode: int,
-        lo: int = -UNLIMITED,
-        hi: int = UNLIMITED,
-        words: np.ndarray = NO_WORDS,
-        bits: int = 32,
-        fine: int = 0,
-        where: str = "",
-    ) -> tuple[np.ndarray, Status]:
+    def round_to(self, exponent: int, rounding: Rounding, fine: int = 0) -> tuple[np.ndarray, Status]:
         """As `Exact.round_to`, for deterministic modes and 0..16 fraction bits.
 
         Defined by `spec/curves.py: tanh_round`.
         """
+        mode = rounding.mode
         known = mode in (*NEAREST, TO_NEG, TO_POS, TO_ZERO)
         if not known or fine or not 0 <= -exponent <= _MAX_FRACTION:
             raise FormatError(
-                f"{where or 'tanh'}: integer tanh rounds deterministically, to 0..{_MAX_FRACTION} fraction "
-                "bits"
+                f"{rounding.where or 'tanh'}: integer tanh rounds deterministically, to 0..{_MAX_FRACTION} "
+                "fraction bits"
             )
         half = mode in NEAREST
         steps = _thresholds(-exponent, half, int(self.x.exponent))
@@ -115,7 +106,7 @@ class Tanh:
             codes -= x < 0
         elif mode == TO_POS:
             codes += x > 0
-        kept = np.clip(codes, lo, hi)
+        kept = np.clip(codes, rounding.low, rounding.high)
         status = Status(int(np.count_nonzero(kept != codes)), int(np.count_nonzero(x)), x.size)
         return kept.astype(container(max_abs(kept))), status
 

@@ -14,16 +14,15 @@ Whole tensors, so these are arrays; their definition is `spec.rounding.decision`
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from intnet.blocks.block_float import BlockTensor, expand
 from intnet.blocks.buckets import Packed
-from intnet.exact.expressions import NO_WORDS, Expression
+from intnet.exact.expressions import Expression
 from intnet.inspect import as_spec
 from intnet.numbers.formats import Flag, Format
-from intnet.numbers.rounding import TO_NEG, TO_POS, mode_code
+from intnet.numbers.rounding import NO_WORDS, TO_NEG, TO_POS, Rounding, mode_code
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 FRACTION_BITS = 32
@@ -59,11 +58,12 @@ def trail(
 
     ContainerError where an element needs more than 30 bits on its grid.
     """
-    draw = (mode_code(rounding), NO_WORDS if words is None else words.reshape(-1), word_bits)
+    drawn = NO_WORDS if words is None else words.reshape(-1)
+    how = Rounding(mode_code(rounding), words=drawn, bits=word_bits)
     if isinstance(format, Flag):
-        return _flag(source, format, draw)
+        return _flag(source, format, how)
     step = grid(source, format)
-    return Trail(step, *_on_grid(source, step, draw), *limits(format))
+    return Trail(step, *_on_grid(source, step, how), *limits(format))
 
 
 def grid(source: Expression, format: Format) -> int:
@@ -78,21 +78,20 @@ def limits(format: Format) -> tuple[int | None, int | None, str]:
     return of_one.limits or (None, None, "")
 
 
-def _on_grid(source: Expression, step: int, draw: Any) -> Parts:
+def _on_grid(source: Expression, step: int, how: Rounding) -> Parts:
     """(floor, remainder, up, presat): three roundings, of which two 32 bits below the grid."""
-    mode, words, bits = draw
-    below = source.round_to(step - FRACTION_BITS, TO_NEG)[0].astype(np.int64)
-    sticky = source.round_to(step - FRACTION_BITS, TO_POS)[0] != below
-    presat = source.round_to(step, mode, words=words, bits=bits)[0].astype(np.int64)
+    below = source.round_to(step - FRACTION_BITS, Rounding(TO_NEG))[0].astype(np.int64)
+    sticky = source.round_to(step - FRACTION_BITS, Rounding(TO_POS))[0] != below
+    presat = source.round_to(step, how)[0].astype(np.int64)
     floor = below >> FRACTION_BITS
     below &= (1 << FRACTION_BITS) - 1
     return floor, below << 1 | sticky, presat - floor, presat
 
 
-def _flag(source: Expression, format: Flag, draw: Any) -> Trail:
+def _flag(source: Expression, format: Flag, how: Rounding) -> Trail:
     """The coarse grid Sc where |x| >= Sc, else the fine one, where nothing can saturate."""
     fine, step = format.fine, grid(source, format)
-    on_coarse, on_fine = (_on_grid(source, g, draw) for g in (step + fine, step))
+    on_coarse, on_fine = (_on_grid(source, g, how) for g in (step + fine, step))
     floor, remainder = on_coarse[:2]
     coarse = (floor >= 1) | (floor < -1) | ((floor == -1) & (remainder == 0))
     floor, remainder, up, presat = (np.where(coarse, *both) for both in zip(on_coarse, on_fine, strict=True))

@@ -16,7 +16,7 @@ from intnet.exact import expressions as module
 from intnet.exact import lane as lanes
 from intnet.exact.expressions import Exact, FloatExact, add, fraction_to_float32, log2_round
 from intnet.numbers.qtensor import QTensor, container
-from intnet.numbers.rounding import MODES, TIES_EVEN
+from intnet.numbers.rounding import MODES, NO_WORDS, TIES_EVEN, UNLIMITED, Rounding
 from intnet.spec import float32 as floats
 from intnet.spec import overflow, power, round_fraction
 from intnet.spec.formats import log2_R
@@ -82,13 +82,13 @@ def check_round(s: Sum, exponent: int, mode: str, words: list[int] | None = None
     drawn = words or [None] * len(units)
     want = [round_fraction(u, mode, w, bits) for u, w in zip(units, drawn, strict=True)]
     inexact = sum(u.denominator != 1 for u in units)
-    array = module.NO_WORDS if words is None else np.array([w << (32 - bits) for w in words], np.uint32)
-    for lo, hi in ((-module.UNLIMITED, module.UNLIMITED), (-100, 99), (0, 2**31)):
-        if hi == module.UNLIMITED and max(map(abs, want)) >= 2**62:
+    array = NO_WORDS if words is None else np.array([w << (32 - bits) for w in words], np.uint32)
+    for lo, hi in ((-UNLIMITED, UNLIMITED), (-100, 99), (0, 2**31)):
+        if hi == UNLIMITED and max(map(abs, want)) >= 2**62:
             with pytest.raises(ContainerError, match="here: a rounded code is beyond 62 bits"):
-                s.value.round_to(exponent, MODES[mode], where="here")
+                s.value.round_to(exponent, Rounding(MODES[mode], where="here"))
             continue
-        codes, status = s.value.round_to(exponent, MODES[mode], lo, hi, array, bits)
+        codes, status = s.value.round_to(exponent, Rounding(MODES[mode], lo, hi, array, bits))
         clipped = [overflow(c, lo, hi, "saturate") for c in want]
         assert codes.reshape(-1).tolist() == clipped and codes.shape == s.value.shape
         saturated = sum(a != b for a, b in zip(want, clipped, strict=True))
@@ -118,7 +118,7 @@ def test_sums_of_any_width(source, code_bits, coef_bits, den_bits, terms, relu, 
     exponent = s.value.exponent + above
     if s.value.bound() << max(-above, 0) >= 2**126:
         with pytest.raises(ContainerError, match="beyond every container"):
-            s.value.round_to(exponent, MODES[mode])
+            s.value.round_to(exponent, Rounding(MODES[mode]))
     else:
         check_round(s, exponent, mode)
 
@@ -174,11 +174,11 @@ def test_denominators_up_to_60_bits(den, name):
 def test_denominators_that_leave_no_room_are_refused():
     s = Exact([(QTensor(np.array([7]), 0), 1)], 0, den=2**60)
     with pytest.raises(ContainerError, match="no room to round exactly"):
-        s.round_to(1, MODES["ties_even"])
+        s.round_to(1, Rounding(MODES["ties_even"]))
     with pytest.raises(ContainerError, match="no room to round exactly"):
-        s.round_to(0, MODES["ties_even"], fine=7)
+        s.round_to(0, Rounding(MODES["ties_even"]), 7)
     with pytest.raises(ContainerError, match="no room to round exactly"):
-        Exact([(QTensor(np.array([7]), 0), 1)], 0, den=2**30).round_to(60, MODES["stochastic"])
+        Exact([(QTensor(np.array([7]), 0), 1)], 0, den=2**30).round_to(60, Rounding(MODES["stochastic"]))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -194,9 +194,8 @@ def test_three_paths_give_the_same_codes_and_counts(mode, fine):
         results = []
         for name in ("quick", "general", "limbs"):
             with path(name):
-                codes, status = s.value.round_to(
-                    exponent, MODES[mode], -127 << fine, 127 << fine, words, 32, fine
-                )
+                how = Rounding(MODES[mode], -127 << fine, 127 << fine, words)
+                codes, status = s.value.round_to(exponent, how, fine)
                 results.append((codes.tolist(), codes.dtype, status))
         assert results[0] == results[1] == results[2]
 
@@ -214,7 +213,7 @@ def test_every_row_length_and_a_tensor_of_many_blocks():
             ("to_pos", -(-num // den)),
             ("ties_pos", (2 * num + den) // (2 * den)),
         ):
-            codes, status = value.round_to(0, MODES[mode])
+            codes, status = value.round_to(0, Rounding(MODES[mode]))
             assert np.array_equal(codes, want) and status.inexact == np.count_nonzero(num % den)
         assert value.max() == max(
             F(int(a), int(b)) for a, b in zip(np.abs(num).max(axis=0), den, strict=True)
@@ -308,12 +307,8 @@ def test_to_float32_overflow_is_an_error():
 def test_a_relu_reads_negatives_as_zero_on_every_reader():
     s = Exact([(QTensor(np.array([-3, 0, 2, -(2**62)]), 0), 1)], -1).rectified()
     assert s.fractions().tolist() == [0, 0, 1, 0] and s.max() == 1
-    assert s.to_float32().tolist() == [0, 0, 1, 0] and s.round_to(-1, MODES["to_neg"])[0].tolist() == [
-        0,
-        0,
-        2,
-        0,
-    ]
+    assert s.to_float32().tolist() == [0, 0, 1, 0]
+    assert s.round_to(-1, Rounding(MODES["to_neg"]))[0].tolist() == [0, 0, 2, 0]
     assert s.positive().tolist() == [False, False, True, False]
 
 
@@ -329,12 +324,12 @@ def test_to_qtensor_only_without_a_denominator():
 def test_what_no_container_holds_and_what_does_not_fit_together():
     x = QTensor(np.array([2**62]), 0)
     with pytest.raises(ContainerError, match="bn1/x2: a numerator of up to 129 bits"):
-        Exact([(x, 2**62), (x, 2**62)], 0, offset=2**62).round_to(-2, 0, where="bn1/x2")
+        Exact([(x, 2**62), (x, 2**62)], 0, offset=2**62).round_to(-2, Rounding(0, where="bn1/x2"))
     for sign in (1, -1):  # on the coarse grid of a flag without a range
         with pytest.raises(ContainerError, match="fc/e3: a rounded code is beyond 62 bits"):
-            Exact([(x, sign * 7)], 0).round_to(0, TIES_EVEN, fine=15, where="fc/e3")
+            Exact([(x, sign * 7)], 0).round_to(0, Rounding(TIES_EVEN, where="fc/e3"), 15)
     with pytest.raises(ContainerError, match="beyond int64"):
-        Exact([(x, 2**63)], 0).round_to(0, 0)
+        Exact([(x, 2**63)], 0).round_to(0, Rounding(0))
     with pytest.raises(ShapeError, match="cannot combine"):
         Exact([(x, 1), (QTensor(np.ones(2, np.int8), 0), 1)], 0)
     for empty in (
@@ -343,7 +338,7 @@ def test_what_no_container_holds_and_what_does_not_fit_together():
     ):
         with pytest.raises(NumberError, match="empty tensor"):
             empty.max()
-        assert empty.round_to(0, 0)[0].size == 0
+        assert empty.round_to(0, Rounding(0))[0].size == 0
 
 
 def test_log2_round_against_the_squares():
@@ -366,21 +361,21 @@ def test_branches_of_far_exponents_join_exactly(gap: int, small: int) -> None:
     assert joined.fractions().tolist() == expected.tolist()
     assert joined.max() == max(abs(value) for value in expected)
     assert joined.positive().tolist() == [value > 0 for value in expected]
-    codes, _ = joined.round_to(-12, TIES_EVEN)
+    codes, _ = joined.round_to(-12, Rounding(TIES_EVEN))
     assert codes.tolist() == [round(value * 4096) for value in expected]
 
 
 def test_an_all_zero_branch_joins_at_any_distance() -> None:
     nothing = QTensor(np.zeros(2, np.int32), -14, bound=1 << 30)
     joined = add(QTensor(np.array([1, -2], np.int32), -400), nothing)
-    codes, _ = joined.round_to(-400, TIES_EVEN)
+    codes, _ = joined.round_to(-400, Rounding(TIES_EVEN))
     assert codes.tolist() == [1, -2]
 
 
 def test_branches_beyond_two_limbs_are_refused() -> None:
     joined = add(QTensor(np.array([1], np.int32), 0), QTensor(np.array([1], np.int32), -130))
     with pytest.raises(ContainerError, match="branches too far apart"):
-        joined.round_to(-7, TIES_EVEN)
+        joined.round_to(-7, Rounding(TIES_EVEN))
 
 
 def with_tops(u: list[list[int]], v: list[list[int]], vectors: np.ndarray, exponent: int) -> Sum:

@@ -17,7 +17,7 @@ from intnet.machine.jit import SMALL
 from intnet.numbers import rng
 from intnet.numbers.formats import Direct, Shift
 from intnet.numbers.qtensor import QTensor, Status
-from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, TO_NEG
+from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, TO_NEG, Rounding
 from intnet.spec import float32 as floats
 from intnet.spec import round_fraction
 from tests.support import comparing
@@ -44,9 +44,9 @@ def test_terms_of_every_type(first: Any, second: Any, rows: int) -> None:
     value = Exact(terms, 0, offset, den)
     many = "read_all" if num.size >= SMALL else "read_part"
     with taking(many):
-        check(*value.round_to(0, TIES_EVEN), num, den, *OPEN)
+        check(*value.round_to(0, Rounding(TIES_EVEN)), num, den, *OPEN)
     with taking(many):
-        check(*value.round_to(0, TIES_EVEN, -90, 70), num, den, -90, 70)
+        check(*value.round_to(0, Rounding(TIES_EVEN, -90, 70)), num, den, -90, 70)
     bound = sum(abs(k).max() * np.abs(c).max() for c, k in zip(codes, coefs, strict=True)) + 67
     with taking("narrow_all" if num.size >= SMALL and bound < 2**31 else many):
         assert value.max() == greatest(num, den)
@@ -65,10 +65,10 @@ def test_numerators_up_to_51_bits_and_one_beyond(over: int, den: int) -> None:
     value = Exact([(tensor(codes, np.int64), 1)], 0, den=den)
     context = taking("read_part") if over == 0 else general()
     with context:
-        check(*value.round_to(0, TIES_EVEN), codes, den, *OPEN)
+        check(*value.round_to(0, Rounding(TIES_EVEN)), codes, den, *OPEN)
     if over:
         with pytest.raises(pytest.fail.Exception), taking():
-            value.round_to(0, TIES_EVEN)
+            value.round_to(0, Rounding(TIES_EVEN))
 
 
 @pytest.mark.parametrize("den", [1, 3, 12, 3 << 20, 1 << 30])
@@ -82,7 +82,7 @@ def test_a_power_of_two_is_cancelled_before_numerators_are_counted(den: int, up:
         value = Exact([(tensor(codes, np.int64), 1)], up, den=den)
         lane = lanes.prepare(value._vectors, [codes], [float(top + over)], up)
         assert (lane is None) == bool(over)
-        got, status = value.round_to(0, TIES_EVEN)
+        got, status = value.round_to(0, Rounding(TIES_EVEN))
         want = [F(int(c) << up, den) for c in codes]
         assert got.tolist() == [round_fraction(x, "ties_even") for x in want]
         assert status.inexact == sum(x.denominator != 1 for x in want)
@@ -96,7 +96,7 @@ def test_units_far_from_the_value(shift: int) -> None:
     for relu in (False, True):
         value = Exact([(q, 1)], shift, den=3, relu=relu)
         with taking("read_part") if abs(shift) <= lanes.FAR else general():
-            got, status = value.round_to(0, TIES_EVEN)
+            got, status = value.round_to(0, Rounding(TIES_EVEN))
         want = [F(max(int(c), 0) if relu else int(c), 3) * F(2) ** shift for c in codes]
         assert got.tolist() == [round(x) for x in want]
         assert status.inexact == sum(x.denominator != 1 for x in want)
@@ -106,14 +106,14 @@ def test_proven_bounds_far_above_the_codes_do_not_close_the_lane() -> None:
     codes = spread(30, (40, 3))
     with taking("read_part"):
         value = Exact([(tensor(codes, np.int64, 2**60), 3)], 0, den=7)
-        check(*value.round_to(0, TIES_EVEN), 3 * codes, 7, *OPEN)
+        check(*value.round_to(0, Rounding(TIES_EVEN)), 3 * codes, 7, *OPEN)
 
 
 def test_codes_that_are_not_contiguous_scalars_and_empty_ones() -> None:
     codes = spread(20, (6, 4)).astype(np.int32)
     for view in (codes.T, codes[::2, ::-1], codes[:, 1], codes[2, 3], codes[:0]):
         value = Exact([(QTensor(view, 0), 5)], 0, 3, 7)
-        got, status = value.round_to(0, TIES_EVEN)
+        got, status = value.round_to(0, Rounding(TIES_EVEN))
         want, inexact = nearest(view.astype(np.int64) * 5 + 3, 7)
         assert got.shape == view.shape and np.array_equal(got, want) and status.inexact == inexact
 
@@ -135,7 +135,7 @@ def test_numerators_of_int32_over_powers_of_two(drop: int, over: int, relu: bool
     num = np.maximum(codes, 0) if relu else codes
     for lo, hi in (OPEN, (-127, 127), (0, 2**31), (-128, 127)):
         with taking("narrow_all" if 1 <= drop <= 30 and not over else "read_all"):
-            got, status = value.round_to(0, TIES_EVEN, lo, hi)
+            got, status = value.round_to(0, Rounding(TIES_EVEN, lo, hi))
         check(got, status, num, 1 << drop, lo, hi)
 
 
@@ -150,7 +150,7 @@ def test_int32_with_channels_and_two_terms(kinds: tuple[str, ...], channels: int
     terms = [(tensor(c, kind), k) for c, kind, k in zip(codes, kinds, coefs, strict=True)]
     value = Exact(terms, -9, offset, 4)
     with taking("narrow_all", "narrow_all", "narrow_all"):
-        check(*value.round_to(0, TIES_EVEN), num, 1 << 11, *OPEN)
+        check(*value.round_to(0, Rounding(TIES_EVEN)), num, 1 << 11, *OPEN)
         assert value.max() == F(int(np.abs(num).max()), 1 << 11)
         assert np.array_equal(value.positive(), num > 0)
     with taking("narrow_all"):
@@ -166,9 +166,9 @@ def test_a_known_maximum_opens_int32_though_its_parts_would_pass_it() -> None:
     with taking("read_all"):
         assert value.max() == F(int(np.abs(num).max()), 1 << 12)
     with taking("narrow_all"):
-        check(*value.round_to(0, TIES_EVEN, -127, 127), num, 1 << 12, -127, 127)
+        check(*value.round_to(0, Rounding(TIES_EVEN, -127, 127)), num, 1 << 12, -127, 127)
     with taking("read_all"):
-        check(*Exact(value.terms, -12).round_to(0, TIES_EVEN), num, 1 << 12, *OPEN)
+        check(*Exact(value.terms, -12).round_to(0, Rounding(TIES_EVEN)), num, 1 << 12, *OPEN)
 
 
 def test_what_int32_does_not_do_takes_float64() -> None:
@@ -177,18 +177,18 @@ def test_what_int32_does_not_do_takes_float64() -> None:
     q = tensor(codes)
     pairs = np.resize([4, 8], MANY)
     with taking("read_all"):
-        check(*Exact([(q, 1)], -4, den=6).round_to(0, TIES_EVEN), codes, 96, *OPEN)
+        check(*Exact([(q, 1)], -4, den=6).round_to(0, Rounding(TIES_EVEN)), codes, 96, *OPEN)
     with taking("read_all"):
-        check(*Exact([(q, 1)], -4, den=pairs).round_to(0, TIES_EVEN), codes, pairs << 4, *OPEN)
-    for how, kernel in (
-        ({"fine": 3, "mode": TIES_EVEN}, "read_all"),
-        ({"words": words, "bits": 3, "mode": STOCHASTIC}, "read_all"),  # a word of fewer bits than are lost
-        ({"words": words, "bits": 4, "mode": STOCHASTIC}, "narrow_all"),
+        check(*Exact([(q, 1)], -4, den=pairs).round_to(0, Rounding(TIES_EVEN)), codes, pairs << 4, *OPEN)
+    for fine, how, kernel in (
+        (3, {"mode": TIES_EVEN}, "read_all"),
+        (0, {"words": words, "bits": 3, "mode": STOCHASTIC}, "read_all"),  # fewer bits than are lost
+        (0, {"words": words, "bits": 4, "mode": STOCHASTIC}, "narrow_all"),
     ):
         with taking(kernel):
-            got = Exact([(q, 1)], -4).round_to(0, lo=-900, hi=900, **how)
+            got = Exact([(q, 1)], -4).round_to(0, Rounding(low=-900, high=900, **how), fine)
         with general():
-            want = Exact([(q, 1)], -4).round_to(0, lo=-900, hi=900, **how)
+            want = Exact([(q, 1)], -4).round_to(0, Rounding(low=-900, high=900, **how), fine)
         assert np.array_equal(got[0], want[0]) and got[1] == want[1]
 
 
@@ -202,7 +202,7 @@ def test_a_rectified_value_that_was_rounded_knows_its_signs(den: int, elements: 
     for relu in (True, False):
         value = Exact([(tensor(codes), 5)], -10, 2, den, relu)
         with taking(kernel):
-            value.round_to(0, TIES_EVEN, -3, 3)
+            value.round_to(0, Rounding(TIES_EVEN, -3, 3))
         if relu:
             with taking():
                 assert np.array_equal(value.positive(), 5 * codes + 2 > 0)
@@ -224,7 +224,7 @@ def test_flags_beside_the_step_from_the_fine_to_the_coarse_grid(fine: int, den: 
         codes = np.resize(nums, len(nums) * repeat)
         value = Exact([(tensor(codes, np.int64), 1)], 0, den=den)
         with taking("read_part" if repeat == 1 else "read_all"):
-            got, status = value.round_to(0, TIES_EVEN, -hi, hi, fine=fine)
+            got, status = value.round_to(0, Rounding(TIES_EVEN, -hi, hi), fine)
         want, inexact = [], 0
         for num in nums:
             grid = edge if abs(num) >= den * edge else 1
@@ -245,7 +245,7 @@ def test_words_on_both_sides_of_their_threshold(bits: int, drop: int) -> None:
     q = tensor([int(x * (1 << drop)) for x in xs], np.int64)
     drawn = np.array([((w + 1) << (32 - bits)) - 1 for w in words], np.uint32)
     with taking("read_part"):
-        got, status = Exact([(q, 1)], -drop).round_to(0, STOCHASTIC, -(2**40), 2**40, drawn, bits)
+        got, status = Exact([(q, 1)], -drop).round_to(0, Rounding(STOCHASTIC, -(2**40), 2**40, drawn, bits))
     want = [round_fraction(x, "stochastic", w, bits) for x, w in zip(xs, words, strict=True)]
     kept = [min(max(w, -(2**40)), 2**40) for w in want]
     assert got.tolist() == kept and status.saturated == sum(a != b for a, b in zip(want, kept, strict=True))
@@ -254,17 +254,25 @@ def test_words_on_both_sides_of_their_threshold(bits: int, drop: int) -> None:
 
 def test_words_over_a_denominator_that_is_no_power_of_two_take_the_general_loop() -> None:
     codes, words = spread(30, (50,)), rng.words(1, 2, 3, 50)
-    got, _ = Exact([(tensor(codes), 1)], 0, den=12).round_to(0, STOCHASTIC, words=words)
+    got, _ = Exact([(tensor(codes), 1)], 0, den=12).round_to(0, Rounding(STOCHASTIC, words=words))
     pairs = zip(codes.tolist(), words.tolist(), strict=True)
     assert got.tolist() == [round_fraction(F(c, 12), "stochastic", w, 32) for c, w in pairs]
     with pytest.raises(pytest.fail.Exception), taking():
-        Exact([(tensor(codes), 1)], 0, den=12).round_to(0, STOCHASTIC, words=words)
+        Exact([(tensor(codes), 1)], 0, den=12).round_to(0, Rounding(STOCHASTIC, words=words))
 
 
 def test_words_of_another_mode_are_not_drawn() -> None:
     codes, words = np.array([1, 3, -1]), np.zeros(3, np.uint32)
-    assert Exact([(tensor(codes), 1)], -1).round_to(0, TIES_EVEN, words=words)[0].tolist() == [0, 2, 0]
-    assert Exact([(tensor(codes), 1)], -1).round_to(0, TO_NEG, words=words)[0].tolist() == [0, 1, -1]
+    assert Exact([(tensor(codes), 1)], -1).round_to(0, Rounding(TIES_EVEN, words=words))[0].tolist() == [
+        0,
+        2,
+        0,
+    ]
+    assert Exact([(tensor(codes), 1)], -1).round_to(0, Rounding(TO_NEG, words=words))[0].tolist() == [
+        0,
+        1,
+        -1,
+    ]
 
 
 # -- containers ------------------------------------------------------------------------------
@@ -285,10 +293,10 @@ def test_codes_come_in_the_smallest_type(peak: int, lo: int, hi: int, kind: Any,
     """That holds them, or the format's whole range; the same from every path."""
     codes = np.resize(np.array([peak, -peak, 1]), elements)
     q = tensor(codes, np.int64, 2**33)
-    results = [Exact([(q, 1)], 0).round_to(0, TIES_EVEN, lo, hi)]
-    results.append(Exact([(tensor(codes * 4, np.int64), 1)], -2).round_to(0, TIES_EVEN, lo, hi))
+    results = [Exact([(q, 1)], 0).round_to(0, Rounding(TIES_EVEN, lo, hi))]
+    results.append(Exact([(tensor(codes * 4, np.int64), 1)], -2).round_to(0, Rounding(TIES_EVEN, lo, hi)))
     with general():
-        results.append(Exact([(q, 1)], 0).round_to(0, TIES_EVEN, lo, hi))
+        results.append(Exact([(q, 1)], 0).round_to(0, Rounding(TIES_EVEN, lo, hi)))
     for got, status in results:
         assert got.dtype == kind and np.array_equal(got, np.clip(codes, lo, hi))
         assert status == results[0][1] and status.peak == int(np.abs(np.clip(codes, lo, hi)).max())
@@ -308,7 +316,7 @@ def test_any_number_of_threads_gives_the_same(threads: int) -> None:
     before = numba.get_num_threads()
     numba.set_num_threads(min(threads, before))
     try:
-        got, status = value.round_to(0, TIES_EVEN)
+        got, status = value.round_to(0, Rounding(TIES_EVEN))
         top = value.max()
     finally:
         numba.set_num_threads(before)
@@ -336,7 +344,7 @@ def test_words_beside_the_threshold_of_an_int32(bits: int, drop: int) -> None:
     words = ((np.array([w for _, w in pairs], np.uint64) << (32 - bits)) + noise).astype(np.uint32)
     q = tensor([num for num, _ in pairs], np.int32)
     with taking("narrow_all" if drop <= min(bits, 30) else "read_all"):
-        got, status = Exact([(q, 1)], -drop).round_to(0, STOCHASTIC, -(2**20), 2**20, words, bits)
+        got, status = Exact([(q, 1)], -drop).round_to(0, Rounding(STOCHASTIC, -(2**20), 2**20, words, bits))
     oracle = {(n, w): round_fraction(F(n, 1 << drop), "stochastic", w, bits) for n, w in set(pairs)}
     want = np.array([oracle[pair] for pair in pairs])
     assert np.array_equal(got, np.clip(want, -(2**20), 2**20))
@@ -353,7 +361,7 @@ def test_the_maximum_of_a_rectified_value_does_not_bound_what_is_below_zero() ->
     value = Exact([(tensor(codes), 1100)], 0).rectified()
     assert value.max() == 5500
     with taking("read_all"):
-        got, status = value.round_to(4, TIES_EVEN)
+        got, status = value.round_to(4, Rounding(TIES_EVEN))
     assert got.tolist() == np.resize([0, 344], MANY).tolist() and status.saturated == 0
     again = Exact([(tensor(codes), 1100)], 0).rectified()
     again.log2_max()
@@ -366,7 +374,7 @@ def test_the_maximum_of_a_rectified_value_does_not_bound_what_is_below_zero() ->
 @pytest.mark.parametrize("limit", [2**53 - 1, 2**53, 2**53 + 1, 2**54 - 1, 2**55 - 1, 2**60 - 1])
 def test_limits_that_float64_does_not_hold(limit: int) -> None:
     values = np.array([1.4, -1.5, 0.25], np.float32)
-    got, status = FloatExact(values).round_to(-60, TIES_EVEN, -limit, limit)
+    got, status = FloatExact(values).round_to(-60, Rounding(TIES_EVEN, -limit, limit))
     want = [int(F(float(v)) * 2**60) for v in values]
     assert got.tolist() == [min(max(w, -limit), limit) for w in want]
     assert status.saturated == sum(abs(w) > limit for w in want)
@@ -376,5 +384,5 @@ def test_limits_that_float64_does_not_hold(limit: int) -> None:
 @pytest.mark.parametrize("elements", [50, MANY])
 def test_a_range_on_one_side_of_zero(lo: int, hi: int, elements: int) -> None:
     codes = spread(4, (elements,))
-    got, _ = Exact([(tensor(codes), 1)], 0).round_to(0, TIES_EVEN, lo, hi)
+    got, _ = Exact([(tensor(codes), 1)], 0).round_to(0, Rounding(TIES_EVEN, lo, hi))
     assert np.array_equal(got, np.clip(codes, lo, hi))

@@ -12,7 +12,7 @@ from intnet.exact.quantize import quantize
 from intnet.machine.jit import SMALL
 from intnet.numbers import rng
 from intnet.numbers.formats import Direct, FixedPoint, Flag, Shift
-from intnet.numbers.rounding import TIES_EVEN
+from intnet.numbers.rounding import TIES_EVEN, Rounding
 from intnet.spec import float32 as floats
 from intnet.spec import round_fraction
 from tests.support.lanes import MANY, general, taking, tensor
@@ -40,7 +40,7 @@ def test_float32_sources_with_a_range(unit: int, elements: int) -> None:
     ranges = [(-128, 127), (0, 255), (-last, last), (-last - 1, last + 1), (-(2**31), 2**31 - 1)]
     for lo, hi in ranges:
         with taking("read_part" if values.size < SMALL else "read_all"):
-            got, status = FloatExact(values).round_to(unit, TIES_EVEN, lo, hi)
+            got, status = FloatExact(values).round_to(unit, Rounding(TIES_EVEN, lo, hi))
         want = [round_fraction(F(float(v)) / F(2) ** unit, "ties_even") for v in corners]
         kept = [min(max(w, lo), hi) for w in want]
         assert got.tolist() == np.resize(kept, values.size).tolist()
@@ -57,9 +57,9 @@ def test_float32_sources_over_a_denominator_and_on_two_grids(den: int, fine: int
     for unit in (-9, 0, 5):
         value = FloatExact(values, den)
         with taking("read_all"):
-            got = value.round_to(unit, TIES_EVEN, -127 << fine, 127 << fine, fine=fine)
+            got = value.round_to(unit, Rounding(TIES_EVEN, -127 << fine, 127 << fine), fine)
         with general():
-            want = value.round_to(unit, TIES_EVEN, -127 << fine, 127 << fine, fine=fine)
+            want = value.round_to(unit, Rounding(TIES_EVEN, -127 << fine, 127 << fine), fine)
         assert np.array_equal(got[0], want[0]) and got[1] == want[1] and got[0].dtype == want[0].dtype
 
 
@@ -67,7 +67,7 @@ def test_float32_sources_without_a_range() -> None:
     values = np.resize(np.array([0.5, -1.5, 300.25, -(2.0**30), 2.0**-30], np.float32), MANY)
     for unit, kind in ((0, np.int32), (-5, np.int64), (-24, np.int64), (16, np.int16), (26, np.int8)):
         with taking("read_all"):
-            got, status = FloatExact(values).round_to(unit, TIES_EVEN)
+            got, status = FloatExact(values).round_to(unit, Rounding(TIES_EVEN))
         want = [round(F(float(v)) / F(2) ** unit) for v in values[:5]]
         assert got.dtype == kind and got.tolist() == np.resize(want, MANY).tolist()
         assert status.saturated == 0 and status.peak == max(map(abs, want))
@@ -88,7 +88,7 @@ def test_not_a_number_anywhere_is_named(elements: int, mode: str, value: float) 
             with pytest.raises(NumberError, match=rf"conv1/x1: NaN or infinity at index \({at},\)"):
                 quantize(x, fmt, rounding=mode, words=words, where="conv1/x1")
         with pytest.raises(NumberError, match="NaN or infinity"):
-            FloatExact(x, 3).round_to(0, TIES_EVEN, -9, 9)
+            FloatExact(x, 3).round_to(0, Rounding(TIES_EVEN, -9, 9))
         with pytest.raises(NumberError, match="NaN or infinity"):
             FloatExact(x).fractions()
 

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet.errors import ContainerError, FormatError, ShapeError
-from intnet.exact import expressions as module
 from intnet.exact.expressions import Exact, FloatExact, Root, add, exact
 from intnet.numbers.qtensor import QTensor
-from intnet.numbers.rounding import MODES
+from intnet.numbers.rounding import MODES, UNLIMITED, Rounding
 from intnet.spec import overflow, power, round_fraction, round_sqrt
 from tests.support import cases
 from tests.support.comparing import DETERMINISTIC
@@ -39,12 +38,12 @@ def check_roots(root: Root, squares: list[F], unit: int) -> None:
         want = [round_sqrt(v, mode) for v in squares]
         if max(want) >= 2**62:
             with pytest.raises(ContainerError, match="62 bits"):
-                root.round_to(unit, MODES[mode])
+                root.round_to(unit, Rounding(MODES[mode]))
             continue
-        codes, status = root.round_to(unit, MODES[mode])
+        codes, status = root.round_to(unit, Rounding(MODES[mode]))
         assert codes.tolist() == want
         assert status.inexact == sum(round_sqrt(v, "to_neg") ** 2 != v for v in squares)
-        codes, status = root.round_to(unit, MODES[mode], -5, 5)
+        codes, status = root.round_to(unit, Rounding(MODES[mode], -5, 5))
         assert codes.tolist() == [min(v, 5) for v in want] and status.saturated == sum(v > 5 for v in want)
 
 
@@ -83,12 +82,12 @@ def test_any_float32_over_a_denominator(patterns, den, above, mode, bits):
     words = [p * 2654435761 % 2**bits for p in finite]
     want = [round_fraction(u, mode, w, bits) for u, w in zip(units, words, strict=True)]
     array = np.array([w << (32 - bits) for w in words], np.uint32)
-    for lo, hi in ((-module.UNLIMITED, module.UNLIMITED), (-(2**31), 2**31 - 1), (-7, 8)):
-        if hi == module.UNLIMITED and max(map(abs, xs)) * den >= power(61 + exponent):
+    for lo, hi in ((-UNLIMITED, UNLIMITED), (-(2**31), 2**31 - 1), (-7, 8)):
+        if hi == UNLIMITED and max(map(abs, xs)) * den >= power(61 + exponent):
             with pytest.raises(ContainerError, match="62 bits"):
-                value.round_to(exponent, MODES[mode], words=array, bits=bits)
+                value.round_to(exponent, Rounding(MODES[mode], words=array, bits=bits))
             continue
-        codes, status = value.round_to(exponent, MODES[mode], lo, hi, array, bits)
+        codes, status = value.round_to(exponent, Rounding(MODES[mode], lo, hi, array, bits))
         assert codes.tolist() == [overflow(c, lo, hi, "saturate") for c in want]
         assert status.inexact == sum(u.denominator != 1 for u in units)
         assert status.saturated == sum(not lo <= c <= hi for c in want)
@@ -96,7 +95,7 @@ def test_any_float32_over_a_denominator(patterns, den, above, mode, bits):
 
 def test_floats_over_too_great_a_denominator_are_refused():
     with pytest.raises(ContainerError, match="no room"):
-        FloatExact(np.ones(1, np.float32), 2**22).round_to(0, 0)
+        FloatExact(np.ones(1, np.float32), 2**22).round_to(0, Rounding(0))
 
 
 # -- sums of values --------------------------------------------------------------------------

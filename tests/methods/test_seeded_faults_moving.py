@@ -18,6 +18,7 @@ from intnet.methods import Adapt, Muppet, adapt, adapt_switch, muppet
 from intnet.numbers import rng
 from intnet.numbers.formats import Scaled
 from intnet.numbers.qtensor import QTensor
+from intnet.numbers.rounding import Rounding
 from intnet.ops.kernels import histograms
 from tests.exact import test_scaled
 from tests.methods import test_adapt_switch, test_muppet
@@ -221,10 +222,9 @@ def maximum_alone(original: Any, x: Any, format: Scaled, where: str) -> Any:
 
 
 def no_saturation(patch: Patch) -> None:
-    def faulty(x: Any, format: Scaled, draw: Any) -> QTensor:
-        mode, words, bits, where = draw
-        s = quantizers.scale(x, format, where)
-        codes, status = x.round_to(-s, mode, -(1 << 40), 1 << 40, words, bits, 0, where)
+    def faulty(x: Any, format: Scaled, rounding: Rounding) -> QTensor:
+        s = quantizers.scale(x, format, rounding.where)
+        codes, status = x.round_to(-s, rounding.within(-(1 << 40), 1 << 40))
         return QTensor(codes, -s, format, 1 << 40, status)
 
     patch.setitem(quantizers._QUANTIZERS, Scaled, faulty)

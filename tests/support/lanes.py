@@ -13,9 +13,9 @@ from intnet.exact import expressions, lane, rows
 from intnet.machine.jit import SMALL
 from intnet.numbers import rng
 from intnet.numbers.qtensor import QTensor, Status
+from intnet.numbers.rounding import UNLIMITED
 
 MANY = SMALL + 1237  # elements: on all threads, no multiple of a row
-UNLIMITED = expressions.UNLIMITED
 OPEN = -UNLIMITED, UNLIMITED  # no range
 
 F = Fraction

@@ -56,9 +56,9 @@ FAULTS = {
     "sign of mu": Fault("ops/norm.py", "offset = -_lifted(mu,", "offset = _lifted(mu,", "wageubn", "x2"),
     "SQ saturates at half its range": Fault(
         "exact/quantize.py",
-        "    codes, status = _round(x, exponent, format.hi, draw)\n"
+        "    codes, status = x.round_to(exponent, rounding.within(-format.hi, format.hi))\n"
         "    return QTensor(codes, exponent, format, format.hi, status)\n\n\ndef _flag",
-        "    codes, status = _round(x, exponent, format.hi // 2, draw)\n"
+        "    codes, status = x.round_to(exponent, rounding.within(-format.hi // 2, format.hi // 2))\n"
         "    return QTensor(codes, exponent, format, format.hi, status)\n\n\ndef _flag",
         "wageubn",
         "e0",
@@ -101,8 +101,8 @@ FAULTS = {
     ),
     "a scale of MuPPET one step coarse": Fault(
         "exact/quantize.py",
-        "exponent = -scale(x, format, draw[3])",
-        "exponent = 1 - scale(x, format, draw[3])",
+        "exponent = -scale(x, format, rounding.where)",
+        "exponent = 1 - scale(x, format, rounding.where)",
         "muppet", "Wq",
     ),
     "zero points of buckets cut off": Fault(
