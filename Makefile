@@ -19,6 +19,7 @@ run: $(VENV)/.core
 	$(BIN)/intnet check $(PACK)
 
 test: $(VENV)/.test
+	$(BIN)/python -m tests.support.warm
 	$(BIN)/python -m pytest -n 2
 
 spec-digests: $(VENV)/.test
