@@ -34,7 +34,7 @@ class Layer:
         self.edge = ""
         self.parameters: list[Parameter] = []
         self.buffers: dict[str, Any] = {}
-        self.passes = 0  # reads of its parameters in one pass of the model
+        self.reads = 0  # reads of its parameters in one pass of the model
         self.output_shape: tuple[int, ...] = ()  # of the last pass
 
     def children(self) -> Iterator[tuple[str, "Layer"]]:
@@ -63,7 +63,7 @@ class Layer:
 
     def read(self, parameter: Parameter, method: Method) -> Tensor:
         """The forward copy of a parameter; its gradient goes through the method on the way back."""
-        self.passes += parameter is self.parameters[0]
+        self.reads += parameter is self.parameters[0]
         value = parameter.value
         source = leaf(value, of=parameter) if method.training else Tensor(value)
         return ops.cast(

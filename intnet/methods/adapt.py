@@ -144,7 +144,7 @@ class Adapt(RoundedCopies):
             current = layer if layer.takes_weight else current
             self._behind[current.name].append(layer)
 
-    def borrowed(self, layer: LayerLike) -> Sequence[str]:
+    def buffers_set_elsewhere(self, layer: LayerLike) -> Sequence[str]:
         """The precision, of which the weight layer ahead decides."""
         return () if layer.takes_weight else ("precision",)
 

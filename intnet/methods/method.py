@@ -192,7 +192,7 @@ class Method:
     def follow(self, layers: Sequence[Any]) -> None:
         """Note what must be known of the layers of a model, and of their order, before one of them runs."""
 
-    def borrowed(self, layer: LayerLike) -> Sequence[str]:
+    def buffers_set_elsewhere(self, layer: LayerLike) -> Sequence[str]:
         """Names of a layer's buffers that the update of another layer sets."""
         return ()
 

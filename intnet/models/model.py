@@ -50,13 +50,13 @@ class Model(Layer):
             )
         layers = self.all_layers()
         for layer in layers:
-            layer.passes = 0
+            layer.reads = 0
         method.begin_pass(layers)
         logits = self.forward(x, method)
         for layer in layers:
-            if layer.parameters and layer.passes != 1:
+            if layer.parameters and layer.reads != 1:
                 raise ShapeError(
-                    f"layer {layer.name} ran {layer.passes} times in one pass of the model; each layer with "
+                    f"layer {layer.name} ran {layer.reads} times in one pass of the model; each layer with "
                     "parameters runs once: make a layer of its own for every use, remove unused ones"
                 )
         return logits

@@ -115,7 +115,7 @@ def make(
         "images_per_second": round(statistics.median(rates), 1) if rates else None,
         "saturated": sum(saturated.values()),
         "state_sha256": run.digest(),
-        "model_bytes": model_bytes.of(run),
+        "model_bytes": model_bytes.stored_bytes(run),
         "paths": [_row(row, saturated) for row in table.rows.values()],
     }
     result |= {"saved": _held(run.method.held)} if run.method.held else {}

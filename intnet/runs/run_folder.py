@@ -308,7 +308,7 @@ class RunFolder:
     def __init__(self, folder: Path, run: Run, own: dict[str, Any], plan: Plan, lock: IO[str]) -> None:
         self.folder, self.run, self.identity, self.plan = folder, run, own, plan
         self.saved = run.step
-        self.beside = 1  # runs that are trained at a time on this machine, this one included
+        self.at_a_time = 1  # runs that are trained at a time on this machine, this one included
         self._lock = lock
         self._before: int | None = None  # bytes of the process ahead of the first step
         self._metrics = open(folder / METRICS, "a", buffering=1, encoding="utf-8")  # noqa: SIM115 (close() does)
@@ -414,7 +414,7 @@ class RunFolder:
             sizes = fixed_model.save(self.folder / fixed_model.FILE, self.run)
             result |= {"fixed_model": dataclasses.asdict(sizes), "model_bytes": sizes.packed}
         if held is not None:
-            result["process"] = taken(self._before, self.beside)
+            result["process"] = taken(self._before, self.at_a_time)
         files.replace(self.folder / report.MARKDOWN, report.markdown(result).encode())
         files.replace(self.folder / report.JSON, _pretty(result))
         return result

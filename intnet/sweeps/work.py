@@ -99,7 +99,7 @@ def _train(task: dict[str, Any], stop: Callable[[], bool]) -> bool:
     while True:
         try:
             with _open(task) as work:
-                work.beside = task["jobs"]
+                work.at_a_time = task["jobs"]
                 return work.train(stop=stop) is not None
         except InUseError:
             if stop():

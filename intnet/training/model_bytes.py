@@ -23,7 +23,7 @@ WORD = 32  # bits of a running statistic and of a float32
 EXPONENT = 8  # bits of an exponent that a tensor finds for itself
 
 
-def of(run: Run) -> int:
+def stored_bytes(run: Run) -> int:
     """Bytes of the run's model as it stands."""
     method, bits = run.method, 0
     with method.within(training=False, saturated={}, observers=()):

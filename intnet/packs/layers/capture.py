@@ -149,7 +149,7 @@ class Taps:
         self.remembered = remembered(self.method)
         self._update(updates)
         for layer in self.layers:
-            others = {f":{name}" for name in self.method.borrowed(layer)}
+            others = {f":{name}" for name in self.method.buffers_set_elsewhere(layer)}
             after = {key: value for key, value in state(layer).items() if key not in others}
             self._seen[layer.name].after = after
 
