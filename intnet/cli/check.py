@@ -75,12 +75,10 @@ def _watched(
     read: "Pack", directions: tuple[str, ...], compare: "Callable[[Callable[[str], None]], Result]"
 ) -> "Result":
     """Behind a bar, one tick a port of these directions."""
-    from rich.console import Console
-
-    from intnet.cli import terminal
+    from intnet.show.bars import bars
 
     total = sum(port.direction in directions for port in read.ports.values())
-    with terminal.bars(Console(stderr=True)) as progress:
+    with bars() as progress:
         task = progress.add_task("comparing", total=total, note="")
         return compare(lambda name: progress.update(task, advance=1, note=name))
 

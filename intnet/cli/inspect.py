@@ -80,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
     layers = source.matching([layer.name for layer in inspected.model.all_layers()], args.layer, "layer")
     step = source.step(args, inspected)
     _check_files(args)
-    from intnet.cli import inspect_text, terminal
+    from intnet.cli import terminal
+    from intnet.inspect import text
     from intnet.inspect.operands import Operands
     from intnet.trace import Recorder
 
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(result))
         return 0
-    inspect_text.heading(result)
+    text.heading(result)
     show()
     for file in (args.html, args.plot):
         if file is not None:
@@ -117,7 +118,7 @@ def _result(
     inspected: "Run", events: "list[Event]", operands: "Operands", args: argparse.Namespace
 ) -> tuple[dict[str, Any], Any]:
     """(the JSON object, what prints it as text)."""
-    from intnet.cli import inspect_text
+    from intnet.inspect import text
 
     result: dict[str, Any] = {
         "run": args.folder,
@@ -132,12 +133,12 @@ def _result(
 
         elements = [explain(event, args.index, operands) for event in events]
         result["elements"] = [element.to_dict() for element in elements]
-        return result, lambda: inspect_text.elements(elements)
+        return result, lambda: text.elements(elements)
     rows = [(operands.symbol(event.path), row) for event, row in zip(events, _measured(events), strict=True)]
     result["paths"] = [
         dataclasses.asdict(row) | {"part": symbol.part, "formula": symbol.formula} for symbol, row in rows
     ]
-    return result, lambda: inspect_text.table(rows)
+    return result, lambda: text.show(rows)
 
 
 def _measured(events: "Sequence[Event]") -> "list[Measured]":
@@ -171,13 +172,13 @@ def _write(
 
     rows = _measured(events)
     if args.html is not None:
-        from intnet.cli import inspect_html
+        from intnet.inspect import page
 
         options = inspected.method.settings()
-        text = inspect_html.page(result, options, events, rows, operands, args.index)
-        files.replace(args.html, text.encode())
+        html = page.page(result, options, events, rows, operands, args.index)
+        files.replace(args.html, html.encode())
     if args.plot is not None:
-        from intnet.cli import inspect_plot, inspect_text
+        from intnet.inspect import plot, text
 
-        title = inspect_text.title(result)
-        files.replace(args.plot, lambda stream: inspect_plot.draw(stream, args.plot, title, rows))
+        title = text.title(result)
+        files.replace(args.plot, lambda stream: plot.draw(stream, args.plot, title, rows))

@@ -324,12 +324,6 @@ def rows(history: History) -> list[LayerRow]:
     ]
 
 
-def spaced(steps: int, count: int = 10) -> list[int]:
-    """Indices of the first and the last of `steps` steps, and of up to `count` evenly between."""
-    gaps = count + 1
-    return sorted({(steps - 1) * k // gaps for k in range(gaps + 1)})
-
-
 def changes(history: History) -> list[list[tuple[int, int, int | None]]]:
     """(step from 1, WL, FL) of each layer at its first step and wherever one of them moved."""
     found = []

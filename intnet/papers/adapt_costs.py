@@ -18,7 +18,8 @@ import numpy as np
 from intnet import models
 from intnet.costs import adapt_costs
 from intnet.costs.adapt_costs import History
-from intnet.papers.check import Check, Column, Result, Table, Task, agrees
+from intnet.papers.check import Check, Result, Task, agrees
+from intnet.show.tables import Column, Table
 
 # first version, tables 3, 4 (training: MEM, SU^1), 6 (inference: SZ, SU), 5 (final sparsity), CIFAR
 FIRST: dict[str, tuple[float, float, float, float, float]] = {
@@ -50,7 +51,7 @@ def run(task: Task) -> Result:
         "published figures of AdaPT, and what follows from them",
         [means, _training(), _inference(), _overheads()],
         REMARKS,
-        all(agrees(own, published, 2) for _, own, published in means.rows),  # type: ignore[arg-type]
+        all(agrees(own, published, 2) for _, own, published in means.rows),
     )
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from intnet import models
 from intnet.costs import adapt_costs
 from intnet.costs.adapt_costs import History, LayerSize
+from intnet.costs.report import spaced
 from intnet.errors import ConfigError
 from tests.oracle import costs as oracle
 
@@ -229,7 +230,7 @@ def test_rows_and_changes() -> None:
 
 @given(st.integers(1, 10**6))
 def test_spaced_steps_hold_the_first_and_the_last(steps: int) -> None:
-    at = adapt_costs.spaced(steps)
+    at = spaced(steps)
     assert at == sorted(set(at)) and (at[0], at[-1]) == (0, steps - 1)
     assert len(at) == min(steps, 12)
     if steps > 12:

@@ -28,6 +28,7 @@ from intnet.numbers.rounding import TO_NEG, TO_POS, mode_code
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 FRACTION_BITS = 32
 REMAINDER_BITS = FRACTION_BITS + 1
+HALF = 1 << FRACTION_BITS  # the remainder of a tie: its first bit, and no other
 
 
 @dataclass(frozen=True)
