@@ -155,12 +155,7 @@ def run(args: argparse.Namespace) -> int:
     if args.plot is not None:
         output.check_picture("--plot", args.plot)
     report = _report(args)
-    if args.plot is not None:
-        from intnet.runs import files
-
-        assert report.draw is not None
-        draw = report.draw
-        files.replace(args.plot, lambda stream: draw(stream, args.plot))
+    output.write_picture(args.plot, report.draw)
     if args.json:
         print(json.dumps(report.result))
         return 0

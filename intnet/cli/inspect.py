@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,14 +121,7 @@ def _result(
     """(the JSON object, what prints it as text)."""
     from intnet.inspect import text
 
-    result: dict[str, Any] = {
-        "run": args.folder,
-        "method": inspected.method.name,
-        "model": inspected.model.kind,
-        "data": inspected.data.name,
-        "seed": inspected.seed,
-        "step": inspected.step,
-    }
+    result = source.facts(args, inspected, inspected.step)
     if args.index is not None:
         from intnet.inspect.explain import explain
 
@@ -168,17 +162,11 @@ def _write(
     """The files asked for."""
     if args.html is None and args.plot is None:
         return
+    from intnet.inspect import page, plot, text
     from intnet.runs import files
 
     rows = _measured(events)
     if args.html is not None:
-        from intnet.inspect import page
-
-        options = inspected.method.settings()
-        html = page.page(result, options, events, rows, operands, args.index)
+        html = page.page(result, inspected.method.settings(), events, rows, operands, args.index)
         files.replace(args.html, html.encode())
-    if args.plot is not None:
-        from intnet.inspect import plot, text
-
-        title = text.title(result)
-        files.replace(args.plot, lambda stream: plot.draw(stream, args.plot, title, rows))
+    output.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))

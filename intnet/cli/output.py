@@ -1,7 +1,9 @@
-"""Files that a command is asked to write: checked before the work starts."""
+"""Files that a command is asked to write: checked before the work starts; pictures, written whole or not."""
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from intnet.errors import ConfigError
 from intnet.show.pictures import METADATA
@@ -22,3 +24,12 @@ def check_picture(option: str, file: Path) -> None:
         raise ConfigError(f"{option} {file}: end the name in {', '.join(METADATA)}")
     if importlib.util.find_spec("matplotlib") is None:
         raise ConfigError(f"{option} needs matplotlib: pip install matplotlib")
+
+
+def write_picture(file: Path | None, draw: Callable[[BinaryIO, Path], None] | None) -> None:
+    """What was asked for with --plot, if it was; `draw` writes into a stream, in the format of the name."""
+    if file is not None:
+        from intnet.runs import files
+
+        assert draw is not None, "a picture of what has none is refused before"
+        files.replace(file, lambda stream: draw(stream, file))

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import textwrap
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,12 +63,8 @@ def run(args: argparse.Namespace) -> int:
     check = CHECKS[args.name]
     task = _task(args, check)
     result = _run(check, task)
-    if args.plot is not None:
-        from intnet.runs import files
-
-        assert check.draw is not None
-        draw = check.draw
-        files.replace(args.plot, lambda stream: draw(stream, args.plot, check.source, result))
+    draw = None if check.draw is None else partial(check.draw, source=check.source, result=result)
+    output.write_picture(args.plot, draw)
     if args.json:
         print(json.dumps(_machine(args.name, check, result)))
     else:
@@ -128,15 +125,17 @@ def _run(check: "Check", task: "Task") -> "Result":
     """Run it, behind a bar where stderr is a terminal and something is trained."""
     if check.sizes is None:
         return check.run(task)
-    from intnet.show.bars import FIRST, bars
+    from intnet.show.bars import FIRST, bar
 
-    with bars() as shown:
-        bar = shown.add_task("training", total=None, note=FIRST)
-
-        def progress(what: str, done: int, total: int) -> None:
-            shown.update(bar, description=what, completed=done, total=total, note="")
-
-        return check.run(dataclasses.replace(task, progress=progress))
+    with bar("training", note=FIRST) as move:
+        return check.run(
+            dataclasses.replace(
+                task,
+                progress=lambda what, done, total: move(
+                    description=what, completed=done, total=total, note=""
+                ),
+            )
+        )
 
 
 def _machine(name: str, check: "Check", result: "Result") -> dict[str, Any]:

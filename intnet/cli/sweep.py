@@ -10,6 +10,7 @@ import shlex
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -258,11 +259,9 @@ def _show(args: argparse.Namespace, needed: Sequence[str], results: "Callable[[]
 
 def _finish(args: argparse.Namespace, found: "Sweep") -> int:
     """Draw and print; the exit status."""
-    if args.plot is not None:
-        from intnet.runs import files
-        from intnet.sweeps import plots
+    from intnet.sweeps import plots
 
-        files.replace(args.plot, lambda stream: plots.draw(found, stream, args.plot))
+    output.write_picture(args.plot, partial(plots.draw, found))
     if args.json:
         print(json.dumps(found.result()))
     else:

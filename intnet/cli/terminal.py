@@ -19,7 +19,7 @@ from rich.text import Text
 from intnet.runs import report
 from intnet.runs.run_folder import RunFolder, resume_command
 from intnet.show import tables
-from intnet.show.bars import FIRST, bars
+from intnet.show.bars import FIRST, bar, bars
 from intnet.show.tables import Column, Table, numbers
 from intnet.trace import Observer
 from intnet.training.train import Run, StepReport
@@ -63,9 +63,8 @@ def note(step: StepReport) -> str:
 
 def advance(run: Run, steps: int, observers: Sequence[Observer]) -> None:
     """Train up to step `steps` behind a bar; `observers` see the last step. Nothing is saved."""
-    with bars() as progress:
-        task = progress.add_task("training", total=steps, completed=run.step, note=FIRST)
-        run.train(steps, lambda step: progress.update(task, completed=step.step, note=note(step)), observers)
+    with bar("training", steps, run.step, FIRST) as move:
+        run.train(steps, lambda step: move(completed=step.step, note=note(step)), observers)
 
 
 class Show:

@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
     verified = source.run(args)
     step = _step(args, verified)
     from intnet.runs.identity import identity
+    from intnet.show.bars import bar
     from intnet.verify import text, work
     from intnet.verify.events import Options
     from intnet.verify.taken import take, take_inference
@@ -84,8 +85,11 @@ def run(args: argparse.Namespace) -> int:
         taken = take_inference(verified, step, args.inference, _train)
     else:
         taken = take(verified, step, _train)
-    with text.Progress() as progress:
-        rows = work.verify(taken, options, args.layer, path, identity(verified), progress)
+    with bar("verifying") as move:
+        rows = work.verify(
+            taken, options, args.layer, path, identity(verified),
+            lambda layer, done, total: move(note=layer, completed=done, total=total),
+        )  # fmt: skip
     found = work.totals(rows, started)
     if args.json:
         print(json.dumps(_result(args, verified, step, taken.digest, rows, found)))
@@ -123,13 +127,7 @@ def _result(
     """The JSON object."""
     from intnet import spec
 
-    return {
-        "run": args.folder,
-        "method": verified.method.name,
-        "model": verified.model.kind,
-        "data": verified.data.name,
-        "seed": verified.seed,
-        "step": step,
+    return source.facts(args, verified, step) | {
         "inference": args.inference,
         "definition": spec.VERSION,
         "state_sha256": digest,

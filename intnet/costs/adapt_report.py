@@ -82,7 +82,7 @@ def of_run(
 def _report(title: str, unit: str, history: History, result: dict[str, Any]) -> Report:
     """unit: what the history counts, 'step' or 'epoch'."""
     moves = zip(adapt_costs.rows(history), adapt_costs.changes(history), strict=True)
-    layers = [dataclasses.asdict(row) | {"changes": changes} for row, changes in moves]
+    layers = [row | {"changes": changes} for row, changes in moves]
     made = [tables.of("weight layers", layers, LAYER), _over_time(history, unit)]
     draw = partial(plots.word_lengths, title=title, unit=unit, history=history)
     return Report(title, result | {"layers": layers}, made, figures(result), draw)

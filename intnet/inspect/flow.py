@@ -2,9 +2,9 @@
 
     draw(layer, boxes, links) -> the <svg> as text
 
-A box stands a row below all that enters it in its lane, each row in the middle and in the order of what enters
-it. An arrow to the next row goes straight; a longer one goes down a track of its source's own beside all boxes,
-so none crosses a box. Same input, same picture.
+A box stands a row below all that enters it in its lane, each row in the middle and in the order of what
+enters it. An arrow to the next row goes straight; a longer one goes down a track of its source's own beside
+all boxes, so none crosses a box. Same input, same picture.
 """
 
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ def _columns(
             long.setdefault(a, []).append(x[b])
     sides = [[a for a, ends in long.items() if (x[a] + sum(ends) > 0) == right] for right in (False, True)]
     half = max(map(abs, x.values())) + WIDTH / 2
-    tracks = {}
+    tracks: dict[str, float] = {}
     for keys, side in zip(sides, (-1, 1), strict=True):
         tracks |= {key: side * (half + TRACK * (k + 1)) for k, key in enumerate(keys)}
     left = EDGE + GUTTER + half + TRACK * len(sides[0])

@@ -10,7 +10,6 @@ Published numbers are literals in the check's own module, each with its table, f
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 from intnet.show.tables import Table
 
@@ -69,7 +68,7 @@ class Check:
     about: one line; source: paper and place; time: roughly, on two idle cores
     sizes: defaults of what it trains, None where it trains nothing
     many_runs: whether it takes several seeds, and a folder to go on from
-    draw: the paper's figure into a stream, in the format of a file's name, of a title's text and the result
+    draw: the paper's figure, draw(stream, file, source, result), in the format of the file's name
     """
 
     about: str
@@ -78,7 +77,7 @@ class Check:
     run: Callable[[Task], Result]
     sizes: Sizes | None = None
     many_runs: bool = False
-    draw: Callable[[BinaryIO, Path, str, Result], None] | None = None
+    draw: Callable[..., None] | None = None
 
 
 def agrees(own: float, published: float, digits: int) -> bool:

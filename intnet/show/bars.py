@@ -1,5 +1,8 @@
 """Bars of progress on stderr, silent where that is no terminal."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -20,3 +23,11 @@ def bars(console: Console | None = None) -> Progress:
         redirect_stdout=False,
         redirect_stderr=False,
     )
+
+
+@contextmanager
+def bar(what: str, total: int | None = None, done: int = 0, note: str = "") -> Iterator[Callable[..., None]]:
+    """One bar: what it gives moves it, by `completed`, `advance`, `total`, `description` and `note`."""
+    with bars() as shown:
+        task = shown.add_task(what, total=total, completed=done, note=note)
+        yield lambda **changes: shown.update(task, **changes)

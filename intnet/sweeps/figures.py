@@ -148,8 +148,7 @@ def _constant(own: dict[str, Any], report: dict[str, Any]) -> tuple[History, np.
         np.array([[min(FLOAT_BITS, _nominal(row[k])) for row in rows]])  # type: ignore[arg-type]
         for k in range(2)
     )
-    weights = np.array([[size.weights for size in sizes]], np.int64)
-    return History(sizes, widths, weights, batch_size=own["batch_size"]), errors
+    return adapt_costs.dense(sizes, [(1, widths)], own["batch_size"]), errors
 
 
 def array_time(folder: Path, own: dict[str, Any], steps: int, steps_per_epoch: int) -> float | None:

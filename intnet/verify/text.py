@@ -1,42 +1,17 @@
-"""What `verify` shows: progress with the time left, one row a path, totals, the first difference."""
+"""What `verify` shows: one row a path, totals, the first difference."""
 
-from time import perf_counter
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from intnet.show import tables
-from intnet.show.bars import bars
 from intnet.show.tables import Column, Table
 from intnet.training.train import Run
 from intnet.verify.row import DIFFERS, EQUAL, UNSPECIFIED, Row
 from intnet.verify.work import Totals
 
 WRAPPED = ("equation", "verified against")
-
-
-class Progress:
-    """A bar of the work done, by elements, with the time left."""
-
-    def __init__(self) -> None:
-        self.bars = bars()
-        self.task = self.bars.add_task("verifying", total=None, note="")
-
-    def __enter__(self) -> "Progress":
-        self.bars.__enter__()
-        self.started = perf_counter()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bars.__exit__(kind, error, trace)
-
-    def __call__(self, layer: str, done: int, total: int) -> None:
-        """Move it."""
-        self.bars.update(self.task, completed=done, total=total, note=layer)
 
 
 def grouped(rows: list[Row]) -> list[list[Row]]:
