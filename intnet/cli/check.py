@@ -75,14 +75,11 @@ def _watched(
     read: "Pack", directions: tuple[str, ...], compare: "Callable[[Callable[[str], None]], Result]"
 ) -> "Result":
     """Behind a bar, one tick a port of these directions."""
-    from rich.console import Console
-
-    from intnet.cli import terminal
+    from intnet.show.bars import bar
 
     total = sum(port.direction in directions for port in read.ports.values())
-    with terminal.bars(Console(stderr=True)) as progress:
-        task = progress.add_task("comparing", total=total, note="")
-        return compare(lambda name: progress.update(task, advance=1, note=name))
+    with bar("comparing", total) as move:
+        return compare(lambda name: move(advance=1, note=name))
 
 
 # -- text --------------------------------------------------------------------------------------

@@ -1,20 +1,19 @@
 """`intnet compare`: the same network, data and seeds under several methods, as one table.
 
 A comparison is a sweep (`intnet/sweeps/`) whose points have different methods: the same folder, restarts and
-executors. What it shows of a run: `compare_figures.py`; the table: `compare_table.py`; the picture:
-`compare_plot.py`.
+executors. What it shows of a run: `sweeps/figures.py`; the table: `sweeps/compared.py`; the picture:
+`sweeps/plots.py`.
 """
 
 import argparse
 from typing import TYPE_CHECKING
 
-from intnet.cli import sweep_run
-from intnet.cli.sweep import point
+from intnet.cli.sweep import add_training, asked, conduct, point
 from intnet.cli.train import add_model_and_data, options
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from intnet.cli.sweep_run import View
+    from intnet.sweeps.compared import Compared
     from intnet.sweeps.plan import Asked, Part
 
 SUMMARY = "train several methods on the same network, data and seeds, into one table"
@@ -60,26 +59,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="settings of one method, repeatable",
     )
     how = parser.add_argument_group("how")
-    sweep_run.add_arguments(need, rows, how)
+    add_training(need, rows, how)
     how.add_argument("--quiet", action="store_true", help="nothing but the results")
 
 
 def run(args: argparse.Namespace) -> int:
     """Plan, train what is not done, show the table."""
-    return sweep_run.conduct(args, NEEDED, _asked, _view)
+    return conduct(args, NEEDED, _asked, _results)
 
 
-def _view() -> "View":
-    from intnet.cli import compare_plot
-    from intnet.cli.compare_table import Compared
+def _results() -> "type[Compared]":
+    from intnet.sweeps.compared import Compared
 
-    made = Compared()
-    return sweep_run.View(made.write, made.result, made.show, lambda *of: compare_plot.draw(made, *of))
+    return Compared
 
 
 def _asked(args: argparse.Namespace) -> "Asked":
     """The arguments, their texts read."""
-    return sweep_run.asked(args, parts(args.methods, getattr(args, "with")), options(args.set))
+    return asked(args, parts(args.methods, getattr(args, "with")), options(args.set))
 
 
 def parts(methods: str, own: list[str]) -> "list[Part]":

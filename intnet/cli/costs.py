@@ -1,23 +1,23 @@
 """`intnet costs`: word lengths of a run over time, and what it cost by its method's model.
 
-AdaPT's performance model speaks of float32, adapt and muppet; a run of dynasty is told by `array_run.py`,
-what the tape of method saved holds by `tape_run.py`.
+AdaPT's performance model speaks of float32, adapt and muppet (`costs/adapt_report.py`), DYNASTY's of its own
+runs (`array_report.py`); of method saved it is what the tape holds (`tape_report.py`).
 """
 
 import argparse
 import dataclasses
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, BinaryIO
 
 from intnet.cli import output
-from intnet.cli.train import positive
+from intnet.cli.train import options, positive
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from intnet.cli.costs_read import Logged
-    from intnet.costs.adapt_costs import History
+    from intnet.costs.report import Report
     from intnet.training.train import Run
 
 SUMMARY = "what a run cost by its method's model: widths over time and speed-up, or the memory of its tape"
@@ -81,16 +81,10 @@ SCHEDULED = ("model", "image", "classes")
 ARRAY = "dynasty"  # the method that is priced on a bit-serial array
 TAPE = "saved"  # the method whose tape is told
 OF_TAPE = ("method", "set", "batch_size")
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What is printed and drawn: a title, widths by `unit`s ('step', 'epoch'), the result for machines."""
-
-    title: str
-    unit: str
-    history: "History"
-    result: dict[str, Any]
+ALL = (
+    *("folder", "baseline", "accuracy", "schedule", *SCHEDULED, "accs", *OF_TAPE),
+    *("plot", "map", "data_dir"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -156,178 +150,102 @@ def image(text: str) -> tuple[int, int, int]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Count, print, draw."""
+    """Count, draw, print."""
     _check_arguments(args)
     if args.plot is not None:
         output.check_picture("--plot", args.plot)
-    if args.method is not None:
-        from intnet.cli import tape_run
-
-        return tape_run.of_model(args)
-    if args.folder is None:
-        shown = _of_schedule(args)
-    else:
-        from intnet.runs import run_folder
-
-        given = run_folder.load(args.folder, data_dir=args.data_dir)
-        if given.method.name == ARRAY:
-            from intnet.cli import array_run
-
-            return array_run.run(args, given)
-        if given.method.name == TAPE:
-            from intnet.cli import tape_run
-
-            _only(args, "data_dir", "json", "debug", "folder", why=f"{args.folder} is a run of {TAPE}")
-            return tape_run.of_run(args, given)
-        shown = _of_run(args, given)
-    if args.plot is not None:
-        from intnet.cli import costs_plot
-        from intnet.runs import files
-
-        files.replace(args.plot, lambda stream: costs_plot.draw(stream, args.plot, shown))
+    report = _report(args)
+    output.write_picture(args.plot, report.draw)
     if args.json:
-        print(json.dumps(shown.result))
+        print(json.dumps(report.result))
         return 0
-    from intnet.cli import costs_text
-
-    costs_text.show(shown)
+    report.show()
     if args.plot is not None:
         print(f"\nwritten: {args.plot}")
     return 0
 
 
-def _check_arguments(args: argparse.Namespace) -> None:
-    """ConfigError unless they are those of a run or those of a schedule."""
-    names = (*SCHEDULED, "accs")
+def _report(args: argparse.Namespace) -> "Report":
+    """By the model that speaks of what is given."""
+    from intnet.costs import adapt_report, array_report, tape_report
+
     if args.method is not None:
-        return _only(args, *OF_TAPE, *SCHEDULED, "json", why=f"--method {args.method}")
-    given = [f"--{name.replace('_', '-')}" for name in OF_TAPE if getattr(args, name) is not None]
+        network = (args.model, args.image, args.classes)
+        return tape_report.of_model(args.method, options(args.set or []), *network, args.batch_size or 128)
+    if args.folder is None:
+        return adapt_report.of_schedule(args.model, args.image, args.classes, args.schedule, args.accs or 1)
+    from intnet.runs import run_folder
+
+    given = run_folder.load(args.folder, data_dir=args.data_dir)
+    name = given.method.name
+    if name == TAPE:
+        _only(args, "data_dir", "folder", why=f"{args.folder} is a run of {TAPE}")
+        return tape_report.of_run(args.folder, given)
+    against = (args.baseline, args.accuracy, args.data_dir)
+    if name == ARRAY:
+        layer_map = None if args.map is None else _layer_map(args, given)
+        report = array_report.of_run(args.folder, given, *against)
+        return report if layer_map is None else dataclasses.replace(report, draw=layer_map)
+    if args.map is not None:
+        raise ConfigError(f"--map: {args.folder} is a run of {name}; one of dynasty has maps")
+    if args.baseline is not None and args.accuracy is not None:
+        raise ConfigError("--accuracy is not allowed with --baseline, which tells float32's accuracy itself")
+    return adapt_report.of_run(args.folder, given, *against)
+
+
+def _layer_map(args: argparse.Namespace, given: "Run") -> "Callable[[BinaryIO, Path], None]":
+    """What draws one layer's map."""
+    from intnet.costs import map_plot
+    from intnet.methods.options import unknown
+
+    if args.plot is None:
+        raise ConfigError("--map draws: name the picture with --plot FILE")
+    names = [layer.name for layer in given.model.all_layers() if layer.takes_weight]
+    if args.map not in names:
+        raise unknown("weight layer", args.map, names)
+    return partial(map_plot.draw, run=given, name=args.map)
+
+
+# -- which arguments go together ---------------------------------------------------------------
+
+
+def _check_arguments(args: argparse.Namespace) -> None:
+    """ConfigError unless they are those of a run, of a schedule, or of a method's model."""
+    if args.method is not None:
+        _only(args, *OF_TAPE, *SCHEDULED, why=f"--method {args.method}")
+        return _needed(args, "--method")
+    given = _given(args, OF_TAPE)
     if given:
         raise ConfigError(f"{', '.join(given)}: goes with --method saved")
     if args.folder is not None:
-        given = [f"--{name}" for name in ("schedule", *names) if getattr(args, name) is not None]
+        given = _given(args, ("schedule", *SCHEDULED, "accs"))
         if given:
             raise ConfigError(f"{', '.join(given)}: {args.folder} says that itself; give RUN or --schedule")
-        return
+        return None
     if args.schedule is None:
         raise ConfigError("give the folder of a run, or --schedule")
-    given = [f"--{name}" for name in ("baseline", "accuracy", "map") if getattr(args, name) is not None]
+    given = _given(args, ("baseline", "accuracy", "map"))
     if given:
         why = "a schedule has no accuracy; its baseline is float32, equally long"
         raise ConfigError(f"{given[0]}: {why if given[0] != '--map' else 'only a run of dynasty has maps'}")
+    return _needed(args, "--schedule")
+
+
+def _given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Those that have a value, as the command line calls them."""
+    said = [name for name in names if getattr(args, name) is not None]
+    return ["RUN" if name == "folder" else f"--{name.replace('_', '-')}" for name in said]
+
+
+def _needed(args: argparse.Namespace, option: str) -> None:
+    """ConfigError where the network that an option needs is not told whole."""
     missing = [f"--{name}" for name in SCHEDULED if getattr(args, name) is None]
     if missing:
-        raise ConfigError(f"--schedule needs {', '.join(missing)}")
+        raise ConfigError(f"{option} needs {', '.join(missing)}")
 
 
 def _only(args: argparse.Namespace, *names: str, why: str) -> None:
     """ConfigError for an argument that is given and is none of `names`."""
-    able = (
-        "folder",
-        "baseline",
-        "accuracy",
-        "schedule",
-        *SCHEDULED,
-        "accs",
-        *OF_TAPE,
-        "plot",
-        "map",
-        "data_dir",
-    )
-    given = [name for name in able if getattr(args, name) is not None and name not in names]
+    given = _given(args, [name for name in ALL if name not in names])
     if given:
-        shown = ", ".join("RUN" if name == "folder" else f"--{name.replace('_', '-')}" for name in given)
-        raise ConfigError(f"{why}, which does not go with {shown}")
-
-
-def _of_schedule(args: argparse.Namespace) -> Shown:
-    """Dense, one word length for all layers, an epoch as one step."""
-    from intnet import models
-    from intnet.costs import adapt_costs
-
-    sizes = adapt_costs.layer_sizes(models.make(args.model, args.image, args.classes))
-    history = adapt_costs.dense(sizes, args.schedule, accs=args.accs or 1)
-    baseline = adapt_costs.float32(sizes, history.steps, accs=history.accs)
-    text = ", ".join(f"{epochs} of {width} bits" for epochs, width in args.schedule)
-    sides = "x".join(map(str, args.image))
-    title = f"{args.model}, images of {sides}, {args.classes} classes, accs {history.accs}; epochs: {text}"
-    told = {
-        "schedule": args.schedule,
-        "model": args.model,
-        "image_shape": args.image,
-        "classes": args.classes,
-        "accs": history.accs,
-    }
-    summary = dataclasses.asdict(adapt_costs.summary(history, baseline))
-    return Shown(title, "epoch", history, told | {"summary": summary} | _widths(history))
-
-
-def _of_run(args: argparse.Namespace, given: "Run") -> Shown:
-    """A run against its baseline, or against float32 for as long."""
-    from intnet.cli import costs_read
-    from intnet.costs import adapt_costs
-    from intnet.runs import report, run_folder
-
-    if args.map is not None:
-        raise ConfigError(f"--map: {args.folder} is a run of {given.method.name}; one of dynasty has maps")
-    if args.baseline is not None and args.accuracy is not None:
-        raise ConfigError("--accuracy is not allowed with --baseline, which tells float32's accuracy itself")
-    logged = costs_read.read(args.folder, given)
-    own, history = logged.identity, logged.history
-    wanted, base, against = args.accuracy, history, "float32 for as many steps"
-    if args.baseline is not None:
-        other = costs_read.read(args.baseline, run_folder.load(args.baseline, data_dir=args.data_dir))
-        _check_baseline(args.baseline, own, other)
-        wanted, base, against = other.accuracy, other.history, args.baseline
-    baseline = adapt_costs.float32(history.layers, base.steps, base.batch_size, history.accs)
-    iso = adapt_costs.iso_step(logged.tested, wanted)
-    summary = dataclasses.asdict(adapt_costs.summary(history, baseline, iso))
-    measured = logged.switch_seconds
-    if measured is not None:
-        measured = measured / logged.step_seconds if logged.step_seconds else None
-    title = (
-        f"{report.title(own)}: {history.steps:,} steps of {history.batch_size} images, accs {history.accs}; "
-        f"against {against}"
-    )
-    result = {
-        "run": args.folder,
-        "baseline": args.baseline,
-        "method": own["method"],
-        "model": own["model"],
-        "data": own["data"],
-        "steps": history.steps,
-        "batch_size": history.batch_size,
-        "accs": history.accs,
-        "accuracy": logged.accuracy,
-        "float32_accuracy": wanted,
-        "summary": summary | {"measured_overhead": measured},
-    }
-    return Shown(title, "step", history, result | _widths(history))
-
-
-def _check_baseline(folder: str, own: dict[str, Any], other: "Logged") -> None:
-    """ConfigError unless the other run is one of float32, of the same model and data."""
-    theirs = other.identity
-    if theirs["method"] != "float32":
-        raise ConfigError(f"--baseline {folder}: a run of {theirs['method']}; the baseline is one of float32")
-    check_same(folder, own, theirs)
-
-
-def check_same(
-    folder: str,
-    own: dict[str, Any],
-    theirs: dict[str, Any],
-    keys: tuple[str, ...] = ("model", "data", "image_shape", "classes"),
-) -> None:
-    """ConfigError unless the other run's identity has the same keys."""
-    for key in keys:
-        if theirs[key] != own[key]:
-            raise ConfigError(f"--baseline {folder}: its {key} is {theirs[key]}, the run's is {own[key]}")
-
-
-def _widths(history: "History") -> dict[str, Any]:
-    """Layer by layer: the row of each, and where its word length moved."""
-    from intnet.costs import adapt_costs
-
-    moves = zip(adapt_costs.rows(history), adapt_costs.changes(history), strict=True)
-    return {"layers": [dataclasses.asdict(row) | {"changes": changes} for row, changes in moves]}
+        raise ConfigError(f"{why}, which does not go with {', '.join(given)}")

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
     layers = source.matching([layer.name for layer in inspected.model.all_layers()], args.layer, "layer")
     step = source.step(args, inspected)
     _check_files(args)
-    from intnet.cli import inspect_text, terminal
+    from intnet.cli import terminal
+    from intnet.inspect import text
     from intnet.inspect.operands import Operands
     from intnet.trace import Recorder
 
@@ -93,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(result))
         return 0
-    inspect_text.heading(result)
+    text.heading(result)
     show()
     for file in (args.html, args.plot):
         if file is not None:
@@ -117,27 +119,20 @@ def _result(
     inspected: "Run", events: "list[Event]", operands: "Operands", args: argparse.Namespace
 ) -> tuple[dict[str, Any], Any]:
     """(the JSON object, what prints it as text)."""
-    from intnet.cli import inspect_text
+    from intnet.inspect import text
 
-    result: dict[str, Any] = {
-        "run": args.folder,
-        "method": inspected.method.name,
-        "model": inspected.model.kind,
-        "data": inspected.data.name,
-        "seed": inspected.seed,
-        "step": inspected.step,
-    }
+    result = source.facts(args, inspected, inspected.step)
     if args.index is not None:
         from intnet.inspect.explain import explain
 
         elements = [explain(event, args.index, operands) for event in events]
         result["elements"] = [element.to_dict() for element in elements]
-        return result, lambda: inspect_text.elements(elements)
+        return result, lambda: text.elements(elements)
     rows = [(operands.symbol(event.path), row) for event, row in zip(events, _measured(events), strict=True)]
     result["paths"] = [
         dataclasses.asdict(row) | {"part": symbol.part, "formula": symbol.formula} for symbol, row in rows
     ]
-    return result, lambda: inspect_text.table(rows)
+    return result, lambda: text.show(rows)
 
 
 def _measured(events: "Sequence[Event]") -> "list[Measured]":
@@ -167,17 +162,11 @@ def _write(
     """The files asked for."""
     if args.html is None and args.plot is None:
         return
+    from intnet.inspect import page, plot, text
     from intnet.runs import files
 
     rows = _measured(events)
     if args.html is not None:
-        from intnet.cli import inspect_html
-
-        options = inspected.method.settings()
-        text = inspect_html.page(result, options, events, rows, operands, args.index)
-        files.replace(args.html, text.encode())
-    if args.plot is not None:
-        from intnet.cli import inspect_plot, inspect_text
-
-        title = inspect_text.title(result)
-        files.replace(args.plot, lambda stream: inspect_plot.draw(stream, args.plot, title, rows))
+        html = page.page(result, inspected.method.settings(), events, rows, operands, args.index)
+        files.replace(args.html, html.encode())
+    output.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))

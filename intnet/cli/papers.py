@@ -4,16 +4,16 @@ import argparse
 import dataclasses
 import json
 import textwrap
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from intnet.cli import output
-from intnet.cli.sweep_run import seeds
-from intnet.cli.train import positive
+from intnet.cli.train import positive, seeds
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from intnet.papers.check import Check, Result, Sizes, Table, Task
+    from intnet.papers.check import Check, Result, Sizes, Task
 
 SUMMARY = "check what the papers claim: widths, data ratios, sensitivities and cost tables"
 EXAMPLE = """\
@@ -30,10 +30,8 @@ take --seeds, and --out keeps each run's result there: the same command goes on 
 Exit status 1: something that is exact, a constraint or a printed figure of known inputs, does not hold. What
 short trainings come to is told and not judged. The output is the same for any number of threads."""
 
-WIDTH = 160  # of the widest table
 WRAP = 110  # characters of a line of text
 SIZES = ("model", "data", "limit", "epochs", "seeds")
-DRAWN = ("wageubn-data-ratio", "wageubn-batch-size")  # what --plot knows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,13 +63,8 @@ def run(args: argparse.Namespace) -> int:
     check = CHECKS[args.name]
     task = _task(args, check)
     result = _run(check, task)
-    if args.plot is not None:
-        from intnet.cli import papers_plot
-        from intnet.runs import files
-
-        files.replace(
-            args.plot, lambda stream: papers_plot.DRAW[args.name](stream, args.plot, check.source, result)
-        )
+    draw = None if check.draw is None else partial(check.draw, source=check.source, result=result)
+    output.write_picture(args.plot, draw)
     if args.json:
         print(json.dumps(_machine(args.name, check, result)))
     else:
@@ -115,8 +108,11 @@ def _task(args: argparse.Namespace, check: "Check") -> "Task":
     if args.out is not None and args.out.exists() and not args.out.is_dir():
         raise ConfigError(f"--out {args.out} is a file: name a folder")
     if args.plot is not None:
-        if args.name not in DRAWN:
-            raise ConfigError(f"--plot: {args.name} has no figure; {', '.join(DRAWN)} have one")
+        if check.draw is None:
+            from intnet.papers import CHECKS
+
+            drawn = [name for name, one in CHECKS.items() if one.draw is not None]
+            raise ConfigError(f"--plot: {args.name} has no figure; {', '.join(drawn)} have one")
         output.check_picture("--plot", args.plot)
     return Task(_sizes(check.sizes, given), args.data_dir, args.out)
 
@@ -129,17 +125,17 @@ def _run(check: "Check", task: "Task") -> "Result":
     """Run it, behind a bar where stderr is a terminal and something is trained."""
     if check.sizes is None:
         return check.run(task)
-    from rich.console import Console
+    from intnet.show.bars import FIRST, bar
 
-    from intnet.cli import terminal
-
-    with terminal.bars(Console(stderr=True)) as bars:
-        bar = bars.add_task("training", total=None, note=terminal.FIRST)
-
-        def progress(what: str, done: int, total: int) -> None:
-            bars.update(bar, description=what, completed=done, total=total, note="")
-
-        return check.run(dataclasses.replace(task, progress=progress))
+    with bar("training", note=FIRST) as move:
+        return check.run(
+            dataclasses.replace(
+                task,
+                progress=lambda what, done, total: move(
+                    description=what, completed=done, total=total, note=""
+                ),
+            )
+        )
 
 
 def _machine(name: str, check: "Check", result: "Result") -> dict[str, Any]:
@@ -154,15 +150,12 @@ def _machine(name: str, check: "Check", result: "Result") -> dict[str, Any]:
 
 
 def _show(check: "Check", result: "Result", plot: Path | None) -> None:
-    from rich.console import Console
-
-    from intnet.cli import terminal
+    from intnet.show import tables
 
     for line in (check.source, result.setting):
         print(textwrap.fill(line, WRAP))
     for table in result.tables:
-        print(f"\n{table.title}")
-        terminal.print_table(Console(highlight=False), _rich(table), WIDTH)
+        tables.show(table)
     print()
     for remark in result.remarks:
         print(textwrap.fill(remark, WRAP, initial_indent="- ", subsequent_indent="  "))
@@ -170,16 +163,3 @@ def _show(check: "Check", result: "Result", plot: Path | None) -> None:
         print(f"what is exact: {'holds' if result.holds else 'DOES NOT HOLD'}")
     if plot is not None:
         print(f"written: {plot}")
-
-
-def _rich(table: "Table") -> Any:
-    """Texts to the left, numbers to the right."""
-    from rich.table import Table as Rich
-
-    made = Rich(box=None, pad_edge=False)
-    for k, column in enumerate(table.columns):
-        texts = all(isinstance(row[k], str) for row in table.rows)
-        made.add_column(column.name, justify="left" if texts else "right", no_wrap=True)
-    for row in table.rows:
-        made.add_row(*(column.text(cell) for column, cell in zip(table.columns, row, strict=True)))
-    return made

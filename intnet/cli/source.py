@@ -1,7 +1,7 @@
 """Where `inspect` and `golden` take their step from: a run's folder, or a new model from its seed."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from intnet.cli.train import add_details, add_names, given, options, positive
 from intnet.errors import ConfigError
@@ -46,6 +46,12 @@ def step(args: argparse.Namespace, taken: "Run") -> int:
     if wanted <= taken.step:
         raise ConfigError(f"--step {wanted}: the run has done {taken.step} steps; give a later one or none")
     return wanted
+
+
+def facts(args: argparse.Namespace, taken: "Run", step: int) -> dict[str, Any]:
+    """What `--json` says of the run and its step."""
+    names = {"method": taken.method.name, "model": taken.model.kind, "data": taken.data.name}
+    return {"run": args.folder, **names, "seed": taken.seed, "step": step}
 
 
 def matching(names: list[str], pattern: str, kind: str) -> list[str]:

@@ -1,16 +1,40 @@
-"""`intnet sweep`: a grid of settings and seeds as one command that can be stopped, killed and given again."""
+"""`intnet sweep`: a grid of settings and seeds as one command that can be stopped, killed and given again.
+
+`compare` trains and shows by the same `conduct`; its `args` are those of `add_training`, and --json; `quiet`
+where the command has it.
+"""
 
 import argparse
+import json
 import shlex
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from intnet.cli import sweep_run
-from intnet.cli.train import add_names, options
+from intnet.cli import output
+from intnet.cli.train import (
+    DEFAULTS,
+    add_length,
+    add_names,
+    add_saving,
+    add_settings,
+    given,
+    options,
+    positive,
+    seeds,
+)
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from intnet.cli.sweep_run import View
-    from intnet.sweeps.plan import Asked, Part
+    from distributed import Client
+
+    from intnet.cli.terminal import Stop
+    from intnet.sweeps.plan import Asked, Part, Plan
+    from intnet.sweeps.progress import Show
+    from intnet.sweeps.table import Sweep
 
 SUMMARY = "train a grid of settings and seeds, many runs at a time, into one table"
 EXAMPLE = """\
@@ -49,6 +73,10 @@ table.json. --plot draws test accuracy over epochs, and at the end over the firs
 The last line of stdout is 'sweep sha256: HEX', over the states of all runs that are done."""
 
 NEEDED = ("method", "model", "data", "out")
+OF_TRAINING = (  # what --show leaves no use for
+    *("vary", "also", "baseline", "with", "set", "seeds", "epochs", "steps", "batch_size", "limit"),
+    *("augment", "image_size", "data_dir", "checkpoint_every", "jobs", "cluster"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,19 +91,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--also", action="append", default=[], metavar="'K=V ..'", help="another grid, repeatable"
     )
     points.add_argument("--baseline", metavar="'M K=V ..'", help="another method in the same table")
-    sweep_run.add_arguments(need, points, parser.add_argument_group("how"))
+    add_training(need, points, parser.add_argument_group("how"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Plan, train what is not done, show the table."""
-    return sweep_run.conduct(args, NEEDED, _asked, _view)
+    return conduct(args, NEEDED, _asked, _results)
 
 
-def _view() -> "View":
-    from intnet.cli import sweep_plot, sweep_text
-    from intnet.sweeps import table
+def _results() -> "type[Sweep]":
+    from intnet.sweeps.table import Sweep
 
-    return sweep_run.View(table.write, lambda _, *of: table.result(*of), sweep_text.show, sweep_plot.draw)
+    return Sweep
 
 
 def _asked(args: argparse.Namespace) -> "Asked":
@@ -89,7 +116,7 @@ def _asked(args: argparse.Namespace) -> "Asked":
     parts = [point(args.baseline, "--baseline", baseline=True)] if args.baseline is not None else []
     for grid in (vary, *(plan.grid(words(text, "--also"), "--also") for text in args.also)):
         parts.append(plan.Part(args.method, grid))
-    return sweep_run.asked(args, parts, settings)
+    return asked(args, parts, settings)
 
 
 def point(text: str, option: str, baseline: bool = False) -> "Part":
@@ -106,3 +133,137 @@ def words(text: str, option: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise ConfigError(f"{option} {text}: {error}") from None
+
+
+# -- what `compare` does too ---------------------------------------------------------------------
+
+
+def add_training(
+    need: argparse._ArgumentGroup, points: argparse._ArgumentGroup, how: argparse._ArgumentGroup
+) -> None:
+    """Folders, seeds, lengths, where runs are trained, the picture."""
+    need.add_argument("--out", type=Path, metavar="DIR", help="the folder: new, or to go on with")
+    need.add_argument("--show", type=Path, metavar="DIR", help="instead: what a folder has come to so far")
+    points.add_argument(
+        "--seeds", type=seeds, default=DEFAULTS["seeds"], metavar="K1,K2,..", help="of every point (1)"
+    )
+    add_length(how, "1 unless told")
+    add_settings(how)
+    add_saving(how)
+    where = how.add_mutually_exclusive_group()
+    where.add_argument(
+        "--jobs", type=positive, default=DEFAULTS["jobs"], metavar="J", help="runs at a time, processes (1)"
+    )
+    where.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler, tcp://HOST:PORT")
+    how.add_argument("--plot", type=Path, metavar="FILE", help="draw the results: .png, .svg, .pdf")
+
+
+def asked(args: argparse.Namespace, parts: "Sequence[Part]", settings: dict[str, str]) -> "Asked":
+    """The plan that is asked for: rows and their common settings, and the rest as `args` have it."""
+    from intnet.sweeps import plan
+
+    return plan.Asked(
+        parts,
+        args.model,
+        args.data,
+        settings,
+        args.seeds,
+        args.batch_size,
+        args.limit,
+        args.data_dir,
+        args.epochs or 1,
+        args.steps,
+        args.checkpoint_every,
+        args.augment,
+        args.image_size,
+    )
+
+
+def conduct(
+    args: argparse.Namespace,
+    needed: Sequence[str],
+    ask: "Callable[[argparse.Namespace], Asked]",
+    results: "Callable[[], type[Sweep]]",
+) -> int:
+    """Plan, train what is not done, show the results; the exit status."""
+    if args.plot is not None:
+        output.check_picture("--plot", args.plot)
+    if args.show is not None:
+        return _show(args, needed, results)
+    missing = [f"--{name}" for name in needed if getattr(args, name) is None]
+    if missing:
+        raise ConfigError(f"give {', '.join(missing)} (or --show DIR, to see what one has come to)")
+    from intnet.cli.terminal import Stop
+    from intnet.sweeps import cluster, plan, work
+    from intnet.sweeps.progress import Show
+
+    stop = Stop()
+    with ExitStack() as held:
+        new = plan.make(ask(args))
+        client = held.enter_context(cluster.connected(args.cluster)) if args.cluster else None
+        held.enter_context(plan.opened(args.out, new))
+        show, failed = Show(args.out, new, args.json or getattr(args, "quiet", False)), {}
+        try:
+            with stop, show.bars:
+                failed = _train(args, new, client, show, stop)
+        except KeyboardInterrupt:
+            stop.signal = stop.signal or signal.SIGINT
+        finally:
+            work.end(args.out)
+        found = results()(args.out, new, failed)
+        found.write()
+    if stop():
+        show.stopped()
+        return 128 + stop.signal
+    return _finish(args, found)
+
+
+def _train(
+    args: argparse.Namespace, plan: "Plan", client: "Client | None", show: "Show", stop: "Stop"
+) -> dict[str, str]:
+    """Train what is not done; why runs failed, by name."""
+    from intnet.sweeps import cluster, processes, work
+    from intnet.sweeps.plan import task
+
+    session, failed = work.begin(args.out), {}
+    tasks = [task(args.out, plan, *run, session, args.data_dir, args.jobs) for run in show.pending.values()]
+    if client is not None:
+        show.start(f"on the cluster at {args.cluster}, workers: {len(client.nthreads())}")
+        outcomes = cluster.run(tasks, client)
+    else:
+        many, share = f"{args.jobs} process{'es' * (args.jobs > 1)}", processes.threads(args.jobs)
+        show.start(f"in {many} of {share} thread{'s' * (share > 1)}")
+        outcomes = processes.run(tasks, args.jobs)
+    with closing(outcomes):
+        for outcome in outcomes:
+            if stop():
+                work.end(args.out)
+            show.look()
+            if outcome is not None:
+                show.ended(outcome)
+                if outcome.state == work.FAILED:
+                    failed[outcome.name] = outcome.why
+    return failed
+
+
+def _show(args: argparse.Namespace, needed: Sequence[str], results: "Callable[[], type[Sweep]]") -> int:
+    """What the runs have come to, without training."""
+    said = given(args, (*needed, *OF_TRAINING))
+    if said:
+        raise ConfigError(f"{', '.join(said)}: {args.show} says that itself; --show trains nothing")
+    from intnet.sweeps import plan, table
+
+    read = plan.read(args.show)
+    return _finish(args, results()(args.show, read, table.failures(args.show)))
+
+
+def _finish(args: argparse.Namespace, found: "Sweep") -> int:
+    """Draw and print; the exit status."""
+    from intnet.sweeps import plots
+
+    output.write_picture(args.plot, partial(plots.draw, found))
+    if args.json:
+        print(json.dumps(found.result()))
+    else:
+        found.show([] if args.plot is None else [args.plot])
+    return 1 if any(row.failed for row in found.rows) else 0

@@ -1,10 +1,9 @@
-"""What `train` and `resume` show while they work, how a signal stops them; tables of all commands.
+"""What `train` and `resume` show while they work, and how a signal stops them.
 
 Progress goes to stderr and only to a terminal; lines of epochs and the summary go to stdout.
 """
 
 import argparse
-import io
 import json
 import os
 import signal
@@ -14,15 +13,16 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import TaskID
+from rich.text import Text
 
 from intnet.runs import report
 from intnet.runs.run_folder import RunFolder, resume_command
+from intnet.show import tables
+from intnet.show.bars import FIRST, bar, bars
+from intnet.show.tables import Column, Table, numbers
 from intnet.trace import Observer
 from intnet.training.train import Run, StepReport
-
-FIRST = "first step: compiles what is new"
 
 
 class Stop:
@@ -55,21 +55,6 @@ class Stop:
         os.write(2, b"\nstopping after this step (once more: at once)\n")
 
 
-def bars(console: Console) -> Progress:
-    """Progress bars, silent where stderr is no terminal."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
-
-
 def note(step: StepReport) -> str:
     """What stands beside the bar after a step."""
     rate = step.images / step.seconds
@@ -78,9 +63,8 @@ def note(step: StepReport) -> str:
 
 def advance(run: Run, steps: int, observers: Sequence[Observer]) -> None:
     """Train up to step `steps` behind a bar; `observers` see the last step. Nothing is saved."""
-    with bars(Console(stderr=True)) as progress:
-        task = progress.add_task("training", total=steps, completed=run.step, note=FIRST)
-        run.train(steps, lambda step: progress.update(task, completed=step.step, note=note(step)), observers)
+    with bar("training", steps, run.step, FIRST) as move:
+        run.train(steps, lambda step: move(completed=step.step, note=note(step)), observers)
 
 
 class Show:
@@ -161,8 +145,7 @@ def summary(result: dict[str, Any], work: RunFolder) -> None:
         console.print(f"[bold]{what:15}[/bold]  {value}", soft_wrap=True)
     integers, floats = report.groups(result)
     if integers:
-        console.print()
-        console.print(_paths(integers))
+        tables.show(_paths(integers), console)
     if floats:
         console.print(f"in float32: {', '.join(floats)}", style="dim")
     console.print(f"all layers: {work.folder / report.MARKDOWN}", style="dim", soft_wrap=True)
@@ -171,40 +154,13 @@ def summary(result: dict[str, Any], work: RunFolder) -> None:
 
 def _paths(integers: list[report.Group]) -> Table:
     """Data paths, one row a path and format; codes wider than their format says stand out."""
-    title = "data paths: bits of the widest layer at the last step, values saturated in the run"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for heading in ("path", "format"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("layers", "nominal", "used", "bound", "saturated"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    columns = [Column(name, right=False) for name in ("path", "format")]
+    columns += numbers("layers", "nominal") + numbers("used", spec=".1f") + numbers("bound")
+    rows = []
     for group in integers:
-        nominal = "-" if group.nominal_bits is None else str(group.nominal_bits)
         over = group.nominal_bits is not None and group.used_bits > group.nominal_bits
-        used = f"[yellow]{group.range_bits:.1f}[/yellow]" if over else f"{group.range_bits:.1f}"
-        bound = str(group.bound_bits) if group.bound_bits else "-"
-        saturated = f"{group.saturated:,}" if group.saturated else "-"
-        table.add_row(group.path, group.format, str(group.layers), nominal, used, bound, saturated)
-    return table
-
-
-def numbers_table(title: str, first: str, columns: Sequence[str]) -> Table:
-    """An empty table: a column of names, and columns of numbers."""
-    made = Table(title=f"\n{title}", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    made.add_column(first, no_wrap=True)
-    for name in columns:
-        made.add_column(name, justify="right", no_wrap=True)
-    return made
-
-
-def print_table(console: Console, made: Table, width: int) -> None:
-    """To a terminal as it is; to a file whole and without the blanks that fill a table's lines.
-
-    width: of the widest table
-    """
-    if console.is_terminal:
-        console.print(made)
-        return
-    whole = Console(highlight=False, width=2 * width, file=io.StringIO())
-    whole.print(made)
-    assert isinstance(whole.file, io.StringIO)
-    print("\n".join(line.rstrip() for line in whole.file.getvalue().splitlines()))
+        used = Text(f"{group.range_bits:.1f}", "yellow" if over else "")
+        bits = (group.nominal_bits, used, group.bound_bits or None)
+        rows.append((group.path, group.format, group.layers, *bits, group.saturated or None))
+    title = "data paths: bits of the widest layer at the last step, values saturated in the run"
+    return Table(title, [*columns, *numbers("saturated", spec=",")], rows)

@@ -32,6 +32,17 @@ def positive(text: str) -> int:
     return number
 
 
+def seeds(text: str) -> list[int]:
+    """'1,2,3' as numbers, for argparse."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of whole numbers, as 1,2,3") from None
+    if len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"{text!r} has a seed twice")
+    return found
+
+
 def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
     """Those of the options that were given another value than their default, as '--batch-size'."""
     said = [name for name in names if getattr(args, name, None) not in (None, [], DEFAULTS.get(name))]

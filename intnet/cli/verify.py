@@ -72,9 +72,9 @@ def run(args: argparse.Namespace) -> int:
     started = perf_counter()
     verified = source.run(args)
     step = _step(args, verified)
-    from intnet.cli import verify_text
     from intnet.runs.identity import identity
-    from intnet.verify import work
+    from intnet.show.bars import bar
+    from intnet.verify import text, work
     from intnet.verify.events import Options
     from intnet.verify.taken import take, take_inference
 
@@ -82,16 +82,19 @@ def run(args: argparse.Namespace) -> int:
     kept = INFERENCE_FILE if args.inference else FILE
     path = args.out if args.out is not None else Path(args.folder) / kept if args.folder else None
     if args.inference:
-        taken = take_inference(verified, step, args.inference, verify_text.train)
+        taken = take_inference(verified, step, args.inference, _train)
     else:
-        taken = take(verified, step, verify_text.train)
-    with verify_text.Progress() as progress:
-        rows = work.verify(taken, options, args.layer, path, identity(verified), progress)
+        taken = take(verified, step, _train)
+    with bar("verifying") as move:
+        rows = work.verify(
+            taken, options, args.layer, path, identity(verified),
+            lambda layer, done, total: move(note=layer, completed=done, total=total),
+        )  # fmt: skip
     found = work.totals(rows, started)
     if args.json:
         print(json.dumps(_result(args, verified, step, taken.digest, rows, found)))
     else:
-        verify_text.show(verified, step, args.inference, rows, found)
+        text.show(verified, step, args.inference, rows, found)
     return 1 if found.differing else 0
 
 
@@ -101,6 +104,14 @@ def _batch(text: str) -> int:
         return source.positive(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}; a RUN stands ahead of --inference") from None
+
+
+def _train(run: "Run", steps: int) -> None:
+    """Up to step `steps`, behind a bar."""
+    from intnet.cli import terminal
+
+    if run.step < steps:
+        terminal.advance(run, steps, [])
 
 
 def _step(args: argparse.Namespace, verified: "Run") -> int:
@@ -116,13 +127,7 @@ def _result(
     """The JSON object."""
     from intnet import spec
 
-    return {
-        "run": args.folder,
-        "method": verified.method.name,
-        "model": verified.model.kind,
-        "data": verified.data.name,
-        "seed": verified.seed,
-        "step": step,
+    return source.facts(args, verified, step) | {
         "inference": args.inference,
         "definition": spec.VERSION,
         "state_sha256": digest,

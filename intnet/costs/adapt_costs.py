@@ -24,6 +24,7 @@ cost = train + overhead/bs, as a machine would pay it; the figures named `per_im
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -137,16 +138,26 @@ def float32(layers: Sequence[LayerSize], steps: int, batch_size: int = 1, accs: 
 
 
 def dense(
-    layers: Sequence[LayerSize], schedule: Iterable[tuple[int, int]], batch_size: int = 1, accs: int = 1
+    layers: Sequence[LayerSize],
+    schedule: Iterable[tuple[int, int | np.ndarray]],
+    batch_size: int = 1,
+    accs: int = 1,
+    switch: tuple[int, int] | None = None,
 ) -> History:
-    """One word length for all layers: (steps, WL) one after another, no zero weight, no overhead."""
-    widths = np.concatenate([np.full(steps, width, np.int64) for steps, width in schedule])
-    shape = (len(widths), len(layers))
+    """(steps, WL) one after another, of all layers or of each; no zero weight.
+
+    switch: lookback and resolution of all; None: no overhead
+    """
+    told = np.concatenate([np.broadcast_to(width, (steps, np.size(width))) for steps, width in schedule])
+    widths = np.broadcast_to(told, (len(told), len(layers)))
     weights = np.array([layer.weights for layer in layers], np.int64)
+    lookback, resolution = (np.full(widths.shape, of) for of in switch) if switch else (None, None)
     return History(
         tuple(layers),
-        np.broadcast_to(widths[:, None], shape),
-        np.broadcast_to(weights, shape),
+        widths,
+        np.broadcast_to(weights, widths.shape),
+        lookback=lookback,
+        resolution=resolution,
         batch_size=batch_size,
         accs=accs,
     )
@@ -273,61 +284,37 @@ def summary(history: History, baseline: History, iso: int | None = None) -> Summ
 # -- layer by layer ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class LayerRow:
-    """One layer's word length (WL) and sparsity over all steps; how often WL rose and fell."""
+def rows(history: History) -> list[dict[str, Any]]:
+    """Of each layer its word length (WL) and sparsity over all steps, and how often WL rose and fell.
 
-    layer: str
-    madds: int
-    weights: int
-    first: int
-    least: int
-    mean: float
-    most: int
-    last: int
-    fraction: int | None
-    sparsity_mean: float
-    sparsity_final: float
-    rises: int
-    falls: int
-    lookback: int | None
-    resolution: int | None
-
-
-def rows(history: History) -> list[LayerRow]:
-    """One row a layer."""
+    fraction, lookback, resolution: the last step's, None without
+    """
     zero, moves = 1 - shares(history), np.diff(history.widths, axis=0)
-    density = final_model(history)[2]
-
-    def final(values: np.ndarray | None, layer: int) -> int | None:
-        return None if values is None else int(values[-1, layer])
-
-    return [
-        LayerRow(
-            size.name,
-            size.madds,
-            size.weights,
-            first=int(history.widths[0, k]),
-            least=int(history.widths[:, k].min()),
-            mean=float(history.widths[:, k].mean()),
-            most=int(history.widths[:, k].max()),
-            last=int(history.widths[-1, k]),
-            fraction=final(history.fractions, k),
-            sparsity_mean=float(zero[:, k].mean()),
-            sparsity_final=float(1 - density[k]),
-            rises=int((moves[:, k] > 0).sum()),
-            falls=int((moves[:, k] < 0).sum()),
-            lookback=final(history.lookback, k),
-            resolution=final(history.resolution, k),
+    density, widths = final_model(history)[2], history.widths
+    last = {"fraction": history.fractions, "lookback": history.lookback, "resolution": history.resolution}
+    found = []
+    for k, size in enumerate(history.layers):
+        ends = {key: None if of is None else int(of[-1, k]) for key, of in last.items()}
+        found.append(
+            {
+                "layer": size.name,
+                "madds": size.madds,
+                "weights": size.weights,
+                "first": int(widths[0, k]),
+                "least": int(widths[:, k].min()),
+                "mean": float(widths[:, k].mean()),
+                "most": int(widths[:, k].max()),
+                "last": int(widths[-1, k]),
+                "fraction": ends["fraction"],
+                "sparsity_mean": float(zero[:, k].mean()),
+                "sparsity_final": float(1 - density[k]),
+                "rises": int((moves[:, k] > 0).sum()),
+                "falls": int((moves[:, k] < 0).sum()),
+                "lookback": ends["lookback"],
+                "resolution": ends["resolution"],
+            }
         )
-        for k, size in enumerate(history.layers)
-    ]
-
-
-def spaced(steps: int, count: int = 10) -> list[int]:
-    """Indices of the first and the last of `steps` steps, and of up to `count` evenly between."""
-    gaps = count + 1
-    return sorted({(steps - 1) * k // gaps for k in range(gaps + 1)})
+    return found
 
 
 def changes(history: History) -> list[list[tuple[int, int, int | None]]]:

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from intnet.inspect.trail import FRACTION_BITS, HALF
 from intnet.numbers.formats import Flag
 from intnet.packs.ports import Port
-from intnet.packs.trail import FRACTION_BITS
 
-HALF = 1 << FRACTION_BITS  # of the remainder's word: its first bit, and no other
 LEAST_FLOAT, INFINITY = -149, 0x7F800000  # of binary32: log2 of the least number, a pattern
 FEW = 4  # elements whose bits are told one by one
 SHOWN = 3  # verdicts that do not explain everything

@@ -13,12 +13,10 @@ The gap between `one width` and the paper is what the layers' differences and th
 
 from typing import Any
 
-import numpy as np
-
 from intnet import models
 from intnet.costs import adapt_costs
-from intnet.costs.adapt_costs import History
-from intnet.papers.check import Check, Column, Result, Table, Task, agrees
+from intnet.papers.check import Check, Result, Task, agrees
+from intnet.show.tables import Column, Table
 
 # first version, tables 3, 4 (training: MEM, SU^1), 6 (inference: SZ, SU), 5 (final sparsity), CIFAR
 FIRST: dict[str, tuple[float, float, float, float, float]] = {
@@ -50,7 +48,7 @@ def run(task: Task) -> Result:
         "published figures of AdaPT, and what follows from them",
         [means, _training(), _inference(), _overheads()],
         REMARKS,
-        all(agrees(own, published, 2) for _, own, published in means.rows),  # type: ignore[arg-type]
+        all(agrees(own, published, 2) for _, own, published in means.rows),
     )
 
 
@@ -112,7 +110,8 @@ def _overheads() -> Table:
         mem, su, *_ = FIRST[WIDTHS[net]]
         width = round(32 * (mem - 1))
         for lookback in LOOKBACK:
-            own = adapt_costs.summary(_history(sizes, width, lookback), adapt_costs.float32(sizes, 1, BATCH))
+            history = adapt_costs.dense(sizes, [(1, width)], BATCH, switch=(lookback, RESOLUTION))
+            own = adapt_costs.summary(history, adapt_costs.float32(sizes, 1, BATCH))
             figures = (own.speedup_without_overhead, own.speedup, own.speedup_per_image)
             rows.append((net, width, lookback, *figures, su))
     columns = (
@@ -125,20 +124,6 @@ def _overheads() -> Table:
         "WL the mean sp*WL above",
         columns,
         rows,
-    )
-
-
-def _history(sizes: tuple[adapt_costs.LayerSize, ...], width: int, lookback: int) -> History:
-    """One step of a dense network of one word length that looks back."""
-    row = np.ones((1, len(sizes)), np.int64)
-    weights = np.array([[layer.weights for layer in sizes]], np.int64)
-    return History(
-        sizes,
-        width * row,
-        weights,
-        lookback=lookback * row,
-        resolution=RESOLUTION * row,
-        batch_size=BATCH,
     )
 
 

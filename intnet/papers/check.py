@@ -4,60 +4,20 @@
     Task      the sizes of the training that a check may need, and whom it tells how far it is
     Result    tables of our numbers beside the published ones, remarks, and whether what is exact holds
 
-Published numbers are literals in the check's own module, each with its table, figure or section. A cell is
-a raw value; how it is written is the column's matter (`Column.text`), so `--json` has all digits.
+Published numbers are literals in the check's own module, each with its table, figure or section.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-Cell = str | int | float | bool | None
+from intnet.show.tables import Table
+
 Progress = Callable[[str, int, int], None]  # what is under way, steps done, steps in all
 
 
 def silent(what: str, done: int, total: int) -> None:
     """Nobody is told."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A heading and how numbers under it are written: '.2f', '.1%', ','. Texts stay; None is '-'."""
-
-    name: str
-    spec: str = ""
-
-    def text(self, cell: Cell) -> str:
-        """The cell as it is printed."""
-        if cell is None:
-            return "-"
-        if isinstance(cell, bool):
-            return "yes" if cell else "no"
-        return cell if isinstance(cell, str) else format(cell, self.spec)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A title, columns, rows of as many cells."""
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: Sequence[tuple[Cell, ...]]
-
-    def __post_init__(self) -> None:
-        names = [column.name for column in self.columns]
-        assert len(set(names)) == len(names), f"two columns of one name: {names}"
-
-    def column(self, name: str) -> list[Any]:
-        """The cells under a heading."""
-        at = [column.name for column in self.columns].index(name)
-        return [row[at] for row in self.rows]
-
-    def records(self) -> list[dict[str, Cell]]:
-        """A dictionary a row."""
-        names = [column.name for column in self.columns]
-        return [dict(zip(names, row, strict=True)) for row in self.rows]
 
 
 @dataclass(frozen=True)
@@ -108,6 +68,7 @@ class Check:
     about: one line; source: paper and place; time: roughly, on two idle cores
     sizes: defaults of what it trains, None where it trains nothing
     many_runs: whether it takes several seeds, and a folder to go on from
+    draw: the paper's figure, draw(stream, file, source, result), in the format of the file's name
     """
 
     about: str
@@ -116,6 +77,7 @@ class Check:
     run: Callable[[Task], Result]
     sizes: Sizes | None = None
     many_runs: bool = False
+    draw: Callable[..., None] | None = None
 
 
 def agrees(own: float, published: float, digits: int) -> bool:

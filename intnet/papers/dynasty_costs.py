@@ -8,7 +8,8 @@ them: epochs = time / (bits / 8).
 from typing import Any
 
 from intnet.costs import array_costs
-from intnet.papers.check import Check, Column, Result, Table, Task, agrees
+from intnet.papers.check import Check, Result, Task, agrees
+from intnet.show.tables import Column, Table
 
 # sec. 5.2.2, 5.3: (data, bits, time, energy saved), per cent of 8 bits
 PUBLISHED = (

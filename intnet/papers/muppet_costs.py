@@ -15,7 +15,8 @@ from typing import Any
 
 from intnet import models
 from intnet.costs import adapt_costs
-from intnet.papers.check import Check, Column, Result, Table, Task, agrees
+from intnet.papers.check import Check, Result, Task, agrees
+from intnet.show.tables import Column, Table
 
 SCHEDULE = ((16, 8), (10, 12), (14, 14), (14, 16), (45, 32))  # AlexNet/CIFAR-10: (epochs, WL)
 # first version, table 3, columns MEM and SU^3, rows of MuPPET; epochs trained: table 2, superscripts

@@ -12,7 +12,8 @@ from intnet.blocks.buckets import Codec
 from intnet.costs import tape_costs
 from intnet.costs.tape_costs import Block
 from intnet.methods.saved import PRESETS, Saved
-from intnet.papers.check import Check, Column, Result, Table, Task, agrees
+from intnet.papers.check import Check, Result, Task, agrees
+from intnet.show.tables import Column, Table
 from intnet.training.tape import MB
 
 BATCH, IMAGE, CLASSES = 128, (32, 32, 3), 10

@@ -6,14 +6,17 @@ Every batch size sees the same images, so the smaller ones take more steps; lear
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from intnet.methods.method import Method
 from intnet.methods.wageubn import Wageubn
 from intnet.papers import training
-from intnet.papers.check import Check, Column, Result, Sizes, Table, Task
+from intnet.papers.check import Check, Result, Sizes, Task
 from intnet.papers.single_path import SinglePath
 from intnet.papers.training import Arm
+from intnet.show.pictures import picture, wrapped
+from intnet.show.tables import Column, Table
 
 BATCHES = (128, 64, 32, 16)  # figure 8 runs from 128 to 16
 
@@ -65,6 +68,27 @@ def _remarks(rows: list[tuple[Any, ...]]) -> list[str]:
     return told
 
 
+def draw(stream: BinaryIO, file: Path, source: str, result: Result) -> None:
+    """Figure 8: accuracy over batch size, with the range of the seeds."""
+    (table,) = result.tables
+    with picture(stream, file, (6.5, 4.5)) as figure:
+        axis = figure.subplots()
+        axis.set_title(wrapped(f"{source}: {result.setting}", 90), fontsize=8)
+        batches = table.column("batch")
+        columns = (("float32", "its least", "its most"), ("wageubn", "least", "most"))
+        for names, mark in zip(columns, ("o", "s"), strict=True):
+            at = [i for i, mean in enumerate(table.column(names[0])) if mean is not None]
+            mean, low, high = ([100 * table.column(name)[i] for i in at] for name in names)
+            below = [m - x for m, x in zip(mean, low, strict=True)]
+            above = [x - m for m, x in zip(mean, high, strict=True)]
+            axis.errorbar(at, mean, (below, above), marker=mark, capsize=3, label=names[0])
+        axis.set_xticks(range(len(batches)), [str(size) for size in batches])
+        axis.set_xlabel("batch size")
+        axis.set_ylabel("test accuracy, %")
+        axis.grid(alpha=0.3)
+        axis.legend()
+
+
 CHECK = Check(
     "accuracy over batch size, full 8 bits beside float32",
     "WAGEUBN, section IV-D, figure 8",
@@ -72,4 +96,5 @@ CHECK = Check(
     run,
     Sizes("resnet20", "fashion-mnist", 10000, 4),
     many_runs=True,
+    draw=draw,
 )

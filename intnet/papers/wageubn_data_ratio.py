@@ -9,7 +9,8 @@ quantization they are seen through SQ(., 32), whose step is 2^-31 R(x): exact to
 """
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -18,7 +19,9 @@ from intnet.methods.wageubn import Wageubn
 from intnet.numbers.formats import Flag, Format, Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.papers import training
-from intnet.papers.check import Check, Column, Result, Sizes, Table, Task
+from intnet.papers.check import Check, Result, Sizes, Task
+from intnet.show.pictures import picture, wrapped
+from intnet.show.tables import Column, Table
 from intnet.trace import Event
 
 FORMATS: dict[str, Format] = {"SQ 8": Shift(8), "Flag 8": Flag(8), "SQ 16": Shift(16)}
@@ -134,10 +137,35 @@ def _trend(ratios: Sequence[float]) -> int:
     return sum(b > a for i, a in enumerate(ratios) for b in ratios[i + 1 :])
 
 
+def draw(stream: BinaryIO, file: Path, source: str, result: Result) -> None:
+    """Figure 10, the share of values that are not zero, layer by layer, and 9, the values by octave."""
+    ratios, octaves = result.tables
+    with picture(stream, file, (11.0, 5.0)) as figure:
+        figure.suptitle(wrapped(f"{source}: {result.setting}", 90), fontsize=9)
+        left, right = figure.subplots(1, 2)
+        layers = ratios.column("layer")
+        for name, mark in (("SQ 8", "o"), ("Flag 8", "s"), ("SQ 16", "^")):
+            left.plot(range(len(layers)), [100 * x for x in ratios.column(name)], marker=mark, label=name)
+        left.set_xticks(range(len(layers)), layers, rotation=90, fontsize=6)
+        left.set_ylabel("values of e3 that are not zero, %")
+        left.set_ylim(0, 103)
+        names = octaves.column("|e3| / R(e3)")
+        for name, style in (("before", "-"), ("SQ 8", "--"), ("Flag 8", ":")):
+            shares = [100 * x for x in octaves.column(name)]
+            right.plot(range(len(names)), shares, style, marker=".", label=name)
+        right.set_xticks(range(len(names)), names, rotation=90, fontsize=6)
+        right.set_ylabel("share of the values, %")
+        right.set_xlabel(f"|e3| / R(e3) of {layers[0]}")
+        for axis in (left, right):
+            axis.grid(alpha=0.3)
+            axis.legend()
+
+
 CHECK = Check(
     "what 8-bit SQ and 8-bit Flag-Q keep of the errors behind convolutions",
     "WAGEUBN, section IV-E, figures 9 and 10",
     "1 minute",
     run,
     Sizes("resnet20", "fashion-mnist", 4000, 1),
+    draw=draw,
 )

@@ -11,9 +11,10 @@ from typing import Any
 
 from intnet.methods.wageubn import Wageubn
 from intnet.papers import training
-from intnet.papers.check import Check, Column, Result, Sizes, Table, Task
+from intnet.papers.check import Check, Result, Sizes, Task
 from intnet.papers.single_path import SinglePath
 from intnet.papers.training import Arm, Outcome
+from intnet.show.tables import Column, Table
 
 # what is quantized -> (arm, top-1, top-5, where), top-1 and top-5 in per cent on ImageNet, ResNet18
 PUBLISHED: dict[str, tuple[str, float | None, float | None, str]] = {

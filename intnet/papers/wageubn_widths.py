@@ -19,7 +19,8 @@ from intnet.errors import ConfigError
 from intnet.methods.wageubn import MOM, MOM_EXPONENT, Wageubn, Widths
 from intnet.numbers.qtensor import QTensor
 from intnet.papers import training
-from intnet.papers.check import Check, Column, Result, Sizes, Table, Task
+from intnet.papers.check import Check, Result, Sizes, Task
+from intnet.show.tables import Column, Table
 from intnet.trace import Event, PathTable
 from intnet.training.train import Run
 

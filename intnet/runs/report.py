@@ -16,6 +16,7 @@ import intnet
 from intnet.errors import CheckpointError
 from intnet.methods.method import Held
 from intnet.runs import records
+from intnet.show.tables import Column, Table
 from intnet.trace import PathRow, PathTable
 from intnet.training import model_bytes
 from intnet.training.tape import MB, Tape
@@ -267,21 +268,15 @@ def markdown(report: dict[str, Any]) -> str:
     lines += ["", "## Data paths", ""]
     if not report["paths"]:
         return "\n".join([*lines, "No step was observed: the run was already at its last step.", ""])
-    lines += [NOTES, "| " + " | ".join(COLUMNS.values()) + " |"]
-    rules = ["---" if key in ("layer", "path", "format") else "---:" for key in COLUMNS]
-    lines.append("|" + "|".join(rules) + "|")
-    lines += ["| " + " | ".join(_cell(key, row[key]) for key in COLUMNS) + " |" for row in report["paths"]]
-    return "\n".join([*lines, ""])
+    columns = [Column(name, right=key not in ("layer", "path", "format")) for key, name in COLUMNS.items()]
+    cells = [[_cell(key, row[key]) for key in COLUMNS] for row in report["paths"]]
+    return "\n".join([*lines, NOTES, *Table("", columns, cells).markdown(), ""])
 
 
-def _cell(key: str, value: Any) -> str:
-    if value is None:
-        return "-"
+def _cell(key: str, value: Any) -> Any:
     if key == "format":
         return f"`{value}`"  # '<8,7>' is not a tag
-    if key == "exponents":
-        return span(value)
-    return str(value)
+    return span(value) if key == "exponents" and value is not None else value
 
 
 def span(exponents: list[int]) -> str:

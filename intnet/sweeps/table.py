@@ -1,7 +1,8 @@
-"""What the runs of a sweep came to: one row a point, over its seeds; as JSON, CSV and Markdown.
+"""What the runs of a plan came to: one row a point, over its seeds; as text, JSON, CSV and Markdown.
 
-`collect` reads the runs' reports, of a sweep at work too; `MEASURES` are the columns: a new one is a line
-there, shown where a report has it. Means are sums rounded once, over their number.
+`Sweep` is what `intnet sweep` makes of them, of a sweep at work too; `compared.py` has what `intnet compare`
+tells otherwise. `MEASURES` are the columns: a new one is a line there, shown where a report has it. Means are
+sums rounded once, over their number.
 """
 
 import csv
@@ -9,15 +10,19 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
 
 from intnet.errors import CheckpointError
 from intnet.runs import files, records, report
 from intnet.runs.metrics import read_metrics
 from intnet.runs.run_folder import METRICS
+from intnet.show import tables
+from intnet.show.tables import Column, Table, text
 from intnet.sweeps.plan import Plan, Point, run_folder, run_name
 from intnet.sweeps.work import SESSION
 
@@ -25,74 +30,26 @@ JSON, CSV, MARKDOWN = "table.json", "table.csv", "table.md"
 FAILURES = {"rows": [{"method": str, "settings": {str: str}, "failed": {str: str}}]}  # of table.json
 SHORT = 12  # digits of a digest in a table
 
-
-@dataclass(frozen=True)
-class Measure:
-    """A column: how it is read from a report (None: it is not there) and written.
-
-    spread: with its range; shown: in tables for people, too
-    """
-
-    heading: str
-    read: Callable[[dict[str, Any]], float | None]
-    form: str
-    spread: bool = False
-    shown: bool = True
-
-    def text(self, value: float | None) -> str:
-        """A number of it."""
-        return "-" if value is None else self.form.format(value)
-
-
-def _saved(key: str) -> Callable[[dict[str, Any]], float | None]:
-    """Of what a method packs of the values that it saves for the backward pass."""
-
-    def read(report: dict[str, Any]) -> float | None:
-        number = report.get("saved", {}).get(key)
-        return None if number is None else float(number)
-
-    return read
-
-
-MEASURES = {
-    "test_accuracy": Measure("test accuracy", lambda report: report["test_accuracy"], "{:.2%}", spread=True),
-    "last_loss": Measure("last loss", lambda report: report["last_loss"], "{:.4f}"),
-    "saved_bits": Measure("saved bits", _saved("bits"), "{:.3f}"),
-    "saved_bytes": Measure("saved bytes", _saved("bytes"), "{:,.0f}"),
-    "images_per_second": Measure("images/s", lambda report: report["images_per_second"], "{:,.0f}"),
-    "seconds": Measure("seconds", lambda report: report["seconds"], "{:,.1f}", shown=False),
-}
+Numbers = dict[str, float | None]  # a run's figures by key, None where the run does not tell it
 
 
 @dataclass(frozen=True)
 class Row:
-    """A point and the reports of those of its runs that are done, by seed; failed: why, by seed."""
+    """A point: reports and figures of those of its runs that are done, why others failed; all by seed."""
 
     point: Point
     reports: dict[int, dict[str, Any]]
-    failed: dict[int, str] = field(default_factory=dict)
+    failed: dict[int, str]
+    numbers: dict[int, Numbers]
 
-    def values(self, measure: str) -> list[float]:
+    def values(self, key: str) -> list[float]:
         """One number a run that has it."""
-        found = (MEASURES[measure].read(report) for report in self.reports.values())
-        return [value for value in found if value is not None]
+        return [value for own in self.numbers.values() if (value := own[key]) is not None]
 
-    def mean(self, measure: str) -> float | None:
+    def mean(self, key: str) -> float | None:
         """Over the runs; None where no run has it."""
-        values = self.values(measure)
+        values = self.values(key)
         return math.fsum(values) / len(values) if values else None
-
-
-def collect(folder: Path, plan: Plan, failed: dict[str, str] | None = None) -> list[Row]:
-    """The rows of a sweep; failed: why a run failed, by the run's name."""
-    rows, reasons = [], failed or {}
-    for point in plan.points:
-        found = {seed: done(folder, plan, point, seed) for seed in plan.seeds}
-        reports = {seed: report for seed, report in found.items() if report is not None}
-        names = {seed: run_name(point, seed) for seed in plan.seeds if seed not in reports}
-        why = {seed: reasons[name] for seed, name in names.items() if name in reasons}
-        rows.append(Row(point, reports, why))
-    return rows
 
 
 def failures(folder: Path) -> dict[str, str]:
@@ -119,58 +76,14 @@ def done(folder: Path, plan: Plan, point: Point, seed: int) -> dict[str, Any] | 
         return None
 
 
-def curve(folder: Path, plan: Plan, point: Point, seed: int) -> list[float]:
-    """Test accuracies of a run, an epoch each, as far as it is."""
-    lines = read_metrics(run_folder(folder, point, seed) / METRICS)
-    return [line["test_accuracy"] for line in lines if line["kind"] == "epoch" and line["step"] <= plan.steps]
-
-
-def digest(rows: Sequence[Row]) -> str:
-    """SHA-256 over the names and state digests of all runs that are done."""
-    lines = sorted(
-        f"{run_name(row.point, seed)} {report['state_sha256']}\n"
-        for row in rows
-        for seed, report in row.reports.items()
-    )
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-# -- as a table --------------------------------------------------------------------------------
-
-
-def cells(plan: Plan, rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """(headings, texts of every row), columns that no row has left out."""
-    varied = plan.varied()
-    several = len({row.point.method for row in rows}) > 1 or not varied
-    measures = [key for key, measure in MEASURES.items() if measure.shown and _known(rows, key)]
-    headings = ["method"] * several + varied + ["runs"]
-    alone = len(plan.seeds) == 1
-    for key in measures:
-        headings += [MEASURES[key].heading] + ["least..greatest"] * (MEASURES[key].spread and not alone)
-    texts = []
-    for row in rows:
-        line = [row.point.method] * several + [_setting(row.point, key) for key in varied]
-        line.append(f"{len(row.reports)}/{len(plan.seeds)}" + (" failed" if row.failed else ""))
-        for key in measures:
-            line.append(MEASURES[key].text(row.mean(key)))
-            if MEASURES[key].spread and not alone:
-                line.append(_range(MEASURES[key], row.values(key)))
-        own = next(iter(row.reports.values()), {"state_sha256": "-"})
-        texts.append(line + [own["state_sha256"][:SHORT]] * alone)
-    return headings + ["state sha256"] * alone, texts
-
-
-def _known(rows: Sequence[Row], key: str) -> bool:
-    """Whether a row has the measure; a sweep that has only begun shows the accuracy's column."""
-    return key == "test_accuracy" or any(row.values(key) for row in rows)
-
-
-def _setting(point: Point, key: str) -> str:
-    return "-" if point.baseline and key not in point.settings else point.value(key)
-
-
-def _range(measure: Measure, values: list[float]) -> str:
-    return f"{measure.text(min(values))}..{measure.text(max(values))}" if values else "-"
+def curves(folder: Path, plan: Plan, point: Point) -> list[list[float]]:
+    """Test accuracies of a point's runs, an epoch each, as far as they are."""
+    found = []
+    for seed in plan.seeds:
+        lines = read_metrics(run_folder(folder, point, seed) / METRICS)
+        tested = [line for line in lines if line["kind"] == "epoch" and line["step"] <= plan.steps]
+        found.append([line["test_accuracy"] for line in tested])
+    return found
 
 
 def title(plan: Plan) -> str:
@@ -185,84 +98,221 @@ def title(plan: Plan) -> str:
     )
 
 
-def markdown(plan: Plan, rows: Sequence[Row]) -> str:
-    """The table with its title."""
-    headings, texts = cells(plan, rows)
-    lines = [f"# {title(plan)}", "", *markdown_table(headings, texts, headings.index("runs"))]
-    lines += ["", f"Means over the seeds. sweep sha256: `{digest(rows)}`"]
-    for row in rows:
-        label = plan.label(row.point)
-        lines += [f"- failed: {label}, seed {seed}: {why}" for seed, why in row.failed.items()]
-    return "\n".join([*lines, ""])
+@dataclass(frozen=True)
+class Measure:
+    """A column: how it is read from a report (None: it is not there) and written.
+
+    spread: with its range; shown: in tables for people, too
+    """
+
+    heading: str
+    read: Callable[[dict[str, Any]], float | None]
+    spec: str
+    spread: bool = False
+    shown: bool = True
 
 
-def markdown_table(headings: Sequence[str], texts: Sequence[Sequence[str]], left: int) -> list[str]:
-    """Lines of Markdown; the first `left` columns are words, the others numbers."""
-    rules = ["---"] * left + ["---:"] * (len(headings) - left)
-    lines = [
-        f"| {' | '.join(part.replace('|', chr(92) + '|') for part in parts)} |"
-        for parts in (headings, *texts)
-    ]
-    return [lines[0], f"|{'|'.join(rules)}|", *lines[1:]]
+def _saved(key: str) -> Callable[[dict[str, Any]], float | None]:
+    """Of what a method packs of the values that it saves for the backward pass."""
+
+    def read(report: dict[str, Any]) -> float | None:
+        number = report.get("saved", {}).get(key)
+        return None if number is None else float(number)
+
+    return read
 
 
-def extent(plan: Plan, rows: Sequence[Row]) -> dict[str, Any]:
-    """How much was asked for, and how much of it is done."""
-    return {
-        "steps": plan.steps,
-        "seeds": plan.seeds,
-        "runs": len(plan.points) * len(plan.seeds),
-        "done": sum(len(row.reports) for row in rows),
-    }
+MEASURES = {
+    "test_accuracy": Measure("test accuracy", lambda report: report["test_accuracy"], ".2%", spread=True),
+    "last_loss": Measure("last loss", lambda report: report["last_loss"], ".4f"),
+    "saved_bits": Measure("saved bits", _saved("bits"), ".3f"),
+    "saved_bytes": Measure("saved bytes", _saved("bytes"), ",.0f"),
+    "images_per_second": Measure("images/s", lambda report: report["images_per_second"], ",.0f"),
+    "seconds": Measure("seconds", lambda report: report["seconds"], ",.1f", shown=False),
+}
 
 
-def result(plan: Plan, rows: Sequence[Row]) -> dict[str, Any]:
-    """Everything, for machines."""
-    return {
-        "sweep": plan.common,
-        **extent(plan, rows),
-        "rows": [_row(row) for row in rows],
-        "sweep_sha256": digest(rows),
-    }
+class Sweep:
+    """What `intnet sweep` shows of the runs in a folder as they are now; each report is read once.
 
+    failed: why a run failed, by the run's name
+    """
 
-def _row(row: Row) -> dict[str, Any]:
-    point = row.point
-    return {
-        "method": point.method,
-        "settings": point.settings,
-        "options": point.options,
-        "baseline": point.baseline,
-        **{
-            key: {"mean": row.mean(key), "least": min(values), "greatest": max(values)}
-            for key in MEASURES
-            if (values := row.values(key))
-        },
-        "runs": {
-            str(seed): {"name": run_name(point, seed), "state_sha256": report["state_sha256"]}
-            | {key: measure.read(report) for key, measure in MEASURES.items()}
+    command = "sweep"
+
+    def __init__(self, folder: Path, plan: Plan, failed: dict[str, str] | None = None) -> None:
+        self.folder, self.plan = folder, plan
+        self.runs = len(plan.points) * len(plan.seeds)
+        self.several = len(plan.seeds) > 1
+        self.rows = [self._row(point, failed or {}) for point in plan.points]
+        self.done = sum(len(row.reports) for row in self.rows)
+
+    def _row(self, point: Point, reasons: dict[str, str]) -> Row:
+        found = {seed: done(self.folder, self.plan, point, seed) for seed in self.plan.seeds}
+        reports = {seed: report for seed, report in found.items() if report is not None}
+        names = {seed: run_name(point, seed) for seed in found if seed not in reports}
+        failed = {seed: reasons[name] for seed, name in names.items() if name in reasons}
+        numbers = {seed: self.numbers(point, seed, report) for seed, report in reports.items()}
+        return Row(point, reports, failed, numbers)
+
+    # -- what another command tells otherwise ---------------------------------------------------
+
+    def numbers(self, point: Point, seed: int, report: dict[str, Any]) -> Numbers:
+        """What the report has of each measure."""
+        return {key: measure.read(report) for key, measure in MEASURES.items()}
+
+    def keys(self) -> Iterable[str]:
+        """All, whether or not a run has them."""
+        return MEASURES
+
+    def label(self, point: Point) -> str:
+        """What tells it from the others."""
+        return self.plan.label(point)
+
+    def settings(self, point: Point) -> dict[str, str]:
+        """The keys that vary."""
+        return {
+            key: "-" if point.baseline and key not in point.settings else point.value(key)
+            for key in self.plan.varied()
+        }
+
+    def about(self, point: Point) -> dict[str, Any]:
+        """The whole point."""
+        whole = {"method": point.method, "settings": point.settings, "options": point.options}
+        return whole | {"baseline": point.baseline}
+
+    def state(self, report: dict[str, Any]) -> str:
+        """The trained bits."""
+        return str(report["state_sha256"])
+
+    def table(self) -> Table:
+        """Method where they differ, keys that vary, measures; of one seed the state's digest."""
+        varied = self.plan.varied()
+        methods = len({row.point.method for row in self.rows}) > 1 or not varied
+        known = [key for key, measure in MEASURES.items() if measure.shown and self._known(key)]
+        columns = [Column(name, right=False) for name in ["method"] * methods + varied]
+        columns += tables.numbers("runs")
+        for key in known:
+            columns += tables.numbers(MEASURES[key].heading, spec=MEASURES[key].spec)
+            columns += tables.numbers("least..greatest") * (MEASURES[key].spread and self.several)
+        columns += tables.numbers("state sha256") * (not self.several)
+        return Table("", columns, [self._cells(row, methods, known) for row in self.rows])
+
+    def _known(self, key: str) -> bool:
+        """Whether a row has the measure; a sweep that has only begun shows the accuracy's column."""
+        return key == "test_accuracy" or any(row.values(key) for row in self.rows)
+
+    def _cells(self, row: Row, methods: bool, known: Sequence[str]) -> list[Any]:
+        cells: list[Any] = [row.point.method] * methods + [
+            *self.settings(row.point).values(),
+            self.count(row),
+        ]
+        for key in known:
+            cells.append(row.mean(key))
+            if MEASURES[key].spread and self.several:
+                cells.append(spread(row.values(key), MEASURES[key].spec))
+        own = next(iter(row.reports.values()), {"state_sha256": "-"})
+        return cells + [own["state_sha256"][:SHORT]] * (not self.several)
+
+    def remarks(self, console: Console) -> None:
+        """What failed, and how much is done."""
+        for line in self.failed():
+            print(line)
+        if self.done < self.runs:
+            print(f"{self.done:,} of {self.runs:,} runs are done")
+
+    def foot(self) -> list[str]:
+        """The digest, and what failed."""
+        return [
+            f"Means over the seeds. sweep sha256: `{self.digest()}`",
+            *(f"- {line}" for line in self.failed()),
+        ]
+
+    # -- for people -----------------------------------------------------------------------------
+
+    def count(self, row: Row) -> str:
+        """'1/2 failed': runs that are done."""
+        return f"{len(row.reports)}/{len(self.plan.seeds)}{' failed' if row.failed else ''}"
+
+    def failed(self) -> list[str]:
+        """A line a run that failed."""
+        return [
+            f"failed: {self.label(row.point)}, seed {seed}: {why}"
+            for row in self.rows
+            for seed, why in row.failed.items()
+        ]
+
+    def show(self, written: Sequence[Path]) -> None:
+        """The table, what it means, what failed, and the digest of all."""
+        console = Console(highlight=False, markup=False)
+        print(f"\n{title(self.plan)}", flush=True)
+        tables.show(self.table(), console)
+        self.remarks(console)
+        for file in written:
+            print(f"written: {file}")
+        print(f"{self.command} sha256: {self.digest()}")
+
+    def markdown(self) -> str:
+        """The table with its title and what it means."""
+        return "\n".join([f"# {title(self.plan)}", "", *self.table().markdown(), "", *self.foot(), ""])
+
+    # -- for machines ---------------------------------------------------------------------------
+
+    def digest(self) -> str:
+        """SHA-256 over names and states of all runs that are done; nothing measured is part of it."""
+        lines = sorted(
+            f"{run_name(row.point, seed)} {self.state(report)}\n"
+            for row in self.rows
             for seed, report in row.reports.items()
-        },
-        "failed": {str(seed): why for seed, why in row.failed.items()},
-    }
+        )
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def result(self) -> dict[str, Any]:
+        """Everything."""
+        return {
+            self.command: self.plan.common,
+            "steps": self.plan.steps,
+            "seeds": self.plan.seeds,
+            "runs": self.runs,
+            "done": self.done,
+            "rows": [self._json(row) for row in self.rows],
+            f"{self.command}_sha256": self.digest(),
+        }
+
+    def _json(self, row: Row) -> dict[str, Any]:
+        keys = self.keys() if row.numbers else ()
+        means = {
+            key: {"mean": row.mean(key), "least": min(values), "greatest": max(values)}
+            for key in keys
+            if (values := row.values(key))
+        }
+        runs = {
+            str(seed): {"name": run_name(row.point, seed), "state_sha256": row.reports[seed]["state_sha256"]}
+            | own
+            for seed, own in row.numbers.items()
+        }
+        failed = {str(seed): why for seed, why in row.failed.items()}
+        return {**self.about(row.point), **means, "runs": runs, "failed": failed}
+
+    def csv(self) -> str:
+        """One line a run that is done: what it was and every figure, numbers in full."""
+        stream, keys = io.StringIO(), list(self.keys())
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["method", *self.settings(self.plan.points[0]), "seed", *keys, "state_sha256"])
+        for row in self.rows:
+            for seed, own in row.numbers.items():
+                texts = ["" if own[key] is None else repr(own[key]) for key in keys]
+                known = [row.point.method, *self.settings(row.point).values(), seed]
+                writer.writerow([*known, *texts, row.reports[seed]["state_sha256"]])
+        return stream.getvalue()
+
+    def write(self) -> None:
+        """table.json, table.csv and table.md in the folder."""
+        files.replace(self.folder / JSON, (json.dumps(self.result(), indent=2) + "\n").encode())
+        files.replace(self.folder / CSV, self.csv().encode())
+        files.replace(self.folder / MARKDOWN, self.markdown().encode())
 
 
-def _csv(plan: Plan, rows: Sequence[Row]) -> str:
-    """One line a run that is done: what it was and every measure, numbers in full."""
-    varied, stream = plan.varied(), io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["method", *varied, "seed", *MEASURES, "state_sha256"])
-    for row in rows:
-        for seed, found in row.reports.items():
-            own = [row.point.method, *(_setting(row.point, key) for key in varied), seed]
-            numbers = (measure.read(found) for measure in MEASURES.values())
-            texts = ("" if number is None else repr(number) for number in numbers)
-            writer.writerow([*own, *texts, found["state_sha256"]])
-    return stream.getvalue()
-
-
-def write(folder: Path, plan: Plan, rows: Sequence[Row]) -> None:
-    """table.json, table.csv and table.md in the sweep's folder."""
-    files.replace(folder / JSON, (json.dumps(result(plan, rows), indent=2) + "\n").encode())
-    files.replace(folder / CSV, _csv(plan, rows).encode())
-    files.replace(folder / MARKDOWN, markdown(plan, rows).encode())
+def spread(values: Sequence[float], spec: str) -> str:
+    """'91.00%..93.50%', '-' where there is none."""
+    return f"{text(min(values), spec)}..{text(max(values), spec)}" if values else "-"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from intnet import models
 from intnet.costs import adapt_costs
 from intnet.costs.adapt_costs import History, LayerSize
+from intnet.costs.report import spaced
 from intnet.errors import ConfigError
 from tests.oracle import costs as oracle
 
@@ -215,21 +216,33 @@ def test_rows_and_changes() -> None:
     lookback, resolution = np.full((5, 2), 25), np.arange(50, 60).reshape(5, 2)
     own = History(TWO, widths, nonzero, fractions, lookback, resolution)
     first, second = adapt_costs.rows(own)
-    assert (first.first, first.least, first.mean, first.most, first.last) == (8, 8, 9.8, 12, 12)
-    assert (first.fraction, first.rises, first.falls, first.lookback, first.resolution) == (5, 2, 1, 25, 58)
-    assert first.sparsity_mean == pytest.approx(0.3) and first.sparsity_final == 0.5
-    assert (second.fraction, second.rises, second.falls, second.sparsity_final) == (-3, 0, 0, 1.0)
+    assert (first["first"], first["least"], first["mean"], first["most"], first["last"]) == (
+        8,
+        8,
+        9.8,
+        12,
+        12,
+    )
+    assert (first["fraction"], first["rises"], first["falls"], first["lookback"], first["resolution"]) == (
+        5,
+        2,
+        1,
+        25,
+        58,
+    )
+    assert first["sparsity_mean"] == pytest.approx(0.3) and first["sparsity_final"] == 0.5
+    assert (second["fraction"], second["rises"], second["falls"], second["sparsity_final"]) == (-3, 0, 0, 1.0)
     assert adapt_costs.changes(own) == [
         [(1, 8, 4), (2, 10, 4), (3, 10, 5), (4, 9, 5), (5, 12, 5)],
         [(1, 8, -3)],
     ]
     assert adapt_costs.changes(adapt_costs.float32(TWO, 3)) == [[(1, 32, None)], [(1, 32, None)]]
-    assert adapt_costs.rows(adapt_costs.float32(TWO, 3))[0].lookback is None
+    assert adapt_costs.rows(adapt_costs.float32(TWO, 3))[0]["lookback"] is None
 
 
 @given(st.integers(1, 10**6))
 def test_spaced_steps_hold_the_first_and_the_last(steps: int) -> None:
-    at = adapt_costs.spaced(steps)
+    at = spaced(steps)
     assert at == sorted(set(at)) and (at[0], at[-1]) == (0, steps - 1)
     assert len(at) == min(steps, 12)
     if steps > 12:

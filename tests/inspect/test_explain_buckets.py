@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from intnet.blocks.buckets import Codec, Draw, Mix, Packed, encode
-from intnet.cli.inspect_elements import interesting
-from intnet.cli.inspect_text import stations
 from intnet.errors import FormatError
+from intnet.inspect.elements import interesting
 from intnet.inspect.explain import Disagreement, Explanation, Rounding, explain
 from intnet.inspect.explain_buckets import Bucket
 from intnet.inspect.measure import measure
 from intnet.inspect.operands import Operands
+from intnet.inspect.text import stations
 from intnet.runs import run_folder
 from intnet.spec.float32 import to_float32
 from intnet.spec.rounding import round_fraction

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from intnet.cli import inspect as command
-from intnet.cli.inspect_text import decimal, fraction, root_decimal, sparkline
+from intnet.inspect.text import decimal, fraction, root_decimal, sparkline
 from intnet.runs import records, run_folder
 from intnet.spec import formats
 from intnet.trace import Recorder

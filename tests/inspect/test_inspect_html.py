@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from intnet.cli import inspect as command
-from intnet.cli.inspect_elements import interesting
-from intnet.cli.inspect_flow import Box, draw
-from intnet.cli.inspect_html import _json
-from intnet.cli.inspect_text import stations
+from intnet.inspect.elements import interesting
 from intnet.inspect.explain import explain
+from intnet.inspect.flow import Box, draw
 from intnet.inspect.operands import Operands
+from intnet.inspect.page import _json
+from intnet.inspect.text import stations
 from intnet.runs import run_folder
 from intnet.trace import Recorder
 from tests.support.browser import CHROMIUM, Browser

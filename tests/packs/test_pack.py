@@ -19,11 +19,11 @@ from intnet.errors import PackError
 from intnet.exact.expressions import Exact
 from intnet.exact.quantize import quantize
 from intnet.exact.sources import FloatExact
+from intnet.inspect.trail import trail
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import pack, ports
 from intnet.packs.ports import Case, Draft
-from intnet.packs.trail import trail
 from intnet.spec.formats import exponent_of
 from intnet.spec.rounding import MODES, overflow, round_fraction
 from tests.support.plain_pack import Plain

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from intnet.blocks.block_float import quantize_blocks
+from intnet.inspect.trail import block_trail
 from intnet.packs import check, layers, pack
-from intnet.packs.trail import block_trail
 from intnet.runs import run_folder
 from intnet.spec import convolution as ops
 from intnet.spec.block_float import Index, block_of, places

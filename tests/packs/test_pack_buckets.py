@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from intnet.blocks.buckets import Codec, Draw, encode
+from intnet.inspect.trail import bucket_trail
 from intnet.packs import check, layers, pack
-from intnet.packs.trail import bucket_trail
 from intnet.runs import run_folder
 from intnet.spec.convolution import conv32_weight_grad
 from intnet.spec.tensor import Tensor

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.cli import compare, compare_figures, compare_plot, compare_table
+from intnet.cli import compare
 from intnet.costs import adapt_costs
 from intnet.costs.adapt_costs import History, LayerSize
 from intnet.errors import ConfigError
 from intnet.runs import report, run_folder
-from intnet.sweeps import plan, processes, work
+from intnet.sweeps import compared, figures, plan, plots, processes, work
 from intnet.sweeps.plan import Asked, Part
 from intnet.training import model_bytes
 from tests.support.command import here, intnet, last_line, refused
@@ -83,9 +83,9 @@ def test_a_row_tells_its_method() -> None:
     """Where all rows have one method too, which a sweep's labels leave out."""
     for own, names in ((["saved bits=2"], ["saved bits=2"]), (["saved bits=2", "saved bits=8 lr=0.3"],) * 2):
         made = plan.make(Asked(compare.parts("saved", own), "mlp", "digits", limit=64))
-        assert [compare_table.name(made, point) for point in made.points] == names
+        assert [compared.name(made, point) for point in made.points] == names
     made = plan.make(Asked(compare.parts("saved,float32", []), "mlp", "digits", limit=64))
-    assert [compare_table.name(made, point) for point in made.points] == ["saved", "float32"]
+    assert [compared.name(made, point) for point in made.points] == ["saved", "float32"]
 
 
 # -- figures, by hand --------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_bits_of_operands() -> None:
         row("b", "x0", 10, None, 7), row("b", "x0s", 10, 2, 2), row("b", "W", 30, None, None),
         row("b", "e3", 20, None, None), row("b", "gW", 30, None, None), row("b", "gWq", 30, 8, 2),
     ]  # fmt: skip
-    found = compare_figures.operand_bits(paths)
+    found = figures.operand_bits(paths)
     expected = {
         "W_forward": ((10 * 8 + 30 * 32) / 40, (10 * 5 + 30 * 32) / 40),
         "W_backward": ((10 * 3.5 + 30 * 32) / 40, (10 * 4 + 30 * 32) / 40),
@@ -195,7 +195,7 @@ def test_bits_of_operands() -> None:
     }
     for name, (nominal, used) in expected.items():
         assert (found[f"{name}_nominal"], found[f"{name}_used"]) == (nominal, used)
-    assert set(compare_figures.operand_bits([]).values()) == {None}
+    assert set(figures.operand_bits([]).values()) == {None}
 
 
 def test_errors_have_widths_too() -> None:
@@ -220,9 +220,9 @@ def test_speedups_and_bits_of_real_runs(reports: dict[str, dict[str, Any]], tmp_
         "dynasty": ((8 + 32) * sum(WEIGHTS), (8 + 8) * sum(WEIGHTS)),
     }
     for method, (printed, own) in cost.items():
-        found = compare_figures.speedups(tmp_path, reports[method]["run"], reports[method])
+        found = figures.speedups(tmp_path, reports[method]["run"], reports[method])
         assert found == pytest.approx({"speedup": whole / printed, "speedup_own": whole / own}, rel=1e-12)
-    bits = {method: compare_figures.operand_bits(one["paths"]) for method, one in reports.items()}
+    bits = {method: figures.operand_bits(one["paths"]) for method, one in reports.items()}
     assert bits["saved"]["x_forward_nominal"] == 32 and bits["saved"]["x_backward_nominal"] == 4
     assert bits["dynasty"]["W_forward_nominal"] == 8
     # the one map so far, made at the end of the last step, was not yet in use: 4 bits, images 8
@@ -236,7 +236,7 @@ def test_speedup_of_blocks_of_several_widths(reports: dict[str, dict[str, Any]],
     """A layer's width is the mean of its blocks': no whole number of bits."""
     own = dict(reports["dynasty"])
     own["paths"] = [one | {"mean_bits": 4.25} if one["path"] in ("Wq", "e3") else one for one in own["paths"]]
-    found = compare_figures.speedups(tmp_path, own["run"], own)
+    found = figures.speedups(tmp_path, own["run"], own)
     assert found == pytest.approx({"speedup": 64 / 36.25, "speedup_own": 64 / 8.5}, rel=1e-12)
 
 
@@ -393,6 +393,6 @@ def test_refused(
 
 def test_names_in_the_picture() -> None:
     """Moved apart about the middle of each group, in their order; where there is room they stay."""
-    assert compare_plot.spread([], 1) == []
-    assert compare_plot.spread([0, 5, 5, 9], 1) == [0, 4.5, 5.5, 9]
-    assert compare_plot.spread([0, 0.5, 1.0], 1) == [-0.5, 0.5, 1.5]
+    assert plots.spread([], 1) == []
+    assert plots.spread([0, 5, 5, 9], 1) == [0, 4.5, 5.5, 9]
+    assert plots.spread([0, 0.5, 1.0], 1) == [-0.5, 0.5, 1.5]

@@ -258,9 +258,11 @@ def made(tmp_path: Path) -> tuple[Path, plan.Plan]:
 def test_the_table(made: tuple[Path, plan.Plan]) -> None:
     """Runs 0, 1, 2 are seed 1 of the points, 3 and 4 seed 2 of the first two."""
     folder, own = made
-    rows = table.collect(folder, own, {plan.run_name(own.points[2], 2): "it | overflowed"})
-    headings, texts = table.cells(own, rows)
-    rates = [f"{row.mean('images_per_second'):,.0f}" for row in rows]
+    found = table.Sweep(folder, own, {plan.run_name(own.points[2], 2): "it | overflowed"})
+    seen = found.table()
+    headings = [column.name for column in seen.columns]
+    texts = [[c.text(cell) for c, cell in zip(seen.columns, row, strict=True)] for row in seen.rows]
+    rates = [f"{row.mean('images_per_second'):,.0f}" for row in found.rows]
     assert headings == [
         "momentum", "runs", "test accuracy", "least..greatest", "last loss", "saved bits", "saved bytes",
         "images/s",
@@ -270,14 +272,14 @@ def test_the_table(made: tuple[Path, plan.Plan]) -> None:
         ["0.9", "2/2", "31.25%", "12.50%..50.00%", "2.5000", "5.000", "2,500", rates[1]],
         ["0.5", "1/2 failed", "25.00%", "25.00%..25.00%", "2.0000", "-", "-", rates[2]],
     ]
-    result = table.result(own, rows)
+    result = found.result()
     assert (result["runs"], result["done"]) == (6, 5)
     assert result["rows"][1]["test_accuracy"] == {"mean": 0.3125, "least": 0.125, "greatest": 0.5}
     assert result["rows"][1]["runs"]["2"]["saved_bytes"] == 4000
     assert result["rows"][2]["failed"] == {"2": "it | overflowed"}
     lines = sorted(f"{plan.run_name(*run)} {k:064x}\n" for k, run in enumerate(list(own.runs())[:5]))
     assert result["sweep_sha256"] == hashlib.sha256("".join(lines).encode()).hexdigest()
-    table.write(folder, own, rows)
+    found.write()
     assert json.loads((folder / "table.json").read_text()) == result
     text = (folder / "table.md").read_text()
     assert "| 0.9 | 2/2 | 31.25% | 12.50%..50.00% |" in text
@@ -306,7 +308,7 @@ def test_a_sweep_so_far(made: tuple[Path, plan.Plan], capsys: pytest.CaptureFixt
     broken.write_text("{")
     status, out, err = here(capsys, "sweep", "--show", folder)
     assert (status, err) == (0, "") and "\n4 of 6 runs are done\n" in out
-    assert last_line(out) == f"sweep sha256: {table.digest(table.collect(folder, own))}"
+    assert last_line(out) == f"sweep sha256: {table.Sweep(folder, own).digest()}"
     assert json.loads(here(capsys, "sweep", "--show", folder, "--json")[1])["done"] == 4
 
 

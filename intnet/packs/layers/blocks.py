@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from intnet.blocks.block_float import BlockTensor
+from intnet.inspect.trail import block_limits
 from intnet.packs import ports
-from intnet.packs.trail import block_limits
 
 BITS = 4  # of a width
 

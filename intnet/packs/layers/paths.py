@@ -19,6 +19,7 @@ from intnet.errors import ContainerError, FormatError
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.sources import FloatExact
 from intnet.inspect.operands import Operands
+from intnet.inspect.trail import HALF, REMAINDER_BITS, Trail, block_trail, bucket_trail, grid, limits, trail
 from intnet.methods.method import Method
 from intnet.numbers import hexfiles
 from intnet.numbers.formats import BlockFloat, Format
@@ -28,10 +29,8 @@ from intnet.packs.layers import blocks, buckets
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import Case, Draft
-from intnet.packs.trail import REMAINDER_BITS, Trail, block_trail, bucket_trail, grid, limits, trail
 from intnet.trace import Event
 
-HALF = 1 << REMAINDER_BITS - 1  # the remainder of a tie
 PARAMETER_AXES = {4: "Cout,Cin,kh,kw", 2: "Cout,Cin", 1: "C"}
 DATA_AXES = {4: "N,H,W,C", 2: "N,C", 1: "C"}
 WORDS = (

@@ -12,8 +12,8 @@ import numpy as np
 
 from intnet import ops
 from intnet.errors import NumberError
+from intnet.inspect.trail import FRACTION_BITS, REMAINDER_BITS
 from intnet.numbers.qtensor import QTensor
-from intnet.packs.trail import FRACTION_BITS, REMAINDER_BITS
 from intnet.packs.units.signals import Columns, Parameters
 from intnet.packs.units.words import QUANTIZERS, Results, Step, check_fits, log2_r, requantized
 

@@ -17,9 +17,9 @@ import numpy as np
 from intnet.errors import PackError
 from intnet.exact.expressions import Exact
 from intnet.exact.quantize import flag_words, quantize
+from intnet.inspect.trail import REMAINDER_BITS, Trail, trail
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.numbers.qtensor import QTensor
-from intnet.packs.trail import REMAINDER_BITS, Trail, trail
 from intnet.packs.units.signals import Columns, Parameters
 from intnet.spec.tensor import power
 

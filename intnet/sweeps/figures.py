@@ -29,15 +29,12 @@ from typing import Any
 import numpy as np
 
 from intnet import methods, models
-from intnet.cli import array_read, costs_read
-from intnet.cli.array_read import Place
-from intnet.costs import adapt_costs, array_costs
+from intnet.costs import adapt_costs, array_costs, logs
 from intnet.costs.adapt_costs import FLOAT_BITS, History
 from intnet.methods.rounded_copies import RoundedCopies
 from intnet.runs.report import last_batch
 from intnet.sweeps.plan import Plan, Point, run_folder
-
-Numbers = dict[str, float | None]
+from intnet.sweeps.table import Numbers
 
 # operand -> paths that the forward and the backward products read, the first that a layer has
 COPIES = {
@@ -129,7 +126,7 @@ def speedups(folder: Path, own: dict[str, Any], report: dict[str, Any]) -> Numbe
     """`speedup` and `speedup_own`; None for a report without its table."""
     cls = methods.METHODS[own["method"]]
     if issubclass(cls, RoundedCopies):
-        history = costs_read.read_log(folder, own, report["steps"])[1]
+        history = logs.read_log(folder, own, report["steps"])[1]
         errors = history.widths if own["method"] in ERRORS_IN_WL else None
     elif not report["paths"]:
         return {"speedup": None, "speedup_own": None}
@@ -151,8 +148,7 @@ def _constant(own: dict[str, Any], report: dict[str, Any]) -> tuple[History, np.
         np.array([[min(FLOAT_BITS, _nominal(row[k])) for row in rows]])  # type: ignore[arg-type]
         for k in range(2)
     )
-    weights = np.array([[size.weights for size in sizes]], np.int64)
-    return History(sizes, widths, weights, batch_size=own["batch_size"]), errors
+    return adapt_costs.dense(sizes, [(1, widths)], own["batch_size"]), errors
 
 
 def array_time(folder: Path, own: dict[str, Any], steps: int, steps_per_epoch: int) -> float | None:
@@ -160,5 +156,5 @@ def array_time(folder: Path, own: dict[str, Any], steps: int, steps_per_epoch: i
     if own["method"] != "dynasty" or own["options"]["map"] == "uniform" or steps < steps_per_epoch:
         return None
     sizes = adapt_costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"]))
-    place = Place(steps, steps_per_epoch, [size.name for size in sizes])
-    return array_costs.summary(array_read.read_history(folder, place, own)[1]).time
+    place = logs.Place(steps, steps_per_epoch, [size.name for size in sizes])
+    return array_costs.summary(logs.read_history(folder, place, own)[-1]).time

@@ -1,4 +1,4 @@
-"""`intnet inspect` on a terminal: the table of a layer, and one number's way from its value to its bits."""
+"""What was inspected, as text: the table of a layer, and one number's way from its value to its bits."""
 
 import sys
 from collections.abc import Sequence
@@ -8,21 +8,22 @@ from math import isqrt
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from intnet.cli import terminal
 from intnet.inspect.explain import Explanation, Rounding, Term, Value
 from intnet.inspect.explain_blocks import Block
 from intnet.inspect.explain_buckets import Bucket, Operation
 from intnet.inspect.measure import Measured
 from intnet.methods.symbols import Symbol
 from intnet.runs import report
+from intnet.show import tables
+from intnet.show.tables import Column, Table
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 PLAIN = " .:-=+*#@"  # where the output's encoding has no blocks
 WIDTH = 126  # of the widest table
 DIGITS = 20  # of a decimal
+NUMBERS = ("nominal", "used", "bound", "exp", "range of codes", "sat.", "zeros", "SQNR")
 
 
 def title(result: dict[str, Any]) -> str:
@@ -38,26 +39,22 @@ def heading(result: dict[str, Any]) -> None:
 # -- the table ---------------------------------------------------------------------------------
 
 
-def table(rows: Sequence[tuple[Symbol, Measured]]) -> None:
+def show(rows: Sequence[tuple[Symbol, Measured]]) -> None:
     """One table a layer, one row a path, under 'forward', 'backward' and 'update'."""
     console = Console(highlight=False)
     narrow = console.is_terminal and console.width < WIDTH
+    columns = [Column("path", right=False), Column("format", right=False), *tables.numbers(*NUMBERS)]
+    columns += [Column("before", right=False), Column("after", right=False)]
     for layer in dict.fromkeys(row.layer for _, row in rows):
         own = [(symbol, row) for symbol, row in rows if row.layer == layer]
-        made = Table(title=f"\n{layer}", title_justify="left", title_style="bold", box=None, pad_edge=False)
-        for name in ("path", "format"):
-            made.add_column(name, no_wrap=True)
-        for name in ("nominal", "used", "bound", "exp", "range of codes", "sat.", "zeros", "SQNR"):
-            made.add_column(name, justify="right", no_wrap=True)
-        for name in ("before", "after"):
-            made.add_column(name, no_wrap=True)
+        lines: list[list[str | Text]] = []
         part = ""
         for symbol, row in own:
             if symbol.part != part:
-                made.add_row(Text(symbol.part, "dim"))
                 part = symbol.part
-            made.add_row(*_cells(row, narrow))
-        terminal.print_table(console, made, WIDTH)
+                lines.append([Text(part, "dim"), *[""] * (len(columns) - 1)])
+            lines.append(_cells(row, narrow))
+        tables.show(Table(layer, columns, lines), console)
         for _, row in own:
             if row.buckets is not None:
                 print(f"{row.path}: {packed(row)}")
@@ -101,19 +98,15 @@ def over(row: Measured) -> bool:
 def numbers(row: Measured) -> list[str]:
     """nominal, used, bound, exponent, range of codes, saturated, zeros, SQNR as texts."""
     return [
-        "/".join(map(str, row.buckets.nominal_bits)) if row.buckets else _dash(row.nominal_bits),
-        "-" if row.range_bits is None else f"{row.range_bits:.1f}",
-        _dash(row.bound_bits),
+        "/".join(map(str, row.buckets.nominal_bits)) if row.buckets else tables.text(row.nominal_bits),
+        tables.text(row.range_bits, ".1f"),
+        tables.text(row.bound_bits),
         report.span(row.exponent) if row.exponent else "-",
         _range(row),
-        "-" if row.saturated is None else f"{row.saturated:,}",
+        tables.text(row.saturated, ","),
         _share(row.zeros, row.elements),
-        "-" if row.sqnr_db is None else f"{row.sqnr_db:.1f}",
+        tables.text(row.sqnr_db, ".1f"),
     ]
-
-
-def _dash(number: int | None) -> str:
-    return "-" if number is None else str(number)
 
 
 def _share(count: int, of: int) -> str:

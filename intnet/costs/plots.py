@@ -1,27 +1,103 @@
-"""`intnet costs --plot` of a run of dynasty: figures 3, 4 and 5 of its paper, time and loss noise."""
+"""`intnet costs --plot`: word lengths over training by AdaPT's figures 4 to 6, or DYNASTY's 3 to 5.
 
-import textwrap
+word_lengths    widths, zero weights and cost, over the steps of a run or the epochs of a schedule
+maps            sensitivity, widths, fluctuation, time and loss noise of a run of dynasty
+"""
+
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from intnet.cli import output
+import numpy as np
+
+from intnet.costs import adapt_costs
+from intnet.costs.adapt_costs import History
 from intnet.costs.array_costs import START_BITS, STATIC_BITS
+from intnet.show.pictures import MARKED, STYLES, by_epoch, legend_outside, picture, styled, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SIZE = (11.0, 12.5)  # inches
-WRAP = 120  # characters of a title's line
+POINTS = 2000  # of a line; longer runs are drawn every so many steps
+WIDEST, THINNEST = 3.6, 1.0  # lines, the first drawn the widest: one that lies below another stays visible
+NAMES = 48  # of layers in a column
 OPERANDS = ("weights", "activations")
 DECADE = 10  # from there on factors are drawn in powers
 LEGEND = 0.16  # of the height, kept free for it
-MARKED = 30  # epochs, up to which each has a point
 
 
-def draw(stream: BinaryIO, file: Path, title: str, result: dict[str, Any]) -> None:
+def word_lengths(stream: BinaryIO, file: Path, title: str, unit: str, history: History) -> None:
+    """Write the picture in the format that the file's name ends in; unit: 'step' or 'epoch'."""
+    from matplotlib.ticker import MultipleLocator
+
+    with picture(stream, file, (9.0, 8.0)) as figure:
+        widths, zeros, cost = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1.2, 1.2))
+        at = np.arange(0, history.steps, -(-history.steps // POINTS))
+        _layers(widths, history, np.arange(history.steps), history.widths, WIDEST)
+        _layers(zeros, history, at, 100 * (1 - adapt_costs.shares(history)), THINNEST)
+        _cost(cost, history, at)
+        widths.set_title(wrapped(title, 90), loc="left", fontsize=9)
+        widths.set_ylabel("word length, bits")
+        widths.set_ylim(0, adapt_costs.FLOAT_BITS + 2)
+        widths.yaxis.set_major_locator(MultipleLocator(4))
+        zeros.set_ylabel("zero weights, %")
+        top = max(1.0, 1.05 * zeros.dataLim.y1)
+        zeros.set_ylim(-0.02 * top, top)
+        by_epoch(cost, unit)
+        for axis in (widths, zeros, cost):
+            axis.grid(True, alpha=0.3)
+            axis.margins(x=0.01)
+        legend_outside(figure, widths, NAMES)
+
+
+def _cost(axis: "Axes", history: History, at: np.ndarray) -> None:
+    """The cost of the steps `at` over float32's, without overhead and, where there is some, with it."""
+    from matplotlib.ticker import LogLocator
+
+    labels = ("training", "overhead once a step", "overhead for every image")
+    lines = list(zip(labels, adapt_costs.relative(history), strict=True))
+    for label, values in lines if history.lookback is not None else lines[:1]:
+        axis.step(_edges(at, history.steps), [*values[at], values[-1]], where="post", label=label)
+    axis.axhline(1, color="0.3", linewidth=0.8, linestyle=":", label="float32")
+    axis.set_ylabel("cost / float32's")
+    low, high = axis.dataLim.intervaly
+    axis.set_yscale("log", base=2)  # overhead for every image is many times the rest
+    axis.set_ylim(min(0.5, low / 1.1), max(1.5, high * 1.1))
+    axis.yaxis.set_major_locator(LogLocator(2, (1.0, 1.5)))
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.legend(
+        fontsize=7, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncols=4, frameon=False
+    )
+
+
+def _layers(axis: "Axes", history: History, at: np.ndarray, values: np.ndarray, widest: float) -> None:
+    """A line a layer, through `values` [steps, layers] at the steps `at`; a point only where it moves."""
+    count = len(history.layers)
+    for k, layer in enumerate(history.layers):
+        own = values[at, k]
+        moved = np.flatnonzero(np.diff(own, prepend=np.nan) != 0)
+        width = widest - (widest - THINNEST) * k / max(count - 1, 1)
+        axis.step(
+            _edges(at[moved], history.steps),
+            [*own[moved], own[-1]],
+            where="post",
+            label=layer.name,
+            linewidth=width,
+            **styled(k),
+        )
+
+
+def _edges(at: np.ndarray, steps: int) -> np.ndarray:
+    """Where the steps `at` begin, counted from 1, and where the last of all ends."""
+    return np.append(at + 1, steps + 1)
+
+
+# -- maps --------------------------------------------------------------------------------------
+
+
+def maps(stream: BinaryIO, file: Path, title: str, result: dict[str, Any]) -> None:
     """Write the picture in the format that the file's name ends in."""
-    with output.picture(stream, file, SIZE) as figure:
-        figure.suptitle("\n".join(textwrap.wrap(title, WRAP)), fontsize=9)
+    with picture(stream, file, (11.0, 12.5)) as figure:
+        figure.suptitle(wrapped(title, 120), fontsize=9)
         axes = figure.subplots(4, 2, height_ratios=(1.5, 1, 1, 1))
         for column, operand in enumerate(OPERANDS):
             _sensitivity(axes[0, column], result, operand)
@@ -56,16 +132,11 @@ def _sensitivity(axis: "Axes", result: dict[str, Any], operand: str) -> None:
 
 def _lines(axis: "Axes", x: list[int], lines: dict[str, list[float | None]]) -> None:
     """By epoch; None is a gap."""
-    from matplotlib.ticker import MaxNLocator
-
-    styles = ("-", "--", "-.", ":")
     for k, (label, values) in enumerate(lines.items()):
         y = [float("nan") if value is None else value for value in values]
         mark = "." if len(x) <= MARKED else "none"
-        axis.plot(x, y, marker=mark, linestyle=styles[k % len(styles)], color=f"C{k}", label=label)
-    axis.set_xlabel("epoch")
-    axis.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    axis.grid(alpha=0.3)
+        axis.plot(x, y, marker=mark, linestyle=STYLES[k % len(STYLES)], color=f"C{k}", label=label)
+    by_epoch(axis)
 
 
 def _widths(axis: "Axes", result: dict[str, Any], operand: str) -> None:

@@ -1,48 +1,17 @@
-"""What `verify` shows: progress with the time left, one row a path, totals, the first difference."""
+"""What `verify` shows: one row a path, totals, the first difference."""
 
-from time import perf_counter
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from intnet.cli import terminal
+from intnet.show import tables
+from intnet.show.tables import Column, Table
 from intnet.training.train import Run
 from intnet.verify.row import DIFFERS, EQUAL, UNSPECIFIED, Row
 from intnet.verify.work import Totals
 
-WIDTH = 200
-NAMED = 3  # layers that a line names
-
-
-def train(run: Run, steps: int) -> None:
-    """Up to step `steps`, behind a bar."""
-    if run.step < steps:
-        terminal.advance(run, steps, [])
-
-
-class Progress:
-    """A bar of the work done, by elements, with the time left."""
-
-    def __init__(self) -> None:
-        self.bars = terminal.bars(Console(stderr=True))
-        self.task = self.bars.add_task("verifying", total=None, note="")
-
-    def __enter__(self) -> "Progress":
-        self.bars.__enter__()
-        self.started = perf_counter()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bars.__exit__(kind, error, trace)
-
-    def __call__(self, layer: str, done: int, total: int) -> None:
-        """Move it."""
-        self.bars.update(self.task, completed=done, total=total, note=layer)
+WRAPPED = ("equation", "verified against")
 
 
 def grouped(rows: list[Row]) -> list[list[Row]]:
@@ -59,7 +28,7 @@ def show(run: Run, step: int, batch: int | None, rows: list[Row], found: Totals)
     when = f"step {step:,}" if batch is None else f"test batch {batch} behind step {step:,}"
     what = f"{run.method.name}, {run.model.kind} on {run.data.name}, seed {run.seed}, {when}"
     console.print(f"[bold]{what}[/bold]: every data path by intnet.spec", soft_wrap=True)
-    terminal.print_table(console, _table(rows), WIDTH)
+    tables.show(_table(rows), console)
     for row in rows:
         if row.state == UNSPECIFIED:
             print(f"not specified: {row.layer}/{row.path}: {row.why}")
@@ -70,22 +39,18 @@ def show(run: Run, step: int, batch: int | None, rows: list[Row], found: Totals)
 
 
 def _table(rows: list[Row]) -> Table:
-    made = Table(box=None, pad_edge=False)
-    for heading in ("path", "equation", "verified against"):
-        made.add_column(heading, no_wrap=heading == "path")
-    for heading in ("layers", "elements", "verified", "by NumPy", "state"):
-        made.add_column(heading, justify="right", no_wrap=True)
+    columns = [Column("path", right=False), *(Column(name, right=False, wraps=True) for name in WRAPPED)]
+    columns += [*tables.numbers("layers"), *tables.numbers("elements", "verified", spec=",")]
+    lines = []
     for group in grouped(rows):
         one, state = group[0], group[0].state
         chained = sum(row.chained for row in group)
         by = f"{chained:,}, {sum(row.definition for row in group)}" if chained else ""
-        numbers = [sum(row.elements for row in group), sum(row.checked for row in group)]
+        numbers = [len(group), sum(row.elements for row in group), sum(row.checked for row in group), by]
+        texts = [one.path, one.equation, ", ".join(dict.fromkeys(one.specs))]
         style = {EQUAL: "", DIFFERS: "bold red", UNSPECIFIED: "yellow"}[state]
-        made.add_row(
-            Text(one.path), Text(one.equation), Text(", ".join(dict.fromkeys(one.specs))), str(len(group)),
-            *(f"{number:,}" for number in numbers), by, Text(state, style),
-        )  # fmt: skip
-    return made
+        lines.append([*texts, *numbers, Text(state, style)])
+    return Table("", [*columns, *tables.numbers("by NumPy", "state")], lines)
 
 
 def _totals(found: Totals) -> None:

@@ -1,20 +1,18 @@
-"""What `intnet sweep` shows: a line a run, bars on a terminal, the table.
+"""What a sweep shows while it trains: a line a run, bars on a terminal.
 
 Bars follow the logs of the runs, which are in the sweep's folder wherever they are trained.
 """
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 
 from rich.console import Console
 from rich.progress import TaskID
-from rich.table import Table
 
-from intnet.cli.terminal import bars, print_table
 from intnet.runs.metrics import last_step
 from intnet.runs.run_folder import METRICS
+from intnet.show.bars import bars
 from intnet.sweeps import plan as plans
 from intnet.sweeps import table
 from intnet.sweeps.plan import Plan, Point
@@ -111,25 +109,3 @@ class Show:
 def _label(plan: Plan, point: Point, seed: int) -> str:
     """'bits=2 codec=affine, seed 1'."""
     return f"{plan.label(point)}, seed {seed}"
-
-
-def show(folder: Path, plan: Plan, rows: Sequence[table.Row], written: Sequence[Path]) -> None:
-    """The table, what failed, and the digest of all."""
-    runs, done = len(plan.points) * len(plan.seeds), sum(len(row.reports) for row in rows)
-    headings, texts = table.cells(plan, rows)
-    made = Table(box=None, pad_edge=False)
-    first = headings.index("runs")
-    for i, heading in enumerate(headings):
-        made.add_column(heading, justify="left" if i < first else "right", no_wrap=True)
-    for line in texts:
-        made.add_row(*line)
-    print(f"\n{table.title(plan)}", flush=True)
-    print_table(Console(highlight=False, markup=False), made, 40 * len(headings))
-    for row in rows:
-        for seed, why in row.failed.items():
-            print(f"failed: {_label(plan, row.point, seed)}: {why}")
-    if done < runs:
-        print(f"{done:,} of {runs:,} runs are done")
-    for file in written:
-        print(f"written: {file}")
-    print(f"sweep sha256: {table.digest(rows)}")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from intnet.cli import output
 from intnet.errors import ConfigError
+from intnet.show.pictures import picture
 from intnet.training import state
 from intnet.training.train import Run
 
@@ -56,7 +56,7 @@ def draw(stream: BinaryIO, file: Path, run: Run, name: str) -> None:
     across = [columns for _, columns, _ in parts]
     down = [-(-len(panels) // columns) for panels, columns, _ in parts]
     size = (max(PANEL * sum(across) + 1.2, LEAST[0]), max(PANEL * max(down) + 1.2, LEAST[1]))
-    with output.picture(stream, file, size) as figure:
+    with picture(stream, file, size) as figure:
         figure.suptitle(f"{name}: widths of blocks in step {run.step + 1:,}, {run.method.name}")
         outer = figure.add_gridspec(1, len(parts), width_ratios=across)
         for part, (panels, columns, labels) in enumerate(parts):

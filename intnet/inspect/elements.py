@@ -15,9 +15,8 @@ from intnet.inspect.explain import Explanation, Index, Rounding, explain
 from intnet.inspect.explain_blocks import mantissa_bits
 from intnet.inspect.measure import codes_of, compare, in_values
 from intnet.inspect.operands import Operands
+from intnet.inspect.trail import HALF, bucket_trail
 from intnet.numbers.formats import BlockFloat, Flag
-from intnet.packs.diagnosis import HALF
-from intnet.packs.trail import bucket_trail
 from intnet.trace import Event
 
 TRIES = 40  # candidates of one fate that are explained before it counts as absent

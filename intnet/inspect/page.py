@@ -2,7 +2,7 @@
 
     page(step, options, events, rows, operands, index) -> the page as text
 
-`inspect.html` is the frame with the style and the script; here are a layer's diagram, its table, and of
+`page.html` is the frame with the style and the script; here are a layer's diagram, its table, and of
 each path the histograms and the elements' ways. Every number is made in Python; the script only shows
 what the page holds as JSON.
 """
@@ -17,12 +17,12 @@ from typing import Any
 from urllib.parse import quote
 
 import intnet
-from intnet.cli import inspect_flow as flow
-from intnet.cli.inspect_elements import interesting
-from intnet.cli.inspect_text import numbers, over, packed, stations, unit
+from intnet.inspect import flow
+from intnet.inspect.elements import interesting
 from intnet.inspect.explain import Explanation, Index
 from intnet.inspect.measure import Measured
 from intnet.inspect.operands import Input, Operands
+from intnet.inspect.text import numbers, over, packed, stations, unit
 from intnet.runs import report
 from intnet.trace import Event
 
@@ -64,7 +64,7 @@ def page(
     found = {one.name: interesting(one.event, operands, index) for one in shown}
     layers = list(dict.fromkeys(event.layer for event in events))
     names = {one.name for one in shown}
-    frame = resources.files("intnet.cli").joinpath("inspect.html").read_text(encoding="utf-8")
+    frame = resources.files("intnet.inspect").joinpath("page.html").read_text(encoding="utf-8")
     return Template(frame).substitute(
         title=escape(f"{report.title(step)}, step {step['step']:,}"),
         facts=_facts(step, options),

@@ -27,6 +27,7 @@ from intnet.numbers.rounding import NO_WORDS, TO_NEG, TO_POS, Rounding, mode_cod
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 FRACTION_BITS = 32
 REMAINDER_BITS = FRACTION_BITS + 1
+HALF = 1 << FRACTION_BITS  # the remainder of a tie: its first bit, and no other
 
 
 @dataclass(frozen=True)

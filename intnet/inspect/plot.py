@@ -1,15 +1,12 @@
-"""`intnet inspect --plot`: the histograms of every shown path, before and after rounding, as one picture.
-
-matplotlib is not needed otherwise: it is the extra `plot`, and imported only here.
-"""
+"""`intnet inspect --plot`: the histograms of every shown path, before and after rounding, as one picture."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from intnet.cli import output
-from intnet.cli.inspect_text import over, unit
 from intnet.inspect.measure import Measured
+from intnet.inspect.text import over, unit
+from intnet.show.pictures import picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +18,7 @@ def draw(stream: BinaryIO, file: Path, title: str, rows: Sequence[Measured]) -> 
     """Write the picture of `rows` in the format that the file's name ends in."""
     columns = min(COLUMNS, len(rows))
     lines = -(-len(rows) // columns)
-    with output.picture(stream, file, (columns * SIZE[0], lines * SIZE[1] + 0.6)) as figure:
+    with picture(stream, file, (columns * SIZE[0], lines * SIZE[1] + 0.6)) as figure:
         figure.suptitle(title)
         axes = figure.subplots(lines, columns, squeeze=False).reshape(-1)
         for axis, row in zip(axes, rows, strict=False):

@@ -1,0 +1,315 @@
+"""What a run's log says of its costs: word lengths step by step, or maps of widths epoch by epoch.
+
+read_steps    methods whose word lengths move within a step (adapt, muppet), and float32
+read_maps     dynasty, which makes a map of widths at the end of every epoch
+read_curve    any run as a baseline: how long it trained, and its tests
+"""
+
+import dataclasses
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from intnet import models
+from intnet.costs import adapt_costs, array_costs
+from intnet.costs.adapt_costs import LayerSize
+from intnet.costs.array_costs import START_BITS, Curve, LayerMaps, Width
+from intnet.errors import CheckpointError, ConfigError
+from intnet.numbers.qtensor import QTensor
+from intnet.runs import metrics, records, report, run_folder
+from intnet.runs.metrics import LAYER_MAP
+from intnet.training.train import Run
+
+WITH_LOOKBACK = {str: {"lb": int, "r": int}}
+COUNTS, QUANTILES = 5, 5  # entries of "counts" and, where there is one, of "r"
+
+
+@contextmanager
+def _followed(folder: Path) -> Iterator[Path]:
+    """The path of the log; CheckpointError where its lines do not follow from each other."""
+    path = folder / run_folder.METRICS
+    try:
+        yield path
+    except CheckpointError:
+        raise
+    except (ValueError, OverflowError, ConfigError) as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def _trained(folder: str, run: Run) -> dict[str, Any]:
+    """The run's identity; ConfigError where it has done nothing."""
+    if run.step == 0:
+        raise ConfigError(f"{folder} has done no step: train it first")
+    return run_folder.identity(run)
+
+
+def _accuracy(folder: str, run: Run, tested: list[float]) -> float | None:
+    """Of the report or of the last test; None without either."""
+    made = report.read(Path(folder), run_folder.identity(run), run.step)
+    return made["test_accuracy"] if made else tested[-1] if tested else None
+
+
+def _same_layers(found: dict[str, Any], names: list[str], where: str) -> None:
+    """ValueError unless a line tells of all layers of the model, and of no other."""
+    if set(found) != set(names):
+        odd = ", ".join(sorted(set(found) ^ set(names)))
+        raise ValueError(f"{where} and the model do not have the same layers: {odd}")
+
+
+# -- word lengths, step by step ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A run as its folder tells it.
+
+    accuracy: at its last test, None without one; tested: (step, accuracy) of every epoch
+    step_seconds: of all steps; switch_seconds: of those, of the precision switch, None without one
+    """
+
+    identity: dict[str, Any]
+    history: adapt_costs.History
+    accuracy: float | None
+    tested: list[tuple[int, float]]
+    step_seconds: float
+    switch_seconds: float | None
+
+
+@dataclass
+class Log:
+    """The lines of metrics.jsonl, condensed as they come."""
+
+    layers: tuple[LayerSize, ...]
+    steps: int = 0
+    step_seconds: float = 0.0
+    switches: int = 0
+    switch_seconds: float = 0.0
+    tested: list[tuple[int, float]] = field(default_factory=list)
+    columns: dict[str, "array[int]"] = field(default_factory=dict)
+
+    def add(self, line: dict[str, Any]) -> None:
+        """The next line; ValueError where it does not follow from those before."""
+        if line["kind"] == "epoch":
+            self.tested.append((line["step"], line["test_accuracy"]))
+        elif line["kind"] == "step":
+            self.steps += 1
+            self.step_seconds += line["seconds"]
+            self._follows(line, self.steps)
+        elif line["kind"] == "precision":
+            self.switches += 1
+            self.switch_seconds += line["seconds"]
+            self._follows(line, self.switches)
+            self._widths(line["layers"])
+        else:
+            raise ValueError(f"a line of kind {line['kind']!r}: its method does not write that")
+
+    @staticmethod
+    def _follows(line: dict[str, Any], step: int) -> None:
+        if line["step"] != step:
+            raise ValueError(
+                f"where its line of kind {line['kind']!r} of step {step} is due, {line['step']} is"
+            )
+
+    def _widths(self, layers: dict[str, dict[str, int]]) -> None:
+        names = [size.name for size in self.layers]
+        _same_layers(layers, names, f"step {self.switches}")
+        if not self.columns:
+            learned = any("lb" in entry or "r" in entry for entry in layers.values())
+            keys = ("WL", "FL", "nonzero", "lb", "r") if learned else ("WL", "FL", "nonzero")
+            self.columns = {key: array("q") for key in keys}
+        if "lb" in self.columns:
+            records.check(layers, WITH_LOOKBACK, f"step {self.switches}")
+        for key, column in self.columns.items():
+            column.extend(layers[name][key] for name in names)
+
+    def history(self, batch_size: int, accs: int) -> adapt_costs.History:
+        """What the cost model takes; float32's where no word length was logged."""
+        if not self.switches:
+            return adapt_costs.float32(self.layers, self.steps, batch_size, accs)
+        if self.switches != self.steps:
+            raise ValueError(f"it has word lengths of {self.switches} steps and did {self.steps}")
+        shape = (self.steps, len(self.layers))
+        found = {key: np.array(column, np.int64).reshape(shape) for key, column in self.columns.items()}
+        lookback, resolution = found.get("lb"), found.get("r")
+        return adapt_costs.History(
+            self.layers, found["WL"], found["nonzero"], found["FL"], lookback, resolution, batch_size, accs
+        )
+
+
+def read_steps(folder: str, run: Run) -> Steps:
+    """The run up to its last checkpoint; ConfigError where the model does not speak of its method."""
+    own = _trained(folder, run)
+    log, history = read_log(Path(folder), own, run.step)
+    history = dataclasses.replace(history, final=_final(run) if log.switches else None)
+    if not log.switches and own["method"] != "float32":
+        raise ConfigError(
+            f"{folder}: {own['method']} logged no word lengths; the cost model speaks of float32, and of "
+            "methods whose word lengths move while they train (adapt, muppet)"
+        )
+    last = _accuracy(folder, run, [accuracy for _, accuracy in log.tested])
+    seconds = log.switch_seconds if log.switches else None
+    return Steps(own, history, last, log.tested, log.step_seconds, seconds)
+
+
+def read_log(folder: Path, own: dict[str, Any], step: int) -> tuple[Log, adapt_costs.History]:
+    """The log up to a step of the run `own`, and what the cost model takes of it."""
+    log = Log(adapt_costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"])))
+    with _followed(folder) as path:
+        for line in metrics.read_metrics(path):
+            if line["step"] <= step:
+                log.add(line)
+        if log.steps != step:
+            raise ValueError(f"it has {log.steps} of {step} steps")
+        return log, log.history(own["batch_size"], _accs(own))
+
+
+def _final(run: Run) -> tuple[np.ndarray, np.ndarray] | None:
+    """WL and non-zero weights by layer, of the weights as inference reads them; None where in float32."""
+    found = []
+    for layer in run.model.all_layers():
+        if layer.takes_weight:
+            with run.method.within(training=False):
+                q = run.method.weight(layer, next(p for p in layer.parameters if p.symbol == "W"))
+            if not isinstance(q, QTensor) or q.format is None:
+                return None
+            found.append((q.format.bits, np.count_nonzero(q.codes)))
+    widths, nonzero = np.array(found, np.int64).T
+    return widths, nonzero
+
+
+def _accs(own: dict[str, Any]) -> int:
+    """Steps that one gradient is accumulated over."""
+    accs = own["options"].get("accs", 1)
+    if type(accs) is not int:
+        raise ValueError(f"accs = {accs!r} is no number of steps")
+    return accs
+
+
+# -- maps, epoch by epoch ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Maps:
+    """A run as its folder tells it.
+
+    maps: the lines of kind 'map', one an epoch; tested: accuracy after each epoch; accuracy: at its last
+    test, None without one
+    """
+
+    identity: dict[str, Any]
+    history: array_costs.History
+    maps: list[dict[str, Any]]
+    tested: list[float]
+    accuracy: float | None
+
+
+class Place(NamedTuple):
+    """How far a run is, and the names of its weight layers, in the model's order."""
+
+    step: int
+    steps_per_epoch: int
+    layers: list[str]
+
+
+def _place(run: Run) -> Place:
+    names = [layer.name for layer in run.model.all_layers() if layer.takes_weight]
+    return Place(run.step, run.steps_per_epoch, names)
+
+
+def read_maps(folder: str, run: Run) -> Maps:
+    """The run up to its last checkpoint; ConfigError where it has made no map yet."""
+    own = run_folder.identity(run)
+    if own["options"].get("map") == "uniform":
+        bits, weights = own["options"]["bits"], own["options"]["weight_bits"]
+        widths = f"weights of {bits if weights is None else weights:g} bits, activations of {bits:g}"
+        raise ConfigError(f"{folder}: its map is uniform and never moves: {widths}")
+    if run.step < run.steps_per_epoch:
+        raise ConfigError(f"{folder} has not done a whole epoch: its first map comes then; train it further")
+    tested, maps, history = read_history(Path(folder), _place(run), own)
+    return Maps(own, history, maps, tested, _accuracy(folder, run, tested))
+
+
+def read_history(
+    folder: Path, place: Place, own: dict[str, Any]
+) -> tuple[list[float], list[dict[str, Any]], array_costs.History]:
+    """(accuracy after each epoch, lines of maps, the maps in force) of the run `own`, which moves its map."""
+    with _followed(folder) as path:
+        lines = [line for line in metrics.read_metrics(path) if line["kind"] != "step"]
+        tested, maps = (_by_epoch(lines, kind, place) for kind in ("epoch", "map"))
+        history = _history(maps, place, str(own["options"].get("forward_dynamic", "activation")))
+    return [line["test_accuracy"] for line in tested], maps, history
+
+
+def read_curve(folder: str, run: Run) -> tuple[Curve, float | None]:
+    """A baseline's length and tests, and its final accuracy."""
+    _trained(folder, run)
+    with _followed(Path(folder)) as path:
+        lines = _by_epoch(metrics.read_metrics(path), "epoch", _place(run))
+    tested = [line["test_accuracy"] for line in lines]
+    return Curve(run.step / run.steps_per_epoch, tested), _accuracy(folder, run, tested)
+
+
+def _by_epoch(every: Iterable[dict[str, Any]], kind: str, place: Place) -> list[dict[str, Any]]:
+    """The lines of a kind; ValueError unless there is one of every whole epoch."""
+    lines = [line for line in every if line["kind"] == kind and line["step"] <= place.step]
+    whole = place.step // place.steps_per_epoch
+    for k, line in enumerate(lines):
+        if (line["epoch"], line["step"]) != (k, (k + 1) * place.steps_per_epoch):
+            found = f"epoch {line['epoch']}, step {line['step']}"
+            raise ValueError(f"where its line of kind {kind!r} of epoch {k} is due, one of {found} is")
+    if len(lines) != whole:
+        raise ValueError(f"it has {len(lines)} lines of kind {kind!r} and did {whole} whole epochs")
+    return lines
+
+
+def _history(maps: list[dict[str, Any]], place: Place, forward: str) -> array_costs.History:
+    """The first epoch's 4 bits, then each map for the epoch after it."""
+    made = [_layers(line, place.layers) for line in maps]
+    for line, layers in zip(maps, made, strict=True):
+        if [_extent(layer) for layer in layers] != [_extent(layer) for layer in made[0]]:
+            raise ValueError(f"epoch {line['epoch']}: its blocks and multiply-adds are not those of epoch 0")
+    begun = -(-place.step // place.steps_per_epoch)
+    epochs = (tuple(layer.at(START_BITS) for layer in made[0]), *made)[:begun]
+    last = place.step - (begun - 1) * place.steps_per_epoch
+    return array_costs.History(epochs, (1.0,) * (begun - 1) + (last / place.steps_per_epoch,), forward)
+
+
+def _layers(line: dict[str, Any], names: list[str]) -> tuple[LayerMaps, ...]:
+    """A line's layers in the model's order; the first reads the network's input, which has no map."""
+    layers, at = line["layers"], f"epoch {line['epoch']}"
+    _same_layers(layers, names, at)
+    found = []
+    for name in names:
+        where = f"{at}[{name!r}]"
+        if ("activations" in layers[name]) == (name == names[0]):
+            raise ValueError(f"{where}: the first weight layer alone has no map of activations")
+        operands = [
+            _width(layers[name][operand], f"{where}[{operand!r}]")
+            for operand in ("weights", "activations")
+            if operand in layers[name]
+        ]
+        found.append(LayerMaps(name, operands[0], operands[1] if len(operands) > 1 else None))
+    return tuple(found)
+
+
+def _width(entry: dict[str, Any], where: str) -> Width:
+    records.check(entry, LAYER_MAP, where)
+    if len(entry["counts"]) != COUNTS or sum(entry["counts"]) != entry["blocks"] or min(entry["counts"]) < 0:
+        raise ValueError(f"{where}: counts {entry['counts']} are not of {entry['blocks']} blocks")
+    if len(entry["r"]) not in (0, QUANTILES) or entry["r"] != sorted(entry["r"]):
+        raise ValueError(f"{where}: r is {entry['r']}, not a least, three quartiles and a greatest")
+    try:
+        return Width(entry["macs"], entry["mac_bits"], entry["skipped"], entry["blocks"], entry["mean"])
+    except ConfigError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _extent(layer: LayerMaps) -> tuple[int, ...]:
+    """What no map changes."""
+    operands = [layer.weights] + ([layer.activations] if layer.activations is not None else [])
+    return tuple(size for width in operands for size in (width.blocks, width.macs))

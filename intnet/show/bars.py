@@ -1,0 +1,33 @@
+"""Bars of progress on stderr, silent where that is no terminal."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+FIRST = "first step: compiles what is new"  # the note of a task that has not begun
+
+
+def bars(console: Console | None = None) -> Progress:
+    """To enter with `with`; a task has `note`, which stands beside its bar."""
+    console = Console(stderr=True) if console is None else console
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+@contextmanager
+def bar(what: str, total: int | None = None, done: int = 0, note: str = "") -> Iterator[Callable[..., None]]:
+    """One bar: what it gives moves it, by `completed`, `advance`, `total`, `description` and `note`."""
+    with bars() as shown:
+        task = shown.add_task(what, total=total, completed=done, note=note)
+        yield lambda **changes: shown.update(task, **changes)

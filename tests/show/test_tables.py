@@ -1,0 +1,60 @@
+"""The one table: numbers as text, what stands left and right, in a file and in Markdown."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from intnet.show.tables import Column, Table, numbers, of, show, text
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "shown"),
+    [
+        (None, ".2f", "-"), (True, ".2f", "yes"), (False, "", "no"), ("8.1 (7)", ".2f", "8.1 (7)"),
+        (0.98765, ".1%", "98.8%"), (12345, ",", "12,345"), (2.0, ".3f", "2.000"), (0, "", "0"),
+    ],
+)  # fmt: skip
+def test_a_value_as_text(value: object, spec: str, shown: str) -> None:
+    assert text(value, spec) == shown
+
+
+MADE = Table("of [2] layers", [Column("layer"), *numbers("bits", "share", spec=".2f")], [("fc1", 4.25, None)])
+
+
+def test_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whole, without blanks at the end of lines; what looks like markup is text."""
+    show(MADE)
+    assert capsys.readouterr().out == "\nof [2] layers\nlayer  bits  share\nfc1    4.25      -\n"
+    show(Table("", [Column("a"), Column("b" * 600)], [(1, "x"), (None, "[bold]")]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["a  " + "b" * 600, "1  x", "-  [bold]"]
+
+
+def test_on_a_terminal() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=40, highlight=False, color_system="standard")
+    show(Table("title", [Column("a"), Column("b", right=True)], [("x", Text("9", "red"))]), console)
+    assert "\x1b[1mtitle\x1b[0m" in stream.getvalue() and "\x1b[31m9\x1b[0m" in stream.getvalue()
+
+
+def test_columns_of_texts_stand_to_the_left() -> None:
+    table = Table(
+        "", [Column("a"), Column("b"), Column("c", right=True)], [("x", None, "y"), ("z", "2", "w")]
+    )
+    assert table.right() == [False, True, True]
+    assert table.markdown() == ["| a | b | c |", "|---|---:|---:|", "| x | - | y |", "| z | 2 | w |"]
+    assert Table("", [Column("a|b")], [("|",)]).markdown() == ["| a\\|b |", "|---|", "| \\| |"]
+
+
+def test_of_records() -> None:
+    table = of(
+        "t", [{"name": "x", "n": 2}], (("name", "", "name"), ("twice", ".1f", lambda one: 2 * one["n"]))
+    )
+    assert table.rows == [["x", 4]] and table.right() == [False, True]
+    assert table.column("twice") == [4] and table.records() == [{"name": "x", "twice": 4}]
+    with pytest.raises(AssertionError, match="two columns of one name"):
+        Table("", numbers("a", "a"), [(1, 2)]).records()
