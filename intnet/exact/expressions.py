@@ -360,7 +360,7 @@ def exact(value: QTensor | np.ndarray | Expression, where: str = "") -> Expressi
     """The expression that a QTensor, a float array or an expression is.
 
     float16 is float32 exactly; float64 is where its values are float32's, or are codes of 62 bits at one
-    exponent. FormatError for other types, and for float64 that spans more.
+    exponent below 2^62. FormatError for other types, and for float64 that spans more.
     """
     if isinstance(value, QTensor):
         if isinstance(value.exponent, np.ndarray):
@@ -381,10 +381,10 @@ def _other_floats(value: np.ndarray, where: str) -> Expression:
         return FloatExact(narrow, where=where)
     odd, powers = odd_parts(value)
     exponent = int(powers[odd != 0].min())
-    if np.max(np.abs(value)) >= 2.0 ** min(62 + exponent, 1023):
+    if np.max(np.abs(value)) >= 2.0 ** min(62 + exponent, 62):
         raise FormatError(
-            f"{where or 'tensor'}: float64 values whose bits are more than 62 apart are at no one exponent: "
-            "give x.astype(np.float32), or x rounded to a multiple of a power of two"
+            f"{where or 'tensor'}: float64 values from 2^62 on, or whose bits are more than 62 apart, are "
+            "no codes at one exponent: give x.astype(np.float32), or x rounded to a power of two's multiples"
         )
     return Exact([(QTensor.from_float(value, exponent), 1)], exponent)
 

@@ -57,7 +57,7 @@ def run(task: Task) -> Result:
     """Both versions of the method, every step observed."""
     sizes = task.training
     data = training.load(sizes, task.data_dir)
-    watched = {e2: _watched(task, data, e2, k) for k, e2 in enumerate(VERSIONS)}
+    watched: dict[str, Watch] = {e2: _watched(task, data, e2, k) for k, e2 in enumerate(VERSIONS)}
     tables = {e2: watch.table for e2, watch in watched.items()}
     updates = [(f"e2={e2}", *watch.counts()) for e2, watch in watched.items()]
     constraints = _constraints()

@@ -212,4 +212,10 @@ def test_float64_is_not_float32_first() -> None:
         quantize(np.array([0.1, np.nan]), FixedPoint(8, 0))
     with pytest.raises(NumberError, match=r"NaN or infinity at index \(0,\)"):
         quantize(np.array([np.inf, 0.1]), FixedPoint(8, 0))
-    assert quantize(np.array([1e300]), FixedPoint(8, 0)).codes.tolist() == [127]
+    with pytest.raises(FormatError, match=r"from 2\^62 on"):
+        quantize(np.array([1e300]), FixedPoint(8, 0))
+    tiny = np.array([1.5e-323, -5e-324])
+    assert quantize(tiny, FixedPoint(8, 6)).codes.tolist() == [0, 0]
+    assert quantize(tiny, FixedPoint(8, 6), rounding="to_neg").codes.tolist() == [0, -1]
+    last = np.array([2.0**62 - 2.0**9])
+    assert quantize(last, FixedPoint(32, 31)).codes.tolist() == [2**31 - 1]
