@@ -63,14 +63,16 @@ _HOMES = {  # module -> what of it is public
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'intnet' has no attribute {name!r}")
-    if name in _HOME:
-        return getattr(importlib.import_module(f"intnet.{_HOME[name]}"), name)
-    return importlib.import_module(
-        f"intnet.numbers.{name}" if name in ("rng", "rounding") else f"intnet.{name}"
-    )
+if not TYPE_CHECKING:  # which knows the names above, and would take any other for one too
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module 'intnet' has no attribute {name!r}")
+        if name in _HOME:
+            return getattr(importlib.import_module(f"intnet.{_HOME[name]}"), name)
+        return importlib.import_module(
+            f"intnet.numbers.{name}" if name in ("rng", "rounding") else f"intnet.{name}"
+        )
 
 
 def __dir__() -> list[str]:

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
     from intnet.runs import run_folder, state_dicts, tensor_files
 
-    tensor_files.suffix_of(args.out)
+    tensor_files.check_writable(args.out)
     if Path(args.out).exists():
         raise DataError(f"{args.out} is there already: name another --out")
     if not Path(args.out).parent.is_dir():

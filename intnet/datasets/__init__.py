@@ -69,7 +69,7 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None, image_size: 
     """The data set `name`, one of LOADERS or 'folder:PATH', with every file checked.
 
     Files are looked for in data_dir and nowhere else when it is given; otherwise in $INTNET_DATA, the user's
-    cache ($XDG_CACHE_HOME or ~/.cache)/intnet, and where the system's packages put them. In each of the
+    cache (`machine/folders.py: user_cache`), and where the system's packages put them. In each of the
     first ones a sub-folder of the set's name comes before the folder itself. `digits` needs no files. PATH
     is relative to data_dir, if one is given. image_size: of a folder's images, which are scaled to it.
     ConfigError: no such data set. DataError: files missing, damaged, or of something else.

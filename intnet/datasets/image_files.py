@@ -149,7 +149,7 @@ def look(paths: Sequence[str]) -> Looked:
 def _content(path: str) -> bytes:
     """The bytes of a file; a pipe or device in its place is not waited for."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with open(handle, "rb") as stream:
             about = os.fstat(handle)
             if not stat.S_ISREG(about.st_mode):

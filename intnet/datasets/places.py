@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intnet.errors import DataError
+from intnet.machine.folders import user_cache
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,8 @@ def places(wanted: Wanted, data_dir: Path | None) -> list[Path]:
     if data_dir is not None:
         roots = [data_dir]
     else:
-        # XDG asks to ignore a relative $XDG_CACHE_HOME.
-        cache = os.environ.get("XDG_CACHE_HOME", "")
-        cache = cache if os.path.isabs(cache) else os.path.expanduser("~/.cache")
-        own = os.environ.get("INTNET_DATA", "")
-        roots = ([Path(os.path.expanduser(own))] if own else []) + [Path(cache) / "intnet"]
+        own, cache = os.environ.get("INTNET_DATA", ""), user_cache()
+        roots = ([Path(os.path.expanduser(own))] if own else []) + ([cache] if cache else [])
     found = [
         place / inside
         for root in roots

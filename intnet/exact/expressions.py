@@ -35,6 +35,7 @@ from intnet.exact.sources import (
 )
 from intnet.machine.buffers import empty
 from intnet.numbers import wide
+from intnet.numbers.exact_values import odd_parts
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
 from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, UNLIMITED, Rounding
 
@@ -344,16 +345,36 @@ Expression = Exact | FloatExact | Root
 
 
 def exact(value: QTensor | np.ndarray | Expression, where: str = "") -> Expression:
-    """The expression that a QTensor, a float array or an expression is."""
+    """The expression that a QTensor, a float array or an expression is.
+
+    float16 is float32 exactly; float64 is where its values are float32's, or are codes of 62 bits at one
+    exponent below 2^62. FormatError for other types, and for float64 that spans more.
+    """
     if isinstance(value, QTensor):
         if isinstance(value.exponent, np.ndarray):
             raise FormatError(f"{where or 'tensor'}: an exponent array has no single expression")
         return Exact([(value, 1)], value.exponent)
     if isinstance(value, np.ndarray):
-        if value.dtype != np.float32:
-            raise FormatError(f"{where or 'tensor'}: float32 expected, not {value.dtype}")
-        return FloatExact(value, where=where)
+        return FloatExact(value, where=where) if value.dtype == np.float32 else _other_floats(value, where)
     return value
+
+
+def _other_floats(value: np.ndarray, where: str) -> Expression:
+    """The expression that a float16 or float64 array is."""
+    if value.dtype not in (np.float16, np.float64):
+        raise FormatError(f"{where or 'tensor'}: float32 expected (or float16, float64), not {value.dtype}")
+    with np.errstate(over="ignore"):
+        narrow = value.astype(np.float32)
+    if np.array_equal(narrow, value, equal_nan=True) or not np.all(np.isfinite(value)):
+        return FloatExact(narrow, where=where)
+    odd, powers = odd_parts(value)
+    exponent = int(powers[odd != 0].min())
+    if np.max(np.abs(value)) >= 2.0 ** min(62 + exponent, 62):
+        raise FormatError(
+            f"{where or 'tensor'}: float64 values from 2^62 on, or whose bits are more than 62 apart, are "
+            "no codes at one exponent: give x.astype(np.float32), or x rounded to a power of two's multiples"
+        )
+    return Exact([(QTensor.from_float(value, exponent), 1)], exponent)
 
 
 def add(a: QTensor | np.ndarray | Expression, b: QTensor | np.ndarray | Expression) -> Exact | np.ndarray:

@@ -2,7 +2,7 @@
 
     quantize(x, format, rounding="ties_even", words=None, word_bits=32, where="") -> QTensor
 
-`x` is anything `exact.exact` takes: a QTensor, a float32 array, or an expression such as a quotient.
+`x` is anything `exact.exact` takes: a QTensor, an array of floats, or an expression such as a quotient.
 The order is always: scale exactly, round once (`numbers/rounding.py`), then limit the range. The result
 carries counts (`QTensor.status`). One function a format below, each with its equation; the table at the end
 lists the formats of a whole tensor; `BlockFloat` has an exponent a block: `block_float.quantize_blocks`.

@@ -1,4 +1,4 @@
-"""The Numba options of every kernel, set once, and where compiled code is kept.
+"""The Numba options of every kernel, set once, where compiled code is kept, and how threads wait.
 
 `njit` compiles one scalar rule or one single-threaded loop, `inlined` a scalar rule that is never left
 to a call, `pjit` a loop over `prange`. Compiled code is cached on disk, so a second process starts at
@@ -8,9 +8,12 @@ With NUMBA_DISABLE_JIT=1 the decorators return the Python function, and the bits
 """
 
 import hashlib
+import importlib
 import os
 import shutil
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -19,13 +22,14 @@ import numba
 import numpy as np
 from numba import prange
 
+from intnet.machine import folders
+
 __all__ = ["inlined", "njit", "pjit", "prange"]
 
 # Threads that wait for work spin for about a millisecond, then sleep. A step hands out work hundreds of
 # times: waking a sleeping thread costs 0.1 ms each time and may put it on the core of the one that waits.
 # Spinning on, though, costs ten times the work where other processes share the cores.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+_WAITING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "20000"}
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 SMALL = 1 << 14  # elements of the largest operand below which handing out work costs more than it saves
@@ -47,18 +51,20 @@ def cache_folder(package: Path = Path(__file__).parent.parent) -> Path:
     intrinsics that are compiled into it, so after an upgrade it could run old code. The hash takes
     every source of COMPILED, whether or not it names a decorator: one too many costs a compilation, one
     too few a wrong result. Commands, methods, models and file formats stand in other rooms, so that
-    everyday edits do not recompile. The base is $NUMBA_CACHE_DIR, else the package's
-    __pycache__, else (read-only installation) the user's cache.
+    everyday edits do not recompile. The base is $NUMBA_CACHE_DIR, else the package's __pycache__, else
+    (read-only installation) the user's cache, the first that can be written; where none can, a temporary
+    folder, and a RuntimeWarning that says so whenever kernels are compiled into it.
     """
     sha = hashlib.sha256(numba.__version__.encode())
     for path in kernel_sources(package):
         source = path.read_bytes()
         sha.update(f"{path.relative_to(package).as_posix()} {len(source)}\n".encode() + source)
+    name = f"intnet-kernels-{sha.hexdigest()[:16]}"
     given = os.environ.get("NUMBA_CACHE_DIR")
-    base = Path(given) if given else package / "__pycache__"
-    if not given and not os.access(package, os.W_OK):
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "intnet"
-    folder = base / f"intnet-kernels-{sha.hexdigest()[:16]}"
+    wanted = [Path(given)] if given else [package / "__pycache__", folders.user_cache()]
+    bases = [base for base in wanted if base is not None]
+    base = next(filter(folders.writable, bases), None) or _temporary(name, bases)
+    folder = base / name
     if not folder.exists():
         others = sorted(base.glob("intnet-kernels-*"), key=lambda path: path.stat().st_mtime)
         for old in others[:-_KEPT]:
@@ -66,7 +72,46 @@ def cache_folder(package: Path = Path(__file__).parent.parent) -> Path:
     return folder
 
 
+def _temporary(name: str, bases: list[Path]) -> Path:
+    """The temporary base of the folder `name`; said where the folder is not there yet."""
+    base = folders.temporary()
+    if not (base / name).exists():
+        tried = " nor ".join(map(str, bases))
+        warnings.warn(
+            f"compiled kernels cannot be kept in {tried}: they go to {base}. "
+            "Set NUMBA_CACHE_DIR to a folder that you can write, and they need to be compiled only once",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return base
+
+
+@contextmanager
+def _environment(wanted: dict[str, str]) -> Iterator[None]:
+    """While entered, variables that are not set have these values."""
+    missing = {key: value for key, value in wanted.items() if key not in os.environ}
+    os.environ.update(missing)
+    try:
+        yield
+    finally:
+        for key in missing:
+            del os.environ[key]
+
+
+def _load_threads() -> None:
+    """Load Numba's layer of OpenMP threads, if it has one, and tell it how its threads wait.
+
+    GNU OpenMP reads its settings once, when it is loaded, so that the environment has them no longer than
+    that: neither this process nor one that it starts sees them later. Loading starts no thread. What the
+    user has set counts; so do the settings of an OpenMP that another package has loaded before.
+    """
+    with _environment(_WAITING), suppress(ImportError):
+        importlib.import_module("numba.np.ufunc.omppool")
+
+
 _FOLDER = str(cache_folder())
+if not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+    _load_threads()
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:

@@ -28,6 +28,7 @@ from intnet.methods import adapt_switch as switch
 from intnet.methods import symbols
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32, whole
+from intnet.methods.options import takes
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
 from intnet.numbers import fp32
 from intnet.numbers.formats import MAX_BITS, FixedPoint, Scaled
@@ -81,7 +82,7 @@ class Adapt(RoundedCopies):
         "WL of PushUp": "max(WL_min, FL) + 1 is not computed: the buffer bits set WL anew in the same step",
     }
 
-    @dataclass(frozen=True)
+    @dataclass(frozen=True, kw_only=True)
     class Options(FloatMaster.Options):
         """eps: bits of KL that PushDown may lose, 0 in the paper. buff: bits in front of the point.
 
@@ -102,6 +103,7 @@ class Adapt(RoundedCopies):
         init: float = 1.0
         penalty: Literal["off", "on"] = "off"
 
+    @takes(Options)
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         o = self.options

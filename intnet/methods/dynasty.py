@@ -28,6 +28,7 @@ from intnet.methods import dynasty_map, symbols
 from intnet.methods.dynasty_map import FIRST, Given
 from intnet.methods.float32 import Float32
 from intnet.methods.method import LayerLike, Parameter, check_finite, to_float32, whole
+from intnet.methods.options import takes
 from intnet.ops.bilinear import Copies
 from intnet.trace import Event
 
@@ -70,7 +71,7 @@ class Dynasty(Float32):
         "bias": "added in float32 to the rounded product; its gradient is the float32 sum of e3",
     }
 
-    @dataclass(frozen=True)
+    @dataclass(frozen=True, kw_only=True)
     class Options(Float32.Options):
         """bits: alpha, the mean width of dynamic operands; weight_bits: the same of weights, if it differs.
 
@@ -84,6 +85,7 @@ class Dynasty(Float32):
         forward_dynamic: Literal["activation", "weight"] = "activation"
         gamma: float = 0.5
 
+    @takes(Options)
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         o = self.options

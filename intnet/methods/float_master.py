@@ -30,6 +30,7 @@ import numpy as np
 from intnet.errors import ConfigError, NumberError
 from intnet.methods import schedules, symbols
 from intnet.methods.method import LayerLike, Method, Parameter, check_finite
+from intnet.methods.options import takes
 from intnet.ops.kernels import descent
 from intnet.ops.kernels.histograms import sum_of_squares
 
@@ -45,7 +46,7 @@ class FloatMaster(Method):
         "v": "of adamw: running mean of their squares",
     }
 
-    @dataclass(frozen=True)
+    @dataclass(frozen=True, kw_only=True)
     class Options:
         """lr: learning rate by epoch, '0.05,0.005@30'. warmup: epochs in which it rises from 0, step by step.
 
@@ -67,6 +68,7 @@ class FloatMaster(Method):
         clip: float | None = None
         label_smoothing: float = 0.0
 
+    @takes(Options)
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         o = self.options

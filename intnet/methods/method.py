@@ -88,7 +88,7 @@ class Method:
 
     BY_LAYER: ClassVar[tuple[str, ...]] = ()  # keys that may be set for some layers only: bits@layer2.*
 
-    @dataclasses.dataclass(frozen=True)
+    @dataclasses.dataclass(frozen=True, kw_only=True)
     class Options:
         """Keys of `--set`."""
 

@@ -28,6 +28,7 @@ from intnet.exact.expressions import Exact, exact
 from intnet.methods import symbols
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32, whole
+from intnet.methods.options import takes
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
 from intnet.numbers.formats import Scaled
 from intnet.numbers.qtensor import QTensor
@@ -70,7 +71,7 @@ class Muppet(RoundedCopies):
         "switch has none to compare with, so it is no violation",
     }
 
-    @dataclass(frozen=True)
+    @dataclass(frozen=True, kw_only=True)
     class Options(FloatMaster.Options):
         """resolution: epochs a diversity. patience: violations until WL moves on.
 
@@ -84,6 +85,7 @@ class Muppet(RoundedCopies):
         float_epochs: int = 15
         lr_floor: float = 0.001
 
+    @takes(Options)
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         o = self.options

@@ -13,10 +13,19 @@ import fnmatch
 import math
 import types
 import typing
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec
 
 from intnet.errors import ConfigError
+
+P = ParamSpec("P")
+
+
+def takes(
+    options: Callable[P, Any],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """Of a method's `__init__`: its keywords are the fields of `options`, which type checkers then know."""
+    return lambda init: init
 
 
 def unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:

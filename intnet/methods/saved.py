@@ -27,6 +27,7 @@ from intnet.errors import ConfigError, FormatError
 from intnet.methods import schedules, symbols
 from intnet.methods.float32 import Float32
 from intnet.methods.method import Held, LayerLike
+from intnet.methods.options import takes
 from intnet.numbers import rng
 from intnet.trace import Event
 
@@ -63,7 +64,7 @@ class Saved(Float32):
         "other operations": "max pooling and dropout hold exact positions and masks, as in method float32",
     }
 
-    @dataclass(frozen=True)
+    @dataclass(frozen=True, kw_only=True)
     class Options(Float32.Options):
         """bits: 1 to 32; 2/4 mixes two widths, the wider behind, by bucket; off leaves float32 on the tape.
 
@@ -81,6 +82,7 @@ class Saved(Float32):
         storage: Literal["save", "on_backward"] = "save"
         silu: Literal["float32", "packed"] = "float32"
 
+    @takes(Options)
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         self._plans: dict[tuple[str, str], Plan | None] = {}  # by layer and path

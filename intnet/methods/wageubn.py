@@ -28,6 +28,7 @@ from intnet.exact.quantize import quantize
 from intnet.methods import schedules, symbols
 from intnet.methods.float_master import sgd_momentum
 from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
+from intnet.methods.options import takes
 from intnet.numbers import fp32
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.numbers.qtensor import QTensor, container, max_abs
@@ -111,7 +112,7 @@ class Wageubn(Method):
         "the first layer's output, float32 rounded to 2^-14, keeps its range",
     }
 
-    @dataclass(frozen=True)
+    @dataclass(frozen=True, kw_only=True)
     class Options:
         """e2: flag8 or 16. edges: float32 or fixed16. saturate: off, or the integer bits of activations.
 
@@ -127,6 +128,7 @@ class Wageubn(Method):
         weight_decay: int | None = None
         statistics: Literal["running", "batch"] = "running"
 
+    @takes(Options)
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         k = self.k = Widths(k_e2=8 if self.options.e2 == "flag8" else 16)

@@ -288,5 +288,8 @@ class BlockFloat:
         return f"BFP({self.b})"
 
 
+# As the papers write them.
+Q, SQ, FlagQ, CQ, BF, BFP = Direct, Shift, Flag, Constant, Scaled, BlockFloat
+
 Format = FixedPoint | Direct | Shift | Flag | Constant | Scaled | BlockFloat
 FORMATS: tuple[type, ...] = (FixedPoint, Direct, Shift, Flag, Constant, Scaled, BlockFloat)

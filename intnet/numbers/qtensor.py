@@ -5,17 +5,18 @@
 `exponent` is one int, or an int array that broadcasts against the codes (per channel, per block).
 A QTensor converts exactly to Fractions and to float64, and refuses where float64 would not be
 exact. It is made by `quantize.quantize`, `QTensor.from_float` or `QTensor.from_bits`; the arithmetic
-on it is in `exact/expressions.py` (expressions that are rounded once) and in `ops/`.
+on it is in `exact/expressions.py` (expressions that are rounded once) and in `ops/`. `==` compares
+values; what NumPy's own functions answer is in `numpy_functions.py`.
 """
 
 from dataclasses import dataclass, field
-from fractions import Fraction
 from operator import index as whole
 from typing import Any
 
 import numpy as np
 
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
+from intnet.numbers import exact_values
 from intnet.numbers.formats import FixedPoint, Flag, Format
 
 CODE_TYPES: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
@@ -174,27 +175,15 @@ class QTensor:
 
     def hex(self) -> np.ndarray:
         """Array of strings: each code in two's complement, lower-case hex digits, no prefix."""
-        bits = self.word_bits()
-        return self._strings(lambda code: f"{code & ((1 << bits) - 1):0{(bits + 3) // 4}x}")
+        return exact_values.digits(self.codes, self.word_bits(), 4)
 
     def bin(self) -> np.ndarray:
         """Array of strings: each code in two's complement, binary digits."""
-        bits = self.word_bits()
-        return self._strings(lambda code: f"{code & ((1 << bits) - 1):0{bits}b}")
-
-    def _strings(self, show: Any) -> np.ndarray:
-        out = np.empty(self.shape, object)
-        for index, code in np.ndenumerate(self.codes):
-            out[index] = show(int(code))
-        return out
+        return exact_values.digits(self.codes, self.word_bits(), 1)
 
     def fractions(self) -> np.ndarray:
         """Array of `fractions.Fraction`: the exact values."""
-        exponents = np.broadcast_to(np.asarray(self.exponent), self.shape)
-        out = np.empty(self.shape, object)
-        for index, code in np.ndenumerate(self.codes):
-            out[index] = Fraction(int(code)) * Fraction(2) ** int(exponents[index])
-        return out
+        return exact_values.fractions(self.codes, self.exponent)
 
     def to_float64(self) -> np.ndarray:
         """float64 array, exact; NumberError where some value is not a float64."""
@@ -233,6 +222,36 @@ class QTensor:
         return cast
 
     __array_ufunc__ = None  # array * QTensor is an error, not a silent float64 product
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from intnet.numbers import numpy_functions  # which imports this module
+
+        return numpy_functions.answer(function, args, kwargs)
+
+    def __eq__(self, other: object) -> Any:
+        """Elementwise, by exact value whatever the formats: an array of bools, as of NumPy's arrays.
+
+        `other`: a QTensor, an array or a number. So a QTensor is no key of a dict, and no single truth.
+        """
+        if isinstance(other, QTensor):
+            return self._broadcast_equal(other.codes, other.exponent)
+        array = np.asarray(other)
+        if array.dtype.kind in "USV":  # strings
+            return NotImplemented
+        return self._broadcast_equal(array, 0)
+
+    def __ne__(self, other: object) -> Any:
+        same = self.__eq__(other)
+        return same if same is NotImplemented else ~same
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _broadcast_equal(self, values: np.ndarray, exponent: int | np.ndarray) -> np.ndarray:
+        try:
+            np.broadcast_shapes(self.shape, values.shape)
+        except ValueError:
+            raise ShapeError(f"shapes {self.shape} and {values.shape} cannot be compared") from None
+        return exact_values.equal(self.codes, self.exponent, values, exponent)
 
     def __getitem__(self, index: Any) -> "QTensor":
         codes = np.asarray(self.codes[index])

@@ -323,7 +323,7 @@ def _read_format(text: dict[str, Any] | None, path: Path) -> Format | None:
 
 def _read_cases(path: Path) -> tuple[Case, ...]:
     try:
-        rows = list(csv.reader(io.StringIO(path.read_text())))
+        rows = list(csv.reader(io.StringIO(path.read_text("utf-8"))))
         if tuple(rows[0]) != HEADINGS:
             raise ValueError(f"its headings are not {', '.join(HEADINGS)}")
         return tuple(Case(int(i), id, level, flags, int(beat)) for i, id, level, flags, beat in rows[1:])

@@ -7,7 +7,7 @@ paper's figures are of ResNet18 on ImageNet.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from intnet.methods.wageubn import Wageubn
 from intnet.papers import training
@@ -31,7 +31,7 @@ PUBLISHED: dict[str, tuple[str, float | None, float | None, str]] = {
     "all, kE2 = 8, flag": ("wageubn", 64.79, 85.81, "table I"),
 }
 TABLE_2 = [what for what, (_, _, _, where) in PUBLISHED.items() if where == "table II"]
-WHOLE = {"wageubn-e2-16": "16", "wageubn": "flag8"}  # arm -> its e2
+WHOLE: dict[str, Literal["flag8", "16"]] = {"wageubn-e2-16": "16", "wageubn": "flag8"}  # arm -> its e2
 
 
 def arms(epochs: int) -> list[Arm]:

@@ -10,7 +10,7 @@ is log2(2 peak + 1), which tells how many bits a word needs. `holds` is about th
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -47,7 +47,7 @@ PUBLISHED: tuple[tuple[str, int, str, str], ...] = (
 )
 PUBLISHED_E2 = 16  # table I, the version with 16-bit E2
 KGC, KMOM, KACC, KLR, KWU = 15, 3, 13, 10, 24  # sec. IV-A; kGgamma, kGbeta are in the list
-VERSIONS = ("flag8", "16")  # e2: full 8 bits, and 16-bit E2
+VERSIONS: tuple[Literal["flag8", "16"], ...] = ("flag8", "16")  # e2: full 8 bits, and 16-bit E2
 LR = 26  # code of the learning rate, of klr bits (sec. IV-B)
 
 PATHS = {path for _, _, _, path in PUBLISHED}
@@ -58,7 +58,7 @@ def run(task: Task) -> Result:
     """Both versions of the method, every step observed."""
     sizes = task.training
     data = training.load(sizes, task.data_dir)
-    watched = {e2: _watched(task, data, e2, k) for k, e2 in enumerate(VERSIONS)}
+    watched: dict[str, Watch] = {e2: _watched(task, data, e2, k) for k, e2 in enumerate(VERSIONS)}
     tables = {e2: watch.table for e2, watch in watched.items()}
     updates = [(f"e2={e2}", *watch.counts()) for e2, watch in watched.items()]
     constraints = _constraints()
@@ -74,7 +74,7 @@ def run(task: Task) -> Result:
     )
 
 
-def _watched(task: Task, data: Dataset, e2: str, k: int) -> "Watch":
+def _watched(task: Task, data: Dataset, e2: Literal["flag8", "16"], k: int) -> "Watch":
     """Train the k-th version of the method, every step observed."""
     trained = training.start(task.training, Wageubn(e2=e2), data)
     watch, steps = Watch(trained), task.training.epochs * trained.steps_per_epoch

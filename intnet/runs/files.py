@@ -2,10 +2,10 @@
 
 A writer fills a temporary file in the same folder; only when that is on the disk does it take the
 file's name. A process killed at any moment leaves the old content or the new one, and perhaps a
-`.NAME.PID.partial`, which nobody reads. A folder's lock keeps a second process from writing into it.
+`.NAME.PID.partial`, which nobody reads. A folder's lock keeps a second process from writing into it;
+the system gives it free when the process ends, however that happens.
 """
 
-import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +14,9 @@ from typing import IO, BinaryIO
 from intnet.errors import InUseError
 
 PARTIAL, LOCK = ".partial", ".intnet.lock"
+_FAR = (
+    1 << 30
+)  # the byte that Windows locks: nobody can read a locked byte, and who holds the lock stands first
 
 
 def replace(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
@@ -35,7 +38,9 @@ def replace(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """The new name is durable only when the folder is on the disk too."""
+    """The new name is durable only when the folder is on the disk too. Windows opens no folders."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -53,8 +58,8 @@ def lock(folder: Path) -> IO[str]:
     """The folder's lock, held until closed or until the process ends; InUseError when it is taken."""
     stream = open(folder / LOCK, "a+", encoding="ascii")  # noqa: SIM115 (the caller closes it)
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        _take(stream)
+    except (BlockingIOError, PermissionError):
         stream.seek(0)
         process = stream.read().strip()
         stream.close()
@@ -63,3 +68,24 @@ def lock(folder: Path) -> IO[str]:
     stream.write(f"{os.getpid()}\n")
     stream.flush()
     return stream
+
+
+def _take(stream: IO[str]) -> None:
+    """Lock a file for this open stream alone, or raise what the system raises when another one has it."""
+    try:
+        import fcntl
+    except ImportError:
+        _take_byte(stream.fileno())
+    else:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _take_byte(handle: int) -> None:
+    """The same on Windows, which locks bytes."""
+    import msvcrt
+
+    os.lseek(handle, _FAR, os.SEEK_SET)
+    try:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    finally:
+        os.lseek(handle, 0, os.SEEK_SET)

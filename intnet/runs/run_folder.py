@@ -311,7 +311,7 @@ class RunFolder:
         self.at_a_time = 1  # runs that are trained at a time on this machine, this one included
         self._lock = lock
         self._before: int | None = None  # bytes of the process ahead of the first step
-        self._metrics = open(folder / METRICS, "a", buffering=1, encoding="utf-8")  # noqa: SIM115 (close() does)
+        self._metrics = open(folder / METRICS, "a", buffering=1, encoding="utf-8", newline="\n")  # noqa: SIM115 (close() does)
 
     def __enter__(self) -> "RunFolder":
         return self

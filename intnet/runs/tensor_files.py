@@ -86,11 +86,24 @@ def opened(path: PathLike) -> Iterator[dict[str, Stored]]:
 
 
 def suffix_of(path: PathLike) -> str:
-    """The kind of a file by its name; DataError for another one."""
+    """The kind of a file to read by its name; DataError for another one."""
+    return _suffix(
+        path,
+        "convert it first, in Python: safetensors.torch.save_file(model.state_dict(), 'model.safetensors')",
+    )
+
+
+def check_writable(path: PathLike) -> None:
+    """DataError where a name does not say one of the kinds that are written."""
+    _suffix(
+        path, f"these two are written; name it {Path(path).stem or 'model'}{SAFETENSORS}, or {NPZ} for NumPy"
+    )
+
+
+def _suffix(path: PathLike, advice: str) -> str:
     suffix = Path(path).suffix
     if suffix not in SUFFIXES:
-        advice = "in Python: safetensors.torch.save_file(model.state_dict(), 'model.safetensors')"
-        raise DataError(f"{path}: neither {NPZ} nor {SAFETENSORS}: convert it first, {advice}")
+        raise DataError(f"{path}: neither {NPZ} nor {SAFETENSORS}: {advice}")
     return suffix
 
 
@@ -212,7 +225,8 @@ def _reader(path: Path, archive: zipfile.ZipFile, name: str) -> Callable[[], np.
 def save(path: PathLike, tensors: Mapping[str, np.ndarray]) -> None:
     """Write float32 arrays by name, as the file's suffix says; a killed write leaves the old file."""
     path = Path(path)
-    write = _write_safetensors if suffix_of(path) == SAFETENSORS else _write_npz
+    check_writable(path)
+    write = _write_safetensors if Path(path).suffix == SAFETENSORS else _write_npz
     little = {name: np.asarray(array, "<f4", order="C") for name, array in tensors.items()}
     files.replace(path, lambda stream: write(stream, little))
 

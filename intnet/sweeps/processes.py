@@ -3,7 +3,8 @@
     python -m intnet.sweeps.processes        a worker: a task a line on stdin, its outcome a line on stdout
 
 Workers are new interpreters, each with its share of the threads; what they compute does not depend on it.
-Each trains one run, so that the memory which a run's report tells is its own.
+Each trains one run, so that the memory which a run's report tells is its own. Threads wait at the pipes: here
+for outcomes, in a worker for the end of its stdin. Not every system can wait for several pipes at once.
 A worker that dies takes its run nowhere: the next one goes on from the checkpoint. A run in which ATTEMPTS
 workers died is given up, the others go on.
 """
@@ -11,15 +12,18 @@ workers died is given up, the others go on.
 import dataclasses
 import json
 import os
-import selectors
+import queue
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter, deque
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from intnet.runs.process import cores
 from intnet.sweeps import work
 from intnet.sweeps.work import FAILED, STOPPED, Outcome
 
@@ -28,9 +32,12 @@ TICK = 0.25  # seconds between two looks of whoever waits for outcomes
 
 
 class Worker:
-    """A process that trains a task; use it in a `with` statement, which ends it."""
+    """A process that trains a task and puts itself into `heard` when it has said how, or died.
 
-    def __init__(self, threads: int) -> None:
+    Use it in a `with` statement, which ends it.
+    """
+
+    def __init__(self, threads: int, heard: "queue.SimpleQueue[Worker]") -> None:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         self.process = subprocess.Popen(
             [sys.executable, "-m", __name__],
@@ -40,6 +47,14 @@ class Worker:
             env={**os.environ, "NUMBA_NUM_THREADS": str(threads), "PYTHONPATH": path},
         )
         self.task: dict[str, Any] | None = None
+        self._line = ""
+        self._listener = threading.Thread(target=self._listen, args=(heard,), daemon=True)
+        self._listener.start()
+
+    def _listen(self, heard: "queue.SimpleQueue[Worker]") -> None:
+        assert self.process.stdout is not None
+        self._line = self.process.stdout.readline()
+        heard.put(self)
 
     def __enter__(self) -> "Worker":
         return self
@@ -49,33 +64,33 @@ class Worker:
     ) -> None:
         if self.task is not None:  # in the middle of one: it is saved up to its last checkpoint
             self.process.kill()
-        self.process.__exit__(None, None, None)  # closes its stdin, at which it ends
+        assert self.process.stdin is not None
+        with suppress(OSError):  # there is nobody at the other end of a dead one's
+            self.process.stdin.close()  # at which a live one ends
+        self._listener.join()
+        self.process.__exit__(None, None, None)
 
     def give(self, task: dict[str, Any]) -> None:
         """Let it train a task; one that is dead already says so in `outcome`."""
         assert self.process.stdin is not None
         self.task = task
-        try:
+        with suppress(OSError):
             self.process.stdin.write(json.dumps(task) + "\n")
             self.process.stdin.flush()
-        except BrokenPipeError:
-            pass
 
     def outcome(self) -> Outcome | None:
-        """How its task ended, once its stdout can be read; None when the process died."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line.endswith("\n"):
+        """How its task ended, once it is in `heard`; None when the process died."""
+        if not self._line.endswith("\n"):
             self.process.kill()
             return None
         self.task = None
-        return Outcome(**json.loads(line))
+        return Outcome(**json.loads(self._line))
 
 
 def threads(jobs: int) -> int:
     """Of each worker, where so many share this machine's."""
     given = os.environ.get("NUMBA_NUM_THREADS", "")
-    total = int(given) if given.isdecimal() else len(os.sched_getaffinity(0))
+    total = int(given) if given.isdecimal() else cores()
     return max(1, total // jobs)
 
 
@@ -84,38 +99,32 @@ def run(tasks: Sequence[dict[str, Any]], jobs: int) -> Generator[Outcome | None,
     waiting, died = deque(tasks), Counter[str]()
     share = threads(jobs)
     workers: list[Worker] = []
+    heard: queue.SimpleQueue[Worker] = queue.SimpleQueue()
     try:
         for _ in range(min(jobs, len(tasks))):
-            workers.append(Worker(share))
+            workers.append(Worker(share, heard))
             workers[-1].give(waiting.popleft())
         while any(worker.task is not None for worker in workers):
             yield None
-            for i in _readable(workers):
-                worker = workers[i]
-                task, outcome = worker.task, worker.outcome()
-                assert task is not None
-                status = _end(worker)
+            try:
+                worker = heard.get(timeout=TICK)
+            except queue.Empty:
+                continue
+            task, outcome = worker.task, worker.outcome()
+            assert task is not None
+            status = _end(worker)
+            if outcome is None:
+                outcome = _after_death(task, status, died)
                 if outcome is None:
-                    outcome = _after_death(task, status, died)
-                    if outcome is None:
-                        waiting.appendleft(task)
-                if waiting:
-                    workers[i] = Worker(share)
-                    workers[i].give(waiting.popleft())
-                if outcome is not None:
-                    yield outcome
+                    waiting.appendleft(task)
+            if waiting:
+                workers[workers.index(worker)] = following = Worker(share, heard)
+                following.give(waiting.popleft())
+            if outcome is not None:
+                yield outcome
     finally:
         for worker in workers:
             worker.__exit__(None, None, None)
-
-
-def _readable(workers: list[Worker]) -> list[int]:
-    """Numbers of workers that have said something, or died; waits up to TICK seconds for one."""
-    with selectors.DefaultSelector() as selector:
-        for i, worker in enumerate(workers):
-            if worker.task is not None and worker.process.stdout is not None:
-                selector.register(worker.process.stdout, selectors.EVENT_READ, i)
-        return [key.data for key, _ in selector.select(TICK)]
 
 
 def _end(worker: Worker) -> int:
@@ -135,7 +144,7 @@ def _after_death(task: dict[str, Any], status: int, died: Counter[str]) -> Outco
         return None
     how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
     why = f"its process died {ATTEMPTS} times, the last time by {how}"
-    return Outcome(name, FAILED, why + (" (out of memory?)" if status == -signal.SIGKILL else ""))
+    return Outcome(name, FAILED, why + (" (out of memory?)" if how == "SIGKILL" else ""))
 
 
 def main() -> None:
@@ -143,13 +152,23 @@ def main() -> None:
     # Signals of a terminal go to whole groups; who started this one stops it by the session's file.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    parent, answers = os.getppid(), os.dup(1)
+    answers = os.dup(1)
     os.dup2(2, 1)  # what else is printed is no outcome
-    for line in sys.stdin:
-        outcome = work.train(json.loads(line), stop=lambda: os.getppid() != parent)
+    tasks: queue.SimpleQueue[str] = queue.SimpleQueue()
+    ended = threading.Event()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            tasks.put(line)
+        ended.set()
+        tasks.put("")
+
+    threading.Thread(target=listen).start()
+    while line := tasks.get():
+        outcome = work.train(json.loads(line), stop=ended.is_set)
         try:
             os.write(answers, (json.dumps(dataclasses.asdict(outcome)) + "\n").encode())
-        except BrokenPipeError:  # the command was killed: the folder of the run says it all
+        except OSError:  # the command was killed: the folder of the run says it all
             return
 
 

@@ -11,7 +11,7 @@ import fnmatch
 import hashlib
 import json
 import multiprocessing
-import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -23,6 +23,7 @@ import intnet
 from intnet import spec
 from intnet.errors import ConfigError, IntnetError
 from intnet.runs import files
+from intnet.runs.process import cores
 from intnet.verify import inputs
 from intnet.verify.checks import Step
 from intnet.verify.events import Options
@@ -84,11 +85,6 @@ def _make(unit: tuple[str, int, int]) -> tuple[str, list[dict[str, Any]]]:
     layer, start, stop = unit
     tasks = [task for task in _STEP[-1].tasks if task.layer == layer][start:stop]
     return layer, [task.make().to_dict() for task in tasks]
-
-
-def cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def verify(
@@ -159,7 +155,8 @@ def _units(step: Step, layer: str) -> list[tuple[str, int, int]]:
 
 def _mapped(units: list[tuple[str, int, int]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     jobs = min(cores(), len(units))
-    if jobs < 2 or "fork" not in multiprocessing.get_all_start_methods():
+    # macOS has forks, but its own libraries do not outlive one.
+    if jobs < 2 or sys.platform == "darwin" or "fork" not in multiprocessing.get_all_start_methods():
         yield from map(_make, units)
         return
     with warnings.catch_warnings():

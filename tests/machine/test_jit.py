@@ -1,11 +1,20 @@
-"""The folder of compiled kernels: its name changes with every source that a kernel may contain."""
+"""The folder of compiled kernels: its name changes with every source that a kernel may contain.
 
+It is somewhere that can be written, wherever intnet is installed. The environment stays as it was.
+"""
+
+import os
 import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from intnet.machine import folders
 from intnet.machine.jit import COMPILED, cache_folder, kernel_sources
+from tests.support.command import ROOT, environment
 from tests.test_layout import PACKAGE, imports
 
 SOURCES = kernel_sources(PACKAGE)
@@ -52,3 +61,81 @@ def test_kernels_stand_in_their_rooms_alone() -> None:
     kernels = [path for path in SOURCES if "machine.jit" in imports(path)]
     used = {name.split(".")[0] for path in kernels for name in imports(path)}
     assert PACKAGE / "machine/tile.py" in kernels and used <= {*COMPILED, "errors", "autograd"}
+
+
+# -- where it is -------------------------------------------------------------------------------
+
+
+def test_the_first_folder_that_can_be_written(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    assert cache_folder(package).parent == package / "__pycache__"
+    (package / "__pycache__").rmdir()
+    (package / "__pycache__").write_text("")  # nothing can be made in it, not even by root
+    name = cache_folder(package).name
+    assert cache_folder(package) == tmp_path / "cache" / "intnet" / name
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "cache").write_text("")
+    with pytest.warns(
+        RuntimeWarning, match=r"cannot be kept in .*__pycache__ nor .*cache.*NUMBA_CACHE_DIR"
+    ) as said:
+        folder = cache_folder(package)
+    assert len(said) == 1 and folder == folders.temporary() / name
+    folder.mkdir()
+    assert cache_folder(package) == folder  # compiled already: nothing to say
+
+
+KERNEL = """
+import numpy as np
+from intnet.numbers.hexfiles import Layout, encode
+print(encode(np.array([-1, 2]), Layout(bits=8))[0])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs a folder that not even root can write in")
+def test_kernels_are_kept_for_the_next_process_where_nothing_can_be_written(tmp_path: Path) -> None:
+    own = environment(NUMBA_CACHE_DIR="/proc/nowhere", TMPDIR=str(tmp_path))
+    command = [sys.executable, "-c", KERNEL]
+    first, second = (
+        subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
+        for _ in range(2)
+    )
+    assert first.stdout == second.stdout == "b'ff\\n02\\n'\n", (first.stderr, second.stderr)
+    assert first.stderr.count("RuntimeWarning: compiled kernels cannot be kept in /proc/nowhere") == 1
+    assert second.stderr == ""
+    assert list(tmp_path.glob(f"intnet-{os.getuid()}/intnet-kernels-*/*/hexfiles._encode*.nbc"))
+
+
+# -- how threads wait --------------------------------------------------------------------------
+
+WAITING = """
+import os, subprocess, sys
+before = dict(os.environ)
+import intnet.machine.jit
+assert dict(os.environ) == before
+print(subprocess.run([sys.executable, "-c", "import os; print(sorted(k for k in os.environ if 'OMP' in k))"],
+    capture_output=True, text=True).stdout.strip(), flush=True)
+import ctypes
+if any("libgomp" in line for line in open("/proc/self/maps")):
+    path = next(line.split()[-1] for line in open("/proc/self/maps") if "libgomp" in line)
+    ctypes.CDLL(path).omp_display_env(1)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="GNU OpenMP tells its settings")
+@pytest.mark.parametrize(("given", "policy"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "active"}, "ACTIVE")])
+def test_threads_are_told_how_to_wait_and_the_environment_is_clean(
+    given: dict[str, str], policy: str
+) -> None:
+    """GNU OpenMP itself says what it took; this process and its children see nothing of it."""
+    own = {key: value for key, value in environment(**given).items() if "OMP" not in key or key in given}
+    done = subprocess.run(
+        [sys.executable, "-c", WAITING], cwd=ROOT, env=own, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"{sorted(given)}\n", done.stderr
+    if "OMP_WAIT_POLICY" not in done.stderr:
+        pytest.skip("this Numba has no GNU OpenMP")
+    assert f"OMP_WAIT_POLICY = '{policy}'" in done.stderr and "GOMP_SPINCOUNT = '20000'" in done.stderr

@@ -36,6 +36,19 @@ class Stdin(io.TextIOWrapper):
 
 sys.stdin = Stdin(sys.stdin.buffer)
 """
+# Every process of it starts without what Windows lacks, and can wait at no pipe but by reading it.
+LACKS = """\
+import os, select, signal, subprocess, sys
+from tests.support import fake_msvcrt
+
+def no_select(*arguments):
+    raise OSError("an operation was attempted on something that is not a socket")
+
+sys.modules["msvcrt"], sys.modules["fcntl"] = fake_msvcrt, None
+for name in ("sched_getaffinity", "O_DIRECTORY", "O_NONBLOCK", "getuid"):
+    delattr(os, name)
+select.select = select.poll = select.epoll = no_select
+"""
 TIMED = ("seconds", "images_per_second", "process")
 
 
@@ -190,6 +203,22 @@ def test_a_process_that_dies_again_and_again(
     assert json.loads((folder / "table.json").read_text())["rows"][0]["failed"] == {"1": why}
     monkeypatch.undo()
     assert here(capsys, "sweep", *SMALL, "--steps", 2, "--out", folder)[0] == 0
+
+
+def test_where_much_is_absent(tmp_path: Path, expected: dict[str, dict[str, Any]]) -> None:
+    """Two workers, and one that is killed, on a system that lacks what Windows lacks."""
+    path = tmp_path / "path"
+    path.mkdir()
+    (path / "sitecustomize.py").write_text(LACKS)
+    own = environment(PYTHONPATH=f"{path}{os.pathsep}{ROOT}")
+    folder = tmp_path / "sweep"
+    command = [*PYTHON, "-m", "intnet", "sweep", *map(str, GRID), "--jobs", "2", "--out", str(folder)]
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=own, **streams) as process:
+        os.kill(half_way(folder, process), signal.SIGKILL)
+        out, err = process.communicate()
+    assert (process.returncode, err) == (0, ""), (out, err)
+    check(folder, expected)
 
 
 # -- a cluster ---------------------------------------------------------------------------------
