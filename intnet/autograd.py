@@ -155,6 +155,13 @@ class Op:
 
 
 def _cast(saved: Saved, x: Any, *, forward: Callable[[Any], Any], backward: Callable[[Any], Any]) -> Any:
+    """A quantizer on the way forward, another on the way back: y = forward(x), dx = backward(dy).
+
+    So a method (`methods/`) puts its formats on a data path: the derivative of rounding itself is taken as 1,
+    a straight-through estimator (WAGEUBN Eq. 1).
+
+    Defined by `spec/nets.py: Rules`.
+    """
     saved.backward = backward
     return forward(x)
 
@@ -163,9 +170,6 @@ def _cast_vjp(saved: Saved, gradient: Any) -> tuple[Any]:
     return (saved.backward(gradient),)
 
 
-# A quantizer on the way forward, another on the way back (straight-through estimator): y = forward(x),
-# dx = backward(dy). So a method (`methods/`) puts its formats on a data path: the derivative of rounding
-# itself is taken as 1 (WAGEUBN Eq. 1). Defined by `spec/nets.py: Rules`.
 cast = Op("cast", _cast, _cast_vjp)
 
 
