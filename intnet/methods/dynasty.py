@@ -42,7 +42,10 @@ def pixels(x: Any) -> Axes:
 
 
 class Dynasty(Float32):
-    """The method; see the module and `Options`."""
+    """Block float in blocks of 4x4, 0 to 8 bits by how sensitive the loss is to each.
+
+    What is rounded where, the module says; keys are the fields of `Options`.
+    """
 
     name = "dynasty"
     SYMBOLS = symbols.DYNASTY

@@ -84,7 +84,10 @@ INTEGER_BITS = {"mu": 4, "sigma": 4, "x2": 3, "dx4": 1, "gamma": 1, "beta": 1, "
 
 
 class Wageubn(Method):
-    """The method; see the module and `Options`."""
+    """Full 8-bit integer training (Yang et al. 2020).
+
+    What is rounded where, the module says; keys are the fields of `Options`.
+    """
 
     name = "wageubn"
     SYMBOLS = symbols.WAGEUBN
