@@ -7,6 +7,7 @@ faults seeded into the library, by `test_seeded_faults_ops`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -158,6 +159,11 @@ def plain(value: Any) -> Plain:
     return [Fraction(float(v)) for v in value.reshape(-1)]
 
 
+def judged(error: oracle.Tensor) -> Callable[[Any], tuple[Fraction, oracle.Tensor]]:
+    """A loss that has this error, whatever the logits are."""
+    return lambda _: (Fraction(0), error)
+
+
 def real(value: Any) -> oracle.Tensor:
     """A float32 array or QTensor as an oracle tensor of Fractions."""
     fractions = value.fractions() if isinstance(value, QTensor) else np.vectorize(Fraction, [object])(value)
@@ -257,7 +263,7 @@ def run_case(case: Case, steps: int = 1) -> list[Result]:
         recorder = _library_step(run)
         expected = wageubn.Step(NET, settings, state, Now(case.seed, number))
         error = real(loss_error(recorder))
-        expected.take(fixed(images), lambda _, error=error: (Fraction(0), error))
+        expected.take(fixed(images), judged(error))
         counts = dict(method.saturated)
         told = _tensors(run, recorder), counts, state_of(run), expected, expected_tensors(expected)
         results.append(Result(*told, recorder.events))
