@@ -36,7 +36,7 @@ KERNEL: Axes = (0, 1)  # blocks of weights: (Cout, Cin) at each place of the ker
 WEIGHTS, ACTIVATIONS = KINDS = ("weights", "activations")
 
 
-def pixels(x: Any) -> Axes:
+def pixels(x: np.ndarray) -> Axes:
     """Blocks of activations and errors: (batch, channels) at each pixel."""
     return 0, len(x.shape) - 1
 

@@ -186,7 +186,7 @@ class Wageubn(Method):
         integer = self.options.saturate if path == "x4" else INTEGER_BITS.get(path, 0)
         return FixedPoint(bits, bits - 1 - integer, overflow="saturate_symmetric")
 
-    def streams(self, layers: Any) -> list[str]:
+    def streams(self, layers: Sequence[Any]) -> list[str]:
         """CQ rounds stochastically: one stream a weight.
 
         Defined by `spec/methods/wageubn.py: Step.stream_of`.

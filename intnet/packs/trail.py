@@ -14,7 +14,6 @@ Whole tensors, so these are arrays; their definition is `spec.rounding.decision`
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from intnet.numbers.formats import Flag, Format
 from intnet.numbers.rounding import TO_NEG, TO_POS, mode_code
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Draw = tuple[int, np.ndarray, int]  # mode, words, word bits
 FRACTION_BITS = 32
 REMAINDER_BITS = FRACTION_BITS + 1
 
@@ -78,7 +78,7 @@ def limits(format: Format) -> tuple[int | None, int | None, str]:
     return of_one.limits or (None, None, "")
 
 
-def _on_grid(source: Expression, step: int, draw: Any) -> Parts:
+def _on_grid(source: Expression, step: int, draw: Draw) -> Parts:
     """(floor, remainder, up, presat): three roundings, of which two 32 bits below the grid."""
     mode, words, bits = draw
     below = source.round_to(step - FRACTION_BITS, TO_NEG)[0].astype(np.int64)
@@ -89,7 +89,7 @@ def _on_grid(source: Expression, step: int, draw: Any) -> Parts:
     return floor, below << 1 | sticky, presat - floor, presat
 
 
-def _flag(source: Expression, format: Flag, draw: Any) -> Trail:
+def _flag(source: Expression, format: Flag, draw: Draw) -> Trail:
     """The coarse grid Sc where |x| >= Sc, else the fine one, where nothing can saturate."""
     fine, step = format.fine, grid(source, format)
     on_coarse, on_fine = (_on_grid(source, g, draw) for g in (step + fine, step))
