@@ -40,7 +40,7 @@ notebooks: $(VENV)/.test
 	$(BIN)/python -m examples.execute
 
 clean:
-	rm -rf $(VENV) build docs/_build runs *.egg-info
+	rm -rf $(VENV) build docs/_build docs/notebooks runs *.egg-info
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -35,8 +35,8 @@ BUSY = 0.5  # load from which on others take cores, and threads that wait spinni
 def machine() -> dict[str, Any]:
     """What the figures depend on."""
     facts: dict[str, Any] = {
-        "cpu": numba.config.CPU_NAME or llvm.get_host_cpu_name(),
-        "threads": numba.config.NUMBA_NUM_THREADS,
+        "cpu": numba.config.CPU_NAME or llvm.get_host_cpu_name(),  # type: ignore[attr-defined]  # numba sets it from a table
+        "threads": numba.config.NUMBA_NUM_THREADS,  # type: ignore[attr-defined]  # numba sets it from a table
         "python": platform.python_version(),
         "load at start": LOAD,
     }

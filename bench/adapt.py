@@ -40,7 +40,7 @@ def data() -> datasets.Dataset:
     """The embedded digits, 8x8, as 28x28: every pixel 3x3 times, with a margin of 2."""
     digits = datasets.load("digits")
     large = [
-        np.pad(images.repeat(3, 1).repeat(3, 2), ((0, 0), (2, 2), (2, 2), (0, 0)))
+        np.pad(np.asarray(images).repeat(3, 1).repeat(3, 2), ((0, 0), (2, 2), (2, 2), (0, 0)))
         for images in (digits.train_images, digits.test_images)
     ]
     return datasets.from_arrays(large[0], digits.train_labels, large[1], digits.test_labels, 10)
@@ -61,7 +61,7 @@ def formats(ours: Run) -> dict[str, Format]:
     found: dict[str, Format] = {}
 
     def see(event: Event) -> None:
-        if event.format is not None and event.rounding == "stochastic":
+        if isinstance(event.format, Format) and event.rounding == "stochastic":
             found[f"{event.layer}/{event.path}"] = event.format
 
     ours.train_step()

@@ -25,7 +25,7 @@ if torch is None:
     MISSING.append("torch is not installed: its columns are left out; pip install -e '.[bench]'")
 else:
     assert "intnet.machine.jit" not in sys.modules, "bench.peers is imported after intnet: see its docstring"
-    torch.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    torch.set_num_threads(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]  # numba sets it from a table
 
 
 def qtorch() -> Any:

@@ -91,7 +91,8 @@ def rows() -> list[Row]:
     rate = 2 * floats.nbytes / min(seconds[name] for name in copy)
     table: list[Row] = []
     for name in calls:
-        moved, times = 8 * SIZE, None
+        moved: int | None = 8 * SIZE
+        times = None
         if name in ours:
             call, read = ours[name]
             moved = None if read is None else read * SIZE + call().codes.nbytes

@@ -45,16 +45,17 @@ def _row(what: str, call: Callable[[], Any], set_threads: Callable[[int], None])
 
 
 def rows() -> list[Row]:
-    if numba.config.NUMBA_NUM_THREADS < 2:
+    most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # numba sets it from a table
+    if most < 2:
         return [{"what": "needs two cores", "times": None}]
     try:
         table = [_row(what, call, numba.set_num_threads) for what, call in _intnet().items()]
         if torch is not None:
             table += [_row(what, call, torch.set_num_threads) for what, call in _torch().items()]
     finally:
-        numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+        numba.set_num_threads(most)
         if torch is not None:
-            torch.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+            torch.set_num_threads(most)
     return table
 
 

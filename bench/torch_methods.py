@@ -23,7 +23,7 @@ L1 = 1e-8  # of AdaPT, by default
 
 def quantizers(qtorch: Any, formats: Mapping[str, Format]) -> dict[str, Callable[[Tensor], Tensor]]:
     """'layer/path' -> qtorch's quantizer for that format, stochastic."""
-    calls = {}
+    calls: dict[str, Callable[[Tensor], Tensor]] = {}
     for name, format in formats.items():
         if isinstance(format, FixedPoint):
             how = {"wl": format.wl, "fl": format.fl, "clamp": True, "rounding": "stochastic"}

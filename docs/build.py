@@ -70,7 +70,7 @@ def _remote(url: str) -> bool:
 
 def main() -> int:
     """0 where all holds, else 1, with a line for each fault; 2 where what it builds with is missing."""
-    missing = [name for name in ("sphinx", "myst_parser") if find_spec(name) is None]
+    missing = [name for name in ("sphinx", "myst_nb", "furo", "math_core") if find_spec(name) is None]
     if missing:
         print(f"{', '.join(missing)}: not here; `make docs`, or pip install -e '.[docs]'", file=sys.stderr)
         return 2

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from docs import build
+import intnet
+from docs import build, docstrings
 from intnet import methods
 from intnet.methods.float_master import FloatMaster
 from intnet.models import MODELS
@@ -69,7 +73,81 @@ def test_no_page_is_left_out_of_the_contents() -> None:
     listed = re.findall(r"^\S*?([\w/-]+)$", "".join(
         block.text for block in pages.blocks((DOCS / "index.md").read_text()) if block.kind == "{toctree}"
     ), re.MULTILINE)  # fmt: skip
-    assert {f"{name}.md" for name in listed} == {pages.name_of(page) for page in PAGES} - {"index.md"}
+    notebooks = {f"notebooks/{path.stem}" for path in (ROOT / "examples").glob("*.ipynb")}
+    assert {*listed} == {pages.name_of(page).removesuffix(".md") for page in PAGES} - {"index"} | notebooks
+
+
+# -- the reference ---------------------------------------------------------------------------------
+
+
+def referred() -> set[str]:
+    """What the pages of the reference have entries for."""
+    text = "".join(path.read_text() for path in (DOCS / "reference").glob("*.md"))
+    return set(re.findall(r"^\.\. auto\w+:: (\S+)$", text, re.MULTILINE))
+
+
+def found(name: str) -> object:
+    """What a dotted name stands for."""
+    value: object = intnet
+    for i, part in enumerate(name.split(".")[1:], 2):
+        if not hasattr(value, part):
+            importlib.import_module(".".join(name.split(".")[:i]))
+        value = getattr(value, part)
+    return value
+
+
+def test_every_public_name_has_an_entry_in_the_reference() -> None:
+    """A module has one where something of it has."""
+    entries = referred()
+    for name in set(intnet.__all__) - {"__version__"}:
+        assert any(f"{entry}.".startswith(f"intnet.{name}.") for entry in entries), name
+
+
+@pytest.mark.parametrize("name", sorted(referred()))
+def test_an_entry_of_the_reference_is_there_and_says_something(name: str) -> None:
+    assert len(inspect.getdoc(found(name)) or "") > 10
+
+
+def test_what_readme_and_the_notebooks_import_has_an_entry() -> None:
+    cells = [
+        "".join(cell["source"]) + "\n"
+        for path in (ROOT / "examples").glob("*.ipynb")
+        for cell in json.loads(path.read_text())["cells"]
+    ]
+    text = "".join(block.text for block in pages.blocks(README.read_text())) + "".join(cells)
+    entries = referred()
+    taken = re.findall(r"^(?:>>> )?from (intnet\S*) import (.+)$", text, re.MULTILINE)
+    assert len(taken) > 10
+    for home, names_taken in taken:
+        for name in names_taken.split(", "):
+            value = found(f"{home}.{name}")
+            inside = f"{home}.{name}." if inspect.ismodule(value) else "-"
+            assert any(e.startswith(inside) or found(e) is value for e in entries), f"{home}.{name}"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("The sum of *args: |x|.\n\nMore.", r"The sum of \*args\: \|x\|\."),
+        ("One.\n\nx: input,\n    of images; y: 2.\nRaises E.", "- **x**: input\\, of images\n\n- **y**"),
+        ("One.\n\nAs here:\n    a  b\n     c\n", "As here\\:\n\n::\n\n    a  b\n     c"),
+        ("One.\n\nx1   input\nWq   weights", "::\n\n    x1   input\n    Wq   weights"),
+        ("See `Run.state` and `a + b`.", r"See \ :py:obj:`Run.state`\  and \ ``a + b``\ \."),
+        ("scale: a summary is no entry.", r"scale\: a summary is no entry\."),
+    ],
+)  # fmt: skip
+def test_docstrings_are_shown_as_they_are_meant(text: str, shown: str) -> None:
+    assert shown in docstrings.restructured(text)
+
+
+def test_an_equation_becomes_an_element_and_what_is_none_stops_the_build() -> None:
+    mathml = pytest.importorskip(
+        "docs.mathml", reason="needs what `make docs` installs", exc_type=ImportError
+    )
+    made = mathml.mathml(r"\frac{a}{2}\tag{6}", displayed=True)
+    assert made.startswith('<math display="block"') and "<mfrac>" in made and "6" not in made
+    with pytest.raises(mathml.math_core.LatexError):
+        mathml.mathml(r"\nosuchthing", displayed=False)
 
 
 # -- pages of methods --------------------------------------------------------------------------

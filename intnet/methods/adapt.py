@@ -43,7 +43,10 @@ TAIL = 178_809_188  # P(z < -sqrt 3) * 2^32, to nearest: the words of a normal b
 
 
 class Adapt(RoundedCopies):
-    """The method; see the module and `Options`."""
+    """Fixed point `<WL,FL>` a layer, which an information measure moves (Kummer et al.).
+
+    What is rounded where, the module says; keys are the fields of `Options`.
+    """
 
     name = "adapt"
     SYMBOLS = symbols.ADAPT

@@ -37,13 +37,16 @@ KERNEL: Axes = (0, 1)  # blocks of weights: (Cout, Cin) at each place of the ker
 WEIGHTS, ACTIVATIONS = KINDS = ("weights", "activations")
 
 
-def pixels(x: Any) -> Axes:
+def pixels(x: np.ndarray) -> Axes:
     """Blocks of activations and errors: (batch, channels) at each pixel."""
     return 0, len(x.shape) - 1
 
 
 class Dynasty(Float32):
-    """The method; see the module and `Options`."""
+    """Block float in blocks of 4x4, 0 to 8 bits by how sensitive the loss is to each.
+
+    What is rounded where, the module says; keys are the fields of `Options`.
+    """
 
     name = "dynasty"
     SYMBOLS = symbols.DYNASTY

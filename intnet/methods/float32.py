@@ -12,7 +12,7 @@ from intnet.methods.float_master import FloatMaster
 
 
 class Float32(FloatMaster):
-    """Plain float32 training."""
+    """Plain float32 training, every rounding defined; keys are the fields of `Options`."""
 
     name = "float32"
     SYMBOLS = symbols.FLOAT32

@@ -42,7 +42,10 @@ GREATEST = float(np.finfo(np.float32).max)
 
 
 class Muppet(RoundedCopies):
-    """The method; see the module and `Options`."""
+    """Block float of 8 to 16 bits, then float32, which a policy moves up (Rajagopal et al.).
+
+    What is rounded where, the module says; keys are the fields of `Options`.
+    """
 
     name = "muppet"
     SYMBOLS = symbols.MUPPET

@@ -48,7 +48,10 @@ class Later(Kept):
 
 
 class Saved(Float32):
-    """The method; see the module and `Options`."""
+    """float32, but for the activations on the tape, in 1 to 32 bits (Li 2025).
+
+    What is rounded where, the module says; keys are the fields of `Options`.
+    """
 
     name = "saved"
     SYMBOLS = symbols.SAVED

@@ -85,7 +85,10 @@ INTEGER_BITS = {"mu": 4, "sigma": 4, "x2": 3, "dx4": 1, "gamma": 1, "beta": 1, "
 
 
 class Wageubn(Method):
-    """The method; see the module and `Options`."""
+    """Full 8-bit integer training (Yang et al. 2020).
+
+    What is rounded where, the module says; keys are the fields of `Options`.
+    """
 
     name = "wageubn"
     SYMBOLS = symbols.WAGEUBN
@@ -186,7 +189,7 @@ class Wageubn(Method):
         integer = self.options.saturate if path == "x4" else INTEGER_BITS.get(path, 0)
         return FixedPoint(bits, bits - 1 - integer, overflow="saturate_symmetric")
 
-    def streams(self, layers: Any) -> list[str]:
+    def streams(self, layers: Sequence[Any]) -> list[str]:
         """CQ rounds stochastically: one stream a weight.
 
         Defined by `spec/methods/wageubn.py: Step.stream_of`.

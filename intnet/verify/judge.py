@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from intnet.layers import Conv2d, Layer, Linear
-from intnet.methods import METHODS
+from intnet.methods import METHODS, Method
 from intnet.numbers.qtensor import QTensor
 from intnet.spec.digest import Exponents, Floats, Words
 from intnet.spec.methods.step import FLOAT32, Now
@@ -143,7 +143,7 @@ class Judge:
         return found
 
 
-def definition_of(method: Any) -> Any:
+def definition_of(method: Method) -> Any:
     """The spec module of a method; None where it names none."""
     own = getattr(method, "spec", None)
     if own is not None:

@@ -9,7 +9,7 @@ import numpy as np
 from intnet.methods.method import Parameter
 from intnet.numbers.qtensor import QTensor
 from intnet.spec.digest import Floats, Words
-from intnet.spec.methods.step import value_of
+from intnet.spec.methods.step import Step, value_of
 from intnet.spec.tensor import Fixed, Tensor
 from intnet.verify import draw
 from intnet.verify.events import Options, compare, told
@@ -110,7 +110,7 @@ class Moved:
                 out[other] = as_stored(value)
         return out
 
-    def _events(self, row: Row, step: Any, layer: str, flat: np.ndarray, shape: tuple[int, ...]) -> None:
+    def _events(self, row: Row, step: Step, layer: str, flat: np.ndarray, shape: tuple[int, ...]) -> None:
         """What the update told of itself: Acc, Accq, W."""
         for event in self.taken.record.update:
             made = step.tensors.get(f"{event.layer}/{event.path}")

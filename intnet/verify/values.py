@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from intnet.autograd import Op
 from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.buckets import Packed
 from intnet.numbers.qtensor import QTensor
@@ -151,7 +152,7 @@ class Values:
             raise NotSpecified(f"a {type(value).__name__} whose integers float64 does not hold")
         return scaled.astype(np.int64), exponent
 
-    def rule(self, op: Any) -> Any:
+    def rule(self, op: Op) -> Any:
         """The rule of an operation; NotSpecified where there is none."""
         found = self.rules.get(op.name) if op.spec is None else self.rules["a user's own"](op.spec)
         if found is None:

@@ -5,12 +5,17 @@ list of layers, a layer a dict: dims, ops, WL, nonzero and, for AdaPT, lb and r.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import Any
 
 LOG2_24 = Fraction(math.log2(24))  # the double, exactly
 
+Layer = dict[str, Any]
+Step = Sequence[Layer]
 
-def product(dims):
+
+def product(dims: Iterable[int]) -> int:
     """Elements of a tensor."""
     result = 1
     for dim in dims:
@@ -18,17 +23,17 @@ def product(dims):
     return result
 
 
-def sp(layer):
+def sp(layer: Layer) -> Fraction:
     """Share of non-zero elements."""
     return Fraction(layer["nonzero"], product(layer["dims"]))
 
 
-def training(step, accs):
+def training(step: Step, accs: int) -> Fraction:
     """Equation (8) of one step."""
-    return sum(layer["ops"] * (sp(layer) * layer["WL"] + Fraction(32, accs)) for layer in step)
+    return Fraction(sum(layer["ops"] * (sp(layer) * layer["WL"] + Fraction(32, accs)) for layer in step))
 
 
-def overhead(step, accs):
+def overhead(step: Step, accs: int) -> Fraction:
     """Equation (9) of one step; none without lookback."""
     total = Fraction(0)
     for layer in step:
@@ -39,36 +44,38 @@ def overhead(step, accs):
     return total
 
 
-def float32(step):
+def float32(step: Step) -> list[Layer]:
     """The same step of the baseline."""
     return [e | {"WL": 32, "nonzero": product(e["dims"])} for e in step]
 
 
-def speedup(run, batch, accs, base_steps, base_batch, overheads=1):
+def speedup(
+    run: Sequence[Step], batch: int, accs: int, base_steps: int, base_batch: int, overheads: int = 1
+) -> Fraction:
     """bs_other * costs_other / (bs * costs), each step's overhead counted `overheads` times."""
     other = sum(training(float32(run[0]), accs) for _ in range(base_steps))
     own = sum(training(step, accs) + overheads * overhead(step, accs) for step in run)
     return Fraction(base_batch) * other / (batch * own)
 
 
-def size(run):
+def size(run: Sequence[Step]) -> Fraction:
     """sum sp WL of the final model, over 32 a layer."""
-    return sum(sp(layer) * layer["WL"] for layer in run[-1]) / (32 * len(run[-1]))
+    return Fraction(sum(sp(layer) * layer["WL"] for layer in run[-1])) / (32 * len(run[-1]))
 
 
-def memory(run):
+def memory(run: Sequence[Step]) -> Fraction:
     """The mean over steps of sum (sp WL + 32), over 32 a layer."""
-    total = sum(sp(layer) * layer["WL"] + 32 for step in run for layer in step)
+    total = Fraction(sum(sp(layer) * layer["WL"] + 32 for step in run for layer in step))
     return total / (len(run) * 32 * len(run[0]))
 
 
-def inference(run):
+def inference(run: Sequence[Step]) -> Fraction | None:
     """float32's forward pass over the final model's; None where that has no cost."""
     own = sum(layer["ops"] * sp(layer) * layer["WL"] for layer in run[-1])
-    return 32 * sum(layer["ops"] for layer in run[-1]) / own if own else None
+    return Fraction(32 * sum(layer["ops"] for layer in run[-1])) / own if own else None
 
 
-def sparsity(step):
+def sparsity(step: Step) -> Fraction:
     """Share of zeros among all weights."""
     weights = sum(product(layer["dims"]) for layer in step)
     return 1 - Fraction(sum(layer["nonzero"] for layer in step), weights)

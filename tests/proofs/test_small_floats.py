@@ -40,7 +40,7 @@ def fused_multiply_add_fails(f: Any, p: int, more: int, exponents: int) -> int:
     for a in numbers:
         each = np.full_like(b, a)
         got = run(Small(here, each), Small(here, b), Small(here, c))
-        wrong += np.count_nonzero(got.steps != here.short.nearest(here.exact_product(each, b) + c))
+        wrong += int(np.count_nonzero(got.steps != here.short.nearest(here.exact_product(each, b) + c)))
     return wrong
 
 
@@ -64,7 +64,7 @@ def odd_sums_fail(f: Any, bits: int, exponents: int) -> int:
     here, numbers = World(Format(2), kind, 0), kind.numbers(exponents)
     a, b = (x.ravel() for x in np.meshgrid(numbers, numbers))
     got = on_small_floats(f)(Small(here, a), Small(here, b))
-    return np.count_nonzero(got.steps != odd(a + b, kind))
+    return int(np.count_nonzero(got.steps != odd(a + b, kind)))
 
 
 @pytest.mark.parametrize(("bits", "exponents"), [(2, 20), (3, 20), (4, 18), (5, 16), (6, 12), (7, 10)])

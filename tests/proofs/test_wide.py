@@ -306,7 +306,7 @@ def test_a_fault_has_a_counterexample(
     function: Function, right: str, wrong: str, claim: Callable[[Function], Claim], names: str
 ) -> None:
     """And there the function and the one with the fault differ, as Python runs them."""
-    faulty = with_fault(function, right, wrong)
+    faulty: Function = with_fault(function, right, wrong)
     if claim in (turn, doubled):
         function, faulty = body_of_the_loop(function), body_of_the_loop(faulty)
     found = counterexample(claim(faulty))
@@ -322,7 +322,7 @@ def test_a_fault_has_a_counterexample(
 def contracts(found: dict[str, Any]) -> dict[str, Any]:
     """What the counterexample says that `umul` and `udivmod` answer, where the claim leaves that open."""
     answers = iter([(found.get("hi"), found.get("lo")), (found.get("HI"), found.get("LO"))])
-    stands = {"umul": lambda a, b: next(answers)} if "hi" in found else {}
+    stands: dict[str, Any] = {"umul": lambda a, b: next(answers)} if "hi" in found else {}
     if "left" in found:
         stands["udivmod"] = lambda hi, lo, den: (found["q_hi"], found["q_lo"], found["left"])
     return stands

@@ -34,6 +34,7 @@ def compare(x: np.ndarray, codec: Codec, promoted: np.ndarray | None = None) -> 
     size = codec.bucket if isinstance(codec.bucket, int) else n
     widths = [codec.bits] * -(-n // size)
     if promoted is not None:
+        assert codec.mix is not None
         widths = [codec.mix if p else codec.bits for p in promoted.tolist()]
     words = oracle.words.words(SEED, STEP, NAME, n)
     image = int(np.prod(x.shape[1:]))

@@ -48,7 +48,7 @@ def expected_fixed(
     """Round, then overflow; nothing counts as saturated under wrap."""
     lo, hi = limits(fmt)
     unit = power(-fmt.fl)
-    drawn = words or [None] * len(xs)
+    drawn: Sequence[int | None] = words or [None] * len(xs)
     rounded = [round_fraction(x / unit, mode, r, bits) for x, r in zip(xs, drawn, strict=True)]
     how = "saturate" if not fmt.signed and fmt.overflow == "saturate_symmetric" else fmt.overflow
     codes = [overflow(code, lo, hi, how) for code in rounded]
@@ -81,6 +81,7 @@ def expected(
     if isinstance(fmt, Scaled):
         q = quantizers.quantize(xs, quantizers.Scaled(fmt.wl), mode, words, bits)
         return Expected(*q, off_grid(xs, power(q.exponent)))
+    assert isinstance(fmt, Constant)
     q = quantizers.quantize(xs, quantizers.Constant(fmt.dr, fmt.k), mode, words, bits)
     return Expected(*q, off_grid(xs, power(quantizers.exponent_of(xs)) / fmt.dr))
 
@@ -194,7 +195,7 @@ def sweep_sqrt2(last: int) -> None:
 def sample_digest() -> str:
     """SHA-256 over codes of every format, mode and container; the same without compilation."""
     sha = hashlib.sha256()
-    formats = [
+    formats: list[Format] = [
         FixedPoint(8, 4),
         FixedPoint(6, 3, overflow="wrap"),
         Direct(8),

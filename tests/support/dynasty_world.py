@@ -31,7 +31,7 @@ from intnet.training.train import Run
 from tests.support import blocks, cases, map_digits
 from tests.support.moving import LAST, NETS, model
 from tests.support.states import state_differences, state_of
-from tests.support.stepping import CLASSES, SIDE, array, fixed, real
+from tests.support.stepping import CLASSES, SIDE, array, fixed, judged, real
 
 CLOSE = 1e-6  # of what is told of a map, which comes from logarithms
 
@@ -128,7 +128,7 @@ def recorded() -> Iterator[dict[str, BlockTensor]]:
     """Every block tensor that the method makes, by 'layer/path'."""
     made: dict[str, BlockTensor] = {}
 
-    def note(x: np.ndarray, bits: Any, axes: Any, where: str) -> BlockTensor:
+    def note(x: np.ndarray, bits: int | np.ndarray, axes: tuple[int, int], where: str = "") -> BlockTensor:
         made[where] = original(x, bits, axes, where)
         return made[where]
 
@@ -160,7 +160,7 @@ def steps_of(case: Case) -> Iterator[Result]:
         source = recorder.events[f"{LAST[case.net]}/e3"].source
         error = real(source.values if isinstance(source, FloatExact) else source)
         expected = dynasty.Step(NETS[case.net], settings, state, Now(case.seed, number, case.steps_per_epoch))
-        expected.take(fixed(batch), lambda _, error=error: (Fraction(0), error))
+        expected.take(fixed(batch), judged(error))
         state = expected.state
         told = dict(run.method.saturated), state_of(run), dict(report.map), expected
         yield Result(recorder, made, *told)

@@ -117,7 +117,7 @@ def summary(entries: Sequence[Entry], lam: Decimal, alpha: Decimal) -> dict[str,
     """Of all blocks of a kind."""
     rs, s = [e.r for e in entries], [e.s for e in entries]
     bits = [in_use(e.smoothed) for e in entries]
-    noise = {
+    noise: dict[str, list[Any]] = {
         "before": [in_use(e.last) for e in entries],
         "after": bits,
         "uniform": [average(bits)] * len(bits),

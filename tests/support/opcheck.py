@@ -110,7 +110,8 @@ def threads(n: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jit, "SMALL", 0)
         before = numba.get_num_threads()
-        numba.set_num_threads(min(n, numba.config.NUMBA_NUM_THREADS))
+        most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # numba sets it from a table
+        numba.set_num_threads(min(n, most))
         try:
             yield
         finally:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from tests.support import cases, moving
 from tests.support.bucket_cases import patterns
 from tests.support.moving import numbers
 from tests.support.states import state_differences, state_of
-from tests.support.stepping import CHANNELS, CLASSES, SIDE, array, fixed, real
+from tests.support.stepping import CHANNELS, CLASSES, SIDE, array, fixed, judged, real
 
 
 class Excited(Model):
@@ -166,7 +165,7 @@ def steps_of(case: Case) -> Iterator[Result]:
             assert _plain(settings.codec_of(layer, now.epoch)) == _plain(
                 case.expected_codec(layer, now.epoch)
             )
-        expected.take(fixed(batch), lambda _, error=error: (Fraction(0), error))
+        expected.take(fixed(batch), judged(error))
         state = expected.state
         held = {name: (one.elements, one.nbytes) for name, one in run.method.held.items()}
         yield Result(recorder, held, dict(run.method.saturated), state_of(run), expected)

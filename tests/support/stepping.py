@@ -7,6 +7,7 @@ faults seeded into the library, by `test_seeded_faults_ops`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -76,7 +77,7 @@ class Case:
     lr: tuple[int, int] = (26, 13)
     dr: tuple[int, int] = (128, 64)
 
-    def options(self) -> dict[str, str]:
+    def options(self) -> dict[str, Any]:
         lr, dr = (f"{first},{second}@{self.first_step + 1}" for first, second in (self.lr, self.dr))
         return {"e2": self.e2, "edges": self.edges, "lr": lr, "dr": dr}
 
@@ -156,6 +157,11 @@ def plain(value: Any) -> Plain:
         return [int(code) for code in value.codes.reshape(-1)], int(value.exponent)
     assert value.dtype == np.float32
     return [Fraction(float(v)) for v in value.reshape(-1)]
+
+
+def judged(error: oracle.Tensor) -> Callable[[Any], tuple[Fraction, oracle.Tensor]]:
+    """A loss that has this error, whatever the logits are."""
+    return lambda _: (Fraction(0), error)
 
 
 def real(value: Any) -> oracle.Tensor:
@@ -257,7 +263,7 @@ def run_case(case: Case, steps: int = 1) -> list[Result]:
         recorder = _library_step(run)
         expected = wageubn.Step(NET, settings, state, Now(case.seed, number))
         error = real(loss_error(recorder))
-        expected.take(fixed(images), lambda _, error=error: (Fraction(0), error))
+        expected.take(fixed(images), judged(error))
         counts = dict(method.saturated)
         told = _tensors(run, recorder), counts, state_of(run), expected, expected_tensors(expected)
         results.append(Result(*told, recorder.events))

@@ -186,8 +186,8 @@ def copy(folder: Path) -> Path:
 
 def installed(folder: Path) -> Path:
     """The package in `folder`, by a wheel of its own."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, ROOT]
-    subprocess.run(command, check=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+    subprocess.run([*command, str(folder), str(ROOT)], check=True)
     return folder / "intnet"
 
 

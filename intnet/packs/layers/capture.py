@@ -13,7 +13,7 @@ it remembers of the whole net (`Method.state`) enters a replay as it was when th
 loss; nothing reads it before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -128,7 +128,7 @@ class Taps:
             del layer.forward  # the method of its class again
         del self.method.words, self.method.update_all
 
-    def _tapped(self, layer: Layer) -> Any:
+    def _tapped(self, layer: Layer) -> Callable[..., Tensor]:
         seen, inner = self._seen[layer.name], layer.forward
 
         def see(gradient: Any) -> Any:

@@ -29,6 +29,7 @@ from intnet.packs.layers.paths import Maker
 from intnet.packs.pack import Pack
 from intnet.packs.ports import Draft
 from intnet.runs import run_folder
+from intnet.trace import Observer
 from intnet.training.train import Run
 
 Advance = Callable[[Run, int, Any], None]  # takes a run to a step; an observer sees the last one
@@ -50,7 +51,7 @@ def draft(run: Run, layers: Sequence[str], steps: int = 1, advance: Advance | No
     return made.draft()
 
 
-def _advance(run: Run, step: int, observer: Any) -> None:
+def _advance(run: Run, step: int, observer: Observer) -> None:
     run.train(step, observe_last=[observer])
 
 

@@ -383,7 +383,7 @@ def _lost_gradient(event: Event) -> bool:
     return event.rounding == "stochastic" and event.path[0] == "g" and not np.any(codes)
 
 
-def _trail_ports(name: str, way: Any, axes: str) -> list[ports.Filled]:
+def _trail_ports(name: str, way: Trail, axes: str) -> list[ports.Filled]:
     """floor, remainder, up, presat, of Flag-Q coarse, of block float limit."""
     bits = max(QTensor(part, 0).width for part in (way.floor, way.presat))
     parts = [
