@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from intnet import methods, models
+from intnet.cli.main import COMMANDS
 from intnet.exact import quantize
 from intnet.numbers import formats
 from intnet.ops import OPS
@@ -135,6 +136,13 @@ def test_the_house_has_these_rooms() -> None:
     }
     assert names - {"__init__"} == ROOMS.keys()
     assert len(ROOMS) <= 24
+
+
+def test_a_command_is_one_file() -> None:
+    """Beside them what all share; what a command computes and shows is in the room that it is about."""
+    shared = {"__init__", "main", "output", "source", "terminal"}
+    files = {f"intnet.cli.{path.stem}" for path in (PACKAGE / "cli").glob("*.py") if path.stem not in shared}
+    assert files == {module.__name__ for module in COMMANDS.values()}
 
 
 def test_methods_never_import_layers_or_models() -> None:

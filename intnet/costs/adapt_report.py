@@ -12,7 +12,7 @@ from intnet.costs.report import Report, check_same, percent, spaced, times
 from intnet.errors import ConfigError
 from intnet.runs import report, run_folder
 from intnet.show import tables
-from intnet.show.tables import Column, Table
+from intnet.show.tables import Cell, Column, Table
 from intnet.training.train import Run
 
 LAYER = (
@@ -91,7 +91,9 @@ def _report(title: str, unit: str, history: History, result: dict[str, Any]) -> 
 def _over_time(history: History, unit: str) -> Table:
     at = spaced(history.steps)
     columns = [Column("layer"), *tables.numbers(*(f"{step + 1:,}" for step in at))]
-    rows = [[layer.name, *map(int, history.widths[at, k])] for k, layer in enumerate(history.layers)]
+    rows: list[list[Cell]] = [
+        [size.name, *history.widths[at, k].tolist()] for k, size in enumerate(history.layers)
+    ]
     return Table(f"width over time, by {unit}", columns, rows)
 
 

@@ -32,6 +32,7 @@ and 45.7 % for the published 23.2 and 45.7. Table 2's powers, taken as constant 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from intnet.costs.adapt_costs import iso_step
 from intnet.errors import ConfigError
 
 STATIC_BITS = 8
@@ -208,13 +209,6 @@ class Curve:
     tested: Sequence[float]
 
 
-def first_epoch(tested: Sequence[float], accuracy: float | None) -> int | None:
-    """Epochs (from 1) up to the first whose test reaches the accuracy; None where none does."""
-    if accuracy is None:
-        return None
-    return next((k for k, reached in enumerate(tested, start=1) if reached >= accuracy), None)
-
-
 @dataclass(frozen=True)
 class Iso:
     """Training up to the first epoch that reaches an accuracy, `epochs` of them; None: none does.
@@ -235,8 +229,7 @@ class Iso:
 
 def iso(history: History, tested: Sequence[float], accuracy: float | None, baseline: Curve) -> Iso:
     """Time and energy to an accuracy; tested: this run's accuracy after each whole epoch."""
-    epochs = first_epoch(tested, accuracy)
-    theirs = first_epoch(baseline.tested, accuracy)
+    epochs, theirs = (iso_step(enumerate(of, start=1), accuracy) for of in (tested, baseline.tested))
     if epochs is None:
         return Iso(baseline_epochs=theirs)
     spent = sum(times(history)[:epochs])

@@ -10,12 +10,13 @@ that has a style is a rich `Text`.
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
-Cell = Any  # str, int, float, bool, None, or a Text
+Cell: TypeAlias = "str | float | Text | None"
 WHOLE = 2000  # characters of a line of a file, above those of any table
 
 

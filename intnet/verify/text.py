@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from intnet.show import tables
-from intnet.show.tables import Column, Table
+from intnet.show.tables import Cell, Column, Table
 from intnet.training.train import Run
 from intnet.verify.row import DIFFERS, EQUAL, UNSPECIFIED, Row
 from intnet.verify.work import Totals
@@ -41,12 +41,17 @@ def show(run: Run, step: int, batch: int | None, rows: list[Row], found: Totals)
 def _table(rows: list[Row]) -> Table:
     columns = [Column("path", right=False), *(Column(name, right=False, wraps=True) for name in WRAPPED)]
     columns += [*tables.numbers("layers"), *tables.numbers("elements", "verified", spec=",")]
-    lines = []
+    lines: list[list[Cell]] = []
     for group in grouped(rows):
         one, state = group[0], group[0].state
         chained = sum(row.chained for row in group)
         by = f"{chained:,}, {sum(row.definition for row in group)}" if chained else ""
-        numbers = [len(group), sum(row.elements for row in group), sum(row.checked for row in group), by]
+        numbers: list[Cell] = [
+            len(group),
+            sum(row.elements for row in group),
+            sum(row.checked for row in group),
+            by,
+        ]
         texts = [one.path, one.equation, ", ".join(dict.fromkeys(one.specs))]
         style = {EQUAL: "", DIFFERS: "bold red", UNSPECIFIED: "yellow"}[state]
         lines.append([*texts, *numbers, Text(state, style)])
