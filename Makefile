@@ -1,6 +1,8 @@
 # make run    train a ResNet in 8-bit integers on the embedded digits, show what it did, write a golden pack of
 #             one of its layers and check it
+# make check  lint, types and the quick tests: less than a minute where kernels are compiled
 # make test   every test but the longest, in this checkout's own virtual environment
+# make coverage      lines of Python that the quick tests run (not kernels: those are compiled)
 # make spec-digests   the longest: runs by the definition alone, which end in the digests of the fast code
 # make lint   ruff and mypy        make bench   timings as JSON and a table        make clean
 # make docs   docs/ as HTML in docs/_build/html, every link checked
@@ -11,7 +13,7 @@ BIN    := $(VENV)/bin
 RUN    := runs/make-run
 PACK   := runs/make-run-pack
 
-.PHONY: run test spec-digests lint docs bench notebooks clean
+.PHONY: run check test coverage spec-digests lint docs bench notebooks clean
 run: $(VENV)/.core
 	rm -rf $(RUN) $(PACK)
 	$(BIN)/intnet train --method wageubn --model resnet8 --data digits --epochs 8 --set lr=26,6@6 --out $(RUN)
@@ -22,8 +24,14 @@ test: $(VENV)/.test
 	$(BIN)/python -m tests.support.warm
 	$(BIN)/python -m pytest -n 2
 
+check: lint
+	$(BIN)/python -m pytest -n 2 -m "not slow and not digests"
+
+coverage: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 -m "not slow and not digests" --cov=intnet --cov-report=term:skip-covered | tail -1
+
 spec-digests: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest -n 2 -m digests
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check intnet tests bench examples docs

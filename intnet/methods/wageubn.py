@@ -14,7 +14,6 @@ Defined by `spec/methods/wageubn.py: Step`, `spec/methods/wageubn.py: update`,
 `spec/methods/wageubn.py: first`.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -29,6 +28,7 @@ from intnet.methods import schedules, symbols
 from intnet.methods.float_master import sgd_momentum
 from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.methods.options import takes
+from intnet.methods.together import joined, split
 from intnet.numbers import fp32
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.numbers.qtensor import QTensor, container, max_abs
@@ -209,14 +209,15 @@ class Wageubn(Method):
         if self._float_edge(layer):
             parameter.value = value
             return
-        grid = Direct(self.k.k_wu) if parameter.symbol != "W" else self._memory()
-        where = f"{layer.name}/{parameter.symbol}"
-        parameter.value = _as_memory(self.store(layer, parameter.symbol, value, grid), where)
+        symbol, where = parameter.symbol, f"{layer.name}/{parameter.symbol}"
+        parameter.value = _as_memory(self.store(layer, symbol, value, self._memory(symbol)), where)
         zeros = np.zeros(parameter.shape, np.int32)
         parameter.slots = {"Accq": QTensor(zeros, self.formats["Accq"].exponent)}  # type: ignore[union-attr]
 
-    def _memory(self) -> FixedPoint:
-        return FixedPoint(self.k.k_wu, self.k.k_wu - 1, overflow="saturate_symmetric")
+    def _memory(self, symbol: str) -> Format:
+        """Weights saturate at their 24 bits, gamma and beta do not."""
+        k = self.k.k_wu
+        return FixedPoint(k, k - 1, overflow="saturate_symmetric") if symbol == "W" else Direct(k)
 
     def weight(self, layer: LayerLike, parameter: Parameter) -> Any:
         """(10), (13): Wq, gammaq, betaq."""
@@ -236,10 +237,10 @@ class Wageubn(Method):
         for group in self._groups([(layer, p) for layer in layers for p in layer.parameters]):
             layer, parameters = group[0][0], [parameter for _, parameter in group]
             format = self._weight_format(layer, parameters[0])
-            copy = quantize(_joined([p.value for p in parameters]), format)
+            copy = quantize(joined([p.value for p in parameters]), format)
             if copy.status is not None and not copy.status.saturated:  # `weight` counts it, by layer
                 bound = copy.bound if isinstance(format, FixedPoint) else None
-                parts = zip(parameters, _split(copy, parameters, bound), strict=True)
+                parts = zip(parameters, split(copy, [p.shape for p in parameters], bound), strict=True)
                 self.copies |= {parameter: (parameter.value, part) for parameter, part in parts}
 
     def _groups(self, members: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
@@ -373,8 +374,7 @@ class Wageubn(Method):
         acc_q = self.store(layer, f"Accq{slot}", acc, self.formats["Accq"])
         moved = descend(value, acc, lr, self.k, where)
         given = Exact([(value, 1), (acc, -lr)], int(moved.exponent)) if seen else None
-        memory = self._memory() if symbol == "W" else Direct(self.k.k_wu)  # gamma and beta do not saturate
-        stored = self.store(layer, symbol, moved, memory, operands=given)
+        stored = self.store(layer, symbol, moved, self._memory(symbol), operands=given)
         return _as_memory(acc_q, where), _as_memory(stored, where)
 
     def update_all(self, updates: Sequence[Update]) -> None:
@@ -387,9 +387,9 @@ class Wageubn(Method):
     def _update_together(self, group: Sequence[Update]) -> bool:
         """False, and nothing done, where an error or a count has to name a layer."""
         layer, parameters = group[0][0], [parameter for _, parameter, _ in group]
-        old = _joined([parameter.slots["Accq"] for parameter in parameters])
-        gradient = _joined([gradient for _, _, gradient in group])
-        value = _joined([parameter.value for parameter in parameters])
+        old = joined([parameter.slots["Accq"] for parameter in parameters])
+        gradient = joined([gradient for _, _, gradient in group])
+        value = joined([parameter.value for parameter in parameters])
         with self.within(saturated={}):
             try:
                 moved = self._moved(layer, parameters[0].symbol, old, gradient, value)
@@ -397,7 +397,9 @@ class Wageubn(Method):
                 return False
             if self.saturated:
                 return False
-        for parameter, *parts in zip(parameters, *(_split(q, parameters) for q in moved), strict=True):
+        for parameter, *parts in zip(
+            parameters, *(split(q, [p.shape for p in parameters]) for q in moved), strict=True
+        ):
             parameter.slots["Accq"], parameter.value = parts
         return True
 
@@ -428,24 +430,3 @@ def _as_memory(q: QTensor, where: str) -> QTensor:
             f"{where}: a stored word of {peak.bit_length() + 1} bits passes 32: training diverged"
         )
     return QTensor(q.codes.astype(np.int32), int(q.exponent), q.format, peak, q.status)
-
-
-def _joined(parts: Sequence[QTensor]) -> QTensor:
-    """Tensors of one exponent, flat, one behind the other."""
-    exponent = int(parts[0].exponent)
-    assert all(int(part.exponent) == exponent for part in parts), "parameters of one grid"
-    codes = np.concatenate([part.codes.reshape(-1) for part in parts])
-    return QTensor(codes, exponent, bound=max(part.bound for part in parts))
-
-
-def _split(q: QTensor, parameters: Sequence[Parameter], bound: int | None = None) -> list[QTensor]:
-    """A flat tensor as one of each parameter's shape; their bound, or where it is None their own maxima."""
-    sizes = [math.prod(parameter.shape) for parameter in parameters]
-    starts = [0, *itertools.accumulate(sizes)]
-    peaks = np.maximum.reduceat(np.abs(q.codes), starts[:-1]).tolist()
-    if bound is not None:
-        peaks = [bound] * len(sizes)
-    return [
-        QTensor(q.codes[start : start + size].reshape(parameter.shape), int(q.exponent), q.format, peak)
-        for start, size, parameter, peak in zip(starts, sizes, parameters, peaks, strict=False)
-    ]

@@ -17,7 +17,7 @@ from intnet.exact import lane as exact_lane
 from intnet.exact import stages as exact_stages
 from intnet.numbers import rounding
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Shift
-from intnet.numbers.rounding import MODES, STOCHASTIC, TIES_EVEN
+from intnet.numbers.rounding import MODES, STOCHASTIC, TIES_EVEN, Rounding
 from tests.support import comparing
 from tests.support.comparing import sweep_codes, sweep_pairs, sweep_random, sweep_sqrt2, sweep_words
 from tests.support.faults import Patch, caught
@@ -265,10 +265,8 @@ def fewer_bits(by: int) -> Callable[[Patch], None]:
     def fault(patch: Patch) -> None:
         original = expressions.Exact.round_to
 
-        def round_to(
-            self: Any, exponent: int, mode: int, lo: int, hi: int, words: Any, bits: int, *rest: Any
-        ) -> Any:
-            return original(self, exponent, mode, lo, hi, words, bits - by, *rest)
+        def round_to(self: Any, exponent: int, rounding: Rounding, *rest: Any) -> Any:
+            return original(self, exponent, rounding._replace(bits=rounding.bits - by), *rest)
 
         patch.setattr(expressions.Exact, "round_to", round_to)
 
@@ -279,10 +277,9 @@ def low_bits_of_words(patch: Patch) -> None:
     """A B-bit word from the low bits of the 32, not the top ones."""
     original = expressions.Exact.round_to
 
-    def round_to(
-        self: Any, exponent: int, mode: int, lo: int, hi: int, words: Any, bits: int, *rest: Any
-    ) -> Any:
-        return original(self, exponent, mode, lo, hi, words << np.uint32(32 - bits), bits, *rest)
+    def round_to(self: Any, exponent: int, rounding: Rounding, *rest: Any) -> Any:
+        words = rounding.words << np.uint32(32 - rounding.bits)
+        return original(self, exponent, rounding._replace(words=words), *rest)
 
     patch.setattr(expressions.Exact, "round_to", round_to)
 
@@ -291,10 +288,9 @@ def one_grid(patch: Patch) -> None:
     """Flag without its fine grid below Sc."""
     original = expressions.Exact.round_to
 
-    def round_to(
-        self: Any, exponent: int, mode: int, lo: int, hi: int, words: Any, bits: int, fine: int, where: str
-    ) -> Any:
-        coarse, status = original(self, exponent + fine, mode, lo >> fine, hi >> fine, words, bits, 0, where)
+    def round_to(self: Any, exponent: int, rounding: Rounding, fine: int = 0) -> Any:
+        limited = rounding.within(rounding.low >> fine, rounding.high >> fine)
+        coarse, status = original(self, exponent + fine, limited)
         return coarse.astype(np.int64) << fine, status
 
     patch.setattr(expressions.Exact, "round_to", round_to)

@@ -257,10 +257,8 @@ def first_gradient(original: Any, slots: dict[str, Any], gradient: np.ndarray, w
 def tenth_too_late(original: Any, self: Muppet) -> float:
     """A learning rate stays for an epoch more."""
     late = int(self.wl is None)
-    self.epoch -= late
-    rate = float(original(self))
-    self.epoch += late
-    return rate
+    with self.within(epoch=self.epoch - late):
+        return float(original(self))
 
 
 def other_stream(patch: Patch) -> None:

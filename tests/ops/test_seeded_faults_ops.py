@@ -43,8 +43,8 @@ def last_place(module: Any, name: str) -> Callable[[Patch], None]:
     def seed(patch: Patch) -> None:
         kernel = getattr(module, name)
 
-        def faulty(*args: Any) -> np.ndarray:
-            out = kernel(*args)
+        def faulty(*args: Any, **more: Any) -> np.ndarray:
+            out = kernel(*args, **more)
             first = (0,) * out.ndim
             is_float = out.dtype == np.float32
             out[first] = np.nextafter(out[first], np.float32(9)) if is_float else out[first] + 1
@@ -69,7 +69,7 @@ def clip_to_the_most_negative_code(patch: Patch) -> None:
 
 
 def weights_without_limit(patch: Patch) -> None:
-    patch.setattr(Wageubn, "_memory", lambda self: Direct(24))
+    patch.setattr(Wageubn, "_memory", lambda self, symbol: Direct(24))
 
 
 def finer(path: str) -> Callable[[Patch], None]:

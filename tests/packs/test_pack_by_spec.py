@@ -19,7 +19,7 @@ from intnet.layers import joints
 from intnet.numbers import rng
 from intnet.numbers.formats import Shift
 from intnet.numbers.qtensor import QTensor
-from intnet.numbers.rounding import mode_code
+from intnet.numbers.rounding import Rounding, mode_code
 from intnet.packs import check, layers, pack, units
 from intnet.packs.by_spec import nets, trails
 from intnet.packs.by_spec.recompute import recompute
@@ -205,9 +205,9 @@ def test_aliases_and_digests(written: Write, tmp_path: Path) -> None:
     ]
 
 
-def floored(x: Any, format: Shift, draw: Any) -> QTensor:
+def floored(x: Any, format: Shift, rounding: Rounding) -> QTensor:
     """SQ that rounds down."""
-    return quantize._shift(x, format, (mode_code("to_neg"), *draw[1:]))
+    return quantize._shift(x, format, rounding._replace(mode=mode_code("to_neg")))
 
 
 def test_a_fault_of_the_fast_code_is_in_the_pack_and_only_the_definition_finds_it(

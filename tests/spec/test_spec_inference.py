@@ -41,7 +41,8 @@ def agree(run: Run, net: Net, images: np.ndarray) -> None:
     now = Now(run.seed, run.step, run.steps_per_epoch)
     want = inference.logits(net, module, settings, state_of(run), given, now)
     got = classified(run.model, run.method, images, run.data.exponent)
-    logits = float_logits(run.model(Value(codes), run.method).value)
+    with run.method.within(training=False):
+        logits = float_logits(run.model(Value(codes), run.method).value)
     assert [Fraction(float(v)) for v in logits.reshape(-1)] == want.values
     assert got.tolist() == inference.classes(want)
 

@@ -1,6 +1,6 @@
 """The definition alone, from the seed to the digest, in a process without NumPy: the digest of the fast code.
 
-The longer runs are marked slow: `make spec-digests`.
+The longer runs are marked digests: `make spec-digests`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ net = resnet(found.shape, found.classes, (4, 6), (1, 1))
 print(digest(train(net, sys.argv[1], found, 1, int(sys.argv[2]), int(sys.argv[3]))))
 assert not [name for name in sys.modules if name.partition(".")[0] in ("numpy", "numba")]
 """
-# Options beside the defaults that move what a step does; none takes part in the runs that are slow.
+# Options beside the defaults that move what a step does; none takes part in the longer runs.
 OTHERS: list[tuple[str, dict[str, Any]]] = [
     (
         "float32",
@@ -94,14 +94,14 @@ def residual(method: str, steps: int, batch: int) -> tuple[str, str]:
     return alone(RESIDUAL, method, steps, batch), run.digest()
 
 
-@pytest.mark.slow
+@pytest.mark.digests
 @pytest.mark.parametrize("method", METHODS)
 def test_twenty_steps_of_the_mlp(method: str) -> None:
     ours, theirs = mlp(method, 20, 64)
     assert ours == theirs
 
 
-@pytest.mark.slow
+@pytest.mark.digests
 @pytest.mark.parametrize("method", METHODS)
 def test_three_steps_of_a_residual_net(method: str) -> None:
     """A batch of two groups, the second of four images."""
