@@ -22,16 +22,16 @@ run: $(VENV)/.core
 
 test: $(VENV)/.test
 	$(BIN)/python -m tests.support.warm
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: lint
-	$(BIN)/python -m pytest -n 2 -m "not slow and not digests"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not digests"
 
 coverage: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 -m "not slow and not digests" --cov=intnet --cov-report=term:skip-covered | tail -1
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not digests" --cov=intnet --cov-report=term:skip-covered | tail -1
 
 spec-digests: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 -m digests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m digests
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check intnet tests bench examples docs

@@ -42,6 +42,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert anchor in pages.anchors(path.read_text()), f"{page.name}: {target}: no such heading"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_file_and_function_that_a_page_names_exists(page: Path) -> None:
     for span in pages.spans(page.read_text()):
@@ -53,6 +54,7 @@ def test_every_file_and_function_that_a_page_names_exists(page: Path) -> None:
             assert wanted in pages.names(ROOT / file), f"{page.name}: {file} has no {wanted}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_what_a_page_shows_is_what_happens(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

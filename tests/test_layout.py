@@ -94,6 +94,7 @@ def imported(tree: ast.AST) -> set[str]:
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if module_name(path) != "__init__"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=module_name)
 def test_imports_point_one_way(path: Path) -> None:
     mine = rank(module_name(path))
@@ -112,6 +113,7 @@ def loaded(path: Path) -> set[str]:
     return imported(tree)
 
 
+@pytest.mark.slow
 def test_no_circle() -> None:
     """Within rooms too: every module can be loaded behind those that it loads."""
     waiting = {module_name(path): loaded(path) - {module_name(path)} for path in FILES}
@@ -150,11 +152,13 @@ def test_methods_never_import_layers_or_models() -> None:
         assert not any(name.startswith(("layers", "models")) for name in imports(path)), path.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=module_name)
 def test_a_module_says_what_it_is_for(path: Path) -> None:
     assert len(ast.get_docstring(ast.parse(path.read_text())) or "") > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(ROOT.glob("tests/**/*.py")) + FILES, ids=lambda p: str(p.name))
 def test_files_and_functions_stay_small(path: Path) -> None:
     source = path.read_text()
@@ -179,6 +183,7 @@ def test_benchmarks_need_nothing_but_the_package_and_what_it_needs() -> None:
         assert others <= needed | {"torch", "qtorch"}, path.name
 
 
+@pytest.mark.slow
 def test_benchmarks_do_without_their_peers() -> None:
     """Each one imports, and what is missing is said in a line."""
     code = (
@@ -243,12 +248,14 @@ def docstrings(path: Path) -> Iterator[tuple[str, str]]:
             yield getattr(node, "name", "the module"), ast.get_docstring(node) or ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=module_name)
 def test_docstrings_name_definitions_that_exist(path: Path) -> None:
     for name, text in docstrings(path):
         assert not missing(text), f"{module_name(path)}, {name}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "lines"),
     [

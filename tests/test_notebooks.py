@@ -26,6 +26,7 @@ def small(folder: Path, *sources: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", execute.NOTEBOOKS, ids=lambda path: path.stem)
 def test_executed_again_it_prints_what_is_on_file(path: Path) -> None:
     if path.stem == RTL and simulate.missing("icarus"):
@@ -34,6 +35,7 @@ def test_executed_again_it_prints_what_is_on_file(path: Path) -> None:
     assert now == on_file, STALE.format(path.name)
 
 
+@pytest.mark.slow
 def test_without_a_simulator_it_says_so_and_goes_on(tmp_path: Path) -> None:
     path = execute.HERE / f"{RTL}.ipynb"
     now = execute.texts(execute.executed(path, {"PATH": str(tmp_path)}))
@@ -64,6 +66,7 @@ def test_notebooks_hold_what_they_promise() -> None:
     assert all(text in said[RTL] for text in ("PASS n=", "FAIL bad files 0", "tie up", "explains every word"))
 
 
+@pytest.mark.slow
 def test_another_number_holds_too(tmp_path: Path) -> None:
     """The notebook says that its numbers can be changed: here the short batch at the end of an epoch."""
     notebook = nbformat.read(execute.HERE / "one_number_through_wageubn.ipynb", 4)
@@ -76,11 +79,13 @@ def test_another_number_holds_too(tmp_path: Path) -> None:
     assert "fc2/e3[2, 9]" in said and said.count("the same, bit by bit") >= 13
 
 
+@pytest.mark.slow
 def test_a_cell_that_fails_stops_it(tmp_path: Path) -> None:
     with pytest.raises(CellExecutionError, match="1 == 2"):
         execute.executed(small(tmp_path, "print('so far')", "assert 1 == 2, '1 == 2'"))
 
 
+@pytest.mark.slow
 def test_text_is_compared_and_pictures_are_not(tmp_path: Path) -> None:
     draw = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
     ask = "import os, intnet\nprint(os.environ['ASKED'])\nprint('joined')"
@@ -90,6 +95,7 @@ def test_text_is_compared_and_pictures_are_not(tmp_path: Path) -> None:
     assert now[2][1] == ["execute_result: {'text/plain': '42'}"]
 
 
+@pytest.mark.slow
 def test_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = small(tmp_path, "print('here')")
     assert execute.main([str(path)]) == 0

@@ -27,6 +27,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_the_readme_passes_and_wrong_calls_do_not(tmp_path: Path) -> None:
     block = re.search(r"## In Python\n\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert block is not None

@@ -19,6 +19,7 @@ def limits(bits: int, signed: bool) -> tuple[int, int]:
     return (-(1 << (bits - 1)), 1 << (bits - 1)) if signed else (0, 1 << bits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", range(1, 11))
 def test_every_code(bits: int) -> None:
     codes = list(range(-(1 << (bits - 1)), 1 << (bits - 1)))
@@ -27,6 +28,7 @@ def test_every_code(bits: int) -> None:
     assert bitpack.unpack(packed, bits, len(codes)).tolist() == codes
 
 
+@pytest.mark.slow
 @given(st.integers(1, 32), st.data())
 def test_any_codes(bits: int, data: st.DataObject) -> None:
     codes = data.draw(st.lists(st.integers(-(1 << (bits - 1)), (1 << (bits - 1)) - 1), max_size=40))
@@ -36,6 +38,7 @@ def test_any_codes(bits: int, data: st.DataObject) -> None:
     assert bitpack.unpack(packed, bits, len(codes)).tolist() == codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signed", [True, False])
 @pytest.mark.parametrize("bits", range(1, 33))
 def test_every_length_to_130(bits: int, signed: bool) -> None:
@@ -56,6 +59,7 @@ def test_every_length_to_130(bits: int, signed: bool) -> None:
             ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", range(1, 33))
 def test_parts(bits: int) -> None:
     """A thread packs 4096 codes; a part begins with a word."""
@@ -66,6 +70,7 @@ def test_parts(bits: int) -> None:
         assert bitpack.unpack(packed, bits, n).tolist() == codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.uint32])
 def test_any_integers_of_any_shape(kind: type) -> None:
     codes = np.arange(63).astype(kind).reshape(3, 7, 3)

@@ -123,6 +123,7 @@ def check_conv(x: Pair, w: Pair, e: Pair, **how: Any) -> None:
 RANGES = [(0, 0), (-6, 2), (-20, 8), (-45, 5), (-128, 30), (-128, 127)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), RANGES)
 @given(
     n=st.integers(1, 9), cin=st.integers(1, 13), cout=st.integers(1, 9), bits=st.sampled_from([2, 8, 16]),
@@ -135,6 +136,7 @@ def test_linear(low: int, high: int, n: int, cin: int, cout: int, bits: int, see
     check_linear(x, w, e)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), RANGES)
 @given(
     n=st.integers(1, 5), side=st.tuples(st.integers(1, 4), st.integers(1, 4)), cin=st.integers(1, 6),
@@ -156,6 +158,7 @@ def test_conv2d(
     check_conv(x, w, e, **how)
 
 
+@pytest.mark.slow
 @given(n=st.integers(1, 6), cout=st.integers(1, 6), seed=SEEDS)
 def test_operands_from_end_to_end_of_the_exponents_with_results_that_float32_holds(
     n: int, cout: int, seed: int
@@ -204,6 +207,7 @@ def test_an_empty_batch() -> None:
     check_linear(x, operand(2, (3, 5), MATRIX, uniform(2, -9, 9)), e)
 
 
+@pytest.mark.slow
 def test_exponents_that_broadcast_and_plain_operands() -> None:
     """One exponent a channel, a row, a tensor: all the same product."""
     rng = np.random.default_rng(4)
@@ -252,11 +256,13 @@ def sums_of(exponents: list[int]) -> None:
         agrees(block_product(x, w, len(exponents), gemm), want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponents", SUMS, ids=str)
 def test_ties_and_what_breaks_them(exponents: list[int]) -> None:
     sums_of(exponents)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [0, 1, 2, 22, 23, 24])
 def test_subnormal_results_and_their_ties(shift: int) -> None:
     """k * 2**-150 and what lies a little beside: from nothing to the least normal number."""

@@ -50,6 +50,7 @@ def made(
 # -- shapes, bits and exponents --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), RANGES)
 @given(n=st.integers(1, 13), cin=st.integers(1, 20), cout=st.integers(1, 9), seed=SEEDS,
        which=st.integers(0, 7))  # fmt: skip
@@ -61,6 +62,7 @@ def test_linear(low: int, high: int, n: int, cin: int, cout: int, seed: int, whi
     check_linear(x, w, e)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), RANGES)
 @given(
     n=st.integers(1, 5), side=st.tuples(st.integers(1, 4), st.integers(1, 4)), cin=st.integers(1, 6),
@@ -89,6 +91,7 @@ CONVS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", CONVS, ids=str)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_sizes_of_convolutions(sizes: tuple[int, ...], sparse: bool) -> None:
@@ -101,6 +104,7 @@ def test_sizes_of_convolutions(sizes: tuple[int, ...], sparse: bool) -> None:
     check_conv(x, w, e, stride=stride, padding=kernel // 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 5, 12, 13, 27])
 @pytest.mark.parametrize("cin", [1, 3, 4, 16, 17, 20])
 def test_sizes_of_matrices(n: int, cin: int) -> None:
@@ -111,6 +115,7 @@ def test_sizes_of_matrices(n: int, cin: int) -> None:
         check_linear(x, w, e)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low", "high"), [(-3, 1), (-40, 1), (-20, -10)])
 def test_long_sums(low: int, high: int) -> None:
     """More terms than any block, chunk or register tile."""
@@ -122,6 +127,7 @@ def test_long_sums(low: int, high: int) -> None:
     check_linear(x, made(5, (3, 7), MATRIX, low, high, True), made(6, (70, 3), MATRIX, low, high, False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [1, 2, 3])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_every_window(kernel: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +142,7 @@ def test_every_window(kernel: int, stride: int, monkeypatch: pytest.MonkeyPatch)
             check_conv(x, w, e, stride=(stride, 1), padding=(padding, 0))
 
 
+@pytest.mark.slow
 def test_images_that_are_cut_into_bands_and_channels_into_pages() -> None:
     """Lines of 40 pixels and 64 channels; 33 output channels, of which some blocks are zero everywhere."""
     x = made(1, (1, 6, 40, 64), IMAGE, -4, 2, True, sparse=True)
@@ -281,6 +288,7 @@ def test_operands_of_zeros_and_without_bits(zero: str) -> None:
         check_conv(pairs["x"], pairs["w"], pairs["e"], padding=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2])
 def test_threads_do_not_change_a_bit(n: int) -> None:
     with threads(n):

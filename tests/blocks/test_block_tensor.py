@@ -70,6 +70,7 @@ def near(x: float) -> list[float]:
 # -- codes -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("e", [-128, -127, -126, -119, -100, -1, 0, 1, 3, 100, 127])
 @pytest.mark.parametrize("b", WIDTHS)
 def test_every_tie_and_its_neighbours(b: int, e: int) -> None:
@@ -82,6 +83,7 @@ def test_every_tie_and_its_neighbours(b: int, e: int) -> None:
     assert (got.saturated > 0) == (b > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [*range(-149, -120), -64, -1, 0, 1, 63, 125, 126, 127])
 def test_a_greatest_number_at_and_beside_a_power_of_two(p: int) -> None:
     """2^p has e = p + 1, the number below it p; what would be below -128 is zero; 128 is too much."""
@@ -136,6 +138,7 @@ def test_saturation_is_counted_code_by_code() -> None:
 # -- shapes and maps -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
 def test_shapes(shape: tuple[int, ...], axes: Axes) -> None:
     """Whole and partial blocks on both axes, one width and a map of all widths."""
@@ -144,6 +147,7 @@ def test_shapes(shape: tuple[int, ...], axes: Axes) -> None:
         check(x, bits, axes)
 
 
+@pytest.mark.slow
 @given(
     rank=st.sampled_from([2, 4]), data=st.data(), seed=st.integers(0, 2**32), low=st.integers(-149, 126),
     spread=st.integers(0, 250),
@@ -163,6 +167,7 @@ def test_views_of_other_arrays() -> None:
         check(view, widths(4, view.shape, IMAGE), IMAGE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2])
 def test_threads_do_not_change_a_bit(n: int) -> None:
     x = numbers(5, (33, 3, 3, 21), IMAGE, uniform(6, -10, 10))

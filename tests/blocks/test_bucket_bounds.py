@@ -60,6 +60,7 @@ def in_units(x: np.ndarray, unit: float) -> np.ndarray:
 # -- no bias -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("low", LOW)
 @pytest.mark.parametrize("exponent", [-130, -7, 0, 90])
 @pytest.mark.parametrize("bits", range(1, 17))
@@ -188,6 +189,7 @@ def test_a_fraction_rounded_up_to_1_always_goes_up() -> None:
     assert loops.goes_up(below, np.uint32(ALL - 257)) and not loops.goes_up(below, np.uint32(ALL - 256))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [1, 2, 8, 9])
 def test_clipping_moves_the_ends_inward(bits: int) -> None:
     """The mean of a~ is s*(clip(u) - z): z is a rounded number, so min or max lie up to s/2 outside.
@@ -285,6 +287,7 @@ def near_ties(source: np.random.Generator, n: int, bits: int) -> np.ndarray:
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["affine", "affine-stochastic", "levels"])
 @pytest.mark.parametrize("values", [*VALUES, "near_ties"])
 def test_bounds(values: str, kind: str) -> None:
@@ -304,6 +307,7 @@ def test_bounds_of_any_values(values: list[float], kind: str, bits: int) -> None
     hold(np.array(values, np.float32), Codec(kind, bits, bucket=64))
 
 
+@pytest.mark.slow
 def test_how_often_half_a_step_is_exceeded() -> None:
     """|a~ - a| <= s/2 alone does not hold in float32: beside a tie one rounding decides.
 
@@ -319,6 +323,7 @@ def test_how_often_half_a_step_is_exceeded() -> None:
         assert hold(beside, Codec("affine", bits, bucket=64)) > beside.size // 50
 
 
+@pytest.mark.slow
 def test_the_bound_is_not_far_off() -> None:
     """5 has to be 1.4 at least: beside ties, where max|a| is large against the range."""
     source, most = np.random.default_rng(11), Fraction(0)

@@ -53,6 +53,7 @@ def test_the_oracle_computes_as_ieee_does() -> None:
                 assert float32.bits_of(rule(p, q)) == int(np.float32(r).view(np.uint32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("kind", [*KINDS, "l2"])
 def test_every_width(kind: str, values: str) -> None:
@@ -66,6 +67,7 @@ def test_every_width(kind: str, values: str) -> None:
             compare(x, Codec(kind, bits, bucket=64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bucket", [*BUCKETS, TENSOR])
 @pytest.mark.parametrize("kind", KINDS)
 def test_sizes_around_borders(kind: str, bucket: int | str) -> None:
@@ -73,6 +75,7 @@ def test_sizes_around_borders(kind: str, bucket: int | str) -> None:
         compare(made(n, n), Codec(kind, (1, 3, 4, 2, 8, 11, 6)[i % 7], bucket=bucket))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", LONG)
 @pytest.mark.parametrize(
     "codec",
@@ -95,6 +98,7 @@ def test_squares_are_summed_in_chunks_of_1024() -> None:
         compare(made(n, n).reshape(1, n), Codec("levels", 3, bucket=TENSOR, norm="l2"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(17, 3), (33, 5, 2), (50, 1, 41), (80, 21), (48, 130)], ids=str)
 def test_squares_of_groups_of_images_meet_in_a_tree(shape: tuple[int, ...]) -> None:
     """Buckets within a group, across the border of two, and of many groups."""
@@ -103,6 +107,7 @@ def test_squares_of_groups_of_images_meet_in_a_tree(shape: tuple[int, ...]) -> N
         compare(x, Codec("levels", 3, bucket=bucket, norm="l2"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(), (1,), (3, 5, 7), (2, 1, 65), (130, 1)])
 def test_shapes_and_strides(shape: tuple[int, ...]) -> None:
     """Buckets run in C order, whatever the memory looks like."""
@@ -161,6 +166,7 @@ def test_element_i_takes_word_i(bucket: int | str) -> None:
     assert codes.tolist() == want.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "bits", "mix"),
     [("affine", 2, 4), ("affine-stochastic", 2, 6), ("levels", 3, 6), ("affine-stochastic", 4, 8),
@@ -236,6 +242,7 @@ def test_distinct_codes_are_all_there() -> None:
     assert Codec("levels", 2).distinct(2) == 9 and Codec("levels", 2).code_width(2) == 4
 
 
+@pytest.mark.slow
 def test_bits_behind_the_last_code_are_0(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where memory is used again that held something else."""
 
@@ -284,6 +291,7 @@ def digest(n: int) -> str:
     return sha.hexdigest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variable", "value", "n"),
     [("NUMBA_NUM_THREADS", "1", 20002), ("NUMBA_NUM_THREADS", "2", 20002), ("NUMBA_DISABLE_JIT", "1", 202)],
@@ -327,6 +335,7 @@ def test_what_float32_does_not_hold() -> None:
     compare(x[4900:5100], Codec("levels", 4))  # of the greatest magnitude it does
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("kind", ["affine", "affine-stochastic"])
 def test_a_code_whose_value_overflows(kind: str, sign: int) -> None:

@@ -17,6 +17,8 @@ from intnet.ops import blocks
 from tests.blocks import test_block_products, test_block_tensor
 from tests.support.faults import Fault, Patch, caught, pairs, replace
 
+pytestmark = pytest.mark.slow
+
 # -- block float -----------------------------------------------------------------------------------
 
 

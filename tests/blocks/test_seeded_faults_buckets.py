@@ -19,6 +19,8 @@ from tests.blocks import test_bitpack, test_bucket_bounds, test_bucket_codec, te
 from tests.support.bucket_cases import VALUES, compare
 from tests.support.faults import Patch, caught, pairs, run_from_source
 
+pytestmark = pytest.mark.slow
+
 
 def from_sources(patch: Patch, changed: ModuleType | None = None, old: str = "", new: str = "") -> None:
     """All three modules uncompiled, one of them changed; the loops take the packing as it then is."""

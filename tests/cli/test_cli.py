@@ -64,6 +64,7 @@ def test_starts_without_the_heavy_packages(arguments: tuple[str, ...]) -> None:
 # -- train and eval ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_output_of_train(trained: tuple[Path, str]) -> None:
     folder, out = trained
     lines = out.splitlines()
@@ -140,6 +141,7 @@ def test_eval_agrees_with_train(trained: tuple[Path, str], capsys: pytest.Captur
     assert f"test accuracy {report['test_accuracy']:.2%} (" in text
 
 
+@pytest.mark.slow
 def test_json_of_train(tmp_path: Path) -> None:
     done = intnet("train", *MLP, *SHORT, "--set", "e2=16", "--json", "--out", tmp_path / "run")
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
@@ -167,6 +169,7 @@ def test_float32_has_no_table_of_integers(tmp_path: Path, capsys: pytest.Capture
     assert status == 0 and "in float32: x0, W, x1, " in out and "data paths" not in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["adapt", "muppet"])
 def test_methods_whose_widths_move(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Train over an epoch's end, resume to the digest of an unbroken run, evaluate, report."""
@@ -218,6 +221,7 @@ def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     assert all(f"--set weight_decay={default}\n" in out for default in ("0.0", "0.0001"))
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error() -> None:
     command = " ".join([*PYTHON, "-m", "intnet", "list", "|", "true"])
     done = subprocess.run(
@@ -243,6 +247,7 @@ def arguments(**changes: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -313,6 +318,7 @@ def test_an_error_of_our_own_is_one_line(
 # -- folders -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_out_is_refused_where_something_is(
     trained: tuple[Path, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ MLP = (
 )
 
 
+@pytest.mark.slow
 def test_out_in_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file is not needed again; resumed is unbroken; its hash is part of the run."""
     run, file = tmp_path / "run", tmp_path / "mlp.safetensors"
@@ -64,6 +65,7 @@ def test_golden_and_inspect_take_the_runs_own_images(
         assert f"--seed, --batch-size: {tmp_path / 'run'} says that itself" in line
 
 
+@pytest.mark.slow
 def test_another_number_of_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mlp.npz"
     state = {"fc1.weight": np.zeros((64, 64)), "fc3.weight": np.zeros((99, 64)), "bn1.num_batches_tracked": 3}

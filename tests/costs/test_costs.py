@@ -64,6 +64,7 @@ def same(got: float | None, want: Fraction | int | None) -> bool:
 # -- the equations -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(runs(), st.integers(1, 512), st.integers(1, 8), st.integers(1, 9), st.integers(1, 512))
 def test_every_figure_is_that_of_the_equations(
     steps: Steps, batch: int, accs: int, base_steps: int, base_batch: int
@@ -169,6 +170,7 @@ def test_iso_accuracy_ends_with_the_first_test_that_reaches_it() -> None:
 # -- layers ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_multiply_adds_of_lenet5() -> None:
     """Padded 5x5 convolutions over 28x28 and 14x14 positions."""
     got = adapt_costs.layer_sizes(models.make("lenet5", (28, 28, 1), 10))

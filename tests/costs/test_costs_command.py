@@ -102,6 +102,7 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, A
 # -- a run -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["moving", "plain"])
 def test_the_figures_are_those_of_the_file(
     capsys: pytest.CaptureFixture[str], folder: Path, name: str
@@ -126,6 +127,7 @@ def test_the_figures_are_those_of_the_file(
     assert first["lookback"] == (39 if name == "moving" else None)
 
 
+@pytest.mark.slow
 def test_the_final_model_is_the_one_that_is_saved(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The last step switches: its forward pass read other words than training leaves."""
     run = run_folder.build("adapt", {}, "mlp", "digits", 16, seed=1, limit=64)
@@ -256,6 +258,7 @@ def test_muppets_published_schedule(capsys: pytest.CaptureFixture[str], model: s
 # -- the picture -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
 def test_the_same_run_gives_the_same_picture(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, suffix: str
@@ -269,6 +272,7 @@ def test_the_same_run_gives_the_same_picture(
     assert len(set(made)) == 1
 
 
+@pytest.mark.slow
 def test_what_the_picture_shows(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "x.svg"
     shown(capsys, folder / "moving", "--plot", target)

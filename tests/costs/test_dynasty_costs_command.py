@@ -28,6 +28,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 MACS = {"conv1": 34**2 * 6, "conv2": 14**2 * 6 * 16, "fc1": 64 * 120, "fc2": 120 * 84, "fc3": 840}
 
 
+@pytest.mark.slow
 def test_a_run_of_the_method(capsys: pytest.CaptureFixture[str], real: Path) -> None:
     got = shown(capsys, real, "--accuracy", 0)
     assert [line["epoch"] for line in got["maps"]] == [1, 2]

@@ -110,6 +110,7 @@ def after_epochs(folder: Path) -> list[float]:
 # -- a run -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "forward"), [("mapped", "activation"), ("weight", "weight")])
 def test_time_and_energy(capsys: pytest.CaptureFixture[str], folder: Path, name: str, forward: str) -> None:
     got = shown(capsys, folder / name)
@@ -223,6 +224,7 @@ def test_lines_after_the_checkpoint_do_not_count(
     assert shown(capsys, copy) | {"run": ""} == shown(capsys, folder / "mapped") | {"run": ""}
 
 
+@pytest.mark.slow
 def test_a_map_without_finite_sensitivities(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
 ) -> None:
@@ -256,6 +258,7 @@ def test_a_line_has_its_shape() -> None:
 # -- the pictures ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
 @pytest.mark.parametrize("options", [(), ("--map", "conv2"), ("--map", "fc1")])
 def test_the_same_run_gives_the_same_picture(
@@ -270,6 +273,7 @@ def test_the_same_run_gives_the_same_picture(
     assert made[0] == made[1]
 
 
+@pytest.mark.slow
 def test_what_the_pictures_show(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "x.svg"
     shown(capsys, folder / "mapped", "--plot", target)
@@ -290,6 +294,7 @@ def test_what_the_pictures_show(capsys: pytest.CaptureFixture[str], folder: Path
     assert "activations" not in target.read_text()
 
 
+@pytest.mark.slow
 def test_many_epochs_are_lines_without_points(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     result = shown(capsys, folder / "mapped")
     for kind in ("maps", "epochs"):

@@ -58,6 +58,7 @@ def built(steps: int = 0, model: str = "resnet8", **options: Any) -> run_folder.
     return run
 
 
+@pytest.mark.slow
 def test_table_4_1(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = here(
         capsys, "costs", "--method", "saved", "--set", "bits=4", "--model", "efficientnetv2",
@@ -124,6 +125,7 @@ CODECS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", CODECS, ids=str)
 def test_the_model_is_what_is_really_held(options: dict[str, Any]) -> None:
     """Where no bucket is filled up, bytes of the memory model are those of the arrays."""
@@ -137,6 +139,7 @@ def test_the_model_is_what_is_really_held(options: dict[str, Any]) -> None:
         assert sum(row.elements for row in inside if row.path != "mask") == block.held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", CODECS, ids=str)
 def test_values_are_those_of_the_arrays(options: dict[str, Any]) -> None:
     run, again = built(1, **options), built(1, **options)

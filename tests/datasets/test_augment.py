@@ -96,6 +96,7 @@ def test_a_crop_that_could_miss_the_image(capsys: pytest.CaptureFixture[str], tm
 TRAIN = ("train", *MLP, "--checkpoint-every", 3, "--augment", "crop=1,flip")
 
 
+@pytest.mark.slow
 def test_kill_and_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = here(capsys, *TRAIN, "--steps", 61, "--out", tmp_path / "whole")
     assert status == 0
@@ -110,6 +111,7 @@ def test_kill_and_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "augment" not in own and "image_size" not in own and "decoder" not in own
 
 
+@pytest.mark.slow
 def test_inspect_and_sweep_carry_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     new: tuple[Any, ...] = ("--method", "float32", "--model", "mlp", "--data", "digits", "--limit", 64)
     sweep = ("sweep", *new, "--steps", 3, "--vary", "lr=0.1,0.2", "--out", tmp_path / "sweep")

@@ -95,6 +95,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", BAD)
 @pytest.mark.parametrize("packs", [False, True])
 def test_bad_records(case: str, packs: bool, tmp_path: Path) -> None:

@@ -251,6 +251,7 @@ def test_mnist_of_the_published_number_must_be_the_published_one(tmp_path: Path)
 # ---- fashion-mnist ----
 
 
+@pytest.mark.slow
 def test_the_real_fashion_mnist_loads_or_says_how_to_get_it() -> None:
     if datasets.DEBIAN_FASHION_MNIST.is_dir():
         d = datasets.load("fashion-mnist")

@@ -68,6 +68,7 @@ def test_an_error_comes_where_it_is_asked_for_and_again() -> None:
     assert ahead(3) == 3
 
 
+@pytest.mark.slow
 def test_threads_end_with_their_owner() -> None:
     """Only threads that begin here count: those of an earlier test may be ending meanwhile."""
     before = readers()
@@ -119,6 +120,7 @@ def as_both(root: Path, images: np.ndarray, labels: np.ndarray, test: int) -> No
             put(root / "png" / part / str(label) / f"{i:05}.png", encoded(image[..., None]))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not datasets.available("fashion-mnist"), reason="no Fashion-MNIST here")
 @pytest.mark.parametrize("augment", [None, "crop=3,flip"])
 def test_fashion_mnist_as_png_and_as_idx(augment: str | None, tmp_path: Path) -> None:
@@ -135,6 +137,7 @@ def test_fashion_mnist_as_png_and_as_idx(augment: str | None, tmp_path: Path) ->
     assert digests[0] == digests[1] and accuracies[0] == accuracies[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not datasets.available("fashion-mnist"), reason="no Fashion-MNIST here")
 def test_fashion_mnist_as_before_there_was_a_stream() -> None:
     run = run_folder.build("wageubn", {}, "mlp", "fashion-mnist", 128)
@@ -165,6 +168,7 @@ def test_readers_hand_out_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
         rng.words(1, 0, 1, 70_000)
 
 
+@pytest.mark.slow
 def test_a_file_that_breaks_in_the_middle(tmp_path: Path) -> None:
     """The run stops with its name; mended, it goes on to the state of an unbroken run."""
     root = folder(tmp_path / "images", train=10)
@@ -195,6 +199,7 @@ def test_a_file_that_breaks_in_the_middle(tmp_path: Path) -> None:
         assert work.run.digest() == digest
 
 
+@pytest.mark.slow
 def test_commands_on_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Train, interrupt, kill, move the images, resume, test: a JPEG among them, and several sizes."""
     sets = tmp_path / "sets"

@@ -109,6 +109,7 @@ def path(name: str) -> Iterator[None]:
 # -- rounding of sums ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     st.randoms(use_true_random=False), st.integers(1, 62), st.integers(0, 62), st.integers(1, 58),
     st.integers(1, 2), st.booleans(), st.integers(-45, 30), st.sampled_from(DETERMINISTIC),
@@ -123,6 +124,7 @@ def test_sums_of_any_width(source, code_bits, coef_bits, den_bits, terms, relu, 
         check_round(s, exponent, mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("total", [58, 60, 61, 62, 63, 64, 90, 123])
 def test_bounds_on_both_sides_of_the_switch_to_two_limbs(mode, total):
@@ -138,6 +140,7 @@ def test_bounds_on_both_sides_of_the_switch_to_two_limbs(mode, total):
         check_round(s, s.value.exponent + above, mode, words, bits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["quick", "general", "limbs"])
 def test_quotients_at_multiples_at_halves_and_beside_them(name):
     """num = k*den + (0, 1, -1) and (2k+1)*den/2 + (0, 1, -1), up to 2^48: where a reciprocal errs."""
@@ -224,6 +227,7 @@ def test_every_row_length_and_a_tensor_of_many_blocks():
 # -- what else an expression tells -----------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     st.randoms(use_true_random=False),
     st.integers(1, 62),
@@ -245,6 +249,7 @@ def test_fractions_maximum_sign_and_bound(source, code_bits, coef_bits, den_bits
             assert s.value.positive().reshape(-1).tolist() == [x > 0 for x in s.xs]
 
 
+@pytest.mark.slow
 @given(st.randoms(use_true_random=False), st.integers(1, 50), st.integers(0, 20), st.integers(1, 40))
 def test_to_float32_is_correctly_rounded(source, code_bits, coef_bits, den_bits):
     s = make_sum(source, code_bits, coef_bits, den_bits)

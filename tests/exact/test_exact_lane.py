@@ -371,6 +371,7 @@ def test_the_maximum_of_a_rectified_value_does_not_bound_what_is_below_zero() ->
     assert q.status == Status(np.count_nonzero(codes > 0), 0, MANY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [2**53 - 1, 2**53, 2**53 + 1, 2**54 - 1, 2**55 - 1, 2**60 - 1])
 def test_limits_that_float64_does_not_hold(limit: int) -> None:
     values = np.array([1.4, -1.5, 0.25], np.float32)

@@ -44,11 +44,13 @@ ALL = [
 # -- exhaustive ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 def test_every_16_bit_code_into_fixed_and_direct(mode):
     comparing.sweep_codes(16, -9, [FIXED[0], Direct(8)], mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 def test_every_11_bit_code_into_every_fixed_format(mode):
     every = [FixedPoint(wl, fl, s, o) for wl in (1, 2, 5, 8) for fl in (-1, 0, 3, 9) for s in (True, False)
@@ -56,12 +58,14 @@ def test_every_11_bit_code_into_every_fixed_format(mode):
     comparing.sweep_codes(11, -5, every[:: 1 if mode == "ties_even" else 5], mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 def test_every_pair_of_8_bits_and_a_maximum_into_shift_and_constant(mode):
     formats = [Shift(8), Shift(4), Shift(1), Constant(15, 128), Constant(15, 8), Constant(8, 1)]
     comparing.sweep_pairs(8 if mode == "ties_even" else 6, formats, mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_every_pair_of_7_bits_and_a_maximum_into_flag(mode, k):
@@ -69,6 +73,7 @@ def test_every_pair_of_7_bits_and_a_maximum_into_flag(mode, k):
     comparing.sweep_pairs(7, [Flag(k)], mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("below", [0, 5, 7, 9, 13, 16])
 def test_every_8_bit_code_below_every_7_bit_maximum_into_the_flag_of_9_bits(below):
     for top in range(64, 128):
@@ -76,6 +81,7 @@ def test_every_8_bit_code_below_every_7_bit_maximum_into_the_flag_of_9_bits(belo
         compare(*tensor([top << below, *(c for c in small if abs(c) <= top << below)], -20), Flag(8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word_bits", [1, 2, 3, 8, 16, 31, 32])
 def test_stochastic_rounding_on_both_sides_of_every_threshold(word_bits):
     for fmt in (
@@ -100,6 +106,7 @@ def test_stochastic_rounding_with_every_8_bit_word_of_every_7_bit_code():
 # -- corners and random ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fmt", ALL, ids=str)
 def test_corners_of_every_container(fmt):
     """int8, int32, and int64 codes whose numerators need two limbs."""
@@ -115,6 +122,7 @@ def test_corners_of_every_container(fmt):
             compare(*tensor(codes, exponent), fmt, mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_random_codes_into_every_format(mode):
     formats = [f for f in ALL if mode != "stochastic" or not isinstance(f, Flag)]
@@ -187,6 +195,7 @@ def test_counts_of_clipped_and_rounded_elements():
     assert q.codes.tolist() == [0, 0, 127, -127, 127, -127] and q.status == Status(2, 0, 6)
 
 
+@pytest.mark.slow
 def test_8_bit_shift_never_reaches_128_and_constant_never_reaches_dr():
     for top in (*range(1, 2**9), *(v for n in range(9, 40) for v in cases.sqrt2_neighbours(n))):
         x = QTensor(np.array([top, -top, top - 1]), -30)
@@ -327,6 +336,7 @@ def test_least_subnormals_over_a_denominator(fmt):
 # -- without compilation ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_bits_without_compilation():
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     command = [

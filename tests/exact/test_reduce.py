@@ -37,6 +37,7 @@ def check(a: QTensor, b: QTensor) -> None:
     assert all(abs(sum(x)) <= sums.bound for x in left)
 
 
+@pytest.mark.slow
 @given(shape=SHAPES, bits=st.tuples(BITS, BITS), limits=st.booleans(), seed=SEEDS)
 def test_sums_and_products(shape: tuple[int, ...], bits: tuple[int, int], limits: bool, seed: int) -> None:
     a, b = (integer(seed + k, shape, bits[k], -7, limits) for k in (0, 1))
@@ -44,6 +45,7 @@ def test_sums_and_products(shape: tuple[int, ...], bits: tuple[int, int], limits
     check(a, a)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3000, 16), (1025, 33), (40001, 1), (250, 11, 7, 5)], ids=str)
 def test_many_blocks_on_several_threads(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(3)
@@ -55,6 +57,7 @@ def test_many_blocks_on_several_threads(shape: tuple[int, ...]) -> None:
             check(b, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [1, 2, 3, 5, 64])
 def test_int64_holds_as_many_rows_as_the_bound_says(share: int) -> None:
     """The largest codes whose products fit `share` times below 2^62, all of one sign, then of both."""
@@ -72,6 +75,7 @@ def test_int64_holds_as_many_rows_as_the_bound_says(share: int) -> None:
     check(QTensor(codes // 2, 0, bound=a.bound), QTensor(np.full_like(codes, -top), 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wide", "narrow"), [(45, 20), (32, 32), (38, 38), (62, 7)])
 def test_products_beyond_int64_are_split(wide: int, narrow: int) -> None:
     a, b = integer(1, (3, 4), wide, limits=True), integer(2, (3, 4), narrow, limits=True)
@@ -108,6 +112,7 @@ def test_a_longer_int64_sum_than_the_bound_allows_would_be_seen(monkeypatch: pyt
 # -- weighted sums ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     bits=st.tuples(BITS, BITS), a=st.integers(-(2**20), 2**20), b=st.sampled_from([1, 3, -26]),
     limits=st.booleans(), seed=SEEDS,

@@ -23,6 +23,7 @@ from tests.support.comparing import compare, floats, tensor
 LAST_WORD = 2**32 - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wl", [1, 2, 3, 4, 8])
 def test_every_tensor_of_two_codes(wl: int) -> None:
     """Codes -17..17 at 2^-2; a word that never rounds up, one that always does, and ties to even."""
@@ -44,6 +45,7 @@ def limits(wl: int, exponent: int) -> list[list[Fraction]]:
     return out + [[edge] for edge in (*tops, *bottoms)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wl", [2, 8, 12, 16, 32])
 def test_at_the_edges_of_the_scale(wl: int) -> None:
     """Both limits and their neighbours, where the maximum or the minimum decides; some codes are clipped."""
@@ -111,6 +113,7 @@ def test_codes_of_its_width_lose_nothing(codes: list[int], exponent: int) -> Non
     assert [Fraction(v) for v in q.fractions()] == xs and q.exponent <= exponent
 
 
+@pytest.mark.slow
 @given(st.lists(st.fractions(-100, 100, max_denominator=64), min_size=1, max_size=4), st.integers(1, 16))
 def test_the_oracles_scale_is_the_largest_that_fits(xs: list[Fraction], wl: int) -> None:
     s, ub, lb = formats.Scaled(wl).grid(xs), 2 ** (wl - 1) - 1, -(2 ** (wl - 1))

@@ -46,6 +46,7 @@ SWEEPS: dict[str, Callable[[], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SWEEPS)
 def test_without_a_fault_every_sweep_passes(name):
     assert not caught(SWEEPS[name])
@@ -319,6 +320,7 @@ FAULTS: list[tuple[Callable[[Patch], None], list[str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "sweep"), [(f, s) for f, sweeps in FAULTS for s in sweeps],
     ids=[f"{f.__qualname__.split('.')[0]}-{s}" for f, sweeps in FAULTS for s in sweeps],

@@ -58,6 +58,7 @@ def limited(code: int, format: Format) -> int:
     return overflow(code, format.lo, format.hi, how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 @pytest.mark.parametrize("format", FORMATS, ids=str)
 @pytest.mark.parametrize("den", [1, 3, 8])

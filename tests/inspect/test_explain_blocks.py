@@ -72,6 +72,7 @@ def check(event: Event, at: Index, axes: tuple[int, ...], b: int, of: list[Index
     assert one.width == b and int(one.binary, 2) == code % 2**b
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "axes"), [((7, 9), (0, 1)), ((5, 2, 3, 6), (0, 3)), ((5, 6, 2, 3), (0, 1))]
 )
@@ -97,6 +98,7 @@ def test_every_element_of_blocks_of_all_widths(shape: tuple[int, ...], axes: tup
         check(event, place, axes, b[block], members(shape, block, axes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"forward_dynamic": "weight"}])
 def test_elements_of_a_training_step(options: dict[str, str]) -> None:
     """In the second epoch: the widths of the map that the first one ended with."""

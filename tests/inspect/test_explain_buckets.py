@@ -86,6 +86,7 @@ def coded(event: Event) -> list[tuple[int, list[Fraction], oracle.Coded]]:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.short)
 def test_every_station_of_elements_of_every_bucket(codec: Codec) -> None:
     event, extra = packed_event(tensor(), codec), 2 if codec.kind == "levels" else 0
@@ -225,6 +226,7 @@ def test_what_the_library_stored_is_checked() -> None:
         explain(replace(event, source=nan), index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.short)
 def test_measures_are_those_of_the_values(codec: Codec) -> None:
     event = packed_event(tensor(), codec)
@@ -254,6 +256,7 @@ def test_measures_are_those_of_the_values(codec: Codec) -> None:
     assert told.promoted == (sum(b == codec.mix for b, _, _ in found) if codec.mix else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [
     {}, {"bits": "2/4", "codec": "affine", "bucket": 64}, {"bits": "2", "codec": "levels", "norm": "l2"},
     {"bits": "3", "storage": "on_backward"},

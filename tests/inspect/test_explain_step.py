@@ -191,6 +191,7 @@ def unflat(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(out))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_thousand_elements_of_every_path_equal_the_oracle(case: Case) -> None:
     result = run_case(case)[0]
@@ -212,6 +213,7 @@ def test_a_thousand_elements_of_every_path_equal_the_oracle(case: Case) -> None:
         assert places, path
 
 
+@pytest.mark.slow
 def test_operands_carry_the_papers_names() -> None:
     result = run_case(CASES[0])[0]
     operands = Operands(result.events, Wageubn.SYMBOLS)

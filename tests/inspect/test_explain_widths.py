@@ -159,6 +159,7 @@ def check(
     assert one.stored == one.code * power(grid) and int(one.binary, 2) == one.code % 2 ** (one.width or 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_a_thousand_elements_of_every_path_are_exact(name: str, number: int) -> None:
     step = Step(name, number)
@@ -212,6 +213,7 @@ def tensors(low: int, high: int) -> list[list[int]]:
     return random.Random(high).sample(pairs, min(200, len(pairs)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wl", [1, 2, 3, 8])
 @pytest.mark.parametrize(
     "make", [lambda c: QTensor(c, -2), lambda c: c.astype(np.float32) / 4], ids=["codes", "floats"]

@@ -99,6 +99,7 @@ def test_json_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert only["paths"] == [row for row in result["paths"] if row["path"] in ("e0", "e1", "e2", "e3", "e4")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [(), ("e2=16",), ("edges=fixed16", "saturate=3")])
 def test_json_of_an_element_of_every_path(capsys: pytest.CaptureFixture[str], keys: tuple[str, ...]) -> None:
     options = [text for key in keys for text in ("--set", key)]
@@ -172,6 +173,7 @@ def test_float32_has_no_codes_but_the_same_views(capsys: pytest.CaptureFixture[s
     assert one["code"] is None and len(one["hex"]) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "name", "station"), [
     ("adapt", "<8,4>", "rounded to         <8,4>, stochastic, steps of 2^-4"),
     ("muppet", "BF(8)", "by the tensor's extremes"),
@@ -198,6 +200,7 @@ def test_every_view_of_methods_with_float32_masters(
     assert f"{name.replace('<', '&lt;').replace('>', '&gt;')}" in page.read_text()
 
 
+@pytest.mark.slow
 def test_every_view_of_block_float(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Epoch 2 of a run with few bits: blocks of 0, 2 and 4 bits, each told as it is."""
     given = ("--method", "dynasty", "--model", "resnet8", "--data", "digits", "--limit", 64)
@@ -299,6 +302,7 @@ def test_numbers_as_text() -> None:
     assert root_decimal(Fraction(9, 4)) == "1.5" and root_decimal(Fraction(2)) == "1.4142135623730950488..."
 
 
+@pytest.mark.slow
 def test_an_output_without_blocks_gets_ascii() -> None:
     command = [*PYTHON, "-m", "intnet", "inspect", *map(str, SMALL), "--layer", "fc2", "--path", "Wq"]
     changed = environment(PYTHONIOENCODING="ascii")

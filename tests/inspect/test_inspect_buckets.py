@@ -72,6 +72,7 @@ def test_mixed_and_constant_buckets_say_so(capsys: pytest.CaptureFixture[str]) -
     assert bits == ("4" if promoted == "promoted" else "2")
 
 
+@pytest.mark.slow
 def test_the_page_and_the_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     files = ("--html", tmp_path / "a.html", "--plot", tmp_path / "a.svg")
     shown(capsys, *SAVED, "--layer", LAYER, "--set", "bits=2/4", "--set", "bucket=64", *files)

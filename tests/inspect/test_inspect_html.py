@@ -92,6 +92,7 @@ def recorded() -> tuple[Recorder, Operands]:
 # -- what is on it ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_needs_nothing_else(page: Page) -> None:
     assert not re.findall(
         r"https?:|//[a-z]", page.text.split("</style>")[0] + page.text.split("</script>")[-1]
@@ -240,6 +241,7 @@ def test_the_element_of_index_comes_first(capsys: pytest.CaptureFixture[str], tm
     assert page.inputs("fc2/e3") == {f"bn2/{p} into backward" for p in ("e2", "m1", "x2", "m2", "sigma")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [
@@ -308,6 +310,7 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "height", "dark"), [(1280, 800, False), (360, 740, False), (360, 740, True)]
 )
@@ -337,6 +340,7 @@ def test_a_browser_shows_it(browser: Browser, file: Path, width: int, height: in
     assert browser.complaints == []
 
 
+@pytest.mark.slow
 def test_the_browser_complains(browser: Browser, tmp_path: Path) -> None:
     """What the test above relies on."""
     bad = ("<script>console.error('x')</script>", "<script>none()</script>", "<img src='none.png'>")

@@ -14,6 +14,7 @@ FC2 = (*MLP, "--limit", 64, "--layer", "fc2")
 START = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", START)
 def test_the_same_step_gives_the_same_picture(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, suffix: str
@@ -27,6 +28,7 @@ def test_the_same_step_gives_the_same_picture(
     assert made[0] == made[1] and made[0].startswith(START[suffix])
 
 
+@pytest.mark.slow
 def test_every_path_has_its_histogram(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     target = tmp_path / "x.svg"
     status, out, err = here(capsys, "inspect", *FC2, "--path", "gW*", "--plot", target, "--json")
@@ -37,6 +39,7 @@ def test_every_path_has_its_histogram(capsys: pytest.CaptureFixture[str], tmp_pa
     assert "seed 3" in text and "fc2/x1" not in text
 
 
+@pytest.mark.slow
 def test_a_float_path_has_one_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     what = ("--method", "float32", "--model", "mlp", "--data", "digits", "--limit", 64, "--layer", "bn2")
     status, _, err = here(capsys, "inspect", *what, "--plot", tmp_path / "x.png")

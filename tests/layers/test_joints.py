@@ -96,6 +96,7 @@ def product(a: Exact, b: Exact) -> list[Fraction]:
     return [p * q for p, q in zip(a.values, b.values, strict=True)]
 
 
+@pytest.mark.slow
 def test_silu(trace: Trace) -> None:
     for act, norm in (("act1", "bn1"), ("act2", "bn2"), ("se.activation", "")):
         x3 = trace.real(f"{norm}/x3" if norm else "se.fc1/x1")
@@ -148,6 +149,7 @@ def test_joins(trace: Trace) -> None:
     assert trace["act1/e0"][1:] == qz.quantize(both, qz.Shift(8))[:2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["act1/x4", "act1/dx4", "se.scale_activation/x4"])
 def test_curves_are_explained_and_measured(trace: Trace, path: str) -> None:
     event = trace.recorder.events[path]
@@ -176,6 +178,7 @@ def test_float32() -> None:
     assert values(seen["se.scale/x4"]) == [mul32(v, s[i // 120 * 4 + i % 4]) for i, v in enumerate(x)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_trains_and_evaluates_it(name: str) -> None:
     run, _ = trained(name)

@@ -72,6 +72,7 @@ METHODS: dict[str, Callable[[], Method]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_stack_trains_and_evaluates(stack: str, method: str) -> None:
@@ -132,6 +133,7 @@ def test_a_variance_too_wide_for_its_memory_is_an_error() -> None:
         norm._follow(QTensor(np.array([0], np.int64), -15), wide)
 
 
+@pytest.mark.slow
 def test_training_goes_on_when_errors_vanish_and_branches_drift_apart() -> None:
     """A batch learned by heart: errors shrink without end, all-zero branches meet tiny ones."""
     images = np.zeros((32, 4, 4, 1), np.uint8)

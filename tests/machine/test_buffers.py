@@ -58,6 +58,7 @@ def test_memory_is_used_again_once_the_last_view_is_gone() -> None:
     assert idle() > 0
 
 
+@pytest.mark.slow
 def test_arrays_in_a_cycle_come_back_too() -> None:
     x = empty((LEAST,), np.int8)
     at, cycle = address(x), [x]

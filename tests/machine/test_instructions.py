@@ -50,6 +50,7 @@ def numerators(den: int) -> list[int]:
     return sorted({s * v for v in near for s in (1, -1) if abs(v) <= 2**51})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("den", DENS)
 @pytest.mark.parametrize("scale", [0, -60, 60, 650])
 @pytest.mark.parametrize("divide", [compiled_quotients, plain_quotients])
@@ -78,6 +79,7 @@ def test_a_reciprocal_alone_would_not_do() -> None:
             test_quotients_are_on_the_side_of_every_half_that_the_exact_ones_are(den, 0, divide)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subtract", [compiled_residuals, plain_residuals])
 def test_residuals_have_the_sign_of_the_exact_ones(subtract: Callable[..., None]) -> None:
     for den in DENS:
@@ -101,6 +103,7 @@ def plain_copy(source: np.ndarray, target: np.ndarray, like: Any, n: int) -> Non
         instructions.put(target, i, instructions.get(source, i, like))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copy", [compiled_copy, plain_copy])
 @pytest.mark.parametrize("kind", [np.int8, np.int16, np.int32, np.int64, np.float32])
 def test_bytes_are_read_and_written_as_the_type_asked_for(copy: Callable[..., None], kind: Any) -> None:

@@ -54,6 +54,7 @@ def test_everyday_edits_do_not_recompile(name: str, package: Path) -> None:
     assert cache_folder(package).name == before
 
 
+@pytest.mark.slow
 def test_kernels_stand_in_their_rooms_alone() -> None:
     """No other room makes a kernel, and no kernel's room imports another one's rules or constants."""
     others = {path for path in PACKAGE.rglob("*.py") if path not in SOURCES}
@@ -95,6 +96,7 @@ print(encode(np.array([-1, 2]), Layout(bits=8))[0])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs a folder that not even root can write in")
 def test_kernels_are_kept_for_the_next_process_where_nothing_can_be_written(tmp_path: Path) -> None:
     own = environment(NUMBA_CACHE_DIR="/proc/nowhere", TMPDIR=str(tmp_path))
@@ -125,6 +127,7 @@ if any("libgomp" in line for line in open("/proc/self/maps")):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="GNU OpenMP tells its settings")
 @pytest.mark.parametrize(("given", "policy"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "active"}, "ACTIVE")])
 def test_threads_are_told_how_to_wait_and_the_environment_is_clean(

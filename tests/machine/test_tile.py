@@ -33,6 +33,7 @@ def meeting(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, runs
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float32", "pairs", "int32", "float64"])
 @pytest.mark.parametrize("vectors", [1, 2])
 @pytest.mark.parametrize(
@@ -109,6 +110,7 @@ def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
     return rng.integers(-limit, limit, size).astype(np.int32 if kind == "int32" else np.int64), np.int64
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "vectors"),
     [
@@ -160,6 +162,7 @@ def test_the_plain_tile_is_a_sum_of_products() -> None:
 PROBE = "from intnet.machine.tile import LANES, ROWS; print(ROWS, LANES)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cpu", [name for name, how in machines().items() if "NUMBA_CPU_NAME" in how])
 def test_the_processor_chooses_the_tile(cpu: str) -> None:
     """Those have no registers of 512 bits, whatever this machine has; skylake-avx512 does."""

@@ -41,6 +41,7 @@ def stepped(i: int) -> list[Result]:
     return run_case(CASES[i], steps=2 if CASES[i].net == "resnet" else 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("i", range(len(CASES)), ids=map(str, CASES))
 def test_three_steps_equal_the_oracle(i: int) -> None:
     """The third step runs in the formats that the switch of the second one chose."""
@@ -69,6 +70,7 @@ def test_the_cases_do_what_they_are_for() -> None:
     assert {"strategy 0", "strategy 2"} & moves and len([m for m in moves if m.startswith("strategy")]) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2])
 def test_threads_do_not_change_a_bit(n: int) -> None:
     with threads(n):

@@ -150,6 +150,7 @@ def thresholds() -> list[float]:
     return [d for root in roots for sign in (1, -1) for d in near(math.exp(sign * root), 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", oracle.STRATEGIES)
 def test_suggestion_at_every_threshold(strategy: Any) -> None:
     for d in [*thresholds(), *near(math.e), *near(1 / math.e), *DIVERSITIES]:
@@ -168,6 +169,7 @@ def test_push_up_stays_within_its_bounds(wl: int, fl: int, d: float, strategy: A
     assert got[1] + buff <= got[0] <= 32 and got[0] >= wl
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(1e-9, 1e9), st.sampled_from(oracle.STRATEGIES)), max_size=8))
 def test_widths_of_any_sequence_of_switches(switches: list[tuple[float, Any]]) -> None:
     """4 < FL <= 32 - buff and FL + buff <= WL <= 32 from <8,4> on, whatever the weights and diversities."""

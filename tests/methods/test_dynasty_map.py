@@ -75,6 +75,7 @@ def test_widths_and_the_first_lambda(r: list[float], lam: float, alpha: float) -
     assert abs(lib.first_lambda(array, alpha) - first) < 1e-12
 
 
+@pytest.mark.slow
 @given(DEAD, st.one_of(st.none(), st.floats(-80, 80)), st.sampled_from(ALPHAS))
 @settings(max_examples=200)
 def test_algorithm_1(r: list[float], lam: float | None, alpha: float) -> None:
@@ -171,6 +172,7 @@ def test_sensitivity_by_hand() -> None:
 # -- laws ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(FINITE, st.sampled_from(ALPHAS[1:-1]))
 def test_the_mean_is_alpha_once_lambda_stands_still(r: list[float], alpha: float) -> None:
     array = np.array(r)
@@ -238,6 +240,7 @@ def test_long_maps_are_summed_whole() -> None:
 # -- to the bit ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.just(0.0) | st.floats(1e-120, 1e120), st.integers(1, 10**12)), min_size=1),
     st.integers(1, 500), st.one_of(st.none(), st.floats(-80, 80)), st.sampled_from(ALPHAS),
@@ -270,6 +273,7 @@ def test_long_sums_are_the_definitions_to_the_bit() -> None:
 # -- multiply-adds ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [1, 2, 3])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_multiply_adds_counted_one_by_one(kernel: int, stride: int) -> None:

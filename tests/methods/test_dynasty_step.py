@@ -45,6 +45,7 @@ def stepped(i: int) -> list[Result]:
     return run_case(CASES[i])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("i", range(len(CASES)), ids=map(str, CASES))
 def test_every_step_equals_the_oracle(i: int) -> None:
     """Codes, exponents and widths of all blocks, float32 tensors, sensitivities, maps, optimizer words."""
@@ -74,6 +75,7 @@ def test_the_cases_have_dead_blocks_saturation_and_maps_that_change() -> None:
     assert maps[0] and all(a != b for a, b in pairwise(maps))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2])
 def test_threads_do_not_change_a_bit(n: int) -> None:
     with threads(n):

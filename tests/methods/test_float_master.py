@@ -55,6 +55,7 @@ def corners(seed: int, n: int) -> np.ndarray:
     return np.concatenate(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["plain", "clipped", "penalties", "all"])
 @pytest.mark.parametrize("adamw", [False, True])
 def test_kernels_round_each_operation_once(adamw: bool, case: str) -> None:
@@ -86,6 +87,7 @@ def test_kernels_round_each_operation_once(adamw: bool, case: str) -> None:
         assert [values(slot) for slot in kept] == list(expected_slots)
 
 
+@pytest.mark.slow
 def test_threads_layouts_and_given_arrays_do_not_matter() -> None:
     w, g, m = (floating(seed, (150, 160)) for seed in (1, 2, 3))
     v = m * m
@@ -201,6 +203,7 @@ def built(name: str, model: str = "mlp", **options: Any) -> Any:
     return run_folder.build(name, {"lr": LR, **options}, model, "digits", 4, 1, limit=4 * PER_EPOCH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lever", LEVERS)
 @pytest.mark.parametrize("name", MASTERS)
 def test_every_lever_under_every_method(name: str, lever: str) -> None:
@@ -213,6 +216,7 @@ def test_every_lever_under_every_method(name: str, lever: str) -> None:
     assert (judge.clipped > 0) == ("clip" in LEVERS[lever])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MASTERS)
 def test_a_residual_net(name: str) -> None:
     run = built(name, "resnet8", **LEVERS["all"])
@@ -221,6 +225,7 @@ def test_a_residual_net(name: str) -> None:
     assert judge.updates == 2 * len(list(run.model.all_parameters())) and not judge.wrong
 
 
+@pytest.mark.slow
 def test_adapt_counts_the_updates_not_the_batches() -> None:
     """One update in two batches, at steps 1, 3 and 5 (from 0); t of the bias corrections is 1, 2, 3."""
     options = LEVERS["all"] | {"accs": 2}
@@ -295,6 +300,7 @@ def coupled_decay(patch: PATCH) -> None:
     patch.setattr(FloatMaster, "penalties", lambda self: (0.0, self.options.weight_decay))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [one_place, late_rates, updates_from_zero, clip_of_all, coupled_decay])
 def test_faults_are_seen(fault: Any) -> None:
     run = built("float32", **LEVERS["all"])

@@ -51,6 +51,7 @@ def stepped(i: int) -> list[Result]:
     return run_case(CASES[i], steps=2 if CASES[i].net == "resnet" else 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("i", range(len(CASES)), ids=map(str, CASES))
 def test_three_steps_equal_the_oracle(i: int) -> None:
     for result in stepped(i):
@@ -63,6 +64,7 @@ def test_the_cases_reach_every_level() -> None:
     assert set(ends) == {0, 1, 2, 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 2])
 def test_threads_do_not_change_a_bit(n: int) -> None:
     with threads(n):
@@ -101,6 +103,7 @@ def vectors(seed: int, n: int) -> list[Fraction]:
 EPOCHS = st.lists(st.tuples(st.integers(0, 2**30), st.integers(0, 2**30)), min_size=1, max_size=25)
 
 
+@pytest.mark.slow
 @given(EPOCHS, st.integers(1, 3), st.integers(1, 3))
 @settings(max_examples=80)
 def test_the_policy_over_any_gradients(epochs: list[tuple[int, int]], resolution: int, patience: int) -> None:

@@ -43,11 +43,13 @@ def digest(**options: Any) -> str:
     return run.digest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["mlp", "resnet8", "efficientnetv2"])
 def test_without_a_codec_the_bits_are_those_of_float32(model: str) -> None:
     assert digest(model=model, bits="off") == digest(model=model, name="float32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_rounding_late_gives_the_same_bits(options: dict[str, Any]) -> None:
     now = digest(**options)
@@ -55,6 +57,7 @@ def test_rounding_late_gives_the_same_bits(options: dict[str, Any]) -> None:
     assert now == digest(**options, storage="on_backward")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_threads_do_not_change_a_bit(options: dict[str, Any]) -> None:
     found = []
@@ -64,6 +67,7 @@ def test_threads_do_not_change_a_bit(options: dict[str, Any]) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_silu_may_be_packed_too() -> None:
     options = {"model": "efficientnetv2", "codec": "affine", "bits": 6, "lr": "0.001"}
     now = digest(**options, silu="packed")
@@ -85,12 +89,14 @@ def test_seeds_and_steps_draw_other_words() -> None:
     assert codes[0] != codes[1] and codes[1] != codes[2]
 
 
+@pytest.mark.slow
 def test_the_same_widths_mixed_with_certainty_are_one_width() -> None:
     """A share of 0 is the base's codes, a share of 1 the wider ones': the words of elements do not change."""
     assert digest(bits="2/4", mix_prob="0") == digest(bits="2")
     assert digest(bits="2/4", mix_prob="1") == digest(bits="4")
 
 
+@pytest.mark.slow
 def test_the_share_of_a_mix_follows_its_schedule() -> None:
     run = a_run(bits="2/4", mix_prob="1,0@1")
     shares = []
@@ -145,6 +151,7 @@ def test_what_the_tape_holds() -> None:
     assert {one.nbytes for name, one in off.method.held.items() if name.startswith("layer1")} == {4 * n}
 
 
+@pytest.mark.slow
 def test_the_tape_lets_go_of_float32() -> None:
     """Nothing that the graph holds is a float32 tensor of the batch but weights' and what SiLU reads."""
     from intnet import ops

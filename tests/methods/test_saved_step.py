@@ -83,6 +83,7 @@ def stepped(i: int) -> list[Result]:
     return run_case(CASES[i])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("i", range(len(CASES)), ids=map(str, CASES))
 def test_every_step_equals_the_oracle(i: int) -> None:
     """All float32 tensors, codes, scales and bytes, what is held and clipped, parameters and statistics."""
@@ -107,6 +108,7 @@ def test_the_cases_clip_mix_and_hold_float32() -> None:
     assert held["layer2.0.bn1/x1"] == (108, 432) and held["layer2.0.conv2/x0"] == (108, 64 + 48 + 2 * 8)
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_a_bit() -> None:
     with threads(2):
         for result in run_case(CASES[3]):

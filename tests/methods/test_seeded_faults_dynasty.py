@@ -18,6 +18,8 @@ from tests.methods import test_dynasty_map
 from tests.support.dynasty_world import Case, differences, steps_of
 from tests.support.faults import Fault, Patch, caught, pairs, replace
 
+pytestmark = pytest.mark.slow
+
 STEPS = {
     "mlp": Case(short=3, options={"bits": 3.0, "weight_bits": 5.0, "gamma": 0.25}),
     "swapped": Case(seed=2, full=1, options={"forward_dynamic": "weight", "gamma": 0.0}),

@@ -26,6 +26,8 @@ from tests.ops import test_histograms
 from tests.support.faults import Fault, Patch, caught, pairs, replace
 from tests.support.moving import Case, differences, run_case
 
+pytestmark = pytest.mark.slow
+
 START = {"*/window": (25, 60, 23), "*/precision": (16, 12), "losses": [9.0, 9.0]}
 MIXED = START | {"fc2/window": (30, 60, 28), "fc3/precision": (12, 9), "G": 15}
 PLATEAU = START | {"plateau": (1, 0.5, 0), "strategy": 1}

@@ -23,6 +23,8 @@ from tests.methods.test_saved_step import BY_LAYER, PATTERNS
 from tests.support.faults import Fault, Patch, caught, pairs, replace
 from tests.support.saved_world import Case, differences, steps_of
 
+pytestmark = pytest.mark.slow
+
 MIXED = {"bits": "2/4", "bucket": 64, "mix_prob": "0.5,0@1"}
 TWO = Codec(bits=2, mix=4, share=0.5, bucket=64)
 STEPS = {

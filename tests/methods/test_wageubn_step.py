@@ -7,6 +7,8 @@ import pytest
 from tests.support.opcheck import threads
 from tests.support.stepping import Case, differences, run_case
 
+pytestmark = pytest.mark.slow
+
 CASES = [
     Case(),
     Case(seed=2, batch=1, e2="16"),

@@ -51,6 +51,7 @@ def trained(options: dict[str, Any], observed: bool, steps: int = 3) -> tuple[di
     return {name: described(value) for name, value in run.model.state_dict().items()}, run.method.saturated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_steps_with_and_without_an_observer_are_the_same(options: dict[str, Any]) -> None:
     together, alone = trained(options, observed=False), trained(options, observed=True)

@@ -39,6 +39,7 @@ def test_shapes() -> None:
         models.make("alexnet", (8, 8, 1), 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "side"), [("adapt", 16), ("muppet", 18)])
 def test_a_step(name: str, side: int) -> None:
     data = images(2, side)

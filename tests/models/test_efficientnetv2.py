@@ -85,6 +85,7 @@ def test_smaller_images_are_refused() -> None:
         models.make("efficientnetv2", (8, 7, 1), 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["float32", "wageubn"])
 def test_a_step(name: str) -> None:
     draw = np.random.default_rng(3)

@@ -37,6 +37,7 @@ MODELS: dict[str, tuple[int, Callable[[Shape], Model]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", methods.METHODS)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_step(model: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ def test_strides_and_edges() -> None:
     assert (layers["conv1"].edge, layers["fc"].edge) == ("first", "last")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["float32", "wageubn"])
 def test_a_step_of_resnet18(name: str) -> None:
     draw = np.random.default_rng(3)

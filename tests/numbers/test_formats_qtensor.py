@@ -150,6 +150,7 @@ def test_from_float_is_exact_or_an_error():
 # -- bit patterns ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signed", [True, False])
 @pytest.mark.parametrize("wl", range(1, 17))
 def test_every_pattern_goes_round_in_hex_in_binary_and_as_an_integer(wl, signed):

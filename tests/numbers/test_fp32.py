@@ -57,6 +57,7 @@ def test_round32_of_the_oracle_is_the_hardware_rounding() -> None:
             assert to_float(round32(exact.numerator, 1074)) == float(np.float32(value))
 
 
+@pytest.mark.slow
 def test_fma32_of_kernels_and_plain_twin_round_once() -> None:
     a, b, c = fma_cases()
     exact = [fma_oracle(*map(scaled, triple)) for triple in zip(a, b, c, strict=True)]
@@ -109,6 +110,7 @@ def exact_tanh(x: Decimal) -> Decimal:
     return (e - 1) / (e + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "exact", "low", "high"),
     [

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from intnet import datasets, methods, models
 from intnet.exact.expressions import Exact, add, exact, log2_round
@@ -221,6 +222,7 @@ def digest_with_threads(threads: int) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_two_threads_give_the_same_state_as_one():
     """gives one digest, a float simulation gives two sums: each thread adds its half."""
     values = np.array([1.0, 2.0**-24, 2.0**-24, 2.0**-24], f32)

@@ -104,6 +104,7 @@ def test_every_length_around_the_widths_of_vectors():
     check_lengths()
 
 
+@pytest.mark.slow
 def test_every_length_without_compilation():
     command = [sys.executable, "-W", "error", "-c"]
     for setup in ("", "rng._PART, rng._SHARED = 16, 32; "):
@@ -133,6 +134,7 @@ def many(start: int) -> np.ndarray:
     return np.array(words, np.uint32)[start - 4 * first :][:MANY]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("start", [0, CARRY, CARRY + 1])
 def test_lengths_around_those_that_threads_share(start, count):

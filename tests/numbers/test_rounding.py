@@ -23,6 +23,7 @@ def test_the_modes_are_the_oracles_modes_and_no_two_share_a_code():
     assert len(set(MODES.values())) == len(MODES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 def test_every_small_quotient(mode):
     code = MODES[mode]
@@ -34,6 +35,7 @@ def test_every_small_quotient(mode):
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_stochastic_every_word_of_every_small_quotient(bits):
     words = range(2**bits)
@@ -44,6 +46,7 @@ def test_stochastic_every_word_of_every_small_quotient(bits):
             assert got == [round_fraction(x, "stochastic", word, bits) for word in words], (num, den)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_stochastic_bias_is_proved_by_enumerating_every_word(bits):
     """Bias lies in (-2^-B, 0], and is 0 exactly where the fraction has at most B bits."""
@@ -56,6 +59,7 @@ def test_stochastic_bias_is_proved_by_enumerating_every_word(bits):
             assert (bias == 0) == ((x * 2**bits).denominator == 1), (num, den)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_stochastic_is_what_hardware_does_with_a_carry(bits):
     """B random bits r' = 2^B - 1 - r added below the LSB, then everything below the LSB dropped."""
@@ -86,6 +90,7 @@ def big_numerators(den: int) -> list[int]:
     return sorted(v for v in near | set(cases.corners(63)) if -(2**62) <= v <= 2**62)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 def test_corners_near_the_end_of_the_range(mode):
     code = MODES[mode]
@@ -97,6 +102,7 @@ def test_corners_near_the_end_of_the_range(mode):
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [1, 16, 31, 32])
 def test_stochastic_corners_near_the_end_of_the_range(bits):
     """The words on both sides of the threshold, where 2^32 * remainder needs 94 bits."""

@@ -201,6 +201,7 @@ def in_parts(fast: Callable[[int, int], F32], batch: int, borders: Sequence[int]
 # -- sums --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @every
 def test_a_sum_is_the_definitions(made: Callable[[int], Sum], batch: int) -> None:
     one = made(batch)
@@ -258,6 +259,7 @@ def other_orders(terms: list[tuple[int, int]], per_image: int) -> dict[str, int]
     return made | others | {"chunks that go on": add_oracle(*going_on)}
 
 
+@pytest.mark.slow
 def test_the_data_tells_other_orders_apart() -> None:
     """Other groups, a chain of groups, an odd last one that goes up early, and chunks that go on."""
     x, one = draw(11, 80, 9, 9, 8), scaled(np.float32(1))
@@ -298,6 +300,7 @@ def of_parts(function: Callable[..., Any], operands: int) -> Callable[..., Any]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "model"),
     [("float32", "resnet8"), ("float32", "mlp"), ("adapt", "resnet8"), ("wageubn", "mlp")],
@@ -389,12 +392,14 @@ def from_source(patch: Patch, changed: Any = None, old: str = "", new: str = "")
         run_from_source(patch, module, *((old, new) if module is changed else ("", "")), users=MODULES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({fault[3] for fault in FAULTS.values()}))
 def test_without_a_fault_every_sweep_passes(name: str, monkeypatch: Patch) -> None:
     from_source(monkeypatch)
     assert not caught(sweep(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_caught(fault: str, monkeypatch: Patch) -> None:
     module, old, new, name = FAULTS[fault]

@@ -58,6 +58,7 @@ def test_the_data_tells_other_orders_apart() -> None:
 PRODUCTS = [(1, 1, 1), (3, 5, 7), (9, 33, 17), (2, 1024, 3), (2, 1025, 3), (33, 70, 35), (1, 2500, 18)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [*PRODUCTS, (4, 0, 3), (0, 3, 2)])
 def test_matmul(shape: tuple[int, int, int]) -> None:
     rows, terms, columns = shape
@@ -94,6 +95,7 @@ CONVOLUTIONS: list[tuple[int, Pair, int, int, Pair, Pair, Pair, int]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
 def test_convolutions(case: tuple[int, Pair, int, int, Pair, Pair, Pair, int]) -> None:
     batch, hw, ci, co, kernel, stride, padding, groups = case
@@ -202,6 +204,7 @@ def machines() -> dict[str, dict[str, str]]:
     return runs | {name: {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ""} for name in names}
 
 
+@pytest.mark.slow
 def test_every_machine_gives_the_same_bits() -> None:
     root = Path(__file__).parents[2]
     code = (

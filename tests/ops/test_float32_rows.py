@@ -56,6 +56,7 @@ def centred(x: F32, mean: F32) -> Any:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_sums_over_rows(shape: tuple[int, ...]) -> None:
     x, e, (mean, r) = draw(1, *shape), draw(2, *shape), vectors(3, shape[-1], 2)

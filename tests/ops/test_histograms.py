@@ -79,6 +79,7 @@ def test_any_float32(values: list[float], r: int) -> None:
         check_floats(x, float(x.min()), float(x.max()), r)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
 @pytest.mark.parametrize("exponent", [-28, -4, 0, 5])
 def test_codes_of_every_container(dtype: type, exponent: int) -> None:
@@ -131,6 +132,7 @@ def test_sums_of_squares_and_of_magnitudes(n: int) -> None:
     assert abs(Fraction(lib.sum_of_squares(x)) - exact) <= n * Fraction(ulp(float(exact)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
 def test_sums_of_squares_of_codes_are_exact(dtype: type) -> None:
     bits = min(np.iinfo(dtype).bits, 32)

@@ -90,6 +90,7 @@ CONVOLUTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
 @pytest.mark.parametrize(
     "limits",
@@ -171,6 +172,7 @@ print("same")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [name for name in machines() if name != "not compiled"])
 def test_other_instruction_sets(machine: str) -> None:
     variables = {**os.environ, **machines()[machine]}
@@ -180,6 +182,7 @@ def test_other_instruction_sets(machine: str) -> None:
     assert (done.stdout, done.stderr) == ("same\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 def test_any_number_of_threads(threads: int) -> None:
     before = numba.get_num_threads()

@@ -46,6 +46,7 @@ def plan(shape: tuple[int, ...], output: tuple[int, int]) -> list[list[int]]:
     ]
 
 
+@pytest.mark.slow
 @given(side=SIDES, output=SIDES, seed=SEEDS)
 def test_integers(side: tuple[int, int], output: tuple[int, int], seed: int) -> None:
     shape, out = (2, *side, 3), (2, *output, 3)
@@ -65,6 +66,7 @@ def test_integers(side: tuple[int, int], output: tuple[int, int], seed: int) -> 
     assert fixed(quantize(dx, Shift(8))) == oracle.Fixed(shape, *q[:2])
 
 
+@pytest.mark.slow
 @given(side=SIDES, output=SIDES, seed=SEEDS, over_integers=st.booleans())
 def test_floats(side: tuple[int, int], output: tuple[int, int], seed: int, over_integers: bool) -> None:
     """Additions in row-major order, one division; back one division, then additions: over integers too."""

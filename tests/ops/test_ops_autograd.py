@@ -117,6 +117,7 @@ def test_every_operation_is_listed_under_its_name() -> None:
 # -- a float error that meets an integer forward pass ---------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_float_error_reaches_a_max_pool_through_a_global_mean() -> None:
     """Separate windows: the exact quotient goes to each winner."""
     x, e = integer(1, (2, 4, 4, 3)), floating(2, (2, 3), -9)

@@ -41,6 +41,7 @@ def test_which_convolutions_it_takes() -> None:
     assert not any(depthwise.fits(*other) for other in others)
 
 
+@pytest.mark.slow
 @given(shape=shapes(), bits=st.sampled_from([(8, 8), (16, 8), (32, 24)]), seed=st.integers(0, 2**32))
 def test_integers(shape: dict[str, Any], bits: tuple[int, int], seed: int) -> None:
     x, w = integer(seed, shape["x"], bits[0]), integer(seed + 1, shape["w"], bits[1], -5)
@@ -57,6 +58,7 @@ def test_integers(shape: dict[str, Any], bits: tuple[int, int], seed: int) -> No
     assert values(dw) == scaled(want, -27)
 
 
+@pytest.mark.slow
 @given(shape=shapes(), seed=st.integers(0, 2**32))
 def test_floats(shape: dict[str, Any], seed: int) -> None:
     x, w, window = floating(seed, shape["x"]), floating(seed + 1, shape["w"]), shape["window"]
@@ -93,6 +95,7 @@ def everything(stride: int, floats: bool) -> list[np.ndarray]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("floats", [True, False])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_the_bits_of_the_other_loops(stride: int, floats: bool, monkeypatch: pytest.MonkeyPatch) -> None:

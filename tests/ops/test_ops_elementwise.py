@@ -159,6 +159,7 @@ def test_relu_takes_an_exact_error() -> None:
 KEEPS = [Fraction(*pq) for pq in ((1, 2), (4, 5), (2, 3), (1, 1), (999, 1000), (1, 2**31 - 1))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", KEEPS, ids=str)
 @given(shape=SHAPES, seed=SEEDS)
 def test_integer_dropout(keep: Fraction, shape: tuple[int, ...], seed: int) -> None:

@@ -85,6 +85,7 @@ def check_product(got: Any, a: QTensor, b: QTensor, terms: int, want: oracle.Ten
 # -- integers -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("x_bits", "w_bits", "expected"), WIDTHS)
 @given(shape=convolutions(), seed=SEEDS, limits=st.booleans())
 def test_integer_conv2d(
@@ -102,6 +103,7 @@ def test_integer_conv2d(
     check_product(got, x, w, terms, oracle.convolution.conv2d(fixed(x).ints(), fixed(w).ints(), **how))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("e_bits", "x_bits", "w_bits"), [(8, 8, 8), (16, 8, 16), (15, 24, 32), (33, 16, 28)])
 @given(shape=convolutions(), seed=SEEDS, limits=st.booleans())
 def test_integer_conv2d_gradients(
@@ -123,6 +125,7 @@ def test_integer_conv2d_gradients(
     check_product(dw, e, x, e.size // e.shape[3], want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("x_bits", "w_bits", "expected"), WIDTHS)
 @given(n=st.integers(1, 5), cin=st.integers(2, 36), cout=st.integers(1, 6), seed=SEEDS, limits=st.booleans())
 def test_integer_linear(
@@ -231,6 +234,7 @@ def test_a_bias_gradient_beyond_int64_is_refused() -> None:
 # -- float32 ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(shape=convolutions(), seed=SEEDS)
 def test_float_conv2d(shape: dict[str, Any], seed: int) -> None:
     x, w = floating(seed, shape["x"]), floating(seed + 1, shape["w"], 2)
@@ -247,6 +251,7 @@ def test_float_conv2d(shape: dict[str, Any], seed: int) -> None:
     assert tensor(dw) == oracle.convolution.conv32_weight_grad(te, tx, w.shape, **how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "cin", "cout"), [(1, 1, 1), (3, 5, 4), (2, 1025, 3), (1030, 2, 3), (2, 3, 2050)]
 )

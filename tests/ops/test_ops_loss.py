@@ -53,6 +53,7 @@ def expected(
     return to_float32(batch_sum32(losses) / n), errors
 
 
+@pytest.mark.slow
 @given(
     n=st.sampled_from([1, 2, 7, 15, 16, 17, 33, 50]),
     classes=st.integers(1, 12),

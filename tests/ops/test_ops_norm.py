@@ -130,6 +130,7 @@ def test_batch_norm_of_an_exact_value_and_error() -> None:
     assert (fixed(dgamma), fixed(dbeta)) == (norm.gamma_grad(plain, want.x2), norm.beta_grad(plain))
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_a_bit() -> None:
     x1, (gamma, beta), e1 = integer(1, (70, 300, 3), 18, -14), affine(2, 3), integer(3, (70, 300, 3), 8, -30)
     fx, fg, fb, fe = (floating(s, shape) for s, shape in enumerate(((70, 300, 3), (3,), (3,), (70, 300, 3))))

@@ -48,6 +48,7 @@ def window(shape: dict[str, Any]) -> dict[str, Any]:
 # -- maximum ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(shape=pools(), bits=BITS, e_bits=BITS, seed=SEEDS)
 def test_integer_max_pool2d(shape: dict[str, Any], bits: int, e_bits: int, seed: int) -> None:
     """With 2 bits nearly every window is a tie: the first position wins the whole error."""
@@ -115,6 +116,7 @@ def test_max_pool2d_of_an_exact_sum_and_with_an_exact_error() -> None:
 # -- mean ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(shape=pools(), bits=BITS, e_bits=BITS, seed=SEEDS)
 def test_integer_avg_pool2d(shape: dict[str, Any], bits: int, e_bits: int, seed: int) -> None:
     """Exact quotients both ways, and correctly rounded by whichever quantizer takes them."""
@@ -163,6 +165,7 @@ def test_float_avg_pool2d(shape: dict[str, Any], seed: int) -> None:
     assert values(dx) == back
 
 
+@pytest.mark.slow
 @given(n=st.integers(1, 3), side=st.tuples(st.integers(1, 5), st.integers(1, 5)), bits=BITS, seed=SEEDS)
 def test_integer_global_avg_pool(n: int, side: tuple[int, int], bits: int, seed: int) -> None:
     x = integer(seed, (n, *side, 3), bits, -7)

@@ -27,6 +27,7 @@ def by_channel(x: Any) -> list[list[Fraction]]:
     return [flat[i * size + k : (i + 1) * size : c] for i in range(n) for k in range(c)]
 
 
+@pytest.mark.slow
 @given(
     shape=SHAPES, bits=st.sampled_from([(8, 8, 8), (16, 24, 16), (30, 20, 20)]), seed=st.integers(0, 2**32)
 )

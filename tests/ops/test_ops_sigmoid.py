@@ -46,6 +46,7 @@ def wanted(curve: str, x: Fraction, exponent: int, mode: str = "ties_even") -> i
 # -- integers ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 @pytest.mark.parametrize("curve", CURVES)
 def test_codes_equal_the_oracle(curve: str, mode: str) -> None:
@@ -61,6 +62,7 @@ def test_codes_equal_the_oracle(curve: str, mode: str) -> None:
         assert got.codes.tolist() == [wanted(curve, v, out, mode) for v in values(x)]
 
 
+@pytest.mark.slow
 @given(
     curve=st.sampled_from(sorted(CURVES)), exponent=st.sampled_from([-60, -40, -31, -22, -14, -7, 0, 4]),
     out=st.sampled_from([0, 7, 15, 31]), mode=st.sampled_from(DETERMINISTIC),
@@ -89,6 +91,7 @@ def test_all_three_stages_agree(curve: str) -> None:
             assert beside.tolist() == [made._ziv(int(code), -7, mode) for code in codes], mode
 
 
+@pytest.mark.slow
 def test_many_far_codes_take_no_decimals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Silu, "decimal", None)
     x = QTensor(np.arange(40 << 22, 60 << 22, 10133), -22)
@@ -126,6 +129,7 @@ def test_fractions_are_close(curve: str) -> None:
         assert lower - Fraction(1, 10**50) <= got <= upper + Fraction(1, 10**50)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32), e_bits=st.sampled_from([8, 16, 40]))
 def test_gradients_of_integers_read_what_is_stored(seed: int, e_bits: int) -> None:
     x, e = integer(seed, (3, 5), 24, -20), integer(seed + 1, (3, 5), e_bits, -33)
@@ -149,6 +153,7 @@ def test_of_an_exact_value_and_with_a_float_slope() -> None:
         assert dx.dtype == np.float32
 
 
+@pytest.mark.slow
 def test_what_is_refused() -> None:
     x = integer(1, (3,), 8, -20)
     for call in (

@@ -49,6 +49,7 @@ def dense(bits: int, fraction: int) -> tuple[list[int], int]:
     return sorted(found), -fraction
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 def test_every_8_bit_output_and_both_its_borders(mode: str) -> None:
     codes, exponent = dense(8, 22)
@@ -57,6 +58,7 @@ def test_every_8_bit_output_and_both_its_borders(mode: str) -> None:
     assert got.codes.tolist() == [rounded(code * oracle.power(exponent), -7, mode) for code in codes]
 
 
+@pytest.mark.slow
 @given(
     exponent=st.sampled_from([-50, -31, -22, -14, -7, 0, 4]), out=st.sampled_from([0, 3, 7, 10]),
     mode=st.sampled_from(DETERMINISTIC), bits=st.sampled_from([8, 16, 32, 54]), seed=st.integers(0, 2**32),
@@ -67,6 +69,7 @@ def test_integer_tanh_at_any_exponent(exponent: int, out: int, mode: str, bits: 
     assert fixed(got) == oracle.Fixed((25,), [rounded(v, -out, mode) for v in values(x)], -out)
 
 
+@pytest.mark.slow
 def test_16_bit_outputs() -> None:
     x = QTensor(np.array(cases.random_magnitudes(1, 200, 26)), -22)
     got = quantize(Tanh(x), Direct(16))

@@ -19,6 +19,8 @@ from intnet.ops.kernels import channels, curves, depthwise
 from tests.ops import test_ops_depthwise, test_ops_scale, test_ops_sigmoid
 from tests.support.faults import Patch, caught, pairs, run_from_source
 
+pytestmark = pytest.mark.slow
+
 SIGMOID = importlib.import_module("intnet.ops.sigmoid")  # its operation has the same name
 SCALE = importlib.import_module("intnet.ops.scale")
 KERNELS, CURVES, CHANNELS, DEPTHWISE = curves, integer_curves, channels, depthwise

@@ -28,6 +28,8 @@ from intnet.ops.kernels import int_conv as conv
 from tests.support.faults import Patch
 from tests.support.stepping import Case, differences, run_case
 
+pytestmark = pytest.mark.slow
+
 linear = importlib.import_module("intnet.ops.linear")  # its operation has the same name
 RANDOM = Case()
 WIDE = Case(seed=2, batch=1, e2="16")

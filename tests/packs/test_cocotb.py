@@ -22,6 +22,7 @@ PACK = "INTNET_PACK"  # as in cocotb_unit.py, which imports cocotb
 TIE_UP = 7  # a mutant of quantize_sq
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(REASON), reason=REASON)
 @pytest.mark.parametrize("mutant", [0, TIE_UP])
 def test_cocotb_drives_a_unit_from_its_pack(

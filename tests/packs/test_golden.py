@@ -31,6 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_and_its_folder_stays_as_it_is(tmp_path: Path, capsys: Capture) -> None:
     assert here(capsys, "train", *SMALL, "--steps", 2, "--out", tmp_path / "run")[0] == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
@@ -48,6 +49,7 @@ def test_a_run_goes_on_and_its_folder_stays_as_it_is(tmp_path: Path, capsys: Cap
     assert json.loads(chain[1])["level"] == "L4"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["adapt", "muppet"])
 def test_methods_with_float32_masters(method: str, tmp_path: Path, capsys: Capture) -> None:
     """A pack of a layer, checked by itself, and by two faulty devices that are found at their coordinates."""
@@ -81,6 +83,7 @@ def test_methods_with_float32_masters(method: str, tmp_path: Path, capsys: Captu
     assert "diagnosis: truncation (floor): explains every word" in out and "stochastic: " in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["adapt", "muppet"])
 def test_a_run_and_its_seed_give_the_same_pack(method: str, tmp_path: Path, capsys: Capture) -> None:
     given = ("--method", method, "--model", "mlp", "--data", "digits", "--limit", 128)
@@ -92,6 +95,7 @@ def test_a_run_and_its_seed_give_the_same_pack(method: str, tmp_path: Path, caps
     assert here(capsys, "check", tmp_path / "a")[0] == 0
 
 
+@pytest.mark.slow
 def test_check_passes_and_says_what_it_compared(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     status, out, _ = here(capsys, "check", folder)
     assert (
@@ -104,6 +108,7 @@ def test_check_passes_and_says_what_it_compared(folder: Path, tmp_path: Path, ca
     assert (status, [port["port"] for port in json.loads(out)["ports"]]) == (0, ["fc2/x1"])
 
 
+@pytest.mark.slow
 def test_a_mismatch_is_told_in_text_json_and_junit(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     read = pack.read(folder)
     dut, report = good(read, tmp_path / "dut"), tmp_path / "report.xml"
@@ -133,6 +138,7 @@ def test_a_mismatch_is_told_in_text_json_and_junit(folder: Path, tmp_path: Path,
     )
 
 
+@pytest.mark.slow
 def test_a_bad_file_and_a_mismatch_end_in_2(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     dut, report = good(pack.read(folder), tmp_path / "dut"), tmp_path / "report.xml"
     (dut / "fc2.e4.hex").unlink()

@@ -46,6 +46,7 @@ def held(codes: list[int]) -> np.ndarray:
     return np.array(codes, np.uint64 if codes and max(codes) >= 1 << 63 else np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @given(words=st.integers(0, 9), seed=st.integers(0, 2**32))
 def test_there_and_back(layout: Layout, words: int, seed: int) -> None:

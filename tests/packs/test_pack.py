@@ -264,6 +264,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 # -- the same bytes everywhere -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize(("arguments", "known"), KNOWN)
 def test_a_pack_is_the_same_for_the_same_arguments(
@@ -287,6 +288,7 @@ def test_a_pack_is_the_same_for_the_same_arguments(
     assert hashlib.sha256("\n".join(words).encode()).hexdigest() == known
 
 
+@pytest.mark.slow
 def test_the_whole_pack_is_the_same_on_any_number_of_threads(tmp_path: Path) -> None:
     """Texts and trails too; README shows the digest of the first one."""
     found = set()

@@ -70,6 +70,7 @@ def real(plain: Plain, name: str) -> Tensor:
     return Tensor(tuple(plain.ports[name]["shape"]), values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "layer"), LAYERS)
 def test_codes_and_exponents_are_those_of_the_blocks(
     model: str, layer: str, folders: dict[str, Path]
@@ -95,6 +96,7 @@ def test_codes_and_exponents_are_those_of_the_blocks(
     assert seen >= {0, 2, 4, 8}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "layer"), LAYERS)
 def test_products_are_exact_and_rounded_once(model: str, layer: str, folders: dict[str, Path]) -> None:
     plain = Plain(folders[model])
@@ -142,6 +144,7 @@ def test_a_pack_is_recomputed_from_itself_alone(model: str, layer: str, folders:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "change"), [
     ("x0", 1), ("x0.e", -1), ("Wb.e", 1), ("e3", 2), ("S_x0", 1), ("S_W", 1), ("gW", 1),
 ])  # fmt: skip

@@ -52,6 +52,7 @@ def bucket_words(plain: Plain, port: dict[str, Any], layer: str, count: int) -> 
     return [codec["mix"] if word < 2**31 else codec["bits"] for word in drawn]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OPTIONS)
 @pytest.mark.parametrize(("layer", "path"), [(CONV, "x0"), (NORM, "x1")])
 def test_all_ports_of_a_packed_path(kind: str, layer: str, path: str, folders: dict[str, Path]) -> None:
@@ -101,6 +102,7 @@ def trail_of(plain: Plain, name: str, made: list[oracle.Coded]) -> None:
     assert presat == [a + b for a, b in zip(floors, up, strict=True)] and any(up)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_gradients_read_what_was_packed(kind: str, folders: dict[str, Path]) -> None:
     plain = Plain(folders[kind])
@@ -123,6 +125,7 @@ def test_a_pack_is_recomputed_from_itself_alone(kind: str, folders: dict[str, Pa
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["x0s.code", "x0s.scale", "x0s", "x0s.packed", "gW"])
 def test_an_altered_word_is_found(part: str, folders: dict[str, Path], tmp_path: Path) -> None:
     """In what a device wrote, and in the pack itself with all its hashes made to fit."""

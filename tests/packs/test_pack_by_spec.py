@@ -85,6 +85,7 @@ PACKS: list[tuple[str, str, tuple[str, ...], dict[str, str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "model", "names", "options"), PACKS)
 def test_every_method(
     method: str, model: str, names: tuple[str, ...], options: dict[str, str], written: Write
@@ -92,6 +93,7 @@ def test_every_method(
     equal(recompute(pack.read(written(method, model, names, **options))))
 
 
+@pytest.mark.slow
 def test_a_chain_in_which_a_precision_moves(written: Write) -> None:
     """AdaPT's lookback is full at step 25: PushDown's words, the new precision, and a step that reads it."""
     read = pack.read(written("adapt", step=24, batch=8, steps=3))
@@ -102,11 +104,13 @@ def test_a_chain_in_which_a_precision_moves(written: Write) -> None:
     assert sorted(told) == sorted(name for name, p in read.ports.items() if p.direction != "in")
 
 
+@pytest.mark.slow
 def test_adamw_within_a_warmup(written: Write) -> None:
     levers = {"optimizer": "adamw", "weight_decay": "0.1", "warmup": "2", "cosine": "1", "clip": "0.5"}
     equal(recompute(pack.read(written("adapt", steps=2, **levers))))
 
 
+@pytest.mark.slow
 def test_a_word_length_that_moved_and_float32_behind_it(tmp_path: Path) -> None:
     run = run_folder.build("muppet", {}, "mlp", "digits", batch_size=3)
     for level in (1, 4):
@@ -118,6 +122,7 @@ UNITS = [(name, level) for name in units.UNITS for level in ("L0", "L1", "L2")]
 UNITS += [("quantize_cq", "L3"), ("quantize_q", "L4"), ("block_dot", "L4")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "level"), UNITS)
 def test_every_unit(name: str, level: str, tmp_path: Path) -> None:
     result = recompute(pack.read(pack.write(units.draft(name, level, {}), tmp_path / "pack")))
@@ -140,6 +145,7 @@ DAMAGED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGED)
 def test_one_word_that_is_wrong_is_named(name: str, written: Write, tmp_path: Path) -> None:
     """In any file: a result, a random word, state, the trail; else only what another layer makes of it."""
@@ -161,6 +167,7 @@ def test_one_word_that_is_wrong_is_named(name: str, written: Write, tmp_path: Pa
     assert ("floor" in mismatch.way) == (f"{name}.floor" in plain.ports)
 
 
+@pytest.mark.slow
 def test_a_word_that_entered_wrongly_is_named(written: Write, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(written("wageubn"), tmp_path / "forged"))
     source = Plain(folder).ports["bn2/m1"]["rounding"]["source"]
@@ -179,6 +186,7 @@ LIES: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES)
 def test_what_is_said_of_a_rounding(lie: str, written: Write, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(written("wageubn"), tmp_path / "forged"))
@@ -191,6 +199,7 @@ def test_what_is_said_of_a_rounding(lie: str, written: Write, tmp_path: Path) ->
     assert problem.startswith(f"{name}: PACK.json has ") and message in problem
 
 
+@pytest.mark.slow
 def test_aliases_and_digests(written: Write, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(written("wageubn", steps=2), tmp_path / "forged"))
     manifest = json.loads((folder / "PACK.json").read_text())
@@ -225,6 +234,7 @@ def test_a_fault_of_the_fast_code_is_in_the_pack_and_only_the_definition_finds_i
     assert "fc2/x1" not in bad and "relu2/x4" not in bad
 
 
+@pytest.mark.slow
 def test_words_drawn_wrongly_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = rng.words
     monkeypatch.setattr(rng, "words", lambda *args, **more: right(*args, **more) ^ np.uint32(1))
@@ -238,6 +248,7 @@ def test_words_drawn_wrongly_are_found(tmp_path: Path, monkeypatch: pytest.Monke
 # -- the command -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_the_definition_does_not_have_is_listed(
     written: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -256,6 +267,7 @@ def test_what_the_definition_does_not_have_is_listed(
     assert not judged & told["not_recomputed"].keys() and {"fc2/e3", "bn2/sigma"} <= judged
 
 
+@pytest.mark.slow
 def test_a_difference_is_told_with_its_trail(
     written: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

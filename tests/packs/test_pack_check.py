@@ -68,6 +68,7 @@ def whole(result: check.PortResult) -> list[str]:
 # -- places --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_one_bit_is_found_at_its_coordinates(seed: int, block: pack.Pack, dut: Path) -> None:
     source = random.Random(seed)
@@ -178,6 +179,7 @@ ANYWHERE: dict[str, Callable[[Codes, int, int], Codes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", ANYWHERE)
 @pytest.mark.parametrize("name", ["fc2/x1", "bn2/e2", "fc2/gW"])
 def test_mistakes_of_any_port(mistake: str, name: str, block: pack.Pack, dut: Path) -> None:
@@ -288,6 +290,7 @@ def unit_pack(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], 
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", SQ)
 def test_mistakes_of_sq(mistake: str, unit_pack: Callable[[str, str], pack.Pack], tmp_path: Path) -> None:
     read = unit_pack("quantize_sq", "L1")
@@ -302,6 +305,7 @@ def test_mistakes_of_sq(mistake: str, unit_pack: Callable[[str, str], pack.Pack]
     assert all(one.case and one.flags for one in result.mismatches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", CQ)
 def test_mistakes_of_cq(mistake: str, unit_pack: Callable[[str, str], pack.Pack], tmp_path: Path) -> None:
     read = unit_pack("quantize_cq", "L1")
@@ -338,6 +342,7 @@ def test_ties_of_a_layer(mode: str, block: pack.Pack, dut: Path) -> None:
 # -- chains ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_first_bad_step_of_a_chain(tmp_path: Path, unit_pack: Callable[[str, str], pack.Pack]) -> None:
     made = run_folder.build("wageubn", {}, "mlp", "digits", batch_size=4)
     chain = pack.read(pack.write(layers.draft(made, ["fc2"], steps=3), tmp_path / "chain"))

@@ -58,6 +58,7 @@ def lanes_of(word: int, element: str, in_word: str) -> list[int]:
     return [code - (1 << width) if code >> width - 1 else code for code in codes]
 
 
+@pytest.mark.slow
 def test_bits_and_words_are_those_of_the_files(folder: Path) -> None:
     plain, seen = Plain(folder), set()
     for name, words, element, in_word, _, shape, _ in tables(
@@ -111,6 +112,7 @@ def units_of(plain: Plain, shape: list[int], grid: str) -> list[Fraction]:
     return [of[block_of(place, axes)] for place in places(shape)]
 
 
+@pytest.mark.slow
 def test_results_come_from_where_the_page_says(folder: Path) -> None:
     """By the formula, the grid, the mode and the limits of its row, and the rule of its format."""
     plain, judged = Plain(folder), 0

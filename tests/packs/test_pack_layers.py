@@ -64,6 +64,7 @@ def same(plain: Plain, name: str, want: Fixed) -> None:
     assert have.exponent == want.exponent and have.codes == want.codes, name
 
 
+@pytest.mark.slow
 def test_forward(block: Plain) -> None:
     w, x0 = block["fc2/W.old"], block["fc2/x0"]
     same(block, "fc2/Wq", by_hand.as_fixed(w.shape, by_hand.weight_q(w)))
@@ -106,6 +107,7 @@ def test_backward(block: Plain) -> None:
     same(block, "fc2/gW", Fixed(gw.shape, gw.values, e3_fixed.exponent + x0.exponent))
 
 
+@pytest.mark.slow
 def test_update_with_its_random_words(block: Plain) -> None:
     gw = block["fc2/gW"]
     words = philox(1, 2, "fc2/gW", len(gw.codes))
@@ -133,6 +135,7 @@ def test_running_statistics_are_state(block: Plain) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_what_entered_and_its_trail(block: Plain) -> None:
     """Each rounding: the JSON of its source is an exact value; floor, remainder, up and presat are its."""
     seen = set()
@@ -156,6 +159,7 @@ def test_what_entered_and_its_trail(block: Plain) -> None:
     assert seen >= {"Direct", "FixedPoint", "Constant"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["adapt", "muppet"])
 def test_what_entered_and_its_trail_where_masters_are_float32(method: str, written: Write) -> None:
     """The same of stochastic rounding, with its words, its limits and, of block float, its scale."""
@@ -186,6 +190,7 @@ def test_what_entered_and_its_trail_where_masters_are_float32(method: str, writt
     assert seen >= {"Wq", "x1", "gWq", "bq"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride_layer", ["layer1.0.conv1", "layer2.0.conv1"])
 def test_convolutions(written: Write, stride_layer: str) -> None:
     plain = Plain(written("wageubn", "resnet8", (stride_layer,), step=1, batch=2))
@@ -218,6 +223,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "model", "names", "options"), SETTINGS)
 def test_a_pack_gives_the_values_of_the_step(
     method: str, model: str, names: tuple[str, ...], options: dict[str, str], written: Write
@@ -244,6 +250,7 @@ def test_a_pack_gives_the_values_of_the_step(
     assert compared >= 3 * len(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "model", "names", "options"), SETTINGS)
 def test_a_pack_is_made_again_from_itself(
     method: str, model: str, names: tuple[str, ...], options: dict[str, str], written: Write
@@ -257,6 +264,7 @@ def test_a_pack_is_made_again_from_itself(
             assert np.array_equal(made[name], read.codes(name)), name
 
 
+@pytest.mark.slow
 def test_a_chain_carries_its_state_from_step_to_step(written: Write, tmp_path: Path) -> None:
     folder = written("wageubn", "mlp", BLOCK, steps=3)
     plain = Plain(folder)
@@ -278,6 +286,7 @@ def test_a_chain_carries_its_state_from_step_to_step(written: Write, tmp_path: P
 # -- methods that remember, and whose widths move ------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_switch_is_in_the_pack_and_what_follows_it(written: Write) -> None:
     """AdaPT's lookback is full at step 25: its words, the new precision, and a step that reads it."""
     read = pack.read(written("adapt", "mlp", BLOCK, step=24, batch=16, steps=3))
@@ -316,6 +325,7 @@ def test_a_new_word_length_is_in_the_pack(tmp_path: Path) -> None:
     assert layers.redraft(plain).about == plain.manifest["about"]
 
 
+@pytest.mark.slow
 def test_a_gradient_that_rounded_to_nothing_is_an_input() -> None:
     """It is looked for: a net that learns a few images by heart comes to small gradients soon."""
     first, run = (run_folder.build("adapt", {}, "lenet5", "digits", batch_size=8, limit=16) for _ in range(2))

@@ -50,6 +50,7 @@ def test_a_pack_that_is_what_it_says(packs: dict[str, pack.Pack], tmp_path: Path
 METHODS = [("adapt", "24"), ("adapt", "25"), ("muppet", "8"), ("muppet", "12")]  # before, in a switch; WL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "at"), METHODS)
 def test_a_pack_of_a_method_that_remembers(method: str, at: str, tmp_path: Path) -> None:
     """From the pack alone; every lie about what the method knew is found where it changes a word."""
@@ -151,6 +152,7 @@ def test_an_input_that_cannot_be_is_one_clear_error(alone: pack.Pack, tmp_path: 
         check.recompute(pack.read(folder))
 
 
+@pytest.mark.slow
 def test_a_pack_of_a_rate_that_moves_within_epochs(tmp_path: Path) -> None:
     """AdamW behind a clip, in the midst of a warmup: the step's place in its epoch is in the pack."""
     levers = {"optimizer": "adamw", "weight_decay": 0.1, "warmup": 2, "cosine": 1, "clip": 0.5}

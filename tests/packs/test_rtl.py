@@ -54,6 +54,7 @@ def check_passed(words: list[str], folder: Path) -> None:
     assert found and int(found[1]) == sum(outs)
 
 
+@pytest.mark.slow
 @icarus_only
 @pytest.mark.parametrize(("name", "level", "settings"), MAIN + SMALL_L1, ids=label)
 def test_units_pass_in_icarus(
@@ -63,6 +64,7 @@ def test_units_pass_in_icarus(
     check_passed(simulate.icarus(folder, name, tmp_path), folder)
 
 
+@pytest.mark.slow
 @verilator_only
 @pytest.mark.parametrize(("name", "level", "settings"), MAIN + SMALL_L1, ids=label)
 def test_units_pass_in_verilator(
@@ -72,6 +74,7 @@ def test_units_pass_in_verilator(
     check_passed(simulate.chosen(verilated, folder), folder)
 
 
+@pytest.mark.slow
 @icarus_only
 @pytest.mark.parametrize("name", units.UNITS)
 def test_every_mutant_is_killed_or_proven(name: str, written: Write, tmp_path: Path) -> None:
@@ -130,6 +133,7 @@ def test_the_table_on_file_is_of_these_mutants() -> None:
             assert killed[key] + len(texts) + len(row["equivalent"]) == row["mutants"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", kill_table.LEVELS)
 @pytest.mark.parametrize("name", units.UNITS)
 def test_a_pack_says_how_much_it_was_measured_to_kill(name: str, level: str) -> None:

@@ -80,6 +80,7 @@ def text_of(programs: dict[str, list[str]], simulator: str, folder: Path, *plusa
     return simulate.run([*command, *choice, f"+pack={folder}", *plusargs])[1]
 
 
+@pytest.mark.slow
 @every_simulator
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("file", ["in/x.hex", "exp/q.hex"])
@@ -96,6 +97,7 @@ def test_a_damaged_file_of_a_unit_fails_on_load(
     assert f"FAIL load {file}" in text_of(programs, simulator, copy)
 
 
+@pytest.mark.slow
 @every_simulator
 def test_the_layers_testbench_loads_every_file(
     simulator: str, folder: Path, programs: dict[str, list[str]], tmp_path: Path
@@ -113,6 +115,7 @@ def test_the_layers_testbench_loads_every_file(
     assert "PASS load" in text_of(programs, simulator, copy)
 
 
+@pytest.mark.slow
 @every_simulator
 def test_a_device_is_compared_word_by_word(
     simulator: str, folder: Path, programs: dict[str, list[str]], tmp_path: Path
@@ -140,6 +143,7 @@ def test_a_device_is_compared_word_by_word(
     assert f"fc2.q.hex[5]: got {lines[5]} want" in text and "1 of 8 words differ" in text
 
 
+@pytest.mark.slow
 @icarus_only
 def test_what_the_unit_gave_can_be_written(tmp_path: Path) -> None:
     """+out=DIR: the files are those expected, byte for byte, and a wrong word is named."""

@@ -62,6 +62,7 @@ def words_of(draft: Draft) -> Words:
     return {port.name: codes.tolist() for port, codes in draft.ports}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "level", "settings"), EVERY, ids=label)
 def test_every_port_is_what_the_oracle_says(name: str, level: str, settings: dict[str, int]) -> None:
     draft = made(name, level, settings)

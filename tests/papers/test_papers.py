@@ -52,6 +52,7 @@ def test_every_check_stands_in_the_documentation_with_its_output() -> None:
     assert list(blocks()) == list(CHECKS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHEAP)
 def test_the_documentation_shows_what_the_command_prints(
     name: str, capsys: pytest.CaptureFixture[str]
@@ -119,6 +120,7 @@ def test_a_check_that_fails_says_so(
     assert status == 1 and out.endswith("what is exact: DOES NOT HOLD\n")
 
 
+@pytest.mark.slow
 def test_plots(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     small = ("--model", "mlp", "--data", "digits", "--limit", "128", "--epochs", "1")
@@ -182,6 +184,7 @@ def test_dynasty(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(row["agrees"] for row in rows(result, "headlines"))
 
 
+@pytest.mark.slow
 def test_saved(capsys: pytest.CaptureFixture[str]) -> None:
     result = shown(capsys, "saved-costs")
     blocks = rows(result, "outputs of the blocks")

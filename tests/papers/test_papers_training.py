@@ -56,6 +56,7 @@ def build(method: Method, model: str = "resnet8", batch: int = 4) -> Run:
 # -- one path ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 def test_only_that_path_is_quantized_and_as_the_oracle_does(path: str) -> None:
     name, oracle = PATHS[path]
@@ -101,6 +102,7 @@ def test_batch_norm_reads_the_rounded_x2() -> None:
 # -- widths ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_update_is_seen_and_exact() -> None:
     sizes = Sizes("resnet8", "digits", 192, 1)
     result = wageubn_widths.run(Task(sizes))
@@ -216,6 +218,7 @@ def test_a_run_that_diverges_is_told_and_the_others_go_on() -> None:
     assert training.means([wild, calm]) == (None, None, None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "model"), [("wageubn-batch-size", "mlp"), ("wageubn-data-ratio", "resnet8")]
 )

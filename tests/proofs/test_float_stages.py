@@ -287,6 +287,7 @@ CLAIMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "claim"), CLAIMS, ids=lambda f: getattr(f, "__name__", ""))
 def test_stages(function: Any, claim: Callable[[Any], Claim]) -> None:
     prove(claim(function))
@@ -307,6 +308,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "right", "wrong", "claim"), FAULTS, ids=named)
 def test_a_fault_has_a_counterexample(function: Any, right: str, wrong: str, claim: Any) -> None:
     assert counterexample(claim(with_fault(function, right, wrong))) is not None

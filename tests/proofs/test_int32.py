@@ -115,6 +115,7 @@ def greatest_magnitude(f: Any) -> Claim:
     return claim
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drop", range(1, 31))
 @pytest.mark.parametrize("claim", [nearest_even, stochastic])
 def test_rounded(claim: Callable[[Any, int], Claim], drop: int) -> None:

@@ -44,6 +44,7 @@ def corners(type: Type) -> list[int]:
     return [0, 1, 2, 5, top, top - 1, top // 3, *([-1, -2, -7, -top - 1, -top] if type.signed else [])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("left", "right"), PAIRS)
 @pytest.mark.parametrize("rule", [sums, orders, shifts])
 def test_as_compiled(rule: Any, left: Type, right: Type) -> None:

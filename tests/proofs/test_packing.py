@@ -63,6 +63,7 @@ def words_there_and_back(bits: int, n: int) -> Callable[[Any, Any], Claim]:
     return of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", range(1, 65))
 def test_words(bits: int) -> None:
     prove(words_there_and_back(bits, period(bits))(bitpack.pack_words, bitpack.unpack_words))
@@ -86,6 +87,7 @@ def bytes_there_and_back(bits: int, n: int) -> Callable[[Any, Any], Claim]:
     return of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", range(1, 9))
 @pytest.mark.parametrize("n", [3, 66])
 def test_bytes(bits: int, n: int) -> None:
@@ -144,6 +146,7 @@ def hex_there_and_back(bits: int, lanes: int, signed: bool) -> Callable[[Any, An
 LAYOUTS = [(bits, 2) for bits in (1, 3, 4, 5, 7, 8, 13, 16, 31, 32, 33, 47, 63, 64)] + [(9, 3), (21, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bits", "lanes"), LAYOUTS)
 @pytest.mark.parametrize("signed", [True, False])
 def test_hex_words(bits: int, lanes: int, signed: bool) -> None:
@@ -165,6 +168,7 @@ PACK_FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "right", "wrong", "bits"), PACK_FAULTS, ids=named)
 def test_a_fault_has_a_counterexample(function: Any, right: str, wrong: str, bits: int) -> None:
     """And there the two write or read other codes, as Python runs them."""

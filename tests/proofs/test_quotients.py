@@ -60,6 +60,7 @@ def test_a_newton_step_is_right_to_102_bits() -> None:
     proven(small(a, b, bound=3 * U64), small(a * b, bound=z3.Q(1, 2**102)))
 
 
+@pytest.mark.slow
 def test_the_quotient_keeps_away_from_every_half() -> None:
     """num/den that is no multiple h = H/2 is |num/den| * 2**-52 away from it: integers, |num| <= 2**51."""
     num, den, half = z3.Ints("num den H")

@@ -118,6 +118,7 @@ def test_products_keep_the_order() -> None:
         assert solver.check() == z3.unsat
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_quotients(mode: str) -> None:
     prove(quotient(mode)(round_quotient))
@@ -167,6 +168,7 @@ def of_quarters(f: Any) -> Claim:
     return claim
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", [of_parity_and_sign, of_quarters])
 def test_stand_ins(claim: Callable[[Any], Claim]) -> None:
     prove(claim(round_up))
@@ -190,6 +192,7 @@ def flag(fine: int, mode: str) -> Callable[[Any], Claim]:
     return of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 @pytest.mark.parametrize("fine", [1, 31])
 def test_two_grids(fine: int, mode: str) -> None:
@@ -213,6 +216,7 @@ FAULTS: list[tuple[str, str, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "right", "wrong"), FAULTS)
 def test_a_fault_has_a_counterexample(mode: str, right: str, wrong: str) -> None:
     """And there the two differ, as Python runs them."""

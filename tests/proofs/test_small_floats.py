@@ -44,6 +44,7 @@ def fused_multiply_add_fails(f: Any, p: int, more: int, exponents: int) -> int:
     return wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [2, 5])
 @pytest.mark.parametrize(("p", "exponents"), [(2, 14), (3, 12), (4, 9)])
 def test_fused_multiply_add_of_all_small_floats(p: int, exponents: int, more: int) -> None:
@@ -67,6 +68,7 @@ def odd_sums_fail(f: Any, bits: int, exponents: int) -> int:
     return int(np.count_nonzero(got.steps != odd(a + b, kind)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bits", "exponents"), [(2, 20), (3, 20), (4, 18), (5, 16), (6, 12), (7, 10)])
 def test_odd_sums_of_all_small_floats(bits: int, exponents: int) -> None:
     assert odd_sums_fail(_odd_sum, bits, exponents) == 0
@@ -86,6 +88,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "right", "wrong", "bits"), FAULTS, ids=named)
 def test_a_fault_is_found(function: Any, right: str, wrong: str, bits: int) -> None:
     faulty = with_fault(function, right, wrong)

@@ -237,11 +237,13 @@ CLAIMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "claim"), CLAIMS, ids=lambda f: getattr(f, "__name__", ""))
 def test_to_float32(function: Any, claim: Callable[[Any], Claim]) -> None:
     prove(claim(function))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "cut"), [(72, 1), (72, 10), (96, 32)])
 def test_odd_numbers(size: int, cut: int) -> None:
     prove(from_odd(size, cut))

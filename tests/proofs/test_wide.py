@@ -259,6 +259,7 @@ CLAIMS: list[tuple[Function, Callable[[Function], Claim]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "claim"), CLAIMS, ids=lambda f: getattr(f, "__name__", ""))
 def test_two_limbs(function: Function, claim: Callable[[Function], Claim]) -> None:
     prove(claim(function))
@@ -301,6 +302,7 @@ FAULTS: list[tuple[Function, str, str, Callable[[Function], Claim], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "right", "wrong", "claim", "names"), FAULTS, ids=named)
 def test_a_fault_has_a_counterexample(
     function: Function, right: str, wrong: str, claim: Callable[[Function], Claim], names: str

@@ -181,6 +181,7 @@ def test_every_truncation(saved: Path) -> None:
         assert "truncated, damaged or not a checkpoint" in rejected(saved)
 
 
+@pytest.mark.slow
 def test_every_altered_byte_is_refused_or_means_nothing(saved: Path) -> None:
     """A byte of an array or of meta.json is always seen; some of the zip's own (dates) mean nothing."""
     content = saved.read_bytes()

@@ -61,6 +61,7 @@ LINES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "message"), LINES, ids=range(len(LINES)))
 @pytest.mark.parametrize("number", [1, 3, 7])
 def test_a_damaged_line(
@@ -173,6 +174,7 @@ REPORTS: list[tuple[bytes | dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "message"), REPORTS, ids=range(len(REPORTS)))
 def test_a_damaged_report(
     change: bytes | dict[str, Any], message: str, folder: Path, capsys: pytest.CaptureFixture[str]

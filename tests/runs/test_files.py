@@ -34,6 +34,7 @@ def command(code: str, folder: Path, windows: bool) -> list[str]:
     return [sys.executable, "-c", (WINDOWS + code).format(folder=str(folder), windows=windows)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", [False, True], ids=["fcntl", "msvcrt"])
 def test_two_processes_and_one_folder(windows: bool, tmp_path: Path) -> None:
     """The second one is told who has it; a killed process gives it free."""

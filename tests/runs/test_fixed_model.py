@@ -37,6 +37,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return run, path
 
 
+@pytest.mark.slow
 def test_logits_are_those_of_the_run(pair: tuple[Run, Path]) -> None:
     run, path = pair
     model = fixed_model.load(path)
@@ -65,6 +66,7 @@ def test_no_float_takes_part(pair: tuple[Run, Path]) -> None:
             assert code == min(max(nearest, -(2 ** (wl - 1))), 2 ** (wl - 1) - 1)
 
 
+@pytest.mark.slow
 def test_batch_norm_is_its_scale_and_offset() -> None:
     run = trained("lenet5")
     tensors = fixed_model.tensors_of(run)
@@ -79,6 +81,7 @@ def test_batch_norm_is_its_scale_and_offset() -> None:
         assert max(abs(int(code)) for code in q.codes) < 2**31
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gamma", "beta", "fl"), [(0.01, 1, 28), (0, 7, 28), (0.01, 7, 24), (0.5, 0.1, 28)])
 def test_batch_norm_in_fine_words_fits_its_container(gamma: float, beta: float, fl: int) -> None:
     """A small scale beside a great offset keeps no bits that the offset's last one outweighs."""
@@ -169,6 +172,7 @@ def test_a_consistent_forgery_is_refused(pair: tuple[Run, Path], tmp_path: Path)
             fixed_model.load(forged(change))
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """train leaves model.npz; eval reads it alone, to the accuracy of the run."""
     out = tmp_path / "run"

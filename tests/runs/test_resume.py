@@ -59,6 +59,7 @@ def saved_step(folder: Path) -> int:
 # -- killed and stopped ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_kill_9_again_and_again(unbroken: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "killed"
     command: tuple[object, ...] = (*TRAIN, "--steps", STEPS, "--out", folder)
@@ -74,6 +75,7 @@ def test_kill_9_again_and_again(unbroken: tuple[Path, str], tmp_path: Path) -> N
     same(folder, unbroken[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals(number: signal.Signals, status: int, unbroken: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "stopped run"
@@ -128,6 +130,7 @@ def test_a_run_from_before_its_method_had_a_key(tmp_path: Path) -> None:
     assert "lr" in kept and later.isdisjoint(kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [5, 6])
 def test_a_kill_between_any_two_writes(step: int, tmp_path: Path) -> None:
     """The process dies at every single write of step 5, and at those of the end of the run."""
@@ -194,6 +197,7 @@ def moving(method: str) -> run_folder.Run:
     return run_folder.build(method, MOVING[method], "mlp", "digits", 32, seed=3, limit=128)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", MOVING)
 def test_kill_9_where_widths_move(method: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
@@ -215,6 +219,7 @@ def test_kill_9_where_widths_move(method: str, tmp_path: Path) -> None:
 WAITING = [("adapt", (1, 13, 26, 37)), ("muppet", (4, 8, 14, 21)), ("dynasty", (2, 4, 7, 13))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "steps"), WAITING)
 def test_resuming_where_something_waits(method: str, steps: tuple[int, ...], tmp_path: Path) -> None:
     """In a lookback, with a gradient that waits for an update, between two kept gradients, in an epoch.
@@ -242,6 +247,7 @@ def test_resuming_where_something_waits(method: str, steps: tuple[int, ...], tmp
 SAVED = {"bits": "2/4", "mix_prob": "0.8,0.2@3", "bucket": 64, "codec@fc2": "levels"}
 
 
+@pytest.mark.slow
 def test_kill_9_under_saved_activations(tmp_path: Path) -> None:
     """In epochs of four steps, before and behind the fall of the mix's share: same digest, same tape."""
     whole, folder = tmp_path / "whole", tmp_path / "run"
@@ -266,6 +272,7 @@ def test_kill_9_under_saved_activations(tmp_path: Path) -> None:
     same(folder, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 6, 10, 13])
 def test_resuming_in_the_midst_of_an_epoch_under_a_mix(steps: int, tmp_path: Path) -> None:
     def built() -> run_folder.Run:
@@ -281,6 +288,7 @@ def test_resuming_in_the_midst_of_an_epoch_under_a_mix(steps: int, tmp_path: Pat
     assert again.digest() == whole.digest() and again.method.held == whole.method.held
 
 
+@pytest.mark.slow
 def test_half_a_line_of_metrics_is_dropped(unbroken: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(unbroken[0], folder)
@@ -294,6 +302,7 @@ def test_half_a_line_of_metrics_is_dropped(unbroken: tuple[Path, str], tmp_path:
 # -- going on ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_more_steps_and_epochs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """2, then 5, then 2 epochs of 4 steps: the same as 8 steps at once."""
     small = ("train", *MLP, "--limit", 128)
@@ -334,6 +343,7 @@ def test_a_lost_report_is_made_again_without_a_table(
 # -- one process at a time ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_folder_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
     command = [*PYTHON, "-m", "intnet", *map(str, (*TRAIN, "--steps", 100_000, "--out", folder))]

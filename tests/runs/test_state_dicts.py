@@ -116,6 +116,7 @@ def test_flattened_images_go_there_and_back(tmp_path: Path, name: str) -> None:
     assert again.fc1.weight.value.tobytes() == model.fc1.weight.value.tobytes()  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", methods.METHODS)
 def test_a_run_of_no_steps_is_written_whole(tmp_path: Path, method: str) -> None:
     """Running statistics begin at 0 and 1: a file without them could not be loaded again."""
@@ -167,6 +168,7 @@ def test_beyond_what_wageubn_stores(tmp_path: Path) -> None:
             loaded(tmp_path, narrow(), methods.make("wageubn"), wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", methods.METHODS)
 def test_out_and_in_again_trains_on_with_the_same_numbers(tmp_path: Path, method: str) -> None:
     run = started(narrow(), methods.make(method))

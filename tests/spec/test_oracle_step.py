@@ -45,6 +45,7 @@ BN |= {"ggamma", "ggammaq", "gbeta", "gbetaq"}
 BN |= {f"{stored}{name}" for stored in ("", "Acc_", "Accq_") for name in ("gamma", "beta")}
 
 
+@pytest.mark.slow
 def test_step_names_every_tensor(done):
     paths = {"conv1": {"x0", "Wq", "x1", "e3", "gW", "Acc", "W"}, "bn1": BN, "relu1": RELU}
     paths["fc"] = {"x0", "Wq", "bq", "x1", "e3", "e4", "gW", "gb", "W", "Acc", "b", "Acc_b"}
@@ -109,6 +110,7 @@ def test_step_wires_the_forward_pass(done):
             assert len(set(kept.codes)) > 1 or len(kept.codes) < 9, name
 
 
+@pytest.mark.slow
 def test_step_is_a_function_of_its_arguments():
     one, again, other = run(), run(), run(seed=2)
     assert (one.tensors, one.state, one.saturated) == (again.tensors, again.state, again.saturated)
@@ -117,6 +119,7 @@ def test_step_is_a_function_of_its_arguments():
     assert not any(name.startswith(("conv1/", "fc/")) for name in changed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("e2", ["flag8", "16"])
 def test_a_layer_runs_alone(e2):
     """From what reached it: the same values, and at its input the error that is asked for."""

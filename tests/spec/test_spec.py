@@ -34,6 +34,7 @@ def test_the_definition_imports_nothing_but_the_standard_library():
 MODULES = [module.name for module in pkgutil.walk_packages(spec.__path__, "intnet.spec.")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith("__main__")])
 def test_examples_are_true(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0

@@ -47,6 +47,7 @@ def agree(run: Run, net: Net, images: np.ndarray) -> None:
     assert got.tolist() == inference.classes(want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "options"), OPTIONS, ids=str)
 def test_the_mlp(method: str, options: dict[str, Any]) -> None:
     found = datasets.load("digits").first(24)
@@ -55,6 +56,7 @@ def test_the_mlp(method: str, options: dict[str, Any]) -> None:
     agree(run, spec_models.mlp((8, 8, 1), 10, hidden=12), found.test_images[:30])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", ["zoo", "excited"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_kind_of_layer(method: str, net: str) -> None:

@@ -109,18 +109,21 @@ def test_three_steps_of_a_residual_net(method: str) -> None:
     assert ours == theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_two_steps_of_the_mlp(method: str) -> None:
     ours, theirs = mlp(method, 2, 16)
     assert ours == theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_step_of_a_residual_net(method: str) -> None:
     ours, theirs = residual(method, 1, 8)
     assert ours == theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "options"), OTHERS, ids=str)
 def test_options_and_the_end_of_an_epoch(method: str, options: dict[str, Any]) -> None:
     """Three steps of two an epoch: rates, maps and word lengths move; every tensor, not the digest alone."""
@@ -170,6 +173,7 @@ KINDS: dict[str, tuple[Net, Callable[[], models.Model]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", ["zoo", "excited"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_kind_of_layer_under_every_method(method: str, net: str) -> None:
@@ -188,6 +192,7 @@ def test_every_kind_of_layer_under_every_method(method: str, net: str) -> None:
     assert state_differences(state_of(run), train(layers, method, found, 2, 2, 3)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", spec_models.MODELS)
 @pytest.mark.parametrize("method", ["wageubn", "adapt"])
 def test_models_have_the_names_shapes_and_first_values_of_the_fast_ones(name: str, method: str) -> None:
@@ -202,6 +207,7 @@ def test_models_have_the_names_shapes_and_first_values_of_the_fast_ones(name: st
         assert state_differences(state_of(run), first(net, METHODS[method], settings, found, 3)) == []
 
 
+@pytest.mark.slow
 def test_the_command_as_its_help_says(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("--method", "wageubn", "--steps", 1, "--batch-size", 4, "--limit", 8, "--set", "e2=16", "--json")
     told = json.loads(alone(ALONE, *asked))

@@ -111,6 +111,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     return found
 
 
+@pytest.mark.slow
 def test_what_the_tape_holds(reports: dict[str, dict[str, Any]]) -> None:
     """float32: three inputs of layers, two of batch norms; what ReLU saves is the next layer's input."""
     norms = 2 * 2 * WIDE * 4  # mean and 1/deviation of two batch norms
@@ -268,6 +269,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "run", run)
 
 
+@pytest.mark.slow
 def test_all_methods(at_once: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, picture = tmp_path / "c", tmp_path / "c.svg"
     command = ("compare", "--methods", ALL, *BASE, "--epochs", 1, "--seeds", "1,2", "--with", "wageubn lr=20",
@@ -311,6 +313,7 @@ def test_all_methods(at_once: None, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert here(capsys, "sweep", "--show", folder)[0] == 0  # it is one
 
 
+@pytest.mark.slow
 def test_in_processes_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One run of two fails; a comparison of which nothing is there yet can be shown and drawn."""
     folder = tmp_path / "c"

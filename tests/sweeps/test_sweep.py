@@ -255,6 +255,7 @@ def made(tmp_path: Path) -> tuple[Path, plan.Plan]:
     return tmp_path, own
 
 
+@pytest.mark.slow
 def test_the_table(made: tuple[Path, plan.Plan]) -> None:
     """Runs 0, 1, 2 are seed 1 of the points, 3 and 4 seed 2 of the first two."""
     folder, own = made
@@ -293,6 +294,7 @@ def test_the_table(made: tuple[Path, plan.Plan]) -> None:
     assert [line["saved_bits"] for line in entries] == ["", "", "3.5", "6.5", ""]
 
 
+@pytest.mark.slow
 def test_a_sweep_so_far(made: tuple[Path, plan.Plan], capsys: pytest.CaptureFixture[str]) -> None:
     folder, own = made
     broken = plan.run_folder(folder, own.points[0], 1) / "report.json"
@@ -312,6 +314,7 @@ def test_a_sweep_so_far(made: tuple[Path, plan.Plan], capsys: pytest.CaptureFixt
     assert json.loads(here(capsys, "sweep", "--show", folder, "--json")[1])["done"] == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vary", [["momentum=0.9,0.5"], ["lr=0.1,0.2@1;0.1,0.3@1"], []])
 def test_the_picture(vary: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same file for the same sweep; a sweep of which nothing is there yet can be drawn too."""
@@ -357,6 +360,7 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=range(len(REFUSED)))
 def test_refused_before_anything_is_trained(
     arguments: tuple[object, ...],
@@ -385,6 +389,7 @@ def test_without_dask(
     assert "--cluster needs Dask: pip install distributed" in line
 
 
+@pytest.mark.slow
 def test_runs_that_fail_are_told_and_the_others_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

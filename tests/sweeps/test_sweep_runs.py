@@ -16,6 +16,8 @@ from intnet.runs import run_folder
 from intnet.sweeps import work
 from tests.support.command import PYTHON, ROOT, environment, here, intnet, last_line
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = [("0.9", 1), ("0.5", 1), ("0.9", 2), ("0.5", 2)]  # momentum, seed
 STEPS, BATCH = 400, 16
 SMALL: tuple[object, ...] = ("--method", "float32", "--model", "mlp", "--data", "digits", "--seeds", "1,2")

@@ -13,6 +13,8 @@ import pytest
 from tests.ops.test_float32_kernels import machines
 from tests.support.command import PYTHON, ROOT, environment, intnet, last_line, signalled
 
+pytestmark = pytest.mark.slow
+
 # 20 steps of resnet8 on digits under wageubn, batch 64, seed 1
 RESNET8 = "ba3ad4d5250f5a44241da3d9737c90963f4d4e1d6f36addbb42b62cda5541f09"
 # 3 steps of mlp on digits, batch 16, seed 1

@@ -57,6 +57,7 @@ def names(rows: list[Row], state: str) -> list[str]:
     return [f"{row.layer}/{row.path}: {row.why} {row.difference}" for row in rows if row.state == state]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_step_of_every_method_is_the_definition_s(case: str) -> None:
     method, options = CASES[case]
@@ -67,12 +68,14 @@ def test_a_step_of_every_method_is_the_definition_s(case: str) -> None:
     assert sum(row.checked for row in rows) > 1000
 
 
+@pytest.mark.slow
 def test_all_elements_are_what_all_says() -> None:
     rows = verified(run_folder.build("wageubn", {}, "mlp", "digits", 4, limit=16), elements=None)
     assert not names(rows, DIFFERS)
     assert all(row.checked == row.elements for row in rows if row.path not in ("state",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [*CASES, "wageubn batch"])
 def test_inference_of_every_method_is_the_definition_s(case: str) -> None:
     method, options = CASES.get(case, ("wageubn", {"statistics": "batch"}))
@@ -119,6 +122,7 @@ def test_what_inference_s_rows_catch() -> None:
         taken.take_inference(run, 1, 3, trained)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["wageubn", "float32", "adapt"])
 def test_inference_by_other_operations_is_seen(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch's own statistics, statistics of another place, dropout, no ReLU, a state that moves."""
@@ -156,6 +160,7 @@ MOVING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", MOVING)
 def test_a_step_on_which_the_precision_moves(case: str) -> None:
     method, options, step, images, *model = MOVING[case]
@@ -189,6 +194,7 @@ LOST = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "step", "name"), LOST)
 def test_what_is_missing_longer_or_too_much_in_the_state_differs(method: str, step: int, name: str) -> None:
     found = taken.take(run_folder.build(method, {}, "mlp", "digits", 20, limit=40), step, trained)
@@ -206,6 +212,7 @@ def test_widths_that_move_without_a_map_are_seen() -> None:
     assert wrong(found) == {"method/state"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["adapt", "muppet", "dynasty"])
 def test_an_epoch_s_end_that_is_missed_or_too_early_is_seen(method: str, monkeypatch: Any) -> None:
     run = run_folder.build(method, {}, "mlp", "digits", 20, limit=40)
@@ -258,6 +265,7 @@ def test_a_slot_that_is_missing_and_a_map_that_is_wrong_are_seen() -> None:
     assert row.difference.trail[0] == "fc2.weight.b"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"l1": "1e-3", "penalty": "on"}])
 def test_the_state_of_many_weights_is_verified_in_part(
     options: dict[str, str], monkeypatch: pytest.MonkeyPatch
@@ -332,6 +340,7 @@ def doubled(x: Tensor) -> Tensor:
     return Tensor(x.shape, [v + v for v in x.values])
 
 
+@pytest.mark.slow
 def test_an_operation_of_one_s_own_is_listed_or_held_to_its_spec() -> None:
     rows = verified(with_doubled(None))
     assert any("'doubled'" in name for name in names(rows, UNSPECIFIED))
@@ -353,6 +362,7 @@ def test_a_method_of_one_s_own_is_listed() -> None:
 # -- the command ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_shows_a_table_and_ends_well(tmp_path: Path) -> None:
     done = intnet("verify", "--method", "wageubn", *MLP, "--layer", "fc2", "--step", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -381,6 +391,7 @@ def test_results_are_kept_and_gone_on_with(tmp_path: Path) -> None:
         verify(None, Options(20))
 
 
+@pytest.mark.slow
 def test_a_run_s_folder_is_verified_from_its_last_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with run_folder.create(folder, run_folder.build("muppet", {}, "mlp", "digits", 20), steps=2) as work_:
@@ -396,6 +407,7 @@ def test_a_run_s_folder_is_verified_from_its_last_checkpoint(tmp_path: Path) -> 
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [["--elements", "0"], ["--layer", "none"], ["--out", "no/x.json"], []])
 def test_what_is_wrong_is_said_in_a_line(given: list[str], tmp_path: Path) -> None:
     named = ["--method", "float32", *MLP, "--step", "1"] if given else []

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.verify_faults import FAULTS, copy, differing, found, verified
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

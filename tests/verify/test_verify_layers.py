@@ -46,6 +46,7 @@ class Everything(Model):
         return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_every_layer_under_every_method_is_the_definition_s(method: str) -> None:
     made = run_folder.build(method, {}, "mlp", "digits", 4, limit=16)
