@@ -142,6 +142,7 @@ def test_docstrings_are_shown_as_they_are_meant(text: str, shown: str) -> None:
     assert shown in docstrings.restructured(text)
 
 
+@pytest.mark.slow
 def test_an_equation_becomes_an_element_and_what_is_none_stops_the_build() -> None:
     mathml = pytest.importorskip(
         "docs.mathml", reason="needs what `make docs` installs", exc_type=ImportError
@@ -217,6 +218,7 @@ def page(folder: Path, text: str) -> pages.Session:
     return pages.Session(folder / "page.md", folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -221,6 +221,7 @@ def test_exponents_that_broadcast_and_plain_operands() -> None:
         agrees(run(linear, x, w)[0], want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("low", [-8, -20, -100])
 def test_threads_do_not_change_a_bit(low: int) -> None:
     x = operand(1, (9, 6, 5, 7), IMAGE, uniform(1, low, 4))
@@ -327,6 +328,7 @@ def test_codes_whose_own_products_pass_int64(bits: tuple[int, int]) -> None:
 # -- blocks, and what is refused ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     shape=st.lists(st.integers(0, 9), min_size=2, max_size=4).map(tuple), data=st.data(),
 )  # fmt: skip

@@ -165,6 +165,7 @@ def test_groups(groups: int) -> None:
     check_conv(x, w, e, padding=1, groups=groups)
 
 
+@pytest.mark.slow
 @given(n=st.integers(1, 6), cout=st.integers(1, 6), seed=SEEDS)
 @settings(max_examples=30)
 def test_exponents_from_end_to_end_with_results_that_float32_holds(n: int, cout: int, seed: int) -> None:
@@ -218,6 +219,7 @@ def test_ties_and_what_breaks_them(exponents: list[int]) -> None:
     sums(exponents)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("below", [-30, -52, -53, -54, -55, -80, -126])
 def test_one_unit_beside_a_tie(below: int) -> None:
     """k + 1/2 units of float32, exactly and with +-2^below: for every parity of k and both signs."""
@@ -273,6 +275,7 @@ def test_results_beyond_float32_are_named() -> None:
 # -- zeros, and what is refused --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zero", ["x", "w", "e"])
 def test_operands_of_zeros_and_without_bits(zero: str) -> None:
     """All numbers zero, or all widths."""

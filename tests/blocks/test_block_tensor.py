@@ -161,6 +161,7 @@ def test_any_blocks(rank: int, data: st.DataObject, seed: int, low: int, spread:
     check(x, widths(seed + 1, shape, axes), axes)
 
 
+@pytest.mark.slow
 def test_views_of_other_arrays() -> None:
     x = numbers(1, (10, 3, 3, 12), IMAGE, uniform(2, -3, 3))
     for view in (x[::2], x[:, :, ::-1], x[..., 1:8], x.transpose(0, 2, 1, 3), np.asfortranarray(x)):

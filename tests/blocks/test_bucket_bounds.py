@@ -159,6 +159,7 @@ def test_words_that_let_affine_codes_go_up(bits: int) -> None:
     assert going_up(goes, u.size).tolist() == counts(u)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [1, 6, 7, 23])
 def test_words_that_let_levels_go_up(bits: int) -> None:
     u = any_u(2**bits)
@@ -299,6 +300,7 @@ def test_bounds(values: str, kind: str) -> None:
             hold(np.clip(x, np.float32(-1e18), np.float32(1e18)), Codec(kind, bits, bucket=64, norm="l2"))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.floats(-(2.0**120), 2.0**120, width=32), min_size=1, max_size=70),
     st.sampled_from(["affine", "affine-stochastic", "levels"]), st.integers(1, 30),

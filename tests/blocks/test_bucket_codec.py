@@ -93,6 +93,7 @@ def test_several_tasks(n: int, codec: Codec) -> None:
     compare(made(n, n), codec)
 
 
+@pytest.mark.slow
 def test_squares_are_summed_in_chunks_of_1024() -> None:
     for n in (1023, 1024, 1025, 1500, 2048, 2049, 3000):
         compare(made(n, n).reshape(1, n), Codec("levels", 3, bucket=TENSOR, norm="l2"))
@@ -136,6 +137,7 @@ finite = st.floats(-(2.0**126), 2.0**126, width=32)
 few = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.0**-149, -(2.0**-149), 2.0**-126, 3.0, 1e6])
 
 
+@pytest.mark.slow
 @given(
     arrays.arrays(np.float32, arrays.array_shapes(max_dims=3, max_side=13), elements=st.one_of(finite, few)),
     st.sampled_from(KINDS), st.integers(1, 30), st.sampled_from([64, 128, TENSOR]), st.data(),
@@ -181,6 +183,7 @@ def test_each_bucket_packs_at_its_own_width(kind: str, bits: int, mix: int, buck
         assert packed.widths.tolist() == [mix if p else bits for p in promoted.tolist()]
 
 
+@pytest.mark.slow
 def test_a_mixed_tensor_as_one_bucket() -> None:
     for promoted in (False, True):
         packed = compare(made(1, 4500), Codec("affine-stochastic", 2, 9, TENSOR), np.array([promoted]))

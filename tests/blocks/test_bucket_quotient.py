@@ -59,6 +59,7 @@ def hard(seed: int, n: int) -> tuple[list[int], list[int]]:
     return above, below
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [-149, -126, -60, 0, 60, 103])
 def test_next_to_the_middle_of_two(exponent: int) -> None:
     """S up to the largest exponent; subnormal where S has the bits for it."""
@@ -83,6 +84,7 @@ def test_the_last_significands() -> None:
     assert np.array_equal(computed(x, s), np.array(expected))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_as_the_division(seed: int) -> None:
     """Significands and exponents of every kind: x up to 2^60 from s, quotients from 2^-33 on."""

@@ -48,6 +48,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert here(capsys, "--version")[:2] == (0, "intnet 0.1.0, definition 2\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [("-m", "intnet", "--help"), ("-m", "intnet", "train", "--help"), ("-c", "import intnet")]
 )
@@ -123,6 +124,7 @@ def test_the_report_agrees_with_the_metrics(trained: tuple[Path, str]) -> None:
     assert sum(line.startswith("| ") for line in text.splitlines()) == len(rows) + 1
 
 
+@pytest.mark.slow
 def test_eval_agrees_with_train(trained: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
     folder, out = trained
     report = json.loads((folder / "report.json").read_text())
@@ -152,6 +154,7 @@ def test_json_of_train(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_float32_has_no_table_of_integers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = here(
         capsys,
@@ -384,6 +387,7 @@ def test_eval_on_other_data(
     assert "trained on images (H, W, C) = (8, 8, 1) of 10 classes; 'tall' has (16, 8, 1) and 10" in line
 
 
+@pytest.mark.slow
 def test_a_nan_in_a_checkpoint_is_refused_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert here(capsys, "train", *MLP, *SHORT, "--out", folder)[0] == 0

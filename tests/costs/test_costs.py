@@ -92,6 +92,7 @@ def test_every_figure_is_that_of_the_equations(
     assert got.float32_bits == 32 * sum(math.prod(e["dims"]) for e in steps[-1])
 
 
+@pytest.mark.slow
 @given(runs(), st.integers(1, 512), st.integers(1, 8))
 def test_relative_costs_are_those_of_each_step(steps: Steps, batch: int, accs: int) -> None:
     got = adapt_costs.relative(history(steps, batch, accs))
@@ -191,6 +192,7 @@ def test_multiply_adds_of_resnet20() -> None:
     assert got["fc"].madds == 640
 
 
+@pytest.mark.slow
 def test_multiply_adds_of_resnet18() -> None:
     """0.56 billion for an image of 32x32."""
     got = {size.name: size for size in adapt_costs.layer_sizes(models.make("resnet18", (32, 32, 3), 100))}

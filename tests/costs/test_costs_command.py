@@ -240,6 +240,7 @@ def test_a_run_with_word_lengths_goes_on_and_is_reported(folder: Path, tmp_path:
 # -- a schedule --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["lenet5", "resnet20"])
 def test_muppets_published_schedule(capsys: pytest.CaptureFixture[str], model: str) -> None:
     status, out, err = here(capsys, "costs", *SCHEDULE, "--model", model)
@@ -293,6 +294,7 @@ def test_what_the_picture_shows(capsys: pytest.CaptureFixture[str], folder: Path
 # -- what is refused ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -328,6 +330,7 @@ def change(key: str, value: Any) -> Callable[[list[dict[str, Any]]], None]:
     return lambda lines: lines[1]["layers"]["fc2"].update({key: value})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "message"),
     [

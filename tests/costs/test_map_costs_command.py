@@ -159,6 +159,7 @@ def test_epoch_by_epoch(capsys: pytest.CaptureFixture[str], folder: Path) -> Non
     assert got["layers"][3] == {"layer": "fc2"} | wanted
 
 
+@pytest.mark.slow
 def test_iso_accuracy(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     own, theirs = after_epochs(folder / "mapped"), after_epochs(folder / "base")
     wanted = sorted(own)[1]
@@ -209,6 +210,7 @@ def test_the_tables(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert "up to epoch 1, which reaches 0.00%, over 8 bits for 3.5 epochs" in out
 
 
+@pytest.mark.slow
 def test_what_it_says_of_an_accuracy(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert "no accuracy to reach" in here(capsys, "costs", folder / "mapped")[1]
     assert "no epoch reaches 100.00%" in here(capsys, "costs", folder / "mapped", "--accuracy", 1)[1]
@@ -325,6 +327,7 @@ def test_the_map_is_the_one_in_use(folder: Path) -> None:
 # -- what is refused ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -351,6 +354,7 @@ def change(key: str, value: Any, operand: str = "weights") -> Callable[[list[dic
     return lambda lines: lines[1]["layers"]["conv2"][operand].update({key: value})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -394,6 +398,7 @@ def test_another_methods_run_has_no_maps(
     assert "a line of kind 'map'" in refused(capsys, "costs", copy)
 
 
+@pytest.mark.slow
 def test_a_run_with_maps_goes_on_and_is_reported(folder: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(folder / "mapped", tmp_path / "copy")
     with run_folder.resume(copy, steps=STEPS + 1) as work:

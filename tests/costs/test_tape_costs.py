@@ -86,6 +86,7 @@ def test_resnet8_by_hand(batch: int) -> None:
         assert row.held_packed == batch * (held / 2 + held / 64 * 8 + masks / 8)
 
 
+@pytest.mark.slow
 def test_codes_of_levels_mixes_and_what_stays_float32() -> None:
     n = 8 * 1024
     assert of_resnet8(codec="levels", bits="2", bucket="512")["layer1"].packed == n * 4 / 8 + n // 512 * 4
@@ -168,6 +169,7 @@ def test_values_are_those_of_the_arrays(options: dict[str, Any]) -> None:
     assert {name for name in rows if not name.endswith("/mask")} >= set(packed) and packed
 
 
+@pytest.mark.slow
 def test_a_mix_is_told_as_of_the_step_that_is_taken() -> None:
     """Two steps an epoch: the next step of a run of one is its epoch's last, behind which the share falls."""
     nominal = []
@@ -198,6 +200,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
+@pytest.mark.slow
 def test_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (folder / "saved" / "checkpoint.npz").read_bytes()
     status, out, err = here(capsys, "costs", folder / "saved", "--json")
@@ -300,6 +303,7 @@ def test_the_report_tells_of_the_last_step(folder: Path, capsys: pytest.CaptureF
     assert "saved" not in json.loads((folder / "float32" / "report.json").read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -49,6 +49,7 @@ def test_offsets_reach_both_ends_and_no_further(monkeypatch: pytest.MonkeyPatch)
     assert [oracle.offset(none, none, 4), oracle.offset(ones, ones, 4)] == [0, 8]
 
 
+@pytest.mark.slow
 def test_shares() -> None:
     """Of 90,000 images each of 9 x 9 places gets 1,111 give or take; half are mirrored."""
     counts = np.zeros((9, 9), int)

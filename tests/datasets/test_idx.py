@@ -30,6 +30,7 @@ def test_read_idx_plain_and_gzip_agree(tmp_path: Path) -> None:
     assert read_idx(str(tmp_path / "plain")).shape == (2, 3, 4)
 
 
+@pytest.mark.slow
 def test_read_idx_longer_than_a_chunk(tmp_path: Path) -> None:
     values = [i * i % 251 for i in range((1 << 20) + 5)]
     (tmp_path / "f").write_bytes(gzip.compress(idx(values, len(values)), 1))

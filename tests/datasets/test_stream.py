@@ -88,6 +88,7 @@ def test_threads_end_with_their_owner() -> None:
     soon(lambda: not readers() - before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_any_number_of_readers(threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The images, and with them the run, are those that are read one after another."""

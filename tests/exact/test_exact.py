@@ -184,6 +184,7 @@ def test_denominators_that_leave_no_room_are_refused():
         Exact([(QTensor(np.array([7]), 0), 1)], 0, den=2**30).round_to(60, Rounding(MODES["stochastic"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fine", [0, 7])
 def test_three_paths_give_the_same_codes_and_counts(mode, fine):

@@ -30,6 +30,7 @@ def float_corners() -> np.ndarray:
     return np.array([s * v for v in values for s in (1, -1)] + [-0.0], np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [0, 1, -1, 4, -4, 24, -24, 126, -126, 127, -127, 140, -149])
 @pytest.mark.parametrize("elements", [1, MANY])
 def test_float32_sources_with_a_range(unit: int, elements: int) -> None:
@@ -120,6 +121,7 @@ def test_to_float32_beyond_its_range_is_an_error_for_large_tensors_too() -> None
     assert not Exact([(tensor(-codes, np.int32), 1)], 104, relu=True).to_float32().any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [-149, -140, -127, -126, -20, 0, 96])
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
 def test_to_float32_of_bare_codes(dtype: type, exponent: int) -> None:

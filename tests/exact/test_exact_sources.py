@@ -67,6 +67,7 @@ def test_R_of_a_root_is_decided_by_its_square():
 # -- floats ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=8), st.integers(1, 2**20),
     st.integers(-60, 60), st.sampled_from([*MODES]), st.integers(1, 32),

@@ -96,6 +96,7 @@ def test_stochastic_rounding_on_both_sides_of_every_threshold(word_bits):
         comparing.sweep_words(9, fmt, word_bits)
 
 
+@pytest.mark.slow
 def test_stochastic_rounding_with_every_8_bit_word_of_every_7_bit_code():
     codes = [c for c in comparing.signed_codes(7) for _ in range(256)]
     compare(
@@ -145,6 +146,7 @@ def test_R_of_rationals_beside_sqrt2():
         p, q = p + 2 * q, p + q
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fmt", [Shift(8), Shift(32), Flag(8), Flag(12), Constant(15, 128), FixedPoint(16, 8)], ids=str
 )

@@ -79,6 +79,7 @@ def test_zeros_and_one_side(wl: int) -> None:
     assert quantize(np.zeros(3, np.float32), Scaled(wl)).exponent == -(wl - 2)
 
 
+@pytest.mark.slow
 @given(
     values=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=5),
     wl=st.integers(1, 32),

@@ -32,6 +32,7 @@ def wide_values() -> list[int]:
 VALUES = wide_values()
 
 
+@pytest.mark.slow
 def test_products_of_corners():
     for a in UNSIGNED:
         for b in UNSIGNED:
@@ -74,6 +75,7 @@ def test_negation_and_shifts():
                 assert whole(*wide.shift_left(*split(v), bits)) == v << bits
 
 
+@pytest.mark.slow
 def test_sums():
     for a in VALUES[::2]:
         for b in VALUES[::7]:

@@ -246,6 +246,7 @@ def test_a_grouped_convolution_sums_within_its_group() -> None:
     assert {path: one.terms for path, one in products.items() if one} == {"x1": 18, "e4": 27, "gW": 320}
 
 
+@pytest.mark.slow
 def test_every_path_of_the_step_has_a_symbol() -> None:
     for event in run_case(CASES[0])[0].events.values():
         assert event.path in Wageubn.SYMBOLS, event.path

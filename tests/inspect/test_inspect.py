@@ -129,6 +129,7 @@ def test_the_way_of_one_element(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines["decision"] == rounding["rule"]
 
 
+@pytest.mark.slow
 def test_every_station_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     def lines(layer: str, path: str, index: str) -> str:
         status, out, err = here(capsys, "inspect", *SMALL, "--layer", layer, "--path", path, "--index", index)
@@ -143,6 +144,7 @@ def test_every_station_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "float32 bits" in lines("fc1", "x0", "0,1")
 
 
+@pytest.mark.slow
 def test_a_run_takes_its_next_step_and_is_left_as_it_was(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
@@ -155,6 +157,7 @@ def test_a_run_takes_its_next_step_and_is_left_as_it_was(
     assert straight["paths"] == result["paths"] != later["paths"]
 
 
+@pytest.mark.slow
 def test_what_is_shown_is_what_the_library_stored(capsys: pytest.CaptureFixture[str]) -> None:
     run, recorder = run_folder.build("wageubn", {}, "mlp", "digits", 32, 3, 64), Recorder("fc2/*")
     run.train(2, observe_last=[recorder])

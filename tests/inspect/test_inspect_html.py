@@ -110,6 +110,7 @@ def test_every_link_has_its_target_and_every_name_is_one(page: Page) -> None:
     assert {href[1:] for href in page.values("href") if href[0] == "#"} | set(named) <= set(ids)
 
 
+@pytest.mark.slow
 def test_every_path_has_a_box_a_section_a_row_and_elements(
     page: Page, recorded: tuple[Recorder, Operands]
 ) -> None:
@@ -191,6 +192,7 @@ def test_elements_are_what_explain_says(page: Page, recorded: tuple[Recorder, Op
                 assert abs(one.code or 0) == np.abs(event.result.codes).max()
 
 
+@pytest.mark.slow
 def test_every_fate_of_a_path_is_shown() -> None:
     run, recorder = run_folder.build("wageubn", {"saturate": "3"}, "mlp", "digits", 64, 3, 64), Recorder()
     run.train(1, observe_last=[recorder])
@@ -217,6 +219,7 @@ def test_no_text_ends_the_script(recorded: tuple[Recorder, Operands]) -> None:
 # -- the command --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_page_comes_beside_the_output(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     target = tmp_path / "x.html"
     status, out, err = here(capsys, "inspect", *FC2, "--html", target)

@@ -94,6 +94,7 @@ def _backward() -> Any:
     return backward
 
 
+@pytest.mark.slow
 def test_the_page_tells_the_calls_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = a_step(monkeypatch)
     for title, traced in parts.items():

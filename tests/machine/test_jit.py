@@ -27,6 +27,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["machine/instructions.py", "numbers/wide.py", "machine/jit.py"])
 def test_any_byte_of_a_source_changes_the_name(name: str, package: Path) -> None:
     path, before = package / name, cache_folder(package).name
@@ -47,6 +48,7 @@ def test_a_new_and_a_renamed_source_change_the_name(package: Path) -> None:
     assert len(set(names)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cli/train.py", "methods/wageubn.py", "models/resnet.py", "spec/data.py"])
 def test_everyday_edits_do_not_recompile(name: str, package: Path) -> None:
     before = cache_folder(package).name

@@ -80,6 +80,7 @@ def test_memory_begins_with_a_cache_line(kind: str) -> None:
             assert x.ctypes.data % 64 == 0 and x.shape == (size,) and x.dtype == kind and not x.any()
 
 
+@pytest.mark.slow
 def test_minus_zeros_of_groups_make_zero() -> None:
     """Products that underflow leave -0 in each group; the total is +0, as with +0 of each group."""
     a, b = np.full(tile.ROWS * 2, -1e-30, np.float32), np.full(2 * tile.LANES, 1e-30, np.float32)

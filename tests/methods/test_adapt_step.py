@@ -49,6 +49,7 @@ def test_three_steps_equal_the_oracle(i: int) -> None:
         assert differences(result) == []
 
 
+@pytest.mark.slow
 def test_the_cases_do_what_they_are_for() -> None:
     """Formats and lookbacks move both ways, strategies move, a rate is reduced, a layer has no gradient."""
     moves: set[str] = set()
@@ -77,6 +78,7 @@ def test_threads_do_not_change_a_bit(n: int) -> None:
         assert differences(run_case(Case("adapt", "lenet", seed=21, start=NOW))[0]) == []
 
 
+@pytest.mark.slow
 def test_the_mean_loss_of_a_batch_with_its_penalties() -> None:
     """What the strategy sees is the loss and, by their factors, the norms of all weights."""
     seen: dict[str, Any] = {}

@@ -59,12 +59,14 @@ def agree(p: Any, q: Any) -> None:
             assert lib.diverges(array(p), array(q), eps) == (want > Decimal(eps)), (p, q, eps)
 
 
+@pytest.mark.slow
 def test_all_pairs_of_histograms_of_five_values_in_three_bins() -> None:
     every = [h for h in product(range(6), repeat=3) if sum(h) == 5]
     for p, q in product(every, repeat=2):
         agree(p, q)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 150), st.integers(1, 10**6), st.integers(0, 2**32))
 def test_any_histograms(r: int, n: int, seed: int) -> None:
     """Some values of Q move to other bins to make P."""
@@ -92,6 +94,7 @@ FORMATS = st.tuples(st.integers(1, 32), st.integers(1, 28))
 EPS = st.one_of(st.just(0.0), st.floats(0, 0.5))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(1, 25), st.integers(-8, 4), FORMATS, st.integers(1, 60), EPS)
 def test_push_down(seed: int, n: int, exponent: int, form: tuple[int, int], r: int, eps: float) -> None:
     w, values, words = weights(seed, n, exponent)
@@ -180,6 +183,7 @@ def test_widths_of_any_sequence_of_switches(switches: list[tuple[float, Any]]) -
         assert 4 < form[1] <= 28 and form[1] + 4 <= form[0] <= 32
 
 
+@pytest.mark.slow
 def test_next_lookback_at_every_threshold() -> None:
     """D beside 100/k for every k, for every lookback."""
     for lb in range(25, 101):
@@ -258,6 +262,7 @@ def normal_below(z: Fraction) -> Decimal:
     return context.add(Decimal("0.5"), context.divide(total, context.sqrt(two_pi)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fan_in", "s"), [(64, 1.0), (5, 2.0), (1, 0.3)])
 def test_the_start_is_a_truncated_normal(fan_in: int, s: float) -> None:
     """Every weight is the float32 whose rounding interval holds the quantile of its word, as is the range."""

@@ -43,6 +43,7 @@ def converged(r: np.ndarray, alpha: float, epochs: int = 40) -> float:
 # -- the parts -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(1e-120, 1e120), st.integers(1, 10**12)), min_size=1), st.integers(1, 500))
 def test_relative_sensitivity(pairs: list[tuple[float, int]], batches: int) -> None:
     sums, uses = np.array([s for s, _ in pairs]), np.array([t for _, t in pairs], np.int64)
@@ -98,6 +99,7 @@ def test_algorithm_1_by_hand() -> None:
     assert lib.tune(2.0, np.array([0.0, 4.0]), 3.0) == -1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_guards(alpha: float) -> None:
     """All equal; all dead; one alone; some dead: finite, and the mean as near to alpha as it can be."""
@@ -114,6 +116,7 @@ def test_guards(alpha: float) -> None:
                 assert lam == start
 
 
+@pytest.mark.slow
 @given(DEAD, st.floats(-100, 100), st.sampled_from(ALPHAS))
 def test_lambda_never_leaves_its_interval(r: list[float], lam: float, alpha: float) -> None:
     """With dead blocks the mean at lambda_0 may be below alpha, and a step beyond it has no end."""
@@ -212,6 +215,7 @@ def test_rounding_of_every_tie_and_what_lies_beside() -> None:
     assert lib.rounded(np.array([1, 3, 5, 7], np.float32)).tolist() == [2, 4, 6, 8]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(1e-90, 1e90), st.sampled_from([0, 2, 4, 6, 8])), min_size=1))
 def test_loss_noise(pairs: list[tuple[float, int]]) -> None:
     sums, bits = np.array([s for s, _ in pairs]), np.array([b for _, b in pairs], np.uint8)

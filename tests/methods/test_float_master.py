@@ -235,6 +235,7 @@ def test_adapt_counts_the_updates_not_the_batches() -> None:
     assert judge.updates == 3 * len(list(run.model.all_parameters())) and not judge.wrong
 
 
+@pytest.mark.slow
 def test_masters_without_a_lever_are_as_they_ever_were() -> None:
     """Keys at their defaults, given or not, are one run; how it was before they came, the digests say."""
     options = {"warmup": 0, "cosine": "off", "optimizer": "sgd", "clip": "off", "label_smoothing": 0}

@@ -41,6 +41,7 @@ def test_the_wave_begins_where_the_warmup_ends() -> None:
     assert factors(7, 2, Fraction(1), Fraction(1)) == [0.5, 1.0, 1.0, 0.5, 1.0, 0.5, 1.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_epoch", [1, 7, 23, 1000])
 @pytest.mark.parametrize(("warmup", "cosine"), [(ZERO, 3), (Fraction(3, 10), 1), (Fraction(5), 30)])
 def test_every_step_is_the_nearest_float64(per_epoch: int, warmup: Fraction, cosine: int) -> None:

@@ -130,6 +130,7 @@ def check_weight_gradient(seen: Recorded, layer: str, exact: oracle.Tensor) -> N
 # -- the layers, first to last --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_tanh(seen: Recorded) -> None:
     x3 = seen["bn1/x3"]
     codes = [oracle.curves.tanh_round(v, -7) for v in x3.real().values]
@@ -156,6 +157,7 @@ def test_grouped_convolution_with_bias(seen: Recorded) -> None:
     check_weight_gradient(seen, "conv2", exact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bn", "weighted"), [("bn1", "conv1"), ("bn2", "conv2"), ("bn3", "fc1")])
 def test_batch_norm(seen: Recorded, bn: str, weighted: str) -> None:
     x1, e1 = seen[f"{weighted}/x1"], seen[f"{bn}/e1"]

@@ -95,6 +95,7 @@ def without_type(copy: QTensor) -> Any:
     return codes, rest
 
 
+@pytest.mark.slow
 @given(seed=SEEDS, bits=st.sampled_from([2, 8, 16, 20]))
 def test_many_at_once_are_each_updated_alone(seed: int, bits: int) -> None:
     assert outcome(seed, bits, one_by_one=False) == outcome(seed, bits, one_by_one=True)

@@ -30,6 +30,7 @@ ELEMENTS = {  # J. Li (2025), table 4.1: 32x32 images, a batch of 128
 }
 
 
+@pytest.mark.slow
 def test_the_outputs_of_the_blocks_are_those_of_the_table() -> None:
     model, method = models.make("efficientnetv2", (32, 32, 3), 10), Float32()
     for _, _, parameter in model.all_parameters():

@@ -198,6 +198,7 @@ def needed(lo: int, hi: int) -> int:
     return next(w for w in range(1, 66) if -(2 ** (w - 1)) <= lo and hi < 2 ** (w - 1))
 
 
+@pytest.mark.slow
 def test_width_of_every_pair_of_int8_codes():
     for lo in range(-128, 128):
         assert qtensor([lo], dtype=np.int8).width == needed(lo, lo)
@@ -227,6 +228,7 @@ def is_float64(value: F) -> bool:
     return odd.bit_length() <= 53 and abs(value) < 2**1024 and (value * 2**1074).denominator == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "exponent", [0, -5, 30, -1022, -1074, -1075, -1127, -1200, 960, 961, 1010, 1023, 1024, 5000]
 )

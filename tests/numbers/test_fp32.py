@@ -88,6 +88,7 @@ def test_fma32_of_infinities_and_nan() -> None:
             np.testing.assert_equal(got, a * b + c)
 
 
+@pytest.mark.slow
 def test_fma_of_a_scalar_and_arrays() -> None:
     _, b, c = (x[:6000:5].reshape(2, 3, -1) for x in fma_cases())
     for a in CORNERS[::3]:
@@ -134,6 +135,7 @@ def test_transcendentals_are_within_one_unit_in_the_last_place(
     assert worst <= Decimal("0.50001")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "exact", "points"),
     [

@@ -246,6 +246,7 @@ def test_the_seed_has_an_effect_and_is_the_only_thing_that_has():
     assert digests[0] == digests[2] != digests[1]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_draws_the_words_of_an_unbroken_one():
     """gives the unbroken run's state, a float simulation gives other draws: its generator restarted."""
     unbroken = np.random.default_rng(1).random(8, dtype=f32)

@@ -202,6 +202,7 @@ def colliding_names() -> tuple[str, str]:
     raise AssertionError
 
 
+@pytest.mark.slow
 def test_two_names_of_one_model_that_collide_are_refused():
     one, two = colliding_names()
     assert draw(1, 2, one, 4) == draw(1, 2, two, 4)

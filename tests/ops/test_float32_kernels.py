@@ -41,6 +41,7 @@ from tests.support.float_oracle import (
 # --- products and convolutions ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_data_tells_other_orders_apart() -> None:
     """Descending k, another chunk size, and unfused terms must all change some result."""
     rows = [list(zip(ints(draw(i, 1500)), ints(draw(i + 9, 1500)), strict=True)) for i in range(6)]

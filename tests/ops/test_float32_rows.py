@@ -74,6 +74,7 @@ def test_sums_over_rows(shape: tuple[int, ...]) -> None:
     same(dots, total(lambda m, c: (ei[m, c], round32(di[m, c] * ri[c], UNIT))))
 
 
+@pytest.mark.slow
 def test_the_data_tells_other_orders_apart() -> None:
     """Descending rows and other chunks must change some sum."""
     x = draw(5, 2500, 8)

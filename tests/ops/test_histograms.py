@@ -119,6 +119,7 @@ def test_many_values_on_any_number_of_threads() -> None:
 # -- sums ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [0, 1, 2, 1023, 1024, 1025, 3000])
 def test_sums_of_squares_and_of_magnitudes(n: int) -> None:
     """float64, in chunks of 1024: a sum in another order has other bits."""

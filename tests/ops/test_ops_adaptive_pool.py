@@ -95,6 +95,7 @@ def test_an_image_of_the_output_size_is_left_as_it_is() -> None:
     assert isinstance(got, Exact) and got.den == 1 and values(got) == values(x)
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_a_bit() -> None:
     results = []
     for n in (1, 2):

@@ -39,6 +39,7 @@ def oracle_tensor(x: Any) -> oracle.Tensor:
 # -- add ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(shape=SHAPES, bits=st.tuples(BITS, BITS), gap=st.integers(-12, 12), seed=SEEDS)
 def test_integer_add(shape: tuple[int, ...], bits: tuple[int, int], gap: int, seed: int) -> None:
     a, b = integer(seed, shape, bits[0], -7), integer(seed + 1, shape, bits[1], -7 + gap)

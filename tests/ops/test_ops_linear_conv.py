@@ -199,6 +199,7 @@ def test_threads_do_not_change_a_bit() -> None:
 # -- bias ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     shape=st.sampled_from([(3, 4), (1, 1), (2, 3, 2, 5)]), bits=st.sampled_from([(8, 8), (31, 16), (45, 8)]),
     seed=SEEDS, gap=st.integers(-12, 12),

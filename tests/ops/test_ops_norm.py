@@ -53,6 +53,7 @@ def affine(seed: int, channels: int) -> tuple[QTensor, QTensor]:
 # -- integers -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     shape=SHAPES, bits=st.sampled_from([2, 8, 18, 30]), exponent=st.sampled_from([-30, -22, -14, -7, 0]),
     limits=st.booleans(), e_exponent=st.integers(-50, 5), seed=SEEDS,
@@ -162,6 +163,7 @@ def root32(v: Fraction) -> Fraction:
     return round_sqrt(v * power(-2 * exponent)) * power(exponent)
 
 
+@pytest.mark.slow
 @given(shape=SHAPES, exponent=st.integers(-10, 10), seed=SEEDS)
 def test_float_batch_norm(shape: tuple[int, ...], exponent: int, seed: int) -> None:
     """Every operation one rounding, in the order of the formulas."""

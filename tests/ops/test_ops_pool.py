@@ -66,6 +66,7 @@ def test_integer_max_pool2d(shape: dict[str, Any], bits: int, e_bits: int, seed:
     assert fixed(dx) == oracle.Fixed(x.shape, want.values, -20)
 
 
+@pytest.mark.slow
 @given(shape=pools(), seed=SEEDS, few=st.booleans())
 def test_float_max_pool2d(shape: dict[str, Any], seed: int, few: bool) -> None:
     """Overlapping windows add their errors in float32, windows in row-major order."""
@@ -138,6 +139,7 @@ def test_integer_avg_pool2d(shape: dict[str, Any], bits: int, e_bits: int, seed:
     assert fixed(quantize(dx, Shift(8))) == oracle.Fixed(want.shape, *q[:2])
 
 
+@pytest.mark.slow
 @given(shape=pools(), seed=SEEDS)
 def test_float_avg_pool2d(shape: dict[str, Any], seed: int) -> None:
     """Forward: additions in row-major order, one division. Back: one division, then the additions."""

@@ -44,11 +44,13 @@ def test_integers(shape: tuple[int, ...], bits: tuple[int, int, int], seed: int)
         assert q.bound >= np.abs(q.codes.astype(np.int64)).max()
 
 
+@pytest.mark.slow
 @given(shape=SHAPES, seed=st.integers(0, 2**32))
 def test_floats(shape: tuple[int, ...], seed: int) -> None:
     check_floats(shape, seed)
 
 
+@pytest.mark.slow
 def test_floats_of_more_than_a_chunk() -> None:
     with threads(2):
         check_floats((2, 33, 40, 2), 7)

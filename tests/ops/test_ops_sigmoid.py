@@ -235,6 +235,7 @@ def _both(x: np.ndarray, quick: np.ndarray, plain: np.ndarray) -> None:
         quick[i], plain[i] = fp32.decay64(x[i]), fp32.exp64(-abs(x[i]))
 
 
+@pytest.mark.slow
 def test_decay64_has_the_bits_of_exp64() -> None:
     draw = np.random.default_rng(5)
     x = np.concatenate([draw.random(4000) * 708, draw.normal(size=4000), [0.0, 708.0, 1e-310]])

@@ -87,6 +87,7 @@ def test_status_and_range() -> None:
     assert symmetric.codes.tolist() == [0, 0, 31, 127, -127]
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32), e_bits=st.sampled_from([8, 16, 40]))
 def test_the_gradient_reads_the_stored_output(seed: int, e_bits: int) -> None:
     x, e = integer(seed, (3, 5), 24, -20), integer(seed + 1, (3, 5), e_bits, -33)

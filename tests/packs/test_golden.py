@@ -161,6 +161,7 @@ def test_an_altered_pack_is_refused(folder: Path, tmp_path: Path, capsys: Captur
         assert "fc2.x1.hex was altered: its SHA-256 is" in refused(capsys, "check", copy, *arguments)
 
 
+@pytest.mark.slow
 def test_bad_usage_is_one_line(folder: Path, tmp_path: Path, capsys: Capture) -> None:
     out = ("--out", tmp_path / "p")
     assert "is there already" in refused(capsys, "golden", *SMALL, "--layer", "fc2", "--out", folder)

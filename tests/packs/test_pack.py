@@ -76,6 +76,7 @@ VALUES: list[QTensor | np.ndarray] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES, ids=str)
 def test_a_tensor_comes_back_as_it_was(value: QTensor | np.ndarray, tmp_path: Path) -> None:
     made = ports.tensor(
@@ -164,6 +165,7 @@ def seal(folder: Path) -> None:
     (folder / pack.SUMS).write_text("".join(lines))
 
 
+@pytest.mark.slow
 def test_any_altered_byte_is_refused(folder: Path) -> None:
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     assert {path.name for path in paths} >= {
@@ -331,6 +333,7 @@ def grid_of(format: Format, xs: list[Fraction], x: Fraction) -> tuple[int, bool]
     return n - (format.k - 1 if isinstance(format, Shift) else format.dr.bit_length() - 1), False
 
 
+@pytest.mark.slow
 @given(
     codes=st.lists(st.integers(-(2**22), 2**22), min_size=1, max_size=12),
     exponent=st.integers(-40, 0),

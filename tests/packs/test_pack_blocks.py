@@ -134,6 +134,7 @@ def test_sensitivities_grow(model: str, layer: str, folders: dict[str, Path]) ->
         assert grown > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "layer"), LAYERS)
 def test_a_pack_is_recomputed_from_itself_alone(model: str, layer: str, folders: dict[str, Path]) -> None:
     read = pack.read(folders[model])
@@ -167,6 +168,7 @@ def test_an_altered_word_is_found(name: str, change: int, folders: dict[str, Pat
         assert wrong.got == wrong.want + change
 
 
+@pytest.mark.slow
 def test_a_device_that_truncates_is_told(folders: dict[str, Path], tmp_path: Path) -> None:
     """Though the limits differ from block to block."""
     read, port = pack.read(folders["resnet8"]), f"{CONV[0]}/x0"

@@ -114,6 +114,7 @@ def test_gradients_read_what_was_packed(kind: str, folders: dict[str, Path]) -> 
     assert plain.reals(f"{CONV}/gW") == want.values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_a_pack_is_recomputed_from_itself_alone(kind: str, folders: dict[str, Path]) -> None:
     read = pack.read(folders[kind])

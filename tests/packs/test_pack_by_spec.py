@@ -286,6 +286,7 @@ def test_one_of_both_is_asked_for(written: Write, tmp_path: Path, capsys: pytest
     assert "invalid choice: 'oracle'" in here(capsys, "check", folder, "--by", "oracle")[2]
 
 
+@pytest.mark.slow
 def test_a_pack_that_cannot_be_run(written: Write, tmp_path: Path) -> None:
     for key, value, message in (
         ("kind", "magic", "generator.kind is 'magic'; the definition has layers, unit"),

@@ -85,6 +85,7 @@ def test_one_bit_is_found_at_its_coordinates(seed: int, block: pack.Pack, dut: P
     assert whole(result)[0] == f"bit {bit} of one element inverted"
 
 
+@pytest.mark.slow
 def test_a_missing_an_extra_and_no_word(block: pack.Pack, dut: Path) -> None:
     path = dut / "bn2.x2.hex"
     lines = path.read_text().splitlines()
@@ -320,6 +321,7 @@ def test_mistakes_of_cq(mistake: str, unit_pack: Callable[[str, str], pack.Pack]
     assert mistake in whole(check.check_dut(read, folder, "q").ports[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["ties_pos", "ties_away", "to_neg"])
 def test_ties_of_a_layer(mode: str, block: pack.Pack, dut: Path) -> None:
     """Accq = Q(Acc, 13) drops two bits, so that every fourth value is a tie."""

@@ -306,6 +306,7 @@ def test_a_switch_is_in_the_pack_and_what_follows_it(written: Write) -> None:
     assert again.about == read.manifest["about"] and {port.name for port, _ in again.ports} == set(read.ports)
 
 
+@pytest.mark.slow
 def test_a_new_word_length_is_in_the_pack(tmp_path: Path) -> None:
     """MuPPET's policy moves it at the end of an epoch, between two steps; then there is no format at all."""
     run = run_folder.build(

@@ -39,6 +39,7 @@ def alone(packs: dict[str, pack.Pack]) -> pack.Pack:
     return packs["alone"]
 
 
+@pytest.mark.slow
 def test_a_pack_that_is_what_it_says(packs: dict[str, pack.Pack], tmp_path: Path) -> None:
     unit = pack.write(units.draft("mac_requant", "L0", {}), tmp_path / "unit")
     for read in (*packs.values(), pack.read(unit)):
@@ -93,6 +94,7 @@ def forge(folder: Path, name: str, codes: Sequence[int]) -> None:
     seal(folder)
 
 
+@pytest.mark.slow
 def test_a_forged_word_is_found_by_recomputing(block: pack.Pack, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(block.folder, tmp_path / "forged"))
     codes = Plain(folder).values("relu2/x4")
@@ -121,6 +123,7 @@ LIES: dict[str, tuple[str, dict]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES)
 def test_a_forged_description_is_found_by_recomputing(lie: str, alone: pack.Pack, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(alone.folder, tmp_path / "forged"))

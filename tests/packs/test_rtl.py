@@ -87,6 +87,7 @@ def test_every_mutant_is_killed_or_proven(name: str, written: Write, tmp_path: P
     assert survivors == proven(name)
 
 
+@pytest.mark.slow
 @icarus_only
 @pytest.mark.parametrize(
     ("name", "settings"), [("quantize_flag", {"W": 10, "EX": -40}), ("r_exponent", {"W": 8, "EX": 3})]
@@ -146,6 +147,7 @@ def test_a_pack_says_how_much_it_was_measured_to_kill(name: str, level: str) -> 
     assert row["beats"][level] == kill_table.beats_of(draft)
 
 
+@pytest.mark.slow
 def test_only_the_words_measured_have_a_measure() -> None:
     draft = made("quantize_sq", "L1")
     port, codes = draft.ports[0]

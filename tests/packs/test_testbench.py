@@ -166,6 +166,7 @@ def test_what_the_unit_gave_can_be_written(tmp_path: Path) -> None:
         assert len(lines[0]) == len(lines[1])
 
 
+@pytest.mark.slow
 @icarus_only
 def test_words_of_1024_bits_go_through_a_unit(tmp_path: Path) -> None:
     settings = {"LANES": 64, "A": 16, "B": 8, "ACC": 36}

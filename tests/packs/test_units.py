@@ -111,6 +111,7 @@ def test_n_is_that_of_a_tensor(name: str, level: str) -> None:
     assert all(n == m for n, m in found.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", units.UNITS)
 def test_small_inputs_are_exhausted(name: str) -> None:
     if name == "quantize_q":
@@ -156,6 +157,7 @@ def test_words_are_those_that_training_drew() -> None:
     assert words_of(made("quantize_cq", "L3"))["word"] == drawn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", units.UNITS)
 def test_a_chain_has_a_digest_a_step(name: str, tmp_path: Path) -> None:
     draft = made(name, "L4")

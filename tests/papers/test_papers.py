@@ -112,6 +112,7 @@ def test_refused(arguments: tuple[str, ...], message: str, capsys: pytest.Captur
     assert message in refused(capsys, "papers", *arguments)
 
 
+@pytest.mark.slow
 def test_a_check_that_fails_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_plots(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 # -- figures by hand ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_muppet(capsys: pytest.CaptureFixture[str]) -> None:
     schedule = [(16, 8), (10, 12), (14, 14), (14, 16), (45, 32)]
     cost = sum(epochs * (bits + 32) for epochs, bits in schedule)
@@ -151,6 +153,7 @@ def test_muppet(capsys: pytest.CaptureFixture[str]) -> None:
     assert implied[1]["by SU, from"] == pytest.approx(64 / 1.255 - 32)
 
 
+@pytest.mark.slow
 def test_adapt(capsys: pytest.CaptureFixture[str]) -> None:
     """The overhead by the oracle of equations (6) to (9)."""
     result = shown(capsys, "adapt-costs")

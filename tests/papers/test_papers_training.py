@@ -75,6 +75,7 @@ def test_only_that_path_is_quantized_and_as_the_oracle_does(path: str) -> None:
     assert all(isinstance(value, np.ndarray) and value.dtype == np.float32 for value in others)
 
 
+@pytest.mark.slow
 def test_without_a_path_it_is_float32() -> None:
     run, other = build(SinglePath()), build(Float32(lr="0.05078125", momentum=0.75))
     run.train(3)
@@ -163,6 +164,7 @@ def quantizers_floor_log2(x: Fraction) -> int:
     return n
 
 
+@pytest.mark.slow
 def test_the_ratio_table_adds_up() -> None:
     result = CHECKS["wageubn-data-ratio"].run(Task(Sizes("resnet8", "digits", 128, 1)))
     ratios, octaves = result.tables
@@ -177,6 +179,7 @@ def test_the_ratio_table_adds_up() -> None:
 # -- arms --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_runs_are_kept_and_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check, told = CHECKS["wageubn-single-path"], []
     task = Task(TINY, out=tmp_path / "kept", progress=lambda *what: told.append(what))

@@ -94,6 +94,7 @@ def test_bytes(bits: int, n: int) -> None:
     prove(bytes_there_and_back(bits, n)(bitpack.pack_bytes, bitpack.unpack_bytes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", range(1, 33))
 def test_signs(bits: int) -> None:
     """(x & mask) read back as `_unpack` does: (x ^ sign) - sign is x again, of every x of so many bits."""

@@ -98,11 +98,13 @@ def test_a_fault_is_found(function: Any, right: str, wrong: str, bits: int) -> N
         assert odd_sums_fail(faulty, bits, 18) > 0
 
 
+@pytest.mark.slow
 def test_a_long_format_that_is_too_short_is_found() -> None:
     """Products need 2p bits; with one less the method is wrong, and this file says so."""
     assert fused_multiply_add_fails(fma32, 3, -1, 12) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Format(2), Format(3, 2), Format(4, 5)])
 def test_small_floats_round_as_the_definition_says(kind: Format) -> None:
     n = np.arange(-3000, 3000)

@@ -48,6 +48,7 @@ def test_logits_are_those_of_the_run(pair: tuple[Run, Path]) -> None:
     assert model.accuracy(run.data) == run.evaluate()
 
 
+@pytest.mark.slow
 def test_no_float_takes_part(pair: tuple[Run, Path]) -> None:
     """Every value that inference hands on is integer codes, and each is the exact one, rounded to nearest."""
     run, path = pair
@@ -101,6 +102,7 @@ def test_batch_norm_in_fine_words_fits_its_container(gamma: float, beta: float, 
     assert np.isfinite(run.evaluate())
 
 
+@pytest.mark.slow
 def test_the_file_holds_packed_words(pair: tuple[Run, Path]) -> None:
     run, path = pair
     arrays, description = archive.load(path, fixed_model.KIND)
@@ -114,6 +116,7 @@ def test_the_file_holds_packed_words(pair: tuple[Run, Path]) -> None:
     assert fixed_model.load(path).bytes == sum(array.nbytes for array in arrays.values())
 
 
+@pytest.mark.slow
 def test_sparse_weights_take_a_mask(tmp_path: Path) -> None:
     run = trained("mlp")
     weight = run.model.fc1.weight
@@ -141,6 +144,7 @@ def test_damage_is_named(pair: tuple[Run, Path], tmp_path: Path) -> None:
         fixed_model.load(tmp_path / "bad.npz")
 
 
+@pytest.mark.slow
 def test_a_consistent_forgery_is_refused(pair: tuple[Run, Path], tmp_path: Path) -> None:
     """Hashes hold, contents do not: another shape, a missing tensor, an extra array, no precision."""
     _, path = pair

@@ -22,6 +22,7 @@ def test_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert process.cores() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="as Linux counts")
 def test_memory_grows_with_what_is_written_and_its_most_stays() -> None:
     before = process.memory()

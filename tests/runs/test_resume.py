@@ -88,6 +88,7 @@ def test_signals(number: signal.Signals, status: int, unbroken: tuple[Path, str]
     same(folder, unbroken[0])
 
 
+@pytest.mark.slow
 def test_the_second_signal_stops_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Here in the middle of a step, which is then lost, and nothing else."""
     folder = tmp_path / "run"
@@ -106,6 +107,7 @@ def test_the_second_signal_stops_at_once(tmp_path: Path, capsys: pytest.CaptureF
     assert [line["step"] for line in metrics(folder)] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_a_run_from_before_its_method_had_a_key(tmp_path: Path) -> None:
     """It goes on, and its folder keeps saying what it was started with."""
     identity, later = run_folder.identity, {"clip", "warmup", "optimizer"}

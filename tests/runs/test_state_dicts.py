@@ -86,6 +86,7 @@ def test_residual_networks_are_pytorchs(tmp_path: Path, block: Any, stem: str) -
     assert (given["rounded"], given["limited"]) == (0, 0)
 
 
+@pytest.mark.slow
 def test_alexnet_is_pytorchs_and_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its real convolutions; 24 outputs where torchvision has 4096, for the time that takes."""
     monkeypatch.setattr(alexnet, "Linear", lambda *sizes: Linear(*(24 if n == 4096 else n for n in sizes)))

@@ -88,6 +88,7 @@ def test_step_wires_the_backward_pass(done):
     assert all(legal(code) for code in e3.codes) and any(e3.codes)
 
 
+@pytest.mark.slow
 def test_step_quantizes_the_weight_gradient_with_its_own_words():
     got = run(dr=32)
     for layer in ("layer1.0.conv2", "layer2.0.downsample.0"):

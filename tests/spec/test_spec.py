@@ -20,6 +20,7 @@ ALLOWED = {
 COMMAND = {"argparse", "json", "os", "sys", "time"}  # and of `python -m intnet.spec` alone
 
 
+@pytest.mark.slow
 def test_the_definition_imports_nothing_but_the_standard_library():
     for path in Path(spec.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -51,6 +52,7 @@ def test_examples_are_many():
     assert found > 30
 
 
+@pytest.mark.slow
 def test_numpy_is_not_needed():
     code = f"import sys; sys.modules['numpy'] = None\nimport {', '.join(MODULES)}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -119,6 +119,7 @@ def test_first_values() -> None:
             assert tensor(p.value) == want
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("crop", "flip"), [(0, False), (2, True)])
 def test_batches_of_the_digits(crop: int, flip: bool) -> None:
     fast, defined = datasets.load("digits"), spec.data.digits()

@@ -341,6 +341,7 @@ def test_in_processes_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (status, err) == (0, "") and "0 of 2 runs are done." in out and picture.stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_a_run_without_its_last_step(
     at_once: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,6 +103,7 @@ def wrong(found: taken.Taken) -> set[str]:
     return {f"{row.layer}/{row.path}" for row in rows if row.state == DIFFERS}
 
 
+@pytest.mark.slow
 def test_what_inference_s_rows_catch() -> None:
     """Another class, another scale, another pixel, another label, and a test batch that is none."""
     run = run_folder.build("adapt", {}, "mlp", "digits", 20)
@@ -206,6 +207,7 @@ def test_what_is_missing_longer_or_too_much_in_the_state_differs(method: str, st
     assert wrong(found) == {"method/state"}
 
 
+@pytest.mark.slow
 def test_widths_that_move_without_a_map_are_seen() -> None:
     found = taken.take(run_folder.build("dynasty", {}, "mlp", "digits", 20), 1, trained)
     found.after["fc2.b"][0, 1] += 1
@@ -252,6 +254,7 @@ def test_a_model_that_begins_with_batch_norm() -> None:
     assert "data/images" not in wrong(inferred(run, 2))
 
 
+@pytest.mark.slow
 def test_a_slot_that_is_missing_and_a_map_that_is_wrong_are_seen() -> None:
     found = taken.take(run_folder.build("wageubn", {}, "mlp", "digits", 20), 2, trained)
     del found.after["fc1.weight.Acc"]
@@ -370,6 +373,7 @@ def test_the_command_shows_a_table_and_ends_well(tmp_path: Path) -> None:
     assert done.stdout.rstrip().endswith("no difference")
 
 
+@pytest.mark.slow
 def test_results_are_kept_and_gone_on_with(tmp_path: Path) -> None:
     run = run_folder.build("float32", {}, "mlp", "digits", 8, limit=64)
     found, path, seen = taken.take(run, 1, trained), tmp_path / "kept.json", []

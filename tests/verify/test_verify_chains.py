@@ -33,6 +33,7 @@ def test_fma_of_corners_is_the_definition_s() -> None:
         assert found == float32.fma_units(p, q, r)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("images", "per_image"),
     [(1, 1), (15, 3), (16, 1), (17, 1), (33, 70), (48, 64), (50, 65), (80, 13), (3, 2500)],
