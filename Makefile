@@ -12,6 +12,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 RUN    := runs/make-run
 PACK   := runs/make-run-pack
+# Collecting the tests takes 7 s with their bytecode kept and 20 without it, wherever the shell says not to keep it.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run check test coverage spec-digests lint docs bench notebooks clean
 run: $(VENV)/.core
