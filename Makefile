@@ -2,7 +2,7 @@
 #             one of its layers and check it
 # make check  lint, types and the quick tests: less than a minute where kernels are compiled
 # make test   every test but the longest, in this checkout's own virtual environment
-# make coverage      lines of Python that the quick tests run (not kernels: those are compiled)
+# make coverage      the quick tests, and how many lines of Python they run
 # make spec-digests   the longest: runs by the definition alone, which end in the digests of the fast code
 # make lint   ruff and mypy        make bench   timings as JSON and a table        make clean
 # make docs   docs/ as HTML in docs/_build/html, every link checked
@@ -24,13 +24,15 @@ run: $(VENV)/.core
 
 test: $(VENV)/.test
 	$(BIN)/python -m tests.support.warm
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(MAKE) coverage
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 check: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not digests"
 
 coverage: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not digests" --cov=intnet --cov-report=term:skip-covered | tail -1
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not digests" --cov --cov-report=
+	@echo "The quick tests run $$($(BIN)/coverage report --format=total) % of the lines, kernels and the definition left out."
 
 spec-digests: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m digests
