@@ -57,20 +57,20 @@ class BatchNorm2d(Layer):
         keep = self.keeper(method, "x1")
         y = ops.batch_norm(x, gamma, beta, act=act, err=err, keep=keep, where=self.name)
         if method.training:
-            self._follow(seen["mu"], seen["sigma"])
+            self._follow(seen["mu"], seen["sigma" if "sigma" in seen else "var"])
         return self.on_path(y, method, "x3", "e1")
 
-    def _follow(self, mu: Any, sigma: Any) -> None:
+    def _follow(self, mu: Any, width: Any) -> None:
         """Move the running statistics one step. Defined by `spec/float_batch_norm.py: running_update`."""
         if isinstance(mu, np.ndarray):
             rate = np.float32(2.0**-self.SHIFT)
-            for key, start, x in (("running_mean", 0, mu), ("running_var", 1, sigma)):
+            for key, start, x in (("running_mean", 0, mu), ("running_var", 1, width)):
                 r = self.buffers.get(key, np.full(self.num_features, start, np.float32))
                 self.buffers[key] = r + (x - r) * rate
             return
-        if sigma.bound**2 >= INT64_BOUND:
-            raise ContainerError(f"{self.name}/running_var: sigma_q has codes up to {sigma.bound}")
-        variance = QTensor(sigma.codes.astype(np.int64) ** 2, 2 * int(sigma.exponent), bound=sigma.bound**2)
+        if width.bound**2 >= INT64_BOUND:
+            raise ContainerError(f"{self.name}/running_var: sigma_q has codes up to {width.bound}")
+        variance = QTensor(width.codes.astype(np.int64) ** 2, 2 * int(width.exponent), bound=width.bound**2)
         for key, start, x in (("running_mean", 0, mu), ("running_var", 1, variance)):
             r = self.buffers.get(
                 key, QTensor(np.full(self.num_features, start << 31, np.int64), self.EXPONENT)

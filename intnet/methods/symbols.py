@@ -82,9 +82,10 @@ for _parameter, _gradient, _slot in (
         _parameter: Symbol("update", f"{_parameter} - lr*{_acc}", (_parameter, _acc), ("", "-lr")),
     }
 
-_SCALE = "r = 1/sqrt(sigma + 10^-5)"
+_SCALE = "r = 1/sqrt(var + 10^-5)"
 
-# In float32 nothing is a copy: W, gamma, beta and b are read as they are, and sigma is the variance.
+# In float32 nothing is a copy: W, gamma, beta and b are read as they are. The other methods with float
+# masters differ from it where their tables say so.
 FLOAT32: dict[str, Symbol] = {
     "W": Symbol("forward", "as it is stored"),
     "b": Symbol("forward", "as it is stored"),
@@ -93,7 +94,7 @@ FLOAT32: dict[str, Symbol] = {
     "x0": Symbol("forward", "x4 of the layer before"),
     "x1": Symbol("forward", "W * x0 (+ b)", factors=("W", "x0")),
     "mu": Symbol("forward", "mean(x1)"),
-    "sigma": Symbol("forward", "mean((x1 - mu)^2)"),
+    "var": Symbol("forward", "mean((x1 - mu)^2)"),
     "x3": Symbol("forward", f"gamma*(x1 - mu)*r + beta, {_SCALE}"),
     "x4": Symbol("forward", "f(x3), f what the layer does: relu, silu, ..."),
     "e0": Symbol("backward", "e4 of the next layer, or the sum of the branches' errors"),
@@ -114,24 +115,16 @@ FLOAT32: dict[str, Symbol] = {
 _COPIES = {"W": "weights", "b": "bias", "gamma": "scale of batch norm", "beta": "offset of batch norm"}
 
 # AdaPT rounds stochastically to <WL,FL> of the layer; the backward pass and batch norm are float32.
-ADAPT: dict[str, Symbol] = {
+ADAPT: dict[str, Symbol] = FLOAT32 | {
     **{f"{p}q": Symbol("forward", f"SR({p}; <WL,FL>)", (p,)) for p in _COPIES},
     "x0": Symbol("forward", "SR(x4 of the layer before; <WL,FL>)"),
     "x1": Symbol("forward", "SR(Wq * x0 (+ bq); <WL,FL>)", ("Wq * x0",), offset="bq", factors=("Wq", "x0")),
-    "mu": Symbol("forward", "mean(x1)"),
-    "sigma": Symbol("forward", "mean((x1 - mu)^2)"),
     "x3": Symbol("forward", f"SR(gammaq*(x1 - mu)*r + betaq; <WL,FL>), {_SCALE}"),
     "x4": Symbol("forward", "SR(f(x3); <WL,FL>), f what the layer does: relu, silu, ..."),
     "dx4": Symbol("forward", "silu'(x3), float32"),
-    "e0": Symbol("backward", "e4 of the next layer, or the sum of the branches' errors"),
-    "e1": Symbol("backward", "e0*f'(x3): behind a ReLU e0 where x3 > 0, else 0"),
-    "e1q": Symbol("backward", "e0*silu'(x3)"),
-    "e3": Symbol("backward", "dL/dx1"),
     "e4": Symbol("backward", "Wq^T e3"),
     "gW": Symbol("backward", "e3 x0^T"),
-    "gb": Symbol("backward", "sum(e3)"),
     "ggamma": Symbol("backward", f"sum(e1*(x1 - mu)*r), {_SCALE}"),
-    "gbeta": Symbol("backward", "sum(e1)"),
 }
 for _p in _COPIES:
     _g = f"g{_p}q"
@@ -143,27 +136,19 @@ for _p in _COPIES:
     ADAPT[_p] = Symbol("update", f"{_p} - lr*Acc{_p}")
 
 # MuPPET rounds stochastically to WL bits at the tensor's own scale; batch norm is float32.
-MUPPET: dict[str, Symbol] = {
+MUPPET: dict[str, Symbol] = FLOAT32 | {
     **{f"{p}q": Symbol("forward", f"BF({p}, WL)", (p,)) for p in ("W", "b")},
     **{f"{p}q": Symbol("forward", f"{p}, float32") for p in ("gamma", "beta")},
     "x0": Symbol("forward", "BF(x4 of the layer before, WL)"),
     "x1": Symbol("forward", "BF(Wq * x0 (+ bq), WL)", ("Wq * x0",), offset="bq", factors=("Wq", "x0")),
-    "mu": Symbol("forward", "mean(x1)"),
-    "sigma": Symbol("forward", "mean((x1 - mu)^2)"),
     "x3": Symbol("forward", f"BF(gamma*(x1 - mu)*r + beta, WL), {_SCALE}"),
     "x4": Symbol("forward", "BF(f(x3), WL), f what the layer does: relu, silu, ..."),
     "dx4": Symbol("forward", "silu'(x3), float32"),
     "e0": Symbol("backward", "BF(e4 of the next layer, or the sum of the branches' errors, WL)"),
-    "e1": Symbol("backward", "e0*f'(x3): behind a ReLU e0 where x3 > 0, else 0"),
-    "e1q": Symbol("backward", "e0*silu'(x3)"),
     "e3": Symbol("backward", "BF(dL/dx1, WL)"),
     "e4": Symbol("backward", "Wq^T e3", factors=("Wq", "e3")),
-    "gW": Symbol("backward", "e3 x0^T", factors=("e3", "x0")),
     "gWq": Symbol("backward", "BF(gW, WL)", ("gW",)),
-    "gb": Symbol("backward", "sum(e3)", factors=("e3",)),
     "gbq": Symbol("backward", "BF(gb, WL)", ("gb",)),
-    "ggamma": Symbol("backward", f"sum(e1*(x1 - mu)*r), {_SCALE}"),
-    "gbeta": Symbol("backward", "sum(e1)"),
 }
 for _p, _g in (("W", "gWq"), ("b", "gbq"), ("gamma", "ggamma"), ("beta", "gbeta")):
     MUPPET |= {
@@ -172,26 +157,13 @@ for _p, _g in (("W", "gWq"), ("b", "gbq"), ("gamma", "ggamma"), ("beta", "gbeta"
     }
 
 # DYNASTY: block float in blocks of 4x4, static (8 bits) or dynamic (b bits); all else is float32.
-DYNASTY: dict[str, Symbol] = {
-    **{p: Symbol("forward", "as it is stored") for p in ("b", "gamma", "beta")},
+DYNASTY: dict[str, Symbol] = FLOAT32 | {
     "Wb": Symbol("forward", "W in b bits, for the backward product", ("W",)),
     "Wq": Symbol("forward", "W in 8 bits", ("W",)),
     "x0": Symbol("forward", "x4 of the layer before in b bits, images in 8"),
     "x1": Symbol("forward", "Wq * x0 (+ b)", factors=("Wq", "x0")),
-    "mu": Symbol("forward", "mean(x1)"),
-    "sigma": Symbol("forward", "mean((x1 - mu)^2)"),
-    "x3": Symbol("forward", f"gamma*(x1 - mu)*r + beta, {_SCALE}"),
-    "x4": Symbol("forward", "f(x3), f what the layer does: relu, silu, ..."),
-    "e0": Symbol("backward", "e4 of the next layer, or the sum of the branches' errors"),
-    "e1": Symbol("backward", "e0*f'(x3): behind a ReLU e0 where x3 > 0, else 0"),
-    "e1q": Symbol("backward", "e0*silu'(x3)"),
     "e3": Symbol("backward", "dL/dx1 in 8 bits"),
     "e4": Symbol("backward", "Wb^T e3", factors=("Wb", "e3")),
-    "gW": Symbol("backward", "e3 x0^T", factors=("e3", "x0")),
-    "gb": Symbol("backward", "sum(e3)", factors=("e3",)),
-    "ggamma": Symbol("backward", f"sum(e1*(x1 - mu)*r), {_SCALE}"),
-    "gbeta": Symbol("backward", "sum(e1)"),
-    **{f"Acc{p}": FLOAT32[f"Acc{p}"] for p in _COPIES},
     "W": Symbol("update", "W - lr*AccW"),
 }
 # The same where forward_dynamic is 'weight'. gW of the first layer reads x0, which is images in 8 bits.

@@ -139,7 +139,7 @@ def _forward_float(
 ) -> np.ndarray:
     mean, variance = float_statistics(x)
     act("mu", mean)
-    act("sigma", variance)
+    act("var", variance)
     r = reciprocal_root(variance)
     if any(saved.needs):
         saved.x = keep(x)

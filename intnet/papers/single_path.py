@@ -99,7 +99,7 @@ class SinglePath(Float32):
 
     def _scaled(self, layer: LayerLike) -> np.ndarray:
         """x3 = x2*gamma + beta of the rounded x2, each operation rounded, as at inference."""
-        x, mean, variance = (self._read[layer.name, path] for path in ("x1", "mu", "sigma"))
+        x, mean, variance = (self._read[layer.name, path] for path in ("x1", "mu", "var"))
         one, zero = np.ones_like(mean), np.zeros_like(mean)
         x2 = float32_rows.normalize(x, mean, reciprocal_root(variance), one, zero)
         x2 = self._read[layer.name, "x2"] = self._rounded(layer, "x2", x2)

@@ -205,7 +205,7 @@ class Walk:
         normed = float_norm.forward(x, gamma.values, beta.values)
         shape = (x.shape[-1],)
         self.rules.activation(layer, "mu", Tensor(shape, normed.mean))
-        self.rules.activation(layer, "sigma", Tensor(shape, normed.variance))
+        self.rules.activation(layer, "var", Tensor(shape, normed.variance))
         self.rules.statistics(layer, normed.mean, normed.variance)
         self.kept[layer.name] = self._save(layer, "x1", x), normed, gamma.values
         return self.rules.activation(layer, "x3", normed.x3)

@@ -146,15 +146,15 @@ class Moved:
         stored = {
             e.path: e.result
             for e in self.taken.record.events
-            if e.layer == layer and e.path in ("mu", "sigma")
+            if e.layer == layer and e.path in ("mu", "sigma", "var")
         }
         if self.judge.rules is None or len(stored) < 2:
             raise NotSpecified(
                 "no statistics of the batch" if self.judge.rules is not None else "the method names no spec"
             )
         every = np.arange(shape_of(stored["mu"])[0])
-        mean, width = (self.values.at(stored[path], every) for path in ("mu", "sigma"))
-        squared = [v * v for v in width] if isinstance(stored["sigma"], QTensor) else width
+        mean, spread = (self.values.at(value, every) for value in stored.values())
+        squared = [v * v for v in spread] if "sigma" in stored else spread
         before = {name: as_stored(self.taken.before[name]) for name in names if name in self.taken.before}
         step = self.judge.fresh(before)
         step.statistics(self.judge.layers[layer], mean, squared)

@@ -129,7 +129,7 @@ def forward_paths(net: str) -> set[str]:
     paths = {
         "linear": ("W", "x0", "x1"),
         "conv": ("W", "x0", "x1"),
-        "norm": ("mu", "sigma", "x3"),
+        "norm": ("mu", "var", "x3"),
         "relu": ("x4",),
     }
     return {f"{layer.name}/{path}" for layer in layers for path in paths.get(layer.kind, ())}

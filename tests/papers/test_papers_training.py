@@ -88,7 +88,7 @@ def test_batch_norm_reads_the_rounded_x2() -> None:
     run, seen = build(SinglePath(path="bn")), Recorder("layer2.0.bn1/*", "layer2.0.conv1/x1")
     run.train(1, observe_last=[seen])
     bn = next(layer for layer in run.model.all_layers() if layer.name == "layer2.0.bn1")
-    x1, mu, variance = (seen[name] for name in ("layer2.0.conv1/x1", "layer2.0.bn1/mu", "layer2.0.bn1/sigma"))
+    x1, mu, variance = (seen[name] for name in ("layer2.0.conv1/x1", "layer2.0.bn1/mu", "layer2.0.bn1/var"))
     r = np.float32(1) / np.sqrt(variance + np.float32(1e-5))
     x2 = np.round((x1 - mu) * r * np.float32(128)) / np.float32(128)
     assert x2.dtype == np.float32 and not np.array_equal(x2, (x1 - mu) * r)

@@ -172,7 +172,7 @@ class BatchNorm(Rule):
         return np.array(
             [
                 float(f32.to_float32(1 / f32.sqrt32(f32.add32(v, float_norm.EPS))))
-                for v in fractions(self._stored(call, "sigma"))
+                for v in fractions(self._stored(call, "var"))
             ],
             np.float32,
         )
@@ -243,7 +243,7 @@ class BatchNorm(Rule):
             total = f32.batch_dot_units(units(column), [f32.ONE] * len(column), per_image)
             return f32.to_float32(Fraction(total, f32.ONE) / len(column))
         centred = units(column - self._stored(call, "mu")[c])
-        if path == "sigma":
+        if path == "var":
             total = f32.batch_dot_units(centred, centred, per_image)
             return f32.to_float32(Fraction(total, f32.ONE) / len(column))
         assert isinstance(what, Back)
@@ -322,7 +322,7 @@ class ScaleShift(Elementwise):
 
 
 def _statistics(paths: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [(path, paths[path]) for path in ("mu", "sigma") if path in paths]
+    return [(path, paths[path]) for path in ("mu", "sigma", "var") if path in paths]
 
 
 def divided(sums: np.ndarray, n: int) -> np.ndarray:
