@@ -1,53 +1,30 @@
 """Paths in blocks of 4x4: the exponent and the codes of drawn elements' blocks, by `spec.block_float`."""
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from intnet.blocks.block_float import BlockTensor, blocks_shape
-from intnet.numbers.formats import BlockFloat
 from intnet.ops.bilinear import Copies
 from intnet.spec import block_float
 from intnet.spec.methods.dynasty import BlockFloat as SpecBlocks
 from intnet.spec.methods.dynasty_map import in_use
-from intnet.trace import Event
-from intnet.verify import draw
-from intnet.verify.events import Options, Place, compare
+from intnet.verify.events import Place
 from intnet.verify.judge import Judge
-from intnet.verify.row import Row
-from intnet.verify.values import NotSpecified, Values, as_float64, fractions
+from intnet.verify.row import NotSpecified, Row
+from intnet.verify.values import Values, as_float64, fractions
 
 STARTED = 4  # bits of a block of which no map speaks yet
 
 
-def is_block(event: Event) -> bool:
-    """Whether a path holds blocks."""
-    return isinstance(event.format, BlockFloat)
-
-
-def check(values: Values, judge: Judge, place: Place, out: Any, options: Options) -> Row:
+def check(values: Values, place: Place, out: Any, row: Row) -> None:
     """One event: of every drawn element its block's exponent and its code; then what is read."""
-    event = place.event
-    row = Row(
-        event.layer, event.path, judge.equation(event.path), ["block_float.quantize"], event.result.size
-    )
-    flat = draw.drawn(f"{options.seed}/{event.step}/{place.name}", row.elements, options.elements)
-    if options.elements is not None:
-        flat = np.union1d(flat, draw.telling(event.result, None))
-    try:
-        form = judge.format_of(event.layer, event.path)
-        if not isinstance(form, SpecBlocks):
-            raise NotSpecified(f"blocks where the format is {form}")
-        _check(values, judge, place, form, flat, row)
-        _check_read(place, out, row)
-    except NotSpecified as why:
-        row.state, row.why = "not specified", str(why)
-    return row
-
-
-def _check(values: Values, judge: Judge, place: Place, form: Any, flat: np.ndarray, row: Row) -> None:
-    event, shape = place.event, place.event.result.shape
+    event, shape, judge = place.event, place.event.result.shape, values.judge
+    row.specs = ["block_float.quantize"]
+    flat = values.drawn(f"{event.step}/{place.name}", row.elements, event.result)
+    form = judge.format_of(event.layer, event.path)
+    if not isinstance(form, SpecBlocks):
+        raise NotSpecified(f"blocks where the format is {form}")
     axes = form.axes
     bits = bits_of(judge, event.layer, form, blocks_shape(shape, axes))
     codes, exponents = [], []
@@ -60,15 +37,14 @@ def _check(values: Values, judge: Judge, place: Place, form: Any, flat: np.ndarr
             kept[block] = block_float.exponent(values.at(place.entered, members))
         e, b = kept[block], int(bits[block])
         x = values.at(place.entered, np.array([at]))[0]
-        codes.append(Fraction(block_float.code_at(x, e, b)[0]))
+        codes.append(block_float.code_at(x, e, b)[0])
         exponents.append(0 if e is None else e - b + 1)
     row.checked = len(flat)
-    stored = [Fraction(c) for c in event.result.codes.reshape(-1)[flat].tolist()]
     units = np.broadcast_to(event.result.exponent, shape).reshape(-1)[flat].tolist()
-    compare(row, flat, shape, codes, stored)
+    row.compare(flat, shape, codes, event.result.codes.reshape(-1)[flat].tolist())
     live = [k for k, code in enumerate(codes) if code]
-    expected = [Fraction(exponents[k]) for k in live]
-    compare(row, flat[live], shape, expected, [Fraction(units[k]) for k in live])
+    row.compare(flat[live], shape, [exponents[k] for k in live], [units[k] for k in live])
+    _check_read(event.result, out, row)
 
 
 def bits_of(judge: Judge, layer: str, form: Any, shape: Any) -> np.ndarray:
@@ -84,22 +60,14 @@ def bits_of(judge: Judge, layer: str, form: Any, shape: Any) -> np.ndarray:
     return widths[np.arange(shape[0]) % stored.shape[0]]
 
 
-def _check_read(place: Place, out: Any, row: Row) -> None:
+def _check_read(result: Any, out: Any, row: Row) -> None:
     """What products read are the values of the codes, all of them."""
-    event = place.event
-    read = [
-        one for one in ((out.forward, out.backward) if isinstance(out, Copies) else (out,)) if one is not None
-    ]
-    held = as_float64(event.result)
-    tensors = [one for one in read if isinstance(one, BlockTensor)]
-    if not tensors or any(np.array_equal(one.values.astype(np.float64), held) for one in tensors):
+    copies = (out.forward, out.backward) if isinstance(out, Copies) else (out,)
+    held = as_float64(result)
+    read = [one.values.astype(np.float64) for one in copies if isinstance(one, BlockTensor)]
+    if not read or any(np.array_equal(one, held) for one in read):
         return
-    wrong = np.flatnonzero((tensors[0].values.astype(np.float64) != held).reshape(-1))[:1]
-    given = tensors[0].values.reshape(-1)[wrong]
-    compare(
-        row,
-        wrong,
-        event.result.shape,
-        [Fraction(v) for v in held.reshape(-1)[wrong].tolist()],
-        fractions(given),
+    wrong = np.flatnonzero(read[0] != held)[:1]
+    row.compare(
+        wrong, result.shape, fractions(held.reshape(-1)[wrong]), fractions(read[0].reshape(-1)[wrong])
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from intnet.numbers.qtensor import QTensor
 from intnet.spec.formats import Direct, FixedPoint, Format
-from intnet.verify.values import MARGIN, Values, forward_copy, is_stored
+from intnet.verify.values import MARGIN, Near, Values, forward_copy, is_stored
 
 MANY = 20_000  # candidates for an extreme that are evaluated exactly
 
@@ -26,16 +26,15 @@ def grid_of(values: Values, form: Format, value: Any) -> int:
         flat = value.codes.reshape(-1) if isinstance(value, QTensor) else np.asarray(value).reshape(-1)
         least, greatest = values.at(value, np.array([flat.argmin(), flat.argmax()]))
         return form.grid_of(least, greatest)
-    return decided(form, *values.near(value), lambda flat: values.at(value, flat))
+    return decided(form, values.near(value), lambda flat: values.at(value, flat))
 
 
-def decided(
-    form: Format, found: np.ndarray, size: np.ndarray, exact_at: Callable[[np.ndarray], list[Fraction]]
-) -> int:
-    """The same of float64 numbers with magnitudes, and of what makes the exact ones at flat indices."""
-    low, high = (found - MARGIN * size).reshape(-1), (found + MARGIN * size).reshape(-1)
-    inner = form.grid_of(_exact(min(high.min(), 0.0)), _exact(max(low.max(), 0.0)))
-    outer = form.grid_of(_exact(min(low.min(), 0.0)), _exact(max(high.max(), 0.0)))
+def decided(form: Format, near: Near, exact_at: Callable[[np.ndarray], list[Fraction]]) -> int:
+    """The same of float64 numbers, and of what makes the exact ones at flat indices."""
+    off = MARGIN * near.size
+    low, high = (near.value - off).reshape(-1), (near.value + off).reshape(-1)
+    inner = form.grid_of(Fraction(min(high.min(), 0.0)), Fraction(max(low.max(), 0.0)))
+    outer = form.grid_of(Fraction(min(low.min(), 0.0)), Fraction(max(high.max(), 0.0)))
     nonzero = high.min() < 0 or low.max() > 0
     if nonzero and inner == outer:
         return outer
@@ -43,7 +42,3 @@ def decided(
     assert may.size <= MANY, f"{may.size} elements may be the greatest"
     exact = exact_at(may)
     return form.grid_of(min(exact), max(exact))
-
-
-def _exact(x: float) -> Fraction:
-    return Fraction(*float(x).as_integer_ratio())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -11,58 +11,37 @@ from intnet.spec import block_float
 from intnet.spec.methods import dynasty_map
 from intnet.spec.methods.dynasty import axes_of
 from intnet.spec.tensor import Tensor
-from intnet.verify import draw
-from intnet.verify.events import Options, compare
-from intnet.verify.judge import Judge
-from intnet.verify.record import Back, Call
-from intnet.verify.row import Row
+from intnet.verify.record import Back
+from intnet.verify.row import STEP, NotSpecified, Row, Task
 from intnet.verify.taken import Taken
-from intnet.verify.tasks import STEP, Task
-from intnet.verify.values import NotSpecified, Values
+from intnet.verify.values import Values, fractions
 
 BLOCKS = 24  # of a tensor, unless all are asked for
 
 
-def tasks(taken: Taken, values: Values, judge: Judge, options: Options) -> Iterator[Task]:
+def tasks(values: Values) -> Iterator[Task]:
     """A row for the weights and one for the input of every layer that has a table."""
+    taken, judge = values.taken, values.judge
     order = STEP * (len(taken.record.happened) + 2)
     for name in taken.after:
-        if not name.endswith(".S") or not hasattr(judge.rules, "kept"):
+        if not name.endswith(".S") or judge.module is None or not hasattr(judge.rules, "kept"):
             continue
         layer = next(one for one in judge.layers if name in (judge.rules.kept(one, k, "S") for k in "WA"))
         kind = "W" if name == judge.rules.kept(layer, "W", "S") else "A"
-        yield Task(layer, 1, _maker(taken, values, judge, options, (layer, kind, name), order), order)
+        row = Row(layer, f"S of {kind}", "S + 2^(2e)/16 sum(g^2)", ["methods.dynasty_map.sensitivity"])
+        row.elements, row.order = int(taken.after[name].size), order
+        yield Task(row, 1, partial(_check, values, layer, kind, name))
 
 
-def _maker(
-    taken: Taken, values: Values, judge: Judge, options: Options, table: tuple[str, str, str], order: int
-) -> Any:
-    def make() -> Row:
-        layer, kind, name = table
-        row = Row(
-            layer, f"S of {kind}", "S + 2^(2e)/16 sum(g^2)", ["methods.dynasty_map.sensitivity"], order=order
-        )
-        row.elements = int(taken.after[name].size)
-        try:
-            _check(taken, values, judge, options, table, row)
-        except NotSpecified as why:
-            row.not_specified(why)
-        return row
-
-    return make
-
-
-def _check(
-    taken: Taken, values: Values, judge: Judge, options: Options, table: tuple[str, str, str], row: Row
-) -> None:
-    layer, kind, name = table
+def _check(values: Values, layer: str, kind: str, name: str, row: Row) -> None:
+    taken = values.taken
     source, gradient = _operands(taken, layer, kind)
     axes, shape = axes_of(source.shape, kind == "W"), source.shape
     counts = blocks_shape(shape, axes)
-    count = None if options.elements is None else BLOCKS
-    flat = draw.drawn(f"{options.seed}/{judge.now.step}/{name}", row.elements, count)
+    flat = values.drawn(f"{values.judge.now.step}/{name}", row.elements, few=BLOCKS)
     after, before = (taken.ended or taken.after)[name].reshape(-1), taken.before.get(name)
-    full = _images(taken) == _first_images(taken, judge)
+    images = len(taken.record.labels())
+    full = images == (int(taken.before["method/images"].codes[0]) or images)
     expected = []
     for at in flat.tolist():
         old = 0.0 if before is None else float(before.reshape(-1)[at])
@@ -78,7 +57,7 @@ def _check(
         found = dynasty_map.sensitivity(gs, q, dynasty_map.zero_blocks(xs, axes))
         expected.append(Fraction(old + next(iter(found.values()))))
     row.checked = len(flat)
-    compare(row, flat, taken.after[name].shape, expected, [Fraction(float(v)) for v in after[flat]])
+    row.compare(flat, taken.after[name].shape, expected, fractions(after[flat]))
 
 
 def _operands(taken: Taken, layer: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
@@ -90,15 +69,6 @@ def _operands(taken: Taken, layer: str, kind: str) -> tuple[np.ndarray, np.ndarr
     )  # fmt: skip
     backs = (one for one in taken.record.happened if isinstance(one, Back) and one.call is call)
     back = next(backs, None)
-    if back is None or not isinstance(call, Call):
+    if back is None:
         raise NotSpecified("no gradient came back")
     return call.operands[0], back.gradient
-
-
-def _images(taken: Taken) -> int:
-    return len(next(iter(taken.record.calls("softmax_cross_entropy"))).attributes["labels"])
-
-
-def _first_images(taken: Taken, judge: Judge) -> int:
-    kept = int(taken.before["method/images"].codes[0])
-    return kept or _images(taken)

@@ -8,15 +8,13 @@ rule.specs, rule.inner_specs            the names of the spec functions that thi
 
 from typing import Any
 
-from intnet.verify.rules.curves import SigmoidRule, SiluRule, TanhRule
-from intnet.verify.rules.elementwise import Add, Dropout, Flatten, Own, Relu, Scale
-from intnet.verify.rules.loss import Loss
+from intnet.verify.rules.curves import CURVES
+from intnet.verify.rules.elementwise import Add, Dropout, Flatten, Loss, Own, Relu, Scale
 from intnet.verify.rules.norm import BatchNorm, Normalize, ScaleShift
 from intnet.verify.rules.pools import AdaptiveMean, GlobalMean, Max, Mean
 from intnet.verify.rules.products import AddBias, Conv, Linear
 
-OWN = "a user's own"
-RULES: dict[str, Any] = {
+RULES: dict[str, Any] = CURVES | {
     "adaptive_avg_pool2d": AdaptiveMean(),
     "add": Add(),
     "add_bias": AddBias(),
@@ -32,9 +30,6 @@ RULES: dict[str, Any] = {
     "relu": Relu(),
     "scale": Scale(),
     "scale_shift": ScaleShift(),
-    "sigmoid": SigmoidRule(),
-    "silu": SiluRule(),
     "softmax_cross_entropy": Loss(),
-    "tanh": TanhRule(),
-    OWN: Own,
+    "a user's own": Own,
 }
