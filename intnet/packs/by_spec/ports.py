@@ -13,14 +13,13 @@ from math import prod
 from typing import Any
 
 from intnet.packs.by_spec.layers import LayerStep
-from intnet.packs.by_spec.plain import Plain, pattern32, pattern64
+from intnet.packs.by_spec.plain import Plain, flag_word, pattern_of
 from intnet.packs.by_spec.trails import trail_of
 from intnet.packs.layers.paths import state_path
 from intnet.spec import float32 as floats
 from intnet.spec import words as random
 from intnet.spec.block_float import Blocks
 from intnet.spec.digest import Words
-from intnet.spec.formats import flag_encode
 from intnet.spec.methods.saved import Packed
 from intnet.spec.tensor import Fixed, power
 from intnet.spec.values import exact
@@ -34,9 +33,9 @@ def expected(plain: Plain, made: LayerStep) -> Expected:
     for path, seen in made.seen.items():
         name = made.prefix + path
         if isinstance(seen.stored, Packed):
-            yield from _packed(plain, name, seen.stored)
+            yield from (part for part in _packed(name, seen.stored) if part[0] in plain.ports)
         elif isinstance(seen.stored, Blocks):
-            yield from _blocks(plain, name, seen.stored)
+            yield from (part for part in _blocks(name, seen.stored) if part[0] in plain.ports)
         elif name in plain.ports:
             yield name, codes_of(plain, name, seen.stored)
         for part, numbers in trail_of(plain, name, seen, made.now).items():
@@ -52,11 +51,12 @@ def codes_of(plain: Plain, name: str, value: Any) -> Codes:
     """The integers of a port that holds `value`; of an exact quotient, those of its numerators."""
     port = plain.port(name)
     if port["encoding"] == "float64":
-        return [pattern64(v) for v in value.values]
+        return [pattern_of(v, 64) for v in value.values]
     if port["encoding"] == "float32":
-        return [pattern32(Fraction(v)) for v in exact(value)]
+        return [pattern_of(v, 32) for v in exact(value)]
     if port["encoding"] == "flag":
-        return [_flag_word(code, port["bits"] - 1) for code in _at(value, port["exponent"])]
+        codes = _at(value, port["exponent"])
+        return [None if code is None else flag_word(code, port["bits"] - 1) for code in codes]
     codes = _at(value, port["exponent"] or 0)
     if None not in codes:
         return codes
@@ -80,37 +80,25 @@ def _whole(numbers: Sequence[Fraction]) -> Codes:
     return [v.numerator if v.denominator == 1 else None for v in numbers]
 
 
-def _flag_word(code: int | None, k: int) -> int | None:
-    if code is None:
-        return None
-    flag, sign, size = flag_encode(code, k)
-    return flag << k | sign << k - 1 | size
-
-
 # -- blocks and buckets ----------------------------------------------------------------------------
 
 
-def _blocks(plain: Plain, name: str, value: Blocks) -> Expected:
+def _blocks(name: str, value: Blocks) -> Expected:
     """Mantissas; e and b of every block."""
-    parts = {name: value.codes, f"{name}.e": value.exponents.values(), f"{name}.bits": value.bits.values()}
-    for part, codes in parts.items():
-        if part in plain.ports:
-            yield part, list(codes)
+    yield name, list(value.codes)
+    yield f"{name}.e", list(value.exponents.values())
+    yield f"{name}.bits", list(value.bits.values())
 
 
-def _packed(plain: Plain, name: str, value: Packed) -> Expected:
+def _packed(name: str, value: Packed) -> Expected:
     """a~, codes, scales, zero points, widths, memory."""
     found = value.saved.buckets
-    units = {name: value.saved.values, f"{name}.scale": [b.scale for b in found]}
-    units[f"{name}.zero"] = [b.zero for b in found]
-    for part, numbers in units.items():
-        if part in plain.ports:
-            yield part, [floats.bits_of(v) for v in numbers]
-    codes = {f"{name}.code": [code for b in found for code in b.codes], f"{name}.bits": value.widths}
-    codes[f"{name}.packed"] = list(value.saved.packed)
-    for part, numbers in codes.items():
-        if part in plain.ports:
-            yield part, list(numbers)
+    yield name, [floats.bits_of(v) for v in value.saved.values]
+    yield f"{name}.code", [code for b in found for code in b.codes]
+    yield f"{name}.scale", [floats.bits_of(b.scale) for b in found]
+    yield f"{name}.zero", [floats.bits_of(b.zero) for b in found]
+    yield f"{name}.bits", list(value.widths)
+    yield f"{name}.packed", list(value.saved.packed)
 
 
 # -- state -----------------------------------------------------------------------------------------

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from intnet.errors import IntnetError, PackError
 from intnet.packs.by_spec import differences, ports, units
 from intnet.packs.by_spec.layers import Replay
 from intnet.packs.by_spec.plain import Plain
-from intnet.packs.check import TRAIL, UNKNOWN, PortResult, Result, compare, first_step
+from intnet.packs.check import TRAIL, UNKNOWN, PortResult, Result, compare, first_step, runnable
 from intnet.packs.pack import MANIFEST, Pack
 
 GIVEN = "in"  # the direction of operands
@@ -33,19 +32,12 @@ def recompute(pack: Pack, on_port: OnPort = lambda name: None) -> Result:
     PackError where PACK.json does not say how it was made.
     """
     kinds: dict[str, Callable[[Plain, _Judge], None]] = {"layers": _layers, "unit": _unit}
-    kind = pack.manifest["generator"].get("kind")
-    if kind not in kinds:
-        raise PackError(f"{pack.folder}: generator.kind is {kind!r}; the definition has {', '.join(kinds)}")
     begun, plain = time.perf_counter(), Plain(pack)
     judge = _Judge(plain, on_port)
-    try:
-        kinds[kind](plain, judge)
+    cannot = f"{MANIFEST} cannot be run by the definition"
+    with runnable(pack, kinds, "the definition has", cannot) as run:
+        run(plain, judge)
         judge.problems += _chain(plain)
-    except IntnetError:
-        raise
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as e:
-        text = f"{type(e).__name__}: {e}".rstrip(": ")
-        raise PackError(f"{pack.folder}: {MANIFEST} cannot be run by the definition ({text})") from e
     return judge.result(time.perf_counter() - begun)
 
 

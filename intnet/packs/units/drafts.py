@@ -32,7 +32,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.packs.ports import Case, Draft, Filled, Port
 from intnet.packs.units import stimuli, stimuli_sums, training
 from intnet.packs.units.listing import UNITS
-from intnet.packs.units.signals import Columns, Group, Parameters, Range, Signal, Unit, joined
+from intnet.packs.units.signals import Columns, Group, Parameters, Range, Unit, joined
 from intnet.packs.units.sums import RESULTS
 from intnet.packs.units.words import Results, Step
 
@@ -198,31 +198,34 @@ def _chain(
 
 
 def _ports(
-    signals: Sequence[Signal],
+    signals: Sequence[Port],
     columns: Columns,
     results: Results,
-    ignored: Sequence[Signal],
+    ignored: Sequence[Port],
     given: Mapping[str, int],
 ) -> list[Filled]:
     """The ports in the module's order, then the trail of the first result."""
     steps = {step.name: step for step in results.steps}
-    lfsr = {"word_bits": LFSR_BITS} if LFSR in given else {}
     made: list[Filled] = []
     for raw in signals:
         if raw in ignored:
             continue
-        signal, more = _settled(raw, steps, columns), lfsr if raw.direction == "out" else {}
-        codes = results.outs[signal.name] if signal.direction == "out" else columns[signal.name]
-        meaning = signal.meaning
-        if signal.rounding and ignored:
+        signal = _settled(raw, steps, columns)
+        out, rounding = signal.direction == "out", dict(signal.rounding)
+        codes = results.outs[signal.name] if out else columns[signal.name]
+        axes, meaning = ("result" if out else "beat") + (",lane" if codes.ndim > 1 else ""), signal.meaning
+        if rounding and ignored:
             names = ", ".join(s.name for s in ignored)
             meaning += f" ({names}: never differs here, so it is no port of this pack)"
-        made.append(_port(signal, codes, meaning, more))
+        if rounding and LFSR in given:
+            rounding["word_bits"] = LFSR_BITS
+        kept = replace(signal, shape=codes.shape, axes=axes, meaning=meaning, rounding=rounding)
+        made.append((kept, codes))
     main = next(s.name for s in signals if s.direction == "out")
     return made + [_trail(step, main) for step in steps.values()]
 
 
-def _settled(signal: Signal, steps: dict[str, Step], columns: Columns) -> Signal:
+def _settled(signal: Port, steps: dict[str, Step], columns: Columns) -> Port:
     """An exponent or limit that is one number for all results is said as that, and is no trail port."""
     if signal.exponent == "q.exponent" and not np.ptp(steps["exponent"].codes):
         signal = replace(signal, exponent=int(steps.pop("exponent").codes[0]))
@@ -231,25 +234,6 @@ def _settled(signal: Signal, steps: dict[str, Step], columns: Columns) -> Signal
         own = {key: value for key, value in signal.rounding.items() if key != "limit"}
         signal = replace(signal, rounding=own | {"low": -top, "high": top})
     return signal
-
-
-def _port(signal: Signal, codes: np.ndarray, meaning: str, rounding: Mapping[str, Any]) -> Filled:
-    axes = ("result" if signal.direction == "out" else "beat") + (",lane" if codes.ndim > 1 else "")
-    fields = {"exponent": signal.exponent, "encoding": signal.encoding, "format": signal.format}
-    rounded = dict(signal.rounding) | dict(rounding) if signal.rounding else {}
-    port = Port(
-        signal.name,
-        signal.direction,
-        codes.shape,
-        axes,
-        signal.bits,
-        signal.signed,
-        signal.lanes,
-        meaning=meaning,
-        rounding=rounded,
-        **fields,  # type: ignore[arg-type]
-    )
-    return port, codes
 
 
 def _trail(step: Step, main: str) -> Filled:

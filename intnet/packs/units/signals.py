@@ -5,12 +5,12 @@ bugs: its columns become words of the in ports, and a case of the pack. Next: `w
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from intnet.numbers.formats import Format
+from intnet.packs.ports import Port
 
 Parameters = Mapping[str, int]
 Columns = dict[str, np.ndarray]  # int64 words of a port: (beats,), or (beats, lanes)
@@ -25,20 +25,9 @@ class Range:
     most: int
 
 
-@dataclass(frozen=True)
-class Signal:
-    """A data port of a unit; the fields are those of `ports.Port`."""
-
-    name: str
-    bits: int
-    meaning: str
-    signed: bool = True
-    lanes: int = 1
-    direction: str = "in"
-    exponent: int | str | None = None
-    encoding: str = "integer"
-    format: Format | None = None
-    rounding: Mapping[str, Any] = field(default_factory=dict)
+def signal(name: str, bits: int, meaning: str, direction: str = "in", **more: Any) -> Port:
+    """A data port of a unit, without the words of a pack; `more` are fields of Port."""
+    return Port(name, direction, (), "", bits, meaning=meaning, **more)
 
 
 Scale = Mapping[str, int]  # exponents of ports that no parameter says, where they are not 0
@@ -57,7 +46,7 @@ class Unit:
     name: str
     summary: str
     parameters: Mapping[str, Range]
-    signals: Callable[[Parameters, Scale], tuple[Signal, ...]]
+    signals: Callable[[Parameters, Scale], tuple[Port, ...]]
     wrong: Callable[[Parameters], str]
     latency: int = 1
 
@@ -69,7 +58,7 @@ class Unit:
     @property
     def per_vector(self) -> bool:
         """Whether a result follows the last beat of a vector only."""
-        return any(signal.name == "last" for signal in self.signals(self.defaults, {}))
+        return any(port.name == "last" for port in self.signals(self.defaults, {}))
 
 
 @dataclass(frozen=True)
