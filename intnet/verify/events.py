@@ -1,5 +1,6 @@
 """Every rounding of a step: the format, the grid, the words and the codes of a path, by the definition."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from intnet.exact.expressions import Exact, FloatExact
+from intnet.inspect.explain import value_at
+from intnet.inspect.operands import Operands
 from intnet.numbers.qtensor import QTensor
 from intnet.spec import words as random
 from intnet.spec.curves import curve_round, tanh_round
@@ -17,13 +20,14 @@ from intnet.spec.formats import Direct, FixedPoint, Format
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import power
 from intnet.trace import Event
-from intnet.verify import chains, draw
-from intnet.verify.grids import decided, grid_of
+from intnet.verify import chains
 from intnet.verify.judge import FLOAT32
 from intnet.verify.record import What
-from intnet.verify.row import NotSpecified, Row, written
+from intnet.verify.row import NotSpecified, Row, place_of, written
 from intnet.verify.rules.rule import Source
-from intnet.verify.values import Values, is_float, is_stored
+from intnet.verify.values import MARGIN, Near, Values, close, forward_copy, is_float, is_stored, telling
+
+MANY = 20_000  # candidates for an extreme that are evaluated exactly
 
 
 @dataclass
@@ -62,30 +66,6 @@ def of_unit_length(q: QTensor, flat: np.ndarray) -> list[Fraction]:
     return [Fraction(code / norm) for code in q.codes.reshape(-1)[flat].tolist()]
 
 
-def told(expression: Any, flat: np.ndarray) -> list[Fraction] | None:
-    """What an expression of the fast code's says of itself; None where it does not say."""
-    if isinstance(expression, FloatExact):
-        return [
-            Fraction(*v.as_integer_ratio()) / expression.den
-            for v in expression.values.reshape(-1)[flat].tolist()
-        ]
-    if not isinstance(expression, Exact):
-        return None
-    channels = expression.shape[-1]
-
-    def of(part: Any, i: int) -> int:
-        return int(part) if not isinstance(part, np.ndarray) or not part.ndim else int(part[i % channels])
-
-    out = []
-    for i in flat.tolist():
-        total = of(expression.offset, i)
-        for (term, coefficient), shift in zip(expression.terms, expression.shifts, strict=True):
-            total += (of(coefficient, i) * int(term.codes.reshape(-1)[i])) << shift
-        total = max(total, 0) if expression.relu else total
-        out.append(Fraction(total, of(expression.den, i)) * power(expression.exponent))
-    return out
-
-
 def check(values: Values, place: Place, row: Row) -> None:
     """One event."""
     event = place.event
@@ -110,11 +90,15 @@ def check(values: Values, place: Place, row: Row) -> None:
 
 
 def held(values: Values, event: Event, flat: np.ndarray) -> list[Fraction]:
-    """What the result of an event is at flat indices; NotSpecified where it does not say."""
-    stored = values.at(event.result, flat) if is_stored(event.result) else told(event.result, flat)
-    if stored is None:
-        raise NotSpecified(f"a {type(event.result).__name__} that is not stored")
-    return stored
+    """The result of an event at flat indices, of an expression what it says of itself; or NotSpecified."""
+    result = event.result
+    if is_stored(result):
+        return values.at(result, flat)
+    if not isinstance(result, Exact | FloatExact):
+        raise NotSpecified(f"a {type(result).__name__} that is not stored")
+    shape, names = tuple(result.shape), Operands()
+    told = (value_at(event, result, tuple(place_of(i, shape)), names).value for i in flat.tolist())
+    return [value for value in told if value is not None]
 
 
 def entering(values: Values, place: Place) -> list[str]:
@@ -136,10 +120,10 @@ def _check_codes(values: Values, place: Place, form: Format, flat: np.ndarray, r
     row.specs += [f"formats.{type(form).__name__}", *(["words.word"] if stream else [])]
     limits = form.limits()
     if values.options.elements is not None:
-        flat = np.union1d(flat, draw.telling(q, None if limits is None else limits[:2]))
+        flat = np.union1d(flat, telling(q, None if limits is None else limits[:2]))
         if not place.inner and row.elements > len(flat):
             scaled = values.near(place.entered).value / float(form.step(grid))
-            flat = np.union1d(flat, draw.close(scaled, None if stream is None else event.words))
+            flat = np.union1d(flat, close(scaled, None if stream is None else event.words))
     source = source_of(values, place, flat)
     drawn: list[Any] = [None] * len(flat)
     if stream is not None:
@@ -168,6 +152,37 @@ def _check_codes(values: Values, place: Place, form: Format, flat: np.ndarray, r
         row.compare(flat, q.shape, [code * unit for code in made], values.at(q, flat), trail)
     if event.words is not None and stream is not None:
         row.compare(flat, q.shape, drawn, event.words.reshape(-1)[flat].tolist())
+
+
+def grid_of(values: Values, form: Format, value: Any) -> int:
+    """`form.grid_of` the exact extremes of a value.
+
+    Of an expression float64 gives bounds of both; a grid grows with them, so where the bounds' grids agree,
+    that is the grid. Else every element that may be an extreme is evaluated exactly.
+    """
+    if isinstance(form, FixedPoint | Direct):
+        return form.grid_of(0, 0)
+    value = forward_copy(value)
+    if is_stored(value) and not (isinstance(value, QTensor) and isinstance(value.exponent, np.ndarray)):
+        flat = value.codes.reshape(-1) if isinstance(value, QTensor) else np.asarray(value).reshape(-1)
+        least, greatest = values.at(value, np.array([flat.argmin(), flat.argmax()]))
+        return form.grid_of(least, greatest)
+    return decided(form, values.near(value), lambda flat: values.at(value, flat))
+
+
+def decided(form: Format, near: Near, exact_at: Callable[[np.ndarray], list[Fraction]]) -> int:
+    """The same of float64 numbers, and of what makes the exact ones at flat indices."""
+    off = MARGIN * near.size
+    low, high = (near.value - off).reshape(-1), (near.value + off).reshape(-1)
+    inner = form.grid_of(Fraction(min(high.min(), 0.0)), Fraction(max(low.max(), 0.0)))
+    outer = form.grid_of(Fraction(min(low.min(), 0.0)), Fraction(max(high.max(), 0.0)))
+    nonzero = high.min() < 0 or low.max() > 0
+    if nonzero and inner == outer:
+        return outer
+    may = np.flatnonzero((low <= high.min()) | (high >= low.max()))
+    assert may.size <= MANY, f"{may.size} elements may be the greatest"
+    exact = exact_at(may)
+    return form.grid_of(min(exact), max(exact))
 
 
 def inner_grid(values: Values, place: Place, form: Format) -> int:

@@ -8,10 +8,10 @@ from intnet.errors import IntnetError
 from intnet.numbers.qtensor import QTensor
 from intnet.spec import data as spec_data
 from intnet.spec import inference as spec_inference
-from intnet.verify import draw
 from intnet.verify.record import Call
 from intnet.verify.row import Options, Row
 from intnet.verify.taken import Taken
+from intnet.verify.values import drawn
 
 IMAGES = 16  # of a batch whose bytes are compared, in all places of it
 ORDERED = 100_000  # training images up to which the whole order is made by the definition
@@ -31,7 +31,7 @@ def check(taken: Taken, options: Options) -> Row:
     row.words = 2 * n
     every = np.arange(len(members))
     row.compare(every, every.shape, data.train_labels[members].tolist(), labels)
-    chosen = draw.drawn(
+    chosen = drawn(
         f"{options.seed}/{step}/images", len(members), None if options.elements is None else IMAGES
     )
     given = augmented(taken, members, chosen.tolist())

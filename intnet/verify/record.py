@@ -55,6 +55,11 @@ class Call(Happened):
         """All that it made."""
         return (self.result,)
 
+    @property
+    def given(self) -> Any:
+        """What it moves: its first operand, if it has one; on the way back the gradient."""
+        return self.operands[0] if self.operands else None
+
 
 @dataclass(eq=False)
 class Back(Happened):
@@ -70,6 +75,11 @@ class Back(Happened):
     def op(self) -> Op:
         """The operation."""
         return self.call.op
+
+    @property
+    def given(self) -> Any:
+        """The gradient."""
+        return self.gradient
 
 
 What = Call | Back

@@ -175,7 +175,7 @@ class Happenings:
 
     def _events(self, what: What) -> Iterator[Task]:
         cast = what.op.name == "cast"
-        given = what.gradient if isinstance(what, Back) else what.operands[0] if what.operands else None
+        given = what.given
         if cast and isinstance(what, Back) and what.events and what.events[0].path == "gW":
             decay = getattr(self.judge.settings, "weight_decay", None)
             if isinstance(decay, int):  # WAGEUBN's, which joins the gradient where it is rounded

@@ -11,6 +11,7 @@ the operation that made it is done again by its rule (`rules`), down to what is 
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,14 +22,14 @@ from intnet.numbers.qtensor import QTensor
 from intnet.ops.bilinear import Copies
 from intnet.spec.float32 import fma32
 from intnet.spec.tensor import Tensor, power
-from intnet.verify import draw
-from intnet.verify.record import Call, What
+from intnet.verify.record import What
 from intnet.verify.row import NotSpecified, Options
 from intnet.verify.taken import Taken
 
 if TYPE_CHECKING:
     from intnet.verify.judge import Judge
 
+FEW = 8  # elements of each kind that decides
 MARGIN = 2.0**-36  # of a magnitude: more than 2^16 operations of float64 are off
 
 
@@ -191,8 +192,8 @@ class Values:
         few: how many are drawn in place of `options.elements`, unless all are asked for
         """
         count = self.options.elements
-        flat = draw.drawn(f"{self.options.seed}/{name}", elements, count and (few or count))
-        return flat if count is None or result is None else np.union1d(flat, draw.telling(result, None))
+        flat = drawn(f"{self.options.seed}/{name}", elements, count and (few or count))
+        return flat if count is None or result is None else np.union1d(flat, telling(result, None))
 
     def whole(self, value: Any) -> tuple[np.ndarray, int]:
         """(integers, exponent) of every element of an integer value, exact; NotSpecified beyond 52 bits."""
@@ -243,23 +244,54 @@ class Values:
 
     def made(self, what: What, k: int, flat: np.ndarray) -> list[Fraction]:
         """Result k of an operation at flat indices, by its rule."""
-        rule = self.rule(what)
-        found: list[Fraction] = (
-            rule.forward(self, what, flat) if isinstance(what, Call) else rule.back(self, what, k, flat)
-        )
+        found: list[Fraction] = self.rule(what).at(self, what, k, flat)
         return found
 
     def near(self, value: Any) -> Near:
         """All elements in float64."""
         value = forward_copy(value)
         if is_stored(value):
-            found = as_float64(value)
-            return Near(found, np.abs(found))
+            stored = as_float64(value)
+            return Near(stored, np.abs(stored))
         if isinstance(value, Decayed):
             return self.near(value.gradient) + self.near(value.w) * 2.0**-value.s
         what, k = self.origin(value)
-        rule = self.rule(what)
-        close: Near = (
-            rule.near_forward(self, what) if isinstance(what, Call) else rule.near_back(self, what, k)
-        )
-        return close
+        found: Near = self.rule(what).near(self, what, k)
+        return found
+
+
+# -- which elements are verified --------------------------------------------------------------------
+
+
+def drawn(name: str, elements: int, count: int | None) -> np.ndarray:
+    """Sorted flat indices, `count` of them (None, or no more than that: all), by a name and nothing else."""
+    if count is None or elements <= count:
+        return np.arange(elements)
+    return np.array(sorted(Random(name).sample(range(elements), count)), np.int64)
+
+
+def telling(result: Any, limits: tuple[int, int] | None) -> np.ndarray:
+    """Flat indices of the greatest and the least number of a stored tensor, of zeros, of codes at a limit."""
+    numbers = (result.codes if isinstance(result, QTensor) else result).reshape(-1)
+    if numbers.size == 0:
+        return np.zeros(0, np.int64)
+    found = [np.array([numbers.argmax(), numbers.argmin()])]
+    found.append(np.flatnonzero(numbers == 0)[:FEW])
+    for limit in limits or ():
+        found.append(np.flatnonzero(numbers == limit)[:FEW])
+    return np.unique(np.concatenate(found))
+
+
+def close(scaled: np.ndarray, words: np.ndarray | None) -> np.ndarray:
+    """Flat indices of values nearest to what decides a rounding: a half, or the fraction that a word means.
+
+    scaled: float64, in steps of the grid. Ties are among them, where there are any.
+    """
+    flat = scaled.reshape(-1)
+    fraction = flat - np.floor(flat)
+    border = np.full(1, 0.5) if words is None else words.reshape(-1).astype(np.float64) / 2.0**32
+    far = np.abs(fraction - border)
+    if words is not None:
+        far = np.where(fraction == 0, 1.0, far)  # what is on the grid takes no decision
+    count = min(FEW, far.size)
+    return np.argpartition(far, count - 1)[:count] if count else np.zeros(0, np.int64)

@@ -20,7 +20,7 @@ class Add(Elementwise):
     """y = a + b, of two branches, or of two gradients of one value."""
 
     exact, floats = ("elementwise.add",), ("float32.add32",)
-    at, at32 = staticmethod(add), staticmethod(f32.add32)
+    equation, equation32 = staticmethod(add), staticmethod(f32.add32)
 
     def operands(self, values: Values, what: What, k: int, at: int) -> list[str]:
         """All of them; gradients that met by their order."""
@@ -34,7 +34,7 @@ class Relu(Elementwise):
     """y = max(x, 0); dx = dy where x > 0, else 0."""
 
     exact = ("elementwise.relu_at", "elementwise.relu_grad_at")
-    at = staticmethod(elementwise.relu_at)
+    equation = staticmethod(elementwise.relu_at)
 
     def near_forward(self, values: Values, call: Call) -> Near:
         """In float64."""
@@ -52,32 +52,20 @@ class Dropout(Elementwise):
 
     exact, floats = ("elementwise.dropout_at",), ("elementwise.dropout32_at",)
 
-    def _map(self, values: Values, what: What, x: Any, flat: np.ndarray) -> list[Fraction]:
+    def at(self, values: Values, what: What, k: int, flat: np.ndarray) -> list[Fraction]:
+        """x / keep or 0; of the gradient e / keep or 0."""
         keep, words = what.call.attributes["keep"], what.call.attributes["words"].reshape(-1)[flat]
-        rule = elementwise.dropout32_at if is_float(what.results[0]) else elementwise.dropout_at
-        pairs = zip(values.at(x, flat), words.tolist(), strict=True)
+        rule = elementwise.dropout32_at if is_float(what.results[k]) else elementwise.dropout_at
+        pairs = zip(values.at(what.given, flat), words.tolist(), strict=True)
         return [Fraction(rule(v, word, keep)) for v, word in pairs]
 
-    def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
-        """x / keep or 0."""
-        return self._map(values, call, call.operands[0], flat)
-
-    def back(self, values: Values, back: Back, k: int, flat: np.ndarray) -> list[Fraction]:
-        """e / keep or 0."""
-        return self._map(values, back, back.gradient, flat)
-
-    def _near(self, values: Values, call: Call, x: Any) -> Near:
-        keep, words = call.attributes["keep"], call.attributes["words"].astype(np.uint64)
+    def near(self, values: Values, what: What, k: int) -> Near:
+        """In float64."""
+        keep, words = what.call.attributes["keep"], what.call.attributes["words"].astype(np.uint64)
         mask = words * np.uint64(keep.denominator) < np.uint64(keep.numerator << 32)
-        return values.near(x).map(lambda part: np.where(mask.reshape(part.shape), part / float(keep), 0))
-
-    def near_forward(self, values: Values, call: Call) -> Near:
-        """In float64."""
-        return self._near(values, call, call.operands[0])
-
-    def near_back(self, values: Values, back: Back, k: int) -> Near:
-        """In float64."""
-        return self._near(values, back.call, back.gradient)
+        return values.near(what.given).map(
+            lambda part: np.where(mask.reshape(part.shape), part / float(keep), 0)
+        )
 
 
 class Flatten(Rule):
@@ -85,21 +73,13 @@ class Flatten(Rule):
 
     exact = ("tensor.reshape",)
 
-    def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
-        """x."""
-        return values.at(call.operands[0], flat)
+    def at(self, values: Values, what: What, k: int, flat: np.ndarray) -> list[Fraction]:
+        """x, or e."""
+        return values.at(what.given, flat)
 
-    def back(self, values: Values, back: Back, k: int, flat: np.ndarray) -> list[Fraction]:
-        """e."""
-        return values.at(back.gradient, flat)
-
-    def near_forward(self, values: Values, call: Call) -> Near:
+    def near(self, values: Values, what: What, k: int) -> Near:
         """In float64."""
-        return values.near(call.operands[0]).map(lambda part: part.reshape(shape_of(call.result)))
-
-    def near_back(self, values: Values, back: Back, k: int) -> Near:
-        """In float64."""
-        return values.near(back.gradient).map(lambda part: part.reshape(shape_of(back.results[k])))
+        return values.near(what.given).map(lambda part: part.reshape(shape_of(what.results[k])))
 
 
 class Scale(Rule):
@@ -108,27 +88,20 @@ class Scale(Rule):
     exact = ("elementwise.scale", "elementwise.scale", "elementwise.scale_grad")
     floats = ("elementwise.scale32", "elementwise.scale32", "elementwise.scale32_grad")
 
-    @staticmethod
-    def _times(values: Values, x: Any, s: Any, floats: bool, flat: np.ndarray) -> list[Fraction]:
-        shape = shape_of(x)
-        factors = values.at(s, np.array([elementwise.factor_of(i, shape) for i in flat.tolist()]))
+    def at(self, values: Values, what: What, k: int, flat: np.ndarray) -> list[Fraction]:
+        """x * s, e * s; or the sum of e * x of an image's channel, in row-major order."""
+        floats, (x, s) = is_float(what.results[k]), what.call.operands
+        if isinstance(what, Back) and k == 1:
+            return self._sums(values, what.gradient, Conv.kept(what, x), floats, flat)
+        places = [elementwise.factor_of(i, shape_of(x)) for i in flat.tolist()]
+        factors, numbers = values.at(s, np.array(places)), values.at(what.given, flat)
         if floats:
-            factors = [f32.to_float32(factor) for factor in factors]
-        pairs = zip(values.at(x, flat), factors, strict=True)
-        return [f32.mul32(v, factor) if floats else v * factor for v, factor in pairs]
+            return [f32.mul32(v, f32.to_float32(q)) for v, q in zip(numbers, factors, strict=True)]
+        return [v * q for v, q in zip(numbers, factors, strict=True)]
 
-    def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
-        """x * s."""
-        x, s = call.operands
-        return self._times(values, x, s, is_float(call.result), flat)
-
-    def back(self, values: Values, back: Back, k: int, flat: np.ndarray) -> list[Fraction]:
-        """e * s, or the sum of e * x of an image's channel, in row-major order."""
-        floats, e, (x, s) = is_float(back.results[k]), back.gradient, back.call.operands
-        if k == 0:
-            return self._times(values, e, s, floats, flat)
-        _, h, w, c = shape_of(x)
-        x = Conv.kept(back, x)
+    @staticmethod
+    def _sums(values: Values, e: Any, x: Any, floats: bool, flat: np.ndarray) -> list[Fraction]:
+        _, h, w, c = shape_of(e)
         out = []
         for image, channel in zip((flat // c).tolist(), (flat % c).tolist(), strict=True):
             at = image * h * w * c + channel + c * np.arange(h * w)

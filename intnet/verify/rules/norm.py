@@ -232,7 +232,7 @@ class ScaleShift(Elementwise):
     """scale_shift: x3 = scale * x1 + offset."""
 
     exact = ("batch_norm.folded_at",)
-    at = staticmethod(integer_norm.folded_at)
+    equation = staticmethod(integer_norm.folded_at)
 
 
 def _columns(values: np.ndarray) -> np.ndarray:

@@ -241,7 +241,7 @@ class AddBias(Elementwise):
 
     exact = ("elementwise.add", "elementwise.add", "convolution.bias_grad")
     floats = ("float32.add32", "elementwise.add", "convolution.bias32_grad")
-    at, at32 = staticmethod(add), staticmethod(f32.add32)
+    equation, equation32 = staticmethod(add), staticmethod(f32.add32)
 
     def operands(self, values: Values, what: What, k: int, at: int) -> list[str]:
         """y and b on the way forward."""

@@ -38,6 +38,16 @@ class Rule:
         named = self.floats if self.floats and is_float(what.results[k]) else self.exact
         return (named[min(0 if isinstance(what, Call) else 1 + k, len(named) - 1)],)
 
+    def at(self, values: Values, what: What, k: int, flat: np.ndarray) -> list[Fraction]:
+        """Result k at flat indices."""
+        if isinstance(what, Call):
+            return self.forward(values, what, flat)
+        return self.back(values, what, k, flat)
+
+    def near(self, values: Values, what: What, k: int) -> Near:
+        """All of result k in float64, where it is an expression."""
+        return self.near_forward(values, what) if isinstance(what, Call) else self.near_back(values, what, k)
+
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """The result at flat indices."""
         raise NotSpecified(f"operation {call.op.name!r}: its value")
@@ -47,11 +57,11 @@ class Rule:
         raise NotSpecified(f"operation {back.op.name!r}: its gradient")
 
     def near_forward(self, values: Values, call: Call) -> Near:
-        """The result in float64, where it is an expression."""
+        """The result in float64."""
         raise NotSpecified(f"operation {call.op.name!r}: the extremes of its value")
 
     def near_back(self, values: Values, back: Back, k: int) -> Near:
-        """The gradient of operand k in float64, where it is an expression."""
+        """The gradient of operand k in float64."""
         raise NotSpecified(f"operation {back.op.name!r}: the extremes of its gradient")
 
     def inner_specs(self, what: What, path: str) -> tuple[str, ...]:
@@ -78,20 +88,21 @@ class Rule:
 class Elementwise(Rule):
     """A rule whose elements stand by themselves: it reads those beside it of the operands, and the error.
 
-    at, at32: the result of numbers, exact and of float32; the gradient is the error as it is
+    equation, equation32: the result of numbers, exact and of float32; the gradient is the error as it is
     """
 
-    at: ClassVar[Callable[..., Any]]
-    at32: ClassVar[Callable[..., Any] | None] = None
+    equation: ClassVar[Callable[..., Any]]
+    equation32: ClassVar[Callable[..., Any] | None] = None
 
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """By the numbers beside an element."""
-        rule = self.at32 if self.at32 is not None and is_float(call.result) else self.at
+        floats = self.equation32 is not None and is_float(call.result)
+        rule: Any = self.equation32 if floats else self.equation
         return [rule(*row) for row in zip(*(values.beside(v, flat) for v in call.operands), strict=True)]
 
     def near_forward(self, values: Values, call: Call) -> Near:
         """By the same equation."""
-        found: Near = self.at(*map(values.near, call.operands))
+        found: Near = self.equation(*map(values.near, call.operands))
         return found
 
     def back(self, values: Values, back: Back, k: int, flat: np.ndarray) -> list[Fraction]:
