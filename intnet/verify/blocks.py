@@ -1,5 +1,12 @@
-"""Paths in blocks of 4x4: the exponent and the codes of drawn elements' blocks, by `spec.block_float`."""
+"""Paths in blocks of 4x4, by `spec.block_float`; DYNASTY's sums of sensitivities, by `dynasty_map`.
 
+check(values, place, out, row)    exponents and codes of drawn elements' blocks
+tasks(values)                     S <- S + 2^(2e)/16 sum of g^2 of drawn blocks
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,14 +14,19 @@ import numpy as np
 from intnet.blocks.block_float import BlockTensor, blocks_shape
 from intnet.ops.bilinear import Copies
 from intnet.spec import block_float
+from intnet.spec.methods import dynasty_map
 from intnet.spec.methods.dynasty import BlockFloat as SpecBlocks
-from intnet.spec.methods.dynasty_map import in_use
+from intnet.spec.methods.dynasty import axes_of
+from intnet.spec.tensor import Tensor
 from intnet.verify.events import Place
 from intnet.verify.judge import Judge
-from intnet.verify.row import NotSpecified, Row
+from intnet.verify.record import Back
+from intnet.verify.row import STEP, NotSpecified, Row, Task
+from intnet.verify.taken import Taken
 from intnet.verify.values import Values, as_float64, fractions
 
 STARTED = 4  # bits of a block of which no map speaks yet
+BLOCKS = 24  # of a table, unless all are asked for
 
 
 def check(values: Values, place: Place, out: Any, row: Row) -> None:
@@ -56,7 +68,9 @@ def bits_of(judge: Judge, layer: str, form: Any, shape: Any) -> np.ndarray:
         uniform = judge.settings.map == "uniform"
         return np.full(shape, int(judge.settings.alpha(form.bits)) if uniform else STARTED)
     numbers, places = np.unique(np.asarray(stored), return_inverse=True)
-    widths = np.array([in_use(v) for v in fractions(numbers)])[places.reshape(-1)].reshape(stored.shape)
+    widths = np.array([dynasty_map.in_use(v) for v in fractions(numbers)])[places.reshape(-1)].reshape(
+        stored.shape
+    )
     return widths[np.arange(shape[0]) % stored.shape[0]]
 
 
@@ -71,3 +85,61 @@ def _check_read(result: Any, out: Any, row: Row) -> None:
     row.compare(
         wrong, result.shape, fractions(held.reshape(-1)[wrong]), fractions(read[0].reshape(-1)[wrong])
     )
+
+
+# -- sums of sensitivities ---------------------------------------------------------------------------
+
+
+def tasks(values: Values) -> Iterator[Task]:
+    """A row for the weights and one for the input of every layer that has a table."""
+    taken, judge = values.taken, values.judge
+    order = STEP * (len(taken.record.happened) + 2)
+    for name in taken.after:
+        if not name.endswith(".S") or judge.module is None or not hasattr(judge.rules, "kept"):
+            continue
+        layer = next(one for one in judge.layers if name in (judge.rules.kept(one, k, "S") for k in "WA"))
+        kind = "W" if name == judge.rules.kept(layer, "W", "S") else "A"
+        row = Row(layer, f"S of {kind}", "S + 2^(2e)/16 sum(g^2)", ["methods.dynasty_map.sensitivity"])
+        row.elements, row.order = int(taken.after[name].size), order
+        yield Task(row, 1, partial(_check_sums, values, layer, kind, name))
+
+
+def _check_sums(values: Values, layer: str, kind: str, name: str, row: Row) -> None:
+    taken = values.taken
+    source, gradient = _operands(taken, layer, kind)
+    axes, shape = axes_of(source.shape, kind == "W"), source.shape
+    counts = blocks_shape(shape, axes)
+    flat = values.drawn(f"{values.judge.now.step}/{name}", row.elements, few=BLOCKS)
+    after, before = (taken.ended or taken.after)[name].reshape(-1), taken.before.get(name)
+    images = len(taken.record.labels())
+    full = images == (int(taken.before["method/images"].codes[0]) or images)
+    expected = []
+    for at in flat.tolist():
+        old = 0.0 if before is None else float(before.reshape(-1)[at])
+        if not full:  # a short batch, whose blocks are others, adds nothing
+            expected.append(Fraction(old))
+            continue
+        block = tuple(int(i) for i in np.unravel_index(at, counts))
+        members = np.array(block_float.inside(block, shape, axes))
+        inside = tuple(min(block_float.SIDE, n - block_float.SIDE * i) if a in axes else 1
+                       for a, (i, n) in enumerate(zip(block, shape, strict=True)))  # fmt: skip
+        xs, gs = (Tensor(inside, values.at(v, members)) for v in (source, gradient))
+        q = block_float.quantize(xs, 8, axes)
+        found = dynasty_map.sensitivity(gs, q, dynasty_map.zero_blocks(xs, axes))
+        expected.append(Fraction(old + next(iter(found.values()))))
+    row.checked = len(flat)
+    row.compare(flat, taken.after[name].shape, expected, fractions(after[flat]))
+
+
+def _operands(taken: Taken, layer: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """(what was cut into blocks, its gradient) of W, or of the layer's input."""
+    path = "Wb" if kind == "W" else "x0"
+    call = next(
+        one for one in taken.record.calls("cast")
+        if any(event.layer == layer and event.path == path for event in one.events)
+    )  # fmt: skip
+    backs = (one for one in taken.record.happened if isinstance(one, Back) and one.call is call)
+    back = next(backs, None)
+    if back is None:
+        raise NotSpecified("no gradient came back")
+    return call.operands[0], back.gradient

@@ -19,7 +19,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.ops.bilinear import Copies
 from intnet.spec import words as random
 from intnet.trace import Event
-from intnet.verify import blocks, events, inferred, packed, sensitivity
+from intnet.verify import blocks, events, inferred, packed
 from intnet.verify.events import Place
 from intnet.verify.judge import FLOAT32, Judge
 from intnet.verify.moved import Moved
@@ -60,7 +60,7 @@ class Step:
         else:
             moved = Moved(values)
             self.tasks += [*moved.tasks(), Remembered(values, moved.gradients).task()]
-            self.tasks += sensitivity.tasks(values)
+            self.tasks += blocks.tasks(values)
 
     def layers(self) -> list[str]:
         """In the order in which they come up."""

@@ -1,7 +1,7 @@
 """The seven reference units: parameters with their ranges, and the ports of the modules that follow.
 
 `examples/rtl/NAME.sv` is the hardware; `drafts.py` makes packs of them. A new unit is an entry here, its
-results in `words.py` or `sums.py`, its words in `stimuli.py` and `training.py`.
+results in `words.py`, its vectors in `stimuli.py` and `training.py`.
 """
 
 from typing import Any

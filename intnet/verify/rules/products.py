@@ -126,13 +126,31 @@ class Product:
         return f32.value(f32.dot_units(a, b))
 
     def long_sums(self, flat: np.ndarray) -> list[Fraction]:
-        """Gradients of weights by `chains`."""
-        inputs, errors = Operand(self.a, self.kind), Operand(self.b, self.kind)
-        long, out, exponent = _Long(self.g, errors.array, inputs.array), [], inputs.exponent + errors.exponent
-        places = [place_of(i, self.shape) for i in flat.tolist()]
-        for start in range(0, len(places), ROWS):
-            out += long.sums(places[start : start + ROWS], self.kind, exponent)
+        """Gradients of weights by `chains`, a weight a row."""
+        g, inputs, errors = self.g, Operand(self.a, self.kind), Operand(self.b, self.kind)
+        exponent, out = inputs.exponent + errors.exponent, list[Fraction]()
+        rows, cols = (g.oh - 1) * g.sh + g.kh, (g.ow - 1) * g.sw + g.kw
+        x = np.zeros((g.n, max(rows, g.h + g.top), max(cols, g.w + g.left), g.c), inputs.array.dtype)
+        x[:, g.top : g.top + g.h, g.left : g.left + g.w] = inputs.array.reshape(g.n, g.h, g.w, g.c)
+        e = errors.array.reshape(-1, g.o)
+        for start in range(0, len(flat), ROWS):
+            places = [place_of(k, self.shape) for k in flat[start : start + ROWS].tolist()]
+            a, b = np.empty((len(places), len(e)), x.dtype), np.empty((len(places), len(e)), e.dtype)
+            for row, (o, c, i, j) in enumerate(places):
+                down, across = (
+                    slice(k, k + (n - 1) * s + 1, s) for k, n, s in ((i, g.oh, g.sh), (j, g.ow, g.sw))
+                )
+                a[row] = x[:, down, across, o // (g.o // g.groups) * g.cg + c].reshape(-1)
+                b[row] = e[:, o]
+            out += self._of_rows(a, b, exponent)
         return out
+
+    def _of_rows(self, a: np.ndarray, b: np.ndarray, exponent: int) -> list[Fraction]:
+        if self.kind == INTEGERS:
+            return [total * power(exponent) for total in chains.whole_dots(a, b)]
+        if self.kind == BLOCKS:
+            return [f32.to_float32(total * power(up)) for total, up in chains.float_dots(a, b)]
+        return fractions(chains.batch_dots(a, b, self.batch))
 
 
 class Conv(Rule):
@@ -199,34 +217,6 @@ class Conv(Rule):
             factors = [written(values.at(v, np.array([at]))[0]) for v, at in ((p.a, i), (p.b, j))]
             lines.append(f"  {' * '.join(named)}: {'; '.join(factors)}")
         return [*lines, "  ..."] if len(pairs) > TERMS else lines
-
-
-class _Long:
-    """Sums over a batch, a weight a row."""
-
-    def __init__(self, g: ConvShape, errors: np.ndarray, inputs: np.ndarray) -> None:
-        self.g = g
-        self.errors = errors.reshape(-1, g.o)
-        x = inputs.reshape(g.n, g.h, g.w, g.c)
-        rows, cols = (g.oh - 1) * g.sh + g.kh, (g.ow - 1) * g.sw + g.kw
-        self.inputs = np.zeros((g.n, max(rows, g.h + g.top), max(cols, g.w + g.left), g.c), x.dtype)
-        self.inputs[:, g.top : g.top + g.h, g.left : g.left + g.w] = x
-
-    def sums(self, places: list[list[int]], kind: str, exponent: int) -> list[Fraction]:
-        """Of each place (o, c, i, j)."""
-        g = self.g
-        a = np.empty((len(places), len(self.errors)), self.inputs.dtype)
-        b = np.empty(a.shape, self.errors.dtype)
-        for row, (o, c, i, j) in enumerate(places):
-            channel = o // (g.o // g.groups) * g.cg + c
-            rows, cols = slice(i, i + (g.oh - 1) * g.sh + 1, g.sh), slice(j, j + (g.ow - 1) * g.sw + 1, g.sw)
-            a[row] = self.inputs[:, rows, cols, channel].reshape(-1)
-            b[row] = self.errors[:, o]
-        if kind == INTEGERS:
-            return [total * power(exponent) for total in chains.whole_dots(a, b)]
-        if kind == BLOCKS:
-            return [f32.to_float32(total * power(up)) for total, up in chains.float_dots(a, b)]
-        return fractions(chains.batch_dots(a, b, g.oh * g.ow))
 
 
 class Linear(Conv):
