@@ -1,28 +1,30 @@
-"""What every port of a layer's step must hold, as integers, from what the definition stored there.
+"""What a pack must say of a layer's step, from what the definition stored there; what it says otherwise.
 
     for name, codes in expected(plain, made): ...      codes None where PACK.json fits no words of it
 
 Of a path: its words in the port's encoding; of blocks their exponents and widths besides, of a codec the
-codes, scales and packed memory; its trail; the state that is left; the random words. `differences.py` has the
-rest of what PACK.json says of a path: what entered it, the grid, the limits.
+codes, scales and packed memory; its trail; the state that is left; the random words. Behind the words come
+what entered, the grid and the limits: each difference is a line for people, naming the port.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import prod
 from typing import Any
 
 from intnet.packs.by_spec.layers import LayerStep
-from intnet.packs.by_spec.plain import Plain, flag_word, pattern_of
+from intnet.packs.by_spec.plain import Json, Plain, flag_word, pattern_of
 from intnet.packs.by_spec.trails import trail_of
 from intnet.packs.layers.paths import state_path
 from intnet.spec import float32 as floats
 from intnet.spec import words as random
 from intnet.spec.block_float import Blocks
 from intnet.spec.digest import Words
+from intnet.spec.formats import Flag, Format
 from intnet.spec.methods.saved import Packed
-from intnet.spec.tensor import Fixed, power
-from intnet.spec.values import exact
+from intnet.spec.methods.step import Seen
+from intnet.spec.tensor import Fixed, place_of, power
+from intnet.spec.values import Curve, Roots, exact
 
 Codes = list[int | None]  # None: no word of the port stands for the number
 Expected = Iterator[tuple[str, Codes]]
@@ -112,3 +114,77 @@ def _state(plain: Plain, made: LayerStep) -> Expected:
         name += ".new" * (f"{name}.new" in plain.ports)
         if name in plain.ports and (path not in made.seen or name.endswith(".new")):
             yield name, codes_of(plain, name, value)
+
+
+# -- what PACK.json says beside the words ------------------------------------------------------------
+
+
+def of_path(plain: Plain, name: str, seen: Seen) -> tuple[list[str], list[str]]:
+    """(what PACK.json says otherwise, the ports that entered as the definition has it)."""
+    port = plain.ports.get(f"{name}.code" if isinstance(seen.stored, Packed) else name)
+    if port is None or not port["rounding"]:
+        return [], []
+    how = port["rounding"]
+    found = list(_rounding(plain, name, how, seen))
+    source = how.get("source")
+    if source is None or isinstance(seen.given, Roots | Curve):
+        return found, []
+    said, given = plain.source(source), exact(seen.given)
+    wrong = next((i for i, pair in enumerate(zip(said, given, strict=True)) if pair[0] != pair[1]), None)
+    if wrong is None:
+        return found, list(_ports_in(source))
+    at = place_of(wrong, seen.given.shape)
+    axes = ", ".join(f"{axis}={i}" for axis, i in zip(port["axes"].split(","), at, strict=True))
+    text = f"{name} ({axes}): {said[wrong]} entered by PACK.json, {given[wrong]} by the definition"
+    return [*found, text], []
+
+
+def _ports_in(source: Json) -> Iterator[str]:
+    """The ports of an expression."""
+    if "tensor" in source:
+        yield source["tensor"]
+    for term in source.get("terms", ()):
+        yield term["port"]
+        yield from (part for part in (term["factor"],) if isinstance(part, str))
+    yield from (source[key] for key in ("offset", "denominator") if isinstance(source.get(key), str))
+
+
+def _rounding(plain: Plain, name: str, how: Json, seen: Seen) -> Iterator[str]:
+    """Mode, grid and limits."""
+    if f"{name}.floor" in plain.ports and how["mode"] != seen.mode:  # where anything is rounded
+        yield f"{name}: PACK.json has the mode {how['mode']}, the definition {seen.mode}"
+    form = seen.format
+    if not isinstance(form, Format) or how["mode"] == "exact":
+        return
+    grid = form.grid([0]) if isinstance(seen.given, Roots | Curve) else form.grid(exact(seen.given))
+    if power(how["grid"]) != form.step(grid):
+        yield f"{name}: PACK.json has the grid 2^{how['grid']}, the definition steps of {form.step(grid)}"
+    limits = form.way(Fraction(1), 0).limits if isinstance(form, Flag) else form.limits()
+    if (how["low"], how["high"]) != (limits[:2] if limits else (None, None)):
+        yield f"{name}: PACK.json has the limits {how['low']}..{how['high']}, the definition {limits}"
+
+
+def of_aliases(plain: Plain, made: LayerStep) -> list[str]:
+    """Paths that are another port's words, and are not by the definition."""
+    found = []
+    for name, other in plain.manifest["about"]["aliases"].items():
+        path = name.removeprefix(made.prefix)
+        if not name.startswith(made.prefix) or path not in made.seen or other not in plain.ports:
+            continue
+        stored = made.seen[path].stored
+        if not isinstance(stored, Packed | Blocks) and codes_of(plain, other, stored) != plain.words(other):
+            found.append(f"{name} is not {other}, as PACK.json says, by the definition")
+    return found
+
+
+def of_unit(plain: Plain, found: Mapping[str, Sequence[Any]]) -> list[str]:
+    """An exponent or a limit that is no port, as it is the same for all results."""
+    out = []
+    port = next(p for p in plain.ports.values() if p["direction"] == "out")
+    name, how = port["name"], port["rounding"]
+    exponents, limits = found.get(f"{name}.exponent"), found.get(f"{name}.limit")
+    if exponents is not None and port["encoding"] != "float32" and f"{name}.exponent" not in plain.ports:
+        out += [f"{name}: its exponent is {exponents[0]}"] * (set(exponents) != {port["exponent"]})
+    if limits is not None and f"{name}.limit" not in plain.ports:
+        out += [f"{name}: its limit is {limits[0]}"] * (set(limits) != {how["high"]})
+    return out

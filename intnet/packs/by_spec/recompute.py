@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.packs.by_spec import differences, ports, units
+from intnet.packs.by_spec import ports, units
 from intnet.packs.by_spec.layers import Replay
 from intnet.packs.by_spec.plain import Plain
 from intnet.packs.check import TRAIL, UNKNOWN, PortResult, Result, compare, first_step, runnable
@@ -97,7 +97,7 @@ def _array(codes: Sequence[int | None]) -> np.ndarray:
 def _unit(plain: Plain, judge: _Judge) -> None:
     found = units.expected(plain)
     judge.see({name: _flat(words) for name, words in found.items() if name in plain.ports})
-    judge.problems += differences.of_unit(plain, found)
+    judge.problems += ports.of_unit(plain, found)
     for name, port in plain.ports.items():
         if port["direction"] == "rnd" and name not in found:
             judge.unknown[name] = "chosen around the thresholds of the results: taken as it is"
@@ -115,10 +115,10 @@ def _layers(plain: Plain, judge: _Judge) -> None:
             continue
         judge.see(dict(ports.expected(plain, made)))
         for path, seen in made.seen.items():
-            problems, entered = differences.of_path(plain, made.prefix + path, seen)
+            problems, entered = ports.of_path(plain, made.prefix + path, seen)
             judge.problems += problems
             judge.enter(entered, made.prefix + path)
-        judge.problems += differences.of_aliases(plain, made)
+        judge.problems += ports.of_aliases(plain, made)
 
 
 def _chain(plain: Plain) -> Iterator[str]:

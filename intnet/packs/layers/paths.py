@@ -25,7 +25,7 @@ from intnet.numbers import hexfiles
 from intnet.numbers.formats import BlockFloat, Format
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import ports
-from intnet.packs.layers import blocks, buckets
+from intnet.packs.layers import blocks
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import Case, Draft
@@ -225,7 +225,7 @@ class Maker:
         source = self._source(one, event, exact(event.source, name), operands)
         rounding: Json = {"mode": event.rounding, "grid": None, "overflow": "saturate", "words": None}
         rounding |= {"word_bits": event.word_bits, "source": source}
-        rounding |= blocks.limits_of(name, event.source, found) | fields
+        rounding |= blocks.block_limits_of(name, event.source, found) | fields
         flags = "exact"
         if direction == "out" and status.inexact:
             way = block_trail(event.source, found)
@@ -253,7 +253,7 @@ class Maker:
             share, chosen = event.mix.probability, self.names.find(one.layer, event.mix.words)
         rounding: Json = {"mode": event.rounding, "grid": None, "overflow": "saturate", "words": words}
         rounding |= {"word_bits": event.word_bits, "source": self._source(one, event, event.source, operands)}
-        rounding |= buckets.limits_of(codec) | {"codec": buckets.told(codec, share, chosen)}
+        rounding |= blocks.limits_of(codec) | {"codec": blocks.told(codec, share, chosen)}
         flags = f"{event.rounding} saturated:{packed.clipped}"
         if codec.kind == "levels":
             self.skipped[f"{name}.code.floor"] = "no trail of it: levels round magnitudes, codes have a sign"
@@ -261,7 +261,7 @@ class Maker:
             way = bucket_trail(event.source, packed, event.words)
             self.names.ports += _trail_ports(f"{name}.code", way, axes)
             flags += f" rounded:{np.count_nonzero(way.remainder)}"
-        made = buckets.made(name, packed, axes, operands.symbol(event.path).formula, rounding)
+        made = blocks.made(name, packed, axes, operands.symbol(event.path).formula, rounding)
         self.names.ports += made
         for port, _ in made:
             if port.direction == "out":
