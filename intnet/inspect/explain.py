@@ -12,7 +12,8 @@ decided by comparing squares. Golden packs use the same trail for words that do 
 rounds float32 arithmetic, not exact values: what `inspect/explain_buckets.py` finds of it stands in `bucket`.
 """
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -98,16 +99,8 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: a Fraction is the text 'p/q' or 'p', a tuple a list, what there is none of is null."""
-        plain: dict[str, Any] = _plain(self)
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
         return plain
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Fraction):
-        return str(value)
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    return [_plain(part) for part in value] if isinstance(value, tuple) else value
 
 
 def explain(event: Event, index: Index, operands: Operands | None = None) -> Explanation:

@@ -2,7 +2,7 @@
 
     made = Maker(method, generator); made.add(captured); made.draft()
 
-`drafts.py` says what the ports are; `expressions.py` writes what entered each rounding. Three passes over a
+The package says what the ports are; `expressions.py` writes what entered each rounding. Three passes over a
 step: what the layers produce gets its names, then what they were given, then every event gets its ports.
 """
 
