@@ -23,6 +23,7 @@ from intnet.packs import contract, hdl, layers, units
 from intnet.packs.diagnosis import Verdict, Words, diagnose, misplaced
 from intnet.packs.pack import CASES, CONTRACT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry
 from intnet.packs.ports import Case, Draft, Port
+from intnet.spec.tensor import place_of
 
 Make = TypeVar("Make")
 WRONG = (  # what comes of a PACK.json that says what cannot be
@@ -192,7 +193,7 @@ def way(pack: Pack, port: Port) -> dict[str, np.ndarray]:
 def _mismatch(pack: Pack, words: Words, flat: int) -> Mismatch:
     port = words.port
     word, lane = divmod(flat, port.lanes)
-    index = tuple(int(i) for i in np.unravel_index(flat, port.shape))
+    index = place_of(flat, port.shape)
     case = _case(pack, port, word)
     numbers = {part: int(values[flat]) for part, values in words.way.items()}
     return Mismatch(
@@ -211,8 +212,8 @@ def _place(port: Port, flat: int) -> str:
     """'N=3, H=0, W=7, C=0' of an element."""
     if flat >= np.prod(port.shape):
         return "behind the last"
-    index = np.unravel_index(flat, port.shape)
-    return ", ".join(f"{axis}={i}" for axis, i in zip(port.axes.split(","), index, strict=True))
+    pairs = zip(port.axes.split(","), place_of(flat, port.shape), strict=True)
+    return ", ".join(f"{axis}={i}" for axis, i in pairs)
 
 
 def first_step(pack: Pack, results: Sequence[PortResult]) -> int | None:

@@ -17,7 +17,7 @@ from intnet.spec import block_float
 from intnet.spec.methods import dynasty_map
 from intnet.spec.methods.dynasty import BlockFloat as SpecBlocks
 from intnet.spec.methods.dynasty import axes_of
-from intnet.spec.tensor import Tensor
+from intnet.spec.tensor import Tensor, place_of
 from intnet.verify.events import Place
 from intnet.verify.judge import Judge
 from intnet.verify.record import Back
@@ -41,9 +41,8 @@ def check(values: Values, place: Place, out: Any, row: Row) -> None:
     bits = bits_of(judge, event.layer, form, blocks_shape(shape, axes))
     codes, exponents = [], []
     kept: dict[tuple[int, ...], int | None] = {}
-    flats = np.stack(np.unravel_index(flat, shape), axis=1).tolist()
-    for at, index in zip(flat.tolist(), flats, strict=True):
-        block = block_float.block_of(tuple(index), axes)
+    for at in flat.tolist():
+        block = block_float.block_of(place_of(at, shape), axes)
         if block not in kept:
             members = np.array(block_float.inside(block, shape, axes))
             kept[block] = block_float.exponent(values.at(place.entered, members))
@@ -119,7 +118,7 @@ def _check_sums(values: Values, layer: str, kind: str, name: str, row: Row) -> N
         if not full:  # a short batch, whose blocks are others, adds nothing
             expected.append(Fraction(old))
             continue
-        block = tuple(int(i) for i in np.unravel_index(at, counts))
+        block = place_of(at, counts)
         members = np.array(block_float.inside(block, shape, axes))
         inside = tuple(min(block_float.SIDE, n - block_float.SIDE * i) if a in axes else 1
                        for a, (i, n) in enumerate(zip(block, shape, strict=True)))  # fmt: skip

@@ -18,12 +18,12 @@ from intnet.spec.curves import curve_round, tanh_round
 from intnet.spec.float32 import to_float32
 from intnet.spec.formats import Direct, FixedPoint, Format
 from intnet.spec.rounding import round_fraction
-from intnet.spec.tensor import power
+from intnet.spec.tensor import place_of, power
 from intnet.trace import Event
 from intnet.verify import chains
 from intnet.verify.judge import FLOAT32
 from intnet.verify.record import What
-from intnet.verify.row import NotSpecified, Row, place_of, written
+from intnet.verify.row import NotSpecified, Row, written
 from intnet.verify.rules.rule import Source
 from intnet.verify.values import MARGIN, Near, Values, close, forward_copy, is_float, is_stored, telling
 
@@ -97,7 +97,7 @@ def held(values: Values, event: Event, flat: np.ndarray) -> list[Fraction]:
     if not isinstance(result, Exact | FloatExact):
         raise NotSpecified(f"a {type(result).__name__} that is not stored")
     shape, names = tuple(result.shape), Operands()
-    told = (value_at(event, result, tuple(place_of(i, shape)), names).value for i in flat.tolist())
+    told = (value_at(event, result, place_of(i, shape), names).value for i in flat.tolist())
     return [value for value in told if value is not None]
 
 

@@ -7,8 +7,9 @@ import numpy as np
 
 from intnet.spec import buckets, words
 from intnet.spec.float32 import ONE
+from intnet.spec.tensor import place_of
 from intnet.verify.events import Place
-from intnet.verify.row import DIFFERS, Difference, NotSpecified, Row, place_of
+from intnet.verify.row import DIFFERS, Difference, NotSpecified, Row
 from intnet.verify.values import Values, decoded, fractions, units
 
 DRAWN = 10  # buckets of a tensor, besides the first and the last
@@ -81,4 +82,4 @@ class _Tensor:
         if held != made.packed and self.row.state != DIFFERS:
             self.row.state, self.row.differing = DIFFERS, self.row.differing + 1
             told = made.packed.hex()[:64], held.hex()[:64]
-            self.row.difference = Difference(place_of(first, shape), *told, [f"bytes of bucket {k}"])
+            self.row.difference = Difference([*place_of(first, shape)], *told, [f"bytes of bucket {k}"])

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from intnet.spec.tensor import place_of
+
 EQUAL, DIFFERS, UNSPECIFIED = "equal", "differs", "not specified"
 PARTS = range(4)  # results of one operation at most: sums stand ahead of what is made of them
 STEP = 2 * len(PARTS)  # from one operation's place in the order of rows to the next
@@ -35,11 +37,6 @@ def written(value: Fraction) -> str:
         if value.denominator < 10**12
         else repr(float(value))
     )
-
-
-def place_of(flat: Any, shape: tuple[int, ...]) -> list[int]:
-    """The index of a flat place; of a number none."""
-    return [int(i) for i in np.unravel_index(int(flat), shape)] if shape else []
 
 
 @dataclass
@@ -103,7 +100,7 @@ class Row:
         if self.difference is None:
             k = wrong[0]
             told = written(Fraction(expected[k])), written(Fraction(stored[k]))
-            self.difference = Difference(place_of(flat[k], shape), *told, trail(k))
+            self.difference = Difference([*place_of(int(flat[k]), shape)], *told, trail(k))
 
     def compare_all(self, shape: tuple[int, ...], expected: list[Any], stored: list[Any]) -> None:
         """`compare` of a whole tensor, which counts as verified."""

@@ -31,12 +31,6 @@ BUCKET = "bucket"
 BITS = 4  # of a width
 
 STATE = ("b", "b_new", "S")  # what a method keeps of every block
-_OF = {"W": "W", "": "x0"}
-
-
-def state_name(symbol: str, slot: str) -> str:
-    """'S_W', 'S_x0': what is kept of the blocks of a weight, of activations."""
-    return f"{slot}_{_OF[symbol]}"
 
 
 def block_axes(axes: Mapping[int, str], second: int | None = None) -> dict[int, str]:

@@ -116,19 +116,15 @@ class Maker:
             if event is not None and array_of(value) is not array_of(event.result):
                 base += ".source" * (array_of(value) is not None)
             labels = _labels(event, operands) if event else Labels()
-            out[key] = (
-                None if value is None else self._dump(one, DATA_AXES)(value, base, "in", labels, meaning)
-            )
+            out[key] = Dump(self.names, one.layer, DATA_AXES)(value, base, "in", labels, meaning)
         out["before"] = {}
         for key, value in one.before.items():
             kept, path = _as_stored(one, key, value), state_path(key)
             base = f"{self.prefix}{one.layer}/{path}.old"
             means = f"{path} before the step{self._told(key)}"
-            out["before"][key] = self._dump(one, _axes_of(key))(kept, base, "in", meaning=means)
+            dump = Dump(self.names, one.layer, _axes_of(key))
+            out["before"][key] = dump(kept, base, "in", meaning=means)
         return out
-
-    def _dump(self, one: Captured, axes: dict[int, str]) -> Dump:
-        return Dump(self.names, one.layer, axes)
 
     def _bring_words(self, one: Captured) -> None:
         """Random words are ports, never drawn again by a device."""
@@ -156,7 +152,8 @@ class Maker:
         formula = operands.symbol(event.path).formula
         if isinstance(result, Exact):
             try:
-                result = _numerators(result).to_qtensor(name)
+                x = result  # before it is divided
+                result = Exact(x.terms, x.exponent, x.offset, 1, x.relu, x.shifts).to_qtensor(name)
             except ContainerError as error:
                 self.skipped[name] = str(error)
                 return
@@ -189,7 +186,8 @@ class Maker:
 
     def _source(self, one: Captured, event: Event, entered: Any, operands: Operands) -> Json | None:
         axes = DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES
-        return self._dump(one, axes)(entered, self._name(event), "trail", _labels(event, operands))
+        dump = Dump(self.names, one.layer, axes)
+        return dump(entered, self._name(event), "trail", _labels(event, operands))
 
     def _rounding(
         self, one: Captured, event: Event, format: Format, operands: Operands, direction: str, axes: str
@@ -324,16 +322,11 @@ def _arrays(value: Any) -> list[np.ndarray]:
     return [] if array is None else [array]
 
 
-def _numerators(value: Exact) -> Exact:
-    """The expression before it is divided."""
-    return Exact(value.terms, value.exponent, value.offset, 1, value.relu, value.shifts)
-
-
 def state_path(key: str) -> str:
     """'W', 'Accq', 'Accq_gamma', 'running_mean', 'S_x0' of the keys of `capture.state`."""
     symbol, _, slot = key.partition(":")
     if slot in blocks.STATE:
-        return blocks.state_name(symbol, slot)
+        return f"{slot}_{symbol or 'x0'}"
     return symbol if not slot else slot if symbol in ("W", "") else f"{slot}_{symbol}"
 
 

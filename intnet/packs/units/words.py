@@ -156,12 +156,6 @@ def requantized(sums: np.ndarray, shift: int, bits: int) -> Results:
 # -- vectors: one result each, at its last beat --------------------------------------------------------
 
 
-def check_fits(name: str, sums: np.ndarray, bits: int) -> None:
-    """PackError where a sum does not fit the unit's accumulator."""
-    if sums.size and max(int(sums.max()), -int(sums.min())) >= 1 << bits - 1:
-        raise PackError(f"{name}: a sum of these vectors needs more than {bits} bits; give a wider ACC")
-
-
 def bounds(columns: Columns) -> list[tuple[int, int]]:
     """(first beat, beat behind the last) of every vector."""
     stops = (np.flatnonzero(columns["last"]) + 1).tolist()
@@ -180,8 +174,10 @@ def _mac_requant(p: Parameters, columns: Columns) -> Results:
     products = (columns["x"] * columns["w"]).sum(axis=1)
     inside = np.add.reduceat(products, starts)
     sums = inside + columns["bias"][columns["last"] == 1]
-    for some in (inside, sums):
-        check_fits("mac_requant", some, p["ACC"])
+    if any(max(int(some.max()), -int(some.min())) >= 1 << p["ACC"] - 1 for some in (inside, sums)):
+        raise PackError(
+            f"mac_requant: a sum of these vectors needs more than {p['ACC']} bits; give a wider ACC"
+        )
     return requantized(sums, p["S"], p["OUT"])
 
 

@@ -23,10 +23,10 @@ from intnet.spec import float32 as f32
 from intnet.spec import geometry
 from intnet.spec.convolution import exact_dot
 from intnet.spec.geometry import ConvShape, forward_runs, input_runs, weight_runs
-from intnet.spec.tensor import power
+from intnet.spec.tensor import place_of, power
 from intnet.verify import chains
 from intnet.verify.record import Back, Call, What
-from intnet.verify.row import place_of, written
+from intnet.verify.row import written
 from intnet.verify.rules.rule import Elementwise, Rule, shown
 from intnet.verify.values import (
     Values,

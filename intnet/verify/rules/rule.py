@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from intnet.spec.tensor import place_of
 from intnet.verify.record import Back, Call, What
-from intnet.verify.row import NotSpecified, place_of, written
+from intnet.verify.row import NotSpecified, written
 from intnet.verify.values import Near, Values, is_float, shape_of
 
 
