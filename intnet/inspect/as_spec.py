@@ -77,9 +77,10 @@ def grid(format: spec.Format, source: Expression) -> int:
 def layer_of(layer: Layer, kind: str) -> nets.Layer:
     """A layer as data; one whose kind is '' is a name only."""
     found: dict[str, Any] = {name: getattr(layer, name) for name in WINDOW if hasattr(layer, name)}
-    channels = layer.parameters[0].shape[0] if layer.takes_weight else 0
+    outputs, *taps = layer.parameters[0].shape if layer.takes_weight else (0,)
+    found |= {"kernel": tuple(taps[1:])} if taps[1:] else {}
     bias = any(parameter.symbol == "b" for parameter in layer.parameters)
-    return nets.Layer(kind, layer.name, channels, bias=bias, **found)
+    return nets.Layer(kind, layer.name, outputs, bias=bias, **found)
 
 
 def curve(name: str, x: Fraction) -> Fraction:

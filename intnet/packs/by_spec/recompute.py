@@ -64,7 +64,7 @@ class _Judge:
                 ways["words"] = self.pack.codes(str(port.rounding["words"])).reshape(-1)
             self._keep(name, compare(self.pack, port, want, got, ways))
 
-    def enter(self, names: Sequence[str], port: str) -> None:
+    def enter(self, names: Sequence[str]) -> None:
         """Ports of the trail whose words entered a rounding just as the definition has it."""
         for name in names:
             if name not in self.ports and self.pack.ports[name].direction == "trail":
@@ -117,7 +117,7 @@ def _layers(plain: Plain, judge: _Judge) -> None:
         for path, seen in made.seen.items():
             problems, entered = ports.of_path(plain, made.prefix + path, seen)
             judge.problems += problems
-            judge.enter(entered, made.prefix + path)
+            judge.enter(entered)
         judge.problems += ports.of_aliases(plain, made)
 
 
