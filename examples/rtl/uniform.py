@@ -1,4 +1,5 @@
 """Uniform random vectors of a unit: what directed ones are measured against. Next: `kill_table`."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -9,8 +10,7 @@ from intnet.errors import PackError
 from intnet.packs import pack, units
 from intnet.packs.ports import Draft
 from intnet.packs.units import drafts
-from intnet.packs.units.signals import Columns, Group, Parameters, column, ends, limits
-from intnet.packs.units.source import Source
+from intnet.packs.units.signals import Columns, Group, Parameters, Source, column, ends, limits
 from intnet.packs.units.stimuli import TENSOR, n_of
 from intnet.packs.units.stimuli_sums import block_group, random_beats, random_block
 from intnet.packs.units.training import Taken

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from intnet.runs.identity import identity
     from intnet.show.bars import bar
     from intnet.verify import text, work
-    from intnet.verify.events import Options
+    from intnet.verify.row import Options
     from intnet.verify.taken import take, take_inference
 
     options = Options(None if args.all else args.elements, args.draw)

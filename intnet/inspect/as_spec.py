@@ -1,8 +1,8 @@
-"""The one map from the fast code's formats and numbers to those of the definition (`intnet.spec`).
+"""The one map from the fast code's formats and layers to those of the definition (`intnet.spec`).
 
     format_of(Shift(8))        formats.Shift(k=8)
     grid(Shift(8), source)     what the whole tensor decides, from its exact extremes
-    fixed(q), floats(array)    codes, or float32, in the definition's containers
+    layer_of(layer, kind)      a layer as data; `KINDS` has the kind of each class
 
 For what explains, checks or verifies; nothing that trains imports it. A format that has no entry in `FORMATS`
 is refused by its name: where it rounds is not defined.
@@ -12,16 +12,15 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
+from intnet import layers
 from intnet.errors import FormatError
 from intnet.exact.expressions import Exact, Expression
 from intnet.exact.sources import FloatExact
+from intnet.layers import Layer, joints
 from intnet.numbers import formats as fast
-from intnet.numbers.qtensor import QTensor
 from intnet.spec import formats as spec
+from intnet.spec import nets
 from intnet.spec.curves import curve_bounds, tanh_bounds
-from intnet.spec.tensor import Fixed, Tensor, power
 
 FORMATS: dict[type, Callable[[Any], spec.Format]] = {
     fast.FixedPoint: lambda f: spec.FixedPoint(f.wl, f.fl, f.overflow, f.signed),
@@ -31,6 +30,24 @@ FORMATS: dict[type, Callable[[Any], spec.Format]] = {
     fast.Constant: lambda f: spec.Constant(f.dr, f.k),
     fast.Scaled: lambda f: spec.Scaled(f.wl),
 }
+KINDS: dict[type, str] = {
+    layers.Linear: "linear",
+    layers.Conv2d: "conv",
+    layers.BatchNorm2d: "norm",
+    layers.ReLU: "relu",
+    layers.Tanh: "tanh",
+    layers.Sigmoid: "sigmoid",
+    layers.SiLU: "silu",
+    layers.MaxPool2d: "max_pool",
+    layers.AvgPool2d: "avg_pool",
+    layers.GlobalAvgPool: "mean",
+    layers.Flatten: "flatten",
+    layers.Dropout: "dropout",
+    joints.Join: "join",
+    joints.Squeeze: "mean",
+    joints.Scale: "scale",
+}
+WINDOW = ("kernel", "stride", "padding", "groups", "keep")  # of a layer that has them
 DIGITS = 210  # bits of an enclosure of a curve
 OF_R = (spec.Shift, spec.Flag, spec.Constant)  # whose grid is log2 R(x)
 
@@ -57,27 +74,13 @@ def grid(format: spec.Format, source: Expression) -> int:
     return format.grid_of(least, greatest)
 
 
-def fixed(q: QTensor) -> Fixed:
-    """The codes of a tensor of one exponent."""
-    if isinstance(q.exponent, np.ndarray):
-        raise FormatError(f"a tensor of shape {q.shape} has many exponents: read it by `values`")
-    return Fixed(tuple(q.shape), q.codes.reshape(-1).tolist(), int(q.exponent))
-
-
-def floats(array: np.ndarray) -> Tensor:
-    """float32 values; ValueError for NaN and infinity, which have no exact value."""
-    return Tensor(tuple(array.shape), [Fraction(value) for value in array.reshape(-1).tolist()])
-
-
-def values(value: QTensor | np.ndarray | Exact) -> Tensor:
-    """The exact values of codes of one or many exponents, of float32, of an expression."""
-    if isinstance(value, np.ndarray):
-        return floats(value)
-    if isinstance(value, Exact):
-        return Tensor(tuple(value.shape), list(value.fractions().reshape(-1)))
-    exponents = np.broadcast_to(value.exponent, value.shape).reshape(-1).tolist()
-    codes = value.codes.reshape(-1).tolist()
-    return Tensor(tuple(value.shape), [c * power(e) for c, e in zip(codes, exponents, strict=True)])
+def layer_of(layer: Layer, kind: str) -> nets.Layer:
+    """A layer as data; one whose kind is '' is a name only."""
+    found: dict[str, Any] = {name: getattr(layer, name) for name in WINDOW if hasattr(layer, name)}
+    outputs, *taps = layer.parameters[0].shape if layer.takes_weight else (0,)
+    found |= {"kernel": tuple(taps[1:])} if taps[1:] else {}
+    bias = any(parameter.symbol == "b" for parameter in layer.parameters)
+    return nets.Layer(kind, layer.name, outputs, bias=bias, **found)
 
 
 def curve(name: str, x: Fraction) -> Fraction:

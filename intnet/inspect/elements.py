@@ -17,6 +17,7 @@ from intnet.inspect.measure import codes_of, compare, in_values
 from intnet.inspect.operands import Operands
 from intnet.inspect.trail import HALF, bucket_trail
 from intnet.numbers.formats import BlockFloat, Flag
+from intnet.spec.tensor import place_of
 from intnet.trace import Event
 
 TRIES = 40  # candidates of one fate that are explained before it counts as absent
@@ -36,7 +37,7 @@ def interesting(
         labels[index] = ["asked for"]
     for label, candidates, holds in _sought(event):
         for flat in candidates[:TRIES]:
-            at = tuple(int(i) for i in np.unravel_index(flat, event.result.shape))
+            at = place_of(int(flat), event.result.shape)
             if at not in known:
                 known[at] = explain(event, at, operands)
             if holds(known[at].rounding):

@@ -12,7 +12,8 @@ decided by comparing squares. Golden packs use the same trail for words that do 
 rounds float32 arithmetic, not exact values: what `inspect/explain_buckets.py` finds of it stands in `bucket`.
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -25,8 +26,8 @@ from intnet.exact.quantize import flag_words
 from intnet.exact.sources import FloatExact, Root
 from intnet.inspect import as_spec
 from intnet.inspect.explain_blocks import Block, in_block
-from intnet.inspect.explain_buckets import Bucket, way
-from intnet.inspect.explain_rules import Disagreement, Index, comma, rule
+from intnet.inspect.explain_buckets import Rounding, way
+from intnet.inspect.explain_rules import Disagreement, Index, comma
 from intnet.inspect.operands import Operands, Product
 from intnet.numbers.formats import BlockFloat, Flag, Format
 from intnet.numbers.qtensor import QTensor
@@ -69,45 +70,6 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Rounding:
-    """How an exact value became an integer.
-
-    grid:      log2 of the step that is rounded to; scaled = value / 2**grid = floor + remainder
-               None of a codec, where scaled is u, a float32, and remainder u - floor in float32
-    log2_r:    log2 of R(x), where the tensor's maximum sets the grid
-    word:      the random word, of `word_bits` bits; it rounds up iff it is below `threshold`
-    rounded:   the integer before saturation, in units of the grid; `kept` the one after it
-    low, high: the limits, None where the format has none
-    lift:      code = kept * 2**lift (the coarse grid of the flag format)
-    block:     of block float, whose block sets the grid; where it keeps no bits nothing is rounded
-    bucket:    of a codec; where it is constant nothing is rounded
-    """
-
-    mode: str
-    grid: int | None
-    log2_r: int | None
-    scaled: Fraction | None
-    scaled_square: Fraction | None
-    floor: int
-    remainder: Fraction | None
-    tie: bool
-    word: int | None
-    word_bits: int | None
-    threshold: int | None
-    up: bool
-    rule: str
-    rounded: int
-    low: int | None
-    high: int | None
-    overflow: str
-    kept: int
-    saturated: bool
-    lift: int
-    block: Block | None = None
-    bucket: Bucket | None = None
-
-
-@dataclass(frozen=True)
 class Explanation:
     """The way of one element. `step` counts from 0, as the random words do.
 
@@ -137,16 +99,8 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: a Fraction is the text 'p/q' or 'p', a tuple a list, what there is none of is null."""
-        plain: dict[str, Any] = _plain(self)
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
         return plain
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Fraction):
-        return str(value)
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    return [_plain(part) for part in value] if isinstance(value, tuple) else value
 
 
 def explain(event: Event, index: Index, operands: Operands | None = None) -> Explanation:
@@ -167,10 +121,9 @@ def explain(event: Event, index: Index, operands: Operands | None = None) -> Exp
     value = _value(event, source, index, operands)
     result, rounding = event.result, None
     code: int | None
-    exponent: int | None
+    exponent: int | None = None
     if isinstance(event.format, Codec):
-        rounding, code, stored = _in_bucket(event, index)
-        exponent = None
+        rounding, code, stored = way(event, index)
     else:
         if event.format is not None:
             rounding = _round(event, event.format, source, value, index)
@@ -261,17 +214,22 @@ def _source(event: Event, index: Index) -> Expression:
 
 
 def _value(event: Event, source: Expression, index: Index, operands: Operands) -> Value:
+    value = value_at(event, source, index, operands)
+    if event.operands is None or not isinstance(source, Exact):
+        return value
+    inner = _sum(event, event.operands, index, operands)
+    if inner.value != value.value:
+        raise Disagreement(
+            f"{event.layer}/{event.path} {comma(index)}: its operands give {inner.value}, "
+            f"the value that was handed on is {value.value}"
+        )
+    return inner
+
+
+def value_at(event: Event, source: Expression, index: Index, operands: Operands) -> Value:
+    """What an expression says of its element `index`."""
     if isinstance(source, Exact):
-        value = _sum(event, source, index, operands)
-        if event.operands is None:
-            return value
-        inner = _sum(event, event.operands, index, operands)
-        if inner.value != value.value:
-            raise Disagreement(
-                f"{event.layer}/{event.path} {comma(index)}: its operands give {inner.value}, "
-                f"the value that was handed on is {value.value}"
-            )
-        return inner
+        return _sum(event, source, index, operands)
     if isinstance(source, Root):
         numerator = source.numerators[index[0]]
         square = Fraction(numerator, source.den) * Fraction(4) ** source.exponent
@@ -341,31 +299,17 @@ def _round(event: Event, format: Format, source: Expression, value: Value, index
         way = form.root_way(value.square, grid, mode)
         square = value.square / way.step**2
         remainder = way.decision.fraction if way.decision.fraction in (0, HALF) else None
-    made, (low, high, overflow) = way.decision, way.limits or (None, None, "")
-    overflow = "saturate" if block else overflow
-    return Rounding(
-        mode, as_spec.log2(way.step), grid if isinstance(form, as_spec.OF_R) else None, scaled, square,
-        made.floor, remainder, made.tie, word, bits, made.threshold, made.up, rule(mode, made, word),
-        made.rounded, low, high, overflow, way.kept, way.saturated, way.lift.bit_length() - 1, block,
+    low, high, overflow = way.limits or (None, None, "")
+    return replace(
+        Rounding.of(mode, way.decision, word),
+        grid=as_spec.log2(way.step), log2_r=grid if isinstance(form, as_spec.OF_R) else None,
+        scaled=scaled, scaled_square=square, remainder=remainder, word_bits=bits, low=low, high=high,
+        overflow="saturate" if block else overflow, kept=way.kept, saturated=way.saturated,
+        lift=way.lift.bit_length() - 1, block=block,
     )  # fmt: skip
-
-
-def _in_bucket(event: Event, index: Index) -> tuple[Rounding, int, Fraction]:
-    """(the rounding of an element of a packed tensor, its code, a~)."""
-    w = way(event, index)
-    drawn = w.threshold is not None
-    rounding = Rounding(
-        event.rounding or "", None, None, w.scaled, None, w.floor, w.fraction,
-        not drawn and w.fraction == HALF, w.word, 32 if drawn else None, w.threshold, w.up, w.rule,
-        w.rounded, 0, w.high, "saturate", w.kept, w.kept != w.rounded, 0, None, w.bucket,
-    )  # fmt: skip
-    return rounding, w.code, w.value
 
 
 def _emptied(mode: str, block: Block) -> Rounding:
     """Of a block that keeps no bits: nothing is rounded, nothing saturates."""
     step = block.exponent - max(block.bits, 1) + 1
-    return Rounding(
-        mode, step, None, None, None, 0, None, False, None, None, None, False, block.emptied, 0, 0, 0,
-        "saturate", 0, False, 0, block,
-    )  # fmt: skip
+    return Rounding(mode, step, rule=block.emptied, low=0, high=0, overflow="saturate", block=block)

@@ -8,14 +8,14 @@ what to explain.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 
 from intnet.blocks.block_float import WIDTHS, blocks_of, expand
 from intnet.inspect.explain_rules import Disagreement, Index, comma
 from intnet.numbers.formats import BlockFloat
-from intnet.spec.block_float import LEAST, SIDE, block_of, exponent
+from intnet.spec.block_float import LEAST, block_of, exponent, inside
+from intnet.spec.tensor import place_of
 from intnet.trace import Event
 
 
@@ -50,10 +50,8 @@ def in_block(event: Event, index: Index) -> Block:
     assert isinstance(format, BlockFloat)
     axes = (0, format.axis)
     of = block_of(index, axes)
-    first = [i * SIDE if axis in axes else i for axis, i in enumerate(of)]
-    sizes = [SIDE if axis in axes else 1 for axis in range(len(index))]
-    ranges = [range(a, min(a + n, end)) for a, n, end in zip(first, sizes, result.shape, strict=True)]
-    values = {at: abs(Fraction(float(event.source[at]))) for at in product(*ranges)}
+    members = (place_of(flat, result.shape) for flat in inside(of, result.shape, axes))
+    values = {at: abs(Fraction(float(event.source[at]))) for at in members}
     at = max(values, key=lambda one: values[one])
     e, stored = exponent(list(values.values())), int(result.exponent[index])
     e = LEAST if e is None else e

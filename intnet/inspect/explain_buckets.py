@@ -1,6 +1,6 @@
 """One element's way through a bucketed codec (`blocks/buckets.py`), from its float32 to packed bits and back.
 
-    way(event, index) -> Way        for `inspect/explain.py`
+    way(event, index) -> Rounding, code, a~        for `inspect/explain.py`
 
 All arithmetic is `spec.buckets`'s, which keeps of each float32 operation what it rounded; here it gets names
 and formulas. Codes are read from the packed words bit by bit. Scale, zero point, code and a~ must be those
@@ -10,14 +10,17 @@ that the library stored; where one is not, `Disagreement` is raised.
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from intnet.blocks.buckets import Codec, Packed
 from intnet.errors import FormatError
+from intnet.inspect.explain_blocks import Block
 from intnet.inspect.explain_rules import Disagreement, Index, comma, rule
 from intnet.spec import buckets as spec
 from intnet.spec.float32 import CHUNK, ONE, Rounded
+from intnet.spec.rounding import Decision
 from intnet.trace import Event
 
 WORD = 64  # bits of a packed word
@@ -92,31 +95,63 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class Way:
-    """What `explain.Rounding` says of it too; scaled is None in a constant bucket.
+class Rounding:
+    """How an exact value became an integer.
 
-    rounded: floor + up; code: what reads as the code, of levels with its sign; value: a~
+    grid:      log2 of the step that is rounded to; scaled = value / 2**grid = floor + remainder
+               None of a codec, where scaled is u, a float32, and remainder u - floor in float32
+    log2_r:    log2 of R(x), where the tensor's maximum sets the grid
+    word:      the random word, of `word_bits` bits; it rounds up iff it is below `threshold`
+    rounded:   the integer before saturation, in units of the grid; `kept` the one after it
+    low, high: the limits, None where the format has none
+    lift:      code = kept * 2**lift (the coarse grid of the flag format)
+    block:     of block float, whose block sets the grid; where it keeps no bits nothing is rounded
+    bucket:    of a codec; where it is constant nothing is rounded
     """
 
-    bucket: Bucket
-    scaled: Fraction | None
-    floor: int
-    fraction: Fraction | None
-    word: int | None
-    threshold: int | None
-    up: bool
-    rule: str
-    rounded: int
-    high: int
-    kept: int
-    code: int
-    value: Fraction
+    mode: str
+    grid: int | None = None
+    log2_r: int | None = None
+    scaled: Fraction | None = None
+    scaled_square: Fraction | None = None
+    floor: int = 0
+    remainder: Fraction | None = None
+    tie: bool = False
+    word: int | None = None
+    word_bits: int | None = None
+    threshold: int | None = None
+    up: bool = False
+    rule: str = ""
+    rounded: int = 0
+    low: int | None = None
+    high: int | None = None
+    overflow: str = ""
+    kept: int = 0
+    saturated: bool = False
+    lift: int = 0
+    block: Block | None = None
+    bucket: Bucket | None = None
+
+    @classmethod
+    def of(cls, mode: str, made: Decision, word: int | None) -> "Rounding":
+        """What the definition decided, and why."""
+        told: dict[str, Any] = {
+            "remainder": made.fraction,
+            "tie": made.tie,
+            "threshold": made.threshold,
+            "up": made.up,
+        }
+        told |= {"rule": rule(mode, made, word), "rounded": made.rounded, "word": word}
+        return cls(mode, floor=made.floor, **told)
+
+
+Told = tuple[Rounding, int, Fraction]  # the rounding of an element, its code, a~
 
 
 # -- the way -----------------------------------------------------------------------------------
 
 
-def way(event: Event, index: Index) -> Way:
+def way(event: Event, index: Index) -> Told:
     """The way of element `index` of a packed tensor; Disagreement where the library stored another."""
     codec, packed = event.format, event.result
     assert isinstance(codec, Codec) and isinstance(packed, Packed)
@@ -131,16 +166,18 @@ def way(event: Event, index: Index) -> Way:
     a = Fraction(float(event.source.reshape(-1)[flat]))
     word = None if event.words is None else int(event.words.reshape(-1)[flat])
     if not bucket.scale:
-        found = _constant(bucket)
+        rounding, code, value = _constant(bucket)
     else:
-        found = (_level if codec.kind == "levels" else _affine)(bucket, a, word)
+        rounding, code, value = (_level if codec.kind == "levels" else _affine)(bucket, a, word)
     offset = 1 << bucket.bits if codec.kind == "levels" else 0
-    if found.code + offset != bucket.place.stored:
+    if code + offset != bucket.place.stored:
         raise Disagreement(
-            f"{where}: exact arithmetic reaches code {found.code + offset}, packed is {bucket.place.stored}"
+            f"{where}: exact arithmetic reaches code {code + offset}, packed is {bucket.place.stored}"
         )
-    _same(f"{where}: a~", found.value, packed.load()[index])
-    return replace(found, bucket=replace(found.bucket, error=found.value - a))
+    _same(f"{where}: a~", value, packed.load()[index])
+    assert rounding.bucket is not None
+    told = replace(rounding.bucket, error=value - a)
+    return replace(rounding, mode=event.rounding or "", overflow="saturate", bucket=told), code, value
 
 
 def _same(what: str, mine: Fraction, stored: np.float32) -> None:
@@ -235,14 +272,14 @@ def _level_scaling(
     return (total, Operation("scale", "max(sqrt(sum), 1e-8)", None, scale)), scale, None
 
 
-def _constant(bucket: Bucket) -> Way:
+def _constant(bucket: Bucket) -> Told:
     """s is 0: nothing is rounded, the code is 0 and a~ the least value."""
     assert bucket.zero is not None
     why = "a constant bucket (s = 0): its value is stored in the place of z, every code is 0"
-    return Way(bucket, None, 0, None, None, None, False, why, 0, 2**bucket.bits - 1, 0, 0, bucket.zero)
+    return Rounding("", rule=why, low=0, high=2**bucket.bits - 1, bucket=bucket), 0, bucket.zero
 
 
-def _affine(bucket: Bucket, a: Fraction, word: int | None) -> Way:
+def _affine(bucket: Bucket, a: Fraction, word: int | None) -> Told:
     """u = a/s + z, q = clip(round(u)) or clip(floor(u) + [word < frac(u)]), a~ = s*(q - z)."""
     assert bucket.zero is not None
     s, z = _units(bucket.scale), _units(bucket.zero)
@@ -256,7 +293,7 @@ def _affine(bucket: Bucket, a: Fraction, word: int | None) -> Way:
     return _way(told, found, word, 2**bucket.bits - 1, found.kept, back.value.value)
 
 
-def _level(bucket: Bucket, a: Fraction, word: int | None) -> Way:
+def _level(bucket: Bucket, a: Fraction, word: int | None) -> Told:
     """ax = min(|a|/scale, 1), u = ax*L, m = floor(u) + [word < frac(u)], a~ = m/L * scale * sign(a)."""
     assert word is not None
     levels, scale = 2**bucket.bits, _units(bucket.scale)
@@ -279,13 +316,16 @@ def _level(bucket: Bucket, a: Fraction, word: int | None) -> Way:
     return _way(told, found, word, levels, -found.kept if a < 0 else found.kept, signed)
 
 
-def _way(bucket: Bucket, found: spec.Way, word: int | None, high: int, code: int, value: Fraction) -> Way:
+def _way(bucket: Bucket, found: spec.Way, word: int | None, high: int, code: int, value: Fraction) -> Told:
     """What the definition decided; by a random word, the fraction is one more operation."""
-    made = found.decision
     if word is not None:
         bucket = replace(bucket, before=(*bucket.before, _told("fraction", "u - floor(u)", found.part)))
-    why = rule("ties_even" if word is None else "stochastic", made, word)
-    return Way(
-        bucket, found.u.value, made.floor, made.fraction, word, made.threshold, made.up, why, made.rounded,
-        high, found.kept, code, value,
-    )  # fmt: skip
+    made = Rounding.of("ties_even" if word is None else "stochastic", found.decision, word)
+    kept: dict[str, Any] = {
+        "kept": found.kept,
+        "saturated": found.kept != made.rounded,
+        "low": 0,
+        "high": high,
+    }
+    bits = None if word is None else 32
+    return replace(made, scaled=found.u.value, word_bits=bits, bucket=bucket, **kept), code, value

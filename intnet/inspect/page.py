@@ -127,7 +127,7 @@ def _layer(
     names: set[str],
     found: Mapping[str, Sequence[tuple[str, Explanation]]],
 ) -> str:
-    boxes, links = graph(layer, shown, operands, names)
+    boxes, links = graph(shown, operands, names)
     parts = [
         f'<section aria-labelledby="{escape(layer)}"><h2 id="{escape(layer)}">{escape(layer)}</h2>',
         _wide(flow.draw(layer, boxes, links), f"data flow of {layer}"),
@@ -147,7 +147,7 @@ def _wide(content: str, label: str) -> str:
 
 
 def graph(
-    layer: str, shown: Sequence[Shown], operands: Operands, names: set[str]
+    shown: Sequence[Shown], operands: Operands, names: set[str]
 ) -> tuple[list[flow.Box], list[flow.Link]]:
     """(boxes, links) of a layer: its shown paths, and in every lane what enters from elsewhere."""
     whole = all(one.part for one in shown)

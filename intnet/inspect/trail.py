@@ -13,7 +13,7 @@ Whole tensors, so these are arrays; their definition is `spec.rounding.decision`
 `by_spec/trails.py` of all of a pack.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,29 +24,22 @@ from intnet.inspect import as_spec
 from intnet.numbers.formats import Flag, Format
 from intnet.numbers.rounding import NO_WORDS, TO_NEG, TO_POS, Rounding, mode_code
 
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 FRACTION_BITS = 32
 REMAINDER_BITS = FRACTION_BITS + 1
 HALF = 1 << FRACTION_BITS  # the remainder of a tie: its first bit, and no other
 
 
-@dataclass(frozen=True)
-class Trail:
-    """int64 arrays of the source's shape; `coarse` is None but for Flag-Q.
+class Trail(NamedTuple):
+    """int64 arrays of the source's shape.
 
-    low, high: limits of presat, None where the format has none; lift: log2 of the coarse grid in codes
-    grid:      log2 of the step; of Flag-Q that of the fine grid; None: a block's own
-    limit:     of block float, +- that of each element where they differ, else None
+    coarse: of Flag-Q, whether the coarse grid holds; lift: log2 of the coarse grid in codes
+    limit:  of block float, +- that of presat of each element where they differ
     """
 
-    grid: int | None
     floor: np.ndarray
     remainder: np.ndarray
     up: np.ndarray
     presat: np.ndarray
-    low: int | None = None
-    high: int | None = None
-    overflow: str = ""
     coarse: np.ndarray | None = None
     lift: int = 0
     limit: np.ndarray | None = None
@@ -63,8 +56,7 @@ def trail(
     how = Rounding(mode_code(rounding), words=drawn, bits=word_bits)
     if isinstance(format, Flag):
         return _flag(source, format, how)
-    step = grid(source, format)
-    return Trail(step, *_on_grid(source, step, how), *limits(format))
+    return _on_grid(source, grid(source, format), how)
 
 
 def grid(source: Expression, format: Format) -> int:
@@ -79,14 +71,14 @@ def limits(format: Format) -> tuple[int | None, int | None, str]:
     return of_one.limits or (None, None, "")
 
 
-def _on_grid(source: Expression, step: int, how: Rounding) -> Parts:
-    """(floor, remainder, up, presat): three roundings, of which two 32 bits below the grid."""
+def _on_grid(source: Expression, step: int, how: Rounding) -> Trail:
+    """Three roundings, of which two 32 bits below the grid."""
     below = source.round_to(step - FRACTION_BITS, Rounding(TO_NEG))[0].astype(np.int64)
     sticky = source.round_to(step - FRACTION_BITS, Rounding(TO_POS))[0] != below
     presat = source.round_to(step, how)[0].astype(np.int64)
     floor = below >> FRACTION_BITS
     below &= (1 << FRACTION_BITS) - 1
-    return floor, below << 1 | sticky, presat - floor, presat
+    return Trail(floor, below << 1 | sticky, presat - floor, presat)
 
 
 def _flag(source: Expression, format: Flag, how: Rounding) -> Trail:
@@ -95,8 +87,9 @@ def _flag(source: Expression, format: Flag, how: Rounding) -> Trail:
     on_coarse, on_fine = (_on_grid(source, g, how) for g in (step + fine, step))
     floor, remainder = on_coarse[:2]
     coarse = (floor >= 1) | (floor < -1) | ((floor == -1) & (remainder == 0))
-    floor, remainder, up, presat = (np.where(coarse, *both) for both in zip(on_coarse, on_fine, strict=True))
-    return Trail(step, floor, remainder, up, presat, *limits(format), coarse, fine)
+    pairs = zip(on_coarse[:4], on_fine[:4], strict=True)
+    floor, remainder, up, presat = (np.where(coarse, *both) for both in pairs)
+    return Trail(floor, remainder, up, presat, coarse, fine)
 
 
 def block_trail(source: np.ndarray, blocks: BlockTensor) -> Trail:
@@ -107,11 +100,10 @@ def block_trail(source: np.ndarray, blocks: BlockTensor) -> Trail:
     presat = np.rint(np.ldexp(source.astype(np.float64), -steps)).astype(np.int64)
     fraction = floor & (1 << FRACTION_BITS) - 1
     remainder, floor = fraction << 1 | (np.floor(below) != below), floor >> FRACTION_BITS
-    parts = floor, remainder, presat - floor, presat
     high = block_limits(source, blocks)
-    if high.size and (high == high.flat[0]).all():
-        return Trail(None, *parts, -int(high.flat[0]), int(high.flat[0]), "saturate")
-    return Trail(None, *parts, None, None, "saturate", limit=expand(high, blocks.shape, blocks.axes))
+    alike = high.size and (high == high.flat[0]).all()
+    limit = None if alike else expand(high, blocks.shape, blocks.axes)
+    return Trail(floor, remainder, presat - floor, presat, limit=limit)
 
 
 def bucket_trail(source: np.ndarray, packed: Packed, words: np.ndarray | None) -> Trail:
@@ -122,7 +114,7 @@ def bucket_trail(source: np.ndarray, packed: Packed, words: np.ndarray | None) -
     assert packed.codec.kind != "levels"
     flat = source.reshape(-1)
     size = packed.codec.size(flat.size)
-    s, z, b = (np.repeat(part, size)[: flat.size] for part in (packed.scales, packed.zeros, packed.widths))
+    s, z = (np.repeat(part, size)[: flat.size] for part in (packed.scales, packed.zeros))
     varied = s != 0
     u = np.where(varied, flat / np.where(varied, s, np.float32(1)) + z, np.float32(0))
     floor = np.floor(u)
@@ -134,9 +126,7 @@ def bucket_trail(source: np.ndarray, packed: Packed, words: np.ndarray | None) -
     up = words.reshape(-1) < first if words is not None else np.rint(u) != floor
     found = (whole, first << 1 | (bits != first), up.astype(np.int64), whole + up)
     floors, remainders, ups, presat = (one.reshape(source.shape) for one in found)
-    high = None if packed.codec.mix is not None else int((1 << int(b[0])) - 1)
-    low = None if high is None else 0
-    return Trail(None, floors, remainders, ups, presat, low, high, "saturate")
+    return Trail(floors, remainders, ups, presat)
 
 
 def block_limits(source: np.ndarray, blocks: BlockTensor) -> np.ndarray:

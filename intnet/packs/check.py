@@ -9,10 +9,11 @@ with its port, coordinates, case, both words, the arithmetic trail and a diagnos
 """
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,7 +23,12 @@ from intnet.packs import contract, hdl, layers, units
 from intnet.packs.diagnosis import Verdict, Words, diagnose, misplaced
 from intnet.packs.pack import CASES, CONTRACT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry
 from intnet.packs.ports import Case, Draft, Port
+from intnet.spec.tensor import place_of
 
+Make = TypeVar("Make")
+WRONG = (  # what comes of a PACK.json that says what cannot be
+    ArithmeticError, AssertionError, AttributeError, LookupError, StopIteration, TypeError, ValueError
+)  # fmt: skip
 UNKNOWN = -(1 << 63)  # in the place of a code with x or z: equal to none
 ROOM = 1 << 20  # bytes of comments that a device's file may have in any case
 SHOWN = 8  # mismatches of a port that are told one by one
@@ -187,7 +193,7 @@ def way(pack: Pack, port: Port) -> dict[str, np.ndarray]:
 def _mismatch(pack: Pack, words: Words, flat: int) -> Mismatch:
     port = words.port
     word, lane = divmod(flat, port.lanes)
-    index = tuple(int(i) for i in np.unravel_index(flat, port.shape))
+    index = place_of(flat, port.shape)
     case = _case(pack, port, word)
     numbers = {part: int(values[flat]) for part, values in words.way.items()}
     return Mismatch(
@@ -206,8 +212,8 @@ def _place(port: Port, flat: int) -> str:
     """'N=3, H=0, W=7, C=0' of an element."""
     if flat >= np.prod(port.shape):
         return "behind the last"
-    index = np.unravel_index(flat, port.shape)
-    return ", ".join(f"{axis}={i}" for axis, i in zip(port.axes.split(","), index, strict=True))
+    pairs = zip(port.axes.split(","), place_of(flat, port.shape), strict=True)
+    return ", ".join(f"{axis}={i}" for axis, i in pairs)
 
 
 def first_step(pack: Pack, results: Sequence[PortResult]) -> int | None:
@@ -231,24 +237,24 @@ def recompute(pack: Pack) -> Result:
 
     PackError where PACK.json does not say how it was made.
     """
+    cannot = f"what {MANIFEST} says cannot be run again"
+    with runnable(pack, REDRAFT, "this intnet makes", cannot) as redraft:
+        return _recomputed(pack, redraft(pack))
+
+
+@contextmanager
+def runnable(pack: Pack, kinds: Mapping[str, Make], makes: str, cannot: str) -> Iterator[Make]:
+    """What makes a pack of its kind again; PackError where PACK.json does not say how it was made."""
     kind = pack.manifest["generator"].get("kind")
-    if kind not in REDRAFT:
-        raise PackError(f"{pack.folder}: generator.kind is {kind!r}; this intnet makes {', '.join(REDRAFT)}")
+    if kind not in kinds:
+        raise PackError(f"{pack.folder}: generator.kind is {kind!r}; {makes} {', '.join(kinds)}")
     try:
-        return _recomputed(pack, REDRAFT[kind](pack))
+        yield kinds[kind]
     except IntnetError:
         raise
-    except (
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        LookupError,
-        StopIteration,
-        TypeError,
-        ValueError,
-    ) as e:
+    except WRONG as e:
         text = f"{type(e).__name__}: {e}".rstrip(": ")
-        raise PackError(f"{pack.folder}: what {MANIFEST} says cannot be run again ({text})") from e
+        raise PackError(f"{pack.folder}: {cannot} ({text})") from e
 
 
 def _recomputed(pack: Pack, draft: Draft) -> Result:

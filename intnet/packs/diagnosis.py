@@ -11,6 +11,7 @@ with their shares. `ROUNDING`, `BITS` and `PLACES` list them, in the order in wh
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -126,10 +127,6 @@ def wrapped(codes: np.ndarray, bits: int, signed: bool = True) -> np.ndarray:
 Variant = Callable[[Words], np.ndarray]
 
 
-def _lanes(w: Words) -> np.ndarray:
-    return w.want.reshape(-1, w.port.lanes)[:, ::-1].reshape(-1)
-
-
 def _late(w: Words) -> np.ndarray:
     """The vector before; the first one may be anything."""
     return np.concatenate([w.got[: w.port.lanes], w.want[: -w.port.lanes]])
@@ -139,16 +136,12 @@ def _early(w: Words) -> np.ndarray:
     return np.concatenate([w.want[w.port.lanes :], w.got[-w.port.lanes :]])
 
 
-def _negated(w: Words) -> np.ndarray:
-    return wrapped(-w.want, w.port.bits, w.port.signed)
-
-
 def _bit(change: Callable[[np.ndarray, int], np.ndarray], bit: int) -> Variant:
     return lambda w: wrapped(change(w.want, 1 << bit), w.port.bits, w.port.signed)
 
 
-def _narrow(keep: Callable[[np.ndarray, int], np.ndarray], bits: int) -> Variant:
-    return lambda w: keep(w.want, bits)
+def _narrow(keep: Callable[[np.ndarray, int], np.ndarray], bits: int, w: Words) -> np.ndarray:
+    return keep(w.want, bits)
 
 
 def _saturated(codes: np.ndarray, bits: int) -> np.ndarray:
@@ -224,73 +217,40 @@ def _mode(name: str) -> Callable[[Words], np.ndarray]:
     return variant
 
 
-def _towards_infinity(w: Words) -> np.ndarray:
-    """Word <= fraction in place of <; only where words are drawn."""
-    if "words" not in w.way:
-        return w.want
-    gap = FRACTION_BITS - w.word_bits
-    return w.rounded(w.way["words"] >> gap <= w.way["remainder"] >> 1 + gap)
-
-
-def _complement(w: Words) -> np.ndarray:
-    if "words" not in w.way:
-        return w.want
-    words = w.way["words"] ^ 0xFFFFFFFF
-    return w.rounded(_stochastic(w.way["floor"], w.way["remainder"], words, w.word_bits))
-
-
-def _unlimited(w: Words) -> np.ndarray:
-    return w.stored(w.way["presat"])
-
-
-def _one_sided(above: bool) -> Variant:
-    """Limits on one side only."""
+def _drawn(up: Callable[[np.ndarray, np.ndarray, int], np.ndarray]) -> Variant:
+    """Another decision by remainder, random word and the word's bits that do not count; else no variant."""
 
     def variant(w: Words) -> np.ndarray:
-        low, high = w.limits()
-        if low is None:
+        if "words" not in w.way:
             return w.want
-        return w.stored(np.maximum(w.way["presat"], low) if above else np.minimum(w.way["presat"], high))
+        return w.rounded(up(w.way["remainder"], w.way["words"], FRACTION_BITS - w.word_bits))
 
     return variant
 
 
-def _decided_first(w: Words) -> np.ndarray:
+def _limited(limit: Callable[[Words, Any, Any], np.ndarray]) -> Variant:
+    """Other limits, from the least and the greatest that it has; without limits no variant."""
+
+    def variant(w: Words) -> np.ndarray:
+        low, high = w.limits()
+        return w.want if low is None or high is None else w.stored(limit(w, low, high))
+
+    return variant
+
+
+def _decided_first(w: Words, low: Any, high: Any) -> np.ndarray:
     """Whether to limit is decided on the floor, and what passes goes up after that."""
-    low, high = w.limits()
-    if low is None:
-        return w.want
-    floor, presat = w.way["floor"], w.way["presat"]
-    return w.stored(np.where(floor > high, high, np.where(floor < low, low, presat)))
+    floor = w.way["floor"]
+    return np.where(floor > high, high, np.where(floor < low, low, w.way["presat"]))
 
 
-def _no_carry(w: Words) -> np.ndarray:
-    """The bit of going up is put in place of being added."""
-    return w.stored(w.clipped(w.way["floor"] ^ w.way["up"]))
-
-
-def _asymmetrical(w: Words) -> np.ndarray:
-    low, high = w.limits()
-    return w.want if low is None else w.stored(np.clip(w.way["presat"], low - 1, high))
-
-
-def _wrap(w: Words) -> np.ndarray:
+def _within(w: Words, low: Any, high: Any) -> np.ndarray:
     """Wraps within the limits' own bits, where the port has more of them."""
-    _, high = w.limits()
+    codes = w.way["presat"]
     if isinstance(high, int) and high.bit_length() + 1 == w.port.bits:
-        return w.want
-    return w.want if high is None else w.stored(_within(w.way["presat"], np.asarray(high)))
-
-
-def _within(codes: np.ndarray, high: np.ndarray) -> np.ndarray:
-    span = 2 * (high.astype(np.int64) + 1)
+        return w.clipped(codes)
+    span = 2 * (np.asarray(high).astype(np.int64) + 1)
     return (codes + span // 2) % span - span // 2
-
-
-def _clipped_first(w: Words) -> np.ndarray:
-    """Limits before rounding: the floor is clipped, then it goes up."""
-    low, high = w.limits()
-    return w.want if low is None else w.stored(np.clip(w.way["floor"], low, high) + w.way["up"])
 
 
 ROUNDING: dict[str, Variant] = {
@@ -300,24 +260,28 @@ ROUNDING: dict[str, Variant] = {
     "truncation (floor)": _mode("to_neg"),
     "truncation towards zero": _mode("to_zero"),
     "rounded up always (ceiling)": _mode("to_pos"),
-    "no saturation (wraps)": _unlimited,
-    "no saturation (wraps within the limits' own bits)": _wrap,
-    "no saturation above (wraps)": _one_sided(above=True),
-    "no saturation below (wraps)": _one_sided(above=False),
-    "limits one code too wide below": _asymmetrical,
-    "limits before rounding": _clipped_first,
-    "saturation decided before rounding": _decided_first,
-    "the rounding's carry is dropped": _no_carry,
-    "random word <= fraction in place of <": _towards_infinity,
-    "random word complemented": _complement,
+    "no saturation (wraps)": lambda w: w.stored(w.way["presat"]),
+    "no saturation (wraps within the limits' own bits)": _limited(_within),
+    "no saturation above (wraps)": _limited(lambda w, low, high: np.maximum(w.way["presat"], low)),
+    "no saturation below (wraps)": _limited(lambda w, low, high: np.minimum(w.way["presat"], high)),
+    "limits one code too wide below": _limited(lambda w, low, high: np.clip(w.way["presat"], low - 1, high)),
+    "limits before rounding": _limited(lambda w, low, high: np.clip(w.way["floor"], low, high) + w.way["up"]),
+    "saturation decided before rounding": _limited(_decided_first),
+    "the rounding's carry is dropped": lambda w: w.stored(w.clipped(w.way["floor"] ^ w.way["up"])),
+    "random word <= fraction in place of <": _drawn(
+        lambda remainder, words, gap: words >> gap <= remainder >> 1 + gap
+    ),
+    "random word complemented": _drawn(
+        lambda remainder, words, gap: (words ^ 0xFFFFFFFF) >> gap < remainder >> 1 + gap
+    ),
 }
 BITS: dict[str, Variant] = {
     "shift by one, too far right": _right,
     "shift by one, too far left": _left,
-    "negated": _negated,
+    "negated": lambda w: wrapped(-w.want, w.port.bits, w.port.signed),
 }
 PLACES: dict[str, Variant] = {
-    "lanes reversed": _lanes,
+    "lanes reversed": lambda w: w.want.reshape(-1, w.port.lanes)[:, ::-1].reshape(-1),
     "one vector late (latency)": _late,
     "one vector early (latency)": _early,
 }
@@ -335,8 +299,8 @@ def _elementwise(w: Words) -> Iterator[tuple[str, Variant]]:
         yield f"bit {bit} inverted", _bit(lambda codes, mask: codes ^ mask, bit)
     if w.port.encoding == "integer" and w.port.signed:
         for bits in range(w.port.bits - 1, 1, -1):
-            yield f"wraps at {bits} bits", _narrow(wrapped, bits)
-            yield f"saturates at {bits} bits", _narrow(_saturated, bits)
+            yield f"wraps at {bits} bits", partial(_narrow, wrapped, bits)
+            yield f"saturates at {bits} bits", partial(_narrow, _saturated, bits)
 
 
 def diagnose(w: Words) -> list[Verdict]:

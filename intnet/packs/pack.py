@@ -24,7 +24,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -48,16 +48,16 @@ HEADINGS = ("index", "case", "level", "flags", "beat")
 
 PathLike = str | os.PathLike[str]
 
-PORT = {  # shapes (`runs/records.py`)
+PORT = {  # shapes (`runs/records.py`); what an entry has of its port, and what only its words tell
     "name": str, "file": str, "direction": str, "signed": bool, "bits": int, "lanes": int, "word_bits": int,
     "encoding": str, "exponent": (int, str, type(None)), "axes": str, "shape": [int], "words": int,
-    "sha256": str, "guard": str, "format": (dict, type(None)), "meaning": str, "explains": str,
-    "rounding": dict,
+    "format": (dict, type(None)), "meaning": str, "explains": str, "rounding": dict,
 }  # fmt: skip
+OF_WORDS = {"sha256": str, "guard": str}
 SHAPE = {
     "format": str, "format_version": int, "definition": int,
     "name": str, "version": str, "level": str, "generator": dict,
-    "ports": [PORT], "about": dict,
+    "ports": [PORT | OF_WORDS], "about": dict,
 }  # fmt: skip
 
 
@@ -141,30 +141,12 @@ def _write_port(filled: Filled, folder: Path) -> dict[str, Any]:
 
 def entry(port: Port) -> dict[str, Any]:
     """A port as JSON, without what only its words tell."""
-    return {
-        "name": port.name,
-        "file": port.file,
-        "direction": port.direction,
-        "signed": port.signed,
-        "bits": port.bits,
-        "lanes": port.lanes,
-        "word_bits": port.layout.word_bits,
-        "encoding": port.encoding,
-        "exponent": port.exponent,
-        "axes": port.axes,
-        "shape": list(port.shape),
-        "words": port.words,
-        "format": _format(port.format),
-        "meaning": port.meaning,
-        "explains": port.explains,
-        "rounding": dict(port.rounding),
-    }
-
-
-def _format(format: Format | None) -> dict[str, Any] | None:
-    if format is None:
-        return None
-    return {"name": str(format), "kind": type(format).__name__, "fields": asdict(format)}
+    format = port.format
+    made = {name: getattr(port, name) for name in PORT}
+    made |= {"shape": list(port.shape), "rounding": dict(port.rounding)}
+    if format is not None:
+        made["format"] = {"name": str(format), "kind": type(format).__name__, "fields": asdict(format)}
+    return made
 
 
 def cases_text(cases: Sequence[Case]) -> str:
@@ -297,13 +279,13 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 def _port(entry_: dict[str, Any], path: Path) -> Port:
     """A port from its entry, which must say what `entry` says of it."""
-    given = {key: entry_[key] for key in ("name", "direction", "axes", "bits", "signed", "lanes", "exponent")}
-    given |= {key: entry_[key] for key in ("encoding", "meaning", "explains", "rounding")}
+    given = {field.name: entry_[field.name] for field in fields(Port)}
+    given |= {"shape": tuple(entry_["shape"]), "format": _read_format(entry_["format"], path)}
     if entry_["direction"] not in FOLDERS or entry_["encoding"] not in ENCODINGS:
         raise PackError(f"{path}: port {entry_['name']!r}: unknown direction or encoding")
     if entry_["encoding"] == "flag" and (entry_["format"] or {}).get("kind") != "Flag":
         raise PackError(f"{path}: port {entry_['name']!r}: stored flag words need a Flag format")
-    port = Port(shape=tuple(entry_["shape"]), format=_read_format(entry_["format"], path), **given)
+    port = Port(**given)
     odd = [key for key, value in entry(port).items() if entry_[key] != value]
     if odd or "/" in port.file.split("/", 1)[1] or ".." in port.file:
         wrong = ", ".join(odd) or "name"

@@ -66,6 +66,11 @@ class Port:
         return Layout(self.bits, self.lanes, self.signed)
 
     @property
+    def word_bits(self) -> int:
+        """Bits of a word."""
+        return self.layout.word_bits
+
+    @property
     def words(self) -> int:
         """Words, one a line."""
         return int(np.prod(self.shape, dtype=np.int64)) // self.lanes

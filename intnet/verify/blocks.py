@@ -1,74 +1,61 @@
-"""Paths in blocks of 4x4: the exponent and the codes of drawn elements' blocks, by `spec.block_float`."""
+"""Paths in blocks of 4x4, by `spec.block_float`; DYNASTY's sums of sensitivities, by `dynasty_map`.
 
+check(values, place, out, row)    exponents and codes of drawn elements' blocks
+tasks(values)                     S <- S + 2^(2e)/16 sum of g^2 of drawn blocks
+"""
+
+from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from intnet.blocks.block_float import BlockTensor, blocks_shape
-from intnet.numbers.formats import BlockFloat
 from intnet.ops.bilinear import Copies
 from intnet.spec import block_float
+from intnet.spec.methods import dynasty_map
 from intnet.spec.methods.dynasty import BlockFloat as SpecBlocks
-from intnet.spec.methods.dynasty_map import in_use
-from intnet.trace import Event
-from intnet.verify import draw
-from intnet.verify.events import Options, Place, compare
+from intnet.spec.methods.dynasty import axes_of
+from intnet.spec.tensor import Tensor, place_of
+from intnet.verify.events import Place
 from intnet.verify.judge import Judge
-from intnet.verify.row import Row
-from intnet.verify.values import NotSpecified, Values, as_float64, fractions
+from intnet.verify.record import Back
+from intnet.verify.row import STEP, NotSpecified, Row, Task
+from intnet.verify.taken import Taken
+from intnet.verify.values import Values, as_float64, fractions
 
 STARTED = 4  # bits of a block of which no map speaks yet
+BLOCKS = 24  # of a table, unless all are asked for
 
 
-def is_block(event: Event) -> bool:
-    """Whether a path holds blocks."""
-    return isinstance(event.format, BlockFloat)
-
-
-def check(values: Values, judge: Judge, place: Place, out: Any, options: Options) -> Row:
+def check(values: Values, place: Place, out: Any, row: Row) -> None:
     """One event: of every drawn element its block's exponent and its code; then what is read."""
-    event = place.event
-    row = Row(
-        event.layer, event.path, judge.equation(event.path), ["block_float.quantize"], event.result.size
-    )
-    flat = draw.drawn(f"{options.seed}/{event.step}/{place.name}", row.elements, options.elements)
-    if options.elements is not None:
-        flat = np.union1d(flat, draw.telling(event.result, None))
-    try:
-        form = judge.format_of(event.layer, event.path)
-        if not isinstance(form, SpecBlocks):
-            raise NotSpecified(f"blocks where the format is {form}")
-        _check(values, judge, place, form, flat, row)
-        _check_read(place, out, row)
-    except NotSpecified as why:
-        row.state, row.why = "not specified", str(why)
-    return row
-
-
-def _check(values: Values, judge: Judge, place: Place, form: Any, flat: np.ndarray, row: Row) -> None:
-    event, shape = place.event, place.event.result.shape
+    event, shape, judge = place.event, place.event.result.shape, values.judge
+    row.specs = ["block_float.quantize"]
+    flat = values.drawn(f"{event.step}/{place.name}", row.elements, event.result)
+    form = judge.format_of(event.layer, event.path)
+    if not isinstance(form, SpecBlocks):
+        raise NotSpecified(f"blocks where the format is {form}")
     axes = form.axes
     bits = bits_of(judge, event.layer, form, blocks_shape(shape, axes))
     codes, exponents = [], []
     kept: dict[tuple[int, ...], int | None] = {}
-    flats = np.stack(np.unravel_index(flat, shape), axis=1).tolist()
-    for at, index in zip(flat.tolist(), flats, strict=True):
-        block = block_float.block_of(tuple(index), axes)
+    for at in flat.tolist():
+        block = block_float.block_of(place_of(at, shape), axes)
         if block not in kept:
             members = np.array(block_float.inside(block, shape, axes))
             kept[block] = block_float.exponent(values.at(place.entered, members))
         e, b = kept[block], int(bits[block])
         x = values.at(place.entered, np.array([at]))[0]
-        codes.append(Fraction(block_float.code_at(x, e, b)[0]))
+        codes.append(block_float.code_at(x, e, b)[0])
         exponents.append(0 if e is None else e - b + 1)
     row.checked = len(flat)
-    stored = [Fraction(c) for c in event.result.codes.reshape(-1)[flat].tolist()]
     units = np.broadcast_to(event.result.exponent, shape).reshape(-1)[flat].tolist()
-    compare(row, flat, shape, codes, stored)
+    row.compare(flat, shape, codes, event.result.codes.reshape(-1)[flat].tolist())
     live = [k for k, code in enumerate(codes) if code]
-    expected = [Fraction(exponents[k]) for k in live]
-    compare(row, flat[live], shape, expected, [Fraction(units[k]) for k in live])
+    row.compare(flat[live], shape, [exponents[k] for k in live], [units[k] for k in live])
+    _check_read(event.result, out, row)
 
 
 def bits_of(judge: Judge, layer: str, form: Any, shape: Any) -> np.ndarray:
@@ -80,26 +67,78 @@ def bits_of(judge: Judge, layer: str, form: Any, shape: Any) -> np.ndarray:
         uniform = judge.settings.map == "uniform"
         return np.full(shape, int(judge.settings.alpha(form.bits)) if uniform else STARTED)
     numbers, places = np.unique(np.asarray(stored), return_inverse=True)
-    widths = np.array([in_use(v) for v in fractions(numbers)])[places.reshape(-1)].reshape(stored.shape)
+    widths = np.array([dynasty_map.in_use(v) for v in fractions(numbers)])[places.reshape(-1)].reshape(
+        stored.shape
+    )
     return widths[np.arange(shape[0]) % stored.shape[0]]
 
 
-def _check_read(place: Place, out: Any, row: Row) -> None:
+def _check_read(result: Any, out: Any, row: Row) -> None:
     """What products read are the values of the codes, all of them."""
-    event = place.event
-    read = [
-        one for one in ((out.forward, out.backward) if isinstance(out, Copies) else (out,)) if one is not None
-    ]
-    held = as_float64(event.result)
-    tensors = [one for one in read if isinstance(one, BlockTensor)]
-    if not tensors or any(np.array_equal(one.values.astype(np.float64), held) for one in tensors):
+    copies = (out.forward, out.backward) if isinstance(out, Copies) else (out,)
+    held = as_float64(result)
+    read = [one.values.astype(np.float64) for one in copies if isinstance(one, BlockTensor)]
+    if not read or any(np.array_equal(one, held) for one in read):
         return
-    wrong = np.flatnonzero((tensors[0].values.astype(np.float64) != held).reshape(-1))[:1]
-    given = tensors[0].values.reshape(-1)[wrong]
-    compare(
-        row,
-        wrong,
-        event.result.shape,
-        [Fraction(v) for v in held.reshape(-1)[wrong].tolist()],
-        fractions(given),
+    wrong = np.flatnonzero(read[0] != held)[:1]
+    row.compare(
+        wrong, result.shape, fractions(held.reshape(-1)[wrong]), fractions(read[0].reshape(-1)[wrong])
     )
+
+
+# -- sums of sensitivities ---------------------------------------------------------------------------
+
+
+def tasks(values: Values) -> Iterator[Task]:
+    """A row for the weights and one for the input of every layer that has a table."""
+    taken, judge = values.taken, values.judge
+    order = STEP * (len(taken.record.happened) + 2)
+    for name in taken.after:
+        if not name.endswith(".S") or judge.module is None or not hasattr(judge.rules, "kept"):
+            continue
+        layer = next(one for one in judge.layers if name in (judge.rules.kept(one, k, "S") for k in "WA"))
+        kind = "W" if name == judge.rules.kept(layer, "W", "S") else "A"
+        row = Row(layer, f"S of {kind}", "S + 2^(2e)/16 sum(g^2)", ["methods.dynasty_map.sensitivity"])
+        row.elements, row.order = int(taken.after[name].size), order
+        yield Task(row, 1, partial(_check_sums, values, layer, kind, name))
+
+
+def _check_sums(values: Values, layer: str, kind: str, name: str, row: Row) -> None:
+    taken = values.taken
+    source, gradient = _operands(taken, layer, kind)
+    axes, shape = axes_of(source.shape, kind == "W"), source.shape
+    counts = blocks_shape(shape, axes)
+    flat = values.drawn(f"{values.judge.now.step}/{name}", row.elements, few=BLOCKS)
+    after, before = (taken.ended or taken.after)[name].reshape(-1), taken.before.get(name)
+    images = len(taken.record.labels())
+    full = images == (int(taken.before["method/images"].codes[0]) or images)
+    expected = []
+    for at in flat.tolist():
+        old = 0.0 if before is None else float(before.reshape(-1)[at])
+        if not full:  # a short batch, whose blocks are others, adds nothing
+            expected.append(Fraction(old))
+            continue
+        block = place_of(at, counts)
+        members = np.array(block_float.inside(block, shape, axes))
+        inside = tuple(min(block_float.SIDE, n - block_float.SIDE * i) if a in axes else 1
+                       for a, (i, n) in enumerate(zip(block, shape, strict=True)))  # fmt: skip
+        xs, gs = (Tensor(inside, values.at(v, members)) for v in (source, gradient))
+        q = block_float.quantize(xs, 8, axes)
+        found = dynasty_map.sensitivity(gs, q, dynasty_map.zero_blocks(xs, axes))
+        expected.append(Fraction(old + next(iter(found.values()))))
+    row.checked = len(flat)
+    row.compare(flat, taken.after[name].shape, expected, fractions(after[flat]))
+
+
+def _operands(taken: Taken, layer: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """(what was cut into blocks, its gradient) of W, or of the layer's input."""
+    path = "Wb" if kind == "W" else "x0"
+    call = next(
+        one for one in taken.record.calls("cast")
+        if any(event.layer == layer and event.path == path for event in one.events)
+    )  # fmt: skip
+    backs = (one for one in taken.record.happened if isinstance(one, Back) and one.call is call)
+    back = next(backs, None)
+    if back is None:
+        raise NotSpecified("no gradient came back")
+    return call.operands[0], back.gradient

@@ -1,7 +1,6 @@
 """The definition's long sums by NumPy: the same order and roundings, many sums at a time.
 
     batch_dots(a, b, per_image)     float32.batch_dot32 of every row        batch_sums: float32.batch_sum32
-    dots(a, b)                      float32.dot32 of every row
     whole_dots(a, b)                exact sums of products of integers
     sum64(a)                        float64.sum64
 
@@ -61,7 +60,7 @@ def _one_by_one(a: np.ndarray, b: np.ndarray | None) -> np.ndarray:
             total = total + term
         return total
     for p, q in zip(a, b, strict=True):
-        total = odd_sum(p.astype(np.float64) * q, total.astype(np.float64)).astype(np.float32)
+        total = fma(p, q, total)
     return total
 
 
@@ -69,11 +68,6 @@ def _chained(a: np.ndarray, b: np.ndarray | None) -> np.ndarray:
     """float32[rows] of [terms, rows]: chunks of CHUNK terms, then the chunks' sums, each ascending."""
     pieces = [_folded(part, min(CHUNK, part.shape[0])) for part in (a, b) if part is not None]
     return _one_by_one(_one_by_one(pieces[0], pieces[1] if b is not None else None), None)
-
-
-def dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """float32[rows]: `float32.dot32` of each row of two float32 arrays [rows, terms]."""
-    return _chained(np.ascontiguousarray(a.T), np.ascontiguousarray(b.T))
 
 
 def _tree(sums: np.ndarray) -> np.ndarray:

@@ -1,36 +1,33 @@
 """Every rounding of a step: the format, the grid, the words and the codes of a path, by the definition."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from intnet.exact.expressions import Exact, FloatExact
+from intnet.inspect.explain import value_at
+from intnet.inspect.operands import Operands
 from intnet.numbers.qtensor import QTensor
 from intnet.spec import words as random
 from intnet.spec.curves import curve_round, tanh_round
 from intnet.spec.float32 import to_float32
 from intnet.spec.formats import Direct, FixedPoint, Format
 from intnet.spec.rounding import round_fraction
-from intnet.spec.tensor import power
+from intnet.spec.tensor import place_of, power
 from intnet.trace import Event
-from intnet.verify import chains, draw
-from intnet.verify.grids import decided, grid_of
-from intnet.verify.judge import FLOAT32, Judge
-from intnet.verify.record import Back, Call, Joined
-from intnet.verify.row import DIFFERS, Difference, Row, written
-from intnet.verify.rules.rule import Source, shown
-from intnet.verify.values import NotSpecified, Values, is_float, is_stored, shape_of
+from intnet.verify import chains
+from intnet.verify.judge import FLOAT32
+from intnet.verify.record import What
+from intnet.verify.row import NotSpecified, Row, written
+from intnet.verify.rules.rule import Source
+from intnet.verify.values import MARGIN, Near, Values, close, forward_copy, is_float, is_stored, telling
 
-
-@dataclass(frozen=True)
-class Options:
-    """elements: of each path, None: all; seed: of the draw."""
-
-    elements: int | None = 200
-    seed: int = 0
+MANY = 20_000  # candidates for an extreme that are evaluated exactly
 
 
 @dataclass
@@ -41,7 +38,7 @@ class Place:
     """
 
     event: Event
-    what: Call | Back | None
+    what: What
     entered: Any
     inner: bool
     unit: bool = False
@@ -55,9 +52,7 @@ class Place:
 def source_of(values: Values, place: Place, flat: np.ndarray) -> Source:
     """The exact values that are rounded."""
     if place.inner:
-        assert place.what is not None
-        op = place.what.op if isinstance(place.what, Call) else place.what.call.op
-        found: Source = values.rule(op).inner(values, place.what, place.event.path, flat)
+        found: Source = values.rule(place.what).inner(values, place.what, place.event.path, flat)
         return found
     if place.unit:
         return Source(of_unit_length(place.entered, flat))
@@ -71,194 +66,149 @@ def of_unit_length(q: QTensor, flat: np.ndarray) -> list[Fraction]:
     return [Fraction(code / norm) for code in q.codes.reshape(-1)[flat].tolist()]
 
 
-def told(expression: Any, flat: np.ndarray) -> list[Fraction] | None:
-    """What an expression of the fast code's says of itself; None where it does not say."""
-    if isinstance(expression, FloatExact):
-        return [
-            Fraction(*v.as_integer_ratio()) / expression.den
-            for v in expression.values.reshape(-1)[flat].tolist()
-        ]
-    if not isinstance(expression, Exact):
-        return None
-    channels = expression.shape[-1]
-
-    def of(part: Any, i: int) -> int:
-        return int(part) if not isinstance(part, np.ndarray) or not part.ndim else int(part[i % channels])
-
-    out = []
-    for i in flat.tolist():
-        total = of(expression.offset, i)
-        for (term, coefficient), shift in zip(expression.terms, expression.shifts, strict=True):
-            total += (of(coefficient, i) * int(term.codes.reshape(-1)[i])) << shift
-        total = max(total, 0) if expression.relu else total
-        out.append(Fraction(total, of(expression.den, i)) * power(expression.exponent))
-    return out
-
-
-def check(values: Values, judge: Judge, place: Place, options: Options) -> Row:
-    """One event: NotSpecified, in the row, where no spec says what it should be."""
+def check(values: Values, place: Place, row: Row) -> None:
+    """One event."""
     event = place.event
-    row = Row(event.layer, event.path, judge.equation(event.path), [], int(np.prod(shape_of(event.result))))
-    try:
-        form = judge.format_of(event.layer, event.path, place.entered)
-        row.specs += entering(values, place)
-        _check(values, judge, place, form, options, row)
-    except NotSpecified as what:
-        row.not_specified(what)
-    return row
-
-
-def entering(values: Values, place: Place) -> list[str]:
-    """The spec functions that make what enters, where it is not stored."""
-    if place.inner:
-        assert place.what is not None
-        op = place.what.op if isinstance(place.what, Call) else place.what.call.op
-        return list(values.rule(op).inner_specs(place.what, place.event.path))
-    made = values.record.origin(place.entered)
-    if is_stored(place.entered) or made is None:
-        return []
-    what, k = made
-    if isinstance(what, Joined):
-        return list(values.rule_of_joins.specs(what, k))
-    return list(values.rule(what.op if isinstance(what, Call) else what.call.op).specs(what, k))
-
-
-def _check(values: Values, judge: Judge, place: Place, form: Any, options: Options, row: Row) -> None:
-    event = place.event
-    flat = draw.drawn(f"{options.seed}/{event.step}/{place.name}", row.elements, options.elements)
+    form = values.judge.format_of(event.layer, event.path, place.entered)
+    row.specs += entering(values, place)
+    flat = values.drawn(f"{event.step}/{place.name}", row.elements)
     if isinstance(form, Format) and isinstance(event.result, QTensor):
-        _check_codes(values, judge, place, form, flat, options, row)
+        _check_codes(values, place, form, flat, row)
         return
     if form is not None and form != FLOAT32:
         raise NotSpecified(f"format {form}")
     row.specs.append("float32.to_float32" if is_float(event.result) else "exact")
     if place.unit:
         row.specs.insert(0, "methods.adapt.unit_length")
-    if is_stored(event.result) and options.elements is not None:
-        numbers = event.result.codes if isinstance(event.result, QTensor) else event.result
-        flat = np.union1d(flat, draw.telling(numbers, None))
+    if is_stored(event.result):
+        flat = values.drawn(f"{event.step}/{place.name}", row.elements, event.result)
     exact = source_of(values, place, flat).values
     expected = [to_float32(v) for v in exact] if is_float(event.result) else exact
-    stored = values.at(event.result, flat) if is_stored(event.result) else told(event.result, flat)
-    if stored is None:
-        raise NotSpecified(f"a {type(event.result).__name__} that is not stored")
+    stored = held(values, event, flat)
     row.checked = len(flat)
-    compare(row, flat, shape_of(event.result), expected, stored)
+    row.compare(flat, tuple(event.result.shape), expected, stored)
 
 
-def compare(
-    row: Row, flat: np.ndarray, shape: tuple[int, ...], expected: list[Fraction], stored: list[Fraction],
-    trail: Any = None,
-) -> None:  # fmt: skip
-    """Note the first element that differs, and how many do."""
-    wrong = [k for k, (a, b) in enumerate(zip(expected, stored, strict=True)) if a != b]
-    if not wrong:
-        return
-    row.state, row.differing = DIFFERS, row.differing + len(wrong)
-    if row.difference is None:
-        first = wrong[0]
-        index = [int(i) for i in np.unravel_index(int(flat[first]), shape)] if shape else []
-        lines = [] if trail is None else trail(first)
-        row.difference = Difference(index, written(expected[first]), written(stored[first]), lines)
+def held(values: Values, event: Event, flat: np.ndarray) -> list[Fraction]:
+    """The result of an event at flat indices, of an expression what it says of itself; or NotSpecified."""
+    result = event.result
+    if is_stored(result):
+        return values.at(result, flat)
+    if not isinstance(result, Exact | FloatExact):
+        raise NotSpecified(f"a {type(result).__name__} that is not stored")
+    shape, names = tuple(result.shape), Operands()
+    told = (value_at(event, result, place_of(i, shape), names).value for i in flat.tolist())
+    return [value for value in told if value is not None]
 
 
-def operands(values: Values, what: Call | Back | Joined, k: int, at: int) -> list[str]:
-    """What the definition reads for element `at` of result k of an operation, a line each."""
-    if isinstance(what, Joined):
-        return shown(values, [("the first", what.first), ("the second", what.second)], what.result, at)
-    rule = values.rule(what.op if isinstance(what, Call) else what.call.op)
-    lines: list[str] = rule.operands(values, what, k, at)
-    return lines
+def entering(values: Values, place: Place) -> list[str]:
+    """The spec functions that make what enters, where it is not stored."""
+    if place.inner:
+        return list(values.rule(place.what).inner_specs(place.what, place.event.path))
+    made = values.record.origin(place.entered)
+    if is_stored(place.entered) or made is None:
+        return []
+    return list(values.rule(made[0]).specs(*made))
+
+
+def _check_codes(values: Values, place: Place, form: Format, flat: np.ndarray, row: Row) -> None:
+    event, judge, q = place.event, values.judge, place.event.result
+    stream = judge.stream_of(event.layer, event.path)
+    mode = "ties_even" if stream is None else "stochastic"
+    grid = inner_grid(values, place, form) if place.inner else grid_of(values, form, place.entered)
+    exponent = form.exponent(grid)
+    row.specs += [f"formats.{type(form).__name__}", *(["words.word"] if stream else [])]
+    limits = form.limits()
+    if values.options.elements is not None:
+        flat = np.union1d(flat, telling(q, None if limits is None else limits[:2]))
+        if not place.inner and row.elements > len(flat):
+            scaled = values.near(place.entered).value / float(form.step(grid))
+            flat = np.union1d(flat, close(scaled, None if stream is None else event.words))
+    source = source_of(values, place, flat)
+    drawn: list[Any] = [None] * len(flat)
+    if stream is not None:
+        drawn = [random.word(judge.seed, judge.now.step, stream, i) for i in flat.tolist()]
+        row.words = len(flat)
+    made = [_code(form, source, x, grid, mode, word) for x, word in zip(source.values, drawn, strict=True)]
+    row.checked = len(flat)
+    unit = power(exponent)
+
+    def trail(k: int) -> list[str]:
+        origin = None if place.inner or is_stored(place.entered) else values.record.origin(place.entered)
+        at, lines = int(flat[k]), []
+        if origin is not None:
+            lines += values.rule(origin[0]).operands(values, *origin, at)
+        lines += explained(form, source, source.values[k], grid)
+        if stream is not None:
+            lines.append(
+                f"random word {drawn[k]} of {stream!r}, element {at}: "
+                "up where it is below the remainder * 2^32"
+            )
+        return [*lines, f"{mode} gives code {made[k]}"]
+
+    if int(np.max(np.abs(np.asarray(q.exponent) - exponent))) == 0:
+        row.compare(flat, q.shape, made, q.codes.reshape(-1)[flat].tolist(), trail)
+    else:  # codes that were kept as they are, on a coarser grid, stand for the same numbers
+        row.compare(flat, q.shape, [code * unit for code in made], values.at(q, flat), trail)
+    if event.words is not None and stream is not None:
+        row.compare(flat, q.shape, drawn, event.words.reshape(-1)[flat].tolist())
+
+
+def grid_of(values: Values, form: Format, value: Any) -> int:
+    """`form.grid_of` the exact extremes of a value.
+
+    Of an expression float64 gives bounds of both; a grid grows with them, so where the bounds' grids agree,
+    that is the grid. Else every element that may be an extreme is evaluated exactly.
+    """
+    if isinstance(form, FixedPoint | Direct):
+        return form.grid_of(0, 0)
+    value = forward_copy(value)
+    if is_stored(value) and not (isinstance(value, QTensor) and isinstance(value.exponent, np.ndarray)):
+        flat = value.codes.reshape(-1) if isinstance(value, QTensor) else np.asarray(value).reshape(-1)
+        least, greatest = values.at(value, np.array([flat.argmin(), flat.argmax()]))
+        return form.grid_of(least, greatest)
+    return decided(form, values.near(value), lambda flat: values.at(value, flat))
+
+
+def decided(form: Format, near: Near, exact_at: Callable[[np.ndarray], list[Fraction]]) -> int:
+    """The same of float64 numbers, and of what makes the exact ones at flat indices."""
+    off = MARGIN * near.size
+    low, high = (near.value - off).reshape(-1), (near.value + off).reshape(-1)
+    inner = form.grid_of(Fraction(min(high.min(), 0.0)), Fraction(max(low.max(), 0.0)))
+    outer = form.grid_of(Fraction(min(low.min(), 0.0)), Fraction(max(high.max(), 0.0)))
+    nonzero = high.min() < 0 or low.max() > 0
+    if nonzero and inner == outer:
+        return outer
+    may = np.flatnonzero((low <= high.min()) | (high >= low.max()))
+    assert may.size <= MANY, f"{may.size} elements may be the greatest"
+    exact = exact_at(may)
+    return form.grid_of(min(exact), max(exact))
 
 
 def inner_grid(values: Values, place: Place, form: Format) -> int:
     """The grid of a path inside an operation: of a curve that float32 took, by its extremes."""
     if isinstance(form, FixedPoint | Direct):
         return form.grid_of(0, 0)
-    assert place.what is not None
-    op = place.what.op if isinstance(place.what, Call) else place.what.call.op
-    found, size = values.rule(op).inner_near(values, place.what, place.event.path)
-    return decided(form, found, size, lambda flat: source_of(values, place, flat).values)
+    near = values.rule(place.what).inner_near(values, place.what, place.event.path)
+    return decided(form, near, lambda flat: source_of(values, place, flat).values)
 
 
-def _check_codes(
-    values: Values, judge: Judge, place: Place, form: Format, flat: np.ndarray, options: Options, row: Row
-) -> None:
-    event, stream = place.event, judge.stream_of(place.event.layer, place.event.path)
-    mode = "ties_even" if stream is None else "stochastic"
-    q = event.result
-    grid = inner_grid(values, place, form) if place.inner else grid_of(values, form, place.entered)
-    exponent = form.exponent(grid)
-    row.specs += [f"formats.{type(form).__name__}", *(["words.word"] if stream else [])]
-    limits = form.limits()
-    if options.elements is not None:
-        flat = np.union1d(flat, draw.telling(q, None if limits is None else limits[:2]))
-        if not place.inner and row.elements > len(flat):
-            found, _ = values.near(place.entered)
-            scaled = found / float(form.step(grid))
-            words = event.words if stream is not None and event.words is not None else None
-            flat = np.union1d(flat, draw.close(scaled, words))
-    source = source_of(values, place, flat)
-    drawn: list[Any] = [None] * len(flat)
-    if stream is not None:
-        drawn = [random.word(judge.seed, judge.now.step, stream, i) for i in flat.tolist()]
-        row.words = len(flat)
-    made = [_code(form, source, k, grid, mode, word) for k, word in enumerate(drawn)]
-    row.checked = len(flat)
-    unit = power(exponent)
-
-    def trail(k: int) -> list[str]:
-        origin = None if place.inner or is_stored(place.entered) else values.record.origin(place.entered)
-        read = [] if origin is None else operands(values, *origin, int(flat[k]))
-        return [*read, *explained(form, source, k, int(flat[k]), grid, mode, drawn[k], made[k], stream)]
-
-    if int(np.max(np.abs(np.asarray(q.exponent) - exponent))) == 0:
-        compare(row, flat, q.shape, [Fraction(c) for c in made], values.at(QTensor(q.codes, 0), flat), trail)
-    else:  # codes that were kept as they are, on a coarser grid, stand for the same numbers
-        compare(row, flat, q.shape, [c * unit for c in made], values.at(q, flat), trail)
-    if event.words is not None and stream is not None:
-        given = event.words.reshape(-1)[flat].tolist()
-        compare(row, flat, q.shape, [Fraction(w) for w in drawn], [Fraction(w) for w in given])
-
-
-def _code(form: Format, source: Source, k: int, grid: int, mode: str, word: int | None) -> int:
-    x = source.values[k]
+def _code(form: Format, source: Source, x: Fraction, grid: int, mode: str, word: int | None) -> int:
     if source.root:
         return form.root_code(x, grid, mode)[0]
     if source.curve:
-        exponent = form.exponent(grid)
-        code = tanh_round(x, exponent) if source.curve == "tanh" else curve_round(source.curve, x, exponent)
-        return form.limited(int(code))[0]
+        curve = tanh_round if source.curve == "tanh" else partial(curve_round, source.curve)
+        return form.limited(int(curve(x, form.exponent(grid))))[0]
     return form.code(x, grid, mode, word)[0]
 
 
-def explained(
-    form: Format,
-    source: Source,
-    k: int,
-    at: int,
-    grid: int,
-    mode: str,
-    word: int | None,
-    code: int,
-    stream: str | None,
-) -> list[str]:
-    """How the definition comes to a code, line by line; k: its place among those drawn, at: in the tensor."""
-    x, step = source.values[k], form.step(grid)
-    what = (
-        "the square of the value"
-        if source.root
-        else f"the argument of {source.curve}"
-        if source.curve
-        else "the exact value"
-    )
+def explained(form: Format, source: Source, x: Fraction, grid: int) -> list[str]:
+    """What enters a rounding and where the grid has it, line by line."""
+    curve = f"the argument of {source.curve}" if source.curve else "the exact value"
+    step, what = form.step(grid), "the square of the value" if source.root else curve
     lines = [f"{what}: {written(x)}", f"format {form}, grid {grid}: steps of {written(step)}"]
-    if not source.root and not source.curve:
-        scaled = x / step
-        floor = round_fraction(scaled, "to_neg")
-        lines.append(f"in steps: {written(scaled)}; floor {floor}, remainder {written(scaled - floor)}")
-    if word is not None:
-        lines.append(
-            f"random word {word} of {stream!r}, element {at}: up where it is below the remainder * 2^32"
-        )
-    return [*lines, f"{mode} gives code {code}"]
+    if source.root or source.curve:
+        return lines
+    scaled = x / step
+    floor = round_fraction(scaled, "to_neg")
+    return [*lines, f"in steps: {written(scaled)}; floor {floor}, remainder {written(scaled - floor)}"]

@@ -1,6 +1,5 @@
 """The images and labels of a step, byte by byte, by the definition's order and augmentation."""
 
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,11 +8,10 @@ from intnet.errors import IntnetError
 from intnet.numbers.qtensor import QTensor
 from intnet.spec import data as spec_data
 from intnet.spec import inference as spec_inference
-from intnet.verify import draw
-from intnet.verify.events import Options, compare
 from intnet.verify.record import Call
-from intnet.verify.row import Row
+from intnet.verify.row import Options, Row
 from intnet.verify.taken import Taken
+from intnet.verify.values import drawn
 
 IMAGES = 16  # of a batch whose bytes are compared, in all places of it
 ORDERED = 100_000  # training images up to which the whole order is made by the definition
@@ -22,7 +20,7 @@ ORDERED = 100_000  # training images up to which the whole order is made by the 
 def check(taken: Taken, options: Options) -> Row:
     """Labels of the whole batch, and the bytes of drawn images."""
     run, step = taken.run, taken.step
-    labels = next(iter(taken.record.calls("softmax_cross_entropy"))).attributes["labels"]
+    labels = taken.record.labels().tolist()
     images = images_of(taken)
     row = Row("data", "images", "the images and labels of the step", ["data.members"], images.size)
     data, n = run.data, len(run.data.train_labels)
@@ -32,9 +30,8 @@ def check(taken: Taken, options: Options) -> Row:
     members = spec_data.members(run.seed, step, n, run.batch_size)
     row.words = 2 * n
     every = np.arange(len(members))
-    expected = [Fraction(int(label)) for label in data.train_labels[members]]
-    compare(row, every, every.shape, expected, [Fraction(int(label)) for label in labels])
-    chosen = draw.drawn(
+    row.compare(every, every.shape, data.train_labels[members].tolist(), labels)
+    chosen = drawn(
         f"{options.seed}/{step}/images", len(members), None if options.elements is None else IMAGES
     )
     given = augmented(taken, members, chosen.tolist())
@@ -46,7 +43,7 @@ def check(taken: Taken, options: Options) -> Row:
         flat = np.arange(place * size, (place + 1) * size)
         stored = images.codes.reshape(-1)[flat].tolist()
         row.checked += size
-        compare(row, flat, images.shape, [Fraction(int(v)) for v in pixels], [Fraction(v) for v in stored])
+        row.compare(flat, images.shape, pixels, stored)
     return row
 
 
@@ -92,8 +89,7 @@ def check_inference(taken: Taken) -> Row:
         if np.size(ours) != len(theirs):
             row.differs(f"{np.size(ours):,} numbers, the definition has {len(theirs):,}")
             return row
-        numbers = [Fraction(v) for v in theirs], [Fraction(v) for v in ours.reshape(-1).tolist()]
-        compare(row, np.arange(len(theirs)), shape, *numbers)
+        row.compare(np.arange(len(theirs)), shape, list(theirs), ours.reshape(-1).tolist())
     if made.exponent != images.exponent:
         row.differs(f"exponent {images.exponent}, the definition has {made.exponent}")
     return row

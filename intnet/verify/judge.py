@@ -5,29 +5,30 @@ definition by the attribute `spec`: a module or object with `Settings` and `Step
 """
 
 import importlib
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from intnet.layers import Conv2d, Layer, Linear
+from intnet.inspect import as_spec
+from intnet.layers import AdaptiveAvgPool2d, Layer
 from intnet.methods import METHODS, Method
 from intnet.numbers.qtensor import QTensor
 from intnet.spec.digest import Exponents, Floats, Words
-from intnet.spec.methods.step import FLOAT32, Now
+from intnet.spec.methods.step import FLOAT32, Now, value_of
 from intnet.spec.nets import Layer as SpecLayer
-from intnet.training.train import Run
-from intnet.verify.values import Decayed, NotSpecified, fractions
+from intnet.spec.tensor import Fixed
+from intnet.verify.record import Record
+from intnet.verify.row import NotSpecified
+from intnet.verify.taken import Taken
+from intnet.verify.values import fractions
 
 __all__ = ["FLOAT32", "Judge", "Lazy", "as_stored"]
 
-KINDS = {
-    "Linear": "linear", "Conv2d": "conv", "BatchNorm2d": "norm", "ReLU": "relu", "Tanh": "tanh",
-    "Sigmoid": "sigmoid", "SiLU": "silu", "MaxPool2d": "max_pool", "AvgPool2d": "avg_pool",
-    "GlobalAvgPool": "mean", "Squeeze": "mean", "Flatten": "flatten", "Dropout": "dropout", "Join": "join",
-    "Scale": "scale", "AdaptiveAvgPool2d": "avg_pool",
-}  # fmt: skip
+KINDS = as_spec.KINDS | {AdaptiveAvgPool2d: "avg_pool"}
 
 
 class Lazy(Sequence[Any]):
@@ -60,53 +61,50 @@ def as_stored(value: Any) -> Words | Floats:
 
 
 def described(layer: Layer) -> SpecLayer:
-    """A layer as the definition's nets have it."""
-    kind = next((KINDS[cls.__name__] for cls in type(layer).__mro__ if cls.__name__ in KINDS), "")
-    if not kind:
-        kind = "linear" if layer.takes_weight else "norm" if layer.normalizes else "join"
-    if isinstance(layer, Conv2d):
-        outputs, _, *kernel = layer.weight.shape
-        bias = layer.bias is not None
-        window = layer.stride, layer.padding, layer.groups
-        return SpecLayer(kind, layer.name, outputs, (kernel[0], kernel[1]), bias, *window)
-    if isinstance(layer, Linear):
-        return SpecLayer(kind, layer.name, layer.weight.shape[0], bias=layer.bias is not None)
-    return SpecLayer(kind, layer.name)
+    """A layer as the definition's nets have it; one of a user's own by its base class, or by what it does."""
+    kind = next((KINDS[cls] for cls in type(layer).__mro__ if cls in KINDS), "")
+    return as_spec.layer_of(
+        layer, kind or ("linear" if layer.takes_weight else "norm" if layer.normalizes else "join")
+    )
+
+
+def exponents(record: Record) -> dict[str, Any]:
+    """'layer/e2' -> what has its exponent: the sum of those of e1's and of gammaq's codes."""
+    held = {f"{event.layer}/{event.path}": event.result for event in record.events}
+    out: dict[str, Any] = {}
+    for event in record.events:
+        if event.path == "e2":
+            parts = [held[f"{event.layer}/{path}"].exponent for path in ("e1", "gammaq")]
+            out[f"{event.layer}/e2"] = types.SimpleNamespace(exponent=sum(parts))
+    return out
 
 
 class Judge:
-    """The definition of one step of a run's method, or of inference behind it.
+    """The definition of one step of a run's method, or of inference behind it."""
 
-    before: the run's state ahead of the step, by the names of a checkpoint
-    exponents: 'layer/path' -> exponent of codes, where a format depends on one
-    """
-
-    def __init__(
-        self,
-        run: Run,
-        before: Mapping[str, Any],
-        step: int,
-        exponents: Mapping[str, Any],
-        inference: bool = False,
-    ) -> None:
-        method = run.method
+    def __init__(self, taken: Taken) -> None:
+        run, method = taken.run, taken.run.method
         self.seed, self.symbols = run.seed, method.SYMBOLS
         self.layers = {layer.name: described(layer) for layer in run.model.all_layers()}
         self.net = tuple(self.layers.values())
-        self.now = Now(run.seed, step, run.steps_per_epoch, inference)
-        self.before = dict(before)
+        self.now = Now(run.seed, taken.step, run.steps_per_epoch, taken.inference is not None)
+        self.before = dict(taken.before)
         self.module = definition_of(method)
         self.settings: Any = None
         if self.module is not None:
             self.settings = self.module.Settings.from_options(method.settings())
-        self.exponents = exponents
-        self.state = {name: as_stored(value) for name, value in before.items()}
-        self.rules = self.fresh(self.state)
+        self.exponents = exponents(taken.record)
+        self.state = {name: as_stored(value) for name, value in self.before.items()}
+
+    @cached_property
+    def rules(self) -> Any:
+        """The definition's step on the state ahead of it; NotSpecified where the method names none."""
+        return self.fresh(self.state)
 
     def fresh(self, state: Mapping[str, Words | Floats]) -> Any:
-        """The definition's step on a state; None without a definition."""
+        """The definition's step on another state."""
         if self.module is None:
-            return None
+            raise NotSpecified("the method names no spec")
         made = self.module.Step(self.net, self.settings, dict(state), self.now)
         made.tensors.update(self.exponents)
         return made
@@ -116,30 +114,20 @@ class Judge:
         found = self.symbols.get(path)
         return found.formula if found else ""
 
-    def decayed(self, gradient: Any, w: Any) -> Any:
-        """A weight's gradient as its rounding takes it: WAGEUBN's weight decay joins it there."""
-        s = getattr(self.settings, "weight_decay", None)
-        return Decayed(gradient, w, s) if isinstance(s, int) else gradient
-
-    def _layer(self, name: str) -> SpecLayer:
-        if self.rules is None:
-            raise NotSpecified("the method names no spec")
-        return self.layers[name]
-
     def format_of(self, layer: str, path: str, value: Any = None) -> Any:
         """The definition's format of a path; FLOAT32, or None: as it comes.
 
         value: what comes; WAGEUBN's batch norm takes an e1 that is no codes yet as an e0 (`Step.error`)
         """
-        found = self.rules.format_of(self._layer(layer), path) if self._layer(layer) else None
+        found = self.rules.format_of(self.layers[layer], path)
         if found is None and path == "e1" and self.layers[layer].kind == "norm":
             known = value is None or isinstance(value, QTensor | np.ndarray)
-            return None if known else self.rules.format_of(self._layer(layer), "e0")
+            return None if known else self.rules.format_of(self.layers[layer], "e0")
         return found
 
     def stream_of(self, layer: str, path: str) -> str | None:
         """The stream of a path that is rounded at random."""
-        found: str | None = self.rules.stream_of(self._layer(layer), path)
+        found: str | None = self.rules.stream_of(self.layers[layer], path)
         return found
 
 
@@ -153,6 +141,7 @@ def definition_of(method: Method) -> Any:
     return None
 
 
-def exact_numbers(values: Sequence[Any]) -> list[Fraction]:
-    """Of stored numbers, floats too."""
-    return [v if isinstance(v, Fraction) else Fraction(v) for v in values]
+def numbers(stored: Any) -> list[Fraction]:
+    """The exact values of a tensor of the definition's, or of its state."""
+    value = value_of(stored) if isinstance(stored, Words | Floats) else stored
+    return [Fraction(v) for v in (value.real() if isinstance(value, Fixed) else value).values]

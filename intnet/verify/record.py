@@ -15,13 +15,26 @@ import numpy as np
 
 from intnet.autograd import Node, Op, Watcher
 from intnet.exact.expressions import Exact, FloatExact
-from intnet.numbers.qtensor import QTensor
+from intnet.ops.elementwise import add
 from intnet.trace import Event
 
 
+class Happened:
+    """What both ways of an operation have."""
+
+    events: list[Event]
+
+    def inside(self, path: str) -> Any:
+        """What a path inside the operation holds."""
+        return next(event.result for event in self.events if event.path == path)
+
+
 @dataclass(eq=False)
-class Call:
-    """One operation on the way forward. number: its place in the order of all that happened."""
+class Call(Happened):
+    """One operation on the way forward. number: its place in the order of all that happened.
+
+    joins: it is no operation of the model, but the sum of the gradients of one value that met
+    """
 
     op: Op
     operands: tuple[Any, ...]
@@ -30,10 +43,26 @@ class Call:
     result: Any = None
     events: list[Event] = field(default_factory=list)
     wanted: tuple[bool, ...] = ()
+    joins: bool = False
+
+    @property
+    def call(self) -> "Call":
+        """Itself."""
+        return self
+
+    @property
+    def results(self) -> tuple[Any, ...]:
+        """All that it made."""
+        return (self.result,)
+
+    @property
+    def given(self) -> Any:
+        """What it moves: its first operand, if it has one; on the way back the gradient."""
+        return self.operands[0] if self.operands else None
 
 
 @dataclass(eq=False)
-class Back:
+class Back(Happened):
     """Its way back: the gradient of its result, and that of each operand (None where it is not wanted)."""
 
     call: Call
@@ -42,29 +71,29 @@ class Back:
     results: tuple[Any, ...] = ()
     events: list[Event] = field(default_factory=list)
 
+    @property
+    def op(self) -> Op:
+        """The operation."""
+        return self.call.op
 
-@dataclass(eq=False)
-class Joined:
-    """The gradients of one value that met."""
-
-    first: Any
-    second: Any
-    result: Any
-    number: int
+    @property
+    def given(self) -> Any:
+        """The gradient."""
+        return self.gradient
 
 
-Origin = tuple[Call | Back | Joined, int]  # which of its results
-Happened = Call | Back | Joined
+What = Call | Back
+Origin = tuple[What, int]  # which of its results
 
 
 class Record(Watcher):
     """Watches operations and observes a method; see the module."""
 
     def __init__(self) -> None:
-        self.happened: list[Happened] = []
+        self.happened: list[What] = []
         self.events: list[Event] = []  # in order; those outside every operation are of the update
         self.update: list[Event] = []
-        self._open: list[Call | Back] = []
+        self._open: list[What] = []
         self._calls: dict[int, Call] = {}  # by the identity of the node
         self._nodes: list[Node] = []
         self._origins: dict[int, Origin] = {}
@@ -104,9 +133,8 @@ class Record(Watcher):
 
     def joins(self, first: Any, second: Any, total: Any) -> None:
         """As `Watcher`."""
-        joined = Joined(first, second, total, len(self.happened))
-        self.happened.append(joined)
-        self._came_from(total, joined, 0, ())
+        self.happened.append(Call(add, (first, second), {}, len(self.happened), total, joins=True))
+        self._came_from(total, self.happened[-1], 0, ())
 
     def __call__(self, event: Event) -> None:
         """Observe one event; it belongs to the operation that is open, if any."""
@@ -118,7 +146,7 @@ class Record(Watcher):
         else:
             self.update.append(event)
 
-    def _came_from(self, value: Any, what: Happened, k: int, given: tuple[Any, ...]) -> None:
+    def _came_from(self, value: Any, what: What, k: int, given: tuple[Any, ...]) -> None:
         """A value's origin is what made it, not what handed it on."""
         self._held.append(value)
         if value is not None and not any(value is one for one in given):
@@ -136,11 +164,18 @@ class Record(Watcher):
 
     def operations(self) -> list[str]:
         """The names of all forward passes, in order; reads and quantizers, which are casts, are none."""
-        return [one.op.name for one in self.happened if isinstance(one, Call) and one.op.name != "cast"]
+        calls = [one for one in self.happened if isinstance(one, Call) and not one.joins]
+        return [call.op.name for call in calls if call.op.name != "cast"]
 
     def calls(self, name: str) -> Iterator[Call]:
         """Every forward pass of the operation of that name."""
-        return (one for one in self.happened if isinstance(one, Call) and one.op.name == name)
+        calls = (one for one in self.happened if isinstance(one, Call) and not one.joins)
+        return (call for call in calls if call.op.name == name)
+
+    def labels(self) -> np.ndarray:
+        """Of the images of the step."""
+        labels: np.ndarray = next(self.calls("softmax_cross_entropy")).attributes["labels"]
+        return labels
 
 
 def entered(source: Any) -> Any:
@@ -154,8 +189,3 @@ def entered(source: Any) -> Any:
     if isinstance(source, FloatExact) and source.den == 1:
         return source.values
     return source
-
-
-def stored(value: Any) -> bool:
-    """Whether a value is held as codes or floats, not as an expression."""
-    return isinstance(value, QTensor | np.ndarray)

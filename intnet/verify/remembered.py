@@ -4,7 +4,6 @@ The definition's hooks run on the whole state of the step. Where a net has more 
 AdaPT are followed in part: penalties by NumPy in the definition's order, of gathered gradients drawn ones.
 """
 
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -16,14 +15,10 @@ from intnet.spec.methods.dynasty import FIRST
 from intnet.spec.methods.step import value_of, whole
 from intnet.spec.nets import WEIGHTED
 from intnet.spec.tensor import Tensor
-from intnet.verify import chains, draw
-from intnet.verify.events import Options, compare
-from intnet.verify.judge import Judge, Lazy, as_stored
-from intnet.verify.moved import numbers
-from intnet.verify.row import Row
-from intnet.verify.taken import Taken
-from intnet.verify.tasks import STEP, Task
-from intnet.verify.values import NotSpecified, Values
+from intnet.verify import chains
+from intnet.verify.judge import Lazy, as_stored, numbers
+from intnet.verify.row import STEP, NotSpecified, Row, Task
+from intnet.verify.values import Values
 
 REMEMBERED = ("precision", "window", "G", "sum", "squares")  # slots and buffers that methods move otherwise
 TABLES = ("S", "b", "b_new")  # of DYNASTY
@@ -34,37 +29,28 @@ LARGE = 1_000_000  # weights, or blocks of a map, up to which what reads all of 
 class Remembered:
     """One row. gradients: by the identity of a parameter's value ahead of the step."""
 
-    def __init__(
-        self, taken: Taken, values: Values, judge: Judge, options: Options, gradients: dict[int, Any]
-    ) -> None:
-        self.taken, self.values, self.judge, self.options = taken, values, judge, options
+    def __init__(self, values: Values, gradients: dict[int, Any]) -> None:
+        self.taken, self.values, self.judge = values.taken, values, values.judge
         self.gradients = gradients
-        self.apart: set[str] = set()  # tensors that are not compared whole
-        self.row = Row("method", "state", "", ["Step.see_loss", "Step.end_of_step", "Step.end_of_epoch"])
-        self.row.order = STEP * (len(taken.record.happened) + 3)
 
-    def tasks(self) -> Iterator[Task]:
+    def task(self) -> Task:
         """Its task."""
-        yield Task("method", self._weights(), self._check, self.row.order)
+        row = Row("method", "state", "", ["Step.see_loss", "Step.end_of_step", "Step.end_of_epoch"])
+        row.order = STEP * (len(self.taken.record.happened) + 3)
+        return Task(row, self._weights(), self._check)
 
     def _weights(self) -> int:
         parameters = self.taken.run.model.all_parameters()
         return sum(int(np.prod(p.shape)) for _, _, p in parameters if p.symbol == "W")
 
-    def _check(self) -> Row:
-        try:
-            if self.judge.rules is None:
-                raise NotSpecified("the method names no spec")
-            if bool(self.taken.ended) != self.judge.now.ends:
-                told = "" if self.taken.ended else "not "
-                self.row.differs(
-                    f"the method was {told}told of an epoch's end, which the definition does not say"
-                )
-            else:
-                self._whole(self._with_gradients())
-        except NotSpecified as why:
-            self.row.not_specified(why)
-        return self.row
+    def _check(self, row: Row) -> None:
+        self.row = row
+        self.apart: set[str] = set()  # tensors that are not compared whole
+        if self.judge.rules and bool(self.taken.ended) != self.judge.now.ends:
+            told = "" if self.taken.ended else "not "
+            row.differs(f"the method was {told}told of an epoch's end, which the definition does not say")
+        else:
+            self._whole(self._with_gradients())
 
     def _whole(self, step: Any) -> None:
         """The hooks behind the backward pass, then every tensor that they move."""
@@ -99,12 +85,12 @@ class Remembered:
             row.differs(f"{name} is {'missing' if value is None else 'not in the definition'}")
             return
         size, expected = int(np.prod(value.shape)), numbers(made)
-        row.elements, row.checked = row.elements + size, row.checked + size
         if len(expected) != size:
+            row.elements, row.checked = row.elements + size, row.checked + size
             row.differs(f"{name} has {size} numbers, the definition {len(expected)}")
             return
-        every, before = np.arange(size), row.difference
-        compare(row, every, value.shape, expected, self.values.at(value, every))
+        before = row.difference
+        row.compare_all(value.shape, expected, self.values.at(value, np.arange(size)))
         if row.difference is not before and row.difference is not None:
             row.difference.trail.insert(0, name)
 
@@ -126,9 +112,8 @@ class Remembered:
         for event in self.taken.record.events:
             if event.path == "Wq" and hasattr(step, "nonzero") and hasattr(event.result, "codes"):
                 step.nonzero[event.layer] = int(np.count_nonzero(event.result.codes))
-        images = next(iter(self.taken.record.calls("softmax_cross_entropy"))).attributes["labels"]
         if hasattr(step, "images"):
-            step.images = len(images)
+            step.images = len(self.taken.record.labels())
             if not value_of(step.state["method/images"]).codes[0]:
                 step.state["method/images"] = whole(step.images)
         return step
@@ -172,13 +157,13 @@ class Remembered:
             row.differs(f"{slot} is missing")
             return
         stored = self.taken.after[slot]
-        flat = draw.drawn(f"{self.options.seed}/{slot}", stored.size, self.options.elements)
+        flat = self.values.drawn(slot, stored.size)
         expected = self.values.at(self.gradients[id(self.taken.before[name])], flat)
         if slot in self.taken.before:
             old = self.values.at(self.taken.before[slot], flat)
             expected = [add32(a, b) for a, b in zip(old, expected, strict=True)]
         row.elements, row.checked = row.elements + stored.size, row.checked + len(flat)
-        compare(row, flat, stored.shape, expected, self.values.at(stored, flat))
+        row.compare(flat, stored.shape, expected, self.values.at(stored, flat))
 
     # -- DYNASTY -----------------------------------------------------------------------------------
 

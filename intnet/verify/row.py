@@ -1,10 +1,30 @@
-"""What a verification says of a path of a layer: `Row`; and of an element that differs: `Difference`."""
+"""What a verification is asked, and says: `Options`, a `Task` and its `Row`, an element's `Difference`."""
 
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
+from intnet.spec.tensor import place_of
+
 EQUAL, DIFFERS, UNSPECIFIED = "equal", "differs", "not specified"
+PARTS = range(4)  # results of one operation at most: sums stand ahead of what is made of them
+STEP = 2 * len(PARTS)  # from one operation's place in the order of rows to the next
+
+
+class NotSpecified(Exception):
+    """What no spec function says; the text says what."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """elements: of each path, None: all; seed: of the draw."""
+
+    elements: int | None = 200
+    seed: int = 0
 
 
 def written(value: Fraction) -> str:
@@ -68,6 +88,25 @@ class Row:
         if self.state != DIFFERS:
             self.state, self.why = UNSPECIFIED, str(why)
 
+    def compare(
+        self, flat: np.ndarray, shape: tuple[int, ...], expected: list[Any], stored: list[Any],
+        trail: Callable[[int], list[str]] = lambda first: [],
+    ) -> None:  # fmt: skip
+        """Note the first of these elements that differs, with its trail, and how many do."""
+        wrong = [k for k, (a, b) in enumerate(zip(expected, stored, strict=True)) if a != b]
+        if not wrong:
+            return
+        self.state, self.differing = DIFFERS, self.differing + len(wrong)
+        if self.difference is None:
+            k = wrong[0]
+            told = written(Fraction(expected[k])), written(Fraction(stored[k]))
+            self.difference = Difference([*place_of(int(flat[k]), shape)], *told, trail(k))
+
+    def compare_all(self, shape: tuple[int, ...], expected: list[Any], stored: list[Any]) -> None:
+        """`compare` of a whole tensor, which counts as verified."""
+        self.elements, self.checked = self.elements + len(expected), self.checked + len(expected)
+        self.compare(np.arange(len(expected)), shape, expected, stored)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return asdict(self)
@@ -77,3 +116,21 @@ class Row:
         """The inverse; TypeError or KeyError for anything else."""
         given = told["difference"]
         return cls(**{**told, "difference": None if given is None else Difference(**given)})
+
+
+@dataclass
+class Task:
+    """One check. row: as it begins; cost: about how many elements it goes through; check: fills the row."""
+
+    row: Row
+    cost: int
+    check: Callable[[Row], None]
+
+    def make(self) -> Row:
+        """The row, filled."""
+        row = deepcopy(self.row)
+        try:
+            self.check(row)
+        except NotSpecified as why:
+            row.not_specified(why)
+        return row

@@ -7,6 +7,7 @@ first row of the result says so.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,24 +58,13 @@ class Inference:
     operations: tuple[list[str], list[str]]
 
 
-def copied(state: dict[str, Any]) -> dict[str, Any]:
-    """A state whose arrays are its own."""
-    out: dict[str, Any] = {}
-    for name, value in state.items():
-        if isinstance(value, QTensor):
-            out[name] = QTensor(value.codes.copy(), value.exponent, value.format, value.bound, value.status)
-        else:
-            out[name] = np.array(value)
-    return out
-
-
 def take(run: Run, step: int, progress: Callable[[Run, int], None]) -> Taken:
     """Step number `step`, from 1, of a run; `progress` trains up to a step."""
     progress(run, step - 1)
-    before = copied(run.state())
+    before = deepcopy(run.state())
     progress(run, step)  # with the copies that the step before made
     unwatched = run.digest()
-    run.restore(copied(before), step - 1)
+    run.restore(deepcopy(before), step - 1)
     given = run.state()  # the very arrays that the step reads
     record, losses, ended = Record(), [], {}
     with watched(record), at_the_end_of_an_epoch(run, lambda: ended.update(run.state())):
@@ -107,7 +97,7 @@ def take_inference(run: Run, steps: int, batch: int, progress: Callable[[Run, in
             f"--inference {batch}: {len(labels):,} test images are {last} batches of {EVALUATION_BATCH}"
         )
     progress(run, steps)
-    before, digest, method = copied(run.state()), run.digest(), run.method
+    before, digest, method = deepcopy(run.state()), run.digest(), run.method
     pixels, labels = evaluation_batch(run.data, batch - 1)
     classes = classified(run.model, method, pixels, run.data.exponent)
     record, images = Record(), as_codes(pixels, run.data.exponent)
@@ -116,7 +106,7 @@ def take_inference(run: Run, steps: int, batch: int, progress: Callable[[Run, in
     after, behind = run.state(), run.digest()
     training = Record()
     _watched_forward(run, as_codes(pixels[:FEW], run.data.exponent), training)
-    run.restore(copied(before), steps)
+    run.restore(deepcopy(before), steps)
     operations = record.operations(), training.operations()
     made = Inference(batch - 1, images, labels, logits, classes, operations)
     return Taken(run, steps, before, after, record, 0.0, behind, digest, inference=made)

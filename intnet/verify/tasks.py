@@ -1,45 +1,79 @@
-"""What there is to verify of a recorded step, layer by layer: `Tasks.of(layer)` makes its rows.
+"""What there is to verify of a recorded step: `Step(taken, options).rows(layer)`.
 
 Every stored result of an operation is one task, every event another, and what stands behind the step, the
 parameters and the rest of the state, are the last. A result is named by the event that handed it on; one that
 no event names, as the sum of two float32 branches, by the event that came next and the operation.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.buckets import Packed
+from intnet.numbers.formats import BlockFloat
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.bilinear import Copies
 from intnet.spec import words as random
 from intnet.trace import Event
-from intnet.verify import blocks, draw, events, packed
-from intnet.verify.events import Options, Place, compare
+from intnet.verify import blocks, events, inferred, packed
+from intnet.verify.events import Place
 from intnet.verify.judge import FLOAT32, Judge
-from intnet.verify.record import Back, Call, Happened, Joined, Record, entered
-from intnet.verify.row import DIFFERS, Row
-from intnet.verify.rules.rule import Rule
-from intnet.verify.values import NotSpecified, Values, as_float64, is_float, is_stored, shape_of
+from intnet.verify.moved import Moved
+from intnet.verify.record import Back, Call, What, entered
+from intnet.verify.remembered import Remembered
+from intnet.verify.row import DIFFERS, PARTS, STEP, NotSpecified, Options, Row, Task
+from intnet.verify.rules import RULES
+from intnet.verify.taken import Taken
+from intnet.verify.values import (
+    Decayed,
+    Values,
+    as_float64,
+    decoded,
+    forget,
+    fractions,
+    is_float,
+    is_stored,
+    shape_of,
+)
 
 AS_IT_COMES = "the very array that came"  # which is verified where it was made, and counts there
-PARTS = range(4)  # results of one operation at most: sums stand ahead of what is made of them
-STEP = 2 * len(PARTS)  # from one operation's place in the order of rows to the next
 SHOWN = 3  # wrong elements of a vector that is compared whole
 
 
-@dataclass
-class Task:
-    """One check. cost: about how many elements it goes through."""
+class Step:
+    """A recorded step, ready to be verified."""
 
-    layer: str
-    cost: int
-    make: Callable[[], Row]
-    order: int
+    def __init__(self, taken: Taken, options: Options) -> None:
+        self.taken, self.options = taken, options
+        forget()
+        for event in taken.record.events:
+            if isinstance(event.result, Packed):
+                decoded(event.result)
+        values = Values(taken, Judge(taken), options, RULES)
+        self.tasks: list[Task] = [*Happenings(values).tasks()]
+        if taken.inference is not None:
+            self.tasks += inferred.tasks(values)
+        else:
+            moved = Moved(values)
+            self.tasks += [*moved.tasks(), Remembered(values, moved.gradients).task()]
+            self.tasks += blocks.tasks(values)
+
+    def layers(self) -> list[str]:
+        """In the order in which they come up."""
+        return list(dict.fromkeys(task.row.layer for task in self.tasks))
+
+    def cost(self, layer: str) -> int:
+        """About how many elements its tasks go through."""
+        return sum(task.cost for task in self.tasks if task.row.layer == layer)
+
+    def rows(self, layer: str) -> list[Row]:
+        """Of one layer, in the order of the step."""
+        made = (task.make() for task in self.tasks if task.row.layer == layer)
+        return sorted(made, key=lambda row: row.order)
 
 
 def key(value: Any) -> int | None:
@@ -51,43 +85,30 @@ def key(value: Any) -> int | None:
     return id(value) if isinstance(value, np.ndarray | Packed) else None
 
 
-class Tasks:
-    """The tasks of one step, but for those of the state."""
+class Happenings:
+    """The tasks of all that happened in the step, but for those of the state."""
 
-    def __init__(self, record: Record, values: Values, judge: Judge, options: Options) -> None:
-        self.record, self.values, self.judge, self.options = record, values, judge, options
+    def __init__(self, values: Values) -> None:
+        self.record, self.values, self.judge = values.record, values, values.judge
         self.names: dict[int, Event] = {}
-        for event in record.events:
+        for event in self.record.events:
             for value in (entered(event.source), event.result):
                 at = key(value)
                 if at is not None:
                     self.names.setdefault(at, event)
         self.made: set[int] = set()  # keys of stored results of operations
-        self.tasks = list(self._all())
 
-    def of(self, layer: str) -> list[Task]:
-        """Of one layer, in the order of the step."""
-        return [task for task in self.tasks if task.layer == layer]
-
-    def layers(self) -> list[str]:
-        """In the order in which they come up."""
-        return list(dict.fromkeys(task.layer for task in self.tasks))
-
-    def _all(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[Task]:
+        """All of them."""
         for what in self.record.happened:
-            if isinstance(what, Joined):
-                yield from self._result(what, 0, what.result)
-                continue
-            results = (what.result,) if isinstance(what, Call) else what.results
-            op = what.op if isinstance(what, Call) else what.call.op
-            if op.name != "cast":
-                for k, value in enumerate(results):
+            if what.op.name != "cast":
+                for k, value in enumerate(what.results):
                     yield from self._result(what, k, value)
             yield from self._events(what)
 
     # -- results --------------------------------------------------------------------------------
 
-    def _result(self, what: Happened, k: int, value: Any) -> Iterator[Task]:
+    def _result(self, what: What, k: int, value: Any) -> Iterator[Task]:
         if isinstance(value, np.floating):
             value = np.asarray(value)
         if not is_stored(value) or value is (what.gradient if isinstance(what, Back) else None):
@@ -97,99 +118,68 @@ class Tasks:
         if at in self.made:
             return
         self.made.add(at)
-        layer, path = self._named(what, value)
-        yield Task(
-            layer,
-            int(np.prod(shape_of(value))),
-            lambda: self._check(what, k, value, layer, path),
-            STEP * (what.number + 1) + len(PARTS) - k,
-        )
+        layer, path = self._named(what, at)
+        size, order = int(np.prod(shape_of(value))), STEP * (what.number + 1) + len(PARTS) - k
+        row = Row(layer, path, self.judge.equation(path), [], size, order=order)
+        yield Task(row, size, partial(self._check, what, k, value))
 
-    def _named(self, what: Happened, value: Any) -> tuple[str, str]:
+    def _named(self, what: What, at: int) -> tuple[str, str]:
         """(layer, path) of a result."""
-        at = key(value)
-        event = self.names.get(at) if at is not None else None
-        if event is not None:
-            return event.layer, event.path
-        name = (
-            "join"
-            if isinstance(what, Joined)
-            else what.op.name
-            if isinstance(what, Call)
-            else f"{what.call.op.name}'"
-        )
+        if at in self.names:
+            return self.names[at].layer, self.names[at].path
+        name = f"{what.op.name}'" if isinstance(what, Back) else "join" if what.joins else what.op.name
         if name == "softmax_cross_entropy":
             return "loss", "loss"
         behind = (event for event in self.record.events if self.record.order(event) > what.number)
         after = next(behind, None)
         return ("" if after is None else after.layer), f"({name})"
 
-    def _check(self, what: Happened, k: int, value: Any, layer: str, path: str) -> Row:
+    def _check(self, what: What, k: int, value: Any, row: Row) -> None:
         """One stored result by its operation's rule."""
-        row = Row(
-            layer,
-            path,
-            self.judge.equation(path),
-            [],
-            int(np.prod(shape_of(value))),
-            order=STEP * (what.number + 1) + len(PARTS) - k,
-        )
-        flat = draw.drawn(
-            f"{self.options.seed}/{layer}/{path}/{what.number}", row.elements, self.options.elements
-        )
-        if self.options.elements is not None:
-            flat = np.union1d(flat, draw.telling(value, None))
-        try:
-            rule = self._rule(what)
-            row.specs += list(rule.specs(what, k))
-            expected = self.values.made(what, k, flat)
-            row.checked = len(flat)
-            stored = self.values.at(value, flat)
-            compare(row, flat, shape_of(value), expected, stored, lambda i: self._operands(what, k, flat[i]))
-            self._by_definition(rule, what, k, flat, expected, row)
-            if isinstance(what, Call) and what.op.name == "dropout":
-                self._mask(what, layer, flat, row)
-        except NotSpecified as why:
-            row.not_specified(why)
-        return row
-
-    def _operands(self, what: Happened, k: int, at: Any) -> list[str]:
-        return events.operands(self.values, what, k, int(at))
-
-    def _rule(self, what: Happened) -> Any:
-        if isinstance(what, Joined):
-            return self.values.rule_of_joins
-        return self.values.rule(what.op if isinstance(what, Call) else what.call.op)
+        flat = self.values.drawn(f"{row.layer}/{row.path}/{what.number}", row.elements, value)
+        rule = self.values.rule(what)
+        row.specs += rule.specs(what, k)
+        expected = self.values.made(what, k, flat)
+        row.checked = len(flat)
+        stored = self.values.at(value, flat)
+        row.compare(
+            flat, shape_of(value), expected, stored,
+            lambda i: rule.operands(self.values, what, k, int(flat[i])),
+        )  # fmt: skip
+        self._by_definition(rule, what, k, flat, expected, row)
+        if isinstance(what, Call) and what.op.name == "dropout":
+            self._mask(what, flat, row)
 
     def _by_definition(
-        self, rule: Rule, what: Happened, k: int, flat: np.ndarray, expected: list[Fraction], row: Row
+        self, rule: Any, what: What, k: int, flat: np.ndarray, expected: list[Fraction], row: Row
     ) -> None:
         """Where sums were made by `chains`: one of them by the definition's own integers."""
-        if isinstance(what, Joined) or not len(flat):
+        if isinstance(what, Call) or not len(flat):
             return
         place = len(flat) // 2
-        found = rule.by_definition(self.values, what, rule.part(what, k), int(flat[place]))
+        found = rule.by_definition(self.values, what, k, int(flat[place]))
         if found is not None:
             row.chained, row.definition, row.sums = len(flat), 1, len(flat)
             row.specs.append("verify.chains")
-            compare(row, flat[[place]], (row.elements,), [found], [expected[place]])
+            row.compare(flat[[place]], (row.elements,), [found], [expected[place]])
 
-    def _mask(self, call: Call, layer: str, flat: np.ndarray, row: Row) -> None:
+    def _mask(self, call: Call, flat: np.ndarray, row: Row) -> None:
         """The words of a dropout, whose stream is 'layer/mask'."""
-        given = call.attributes["words"].reshape(-1)[flat].tolist()
-        drawn = [random.word(self.judge.seed, self.judge.now.step, f"{layer}/mask", i) for i in flat.tolist()]
+        seed, step, stream = self.judge.seed, self.judge.now.step, f"{row.layer}/mask"
+        drawn = [random.word(seed, step, stream, i) for i in flat.tolist()]
         row.words, row.specs = len(flat), [*row.specs, "words.word"]
-        compare(row, flat, (row.elements,), [Fraction(w) for w in drawn], [Fraction(w) for w in given])
+        given = call.attributes["words"].reshape(-1)[flat].tolist()
+        row.compare(flat, (row.elements,), drawn, given)
 
     # -- events ---------------------------------------------------------------------------------
 
-    def _events(self, what: Call | Back) -> Iterator[Task]:
-        cast = (what.op if isinstance(what, Call) else what.call.op).name == "cast"
-        given = (
-            what.operands[0] if isinstance(what, Call) and what.operands else getattr(what, "gradient", None)
-        )
+    def _events(self, what: What) -> Iterator[Task]:
+        cast = what.op.name == "cast"
+        given = what.given
         if cast and isinstance(what, Back) and what.events and what.events[0].path == "gW":
-            given = self.judge.decayed(given, what.call.operands[0])
+            decay = getattr(self.judge.settings, "weight_decay", None)
+            if isinstance(decay, int):  # WAGEUBN's, which joins the gradient where it is rounded
+                given = Decayed(given, what.call.operands[0], decay)
         for k, event in enumerate(what.events):
             before = what.events[k - 1] if k else None
             last = k == len(what.events) - 1
@@ -197,12 +187,12 @@ class Tasks:
             if cast and before is not None and event.path in (f"{before.path}q", f"{before.path[:-1]}n"):
                 held = before.result if is_stored(before.result) else given
                 place = Place(event, what, held, inner=False, unit=event.path.endswith("n"))
-            out = (what.result if isinstance(what, Call) else what.results[0]) if cast and last else None
-            size = int(np.prod(shape_of(event.result)))
             if self._is_named(place):
                 continue
-            order = STEP * self.record.order(event)
-            yield Task(event.layer, size, self._check_event(place, out, order), order)
+            size, order = int(np.prod(shape_of(event.result))), STEP * self.record.order(event)
+            row = Row(event.layer, event.path, self.judge.equation(event.path), [], size, order=order)
+            out = what.results[0] if cast and last else None
+            yield Task(row, size, partial(self._check_event, place, out))
 
     def _is_named(self, place: Place) -> bool:
         """Whether the event only hands on a stored result that has a task under its name."""
@@ -210,23 +200,20 @@ class Tasks:
         named = at is not None and at in self.made and self.names.get(at) is place.event
         return named and place.event.result is place.entered and place.event.format is None
 
-    def _check_event(self, place: Place, out: Any, order: int) -> Callable[[], Row]:
-        def make() -> Row:
-            event = place.event
+    def _check_event(self, place: Place, out: Any, row: Row) -> None:
+        event = place.event
+        try:
             if isinstance(event.result, Packed):
-                row = packed.check(self.values, self.judge, place, self.options)
-            elif place.what is not None and blocks.is_block(event):
-                row = blocks.check(self.values, self.judge, place, out, self.options)
+                packed.check(self.values, place, row)
+            elif isinstance(event.format, BlockFloat):
+                blocks.check(self.values, place, out, row)
             elif self._as_it_comes(place):
-                row = Row(event.layer, event.path, self.judge.equation(event.path), [AS_IT_COMES])
+                row.specs, row.elements = [AS_IT_COMES], 0
             else:
-                row = events.check(self.values, self.judge, place, self.options)
-            row.order = order
+                events.check(self.values, place, row)
+        finally:
             if out is not None and row.state != DIFFERS:
                 _handed_on(row, event, out)
-            return row
-
-        return make
 
     def _as_it_comes(self, place: Place) -> bool:
         """Whether a stored value is handed on as the very array that came, where that is the definition."""
@@ -251,5 +238,6 @@ def _handed_on(row: Row, event: Event, out: Any) -> None:
         held = held.astype(np.float32).astype(np.float64)
     wrong = np.flatnonzero((given != held).reshape(-1))[:SHOWN]
     if wrong.size:
-        numbers = [[Fraction(v) for v in x.reshape(-1)[wrong].tolist()] for x in (held, given)]
-        compare(row, wrong, shape_of(out), *numbers)
+        row.compare(
+            wrong, shape_of(out), fractions(held.reshape(-1)[wrong]), fractions(given.reshape(-1)[wrong])
+        )

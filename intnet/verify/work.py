@@ -25,10 +25,9 @@ from intnet.errors import ConfigError, IntnetError
 from intnet.runs import files
 from intnet.runs.process import cores
 from intnet.verify import inputs
-from intnet.verify.checks import Step
-from intnet.verify.events import Options
-from intnet.verify.row import DIFFERS, EQUAL, Row
+from intnet.verify.row import DIFFERS, EQUAL, Options, Row
 from intnet.verify.taken import Taken
+from intnet.verify.tasks import Step
 
 FORMAT = "intnet verification"
 
@@ -81,10 +80,8 @@ def write(path: Path, head: dict[str, Any], done: dict[str, list[Row]]) -> None:
     files.replace(path, (json.dumps(head | {"layers": kept}) + "\n").encode())
 
 
-def _make(unit: tuple[str, int, int]) -> tuple[str, list[dict[str, Any]]]:
-    layer, start, stop = unit
-    tasks = [task for task in _STEP[-1].tasks if task.layer == layer][start:stop]
-    return layer, [task.make().to_dict() for task in tasks]
+def _make(layer: str) -> tuple[str, list[dict[str, Any]]]:
+    return layer, [row.to_dict() for row in _STEP[-1].rows(layer)]
 
 
 def verify(
@@ -133,37 +130,25 @@ def first_rows(taken: Taken, options: Options, pattern: str | None) -> list[Row]
 
 def _all(step: Step, layers: list[str]) -> Iterator[tuple[str, list[Row]]]:
     """(layer, its rows) as they are done, the most work first."""
-    units = [unit for layer in layers for unit in _units(step, layer)]
-    left = {layer: sum(unit[0] == layer for unit in units) for layer in layers}
-    found: dict[str, list[Row]] = {layer: [] for layer in layers}
     _STEP.append(step)
     try:
-        for layer, told in _mapped(units):
-            found[layer] += [Row.from_dict(row) for row in told]
-            left[layer] -= 1
-            if not left[layer]:
-                yield layer, sorted(found[layer], key=lambda row: row.order)
+        for layer, told in _mapped(layers):
+            yield layer, [Row.from_dict(row) for row in told]
     finally:
         _STEP.pop()
 
 
-def _units(step: Step, layer: str) -> list[tuple[str, int, int]]:
-    """A layer's tasks, those of much work in pieces."""
-    count = sum(task.layer == layer for task in step.tasks)
-    return [(layer, 0, count)]
-
-
-def _mapped(units: list[tuple[str, int, int]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    jobs = min(cores(), len(units))
+def _mapped(layers: list[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    jobs = min(cores(), len(layers))
     # macOS has forks, but its own libraries do not outlive one.
     if jobs < 2 or sys.platform == "darwin" or "fork" not in multiprocessing.get_all_start_methods():
-        yield from map(_make, units)
+        yield from map(_make, layers)
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which rest
         context = multiprocessing.get_context("fork")
         with futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
-            waiting = [pool.submit(_make, unit) for unit in units]
+            waiting = [pool.submit(_make, layer) for layer in layers]
             try:
                 for one in futures.as_completed(waiting):
                     yield one.result()

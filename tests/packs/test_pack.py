@@ -19,7 +19,7 @@ from intnet.errors import PackError
 from intnet.exact.expressions import Exact
 from intnet.exact.quantize import quantize
 from intnet.exact.sources import FloatExact
-from intnet.inspect.trail import trail
+from intnet.inspect.trail import limits, trail
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import pack, ports
@@ -364,8 +364,9 @@ def test_a_trail_is_floor_remainder_and_decision(
         assert way.presat[i] == floor + way.up[i] == round_fraction(scaled, mode, words[i])
         assert way.coarse is None or way.coarse[i] == coarse
         kept = int(way.presat[i])
-        if way.low is not None and way.high is not None:
-            kept = overflow(kept, way.low, way.high, "saturate")
+        low, high, _ = limits(format)
+        if low is not None and high is not None:
+            kept = overflow(kept, low, high, "saturate")
         assert kept << (way.lift if coarse else 0) == result.codes[i]
 
 

@@ -15,13 +15,14 @@ import pytest
 from intnet import layers as net_layers
 from intnet.errors import PackError
 from intnet.exact import quantize
+from intnet.inspect import as_spec
 from intnet.layers import joints
 from intnet.numbers import rng
 from intnet.numbers.formats import Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import Rounding, mode_code
 from intnet.packs import check, layers, pack, units
-from intnet.packs.by_spec import nets, trails
+from intnet.packs.by_spec import trails
 from intnet.packs.by_spec.recompute import recompute
 from intnet.packs.check import Result
 from intnet.runs import run_folder
@@ -252,8 +253,8 @@ def test_words_drawn_wrongly_are_found(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_the_definition_does_not_have_is_listed(
     written: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kinds = {cls: kind for cls, kind in nets.KINDS.items() if cls is not net_layers.ReLU}
-    monkeypatch.setattr(nets, "KINDS", kinds)
+    kinds = {cls: kind for cls, kind in as_spec.KINDS.items() if cls is not net_layers.ReLU}
+    monkeypatch.setattr(as_spec, "KINDS", kinds)
     folder = written("wageubn")
     status, out, _ = here(capsys, "check", folder, "--by", "spec")
     why = "the definition has no layer of the class ReLU"
@@ -308,7 +309,7 @@ def test_every_layer_that_a_pack_can_hold_has_a_kind() -> None:
     }
     own = {cls for cls in classes if issubclass(cls, net_layers.Layer) and cls is not net_layers.Layer}
     groups = {net_layers.Sequential, joints.SqueezeExcitation}
-    assert own - groups - nets.KINDS.keys() == {net_layers.AdaptiveAvgPool2d}
+    assert own - groups - as_spec.KINDS.keys() == {net_layers.AdaptiveAvgPool2d}
 
 
 def test_the_remainder_is_32_bits_and_a_sticky_one() -> None:

@@ -20,9 +20,8 @@ from intnet.runs import run_folder
 from intnet.spec.tensor import Tensor
 from intnet.training.train import Run
 from intnet.verify import remembered, taken, work
-from intnet.verify.checks import Step
-from intnet.verify.events import Options
-from intnet.verify.row import DIFFERS, EQUAL, UNSPECIFIED, Row, written
+from intnet.verify.row import DIFFERS, EQUAL, UNSPECIFIED, Options, Row, written
+from intnet.verify.tasks import Step
 from tests.support.command import intnet
 
 MLP = ("--model", "mlp", "--data", "digits", "--batch-size", "20")

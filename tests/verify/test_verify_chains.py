@@ -50,7 +50,7 @@ def test_sums_over_a_batch_are_the_definition_s(images: int, per_image: int) -> 
 @pytest.mark.parametrize("terms", [1, 5, 1023, 1024, 1025, 3000])
 def test_dots_are_the_definition_s(terms: int) -> None:
     a, b = numbers(terms, (4, terms)), numbers(terms + 1, (4, terms))
-    made = units(chains.dots(a, b))
+    made = units(chains.batch_dots(a, b, terms))  # of one image
     assert made == [float32.dot_units(units(x), units(y)) for x, y in zip(a, b, strict=True)]
 
 

@@ -15,9 +15,8 @@ from intnet.models.model import Model
 from intnet.runs import run_folder
 from intnet.training.train import Run
 from intnet.verify import taken
-from intnet.verify.checks import Step
-from intnet.verify.events import Options
-from intnet.verify.row import EQUAL
+from intnet.verify.row import EQUAL, Options
+from intnet.verify.tasks import Step
 
 
 class Everything(Model):

@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from intnet import models
-from intnet.layers.joints import Squeeze
-from intnet.packs.by_spec import nets
+from intnet.inspect import as_spec
+from intnet.layers import Squeeze
 from intnet.packs.by_spec.plain import Json, Plain
 from intnet.spec import nets as spec
 from intnet.spec.digest import Floats, Words
@@ -68,7 +68,8 @@ class Replay:
         self.given: Json = plain.manifest["generator"]
         model = models.make(self.given["model"], tuple(self.given["image_shape"]), self.given["classes"])
         self.model = {layer.name: layer for layer in model.all_layers()}
-        self.net = tuple(map(nets.layer_of, self.model.values()))  # side by side: who is first, and last
+        kinds = as_spec.KINDS
+        self.net = tuple(as_spec.layer_of(one, kinds.get(type(one), "")) for one in self.model.values())
         self.layers = {layer.name: layer for layer in self.net}
 
     def steps(self) -> Iterator[LayerStep]:
@@ -87,7 +88,7 @@ class Replay:
         method, layer = self.given["method"], self.model[one["layer"]]
         if method not in METHODS:
             return f"the definition has no method {method!r}"
-        if not nets.kind_of(layer):
+        if type(layer) not in as_spec.KINDS:
             return f"the definition has no layer of the class {type(layer).__name__}"
         return ""
 

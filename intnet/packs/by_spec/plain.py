@@ -19,12 +19,13 @@ from typing import Any
 from intnet.errors import PackError
 from intnet.packs.pack import Pack
 from intnet.spec.block_float import block_of, places
-from intnet.spec.formats import flag_decode
+from intnet.spec.formats import flag_decode, flag_encode
 from intnet.spec.tensor import Fixed, Tensor, power
 from intnet.spec.values import Quotient, Value, exact
 
 Json = dict[str, Any]
 MINUS_ZERO = 1 << 31  # of float32
+KINDS = {32: ("<I", "<f"), 64: ("<q", "<d")}  # bits of a float -> its pattern, it
 
 
 class Plain:
@@ -67,10 +68,8 @@ class Plain:
     def value(self, name: str) -> Value:
         """What a port stands for; codes of block float as exact numbers."""
         port, codes = self.port(name), self.codes(name)
-        if port["encoding"] == "float32":
-            return Tensor(self.shape(name), [float32(pattern) for pattern in codes])
-        if port["encoding"] == "float64":
-            return Tensor(self.shape(name), [float64(pattern) for pattern in codes])
+        if port["encoding"] in ("float32", "float64"):
+            return Tensor(self.shape(name), [floating(pattern, port["bits"]) for pattern in codes])
         if port["encoding"] == "flag":
             codes = [flag_code(word, port["bits"] - 1) for word in codes]
         if isinstance(port["exponent"], str):
@@ -151,23 +150,20 @@ def flag_code(word: int, k: int) -> int:
     return flag_decode((word >> k, word >> k - 1 & 1, word & (1 << k - 1) - 1), k)
 
 
-def float32(pattern: int) -> Fraction:
-    """The value of 32 bits; ValueError for NaN and infinity."""
-    return Fraction(struct.unpack("<f", struct.pack("<I", pattern))[0])
+def flag_word(code: int, k: int) -> int:
+    """Its inverse."""
+    flag, sign, size = flag_encode(code, k)
+    return flag << k | sign << k - 1 | size
 
 
-def float64(pattern: int) -> Fraction:
-    """The value of 64 bits, as a signed integer; ValueError for NaN and infinity."""
-    return Fraction(struct.unpack("<d", struct.pack("<q", pattern))[0])
+def floating(pattern: int, bits: int) -> Fraction:
+    """The value of 32 bits, or of 64 as a signed integer; ValueError for NaN and infinity."""
+    code, number = KINDS[bits]
+    return Fraction(struct.unpack(number, struct.pack(code, pattern))[0])
 
 
-def pattern32(value: Fraction) -> int:
-    """The bits of a float32; of zero +0."""
-    found: int = struct.unpack("<I", struct.pack("<f", float(value)))[0]
-    return found
-
-
-def pattern64(value: float | Fraction) -> int:
-    """The bits of a float64, as a signed integer."""
-    found: int = struct.unpack("<q", struct.pack("<d", float(value)))[0]
+def pattern_of(value: float | Fraction, bits: int) -> int:
+    """Its inverse; of zero +0."""
+    code, number = KINDS[bits]
+    found: int = struct.unpack(code, struct.pack(number, float(value)))[0]
     return found

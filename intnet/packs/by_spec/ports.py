@@ -1,29 +1,30 @@
-"""What every port of a layer's step must hold, as integers, from what the definition stored there.
+"""What a pack must say of a layer's step, from what the definition stored there; what it says otherwise.
 
     for name, codes in expected(plain, made): ...      codes None where PACK.json fits no words of it
 
 Of a path: its words in the port's encoding; of blocks their exponents and widths besides, of a codec the
-codes, scales and packed memory; its trail; the state that is left; the random words. `differences.py` has the
-rest of what PACK.json says of a path: what entered it, the grid, the limits.
+codes, scales and packed memory; its trail; the state that is left; the random words. Behind the words come
+what entered, the grid and the limits: each difference is a line for people, naming the port.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import prod
 from typing import Any
 
 from intnet.packs.by_spec.layers import LayerStep
-from intnet.packs.by_spec.plain import Plain, pattern32, pattern64
+from intnet.packs.by_spec.plain import Json, Plain, flag_word, pattern_of
 from intnet.packs.by_spec.trails import trail_of
 from intnet.packs.layers.paths import state_path
 from intnet.spec import float32 as floats
 from intnet.spec import words as random
 from intnet.spec.block_float import Blocks
 from intnet.spec.digest import Words
-from intnet.spec.formats import flag_encode
+from intnet.spec.formats import Flag, Format
 from intnet.spec.methods.saved import Packed
-from intnet.spec.tensor import Fixed, power
-from intnet.spec.values import exact
+from intnet.spec.methods.step import Seen
+from intnet.spec.tensor import Fixed, place_of, power
+from intnet.spec.values import Curve, Roots, exact
 
 Codes = list[int | None]  # None: no word of the port stands for the number
 Expected = Iterator[tuple[str, Codes]]
@@ -34,9 +35,9 @@ def expected(plain: Plain, made: LayerStep) -> Expected:
     for path, seen in made.seen.items():
         name = made.prefix + path
         if isinstance(seen.stored, Packed):
-            yield from _packed(plain, name, seen.stored)
+            yield from (part for part in _packed(name, seen.stored) if part[0] in plain.ports)
         elif isinstance(seen.stored, Blocks):
-            yield from _blocks(plain, name, seen.stored)
+            yield from (part for part in _blocks(name, seen.stored) if part[0] in plain.ports)
         elif name in plain.ports:
             yield name, codes_of(plain, name, seen.stored)
         for part, numbers in trail_of(plain, name, seen, made.now).items():
@@ -52,11 +53,12 @@ def codes_of(plain: Plain, name: str, value: Any) -> Codes:
     """The integers of a port that holds `value`; of an exact quotient, those of its numerators."""
     port = plain.port(name)
     if port["encoding"] == "float64":
-        return [pattern64(v) for v in value.values]
+        return [pattern_of(v, 64) for v in value.values]
     if port["encoding"] == "float32":
-        return [pattern32(Fraction(v)) for v in exact(value)]
+        return [pattern_of(v, 32) for v in exact(value)]
     if port["encoding"] == "flag":
-        return [_flag_word(code, port["bits"] - 1) for code in _at(value, port["exponent"])]
+        codes = _at(value, port["exponent"])
+        return [None if code is None else flag_word(code, port["bits"] - 1) for code in codes]
     codes = _at(value, port["exponent"] or 0)
     if None not in codes:
         return codes
@@ -80,37 +82,25 @@ def _whole(numbers: Sequence[Fraction]) -> Codes:
     return [v.numerator if v.denominator == 1 else None for v in numbers]
 
 
-def _flag_word(code: int | None, k: int) -> int | None:
-    if code is None:
-        return None
-    flag, sign, size = flag_encode(code, k)
-    return flag << k | sign << k - 1 | size
-
-
 # -- blocks and buckets ----------------------------------------------------------------------------
 
 
-def _blocks(plain: Plain, name: str, value: Blocks) -> Expected:
+def _blocks(name: str, value: Blocks) -> Expected:
     """Mantissas; e and b of every block."""
-    parts = {name: value.codes, f"{name}.e": value.exponents.values(), f"{name}.bits": value.bits.values()}
-    for part, codes in parts.items():
-        if part in plain.ports:
-            yield part, list(codes)
+    yield name, list(value.codes)
+    yield f"{name}.e", list(value.exponents.values())
+    yield f"{name}.bits", list(value.bits.values())
 
 
-def _packed(plain: Plain, name: str, value: Packed) -> Expected:
+def _packed(name: str, value: Packed) -> Expected:
     """a~, codes, scales, zero points, widths, memory."""
     found = value.saved.buckets
-    units = {name: value.saved.values, f"{name}.scale": [b.scale for b in found]}
-    units[f"{name}.zero"] = [b.zero for b in found]
-    for part, numbers in units.items():
-        if part in plain.ports:
-            yield part, [floats.bits_of(v) for v in numbers]
-    codes = {f"{name}.code": [code for b in found for code in b.codes], f"{name}.bits": value.widths}
-    codes[f"{name}.packed"] = list(value.saved.packed)
-    for part, numbers in codes.items():
-        if part in plain.ports:
-            yield part, list(numbers)
+    yield name, [floats.bits_of(v) for v in value.saved.values]
+    yield f"{name}.code", [code for b in found for code in b.codes]
+    yield f"{name}.scale", [floats.bits_of(b.scale) for b in found]
+    yield f"{name}.zero", [floats.bits_of(b.zero) for b in found]
+    yield f"{name}.bits", list(value.widths)
+    yield f"{name}.packed", list(value.saved.packed)
 
 
 # -- state -----------------------------------------------------------------------------------------
@@ -124,3 +114,77 @@ def _state(plain: Plain, made: LayerStep) -> Expected:
         name += ".new" * (f"{name}.new" in plain.ports)
         if name in plain.ports and (path not in made.seen or name.endswith(".new")):
             yield name, codes_of(plain, name, value)
+
+
+# -- what PACK.json says beside the words ------------------------------------------------------------
+
+
+def of_path(plain: Plain, name: str, seen: Seen) -> tuple[list[str], list[str]]:
+    """(what PACK.json says otherwise, the ports that entered as the definition has it)."""
+    port = plain.ports.get(f"{name}.code" if isinstance(seen.stored, Packed) else name)
+    if port is None or not port["rounding"]:
+        return [], []
+    how = port["rounding"]
+    found = list(_rounding(plain, name, how, seen))
+    source = how.get("source")
+    if source is None or isinstance(seen.given, Roots | Curve):
+        return found, []
+    said, given = plain.source(source), exact(seen.given)
+    wrong = next((i for i, pair in enumerate(zip(said, given, strict=True)) if pair[0] != pair[1]), None)
+    if wrong is None:
+        return found, list(_ports_in(source))
+    at = place_of(wrong, seen.given.shape)
+    axes = ", ".join(f"{axis}={i}" for axis, i in zip(port["axes"].split(","), at, strict=True))
+    text = f"{name} ({axes}): {said[wrong]} entered by PACK.json, {given[wrong]} by the definition"
+    return [*found, text], []
+
+
+def _ports_in(source: Json) -> Iterator[str]:
+    """The ports of an expression."""
+    if "tensor" in source:
+        yield source["tensor"]
+    for term in source.get("terms", ()):
+        yield term["port"]
+        yield from (part for part in (term["factor"],) if isinstance(part, str))
+    yield from (source[key] for key in ("offset", "denominator") if isinstance(source.get(key), str))
+
+
+def _rounding(plain: Plain, name: str, how: Json, seen: Seen) -> Iterator[str]:
+    """Mode, grid and limits."""
+    if f"{name}.floor" in plain.ports and how["mode"] != seen.mode:  # where anything is rounded
+        yield f"{name}: PACK.json has the mode {how['mode']}, the definition {seen.mode}"
+    form = seen.format
+    if not isinstance(form, Format) or how["mode"] == "exact":
+        return
+    grid = form.grid([0]) if isinstance(seen.given, Roots | Curve) else form.grid(exact(seen.given))
+    if power(how["grid"]) != form.step(grid):
+        yield f"{name}: PACK.json has the grid 2^{how['grid']}, the definition steps of {form.step(grid)}"
+    limits = form.way(Fraction(1), 0).limits if isinstance(form, Flag) else form.limits()
+    if (how["low"], how["high"]) != (limits[:2] if limits else (None, None)):
+        yield f"{name}: PACK.json has the limits {how['low']}..{how['high']}, the definition {limits}"
+
+
+def of_aliases(plain: Plain, made: LayerStep) -> list[str]:
+    """Paths that are another port's words, and are not by the definition."""
+    found = []
+    for name, other in plain.manifest["about"]["aliases"].items():
+        path = name.removeprefix(made.prefix)
+        if not name.startswith(made.prefix) or path not in made.seen or other not in plain.ports:
+            continue
+        stored = made.seen[path].stored
+        if not isinstance(stored, Packed | Blocks) and codes_of(plain, other, stored) != plain.words(other):
+            found.append(f"{name} is not {other}, as PACK.json says, by the definition")
+    return found
+
+
+def of_unit(plain: Plain, found: Mapping[str, Sequence[Any]]) -> list[str]:
+    """An exponent or a limit that is no port, as it is the same for all results."""
+    out = []
+    port = next(p for p in plain.ports.values() if p["direction"] == "out")
+    name, how = port["name"], port["rounding"]
+    exponents, limits = found.get(f"{name}.exponent"), found.get(f"{name}.limit")
+    if exponents is not None and port["encoding"] != "float32" and f"{name}.exponent" not in plain.ports:
+        out += [f"{name}: its exponent is {exponents[0]}"] * (set(exponents) != {port["exponent"]})
+    if limits is not None and f"{name}.limit" not in plain.ports:
+        out += [f"{name}: its limit is {limits[0]}"] * (set(limits) != {how["high"]})
+    return out

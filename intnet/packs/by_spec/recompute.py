@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from intnet.errors import IntnetError, PackError
-from intnet.packs.by_spec import differences, ports, units
+from intnet.packs.by_spec import ports, units
 from intnet.packs.by_spec.layers import Replay
 from intnet.packs.by_spec.plain import Plain
-from intnet.packs.check import TRAIL, UNKNOWN, PortResult, Result, compare, first_step
+from intnet.packs.check import TRAIL, UNKNOWN, PortResult, Result, compare, first_step, runnable
 from intnet.packs.pack import MANIFEST, Pack
 
 GIVEN = "in"  # the direction of operands
@@ -33,19 +32,12 @@ def recompute(pack: Pack, on_port: OnPort = lambda name: None) -> Result:
     PackError where PACK.json does not say how it was made.
     """
     kinds: dict[str, Callable[[Plain, _Judge], None]] = {"layers": _layers, "unit": _unit}
-    kind = pack.manifest["generator"].get("kind")
-    if kind not in kinds:
-        raise PackError(f"{pack.folder}: generator.kind is {kind!r}; the definition has {', '.join(kinds)}")
     begun, plain = time.perf_counter(), Plain(pack)
     judge = _Judge(plain, on_port)
-    try:
-        kinds[kind](plain, judge)
+    cannot = f"{MANIFEST} cannot be run by the definition"
+    with runnable(pack, kinds, "the definition has", cannot) as run:
+        run(plain, judge)
         judge.problems += _chain(plain)
-    except IntnetError:
-        raise
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as e:
-        text = f"{type(e).__name__}: {e}".rstrip(": ")
-        raise PackError(f"{pack.folder}: {MANIFEST} cannot be run by the definition ({text})") from e
     return judge.result(time.perf_counter() - begun)
 
 
@@ -72,7 +64,7 @@ class _Judge:
                 ways["words"] = self.pack.codes(str(port.rounding["words"])).reshape(-1)
             self._keep(name, compare(self.pack, port, want, got, ways))
 
-    def enter(self, names: Sequence[str], port: str) -> None:
+    def enter(self, names: Sequence[str]) -> None:
         """Ports of the trail whose words entered a rounding just as the definition has it."""
         for name in names:
             if name not in self.ports and self.pack.ports[name].direction == "trail":
@@ -105,7 +97,7 @@ def _array(codes: Sequence[int | None]) -> np.ndarray:
 def _unit(plain: Plain, judge: _Judge) -> None:
     found = units.expected(plain)
     judge.see({name: _flat(words) for name, words in found.items() if name in plain.ports})
-    judge.problems += differences.of_unit(plain, found)
+    judge.problems += ports.of_unit(plain, found)
     for name, port in plain.ports.items():
         if port["direction"] == "rnd" and name not in found:
             judge.unknown[name] = "chosen around the thresholds of the results: taken as it is"
@@ -123,10 +115,10 @@ def _layers(plain: Plain, judge: _Judge) -> None:
             continue
         judge.see(dict(ports.expected(plain, made)))
         for path, seen in made.seen.items():
-            problems, entered = differences.of_path(plain, made.prefix + path, seen)
+            problems, entered = ports.of_path(plain, made.prefix + path, seen)
             judge.problems += problems
-            judge.enter(entered, made.prefix + path)
-        judge.problems += differences.of_aliases(plain, made)
+            judge.enter(entered)
+        judge.problems += ports.of_aliases(plain, made)
 
 
 def _chain(plain: Plain) -> Iterator[str]:

@@ -54,20 +54,17 @@ def trail_of(plain: Plain, name: str, seen: Seen, now: Now) -> Trail:
     elif isinstance(seen.stored, Blocks):
         made = _of_blocks(seen.stored, exact(seen.given))
     else:
-        made = _of_ways(ways(seen))
+        made = _of_ways(seen)
     return {f"{of}.{part}": codes for part, codes in made.items() if f"{of}.{part}" in plain.ports}
 
 
-def ways(seen: Seen) -> list[Way]:
+def _of_ways(seen: Seen) -> Trail:
     """How every element was rounded by a format."""
     assert not isinstance(seen.given, Roots | Curve)
     xs, form, mode = exact(seen.given), seen.format, seen.mode or "ties_even"
     grid = form.grid(xs)
     words: Sequence[int | None] = seen.words or [None] * len(xs)
-    return [form.way(x, grid, mode, word) for x, word in zip(xs, words, strict=True)]
-
-
-def _of_ways(made: Sequence[Way]) -> Trail:
+    made: list[Way] = [form.way(x, grid, mode, word) for x, word in zip(xs, words, strict=True)]
     return parts([way.decision for way in made]) | {"coarse": [int(way.lift > 1) for way in made]}
 
 

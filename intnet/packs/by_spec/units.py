@@ -11,10 +11,10 @@ from itertools import islice, pairwise
 from typing import Any
 
 from intnet.errors import PackError
-from intnet.packs.by_spec.plain import Plain
+from intnet.packs.by_spec.plain import Plain, flag_word
 from intnet.packs.by_spec.trails import parts
 from intnet.spec.float32 import bits_of, to_float32, units
-from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Shift, Way, exponent_of, flag_encode
+from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Shift, Way, exponent_of
 from intnet.spec.rounding import Decision, decision
 from intnet.spec.tensor import power
 from intnet.spec.words import lfsr
@@ -67,8 +67,7 @@ def _quantize_flag(p: Parameters, words: Words, bits: int) -> Words:
     form, seen = Flag(8), _seen(p, words)
     ways = [form.way(x, n) for x, n, _ in seen]
     out = _results(ways, [form.way(x, n) for x, _, n in seen])
-    stored = [flag_encode(way.code, form.k) for way in ways]
-    out["q"] = [flag << form.k | sign << form.k - 1 | size for flag, sign, size in stored]
+    out["q"] = [flag_word(way.code, form.k) for way in ways]
     out["q.coarse"] = [int(way.lift > 1) for way in ways]
     return out | {"q.exponent": [form.exponent(n) for _, n, _ in seen]}
 

@@ -1,8 +1,93 @@
-"""Packs of layers: `draft(run, ["fc2"])`, and `redraft(pack)` from the pack alone.
+"""Packs of layers: every data path of one training step, or of a chain of steps, as ports.
 
-capture (what a layer saw in a step) -> expressions (what entered a rounding) -> paths (the ports) -> drafts
+    write(draft(run, ["fc2", "bn2"]), "packs/fc2")     the next step of `run`: forward, backward, update
+    redraft(pack)                                      the same from the pack alone: no data, model or run
+
+Ports of layer L: L/x0, L/e3, ... one a data path that the layer rounds or passes on, in the paper's symbols.
+What it reads from outside is `in`; of an expression that nobody rounded (the gradient at its output, a
+quotient) these are its terms, coefficients, offset and denominator: L/e3.e1, L/e3.denominator. State before
+the step: L/W.old, L/Accq.old. In a chain the names of each step begin with step7/.
+
+A step is a forward pass, a backward pass and an update. What a method does behind it, at an epoch's end
+(MuPPET's policy), is in no pack, but its results enter the next step.
+
+A copy of a parameter that is constant (gammaq, as long as it is 1) judges nothing: it is `in`, not `out`. So
+is a gradient that stochastic rounding made zero everywhere.
+PACK.json keeps under `about`: `replay`, what `redraft` runs the layers from; `aliases`, paths that are
+another port's words; `chain`, a SHA-256 a step, of its expected files behind one another in order of name.
+
+capture (what a layer saw in a step) -> expressions (what entered a rounding) -> paths, blocks (the ports)
 """
 
-from intnet.packs.layers.drafts import draft, redraft
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from intnet import methods, models
+from intnet.layers import Layer
+from intnet.methods.method import Method
+from intnet.packs.layers.capture import Captured, Taps, remember, remembered, replay
+from intnet.packs.layers.expressions import Json, Load
+from intnet.packs.layers.paths import Maker
+from intnet.packs.pack import Pack
+from intnet.packs.ports import Draft
+from intnet.runs import run_folder
+from intnet.trace import Observer
+from intnet.training.train import Run
 
 __all__ = ["draft", "redraft"]
+
+Advance = Callable[[Run, int, Any], None]  # takes a run to a step; an observer sees the last one
+
+
+def draft(run: Run, layers: Sequence[str], steps: int = 1, advance: Advance | None = None) -> Draft:
+    """The next step of `run`, or the next `steps`, of the layers named.
+
+    PackError where a layer has no data path, or runs twice; see `pack.check` for expected words.
+    """
+    chosen = [layer for layer in run.model.all_layers() if layer.name in layers]
+    generator = {"kind": "layers", "layers": [layer.name for layer in chosen], "step": run.step + 1}
+    made = Maker(run.method, generator | {"steps": steps} | run_folder.identity(run))
+    for _ in range(steps):
+        taps = Taps(chosen, run.method)
+        with taps:
+            (advance or _advance)(run, run.step + 1, taps)
+        made.add(taps.captured(), run.step, (run.step - 1) // run.steps_per_epoch, taps.remembered)
+    return made.draft()
+
+
+def _advance(run: Run, step: int, observer: Observer) -> None:
+    run.train(step, observe_last=[observer])
+
+
+def redraft(pack: Pack) -> Draft:
+    """The draft of a pack: every layer run again from its inputs and stored state, and from nothing else.
+
+    Whatever PACK.json has wrong ends in an error of Python's (`check.recompute` turns it into a PackError).
+    """
+    given = pack.manifest["generator"]
+    method = methods.make(given["method"], **given["options"])
+    model = models.make(given["model"], tuple(given["image_shape"]), given["classes"])
+    made = Maker(method, {key: value for key, value in given.items() if key != "intnet"})
+    layers = {layer.name: layer for layer in model.all_layers()}
+    method.follow(model.all_layers())
+    loads = {name: Load(pack, made.names, name) for name in layers}
+    for step in pack.manifest["about"]["replay"]:
+        method.set(seed=given["seed"], step=step["step"] - 1, epoch=step["epoch"])
+        if method.moves_within_epochs:
+            method.steps_per_epoch = step["steps_per_epoch"]
+        told = step.get("method", {})
+        captured = [
+            _again(one, loads[one["layer"]], layers[one["layer"]], method, told) for one in step["layers"]
+        ]
+        remember(method, told)
+        made.add(captured, step["step"], step["epoch"], remembered(method))
+    return made.draft()
+
+
+def _again(given: Json, load: Load, layer: Layer, method: Method, told: Json) -> Captured:
+    """A layer run again from what PACK.json keeps of it, and of what the method remembers."""
+    remember(method, told)
+    captured = Captured(layer.name, load(given["value"]), wanted=given["wanted"])
+    captured.gradient = None if given["gradient"] is None else load(given["gradient"])
+    captured.before = {key: load(json) for key, json in given["before"].items()}
+    return replay(layer, method, captured)

@@ -1,30 +1,36 @@
-"""Ports of a path in block float: what stands beside the codes, and how they came to be.
+"""Ports of a path in block float, or packed by a codec: what stands beside the codes, what hardware stores.
 
-    L/x0           codes; value = code * 2**(e - b + 1)
-    L/x0.e         e of the blocks: a result too
-    L/x0.bits      b of the blocks, the map in use: an input; none where all blocks have the same b
+    L/x0            codes; value = code * 2**(e - b + 1)
+    L/x0.e          e of the blocks: a result too
+    L/x0.bits       b of the blocks, the map in use: an input; none where all blocks have the same b
 
-`limit` joins the trail (`trail.py`) where it is not one number for all: +-(2**(b-1) - 1) by b.
+    L/x0s           a~ of a codec (`blocks/buckets.py`), float32: what the gradients read
+    L/x0s.code      unsigned codes, of levels code + 2^b
+    L/x0s.scale     s or scale of the buckets, float32; L/x0s.zero their z, not of levels
+    L/x0s.bits      b of the buckets, where widths are mixed: by the words of L/mix.words
+    L/x0s.packed    the memory: bytes of the 64-bit words that hold all codes
+
+`limit` joins the trail (`trail.py`) where it is not one number for all: +-(2**(b-1) - 1) by b. What is all
+alike judges nothing: such a port is `in`. `trail.py` explains the codes of the affine kinds.
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from intnet.blocks.block_float import BlockTensor
+from intnet.blocks.buckets import Codec, Packed
 from intnet.inspect.trail import block_limits
 from intnet.packs import ports
 
+Json = dict[str, Any]
+WORD_BYTES = 8
+BUCKET = "bucket"
 BITS = 4  # of a width
 
 STATE = ("b", "b_new", "S")  # what a method keeps of every block
-_OF = {"W": "W", "": "x0"}
-
-
-def state_name(symbol: str, slot: str) -> str:
-    """'S_W', 'S_x0': what is kept of the blocks of a weight, of activations."""
-    return f"{slot}_{_OF[symbol]}"
 
 
 def block_axes(axes: Mapping[int, str], second: int | None = None) -> dict[int, str]:
@@ -39,9 +45,7 @@ def block_axes(axes: Mapping[int, str], second: int | None = None) -> dict[int, 
     return named
 
 
-def beside(
-    name: str, blocks: BlockTensor, axes: str, direction: str
-) -> tuple[list[ports.Filled], dict[str, Any]]:
+def beside(name: str, blocks: BlockTensor, axes: str, direction: str) -> tuple[list[ports.Filled], Json]:
     """(the ports of e and b, the fields of `rounding` that name them).
 
     e judges nothing where all blocks have the same: it is `in` then.
@@ -59,9 +63,63 @@ def beside(
     return made, {"bits": f"{name}.bits"}
 
 
-def limits_of(name: str, source: np.ndarray, blocks: BlockTensor) -> dict[str, Any]:
+def block_limits_of(name: str, source: np.ndarray, blocks: BlockTensor) -> Json:
     """The limits for `rounding`: numbers, or the port of one an element."""
     high = block_limits(source, blocks)
     if np.any(high != high.flat[0]):
         return {"low": None, "high": None, "limit": f"{name}.limit"}
     return {"low": -int(high.flat[0]), "high": int(high.flat[0])}
+
+
+# -- buckets ---------------------------------------------------------------------------------------
+
+
+def told(codec: Codec, probability: float | None, mix_words: str | None) -> Json:
+    """The codec as JSON, for `rounding`; mix_words: the port of the words that chose the widths."""
+    chosen = {} if probability is None else {"probability": probability, "mix_words": mix_words}
+    return {"name": str(codec), **asdict(codec), **chosen}
+
+
+def limits_of(codec: Codec) -> Json:
+    """0 and 2^b - 1 of affine codes of one width; None where b says it, or nothing can saturate."""
+    if codec.kind == "levels" or codec.mix is not None:
+        return {"low": None, "high": None}
+    return {"low": 0, "high": 2**codec.bits - 1}
+
+
+def made(name: str, packed: Packed, axes: str, meaning: str, rounding: Json) -> list[ports.Filled]:
+    """All of them; `rounding` is that of the codes."""
+    codec, widths = packed.codec, packed.widths.astype(np.int64)
+    codes = packed.codes()
+    if codec.kind == "levels":
+        codes += 1 << np.repeat(widths, codec.size(codes.size))[: codes.size].reshape(codes.shape)
+    width = codec.code_width(max(codec.widths))
+    values, plain = packed.load(), {"signed": False}
+    zero = "z of each bucket; of a constant one (s = 0) its value"
+    out = ports.tensor(name, _way(values), values, axes, meaning=f"{meaning}: a~, which gradients read")
+    of = plain | {"meaning": f"codes of {meaning}", "rounding": rounding}
+    out.append(ports.whole_number(f"{name}.code", _way(codes), codes, axes, width, **of))
+    out += ports.tensor(
+        f"{name}.scale", _way(packed.scales), packed.scales, BUCKET, meaning="s, or scale, of each bucket"
+    )
+    if codec.kind != "levels":
+        out += ports.tensor(f"{name}.zero", _way(packed.zeros), packed.zeros, BUCKET, meaning=zero)
+    if codec.mix is not None:
+        means = plain | {"meaning": "b of each bucket"}
+        out.append(ports.whole_number(f"{name}.bits", _way(widths), widths, BUCKET, 6, **means))
+    return [*out, _memory(name, packed)]
+
+
+def _memory(name: str, packed: Packed) -> ports.Filled:
+    """A line a 64-bit word."""
+    data = packed.words.view(np.uint8).astype(np.int64)
+    meaning = "the codes as they lie in memory: each bucket begins with a word, code i of it takes width bits"
+    meaning += " from bit i * width on, lowest bit first"
+    port = ports.Port(
+        f"{name}.packed", _way(data), data.shape, "byte", 8, signed=False, lanes=WORD_BYTES, meaning=meaning
+    )
+    return port, data
+
+
+def _way(words: np.ndarray) -> str:
+    return "out" if words.size and np.any(words != words.flat[0]) else "in"

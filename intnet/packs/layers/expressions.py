@@ -106,7 +106,7 @@ class Dump:
     def __call__(
         self, value: Any, base: str, direction: str, labels: Labels = UNNAMED, meaning: str = ""
     ) -> Json | None:
-        """The JSON of a value; None for a root, which no port can hold."""
+        """The JSON of a value; None of none, and of a root, which no port can hold."""
         if isinstance(value, FloatExact):
             tensor = self._tensor(value.values, f"{base}.source", direction)
             return tensor if value.den == 1 else tensor | {"denominator": value.den}

@@ -2,7 +2,7 @@
 
     made = Maker(method, generator); made.add(captured); made.draft()
 
-`drafts.py` says what the ports are; `expressions.py` writes what entered each rounding. Three passes over a
+The package says what the ports are; `expressions.py` writes what entered each rounding. Three passes over a
 step: what the layers produce gets its names, then what they were given, then every event gets its ports.
 """
 
@@ -25,7 +25,7 @@ from intnet.numbers import hexfiles
 from intnet.numbers.formats import BlockFloat, Format
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import ports
-from intnet.packs.layers import blocks, buckets
+from intnet.packs.layers import blocks
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import Case, Draft
@@ -116,19 +116,15 @@ class Maker:
             if event is not None and array_of(value) is not array_of(event.result):
                 base += ".source" * (array_of(value) is not None)
             labels = _labels(event, operands) if event else Labels()
-            out[key] = (
-                None if value is None else self._dump(one, DATA_AXES)(value, base, "in", labels, meaning)
-            )
+            out[key] = Dump(self.names, one.layer, DATA_AXES)(value, base, "in", labels, meaning)
         out["before"] = {}
         for key, value in one.before.items():
             kept, path = _as_stored(one, key, value), state_path(key)
             base = f"{self.prefix}{one.layer}/{path}.old"
             means = f"{path} before the step{self._told(key)}"
-            out["before"][key] = self._dump(one, _axes_of(key))(kept, base, "in", meaning=means)
+            dump = Dump(self.names, one.layer, _axes_of(key))
+            out["before"][key] = dump(kept, base, "in", meaning=means)
         return out
-
-    def _dump(self, one: Captured, axes: dict[int, str]) -> Dump:
-        return Dump(self.names, one.layer, axes)
 
     def _bring_words(self, one: Captured) -> None:
         """Random words are ports, never drawn again by a device."""
@@ -156,7 +152,8 @@ class Maker:
         formula = operands.symbol(event.path).formula
         if isinstance(result, Exact):
             try:
-                result = _numerators(result).to_qtensor(name)
+                x = result  # before it is divided
+                result = Exact(x.terms, x.exponent, x.offset, 1, x.relu, x.shifts).to_qtensor(name)
             except ContainerError as error:
                 self.skipped[name] = str(error)
                 return
@@ -189,7 +186,8 @@ class Maker:
 
     def _source(self, one: Captured, event: Event, entered: Any, operands: Operands) -> Json | None:
         axes = DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES
-        return self._dump(one, axes)(entered, self._name(event), "trail", _labels(event, operands))
+        dump = Dump(self.names, one.layer, axes)
+        return dump(entered, self._name(event), "trail", _labels(event, operands))
 
     def _rounding(
         self, one: Captured, event: Event, format: Format, operands: Operands, direction: str, axes: str
@@ -225,7 +223,7 @@ class Maker:
         source = self._source(one, event, exact(event.source, name), operands)
         rounding: Json = {"mode": event.rounding, "grid": None, "overflow": "saturate", "words": None}
         rounding |= {"word_bits": event.word_bits, "source": source}
-        rounding |= blocks.limits_of(name, event.source, found) | fields
+        rounding |= blocks.block_limits_of(name, event.source, found) | fields
         flags = "exact"
         if direction == "out" and status.inexact:
             way = block_trail(event.source, found)
@@ -253,7 +251,7 @@ class Maker:
             share, chosen = event.mix.probability, self.names.find(one.layer, event.mix.words)
         rounding: Json = {"mode": event.rounding, "grid": None, "overflow": "saturate", "words": words}
         rounding |= {"word_bits": event.word_bits, "source": self._source(one, event, event.source, operands)}
-        rounding |= buckets.limits_of(codec) | {"codec": buckets.told(codec, share, chosen)}
+        rounding |= blocks.limits_of(codec) | {"codec": blocks.told(codec, share, chosen)}
         flags = f"{event.rounding} saturated:{packed.clipped}"
         if codec.kind == "levels":
             self.skipped[f"{name}.code.floor"] = "no trail of it: levels round magnitudes, codes have a sign"
@@ -261,7 +259,7 @@ class Maker:
             way = bucket_trail(event.source, packed, event.words)
             self.names.ports += _trail_ports(f"{name}.code", way, axes)
             flags += f" rounded:{np.count_nonzero(way.remainder)}"
-        made = buckets.made(name, packed, axes, operands.symbol(event.path).formula, rounding)
+        made = blocks.made(name, packed, axes, operands.symbol(event.path).formula, rounding)
         self.names.ports += made
         for port, _ in made:
             if port.direction == "out":
@@ -324,16 +322,11 @@ def _arrays(value: Any) -> list[np.ndarray]:
     return [] if array is None else [array]
 
 
-def _numerators(value: Exact) -> Exact:
-    """The expression before it is divided."""
-    return Exact(value.terms, value.exponent, value.offset, 1, value.relu, value.shifts)
-
-
 def state_path(key: str) -> str:
     """'W', 'Accq', 'Accq_gamma', 'running_mean', 'S_x0' of the keys of `capture.state`."""
     symbol, _, slot = key.partition(":")
     if slot in blocks.STATE:
-        return blocks.state_name(symbol, slot)
+        return f"{slot}_{symbol or 'x0'}"
     return symbol if not slot else slot if symbol in ("W", "") else f"{slot}_{symbol}"
 
 

@@ -1,6 +1,6 @@
 """Packs of hardware units: `draft("quantize_sq", "L1")`; the list is `UNITS`.
 
-signals (what a unit is) -> words, sums (what it gives) -> listing (the seven)
+signals (what a unit is) -> words (what it gives) -> listing (the seven)
 -> stimuli, stimuli_sums, training (its vectors) -> drafts (a pack of them)
 """
 

@@ -12,8 +12,8 @@ every expected file in the order of PACK.json:
 
     (sed -n '1,512p' exp/q.hex; sed -n '1,512p' exp/saturated.hex) | sha256sum
 
-Words come from `stimuli.py`, `stimuli_sums.py` and `training.py`, results from `words.py` and
-`sums.py`; the generated testbench is `hdl/`.
+Words come from `stimuli.py`, `stimuli_sums.py` and `training.py`, results from `words.py`; the generated
+testbench is `hdl/`.
 """
 
 import hashlib
@@ -28,13 +28,11 @@ import numpy as np
 from intnet.errors import ConfigError, PackError
 from intnet.methods.options import unknown
 from intnet.numbers import hexfiles, rng
-from intnet.numbers.qtensor import QTensor
 from intnet.packs.ports import Case, Draft, Filled, Port
 from intnet.packs.units import stimuli, stimuli_sums, training
 from intnet.packs.units.listing import UNITS
-from intnet.packs.units.signals import Columns, Group, Parameters, Range, Signal, Unit, joined
-from intnet.packs.units.sums import RESULTS
-from intnet.packs.units.words import Results, Step
+from intnet.packs.units.signals import Columns, Group, Parameters, Range, Unit, joined
+from intnet.packs.units.words import RESULTS, Results
 
 LEVELS = {
     "L0": "a readable few",
@@ -198,64 +196,44 @@ def _chain(
 
 
 def _ports(
-    signals: Sequence[Signal],
+    signals: Sequence[Port],
     columns: Columns,
     results: Results,
-    ignored: Sequence[Signal],
+    ignored: Sequence[Port],
     given: Mapping[str, int],
 ) -> list[Filled]:
     """The ports in the module's order, then the trail of the first result."""
-    steps = {step.name: step for step in results.steps}
-    lfsr = {"word_bits": LFSR_BITS} if LFSR in given else {}
+    steps = {step.name: (step, codes) for step, codes in results.steps}
     made: list[Filled] = []
     for raw in signals:
         if raw in ignored:
             continue
-        signal, more = _settled(raw, steps, columns), lfsr if raw.direction == "out" else {}
-        codes = results.outs[signal.name] if signal.direction == "out" else columns[signal.name]
-        meaning = signal.meaning
-        if signal.rounding and ignored:
+        signal = _settled(raw, steps, columns)
+        out, rounding = signal.direction == "out", dict(signal.rounding)
+        codes = results.outs[signal.name] if out else columns[signal.name]
+        axes, meaning = ("result" if out else "beat") + (",lane" if codes.ndim > 1 else ""), signal.meaning
+        if rounding and ignored:
             names = ", ".join(s.name for s in ignored)
             meaning += f" ({names}: never differs here, so it is no port of this pack)"
-        made.append(_port(signal, codes, meaning, more))
+        if rounding and LFSR in given:
+            rounding["word_bits"] = LFSR_BITS
+        kept = replace(signal, shape=codes.shape, axes=axes, meaning=meaning, rounding=rounding)
+        made.append((kept, codes))
     main = next(s.name for s in signals if s.direction == "out")
-    return made + [_trail(step, main) for step in steps.values()]
+    for name, (step, codes) in steps.items():
+        made.append((replace(step, name=f"{main}.{name}", explains=main), codes))
+    return made
 
 
-def _settled(signal: Signal, steps: dict[str, Step], columns: Columns) -> Signal:
+def _settled(signal: Port, steps: dict[str, Filled], columns: Columns) -> Port:
     """An exponent or limit that is one number for all results is said as that, and is no trail port."""
-    if signal.exponent == "q.exponent" and not np.ptp(steps["exponent"].codes):
-        signal = replace(signal, exponent=int(steps.pop("exponent").codes[0]))
+    if signal.exponent == "q.exponent" and not np.ptp(steps["exponent"][1]):
+        signal = replace(signal, exponent=int(steps.pop("exponent")[1][0]))
     if signal.rounding.get("limit") == "q.limit" and "limit" not in steps:
         top = (1 << int(columns["log_dr"][0])) - 1
         own = {key: value for key, value in signal.rounding.items() if key != "limit"}
         signal = replace(signal, rounding=own | {"low": -top, "high": top})
     return signal
-
-
-def _port(signal: Signal, codes: np.ndarray, meaning: str, rounding: Mapping[str, Any]) -> Filled:
-    axes = ("result" if signal.direction == "out" else "beat") + (",lane" if codes.ndim > 1 else "")
-    fields = {"exponent": signal.exponent, "encoding": signal.encoding, "format": signal.format}
-    rounded = dict(signal.rounding) | dict(rounding) if signal.rounding else {}
-    port = Port(
-        signal.name,
-        signal.direction,
-        codes.shape,
-        axes,
-        signal.bits,
-        signal.signed,
-        signal.lanes,
-        meaning=meaning,
-        rounding=rounded,
-        **fields,  # type: ignore[arg-type]
-    )
-    return port, codes
-
-
-def _trail(step: Step, main: str) -> Filled:
-    bits = step.bits or QTensor(step.codes, 0).width
-    port = Port(f"{main}.{step.name}", "trail", step.codes.shape, "result", bits, step.signed)
-    return replace(port, meaning=step.meaning, explains=main), step.codes
 
 
 # -- random words and detection power --------------------------------------------------------------

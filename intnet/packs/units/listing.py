@@ -1,14 +1,15 @@
 """The seven reference units: parameters with their ranges, and the ports of the modules that follow.
 
 `examples/rtl/NAME.sv` is the hardware; `drafts.py` makes packs of them. A new unit is an entry here, its
-results in `words.py` or `sums.py`, its words in `stimuli.py` and `training.py`.
+results in `words.py`, its vectors in `stimuli.py` and `training.py`.
 """
 
 from typing import Any
 
 from intnet.numbers.formats import Constant, Direct, Shift
 from intnet.numbers.hexfiles import MOST_BITS
-from intnet.packs.units.signals import Parameters, Range, Scale, Signal, Unit, limits
+from intnet.packs.ports import Port
+from intnet.packs.units.signals import Parameters, Range, Scale, Unit, limits, signal
 from intnet.packs.units.words import FLAG, K_GC, K_Q
 
 # -- the ports of each unit ----------------------------------------------------------------------
@@ -27,23 +28,23 @@ def _rounding(mode: str, low: int | None, high: int | None, **more: Any) -> dict
     } | more
 
 
-def _ends() -> tuple[Signal, Signal]:
+def _ends() -> tuple[Port, Port]:
     return (
-        Signal("first", 1, "1 at the first beat of a vector", signed=False),
-        Signal("last", 1, "1 at the last beat of a vector", signed=False),
+        signal("first", 1, "1 at the first beat of a vector", signed=False),
+        signal("last", 1, "1 at the last beat of a vector", signed=False),
     )
 
 
-def _saturated(what: str = "1 where a limit changed q") -> Signal:
-    return Signal("saturated", 1, what, signed=False, direction="out")
+def _saturated(what: str = "1 where a limit changed q") -> Port:
+    return signal("saturated", 1, what, signed=False, direction="out")
 
 
-def _q_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+def _q_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
     grid = scale.get("q", 1 - K_Q)
     wide = p["W"] - p["S"] + (p["S"] > 0)
     return (
-        Signal("x", p["W"], "a code", exponent=grid - p["S"]),
-        Signal(
+        signal("x", p["W"], "a code", exponent=grid - p["S"]),
+        signal(
             "q",
             wide,
             f"Q(x): round(x / 2^{p['S']}), ties to even; the range is not limited",
@@ -55,18 +56,18 @@ def _q_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
     )
 
 
-def _tensor_signals(p: Parameters) -> tuple[Signal, Signal]:
+def _tensor_signals(p: Parameters) -> tuple[Port, Port]:
     return (
-        Signal("x", p["W"], "a code of a tensor", exponent=p["EX"]),
-        Signal("n", p["NB"], "log2 R of the whole tensor, held for all of its words"),
+        signal("x", p["W"], "a code of a tensor", exponent=p["EX"]),
+        signal("n", p["NB"], "log2 R of the whole tensor, held for all of its words"),
     )
 
 
-def _sq_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+def _sq_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
     top = (1 << p["K"] - 1) - 1
     return (
         *_tensor_signals(p),
-        Signal(
+        signal(
             "q",
             p["K"],
             f"SQ(x): clip(round(x * 2^(EX + {p['K'] - 1} - n)), -{top}, {top}), ties to even",
@@ -79,13 +80,13 @@ def _sq_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
     )
 
 
-def _cq_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+def _cq_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
     word = "32 random bits: with f the fraction of dr * x / R above its floor, up iff word < floor(f * 2^32)"
     return (
         *_tensor_signals(p),
-        Signal("log_dr", 3, "dr = 2^log_dr, held for all words of a tensor", signed=False),
-        Signal("word", 32, word, signed=False, direction="rnd"),
-        Signal(
+        signal("log_dr", 3, "dr = 2^log_dr, held for all words of a tensor", signed=False),
+        signal("word", 32, word, signed=False, direction="rnd"),
+        signal(
             "q",
             p["DB"],
             "CQ(x): clip(Sr(dr * x / R), -(dr - 1), dr - 1), Sr stochastic",
@@ -98,11 +99,11 @@ def _cq_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
     )
 
 
-def _flag_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+def _flag_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
     top = (1 << FLAG.fine) - 1
     return (
         *_tensor_signals(p),
-        Signal(
+        signal(
             "q",
             FLAG.bits,
             "Flag-Q(x), Sc = 2^(n - 7): {flag, sign, magnitude[6:0]}, value = +-magnitude * "
@@ -118,11 +119,11 @@ def _flag_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
     )
 
 
-def _r_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+def _r_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
     return (
         *_ends(),
-        Signal("x", p["W"], "a code of a vector", exponent=p["EX"]),
-        Signal(
+        signal("x", p["W"], "a code of a vector", exponent=p["EX"]),
+        signal(
             "n",
             p["NB"],
             "log2 R of the vector: EX + the p with 2^(2p-1) <= max^2 < 2^(2p+1); 0 where max is 0",
@@ -131,14 +132,14 @@ def _r_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
     )
 
 
-def _mac_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+def _mac_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
     top = (1 << p["OUT"] - 1) - 1
     return (
         *_ends(),
-        Signal("x", p["A"], "a code a lane", lanes=p["LANES"], exponent=scale.get("x", 0)),
-        Signal("w", p["B"], "a code a lane", lanes=p["LANES"], exponent=scale.get("w", 0)),
-        Signal("bias", p["ACC"], "read at the last beat", exponent=scale.get("bias", 0)),
-        Signal(
+        signal("x", p["A"], "a code a lane", lanes=p["LANES"], exponent=scale.get("x", 0)),
+        signal("w", p["B"], "a code a lane", lanes=p["LANES"], exponent=scale.get("w", 0)),
+        signal("bias", p["ACC"], "read at the last beat", exponent=scale.get("bias", 0)),
+        signal(
             "q",
             p["OUT"],
             f"clip(round((bias + sum of x * w) / 2^{p['S']}), -{top}, {top}), ties to even",
@@ -150,14 +151,14 @@ def _mac_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
     )
 
 
-def _block_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
+def _block_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
     return (
         *_ends(),
-        Signal("xm", p["M"], "mantissas of a block", lanes=p["BLOCK"], exponent="xe"),
-        Signal("wm", p["M"], "mantissas of a block", lanes=p["BLOCK"], exponent="we"),
-        Signal("xe", 8, "exponent of the block xm"),
-        Signal("we", 8, "exponent of the block wm"),
-        Signal(
+        signal("xm", p["M"], "mantissas of a block", lanes=p["BLOCK"], exponent="xe"),
+        signal("wm", p["M"], "mantissas of a block", lanes=p["BLOCK"], exponent="we"),
+        signal("xe", 8, "exponent of the block xm"),
+        signal("we", 8, "exponent of the block wm"),
+        signal(
             "y",
             32,
             "float32(sum over blocks of 2^(xe + we) * sum of xm * wm), rounded once; subnormals kept, "
@@ -167,7 +168,7 @@ def _block_signals(p: Parameters, scale: Scale) -> tuple[Signal, ...]:
             encoding="float32",
             rounding=_rounding("ties_even", None, None, sign="y.sign", grid="y.exponent"),
         ),
-        Signal("overflow", 1, "1 where y is infinite", signed=False, direction="out"),
+        signal("overflow", 1, "1 where y is infinite", signed=False, direction="out"),
     )
 
 

@@ -1,16 +1,22 @@
 """What a hardware unit is, as data: parameters with their ranges, and the ports that follow from them.
 
 `listing.UNITS` is the list; a `Unit` has no arithmetic. A `Group` is a handful of vectors that hunt the same
-bugs: its columns become words of the in ports, and a case of the pack. Next: `words.py`.
+bugs: its columns become words of the in ports, and a case of the pack; `Source` draws random ones. Next:
+`words.py`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
-from intnet.numbers.formats import Format
+from intnet.numbers import rng
+from intnet.packs.ports import Port
+
+T = TypeVar("T")
+_AT_ONCE = 1024  # words drawn
+_SPARE = 64  # bits above a span, which make the remainder as good as uniform
 
 Parameters = Mapping[str, int]
 Columns = dict[str, np.ndarray]  # int64 words of a port: (beats,), or (beats, lanes)
@@ -25,20 +31,9 @@ class Range:
     most: int
 
 
-@dataclass(frozen=True)
-class Signal:
-    """A data port of a unit; the fields are those of `ports.Port`."""
-
-    name: str
-    bits: int
-    meaning: str
-    signed: bool = True
-    lanes: int = 1
-    direction: str = "in"
-    exponent: int | str | None = None
-    encoding: str = "integer"
-    format: Format | None = None
-    rounding: Mapping[str, Any] = field(default_factory=dict)
+def signal(name: str, bits: int, meaning: str, direction: str = "in", **more: Any) -> Port:
+    """A data port of a unit, without the words of a pack; `more` are fields of Port."""
+    return Port(name, direction, (), "", bits, meaning=meaning, **more)
 
 
 Scale = Mapping[str, int]  # exponents of ports that no parameter says, where they are not 0
@@ -57,7 +52,7 @@ class Unit:
     name: str
     summary: str
     parameters: Mapping[str, Range]
-    signals: Callable[[Parameters, Scale], tuple[Signal, ...]]
+    signals: Callable[[Parameters, Scale], tuple[Port, ...]]
     wrong: Callable[[Parameters], str]
     latency: int = 1
 
@@ -69,7 +64,7 @@ class Unit:
     @property
     def per_vector(self) -> bool:
         """Whether a result follows the last beat of a vector only."""
-        return any(signal.name == "last" for signal in self.signals(self.defaults, {}))
+        return any(port.name == "last" for port in self.signals(self.defaults, {}))
 
 
 @dataclass(frozen=True)
@@ -104,3 +99,37 @@ def ends(sizes: list[int]) -> Columns:
 def column(values: Any) -> np.ndarray:
     """int64 words."""
     return np.array(values, np.int64)
+
+
+class Source:
+    """The numbers of one seed, in order: Philox words (`numbers/rng.py`), so every Python draws the same."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self._drawn, self._left = seed, 0, list[int]()
+
+    def bits(self, count: int) -> int:
+        """A number of so many bits."""
+        value = 0
+        for place in range(0, count, 32):
+            if not self._left:
+                words = rng.words(self.seed, 0, rng.stream("units/vectors"), _AT_ONCE, self._drawn)
+                self._left, self._drawn = words.tolist()[::-1], self._drawn + _AT_ONCE
+            value |= self._left.pop() << place
+        return value & ((1 << count) - 1)
+
+    def below(self, span: int) -> int:
+        """0 .. span - 1."""
+        return self.bits(span.bit_length() + _SPARE) % span
+
+    def within(self, low: int, high: int) -> int:
+        """low .. high, both included."""
+        return low + self.below(high - low + 1)
+
+    def one_of(self, values: Sequence[T]) -> T:
+        """One of them."""
+        return values[self.below(len(values))]
+
+    def some_of(self, values: Sequence[T], count: int) -> list[T]:
+        """`count` of them, none twice, in the order drawn."""
+        left = list(values)
+        return [left.pop(self.below(len(left))) for _ in range(count)]

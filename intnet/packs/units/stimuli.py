@@ -13,8 +13,7 @@ from math import isqrt
 import numpy as np
 
 from intnet.numbers import rng
-from intnet.packs.units.signals import Group, Parameters, column, ends, limits
-from intnet.packs.units.source import Source
+from intnet.packs.units.signals import Group, Parameters, Source, column, ends, limits
 from intnet.packs.units.words import log2_r
 
 EXHAUSTIVE = 16  # bits of input up to which every input is run

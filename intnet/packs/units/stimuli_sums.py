@@ -7,8 +7,7 @@ subnormal numbers and at the limit (L1); the rims of the exponents, cancelling s
 
 from collections.abc import Sequence
 
-from intnet.packs.units.signals import Group, Parameters, column, ends, limits
-from intnet.packs.units.source import Source
+from intnet.packs.units.signals import Group, Parameters, Source, column, ends, limits
 from intnet.packs.units.stimuli import Groups, Level, corners
 
 Beat = tuple[Sequence[int], Sequence[int]]

@@ -73,26 +73,18 @@ def _source(event: Event) -> QTensor:
     return event.source
 
 
-@dataclass(frozen=True)
-class Aligned:
-    """A tensor's codes at the least exponent of all."""
-
-    event: Event
-    codes: np.ndarray
-
-    @property
-    def name(self) -> str:
-        """Of a group."""
-        return f"{self.event.layer}.{self.event.path}.step{self.event.step + 1}"
-
-
-def _aligned(name: str, count: int) -> tuple[list[Aligned], int]:
-    """The tensors of a unit's paths, step by step, and their common exponent."""
+def _aligned(name: str, count: int) -> tuple[list[tuple[Event, np.ndarray]], int]:
+    """(the tensors of a unit's paths, step by step, with their codes at one exponent; the least of all)."""
     events = [made[path] for made in steps()[:count] for path in PATHS[name]]
     tensors = [_source(event) for event in events]
     least = min(int(q.exponent) for q in tensors)
     shifted = [q.codes.astype(np.int64) << int(q.exponent) - least for q in tensors]
-    return [Aligned(event, codes) for event, codes in zip(events, shifted, strict=True)], least
+    return list(zip(events, shifted, strict=True)), least
+
+
+def _name(event: Event) -> str:
+    """Of a group."""
+    return f"{event.layer}.{event.path}.step{event.step + 1}"
 
 
 def _width(*arrays: np.ndarray) -> int:
@@ -121,24 +113,24 @@ def _elementwise(unit: Unit, settings: Mapping[str, int], count: int) -> Taken:
     """A word an element: Q, SQ, Flag-Q and CQ with the words that training drew."""
     tensors, exponent = _aligned(unit.name, count)
     groups, fixed = [], {"EX": exponent}
-    for tensor in tensors:
-        codes = tensor.codes.reshape(-1)
+    for event, tensor in tensors:
+        codes = tensor.reshape(-1)
         columns: Columns = {"x": codes}
         if unit.name != "quantize_q":
             columns["n"] = np.full(codes.shape, log2_r(codes, exponent))
         if unit.name == "quantize_cq":
-            assert tensor.event.words is not None
-            columns["log_dr"] = np.full(codes.shape, tensor.event.format.dr.bit_length() - 1)  # type: ignore[union-attr]
-            columns["word"] = tensor.event.words.reshape(-1).astype(np.int64)
-        groups.append(Group(tensor.name, "real", columns, tensor.event.step + 1))
+            assert event.words is not None
+            columns["log_dr"] = np.full(codes.shape, event.format.dr.bit_length() - 1)  # type: ignore[union-attr]
+            columns["word"] = event.words.reshape(-1).astype(np.int64)
+        groups.append(Group(_name(event), "real", columns, event.step + 1))
     scale = {}
     if unit.name == "quantize_q":
-        grid = int(tensors[0].event.result.exponent)
+        grid = int(tensors[0][0].result.exponent)
         fixed, scale = {"S": grid - exponent}, {"q": grid}
     if unit.name == "quantize_sq":
-        fixed["K"] = tensors[0].event.format.k  # type: ignore[union-attr]
-    parameters = settled(unit, settings, fixed, {"W": _width(*(t.codes for t in tensors))})
-    streams = [f"{t.event.layer}/gW" for t in tensors] if unit.name == "quantize_cq" else []
+        fixed["K"] = tensors[0][0].format.k  # type: ignore[union-attr]
+    parameters = settled(unit, settings, fixed, {"W": _width(*(codes for _, codes in tensors))})
+    streams = [f"{event.layer}/gW" for event, _ in tensors] if unit.name == "quantize_cq" else []
     about = {"random": {"kind": "philox", "seed": RUN["seed"], "streams": streams}} if streams else {}
     return Taken(groups, parameters, scale, about)
 
@@ -147,12 +139,12 @@ def _vectors(unit: Unit, settings: Mapping[str, int], count: int) -> Taken:
     """R of whole tensors, and of each of their images."""
     tensors, exponent = _aligned(unit.name, count)
     groups = []
-    for tensor in tensors:
-        images = [tensor.codes[i].reshape(-1) for i in range(len(tensor.codes))]
-        for part, vectors in (("tensor", [tensor.codes.reshape(-1)]), ("images", images)):
+    for event, codes in tensors:
+        images = [image.reshape(-1) for image in codes]
+        for part, vectors in (("tensor", [codes.reshape(-1)]), ("images", images)):
             columns = ends([v.size for v in vectors]) | {"x": np.concatenate(vectors)}
-            groups.append(Group(f"{tensor.name}.{part}", "real sqrt2", columns, tensor.event.step + 1))
-    parameters = settled(unit, settings, {"EX": exponent}, {"W": _width(*(t.codes for t in tensors))})
+            groups.append(Group(f"{_name(event)}.{part}", "real sqrt2", columns, event.step + 1))
+    parameters = settled(unit, settings, {"EX": exponent}, {"W": _width(*(codes for _, codes in tensors))})
     return Taken(groups, parameters)
 
 

@@ -1,22 +1,13 @@
-"""What each operation is held to: `RULES` by its name; a user's own operation says it by `Op.spec`.
-
-rule.forward(values, call, flat)        its value at flat indices, by the definition
-rule.back(values, back, k, flat)        the gradient of operand k
-rule.inner(values, what, path, flat)    what enters the rounding of a path inside it
-rule.specs, rule.inner_specs            the names of the spec functions that this takes
-"""
+"""What each operation is held to: `RULES` by its name; a user's own operation says it by `Op.spec`."""
 
 from typing import Any
 
-from intnet.verify.rules.curves import SigmoidRule, SiluRule, TanhRule
-from intnet.verify.rules.elementwise import Add, Dropout, Flatten, Own, Relu, Scale
-from intnet.verify.rules.loss import Loss
+from intnet.verify.rules.elementwise import CURVES, Add, Dropout, Flatten, Loss, Own, Relu, Scale
 from intnet.verify.rules.norm import BatchNorm, Normalize, ScaleShift
 from intnet.verify.rules.pools import AdaptiveMean, GlobalMean, Max, Mean
 from intnet.verify.rules.products import AddBias, Conv, Linear
 
-OWN = "a user's own"
-RULES: dict[str, Any] = {
+RULES: dict[str, Any] = CURVES | {
     "adaptive_avg_pool2d": AdaptiveMean(),
     "add": Add(),
     "add_bias": AddBias(),
@@ -32,9 +23,6 @@ RULES: dict[str, Any] = {
     "relu": Relu(),
     "scale": Scale(),
     "scale_shift": ScaleShift(),
-    "sigmoid": SigmoidRule(),
-    "silu": SiluRule(),
     "softmax_cross_entropy": Loss(),
-    "tanh": TanhRule(),
-    OWN: Own,
+    "a user's own": Own,
 }

@@ -27,18 +27,15 @@ class Flat:
 class Mean(Rule):
     """avg_pool2d: y = sum of the window / its size, padding counts as 0; dx = sum of its windows' e/size."""
 
+    exact = ("pooling.avg_at", "pooling.avg_grad_at")
+    floats: tuple[str, ...] = ("pooling.avg32_at", "pooling.avg32_grad_at")
+
     def windows(self, call: Call) -> Windows:
         """Of the operation's input."""
         named = call.attributes
         return pooling.windows_of(
             shape_of(call.operands[0]), named["kernel"], named["stride"], named.get("padding", 0)
         )
-
-    def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:
-        """By what is averaged."""
-        forward = isinstance(what, Call)
-        floats = is_float(what.result if isinstance(what, Call) else what.results[k])
-        return (f"pooling.avg{'32' if floats else ''}{'' if forward else '_grad'}_at",)
 
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """The means."""
@@ -54,40 +51,38 @@ class Mean(Rule):
         rule = pooling.avg32_grad_at if is_float(back.results[k]) else pooling.avg_grad_at
         return [rule(e, windows, place_of(i, windows.shape)) for i in flat.tolist()]
 
+    @staticmethod
+    def _spans(windows: Windows) -> list[tuple[slice, slice, float]]:
+        """Rows, columns and size of every window."""
+        return [
+            (slice(rows.start, rows.stop), slice(columns.start, columns.stop), float(windows.size(y, x)))
+            for y, rows in enumerate(windows.rows)
+            for x, columns in enumerate(windows.columns)
+        ]
+
     def near_forward(self, values: Values, call: Call) -> Near:
         """In float64."""
-        windows, made = self.windows(call), []
-        for given in values.near(call.operands[0]):
-            x, parts = given.reshape(windows.shape), []
-            for rows in windows.rows:
-                for columns in windows.columns:
-                    part = x[:, rows.start : rows.stop, columns.start : columns.stop]
-                    parts.append(part.sum(axis=(1, 2)))
-            sizes = self._sizes(windows)
-            found = np.stack(parts, axis=1) / sizes[None, :, None]
-            made.append(found.reshape(shape_of(call.result)))
-        return made[0], made[1]
+        windows = self.windows(call)
 
-    @staticmethod
-    def _sizes(windows: Windows) -> np.ndarray:
-        counts = range(len(windows.rows)), range(len(windows.columns))
-        return np.array([windows.size(y, x) for y in counts[0] for x in counts[1]], np.float64)
+        def mean(given: np.ndarray) -> np.ndarray:
+            x = given.reshape(windows.shape)
+            parts = [x[:, rows, columns].sum(axis=(1, 2)) / n for rows, columns, n in self._spans(windows)]
+            return np.stack(parts, axis=1).reshape(shape_of(call.result))
+
+        return values.near(call.operands[0]).map(mean)
 
     def near_back(self, values: Values, back: Back, k: int) -> Near:
         """In float64."""
         windows = self.windows(back.call)
-        sizes, made = self._sizes(windows), []
-        for given in values.near(back.gradient):
-            shares = given.reshape(windows.shape[0], len(sizes), -1) / sizes[None, :, None]
-            spread = np.zeros(windows.shape)
-            for at, share in enumerate(shares.transpose(1, 0, 2)):
-                rows, columns = (
-                    windows.rows[at // len(windows.columns)],
-                    windows.columns[at % len(windows.columns)],
-                )
-                spread[:, rows.start : rows.stop, columns.start : columns.stop] += share[:, None, None, :]
-            made.append(spread)
-        return made[0], made[1]
+
+        def shares(given: np.ndarray) -> np.ndarray:
+            spread, spans = np.zeros(windows.shape), self._spans(windows)
+            errors = given.reshape(windows.shape[0], len(spans), -1).transpose(1, 0, 2)
+            for (rows, columns, n), error in zip(spans, errors, strict=True):
+                spread[:, rows, columns] += error[:, None, None, :] / n
+            return spread
+
+        return values.near(back.gradient).map(shares)
 
 
 class GlobalMean(Mean):
@@ -110,9 +105,7 @@ class AdaptiveMean(Mean):
 class Max(Mean):
     """max_pool2d: the maximum; the first in row-major order gets the error."""
 
-    def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:
-        """The same of codes and of float32."""
-        return ("pooling.max_at" if isinstance(what, Call) else "pooling.max_grad_at",)
+    exact, floats = ("pooling.max_at", "pooling.max_grad_at"), ()
 
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """The maxima."""
@@ -134,15 +127,15 @@ class Max(Mean):
         """In float64: every error at the place that won it."""
         windows = self.windows(back.call)
         n, _, _, c = windows.shape
-        x = values.near(back.call.operands[0])[0].reshape(windows.shape)
-        spreads = [np.zeros(windows.shape), np.zeros(windows.shape)]
+        x = values.near(back.call.operands[0]).value.reshape(windows.shape)
         images, channels = np.ogrid[:n, :c]
-        errors = [given.reshape(n, -1, c) for given in values.near(back.gradient)]
-        spans = [(rows, columns) for rows in windows.rows for columns in windows.columns]
-        for at, (rows, columns) in enumerate(spans):
-            part = x[:, rows.start : rows.stop, columns.start : columns.stop].reshape(n, -1, c)
-            best = part.argmax(axis=1)
-            y, z = rows.start + best // len(columns), columns.start + best % len(columns)
-            for spread, error in zip(spreads, errors, strict=True):
-                np.add.at(spread, (images, y, z, channels), error[:, at])
-        return spreads[0], spreads[1]
+
+        def won(given: np.ndarray) -> np.ndarray:
+            spread, spans = np.zeros(windows.shape), self._spans(windows)
+            for (rows, columns, _), error in zip(spans, given.reshape(n, -1, c).swapaxes(0, 1), strict=True):
+                best = x[:, rows, columns].reshape(n, -1, c).argmax(axis=1)
+                y, z = np.divmod(best, columns.stop - columns.start)
+                np.add.at(spread, (images, rows.start + y, columns.start + z, channels), error)
+            return spread
+
+        return values.near(back.gradient).map(won)

@@ -8,7 +8,10 @@ Sums over a whole batch are made by `chains`, in the definition's order, and one
 place, by the definition itself.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -20,19 +23,17 @@ from intnet.spec import float32 as f32
 from intnet.spec import geometry
 from intnet.spec.convolution import exact_dot
 from intnet.spec.geometry import ConvShape, forward_runs, input_runs, weight_runs
-from intnet.spec.tensor import power
+from intnet.spec.tensor import place_of, power
 from intnet.verify import chains
-from intnet.verify.record import Back, Call
+from intnet.verify.record import Back, Call, What
 from intnet.verify.row import written
-from intnet.verify.rules.rule import Rule, shown
+from intnet.verify.rules.rule import Elementwise, Rule, shown
 from intnet.verify.values import (
-    Near,
     Values,
     backward_copy,
     floats_of,
     forward_copy,
     fractions,
-    is_float,
     shape_of,
     units,
 )
@@ -40,6 +41,7 @@ from intnet.verify.values import (
 SHORT = 64  # terms up to which every sum over a batch is made by the definition itself, else by `chains`
 ROWS = 32  # of them at a time
 TERMS = 12  # of a sum that a trail shows
+WINDOW: dict[str, Any] = {"stride": 1, "padding": 0, "groups": 1}  # and what an operation without it has
 Runs = list[tuple[range | None, range]]
 INTEGERS, FLOATS, BLOCKS = "integers", "float32", "blocks"
 
@@ -73,41 +75,96 @@ class Operand:
         return parts
 
 
-def summed(a: list[Any], b: list[Any], kind: str, exponent: int) -> Fraction:
-    """One sum of products by the definition; a and b hold codes, or units of 2^-149."""
-    if kind == INTEGERS:
-        return exact_dot(a, b) * power(exponent)
-    if kind == BLOCKS:
-        return f32.to_float32(Fraction(exact_dot(a, b), f32.ONE * f32.ONE))
-    return Fraction(f32.dot_units(a, b), f32.ONE)
+@dataclass(frozen=True)
+class Product:
+    """The sums of products of one result of an operation.
+
+    a, b:  what is multiplied, by their names in the equation
+    shape: of the result; runs: of an element's terms in a and in b, by its place
+    batch: positions of an image, where sums run over a whole batch
+    """
+
+    g: ConvShape
+    a: Any
+    b: Any
+    names: tuple[str, str]
+    shape: tuple[int, ...]
+    runs: Callable[..., Runs]
+    batch: int = 0
+
+    @property
+    def kind(self) -> str:
+        """How the two are multiplied."""
+        return kind_of(self.a, self.b)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether `chains` makes the sums."""
+        return self.g.n * self.batch > SHORT
+
+    def sums(self, flat: np.ndarray) -> list[Fraction]:
+        """Elements by the definition's own numbers: codes, or units of 2^-149."""
+        left, right = Operand(self.a, self.kind), Operand(self.b, self.kind)
+        out = []
+        for i in flat.tolist():
+            runs = self.runs(self.g, *place_of(i, self.shape))
+            lengths = [len(second) for _, second in runs]
+            given = (
+                left.read([one for one, _ in runs], lengths),
+                right.read([two for _, two in runs], lengths),
+            )
+            out.append(self._sum(*given, left.exponent + right.exponent))
+        return out
+
+    def _sum(self, a: list[Any], b: list[Any], exponent: int) -> Fraction:
+        if self.kind == INTEGERS:
+            return exact_dot(a, b) * power(exponent)
+        if self.kind == BLOCKS:
+            return f32.to_float32(Fraction(exact_dot(a, b), f32.ONE * f32.ONE))
+        if self.batch:
+            return f32.value(f32.batch_dot_units(a, b, self.batch))
+        return f32.value(f32.dot_units(a, b))
+
+    def long_sums(self, flat: np.ndarray) -> list[Fraction]:
+        """Gradients of weights by `chains`, a weight a row."""
+        g, inputs, errors = self.g, Operand(self.a, self.kind), Operand(self.b, self.kind)
+        exponent, out = inputs.exponent + errors.exponent, list[Fraction]()
+        rows, cols = (g.oh - 1) * g.sh + g.kh, (g.ow - 1) * g.sw + g.kw
+        x = np.zeros((g.n, max(rows, g.h + g.top), max(cols, g.w + g.left), g.c), inputs.array.dtype)
+        x[:, g.top : g.top + g.h, g.left : g.left + g.w] = inputs.array.reshape(g.n, g.h, g.w, g.c)
+        e = errors.array.reshape(-1, g.o)
+        for start in range(0, len(flat), ROWS):
+            places = [place_of(k, self.shape) for k in flat[start : start + ROWS].tolist()]
+            a, b = np.empty((len(places), len(e)), x.dtype), np.empty((len(places), len(e)), e.dtype)
+            for row, (o, c, i, j) in enumerate(places):
+                down, across = (
+                    slice(k, k + (n - 1) * s + 1, s) for k, n, s in ((i, g.oh, g.sh), (j, g.ow, g.sw))
+                )
+                a[row] = x[:, down, across, o // (g.o // g.groups) * g.cg + c].reshape(-1)
+                b[row] = e[:, o]
+            out += self._of_rows(a, b, exponent)
+        return out
+
+    def _of_rows(self, a: np.ndarray, b: np.ndarray, exponent: int) -> list[Fraction]:
+        if self.kind == INTEGERS:
+            return [total * power(exponent) for total in chains.whole_dots(a, b)]
+        if self.kind == BLOCKS:
+            return [f32.to_float32(total * power(up)) for total, up in chains.float_dots(a, b)]
+        return fractions(chains.batch_dots(a, b, self.batch))
 
 
 class Conv(Rule):
     """conv2d, and linear as a convolution of images of one pixel."""
 
-    forward_spec = "convolution.conv2d"
-    back_specs = ("convolution.conv2d_input_grad", "convolution.conv2d_weight_grad")
-    float_specs = ("convolution.conv32", "convolution.conv32_input_grad", "convolution.conv32_weight_grad")
+    exact = ("convolution.conv2d", "convolution.conv2d_input_grad", "convolution.conv2d_weight_grad")
+    floats = ("convolution.conv32", "convolution.conv32_input_grad", "convolution.conv32_weight_grad")
 
-    def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:
-        """The spec functions of the result or of gradient k."""
-        call = what if isinstance(what, Call) else what.call
-        a, b = self.operands_of(call)
-        place = 0 if isinstance(what, Call) else 1 + k
-        kind = kind_of(a, b) if isinstance(what, Call) else kind_of(what.gradient, self.other(what, k))
-        exact = (self.forward_spec, *self.back_specs)[place]
-        if kind == INTEGERS:
-            return (exact,)
-        return (self.float_specs[place],) if kind == FLOATS else (exact, "block_float.rounded")
-
-    def operands_of(self, call: Call) -> tuple[Any, Any]:
-        """What the forward product reads."""
-        return forward_copy(call.operands[0]), forward_copy(call.operands[1])
-
-    def other(self, back: Back, k: int) -> Any:
-        """What the error is multiplied by: W for the input's gradient; for W's what the tape held of x0."""
-        call = back.call
-        return backward_copy(call.operands[1]) if k == 0 else self.kept(back, call.operands[0])
+    def specs(self, what: What, k: int) -> tuple[str, ...]:
+        """By how it is multiplied; blocks are rounded once besides."""
+        kind, place = self.product(what, k).kind, 0 if isinstance(what, Call) else 1 + k
+        if kind == FLOATS:
+            return (self.floats[place],)
+        return (self.exact[place], *["block_float.rounded"] * (kind == BLOCKS))
 
     @staticmethod
     def kept(back: Back, x: Any) -> Any:
@@ -117,197 +174,92 @@ class Conv(Rule):
                 return event.result
         return backward_copy(x)
 
-    def shape(self, call: Call) -> ConvShape:
-        """All sizes."""
-        x, w = self.operands_of(call)
-        window = {key: call.attributes.get(key, start) for key, start in (("stride", 1), ("padding", 0))}
-        shapes = [(*s.shape, 1, 1)[:4] if len(s.shape) == 2 else s.shape for s in (w,)]
+    def product(self, what: What, k: int) -> Product:
+        """Of the result x0 W, of the input's gradient e3 W, of the weight's x0 e3."""
+        call = what.call
+        x, w = map(forward_copy, call.operands[:2])
         x_shape = x.shape if len(x.shape) == 4 else (x.shape[0], 1, 1, x.shape[1])
-        groups = call.attributes.get("groups", 1)
-        return geometry.conv_shape(x_shape, shapes[0], window["stride"], window["padding"], groups)
+        w_shape = w.shape if len(w.shape) == 4 else (*w.shape, 1, 1)
+        given = (call.attributes.get(name, start) for name, start in WINDOW.items())
+        g = geometry.conv_shape(x_shape, w_shape, *given)
+        if isinstance(what, Call):
+            return Product(g, x, w, ("x0", "W"), (g.n, g.oh, g.ow, g.o), forward_runs)
+        e = what.gradient
+        if k == 0:
+            w = backward_copy(call.operands[1])
+            return Product(g, e, w, ("e3", "W"), (g.n, g.h, g.w, g.c), input_runs)
+        x, shape = self.kept(what, call.operands[0]), (g.o, g.cg, g.kh, g.kw)
+        return Product(g, x, e, ("x0", "e3"), shape, weight_runs, g.oh * g.ow)
 
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """x1 = W * x0."""
-        g, (x, w) = self.shape(call), self.operands_of(call)
-        places = np.stack(np.unravel_index(flat, (g.n, g.oh, g.ow, g.o)), axis=1).tolist()
-        return self._short(kind_of(x, w), x, w, [forward_runs(g, *place) for place in places])
-
-    def operands(self, values: Values, what: Call | Back, k: int, at: int) -> list[str]:
-        """The factors of the first products, by their places."""
-        if isinstance(what, Call):
-            g, (a, b), names = self.shape(what), self.operands_of(what), ("x0", "W")
-            runs = forward_runs(g, *_place(at, (g.n, g.oh, g.ow, g.o)))
-        elif k == 0:
-            g, a, b, names = self.shape(what.call), what.gradient, self.other(what, 0), ("e3", "W")
-            runs = input_runs(g, *_place(at, (g.n, g.h, g.w, g.c)))
-        else:
-            g, a, b, names = self.shape(what.call), self.other(what, 1), what.gradient, ("x0", "e3")
-            runs = weight_runs(g, *_place(at, (g.o, g.cg, g.kh, g.kw)))
-        pairs = [(i, j) for one, two in runs if one is not None for i, j in zip(one, two, strict=True)]
-        lines = [f"a sum of {len(pairs):,} products, in this order:"]
-        for i, j in pairs[:TERMS]:
-            places = [_place(i, shape_of(a)), _place(j, shape_of(b))]
-            named = [f"{name}[{','.join(map(str, at))}]" for name, at in zip(names, places, strict=True)]
-            factors = [written(values.at(v, np.array([at]))[0]) for v, at in ((a, i), (b, j))]
-            lines.append(f"  {' * '.join(named)}: {'; '.join(factors)}")
-        return [*lines, "  ..."] if len(pairs) > TERMS else lines
-
-    @staticmethod
-    def _short(kind: str, a: Any, b: Any, sums: list[Runs]) -> list[Fraction]:
-        left, right = Operand(a, kind), Operand(b, kind)
-        exponent = left.exponent + right.exponent
-        out = []
-        for runs in sums:
-            lengths = [len(second) for _, second in runs]
-            one, two = (
-                left.read([first for first, _ in runs], lengths),
-                right.read([s for _, s in runs], lengths),
-            )
-            out.append(summed(one, two, kind, exponent))
-        return out
+        return self.product(call, 0).sums(flat)
 
     def back(self, values: Values, back: Back, k: int, flat: np.ndarray) -> list[Fraction]:
         """e4 = W^T e3, gW = e3 x0^T."""
-        g, e, other = self.shape(back.call), back.gradient, self.other(back, k)
-        kind = kind_of(e, other)
-        if k == 0:
-            places = np.stack(np.unravel_index(flat, (g.n, g.h, g.w, g.c)), axis=1).tolist()
-            return self._short(kind, e, other, [input_runs(g, *place) for place in places])
-        return self._weights(g, kind, e, other, flat)
+        product = self.product(back, k)
+        return product.long_sums(flat) if product.is_long else product.sums(flat)
 
-    def _weights(self, g: ConvShape, kind: str, e: Any, x: Any, flat: np.ndarray) -> list[Fraction]:
-        """The gradients of drawn weights; the first one of each call by the definition's own integers too."""
-        places = np.stack(np.unravel_index(flat, (g.o, g.cg, g.kh, g.kw)), axis=1).tolist()
-        errors, inputs = Operand(e, kind), Operand(x, kind)
-        exponent = errors.exponent + inputs.exponent
-        if g.n * g.oh * g.ow <= SHORT:
-            runs = [weight_runs(g, *place) for place in places]
-            return [self._one_weight(g, kind, errors, inputs, exponent, one) for one in runs]
-        long = _Long(g, errors.array, inputs.array)
-        out: list[Fraction] = []
-        for start in range(0, len(places), ROWS):
-            out += long.sums(places[start : start + ROWS], kind, exponent)
-        return out
-
-    def by_definition(self, values: Values, what: Call | Back, path: str, flat: int) -> Fraction | None:
+    def by_definition(self, values: Values, back: Back, k: int, flat: int) -> Fraction | None:
         """One weight's gradient by the definition itself."""
-        if isinstance(what, Call) or path != "1":
-            return None
-        g, e, other = self.shape(what.call), what.gradient, self.other(what, 1)
-        if g.n * g.oh * g.ow <= SHORT:
-            return None
-        kind = kind_of(e, other)
-        errors, inputs = Operand(e, kind), Operand(other, kind)
-        place = [int(i) for i in np.unravel_index(flat, (g.o, g.cg, g.kh, g.kw))]
-        exponent = errors.exponent + inputs.exponent
-        return self._one_weight(g, kind, errors, inputs, exponent, weight_runs(g, *place))
+        product = self.product(back, k)
+        return product.sums(np.array([flat]))[0] if product.is_long else None
 
-    @staticmethod
-    def _one_weight(
-        g: ConvShape, kind: str, errors: Operand, inputs: Operand, exponent: int, runs: Runs
-    ) -> Fraction:
-        lengths = [len(second) for _, second in runs]
-        a = inputs.read([first for first, _ in runs], lengths)
-        b = errors.read([second for _, second in runs], lengths)
-        if kind == FLOATS:
-            return Fraction(f32.batch_dot_units(a, b, g.oh * g.ow), f32.ONE)
-        return summed(a, b, kind, exponent)
-
-
-def _place(flat: int, shape: tuple[int, ...]) -> list[int]:
-    return [int(i) for i in np.unravel_index(flat, shape)]
-
-
-class _Long:
-    """Sums over a batch, a weight a row."""
-
-    def __init__(self, g: ConvShape, errors: np.ndarray, inputs: np.ndarray) -> None:
-        self.g = g
-        self.errors = errors.reshape(-1, g.o)
-        x = inputs.reshape(g.n, g.h, g.w, g.c)
-        rows, cols = (g.oh - 1) * g.sh + g.kh, (g.ow - 1) * g.sw + g.kw
-        self.inputs = np.zeros((g.n, max(rows, g.h + g.top), max(cols, g.w + g.left), g.c), x.dtype)
-        self.inputs[:, g.top : g.top + g.h, g.left : g.left + g.w] = x
-
-    def sums(self, places: list[list[int]], kind: str, exponent: int) -> list[Fraction]:
-        """Of each place (o, c, i, j)."""
-        g = self.g
-        a = np.empty((len(places), len(self.errors)), self.inputs.dtype)
-        b = np.empty(a.shape, self.errors.dtype)
-        for row, (o, c, i, j) in enumerate(places):
-            channel = o // (g.o // g.groups) * g.cg + c
-            rows, cols = slice(i, i + (g.oh - 1) * g.sh + 1, g.sh), slice(j, j + (g.ow - 1) * g.sw + 1, g.sw)
-            a[row] = self.inputs[:, rows, cols, channel].reshape(-1)
-            b[row] = self.errors[:, o]
-        if kind == INTEGERS:
-            return [total * power(exponent) for total in chains.whole_dots(a, b)]
-        if kind == BLOCKS:
-            return [f32.to_float32(total * power(up)) for total, up in chains.float_dots(a, b)]
-        return fractions(chains.batch_dots(a, b, g.oh * g.ow))
+    def operands(self, values: Values, what: What, k: int, at: int) -> list[str]:
+        """The factors of the first products, by their places."""
+        p = self.product(what, k)
+        runs = p.runs(p.g, *place_of(at, p.shape))
+        pairs = [(i, j) for one, two in runs if one is not None for i, j in zip(one, two, strict=True)]
+        lines = [f"a sum of {len(pairs):,} products, in this order:"]
+        for i, j in pairs[:TERMS]:
+            places = [place_of(i, shape_of(p.a)), place_of(j, shape_of(p.b))]
+            named = [f"{name}[{','.join(map(str, at))}]" for name, at in zip(p.names, places, strict=True)]
+            factors = [written(values.at(v, np.array([at]))[0]) for v, at in ((p.a, i), (p.b, j))]
+            lines.append(f"  {' * '.join(named)}: {'; '.join(factors)}")
+        return [*lines, "  ..."] if len(pairs) > TERMS else lines
 
 
 class Linear(Conv):
     """linear."""
 
-    forward_spec = "convolution.linear"
-    back_specs = ("convolution.linear_input_grad", "convolution.linear_weight_grad")
-    float_specs = (
-        "convolution.linear32",
-        "convolution.linear32_input_grad",
-        "convolution.linear32_weight_grad",
-    )
+    exact = ("convolution.linear", "convolution.linear_input_grad", "convolution.linear_weight_grad")
+    floats = ("convolution.linear32", "convolution.linear32_input_grad", "convolution.linear32_weight_grad")
 
 
-class AddBias(Rule):
+class AddBias(Elementwise):
     """z = y + b: exact, or one float32 addition; db = sum of e."""
 
-    forward_spec = "convolution.linear32"
-    back_specs = ("", "convolution.bias_grad")
+    exact = ("elementwise.add", "elementwise.add", "convolution.bias_grad")
+    floats = ("float32.add32", "elementwise.add", "convolution.bias32_grad")
+    equation, equation32 = staticmethod(add), staticmethod(f32.add32)
 
-    def specs(self, what: Call | Back, k: int) -> tuple[str, ...]:
-        """By what is added."""
-        result = what.result if isinstance(what, Call) else what.results[k]
-        if isinstance(what, Call):
-            return ("float32.add32",) if is_float(result) else ("elementwise.add",)
-        if k == 0:
-            return ("elementwise.add",)
-        return ("convolution.bias32_grad",) if is_float(result) else ("convolution.bias_grad",)
-
-    def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
-        """y + b."""
-        y, b = call.operands
-        pairs = zip(values.at(y, flat), values.at(b, flat % b.shape[0]), strict=True)
-        return [f32.add32(p, q) if is_float(call.result) else p + q for p, q in pairs]
-
-    def operands(self, values: Values, what: Call | Back, k: int, at: int) -> list[str]:
+    def operands(self, values: Values, what: What, k: int, at: int) -> list[str]:
         """y and b on the way forward."""
-        if not isinstance(what, Call):
+        if isinstance(what, Back):
             return []
         return shown(values, [("y", what.operands[0]), ("b", what.operands[1])], what.result, at)
-
-    def near_forward(self, values: Values, call: Call) -> Near:
-        """In float64."""
-        (y, up), (b, more) = values.near(call.operands[0]), values.near(call.operands[1])
-        return y + b, up + more
 
     def back(self, values: Values, back: Back, k: int, flat: np.ndarray) -> list[Fraction]:
         """e as it is; the sum of its columns."""
         e = back.gradient
         if k == 0:
             return values.at(e, flat)
-        c = e.shape[-1]
+        rows = (e.codes if isinstance(e, QTensor) else floats_of(e)).reshape(-1, e.shape[-1])[:, flat].T
         if isinstance(e, QTensor):
-            rows = e.codes.reshape(-1, c)
-            return [sum(rows[:, channel].tolist()) * power(int(e.exponent)) for channel in flat.tolist()]
-        rows = floats_of(e).reshape(-1, c)[:, flat].T
+            return [sum(row) * power(int(e.exponent)) for row in rows.tolist()]
         if rows.shape[1] <= SHORT:
-            return [self.by_definition(values, back, "", channel) for channel in flat.tolist()]  # type: ignore[misc]
-        return fractions(chains.batch_sums(np.ascontiguousarray(rows), int(np.prod(e.shape[1:-1]))))
+            return [self._column(e, channel) for channel in flat.tolist()]
+        return fractions(chains.batch_sums(np.ascontiguousarray(rows), _per_image(e)))
 
-    def by_definition(self, values: Values, what: Call | Back, path: str, flat: int) -> Fraction | None:
+    def by_definition(self, values: Values, back: Back, k: int, flat: int) -> Fraction | None:
         """One channel's float32 sum by the definition itself."""
-        if isinstance(what, Call) or path == "0" or isinstance(what.gradient, QTensor):
-            return None
-        e = floats_of(what.gradient)
-        column = units(e.reshape(-1, e.shape[-1])[:, flat])
-        return f32.value(f32.batch_sum_units(column, int(np.prod(e.shape[1:-1]))))
+        return None if k == 0 or isinstance(back.gradient, QTensor) else self._column(back.gradient, flat)
+
+    @staticmethod
+    def _column(e: Any, channel: int) -> Fraction:
+        column = units(floats_of(e).reshape(-1, e.shape[-1])[:, channel])
+        return f32.value(f32.batch_sum_units(column, _per_image(e)))
+
+
+def _per_image(e: Any) -> int:
+    return int(np.prod(e.shape[1:-1]))
