@@ -132,7 +132,7 @@ class Op:
     forward: (saved, *values, **attributes) -> value
     vjp:     (saved, gradient) -> one gradient an argument, None where `saved.needs` says it is not wanted.
              None instead of a function: the operation has no gradient, and asking for one names it
-    spec: of an operation of a user's own, what `verify` checks it by (`verify/rules.py`)
+    spec: of an operation of a user's own, what `verify` checks it by (`verify/rules`)
     """
 
     name: str

@@ -8,7 +8,7 @@ For what explains, checks or verifies; nothing that trains imports it. A format 
 is refused by its name: where it rounds is not defined.
 """
 
-from collections.abc import Callable
+from dataclasses import astuple
 from fractions import Fraction
 from typing import Any
 
@@ -22,13 +22,14 @@ from intnet.spec import formats as spec
 from intnet.spec import nets
 from intnet.spec.curves import curve_bounds, tanh_bounds
 
-FORMATS: dict[type, Callable[[Any], spec.Format]] = {
-    fast.FixedPoint: lambda f: spec.FixedPoint(f.wl, f.fl, f.overflow, f.signed),
-    fast.Direct: lambda f: spec.Direct(f.k, lsb=f.lsb),
-    fast.Shift: lambda f: spec.Shift(f.k),
-    fast.Flag: lambda f: spec.Flag(f.k),
-    fast.Constant: lambda f: spec.Constant(f.dr, f.k),
-    fast.Scaled: lambda f: spec.Scaled(f.wl),
+# Both have the same fields in the same order.
+FORMATS: dict[type, type[spec.Format]] = {
+    fast.FixedPoint: spec.FixedPoint,
+    fast.Direct: spec.Direct,
+    fast.Shift: spec.Shift,
+    fast.Flag: spec.Flag,
+    fast.Constant: spec.Constant,
+    fast.Scaled: spec.Scaled,
 }
 KINDS: dict[type, str] = {
     layers.Linear: "linear",
@@ -56,7 +57,7 @@ def format_of(format: fast.Format) -> spec.Format:
     """The definition of a format; FormatError for one without, as block float, whose blocks decide."""
     if type(format) not in FORMATS:
         raise FormatError(f"where the format {format} rounds is not told here")
-    return FORMATS[type(format)](format)
+    return FORMATS[type(format)](*astuple(format))
 
 
 def grid(format: spec.Format, source: Expression) -> int:

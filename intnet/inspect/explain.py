@@ -2,7 +2,8 @@
 
     explain(event, index) -> Explanation
 
-Everything is done again in Python integers and Fractions, element by element and apart from the kernels:
+Everything is done again in Python integers and Fractions, element by element and apart from the kernels
+(but for the extremes of a whole tensor, which decide its grid, `as_spec.grid`):
 the exact value, the value in units of the grid (`scaled` = value / 2**grid), its floor and remainder, the
 tie or random word, the decision, the code before and after saturation. The code that is reached must be
 the one that the library stored; where it is not, `Disagreement` is raised: one of the two is wrong.
@@ -279,7 +280,8 @@ def _round(event: Event, format: Format, source: Expression, value: Value, index
     if block is not None and block.emptied:
         return _emptied(mode, block)
     if block is not None:  # the codes of a block are those of fixed point
-        form: spec.Format = spec.FixedPoint(block.bits, block.bits - 1 - block.exponent, "saturate_symmetric")
+        fl = block.bits - 1 - block.exponent
+        form: spec.Format = spec.FixedPoint(block.bits, fl, overflow="saturate_symmetric")
     else:
         form = as_spec.format_of(format)
     grid, word, bits = as_spec.grid(form, source), None, None

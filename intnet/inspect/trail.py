@@ -10,7 +10,7 @@ an element is.
 
 Whole tensors, so these are arrays; their definition is `spec.rounding.decision` on the grid of
 `spec.formats`, of codecs `spec.buckets.affine_way`. `inspect/explain.py` tells it of one element,
-`by_spec/trails.py` of all of a pack.
+`packs/by_spec/trails.py` of all of a pack.
 """
 
 from typing import NamedTuple

@@ -259,7 +259,9 @@ class Scaled:
 
 @dataclass(frozen=True)
 class BlockFloat:
-    """DYNASTY's: mantissas of up to `b` bits with their sign, one exponent a block of 4x4 (`block_float.py`).
+    """DYNASTY's: mantissas of up to `b` bits with their sign, one exponent a block of 4x4.
+
+    Rounded by `blocks/block_float.py`.
 
     b: of the widest block, 0 where all are zeros; within +-(2^(b-1) - 1)
     axis: blocks are 4 along the first axis and along this one

@@ -8,7 +8,7 @@ numbers: as easy as 1, 2, 3", SC 2011).
     counter = (i//4 low, i//4 high, stream, step);   element i takes output word i % 4
     stream  = first 4 bytes (big-endian) of SHA-256 of the name "layer/path"
 
-A B-bit word is the top B bits of the 32-bit word. Nothing in intnet draws from anywhere else:
+A B-bit word is the top B bits of the 32-bit word. No bit of a run is drawn from anywhere else:
 initialisation, shuffling and dropout use their own stream names.
 
 Defined by `spec/words.py: philox4x32`, `spec/words.py: stream`, `spec/words.py: word`, `spec/words.py: lfsr`.

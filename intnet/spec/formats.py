@@ -127,7 +127,7 @@ class Format:
         return self.grid_of(*extremes(xs))
 
     def step(self, grid: int) -> Fraction:
-        """What x is divided by before it is rounded."""
+        """What x is divided by before it is rounded; of two grids the finer one (`way` tells)."""
         raise NotImplementedError(f"{type(self).__name__} defines no step")
 
     def exponent(self, grid: int) -> int:
@@ -135,7 +135,7 @@ class Format:
         raise NotImplementedError(f"{type(self).__name__} defines no exponent")
 
     def limits(self) -> Limits | None:
-        """The range of codes; None where nothing limits them."""
+        """The range of codes, whatever is rounded ahead of it; None where nothing limits them."""
         raise NotImplementedError(f"{type(self).__name__} defines no limits")
 
     def limited(self, code: int) -> tuple[int, bool]:
@@ -180,8 +180,8 @@ class FixedPoint(Format):
 
     wl: int
     fl: int
-    overflow: str = "saturate"
     signed: bool = True
+    overflow: str = "saturate"
 
     def grid_of(self, least: Exact, greatest: Exact) -> int:
         """0."""
@@ -211,8 +211,7 @@ class FixedPoint(Format):
 class Direct(Format):
     """Q(x, k) of (6): resolution 2^-(k-1), no range. No grid (0).
 
-    clip: the weights' clip to +-(1 - 2^-(k-1)) of (10)
-    lsb:  log2 of the resolution, where it is not -(k-1)
+    lsb: log2 of the resolution, where it is not -(k-1)
     """
 
     RULE: ClassVar[str] = (
@@ -221,7 +220,6 @@ class Direct(Format):
     )
 
     k: int
-    clip: bool = False
     lsb: int | None = None
 
     def grid_of(self, least: Exact, greatest: Exact) -> int:
@@ -240,10 +238,8 @@ class Direct(Format):
         """-(k-1)."""
         return 1 - self.k if self.lsb is None else self.lsb
 
-    def limits(self) -> Limits | None:
-        """Only where `clip` asks for it."""
-        edge = 2 ** (self.k - 1) - 1
-        return (-edge, edge, "saturate") if self.clip else None
+    def limits(self) -> None:
+        """None."""
 
 
 @dataclass(frozen=True)
@@ -284,8 +280,8 @@ class Constant(Format):
         " does not depend on R(x): the magnitude of x is given up on purpose."
     )
 
+    k: int = 15
     dr: int = 128
-    k_gc: int = 15
 
     def grid_of(self, least: Exact, greatest: Exact) -> int:
         """log2 R(x)."""
@@ -297,7 +293,7 @@ class Constant(Format):
 
     def exponent(self, grid: int) -> int:
         """-(kGC-1), whatever the tensor."""
-        return 1 - self.k_gc
+        return 1 - self.k
 
     def limits(self) -> Limits:
         """-dr + 1 .. dr - 1."""

@@ -1,4 +1,7 @@
-"""Every format and rounding mode against the oracle: exhaustive to 16 bits of input, corners beyond."""
+"""Every format and rounding mode against the definition: small inputs exhaustively, corners beyond.
+
+Scaled has `test_scaled.py`, block float `tests/blocks`.
+"""
 
 import os
 import subprocess

@@ -235,11 +235,11 @@ def test_saturate_makes_the_nominal_widths_true() -> None:
     """Each direct path keeps its bits and gives up resolution for range, here two bits for activations."""
     seen = Recorded(saturate=2)
     x3, x1 = seen["bn2/x3"], seen["conv2/x1"]
-    want = qz.quantize(elementwise.relu(x3.real()).values, qz.FixedPoint(8, 5, "saturate_symmetric"))
+    want = qz.quantize(elementwise.relu(x3.real()).values, qz.FixedPoint(8, 5, overflow="saturate_symmetric"))
     assert seen["relu2/x4"] == q(x3.shape, want)
     mean = [m for m, _ in norm.mean_and_variance(x1.real())]
-    assert seen["bn2/mu"] == q((6,), qz.quantize(mean, qz.FixedPoint(16, 11, "saturate_symmetric")))
-    want = qz.quantize(values(seen.before["bn2/gamma"]), qz.FixedPoint(8, 6, "saturate_symmetric"))
+    assert seen["bn2/mu"] == q((6,), qz.quantize(mean, qz.FixedPoint(16, 11, overflow="saturate_symmetric")))
+    want = qz.quantize(values(seen.before["bn2/gamma"]), qz.FixedPoint(8, 6, overflow="saturate_symmetric"))
     assert seen["bn2/gammaq"] == q((6,), want)
     limited = ("x4", "mu", "sigma", "x2", "gammaq", "betaq", "bq", "ggammaq", "gbetaq", "gbq", "Accq", "Wq")
     for name, event in seen.recorder.events.items():

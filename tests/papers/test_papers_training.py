@@ -26,8 +26,9 @@ from intnet.trace import Event, Recorder
 from intnet.training.train import Run
 
 TINY = Sizes("mlp", "digits", 64, 1)
+WEIGHTS = quantizers.FixedPoint(8, 7, overflow="saturate_symmetric")  # (10)
 PATHS = {  # option -> (data path, oracle)
-    "w": ("W", lambda xs, words: quantizers.quantize(xs, quantizers.Direct(8, clip=True))),
+    "w": ("W", lambda xs, words: quantizers.quantize(xs, WEIGHTS)),
     "bn": ("x2", lambda xs, words: quantizers.quantize(xs, quantizers.Direct(8))),
     "a": ("x4", lambda xs, words: quantizers.quantize(xs, quantizers.Direct(8))),
     "gw": ("gW", lambda xs, words: quantizers.quantize(xs, quantizers.Constant(), "stochastic", words)),

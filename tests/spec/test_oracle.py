@@ -40,16 +40,16 @@ def test_which_format_stands_where():
     hidden, first, last = (Layer("linear", name) for name in ("fc2", "fc1", "fc3"))
     bn = Layer("norm", "bn1")
     assert step.format_of(hidden, "e3") == Flag(8) and step_of(e2="16").format_of(hidden, "e3") == Shift(16)
-    assert step.format_of(hidden, "gWq") == Constant(64) and step.stream_of(hidden, "gWq") == "fc2/gW"
+    assert step.format_of(hidden, "gWq") == Constant(dr=64) and step.stream_of(hidden, "gWq") == "fc2/gW"
     assert (step.format_of(bn, "x2"), step.format_of(bn, "gammaq")) == (Direct(16), Direct(8))
-    assert step.format_of(hidden, "W") == FixedPoint(24, 23, "saturate_symmetric")
+    assert step.format_of(hidden, "W") == FixedPoint(24, 23, overflow="saturate_symmetric")
     assert step.stream_of(hidden, "e3") is None and step.format_of(hidden, "e4") is None
     assert (step.format_of(first, "x1"), step.format_of(last, "x1")) == (Direct(15), None)
     assert step.format_of(first, "Wq") == step.format_of(last, "e3") == FLOAT32
     edges = step_of(edges="fixed16")
     assert (edges.format_of(first, "x0"), edges.format_of(last, "e3")) == (Direct(16), Shift(16))
     limited = step_of(saturate=3)
-    assert limited.format_of(Layer("relu", "relu1"), "x4") == FixedPoint(8, 4, "saturate_symmetric")
+    assert limited.format_of(Layer("relu", "relu1"), "x4") == FixedPoint(8, 4, overflow="saturate_symmetric")
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -94,7 +94,7 @@ def test_step_quantizes_the_weight_gradient_with_its_own_words():
     for layer in ("layer1.0.conv2", "layer2.0.downsample.0"):
         gw = got.tensors[f"{layer}/gW"]
         drawn = random.words(1, 4, f"{layer}/gW", len(gw.codes))
-        want = qz.quantize(gw.real().values, qz.Constant(32), "stochastic", drawn)
+        want = qz.quantize(gw.real().values, qz.Constant(dr=32), "stochastic", drawn)
         assert got.tensors[f"{layer}/gWq"][1:] == want[:2]
 
 

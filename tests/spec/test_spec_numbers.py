@@ -149,14 +149,15 @@ def test_log2_of_R():
 
 def test_direct_and_fixed():
     assert qz.quantize([F(32, 10), F(-1, 256), F(3, 256)], qz.Direct(8)) == ([410, 0, 2], -7, 0)
-    assert qz.quantize([F(32, 10), F(-1), F(1, 2)], qz.Direct(8, clip=True)) == ([127, -127, 64], -7, 2)
+    weights = qz.FixedPoint(8, 7, overflow="saturate_symmetric")
+    assert qz.quantize([F(32, 10), F(-1), F(1, 2)], weights) == ([127, -127, 64], -7, 2)
     assert qz.quantize([F(-1, 256)], qz.Direct(8), "to_neg") == ([-1], -7, 0)
     assert qz.quantize([F(8), F(-8), F(-9), F(3, 32)], qz.FixedPoint(8, 4)) == ([127, -128, -128, 2], -4, 2)
-    assert qz.quantize([F(8)], qz.FixedPoint(8, 4, "wrap")) == ([-128], -4, 1)
-    assert qz.quantize([F(-8)], qz.FixedPoint(8, 4, "saturate_symmetric")) == ([-127], -4, 1)
+    assert qz.quantize([F(8)], qz.FixedPoint(8, 4, overflow="wrap")) == ([-128], -4, 1)
+    assert qz.quantize([F(-8)], qz.FixedPoint(8, 4, overflow="saturate_symmetric")) == ([-127], -4, 1)
     assert qz.quantize([F(1, 32)] * 2, qz.FixedPoint(8, 4), "stochastic", [7, 8], 4) == ([1, 0], -4, 0)
     with pytest.raises(OverflowError):
-        qz.quantize([F(8)], qz.FixedPoint(8, 4, "error"))
+        qz.quantize([F(8)], qz.FixedPoint(8, 4, overflow="error"))
 
 
 def test_shift():
@@ -170,7 +171,7 @@ def test_constant():
     half = F(1, 256)
     got = qz.quantize([F(1), F(-1), half, half], qz.Constant(), "stochastic", [0, 0, 2**31 - 1, 2**31])
     assert got == ([127, -127, 1, 0], -14, 2)
-    assert qz.quantize([F(3), F(1)], qz.Constant(32), "stochastic", [9, 9]) == ([24, 8], -14, 0)
+    assert qz.quantize([F(3), F(1)], qz.Constant(dr=32), "stochastic", [9, 9]) == ([24, 8], -14, 0)
     assert qz.quantize([F(0)], qz.Constant(), "stochastic", [0]) == ([0], -14, 0)
 
 

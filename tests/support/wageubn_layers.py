@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from intnet.spec.convolution import conv2d, conv2d_input_grad, conv2d_weight_grad
 from intnet.spec.elementwise import relu
-from intnet.spec.formats import Direct, Flag, Quantized, Shift, quantize
+from intnet.spec.formats import Direct, FixedPoint, Flag, Quantized, Shift, quantize
 from intnet.spec.geometry import Pair
 from intnet.spec.tensor import Fixed, Tensor, power
 
@@ -47,7 +47,7 @@ def as_fixed(shape: Sequence[int], q: Quantized) -> Fixed:
 
 def weight_q(w: Fixed) -> Quantized:
     """Wq = clip(Q(W, 8), -1 + d, 1 - d)."""
-    return quantize(w.real().values, Direct(8, clip=True))
+    return quantize(w.real().values, FixedPoint(8, 7, overflow="saturate_symmetric"))
 
 
 def affine_q(parameter: Fixed) -> Quantized:

@@ -56,7 +56,7 @@ def _quantize_sq(p: Parameters, words: Words, bits: int) -> Words:
 
 
 def _quantize_cq(p: Parameters, words: Words, bits: int) -> Words:
-    forms = [Constant(2**log) for log in words["log_dr"]]
+    forms = [Constant(dr=2**log) for log in words["log_dr"]]
     seen = list(zip(forms, _seen(p, words), words["word"], strict=True))
     ways = [form.way(x, n, "stochastic", word >> 32 - bits, bits) for form, (x, n, _), word in seen]
     explained = [form.way(x, n, "stochastic", word >> 32 - bits, bits) for form, (x, _, n), word in seen]
@@ -97,7 +97,7 @@ def _r_exponent(p: Parameters, words: Words, bits: int) -> Words:
 def _mac_requant(p: Parameters, words: Words, bits: int) -> Words:
     beats_of = vectors(words)
     sums = [sum(map(_dot, words["x"][b], words["w"][b])) + words["bias"][b][-1] for b in beats_of]
-    ways = [FixedPoint(p["OUT"], -p["S"], "saturate_symmetric").way(v, 0) for v in sums]
+    ways = [FixedPoint(p["OUT"], -p["S"], overflow="saturate_symmetric").way(v, 0) for v in sums]
     return _results(ways, ways) | {"q.acc": sums}
 
 

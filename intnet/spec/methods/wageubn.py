@@ -50,7 +50,7 @@ MOM, MOM_EXPONENT = 3, -2  # kMom = 3 bits
 M_BITS = 16  # m1 and m2 are stored in words of 16 bits below the LSB of e2
 M_WIDTH = 31  # of m1 and m2: e2's nominal 15 bits, and those below it
 EDGE_BITS = 16
-MEMORY = FixedPoint(24, 23, "saturate_symmetric")  # of weights: +-(1 - 2^-23)
+MEMORY = FixedPoint(24, 23, overflow="saturate_symmetric")  # of weights: +-(1 - 2^-23)
 INTEGER_BITS = {"mu": 4, "sigma": 4, "x2": 3, "dx4": 1, "gammaq": 1, "betaq": 1, "bq": 1}  # under `saturate`
 RUNNING = -31
 
@@ -168,7 +168,7 @@ class Step(AnyStep):
         if self.settings.saturate is None:
             return Direct(k)
         integer = self.settings.saturate if path in ("x4", "x0") else INTEGER_BITS.get(path, 0)
-        return FixedPoint(k, k - 1 - integer, "saturate_symmetric")
+        return FixedPoint(k, k - 1 - integer, overflow="saturate_symmetric")
 
     def format_of(self, layer: Layer, path: str) -> Any:
         """The whole method: which quantizer stands on which path."""
@@ -178,7 +178,7 @@ class Step(AnyStep):
             return None
         symbol = path.partition("_")[2] or "W"
         formats: dict[str, Callable[[], Any]] = {
-            "Wq": lambda: FixedPoint(8, 7, "saturate_symmetric"),  # (10)
+            "Wq": lambda: FixedPoint(8, 7, overflow="saturate_symmetric"),  # (10)
             "gammaq": lambda: self._direct(path, 8),  # (13)
             "betaq": lambda: self._direct(path, 8),
             "bq": lambda: self._direct(path, 8),
@@ -194,7 +194,7 @@ class Step(AnyStep):
             "m1": lambda: self._below_e2(layer),
             "m2": lambda: self._below_e2(layer),
             "e3": lambda: Flag(8) if self.settings.e2 == "flag8" else Shift(16),  # (17), (16)
-            "gWq": lambda: Constant(at(self.settings.dr, self.now.epoch)),  # (18), (7)
+            "gWq": lambda: Constant(dr=at(self.settings.dr, self.now.epoch)),  # (18), (7)
             "ggammaq": lambda: self._direct("ggamma", 15),
             "gbetaq": lambda: self._direct("gbeta", 15),
             "gbq": lambda: self._direct("gb", 15),
@@ -213,7 +213,7 @@ class Step(AnyStep):
                 return Direct(15) if self.edge(layer) == "first" else None
             return FLOAT32
         if path in ("Wq", "bq"):
-            return FixedPoint(EDGE_BITS, EDGE_BITS - 1, "saturate_symmetric")
+            return FixedPoint(EDGE_BITS, EDGE_BITS - 1, overflow="saturate_symmetric")
         return {"x0": Direct(EDGE_BITS), "x1": None, "e3": Shift(EDGE_BITS)}[path]
 
     def _below_e2(self, layer: Layer) -> Format:
