@@ -8,8 +8,8 @@ executors. What it shows of a run: `sweeps/figures.py`; the table: `sweeps/compa
 import argparse
 from typing import TYPE_CHECKING
 
+from intnet.cli import options
 from intnet.cli.sweep import add_training, asked, conduct, point
-from intnet.cli.train import add_model_and_data, options
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     need.add_argument(
         "--methods", metavar="M1,M2,..", help="wageubn, adapt, muppet, dynasty, saved, float32; all"
     )
-    add_model_and_data(need, required=False)
+    options.add(need, "--model", "--data")
     rows = parser.add_argument_group("rows")
     rows.add_argument(
         "--with",
@@ -76,7 +76,7 @@ def _results() -> "type[Compared]":
 
 def _asked(args: argparse.Namespace) -> "Asked":
     """The arguments, their texts read."""
-    return asked(args, parts(args.methods, getattr(args, "with")), options(args.set))
+    return asked(args, parts(args.methods, getattr(args, "with")), options.settings(args.set))
 
 
 def parts(methods: str, own: list[str]) -> "list[Part]":

@@ -14,18 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from intnet.cli import output
-from intnet.cli.train import (
-    DEFAULTS,
-    add_length,
-    add_names,
-    add_saving,
-    add_settings,
-    given,
-    options,
-    positive,
-    seeds,
-)
+from intnet.cli import options
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,7 +71,7 @@ OF_TRAINING = (  # what --show leaves no use for
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to train, the grid, and where it runs."""
     need = parser.add_argument_group("what to train")
-    add_names(need, required=False)
+    options.add(need, *options.NAMES)
     points = parser.add_argument_group("points")
     points.add_argument(
         "--vary", action="append", default=[], metavar="KEY=V1,..", help="values of a key, repeatable"
@@ -109,7 +98,7 @@ def _asked(args: argparse.Namespace) -> "Asked":
     """The arguments, their texts read."""
     from intnet.sweeps import plan
 
-    settings, vary = options(args.set), plan.grid(args.vary, "--vary")
+    settings, vary = options.settings(args.set), plan.grid(args.vary, "--vary")
     clash = next((key for key, _ in vary if key in settings), None)
     if clash is not None:
         raise ConfigError(f"{clash} is set and varied: give it once")
@@ -124,7 +113,7 @@ def point(text: str, option: str, baseline: bool = False) -> "Part":
     from intnet.sweeps.plan import Part
 
     name, *own = words(text, option) or [""]
-    return Part(name, [(key, [value]) for key, value in options(own, option).items()], baseline)
+    return Part(name, [(key, [value]) for key, value in options.settings(own, option).items()], baseline)
 
 
 def words(text: str, option: str) -> list[str]:
@@ -144,18 +133,13 @@ def add_training(
     """Folders, seeds, lengths, where runs are trained, the picture."""
     need.add_argument("--out", type=Path, metavar="DIR", help="the folder: new, or to go on with")
     need.add_argument("--show", type=Path, metavar="DIR", help="instead: what a folder has come to so far")
-    points.add_argument(
-        "--seeds", type=seeds, default=DEFAULTS["seeds"], metavar="K1,K2,..", help="of every point (1)"
-    )
-    add_length(how, "1 unless told")
-    add_settings(how)
-    add_saving(how)
+    options.add(points, "--seeds")
+    options.add_length(how, "1 unless told")
+    options.add(how, *options.SETTINGS, "--checkpoint-every")
     where = how.add_mutually_exclusive_group()
-    where.add_argument(
-        "--jobs", type=positive, default=DEFAULTS["jobs"], metavar="J", help="runs at a time, processes (1)"
-    )
+    options.add(where, "--jobs")
     where.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler, tcp://HOST:PORT")
-    how.add_argument("--plot", type=Path, metavar="FILE", help="draw the results: .png, .svg, .pdf")
+    options.add(how, "--plot")
 
 
 def asked(args: argparse.Namespace, parts: "Sequence[Part]", settings: dict[str, str]) -> "Asked":
@@ -186,8 +170,7 @@ def conduct(
     results: "Callable[[], type[Sweep]]",
 ) -> int:
     """Plan, train what is not done, show the results; the exit status."""
-    if args.plot is not None:
-        output.check_picture("--plot", args.plot)
+    options.check_picture(args.plot)
     if args.show is not None:
         return _show(args, needed, results)
     missing = [f"--{name}" for name in needed if getattr(args, name) is None]
@@ -248,7 +231,7 @@ def _train(
 
 def _show(args: argparse.Namespace, needed: Sequence[str], results: "Callable[[], type[Sweep]]") -> int:
     """What the runs have come to, without training."""
-    said = given(args, (*needed, *OF_TRAINING))
+    said = options.given(args, (*needed, *OF_TRAINING))
     if said:
         raise ConfigError(f"{', '.join(said)}: {args.show} says that itself; --show trains nothing")
     from intnet.sweeps import plan, table
@@ -261,7 +244,7 @@ def _finish(args: argparse.Namespace, found: "Sweep") -> int:
     """Draw and print; the exit status."""
     from intnet.sweeps import plots
 
-    output.write_picture(args.plot, partial(plots.draw, found))
+    options.write_picture(args.plot, partial(plots.draw, found))
     if args.json:
         print(json.dumps(found.result()))
     else:
