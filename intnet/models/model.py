@@ -62,7 +62,7 @@ class Model(Layer):
         return logits
 
     def forward(self, x: Tensor, method: Method) -> Tensor:
-        """Logits (N, classes): the parts one after another, as they were defined; a model may say otherwise."""
+        """Logits (N, classes): the parts in the order of their definition, unless a model says otherwise."""
         for _, part in self.children():
             x = part(x, method)
         return x
