@@ -13,7 +13,6 @@ from intnet.cli.sweep import add_training, asked, conduct, point
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from intnet.sweeps.compared import Compared
     from intnet.sweeps.plan import Asked, Part
 
 SUMMARY = "train several methods on the same network, data and seeds, into one table"
@@ -65,13 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, train what is not done, show the table."""
-    return conduct(args, NEEDED, _asked, _results)
-
-
-def _results() -> "type[Compared]":
-    from intnet.sweeps.compared import Compared
-
-    return Compared
+    return conduct(args, NEEDED, _asked)
 
 
 def _asked(args: argparse.Namespace) -> "Asked":

@@ -5,6 +5,7 @@ where the command has it.
 """
 
 import argparse
+import dataclasses
 import json
 import shlex
 import signal
@@ -85,13 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, train what is not done, show the table."""
-    return conduct(args, NEEDED, _asked, _results)
-
-
-def _results() -> "type[Sweep]":
-    from intnet.sweeps.table import Sweep
-
-    return Sweep
+    return conduct(args, NEEDED, _asked)
 
 
 def _asked(args: argparse.Namespace) -> "Asked":
@@ -146,38 +141,24 @@ def asked(args: argparse.Namespace, parts: "Sequence[Part]", settings: dict[str,
     """The plan that is asked for: rows and their common settings, and the rest as `args` have it."""
     from intnet.sweeps import plan
 
-    return plan.Asked(
-        parts,
-        args.model,
-        args.data,
-        settings,
-        args.seeds,
-        args.batch_size,
-        args.limit,
-        args.data_dir,
-        args.epochs or 1,
-        args.steps,
-        args.checkpoint_every,
-        args.augment,
-        args.image_size,
-    )
+    names = [field.name for field in dataclasses.fields(plan.Asked) if hasattr(args, field.name)]
+    told = {name: getattr(args, name) for name in names}
+    return plan.Asked(**told | {"parts": parts, "settings": settings, "epochs": args.epochs or 1})
 
 
 def conduct(
-    args: argparse.Namespace,
-    needed: Sequence[str],
-    ask: "Callable[[argparse.Namespace], Asked]",
-    results: "Callable[[], type[Sweep]]",
+    args: argparse.Namespace, needed: Sequence[str], ask: "Callable[[argparse.Namespace], Asked]"
 ) -> int:
     """Plan, train what is not done, show the results; the exit status."""
     options.check_picture(args.plot)
     if args.show is not None:
-        return _show(args, needed, results)
+        return _show(args, needed)
     missing = [f"--{name}" for name in needed if getattr(args, name) is None]
     if missing:
         raise ConfigError(f"give {', '.join(missing)} (or --show DIR, to see what one has come to)")
     from intnet.cli.terminal import Stop
     from intnet.sweeps import cluster, plan, work
+    from intnet.sweeps.compared import RESULTS
     from intnet.sweeps.progress import Show
 
     stop = Stop()
@@ -193,7 +174,7 @@ def conduct(
             stop.signal = stop.signal or signal.SIGINT
         finally:
             work.end(args.out)
-        found = results()(args.out, new, failed)
+        found = RESULTS[args.command](args.out, new, failed)
         found.write()
     if stop():
         show.stopped()
@@ -229,15 +210,16 @@ def _train(
     return failed
 
 
-def _show(args: argparse.Namespace, needed: Sequence[str], results: "Callable[[], type[Sweep]]") -> int:
+def _show(args: argparse.Namespace, needed: Sequence[str]) -> int:
     """What the runs have come to, without training."""
     said = options.given(args, (*needed, *OF_TRAINING))
     if said:
         raise ConfigError(f"{', '.join(said)}: {args.show} says that itself; --show trains nothing")
     from intnet.sweeps import plan, table
+    from intnet.sweeps.compared import RESULTS
 
     read = plan.read(args.show)
-    return _finish(args, results()(args.show, read, table.failures(args.show)))
+    return _finish(args, RESULTS[args.command](args.show, read, table.failures(args.show)))
 
 
 def _finish(args: argparse.Namespace, found: "Sweep") -> int:

@@ -119,6 +119,9 @@ class Compared(Sweep):
         return found + self.failed()
 
 
+RESULTS: dict[str, type[Sweep]] = {made.command: made for made in (Sweep, Compared)}  # by the command
+
+
 def name(plan: Plan, point: Point) -> str:
     """'wageubn e2=16': a sweep's label, which leaves out the method where all points have one."""
     label = plan.label(point)
