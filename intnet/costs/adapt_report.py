@@ -66,9 +66,7 @@ def of_run(
     result = {
         "run": folder,
         "baseline": baseline,
-        "method": own["method"],
-        "model": own["model"],
-        "data": own["data"],
+        **{key: own[key] for key in ("method", "model", "data")},
         "steps": history.steps,
         "batch_size": history.batch_size,
         "accs": history.accs,

@@ -155,6 +155,5 @@ def array_time(folder: Path, own: dict[str, Any], steps: int, steps_per_epoch: i
     """DYNASTY's; None for other methods, uniform maps, and before the first map."""
     if own["method"] != "dynasty" or own["options"]["map"] == "uniform" or steps < steps_per_epoch:
         return None
-    sizes = adapt_costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"]))
-    place = logs.Place(steps, steps_per_epoch, [size.name for size in sizes])
-    return array_costs.summary(logs.read_history(folder, place, own)[-1]).time
+    time: float = array_costs.summary(logs.read_history(folder, own, steps)[-1])["time"]
+    return time
