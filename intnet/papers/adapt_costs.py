@@ -105,7 +105,8 @@ def _overheads() -> Table:
         for lookback in LOOKBACK:
             history = adapt_costs.dense(sizes, [(1, width)], BATCH, switch=(lookback, RESOLUTION))
             own = adapt_costs.summary(history, adapt_costs.float32(sizes, 1, BATCH))
-            figures = (own.speedup_without_overhead, own.speedup, own.speedup_per_image)
+            names = ("speedup_without_overhead", "speedup", "speedup_per_image")
+            figures = (own[name] for name in names)
             rows.append((net, width, lookback, *figures, su))
     columns = (
         *map(Column, ("network", "WL", "lookback")),

@@ -60,9 +60,9 @@ def _priced() -> Table:
         own = adapt_costs.summary(history, adapt_costs.float32(sizes, history.steps))
         longer = adapt_costs.summary(history, adapt_costs.float32(sizes, BASELINE_EPOCHS))
         rows += [
-            (net, "SU", own.speedup, su, epochs),
-            (net, "SU, 150 epochs", longer.speedup, None, BASELINE_EPOCHS),
-            (net, "MEM", own.memory, mem, epochs),
+            (net, "SU", own["speedup"], su, epochs),
+            (net, "SU, 150 epochs", longer["speedup"], None, BASELINE_EPOCHS),
+            (net, "MEM", own["memory"], mem, epochs),
         ]
     names = map(Column, ("network here", "figure"))
     columns = (*names, Column("intnet", ".4f"), Column("paper", ".2f"), Column("baseline epochs"))

@@ -134,8 +134,8 @@ def speedups(folder: Path, own: dict[str, Any], report: dict[str, Any]) -> Numbe
         history, errors = _constant(own, report)
     base = adapt_costs.float32(history.layers, history.steps, history.batch_size, history.accs)
     return {
-        "speedup": adapt_costs.summary(history, base).speedup,
-        "speedup_own": adapt_costs.summary(replace(history, errors=errors), base).speedup,
+        "speedup": adapt_costs.summary(history, base)["speedup"],
+        "speedup_own": adapt_costs.summary(replace(history, errors=errors), base)["speedup"],
     }
 
 
