@@ -110,7 +110,8 @@ def modelled(ours: Run, reports: Sequence[StepReport]) -> float:
     history = adapt_costs.History(
         sizes, of("WL"), of("nonzero"), of("FL"), of("lb"), of("r"), BATCH, ours.method.options.accs
     )
-    return adapt_costs.summary(history, adapt_costs.float32(sizes, len(reports), BATCH)).overhead_share
+    summary = adapt_costs.summary(history, adapt_costs.float32(sizes, len(reports), BATCH))
+    return float(summary["overhead_share"])
 
 
 def row(qtorch: Any, method: str, model: str, widths: tuple[int, int] | None = None) -> Row:

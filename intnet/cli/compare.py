@@ -8,12 +8,11 @@ executors. What it shows of a run: `sweeps/figures.py`; the table: `sweeps/compa
 import argparse
 from typing import TYPE_CHECKING
 
+from intnet.cli import options
 from intnet.cli.sweep import add_training, asked, conduct, point
-from intnet.cli.train import add_model_and_data, options
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from intnet.sweeps.compared import Compared
     from intnet.sweeps.plan import Asked, Part
 
 SUMMARY = "train several methods on the same network, data and seeds, into one table"
@@ -49,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     need.add_argument(
         "--methods", metavar="M1,M2,..", help="wageubn, adapt, muppet, dynasty, saved, float32; all"
     )
-    add_model_and_data(need, required=False)
+    options.add(need, "--model", "--data")
     rows = parser.add_argument_group("rows")
     rows.add_argument(
         "--with",
@@ -65,18 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, train what is not done, show the table."""
-    return conduct(args, NEEDED, _asked, _results)
-
-
-def _results() -> "type[Compared]":
-    from intnet.sweeps.compared import Compared
-
-    return Compared
+    return conduct(args, NEEDED, _asked)
 
 
 def _asked(args: argparse.Namespace) -> "Asked":
     """The arguments, their texts read."""
-    return asked(args, parts(args.methods, getattr(args, "with")), options(args.set))
+    return asked(args, parts(args.methods, getattr(args, "with")), options.settings(args.set))
 
 
 def parts(methods: str, own: list[str]) -> "list[Part]":

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from intnet.cli import output
-from intnet.cli.train import options, positive
+from intnet.cli import options
+from intnet.cli.options import positive
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -96,20 +96,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accuracy", type=share, metavar="A", help="float32's final accuracy, 0 to 1; dynasty: to reach"
     )
-    parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
+    options.add(parser, "--data-dir")
     parser.add_argument("--schedule", type=schedule, metavar="E@WL,..", help="epochs of each word length")
-    parser.add_argument("--model", metavar="N", help="with --schedule or --method: the network")
+    options.add(parser, "--model", help="with --schedule or --method: the network")
     parser.add_argument("--image", type=image, metavar="HxWxC", help="the same: 32x32x3")
     parser.add_argument("--classes", type=positive, metavar="K", help="the same: classes")
     parser.add_argument(
         "--accs", type=positive, metavar="N", help="with --schedule: steps of one gradient (1)"
     )
-    parser.add_argument("--method", metavar="M", help="saved: what the tape of a model holds")
-    parser.add_argument(
-        "--set", action="append", metavar="KEY=VALUE", help="with --method: an option of it, repeatable"
-    )
-    parser.add_argument("--batch-size", type=positive, metavar="B", help="with --method: images (128)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw them: .png, .svg, .pdf")
+    options.add(parser, "--method", help="saved: what the tape of a model holds")
+    options.add(parser, "--set", default=None, help="with --method: an option of it, repeatable")
+    options.add(parser, "--batch-size", default=None, help="with --method: images (128)")
+    options.add(parser, "--plot", help="draw them: .png, .svg, .pdf")
     parser.add_argument("--map", metavar="LAYER", help="dynasty, with --plot: draw this layer's map instead")
 
 
@@ -152,10 +150,9 @@ def image(text: str) -> tuple[int, int, int]:
 def run(args: argparse.Namespace) -> int:
     """Count, draw, print."""
     _check_arguments(args)
-    if args.plot is not None:
-        output.check_picture("--plot", args.plot)
+    options.check_picture(args.plot)
     report = _report(args)
-    output.write_picture(args.plot, report.draw)
+    options.write_picture(args.plot, report.draw)
     if args.json:
         print(json.dumps(report.result))
         return 0
@@ -171,7 +168,9 @@ def _report(args: argparse.Namespace) -> "Report":
 
     if args.method is not None:
         network = (args.model, args.image, args.classes)
-        return tape_report.of_model(args.method, options(args.set or []), *network, args.batch_size or 128)
+        return tape_report.of_model(
+            args.method, options.settings(args.set or []), *network, args.batch_size or 128
+        )
     if args.folder is None:
         return adapt_report.of_schedule(args.model, args.image, args.classes, args.schedule, args.accs or 1)
     from intnet.runs import run_folder

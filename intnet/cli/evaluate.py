@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from intnet.cli.train import add_image_size
+from intnet.cli import options
 from intnet.errors import ConfigError, DataError
 
 SUMMARY = "test a run at its last checkpoint, or a fixed-point model"
@@ -21,9 +21,8 @@ leaves: packed words, and nothing else that a device would need to run the netwo
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The folder or file, and other data."""
     parser.add_argument("source", metavar="RUN", help="the run's folder, or the model.npz in it")
-    parser.add_argument("--data", metavar="D", help="test on another data set of the same image shape")
-    parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
-    add_image_size(parser)
+    options.add(parser, "--data", help="test on another data set of the same image shape")
+    options.add(parser, "--data-dir", "--image-size")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 import argparse
 import json
 
+from intnet.cli import options
 from intnet.errors import DataError
 
 SUMMARY = "write the model of a run as a state dict for PyTorch, .npz or .safetensors"
@@ -20,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", required=True, metavar="FILE", help="FILE.npz or FILE.safetensors, a new file"
     )
-    parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
+    options.add(parser, "--data-dir")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,8 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intnet.cli import source
-from intnet.cli.train import options, positive
+from intnet.cli import options, source
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what", nargs="*", metavar="RUN | unit NAME", help="a run's folder, or a unit; or name a new model:"
     )
     source.add_arguments(parser, layer_needed=False)
-    parser.add_argument("--steps", type=positive, default=1, metavar="N", help="a chain of N steps (1)")
+    parser.add_argument(
+        "--steps", type=options.positive, default=1, metavar="N", help="a chain of N steps (1)"
+    )
     parser.add_argument("--level", metavar="L", help="of a unit's vectors: 0 to 4")
     parser.add_argument("--out", required=True, metavar="PACK", help="the pack's folder, not there yet")
 
@@ -69,13 +70,13 @@ def _unit(args: argparse.Namespace) -> "Draft":
             "write `intnet golden unit NAME --level L --out PACK`; `intnet list` shows the units"
         )
     names = ("method", "model", "data", "layer", "step", "limit", "data_dir", "augment", "image_size")
-    strange = [name.replace("_", "-") for name in names if getattr(args, name) is not None]
+    strange = options.given(args, names)
     if strange or args.steps != 1:
-        raise ConfigError(f"--{(strange or ['steps'])[0]} is for a pack of layers, not of a unit")
+        raise ConfigError(f"{(strange or ['--steps'])[0]} is for a pack of layers, not of a unit")
     from intnet.packs import units
 
     level = args.level if args.level.startswith("L") else f"L{args.level}"
-    return units.draft(args.what[1], level, options(args.set))
+    return units.draft(args.what[1], level, options.settings(args.set))
 
 
 def _layers(args: argparse.Namespace) -> "Draft":

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intnet.cli import output, source
+from intnet.cli import options, source
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--index", type=index, metavar="I,J,..", help="one element of a path, as a comma list"
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write everything as one page too")
-    parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="write the histograms too: .png, .svg, .pdf"
-    )
+    options.add(parser, "--plot", help="write the histograms too: .png, .svg, .pdf")
 
 
 def index(text: str) -> tuple[int, ...]:
@@ -147,9 +145,8 @@ def _measured(events: "Sequence[Event]") -> "list[Measured]":
 def _check_files(args: argparse.Namespace) -> None:
     """ConfigError for a file that cannot be written, before anything that takes time."""
     if args.html is not None:
-        output.check_file("--html", args.html)
-    if args.plot is not None:
-        output.check_picture("--plot", args.plot)
+        options.check_file("--html", args.html)
+    options.check_picture(args.plot)
 
 
 def _write(
@@ -169,4 +166,4 @@ def _write(
     if args.html is not None:
         html = page.page(result, inspected.method.settings(), events, rows, operands, args.index)
         files.replace(args.html, html.encode())
-    output.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))
+    options.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))

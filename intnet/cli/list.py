@@ -6,13 +6,15 @@ import json
 import sys
 from typing import Any
 
+from intnet.cli import options as cli_options
+
 SUMMARY = "list methods with their options, models, data sets, rounding modes, units of golden packs"
 EXAMPLE = "  intnet list\n  intnet list --json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to look for data."""
-    parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
+    cli_options.add(parser, "--data-dir")
 
 
 def run(args: argparse.Namespace) -> int:

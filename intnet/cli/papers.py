@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from intnet.cli import output
-from intnet.cli.train import positive, seeds
+from intnet.cli import options
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,14 +36,14 @@ SIZES = ("model", "data", "limit", "epochs", "seeds")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The check, its sizes, where it is kept and drawn."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="a check; none: list them")
-    parser.add_argument("--model", metavar="N", help="the network to train")
-    parser.add_argument("--data", metavar="D", help="the data set to train on")
-    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N training images")
-    parser.add_argument("--epochs", type=positive, metavar="E", help="epochs of every run")
-    parser.add_argument("--seeds", type=seeds, metavar="K1,K2,..", help="seeds of every run")
-    parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only")
+    options.add(parser, "--model", help="the network to train")
+    options.add(parser, "--data", help="the data set to train on")
+    options.add(parser, "--limit")
+    parser.add_argument("--epochs", type=options.positive, metavar="E", help="epochs of every run")
+    options.add(parser, "--seeds", default=None, help="seeds of every run")
+    options.add(parser, "--data-dir")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep results of runs, to go on with")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the figure: .png, .svg, .pdf")
+    options.add(parser, "--plot", help="draw the figure: .png, .svg, .pdf")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     task = _task(args, check)
     result = _run(check, task)
     draw = None if check.draw is None else partial(check.draw, source=check.source, result=result)
-    output.write_picture(args.plot, draw)
+    options.write_picture(args.plot, draw)
     if args.json:
         print(json.dumps(_machine(args.name, check, result)))
     else:
@@ -113,7 +112,7 @@ def _task(args: argparse.Namespace, check: "Check") -> "Task":
 
             drawn = [name for name, one in CHECKS.items() if one.draw is not None]
             raise ConfigError(f"--plot: {args.name} has no figure; {', '.join(drawn)} have one")
-        output.check_picture("--plot", args.plot)
+        options.check_picture(args.plot)
     return Task(_sizes(check.sizes, given), args.data_dir, args.out)
 
 

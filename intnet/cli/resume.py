@@ -2,7 +2,7 @@
 
 import argparse
 
-from intnet.cli.train import add_length
+from intnet.cli import options
 
 SUMMARY = "go on with a run that was stopped, killed or finished, bit for bit"
 EXAMPLE = """\
@@ -15,8 +15,8 @@ Steps and epochs count from the start of the run: the state after S steps is tha
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The folder, and how far to go."""
     parser.add_argument("folder", metavar="RUN", help="the run's folder")
-    add_length(parser, "default: as planned")
-    parser.add_argument("--data-dir", metavar="DIR", help="look for data files there only, if they moved")
+    options.add_length(parser, "default: as planned")
+    options.add(parser, "--data-dir", help="look for data files there only, if they moved")
 
 
 def run(args: argparse.Namespace) -> int:

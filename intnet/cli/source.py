@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from intnet.cli.train import add_details, add_names, given, options, positive
+from intnet.cli import options
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,9 +15,10 @@ OF_THE_RUN = (*NAMES, "seed", "batch_size", "set", "limit", "augment", "image_si
 
 def add_arguments(parser: argparse.ArgumentParser, layer_needed: bool) -> None:
     """A new model, the step, the layers."""
-    add_names(parser, required=False)
-    add_details(parser)
-    parser.add_argument("--step", type=positive, metavar="T", help="the step to take, from 1 (the next one)")
+    options.add(parser, *options.NAMES, "--seed", *options.SETTINGS)
+    parser.add_argument(
+        "--step", type=options.positive, metavar="T", help="the step to take, from 1 (the next one)"
+    )
     parser.add_argument(
         "--layer", required=layer_needed, metavar="PATTERN", help="names of layers, * ? [] as in a shell"
     )
@@ -28,14 +29,14 @@ def run(args: argparse.Namespace) -> "Run":
     from intnet.runs import run_folder
 
     if args.folder is not None:
-        said = given(args, OF_THE_RUN)
+        said = options.given(args, OF_THE_RUN)
         if said:
             raise ConfigError(f"{', '.join(said)}: {args.folder} says that itself; give RUN or a new model")
         return run_folder.load(args.folder, data_dir=args.data_dir)
     missing = [f"--{name}" for name in NAMES if getattr(args, name) is None]
     if missing:
         raise ConfigError(f"give the folder of a run, or {', '.join(missing)}")
-    names = (args.method, options(args.set), args.model, args.data)
+    names = (args.method, options.settings(args.set), args.model, args.data)
     details = (args.batch_size, args.seed, args.limit, args.data_dir, args.augment, args.image_size)
     return run_folder.build(*names, *details)
 

@@ -5,6 +5,7 @@ where the command has it.
 """
 
 import argparse
+import dataclasses
 import json
 import shlex
 import signal
@@ -14,18 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from intnet.cli import output
-from intnet.cli.train import (
-    DEFAULTS,
-    add_length,
-    add_names,
-    add_saving,
-    add_settings,
-    given,
-    options,
-    positive,
-    seeds,
-)
+from intnet.cli import options
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,7 +72,7 @@ OF_TRAINING = (  # what --show leaves no use for
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to train, the grid, and where it runs."""
     need = parser.add_argument_group("what to train")
-    add_names(need, required=False)
+    options.add(need, *options.NAMES)
     points = parser.add_argument_group("points")
     points.add_argument(
         "--vary", action="append", default=[], metavar="KEY=V1,..", help="values of a key, repeatable"
@@ -96,20 +86,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, train what is not done, show the table."""
-    return conduct(args, NEEDED, _asked, _results)
-
-
-def _results() -> "type[Sweep]":
-    from intnet.sweeps.table import Sweep
-
-    return Sweep
+    return conduct(args, NEEDED, _asked)
 
 
 def _asked(args: argparse.Namespace) -> "Asked":
     """The arguments, their texts read."""
     from intnet.sweeps import plan
 
-    settings, vary = options(args.set), plan.grid(args.vary, "--vary")
+    settings, vary = options.settings(args.set), plan.grid(args.vary, "--vary")
     clash = next((key for key, _ in vary if key in settings), None)
     if clash is not None:
         raise ConfigError(f"{clash} is set and varied: give it once")
@@ -124,7 +108,7 @@ def point(text: str, option: str, baseline: bool = False) -> "Part":
     from intnet.sweeps.plan import Part
 
     name, *own = words(text, option) or [""]
-    return Part(name, [(key, [value]) for key, value in options(own, option).items()], baseline)
+    return Part(name, [(key, [value]) for key, value in options.settings(own, option).items()], baseline)
 
 
 def words(text: str, option: str) -> list[str]:
@@ -144,57 +128,37 @@ def add_training(
     """Folders, seeds, lengths, where runs are trained, the picture."""
     need.add_argument("--out", type=Path, metavar="DIR", help="the folder: new, or to go on with")
     need.add_argument("--show", type=Path, metavar="DIR", help="instead: what a folder has come to so far")
-    points.add_argument(
-        "--seeds", type=seeds, default=DEFAULTS["seeds"], metavar="K1,K2,..", help="of every point (1)"
-    )
-    add_length(how, "1 unless told")
-    add_settings(how)
-    add_saving(how)
+    options.add(points, "--seeds")
+    options.add_length(how, "1 unless told")
+    options.add(how, *options.SETTINGS, "--checkpoint-every")
     where = how.add_mutually_exclusive_group()
-    where.add_argument(
-        "--jobs", type=positive, default=DEFAULTS["jobs"], metavar="J", help="runs at a time, processes (1)"
-    )
+    options.add(where, "--jobs")
     where.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler, tcp://HOST:PORT")
-    how.add_argument("--plot", type=Path, metavar="FILE", help="draw the results: .png, .svg, .pdf")
+    options.add(how, "--plot")
 
 
 def asked(args: argparse.Namespace, parts: "Sequence[Part]", settings: dict[str, str]) -> "Asked":
     """The plan that is asked for: rows and their common settings, and the rest as `args` have it."""
     from intnet.sweeps import plan
 
-    return plan.Asked(
-        parts,
-        args.model,
-        args.data,
-        settings,
-        args.seeds,
-        args.batch_size,
-        args.limit,
-        args.data_dir,
-        args.epochs or 1,
-        args.steps,
-        args.checkpoint_every,
-        args.augment,
-        args.image_size,
-    )
+    names = [field.name for field in dataclasses.fields(plan.Asked) if hasattr(args, field.name)]
+    told = {name: getattr(args, name) for name in names}
+    return plan.Asked(**told | {"parts": parts, "settings": settings, "epochs": args.epochs or 1})
 
 
 def conduct(
-    args: argparse.Namespace,
-    needed: Sequence[str],
-    ask: "Callable[[argparse.Namespace], Asked]",
-    results: "Callable[[], type[Sweep]]",
+    args: argparse.Namespace, needed: Sequence[str], ask: "Callable[[argparse.Namespace], Asked]"
 ) -> int:
     """Plan, train what is not done, show the results; the exit status."""
-    if args.plot is not None:
-        output.check_picture("--plot", args.plot)
+    options.check_picture(args.plot)
     if args.show is not None:
-        return _show(args, needed, results)
+        return _show(args, needed)
     missing = [f"--{name}" for name in needed if getattr(args, name) is None]
     if missing:
         raise ConfigError(f"give {', '.join(missing)} (or --show DIR, to see what one has come to)")
     from intnet.cli.terminal import Stop
     from intnet.sweeps import cluster, plan, work
+    from intnet.sweeps.compared import RESULTS
     from intnet.sweeps.progress import Show
 
     stop = Stop()
@@ -210,7 +174,7 @@ def conduct(
             stop.signal = stop.signal or signal.SIGINT
         finally:
             work.end(args.out)
-        found = results()(args.out, new, failed)
+        found = RESULTS[args.command](args.out, new, failed)
         found.write()
     if stop():
         show.stopped()
@@ -246,22 +210,23 @@ def _train(
     return failed
 
 
-def _show(args: argparse.Namespace, needed: Sequence[str], results: "Callable[[], type[Sweep]]") -> int:
+def _show(args: argparse.Namespace, needed: Sequence[str]) -> int:
     """What the runs have come to, without training."""
-    said = given(args, (*needed, *OF_TRAINING))
+    said = options.given(args, (*needed, *OF_TRAINING))
     if said:
         raise ConfigError(f"{', '.join(said)}: {args.show} says that itself; --show trains nothing")
     from intnet.sweeps import plan, table
+    from intnet.sweeps.compared import RESULTS
 
     read = plan.read(args.show)
-    return _finish(args, results()(args.show, read, table.failures(args.show)))
+    return _finish(args, RESULTS[args.command](args.show, read, table.failures(args.show)))
 
 
 def _finish(args: argparse.Namespace, found: "Sweep") -> int:
     """Draw and print; the exit status."""
     from intnet.sweeps import plots
 
-    output.write_picture(args.plot, partial(plots.draw, found))
+    options.write_picture(args.plot, partial(plots.draw, found))
     if args.json:
         print(json.dumps(found.result()))
     else:

@@ -19,7 +19,7 @@ from rich.text import Text
 from intnet.runs import report
 from intnet.runs.run_folder import RunFolder, resume_command
 from intnet.show import tables
-from intnet.show.bars import FIRST, bar, bars
+from intnet.show.bars import FIRST, bar, bars, say
 from intnet.show.tables import Column, Table, numbers
 from intnet.trace import Observer
 from intnet.training.train import Run, StepReport
@@ -72,8 +72,7 @@ class Show:
 
     def __init__(self, work: RunFolder, quiet: bool) -> None:
         self.work, self.quiet = work, quiet
-        self.console = Console(stderr=True)
-        self.bars = bars(self.console)
+        self.bars = bars()
         self.steps = self.bars.add_task(
             "training", total=work.plan.steps, completed=work.run.step, note=FIRST
         )
@@ -98,14 +97,12 @@ class Show:
         """A line of text."""
         if self.quiet:
             return
-        text = (
+        saturated = sum(line["saturated"].values())
+        say(
+            self.bars,
             f"epoch {line['epoch'] + 1}: loss {self.last.loss:.4f}, "
-            f"test accuracy {line['test_accuracy']:.2%}, {sum(line['saturated'].values()):,} values saturated"
+            f"test accuracy {line['test_accuracy']:.2%}, {saturated:,} values saturated",
         )
-        if not self.bars.disable and sys.stdout.isatty():
-            self.console.print(text, highlight=False)  # above the bar
-        else:
-            print(text, flush=True)
 
 
 def train(work: RunFolder, args: argparse.Namespace) -> int:

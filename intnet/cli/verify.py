@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from intnet.cli import output, source
+from intnet.cli import options, source
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if args.elements < 1:
         raise ConfigError(f"--elements {args.elements}: at least 1")
     if args.out is not None:
-        output.check_file("--out", args.out)
+        options.check_file("--out", args.out)
     started = perf_counter()
     verified = source.run(args)
     step = _step(args, verified)
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     from intnet.verify.row import Options
     from intnet.verify.taken import take, take_inference
 
-    options = Options(None if args.all else args.elements, args.draw)
+    chosen = Options(None if args.all else args.elements, args.draw)
     kept = INFERENCE_FILE if args.inference else FILE
     path = args.out if args.out is not None else Path(args.folder) / kept if args.folder else None
     if args.inference:
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         taken = take(verified, step, _train)
     with bar("verifying") as move:
         rows = work.verify(
-            taken, options, args.layer, path, identity(verified),
+            taken, chosen, args.layer, path, identity(verified),
             lambda layer, done, total: move(note=layer, completed=done, total=total),
         )  # fmt: skip
     found = work.totals(rows, started)
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 def _batch(text: str) -> int:
     """The number of a test batch, for argparse."""
     try:
-        return source.positive(text)
+        return options.positive(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}; a RUN stands ahead of --inference") from None
 

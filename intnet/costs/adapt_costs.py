@@ -14,7 +14,7 @@ lb lookback, r resolution, accs the steps that one gradient is accumulated over:
 
 Float32 has sp = 1, WL = 32 and no overhead; a method without lookback (MuPPET) has no overhead either.
 Inference leaves out backward and overhead. The paper defines SZ and MEM the other way up (float32's over the
-method's), but its tables list them as here. Both ignore how large a layer is; `Summary.bits` counts really.
+method's), but its tables list them as here. Both ignore how large a layer is; `bits` counts really.
 
 ops is of one image and the overhead of one step, yet SU multiplies both by bs: as printed, a network with
 large linear layers pays 32 (sp ops_pd + ops_pu) for every image. Here the overhead counts once a step,
@@ -217,36 +217,16 @@ def iso_step(tested: Iterable[tuple[int, float]], accuracy: float | None) -> int
     return next((step for step, reached in tested if reached >= accuracy), None)
 
 
-@dataclass(frozen=True)
-class Summary:
-    """All figures; a speedup is float32's cost over the method's, None where there is none.
+def summary(history: History, baseline: History, iso: int | None = None) -> dict[str, Any]:
+    """All figures of a run against a float32 one; `iso` is the step at which it reached its accuracy.
+
+    A speedup is float32's cost over the method's, None where there is none.
 
     speedup: the overhead counted once a step; per_image: as printed, for every image of it
     iso_speedup: training ends where it reaches float32's final accuracy, at step `iso_step`
     size, memory: SZ and MEM; overhead_share: of the whole cost
     bits: sum WL * weights of the final model; nonzero_bits: of its non-zero weights; float32_bits: 32 each
     """
-
-    speedup_per_image: float
-    speedup: float
-    speedup_without_overhead: float
-    iso_step: int | None
-    iso_speedup_per_image: float | None
-    iso_speedup: float | None
-    size: float
-    memory: float
-    inference_speedup: float | None
-    sparsity_final: float
-    sparsity_mean: float
-    overhead_share_per_image: float
-    overhead_share: float
-    bits: int
-    nonzero_bits: int
-    float32_bits: int
-
-
-def summary(history: History, baseline: History, iso: int | None = None) -> Summary:
-    """The figures of a run against a float32 one; `iso` is the step at which it reached its accuracy."""
     own, extra = training(history), overhead(history)
     base = baseline.batch_size * float(training(baseline).sum())
     floats = FLOAT_BITS * len(history.layers)
@@ -261,24 +241,24 @@ def summary(history: History, baseline: History, iso: int | None = None) -> Summ
     weights = np.array([layer.weights for layer in history.layers])
     madds = np.array([layer.madds for layer in history.layers], np.float64)
     forward = float((density * last) @ madds)
-    return Summary(
-        speedup_per_image=base / costs(1),
-        speedup=base / costs(once),
-        speedup_without_overhead=base / costs(0),
-        iso_step=iso,
-        iso_speedup_per_image=base / costs(1, iso) if iso else None,
-        iso_speedup=base / costs(once, iso) if iso else None,
-        size=float((density * last).sum()) / floats,
-        memory=float(stored.mean() + floats) / floats,
-        inference_speedup=float(madds.sum()) * FLOAT_BITS / forward if forward else None,
-        sparsity_final=float(1 - nonzero.sum() / weights.sum()),
-        sparsity_mean=float(sparsity(history).mean()),
-        overhead_share_per_image=1 - costs(0) / costs(1),
-        overhead_share=1 - costs(0) / costs(once),
-        bits=int((last * weights).sum()),
-        nonzero_bits=int((last * nonzero).sum()),
-        float32_bits=FLOAT_BITS * int(weights.sum()),
-    )
+    return {
+        "speedup_per_image": base / costs(1),
+        "speedup": base / costs(once),
+        "speedup_without_overhead": base / costs(0),
+        "iso_step": iso,
+        "iso_speedup_per_image": base / costs(1, iso) if iso else None,
+        "iso_speedup": base / costs(once, iso) if iso else None,
+        "size": float((density * last).sum()) / floats,
+        "memory": float(stored.mean() + floats) / floats,
+        "inference_speedup": float(madds.sum()) * FLOAT_BITS / forward if forward else None,
+        "sparsity_final": float(1 - nonzero.sum() / weights.sum()),
+        "sparsity_mean": float(sparsity(history).mean()),
+        "overhead_share_per_image": 1 - costs(0) / costs(1),
+        "overhead_share": 1 - costs(0) / costs(once),
+        "bits": int((last * weights).sum()),
+        "nonzero_bits": int((last * nonzero).sum()),
+        "float32_bits": FLOAT_BITS * int(weights.sum()),
+    }
 
 
 # -- layer by layer ----------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """What AdaPT's model says of a run or of a schedule: a row a layer, word lengths over time, the figures."""
 
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -34,7 +33,7 @@ def of_schedule(
     sides = "x".join(map(str, image))
     title = f"{model}, images of {sides}, {classes} classes, accs {accs}; epochs: {text}"
     told = {"schedule": schedule, "model": model, "image_shape": image, "classes": classes, "accs": accs}
-    summary = dataclasses.asdict(adapt_costs.summary(history, baseline))
+    summary = adapt_costs.summary(history, baseline)
     return _report(title, "epoch", history, told | {"summary": summary})
 
 
@@ -55,7 +54,7 @@ def of_run(
         wanted, base, against = other.accuracy, other.history, baseline
     floats = adapt_costs.float32(history.layers, base.steps, base.batch_size, history.accs)
     iso = adapt_costs.iso_step(logged.tested, wanted)
-    summary = dataclasses.asdict(adapt_costs.summary(history, floats, iso))
+    summary = adapt_costs.summary(history, floats, iso)
     measured = logged.switch_seconds
     if measured is not None:
         measured = measured / logged.step_seconds if logged.step_seconds else None
@@ -66,9 +65,7 @@ def of_run(
     result = {
         "run": folder,
         "baseline": baseline,
-        "method": own["method"],
-        "model": own["model"],
-        "data": own["data"],
+        **{key: own[key] for key in ("method", "model", "data")},
         "steps": history.steps,
         "batch_size": history.batch_size,
         "accs": history.accs,

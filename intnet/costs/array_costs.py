@@ -31,6 +31,7 @@ and 45.7 % for the published 23.2 and 45.7. Table 2's powers, taken as constant 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from intnet.costs.adapt_costs import iso_step
 from intnet.errors import ConfigError
@@ -209,67 +210,33 @@ class Curve:
     tested: Sequence[float]
 
 
-@dataclass(frozen=True)
-class Iso:
+def iso(history: History, tested: Sequence[float], accuracy: float | None, baseline: Curve) -> dict[str, Any]:
     """Training up to the first epoch that reaches an accuracy, `epochs` of them; None: none does.
 
+    tested: this run's accuracy after each whole epoch
     time, energy, energy_by_step: over those of 8 bits for the baseline's whole length
     equal: time over that of 8 bits for just as many epochs
     baseline_epochs: the baseline's first that reaches it; reached: time over that of 8 bits up to there
     """
-
-    epochs: int | None = None
-    time: float | None = None
-    energy: float | None = None
-    energy_by_step: float | None = None
-    equal: float | None = None
-    baseline_epochs: int | None = None
-    reached: float | None = None
-
-
-def iso(history: History, tested: Sequence[float], accuracy: float | None, baseline: Curve) -> Iso:
-    """Time and energy to an accuracy; tested: this run's accuracy after each whole epoch."""
     epochs, theirs = (iso_step(enumerate(of, start=1), accuracy) for of in (tested, baseline.tested))
-    if epochs is None:
-        return Iso(baseline_epochs=theirs)
-    spent = sum(times(history)[:epochs])
-    time = spent / baseline.length
-    return Iso(
-        epochs,
-        time,
-        energy(time),
-        energy_by_step(time, epochs / baseline.length),
-        spent / epochs,
-        theirs,
-        None if theirs is None else spent / theirs,
-    )
+    keys = ("epochs", "time", "energy", "energy_by_step", "equal", "baseline_epochs", "reached")
+    found: dict[str, Any] = dict.fromkeys(keys) | {"baseline_epochs": theirs}
+    if epochs is not None:
+        spent = sum(times(history)[:epochs])
+        time = spent / baseline.length
+        steps = epochs / baseline.length
+        found |= {"epochs": epochs, "time": time, "energy": energy(time), "equal": spent / epochs}
+        found |= {"energy_by_step": energy_by_step(time, steps), "reached": theirs and spent / theirs}
+    return found
 
 
-@dataclass(frozen=True)
-class Summary:
+def summary(history: History) -> dict[str, Any]:
     """All figures of a run against 8 bits everywhere for as many epochs.
 
     time: in all, and by stage; energy: by table 2's powers; energy_array: without the module;
     energy_by_step: with the module's energy the same in every step; skipped: share of multiply-adds
     weights, activations: mean width of their blocks over training; *_mac_bits: weighted by T
     """
-
-    time: float
-    by_stage: dict[str, float]
-    energy: float
-    energy_array: float
-    energy_by_step: float
-    area_mm2: float
-    area_overhead: float
-    skipped: float
-    weights: float
-    activations: float | None
-    weights_mac_bits: float
-    activations_mac_bits: float | None
-
-
-def summary(history: History) -> Summary:
-    """The figures over all epochs done."""
     epochs, shares = by_stage(history), history.shares
     parts = {name: work([epoch[name] for epoch in epochs], shares) for name in STAGES}
     whole = work(parts.values())
@@ -277,30 +244,28 @@ def summary(history: History) -> Summary:
     weights = [[layer.weights for layer in layers] for layers in history.epochs]
     activations = [[x.activations for x in layers if x.activations is not None] for layers in history.epochs]
     means = [_means(maps, shares) for maps in (weights, activations)]
-    assert means[0] is not None
-    return Summary(
-        time,
-        {name: ratio(part) for name, part in parts.items()},
-        energy(time),
-        time,
-        energy_by_step(time),
-        ARRAY_MM2 + MODULE_MM2,
-        AREA_OVERHEAD,
-        skipped(whole),
-        means[0][0],
-        means[1][0] if means[1] else None,
-        means[0][1],
-        means[1][1] if means[1] else None,
-    )
+    return {
+        "time": time,
+        "by_stage": {name: ratio(part) for name, part in parts.items()},
+        "energy": energy(time),
+        "energy_array": time,
+        "energy_by_step": energy_by_step(time),
+        "area_mm2": ARRAY_MM2 + MODULE_MM2,
+        "area_overhead": AREA_OVERHEAD,
+        "skipped": skipped(whole),
+        "weights": means[0][0],
+        "activations": means[1][0],
+        "weights_mac_bits": means[0][1],
+        "activations_mac_bits": means[1][1],
+    }
 
 
-def _means(epochs: Sequence[Sequence[Width]], shares: Sequence[float]) -> tuple[float, float] | None:
+def _means(epochs: Sequence[Sequence[Width]], shares: Sequence[float]) -> list[float | None]:
     """Mean width over epochs: of blocks, and weighted by T; None where there is no map."""
     if not all(epochs):
-        return None
-    plain = sum(mean(maps) * share for maps, share in zip(epochs, shares, strict=True))
-    weighted = sum(mac_mean(maps) * share for maps, share in zip(epochs, shares, strict=True))
-    return plain / sum(shares), weighted / sum(shares)
+        return [None, None]
+    pairs = list(zip(epochs, shares, strict=True))
+    return [sum(rule(maps) * share for maps, share in pairs) / sum(shares) for rule in (mean, mac_mean)]
 
 
 def mean(maps: Sequence[Width]) -> float:

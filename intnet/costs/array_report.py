@@ -1,19 +1,18 @@
 """What DYNASTY's model says of a run: its maps of widths, and what it cost on a bit-serial array."""
 
-import dataclasses
 from functools import partial
 from typing import Any
 
 from intnet.costs import array_costs, logs, plots
 from intnet.costs.array_costs import ARRAY_MILLIWATTS, MODULE_MILLIWATTS, MODULE_MM2, STAGES, Curve
 from intnet.costs.logs import Maps
+from intnet.costs.plots import OPERANDS
 from intnet.costs.report import Report, check_same, percent, spaced, times
 from intnet.runs import report, run_folder
 from intnet.show import tables
 from intnet.show.tables import Table
 from intnet.training.train import Run
 
-OPERANDS = ("weights", "activations")
 BETWEEN = 18  # epochs shown between the first and the last
 OF_LAYER = (
     ("blocks", ",", "blocks"),
@@ -55,7 +54,13 @@ def of_run(
         f"{logged.history.length:g} epochs; against 8 bits everywhere"
     )
     made = [_layers(result), *(_maps(result, operand) for operand in OPERANDS)]
-    made.append(tables.of("epochs, over 8 bits everywhere", _some(result["epochs"]), EPOCH))
+    made.append(
+        tables.of(
+            "epochs, over 8 bits everywhere",
+            [result["epochs"][at] for at in spaced(len(result["epochs"]), BETWEEN)],
+            EPOCH,
+        )
+    )
     return Report(title, result, made, figures(result), partial(plots.maps, title=title, result=result))
 
 
@@ -66,15 +71,13 @@ def told(run: Run, logged: Maps, baseline: Curve, wanted: float | None) -> dict[
     """What `--json` prints; epochs count from 1."""
     own, history, last = logged.identity, logged.history, logged.maps[-1]
     reached = array_costs.iso(history, logged.tested, wanted, baseline)
-    summary = dataclasses.asdict(array_costs.summary(history)) | {
-        "iso": dataclasses.asdict(reached) | {"baseline_length": baseline.length},
+    summary = array_costs.summary(history) | {
+        "iso": reached | {"baseline_length": baseline.length},
         "noise_factor": {operand: factor(last[operand]) for operand in OPERANDS},
         "noise_factor_by_macs": {operand: factor_by_macs(last[operand]) for operand in OPERANDS},
     }
     return {
-        "method": own["method"],
-        "model": own["model"],
-        "data": own["data"],
+        **{key: own[key] for key in ("method", "model", "data")},
         "steps": run.step,
         "batch_size": run.batch_size,
         "forward": history.forward,
@@ -108,11 +111,8 @@ def _map(line: dict[str, Any]) -> dict[str, Any]:
     for operand in OPERANDS:
         entries = [entry[operand] for entry in line["layers"].values() if operand in entry]
         moved = {key: _mean(entries, key) for key in ("change", "change_new")} if entries else {}
-        factors = {
-            "noise_factor": factor(line[operand]),
-            "noise_factor_by_macs": factor_by_macs(line[operand]),
-        }
-        found[operand] = line[operand] | moved | factors
+        factors = {"noise_factor": factor, "noise_factor_by_macs": factor_by_macs}
+        found[operand] = line[operand] | moved | {key: of(line[operand]) for key, of in factors.items()}
     return found
 
 
@@ -146,12 +146,9 @@ def _epochs(logged: Maps) -> list[dict[str, Any]]:
 # -- for people --------------------------------------------------------------------------------
 
 
-def _some(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [lines[at] for at in spaced(len(lines), BETWEEN)]
-
-
 def _maps(result: dict[str, Any], operand: str) -> Table:
-    lines = [line[operand] | {"epoch": line["epoch"]} for line in _some(result["maps"])]
+    maps = [result["maps"][at] for at in spaced(len(result["maps"]), BETWEEN)]
+    lines = [line[operand] | {"epoch": line["epoch"]} for line in maps]
     return tables.of(f"maps of {operand}, by the epoch that ends with it", lines, MAP)
 
 
@@ -202,11 +199,9 @@ def _noise(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
     """How much more the loss would see of one width everywhere."""
     lines = []
     for operand, value in summary["noise_factor"].items():
-        by_macs = summary["noise_factor_by_macs"][operand]
+        by_macs = times(summary["noise_factor_by_macs"][operand])
         lines.append((f"noise, {operand}", times(value), "of one width over the last map's, as many bits"))
-        lines.append(
-            ("  as much time", times(by_macs), "of one width, as many bits weighted by multiply-adds")
-        )
+        lines.append(("  as much time", by_macs, "of one width, as many bits weighted by multiply-adds"))
     return lines
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -208,19 +208,6 @@ class Maps:
     accuracy: float | None
 
 
-class Place(NamedTuple):
-    """How far a run is, and the names of its weight layers, in the model's order."""
-
-    step: int
-    steps_per_epoch: int
-    layers: list[str]
-
-
-def _place(run: Run) -> Place:
-    names = [layer.name for layer in run.model.all_layers() if layer.takes_weight]
-    return Place(run.step, run.steps_per_epoch, names)
-
-
 def read_maps(folder: str, run: Run) -> Maps:
     """The run up to its last checkpoint; ConfigError where it has made no map yet."""
     own = run_folder.identity(run)
@@ -230,36 +217,43 @@ def read_maps(folder: str, run: Run) -> Maps:
         raise ConfigError(f"{folder}: its map is uniform and never moves: {widths}")
     if run.step < run.steps_per_epoch:
         raise ConfigError(f"{folder} has not done a whole epoch: its first map comes then; train it further")
-    tested, maps, history = read_history(Path(folder), _place(run), own)
+    tested, maps, history = read_history(Path(folder), own, run.step)
     return Maps(own, history, maps, tested, _accuracy(folder, run, tested))
 
 
 def read_history(
-    folder: Path, place: Place, own: dict[str, Any]
+    folder: Path, own: dict[str, Any], step: int
 ) -> tuple[list[float], list[dict[str, Any]], array_costs.History]:
     """(accuracy after each epoch, lines of maps, the maps in force) of the run `own`, which moves its map."""
     with _followed(folder) as path:
         lines = [line for line in metrics.read_metrics(path) if line["kind"] != "step"]
-        tested, maps = (_by_epoch(lines, kind, place) for kind in ("epoch", "map"))
-        history = _history(maps, place, str(own["options"].get("forward_dynamic", "activation")))
+        tested, maps = (_by_epoch(lines, kind, own, step) for kind in ("epoch", "map"))
+        history = _history(maps, own, step)
     return [line["test_accuracy"] for line in tested], maps, history
 
 
 def read_curve(folder: str, run: Run) -> tuple[Curve, float | None]:
     """A baseline's length and tests, and its final accuracy."""
-    _trained(folder, run)
+    own = _trained(folder, run)
     with _followed(Path(folder)) as path:
-        lines = _by_epoch(metrics.read_metrics(path), "epoch", _place(run))
+        lines = _by_epoch(metrics.read_metrics(path), "epoch", own, run.step)
     tested = [line["test_accuracy"] for line in lines]
     return Curve(run.step / run.steps_per_epoch, tested), _accuracy(folder, run, tested)
 
 
-def _by_epoch(every: Iterable[dict[str, Any]], kind: str, place: Place) -> list[dict[str, Any]]:
+def _per_epoch(own: dict[str, Any]) -> int:
+    """Steps of an epoch."""
+    return -(-int(own["limit"]) // int(own["batch_size"]))
+
+
+def _by_epoch(
+    every: Iterable[dict[str, Any]], kind: str, own: dict[str, Any], step: int
+) -> list[dict[str, Any]]:
     """The lines of a kind; ValueError unless there is one of every whole epoch."""
-    lines = [line for line in every if line["kind"] == kind and line["step"] <= place.step]
-    whole = place.step // place.steps_per_epoch
+    lines = [line for line in every if line["kind"] == kind and line["step"] <= step]
+    whole = step // _per_epoch(own)
     for k, line in enumerate(lines):
-        if (line["epoch"], line["step"]) != (k, (k + 1) * place.steps_per_epoch):
+        if (line["epoch"], line["step"]) != (k, (k + 1) * _per_epoch(own)):
             found = f"epoch {line['epoch']}, step {line['step']}"
             raise ValueError(f"where its line of kind {kind!r} of epoch {k} is due, one of {found} is")
     if len(lines) != whole:
@@ -267,16 +261,20 @@ def _by_epoch(every: Iterable[dict[str, Any]], kind: str, place: Place) -> list[
     return lines
 
 
-def _history(maps: list[dict[str, Any]], place: Place, forward: str) -> array_costs.History:
+def _history(maps: list[dict[str, Any]], own: dict[str, Any], step: int) -> array_costs.History:
     """The first epoch's 4 bits, then each map for the epoch after it."""
-    made = [_layers(line, place.layers) for line in maps]
+    model = models.make(own["model"], tuple(own["image_shape"]), own["classes"])
+    names = [layer.name for layer in model.all_layers() if layer.takes_weight]
+    made = [_layers(line, names) for line in maps]
     for line, layers in zip(maps, made, strict=True):
         if [_extent(layer) for layer in layers] != [_extent(layer) for layer in made[0]]:
             raise ValueError(f"epoch {line['epoch']}: its blocks and multiply-adds are not those of epoch 0")
-    begun = -(-place.step // place.steps_per_epoch)
+    length = _per_epoch(own)
+    begun = -(-step // length)
     epochs = (tuple(layer.at(START_BITS) for layer in made[0]), *made)[:begun]
-    last = place.step - (begun - 1) * place.steps_per_epoch
-    return array_costs.History(epochs, (1.0,) * (begun - 1) + (last / place.steps_per_epoch,), forward)
+    last = (step - (begun - 1) * length) / length
+    forward = str(own["options"].get("forward_dynamic", "activation"))
+    return array_costs.History(epochs, (1.0,) * (begun - 1) + (last,), forward)
 
 
 def _layers(line: dict[str, Any], names: list[str]) -> tuple[LayerMaps, ...]:

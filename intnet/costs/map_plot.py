@@ -6,30 +6,25 @@ layer one panel, blocks of the batch down, of channels across.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from intnet.blocks.block_float import WIDTHS
 from intnet.errors import ConfigError
+from intnet.methods.dynasty_map import rounded
 from intnet.show.pictures import picture
-from intnet.training import state
 from intnet.training.train import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BITS = (0, 2, 4, 6, 8)
 COLORS = ("#efefef", "#f6c667", "#e5734b", "#a2305b", "#2d1447")
 MOST, ACROSS = 16, 4  # panels of activations; in a row
 PANEL, LEAST = 1.7, (5.5, 3.4)  # inches of a panel, and at least of the picture
 FEW = 4  # blocks, up to which each has its number
 BLOCK = 4  # channels, or images, of a block
-
-
-def in_use(smoothed: Any) -> np.ndarray:
-    """float64 of 0, 2, 4, 6, 8: the nearest to each smoothed width, a tie upward."""
-    return 2 * np.floor(np.asarray(state.parts(smoothed)[0], np.float64) / 2 + 0.5)
 
 
 def maps_of(run: Run, name: str) -> tuple[np.ndarray, np.ndarray | None]:
@@ -38,7 +33,7 @@ def maps_of(run: Run, name: str) -> tuple[np.ndarray, np.ndarray | None]:
     slots = next(p.slots for p in layer.parameters if p.symbol == "W")
     if "b" not in slots:
         raise ConfigError(f"--map {name}: the saved state holds no map of it")
-    return in_use(slots["b"]), in_use(layer.buffers["b"]) if "b" in layer.buffers else None
+    return rounded(slots["b"]), rounded(layer.buffers["b"]) if "b" in layer.buffers else None
 
 
 Panels = list[tuple[str, np.ndarray]]  # title, bits
@@ -98,7 +93,7 @@ def _image(axis: "Axes", values: np.ndarray, title: str) -> None:
     from matplotlib.colors import BoundaryNorm, ListedColormap
     from matplotlib.ticker import FixedLocator, MaxNLocator
 
-    norm = BoundaryNorm([-1, 1, 3, 5, 7, 9], len(BITS))
+    norm = BoundaryNorm([-1, 1, 3, 5, 7, 9], len(WIDTHS))
     axis.imshow(values, ListedColormap(COLORS), norm, interpolation="nearest")
     axis.set_title(title, fontsize=7)
     axis.tick_params(labelsize=6)
@@ -109,7 +104,7 @@ def _image(axis: "Axes", values: np.ndarray, title: str) -> None:
 def _legend(figure: "Figure") -> None:
     from matplotlib.patches import Patch
 
-    patches = [Patch(facecolor=c, edgecolor="0.6", label=str(b)) for b, c in zip(BITS, COLORS, strict=True)]
+    patches = [Patch(facecolor=c, edgecolor="0.6", label=str(b)) for b, c in zip(WIDTHS, COLORS, strict=True)]
     figure.legend(
-        handles=patches, title="bits (means: the nearest)", loc="outside lower center", ncols=len(BITS)
+        handles=patches, title="bits (means: the nearest)", loc="outside lower center", ncols=len(WIDTHS)
     )

@@ -25,7 +25,7 @@ def of_run(folder: str, run: Run) -> Report:
     model = models.make(run.model.kind, run.model.image_shape, run.model.classes)
     blocks = tape_costs.blocks(model, _saved(run.method.name, run.method.settings()), batch, epoch)
     title = f"{report.title(own)}: the tape of step {run.step}, {batch} images"
-    result = {"run": folder, "method": own["method"], "model": own["model"], "data": own["data"]}
+    result: dict[str, Any] = {"run": folder} | {key: own[key] for key in ("method", "model", "data")}
     values = [dataclasses.asdict(row) | {"bits": row.bits} for row in rows]
     result |= {"step": run.step, "batch_size": batch, "values": values, "total": _total(rows)}
     return _report(title, result, blocks, [_values(rows)])

@@ -5,9 +5,9 @@ of the user's. Read in this order:
 
     dataset.py       what a data set is           image_files.py   images that are decoded when indexed
     places.py        where files are looked for   augment.py       random crops and mirror images
-    epoch_order.py   the order of an epoch        batches.py       the batch of a step, and reading ahead
+    batches.py       the batch of a step, and reading ahead
 
-and one file a kind of set: digits.py, idx_sets.py, cifar.py, tiny_imagenet.py, folder.py. A new set is a
+and one file a kind of set: digits.py, idx.py, cifar.py, tiny_imagenet.py, folder.py. A new set is a
 module with `find` and `load`, and a line in `FINDERS` and `LOADERS`.
 
 Images are uint8 (N, H, W, C) and mean `byte * 2**exponent` exactly: no mean is taken off and nothing
@@ -20,13 +20,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from intnet.datasets import cifar, digits, folder, idx_sets, tiny_imagenet
+from intnet.datasets import cifar, digits, folder, idx, tiny_imagenet
 from intnet.datasets.augment import Augment
-from intnet.datasets.batches import Ahead, Batches
+from intnet.datasets.batches import Ahead, Batches, order
 from intnet.datasets.dataset import Dataset, check_images, check_labels, from_arrays
 from intnet.datasets.digits import DIGITS_SHA256
-from intnet.datasets.epoch_order import order
-from intnet.datasets.idx_sets import DEBIAN_FASHION_MNIST
+from intnet.datasets.idx import DEBIAN_FASHION_MNIST
 from intnet.datasets.image_files import FileImages
 from intnet.errors import ConfigError, DataError
 
@@ -50,7 +49,7 @@ __all__ = [
 
 # A DataError of theirs says that the files are not there; digits has none to look for.
 FINDERS: dict[str, Callable[[Path | None], object]] = {
-    **{name: partial(idx_sets.find, one) for name, one in idx_sets.IDX_SETS.items()},
+    **{name: partial(idx.find, one) for name, one in idx.IDX_SETS.items()},
     "cifar10": partial(cifar.find, cifar.CIFAR10),
     "cifar100": partial(cifar.find, cifar.CIFAR100),
     "tiny-imagenet": tiny_imagenet.find,
@@ -58,7 +57,7 @@ FINDERS: dict[str, Callable[[Path | None], object]] = {
 
 LOADERS: dict[str, Callable[[Path | None], Dataset]] = {
     "digits": digits.load,
-    **{name: partial(idx_sets.load, one) for name, one in idx_sets.IDX_SETS.items()},
+    **{name: partial(idx.load, one) for name, one in idx.IDX_SETS.items()},
     "cifar10": partial(cifar.load, cifar.CIFAR10),
     "cifar100": partial(cifar.load, cifar.CIFAR100),
     "tiny-imagenet": tiny_imagenet.load,

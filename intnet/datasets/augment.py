@@ -33,10 +33,10 @@ class Augment:
     flip: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> "Augment":
-        """'crop=4,flip', 'flip', 'crop=4'; ConfigError for anything else."""
+    def parse(cls, text: str | None) -> "Augment":
+        """'crop=4,flip', 'flip', 'crop=4', None for nothing; ConfigError for anything else."""
         found: dict[str, int] = {}
-        for part in text.split(","):
+        for part in [] if text is None else text.split(","):
             key, _, value = part.strip().partition("=")
             number = int(value) if value.isascii() and value.isdecimal() and len(value) < 10 else 0
             if key in found or (part.strip() != "flip" and (key != "crop" or number < 1)):

@@ -1,4 +1,4 @@
-"""The batches that a run trains on, as a function of the step's number; and reading ahead of the steps.
+"""The order of an epoch, the batches of a run as a function of the step's number, and reading ahead.
 
     batches = Batches(data, batch_size=64, seed=1)
     ahead = Ahead(batches)
@@ -16,14 +16,31 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from intnet.datasets.augment import Augment
-from intnet.datasets.dataset import Dataset
-from intnet.datasets.epoch_order import order
+from intnet.datasets.dataset import Dataset, is_int
 from intnet.errors import ConfigError
+from intnet.numbers import rng
 
 READERS = 2  # threads of a stream
 DEPTH = 4  # results that are kept ahead: the memory that a stream may take
 
 T = TypeVar("T")
+
+
+def order(seed: int, epoch: int, n: int) -> np.ndarray:
+    """int64[n]: the permutation of the n training images in which one epoch goes through them.
+
+    Image i has the 64-bit key (word 2i, word 2i+1), high half first, of the stream "data/order" at step
+    `epoch`; the permutation sorts by key, equal keys in order of i. It depends on nothing else.
+    ConfigError for n < 1 and for a seed or an epoch that the generator does not take.
+
+    Defined by `spec/data.py: order`.
+    """
+    if not is_int(n) or n < 1:
+        raise ConfigError(f"an order of {n!r} images: there must be at least 1")
+    found = rng.words(seed, step=epoch, stream=rng.stream("data/order"), n=2 * n, alone=True)
+    halves = found.astype(np.uint64)
+    keys = halves[0::2] << np.uint64(32) | halves[1::2]
+    return np.argsort(keys, kind="stable").astype(np.int64)
 
 
 class Batches:

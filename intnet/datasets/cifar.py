@@ -77,16 +77,16 @@ CIFAR100 = _Cifar(
 
 def find(cifar: _Cifar, data_dir: Path | None) -> list[Path]:
     """The files of the set, or its archive alone; DataError where neither is found."""
-    wanted = places.Wanted(
+    return places.find(
         cifar.name,
         cifar.name,
+        data_dir,
         ways=[[(file,) for file in cifar.files], [(cifar.archive,)]],
         needed=f": {', '.join(cifar.files)}; or {cifar.archive}",
         advice=f"To get them: place {cifar.archive} (the binary version, not the one for Python or Matlab), "
         "or what it unpacks to, in a folder that --data-dir or $INTNET_DATA names.",
         inside=(cifar.folder,),
     )
-    return places.find(wanted, data_dir)
 
 
 def load(cifar: _Cifar, data_dir: Path | None) -> Dataset:

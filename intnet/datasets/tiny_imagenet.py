@@ -23,15 +23,15 @@ CLASSES, ANNOTATIONS = "wnids.txt", "val_annotations.txt"
 
 def find(data_dir: Path | None) -> Path:
     """The folder that holds wnids.txt, train and val; DataError where there is none."""
-    wanted = places.Wanted(
+    return places.find(
         NAME,
         NAME,
+        data_dir,
         ways=[[(CLASSES,), ("train",), ("val",)]],
         needed=f": {CLASSES}, train/, val/",
         advice=f"To get them: unpack {FOLDER}.zip in a folder that --data-dir or $INTNET_DATA names.",
         inside=(FOLDER,),
-    )
-    return places.find(wanted, data_dir)[0].parent
+    )[0].parent
 
 
 def load(data_dir: Path | None) -> Dataset:

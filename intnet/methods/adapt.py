@@ -257,7 +257,7 @@ class Adapt(RoundedCopies):
         self.state["epoch"] = np.array([total + np.float32(loss), steps + 1], np.float32)
         lookbacks = [int(layer.buffers["window"].codes[0]) for layer in self._weighted]
         seen = losses[-(sum(lookbacks) // len(lookbacks)) :].tolist()
-        current = switch.STRATEGIES[int(self.state["strategy"].codes[0])]
+        current = switch.STRATEGIES[self.number("strategy")]
         moved = switch.next_strategy(current, seen)
         self.state["strategy"] = whole(switch.STRATEGIES.index(moved))
         self.overhead = perf_counter() - started
@@ -281,13 +281,12 @@ class Adapt(RoundedCopies):
 
     def update_all(self, updates: Sequence[Update]) -> None:
         """The switch of every weight layer, then the updates."""
-        started = perf_counter()
-        for layer, parameter, gradient in updates:
-            if parameter.symbol == "W":
-                self._gather(layer, parameter, gradient)
-        self.overhead += perf_counter() - started
+        with self.timed():
+            for layer, parameter, gradient in updates:
+                if parameter.symbol == "W":
+                    self._gather(layer, parameter, gradient)
         super().update_all(updates)
-        batches = int(self.state["batches"].codes[0]) + 1
+        batches = self.number("batches") + 1
         self.state["batches"] = whole(batches % self.options.accs)
 
     def _gather(self, layer: Any, parameter: Parameter, gradient: np.ndarray) -> None:
@@ -312,7 +311,7 @@ class Adapt(RoundedCopies):
         r = switch.next_resolution(r, lb, LOOKBACK, RESOLUTION)
         words = self.words(f"{layer.name}/push_down", parameter.value.size)
         least = switch.push_down(parameter.value, wl, fl, r, self.options.eps, words)
-        strategy = switch.STRATEGIES[int(self.state["strategy"].codes[0])]
+        strategy = switch.STRATEGIES[self.number("strategy")]
         precision = whole(*switch.push_up(*least, diversity, strategy, self.options.buff))
         for follower in self._behind[layer.name]:
             follower.buffers["precision"] = precision
@@ -341,7 +340,7 @@ class Adapt(RoundedCopies):
         o, slots = self.options, parameter.slots
         if o.accs > 1:
             slots["sum"] = slots["sum"] + gradient if "sum" in slots else gradient
-            if int(self.state["batches"].codes[0]) + 1 < o.accs:
+            if self.number("batches") + 1 < o.accs:
                 return
             gradient = slots.pop("sum") / np.float32(o.accs)
         super().update(layer, parameter, gradient)

@@ -17,7 +17,6 @@ Defined by `spec/methods/dynasty.py: Step`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -119,9 +118,6 @@ class Dynasty(Float32):
         """The weight layers, whose blocks a map speaks of."""
         self._layers = [layer for layer in layers if layer.takes_weight]
 
-    def _number(self, name: str) -> int:
-        return int(self.state[name].codes[0])
-
     # -- the map in use ---------------------------------------------------------------------
 
     def bits(self, layer: LayerLike, kind: str, store: dict[str, Any], blocks: tuple[int, ...]) -> np.ndarray:
@@ -182,7 +178,7 @@ class Dynasty(Float32):
         axes = pixels(value)
         if self.training:
             self._batch, self._shapes[layer.name] = value.shape[0], value.shape[1:]
-            if not self._number("images"):
+            if not self.number("images"):
                 self.state["images"] = whole(self._batch)
         if layer.edge == "first":
             return self._block_float(layer, path, value, STATIC, axes)
@@ -224,15 +220,14 @@ class Dynasty(Float32):
 
         Defined by `spec/methods/dynasty.py: Step._add`.
         """
-        if self.options.map == "uniform" or self._batch != self._number("images"):
+        if self.options.map == "uniform" or self._batch != self.number("images"):
             return
-        started = perf_counter()
-        if "S" not in store:
-            first = np.full(blocks.bits.shape, FIRST, np.float32)
-            store |= {"b": first, "b_new": first, "S": np.zeros(first.shape)}
-        store["S"] = store["S"].copy()  # what observers hold of the step before stays as it is
-        blocks.add_sensitivities(g, store["S"])
-        self.overhead += perf_counter() - started
+        with self.timed():
+            if "S" not in store:
+                first = np.full(blocks.bits.shape, FIRST, np.float32)
+                store |= {"b": first, "b_new": first, "S": np.zeros(first.shape)}
+            store["S"] = store["S"].copy()  # what observers hold of the step before stays as it is
+            blocks.add_sensitivities(g, store["S"])
 
     def see_loss(self, loss: float) -> None:
         """The backward pass begins, and with it the analytics of this step, whose time is `overhead`."""
@@ -240,8 +235,8 @@ class Dynasty(Float32):
 
     def end_of_step(self) -> None:
         """Count a full batch."""
-        if self.options.map == "dynamic" and self._batch == self._number("images"):
-            self.state["batches"] = whole(self._number("batches") + 1)
+        if self.options.map == "dynamic" and self._batch == self.number("images"):
+            self.state["batches"] = whole(self.number("batches") + 1)
         self._seconds += self.overhead
         super().end_of_step()
 
@@ -251,12 +246,11 @@ class Dynasty(Float32):
         Defined by `spec/methods/dynasty.py: Step.end_of_epoch`.
         """
         self.map = {}
-        if self.options.map == "dynamic" and self._number("batches"):
-            started = perf_counter()
-            self._new_maps()
-            spent = perf_counter() - started
-            self.overhead += spent
-            self.map["seconds"], self._seconds = self._seconds + spent, 0.0
+        if self.options.map == "dynamic" and self.number("batches"):
+            before = self.overhead  # which `_seconds` has already
+            with self.timed():
+                self._new_maps()
+            self.map["seconds"], self._seconds = self._seconds + self.overhead - before, 0.0
         super().end_of_epoch()
 
     def _new_maps(self) -> None:
@@ -269,7 +263,7 @@ class Dynasty(Float32):
         self.state |= {"lambda": np.array(lams), "batches": whole(0)}
 
     def _multiply_adds(self, layer: Any) -> tuple[np.ndarray, np.ndarray]:
-        x = (self._number("images"), *self._shapes[layer.name])
+        x = (self.number("images"), *self._shapes[layer.name])
         return dynasty_map.multiply_adds(x, layer.weight.shape, layer.stride, layer.padding)
 
     def _new_map(self, kind: str, uses: dict[str, np.ndarray]) -> float:
@@ -280,7 +274,7 @@ class Dynasty(Float32):
         stores = {name: store for name, store in stores.items() if "S" in store}
         if not stores:  # one layer alone, whose input has no sensitivity
             return 0.0
-        batches, lams, alpha = self._number("batches"), self.state["lambda"], self.alpha[kind]
+        batches, lams, alpha = self.number("batches"), self.state["lambda"], self.alpha[kind]
 
         read = {name: uses[name] > 0 for name in stores}  # a stride may pass pixels by
 

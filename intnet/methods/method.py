@@ -21,6 +21,8 @@ layer in its `buffers`, of the whole net in `Method.state`.
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
+from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -29,7 +31,6 @@ from intnet.blocks.buckets import Codec
 from intnet.errors import NumberError
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.exact.quantize import quantize
-from intnet.methods.context import Context
 from intnet.methods.options import check_patterns, of_layer, parse_options
 from intnet.methods.symbols import Symbol
 from intnet.numbers import fp32, rng
@@ -71,6 +72,24 @@ class Held(NamedTuple):
 
 
 Update = tuple[LayerLike, Parameter, Any]  # and its gradient
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What is true while hooks run: of one pass through a model, and of the update behind it.
+
+    seed, step, epoch: from which random words are drawn and schedules read; steps and epochs from 0
+    training:          False: inference, which draws no words for activations and moves nothing
+    observers:         told of every value that is stored or passed on
+    saturated:         'layer/path' -> values that a range changed; the hooks count in it
+    """
+
+    seed: int = 0
+    step: int = 0
+    epoch: int = 0
+    training: bool = True
+    observers: Sequence[Observer] = ()
+    saturated: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 class Method:
@@ -116,35 +135,24 @@ class Method:
         finally:
             self.set(**before)
 
-    @property
-    def seed(self) -> int:
-        """As `Context`."""
-        return self.context.seed
+    # fields of `Context`, to be read
+    seed: int = property(attrgetter("context.seed"))  # type: ignore[assignment]
+    step: int = property(attrgetter("context.step"))  # type: ignore[assignment]
+    epoch: int = property(attrgetter("context.epoch"))  # type: ignore[assignment]
+    training: bool = property(attrgetter("context.training"))  # type: ignore[assignment]
+    observers: Sequence[Observer] = property(attrgetter("context.observers"))  # type: ignore[assignment]
+    saturated: dict[str, int] = property(attrgetter("context.saturated"))  # type: ignore[assignment]
 
-    @property
-    def step(self) -> int:
-        """As `Context`."""
-        return self.context.step
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """The block's seconds go into moving widths."""
+        started = perf_counter()
+        yield
+        self.overhead += perf_counter() - started
 
-    @property
-    def epoch(self) -> int:
-        """As `Context`."""
-        return self.context.epoch
-
-    @property
-    def training(self) -> bool:
-        """As `Context`."""
-        return self.context.training
-
-    @property
-    def observers(self) -> Sequence[Observer]:
-        """As `Context`."""
-        return self.context.observers
-
-    @property
-    def saturated(self) -> dict[str, int]:
-        """As `Context`."""
-        return self.context.saturated
+    def number(self, name: str) -> int:
+        """A whole number of the state."""
+        return int(self.state[name].codes[0])
 
     # -- starting ---------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -114,10 +113,7 @@ class Muppet(RoundedCopies):
     @property
     def wl(self) -> int | None:
         """The word length, None for float32."""
-        return LEVELS[self._number("level")]
-
-    def _number(self, name: str) -> int:
-        return int(self.state[name].codes[0])
+        return LEVELS[self.number("level")]
 
     # -- forward and backward ---------------------------------------------------------------
 
@@ -177,7 +173,7 @@ class Muppet(RoundedCopies):
 
     def epoch_rate(self) -> float:
         """lr of this epoch; from float32 on by tenths. Defined by `spec/methods/muppet.py: learning_rate`."""
-        switched = self._number("switched")
+        switched = self.number("switched")
         if self.wl is not None:
             return self.lr.at(self.epoch)
         first, tenths = self.lr.at(switched), (self.epoch - switched) // self.options.float_epochs
@@ -194,16 +190,19 @@ class Muppet(RoundedCopies):
 
         Defined by `spec/methods/muppet.py: Step.end_of_epoch`.
         """
-        started = perf_counter()
-        if self.wl is not None:
-            for layer, parameter, gradient in self._latest:
-                _keep(parameter.slots, gradient, f"{layer.name}/gW")
-            kept = self._number("epochs") + 1
-            if kept == self.options.resolution:
-                self._police()
-            self.state["epochs"] = whole(kept % self.options.resolution)
-        self.overhead = perf_counter() - started
+        with self.timed():
+            self._see_epoch()
         super().end_of_epoch()
+
+    def _see_epoch(self) -> None:
+        if self.wl is None:
+            return
+        for layer, parameter, gradient in self._latest:
+            _keep(parameter.slots, gradient, f"{layer.name}/gW")
+        kept = self.number("epochs") + 1
+        if kept == self.options.resolution:
+            self._police()
+        self.state["epochs"] = whole(kept % self.options.resolution)
 
     def _police(self) -> None:
         """One diversity more; a violation; after `patience` of them the next word length.
@@ -215,12 +214,12 @@ class Muppet(RoundedCopies):
             diversity([(float(s.pop("squares")[0]), sum_of_squares(s.pop("sum"))) for s in slots]), GREATEST
         )
         seen = self.state["diversities"]
-        found = self._number("violations") + violates(seen.tolist(), d, self.epoch)
+        found = self.number("violations") + violates(seen.tolist(), d, self.epoch)
         moves = found == self.options.patience
         self.state["diversities"] = np.append(seen, np.float32(d)) if not moves else seen[:0]
         self.state["violations"] = whole(0 if moves else found)
         if moves:
-            self.state["level"] = whole(self._number("level") + 1)
+            self.state["level"] = whole(self.number("level") + 1)
             self.state["switched"] = whole(self.epoch + 1)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from intnet import models
 from intnet.costs import adapt_costs
 from intnet.papers.check import Check, Result, Task, agrees
-from intnet.show.tables import Column, Table
+from intnet.show.tables import Column, Table, numbers
 
 # first version, tables 3, 4 (training: MEM, SU^1), 6 (inference: SZ, SU), 5 (final sparsity), CIFAR
 FIRST: dict[str, tuple[float, float, float, float, float]] = {
@@ -69,38 +69,30 @@ REMARKS = (
 
 
 def _averages() -> Table:
-    rows = list(FIRST.values())
-    own = {
-        "SU, training": sum(row[1] for row in rows) / len(rows),
-        "accuracy, points": sum(GAINS) / len(GAINS),
-        "SU, inference": sum(row[3] for row in rows) / len(rows),
-        "SZ": sum(row[2] for row in rows) / len(rows),
-    }
+    _, su, sz, inference, _ = zip(*FIRST.values(), strict=True)
     columns = (Column("average"), Column("of the tables", ".4f"), Column("abstract", ".2f"))
-    return Table("averages of the abstract", columns, [(key, own[key], AVERAGES[key]) for key in own])
+    rows = [
+        (name, sum(values) / len(values), printed)
+        for (name, printed), values in zip(AVERAGES.items(), (su, GAINS, inference, sz), strict=True)
+    ]
+    return Table("averages of the abstract", columns, rows)
 
 
 def _training() -> Table:
-    rows: list[tuple[Any, ...]] = []
-    for name, (mem, su, _, _, _) in FIRST.items():
-        rows.append((name, mem, 32 * (mem - 1), 2 / mem, su))
-    columns = (
-        Column("run"),
-        Column("MEM, paper", ".2f"),
-        Column("mean sp*WL", ".2f"),
-        Column("SU of one width", ".2f"),
-        Column("SU, paper", ".2f"),
-    )
+    rows = [(name, mem, 32 * (mem - 1), 2 / mem, su) for name, (mem, su, *_) in FIRST.items()]
+    names = ("MEM, paper", "mean sp*WL", "SU of one width", "SU, paper")
+    columns = (Column("run"), *numbers(*names, spec=".2f"))
     return Table("training, had all layers been alike (tables 3, 4)", columns, rows)
 
 
 def _inference() -> Table:
-    rows: list[tuple[Any, ...]] = []
-    first = [(name, (sz, su, zeros)) for name, (_, _, sz, su, zeros) in FIRST.items()]
-    for name, (sz, su, zeros) in [*first, *LATER.items()]:
-        rows.append((name, sz, zeros, 32 * sz, 32 * sz / (1 - zeros), 1 / sz, su))
+    published = {name: last for name, (_, _, *last) in FIRST.items()} | LATER
+    rows = [
+        (name, sz, zeros, 32 * sz, 32 * sz / (1 - zeros), 1 / sz, su)
+        for name, (sz, su, zeros) in published.items()
+    ]
     names = ("SZ, paper", "zeros, paper", "mean sp*WL", "mean WL", "SU of one width", "SU, paper")
-    columns = (Column("final model"), *(Column(name, ".2f") for name in names))
+    columns = (Column("final model"), *numbers(*names, spec=".2f"))
     return Table("inference, had all layers been alike (tables 5, 6; later 3, 4)", columns, rows)
 
 
@@ -113,11 +105,12 @@ def _overheads() -> Table:
         for lookback in LOOKBACK:
             history = adapt_costs.dense(sizes, [(1, width)], BATCH, switch=(lookback, RESOLUTION))
             own = adapt_costs.summary(history, adapt_costs.float32(sizes, 1, BATCH))
-            figures = (own.speedup_without_overhead, own.speedup, own.speedup_per_image)
+            names = ("speedup_without_overhead", "speedup", "speedup_per_image")
+            figures = (own[name] for name in names)
             rows.append((net, width, lookback, *figures, su))
     columns = (
         *map(Column, ("network", "WL", "lookback")),
-        *(Column(name, ".3f") for name in ("SU, no overhead", "once a step", "as printed")),
+        *numbers("SU, no overhead", "once a step", "as printed", spec=".3f"),
         Column("paper", ".2f"),
     )
     return Table(

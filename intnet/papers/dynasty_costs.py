@@ -8,8 +8,9 @@ them: epochs = time / (bits / 8).
 from typing import Any
 
 from intnet.costs import array_costs
+from intnet.costs.array_costs import ARRAY_MILLIWATTS, MODULE_AT_BITS, MODULE_MILLIWATTS
 from intnet.papers.check import Check, Result, Task, agrees
-from intnet.show.tables import Column, Table
+from intnet.show.tables import Column, Table, numbers
 
 # sec. 5.2.2, 5.3: (data, bits, time, energy saved), per cent of 8 bits
 PUBLISHED = (
@@ -62,12 +63,9 @@ def _times() -> Table:
         fitted = None if share is None else array_costs.uniform_time(bits, share)
         rows.append((data, bits, equal, time / 100, time / 100 / equal, fitted))
     columns = (
-        Column("data"),
-        Column("bits"),
-        Column("equal epochs", ".1%"),
-        Column("paper, to accuracy", ".1%"),
-        Column("implied epochs", ".3f"),
-        Column("7/9 of the epochs", ".1%"),
+        *map(Column, ("data", "bits")),
+        *numbers("equal epochs", "paper, to accuracy", spec=".1%"),
+        *(Column("implied epochs", ".3f"), Column("7/9 of the epochs", ".1%")),
     )
     return Table("training time over that at 8 bits (section 5.2.2, figure 7)", columns, rows)
 
@@ -80,30 +78,22 @@ def _energies() -> Table:
         by_step = 1 - array_costs.energy_by_step(time / 100, epochs)
         rows.append((data, bits, 1 - time / 100, constant, by_step, saved / 100))
     names = ("array alone", "powers constant", "by step", "paper")
-    columns = (Column("data"), Column("bits"), *(Column(name, ".1%") for name in names))
+    columns = (*map(Column, ("data", "bits")), *numbers(*names, spec=".1%"))
     return Table("energy saved, from the published times (section 5.3, figure 8)", columns, rows)
 
 
 def _headlines() -> Table:
     area = 100 * array_costs.AREA_OVERHEAD
-    powers = [
-        100 * array_costs.MODULE_MILLIWATTS * array_costs.MODULE_AT_BITS / bits / array_costs.ARRAY_MILLIWATTS
-        for bits in (4, 2)
-    ]
     rows: list[tuple[Any, ...]] = [
         (what, where, own, printed, agrees(own, printed, digits))
         for what, printed, where, own, digits in HEADLINES
     ]
     rows.append(("area overhead, %", "0.219 / 16", area, AREA, agrees(area, AREA, 1)))
-    for bits, where, own in ((4, "10.3 / 297", powers[0]), (2, "the same energy a step", powers[1])):
+    for bits, where in ((4, "10.3 / 297"), (2, "the same energy a step")):
+        own = 100 * MODULE_MILLIWATTS * MODULE_AT_BITS / bits / ARRAY_MILLIWATTS
         rows.append((f"power overhead, at most, {bits} bits, %", where, own, POWER, own <= POWER))
-    columns = (
-        Column("figure"),
-        Column("from"),
-        Column("intnet", ".2f"),
-        Column("paper", ".1f"),
-        Column("agrees"),
-    )
+    names = map(Column, ("figure", "from"))
+    columns = (*names, Column("intnet", ".2f"), Column("paper", ".1f"), Column("agrees"))
     return Table("headlines (abstract, sections 5.2, 5.3, table 2)", columns, rows)
 
 

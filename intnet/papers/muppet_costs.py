@@ -10,13 +10,12 @@ over epochs alone:
 whatever the network is. So one published figure gives the mean WL, and the other one tests it.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from intnet import models
 from intnet.costs import adapt_costs
 from intnet.papers.check import Check, Result, Task, agrees
-from intnet.show.tables import Column, Table
+from intnet.show.tables import Column, Table, numbers
 
 SCHEDULE = ((16, 8), (10, 12), (14, 14), (14, 16), (45, 32))  # AlexNet/CIFAR-10: (epochs, WL)
 # first version, table 3, columns MEM and SU^3, rows of MuPPET; epochs trained: table 2, superscripts
@@ -61,17 +60,12 @@ def _priced() -> Table:
         own = adapt_costs.summary(history, adapt_costs.float32(sizes, history.steps))
         longer = adapt_costs.summary(history, adapt_costs.float32(sizes, BASELINE_EPOCHS))
         rows += [
-            (net, "SU", own.speedup, su, epochs),
-            (net, "SU, 150 epochs", longer.speedup, None, BASELINE_EPOCHS),
-            (net, "MEM", own.memory, mem, epochs),
+            (net, "SU", own["speedup"], su, epochs),
+            (net, "SU, 150 epochs", longer["speedup"], None, BASELINE_EPOCHS),
+            (net, "MEM", own["memory"], mem, epochs),
         ]
-    columns = (
-        Column("network here"),
-        Column("figure"),
-        Column("intnet", ".4f"),
-        Column("paper", ".2f"),
-        Column("baseline epochs"),
-    )
+    names = map(Column, ("network here", "figure"))
+    columns = (*names, Column("intnet", ".4f"), Column("paper", ".2f"), Column("baseline epochs"))
     return Table("the published schedule, priced (table 3; the network cancels out)", columns, rows)
 
 
@@ -86,18 +80,13 @@ def _solved() -> Table:
         by_mem = [32 * (mem + sign * HALF) - 32 for sign in (-1, 1)]
         by_su = [64 / (su - sign * HALF) - 32 for sign in (-1, 1)]
         both = max(by_mem[0], by_su[0]), min(by_mem[1], by_su[1])
-        rows.append((net, epochs, *_range(by_mem), *_range(by_su), both[0] <= both[1]))
+        rows.append((net, epochs, *sorted(by_mem), *sorted(by_su), both[0] <= both[1]))
     columns = (
-        Column("network"),
-        Column("epochs"),
-        *(Column(name, ".2f") for name in ("by MEM, from", "to", "by SU, from", "up to")),
+        *map(Column, ("network", "epochs")),
+        *numbers("by MEM, from", "to", "by SU, from", "up to", spec=".2f"),
         Column("overlap"),
     )
     return Table("mean WL that the published figures, +-0.005, imply", columns, rows)
-
-
-def _range(ends: Sequence[float]) -> tuple[float, float]:
-    return min(ends), max(ends)
 
 
 def _ratios() -> Table:
@@ -106,7 +95,7 @@ def _ratios() -> Table:
         (net, ADAPT_SU3[net], PUBLISHED[net][1], r) for net, r in zip(PUBLISHED, ratios, strict=True)
     ]
     rows += [("mean", None, None, sum(ratios) / len(ratios)), ("mean, as printed", None, None, MEAN_RATIO)]
-    columns = (Column("network"), *(Column(name, ".2f") for name in ("AdaPT SU^3", "MuPPET SU^3", "ratio")))
+    columns = (Column("network"), *numbers("AdaPT SU^3", "MuPPET SU^3", "ratio", spec=".2f"))
     return Table("AdaPT over MuPPET, both as published", columns, rows)
 
 

@@ -5,6 +5,7 @@ forward pass; bytes are b/8 * N (section 4.1.1). What storage takes beyond that,
 buckets and the codes that levels really need, stands beside.
 """
 
+import itertools
 from typing import Any
 
 from intnet import methods, models
@@ -13,7 +14,7 @@ from intnet.costs import tape_costs
 from intnet.costs.tape_costs import Block
 from intnet.methods.saved import PRESETS, Saved
 from intnet.papers.check import Check, Result, Task, agrees
-from intnet.show.tables import Column, Table
+from intnet.show.tables import Column, Table, numbers
 from intnet.training.tape import MB
 
 BATCH, IMAGE, CLASSES = 128, (32, 32, 3), 10
@@ -70,18 +71,12 @@ def _table(blocks: list[Block]) -> Table:
     rows: list[tuple[Any, ...]] = []
     for name, (elements, *published) in PUBLISHED.items():
         full, packed = 4 * own[name] / MB, own[name] / 2 / MB
-        figures = (full, packed, full - packed)
-        same = elements == own[name] and all(agrees(a, b, 2) for a, b in zip(figures, published, strict=True))
-        pairs = [cell for pair in zip(figures, published, strict=True) for cell in pair]
-        rows.append((name, own[name], elements, *pairs, same))
+        pairs = list(zip((full, packed, full - packed), published, strict=True))
+        same = elements == own[name] and all(agrees(*pair, 2) for pair in pairs)
+        rows.append((name, own[name], elements, *itertools.chain(*pairs), same))
     names = ("float32", "paper's", "4 bits", "paper's 4 bits", "saved", "paper's saved")
-    columns = (
-        Column("block"),
-        Column("elements", ","),
-        Column("paper", ","),
-        *(Column(name, ".2f") for name in names),
-        Column("agrees"),
-    )
+    counts = numbers("elements", "paper", spec=",")
+    columns = (Column("block"), *counts, *numbers(*names, spec=".2f"), Column("agrees"))
     return Table("outputs of the blocks, MB of 2^20 bytes (table 4.1)", columns, rows)
 
 
@@ -91,14 +86,8 @@ def _relative(elements: int) -> Table:
         own = bits / 8 * elements / MB
         same = agrees(own, size, 1) and bits / 32 == share
         rows.append((bits, bits / 32, share, own, size, 1 - bits / 32, same))
-    columns = (
-        Column("bits"),
-        *(Column(name, ".4f") for name in ("share", "paper")),
-        Column("MB", ".2f"),
-        Column("paper's MB", ".1f"),
-        Column("saved", ".2%"),
-        Column("agrees"),
-    )
+    sizes = (Column("MB", ".2f"), Column("paper's MB", ".1f"), Column("saved", ".2%"))
+    columns = (Column("bits"), *numbers("share", "paper", spec=".4f"), *sizes, Column("agrees"))
     return Table("memory by width (tables 4.2, 7.1)", columns, rows)
 
 
@@ -113,8 +102,8 @@ def _codecs() -> Table:
             rows.append((kind, bits, codes, *packed, *(32 / one for one in packed)))
     columns = (
         *map(Column, ("codec", "bits", "codes")),
-        *(Column(name, ".3f") for name in ("bits, bucket 64", "bucket 512")),
-        *(Column(name, ".2f") for name in ("times smaller, 64", "512")),
+        *numbers("bits, bucket 64", "bucket 512", spec=".3f"),
+        *numbers("times smaller, 64", "512", spec=".2f"),
     )
     return Table("what an element takes, scales and zero points counted", columns, rows)
 
@@ -124,13 +113,10 @@ def _mixes() -> Table:
     for mix in MIXES:
         base, wide = map(int, mix.split("/"))
         share = PRESETS[base, wide]
-        rows.append((mix, share, base + share * (wide - base), 32 / (base + share * (wide - base))))
-    columns = (
-        Column("mix"),
-        Column("share of the wider", ".1f"),
-        Column("mean bits", ".2f"),
-        Column("times smaller", ".2f"),
-    )
+        mean = base + share * (wide - base)
+        rows.append((mix, share, mean, 32 / mean))
+    sizes = numbers("mean bits", "times smaller", spec=".2f")
+    columns = (Column("mix"), Column("share of the wider", ".1f"), *sizes)
     return Table("presets of two widths, nominal (listing 5.6)", columns, rows)
 
 

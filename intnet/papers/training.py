@@ -7,8 +7,10 @@ Accuracies are of the first `TESTS` test images, to stay short: at 85 % their st
 """
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,29 +98,25 @@ def train(task: Task, arms: Sequence[Arm]) -> dict[str, list[Outcome]]:
     steps = {arm.name: sizes.epochs * -(-len(data.train_labels) // arm.batch_size) for arm in arms}
     total, done = len(sizes.seeds) * sum(steps.values()), 0
     sha256 = data_sha256(data)
-    if task.out is not None:
-        task.out.mkdir(parents=True, exist_ok=True)
-    lock = None if task.out is None else files.lock(task.out)
     found: dict[str, list[Outcome]] = {arm.name: [] for arm in arms}
-    try:
-        for seed in sizes.seeds:
-            for arm in arms:
-                run = start(sizes, arm.make(), data, arm.batch_size, seed)
-                own = identity(run, sha256) | {"epochs": sizes.epochs, "intnet": intnet.__version__}
-                file = None if task.out is None else task.out / f"{arm.name}+seed={seed}.json"
+    with ExitStack() as held:
+        if task.out is not None:
+            task.out.mkdir(parents=True, exist_ok=True)
+            held.enter_context(files.lock(task.out))
+        for seed, arm in itertools.product(sizes.seeds, arms):
+            run = start(sizes, arm.make(), data, arm.batch_size, seed)
+            own = identity(run, sha256) | {"epochs": sizes.epochs, "intnet": intnet.__version__}
+            file = None if task.out is None else task.out / f"{arm.name}+seed={seed}.json"
 
-                def tell(step: StepReport, name: str = arm.name, before: int = done) -> None:
-                    task.progress(name, before + step.step, total)
+            def tell(step: StepReport, name: str = arm.name, before: int = done) -> None:
+                task.progress(name, before + step.step, total)
 
-                outcome = _read(file, own)
-                if outcome is None:
-                    outcome = _train(run, steps[arm.name], tell)
-                    _write(file, own, outcome)
-                found[arm.name].append(outcome)
-                done += steps[arm.name]
-    finally:
-        if lock is not None:
-            lock.close()
+            outcome = _read(file, own)
+            if outcome is None:
+                outcome = _train(run, steps[arm.name], tell)
+                _write(file, own, outcome)
+            found[arm.name].append(outcome)
+            done += steps[arm.name]
     return found
 
 
@@ -151,7 +149,7 @@ def _read(file: Path | None, own: dict[str, Any]) -> Outcome | None:
     if kept["run"] != own:
         keys = ", ".join(key for key in own if kept["run"].get(key) != own[key])
         raise ConfigError(f"{file} is of another run ({keys} differ): name another --out")
-    return Outcome(**{field.name: kept["outcome"][field.name] for field in dataclasses.fields(Outcome)})
+    return Outcome(**{key: kept["outcome"][key] for key in OUTCOME})
 
 
 def _write(file: Path | None, own: dict[str, Any], outcome: Outcome) -> None:

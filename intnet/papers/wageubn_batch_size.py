@@ -16,7 +16,7 @@ from intnet.papers.check import Check, Result, Sizes, Task
 from intnet.papers.single_path import SinglePath
 from intnet.papers.training import Arm
 from intnet.show.pictures import picture, wrapped
-from intnet.show.tables import Column, Table
+from intnet.show.tables import Column, Table, numbers
 
 BATCHES = (128, 64, 32, 16)  # figure 8 runs from 128 to 16
 
@@ -37,13 +37,9 @@ def run(task: Task) -> Result:
         (plain, low, high, _), (full, least, most, _) = told
         gap = None if plain is None or full is None else 100 * (full - plain)
         rows.append((size, steps, plain, low, high, full, least, most, gap))
-    columns = (
-        Column("batch"),
-        Column("steps", ","),
-        *(Column(name, ".2%") for name in ("float32", "its least", "its most")),
-        *(Column(name, ".2%") for name in ("wageubn", "least", "most")),
-        Column("difference", "+.2f"),
-    )
+    names = ("float32", "its least", "its most", "wageubn", "least", "most")
+    ends = numbers("steps", spec=","), numbers("difference", spec="+.2f")
+    columns = (Column("batch"), *ends[0], *numbers(*names, spec=".2%"), *ends[1])
     seeds = task.training.seeds
     return Result(
         training.about_arms(task.training, None),

@@ -21,7 +21,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.papers import training
 from intnet.papers.check import Check, Result, Sizes, Task
 from intnet.show.pictures import picture, wrapped
-from intnet.show.tables import Column, Table
+from intnet.show.tables import Column, Table, numbers
 from intnet.trace import Event
 
 FORMATS: dict[str, Format] = {"SQ 8": Shift(8), "Flag 8": Flag(8), "SQ 16": Shift(16)}
@@ -79,13 +79,8 @@ def _ratios(name: str, found: dict[str, QTensor]) -> tuple[Any, ...]:
 
 
 def _table(rows: Sequence[tuple[Any, ...]]) -> Table:
-    columns = (
-        Column("layer"),
-        Column("values", ","),
-        *(Column(name, ".2%") for name in FORMATS),
-        Column("above 2^-8 R", ".2%"),
-        Column("above 2^-15 R", ".2%"),
-    )
+    shares = numbers(*FORMATS, "above 2^-8 R", "above 2^-15 R", spec=".2%")
+    columns = (Column("layer"), Column("values", ","), *shares)
     return Table("data ratio of e3, layer by layer (figure 10)", columns, rows)
 
 
@@ -111,7 +106,7 @@ def _distribution(layer: str, found: dict[str, QTensor]) -> Table:
     rest = [int(np.count_nonzero(octaves[name] <= -OCTAVES)) / size for name in names]
     rows.append((f"below 2^{1 - OCTAVES}", *rest))
     rows.append(("zero", *(1 - octaves[name].size / size for name in names)))
-    columns = (Column("|e3| / R(e3)"), *(Column(name, ".2%") for name in names))
+    columns = (Column("|e3| / R(e3)"), *numbers(*names, spec=".2%"))
     return Table(f"values of {layer}, the first quantized layer, by octave (figure 9)", columns, rows)
 
 

@@ -14,7 +14,7 @@ from intnet.papers import training
 from intnet.papers.check import Check, Result, Sizes, Task
 from intnet.papers.single_path import SinglePath
 from intnet.papers.training import Arm, Outcome
-from intnet.show.tables import Column, Table
+from intnet.show.tables import Column, Table, numbers
 
 # what is quantized -> (arm, top-1, top-5, where), top-1 and top-5 in per cent on ImageNet, ResNet18
 PUBLISHED: dict[str, tuple[str, float | None, float | None, str]] = {
@@ -45,13 +45,12 @@ def arms(epochs: int) -> list[Arm]:
 def run(task: Task) -> Result:
     """Train all arms."""
     found = training.train(task, arms(task.training.epochs))
-    rows = [_row(what, found, *told) for what, told in PUBLISHED.items()]
+    rows = [_row(what, found) for what in PUBLISHED]
     columns = (
         Column("quantized"),
-        *(Column(name, ".2%") for name in ("accuracy", "least", "most")),
-        Column("to float32", "+.2f"),
-        Column("last loss", ".4f"),
-        *(Column(name, ".2f") for name in ("paper: top-1", "top-5")),
+        *numbers("accuracy", "least", "most", spec=".2%"),
+        *(Column("to float32", "+.2f"), Column("last loss", ".4f")),
+        *numbers("paper: top-1", "top-5", spec=".2f"),
         Column("top-1 to float32", "+.2f"),
         Column("place"),
     )
@@ -63,14 +62,8 @@ def run(task: Task) -> Result:
     )
 
 
-def _row(
-    what: str,
-    found: dict[str, list[Outcome]],
-    arm: str,
-    top_1: float | None,
-    top_5: float | None,
-    where: str,
-) -> tuple[Any, ...]:
+def _row(what: str, found: dict[str, list[Outcome]]) -> tuple[Any, ...]:
+    arm, top_1, top_5, where = PUBLISHED[what]
     base = training.means(found["none"])[0]
     accuracy, least, most, loss = training.means(found[arm])
     own = None if accuracy is None or base is None else 100 * (accuracy - base)

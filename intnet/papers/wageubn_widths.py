@@ -20,7 +20,7 @@ from intnet.methods.wageubn import MOM, MOM_EXPONENT, Wageubn, Widths
 from intnet.numbers.qtensor import QTensor
 from intnet.papers import training
 from intnet.papers.check import Check, Result, Sizes, Task
-from intnet.show.tables import Column, Table
+from intnet.show.tables import Column, Table, numbers
 from intnet.trace import Event, PathTable
 from intnet.training.train import Run
 
@@ -136,15 +136,12 @@ def _constant(
 
 
 def _constraints() -> tuple[Table, Table]:
-    k = dict((symbol, width) for symbol, width, _, _ in PUBLISHED)
+    k = {symbol: width for symbol, width, _, _ in PUBLISHED} | {"kGC": KGC}
+    sums = ("kGgamma", "kGbeta", "kGC")
     rows = [
-        ("(22)", "kGgamma = kMom + kAcc - 1", k["kGgamma"], KMOM + KACC - 1),
-        ("(22)", "kGbeta = kMom + kAcc - 1", k["kGbeta"], KMOM + KACC - 1),
-        ("(22)", "kGC = kMom + kAcc - 1", KGC, KMOM + KACC - 1),
+        *(("(22)", f"{name} = kMom + kAcc - 1", k[name], KMOM + KACC - 1) for name in sums),
         ("(24)", "kWU = kMom + kAcc + klr - 2", KWU, KMOM + KACC + KLR - 2),
-        ("(24)", "kWU = kGC + klr - 1", KWU, KGC + KLR - 1),
-        ("(24)", "kWU = kGgamma + klr - 1", KWU, k["kGgamma"] + KLR - 1),
-        ("(24)", "kWU = kGbeta + klr - 1", KWU, k["kGbeta"] + KLR - 1),
+        *(("(24)", f"kWU = {name} + klr - 1", KWU, k[name] + KLR - 1) for name in ("kGC", *sums[:2])),
     ]
     columns = tuple(map(Column, ("equation", "constraint", "left", "right", "holds")))
     table = Table("constraints, by the published widths", columns, [(*row, row[2] == row[3]) for row in rows])
@@ -226,11 +223,9 @@ def _on_grid(parts: list[tuple[int, QTensor, int]], exponent: int) -> np.ndarray
 
 
 def _updates(counted: list[tuple[Any, ...]]) -> Table:
-    names = ("words updated", "rounded", "wrong", "clipped")
-    columns = (Column("version"), *(Column(name, ",") for name in names))
-    return Table(
-        "updates (20), (23) of all steps: is anything rounded on the way to memory?", columns, counted
-    )
+    columns = (Column("version"), *numbers("words updated", "rounded", "wrong", "clipped", spec=","))
+    title = "updates (20), (23) of all steps: is anything rounded on the way to memory?"
+    return Table(title, columns, counted)
 
 
 CHECK = Check(

@@ -15,6 +15,7 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -50,15 +51,17 @@ def save(path: PathLike, kind: Kind, arrays: Arrays, description: dict[str, Any]
     description = head | description
     description["sha256"] = _sha256(arrays, description)
     text = np.frombuffer(_json(description), np.uint8)
-    files.replace(Path(path), lambda stream: _write(stream, {META: text, **arrays}))
+    little = {name: _little(array) for name, array in ({META: text} | arrays).items()}
+    files.replace(Path(path), lambda stream: write_npz(stream, little))
 
 
-def _write(stream: BinaryIO, arrays: Arrays) -> None:
+def write_npz(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+    """An uncompressed .npz of little-endian arrays: equal arrays give equal bytes."""
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             member = zipfile.ZipInfo(f"{name}.npy")  # dated 1980: the bytes do not depend on the time
             with archive.open(member, "w", force_zip64=True) as entry:
-                npy.write_array(entry, np.asarray(_little(array), order="C"), allow_pickle=False)
+                npy.write_array(entry, np.asarray(array, order="C"), allow_pickle=False)
 
 
 def _little(array: np.ndarray) -> np.ndarray:

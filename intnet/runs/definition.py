@@ -6,7 +6,9 @@ runs, sweeps, checkpoints, models and packs hold it under `definition`: bits of 
 
 from typing import Any
 
-__all__ = ["VERSION", "difference"]
+import intnet
+
+__all__ = ["VERSION", "difference", "head", "refused"]
 
 VERSION = 2  # `spec.VERSION`, without the import of all of it
 
@@ -20,3 +22,16 @@ def difference(found: Any) -> str | None:
         f"of another version of the definition ({version}); this intnet computes version {VERSION}, "
         "other bits: make it anew, or use the intnet that wrote it"
     )
+
+
+def head(format: str, version: int) -> dict[str, Any]:
+    """What config.json and sweep.json begin with."""
+    return {"format": format, "version": version, "definition": VERSION, "intnet": intnet.__version__}
+
+
+def refused(found: Any, kind: str, format: str, version: int) -> str | None:
+    """Why a file that begins with `found` is no `kind` ('run') to go on with; None where it is one."""
+    if (found["format"], found["version"]) != (format, version):
+        return f"not a {kind} of this version of intnet ({format}, version {version})"
+    other = difference(found.get("definition"))
+    return other and f"a {kind} {other}"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from intnet.errors import InUseError
+from intnet.errors import ConfigError, InUseError
 
 PARTIAL, LOCK = ".partial", ".intnet.lock"
 _FAR = (
@@ -52,6 +52,22 @@ def remove_partial(folder: Path) -> None:
     """Delete what killed writers left in `folder`; only for whoever holds the folder's lock."""
     for path in folder.glob(f".*{PARTIAL}"):
         path.unlink(missing_ok=True)
+
+
+def content(folder: Path, what: str) -> list[str]:
+    """Names in a folder that may hold a `what` ('run'), but for locks and what killed writers left.
+
+    None where there is no folder; ConfigError where it is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; a {what} needs a folder: name another --out")
+    names = sorted(path.name for path in folder.glob("*"))
+    return [name for name in names if name != LOCK and not name.endswith(PARTIAL)]
+
+
+def shown(names: list[str]) -> str:
+    """The first three."""
+    return ", ".join(names[:3]) + ", ..." * (len(names) > 3)
 
 
 def lock(folder: Path) -> IO[str]:

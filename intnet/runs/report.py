@@ -6,7 +6,7 @@ table to one row a path and format for a terminal. Nothing here trains or writes
 
 import dataclasses
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -16,7 +16,7 @@ import intnet
 from intnet.errors import CheckpointError
 from intnet.methods.method import Held
 from intnet.runs import records
-from intnet.show.tables import Column, Table
+from intnet.show.tables import Column, Table, text
 from intnet.trace import PathRow, PathTable
 from intnet.training import model_bytes
 from intnet.training.tape import MB, Tape
@@ -189,75 +189,51 @@ def last_batch(report: dict[str, Any]) -> int:
     return int(min(batch, images - before))
 
 
-def facts(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """(what, value) of everything but the table."""
+def facts(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """(what, value) of everything but the table, as far as the report has it."""
     run = report["run"]
-    options = ", ".join(f"{key}={'off' if value is None else value}" for key, value in run["options"].items())
-    rate = report["images_per_second"]
+    yield "test accuracy", f"{report['test_accuracy']:.2%} of {report['test_images']:,} images"
+    if "fixed_model" in report:
+        sizes = report["fixed_model"]
+        share, zeros = sizes["packed"] / sizes["float32"], sizes["zeros"] / sizes["elements"]
+        packed = f"{sizes['packed']:,} bytes packed, {share:.1%} of float32"
+        yield "fixed point", f"{packed}; {zeros:.1%} of its weights are 0"
+    yield from _bytes(report)
+    yield "last loss", text(report["last_loss"], ".4f")
     passes = f"{report['epochs']:g} epoch{'s' * (report['epochs'] != 1)}"
-    return [
-        ("test accuracy", f"{report['test_accuracy']:.2%} of {report['test_images']:,} images"),
-        *_fixed_model(report.get("fixed_model")),
-        *_saved(report.get("saved")),
-        *_bytes(report),
-        ("last loss", "-" if report["last_loss"] is None else f"{report['last_loss']:.4f}"),
-        ("steps", f"{report['steps']:,} of {run['batch_size']} images ({passes})"),
-        ("seed", str(run["seed"])),
-        *_weights(run.get("weights")),
-        ("training images", f"{run['limit']:,}"),
-        *([("augmented", run["augment"])] if "augment" in run else []),
-        ("options", options or "-"),
-        ("time", f"{report['seconds']:.1f} s" + (f", {rate:,.0f} images/s" if rate else "")),
-        ("saturated", f"{report['saturated']:,} values"),
-    ]
+    yield "steps", f"{report['steps']:,} of {run['batch_size']} images ({passes})"
+    yield "seed", str(run["seed"])
+    if "weights" in run:
+        own = run["weights"]
+        left = f", {len(own['left']):,} did not fit" if own["left"] else ""
+        yield "first weights", f"{own['tensors']:,} tensors of a file{left}; its sha256 {own['sha256']}"
+    yield "training images", f"{run['limit']:,}"
+    if "augment" in run:
+        yield "augmented", run["augment"]
+    options = (f"{key}={'off' if value is None else value}" for key, value in run["options"].items())
+    yield "options", ", ".join(options) or "-"
+    rate = report["images_per_second"]
+    yield "time", f"{report['seconds']:.1f} s" + (f", {rate:,.0f} images/s" if rate else "")
+    yield "saturated", f"{report['saturated']:,} values"
 
 
-def _weights(given: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """The file that first weights came from, where they did."""
-    if given is None:
-        return []
-    left = f", {len(given['left']):,} did not fit" if given["left"] else ""
-    return [("first weights", f"{given['tensors']:,} tensors of a file{left}; its sha256 {given['sha256']}")]
-
-
-def _fixed_model(sizes: dict[str, int] | None) -> list[tuple[str, str]]:
-    """The packed model's size, where there is one."""
-    if sizes is None:
-        return []
-    share, zeros = sizes["packed"] / sizes["float32"], sizes["zeros"] / sizes["elements"]
-    text = f"{sizes['packed']:,} bytes packed, {share:.1%} of float32; {zeros:.1%} of its weights are 0"
-    return [("fixed point", text)]
-
-
-def _bytes(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """Of the model, of all that a step saves, of the process; where the report has them."""
-    found = []
+def _bytes(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Of what a method packs on the tape, of the model, of all that a step saves, of the process."""
+    if "saved" in report:
+        held = report["saved"]
+        masks = f", and masks of {held['mask_bytes'] / MB:,.2f} MB" if held["mask_bytes"] else ""
+        size = f"{held['bytes'] / MB:,.2f} MB of {held['elements']:,} values of the last step"
+        floats = f"float32: {held['elements'] * 4 / MB:,.2f} MB"
+        yield "tape", f"{size}, {held['bits']:.2f} bits each{masks}; {floats}"
     if "model_bytes" in report:
-        found.append(("model", f"{report['model_bytes']:,} bytes for inference, in its formats' bits"))
+        yield "model", f"{report['model_bytes']:,} bytes for inference, in its formats' bits"
     if "tape" in report:
         held, packed = (f"{report['tape'][key] / MB:,.2f} MB" for key in ("held", "packed"))
-        found.append(
-            ("last step saved", f"{held} of {last_batch(report)} images; {packed} in its formats' bits")
-        )
+        yield "last step saved", f"{held} of {last_batch(report)} images; {packed} in its formats' bits"
     own = report.get("process", {"peak": None})
     if own["peak"] is not None:
         most, before = (f"{own[key] / MB:,.0f} MB" for key in ("peak", "before"))
-        found.append(("memory", f"{most} at most, {before} before the first step"))
-    return found
-
-
-def _saved(held: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """What the tape held, where the method packs it."""
-    if held is None:
-        return []
-    masks = f", and masks of {held['mask_bytes'] / MB:,.2f} MB" if held["mask_bytes"] else ""
-    size = f"{held['bytes'] / MB:,.2f} MB of {held['elements']:,} values of the last step"
-    return [
-        (
-            "tape",
-            f"{size}, {held['bits']:.2f} bits each{masks}; float32: {held['elements'] * 4 / MB:,.2f} MB",
-        )
-    ]
+        yield "memory", f"{most} at most, {before} before the first step"
 
 
 def markdown(report: dict[str, Any]) -> str:

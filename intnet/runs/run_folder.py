@@ -83,15 +83,20 @@ def build(
     weights: a file of first values, `partial`: even where not all of it fits (`state_dicts.load`)
     """
     made = methods.make(method, **options)
-    altered = Augment.parse(augment) if augment is not None else Augment()
-    loaded = datasets.load(data, data_dir, image_size)
-    if limit is not None:
-        loaded = loaded.first(limit)
+    altered, loaded = Augment.parse(augment), load_data(data, data_dir, image_size, limit)
     network = models.make(model, loaded.image_shape, loaded.classes)
     run = Run(network, made, loaded, batch_size, seed, altered)
     if weights is not None:
         run.weights = state_dicts.load(weights, run.model, run.method, partial)
     return run
+
+
+def load_data(
+    name: str, data_dir: PathLike | None, image_size: int | None = None, limit: int | None = None
+) -> Dataset:
+    """`datasets.load`; `limit` takes the first training images only."""
+    loaded = datasets.load(name, data_dir, image_size)
+    return loaded if limit is None else loaded.first(limit)
 
 
 def build_again(own: dict[str, Any], options: dict[str, Any], data_dir: PathLike | None) -> Run:
@@ -112,10 +117,7 @@ def build_again(own: dict[str, Any], options: dict[str, Any], data_dir: PathLike
 def check_unused(folder: PathLike) -> None:
     """ConfigError when `folder` holds something that a new run would mix with."""
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file; a run needs a folder: name another --out")
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    names = [name for name in names if name != files.LOCK and not name.endswith(files.PARTIAL)]
+    names = files.content(folder, "run")
     if (folder / files.LOCK).exists():
         files.lock(folder).close()
     if names in ([METRICS], [CHECKPOINT, METRICS]) and not (folder / METRICS).stat().st_size:
@@ -125,8 +127,7 @@ def check_unused(folder: PathLike) -> None:
             f"{folder} holds a run already: go on with `{resume_command(folder)}`, or name another --out"
         )
     if names:
-        shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
-        raise ConfigError(f"{folder} is not empty (it holds {shown}): name another --out")
+        raise ConfigError(f"{folder} is not empty (it holds {files.shown(names)}): name another --out")
 
 
 def resume_command(folder: PathLike) -> str:
@@ -262,9 +263,8 @@ def _difference(meta: dict[str, Any], own: dict[str, Any]) -> str:
 
 
 def _write_config(folder: Path, own: dict[str, Any], plan: Plan) -> None:
-    head = {"format": FORMAT, "version": VERSION, "definition": definition.VERSION}
-    config = head | {"intnet": intnet.__version__, "run": own}
-    files.replace(folder / CONFIG, _pretty(config | {"plan": dataclasses.asdict(plan)}))
+    config = definition.head(FORMAT, VERSION) | {"run": own, "plan": dataclasses.asdict(plan)}
+    files.replace(folder / CONFIG, _pretty(config))
 
 
 def _pretty(content: dict[str, Any]) -> bytes:
@@ -278,10 +278,8 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], Plan]:
         raise ConfigError(f"{folder}: there is no such run folder")
     try:
         config = records.parse(path.read_bytes())
-        if (config["format"], config["version"]) != (FORMAT, VERSION):
-            raise ConfigError(f"not a run of this version of intnet ({FORMAT}, version {VERSION})")
-        if other := definition.difference(config.get("definition")):
-            raise ConfigError(f"a run {other}")
+        if why := definition.refused(config, "run", FORMAT, VERSION):
+            raise ConfigError(why)
         plan = Plan(**config["plan"])
         own = records.check(config["run"], IDENTITY, "run")
         return records.check(own, {key: OF_SOME[key] for key in OF_SOME if key in own}, "run"), plan

@@ -150,7 +150,7 @@ def _take(path: Path, values: Floats, model: Model, method: Method) -> tuple[int
                 continue
             method.saturated.pop(f"{layer.name}/{parameter.symbol}", None)
             parameter.slots = {}
-            method.initialize(layer, parameter, _flattened_here(model, layer.name, values[name]))
+            method.initialize(layer, parameter, _reordered(model, layer.name, values[name], 1, 3))
             stored.append(parameter.value)
         for norm in _norms(model):
             name = f"{norm.name}.{MEAN}"
@@ -173,13 +173,17 @@ def _statistic(layer: BatchNorm2d, value: np.ndarray) -> Any:
     return QTensor(q.codes.astype(np.int64), layer.EXPONENT, bound=q.bound, status=q.status)
 
 
-def _flattened_here(model: Model, layer: str, weight: np.ndarray) -> np.ndarray:
-    """(O, C*H*W) as (O, H*W*C), of a linear layer behind a flattened image; others as they are."""
+def _reordered(model: Model, layer: str, weight: np.ndarray, channels_at: int, to: int) -> np.ndarray:
+    """(O, C*H*W) as (O, H*W*C) or back, of a linear layer behind a flattened image; others as they are.
+
+    channels_at, to: axes of the channels before and after, 1 or 3
+    """
     if layer not in model.flattened or weight.ndim != 2:
         return weight
-    height, width, channels = model.flattened[layer]
-    images = weight.reshape(-1, channels, height, width)
-    return np.ascontiguousarray(images.transpose(0, 2, 3, 1)).reshape(weight.shape)
+    sides = list(model.flattened[layer])
+    sides.insert(channels_at - 1, sides.pop())
+    images = np.moveaxis(weight.reshape(-1, *sides), channels_at, to)
+    return np.ascontiguousarray(images).reshape(weight.shape)
 
 
 # -- giving ------------------------------------------------------------------------------------
@@ -191,7 +195,7 @@ def save(path: PathLike, model: Model) -> tuple[int, int]:
     for name, layer, parameter in model.all_parameters():
         value = to_float32(parameter.value, name)
         rounded += _inexact(parameter.value, value)
-        state[name] = _flattened_there(model, layer.name, value)
+        state[name] = _reordered(model, layer.name, value, 3, 1)
     for norm in _norms(model):
         for key, start in STATISTICS.items():
             kept = norm.buffers.get(key, np.full(norm.num_features, start, np.float32))
@@ -207,12 +211,3 @@ def _inexact(source: Any, value: np.ndarray) -> int:
     if not isinstance(source, QTensor):
         return 0
     return int(np.count_nonzero(np.ldexp(value.astype(np.float64), -int(source.exponent)) != source.codes))
-
-
-def _flattened_there(model: Model, layer: str, weight: np.ndarray) -> np.ndarray:
-    """The way back of `_flattened_here`."""
-    if layer not in model.flattened or weight.ndim != 2:
-        return weight
-    height, width, channels = model.flattened[layer]
-    images = weight.reshape(-1, height, width, channels)
-    return np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(weight.shape)

@@ -27,6 +27,7 @@ from numpy.lib import format as npy
 
 from intnet.errors import DataError
 from intnet.runs import files, records
+from intnet.runs.archive import PathLike, write_npz
 
 NPZ, SAFETENSORS = SUFFIXES = (".npz", ".safetensors")
 MOST_HEADER = 100_000_000  # bytes: the limit of safetensors' own reader
@@ -34,8 +35,6 @@ METADATA = "__metadata__"  # of a .safetensors header: texts, no tensor
 BFLOAT16 = "BF16"
 TYPES = {"F16": np.float16, BFLOAT16: np.uint16, "F32": np.float32, "F64": np.float64}
 _ENTRY = {"dtype": str, "shape": [int], "data_offsets": [int]}
-
-PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -78,11 +77,7 @@ def opened(path: PathLike) -> Iterator[dict[str, Stored]]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
     with stream:
-        if suffix == SAFETENSORS:
-            yield _read_header(path, stream)
-        else:
-            with _zip(path, stream) as archive:
-                yield _members(path, archive)
+        yield _read_header(path, stream) if suffix == SAFETENSORS else _members(path, stream)
 
 
 def suffix_of(path: PathLike) -> str:
@@ -162,18 +157,12 @@ def _check_filled(offsets: list[list[int]], size: int) -> None:
         raise ValueError(f"its buffers take {at:,} bytes, the file has {size:,} for them (truncated?)")
 
 
-@contextmanager
-def _zip(path: Path, stream: IO[bytes]) -> Iterator[zipfile.ZipFile]:
+def _members(path: Path, stream: IO[bytes]) -> dict[str, Stored]:
+    """The arrays of a .npz file; of each only the header is read."""
     try:
         archive = zipfile.ZipFile(stream)
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise DataError(f"{path}: truncated or no .npz file ({error})") from None
-    with archive:
-        yield archive
-
-
-def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, Stored]:
-    """The arrays of a .npz file; of each only the header is read."""
     found: dict[str, Stored] = {}
     for name in archive.namelist():
         with _named(path, "a member"):
@@ -226,17 +215,9 @@ def save(path: PathLike, tensors: Mapping[str, np.ndarray]) -> None:
     """Write float32 arrays by name, as the file's suffix says; a killed write leaves the old file."""
     path = Path(path)
     check_writable(path)
-    write = _write_safetensors if Path(path).suffix == SAFETENSORS else _write_npz
+    write = _write_safetensors if Path(path).suffix == SAFETENSORS else write_npz
     little = {name: np.asarray(array, "<f4", order="C") for name, array in tensors.items()}
     files.replace(path, lambda stream: write(stream, little))
-
-
-def _write_npz(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in tensors.items():
-            member = zipfile.ZipInfo(f"{name}.npy")  # dated 1980: equal tensors give equal bytes
-            with archive.open(member, "w", force_zip64=True) as entry:
-                npy.write_array(entry, array, allow_pickle=False)
 
 
 def _write_safetensors(stream: BinaryIO, tensors: Mapping[str, np.ndarray]) -> None:

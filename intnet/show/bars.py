@@ -1,5 +1,6 @@
 """Bars of progress on stderr, silent where that is no terminal."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,9 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 FIRST = "first step: compiles what is new"  # the note of a task that has not begun
 
 
-def bars(console: Console | None = None) -> Progress:
+def bars() -> Progress:
     """To enter with `with`; a task has `note`, which stands beside its bar."""
-    console = Console(stderr=True) if console is None else console
+    console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
@@ -23,6 +24,14 @@ def bars(console: Console | None = None) -> Progress:
         redirect_stdout=False,
         redirect_stderr=False,
     )
+
+
+def say(bars: Progress, text: str) -> None:
+    """A line on stdout, above the bars where both are on a terminal."""
+    if not bars.disable and sys.stdout.isatty():
+        bars.console.print(text, highlight=False, markup=False, soft_wrap=True)
+    else:
+        print(text, flush=True)
 
 
 @contextmanager

@@ -88,10 +88,10 @@ class Table:
         return [lines[0], f"|{'|'.join(rules)}|", *lines[1:]]
 
 
-def of(title: str, records: Sequence[Any], columns: Sequence[tuple[str, str, Any]]) -> Table:
-    """A name and numbers of each record: (heading, how it is written, its key or what gets it) a column."""
+def of(title: str, records: Sequence[Any], columns: Sequence[tuple[str, str, Any]], left: int = 1) -> Table:
+    """Of each record so many names, then numbers: (heading, how it is written, its key or what gets it)."""
     rows = [[get(one) if callable(get) else one[get] for _, _, get in columns] for one in records]
-    made = [Column(name, spec, right=k > 0) for k, (name, spec, _) in enumerate(columns)]
+    made = [Column(name, spec, right=k >= left) for k, (name, spec, _) in enumerate(columns)]
     return Table(title, made, rows)
 
 

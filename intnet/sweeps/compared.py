@@ -1,6 +1,6 @@
 """What `intnet compare` tells of runs otherwise than a sweep: a row a method and settings, and their figures.
 
-`figures.numbers` are those of a run; `Compared.table` is what a person reads, `LEGEND` and `notes` say what
+`figures.numbers` are those of a run; `Compared.columns` is what a person reads; `LEGEND` and `notes` say what
 its columns are.
 """
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.console import Console
 
-from intnet.show.tables import Column, Table, numbers, text
+from intnet.show.tables import text
 from intnet.sweeps import figures
 from intnet.sweeps.figures import COPIES, KINDS, SIDES, operand_key
 from intnet.sweeps.plan import Plan, Point
-from intnet.sweeps.table import Numbers, Row, Sweep, spread
+from intnet.sweeps.table import Get, Numbers, Row, Sweep
 from intnet.training.tape import KB, MB
 
 LEGEND = (
@@ -72,27 +72,15 @@ class Compared(Sweep):
         """The trained bits, and how many images they get right."""
         return f"{report['state_sha256']} {report['test_accuracy']!r}"
 
-    def table(self) -> Table:
+    def columns(self) -> tuple[list[Get], list[Get]]:
         """A column an operand and a figure; how many runs are done where that is not plain."""
-        counted = self.several or self.done < self.runs
-        columns = [
-            Column("method", right=False),
-            *numbers("runs") * counted,
-            *numbers("accuracy", spec=".2%"),
-        ]
-        columns += [*numbers("least..greatest") * self.several, *numbers(*COPIES)]
-        for heading, spec, _ in MEASURED.values():
-            columns += numbers(heading, spec=spec)
-        rows = []
-        for row in self.rows:
-            cells = [self.label(row.point), *[self.count(row)] * counted, row.mean("test_accuracy")]
-            cells += [spread(row.values("test_accuracy"), ".2%")] * self.several
-            cells += [_bits(row, operand) for operand in COPIES]
-            for key, (_, _, unit) in MEASURED.items():
-                mean = row.mean(key)
-                cells.append(None if mean is None else mean / unit)
-            rows.append(cells)
-        return Table("", columns, rows)
+        left: list[Get] = [("method", "", lambda row: self.label(row.point))]
+        right: list[Get] = [("runs", "", self.count)] * (self.several or self.done < self.runs)
+        right += self.measured("test_accuracy", "accuracy", ".2%", spread=True)
+        right += [(name, "", lambda row, name=name: _bits(row, name)) for name in COPIES]
+        for key, (heading, spec, unit) in MEASURED.items():
+            right += self.measured(key, heading, spec, unit=unit)
+        return left, right
 
     def remarks(self, console: Console) -> None:
         """What the columns mean, and what is true of these runs."""
@@ -129,6 +117,9 @@ class Compared(Sweep):
         if self.done < self.runs:
             found.append(f"{self.done:,} of {self.runs:,} runs are done.")
         return found + self.failed()
+
+
+RESULTS: dict[str, type[Sweep]] = {made.command: made for made in (Sweep, Compared)}  # by the command
 
 
 def name(plan: Plan, point: Point) -> str:

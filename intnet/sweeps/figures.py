@@ -134,8 +134,8 @@ def speedups(folder: Path, own: dict[str, Any], report: dict[str, Any]) -> Numbe
         history, errors = _constant(own, report)
     base = adapt_costs.float32(history.layers, history.steps, history.batch_size, history.accs)
     return {
-        "speedup": adapt_costs.summary(history, base).speedup,
-        "speedup_own": adapt_costs.summary(replace(history, errors=errors), base).speedup,
+        "speedup": adapt_costs.summary(history, base)["speedup"],
+        "speedup_own": adapt_costs.summary(replace(history, errors=errors), base)["speedup"],
     }
 
 
@@ -155,6 +155,5 @@ def array_time(folder: Path, own: dict[str, Any], steps: int, steps_per_epoch: i
     """DYNASTY's; None for other methods, uniform maps, and before the first map."""
     if own["method"] != "dynasty" or own["options"]["map"] == "uniform" or steps < steps_per_epoch:
         return None
-    sizes = adapt_costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"]))
-    place = logs.Place(steps, steps_per_epoch, [size.name for size in sizes])
-    return array_costs.summary(logs.read_history(folder, place, own)[-1]).time
+    time: float = array_costs.summary(logs.read_history(folder, own, steps)[-1])["time"]
+    return time

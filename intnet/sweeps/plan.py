@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import quote
 
 import intnet
-from intnet import datasets, methods, models
+from intnet import methods, models
 from intnet.datasets import Augment
 from intnet.errors import ConfigError
 from intnet.methods.options import unknown
@@ -236,10 +236,8 @@ def make(asked: Asked) -> Plan:
     points = _points(asked)
     for point in points:  # before the data: a wrong key is told at once
         _check(point)
-    augment = Augment.parse(asked.augment) if asked.augment is not None else Augment()
-    data = datasets.load(asked.data, asked.data_dir, asked.image_size)
-    if asked.limit is not None:
-        data = data.first(asked.limit)
+    augment = Augment.parse(asked.augment)
+    data = runs.load_data(asked.data, asked.data_dir, asked.image_size, asked.limit)
     sha256 = data_sha256(data)
     known: dict[str, Point] = {}
     for i, point in enumerate(points):
@@ -307,13 +305,9 @@ def _check_known(asked: Asked, known: dict[str, list[str]]) -> None:
 @contextmanager
 def opened(folder: Path, plan: Plan) -> Iterator[None]:
     """Hold the sweep's folder, made if there is none, with `plan` in it; ConfigError where it is not ours."""
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file; a sweep needs a folder: name another --out")
-    names = sorted(path.name for path in folder.glob("*") if path.name != files.LOCK)
-    names = [name for name in names if not name.endswith(files.PARTIAL)]
+    names = files.content(folder, "sweep")
     if names and PLAN not in names:
-        shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
-        raise ConfigError(f"{folder} is no sweep (it holds {shown}): name another --out")
+        raise ConfigError(f"{folder} is no sweep (it holds {files.shown(names)}): name another --out")
     folder.mkdir(parents=True, exist_ok=True)
     with files.lock(folder):
         files.remove_partial(folder)
@@ -326,9 +320,7 @@ def opened(folder: Path, plan: Plan) -> Iterator[None]:
 
 def text(plan: Plan) -> str:
     """sweep.json."""
-    head = {"format": FORMAT, "version": VERSION, "definition": definition.VERSION}
-    head |= {"intnet": intnet.__version__}
-    return json.dumps(head | dataclasses.asdict(plan), indent=2) + "\n"
+    return json.dumps(definition.head(FORMAT, VERSION) | dataclasses.asdict(plan), indent=2) + "\n"
 
 
 def read(folder: Path) -> Plan:
@@ -337,10 +329,8 @@ def read(folder: Path) -> Plan:
     try:
         found = records.parse(path.read_bytes())
         records.check(found, {"format": str, "version": int})
-        if (found["format"], found["version"]) != (FORMAT, VERSION):
-            raise ConfigError(f"{path}: not a sweep of this version of intnet ({FORMAT}, version {VERSION})")
-        if other := definition.difference(found.get("definition")):
-            raise ConfigError(f"{path}: a sweep {other}")
+        if why := definition.refused(found, "sweep", FORMAT, VERSION):
+            raise ConfigError(f"{path}: {why}")
         records.check(found, SHAPE)
         some = {key: OF_SOME[key] for key in OF_SOME if key in found["common"]}
         records.check(found["common"], some, "common")

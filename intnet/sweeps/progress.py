@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 from time import monotonic
 
-from rich.console import Console
 from rich.progress import TaskID
 
 from intnet.runs.metrics import last_step
 from intnet.runs.run_folder import METRICS
-from intnet.show.bars import bars
+from intnet.show.bars import bars, say
 from intnet.sweeps import plan as plans
 from intnet.sweeps import table
 from intnet.sweeps.plan import Plan, Point
@@ -33,8 +32,7 @@ class Show:
             plans.run_name(*run): run for run in plan.runs() if table.done(folder, plan, *run) is None
         }
         self.runs = len(plan.points) * len(plan.seeds)
-        self.console = Console(stderr=True)
-        self.bars = bars(self.console)
+        self.bars = bars()
         self.whole = self.bars.add_task("runs", total=self.runs, completed=self._done(), note="")
         self._steps = {name: last_step(self._log(*run)) for name, run in self.pending.items()}
         self._own: dict[str, TaskID] = {}
@@ -98,12 +96,8 @@ class Show:
         )
 
     def _print(self, text: str) -> None:
-        if self.quiet:
-            return
-        if not self.bars.disable and sys.stdout.isatty():
-            self.console.print(text, highlight=False, markup=False, soft_wrap=True)  # above the bars
-        else:
-            print(text, flush=True)
+        if not self.quiet:
+            say(self.bars, text)
 
 
 def _label(plan: Plan, point: Point, seed: int) -> str:

@@ -22,7 +22,7 @@ from intnet.runs import files, records, report
 from intnet.runs.metrics import read_metrics
 from intnet.runs.run_folder import METRICS
 from intnet.show import tables
-from intnet.show.tables import Column, Table, text
+from intnet.show.tables import Table, text
 from intnet.sweeps.plan import Plan, Point, run_folder, run_name
 from intnet.sweeps.work import SESSION
 
@@ -30,6 +30,7 @@ JSON, CSV, MARKDOWN = "table.json", "table.csv", "table.md"
 FAILURES = {"rows": [{"method": str, "settings": {str: str}, "failed": {str: str}}]}  # of table.json
 SHORT = 12  # digits of a digest in a table
 
+Get = tuple[str, str, Any]  # of a column, as `tables.of` takes it: its cells by the row
 Numbers = dict[str, float | None]  # a run's figures by key, None where the run does not tell it
 
 
@@ -186,33 +187,34 @@ class Sweep:
         return str(report["state_sha256"])
 
     def table(self) -> Table:
-        """Method where they differ, keys that vary, measures; of one seed the state's digest."""
+        """A row a point, by the columns of the command."""
+        left, right = self.columns()
+        return tables.of("", self.rows, [*left, *right], left=len(left))
+
+    def columns(self) -> tuple[list[Get], list[Get]]:
+        """Method where they differ, keys that vary; measures, and of one seed the state's digest.
+
+        A sweep that has only begun shows the accuracy's column.
+        """
         varied = self.plan.varied()
         methods = len({row.point.method for row in self.rows}) > 1 or not varied
-        known = [key for key, measure in MEASURES.items() if measure.shown and self._known(key)]
-        columns = [Column(name, right=False) for name in ["method"] * methods + varied]
-        columns += tables.numbers("runs")
-        for key in known:
-            columns += tables.numbers(MEASURES[key].heading, spec=MEASURES[key].spec)
-            columns += tables.numbers("least..greatest") * (MEASURES[key].spread and self.several)
-        columns += tables.numbers("state sha256") * (not self.several)
-        return Table("", columns, [self._cells(row, methods, known) for row in self.rows])
+        left: list[Get] = [("method", "", lambda row: row.point.method)] * methods
+        left += [(key, "", lambda row, key=key: self.settings(row.point)[key]) for key in varied]
+        right: list[Get] = [("runs", "", self.count)]
+        for key, one in MEASURES.items():
+            if one.shown and (key == "test_accuracy" or any(row.values(key) for row in self.rows)):
+                right += self.measured(key, one.heading, one.spec, one.spread)
+        return left, right + [("state sha256", "", _state)] * (not self.several)
 
-    def _known(self, key: str) -> bool:
-        """Whether a row has the measure; a sweep that has only begun shows the accuracy's column."""
-        return key == "test_accuracy" or any(row.values(key) for row in self.rows)
+    def measured(self, key: str, heading: str, spec: str, spread: bool = False, unit: float = 1) -> list[Get]:
+        """The column of a figure's means in units of `unit`; with `spread` of several seeds their range."""
 
-    def _cells(self, row: Row, methods: bool, known: Sequence[str]) -> list[Any]:
-        cells: list[Any] = [row.point.method] * methods + [
-            *self.settings(row.point).values(),
-            self.count(row),
-        ]
-        for key in known:
-            cells.append(row.mean(key))
-            if MEASURES[key].spread and self.several:
-                cells.append(spread(row.values(key), MEASURES[key].spec))
-        own = next(iter(row.reports.values()), {"state_sha256": "-"})
-        return cells + [own["state_sha256"][:SHORT]] * (not self.several)
+        def mean(row: Row) -> float | None:
+            value = row.mean(key)
+            return None if value is None else value / unit
+
+        ranges: Get = ("least..greatest", "", lambda row: ends(row.values(key), spec))
+        return [(heading, spec, mean), *[ranges] * (spread and self.several)]
 
     def remarks(self, console: Console) -> None:
         """What failed, and how much is done."""
@@ -313,6 +315,10 @@ class Sweep:
         files.replace(self.folder / MARKDOWN, self.markdown().encode())
 
 
-def spread(values: Sequence[float], spec: str) -> str:
+def _state(row: Row) -> str:
+    return next((str(report["state_sha256"])[:SHORT] for report in row.reports.values()), "-")
+
+
+def ends(values: Sequence[float], spec: str) -> str:
     """'91.00%..93.50%', '-' where there is none."""
     return f"{text(min(values), spec)}..{text(max(values), spec)}" if values else "-"

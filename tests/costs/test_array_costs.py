@@ -48,10 +48,10 @@ def close(value: Fraction | float) -> object:
 def test_time_by_stage_and_epoch(forward: str) -> None:
     own = history(forward)
     got = array_costs.summary(own)
-    assert got.time == close(map_lines.time(RUN, forward))
-    assert got.skipped == close(map_lines.skipped(RUN, forward)) and got.skipped > 0
+    assert got["time"] == close(map_lines.time(RUN, forward))
+    assert got["skipped"] == close(map_lines.skipped(RUN, forward)) and got["skipped"] > 0
     for stage in STAGES:
-        assert got.by_stage[stage] == close(map_lines.time(RUN, forward, stage))
+        assert got["by_stage"][stage] == close(map_lines.time(RUN, forward, stage))
     one = Fraction(1)
     assert array_costs.times(own) == [close(map_lines.time([(e, one)], forward)) for e in EPOCHS]
 
@@ -64,14 +64,14 @@ def test_what_the_first_layer_does() -> None:
         assert [(got[name].time, got[name].full) for name in STAGES] == [(1000, 1000), (0, 0), (1000, 1000)]
         assert array_costs.stages(only, "weight")["forward"].time == 125 * bits
     own = array_costs.summary(History((only,), (1.0,)))
-    assert (own.activations, own.activations_mac_bits, own.by_stage["backward"]) == (None, None, 1.0)
+    assert (own["activations"], own["activations_mac_bits"], own["by_stage"]["backward"]) == (None, None, 1.0)
 
 
 def test_mean_widths_over_training() -> None:
     got = array_costs.summary(history())
     for operand, plain, weighted in (
-        ("weights", got.weights, got.weights_mac_bits),
-        ("activations", got.activations, got.activations_mac_bits),
+        ("weights", got["weights"], got["weights_mac_bits"]),
+        ("activations", got["activations"], got["activations_mac_bits"]),
     ):
         epochs = [[p for parts in blocks.values() for p in parts.get(operand, [])] for blocks in EPOCHS]
         for value, rule in ((plain, map_lines.mean), (weighted, map_lines.mac_mean)):
@@ -82,8 +82,9 @@ def test_mean_widths_over_training() -> None:
 def test_skipped_blocks_take_no_time() -> None:
     none = tuple(layer.at(0) for layer in layers(EPOCHS[1])[1:])
     got = array_costs.summary(History((none,), (1.0,)))
-    assert (got.time, got.skipped, got.weights, got.energy, got.energy_array) == (0, 1, 0, 0, 0)
-    assert got.energy_by_step == close(Fraction(103, 2970) / 2)
+    keys = ("time", "skipped", "weights", "energy", "energy_array")
+    assert [got[key] for key in keys] == [0, 1, 0, 0, 0]
+    assert got["energy_by_step"] == close(Fraction(103, 2970) / 2)
 
 
 # -- the paper's figures -----------------------------------------------------------------------
@@ -97,9 +98,9 @@ def test_time_at_equal_epochs(bits: int, percent: Fraction | int) -> None:
     assert array_costs.uniform_time(bits) == percent / 100
     inner = tuple(layer.at(bits) for layer in layers(EPOCHS[1])[1:])
     for forward in array_costs.FORWARDS:
-        assert array_costs.summary(History((inner,) * 3, (1.0,) * 3, forward)).time == close(percent / 100)
+        assert array_costs.summary(History((inner,) * 3, (1.0,) * 3, forward))["time"] == close(percent / 100)
     whole = tuple(layer.at(bits) for layer in layers(EPOCHS[1]))
-    assert array_costs.summary(History((whole,), (1.0,))).time > percent / 100  # the input's 8 bits
+    assert array_costs.summary(History((whole,), (1.0,)))["time"] > percent / 100  # the input's 8 bits
 
 
 @pytest.mark.parametrize("bits", PAPER)
@@ -115,10 +116,10 @@ def test_time_to_74_percent_on_cifar_100(bits: int) -> None:
     tested = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.74, 0.75, 0.76]
     baseline = Curve(9, [0.1] * 8 + [0.745])
     got = array_costs.iso(History((inner,) * 9, (1.0,) * 9), tested, 0.74, baseline)
-    assert (got.epochs, got.baseline_epochs) == (7, 9)
-    assert got.time == got.reached == close(Fraction(7 * bits, 72))
-    assert got.equal == close(Fraction(bits, 8))
-    assert got.energy_by_step == close(Fraction(7 * bits, 72) + Fraction(7, 9) * Fraction(103, 5940))
+    assert (got["epochs"], got["baseline_epochs"]) == (7, 9)
+    assert got["time"] == got["reached"] == close(Fraction(7 * bits, 72))
+    assert got["equal"] == close(Fraction(bits, 8))
+    assert got["energy_by_step"] == close(Fraction(7 * bits, 72) + Fraction(7, 9) * Fraction(103, 5940))
 
 
 @pytest.mark.parametrize("bits", PAPER)
@@ -142,7 +143,7 @@ def test_energy_to_67_percent_on_imagenet(bits: int, time: float, saved: float) 
 
 def test_area() -> None:
     got = array_costs.summary(history())
-    assert got.area_mm2 == close(Fraction(16219, 1000)) and round(100 * got.area_overhead, 1) == 1.4
+    assert got["area_mm2"] == close(Fraction(16219, 1000)) and round(100 * got["area_overhead"], 1) == 1.4
 
 
 # -- an accuracy -------------------------------------------------------------------------------
@@ -152,14 +153,14 @@ def test_iso_accuracy() -> None:
     tested, baseline = [0.5, 0.8, 0.7, 0.9], Curve(6.5, [0.6, 0.7, 0.8, 0.85, 0.85, 0.9])
     got = array_costs.iso(history(), tested, 0.8, baseline)
     spent = sum((map_lines.time([(blocks, Fraction(1))]) for blocks in EPOCHS[:2]), Fraction(0))
-    assert (got.epochs, got.baseline_epochs) == (2, 3)
-    assert got.time == close(spent / Fraction(13, 2))
-    assert (got.equal, got.reached) == (close(spent / 2), close(spent / 3))
-    assert got.energy == close(spent / Fraction(13, 2) * Fraction(3073, 2970))
+    assert (got["epochs"], got["baseline_epochs"]) == (2, 3)
+    assert got["time"] == close(spent / Fraction(13, 2))
+    assert (got["equal"], got["reached"]) == (close(spent / 2), close(spent / 3))
+    assert got["energy"] == close(spent / Fraction(13, 2) * Fraction(3073, 2970))
     none = array_costs.iso(history(), tested, 0.95, baseline)
-    assert (none.epochs, none.time, none.reached, none.baseline_epochs) == (None,) * 4
-    assert array_costs.iso(history(), tested, 0.85, Curve(2, [0.1, 0.2])).reached is None
-    assert array_costs.iso(history(), tested, None, baseline).epochs is None
+    assert (none["epochs"], none["time"], none["reached"], none["baseline_epochs"]) == (None,) * 4
+    assert array_costs.iso(history(), tested, 0.85, Curve(2, [0.1, 0.2]))["reached"] is None
+    assert array_costs.iso(history(), tested, None, baseline)["epochs"] is None
 
 
 # -- what is refused ---------------------------------------------------------------------------

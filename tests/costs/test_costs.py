@@ -74,22 +74,22 @@ def test_every_figure_is_that_of_the_equations(
     got = adapt_costs.summary(own, baseline, iso=1)
     base = (batch, accs, base_steps, base_batch)
     once = Fraction(1, batch)
-    assert same(got.speedup_per_image, oracle.speedup(steps, *base))
-    assert same(got.speedup, oracle.speedup(steps, *base, once))
-    assert same(got.speedup_without_overhead, oracle.speedup(steps, *base, 0))
-    assert same(got.iso_speedup_per_image, oracle.speedup(steps[:1], *base))
-    assert same(got.iso_speedup, oracle.speedup(steps[:1], *base, once))
-    assert same(got.size, oracle.size(steps)) and same(got.memory, oracle.memory(steps))
-    assert same(got.inference_speedup, oracle.inference(steps))
-    assert same(got.sparsity_final, oracle.sparsity(steps[-1]))
-    assert same(got.sparsity_mean, sum(map(oracle.sparsity, steps)) / len(steps))
+    assert same(got["speedup_per_image"], oracle.speedup(steps, *base))
+    assert same(got["speedup"], oracle.speedup(steps, *base, once))
+    assert same(got["speedup_without_overhead"], oracle.speedup(steps, *base, 0))
+    assert same(got["iso_speedup_per_image"], oracle.speedup(steps[:1], *base))
+    assert same(got["iso_speedup"], oracle.speedup(steps[:1], *base, once))
+    assert same(got["size"], oracle.size(steps)) and same(got["memory"], oracle.memory(steps))
+    assert same(got["inference_speedup"], oracle.inference(steps))
+    assert same(got["sparsity_final"], oracle.sparsity(steps[-1]))
+    assert same(got["sparsity_mean"], sum(map(oracle.sparsity, steps)) / len(steps))
     extra = sum(oracle.overhead(step, accs) for step in steps)
     whole = sum(oracle.training(step, accs) for step in steps)
-    assert same(got.overhead_share_per_image, extra / (whole + extra))
-    assert same(got.overhead_share, once * extra / (whole + once * extra))
-    assert got.bits == sum(e["WL"] * math.prod(e["dims"]) for e in steps[-1])
-    assert got.nonzero_bits == sum(e["WL"] * e["nonzero"] for e in steps[-1])
-    assert got.float32_bits == 32 * sum(math.prod(e["dims"]) for e in steps[-1])
+    assert same(got["overhead_share_per_image"], extra / (whole + extra))
+    assert same(got["overhead_share"], once * extra / (whole + once * extra))
+    assert got["bits"] == sum(e["WL"] * math.prod(e["dims"]) for e in steps[-1])
+    assert got["nonzero_bits"] == sum(e["WL"] * e["nonzero"] for e in steps[-1])
+    assert got["float32_bits"] == 32 * sum(math.prod(e["dims"]) for e in steps[-1])
 
 
 @pytest.mark.slow
@@ -123,11 +123,16 @@ def test_a_case_by_hand() -> None:
     got = adapt_costs.summary(
         own, adapt_costs.float32((ONE,), 3, 8, 2)
     )  # 3 steps of 12 * (32 + 16) in batches of 8
-    assert got.speedup_without_overhead == pytest.approx(8 * 3 * 576 / (4 * 624), rel=1e-12)
-    assert got.speedup_per_image == pytest.approx(8 * 3 * 576 / (4 * (624 + first + second)), rel=1e-12)
-    assert (got.size, got.memory, got.inference_speedup) == (0.5, 42 / 32, 2.0)
-    assert (got.sparsity_final, got.sparsity_mean) == (0.0, 0.25)
-    assert (got.bits, got.nonzero_bits, got.float32_bits, got.iso_speedup_per_image) == (96, 96, 192, None)
+    assert got["speedup_without_overhead"] == pytest.approx(8 * 3 * 576 / (4 * 624), rel=1e-12)
+    assert got["speedup_per_image"] == pytest.approx(8 * 3 * 576 / (4 * (624 + first + second)), rel=1e-12)
+    assert (got["size"], got["memory"], got["inference_speedup"]) == (0.5, 42 / 32, 2.0)
+    assert (got["sparsity_final"], got["sparsity_mean"]) == (0.0, 0.25)
+    assert (got["bits"], got["nonzero_bits"], got["float32_bits"], got["iso_speedup_per_image"]) == (
+        96,
+        96,
+        192,
+        None,
+    )
 
 
 @pytest.mark.parametrize("sizes", [(ONE,), TWO])
@@ -135,21 +140,21 @@ def test_muppets_published_schedule(sizes: tuple[LayerSize, ...]) -> None:
     """Tables of the paper: SU 1.20, MEM 1.66; with one width for all layers no model matters."""
     own = adapt_costs.dense(sizes, PUBLISHED)
     got = adapt_costs.summary(own, adapt_costs.float32(sizes, 99))
-    assert got.speedup_per_image == pytest.approx(Fraction(64 * 99, 2108 + 32 * 99), rel=1e-12)
-    assert got.memory == pytest.approx(Fraction(2108 + 32 * 99, 32 * 99), rel=1e-12)
-    assert f"{got.speedup_per_image:.2f} {got.memory:.2f}" == "1.20 1.67"
-    assert (got.size, got.inference_speedup, got.overhead_share_per_image) == (1, 1, 0)
+    assert got["speedup_per_image"] == pytest.approx(Fraction(64 * 99, 2108 + 32 * 99), rel=1e-12)
+    assert got["memory"] == pytest.approx(Fraction(2108 + 32 * 99, 32 * 99), rel=1e-12)
+    assert f"{got['speedup_per_image']:.2f} {got['memory']:.2f}" == "1.20 1.67"
+    assert (got["size"], got["inference_speedup"], got["overhead_share_per_image"]) == (1, 1, 0)
 
 
 def test_float32_against_itself_gains_nothing() -> None:
     own = adapt_costs.float32(TWO, 7, 32, 2)
     got = adapt_costs.summary(own, own, iso=7)
     assert (
-        got.speedup_per_image,
-        got.iso_speedup_per_image,
-        got.size,
-        got.memory,
-        got.inference_speedup,
+        got["speedup_per_image"],
+        got["iso_speedup_per_image"],
+        got["size"],
+        got["memory"],
+        got["inference_speedup"],
     ) == (1, 1, 1, 2, 1)
 
 
@@ -157,7 +162,12 @@ def test_a_model_of_zeros_only_has_no_inference_to_speed_up() -> None:
     got = adapt_costs.summary(
         History((ONE,), np.array([[8]]), np.array([[0]])), adapt_costs.float32((ONE,), 1)
     )
-    assert (got.inference_speedup, got.sparsity_final, got.nonzero_bits, got.bits) == (None, 1.0, 0, 48)
+    assert (got["inference_speedup"], got["sparsity_final"], got["nonzero_bits"], got["bits"]) == (
+        None,
+        1.0,
+        0,
+        48,
+    )
 
 
 def test_iso_accuracy_ends_with_the_first_test_that_reaches_it() -> None:

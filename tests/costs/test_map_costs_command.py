@@ -307,7 +307,7 @@ def test_many_epochs_are_lines_without_points(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_map_is_the_one_in_use(folder: Path) -> None:
-    assert map_plot.in_use(np.float32([0, 0.99, 1, 2.9, 3, 4, 5, 6.99, 7, 8])).tolist() == [
+    assert map_plot.rounded(np.float32([0, 0.99, 1, 2.9, 3, 4, 5, 6.99, 7, 8])).tolist() == [
         0, 0, 2, 2, 4, 4, 6, 6, 8, 8,
     ]  # fmt: skip
     run = run_folder.load(folder / "mapped")

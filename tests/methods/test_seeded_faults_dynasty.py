@@ -86,14 +86,14 @@ def short_batch_added(
     original: Any, self: Dynasty, blocks: Any, g: np.ndarray, store: dict[str, Any]
 ) -> None:
     """As far as its blocks go."""
-    batch, self._batch = self._batch, self._number("images")
+    batch, self._batch = self._batch, self.number("images")
     if "S" not in store or store["S"].shape == blocks.bits.shape:
         original(self, blocks, g, store)
     self._batch = batch
 
 
 def short_batch_counted(original: Any, self: Dynasty) -> None:
-    self._batch = self._number("images")
+    self._batch = self.number("images")
     original(self)
 
 

@@ -242,7 +242,7 @@ def never_emptied(original: Any, self: Muppet) -> None:
 
 def violations_go_on(original: Any, self: Muppet) -> None:
     original(self)
-    if self._number("switched") == self.epoch + 1:
+    if self.number("switched") == self.epoch + 1:
         self.state["violations"].codes[0] = 1
 
 

@@ -68,7 +68,7 @@ FAULTS = {
     ),
     "momentum 2/4": Fault("methods/wageubn.py", "MOM = 3  #", "MOM = 2  #", "wageubn", "W'", SECOND),
     "epochs backwards": Fault(
-        "datasets/epoch_order.py",
+        "datasets/batches.py",
         'np.argsort(keys, kind="stable")',
         'np.argsort(keys, kind="stable")[::-1]',
         "float32",

@@ -1,0 +1,128 @@
+"""What several commands share: options, each told once, and the files that they name."""
+
+import argparse
+import importlib.util
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from intnet.errors import ConfigError
+from intnet.show.pictures import METADATA
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1, for argparse."""
+    number = int(text) if text.isascii() and text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number
+
+
+def seeds(text: str) -> list[int]:
+    """'1,2,3' as numbers, for argparse."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of whole numbers, as 1,2,3") from None
+    if len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"{text!r} has a seed twice")
+    return found
+
+
+METHODS = "how numbers are stored: wageubn, adapt, muppet, dynasty, saved, float32"
+DATA = "the data set: digits, fashion-mnist, cifar10, ..., or folder:PATH"
+AUGMENT = "of training images, of the seed: crop=P, flip, or crop=P,flip"
+SET = "an option of the method, repeatable"
+WEIGHTS = "first weights: a state dict as .npz or .safetensors, of torchvision's names"
+
+OPTIONS: dict[str, dict[str, Any]] = {  # as `add_argument` takes them
+    "--method": {"metavar": "M", "help": METHODS},
+    "--model": {"metavar": "N", "help": "the network: mlp, lenet5, resnet20, ..."},
+    "--data": {"metavar": "D", "help": DATA},
+    "--seed": {"type": int, "default": 1, "metavar": "K", "help": "seed of all randomness (1)"},
+    "--seeds": {"type": seeds, "default": [1], "metavar": "K1,K2,..", "help": "of every point (1)"},
+    "--batch-size": {"type": positive, "default": 64, "metavar": "B", "help": "images a step (64)"},
+    "--set": {"action": "append", "default": [], "metavar": "KEY=VALUE", "help": SET},
+    "--data-dir": {"metavar": "DIR", "help": "look for data files there only"},
+    "--limit": {"type": positive, "metavar": "N", "help": "only the first N training images"},
+    "--augment": {"metavar": "HOW", "help": AUGMENT},
+    "--image-size": {
+        "type": positive, "metavar": "S", "help": "of folder:PATH: scale the middle square of each",
+    },
+    "--weights": {"metavar": "FILE", "help": WEIGHTS},
+    "--weights-partial": {
+        "action": "store_true", "help": "take what fits of it (another number of classes, ...)",
+    },
+    "--checkpoint-every": {
+        "type": positive, "default": 100, "metavar": "N",
+        "help": "save every N steps (100) and at the end of every epoch",
+    },
+    "--jobs": {"type": positive, "default": 1, "metavar": "J", "help": "runs at a time, processes (1)"},
+    "--plot": {"type": Path, "metavar": "FILE", "help": "draw the results: .png, .svg, .pdf"},
+}  # fmt: skip
+NAMES = ("--method", "--model", "--data")
+SETTINGS = ("--batch-size", "--set", "--data-dir", "--limit", "--augment", "--image-size")  # of a new run
+
+
+def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
+    """Options of the table; changes: what this command has otherwise, of all of them."""
+    for name in names:
+        parser.add_argument(name, **OPTIONS[name] | changes)
+
+
+def add_length(parser: argparse._ActionsContainer, default: str) -> None:
+    """--epochs or --steps."""
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--epochs", type=positive, metavar="E", help=f"epochs in all ({default})")
+    length.add_argument("--steps", type=positive, metavar="S", help="steps in all, instead of epochs")
+
+
+def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Those of the options that were given another value than their default, as '--batch-size'."""
+    known = {name: f"--{name.replace('_', '-')}" for name in names}
+    defaults = {name: OPTIONS.get(option, {}).get("default") for name, option in known.items()}
+    return [known[name] for name in known if getattr(args, name, None) not in (None, [], defaults[name])]
+
+
+def settings(texts: list[str], option: str = "--set") -> dict[str, str]:
+    """KEY -> VALUE of all texts KEY=VALUE of an option of the command."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise ConfigError(f"{option} {text}: write KEY=VALUE, as in lr=26")
+        if key in found:
+            raise ConfigError(f"{option} {key} is given twice")
+        found[key] = value
+    return found
+
+
+# -- files, checked before the work starts -----------------------------------------------------
+
+
+def check_file(option: str, file: Path) -> None:
+    """ConfigError where the file cannot be written."""
+    if not file.parent.is_dir():
+        raise ConfigError(f"{option} {file}: there is no folder {file.parent}")
+    if file.is_dir():
+        raise ConfigError(f"{option} {file}: that is a folder; name a file")
+
+
+def check_picture(file: Path | None) -> None:
+    """ConfigError where what was asked for with --plot, if it was, cannot be drawn or written."""
+    if file is None:
+        return
+    check_file("--plot", file)
+    if file.suffix not in METADATA:
+        raise ConfigError(f"--plot {file}: end the name in {', '.join(METADATA)}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ConfigError("--plot needs matplotlib: pip install matplotlib")
+
+
+def write_picture(file: Path | None, draw: Callable[[BinaryIO, Path], None] | None) -> None:
+    """What was asked for with --plot, if it was; `draw` writes into a stream, in the format of the name."""
+    if file is not None:
+        from intnet.runs import files
+
+        assert draw is not None, "a picture of what has none is refused before"
+        files.replace(file, lambda stream: draw(stream, file))
