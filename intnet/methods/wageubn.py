@@ -17,6 +17,7 @@ Defined by `spec/methods/wageubn.py: Step`, `spec/methods/wageubn.py: update`,
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import accumulate
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -28,7 +29,6 @@ from intnet.methods import schedules, symbols
 from intnet.methods.float_master import sgd_momentum
 from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.methods.options import takes
-from intnet.methods.together import joined, split
 from intnet.numbers import fp32
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.numbers.qtensor import QTensor, container, max_abs
@@ -403,6 +403,27 @@ def descend(w: QTensor, acc: QTensor, lr: int, k: Widths, where: str) -> QTensor
     """
     assert int(acc.exponent) - (k.k_lr - 1) == int(w.exponent), "constraint (24)"
     return combine(1, w, -lr, acc, int(w.exponent), f"{where}: the update")
+
+
+def joined(parts: Sequence[QTensor]) -> QTensor:
+    """Tensors of one exponent, flat, one behind the other."""
+    exponent = int(parts[0].exponent)
+    assert all(int(part.exponent) == exponent for part in parts), "tensors of one grid"
+    codes = np.concatenate([part.codes.reshape(-1) for part in parts])
+    return QTensor(codes, exponent, bound=max(part.bound for part in parts))
+
+
+def split(q: QTensor, shapes: Sequence[tuple[int, ...]], bound: int | None = None) -> list[QTensor]:
+    """A flat tensor as one of each shape; their bound, or where it is None their own maxima."""
+    sizes = [math.prod(shape) for shape in shapes]
+    starts = [0, *accumulate(sizes)]
+    peaks = np.maximum.reduceat(np.abs(q.codes), starts[:-1]).tolist()
+    if bound is not None:
+        peaks = [bound] * len(sizes)
+    return [
+        QTensor(q.codes[start : start + size].reshape(shape), int(q.exponent), q.format, peak)
+        for start, size, shape, peak in zip(starts, sizes, shapes, peaks, strict=False)
+    ]
 
 
 def _as_memory(q: QTensor, where: str) -> QTensor:
