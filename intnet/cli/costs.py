@@ -1,7 +1,7 @@
 """`intnet costs`: word lengths of a run over time, and what it cost by its method's model.
 
 AdaPT's performance model speaks of float32, adapt and muppet (`costs/adapt_report.py`), DYNASTY's of its own
-runs (`array_report.py`); of method saved it is what the tape holds (`tape_report.py`).
+runs (`array_report.py`); of method saved it is what the tape holds (`tape_costs.py`).
 """
 
 import argparse
@@ -164,11 +164,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _report(args: argparse.Namespace) -> "Report":
     """By the model that speaks of what is given."""
-    from intnet.costs import adapt_report, array_report, tape_report
+    from intnet.costs import adapt_report, array_report, tape_costs
 
     if args.method is not None:
         network = (args.model, args.image, args.classes)
-        return tape_report.of_model(
+        return tape_costs.of_model(
             args.method, options.settings(args.set or []), *network, args.batch_size or 128
         )
     if args.folder is None:
@@ -179,7 +179,7 @@ def _report(args: argparse.Namespace) -> "Report":
     name = given.method.name
     if name == TAPE:
         _only(args, "data_dir", "folder", why=f"{args.folder} is a run of {TAPE}")
-        return tape_report.of_run(args.folder, given)
+        return tape_costs.of_run(args.folder, given)
     against = (args.baseline, args.accuracy, args.data_dir)
     if name == ARRAY:
         layer_map = None if args.map is None else _layer_map(args, given)
@@ -194,7 +194,7 @@ def _report(args: argparse.Namespace) -> "Report":
 
 def _layer_map(args: argparse.Namespace, given: "Run") -> "Callable[[BinaryIO, Path], None]":
     """What draws one layer's map."""
-    from intnet.costs import map_plot
+    from intnet.costs import plots
     from intnet.methods.options import unknown
 
     if args.plot is None:
@@ -202,7 +202,7 @@ def _layer_map(args: argparse.Namespace, given: "Run") -> "Callable[[BinaryIO, P
     names = [layer.name for layer in given.model.all_layers() if layer.takes_weight]
     if args.map not in names:
         raise unknown("weight layer", args.map, names)
-    return partial(map_plot.draw, run=given, name=args.map)
+    return partial(plots.layer_map, run=given, name=args.map)
 
 
 # -- which arguments go together ---------------------------------------------------------------

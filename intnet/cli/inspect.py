@@ -78,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
     inspected = source.run(args)
     layers = source.matching([layer.name for layer in inspected.model.all_layers()], args.layer, "layer")
     step = source.step(args, inspected)
-    _check_files(args)
+    if args.html is not None:
+        options.check_file("--html", args.html)
+    options.check_picture(args.plot)
     from intnet.cli import terminal
     from intnet.inspect import text
     from intnet.inspect.operands import Operands
@@ -140,13 +142,6 @@ def _measured(events: "Sequence[Event]") -> "list[Measured]":
 
 
 # -- files --------------------------------------------------------------------------------------
-
-
-def _check_files(args: argparse.Namespace) -> None:
-    """ConfigError for a file that cannot be written, before anything that takes time."""
-    if args.html is not None:
-        options.check_file("--html", args.html)
-    options.check_picture(args.plot)
 
 
 def _write(

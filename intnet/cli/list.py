@@ -32,17 +32,14 @@ def run(args: argparse.Namespace) -> int:
                 print(f"  {'':{width}}  {line}")
             shared = entry.get("shared", [])
             for key, option in entry.get("options", {}).items():
+                choices = f"  (one of {', '.join(option['choices'])})" if "choices" in option else ""
                 if key not in shared:
-                    print(f"  {'':{width}}    --set {key}={option['default']}{_choices(option)}")
+                    print(f"  {'':{width}}    --set {key}={option['default']}{choices}")
             if shared:
                 print(f"  {'':{width}}    as for float32: {', '.join(shared)}")
         print()
     print("`--set` shows the defaults.")
     return 0
-
-
-def _choices(option: dict[str, Any]) -> str:
-    return f"  (one of {', '.join(option['choices'])})" if "choices" in option else ""
 
 
 def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from intnet.cli import options
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from intnet.papers.check import Check, Result, Sizes, Task
+    from intnet.papers.check import Check, Result, Task
 
 SUMMARY = "check what the papers claim: widths, data ratios, sensitivities and cost tables"
 EXAMPLE = """\
@@ -113,11 +113,8 @@ def _task(args: argparse.Namespace, check: "Check") -> "Task":
             drawn = [name for name, one in CHECKS.items() if one.draw is not None]
             raise ConfigError(f"--plot: {args.name} has no figure; {', '.join(drawn)} have one")
         options.check_picture(args.plot)
-    return Task(_sizes(check.sizes, given), args.data_dir, args.out)
-
-
-def _sizes(sizes: "Sizes | None", given: dict[str, Any]) -> "Sizes | None":
-    return None if sizes is None else dataclasses.replace(sizes, **given)
+    sizes = None if check.sizes is None else dataclasses.replace(check.sizes, **given)
+    return Task(sizes, args.data_dir, args.out)
 
 
 def _run(check: "Check", task: "Task") -> "Result":
@@ -127,14 +124,11 @@ def _run(check: "Check", task: "Task") -> "Result":
     from intnet.show.bars import FIRST, bar
 
     with bar("training", note=FIRST) as move:
-        return check.run(
-            dataclasses.replace(
-                task,
-                progress=lambda what, done, total: move(
-                    description=what, completed=done, total=total, note=""
-                ),
-            )
-        )
+
+        def tell(what: str, done: int, total: int) -> None:
+            move(description=what, completed=done, total=total, note="")
+
+        return check.run(dataclasses.replace(task, progress=tell))
 
 
 def _machine(name: str, check: "Check", result: "Result") -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What training costs by the papers' own models.
 
 Three models: AdaPT's word lengths (`adapt_costs.py`), DYNASTY's bit-serial array (`array_costs.py`), the tape
-of saved activations (`tape_costs.py`). `logs.py` reads what a run's folder has of them, `*_report.py` say
-what comes out, in the shape of `report.py`; `plots.py` and `map_plot.py` draw. The command: `cli/costs.py`.
+of saved activations (`tape_costs.py`, reports too). `logs.py` reads what a run's folder has of them,
+`*_report.py` say what comes out, in the shape of `report.py`; `plots.py` draws. The command: `cli/costs.py`.
 """

@@ -165,7 +165,10 @@ def read_log(folder: Path, own: dict[str, Any], step: int) -> tuple[Log, adapt_c
                 log.add(line)
         if log.steps != step:
             raise ValueError(f"it has {log.steps} of {step} steps")
-        return log, log.history(own["batch_size"], _accs(own))
+        accs = own["options"].get("accs", 1)  # steps that one gradient is accumulated over
+        if type(accs) is not int:
+            raise ValueError(f"accs = {accs!r} is no number of steps")
+        return log, log.history(own["batch_size"], accs)
 
 
 def _final(run: Run) -> tuple[np.ndarray, np.ndarray] | None:
@@ -180,14 +183,6 @@ def _final(run: Run) -> tuple[np.ndarray, np.ndarray] | None:
             found.append((q.format.bits, np.count_nonzero(q.codes)))
     widths, nonzero = np.array(found, np.int64).T
     return widths, nonzero
-
-
-def _accs(own: dict[str, Any]) -> int:
-    """Steps that one gradient is accumulated over."""
-    accs = own["options"].get("accs", 1)
-    if type(accs) is not int:
-        raise ValueError(f"accs = {accs!r} is no number of steps")
-    return accs
 
 
 # -- maps, epoch by epoch ----------------------------------------------------------------------

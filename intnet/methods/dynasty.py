@@ -254,17 +254,16 @@ class Dynasty(Float32):
         super().end_of_epoch()
 
     def _new_maps(self) -> None:
-        uses = {layer.name: self._multiply_adds(layer) for layer in self._layers}
+        uses = {}
+        for layer in self._layers:
+            x = (self.number("images"), *self._shapes[layer.name])
+            uses[layer.name] = dynasty_map.multiply_adds(x, layer.weight.shape, layer.stride, layer.padding)
         self.map = {"layers": {layer.name: {} for layer in self._layers}}
         lams = [
             self._new_map(kind, {name: both[i] for name, both in uses.items()})
             for i, kind in enumerate(KINDS)
         ]
         self.state |= {"lambda": np.array(lams), "batches": whole(0)}
-
-    def _multiply_adds(self, layer: Any) -> tuple[np.ndarray, np.ndarray]:
-        x = (self.number("images"), *self._shapes[layer.name])
-        return dynasty_map.multiply_adds(x, layer.weight.shape, layer.stride, layer.padding)
 
     def _new_map(self, kind: str, uses: dict[str, np.ndarray]) -> float:
         """The next map of the weights or of the activations of all layers; its lambda."""

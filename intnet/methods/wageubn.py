@@ -17,6 +17,7 @@ Defined by `spec/methods/wageubn.py: Step`, `spec/methods/wageubn.py: update`,
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import accumulate
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -28,7 +29,6 @@ from intnet.methods import schedules, symbols
 from intnet.methods.float_master import sgd_momentum
 from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.methods.options import takes
-from intnet.methods.together import joined, split
 from intnet.numbers import fp32
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.numbers.qtensor import QTensor, container, max_abs
@@ -282,8 +282,10 @@ class Wageubn(Method):
 
     def _edge_activation(self, layer: LayerLike, path: str, value: Any) -> Any:
         """x0 and x1 of the first and last layer."""
+        if path == "x0" and self.options.edges == "fixed16":
+            return self.store(layer, path, value, Direct(EDGE_BITS))
         if path == "x0":
-            return self._edge_input(layer, value)
+            return self.passes(layer, path, check_finite(to_float32(value), f"{layer.name}/x0"))
         if layer.edge == "first" and self.options.edges == "float32":
             return self.store(layer, path, value, self._first_output())
         return self.passes(layer, path, value)
@@ -291,11 +293,6 @@ class Wageubn(Method):
     def _first_output(self) -> Direct:
         """The grid of a product of Wq and x0: exponent -14."""
         return Direct(self.k.k_w + self.k.k_a - 1)
-
-    def _edge_input(self, layer: LayerLike, value: Any) -> Any:
-        if self.options.edges == "float32":
-            return self.passes(layer, "x0", check_finite(to_float32(value), f"{layer.name}/x0"))
-        return self.store(layer, "x0", value, Direct(EDGE_BITS))
 
     def error(self, layer: LayerLike, path: str, value: Any) -> Any:
         """Algorithm 2. e0 and e3 are rounded; e1, e2 and e4 are exact.
@@ -305,49 +302,35 @@ class Wageubn(Method):
         if path in ("m1", "m2"):
             width = self.k.k_e1 + self.k.k_gamma - 1 + M_BITS  # e2 nominally, and the bits below it
             return self.store(layer, path, value, Direct(width, lsb=value.exponent - M_BITS))
-        if layer.edge and path == "e3":
-            return self._edge_error(layer, value)
+        if layer.edge and path == "e3":  # of the first layer from batch norm, of the last from the loss
+            if self.options.edges == "fixed16":
+                return self.store(layer, path, value, Shift(EDGE_BITS))
+            return self.passes(layer, path, to_float32(value))
         if path == "e1" and not isinstance(value, QTensor):  # no activation stands behind this batch norm
             return self.store(layer, path, value, self.formats["e0"])
         if path in self.formats:
             return self.store(layer, path, value, self.formats[path])
         return self.passes(layer, path, value)
 
-    def _edge_error(self, layer: LayerLike, value: Any) -> Any:
-        """The first layer takes its e3 from batch norm, the last one the float error of the loss."""
-        if self.options.edges == "fixed16":
-            return self.store(layer, "e3", value, Shift(EDGE_BITS))
-        return self.passes(layer, "e3", to_float32(value))
-
     # -- gradients and update ---------------------------------------------------------------
 
     def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> Any:
         """(18): gW by CQ, ggamma and gbeta direct. Defined by `spec/methods/wageubn.py: Step.gradient`."""
         path = f"g{parameter.symbol}"
+        value = self.passes(layer, path, self._with_decay(layer, parameter, value))
         if self._float_edge(layer):
-            return self.passes(layer, path, self._with_float_decay(parameter, value))
-        value = self.passes(layer, path, self._with_decay(parameter, value))
-        if parameter.symbol == "W":
-            return self._constant(layer, value)
+            return value
+        if parameter.symbol == "W":  # (7)
+            format = Constant(self.k.k_gc, self.dr.at(self.epoch))
+            return self.store(layer, "gWq", value, format, "stochastic", stream="gW")
         return self.store(layer, f"{path}q", value, self.formats[path])
 
-    def _constant(self, layer: LayerLike, value: Any) -> QTensor:
-        """(7); its random words belong to the stream 'layer/gW'."""
-        return self.store(
-            layer, "gWq", value, Constant(self.k.k_gc, self.dr.at(self.epoch)), "stochastic", stream="gW"
-        )
-
-    def _with_float_decay(self, parameter: Parameter, value: np.ndarray) -> np.ndarray:
-        s = self.options.weight_decay
+    def _with_decay(self, layer: LayerLike, parameter: Parameter, value: Any) -> Any:
+        s, w = self.options.weight_decay, parameter.value
         if s is None or parameter.symbol != "W":
             return value
-        return fp32.fma(np.float32(2.0**-s), parameter.value, value)
-
-    def _with_decay(self, parameter: Parameter, value: Any) -> Any:
-        s = self.options.weight_decay
-        if s is None or parameter.symbol != "W":
-            return value
-        w = parameter.value
+        if self._float_edge(layer):
+            return fp32.fma(np.float32(2.0**-s), w, value)
         return add(exact(value), Exact([(w, 1)], int(w.exponent) - s))
 
     def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
@@ -420,6 +403,27 @@ def descend(w: QTensor, acc: QTensor, lr: int, k: Widths, where: str) -> QTensor
     """
     assert int(acc.exponent) - (k.k_lr - 1) == int(w.exponent), "constraint (24)"
     return combine(1, w, -lr, acc, int(w.exponent), f"{where}: the update")
+
+
+def joined(parts: Sequence[QTensor]) -> QTensor:
+    """Tensors of one exponent, flat, one behind the other."""
+    exponent = int(parts[0].exponent)
+    assert all(int(part.exponent) == exponent for part in parts), "tensors of one grid"
+    codes = np.concatenate([part.codes.reshape(-1) for part in parts])
+    return QTensor(codes, exponent, bound=max(part.bound for part in parts))
+
+
+def split(q: QTensor, shapes: Sequence[tuple[int, ...]], bound: int | None = None) -> list[QTensor]:
+    """A flat tensor as one of each shape; their bound, or where it is None their own maxima."""
+    sizes = [math.prod(shape) for shape in shapes]
+    starts = [0, *accumulate(sizes)]
+    peaks = np.maximum.reduceat(np.abs(q.codes), starts[:-1]).tolist()
+    if bound is not None:
+        peaks = [bound] * len(sizes)
+    return [
+        QTensor(q.codes[start : start + size].reshape(shape), int(q.exponent), q.format, peak)
+        for start, size, shape, peak in zip(starts, sizes, shapes, peaks, strict=False)
+    ]
 
 
 def _as_memory(q: QTensor, where: str) -> QTensor:

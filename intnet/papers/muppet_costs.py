@@ -36,7 +36,7 @@ def run(task: Task) -> Result:
         "epochs of AlexNet on CIFAR-10: " + ", ".join(f"{epochs} at {wl} bits" for epochs, wl in SCHEDULE),
         [priced, _solved(), _ratios()],
         REMARKS,
-        all(agrees(own, PUBLISHED["AlexNet"][1], 2) for own in _speedups(priced)),
+        all(agrees(own, PUBLISHED["AlexNet"][1], 2) for own in priced.column("intnet")[::3]),  # SU,
     )
 
 
@@ -67,11 +67,6 @@ def _priced() -> Table:
     names = map(Column, ("network here", "figure"))
     columns = (*names, Column("intnet", ".4f"), Column("paper", ".2f"), Column("baseline epochs"))
     return Table("the published schedule, priced (table 3; the network cancels out)", columns, rows)
-
-
-def _speedups(priced: Table) -> list[float]:
-    figures = zip(priced.column("figure"), priced.column("intnet"), strict=True)
-    return [value for figure, value in figures if figure == "SU"]
 
 
 def _solved() -> Table:

@@ -149,7 +149,9 @@ def create(
     folder.mkdir(parents=True, exist_ok=True)
     lock = files.lock(folder)
     try:
-        _check_again(folder)
+        if (folder / CONFIG).exists():  # now that it is locked: another process may have been quicker
+            raise ConfigError(f"{folder} was taken by another intnet at the same time: name another --out")
+        files.remove_partial(folder)
         work = RunFolder(folder, run, identity(run), plan, lock)
         work.checkpoint()
         _write_config(folder, work.identity, plan)
@@ -157,13 +159,6 @@ def create(
         lock.close()
         raise
     return work
-
-
-def _check_again(folder: Path) -> None:
-    """Again, now that the folder is locked: another process may have been quicker."""
-    if (folder / CONFIG).exists():
-        raise ConfigError(f"{folder} was taken by another intnet at the same time: name another --out")
-    files.remove_partial(folder)
 
 
 def resume(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from intnet.cli.main import main
-from intnet.costs import map_plot
+from intnet.costs import plots
 from intnet.runs import run_folder
 from tests.costs.test_map_costs_command import close, shown
 
@@ -50,13 +50,13 @@ def test_a_run_of_the_method(capsys: pytest.CaptureFixture[str], real: Path) -> 
 def test_the_drawn_map_is_the_one_that_the_log_tells(capsys: pytest.CaptureFixture[str], real: Path) -> None:
     run, layers = run_folder.load(real), shown(capsys, real)["layers"]
     for layer in layers:
-        drawn = map_plot.maps_of(run, layer["layer"])
+        drawn = plots.maps_of(run, layer["layer"])
         for operand, bits in zip(("weights", "activations"), drawn, strict=True):
             assert (bits is None) == (layer[operand] is None)
             if bits is not None:
                 counts = [int((bits == width).sum()) for width in (0, 2, 4, 6, 8)]
                 assert counts == layer[operand]["counts"]
-    assert map_plot.maps_of(run, "conv2")[0].shape == (4, 2, 5, 5)
+    assert plots.maps_of(run, "conv2")[0].shape == (4, 2, 5, 5)
 
 
 def test_a_uniform_map_has_nothing_to_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

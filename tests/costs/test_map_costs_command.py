@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from intnet import methods
-from intnet.costs import map_plot, plots
+from intnet.costs import plots
 from intnet.methods.float32 import Float32
 from intnet.runs import metrics, run_folder
 from intnet.show import pictures
@@ -307,21 +307,21 @@ def test_many_epochs_are_lines_without_points(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_map_is_the_one_in_use(folder: Path) -> None:
-    assert map_plot.rounded(np.float32([0, 0.99, 1, 2.9, 3, 4, 5, 6.99, 7, 8])).tolist() == [
+    assert plots.rounded(np.float32([0, 0.99, 1, 2.9, 3, 4, 5, 6.99, 7, 8])).tolist() == [
         0, 0, 2, 2, 4, 4, 6, 6, 8, 8,
     ]  # fmt: skip
     run = run_folder.load(folder / "mapped")
-    weights, activations = map_plot.maps_of(run, "conv2")
+    weights, activations = plots.maps_of(run, "conv2")
     slots = {name: p.slots for name, _, p in run.model.all_parameters()}["conv2.weight"]
     nearest = np.array([0, 2, 4, 6, 8])[np.abs(slots["b"][..., None] - [0, 2, 4, 6, 8]).argmin(axis=-1)]
     assert np.array_equal(weights, nearest) and weights.shape == (4, 2, 5, 5)
     assert activations is not None and activations.shape == ACTIVATIONS["conv2"]
-    panels = dict(map_plot._of_weights(weights))
+    panels = dict(plots._of_weights(weights))
     assert np.array_equal(panels["weights at 1,3"], weights[:, :, 1, 3])
-    panels = dict(map_plot._of_activations(activations))
+    panels = dict(plots._of_activations(activations))
     assert list(panels) == ["activations 0..3", "activations 4..7"]
     assert panels["activations 4..7"][1, 2] == activations[:, 1, 2, 1].mean()
-    assert map_plot.maps_of(run, "conv1")[1] is None
+    assert plots.maps_of(run, "conv1")[1] is None
 
 
 # -- what is refused ---------------------------------------------------------------------------
