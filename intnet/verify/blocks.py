@@ -19,11 +19,12 @@ from intnet.spec.methods.dynasty import BlockFloat as SpecBlocks
 from intnet.spec.methods.dynasty import axes_of
 from intnet.spec.tensor import Tensor, place_of
 from intnet.verify.events import Place
+from intnet.verify.floats import fractions
 from intnet.verify.judge import Judge
 from intnet.verify.record import Back
 from intnet.verify.row import STEP, NotSpecified, Row, Task
 from intnet.verify.taken import Taken
-from intnet.verify.values import Values, as_float64, fractions
+from intnet.verify.values import Values, as_float64
 
 STARTED = 4  # bits of a block of which no map speaks yet
 BLOCKS = 24  # of a table, unless all are asked for

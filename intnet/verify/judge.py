@@ -21,10 +21,10 @@ from intnet.spec.digest import Exponents, Floats, Words
 from intnet.spec.methods.step import FLOAT32, Now, value_of
 from intnet.spec.nets import Layer as SpecLayer
 from intnet.spec.tensor import Fixed
+from intnet.verify.floats import fractions
 from intnet.verify.record import Record
 from intnet.verify.row import NotSpecified
 from intnet.verify.taken import Taken
-from intnet.verify.values import fractions
 
 __all__ = ["FLOAT32", "Judge", "Lazy", "as_stored"]
 

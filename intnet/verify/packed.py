@@ -9,8 +9,9 @@ from intnet.spec import buckets, words
 from intnet.spec.float32 import ONE
 from intnet.spec.tensor import place_of
 from intnet.verify.events import Place
+from intnet.verify.floats import fractions, units
 from intnet.verify.row import DIFFERS, Difference, NotSpecified, Row
-from intnet.verify.values import Values, decoded, fractions, units
+from intnet.verify.values import Values, decoded
 
 DRAWN = 10  # buckets of a tensor, besides the first and the last
 

@@ -21,6 +21,7 @@ from intnet.spec import words as random
 from intnet.trace import Event
 from intnet.verify import blocks, events, inferred, packed
 from intnet.verify.events import Place
+from intnet.verify.floats import fractions
 from intnet.verify.judge import FLOAT32, Judge
 from intnet.verify.moved import Moved
 from intnet.verify.record import Back, Call, What, entered
@@ -34,7 +35,6 @@ from intnet.verify.values import (
     as_float64,
     decoded,
     forget,
-    fractions,
     is_float,
     is_stored,
     shape_of,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +22,11 @@ from intnet.numbers.qtensor import QTensor
 from intnet.ops.bilinear import Copies
 from intnet.spec.float32 import fma32
 from intnet.spec.tensor import Tensor, power
+from intnet.verify.floats import fractions
+from intnet.verify.judge import Judge
 from intnet.verify.record import What
 from intnet.verify.row import NotSpecified, Options
 from intnet.verify.taken import Taken
-
-if TYPE_CHECKING:
-    from intnet.verify.judge import Judge
 
 FEW = 8  # elements of each kind that decides
 MARGIN = 2.0**-36  # of a magnitude: more than 2^16 operations of float64 are off
@@ -106,21 +105,6 @@ def shape_of(value: Any) -> tuple[int, ...]:
     return tuple(getattr(forward_copy(value), "shape", ()))
 
 
-def fractions(array: np.ndarray) -> list[Fraction]:
-    """Of float32 or float64 numbers."""
-    return [Fraction(*number.as_integer_ratio()) for number in array.astype(np.float64).reshape(-1).tolist()]
-
-
-def units(array: np.ndarray) -> list[int]:
-    """Of float32 numbers, the whole numbers of 2^-149 that they are."""
-    bits = np.ascontiguousarray(array, np.float32).reshape(-1).view(np.uint32).astype(np.int64)
-    exponents = bits >> 23 & 0xFF
-    wholes = (bits & 0x7FFFFF) | np.where(exponents > 0, 1 << 23, 0)
-    wholes = np.where(bits >> 31 == 1, -wholes, wholes)
-    shifts = np.maximum(exponents - 1, 0)
-    return [whole << shift for whole, shift in zip(wholes.tolist(), shifts.tolist(), strict=True)]
-
-
 def codes_at(q: QTensor, flat: np.ndarray) -> list[Fraction]:
     """code * 2^exponent."""
     codes = q.codes.reshape(-1)[flat].tolist()
@@ -175,7 +159,7 @@ class Values:
     rules: by the name of an operation, `rules.RULES`; judge: the definition of the method
     """
 
-    def __init__(self, taken: Taken, judge: "Judge", options: Options, rules: dict[str, Any]) -> None:
+    def __init__(self, taken: Taken, judge: Judge, options: Options, rules: dict[str, Any]) -> None:
         self.taken, self.record, self.judge, self.options = taken, taken.record, judge, options
         self.rules = rules
         self._cache: dict[Any, Any] = {}

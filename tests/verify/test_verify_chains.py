@@ -9,7 +9,7 @@ import pytest
 
 from intnet.spec import float32, float64
 from intnet.verify import chains
-from intnet.verify.values import fractions, units
+from intnet.verify.floats import fractions, units
 
 CORNERS = np.array(
     [0, 2.0**-149, -(2.0**-149), 2.0**-126, 1, -1, 1 + 2.0**-23, 2.0**24, 2.0**24 + 2, -(2.0**40), 1 / 3],

@@ -16,10 +16,11 @@ from intnet.spec import elementary, elementwise, loss
 from intnet.spec import float32 as f32
 from intnet.spec.convolution import exact_dot
 from intnet.spec.tensor import Tensor
+from intnet.verify.floats import units
 from intnet.verify.record import Back, Call, What
 from intnet.verify.rules.products import Conv
 from intnet.verify.rules.rule import Elementwise, Rule, Source, shown
-from intnet.verify.values import Near, Values, floats_of, is_float, shape_of, units
+from intnet.verify.values import Near, Values, floats_of, is_float, shape_of
 
 ROUNDED = 2.0**14  # times MARGIN is more than float32's half unit, twice
 FLOATS: dict[str, Callable[[Fraction], Fraction]] = {

@@ -14,10 +14,11 @@ from intnet.spec import float32 as f32
 from intnet.spec import float_batch_norm as float_norm
 from intnet.spec.tensor import power
 from intnet.verify import chains
+from intnet.verify.floats import fractions
 from intnet.verify.record import Back, Call, What
 from intnet.verify.rules.products import Conv
 from intnet.verify.rules.rule import Elementwise, Rule, Source, shown
-from intnet.verify.values import Near, Values, floats_of, fractions, is_float, shape_of
+from intnet.verify.values import Near, Values, floats_of, is_float, shape_of
 
 Sums = tuple[list[Fraction], list[Fraction]]  # two numbers a channel
 

@@ -25,6 +25,7 @@ from intnet.spec.convolution import exact_dot
 from intnet.spec.geometry import ConvShape, forward_runs, input_runs, weight_runs
 from intnet.spec.tensor import place_of, power
 from intnet.verify import chains
+from intnet.verify.floats import fractions, units
 from intnet.verify.record import Back, Call, What
 from intnet.verify.row import written
 from intnet.verify.rules.rule import Elementwise, Rule, shown
@@ -33,9 +34,7 @@ from intnet.verify.values import (
     backward_copy,
     floats_of,
     forward_copy,
-    fractions,
     shape_of,
-    units,
 )
 
 SHORT = 64  # terms up to which every sum over a batch is made by the definition itself, else by `chains`
