@@ -6,8 +6,10 @@
 Which of them: `stems.py`. No batch norm; dropout of 1/2 stands before the two wide linear layers.
 """
 
+from intnet.autograd import Tensor
 from intnet.errors import ShapeError
 from intnet.layers import AdaptiveAvgPool2d, Conv2d, Dropout, Flatten, Linear, MaxPool2d, ReLU, Sequential
+from intnet.methods.method import Method
 from intnet.models.model import Model
 from intnet.models.stems import CIFAR, IMAGENET, kind_of, stem_for
 
@@ -43,8 +45,7 @@ class AlexNet(Model):
             least = f"{LEAST[stem]}x{LEAST[stem]}"
             raise ShapeError(f"{self.kind} needs images of at least {least}, not {height}x{width}")
         self.features = _features(stem, channels)
-        if stem == IMAGENET:
-            self.avgpool = AdaptiveAvgPool2d(MEANS)
+        self.avgpool = AdaptiveAvgPool2d(MEANS) if stem == IMAGENET else None
         self.flatten = Flatten()
         left = (MEANS, MEANS)
         if stem == CIFAR:
@@ -56,3 +57,10 @@ class AlexNet(Model):
         )  # fmt: skip
         self.flattened = {"classifier.1": (*left, 256)}
         self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """Logits (N, classes)."""
+        x = self.features(x, method)
+        if self.avgpool is not None:
+            x = self.avgpool(x, method)
+        return self.classifier(self.flatten(x, method), method)

@@ -101,3 +101,7 @@ class EfficientNetV2(Model):
         rows = ["Stem", *(f"MB{k + 1}" for k in range(len(STAGES))), "Head"]
         self.blocks = {row: f"features.{k}" for k, row in enumerate(rows)} | {"Classifier": "avgpool"}
         self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """Logits (N, classes)."""
+        return self.classifier(self.avgpool(self.features(x, method), method), method)

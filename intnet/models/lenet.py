@@ -6,8 +6,10 @@ convolutions are padded, so that any image of at least 4x4 fits.
 
 import math
 
+from intnet.autograd import Tensor
 from intnet.errors import ShapeError
 from intnet.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
+from intnet.methods.method import Method
 from intnet.models.model import Model
 
 
@@ -30,3 +32,12 @@ class LeNet5(Model):
         self.fc2, self.bn4, self.relu4 = Linear(120, 84, bias=False), BatchNorm2d(84), ReLU()
         self.fc3 = Linear(84, classes)
         self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """Logits (N, classes)."""
+        x = self.pool1(self.relu1(self.bn1(self.conv1(x, method), method), method), method)
+        x = self.pool2(self.relu2(self.bn2(self.conv2(x, method), method), method), method)
+        x = self.flatten(x, method)
+        x = self.relu3(self.bn3(self.fc1(x, method), method), method)
+        x = self.relu4(self.bn4(self.fc2(x, method), method), method)
+        return self.fc3(x, method)

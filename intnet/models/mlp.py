@@ -1,6 +1,8 @@
 """mlp: flatten, two hidden layers (linear, batch norm, ReLU), a linear classifier."""
 
+from intnet.autograd import Tensor
 from intnet.layers import BatchNorm2d, Flatten, Linear, ReLU
+from intnet.methods.method import Method
 from intnet.models.model import Model
 
 HIDDEN = 64
@@ -22,3 +24,10 @@ class MLP(Model):
         self.relu2 = ReLU()
         self.fc3 = Linear(hidden, classes)
         self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """Logits (N, classes)."""
+        x = self.flatten(x, method)
+        x = self.relu1(self.bn1(self.fc1(x, method), method), method)
+        x = self.relu2(self.bn2(self.fc2(x, method), method), method)
+        return self.fc3(x, method)

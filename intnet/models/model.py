@@ -61,12 +61,6 @@ class Model(Layer):
                 )
         return logits
 
-    def forward(self, x: Tensor, method: Method) -> Tensor:
-        """Logits (N, classes): the parts in the order of their definition, unless a model says otherwise."""
-        for _, part in self.children():
-            x = part(x, method)
-        return x
-
     def all_layers(self) -> tuple[Layer, ...]:
         """Every layer that is not just a container, in order of definition."""
         return self._layers

@@ -97,18 +97,27 @@ class ResNet(Model):
         kernel, stride = (7, 2) if stem == IMAGENET else (3, 1)
         self.conv1 = Conv2d(image_shape[2], channels[0], kernel, stride=stride, padding=kernel // 2)
         self.bn1, self.relu1 = BatchNorm2d(channels[0]), ReLU()
-        if stem == IMAGENET:
-            self.maxpool = MaxPool2d(3, stride=2, padding=1)
+        self.maxpool = MaxPool2d(3, stride=2, padding=1) if stem == IMAGENET else None
+        self.stages = tuple(f"layer{k + 1}" for k in range(len(channels)))
         before = channels[0]
-        for k, (wide, repeats) in enumerate(zip(channels, blocks, strict=True)):
-            stage = Sequential()
-            for i in range(repeats):
-                stage.layers.append(block(before, wide, stride=2 if k and i == 0 else 1))
-                before = wide * block.EXPANSION
-            setattr(self, f"layer{k + 1}", stage)
+        for k, name in enumerate(self.stages):
+            made = []
+            for i in range(blocks[k]):
+                made.append(block(before, channels[k], stride=2 if k and i == 0 else 1))
+                before = channels[k] * block.EXPANSION
+            setattr(self, name, Sequential(*made))
         self.avgpool = GlobalAvgPool()
         self.fc = Linear(before, classes)
         self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """Logits (N, classes)."""
+        x = self.relu1(self.bn1(self.conv1(x, method), method), method)
+        if self.maxpool is not None:
+            x = self.maxpool(x, method)
+        for name in self.stages:
+            x = getattr(self, name)(x, method)
+        return self.fc(self.avgpool(x, method), method)
 
 
 def resnet8(image_shape: tuple[int, int, int], classes: int) -> ResNet:

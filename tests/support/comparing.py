@@ -82,7 +82,7 @@ def expected(
         q = quantizers.quantize(xs, quantizers.Scaled(fmt.wl), mode, words, bits)
         return Expected(*q, off_grid(xs, power(q.exponent)))
     assert isinstance(fmt, Constant)
-    q = quantizers.quantize(xs, quantizers.Constant(fmt.dr, fmt.k), mode, words, bits)
+    q = quantizers.quantize(xs, quantizers.Constant(fmt.k, fmt.dr), mode, words, bits)
     return Expected(*q, off_grid(xs, power(quantizers.exponent_of(xs)) / fmt.dr))
 
 
