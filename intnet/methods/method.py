@@ -21,7 +21,6 @@ layer in its `buffers`, of the whole net in `Method.state`.
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
 from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -135,13 +134,35 @@ class Method:
         finally:
             self.set(**before)
 
-    # fields of `Context`, to be read
-    seed: int = property(attrgetter("context.seed"))  # type: ignore[assignment]
-    step: int = property(attrgetter("context.step"))  # type: ignore[assignment]
-    epoch: int = property(attrgetter("context.epoch"))  # type: ignore[assignment]
-    training: bool = property(attrgetter("context.training"))  # type: ignore[assignment]
-    observers: Sequence[Observer] = property(attrgetter("context.observers"))  # type: ignore[assignment]
-    saturated: dict[str, int] = property(attrgetter("context.saturated"))  # type: ignore[assignment]
+    @property
+    def seed(self) -> int:
+        """As `Context`."""
+        return self.context.seed
+
+    @property
+    def step(self) -> int:
+        """As `Context`."""
+        return self.context.step
+
+    @property
+    def epoch(self) -> int:
+        """As `Context`."""
+        return self.context.epoch
+
+    @property
+    def training(self) -> bool:
+        """As `Context`."""
+        return self.context.training
+
+    @property
+    def observers(self) -> Sequence[Observer]:
+        """As `Context`."""
+        return self.context.observers
+
+    @property
+    def saturated(self) -> dict[str, int]:
+        """As `Context`."""
+        return self.context.saturated
 
     @contextmanager
     def timed(self) -> Iterator[None]:
