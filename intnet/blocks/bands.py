@@ -29,10 +29,10 @@ class Band(NamedTuple):
 
 
 @pjit
-def _survey(codes: np.ndarray, exponents: np.ndarray, least: int, peaks: np.ndarray) -> None:
+def _survey(team: int, codes: np.ndarray, exponents: np.ndarray, least: int, peaks: np.ndarray) -> None:
     """peaks[block, e - least] = max |code| of exponent e, of each share of the codes."""
     n, blocks = codes.shape[0], peaks.shape[0]
-    for b in prange(blocks):
+    for b in prange(team, blocks):
         line = peaks[b]
         for i in range(n * b // blocks, n * (b + 1) // blocks):
             k = np.int64(exponents[i]) - least
@@ -40,9 +40,9 @@ def _survey(codes: np.ndarray, exponents: np.ndarray, least: int, peaks: np.ndar
 
 
 @pjit
-def _align(codes: np.ndarray, exponents: np.ndarray, low: int, high: int, out: np.ndarray) -> None:
+def _align(team: int, codes: np.ndarray, exponents: np.ndarray, low: int, high: int, out: np.ndarray) -> None:
     """out = codes << (exponent - low) where the exponent is one of low .. high, else 0."""
-    for i in prange(codes.shape[0]):
+    for i in prange(team, codes.shape[0]):
         e = np.int64(exponents[i])
         inside = low <= e <= high
         out[i] = np.int64(codes[i]) << (e - low) if inside else np.int64(0)

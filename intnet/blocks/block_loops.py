@@ -44,7 +44,7 @@ def _column_tops(bits: np.ndarray, a0: int, a1: int, m: int, tops: np.ndarray) -
 
 @pjit
 def quantize(
-    x: np.ndarray, bits: np.ndarray, inner: int, widths: np.ndarray, values: np.ndarray,
+    team: int, x: np.ndarray, bits: np.ndarray, inner: int, widths: np.ndarray, values: np.ndarray,
     exponents: np.ndarray, filled: np.ndarray, saturated: np.ndarray, beyond: np.ndarray,
 ) -> None:  # fmt: skip
     """values = x in its block's mantissas, as float32, with the exponents of the blocks.
@@ -56,7 +56,7 @@ def quantize(
     Defined by `spec/block_float.py: quantize`.
     """
     rows, mids, size = x.shape
-    for task in prange(exponents.shape[0] * mids):
+    for task in prange(team, exponents.shape[0] * mids):
         block_row, m = task // mids, task % mids
         a0, a1 = block_row * SIDE, min(block_row * SIDE + SIDE, rows)
         tops = np.empty(size, np.int32)
@@ -93,11 +93,11 @@ def quantize(
 
 @pjit
 def select(
-    values: np.ndarray, inner: int, exponents: np.ndarray, low: int, high: int, out: np.ndarray
+    team: int, values: np.ndarray, inner: int, exponents: np.ndarray, low: int, high: int, out: np.ndarray
 ) -> None:
     """out = the values of the blocks whose exponent is one of low .. high, else 0. [A, M, B*S]."""
     rows, mids, size = values.shape
-    for task in prange(exponents.shape[0] * mids):
+    for task in prange(team, exponents.shape[0] * mids):
         block_row, m = task // mids, task % mids
         for a in range(block_row * SIDE, min(block_row * SIDE + SIDE, rows)):
             for i in range(size):
@@ -122,7 +122,7 @@ def _add_squares(line: np.ndarray, inner: int, totals: np.ndarray) -> None:
 
 @pjit
 def add_sensitivities(
-    g: np.ndarray, inner: int, exponents: np.ndarray, filled: np.ndarray, sums: np.ndarray
+    team: int, g: np.ndarray, inner: int, exponents: np.ndarray, filled: np.ndarray, sums: np.ndarray
 ) -> None:
     """sums += 2**(2e) / 16 times the sum of g*g over each filled block, row by row from 0, in float64.
 
@@ -131,7 +131,7 @@ def add_sensitivities(
     Defined by `spec/methods/dynasty_map.py: sensitivity`.
     """
     rows, mids = g.shape[0], g.shape[1]
-    for task in prange(exponents.shape[0] * mids):
+    for task in prange(team, exponents.shape[0] * mids):
         block_row, m = task // mids, task % mids
         totals = np.zeros(exponents.shape[2] * inner)
         for a in range(block_row * SIDE, min(block_row * SIDE + SIDE, rows)):

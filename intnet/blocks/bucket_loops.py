@@ -361,9 +361,9 @@ def _encode_part(
 
 @pjit
 def encode(
-    x: F32, bucket: int, kind: int, of_group: int, widths: np.ndarray, starts: np.ndarray, measured: bool,
-    above: np.uint64, seed: np.uint64, scales: F32, zeros: F32, out: np.ndarray, found: np.ndarray,
-    clipped: np.ndarray,
+    team: int, x: F32, bucket: int, kind: int, of_group: int, widths: np.ndarray, starts: np.ndarray,
+    measured: bool, above: np.uint64, seed: np.uint64, scales: F32, zeros: F32, out: np.ndarray,
+    found: np.ndarray, clipped: np.ndarray,
 ) -> None:  # fmt: skip
     """Packed codes, scales and zero points of flat x; a task is PART elements.
 
@@ -376,7 +376,7 @@ def encode(
     drawn, room = 0 if kind == AFFINE else PART, 0
     if code_width(kind, np.int64(widths.max())) > SMALL:
         room = PART
-    for task in prange(clipped.size):
+    for task in prange(team, clipped.size):
         first, last = task * PART, min((task + 1) * PART, x.size)
         small, wide, words = np.empty(PART, np.uint8), np.empty(room, np.uint64), np.empty(drawn, np.uint32)
         if drawn:
@@ -406,7 +406,7 @@ def _decode_part(
 
 @pjit
 def decode(
-    words: np.ndarray, bucket: int, kind: int, widths: np.ndarray, starts: np.ndarray, scales: F32,
+    team: int, words: np.ndarray, bucket: int, kind: int, widths: np.ndarray, starts: np.ndarray, scales: F32,
     zeros: F32, out: F32,
 ) -> None:  # fmt: skip
     """The values of packed codes, flat.
@@ -414,7 +414,7 @@ def decode(
     Defined by `spec/buckets.py: affine_values`, `spec/buckets.py: level_values`.
     """
     room = PART if code_width(kind, np.int64(widths.max())) > SMALL else 0
-    for task in prange((out.size + PART - 1) // PART):
+    for task in prange(team, (out.size + PART - 1) // PART):
         first, last = task * PART, min((task + 1) * PART, out.size)
         small, wide = np.empty(PART, np.uint8), np.empty(room, np.uint64)
         _decode_part(words, first, last, bucket, kind, widths, starts, scales, zeros, small, wide, out)
@@ -424,9 +424,9 @@ def decode(
 
 
 @pjit
-def positive(x: F32, out: np.ndarray) -> None:
+def positive(team: int, x: F32, out: np.ndarray) -> None:
     """Codes of one bit, x > 0, packed."""
-    for task in prange((x.size + PART - 1) // PART):
+    for task in prange(team, (x.size + PART - 1) // PART):
         first, n = task * PART, min(PART, x.size - task * PART)
         small = np.zeros(PART, np.uint8)
         for i in range(n):
@@ -435,9 +435,9 @@ def positive(x: F32, out: np.ndarray) -> None:
 
 
 @pjit
-def spread(words: np.ndarray, out: np.ndarray) -> None:
+def spread(team: int, words: np.ndarray, out: np.ndarray) -> None:
     """uint8 codes of one bit."""
-    for task in prange((out.size + PART - 1) // PART):
+    for task in prange(team, (out.size + PART - 1) // PART):
         first, n = task * PART, min(PART, out.size - task * PART)
         small = np.empty(PART, np.uint8)
         unpack_bytes(words, task * (PART // 64), n, 1, small)

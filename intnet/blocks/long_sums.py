@@ -19,10 +19,10 @@ _MASK = (1 << _BITS) - 1
 
 
 @pjit
-def _add(codes: np.ndarray, shift: int, digits: np.ndarray) -> None:
+def _add(team: int, codes: np.ndarray, shift: int, digits: np.ndarray) -> None:
     """digits[i] += codes[i] * 2**shift; |codes| < 2**62, whose sign goes to the fourth digit."""
     first, inner = shift // _BITS, shift % _BITS
-    for i in prange(codes.shape[0]):
+    for i in prange(team, codes.shape[0]):
         line, rest = digits[i], np.int64(codes[i])
         for k in range(first, first + 3):
             part = (rest & _MASK) << inner
@@ -33,14 +33,14 @@ def _add(codes: np.ndarray, shift: int, digits: np.ndarray) -> None:
 
 
 @pjit
-def _round(digits: np.ndarray, units: np.ndarray, out: np.ndarray) -> None:
+def _round(team: int, digits: np.ndarray, units: np.ndarray, out: np.ndarray) -> None:
     """out[i] = the value of digits[i] in float32, rounded once; units[k] is what digit k counts.
 
     The digits become those of the magnitude. The two at its top hold 31 bits or more; all below them
     only say whether the value is more than those two, which their last bit remembers.
     """
     n = digits.shape[1]
-    for i in prange(digits.shape[0]):
+    for i in prange(team, digits.shape[0]):
         line, carry = digits[i], np.int64(0)
         for k in range(n):
             total = line[k] + carry

@@ -61,15 +61,15 @@ def round_flag(num: int, den: int, fine: int, mode: int) -> int:
 
 @pjit
 def round_rows(
-    u: np.ndarray, cu: np.ndarray, v: np.ndarray, cv: np.ndarray, offset: np.ndarray, den: np.ndarray,
-    drop: int, relu: bool, fine: int, mode: int, words: np.ndarray, bits: int, lo: int, hi: int,
-    out: np.ndarray, counts: np.ndarray,
+    team: int, u: np.ndarray, cu: np.ndarray, v: np.ndarray, cv: np.ndarray, offset: np.ndarray,
+    den: np.ndarray, drop: int, relu: bool, fine: int, mode: int, words: np.ndarray, bits: int, lo: int,
+    hi: int, out: np.ndarray, counts: np.ndarray,
 ) -> None:  # fmt: skip
     """Codes of every element into `out`; per-block counts (saturated, inexact, peak, -)."""
     channels, n, blocks = cu.shape[0], u.shape[0], counts.shape[0]
     rows = (n + channels - 1) // channels
     random = words.shape[0] == n
-    for b in prange(blocks):
+    for b in prange(team, blocks):
         saturated, inexact, top, bottom = 0, 0, np.int64(0), np.int64(0)
         for r in range(rows * b // blocks, rows * (b + 1) // blocks):
             base = r * channels
@@ -111,13 +111,13 @@ def nearest_float32(num: Any, scale: float) -> Any:
 
 @pjit
 def float_rows(
-    u: np.ndarray, cu: np.ndarray, v: np.ndarray, cv: np.ndarray, offset: np.ndarray, relu: bool,
+    team: int, u: np.ndarray, cu: np.ndarray, v: np.ndarray, cv: np.ndarray, offset: np.ndarray, relu: bool,
     scale: float, blocks: int, out: np.ndarray,
 ) -> None:  # fmt: skip
     """num * scale of every element in float32, rounded once, into `out`."""
     channels, n = cu.shape[0], u.shape[0]
     rows = (n + channels - 1) // channels
-    for b in prange(blocks):
+    for b in prange(team, blocks):
         for r in range(rows * b // blocks, rows * (b + 1) // blocks):
             base = r * channels
             for c in range(min(channels, n - base)):
@@ -249,7 +249,7 @@ def split_float32(bits: int) -> tuple[Any, int]:
 
 @pjit
 def round_floats(
-    patterns: np.ndarray, den: int, room: int, unit: int, fine: int, mode: int, words: np.ndarray,
+    team: int, patterns: np.ndarray, den: int, room: int, unit: int, fine: int, mode: int, words: np.ndarray,
     bits: int, lo: int, hi: int, out: np.ndarray, counts: np.ndarray,
 ) -> None:  # fmt: skip
     """Codes of float32 values / den in units of 2**unit; `room` = 61 - bit length of den - fine.
@@ -259,7 +259,7 @@ def round_floats(
     """
     n, blocks = patterns.shape[0], counts.shape[0]
     random = words.shape[0] == n
-    for b in prange(blocks):
+    for b in prange(team, blocks):
         saturated, inexact, top, bottom = 0, 0, np.int64(0), np.int64(0)
         for i in range(n * b // blocks, n * (b + 1) // blocks):
             m, e = split_float32(np.int64(patterns[i]))

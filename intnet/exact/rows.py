@@ -174,37 +174,39 @@ def _cut(lane: Any, b: int, blocks: int) -> tuple[int, int]:
 
 @pjit
 def read_all(
-    task: int, lane: Any, lo: float, hi: float, fine: int, unit: float, words: np.ndarray, bits: int,
-    signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
+    team: int, task: int, lane: Any, lo: float, hi: float, fine: int, unit: float, words: np.ndarray,
+    bits: int, signs: np.ndarray, out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
     """`read_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
     blocks = results.shape[0]
-    for b in prange(blocks):
+    for b in prange(team, blocks):
         first, last = _cut(lane, b, blocks)
         scratch = np.empty((3, lane[6].shape[1]), np.float64)
         read_part(
             task, lane, first, last, lo, hi, fine, unit, words, bits, signs, out, size, results[b], scratch
         )  # fmt: skip
-    _join(task, results)
+    if team > 0:
+        _join(task, results)
 
 
 @pjit
 def narrow_all(
-    task: int, lane: Any, lo: int, hi: int, drop: np.int32, words: np.ndarray, signs: np.ndarray,
+    team: int, task: int, lane: Any, lo: int, hi: int, drop: np.int32, words: np.ndarray, signs: np.ndarray,
     out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
     """`narrow_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
     blocks = results.shape[0]
-    for b in prange(blocks):
+    for b in prange(team, blocks):
         first, last = _cut(lane, b, blocks)
         scratch = np.empty((3, lane[6].shape[1]), np.int32)
         narrow_part(task, lane, first, last, lo, hi, drop, words, signs, out, size, results[b], scratch)
-    _join(task, results)
+    if team > 0:
+        _join(task, results)
 
 
 @pjit
-def top_patterns(floats: np.ndarray, tops: np.ndarray) -> None:
+def top_patterns(team: int, floats: np.ndarray, tops: np.ndarray) -> None:
     """The greatest bit pattern of each block of float32 values, given as bytes."""
     n, blocks = floats.shape[0] // 4, tops.shape[0]
-    for b in prange(blocks):
+    for b in prange(team, blocks):
         tops[b] = stages.top_pattern(floats, n * b // blocks, n * (b + 1) // blocks)

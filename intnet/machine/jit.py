@@ -1,9 +1,9 @@
 """The Numba options of every kernel, set once, where compiled code is kept, and how threads wait.
 
 `njit` compiles one scalar rule or one single-threaded loop, `inlined` a scalar rule that is never left
-to a call, `pjit` a loop over `prange`. Compiled code is cached on disk, so a second process starts at
-once. `fastmath` stays off: it would let the compiler reorder sums, and results must be the same bits
-on every machine.
+to a call, `pjit` a kernel that shares a loop out to threads. Compiled code is cached on disk, so a
+second process starts at once. `fastmath` stays off: it would let the compiler reorder sums, and results
+must be the same bits on every machine.
 With NUMBA_DISABLE_JIT=1 the decorators return the Python function, and the bits stay the same.
 """
 
@@ -20,9 +20,9 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba import prange
 
 from intnet.machine import folders
+from intnet.machine.threads import prange
 
 __all__ = ["inlined", "njit", "pjit", "prange"]
 
@@ -31,7 +31,7 @@ __all__ = ["inlined", "njit", "pjit", "prange"]
 # Spinning on, though, costs ten times the work where other processes share the cores.
 _WAITING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "20000"}
 
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 SMALL = 1 << 14  # elements of the largest operand below which handing out work costs more than it saves
 _KEPT = 3  # caches of other versions of the sources that stay on disk
 
@@ -138,25 +138,18 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def pjit(function: Callable[..., Any]) -> Any:
-    """Compile a loop whose `prange` iterations run on all threads; on one where operands are small.
+    """Compile a kernel that shares a loop out by `prange(team, n)`, to one thread where operands are small.
 
-    The result is called from Python only; `dispatcher` on it is Numba's own object.
+    The result is called from Python only, without the team, its first argument: see `machine/threads.py`.
     """
-    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
-        return function
-    compiled = _compile(function, parallel=True)
+    compiled = _compile(function)
 
     @wraps(function)
     def call(*args: Any) -> Any:
+        threads = numba.get_num_threads()  # also loads them: compiled code cannot be linked before
         for arg in args:
             if type(arg) is np.ndarray and arg.size >= SMALL:
-                return compiled(*args)
-        threads = numba.get_num_threads()
-        numba.set_num_threads(1)
-        try:
-            return compiled(*args)
-        finally:
-            numba.set_num_threads(threads)
+                return compiled(threads, *args)
+        return compiled(1, *args)
 
-    call.dispatcher = compiled  # type: ignore[attr-defined]
     return call

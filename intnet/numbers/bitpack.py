@@ -138,9 +138,11 @@ def unpack_bytes(words: np.ndarray, at: int, n: int, bits: int, codes: np.ndarra
 
 
 @pjit
-def _pack(codes: np.ndarray, bits: int, low: int, high: int, out: np.ndarray, beyond: np.ndarray) -> None:
+def _pack(
+    team: int, codes: np.ndarray, bits: int, low: int, high: int, out: np.ndarray, beyond: np.ndarray
+) -> None:
     """Words of integer codes; beyond[part]: how many of them are not within low .. high."""
-    for part in prange(beyond.size):
+    for part in prange(team, beyond.size):
         first, n = part * PART, min(PART, codes.size - part * PART)
         count, mask = np.int64(0), (np.int64(1) << np.int64(bits)) - 1
         if bits <= SMALL:
@@ -161,9 +163,9 @@ def _pack(codes: np.ndarray, bits: int, low: int, high: int, out: np.ndarray, be
 
 
 @pjit
-def _unpack(words: np.ndarray, bits: int, sign: int, out: np.ndarray) -> None:
+def _unpack(team: int, words: np.ndarray, bits: int, sign: int, out: np.ndarray) -> None:
     """Codes of words; sign: 2**(bits - 1) of signed ones, else 0."""
-    for part in prange((out.size + PART - 1) // PART):
+    for part in prange(team, (out.size + PART - 1) // PART):
         first, n, at = part * PART, min(PART, out.size - part * PART), part * (PART // 64 * bits)
         if bits <= SMALL:
             small = np.empty(PART, np.uint8)

@@ -276,26 +276,26 @@ def _fma_loop(a: np.float32, b: F32, c: F32, out: F32) -> None:
 
 
 @pjit
-def _exp_loop(x: F32, out: F32) -> None:
-    for i in prange(x.size):
+def _exp_loop(team: int, x: F32, out: F32) -> None:
+    for i in prange(team, x.size):
         out[i] = exp32(x[i])
 
 
 @pjit
-def _log_loop(x: F32, out: F32) -> None:
-    for i in prange(x.size):
+def _log_loop(team: int, x: F32, out: F32) -> None:
+    for i in prange(team, x.size):
         out[i] = log32(x[i])
 
 
 @pjit
-def _tanh_loop(x: F32, out: F32) -> None:
-    for i in prange(x.size):
+def _tanh_loop(team: int, x: F32, out: F32) -> None:
+    for i in prange(team, x.size):
         out[i] = tanh32(x[i])
 
 
 @pjit
-def _normal_loop(words: NDArray[np.uint32], out: F64) -> None:
-    for i in prange(words.size):
+def _normal_loop(team: int, words: NDArray[np.uint32], out: F64) -> None:
+    for i in prange(team, words.size):
         out[i] = _normal64(np.int64(words[i]))
 
 

@@ -71,9 +71,9 @@ def fill(out: np.ndarray, block: Word, above: Word, seed: Word) -> None:
 
 
 @pjit
-def _fill_parts(out: np.ndarray, block: Word, above: Word, seed: Word) -> None:
+def _fill_parts(team: int, out: np.ndarray, block: Word, above: Word, seed: Word) -> None:
     """`fill`, a part at a time, on all threads."""
-    for p in prange((out.shape[0] + _PART - 1) // _PART):
+    for p in prange(team, (out.shape[0] + _PART - 1) // _PART):
         at = p * _PART
         fill(out[at : at + _PART], block + np.uint64(at // 4), above, seed)
 

@@ -36,8 +36,8 @@ def edges(size: int, windows: int) -> np.ndarray:
 
 
 @pjit
-def _sums(x: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
-    for n in prange(x.shape[0]):
+def _sums(team: int, x: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
+    for n in prange(team, x.shape[0]):
         for i in range(len(rows)):
             for j in range(len(columns)):
                 line = out[n, i, j]
@@ -48,8 +48,8 @@ def _sums(x: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray)
 
 
 @pjit
-def _spread(e: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
-    for n in prange(e.shape[0]):
+def _spread(team: int, e: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
+    for n in prange(team, e.shape[0]):
         for i in range(len(rows)):
             for j in range(len(columns)):
                 for y in range(rows[i, 0], rows[i, 1]):

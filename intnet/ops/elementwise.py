@@ -68,14 +68,14 @@ def _add_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
 
 
 @pjit
-def _keep(codes: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
-    for i in prange(codes.size):
+def _keep(team: int, codes: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
+    for i in prange(team, codes.size):
         out[i] = codes[i] if mask[i] else 0
 
 
 @pjit
-def _keep_floats(x: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
-    for i in prange(x.size):
+def _keep_floats(team: int, x: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
+    for i in prange(team, x.size):
         out[i] = x[i] * np.float32(mask[i])
 
 

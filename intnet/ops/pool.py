@@ -35,10 +35,10 @@ Scatter = Callable[[np.ndarray, np.dtype], np.ndarray]  # codes and the type of 
 
 @pjit
 def _max_forward(
-    x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray, at: np.ndarray
+    team: int, x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray, at: np.ndarray
 ) -> None:
     height, width = x.shape[1], x.shape[2]
-    for n in prange(x.shape[0]):
+    for n in prange(team, x.shape[0]):
         for oy in range(out.shape[1]):
             for ox in range(out.shape[2]):
                 for c in range(x.shape[3]):
@@ -55,8 +55,8 @@ def _max_forward(
 
 
 @pjit
-def _max_backward(e: np.ndarray, at: np.ndarray, out: np.ndarray) -> None:
-    for n in prange(e.shape[0]):
+def _max_backward(team: int, e: np.ndarray, at: np.ndarray, out: np.ndarray) -> None:
+    for n in prange(team, e.shape[0]):
         flat = out[n].reshape(-1, out.shape[3])
         for oy in range(e.shape[1]):
             for ox in range(e.shape[2]):
@@ -65,9 +65,11 @@ def _max_backward(e: np.ndarray, at: np.ndarray, out: np.ndarray) -> None:
 
 
 @pjit
-def _sum_windows(x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray) -> None:
+def _sum_windows(
+    team: int, x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray
+) -> None:
     height, width = x.shape[1], x.shape[2]
-    for n in prange(x.shape[0]):
+    for n in prange(team, x.shape[0]):
         for oy in range(out.shape[1]):
             for ox in range(out.shape[2]):
                 line = out[n, oy, ox]
@@ -80,9 +82,11 @@ def _sum_windows(x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: 
 
 
 @pjit
-def _spread_windows(e: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray) -> None:
+def _spread_windows(
+    team: int, e: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray
+) -> None:
     height, width = out.shape[1], out.shape[2]
-    for n in prange(e.shape[0]):
+    for n in prange(team, e.shape[0]):
         for oy in range(e.shape[1]):
             for ox in range(e.shape[2]):
                 for ky in range(kernel[0]):

@@ -6,6 +6,7 @@ import inspect
 import textwrap
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import wraps
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -16,9 +17,24 @@ from tests.proofs.machine import NUMPY, Bit, Num, Type, Whole, if_
 TYPES: dict[Any, Type] = {kind: type for type, kind in NUMPY.items()}
 
 
+def shares_out(function: Any) -> bool:
+    """Whether it is a kernel that hands a loop out to a team, its first argument."""
+    return isinstance(function, FunctionType) and hasattr(function, "__wrapped__")
+
+
+def alone(kernel: FunctionType) -> Callable[..., Any]:
+    """It, called as from Python: without a team."""
+
+    @wraps(kernel)
+    def run(*args: Any, **more: Any) -> Any:
+        return kernel(1, *args, **more)
+
+    return run
+
+
 def plain(function: Any) -> FunctionType:
     """The Python function behind a compiled one."""
-    function = getattr(function, "dispatcher", function)
+    function = function.__wrapped__ if shares_out(function) else function
     found = getattr(function, "py_func", function)
     assert isinstance(found, FunctionType)
     return found
@@ -65,7 +81,9 @@ def _steps(*limits: Any) -> range:
     return range(*(int(limit.__index__()) for limit in limits))
 
 
-BUILTINS: dict[str, Any] = {"min": least, "max": greatest, "range": _steps, "prange": _steps}
+BUILTINS: dict[str, Any] = {
+    "min": least, "max": greatest, "range": _steps, "prange": lambda team, n: _steps(n)
+}  # fmt: skip
 QUIET: dict[str, Any] = {"wide_vectors": lambda: None, "borrowed": lambda array: array}
 
 
@@ -109,7 +127,8 @@ def on_terms(function: Any, numpy: dict[str, Any] | None = None, **instead: Any)
                     space[name] = lookup(source.__globals__[name], name)
         return done[id(source)]
 
-    return build(plain(function))
+    built = build(plain(function))
+    return alone(built) if shares_out(function) else built
 
 
 def on_numbers(function: Any, **instead: Any) -> Callable[..., Any]:
@@ -122,16 +141,17 @@ def on_numbers(function: Any, **instead: Any) -> Callable[..., Any]:
             done[id(source)] = FunctionType(source.__code__, space, source.__name__, source.__defaults__)
             for name in source.__code__.co_names:
                 value = instead.get(name, space.get(name))
-                if hasattr(value, "py_func") or hasattr(value, "dispatcher"):
+                if hasattr(value, "py_func"):
                     space[name] = build(plain(value))
                 elif name in instead:
                     space[name] = value
         return done[id(source)]
 
-    return build(plain(function))
+    built = build(plain(function))
+    return alone(built) if shares_out(function) else built
 
 
-def with_fault(function: Any, right: str, wrong: str) -> FunctionType:
+def with_fault(function: Any, right: str, wrong: str) -> Callable[..., Any]:
     """The function with one piece of its source, which stands there once, replaced."""
     source = plain(function)
     lines = textwrap.dedent(inspect.getsource(source)).splitlines()
@@ -142,7 +162,7 @@ def with_fault(function: Any, right: str, wrong: str) -> FunctionType:
     found = space[source.__name__]
     assert isinstance(found, FunctionType)
     found.__dict__["text"] = text.replace(right, wrong)
-    return found
+    return alone(found) if shares_out(function) else found
 
 
 def source_of(function: Any) -> str:

@@ -16,12 +16,12 @@ _HALF_LOG2_E = float.fromhex("0x1.71547652b82fep-1")  # 1/(2 ln 2)
 
 
 @pjit
-def half_log2(sums: np.ndarray, uses: np.ndarray, batches: int, out: np.ndarray) -> None:
+def half_log2(team: int, sums: np.ndarray, uses: np.ndarray, batches: int, out: np.ndarray) -> None:
     """out = 1/2 log2(sums / (batches * uses)), -inf where a sum is 0. All flat and of one length.
 
     Defined by `spec/methods/dynasty_map.py: relative`.
     """
-    for i in prange(sums.size):
+    for i in prange(team, sums.size):
         if sums[i] > 0.0:
             out[i] = log64(sums[i] / (np.float64(batches) * np.float64(uses[i]))) * _HALF_LOG2_E
         else:
@@ -29,22 +29,22 @@ def half_log2(sums: np.ndarray, uses: np.ndarray, batches: int, out: np.ndarray)
 
 
 @pjit
-def _clipped(r: np.ndarray, shift: float, top: float, parts: np.ndarray) -> None:
-    for chunk in prange(parts.size):
+def _clipped(team: int, r: np.ndarray, shift: float, top: float, parts: np.ndarray) -> None:
+    for chunk in prange(team, parts.size):
         for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, r.size)):
             parts[chunk] += min(max(r[i] - shift, 0.0), top)
 
 
 @pjit
-def _finite(r: np.ndarray, parts: np.ndarray) -> None:
-    for chunk in prange(parts.size):
+def _finite(team: int, r: np.ndarray, parts: np.ndarray) -> None:
+    for chunk in prange(team, parts.size):
         for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, r.size)):
             parts[chunk] += r[i] if r[i] > -np.inf else 0.0
 
 
 @pjit
-def _noise(sums: np.ndarray, bits: np.ndarray, parts: np.ndarray) -> None:
-    for chunk in prange(parts.size):
+def _noise(team: int, sums: np.ndarray, bits: np.ndarray, parts: np.ndarray) -> None:
+    for chunk in prange(team, parts.size):
         for i in range(chunk * CHUNK, min((chunk + 1) * CHUNK, sums.size)):
             parts[chunk] += sums[i] / np.float64(np.int64(1) << (2 * np.int64(bits[i])))
 

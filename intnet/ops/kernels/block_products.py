@@ -84,14 +84,14 @@ def _window_runs(
 
 @pjit
 def _correlate(
-    out: np.ndarray, x: np.ndarray, live: np.ndarray, panels: Flat, panel_marks: np.ndarray,
+    team: int, out: np.ndarray, x: np.ndarray, live: np.ndarray, panels: Flat, panel_marks: np.ndarray,
     panel_states: np.ndarray, offsets: Flat, block: Block, grid: Grid, span: int, band: int, first_y: int,
     first_x: int, step_y: int, step_x: int, word: Flat,
 ) -> None:  # fmt: skip
     """`correlate_blocks`; a task is GROUP images and `band` rows of windows."""
     batch, depth, width = x.shape[0], block.depth, out.shape[3]
     bands, size = (grid.rows + band - 1) // band, offsets.size * depth
-    for task in prange((batch + GROUP - 1) // GROUP * bands):
+    for task in prange(team, (batch + GROUP - 1) // GROUP * bands):
         n0, y0 = task // bands * GROUP, task % bands * band
         n1, y1 = min(n0 + GROUP, batch), min(y0 + band, grid.rows)
         top, height = y0 * grid.step_h, (y1 - 1 - y0) * grid.step_h + span
@@ -236,7 +236,7 @@ def _add_tile(part: Flat, row0: int, rows: int, width: int, first: int, sums: Fl
 
 @pjit
 def _block_sums(
-    parts: Flat, e: np.ndarray, x: np.ndarray, live_e: np.ndarray, live_x: np.ndarray, rows: Flat,
+    team: int, parts: Flat, e: np.ndarray, x: np.ndarray, live_e: np.ndarray, live_x: np.ndarray, rows: Flat,
     offsets: Flat, step: int, block: Block, grid: Grid, height: int, shares: int, splits: int, word: Flat,
 ) -> None:  # fmt: skip
     """parts[share, (tap, c), o]; a unit is one block of the batch, `rows` are the words of (tap, c)."""
@@ -244,7 +244,7 @@ def _block_sums(
     size, area = offsets.size * depth, height * block.width * depth
     tiles, pages = (size + ROWS - 1) // ROWS, (width + LANES - 1) // LANES
     page = SIDE * block.positions * LANES
-    for task in prange(shares * splits):
+    for task in prange(team, shares * splits):
         share, slice_ = task // splits, task % splits
         tile0, tile1 = tiles * slice_ // splits, tiles * (slice_ + 1) // splits
         words, panels = np.zeros(SIDE * area, word.dtype), np.zeros(pages * page, word.dtype)

@@ -43,21 +43,21 @@ def alike(kind: np.dtype, *operands: np.ndarray) -> list[np.ndarray]:
 
 
 @pjit
-def multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+def multiply(team: int, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     """out = a * b, flat. Defined by `spec/values.py: times`."""
     kind = out.dtype.type
-    for i in prange(a.size):
+    for i in prange(team, a.size):
         out[i] = kind(kind(a[i]) * kind(b[i]))
 
 
 @pjit
-def scale(x: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
+def scale(team: int, x: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
     """out[n, p, c] = x[n, p, c] * s[n, c].
 
     Defined by `spec/elementwise.py: scale`, `spec/elementwise.py: scale32`.
     """
     kind = out.dtype.type
-    for n in prange(x.shape[0]):
+    for n in prange(team, x.shape[0]):
         factors = s[n]
         for p in range(x.shape[1]):
             line, target = x[n, p], out[n, p]
@@ -66,12 +66,12 @@ def scale(x: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
 
 
 @pjit
-def dots(e: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
+def dots(team: int, e: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
     """out[n, c] += sum over p of e[n, p, c] * x[n, p, c]; zero-filled `out`.
 
     Defined by `spec/elementwise.py: scale_grad`, `spec/elementwise.py: scale32_grad`.
     """
-    for n in prange(e.shape[0]):
+    for n in prange(team, e.shape[0]):
         total = np.empty(out.shape[1], out.dtype)
         for begin in range(0, e.shape[1], CHUNK):
             total[:] = 0

@@ -56,40 +56,40 @@ def slope64(x: float) -> float:
 
 
 @pjit
-def sigmoid(x: np.ndarray, out: np.ndarray) -> None:
+def sigmoid(team: int, x: np.ndarray, out: np.ndarray) -> None:
     """out = sigmoid(x), flat. Defined by `spec/elementary.py: sigmoid32`."""
-    for i in prange(x.size):
+    for i in prange(team, x.size):
         out[i] = np.float32(sigmoid64(np.float64(x[i])))
 
 
 @pjit
-def sigmoid_error(e: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
+def sigmoid_error(team: int, e: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
     """out = e * (y * (1 - y)), flat: float32 operations. Defined by `spec/elementary.py: sigmoid_error32`."""
-    for i in prange(e.size):
+    for i in prange(team, e.size):
         out[i] = e[i] * (y[i] * (np.float32(1) - y[i]))
 
 
 @pjit
-def silu(x: np.ndarray, out: np.ndarray) -> None:
+def silu(team: int, x: np.ndarray, out: np.ndarray) -> None:
     """out = silu(x), flat. Defined by `spec/elementary.py: silu32`."""
-    for i in prange(x.size):
+    for i in prange(team, x.size):
         out[i] = np.float32(silu64(np.float64(x[i])))
 
 
 @pjit
-def silu_slope(x: np.ndarray, out: np.ndarray) -> None:
+def silu_slope(team: int, x: np.ndarray, out: np.ndarray) -> None:
     """out = the derivative of silu at x, flat. Defined by `spec/elementary.py: slope32`."""
-    for i in prange(x.size):
+    for i in prange(team, x.size):
         out[i] = np.float32(slope64(np.float64(x[i])))
 
 
 @pjit
-def silu_error(e: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
+def silu_error(team: int, e: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
     """out = e * the derivative of silu at x, flat: rounded once.
 
     Defined by `spec/elementary.py: silu_error32`.
     """
-    for i in prange(e.size):
+    for i in prange(team, e.size):
         out[i] = np.float32(np.float64(e[i]) * slope64(np.float64(x[i])))
 
 
@@ -118,10 +118,17 @@ def _rounded(q: float, mode: int) -> float:
 
 @pjit
 def nearest(
-    codes: np.ndarray, parts: Parts, unit: float, scale: float, far: float, out: np.ndarray, left: np.ndarray
+    team: int,
+    codes: np.ndarray,
+    parts: Parts,
+    unit: float,
+    scale: float,
+    far: float,
+    out: np.ndarray,
+    left: np.ndarray,
 ) -> None:
     """`round_curve` to nearest, whatever the tie: no tie is ever met."""
-    for i in prange(codes.size):
+    for i in prange(team, codes.size):
         x = np.float64(codes[i]) * unit
         y, magnitude = _value(parts, x)
         q = y * scale
@@ -132,11 +139,11 @@ def nearest(
 
 @pjit
 def directed(
-    codes: np.ndarray, parts: Parts, unit: float, scale: float, mode: int, far: float, out: np.ndarray,
-    left: np.ndarray,
+    team: int, codes: np.ndarray, parts: Parts, unit: float, scale: float, mode: int, far: float,
+    out: np.ndarray, left: np.ndarray,
 ) -> None:  # fmt: skip
     """`round_curve` by any deterministic mode: both ends of the error must round to one integer."""
-    for i in prange(codes.size):
+    for i in prange(team, codes.size):
         x = np.float64(codes[i]) * unit
         out[i] = 0
         left[i] = True

@@ -30,10 +30,10 @@ def fits(channels: int, outputs: int, groups: int, kernel: Pair) -> bool:
 
 @pjit
 def _forward(
-    x: np.ndarray, w: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray
+    team: int, x: np.ndarray, w: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray
 ) -> None:
     height, width = x.shape[1], x.shape[2]
-    for task in prange(out.shape[0] * out.shape[1]):
+    for task in prange(team, out.shape[0] * out.shape[1]):
         n, oy = task // out.shape[1], task % out.shape[1]
         top, zero = oy * stride[0] - padding[0], out.dtype.type(0)
         for ox in range(out.shape[2]):
@@ -50,10 +50,10 @@ def _forward(
 
 @pjit
 def _input_grad(
-    e: np.ndarray, w: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray
+    team: int, e: np.ndarray, w: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, out: np.ndarray
 ) -> None:
     rows, cols = e.shape[1], e.shape[2]
-    for task in prange(out.shape[0] * out.shape[1]):
+    for task in prange(team, out.shape[0] * out.shape[1]):
         n, y = task // out.shape[1], task % out.shape[1]
         zero = out.dtype.type(0)
         for x in range(out.shape[2]):
@@ -76,11 +76,11 @@ def _input_grad(
 
 @pjit
 def _weight_grad(
-    e: np.ndarray, x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, parts: np.ndarray
+    team: int, e: np.ndarray, x: np.ndarray, kernel: Pair, stride: Pair, padding: Pair, parts: np.ndarray
 ) -> None:
     """parts[chunk, tap, c]: sums over the positions of each chunk; zero-filled `parts`."""
     height, width, rows, cols = x.shape[1], x.shape[2], e.shape[1], e.shape[2]
-    for chunk in prange(parts.shape[0]):
+    for chunk in prange(team, parts.shape[0]):
         begin, end = chunk_rows(chunk, rows * cols, e.shape[0] * rows * cols)
         for m in range(begin, end):
             n, oy, ox = m // (rows * cols), m // cols % rows, m % cols
@@ -93,10 +93,10 @@ def _weight_grad(
 
 
 @pjit
-def _collect(parts: np.ndarray, per_group: int, levels: int, out: np.ndarray) -> None:
+def _collect(team: int, parts: np.ndarray, per_group: int, levels: int, out: np.ndarray) -> None:
     """out[tap, c] += the sum of parts[chunk, tap, c], `per_group` chunks a group of images."""
     chunks, taps, channels = parts.shape
-    for tap in prange(taps):
+    for tap in prange(team, taps):
         stack = np.empty((levels, channels), out.dtype)
         add_chunks(parts.reshape(-1), tap * channels, taps * channels, chunks, per_group, stack, out[tap])
 

@@ -19,8 +19,10 @@ import numpy as np
 
 from intnet.errors import ShapeError
 from intnet.machine.buffers import empty
-from intnet.machine.jit import SMALL, njit, pjit, prange
+from intnet.machine.jit import njit, pjit, prange
 from intnet.numbers.fp32 import fma32
+
+PART = 1 << 14  # elements whose overflows are counted together
 
 
 @njit
@@ -40,58 +42,38 @@ def _whole_gradient(
     return g
 
 
-@njit
+@pjit
 def _sgd(
-    numbers: np.ndarray, w: np.ndarray, g: np.ndarray, acc: np.ndarray, new_w: np.ndarray, new_acc: np.ndarray
-) -> None:
+    team: int, numbers: np.ndarray, w: np.ndarray, g: np.ndarray, acc: np.ndarray,
+    new_w: np.ndarray, new_acc: np.ndarray,
+) -> None:  # fmt: skip
     scale, l1, l2, momentum, rate = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
-    for i in range(w.size):
+    for i in prange(team, w.size):
         moved = fma32(momentum, acc[i], _whole_gradient(g[i], w[i], scale, l1, l2))
         new_acc[i] = moved
         new_w[i] = fma32(-rate, moved, w[i])
 
 
 @pjit
-def _sgd_blocks(
-    numbers: np.ndarray, w: np.ndarray, g: np.ndarray, acc: np.ndarray, new_w: np.ndarray, new_acc: np.ndarray
-) -> None:
-    for k in prange(-(-w.size // SMALL)):
-        part = slice(k * SMALL, (k + 1) * SMALL)
-        _sgd(numbers, w[part], g[part], acc[part], new_w[part], new_acc[part])
-
-
-@njit
 def _adamw(
-    numbers: np.ndarray, w: np.ndarray, g: np.ndarray, m: np.ndarray, v: np.ndarray,
-    new_w: np.ndarray, new_m: np.ndarray, new_v: np.ndarray,
-) -> int:  # fmt: skip
-    """How many second moments are beyond float32."""
+    team: int, numbers: np.ndarray, w: np.ndarray, g: np.ndarray, m: np.ndarray, v: np.ndarray,
+    new_w: np.ndarray, new_m: np.ndarray, new_v: np.ndarray, beyond: np.ndarray,
+) -> None:  # fmt: skip
+    """beyond: of each part of PART elements, how many second moments are beyond float32"""
     scale, l1, l2 = numbers[0], numbers[1], numbers[2]
     beta1, rest1, beta2, rest2 = numbers[3], numbers[4], numbers[5], numbers[6]
     root, eps, rate, decay = numbers[7], numbers[8], numbers[9], numbers[10]
-    beyond = 0
-    for i in range(w.size):
-        x = _whole_gradient(g[i], w[i], scale, l1, l2)
-        mean = fma32(beta1, m[i], np.float32(rest1 * x))
-        square = fma32(beta2, v[i], np.float32(np.float32(rest2 * x) * x))
-        beyond += not square < np.float32(np.inf)
-        new_m[i], new_v[i] = mean, square
-        step = np.float32(mean / fma32(root, np.sqrt(square), eps))
-        new_w[i] = fma32(-rate, step, fma32(-decay, w[i], w[i]))
-    return beyond
-
-
-@pjit
-def _adamw_blocks(
-    numbers: np.ndarray, w: np.ndarray, g: np.ndarray, m: np.ndarray, v: np.ndarray,
-    new_w: np.ndarray, new_m: np.ndarray, new_v: np.ndarray,
-) -> int:  # fmt: skip
-    beyond = 0
-    for k in prange(-(-w.size // SMALL)):
-        part = slice(k * SMALL, (k + 1) * SMALL)
-        new = new_w[part], new_m[part], new_v[part]
-        beyond += _adamw(numbers, w[part], g[part], m[part], v[part], *new)
-    return beyond
+    for k in prange(team, beyond.size):
+        count = 0
+        for i in range(k * PART, min((k + 1) * PART, w.size)):
+            x = _whole_gradient(g[i], w[i], scale, l1, l2)
+            mean = fma32(beta1, m[i], np.float32(rest1 * x))
+            square = fma32(beta2, v[i], np.float32(np.float32(rest2 * x) * x))
+            count += not square < np.float32(np.inf)
+            new_m[i], new_v[i] = mean, square
+            step = np.float32(mean / fma32(root, np.sqrt(square), eps))
+            new_w[i] = fma32(-rate, step, fma32(-decay, w[i], w[i]))
+        beyond[k] = count
 
 
 Moments = tuple[np.ndarray, np.ndarray]
@@ -118,11 +100,7 @@ def sgd(
     """
     new_w, new_acc = empty((w.size,), np.float32), empty((w.size,), np.float32)
     numbers = np.array([scale, *penalties, momentum, rate], np.float32)
-    arrays = (numbers, _row(w, w), _row(g, w), _row(acc, w), new_w, new_acc)
-    if w.size < SMALL:  # a net has many: handing them out costs more than the pass
-        _sgd(*arrays)
-    else:
-        _sgd_blocks(*arrays)
+    _sgd(numbers, _row(w, w), _row(g, w), _row(acc, w), new_w, new_acc)
     return new_w.reshape(w.shape), new_acc.reshape(w.shape)
 
 
@@ -141,7 +119,7 @@ def adamw(
     new = [empty((w.size,), np.float32) for _ in range(3)]
     shares = [x for beta in betas for x in (beta, 1 - beta)]
     numbers = np.array([scale, *penalties, *shares, root, eps, rate, decay], np.float32)
-    arrays = (numbers, _row(w, w), _row(g, w), _row(m, w), _row(v, w), *new)
-    beyond = _adamw(*arrays) if w.size < SMALL else _adamw_blocks(*arrays)
+    beyond = np.zeros(-(-w.size // PART), np.int64)
+    _adamw(numbers, _row(w, w), _row(g, w), _row(m, w), _row(v, w), *new, beyond)
     new_w, new_m, new_v = (array.reshape(w.shape) for array in new)
-    return new_w, (new_m, new_v), int(beyond)
+    return new_w, (new_m, new_v), int(beyond.sum())

@@ -39,9 +39,9 @@ ZERO, ONE = np.float32(0), np.float32(1)
 
 
 @pjit
-def _sums(x: F32, per_image: int, out: F32) -> None:
+def _sums(team: int, x: F32, per_image: int, out: F32) -> None:
     """Chunk sums [chunks, C] of x[rows, C]; zero-filled `out`."""
-    for chunk in prange(out.shape[0]):
+    for chunk in prange(team, out.shape[0]):
         total = out[chunk]
         begin, end = chunk_rows(chunk, per_image, x.shape[0])
         rows = x[begin:end]
@@ -52,9 +52,9 @@ def _sums(x: F32, per_image: int, out: F32) -> None:
 
 
 @pjit
-def _squares(x: F32, mean: F32, per_image: int, out: F32) -> None:
+def _squares(team: int, x: F32, mean: F32, per_image: int, out: F32) -> None:
     """Chunk sums of (x - mean) * (x - mean); zero-filled `out`."""
-    for chunk in prange(out.shape[0]):
+    for chunk in prange(team, out.shape[0]):
         total = out[chunk]
         begin, end = chunk_rows(chunk, per_image, x.shape[0])
         rows = x[begin:end]
@@ -66,9 +66,9 @@ def _squares(x: F32, mean: F32, per_image: int, out: F32) -> None:
 
 
 @pjit
-def _error_sums(e: F32, x: F32, mean: F32, r: F32, per_image: int, sums: F32, dots: F32) -> None:
+def _error_sums(team: int, e: F32, x: F32, mean: F32, r: F32, per_image: int, sums: F32, dots: F32) -> None:
     """Chunk sums of e, and of e * ((x - mean) * r); zero-filled `sums` and `dots`."""
-    for chunk in prange(sums.shape[0]):
+    for chunk in prange(team, sums.shape[0]):
         total, dot = sums[chunk], dots[chunk]
         begin, end = chunk_rows(chunk, per_image, x.shape[0])
         errors, rows = e[begin:end], x[begin:end]
@@ -88,36 +88,38 @@ def _added_up(parts: F32, per_group: int, levels: int, total: F32) -> None:
 
 
 @pjit
-def _normalize(x: F32, mean: F32, r: F32, gamma: F32, beta: F32, out: F32) -> None:
-    for k in prange(x.shape[0]):
+def _normalize(team: int, x: F32, mean: F32, r: F32, gamma: F32, beta: F32, out: F32) -> None:
+    for k in prange(team, x.shape[0]):
         row, line = x[k], out[k]
         for c in range(row.shape[0]):
             line[c] = ((row[c] - mean[c]) * r[c]) * gamma[c] + beta[c]
 
 
 @pjit
-def _input_error(e: F32, x: F32, mean: F32, r: F32, m1: F32, m2: F32, slope: F32, out: F32) -> None:
-    for k in prange(x.shape[0]):
+def _input_error(
+    team: int, e: F32, x: F32, mean: F32, r: F32, m1: F32, m2: F32, slope: F32, out: F32
+) -> None:
+    for k in prange(team, x.shape[0]):
         error, row, line = e[k], x[k], out[k]
         for c in range(row.shape[0]):
             line[c] = ((error[c] - m1[c]) - ((row[c] - mean[c]) * r[c]) * m2[c]) * slope[c]
 
 
 @pjit
-def _rectify(x: F32, out: F32) -> None:
-    for i in prange(x.size):
+def _rectify(team: int, x: F32, out: F32) -> None:
+    for i in prange(team, x.size):
         out[i] = ZERO if x[i] <= ZERO else x[i]  # a NaN stays
 
 
 @pjit
-def _rectify_error(e: F32, y: np.ndarray, out: F32) -> None:
-    for i in prange(e.size):
+def _rectify_error(team: int, e: F32, y: np.ndarray, out: F32) -> None:
+    for i in prange(team, e.size):
         out[i] = e[i] * (ONE if y[i] > 0 else ZERO)
 
 
 @pjit
-def _add(a: F32, b: F32, out: F32) -> None:
-    for i in prange(a.size):
+def _add(team: int, a: F32, b: F32, out: F32) -> None:
+    for i in prange(team, a.size):
         out[i] = a[i] + b[i]
 
 

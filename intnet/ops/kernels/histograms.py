@@ -23,9 +23,9 @@ _BLOCK = 1 << 14  # values that a thread counts at a time
 
 
 @pjit
-def _count(values: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> None:
+def _count(team: int, values: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> None:
     """counts[block, bin] of values by the ascending starts of bins 1 .. r-1."""
-    for block in prange(counts.shape[0]):
+    for block in prange(team, counts.shape[0]):
         line = counts[block]
         for i in range(block * _BLOCK, min((block + 1) * _BLOCK, values.shape[0])):
             low, high = 0, starts.shape[0]  # the number of starts that the value has reached
@@ -81,8 +81,8 @@ def count_codes(q: QTensor, edges: list[Fraction]) -> np.ndarray:
 
 
 @pjit
-def _squares(x: np.ndarray, sums: np.ndarray) -> None:
-    for k in prange(sums.shape[0]):
+def _squares(team: int, x: np.ndarray, sums: np.ndarray) -> None:
+    for k in prange(team, sums.shape[0]):
         total = 0.0
         for i in range(k * CHUNK, min((k + 1) * CHUNK, x.shape[0])):
             total += np.float64(x[i]) * np.float64(x[i])
@@ -111,8 +111,8 @@ def sum_of_squares(x: np.ndarray) -> float:
 
 
 @pjit
-def _magnitudes(x: np.ndarray, sums: np.ndarray) -> None:
-    for k in prange(sums.shape[0]):
+def _magnitudes(team: int, x: np.ndarray, sums: np.ndarray) -> None:
+    for k in prange(team, sums.shape[0]):
         total = 0.0
         for i in range(k * CHUNK, min((k + 1) * CHUNK, x.shape[0])):
             total += abs(np.float64(x[i]))
@@ -128,9 +128,9 @@ def sum_of_magnitudes(x: np.ndarray) -> float:
 
 
 @pjit
-def _code_squares(codes: np.ndarray, sums: np.ndarray) -> None:
+def _code_squares(team: int, codes: np.ndarray, sums: np.ndarray) -> None:
     """sums[k] = sums of high^2, 2 high low, low^2 of a block of codes = high * 2**16 + low."""
-    for k in prange(sums.shape[0]):
+    for k in prange(team, sums.shape[0]):
         for i in range(k * _BLOCK, min((k + 1) * _BLOCK, codes.shape[0])):
             high, low = np.int64(codes[i]) >> 16, np.int64(codes[i]) & 0xFFFF
             sums[k, 0] += high * high

@@ -166,7 +166,7 @@ def _lay_out_unit(
 
 @pjit
 def position_sums(
-    parts: Flat, e: np.ndarray, x: np.ndarray, offsets: Flat, step: int, runs: Flat, block: Block,
+    team: int, parts: Flat, e: np.ndarray, x: np.ndarray, offsets: Flat, step: int, runs: Flat, block: Block,
     groups: int, rows: int, width: int, vectors: int, shares: int, splits: int, bound: int, per_word: int,
     word: Flat, total: Flat,
 ) -> None:  # fmt: skip
@@ -181,7 +181,7 @@ def position_sums(
     lanes, pieces, tiles = vectors * LANES, runs.size // 3, (rows + ROWS - 1) // ROWS
     page = block.images * block.positions * lanes
     blank_x, blank_e = np.zeros(x[0].size, x.dtype), np.zeros(e[0].size, e.dtype)
-    for task in prange(shares * splits):
+    for task in prange(team, shares * splits):
         share, slice_ = task // splits, task % splits
         words = np.zeros(block.images * block.height * block.width * block.channels, word.dtype)
         panels = line_zeros((width + lanes - 1) // lanes * page, word)
@@ -234,8 +234,9 @@ def _multiply_groups(
 
 @pjit
 def position_chunks(
-    parts: Flat, e: Flat, x: np.ndarray, offsets: Flat, step: int, block: Block, grid: Grid, span: int,
-    groups: int, rows: int, width: int, vectors: int, joined: int, first_chunk: int, chunks: int, splits: int,
+    team: int, parts: Flat, e: Flat, x: np.ndarray, offsets: Flat, step: int, block: Block, grid: Grid,
+    span: int, groups: int, rows: int, width: int, vectors: int, joined: int, first_chunk: int, chunks: int,
+    splits: int,
 ) -> None:  # fmt: skip
     """parts[chunk, group, (tap, c), o]: float32 sums over the positions of a chunk, ascending from +0.
 
@@ -248,7 +249,7 @@ def position_chunks(
     longest, levels = unit if joined > 1 else CHUNK, stack_lines(joined)
     lanes, line = vectors * LANES, block.width * block.channels
     tiles, channels, of_unit = (rows + ROWS - 1) // ROWS, groups * width, (unit + longest - 1) // longest
-    for task in prange(chunks * splits):
+    for task in prange(team, chunks * splits):
         slice_, chunk = task % splits, first_chunk + task // splits
         begin = chunk // of_unit * unit + chunk % of_unit * longest
         end = min(begin + longest, (chunk // of_unit + 1) * unit, x.shape[0] * block.positions)
@@ -297,15 +298,15 @@ def position_chunks(
 
 @pjit
 def collect(
-    out: Flat, parts: Flat, shares: int, per_group: int, levels: int, groups: int, taps: int, depth: int,
-    width: int,
+    team: int, out: Flat, parts: Flat, shares: int, per_group: int, levels: int, groups: int, taps: int,
+    depth: int, width: int,
 ) -> None:  # fmt: skip
     """out[group, o, c, tap] += the sum of parts[share, group, (tap, c), o] in the order of `add_chunks`.
 
     per_group: shares of a group of images; levels: lines of the stack for their tree
     """
     size, strips = taps * depth * width, (width + LANES - 1) // LANES
-    for task in prange(groups * strips):  # a strip of outputs: writes stay within few lines of memory
+    for task in prange(team, groups * strips):  # a strip of outputs: writes stay within few lines of memory
         group, o0 = task // strips, task % strips * LANES
         stack, line = np.zeros((levels, LANES), out.dtype), np.empty(min(LANES, width - o0), out.dtype)
         for tap in range(taps):

@@ -24,9 +24,9 @@ _MOST_BLOCKS = 32  # as many threads can share the work
 
 
 @pjit
-def _sums(u: np.ndarray, out: np.ndarray) -> None:
+def _sums(team: int, u: np.ndarray, out: np.ndarray) -> None:
     rows, blocks = u.shape[0], out.shape[0]
-    for b in prange(blocks):
+    for b in prange(team, blocks):
         wide_vectors()
         line = out[b]
         for r in range(rows * b // blocks, rows * (b + 1) // blocks):
@@ -37,12 +37,12 @@ def _sums(u: np.ndarray, out: np.ndarray) -> None:
 
 @pjit
 def _products(
-    u: np.ndarray, v: np.ndarray, share: int, sums: np.ndarray, high: np.ndarray, low: np.ndarray,
+    team: int, u: np.ndarray, v: np.ndarray, share: int, sums: np.ndarray, high: np.ndarray, low: np.ndarray,
     tops: np.ndarray,
 ) -> None:  # fmt: skip
     """Sums of u, of u * v (int64 over `share` rows, then in two parts), max |u|. Zero-filled outputs."""
     rows, blocks = u.shape[0], sums.shape[0]
-    for b in prange(blocks):
+    for b in prange(team, blocks):
         wide_vectors()
         total, top, rest, greatest = sums[b], high[b], low[b], tops[b]
         dots = np.empty(total.shape[0], np.int64)

@@ -76,10 +76,10 @@ def _as_words(elements: Any) -> Callable[..., Any]:
 
 
 @pjit
-def _pack_panels(w: np.ndarray, taps: np.ndarray, per_word: int, lanes: int, out: Flat) -> None:
+def _pack_panels(team: int, w: np.ndarray, taps: np.ndarray, per_word: int, lanes: int, out: Flat) -> None:
     groups, width, _, depth = w.shape
     panels, words = (width + lanes - 1) // lanes, (depth + per_word - 1) // per_word
-    for task in prange(groups * panels * taps.size):
+    for task in prange(team, groups * panels * taps.size):
         page, t = task // taps.size, task % taps.size
         group, first = page // panels, page % panels * lanes
         kept = min(lanes, width - first)
@@ -186,8 +186,9 @@ def multiply_positions(
 
 @pjit
 def correlate(
-    out: Flat, image_out: int, x: np.ndarray, panels: Flat, rows: Flat, targets: Flat, runs: Flat, ends: Flat,
-    block: Block, groups: int, width: int, vectors: int, splits: int, tree: bool, element: Flat, total: Flat,
+    team: int, out: Flat, image_out: int, x: np.ndarray, panels: Flat, rows: Flat, targets: Flat,
+    runs: Flat, ends: Flat, block: Block, groups: int, width: int, vectors: int, splits: int, tree: bool,
+    element: Flat, total: Flat,
 ) -> None:  # fmt: skip
     """out[n*image_out + targets[p] + g*width + o] of all images n and groups g; see `windows.py`.
 
@@ -201,7 +202,7 @@ def correlate(
     pages = (width + vectors * LANES - 1) // (vectors * LANES)
     size = block.height * block.width * block.depth
     met = meetings(ends.size) if tree else np.zeros(ends.size, np.int64)
-    for task in prange(blocks * splits):
+    for task in prange(team, blocks * splits):
         n0, share = task // splits * block.images, task % splits
         n1 = min(n0 + block.images, batch)
         scratch = np.zeros(block.images * size, element.dtype)
