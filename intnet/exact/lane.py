@@ -148,15 +148,15 @@ def round_codes(
     limit = max(-lo, hi)
     dtype = code_type(lo, hi, limit if lane.top >= limit else int(lane.top) + 2 + (1 << fine))
     out = empty((lane.elements,), dtype)
-    unit = 0.0
-    if mode == STOCHASTIC:
-        drawn = (words, bits)
+    unit = _float32_unit(lane, limit, dtype) if mode == TIES_EVEN and not fine else 0.0
+    if unit > 0.0:
+        counts = _quantize_floats(lane, out, unit, lo, hi)
     else:
-        drawn = _NO_WORDS, 0
-        unit = 0.0 if fine else _float32_unit(lane, limit, dtype)
-    saturated, inexact, peak, misfit = _read(
-        kernels.ROUND, lane, out, 4, float(lo), float(hi), fine, unit, *drawn, signs.view(np.uint8)
-    )
+        drawn = (words, bits) if mode == STOCHASTIC else (_NO_WORDS, 0)
+        counts = _read(
+            kernels.ROUND, lane, out, 4, float(lo), float(hi), fine, 0.0, *drawn, signs.view(np.uint8)
+        )
+    saturated, inexact, peak, misfit = counts
     if misfit:
         return None
     status = Status(int(saturated), int(inexact), lane.elements, int(peak))
@@ -181,6 +181,18 @@ def _float32_unit(lane: Lane, limit: int, dtype: np.dtype[Any]) -> float:
     return unit if 1 <= unit <= 2.0**126 else 0.0
 
 
+def _results(lane: Lane, columns: int) -> np.ndarray:
+    """A line of zeros for each part of a lane that is worth a thread."""
+    return np.zeros((min(_MOST_BLOCKS, blocks_for(lane.elements)), columns))
+
+
+def _quantize_floats(lane: Lane, out: np.ndarray, unit: float, lo: int, hi: int) -> list[float]:
+    """The results of `_read` for codes of float32 * unit."""
+    results, target = _results(lane, 4), out.view(np.uint8)
+    kernels.quantize_floats(lane.args[0], unit, float(lo), float(hi), target, out.itemsize, results)
+    return results[0].tolist()
+
+
 def _read(task: int, lane: Lane, out: np.ndarray, columns: int, *rest: Any) -> list[float]:
     """Run a kernel on one thread, or on all; its results.
 
@@ -188,7 +200,7 @@ def _read(task: int, lane: Lane, out: np.ndarray, columns: int, *rest: Any) -> l
     """
     target, size, narrow = out.view(np.uint8), out.itemsize, lane.tile.dtype == np.int32
     if narrow or lane.elements >= SMALL:
-        results = np.zeros((min(_MOST_BLOCKS, blocks_for(lane.elements)), columns))
+        results = _results(lane, columns)
         if narrow:
             low, high, _, _, words, _, signs = rest
             lo, hi = int(max(low, -stages.NARROW)), int(min(high, stages.NARROW))
@@ -221,9 +233,10 @@ def to_float32(lane: Lane, exponent: int) -> np.ndarray | None:
     Defined by `spec/float32.py: to_float32`.
     """
     out, unit = empty((lane.elements,), np.float32), 2.0**exponent
-    kind = kernels.POWERS if lane.powers else kernels.QUOTIENTS
     if _bare(lane) and -126 <= exponent <= 96:
-        kind = kernels.CODES
+        kernels.scale_codes(lane.args[0], lane.args[1], unit, out.view(np.uint8))
+        return out
+    kind = kernels.POWERS if lane.powers else kernels.QUOTIENTS
     with np.errstate(over="ignore"):
         top = _read(kernels.FLOATS, lane, out, 1, 0.0, 0.0, kind, unit, _NO_WORDS, 0, _NO_CODES)
     return None if top[0] >= stages.NOT_FINITE else out

@@ -27,7 +27,8 @@ from intnet.machine.jit import njit, pjit, prange
 
 UNLIMITED = 2.0**62  # a range to +-this clips nothing
 ROUND, PEAKS, SIGNS, FLOATS = range(4)  # tasks
-QUOTIENTS, POWERS, CODES = range(3)  # what FLOATS reads: any lane, one of powers of two, bare codes
+QUOTIENTS, POWERS = range(2)  # what FLOATS reads: any lane, one of powers of two
+PIECE = 1 << 12  # elements that go through one stage alone
 
 
 # A lane of a kernel is the tuple (u, its size, v, its size, elements, least, tile): the codes of both
@@ -59,11 +60,10 @@ def read_part(
 
     ROUND:  codes of `size` bytes into `out`, stochastic where there are words, on two grids where
             fine > 0; results are SATURATED, INEXACT, PEAK and MISFIT: rows with a float32 not finite.
-            Of float32 where unit > 0: value = float32 * unit
     PEAKS:  results[c] = max |num| of channel c, one of as many as there are results
     SIGNS:  that alone
-    FLOATS: num / den * unit as float32 into `out`; results[0] is the greatest bit pattern, 0 of CODES;
-            `fine` is QUOTIENTS, POWERS or CODES
+    FLOATS: num / den * unit as float32 into `out`; results[0] is the greatest bit pattern;
+            `fine` is QUOTIENTS or POWERS
     """
     tile, u, v, u_size, v_size = borrowed(lane[6]), borrowed(lane[0]), borrowed(lane[2]), lane[1], lane[3]
     out, words, signs, results = borrowed(out), borrowed(words), borrowed(signs), borrowed(results)
@@ -74,12 +74,6 @@ def read_part(
     tops[:] = 0
     for at in range(first, last, width):
         n = min(width, last - at)
-        if task == ROUND and unit > 0.0:
-            stages.floats_to_codes(u, at, n, unit, lo, hi, out, size, results)
-            continue
-        if task == FLOATS and fine == CODES:
-            stages.codes_to_floats(u, u_size, at, n, unit, out)
-            continue
         pattern = stages.term(u, u_size, at, n, first_coef, offset, other if two else num)
         if two:
             stages.term(v, v_size, at, n, second_coef, other, num)
@@ -165,9 +159,8 @@ def _join(task: int, results: np.ndarray) -> None:
 
 
 @njit
-def _cut(lane: Any, b: int, blocks: int) -> tuple[int, int]:
-    """First and last element of one of `blocks` parts: whole rows."""
-    elements, width = lane[4], lane[6].shape[1]
+def _cut(elements: int, width: int, b: int, blocks: int) -> tuple[int, int]:
+    """First and last element of one of `blocks` parts: whole rows of `width`."""
     rows = -(-elements // width)
     return rows * b // blocks * width, min(rows * (b + 1) // blocks * width, elements)
 
@@ -180,7 +173,7 @@ def read_all(
     """`read_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
     blocks = results.shape[0]
     for b in prange(team, blocks):
-        first, last = _cut(lane, b, blocks)
+        first, last = _cut(lane[4], lane[6].shape[1], b, blocks)
         scratch = np.empty((3, lane[6].shape[1]), np.float64)
         read_part(
             task, lane, first, last, lo, hi, fine, unit, words, bits, signs, out, size, results[b], scratch
@@ -197,11 +190,36 @@ def narrow_all(
     """`narrow_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
     blocks = results.shape[0]
     for b in prange(team, blocks):
-        first, last = _cut(lane, b, blocks)
+        first, last = _cut(lane[4], lane[6].shape[1], b, blocks)
         scratch = np.empty((3, lane[6].shape[1]), np.int32)
         narrow_part(task, lane, first, last, lo, hi, drop, words, signs, out, size, results[b], scratch)
     if team > 0:
         _join(task, results)
+
+
+@pjit
+def quantize_floats(
+    team: int, floats: np.ndarray, unit: float, lo: float, hi: float, out: np.ndarray, size: int,
+    results: np.ndarray,
+) -> None:  # fmt: skip
+    """ROUND of `read_part` for float32 alone, given as bytes: value = float32 * unit, ties to even."""
+    blocks, elements = results.shape[0], floats.shape[0] // 4
+    for b in prange(team, blocks):
+        first, last = _cut(elements, PIECE, b, blocks)
+        for at in range(first, last, PIECE):
+            n = min(PIECE, last - at)
+            stages.floats_to_codes(floats, at, n, unit, lo, hi, out, size, results[b])
+    if team > 0:
+        _join(ROUND, results)
+
+
+@pjit
+def scale_codes(team: int, codes: np.ndarray, size: int, unit: float, out: np.ndarray) -> None:
+    """FLOATS of `read_part` for codes of `size` bytes, 4 at most, as they are: code * unit as float32."""
+    elements = codes.shape[0] // size
+    for piece in prange(team, (elements + PIECE - 1) // PIECE):
+        at = piece * PIECE
+        stages.codes_to_floats(codes, size, at, min(PIECE, elements - at), unit, out)
 
 
 @pjit

@@ -15,6 +15,7 @@ from intnet.numbers import rng
 from intnet.numbers.qtensor import QTensor, Status
 from intnet.numbers.rounding import UNLIMITED
 
+LANES = ("read_part", "read_all", "narrow_all", "quantize_floats", "scale_codes")
 MANY = SMALL + 1237  # elements: on all threads, no multiple of a row
 OPEN = -UNLIMITED, UNLIMITED  # no range
 
@@ -28,7 +29,7 @@ def replace_kernels(patch: pytest.MonkeyPatch, **others: Any) -> None:
 
 @contextmanager
 def taking(*names: str) -> Iterator[None]:
-    """The block must run just these kernels (read_part, read_all, narrow_all), and no general loop."""
+    """The block must run just these kernels of LANES, and no general loop."""
     ran: list[str] = []
 
     def recorded(name: str) -> Callable[..., None]:
@@ -39,7 +40,7 @@ def taking(*names: str) -> Iterator[None]:
         return run
 
     with pytest.MonkeyPatch.context() as patch:
-        replace_kernels(patch, **{name: recorded(name) for name in ("read_part", "read_all", "narrow_all")})
+        replace_kernels(patch, **{name: recorded(name) for name in LANES})
         for name in ("round_rows", "round_limbs", "round_floats", "limb_rows"):
             patch.setattr(expressions.loops, name, lambda *_, n=name: pytest.fail(f"{n} ran"))
         yield
