@@ -109,7 +109,7 @@ def _load_threads() -> None:
         importlib.import_module("numba.np.ufunc.omppool")
 
 
-_FOLDER = str(cache_folder())
+FOLDER = str(cache_folder())
 if not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
     _load_threads()
 
@@ -117,7 +117,7 @@ if not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
     """numba.njit with the folder above; Numba reads the setting when a function is decorated."""
     before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
-    numba.config.CACHE_DIR = _FOLDER  # type: ignore[attr-defined]
+    numba.config.CACHE_DIR = FOLDER  # type: ignore[attr-defined]
     try:
         return numba.njit(**_OPTIONS, **options)(function)
     finally:
@@ -152,4 +152,5 @@ def pjit(function: Callable[..., Any]) -> Any:
                 return compiled(threads, *args)
         return compiled(1, *args)
 
+    call.compiled = compiled  # type: ignore[attr-defined]
     return call

@@ -20,6 +20,8 @@ from intnet import ops
 from intnet.autograd import Tensor, backward
 from intnet.datasets import Ahead, Augment, Batches, Dataset
 from intnet.errors import ConfigError, ShapeError
+from intnet.layers import Conv2d
+from intnet.machine.ahead import compile_kernels, group
 from intnet.methods.method import Method
 from intnet.models.model import Model
 from intnet.numbers.qtensor import QTensor
@@ -75,6 +77,8 @@ class Run:
         self.steps_per_epoch = method.steps_per_epoch = batches.per_epoch
         self.paths = Recorder()
         self.on_tape: Callable[[Tensor], None] | None = None  # sees the loss ahead of its backward pass
+        convolves = any(isinstance(layer, Conv2d) for layer in model.all_layers())
+        compile_kernels(group(method.name, convolves))
         method.start(model.all_layers(), seed)
         self._batches, self._ahead = batches, Ahead(batches)
 

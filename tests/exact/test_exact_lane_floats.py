@@ -58,7 +58,9 @@ def test_float32_sources_over_a_denominator_and_on_two_grids(den: int, fine: int
     values = np.resize(float_corners()[:20], MANY)
     for unit in (-9, 0, 5):
         value = FloatExact(values, den)
-        lossless = fine == 0 and den & (den - 1) == 0 and 2.0**-unit >= den  # float32 times a power of two, up
+        lossless = (
+            fine == 0 and den & (den - 1) == 0 and 2.0**-unit >= den
+        )  # float32 times a power of two, up
         with taking("quantize_floats" if lossless else "read_all"):
             got = value.round_to(unit, Rounding(TIES_EVEN, -127 << fine, 127 << fine), fine)
         with general():

@@ -1,0 +1,175 @@
+"""Compile the kernels of a training before its first step, on all cores, each in one process only.
+
+Numba compiles a kernel when it is first called, one after another on one core. `kernels.json` lists what the
+first steps of each method call, by groups: a network with convolutions or without. Worker processes
+compile their shares into the cache, from where the step then loads them. A list that is incomplete costs time
+alone: what it lacks is compiled when it is called. `python -m bench.kernels` writes it.
+"""
+
+import hashlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+from numba import types
+
+from intnet.machine import jit
+
+LIST = Path(__file__).with_name("kernels.json")
+Moved = Callable[[int, int], None]  # how many kernels of how many are there
+
+
+def group(method: str, convolves: bool) -> str:
+    """The name of a group of `kernels.json`."""
+    return f"{method} {'convolutions' if convolves else 'dense'}"
+
+
+@cache
+def listed() -> dict[str, list[list[Any]]]:
+    """By group, the kernels in the order in which they are called: [name, seconds, types]."""
+    whole = json.loads(LIST.read_text())
+    return {name: [whole["kernels"][i] for i in places] for name, places in whole["groups"].items()}
+
+
+# --- types as JSON ------------------------------------------------------------------------------
+
+
+def described(kind: Any) -> Any:
+    """A type of Numba's as JSON.
+
+    A scalar is its name, an array [dtype, dimensions, layout, writable], a tuple {class or "": types}.
+    """
+    if isinstance(kind, types.Array):
+        return [str(kind.dtype), kind.ndim, kind.layout, kind.mutable]
+    if isinstance(kind, types.BaseTuple):
+        made = getattr(kind, "instance_class", None)
+        parts: Any = kind  # Numba's tuples of types are iterable, without saying so
+        return {f"{made.__module__}.{made.__qualname__}" if made else "": [described(part) for part in parts]}
+    return str(kind)
+
+
+def typed(text: Any) -> Any:
+    """The type that `described` describes."""
+    if isinstance(text, str):
+        return types.boolean if text == "bool" else getattr(types, text)
+    if isinstance(text, list):
+        dtype, dimensions, layout, writable = text
+        return types.Array(typed(dtype), dimensions, layout, readonly=not writable)
+    ((name, parts),) = text.items()
+    return types.BaseTuple.from_types([typed(part) for part in parts], _found(name) if name else None)
+
+
+def _found(name: str) -> Any:
+    module, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(module), last)
+
+
+# --- compiling ----------------------------------------------------------------------------------
+
+
+def show(done: int, of: int) -> None:
+    """How far it is, on stderr, where a person looks on: on a terminal, or in a notebook."""
+    if sys.stderr.isatty() or "ipykernel" in sys.modules:
+        text = f"\rcompiling kernels, once on this machine: {done} of {of}"
+        print(text, end="\n" if done == of else "", file=sys.stderr, flush=True)
+
+
+def compile_kernels(which: str, moved: Moved = show) -> None:
+    """Have the kernels of a group in the cache; at once where they were asked for before.
+
+    The first process that asks does it. Others meanwhile, and later ones where it was killed, compile
+    what they call and do not find.
+    """
+    entries = listed().get(which, [])
+    mark = Path(jit.FOLDER) / f"ahead-{_processor()}-{which.replace(' ', '-')}"
+    if not entries or numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return
+    with suppress(OSError):
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch(exist_ok=False)
+        _compile_all(which, entries, moved)
+
+
+def _processor() -> str:
+    """What compiled code depends on beside the sources, in few letters."""
+    given = [os.environ.get(name, "") for name in ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_OPT")]
+    host = [llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
+    return hashlib.sha256("\n".join(given + host).encode()).hexdigest()[:12]
+
+
+def shares(entries: Sequence[Sequence[Any]], workers: int) -> list[list[int]]:
+    """Places of entries by worker: the longest first, each to whom has least to do.
+
+    Kernels of one file stay together, for they share rules, which are compiled once a process.
+    """
+    files: dict[str, list[int]] = {}
+    for i, (name, *_) in enumerate(entries):
+        files.setdefault(name.rpartition(".")[0], []).append(i)
+    given: list[list[int]] = [[] for _ in range(workers)]
+    seconds = [0.0] * workers
+    costs = {file: sum(entries[i][1] for i in places) for file, places in files.items()}
+    for file in sorted(files, key=lambda file: -costs[file]):
+        least = seconds.index(min(seconds))
+        given[least] += files[file]
+        seconds[least] += costs[file]
+    return [sorted(share) for share in given]
+
+
+def _compile_all(which: str, entries: Sequence[Sequence[Any]], moved: Moved) -> None:
+    """Compile all entries, this process the first share."""
+    workers = max(1, min(numba.config.NUMBA_NUM_THREADS, len(entries) // 4))  # type: ignore[attr-defined]
+    done, lock = [0], threading.Lock()
+
+    def count() -> None:
+        with lock:
+            done[0] += 1
+            moved(done[0], len(entries))
+
+    def follow(worker: subprocess.Popen[str]) -> None:
+        assert worker.stdout is not None
+        for _ in worker.stdout:
+            count()
+
+    moved(0, len(entries))
+    command = [sys.executable, "-m", "intnet.machine.ahead", which, str(workers)]
+    with ExitStack() as stack:
+        others = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [*command, str(k)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                )
+            )
+            for k in range(1, workers)
+        ]
+        for worker in others:
+            stack.callback(worker.kill)
+        readers = [threading.Thread(target=follow, args=(worker,)) for worker in others]
+        for reader in readers:
+            reader.start()
+        _compile_share(entries, shares(entries, workers)[0], count)
+        for reader in readers:
+            reader.join()
+
+
+def _compile_share(entries: Sequence[Sequence[Any]], share: Sequence[int], told: Callable[[], None]) -> None:
+    numba.get_num_threads()  # loads the threads, which kernels are linked with
+    for i in share:
+        name, _, kinds = entries[i]
+        kernel = _found(f"intnet.{name}")
+        getattr(kernel, "compiled", kernel).compile(tuple(map(typed, kinds)))
+        told()
+
+
+if __name__ == "__main__":
+    asked, number, own = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    _compile_share(listed()[asked], shares(listed()[asked], number)[own], lambda: print(flush=True))

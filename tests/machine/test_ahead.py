@@ -1,0 +1,106 @@
+"""Kernels compiled ahead: the list is what steps call, its types are Numba's, and workers fill the cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from numba import types
+
+from intnet import methods
+from intnet.machine import ahead
+from intnet.ops.kernels.windows import Block
+
+ENTRIES = [(name, entry) for name, entries in ahead.listed().items() for entry in entries]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        types.int64, types.uint8, types.float32, types.boolean,
+        types.Array(types.int8, 4, "A"), types.Array(types.float64, 1, "C", readonly=True),
+        types.UniTuple(types.int64, 3), types.Tuple((types.int64, types.Array(types.boolean, 2, "F"))),
+        numba.typeof(Block(*range(8))),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_type_comes_back_from_its_text(kind: Any) -> None:
+    assert ahead.typed(json.loads(json.dumps(ahead.described(kind)))) == kind
+
+
+def test_every_group_is_there_and_names_kernels() -> None:
+    wanted = {ahead.group(method, convolves) for method in methods.METHODS for convolves in (False, True)}
+    assert set(ahead.listed()) == wanted
+    for group, (name, seconds, kinds) in ENTRIES:
+        kernel = ahead._found(f"intnet.{name}")
+        assert hasattr(getattr(kernel, "compiled", kernel), "compile"), (group, name)
+        assert seconds >= 0
+        assert all(ahead.described(ahead.typed(kind)) == kind for kind in kinds)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_shares_are_all_of_it_and_even(workers: int) -> None:
+    seconds = (5.0, 0.1, 3.0, 2.0, 2.0, 1.0, 0.5, 4.0)
+    entries = [[f"room.file{i}.kernel", cost, []] for i, cost in enumerate(seconds)]
+    found = ahead.shares(entries, workers)
+    assert sorted(i for share in found for i in share) == list(range(8))
+    loads = [sum(entries[i][1] for i in share) for share in found]
+    assert max(loads) - min(loads) <= max(entry[1] for entry in entries)
+
+
+def test_kernels_of_one_file_stay_together() -> None:
+    entries = [[f"room.file{i % 3}.kernel{i}", 1.0, []] for i in range(12)]
+    for share in ahead.shares(entries, 3):
+        assert len({i % 3 for i in share}) == 1 and len(share) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["mlp", "resnet20"])
+@pytest.mark.parametrize("method", list(methods.METHODS))
+def test_the_list_is_what_steps_call(method: str, model: str) -> None:
+    """`python -m bench.kernels` writes it again. What is compiled on the way counts too, so it runs twice."""
+    command = [sys.executable, "-m", "bench.kernels", method, model]
+    ran = [subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout for _ in range(2)]
+    group = ahead.listed()[ahead.group(method, model != "mlp")]
+    assert set(json.loads(ran[1])) <= {json.dumps([name, kinds]) for name, _, kinds in group}
+
+
+COMPILED = """
+import sys
+from numba.core import event
+from pathlib import Path
+from intnet.machine import ahead
+ahead.LIST = Path(sys.argv[1])
+told = []
+ahead.compile_kernels("some", lambda done, of: told.append((done, of)))
+with event.install_recorder("numba:compile") as seen:
+    import numpy as np
+    from intnet.machine import tile
+    from intnet.numbers import batch_sums
+    batch_sums.chunks_of_group(5), batch_sums.meetings(5), tile.line_zeros(5, np.zeros(1, np.float32))
+ahead.compile_kernels("some", lambda done, of: told.append("again"))
+print(told[0], told[-1], len(told), len(seen.buffer))
+"""
+
+
+@pytest.mark.slow
+def test_workers_fill_the_cache(tmp_path: Path) -> None:
+    names = ["numbers.batch_sums.chunks_of_group", "numbers.batch_sums.meetings"]
+    flat = ["float32", 1, "C", True]
+    entries = [[name, 1.0, ["int64"]] for name in names] * 2
+    entries += [["machine.tile.line_zeros", 1.0, ["int64", flat]]] * 4
+    (tmp_path / "list.json").write_text(json.dumps({"kernels": entries, "groups": {"some": list(range(8))}}))
+    ran = subprocess.run(
+        [sys.executable, "-c", COMPILED, str(tmp_path / "list.json")],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_NUM_THREADS": "2"},
+        stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    assert ran.stdout == "(0, 8) (8, 8) 9 0\n"
+    assert np.all([*tmp_path.glob("*/ahead-*-some")])
