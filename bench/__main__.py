@@ -29,6 +29,16 @@ NAMES = (
 LOAD = os.getloadavg()[0]  # of the last minute
 RESULTS = Path(__file__).parent / "results"
 WIDTH = 130  # characters, where no terminal says
+SETS = (
+    "avx2",
+    "avx512f",
+    "avx512vnni",
+    "avxvnni",
+    "amx-int8",
+    "neon",
+    "dotprod",
+    "i8mm",
+)  # that products use
 BUSY = 0.5  # load from which on others take cores, and threads that wait spinning (PyTorch's) suffer most
 
 
@@ -36,6 +46,7 @@ def machine() -> dict[str, Any]:
     """What the figures depend on."""
     facts: dict[str, Any] = {
         "cpu": numba.config.CPU_NAME or llvm.get_host_cpu_name(),  # type: ignore[attr-defined]  # numba sets it from a table
+        "instruction sets": [name for name in SETS if llvm.get_host_cpu_features().get(name)],
         "threads": numba.config.NUMBA_NUM_THREADS,  # type: ignore[attr-defined]  # numba sets it from a table
         "python": platform.python_version(),
         "load at start": LOAD,
