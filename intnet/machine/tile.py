@@ -4,14 +4,7 @@
     multiply_groups(vectors, out, ...)      the same of groups of words, whose sums meet in a tree
     line_zeros(size, element)               memory for what a tile reads and writes by vectors
 
-A *word* is one element of an operand array; what a multiply-add of two words means depends on the type of
-the sums:
-
-    float32   words are float32:            sum = fma(a, b, sum)
-    int32     words are two int16 in one:   sum = sum + a.low * b.low + a.high * b.high
-    int64     words are int32 or int64:     sum = sum + a * b
-    float64   words are integers in it:     sum = sum + a * b, exact where no sum passes 2**53
-
+What a word is and what a multiply-add of two words means is `machine/words.py`'s.
 Every sum is a chain of its own in the order of the twin, so neither the vector's width nor the
 instruction changes a bit. What `machine/instructions.py` says of its pieces holds here too.
 """
@@ -19,17 +12,14 @@ instruction changes a bit. What `machine/instructions.py` says of its pieces hol
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import config, types
-from numba.core import cgutils
-from numba.core.registry import cpu_target
+from numba import types
 from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
 
-from intnet.machine.instructions import fma32
 from intnet.machine.jit import njit
+from intnet.machine.words import INT32, LANES, LLVM, REAL, ROWS, add_product, emit_add_product
 
 __all__ = ["LANES", "ROWS", "line_zeros", "multiply_groups", "multiply_tile"]
 
@@ -39,27 +29,7 @@ Flat = np.ndarray
 I64 = NDArray[np.int64]
 
 
-def _has_512_bits() -> bool:
-    """Whether the processor that kernels are compiled for has registers of 512 bits (AVX-512)."""
-    if config.DISABLE_JIT:  # type: ignore[attr-defined]
-        return True
-    triple, cpu, features = cpu_target.target_context.codegen().magic_tuple()
-    target = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features)
-    vector = "<16 x float>"
-    code = f"define {vector} @f({vector} %a) {{ %b = fadd {vector} %a, %a ret {vector} %b }}"
-    module = llvm.parse_assembly(code)
-    module.triple = triple
-    return "zmm" in target.emit_assembly(module)
-
-
-# 12 x 2 vectors of sums fill 24 of the 32 registers of AVX-512, and 12 row pointers leave room for
-# the loop's own in 16 general registers; 6 x 2 vectors of half the width fill the 16 of AVX2.
-ROWS, LANES = (12, 16) if _has_512_bits() else (6, 8)
-
 _INDEX = ir.IntType(64)
-_INT = ir.IntType(32)
-_REAL = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
-_LLVM = {**_REAL, types.int32: _INT, types.int64: _INDEX}
 
 
 @njit
@@ -82,7 +52,8 @@ def multiply_tile(
 
     Run i is runs[3i] (offset), runs[3i + 1] (length >= 1) and runs[3i + 2] (place in b); its word k of row r
     is a[base + rows[row0 + r] + offset + k*step], that of column j b[b_at + (place + k)*width + j] with
-    width = vectors*LANES. j < width, r < ROWS; 1 or 2 vectors, at least one run.
+    width = vectors*LANES. j < width, r < ROWS; 1 or 2 vectors, at least one run. Sums of four 8-bit
+    products start at the int32 before b_at: that of column j at b[b_at - width + j].
     """
     ends, none = np.array([run1]), np.zeros(1, np.int64)
     multiply_groups(
@@ -100,25 +71,21 @@ def multiply_groups(
     Group g ends with run ends[g] - 1; then the two sums on top meet met[g] times, and after the last group
     one is left. One call for all groups of a tile: that they end costs little more than their meetings, and
     what a tile needs is made ready once. stack: scratch of tiles, as many as there are sums at a time.
+    Sums of four 8-bit products start at the int32 of group g before b_at, b[b_at - (g + 1)*width + j].
     """
     width = vectors * LANES
     starts = base + rows[row0 : row0 + ROWS]
     sums: list[np.ndarray] = []
     for group in range(group0, group1):
         tile = np.zeros((ROWS, width), out.dtype)
+        if b.dtype == np.uint32:
+            tile += b[b_at - (group + 1) * width : b_at - group * width].view(np.int32)
         for run in range(ends[group - 1] if group else 0, ends[group]):
             offset, length, place = map(int, runs[3 * run : 3 * run + 3])
             for k in range(length):
                 left = a[starts + offset + k * step][:, None]
                 right = b[b_at + (place + k) * width : b_at + (place + k + 1) * width][None, :]
-                if out.dtype == np.float32:
-                    tile = np.asarray(fma32(left, right, tile))
-                elif out.dtype == np.int32:
-                    pairs = (np.ascontiguousarray(x).view(np.int16).astype(np.int32) for x in (left, right))
-                    low_high, weights = (p.reshape(-1, 2) for p in pairs)
-                    tile += low_high[:, :1] * weights[:, 0] + low_high[:, 1:] * weights[:, 1]
-                else:
-                    tile += left.astype(out.dtype) * right.astype(out.dtype)
+                tile = add_product(left, right, tile)
         if out.dtype == np.float32:
             tile += np.float32(0)  # -0, which only an underflow leaves, becomes +0
         for _ in range(met[group]):
@@ -147,37 +114,6 @@ def _store(builder: Any, value: Any, pointer: Any, offset: Any) -> None:
     builder.store(value, builder.bitcast(builder.gep(pointer, [offset]), value.type.as_pointer())).align = 4
 
 
-def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    kind = c.type
-    # integers in float64 are exact with and without a fused instruction: LLVM may take two without it
-    name = "fma.v%df32" if isinstance(kind.element, ir.FloatType) else "fmuladd.v%df64"
-    insert: Any = cgutils.get_or_insert_function
-    function = insert(builder.module, ir.FunctionType(kind, [kind] * 3), f"llvm.{name % kind.count}")
-    return builder.call(function, [a, b, c])
-
-
-def _pair_sums(builder: Any, a: Any, b: Any) -> Any:
-    """a.low*b.low + a.high*b.high a lane, written so that LLVM sees one instruction in it."""
-    halves = ir.VectorType(ir.IntType(16), 2 * LANES)
-    wide = ir.VectorType(_INT, 2 * LANES)
-    products = builder.mul(*(builder.sext(builder.bitcast(x, halves), wide) for x in (a, b)))
-    parts = []
-    for first in (0, 1):
-        mask = ir.Constant(ir.VectorType(_INT, LANES), [2 * i + first for i in range(LANES)])
-        parts.append(builder.shuffle_vector(products, ir.Constant(wide, ir.Undefined), mask))
-    return builder.add(*parts)
-
-
-def _multiply_add(builder: Any, a: Any, b: Any, total: Any) -> Any:
-    kind = total.type.element
-    if kind in _REAL.values():
-        return _fma(builder, a, b, total)
-    if kind == _INT:
-        return builder.add(total, _pair_sums(builder, a, b))
-    a, b = (x if x.type == total.type else builder.sext(x, total.type) for x in (a, b))
-    return builder.add(total, builder.mul(a, b))
-
-
 class _Sums:
     """The tile's sums as they enter one block of the loop: a phi node a row and vector."""
 
@@ -193,24 +129,34 @@ class _Sums:
 
 def _emit_words(builder: Any, pointers: Any, step: Any, b: Any, word: Any, sums: Any) -> tuple[Any, Any]:
     """One word of every row times the vectors at b; the new sums and the offset of the next word."""
-    vectors = len(sums.nodes[0])
-    vector = ir.VectorType(word, LANES)
-    blank, all_first = ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(_INT, LANES), None)
+    vectors, element = len(sums.nodes[0]), LLVM[word]
+    vector = ir.VectorType(element, LANES)
+    blank, all_first = ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(INT32, LANES), None)
     offset, pointer = b
     right = [_load(builder, pointer, _INDEX(v * LANES), vector) for v in range(vectors)]
     new = []
     for row, nodes in zip(pointers, sums.nodes, strict=True):
-        factor = builder.insert_element(blank, _load(builder, row, offset, word), _INT(0))
+        factor = builder.insert_element(blank, _load(builder, row, offset, element), INT32(0))
         factor = builder.shuffle_vector(factor, blank, all_first)
-        new.append([_multiply_add(builder, factor, right[v], nodes[v]) for v in range(vectors)])
+        new.append([emit_add_product(builder, word, factor, right[v], nodes[v]) for v in range(vectors)])
     return new, builder.add(offset, step)
 
 
+def _never_unroll(module: Any, branch: Any) -> None:
+    """Keep the loop that `branch` closes as it is: two turns of vpdpbusd do not fit the registers."""
+    off = module.add_metadata([ir.MetaDataString(module, "llvm.loop.unroll.disable")])
+    name = ir.MDValue(module, [off], name=str(len(module.metadata)))
+    name.operands = (name, off)  # what names a loop names itself first
+    branch.set_metadata("llvm.loop", name)
+
+
 def _emit_tile(builder: Any, pointers: Any, step: Any, runs: Any, run0: Any, run1: Any, b: Any, word: Any,
-               total: Any, vectors: int) -> Any:  # fmt: skip
-    """The two loops, over runs and over the words of a run; returns the sums [row][vector]."""
-    zeros = [[ir.Constant(total, None)] * vectors] * ROWS
-    entry = builder.block
+               starts: Any) -> Any:  # fmt: skip
+    """The two loops, over runs and over the words of a run; returns the sums [row][vector].
+
+    starts: what the sums of a row start at, [vector]
+    """
+    total, vectors, entry = starts[0].type, len(starts), builder.block
     names = "tile.run", "tile.word", "tile.next", "tile.end"
     run_block, word_block, next_run, end = map(builder.append_basic_block, names)
     builder.branch(run_block)
@@ -228,7 +174,9 @@ def _emit_tile(builder: Any, pointers: Any, step: Any, runs: Any, run0: Any, run
     sums = _Sums(builder, total, vectors)
     new, following = _emit_words(builder, pointers, step, (offset, word_b), word, sums)
     rest, next_b = builder.sub(left, _INDEX(1)), builder.gep(word_b, [_INDEX(vectors * LANES)])
-    builder.cbranch(builder.icmp_signed(">", rest, _INDEX(0)), word_block, next_run)
+    again = builder.cbranch(builder.icmp_signed(">", rest, _INDEX(0)), word_block, next_run)
+    if word == types.uint32:
+        _never_unroll(builder.module, again)
     for node, start, again in ((offset, first, following), (left, length, rest), (word_b, run_b, next_b)):
         node.add_incoming(start, run_block)
         node.add_incoming(again, word_block)
@@ -240,7 +188,7 @@ def _emit_tile(builder: Any, pointers: Any, step: Any, runs: Any, run0: Any, run
     builder.cbranch(builder.icmp_signed("<", after, run1), run_block, end)
     run.add_incoming(run0, entry)
     run.add_incoming(after, next_run)
-    run_sums.comes(zeros, entry)
+    run_sums.comes([starts] * ROWS, entry)
     run_sums.comes(new, next_run)
 
     builder.position_at_end(end)
@@ -258,7 +206,7 @@ def _emit_store(builder: Any, sums: Any, place: Any, stride: Any) -> None:
 def _emit_meeting(builder: Any, sums: Any, met: Any, place: Any) -> tuple[Any, Any]:
     """The sums plus those of `met` tiles of scratch before `place`; (the totals, the place of the last)."""
     kind, width = sums[0][0].type, len(sums[0]) * LANES
-    add = builder.fadd if kind.element in _REAL.values() else builder.add
+    add = builder.fadd if kind.element in REAL.values() else builder.add
     entry = builder.block
     meet, body, end = map(builder.append_basic_block, ("tile.meet", "tile.met", "tile.total"))
     builder.branch(meet)
@@ -287,7 +235,7 @@ def _emit_meeting(builder: Any, sums: Any, met: Any, place: Any) -> tuple[Any, A
 
 
 def _emit_groups(builder: Any, ends: Any, met: Any, groups: Any, stack: Any, chain: Any) -> Any:
-    """The loop over groups; `chain` emits the sums of runs run0 .. run1-1. Returns the last."""
+    """The loop over groups; `chain` emits the sums of runs run0 .. run1-1 of one. Returns the last."""
     (first, last), entry = groups, builder.block
     before = builder.select(
         builder.icmp_signed(">", first, _INDEX(0)), builder.sub(first, _INDEX(1)), _INDEX(0)
@@ -301,7 +249,9 @@ def _emit_groups(builder: Any, ends: Any, met: Any, groups: Any, stack: Any, cha
     builder.position_at_end(group_block)
     group, run, place = builder.phi(_INDEX), builder.phi(_INDEX), builder.phi(stack.type)
     run1 = builder.load(builder.gep(ends, [group]))
-    sums, here = _emit_meeting(builder, chain(run, run1), builder.load(builder.gep(met, [group])), place)
+    sums, here = _emit_meeting(
+        builder, chain(group, run, run1), builder.load(builder.gep(met, [group])), place
+    )
     after, width = builder.add(group, _INDEX(1)), len(sums[0]) * LANES
     builder.cbranch(builder.icmp_signed("<", after, last), keep, end)
 
@@ -319,7 +269,7 @@ def _emit_groups(builder: Any, ends: Any, met: Any, groups: Any, stack: Any, cha
 
 def _emit_product(context: Any, builder: Any, kinds: Any, args: Any, vectors: int) -> None:
     """The body of `multiply_tile`, or, where arguments follow b_at, of `multiply_groups`."""
-    word, total = _LLVM[kinds[3].dtype], ir.VectorType(_LLVM[kinds[0].dtype], LANES)
+    word, total = kinds[3].dtype, ir.VectorType(LLVM[kinds[0].dtype], LANES)
     result, left, right = (
         _pointer(context, builder, kinds[i], args[i], args[j]) for i, j in ((0, 1), (3, 6), (11, 12))
     )
@@ -328,15 +278,21 @@ def _emit_product(context: Any, builder: Any, kinds: Any, args: Any, vectors: in
     pointers = [builder.gep(left, [offset]) for offset in offsets]
     runs = _pointer(context, builder, kinds[8], args[8], _INDEX(0))
 
-    def chain(run0: Any, run1: Any) -> Any:
-        return _emit_tile(builder, pointers, args[7], runs, run0, run1, right, word, total, vectors)
+    def chain(group: Any, run0: Any, run1: Any) -> Any:
+        starts = [ir.Constant(total, None)] * vectors
+        if word == types.uint32:
+            line = builder.mul(builder.not_(group), _INDEX(vectors * LANES))  # ~group is -(group + 1)
+            starts = [
+                _load(builder, right, builder.add(line, _INDEX(v * LANES)), total) for v in range(vectors)
+            ]
+        return _emit_tile(builder, pointers, args[7], runs, run0, run1, right, word, starts)
 
     if len(args) > 13:
         ends, met, stack = (_pointer(context, builder, kinds[i], args[i], _INDEX(0)) for i in (13, 14, 15))
         sums = _emit_groups(builder, ends, met, args[9:11], stack, chain)
     else:
-        sums = chain(args[9], args[10])
-    if total.element in _REAL.values():
+        sums = chain(_INDEX(0), args[9], args[10])
+    if total.element in REAL.values():
         # -0 becomes +0. Once is enough: a sum of groups is the same with either zero unless all are zero
         sums = [[builder.fadd(value, ir.Constant(total, None)) for value in row] for row in sums]
     _emit_store(builder, sums, result, args[2])
@@ -394,7 +350,7 @@ def _tile_in_kernels(vectors: Any, out: Any, at: Any, stride: Any, a: Any, rows:
         else:
             _tile2(out, at, stride, a, rows, row0, base, step, runs, run0, run1, b, b_at)
 
-    return code if _flat(tuple(_LLVM), out, a, b) and _flat((types.int64,), rows, runs) else None
+    return code if _flat(tuple(LLVM), out, a, b) and _flat((types.int64,), rows, runs) else None
 
 
 @overload(multiply_groups, inline="always")
@@ -414,4 +370,4 @@ def _groups_in_kernels(vectors: Any, out: Any, at: Any, stride: Any, a: Any, row
             )
 
     same = _flat((getattr(out, "dtype", None),), stack) and _flat((types.int64,), rows, runs, ends, met)
-    return code if _flat(tuple(_LLVM), out, a, b) and same else None
+    return code if _flat(tuple(LLVM), out, a, b) and same else None

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.machine import tile
+from intnet.machine import tile, words
 from intnet.machine.jit import njit
 from tests.ops.test_float32_kernels import machines
 from tests.support.command import ROOT, environment
 from tests.support.float_oracle import same
 
+needs_fours = pytest.mark.skipif(not words.FOURS, reason="the processor has no vpdpbusd")
 N, LENGTHS = 41, (1, 3, 7)  # words an operand row holds, words of the runs
 
 
@@ -20,7 +21,7 @@ N, LENGTHS = 41, (1, 3, 7)  # words an operand row holds, words of the runs
 def compiled(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, step: int, runs: np.ndarray,
              run0: int, run1: int, b: np.ndarray) -> None:  # fmt: skip
     width = vectors * tile.LANES
-    tile.multiply_tile(vectors, out, 5, width + 3, a, rows, 1, 2, step, runs, run0, run1, b, 4)
+    tile.multiply_tile(vectors, out, 5, width + 3, a, rows, 1, 2, step, runs, run0, run1, b, width + 4)
 
 
 @njit
@@ -103,6 +104,8 @@ def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
     if kind == "pairs":  # sums of 11 pairs of products below 2**27 fit int32; one pair has the limits
         halves = rng.integers(-8191, 8192, 2 * size).astype(np.int16)
         return halves.view(np.int32), np.int32
+    if kind == "fours":  # any bytes
+        return rng.integers(0, 1 << 32, size).astype(np.uint32), np.int32
     if kind == "float32":
         return np.ldexp(rng.normal(size=size), rng.integers(-60, 60, size)).astype(np.float32), np.float32
     if kind == "float64":  # sums of 11 products below 2**49 are below 2**53
@@ -115,6 +118,8 @@ def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
 @pytest.mark.parametrize(
     ("kind", "vectors"),
     [
+        pytest.param("fours", 1, marks=needs_fours),
+        pytest.param("fours", 2, marks=needs_fours),
         ("pairs", 1),
         ("pairs", 2),
         ("int32", 1),
@@ -133,7 +138,7 @@ def test_compiled_and_plain_tiles_are_the_same(
 ) -> None:
     width = vectors * tile.LANES
     a, sums = operands(kind, tile.ROWS * N + 2, 1)
-    b, _ = operands(kind, sum(LENGTHS) * width + 4, 2)
+    b, _ = operands(kind, (1 + sum(LENGTHS)) * width + 4, 2)  # before the words, starts where a kind has them
     rows = np.concatenate([[0], (np.arange(tile.ROWS) * N)[::-1]])  # in any order, here from the last
     runs = np.array([6, LENGTHS[0], 7, 0, LENGTHS[1], 8, 17, LENGTHS[2], 0])  # their words of b: in any order
     start = np.full(tile.ROWS * (width + 3) + 5, 99, sums)
@@ -160,6 +165,44 @@ def test_the_plain_tile_is_a_sum_of_products() -> None:
             assert int(out[r * tile.LANES + j]) == sum(x[0] * y[0] + x[1] * y[1] for x, y in terms)
 
 
+@njit
+def grouped(
+    vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, runs: np.ndarray, group: int,
+    b: np.ndarray, b_at: int, ends: np.ndarray, met: np.ndarray,
+) -> None:  # fmt: skip
+    width = vectors * tile.LANES
+    tile.multiply_groups(
+        vectors, out, 0, width, a, rows, 0, 0, 1, runs, group, group + 1, b, b_at, ends, met, out
+    )
+
+
+@pytest.mark.parametrize("vectors", [1, 2])
+@pytest.mark.parametrize("group", [0, 1, 2])
+@pytest.mark.parametrize(
+    "code",
+    [pytest.param(grouped, marks=[needs_fours, pytest.mark.slow]), getattr(grouped, "py_func", grouped)],
+)
+@pytest.mark.parametrize("byte", [None, 0, 127, 128, 255])
+def test_sums_of_fours_start_before_their_words(
+    vectors: int, group: int, code: Any, byte: int | None
+) -> None:
+    """start + the sum of uint8 times int8, modulo 2**32, against Python's view of int64 sums."""
+    width, ends = vectors * tile.LANES, np.array([1, 3, 4])
+    runs = np.array([0, 2, 0, 5, 3, 2, 9, 1, 5, 20, 4, 6])  # of 2, 3 + 1 and 4 words
+    a, _ = operands("fours", tile.ROWS * N, 3)
+    b, _ = operands("fours", (3 + 10) * width, 4)
+    if byte is not None:
+        a.view(np.uint8)[:], b[3 * width :].view(np.uint8)[:] = byte, 255 - byte
+    out = np.zeros(tile.ROWS * width, np.int32)
+    code(vectors, out, a, np.arange(tile.ROWS) * N, runs, group, b, 3 * width, ends, np.zeros(3, np.int64))
+    left = a.view(np.uint8).astype(np.int64).reshape(tile.ROWS, N, 4)
+    right = b[3 * width :].view(np.int8).astype(np.int64).reshape(10, width, 4)
+    taken = [[(0, 0), (1, 1)], [(5, 2), (6, 3), (7, 4), (9, 5)], [(20, 6), (21, 7), (22, 8), (23, 9)]][group]
+    want = sum(left[:, i] @ right[place].T for i, place in taken)
+    want = want + b[(2 - group) * width : (3 - group) * width].astype(np.int64)
+    np.testing.assert_array_equal(out.reshape(tile.ROWS, width), want.astype(np.int32))
+
+
 PROBE = "from intnet.machine.tile import LANES, ROWS; print(ROWS, LANES)"
 
 
@@ -173,3 +216,25 @@ def test_the_processor_chooses_the_tile(cpu: str) -> None:
             [sys.executable, "-c", PROBE], cwd=ROOT, env=variables, capture_output=True, text=True, check=True
         )
         assert done.stdout.split() == (expected or (["12", "16"] if name != "generic" else ["6", "8"]))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("haswell" not in machines(), reason="the names are those of x86 processors")
+@pytest.mark.parametrize(
+    ("cpu", "disabled", "expected"),
+    [
+        ("cascadelake", "0", "True"),  # AVX-512 VNNI
+        ("alderlake", "0", "True"),  # AVX-VNNI
+        ("skylake-avx512", "0", "False"),
+        ("haswell", "0", "False"),
+        ("generic", "0", "False"),
+        ("cascadelake", "1", "False"),  # nothing is compiled
+    ],
+)
+def test_the_processor_chooses_products_of_fours(cpu: str, disabled: str, expected: str) -> None:
+    code = "from intnet.machine.words import FOURS; print(FOURS)"
+    variables = environment(NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES="", NUMBA_DISABLE_JIT=disabled)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=variables, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == expected

@@ -7,6 +7,8 @@ The expected values are NumPy int64 sums over shifted slices: no code and no til
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numba
@@ -14,22 +16,33 @@ import numpy as np
 import pytest
 
 from intnet.errors import ContainerError
+from intnet.machine import words
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels import int_conv as conv
-from intnet.ops.kernels import position_sums
+from intnet.ops.kernels import position_sums, tiles
 from intnet.ops.kernels.int_conv import gemm
 from intnet.ops.kernels.plan import plan
+from intnet.ops.kernels.tiles import FOURS, PAIRS
 from tests.ops.test_float32_kernels import machines
+from tests.support.command import ROOT, environment
 
 Pair = tuple[int, int]
+Codes = Callable[..., np.ndarray]
 
 
 def integers(seed: int, limit: int, *shape: int) -> np.ndarray:
-    """Codes within +-limit in their smallest type, both limits among them."""
+    """Codes within +-limit in their smallest type, both limits among them; of 128, all of int8."""
     codes = np.random.default_rng(seed).integers(-limit, limit + 1, shape)
     codes.flat[0], codes.flat[-1] = limit, -limit
+    if limit == 128:
+        return codes.clip(-128, 127).astype(np.int8)
     kind = next(t for t in (np.int8, np.int16, np.int32, np.int64) if limit <= np.iinfo(t).max)
     return codes.astype(kind)
+
+
+def constant(seed: int, value: int, *shape: int) -> np.ndarray:
+    """int8 codes that are all the same."""
+    return np.full(shape, value, np.int8)
 
 
 def padded(x: np.ndarray, padding: Pair) -> np.ndarray:
@@ -46,12 +59,14 @@ def slices(ky: int, kx: int, rows: int, cols: int, stride: Pair) -> tuple[slice,
     )
 
 
-def check_convolution(batch: int, hw: Pair, ci: int, co: int, kernel: Pair, stride: Pair, padding: Pair,
-                      groups: int, limits: tuple[int, int, int]) -> None:  # fmt: skip
+def check_convolution(
+    batch: int, hw: Pair, ci: int, co: int, kernel: Pair, stride: Pair, padding: Pair, groups: int,
+    limits: tuple[int, int, int], codes: Codes = integers,
+) -> None:  # fmt: skip
     """Forward and both gradients of one convolution; limits of x, w and e."""
-    x, w = integers(1, limits[0], batch, *hw, ci), integers(2, limits[1], co, ci // groups, *kernel)
+    x, w = codes(1, limits[0], batch, *hw, ci), codes(2, limits[1], co, ci // groups, *kernel)
     rows, cols = ((hw[a] + 2 * padding[a] - kernel[a]) // stride[a] + 1 for a in (0, 1))
-    e = integers(3, limits[2], batch, rows, cols, co)
+    e = codes(3, limits[2], batch, rows, cols, co)
     y, dx = np.zeros(e.shape, np.int64), padded(np.zeros_like(x), padding)
     dw = np.zeros(w.shape, np.int64)
     xs, es, ws = padded(x, padding), e.astype(np.int64), w.astype(np.int64)
@@ -95,7 +110,7 @@ CONVOLUTIONS = [
 @pytest.mark.parametrize(
     "limits",
     [
-        (127, 127, 127), (2047, 127, 16256), (32767, 15, 32767), (32767, 32767, 32767),
+        (127, 127, 127), (128, 128, 128), (2047, 127, 16256), (32767, 15, 32767), (32767, 32767, 32767),
         (1 << 20, 127, 1 << 17), (1 << 25, 1 << 24, 1 << 23), (1 << 33, 1 << 14, 1 << 13),
     ],
     ids=str,
@@ -161,12 +176,121 @@ def test_products_beyond_every_container_are_refused() -> None:
         plan(wide, wide, 1, "layer9")
 
 
+# --- 8 bits, four to a word where the processor multiplies them so ------------------------------
+
+SIGNS = [(-128, -128), (-128, 127), (127, -128), (127, 127)]
+SMALL = [
+    (batch, (5, 4), ci, co, kernel, stride, padding, groups)
+    for batch in (1, 3, 4, 5)
+    for ci, co, groups in ((1, 1, 1), (3, 17, 1), (6, 10, 2))
+    for kernel, stride, padding in (
+        ((1, 1), (1, 1), (0, 0)),
+        ((3, 3), (1, 1), (1, 1)),
+        ((3, 2), (2, 1), (2, 1)),
+    )
+]
+
+
+def check_int8() -> None:
+    """Matrices of all small depths, chunks of all small sizes and small convolutions, random and extreme."""
+    for terms in (1, 2, 3, 4, 5, 7, 8, 9, 31, 33):
+        for m, n in ((1, 1), (11, 15), (12, 16), (13, 17), (25, 33)):
+            for left, right, codes in ((128, 128, integers), *((*pair, constant) for pair in SIGNS)):
+                a, b = codes(6, left, m, terms), codes(7, right, n, terms)
+                want = a.astype(np.int64) @ b.T.astype(np.int64)
+                how = plan(QTensor(a, 0), QTensor(b, 0), terms)
+                assert np.array_equal(gemm(a, b, how), want), (terms, m, n, left, right)
+                for chunk in (1, 4, 8, 11):
+                    cut = replace(how, chunk=chunk, result=np.dtype(np.int64))
+                    assert np.array_equal(gemm(a, b, cut), want), (terms, m, n, left, right, chunk)
+    for case in SMALL:
+        check_convolution(*case, (128, 128, 128))
+        for left, right in SIGNS:
+            check_convolution(*case, (left, right, left), constant)
+
+
+def check_int8_at_the_limit() -> None:
+    """131,071 products of -128 and -128 fit int32, one more does not."""
+    for terms in (131067, 131068, 131069, 131070, 131071, 131072, 131073):
+        for left, right in SIGNS:
+            a, b = constant(0, left, 2, terms), constant(0, right, 3, terms)
+            how = plan(QTensor(a, 0, bound=128), QTensor(b, 0, bound=128), terms)
+            assert how.result == (np.int32 if terms < 131072 else np.int64)
+            assert np.all(gemm(a, b, how) == left * right * terms), (terms, left, right)
+    for height in (181, 182):  # 4 images of 181 x 181 positions fit, of 182 x 182 do not
+        x, e = constant(0, -128, 5, height, height, 1), constant(0, -128, 5, height, height, 2)
+        how = plan(QTensor(e, 0), QTensor(x, 0), 5 * height * height)
+        assert np.all(conv.weight_grad(e, x, how, ((1, 1), (0, 0), 1), (1, 1)) == 5 * height**2 << 14)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 2])
+def test_products_of_int8(threads: int) -> None:
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(threads, before))
+    try:
+        check_int8()
+        check_int8_at_the_limit()
+    finally:
+        numba.set_num_threads(before)
+
+
+def test_which_operands_go_four_to_a_word() -> None:
+    """int8 codes, and wider ones that a bound proves to be as small."""
+    small, whole, wide = (
+        QTensor(np.zeros(1, kind), 0, bound=bound)
+        for kind, bound in ((np.int32, 127), (np.int8, 128), (np.int16, 128))
+    )
+    eight = FOURS if words.FOURS else PAIRS
+    for a, b, arithmetic in (
+        (small, whole, eight),
+        (whole, small, eight),
+        (whole, wide, PAIRS),
+        (wide, whole, PAIRS),
+    ):
+        assert plan(a, b, 9).arithmetic is arithmetic
+    assert plan(small, small, 9).operand(small.codes).dtype == (np.int8 if words.FOURS else np.int16)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not words.FOURS, reason="the processor has no vpdpbusd")
+def test_int8_faults_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums without their starts; zeros around an image that are laid out as 0, not as 0 + OFFSET."""
+    case = (3, (5, 4), 3, 17, *PLAIN, (128, 128, 128))
+    check_convolution(*case)
+    with monkeypatch.context() as patch, pytest.raises(AssertionError):
+        patch.setattr(tiles, "_pack_starts", lambda *args: None)
+        check_convolution(*case)
+    FOURS.element[0] = 0
+    try:
+        with pytest.raises(AssertionError):
+            check_convolution(*case)
+    finally:
+        FOURS.element[0] = words.OFFSET
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not words.FOURS or words.LANES < 16, reason="the processor has no AVX-512 VNNI")
+def test_int8_where_the_processor_lacks_the_instruction() -> None:
+    code = (
+        "from intnet.machine import words; assert not words.FOURS and words.LANES == 16\n"
+        "from tests.ops import test_integer_kernels as t; t.check_int8(); t.check_int8_at_the_limit()\n"
+        "print('same')"
+    )
+    variables = environment(NUMBA_CPU_NAME="skylake-avx512", NUMBA_CPU_FEATURES="")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("same\n", "")
+
+
 # --- the same bits on every machine -------------------------------------------------------------
 
 EVERYWHERE = """
 from tests.ops.test_integer_kernels import CONVOLUTIONS, check_convolution
 for case in CONVOLUTIONS[2:]:
     check_convolution(min(case[0], 3), *case[1:], (2047, 127, 16256))
+    check_convolution(min(case[0], 3), *case[1:], (128, 128, 128))
 check_convolution(3, (4, 4), 3, 5, (3, 3), (1, 1), (1, 1), 1, (1 << 20, 127, 1 << 17))
 print("same")
 """
@@ -189,6 +313,7 @@ def test_any_number_of_threads(threads: int) -> None:
     numba.set_num_threads(min(threads, before))
     try:
         check_convolution(*CONVOLUTIONS[1], (2047, 127, 16256))
+        check_convolution(*CONVOLUTIONS[1], (128, 128, 128))
         check_convolution(2, (7, 7), 64, 200, *PLAIN, (2047, 127, 16256))  # fewer blocks than threads
     finally:
         numba.set_num_threads(before)

@@ -259,10 +259,9 @@ def _block_sums(
             n0, n1 = unit * SIDE, min(unit * SIDE + SIDE, x.shape[0])
             for n in range(n0, n1):
                 lay_out(words, (n - n0) * area, x, n, 0, 0, height, block)
-                line = e[n].reshape(-1)
                 lay_out_errors(
-                    panels, (n - n0) * block.positions * LANES, page, line, line, block.positions, width,
-                    0, width, LANES,
+                    panels, (n - n0) * block.positions * LANES, page, (e[n].reshape(-1),), block.positions,
+                    width, 0, width, LANES,
                 )  # fmt: skip
             _mark(marks, live_x, unit, unit + 1, 0, height, block)
             for k in range(whole.size):

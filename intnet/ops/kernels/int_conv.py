@@ -15,7 +15,7 @@ from intnet.machine.tile import ROWS
 from intnet.ops.kernels import depthwise
 from intnet.ops.kernels.plan import Plan
 from intnet.ops.kernels.position_sums import collect, position_sums
-from intnet.ops.kernels.tiles import as_words, correlate_windows, multiply
+from intnet.ops.kernels.tiles import correlate_windows, multiply
 from intnet.ops.kernels.windows import (
     Pair,
     Window,
@@ -91,11 +91,11 @@ def weight_grad(e: np.ndarray, x: np.ndarray, how: Plan, window: Window, kernel:
     parts = max(1, min(units, _SHARES, _PART_WORDS // (size * cout)))
     splits = min(-(-size // ROWS), -(-2 * numba.get_num_threads() // parts))
     flat = empty((parts * size * cout,), how.result)
-    element = arithmetic.element.dtype
+    kind = arithmetic.codes
     position_sums(
-        flat, np.ascontiguousarray(e, element), np.ascontiguousarray(x, element), channels, stride[1] * depth,
+        flat, np.ascontiguousarray(e, kind), np.ascontiguousarray(x, kind), channels, stride[1] * depth,
         pieces, block, groups, size, width, vectors, parts, splits, max(1, how.right), per_word,
-        as_words(arithmetic.element), arithmetic.sum,
+        arithmetic.word, arithmetic.sum,
     )  # fmt: skip
     collect(out.reshape(-1), flat, parts, parts, 1, groups, len(windows.taps), depth, width)
     return out

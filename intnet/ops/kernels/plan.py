@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from intnet.errors import ContainerError
+from intnet.machine import words
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
-from intnet.ops.kernels.tiles import DOUBLES, LONG, PAIRS, SINGLES, Arithmetic
+from intnet.ops.kernels.tiles import DOUBLES, FOURS, LONG, PAIRS, SINGLES, Arithmetic
 
+_INT8 = (1 << 7) - 1
 _INT16 = (1 << 15) - 1
 _INT32 = (1 << 31) - 1
 _FLOAT64 = 1 << 53
@@ -39,7 +41,7 @@ class Plan:
 
     def operand(self, codes: np.ndarray) -> np.ndarray:
         """Codes in a type that the loops read: the operand's own, or a smaller one of int8 and int16."""
-        element = self.arithmetic.element.dtype
+        element = self.arithmetic.codes
         kept = codes.dtype.itemsize < element.itemsize and codes.dtype.itemsize <= 2
         return np.ascontiguousarray(codes, dtype=codes.dtype if kept else element)
 
@@ -57,7 +59,9 @@ def plan(a: QTensor, b: QTensor, terms: int, where: str = "") -> Plan:
     if widest <= _INT16:
         chunk = _INT32 // max(1, a.bound * b.bound)
         if chunk >= _LEAST_CHUNK:
-            return Plan(PAIRS, result, min(chunk, max(1, terms)), bound, b.bound)
+            bytes_ = words.FOURS and all(q.codes.dtype == np.int8 or q.bound <= _INT8 for q in (a, b))
+            arithmetic = FOURS if bytes_ else PAIRS
+            return Plan(arithmetic, result, min(chunk, max(1, terms)), bound, b.bound)
     if bound <= _FLOAT64:  # every sum on the way is an integer that float64 holds
         return Plan(DOUBLES, result, max(1, terms), bound, b.bound)
     return Plan(SINGLES if widest <= _INT32 else LONG, result, max(1, terms), bound, b.bound)

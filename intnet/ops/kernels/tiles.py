@@ -24,6 +24,7 @@ from numba.extending import overload
 
 from intnet.machine.jit import njit, pjit, prange
 from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_groups
+from intnet.machine.words import OFFSET
 from intnet.numbers.batch_sums import meetings, stack_lines
 from intnet.ops.kernels.windows import Block, Grid, Windows, even_limits, tables
 
@@ -33,8 +34,14 @@ Flat = np.ndarray
 _NEAR = 1 << 18  # bytes of panels that meet a tile's rows before the next rows: well in a second-level cache
 
 
+NONE = np.empty(0, np.int64)
+
+
 class Arithmetic(NamedTuple):
-    """One kind of product: empty arrays whose types are those of an operand and of a running sum."""
+    """One kind of product: arrays whose types are those of an operand and of a running sum.
+
+    element: what a zero of the first operand is laid out as; sum: empty
+    """
 
     element: np.ndarray
     sum: np.ndarray
@@ -42,82 +49,142 @@ class Arithmetic(NamedTuple):
     @property
     def per_word(self) -> int:
         """Elements of one word of the tile."""
-        return 2 if self.element.dtype == np.int16 else 1
+        return {1: 4, 2: 2}.get(self.element.itemsize, 1)
+
+    @property
+    def word(self) -> np.ndarray:
+        """One word of zeros of the first operand."""
+        return as_words(np.repeat(self.element, self.per_word))
+
+    @property
+    def codes(self) -> np.dtype:
+        """The type of the codes of both operands that the loops read."""
+        return np.dtype(np.int8) if self is FOURS else self.element.dtype
 
     def vectors(self, columns: int) -> int:
         """Vectors a tile's row: two where the columns fill more than one and registers hold two."""
         return 2 if columns > LANES and self.sum.itemsize < 8 else 1
 
 
-PAIRS = Arithmetic(np.empty(0, np.int16), np.empty(0, np.int32))
-SINGLES = Arithmetic(np.empty(0, np.int32), np.empty(0, np.int64))
-LONG = Arithmetic(np.empty(0, np.int64), np.empty(0, np.int64))
-DOUBLES = Arithmetic(np.empty(0, np.float64), np.empty(0, np.float64))
-FLOATS = Arithmetic(np.empty(0, np.float32), np.empty(0, np.float32))
+FOURS = Arithmetic(np.full(1, OFFSET, np.uint8), np.empty(0, np.int32))
+PAIRS = Arithmetic(np.zeros(1, np.int16), np.empty(0, np.int32))
+SINGLES = Arithmetic(np.zeros(1, np.int32), np.empty(0, np.int64))
+LONG = Arithmetic(np.zeros(1, np.int64), np.empty(0, np.int64))
+DOUBLES = Arithmetic(np.zeros(1, np.float64), np.empty(0, np.float64))
+FLOATS = Arithmetic(np.zeros(1, np.float32), np.empty(0, np.float32))
 
 
 # --- words --------------------------------------------------------------------------------------
 
 
 def as_words(elements: Flat) -> Flat:
-    """Elements as words of the tile: int16 in pairs, all else one by one."""
+    """Elements as words of the tile: 8 bits in fours, int16 in pairs, all else one by one."""
+    if elements.itemsize == 1:
+        return elements.view(np.uint32)
     return elements.view(np.int32) if elements.dtype == np.int16 else elements
 
 
 @overload(as_words)
 def _as_words(elements: Any) -> Callable[..., Any]:
+    def fours(elements: Any) -> Any:
+        return elements.view(np.uint32)
+
     def pairs(elements: Any) -> Any:
         return elements.view(np.int32)
 
     def same(elements: Any) -> Any:
         return elements
 
-    return pairs if elements.dtype == types.int16 else same
-
-
-@pjit
-def _pack_panels(team: int, w: np.ndarray, taps: np.ndarray, per_word: int, lanes: int, out: Flat) -> None:
-    groups, width, _, depth = w.shape
-    panels, words = (width + lanes - 1) // lanes, (depth + per_word - 1) // per_word
-    for task in prange(team, groups * panels * taps.size):
-        page, t = task // taps.size, task % taps.size
-        group, first = page // panels, page % panels * lanes
-        kept = min(lanes, width - first)
-        matrix = w[group, first : first + kept, taps[t]]
-        for word in range(words):
-            at = (task * words + word) * lanes * per_word
-            line, c = out[at : at + kept * per_word], word * per_word
-            if per_word == 1:
-                for o in range(kept):
-                    line[o] = matrix[o, c]
-            else:
-                for o in range(kept):
-                    line[2 * o] = matrix[o, c]
-                if c + 1 < depth:
-                    for o in range(kept):
-                        line[2 * o + 1] = matrix[o, c + 1]
-
-
-def pack_panels(w: np.ndarray, taps: np.ndarray, arithmetic: Arithmetic, lanes: int) -> Flat:
-    """w[groups, o, tap, c] as words [group, panel of `lanes` outputs, kept tap, word of c, lane]."""
-    groups, width, _, depth = w.shape
-    words = groups * -(-width // lanes) * taps.size * -(-depth // arithmetic.per_word)
-    out = line_zeros(words * lanes * arithmetic.per_word, arithmetic.element)
-    _pack_panels(w, taps, arithmetic.per_word, lanes, out)
-    return as_words(out)
+    return {types.int8: fours, types.uint8: fours, types.int16: pairs}.get(elements.dtype, same)
 
 
 @njit
+def lay_starts(panel: Flat, at: int, runs: Flat, ends: Flat, lanes: int) -> None:
+    """What sums of FOURS start at, before the words of a panel from panel[at] on: see `machine/words.py`.
+
+    -OFFSET times the sum of the chunk's column, the last chunk first: the place where the tile reads it
+    """
+    codes, starts, run = panel.view(np.int8), panel.view(np.int32), 0
+    for chunk in range(ends.size):
+        first, last = runs[3 * run + 2], runs[3 * ends[chunk] - 2] + runs[3 * ends[chunk] - 1]
+        line = starts[at - (chunk + 1) * lanes : at - chunk * lanes]
+        line[:] = 0
+        for word in range(at + first * lanes, at + last * lanes, lanes):
+            column = codes[4 * word : 4 * (word + lanes)]
+            for o in range(lanes):
+                four = np.int32(column[4 * o]) + column[4 * o + 1] + column[4 * o + 2] + column[4 * o + 3]
+                line[o] -= np.int32(OFFSET * four)
+        run = ends[chunk]
+
+
+@pjit
+def _pack_panels(team: int, w: np.ndarray, taps: np.ndarray, lanes: int, page: int, out: Flat) -> None:
+    groups, width, _, depth = w.shape
+    panels = (width + lanes - 1) // lanes
+    for task in prange(team, groups * panels * taps.size):
+        number, t = task // taps.size, task % taps.size
+        group, first = number // panels, number % panels * lanes
+        kept, at = min(lanes, width - first), (number + 1) * page - (taps.size - t) * depth * lanes
+        matrix = w[group, first : first + kept, taps[t]]
+        for word in range(depth):
+            line = out[at + word * lanes : at + word * lanes + kept]
+            for o in range(kept):
+                line[o] = matrix[o, word]
+
+
+@pjit
+def _pack_starts(team: int, panels: Flat, page: int, runs: Flat, ends: Flat, lanes: int) -> None:
+    for number in prange(team, panels.size // page):
+        lay_starts(panels, number * page + ends.size * lanes, runs, ends, lanes)
+
+
+def pack_panels(
+    w: np.ndarray, taps: np.ndarray, arithmetic: Arithmetic, lanes: int, runs: Flat = NONE, ends: Flat = NONE
+) -> Flat:
+    """w[groups, o, tap, c] as words [group, panel of `lanes` outputs, kept tap, word of c, lane].
+
+    Before the words of a panel of FOURS stand the starts of the sums of chunks, which end with runs `ends`.
+    """
+    if arithmetic.per_word > 1:
+        filled = np.pad(w, [(0, 0)] * 3 + [(0, -w.shape[3] % arithmetic.per_word)])
+        w = as_words(np.ascontiguousarray(filled, arithmetic.codes))
+    groups, width, _, words = w.shape
+    fours = arithmetic is FOURS
+    page = (taps.size * words + ends.size * fours) * lanes
+    out = line_zeros(groups * -(-width // lanes) * page, arithmetic.word)
+    _pack_panels(w, taps, lanes, page, out)
+    if fours:
+        _pack_starts(out, page, runs, ends, lanes)
+    return out
+
+
 def copy_run(out: Flat, at: int, source: Flat, start: int, count: int) -> None:
-    """out[at : at + count] = source[start : start + count], converted to the type of `out`."""
-    target, origin = out[at : at + count], source[start : start + count]
-    for i in range(count):
-        target[i] = origin[i]
+    """out[at : at + count] = source[start : start + count], converted to the type of `out`.
+
+    For FOURS `out` is uint8 and takes each int8 plus OFFSET, which turns its highest bit.
+    """
+    codes = source[start : start + count]
+    out[at : at + count] = codes.astype(np.uint8) ^ OFFSET if out.dtype == np.uint8 else codes
+
+
+@overload(copy_run)
+def _copy_run(out: Any, at: Any, source: Any, start: Any, count: Any) -> Callable[..., None]:
+    def fours(out: Any, at: Any, source: Any, start: Any, count: Any) -> None:
+        target, origin = out[at : at + count], source[start : start + count]
+        for i in range(count):
+            target[i] = np.uint8(origin[i]) ^ np.uint8(OFFSET)
+
+    def same(out: Any, at: Any, source: Any, start: Any, count: Any) -> None:
+        target, origin = out[at : at + count], source[start : start + count]
+        for i in range(count):
+            target[i] = origin[i]
+
+    return fours if out.dtype == types.uint8 else same
 
 
 @njit
 def lay_out(out: Flat, at: int, x: np.ndarray, n: int, c0: int, y0: int, y1: int, block: Block) -> None:
-    """Padded rows y0..y1-1 of image n, channels c0.., into zero-filled `out` from element `at`."""
+    """Padded rows y0..y1-1 of image n, channels c0.., into `out`, filled with zeros from element `at`."""
     height, width, channels = x.shape[1], x.shape[2], x.shape[3]
     source, columns = x.reshape(-1), min(width, block.width - block.left)
     whole = block.channels == channels and block.depth == channels
@@ -135,7 +202,7 @@ def lay_out(out: Flat, at: int, x: np.ndarray, n: int, c0: int, y0: int, y1: int
 
 @njit
 def lay_out_block(out: Flat, x: np.ndarray, n0: int, n1: int, c0: int, block: Block) -> None:
-    """Images n0..n1-1 whole, one after another, into zero-filled `out`."""
+    """Images n0..n1-1 whole, one after another, into `out`, filled with zeros."""
     size = block.height * block.width * block.depth
     bare = block.top == 0 and block.left == 0 and block.depth == block.channels
     if bare and (block.height, block.width, block.depth) == x.shape[1:]:
@@ -151,13 +218,14 @@ def lay_out_block(out: Flat, x: np.ndarray, n0: int, n1: int, c0: int, block: Bl
 @njit
 def multiply_positions(
     out: Flat, at: int, targets: Flat, words: Flat, rows: Flat, count: int, runs: Flat, ends: Flat,
-    panels: Flat, first: int, panel0: int, panel1: int, width: int, vectors: int, tree: bool, met: Flat,
-    stack: Flat, sums: Flat,
+    panels: Flat, page: int, first: int, panel0: int, panel1: int, width: int, vectors: int, tree: bool,
+    met: Flat, stack: Flat, sums: Flat,
 ) -> None:  # fmt: skip
     """out[at + targets[p] + j] for `count` positions and the columns j of panels panel0..panel1-1.
 
-    first: the panel in `panels` of column 0; ends: runs a chunk ends with; tree: chunks are groups of a
-    batch, `met` their `meetings`, 0 where chunk sums are a chain; stack: tiles of scratch; sums: one.
+    page: words that a panel takes with what stands before its own; first: the panel of column 0; ends: runs
+    a chunk ends with; tree: chunks are groups of a batch, `met` their `meetings`, 0 where chunk sums are a
+    chain; stack: tiles of scratch; sums: one.
     A tile's rows meet several panels one after another, which writes lines of `out` on, not a bit of each.
     """
     lanes, last = vectors * LANES, 3 * ends[-1] - 3
@@ -166,7 +234,7 @@ def multiply_positions(
     for near0 in range(panel0, panel1, near):
         for p0 in range(0, count, ROWS):
             for panel in range(near0, min(near0 + near, panel1)):
-                start = (first + panel) * size * lanes
+                start = (first + panel + 1) * page - size * lanes
                 columns = min(width - panel * lanes, lanes)
                 for chunk in range(0, ends.size, together):
                     multiply_groups(
@@ -205,16 +273,16 @@ def correlate(
     for task in prange(team, blocks * splits):
         n0, share = task // splits * block.images, task % splits
         n1 = min(n0 + block.images, batch)
-        scratch = np.zeros(block.images * size, element.dtype)
+        scratch = np.full(block.images * size, element[0])
         sums = line_zeros(ROWS * vectors * LANES, total)
         stack = line_zeros(stack_lines(ends.size) * sums.size if tree else 0, total)
         for group in range(groups):
             lay_out_block(scratch, x, n0, n1, group * block.channels, block)
             multiply_positions(
                 out, n0 * image_out + group * width, targets, as_words(scratch), rows,
-                (n1 - n0) * block.positions, runs, ends, panels, group * pages,
-                pages * share // splits, pages * (share + 1) // splits, width, vectors, tree, met,
-                stack, sums,
+                (n1 - n0) * block.positions, runs, ends, panels, panels.size // (groups * pages),
+                group * pages, pages * share // splits, pages * (share + 1) // splits, width, vectors, tree,
+                met, stack, sums,
             )  # fmt: skip
 
 
@@ -232,7 +300,7 @@ def correlate_windows(
     t = tables(windows, x.shape[0], depth, arithmetic.per_word, image, limits)
     pages, blocks = -(-width // (vectors * LANES)), -(-x.shape[0] // t.block.images)
     splits = min(pages, max(1, 2 * numba.get_num_threads() // blocks))
-    panels = pack_panels(w, t.kept, arithmetic, vectors * LANES)
+    panels = pack_panels(w, t.kept, arithmetic, vectors * LANES, t.runs, t.ends)
     correlate(
         out.reshape(-1), out[0].size, x, panels, t.rows, t.targets, t.runs, t.ends, t.block, groups, width,
         vectors, splits, tree, arithmetic.element, arithmetic.sum,
