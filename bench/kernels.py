@@ -96,7 +96,8 @@ def main() -> int:
             groups[name] = []
             for entry in _group(method, model):
                 key = json.dumps([entry[0], entry[2]])
-                kernels.setdefault(key, entry)[1] = max(entry[1], kernels[key][1])
+                known = kernels.setdefault(key, entry)
+                known[1] = max(known[1], entry[1])
                 groups[name].append(key)
             print(f"{name}: {len(groups[name])} kernels", flush=True)
     place = {key: i for i, key in enumerate(kernels)}

@@ -26,6 +26,10 @@ from numba import types
 from intnet.machine import jit
 
 LIST = Path(__file__).with_name("kernels.json")
+_WORKER = [sys.executable, "-m", "intnet.machine.ahead"]
+_PIPES: dict[str, Any] = {
+    "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True
+}  # fmt: skip
 Moved = Callable[[int, int], None]  # how many kernels of how many are there
 
 
@@ -97,7 +101,7 @@ def compile_kernels(which: str, moved: Moved = show) -> None:
     with suppress(OSError):
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch(exist_ok=False)
-        _compile_all(which, entries, moved)
+        _compile_all(entries, moved)
 
 
 def _processor() -> str:
@@ -125,7 +129,7 @@ def shares(entries: Sequence[Sequence[Any]], workers: int) -> list[list[int]]:
     return [sorted(share) for share in given]
 
 
-def _compile_all(which: str, entries: Sequence[Sequence[Any]], moved: Moved) -> None:
+def _compile_all(entries: Sequence[Sequence[Any]], moved: Moved) -> None:
     """Compile all entries, this process the first share."""
     workers = max(1, min(numba.config.NUMBA_NUM_THREADS, len(entries) // 4))  # type: ignore[attr-defined]
     done, lock = [0], threading.Lock()
@@ -141,35 +145,29 @@ def _compile_all(which: str, entries: Sequence[Sequence[Any]], moved: Moved) -> 
             count()
 
     moved(0, len(entries))
-    command = [sys.executable, "-m", "intnet.machine.ahead", which, str(workers)]
+    own, *rest = ([entries[i] for i in share] for share in shares(entries, workers))
     with ExitStack() as stack:
-        others = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [*command, str(k)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-                )
-            )
-            for k in range(1, workers)
-        ]
-        for worker in others:
+        readers = []
+        for share in rest:
+            worker = stack.enter_context(subprocess.Popen(_WORKER, **_PIPES))
             stack.callback(worker.kill)
-        readers = [threading.Thread(target=follow, args=(worker,)) for worker in others]
-        for reader in readers:
-            reader.start()
-        _compile_share(entries, shares(entries, workers)[0], count)
+            assert worker.stdin is not None
+            worker.stdin.write(json.dumps(share) + "\n")
+            worker.stdin.flush()
+            readers.append(threading.Thread(target=follow, args=(worker,)))
+            readers[-1].start()
+        _compile_share(own, count)
         for reader in readers:
             reader.join()
 
 
-def _compile_share(entries: Sequence[Sequence[Any]], share: Sequence[int], told: Callable[[], None]) -> None:
+def _compile_share(share: Sequence[Sequence[Any]], told: Callable[[], None]) -> None:
     numba.get_num_threads()  # loads the threads, which kernels are linked with
-    for i in share:
-        name, _, kinds = entries[i]
+    for name, _, kinds in share:
         kernel = _found(f"intnet.{name}")
         getattr(kernel, "compiled", kernel).compile(tuple(map(typed, kinds)))
         told()
 
 
 if __name__ == "__main__":
-    asked, number, own = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    _compile_share(listed()[asked], shares(listed()[asked], number)[own], lambda: print(flush=True))
+    _compile_share(json.loads(sys.stdin.readline()), lambda: print(flush=True))

@@ -146,8 +146,8 @@ def pack_panels(
     Before the words of a panel of FOURS stand the starts of the sums of chunks, which end with runs `ends`.
     """
     if arithmetic.per_word > 1:
-        filled = np.pad(w, [(0, 0)] * 3 + [(0, -w.shape[3] % arithmetic.per_word)])
-        w = as_words(np.ascontiguousarray(filled, arithmetic.codes))
+        w = np.pad(w, [(0, 0)] * 3 + [(0, -w.shape[3] % arithmetic.per_word)])
+    w = as_words(np.ascontiguousarray(w, arithmetic.codes))  # weights are few: one layout, one kernel
     groups, width, _, words = w.shape
     fours = arithmetic is FOURS
     page = (taps.size * words + ends.size * fours) * lanes
