@@ -6,7 +6,8 @@
 
 What a word is and what a multiply-add of two words means is `machine/words.py`'s.
 Every sum is a chain of its own in the order of the twin, so neither the vector's width nor the
-instruction changes a bit. What `machine/instructions.py` says of its pieces holds here too.
+instruction changes a bit. What `machine/instructions.py` says of its pieces holds here too, but for the one
+instruction that LLVM does not find by itself: see `machine/words.py`.
 """
 
 from collections.abc import Callable

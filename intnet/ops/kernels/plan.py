@@ -47,7 +47,11 @@ class Plan:
 
 
 def plan(a: QTensor, b: QTensor, terms: int, where: str = "") -> Plan:
-    """The containers of a sum of `terms` products of a and b; ContainerError beyond int64 (rule R5)."""
+    """The containers of a sum of `terms` products of a and b; ContainerError beyond int64 (rule R5).
+
+    A chunk is as long for int8 in fours as for int16 in pairs: it must hold the sum itself, not what the sum
+    passes through on the way (`machine/words.py`).
+    """
     bound = a.bound * b.bound * terms
     if bound >= INT64_BOUND:
         raise ContainerError(
@@ -59,9 +63,8 @@ def plan(a: QTensor, b: QTensor, terms: int, where: str = "") -> Plan:
     if widest <= _INT16:
         chunk = _INT32 // max(1, a.bound * b.bound)
         if chunk >= _LEAST_CHUNK:
-            bytes_ = words.FOURS and all(q.codes.dtype == np.int8 or q.bound <= _INT8 for q in (a, b))
-            arithmetic = FOURS if bytes_ else PAIRS
-            return Plan(arithmetic, result, min(chunk, max(1, terms)), bound, b.bound)
+            eight = words.FOURS and all(q.codes.dtype == np.int8 or q.bound <= _INT8 for q in (a, b))
+            return Plan(FOURS if eight else PAIRS, result, min(chunk, max(1, terms)), bound, b.bound)
     if bound <= _FLOAT64:  # every sum on the way is an integer that float64 holds
         return Plan(DOUBLES, result, max(1, terms), bound, b.bound)
     return Plan(SINGLES if widest <= _INT32 else LONG, result, max(1, terms), bound, b.bound)
