@@ -23,7 +23,7 @@ import llvmlite.binding as llvm
 import numba
 from numba import types
 
-from intnet.machine import jit
+from intnet.machine import jit, words
 
 LIST = Path(__file__).with_name("kernels.json")
 _WORKER = [sys.executable, "-m", "intnet.machine.ahead"]
@@ -40,9 +40,21 @@ def group(method: str, convolves: bool) -> str:
 
 @cache
 def listed() -> dict[str, list[list[Any]]]:
-    """By group, the kernels in the order in which they are called: [name, seconds, types]."""
+    """By group, the kernels that this processor can have: [name, seconds, types].
+
+    The list is of one with vpdpbusd; on others products of 8 bits are made otherwise, and not ahead.
+    """
     whole = json.loads(LIST.read_text())
-    return {name: [whole["kernels"][i] for i in places] for name, places in whole["groups"].items()}
+    groups = {name: [whole["kernels"][i] for i in places] for name, places in whole["groups"].items()}
+    return {
+        name: [entry for entry in entries if words.FOURS or not _by_fours(*entry)]
+        for name, entries in groups.items()
+    }
+
+
+def _by_fours(name: str, _: float, kinds: Sequence[Any]) -> bool:
+    """Whether a kernel reads words of four 8-bit codes: LLVM stops a process that has no instruction for them."""
+    return name.startswith("ops.") and any(kind[:1] == ["uint32"] for kind in kinds if isinstance(kind, list))
 
 
 # --- types as JSON ------------------------------------------------------------------------------
