@@ -53,7 +53,7 @@ def listed() -> dict[str, list[list[Any]]]:
 
 
 def _by_fours(name: str, _: float, kinds: Sequence[Any]) -> bool:
-    """Whether a kernel reads words of four 8-bit codes: LLVM stops a process that has no instruction for them."""
+    """Whether a kernel reads words of four 8-bit codes: where no instruction does, LLVM stops the process."""
     return name.startswith("ops.") and any(kind[:1] == ["uint32"] for kind in kinds if isinstance(kind, list))
 
 
