@@ -29,16 +29,8 @@ NAMES = (
 LOAD = os.getloadavg()[0]  # of the last minute
 RESULTS = Path(__file__).parent / "results"
 WIDTH = 130  # characters, where no terminal says
-SETS = (
-    "avx2",
-    "avx512f",
-    "avx512vnni",
-    "avxvnni",
-    "amx-int8",
-    "neon",
-    "dotprod",
-    "i8mm",
-)  # that products use
+# what products use of a processor
+SETS = ("avx2", "avx512f", "avx512vnni", "avxvnni", "amx-int8", "neon", "dotprod", "i8mm")
 BUSY = 0.5  # load from which on others take cores, and threads that wait spinning (PyTorch's) suffer most
 
 

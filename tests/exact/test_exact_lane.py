@@ -6,7 +6,6 @@ Every test says which kernel must have run, so that none of them passes by anoth
 from fractions import Fraction
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
@@ -22,6 +21,7 @@ from intnet.spec import float32 as floats
 from intnet.spec import round_fraction
 from tests.support import comparing
 from tests.support.lanes import MANY, OPEN, check, general, greatest, nearest, spread, taking, tensor
+from tests.support.opcheck import threads
 
 F = Fraction
 
@@ -308,18 +308,14 @@ def test_the_peak_is_the_bound_of_a_direct_tensor_and_no_part_of_equality() -> N
     assert repr(q.status) == "Status(saturated=0, inexact=0, elements=3)"
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_any_number_of_threads_gives_the_same(threads: int) -> None:
+@pytest.mark.parametrize("n", [1, 2])
+def test_any_number_of_threads_gives_the_same(n: int) -> None:
     codes = [spread(18, (3 * SMALL // 4, 16)), spread(7, (3 * SMALL // 4, 16), 1)]
     ramp, den = np.arange(16), np.arange(16) + 100
     value = Exact([(tensor(codes[0]), 1000), (tensor(codes[1], np.int8), ramp)], -3, 5, den)
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(threads, before))
-    try:
+    with threads(n):
         got, status = value.round_to(0, Rounding(TIES_EVEN))
         top = value.max()
-    finally:
-        numba.set_num_threads(before)
     num = codes[0] * 1000 + codes[1] * ramp + 5
     check(got, status, num, den << 3, *OPEN)
     assert top == greatest(num, den << 3)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
@@ -16,6 +15,7 @@ from intnet.blocks.buckets import Packed, Signs
 from intnet.errors import ConfigError, NumberError
 from intnet.methods.saved import Later
 from intnet.training.train import Run
+from tests.support.opcheck import threads
 
 STEPS = 3
 OPTIONS: list[dict[str, Any]] = [
@@ -62,8 +62,8 @@ def test_rounding_late_gives_the_same_bits(options: dict[str, Any]) -> None:
 def test_threads_do_not_change_a_bit(options: dict[str, Any]) -> None:
     found = []
     for n in (1, 2):
-        numba.set_num_threads(n)
-        found.append(digest(model="resnet20", **options))
+        with threads(n):
+            found.append(digest(model="resnet20", **options))
     assert found[0] == found[1]
 
 

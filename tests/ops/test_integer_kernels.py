@@ -9,9 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 
@@ -25,6 +23,7 @@ from intnet.ops.kernels.plan import plan
 from intnet.ops.kernels.tiles import FOURS, PAIRS
 from tests.ops.test_float32_kernels import machines
 from tests.support.command import ROOT, environment
+from tests.support.opcheck import threads
 
 Pair = tuple[int, int]
 Codes = Callable[..., np.ndarray]
@@ -224,15 +223,11 @@ def check_int8_at_the_limit() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("threads", [1, 2])
-def test_products_of_int8(threads: int) -> None:
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(threads, before))
-    try:
+@pytest.mark.parametrize("n", [1, 2])
+def test_products_of_int8(n: int) -> None:
+    with threads(n):
         check_int8()
         check_int8_at_the_limit()
-    finally:
-        numba.set_num_threads(before)
 
 
 def test_which_operands_go_four_to_a_word() -> None:
@@ -300,23 +295,18 @@ print("same")
 @pytest.mark.parametrize("machine", [name for name in machines() if name != "not compiled"])
 def test_other_instruction_sets(machine: str) -> None:
     variables = {**os.environ, **machines()[machine]}
-    root = Path(__file__).parents[2]
     command = [sys.executable, "-c", EVERYWHERE]
-    done = subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("same\n", "")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("threads", [1, 2])
-def test_any_number_of_threads(threads: int) -> None:
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(threads, before))
-    try:
+@pytest.mark.parametrize("n", [1, 2])
+def test_any_number_of_threads(n: int) -> None:
+    with threads(n):
         check_convolution(*CONVOLUTIONS[1], (2047, 127, 16256))
         check_convolution(*CONVOLUTIONS[1], (128, 128, 128))
         check_convolution(2, (7, 7), 64, 200, *PLAIN, (2047, 127, 16256))  # fewer blocks than threads
-    finally:
-        numba.set_num_threads(before)
 
 
 @pytest.mark.parametrize(("terms", "kind"), [(31, np.float64), (32, np.float64), (33, np.int64)])
