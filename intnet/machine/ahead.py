@@ -176,8 +176,9 @@ def _compile_all(entries: Sequence[Sequence[Any]], moved: Moved) -> None:
 def _compile_share(share: Sequence[Sequence[Any]], told: Callable[[], None]) -> None:
     numba.get_num_threads()  # loads the threads, which kernels are linked with
     for name, _, kinds in share:
-        kernel = _found(f"intnet.{name}")
-        getattr(kernel, "compiled", kernel).compile(tuple(map(typed, kinds)))
+        with suppress(AttributeError, TypeError):  # of a kernel that has changed since the list was written
+            kernel = _found(f"intnet.{name}")
+            getattr(kernel, "compiled", kernel).compile(tuple(map(typed, kinds)))
         told()
 
 

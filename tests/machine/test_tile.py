@@ -98,6 +98,77 @@ def underflow(out: np.ndarray, a: np.ndarray, rows: np.ndarray, runs: np.ndarray
     tile.multiply_groups(1, out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 2, b, 0, ends, met, stack)
 
 
+@njit
+def by_columns(
+    out: np.ndarray, a: np.ndarray, columns: np.ndarray, step: int, runs: np.ndarray, first: int, last: int,
+    b: np.ndarray, ends: np.ndarray, met: np.ndarray, stack: np.ndarray,
+) -> None:  # fmt: skip
+    width = stack.size // (3 * tile.OUTPUTS)
+    line = tile.OUTPUTS + 3  # the errors of more outputs than a tile takes, here from the second
+    tile.multiply_columns(
+        out, 5, width + 3, a, columns, 1, step, runs, first, last, b, 5 * line + 1, line, ends, met, stack
+    )
+
+
+def columns_of(kind: str, seed: int = 1) -> tuple[Any, ...]:
+    """(x-words, columns, runs, e-words, ends, scratch) of five groups; vectors overlap, in no order."""
+    x, sums = operands(kind, 2000, seed)
+    vectors, line = tile.vectors_of(np.dtype(sums).itemsize), tile.OUTPUTS + 3
+    e, _ = operands(kind, (5 + 12) * line, seed + 1)
+    columns = np.array([0, 400, 93, 397][: vectors + 1])
+    runs = np.array([6, 2, 7, 0, 2, 9, 41, 3, 0, 20, 1, 6, 5, 2, 4, 30, 2, 3])
+    scratch = tile.line_zeros(3 * tile.OUTPUTS * vectors * tile.LANES, np.empty(0, sums))
+    return x, columns, runs, e, np.array([1, 2, 4, 5, 6]), scratch
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind", [pytest.param("fours", marks=needs_fours), "pairs", "int32", "int64", "float64", "float32"]
+)
+@pytest.mark.parametrize("step", [1, 16])
+@pytest.mark.parametrize(
+    ("first", "last", "met"),
+    [(0, 1, [0] * 5), (2, 3, [0] * 5), (0, 5, [0, 0, 2, 0, 2]), (1, 4, [0, 0, 0, 2, 0])],
+)
+def test_compiled_and_plain_columns_are_the_same(
+    kind: str, step: int, first: int, last: int, met: list[int]
+) -> None:
+    x, columns, runs, e, ends, scratch = columns_of(kind)
+    width = scratch.size // (3 * tile.OUTPUTS)
+    start = np.full(tile.OUTPUTS * (width + 3) + 5, 99, scratch.dtype)
+    got, want = start.copy(), start.copy()
+    by_columns(got, x, columns, step, runs, first, last, e, ends, np.array(met), scratch)
+    by_columns.py_func(want, x, columns, step, runs, first, last, e, ends, np.array(met), scratch)
+    same(got, want) if kind == "float32" else np.testing.assert_array_equal(got, want)
+    assert np.count_nonzero(want != 99) > tile.OUTPUTS * width * 0.9
+    gaps = want[5:].reshape(tile.OUTPUTS, width + 3)[:, width:]
+    assert np.all(gaps == 99) and np.all(want[:5] == 99)
+
+
+@pytest.mark.parametrize("kind", ["pairs", "fours", "int64"])
+@pytest.mark.parametrize("group", range(5))
+def test_plain_columns_are_sums_of_products(kind: str, group: int) -> None:
+    """The twin itself, against Python integers."""
+    step, line = 16, tile.OUTPUTS + 3
+    x, columns, runs, e, ends, scratch = columns_of(kind, 3)
+    width, code = scratch.size // (3 * tile.OUTPUTS), getattr(by_columns, "py_func", by_columns)
+    out = np.zeros(tile.OUTPUTS * (width + 3) + 5, scratch.dtype)
+    code(out, x, columns, step, runs, group, group + 1, e, ends, np.zeros(5, np.int64), scratch)
+    kinds = {"pairs": (np.int16, np.int16), "fours": (np.uint8, np.int8), "int64": (np.int64, np.int64)}[kind]
+    left, right = (v.view(k).reshape(v.size, -1).tolist() for v, k in zip((x, e), kinds, strict=True))
+    for r in range(tile.OUTPUTS):
+        for j in range(width):
+            total = int(e[(5 - 1 - group) * line + 1 + r].astype(np.int32)) if kind == "fours" else 0
+            for offset, length, place in runs.reshape(-1, 3)[ends[group - 1] if group else 0 : ends[group]]:
+                for k in range(length):
+                    one = left[columns[1 + j // tile.LANES] + offset + k * step + j % tile.LANES]
+                    total += sum(
+                        p * q for p, q in zip(one, right[(5 + place + k) * line + 1 + r], strict=True)
+                    )
+            want = (total + (1 << 31)) % (1 << 32) - (1 << 31) if kind == "fours" else total
+            assert int(out[5 + r * (width + 3) + j]) == want
+
+
 def operands(kind: str, size: int, seed: int) -> tuple[np.ndarray, Any]:
     """Words of one kind over their whole range, and the type of their sums."""
     rng = np.random.default_rng(seed)

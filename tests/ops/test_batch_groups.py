@@ -356,7 +356,7 @@ FAULTS: dict[str, tuple[Any, str, str, str]] = {
     "chunks that go on": (
         batch_sums, CHUNK_ROWS, "return chunk * CHUNK, min((chunk + 1) * CHUNK, rows)", "large rows"),
     "one chain of all chunk sums": (
-        float32, "now, of_unit, levels, groups", "now, now, levels, groups", "large convolution"),
+        float32, "source, now, of_unit, levels", "source, now, now, levels", "large convolution"),
     "groups by the window, not the image": (
         position_sums, "(n + 1) % GROUP == 0", "m % GROUP == 0", "convolution"),
     "squares by the bucket's own groups": (

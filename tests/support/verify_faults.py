@@ -160,14 +160,14 @@ FAULTS = {
 }  # fmt: skip
 COMPILED = {
     "an emitted fma in two instructions": Fault(
-        "machine/tile.py",
+        "machine/words.py",
         "return _fma(builder, a, b, total)",
         "return builder.fadd(total, builder.fmul(a, b))",
         "float32",
         "x1",
     ),
     "the low halves of int16 pairs twice": Fault(
-        "machine/tile.py",
+        "machine/words.py",
         "[2 * i + first for i in range(LANES)]",
         "[2 * i for i in range(LANES)]",
         "wageubn",

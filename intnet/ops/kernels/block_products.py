@@ -15,8 +15,7 @@ import numpy as np
 from intnet.blocks.block_loops import SIDE
 from intnet.machine.jit import njit, pjit, prange
 from intnet.machine.tile import LANES, ROWS, multiply_tile
-from intnet.ops.kernels.position_sums import collect, lay_out_errors
-from intnet.ops.kernels.tiles import DOUBLES, Flat, lay_out, pack_panels
+from intnet.ops.kernels.tiles import DOUBLES, Flat, copy_run, lay_out, pack_panels
 from intnet.ops.kernels.windows import Block, Grid, Windows, block_of, channel_table
 
 GROUP = 12  # images whose same pixels are the rows of a tile (or of two)
@@ -234,6 +233,16 @@ def _add_tile(part: Flat, row0: int, rows: int, width: int, first: int, sums: Fl
             target[j] += extra[j]
 
 
+@njit
+def _lay_out_errors(panels: Flat, at: int, page: int, errors: Flat, positions: int, width: int) -> None:
+    """Errors [position, o] as words [page of outputs][position, lane]; a page takes `page` words."""
+    for first in range(0, width, LANES):
+        kept = min(LANES, width - first)
+        for m in range(positions):
+            copy_run(panels, at + m * LANES, errors, m * width + first, kept)
+        at += page
+
+
 @pjit
 def _block_sums(
     team: int, parts: Flat, e: np.ndarray, x: np.ndarray, live_e: np.ndarray, live_x: np.ndarray, rows: Flat,
@@ -259,10 +268,8 @@ def _block_sums(
             n0, n1 = unit * SIDE, min(unit * SIDE + SIDE, x.shape[0])
             for n in range(n0, n1):
                 lay_out(words, (n - n0) * area, x, n, 0, 0, height, block)
-                lay_out_errors(
-                    panels, (n - n0) * block.positions * LANES, page, (e[n].reshape(-1),), block.positions,
-                    width, 0, width, LANES,
-                )  # fmt: skip
+                at = (n - n0) * block.positions * LANES
+                _lay_out_errors(panels, at, page, e[n].reshape(-1), block.positions, width)
             _mark(marks, live_x, unit, unit + 1, 0, height, block)
             for k in range(whole.size):
                 whole[k] = live_x[unit, :, :, k].all()
@@ -298,11 +305,12 @@ def block_sums(
     size = len(taps) * depth
     shares = max(1, min(units, _SHARES, _PART_WORDS // (size * width)))
     splits = min(-(-size // ROWS), -(-2 * numba.get_num_threads() // shares))
-    parts, out = np.empty(shares * size * width), np.zeros((width, depth, len(taps)))
+    parts = np.empty(shares * size * width)
     _block_sums(
         parts, np.ascontiguousarray(e), np.ascontiguousarray(x), live_e, live_x,
         channel_table(block, windows), offsets, windows.grid.step_w * depth, block, windows.grid,
         block.height, shares, splits, DOUBLES.element,
     )  # fmt: skip
-    collect(out.reshape(-1), parts, shares, shares, 1, 1, len(taps), depth, width)
-    return out
+    # exact sums, in any order
+    total: np.ndarray = parts.reshape(shares, len(taps), depth, width).sum(axis=0)
+    return np.ascontiguousarray(total.transpose(2, 1, 0))

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from intnet.errors import FormatError, ShapeError
 from intnet.machine.buffers import empty
-from intnet.machine.tile import ROWS
+from intnet.machine.tile import LANES, vectors_of
 from intnet.numbers.batch_sums import GROUP, chunks_in, chunks_of_group, node_of, settle, stack_lines
 from intnet.numbers.fp32 import CHUNK
 from intnet.ops.kernels import depthwise
@@ -37,7 +37,7 @@ from intnet.ops.kernels.windows import (
     Windows,
     backward_windows,
     block_of,
-    channel_table,
+    columns_of,
     even_limits,
     forward_windows,
     output_size,
@@ -205,28 +205,30 @@ def _position_sums(e: F32, x: F32, windows: Windows, step: int, groups: int) -> 
     """
     depth, width = x.shape[3] // groups, e.shape[3] // groups
     block, taps = block_of(windows, x.shape[0], depth, 1), np.array(windows.taps)
-    terms, span = len(taps) * depth, int(taps[:, 0].max() - taps[:, 0].min()) + 1
+    vectors, span = vectors_of(FLOAT.itemsize), int(taps[:, 0].max() - taps[:, 0].min()) + 1
+    starts, source = columns_of(block, windows, vectors)
+    size = starts.size * LANES
     joined = node_of(_UNIT // (GROUP * block.positions)) if GROUP * block.positions <= CHUNK else 1
     of_unit = chunks_of_group(block.positions)
     chunks = chunks_in(x.shape[0] * block.positions, block.positions)
     if joined > 1:
         chunks = -(-chunks // joined)
-    held = max(1, _HELD_WORDS // (terms * e.shape[3]))
+    held = max(1, _HELD_WORDS // (size * e.shape[3]))
     of_node = node_of(held // of_unit) * of_unit
     firsts = range(0, chunks, of_node)
-    stack, top = np.zeros((stack_lines(len(firsts)), terms * e.shape[3]), np.float32), 0
+    stack, top = np.zeros((stack_lines(len(firsts)), source.size * e.shape[3]), np.float32), 0
     for node, first in enumerate(firsts):
         end = min(first + of_node, chunks)
         stack[top] = 0
         for begin in range(first, end, held):
             now = min(held, end - begin)
-            parts = empty((now * stack.shape[1],), np.float32)
-            splits = min(-(-terms // ROWS), -(-2 * numba.get_num_threads() // now))
+            parts = empty((now * size * e.shape[3],), np.float32)
+            splits = min(starts.size // vectors, -(-2 * numba.get_num_threads() // now))
             position_chunks(
-                parts, e.reshape(-1), x, channel_table(block, windows), step, block, windows.grid, span,
-                groups, terms, width, FLOATS.vectors(width), joined, begin, now, splits,
+                parts, e.reshape(-1), x, starts, step, block, windows.grid, span, groups, width, vectors,
+                joined, begin, now, splits,
             )  # fmt: skip
             levels = stack_lines(-(-now // of_unit))
-            collect(stack[top], parts, now, of_unit, levels, groups, len(taps), depth, width)
+            collect(stack[top], parts, size, source, now, of_unit, levels)
         top = settle(stack, top, node, end == chunks) + 1
     return stack[0]

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from intnet.machine.buffers import empty
-from intnet.machine.tile import ROWS
+from intnet.machine.tile import LANES, vectors_of
 from intnet.ops.kernels import depthwise
 from intnet.ops.kernels.plan import Plan
 from intnet.ops.kernels.position_sums import collect, position_sums
@@ -20,6 +20,7 @@ from intnet.ops.kernels.windows import (
     Pair,
     Window,
     backward_windows,
+    columns_of,
     even_limits,
     forward_windows,
     unit_tables,
@@ -85,19 +86,20 @@ def weight_grad(e: np.ndarray, x: np.ndarray, how: Plan, window: Window, kernel:
     if not (out.size and e.size):
         return out
     arithmetic, windows = how.arithmetic, forward_windows((x.shape[1], x.shape[2]), kernel, stride, padding)
-    per_word, size = arithmetic.per_word, len(windows.taps) * depth
-    block, channels, pieces = unit_tables(windows, -(-batch // per_word), depth, how.words)
-    vectors, units = arithmetic.vectors(width), -(-batch // (block.images * per_word))
+    per_word, vectors = arithmetic.per_word, vectors_of(arithmetic.sum.itemsize)
+    block, pieces = unit_tables(windows, -(-batch // per_word), depth, how.words)
+    starts, source = columns_of(block, windows, vectors)
+    size, units = starts.size * LANES, -(-batch // (block.images * per_word))
     parts = max(1, min(units, _SHARES, _PART_WORDS // (size * cout)))
-    splits = min(-(-size // ROWS), -(-2 * numba.get_num_threads() // parts))
+    splits = min(starts.size // vectors, -(-2 * numba.get_num_threads() // parts))
     flat = empty((parts * size * cout,), how.result)
     kind = arithmetic.codes
     position_sums(
-        flat, np.ascontiguousarray(e, kind), np.ascontiguousarray(x, kind), channels, stride[1] * depth,
-        pieces, block, groups, size, width, vectors, parts, splits, max(1, how.right), per_word,
-        arithmetic.word, arithmetic.sum,
+        flat, np.ascontiguousarray(e, kind), np.ascontiguousarray(x, kind), starts, stride[1] * depth, pieces,
+        block, groups, width, vectors, parts, splits, max(1, how.right), per_word, arithmetic.word,
+        arithmetic.sum,
     )  # fmt: skip
-    collect(out.reshape(-1), flat, parts, parts, 1, groups, len(windows.taps), depth, width)
+    collect(out.reshape(-1), flat, size, source, parts, parts, 1)
     return out
 
 

@@ -2,9 +2,10 @@
 
     out[o, c, tap] = sum over positions of e[position, o] * x[pixel, c]
 
-A tile's rows are (tap, channel), its lanes the outputs o. For int16 operands a word holds one
-element of two images, for int8 of four, so one layout serves every tap, stride and odd width. Tasks sum
-shares of the images (float32: groups of images, or chunks of a group) into parts, which `collect` adds up.
+A tile's rows are outputs o, its lanes (tap, channel), which lie side by side in a window. For int16 operands
+a word holds one element of two images, for int8 of four, so one layout serves every tap, stride and odd
+width. Tasks sum shares of the images (float32: groups of images, or chunks of a group) into parts, which
+`collect` adds up.
 Terms are those of `tiles.py`; `int_conv.py` and `float_products.py` call in here.
 """
 
@@ -16,7 +17,7 @@ from numba import types
 from numba.extending import overload
 
 from intnet.machine.jit import njit, pjit, prange
-from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_groups
+from intnet.machine.tile import LANES, OUTPUTS, line_zeros, multiply_columns
 from intnet.machine.words import OFFSET
 from intnet.numbers.batch_sums import GROUP, add_chunks, meetings, stack_lines
 from intnet.numbers.fp32 import CHUNK
@@ -102,16 +103,16 @@ def _lay_out_words(
 
 
 @njit
-def lay_out_errors(
-    panels: Flat, at: int, page: int, images: tuple[Flat, ...], positions: int, channels: int, o0: int,
-    width: int, lanes: int,
+def _lay_out_errors(
+    lines: Flat, at: int, images: tuple[Flat, ...], positions: int, channels: int, o0: int, width: int,
+    line: int,
 ) -> None:  # fmt: skip
-    """Errors of outputs o0 .. as words [page of outputs][position, lane]; a page takes `page` words."""
-    for first in range(0, width, lanes):
-        kept = min(lanes, width - first)
+    """Errors of outputs o0 .. o0+width-1 as words [position, line] from word `at`."""
+    if width == channels == line:
+        join_run(lines, at, images, 0, positions * line, 0)
+    else:
         for m in range(positions):
-            join_run(panels, at + m * lanes, images, m * channels + o0 + first, kept, 0)
-        at += page
+            join_run(lines, at + m * line, images, m * channels + o0, width, 0)
 
 
 @njit
@@ -130,33 +131,6 @@ def _magnitudes(
     for o in range(1, width):
         top = max(top, sums[o])
     return top
-
-
-@njit
-def _multiply_channels(
-    part: Flat, at: int, offsets: Flat, rows: int, words: Flat, step: int, runs: Flat, ends: Flat,
-    panels: Flat, first_at: int, page: int, width: int, vectors: int, tile0: int, tile1: int, sums: Flat,
-) -> None:  # fmt: skip
-    """part[at + row*width + o] += sum over all runs, for the rows of tiles tile0 .. tile1-1.
-
-    first_at: where the words of the first page of panels begin; ends: runs that chunks end with
-    """
-    alone = np.zeros(ends.size, np.int64)  # no two chunks meet: their sums are added in the type of `part`
-    lanes = vectors * LANES
-    for first in range(0, width, lanes):
-        columns = min(lanes, width - first)
-        for row0 in range(tile0 * ROWS, min(tile1 * ROWS, rows), ROWS):
-            b_at = first_at + first // lanes * page
-            for chunk in range(ends.size):
-                multiply_groups(
-                    vectors, sums, 0, lanes, words, offsets, row0, 0, step, runs, chunk, chunk + 1, panels,
-                    b_at, ends, alone, sums,
-                )  # fmt: skip
-                for r in range(min(ROWS, rows - row0)):
-                    to = at + (row0 + r) * width + first
-                    line, extra = part[to : to + columns], sums[r * lanes : r * lanes + columns]
-                    for j in range(columns):
-                        line[j] += extra[j]
 
 
 # --- integers -----------------------------------------------------------------------------------
@@ -181,9 +155,9 @@ def _chunk_ends(ends: Flat, magnitudes: Flat, pieces: int, limit: int) -> int:
 
 @njit
 def _lay_out_unit(
-    words: Flat, panels: Flat, first_at: int, page: int, magnitudes: Flat, peaks: Flat, e: np.ndarray,
-    x: np.ndarray, n0: int, group: int, runs: Flat, block: Block, width: int, lanes: int, per_word: int,
-    blank_e: Flat, blank_x: Flat, zero: Any,
+    words: Flat, lines: Flat, first_at: int, magnitudes: Flat, peaks: Flat, e: np.ndarray, x: np.ndarray,
+    n0: int, group: int, runs: Flat, block: Block, width: int, line: int, per_word: int, blank_e: Flat,
+    blank_x: Flat, zero: Any,
 ) -> None:  # fmt: skip
     """Images and errors from n0 on as words, zeros behind the last, and the magnitude of each piece."""
     area = block.height * block.width * block.channels
@@ -192,8 +166,8 @@ def _lay_out_unit(
         n = n0 + image * per_word
         xs, es = images_of(x, n, blank_x), images_of(e, n, blank_e)
         _lay_out_words(words, image * area, xs, x.shape[1:], group * block.channels, block, zero)
-        at, channels, o0 = first_at + image * block.positions * lanes, e.shape[3], group * width
-        lay_out_errors(panels, at, page, es, block.positions, channels, o0, width, lanes)
+        at, channels, o0 = first_at + image * block.positions * line, e.shape[3], group * width
+        _lay_out_errors(lines, at, es, block.positions, channels, o0, width, line)
         first = 0
         for piece in range(image * pieces, image * pieces + pieces):
             end = first + runs[3 * piece + 1]
@@ -204,13 +178,42 @@ def _lay_out_unit(
             first = end
 
 
+@njit
+def _add_unit(
+    part: Flat, at: int, columns: Flat, words: Flat, step: int, runs: Flat, ends: Flat, lines: Flat,
+    first_at: int, line: int, width: int, vectors: int, tile0: int, tile1: int, fresh: bool, sums: Flat,
+) -> None:  # fmt: skip
+    """part[at + o*size + lane] += sum over all runs (fresh: = it), for tiles tile0 .. tile1-1.
+
+    first_at: where the words of errors begin; ends: runs that chunks end with
+    """
+    alone = np.zeros(ends.size, np.int64)  # no two chunks meet: their sums are added in the type of `part`
+    size, lanes, outs = columns.size * LANES, vectors * LANES, line // OUTPUTS
+    for tile in range(tile0, tile1):
+        first, o0 = tile // outs * vectors, tile % outs * OUTPUTS
+        for chunk in range(ends.size):
+            multiply_columns(
+                sums, 0, lanes, words, columns, first, step, runs, chunk, chunk + 1, lines, first_at + o0,
+                line, ends, alone, sums,
+            )  # fmt: skip
+            for r in range(min(OUTPUTS, width - o0)):
+                to = at + (o0 + r) * size + first * LANES
+                total, extra = part[to : to + lanes], sums[r * lanes : r * lanes + lanes]
+                if fresh and chunk == 0:
+                    for j in range(lanes):
+                        total[j] = extra[j]
+                else:
+                    for j in range(lanes):
+                        total[j] += extra[j]
+
+
 @pjit
 def position_sums(
-    team: int, parts: Flat, e: np.ndarray, x: np.ndarray, offsets: Flat, step: int, runs: Flat, block: Block,
-    groups: int, rows: int, width: int, vectors: int, shares: int, splits: int, bound: int, per_word: int,
-    word: Flat, total: Flat,
+    team: int, parts: Flat, e: np.ndarray, x: np.ndarray, columns: Flat, step: int, runs: Flat, block: Block,
+    groups: int, width: int, vectors: int, shares: int, splits: int, bound: int, per_word: int, word: Flat,
+    total: Flat,
 ) -> None:  # fmt: skip
-    """parts[share, group, (tap, c), o]: sums over the images of each share.
+    """parts[share, group, o, lane]: sums over the images of each share; lanes of all `columns`.
 
     runs: pieces (offset in a block's words, length, first position) of its positions; bound: on the codes
     of x; word: one of zeros; block.images counts words, so twice as many images where a word holds two
@@ -218,33 +221,31 @@ def position_sums(
     Defined by `spec/convolution.py: conv2d_weight_grad`.
     """
     units = (x.shape[0] + block.images * per_word - 1) // (block.images * per_word)
-    lanes, pieces, tiles = vectors * LANES, runs.size // 3, (rows + ROWS - 1) // ROWS
-    first_at = pieces * lanes if per_word == 4 else 0  # before it, the starts of chunks
-    page = first_at + block.images * block.positions * lanes
+    outs, pieces, size = (width + OUTPUTS - 1) // OUTPUTS, runs.size // 3, columns.size * LANES
+    line, tiles = outs * OUTPUTS, columns.size // vectors * outs
+    first_at = pieces * line if per_word == 4 else 0  # before it, the starts of chunks
     blank_x, blank_e = np.zeros(x[0].size, x.dtype), np.zeros(e[0].size, e.dtype)
     for task in prange(team, shares * splits):
         share, slice_ = task // splits, task % splits
-        words = np.full(block.images * block.height * block.width * block.channels, word[0])
-        panels = line_zeros((width + lanes - 1) // lanes * page, word)
-        magnitudes, ends = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
-        sums, peaks = line_zeros(ROWS * lanes, total), np.zeros(width, np.int64)
         tile0, tile1 = tiles * slice_ // splits, tiles * (slice_ + 1) // splits
-        for group in range(groups):
-            first = (share * groups + group) * rows
-            parts[(first + tile0 * ROWS) * width : (first + min(tile1 * ROWS, rows)) * width] = 0
-        for unit in range(units * share // shares, units * (share + 1) // shares):
+        words = line_zeros(block.images * block.height * block.width * block.channels + LANES, word)
+        words[:] = word[0]
+        lines = line_zeros(first_at + block.images * block.positions * line, word)
+        magnitudes, ends = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
+        sums, peaks = line_zeros(OUTPUTS * vectors * LANES, total), np.zeros(width, np.int64)
+        unit0 = units * share // shares
+        for unit in range(unit0, units * (share + 1) // shares):
             for group in range(groups):
                 _lay_out_unit(
-                    words, panels, first_at, page, magnitudes, peaks, e, x, unit * block.images * per_word,
-                    group, runs, block, width, lanes, per_word, blank_e, blank_x, word[0],
+                    words, lines, first_at, magnitudes, peaks, e, x, unit * block.images * per_word, group,
+                    runs, block, width, line, per_word, blank_e, blank_x, word[0],
                 )  # fmt: skip
                 chunks = _chunk_ends(ends, magnitudes, pieces, _INT32 // bound)
                 if per_word == 4:
-                    for at in range(first_at, panels.size, page):
-                        lay_starts(panels, at, runs, ends[:chunks], lanes)
-                _multiply_channels(
-                    parts, (share * groups + group) * rows * width, offsets, rows, words, step, runs,
-                    ends[:chunks], panels, first_at, page, width, vectors, tile0, tile1, sums,
+                    lay_starts(lines, first_at, runs, ends[:chunks], line)
+                _add_unit(
+                    parts, (share * groups + group) * width * size, columns, words, step, runs, ends[:chunks],
+                    lines, first_at, line, width, vectors, tile0, tile1, unit == unit0, sums,
                 )  # fmt: skip
 
 
@@ -252,37 +253,33 @@ def position_sums(
 
 
 @njit
-def _multiply_groups(
-    part: Flat, at: int, offsets: Flat, rows: int, words: Flat, step: int, runs: Flat, ends: Flat,
-    groups: int, panels: Flat, page: int, width: int, vectors: int, tile0: int, tile1: int, stack: Flat,
+def _put_chunk(
+    part: Flat, at: int, columns: Flat, words: Flat, step: int, runs: Flat, ends: Flat, groups: int,
+    lines: Flat, first_at: int, line: int, width: int, vectors: int, tile0: int, tile1: int, stack: Flat,
 ) -> None:  # fmt: skip
-    """part[at + row*width + o] = the groups' sums in their tree, for the rows of tiles tile0 .. tile1-1.
+    """part[at + o*size + lane] = the groups' sums in their tree, for tiles tile0 .. tile1-1.
 
     ends: runs that a group's sum ends with; stack: tiles, `stack_lines` of them
     """
-    lanes, met = vectors * LANES, meetings(groups)
-    sums = line_zeros(ROWS * lanes, stack)
-    for first in range(0, width, lanes):
-        columns, b_at = min(lanes, width - first), first // lanes * page
-        for row0 in range(tile0 * ROWS, min(tile1 * ROWS, rows), ROWS):
-            multiply_groups(
-                vectors, sums, 0, lanes, words, offsets, row0, 0, step, runs, 0, groups, panels, b_at, ends,
-                met, stack,
-            )  # fmt: skip
-            for r in range(min(ROWS, rows - row0)):
-                to = at + (row0 + r) * width + first
-                line, total = part[to : to + columns], sums[r * lanes : r * lanes + columns]
-                for j in range(columns):
-                    line[j] = total[j]
+    size, lanes, outs, met = columns.size * LANES, vectors * LANES, line // OUTPUTS, meetings(groups)
+    sums = line_zeros(OUTPUTS * lanes, stack)
+    for tile in range(tile0, tile1):
+        first, o0 = tile // outs * vectors, tile % outs * OUTPUTS
+        multiply_columns(
+            sums, 0, lanes, words, columns, first, step, runs, 0, groups, lines, first_at + o0, line, ends,
+            met, stack,
+        )  # fmt: skip
+        for r in range(min(OUTPUTS, width - o0)):
+            to = at + (o0 + r) * size + first * LANES
+            part[to : to + lanes] = sums[r * lanes : r * lanes + lanes]
 
 
 @pjit
 def position_chunks(
-    team: int, parts: Flat, e: Flat, x: np.ndarray, offsets: Flat, step: int, block: Block, grid: Grid,
-    span: int, groups: int, rows: int, width: int, vectors: int, joined: int, first_chunk: int, chunks: int,
-    splits: int,
+    team: int, parts: Flat, e: Flat, x: np.ndarray, columns: Flat, step: int, block: Block, grid: Grid,
+    span: int, groups: int, width: int, vectors: int, joined: int, first_chunk: int, chunks: int, splits: int,
 ) -> None:  # fmt: skip
-    """parts[chunk, group, (tap, c), o]: float32 sums over the positions of a chunk, ascending from +0.
+    """parts[chunk, group, o, lane]: float32 sums over the positions of a chunk, ascending from +0.
 
     span: rows of the padded image that one row of windows reads; joined: groups of images, of one chunk each,
     whose sums meet in their tree here and count as one chunk
@@ -291,8 +288,12 @@ def position_chunks(
     """
     unit = joined * GROUP * block.positions
     longest, levels = unit if joined > 1 else CHUNK, stack_lines(joined)
-    lanes, line = vectors * LANES, block.width * block.channels
-    tiles, channels, of_unit = (rows + ROWS - 1) // ROWS, groups * width, (unit + longest - 1) // longest
+    outs, channels, of_unit = (
+        (width + OUTPUTS - 1) // OUTPUTS,
+        groups * width,
+        (unit + longest - 1) // longest,
+    )
+    line, tiles, row = outs * OUTPUTS, columns.size // vectors * outs, block.width * block.channels
     for task in prange(team, chunks * splits):
         slice_, chunk = task % splits, first_chunk + task // splits
         begin = chunk // of_unit * unit + chunk % of_unit * longest
@@ -300,11 +301,12 @@ def position_chunks(
         grid_rows = (end - 1) // grid.cols - begin // grid.cols + 1
         pieces = (end - 1) // block.positions - begin // block.positions + 1  # images, or parts of them
         runs, ends = np.empty(3 * grid_rows, np.int64), np.empty(pieces, np.int64)
-        page = (end - begin) * lanes
-        panels = line_zeros((width + lanes - 1) // lanes * page, parts)
-        stack = line_zeros(levels * ROWS * lanes, parts)
+        lines, first_at = e, begin * channels
+        if line != channels:
+            lines, first_at = line_zeros((end - begin) * line, parts), 0
+        stack = line_zeros(levels * OUTPUTS * vectors * LANES, parts)
         for group in range(groups):
-            words = np.zeros((grid_rows * grid.step_h + pieces * span) * line, np.float32)
+            words = line_zeros((grid_rows * grid.step_h + pieces * span) * row + LANES, parts)
             at, m, run, done, sums = 0, begin, 0, 0, 0
             while m < end:
                 n, q = m // block.positions, m % block.positions
@@ -316,23 +318,22 @@ def position_chunks(
                 for y in range(y0, y1):
                     left = q - y * grid.cols if y == y0 else 0
                     right = min(stop - y * grid.cols, grid.cols)
-                    runs[3 * run] = at + (y - y0) * grid.step_h * line + left * step
+                    runs[3 * run] = at + (y - y0) * grid.step_h * row + left * step
                     runs[3 * run + 1] = right - left
                     runs[3 * run + 2] = done
                     done += right - left
                     run += 1
-                at += height * line
+                at += height * row
                 m += stop - q
                 if m == end or (n + 1) % GROUP == 0:
                     ends[sums] = run
                     sums += 1
-            lay_out_errors(
-                panels, 0, page, (e[begin * channels : end * channels],), end - begin, channels,
-                group * width, width, lanes,
-            )  # fmt: skip
-            _multiply_groups(
-                parts, (task // splits * groups + group) * rows * width, offsets, rows, words, step, runs,
-                ends, sums, panels, page, width, vectors, tiles * slice_ // splits,
+            if line != channels:
+                errors = e[begin * channels : end * channels]
+                _lay_out_errors(lines, 0, (errors,), end - begin, channels, group * width, width, line)
+            _put_chunk(
+                parts, (task // splits * groups + group) * width * columns.size * LANES, columns, words, step,
+                runs, ends, sums, lines, first_at, line, width, vectors, tiles * slice_ // splits,
                 tiles * (slice_ + 1) // splits, stack,
             )  # fmt: skip
 
@@ -342,29 +343,26 @@ def position_chunks(
 
 @pjit
 def collect(
-    team: int, out: Flat, parts: Flat, shares: int, per_group: int, levels: int, groups: int, taps: int,
-    depth: int, width: int,
-) -> None:  # fmt: skip
-    """out[group, o, c, tap] += the sum of parts[share, group, (tap, c), o] in the order of `add_chunks`.
+    team: int, out: Flat, parts: Flat, size: int, source: Flat, shares: int, per_group: int, levels: int
+) -> None:
+    """out[o, i] += the sum of parts[share, o, source[i]] in the order of `add_chunks`.
 
-    per_group: shares of a group of images; levels: lines of the stack for their tree
+    size: lanes that parts have; per_group: shares of a group of images; levels: lines of the stack for their
+    tree
     """
-    size, strips = taps * depth * width, (width + LANES - 1) // LANES
-    for task in prange(team, groups * strips):  # a strip of outputs: writes stay within few lines of memory
-        group, o0 = task // strips, task % strips * LANES
-        stack, line = np.zeros((levels, LANES), out.dtype), np.empty(min(LANES, width - o0), out.dtype)
-        for tap in range(taps):
-            for c in range(depth):
-                at = group * size + (tap * depth + c) * width + o0
-                to = ((group * width + o0) * depth + c) * taps + tap
-                if shares <= per_group:  # no tree: the sums need no place of their own on the way
-                    for share in range(shares):
-                        part = parts[at + share * groups * size : at + share * groups * size + line.size]
-                        for o in range(line.size):
-                            out[to + o * depth * taps] += part[o]
-                    continue
-                for o in range(line.size):
-                    line[o] = out[to + o * depth * taps]
-                add_chunks(parts, at, groups * size, shares, per_group, stack, line)
-                for o in range(line.size):
-                    out[to + o * depth * taps] = line[o]
+    weights = source.size
+    channels = out.size // weights
+    for o in prange(team, channels):
+        total, line = out[o * weights : (o + 1) * weights], np.zeros(size, out.dtype)
+        for i in range(weights):
+            line[source[i]] = total[i]
+        if shares <= per_group:  # no tree: the sums need no place of their own on the way
+            for share in range(shares):
+                part = parts[(share * channels + o) * size : (share * channels + o + 1) * size]
+                for j in range(size):
+                    line[j] += part[j]
+        else:
+            stack = np.zeros((levels, size), out.dtype)
+            add_chunks(parts, o * size, channels * size, shares, per_group, stack, line)
+        for i in range(weights):
+            total[i] = line[source[i]]

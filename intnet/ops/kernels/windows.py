@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from intnet.machine.tile import ROWS
+from intnet.machine.tile import LANES, ROWS
 
 I64 = NDArray[np.int64]
 Pair = tuple[int, int]
@@ -214,9 +214,43 @@ def piece_table(block: Block, grid: Grid, longest: int) -> I64:
     return np.stack([pixel * block.channels, lengths, places], axis=-1).ravel()
 
 
+class Columns(NamedTuple):
+    """The vectors of `tile.multiply_columns` that hold every (tap, channel) of a window.
+
+    starts: their first words, from where a window starts; whole tiles, the last vector again
+    source: where the sum of channel c and tap t is among their lanes, [c, t] flat
+    """
+
+    starts: I64
+    source: I64
+
+
 @lru_cache(maxsize=_CACHED)
-def unit_tables(windows: Windows, images: int, depth: int, longest: int) -> tuple[Block, I64, I64]:
-    """(block of at most `images` words-images, channel table, pieces of at most `longest` positions)."""
+def columns_of(block: Block, windows: Windows, vectors: int) -> Columns:
+    """Tables for tiles of so many vectors.
+
+    Taps side by side are one line of words. Where a pixel is whole vectors, those of one part of it come one
+    after another: a tile then reads few lines of memory.
+    """
+    taps, depth = np.array(windows.taps), block.channels
+    pixel = (taps[:, 0] + block.top) * block.width + taps[:, 1] + block.left
+    breaks = [*np.flatnonzero(np.diff(pixel) != 1) + 1, len(taps)]
+    starts: list[int] = []
+    first = 0
+    for end in breaks:
+        line = range(int(pixel[first]) * depth, int(pixel[end - 1] + 1) * depth, LANES)
+        starts += sorted(line, key=lambda word: word % depth) if depth % LANES == 0 else line
+        first = end
+    order, words = np.argsort(starts), (pixel[:, None] * depth + np.arange(depth)).T.ravel()
+    vector = order[np.searchsorted(np.sort(starts), words, "right") - 1]
+    source = vector * LANES + words - np.array(starts)[vector]
+    starts += starts[-1:] * (-len(starts) % vectors)
+    return Columns(np.array(starts, np.int64), source)
+
+
+@lru_cache(maxsize=_CACHED)
+def unit_tables(windows: Windows, images: int, depth: int, longest: int) -> tuple[Block, I64]:
+    """(block of at most `images` words-images, pieces of at most `longest` positions)."""
     block = block_of(windows, 1, depth, 1)
     block = block._replace(images=max(1, min(images, _UNIT_POSITIONS // block.positions)))
-    return block, channel_table(block, windows), piece_table(block, windows.grid, longest)
+    return block, piece_table(block, windows.grid, longest)
