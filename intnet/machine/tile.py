@@ -1,9 +1,8 @@
 """The tile, the heart of every product: LLVM code behind a plain twin that gives the same bits.
 
-    multiply_tile(vectors, out, ...)        a tile of ROWS x LANES (or 2*LANES) sums
-    multiply_groups(vectors, out, ...)      the same of groups of words, whose sums meet in a tree
-    multiply_columns(out, ...)              the same where vectors lie in windows, for sums over positions
-    line_zeros(size, element)               memory for what a tile reads and writes by vectors
+    multiply_rows(vectors, out, ...)    a tile of ROWS x LANES (or 2*LANES) sums, whose rows lie in windows
+    multiply_columns(out, ...)          of OUTPUTS x 3*LANES, whose vectors do: for sums over positions
+    line_zeros(size, element)           memory for what a tile reads and writes by vectors
 
 What a word is and what a multiply-add of two words means is `machine/words.py`'s.
 Every sum is a chain of its own in the order of the twin, so neither the vector's width nor the
@@ -19,11 +18,10 @@ from numpy.typing import NDArray
 
 from intnet.machine.jit import njit
 from intnet.machine.tile_code import columns as tile_columns
-from intnet.machine.tile_code import groups1, groups2, tile1, tile2
+from intnet.machine.tile_code import rows1, rows2
 from intnet.machine.words import LANES, LLVM, OUTPUTS, ROWS, add_product, vectors_of
 
-__all__ = ["LANES", "OUTPUTS", "ROWS", "line_zeros", "multiply_columns", "multiply_groups", "multiply_tile",
-           "vectors_of"]  # fmt: skip
+__all__ = ["LANES", "OUTPUTS", "ROWS", "line_zeros", "multiply_columns", "multiply_rows", "vectors_of"]
 
 Flat = np.ndarray
 I64 = NDArray[np.int64]
@@ -41,34 +39,20 @@ def line_zeros(size: int, element: Flat) -> Flat:
     return memory[first : first + size]
 
 
-def multiply_tile(
-    vectors: int, out: Flat, at: int, stride: int, a: Flat, rows: I64, row0: int, base: int, step: int,
-    runs: I64, run0: int, run1: int, b: Flat, b_at: int,
-) -> None:  # fmt: skip
-    """out[at + r*stride + j] = sum of a-word * b-word over the words of runs run0 .. run1-1, ascending.
-
-    Run i is runs[3i] (offset), runs[3i + 1] (length >= 1) and runs[3i + 2] (place in b); its word k of row r
-    is a[base + rows[row0 + r] + offset + k*step], that of column j b[b_at + (place + k)*width + j] with
-    width = vectors*LANES. j < width, r < ROWS; 1 or 2 vectors, at least one run. Sums of four 8-bit
-    products start at the int32 before b_at: that of column j at b[b_at - width + j].
-    """
-    ends, none = np.array([run1]), np.zeros(1, np.int64)
-    multiply_groups(
-        vectors, out, at, stride, a, rows, row0, base, step, runs[3 * run0 :], 0, 1, b, b_at, ends - run0,
-        none, out,
-    )  # fmt: skip
-
-
-def multiply_groups(
+def multiply_rows(
     vectors: int, out: Flat, at: int, stride: int, a: Flat, rows: I64, row0: int, base: int, step: int,
     runs: I64, group0: int, group1: int, b: Flat, b_at: int, ends: I64, met: I64, stack: Flat,
 ) -> None:  # fmt: skip
-    """out[at + r*stride + j] = such sums of groups group0 .. group1-1 of runs, one after another on a stack.
+    """out[at + r*stride + j] = sum of a-word * b-word over the runs of groups group0 .. group1-1.
 
-    Group g ends with run ends[g] - 1; then the two sums on top meet met[g] times, and after the last group
-    one is left. One call for all groups of a tile: that they end costs little more than their meetings, and
-    what a tile needs is made ready once. stack: scratch of tiles, as many as there are sums at a time.
-    Sums of four 8-bit products start at the int32 of group g before b_at, b[b_at - (g + 1)*width + j].
+    Run i is runs[3i] (offset), runs[3i + 1] (length >= 1) and runs[3i + 2] (place in b); its word k of row r
+    is a[base + rows[row0 + r] + offset + k*step], that of column j b[b_at + (place + k)*width + j] with
+    width = vectors*LANES. j < width, r < ROWS; 1 or 2 vectors, at least one run.
+    The sums of groups come one after another on a stack. Group g ends with run ends[g] - 1; then the two on
+    top meet met[g] times, and after the last group one is left. One call for all groups of a tile: that they
+    end costs little more than their meetings, and what a tile needs is made ready once. stack: scratch of
+    tiles, as many as there are sums at a time. Sums of four 8-bit products start at the int32 of group g
+    before b_at, b[b_at - (g + 1)*width + j].
     """
     width = vectors * LANES
     starts = base + rows[row0 : row0 + ROWS]
@@ -96,7 +80,7 @@ def multiply_columns(
     out: Flat, at: int, stride: int, a: Flat, columns: I64, column0: int, step: int, runs: I64, group0: int,
     group1: int, b: Flat, b_at: int, line: int, ends: I64, met: I64, stack: Flat,
 ) -> None:  # fmt: skip
-    """out[at + r*stride + v*LANES + j] = sums as of `multiply_groups`, r < OUTPUTS, v < vectors_of(4 or 8).
+    """out[at + r*stride + v*LANES + j] = sums as of `multiply_rows`, r < OUTPUTS, v < vectors_of(4 or 8).
 
     The vectors lie in `a`: word k of a run of vector v begins at a[columns[column0 + v] + offset + k*step].
     The rows are words side by side in `b`: that of row r is b[b_at + (place + k)*line + r]. Words of four
@@ -134,34 +118,17 @@ def _flat(kinds: tuple[Any, ...], *arrays: Any) -> bool:
     )
 
 
-@overload(multiply_tile, inline="always")
-def _tile_in_kernels(vectors: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any,
-                     step: Any, runs: Any, run0: Any, run1: Any, b: Any, b_at: Any) -> Any:  # fmt: skip
-    def code(vectors: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any,
-             step: Any, runs: Any, run0: Any, run1: Any, b: Any, b_at: Any) -> None:  # fmt: skip
-        if vectors == 1:
-            tile1(out, at, stride, a, rows, row0, base, step, runs, run0, run1, b, b_at)
-        else:
-            tile2(out, at, stride, a, rows, row0, base, step, runs, run0, run1, b, b_at)
-
-    return code if _flat(tuple(LLVM), out, a, b) and _flat((types.int64,), rows, runs) else None
-
-
-@overload(multiply_groups, inline="always")
-def _groups_in_kernels(vectors: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any,
-                       step: Any, runs: Any, group0: Any, group1: Any, b: Any, b_at: Any, ends: Any,
-                       met: Any, stack: Any) -> Any:  # fmt: skip
+@overload(multiply_rows, inline="always")
+def _rows_in_kernels(vectors: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any,
+                     step: Any, runs: Any, group0: Any, group1: Any, b: Any, b_at: Any, ends: Any, met: Any,
+                     stack: Any) -> Any:  # fmt: skip
     def code(vectors: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any,
              step: Any, runs: Any, group0: Any, group1: Any, b: Any, b_at: Any, ends: Any, met: Any,
              stack: Any) -> None:  # fmt: skip
         if vectors == 1:
-            groups1(
-                out, at, stride, a, rows, row0, base, step, runs, group0, group1, b, b_at, ends, met, stack
-            )
+            rows1(out, at, stride, a, rows, row0, base, step, runs, group0, group1, b, b_at, ends, met, stack)
         else:
-            groups2(
-                out, at, stride, a, rows, row0, base, step, runs, group0, group1, b, b_at, ends, met, stack
-            )
+            rows2(out, at, stride, a, rows, row0, base, step, runs, group0, group1, b, b_at, ends, met, stack)
 
     same = _flat((getattr(out, "dtype", None),), stack) and _flat((types.int64,), rows, runs, ends, met)
     return code if _flat(tuple(LLVM), out, a, b) and same else None

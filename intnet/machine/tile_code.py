@@ -1,4 +1,4 @@
-"""The LLVM code of the tile: what `tile.py` calls, and what its plain twins define.
+"""The LLVM code of the tile: `tile.py` calls it, and defines it by plain twins.
 
 Two loops around a multiply-add of every row and vector: over runs of words, and over the words of a run. Sums
 start at zero, or of four 8-bit products at what `machine/words.py` says; where groups meet, theirs wait on a
@@ -84,6 +84,14 @@ class _Walk(NamedTuple):
             )
         return new
 
+    def starts(self, builder: Any, first: Any, kind: Any, rows: int, vectors: int) -> list[list[Any]]:
+        """What sums start at, [row][vector]: one line of `b`, from `first` on."""
+        if self.by_rows:
+            vector = ir.VectorType(kind, LANES)
+            return [[_load(builder, first, _INDEX(v * LANES), vector) for v in range(vectors)]] * rows
+        values = [_load(builder, first, _INDEX(r), kind) for r in range(rows)]
+        return [[_everywhere(builder, value)] * vectors for value in values]
+
 
 def _everywhere(builder: Any, value: Any) -> Any:
     """A vector of LANES times the value."""
@@ -155,6 +163,12 @@ def _emit_store(builder: Any, sums: Any, place: Any, stride: Any) -> None:
             _store(builder, value, start, _INDEX(v * LANES))
 
 
+def _listed(builder: Any, table: Any, base: Any, count: int) -> list[Any]:
+    """Pointers base + table[i]."""
+    offsets = [builder.load(builder.gep(table, [_INDEX(i)])) for i in range(count)]
+    return [builder.gep(base, [offset]) for offset in offsets]
+
+
 def _emit_meeting(builder: Any, sums: Any, met: Any, place: Any) -> tuple[Any, Any]:
     """The sums plus those of `met` tiles of scratch before `place`; (the totals, the place of the last)."""
     kind, rows, width = sums[0][0].type, len(sums), len(sums[0]) * LANES
@@ -219,109 +233,73 @@ def _emit_groups(builder: Any, ends: Any, met: Any, groups: Any, stack: Any, cha
     return sums
 
 
-class _Operands(NamedTuple):
-    """The arguments of a product, as LLVM values; what the functions above say of each."""
+class _Given:
+    """The arguments of `tile.multiply_rows` or `tile.multiply_columns` by their names."""
 
-    out: Any
-    stride: Any
-    walk: _Walk
-    runs: Any
-    first: Any
-    last: Any
-    b: Any
+    def __init__(self, context: Any, builder: Any, names: str, kinds: Any, values: Any) -> None:
+        self.context, self.builder = context, builder
+        self.kinds = dict(zip(names.split(), kinds, strict=True))
+        self.values = dict(zip(names.split(), values, strict=True))
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def pointer(self, array: str, at: str = "") -> Any:
+        """Where an array lies, or its element `at`."""
+        offset = self[at] if at else _INDEX(0)
+        return _pointer(self.context, self.builder, self.kinds[array], self[array], offset)
 
 
-def _emit_product(builder: Any, given: _Operands, rows: int, vectors: int, word: Any, total: Any,
-                  tree: tuple[Any, Any, Any] | None = None) -> None:  # fmt: skip
-    """The sums of runs first .. last-1 to `out`, or, with a tree of (ends, met, stack), those of groups."""
-    kind = ir.VectorType(LLVM[total], LANES)
+def _emit_sums(given: _Given, walk: _Walk, rows: int, vectors: int) -> Any:
+    """The sums of all groups, [row][vector]."""
+    builder, word, total = given.builder, given.kinds["a"].dtype, given.kinds["out"].dtype
+    kind, runs, b = ir.VectorType(LLVM[total], LANES), given.pointer("runs"), given.pointer("b", "b_at")
 
     def chain(group: Any, run0: Any, run1: Any) -> Any:
         starts = [[ir.Constant(kind, None)] * vectors] * rows
         if word == types.uint32:
-            line = builder.mul(builder.not_(group), given.walk.line)  # ~group is -(group + 1)
-            places = [builder.add(line, _INDEX(i * (LANES if given.walk.by_rows else 1)))
-                      for i in range(vectors if given.walk.by_rows else rows)]  # fmt: skip
-            if given.walk.by_rows:
-                starts = [[_load(builder, given.b, place, kind) for place in places]] * rows
-            else:
-                starts = [
-                    [_everywhere(builder, _load(builder, given.b, place, LLVM[total]))] * vectors
-                    for place in places
-                ]
-        return _emit_tile(builder, given.walk, given.runs, run0, run1, given.b, word, starts)
+            first = builder.gep(b, [builder.mul(builder.not_(group), walk.line)])  # ~group is -(group + 1)
+            starts = walk.starts(builder, first, LLVM[total], rows, vectors)
+        return _emit_tile(builder, walk, runs, run0, run1, b, word, starts)
 
-    if tree:
-        ends, met, stack = tree
-        sums = _emit_groups(builder, ends, met, (given.first, given.last), stack, chain)
-    else:
-        sums = chain(_INDEX(0), given.first, given.last)
-    if total in REAL:
-        # -0 becomes +0. Once is enough: a sum of groups is the same with either zero unless all are zero
-        sums = [[builder.fadd(value, ir.Constant(kind, None)) for value in row] for row in sums]
-    _emit_store(builder, sums, given.out, given.stride)
+    ends, met, stack = map(given.pointer, ("ends", "met", "stack"))
+    sums = _emit_groups(builder, ends, met, (given["group0"], given["group1"]), stack, chain)
+    if total not in REAL:
+        return sums
+    # -0 becomes +0. Once is enough: a sum of groups is the same with either zero unless all are zero
+    return [[builder.fadd(value, ir.Constant(kind, None)) for value in row] for row in sums]
 
 
-def _offsets(builder: Any, table: Any, base: Any, count: int) -> list[Any]:
-    """Pointers base + table[i]."""
-    offsets = [builder.load(builder.gep(table, [_INDEX(i)])) for i in range(count)]
-    return [builder.gep(base, [offset]) for offset in offsets]
+def _emit_by_rows(given: _Given, vectors: int) -> None:
+    """The body of `multiply_rows`."""
+    builder = given.builder
+    pointers = _listed(builder, given.pointer("rows", "row0"), given.pointer("a", "base"), ROWS)
+    walk = _Walk(pointers, True, given["step"], _INDEX(vectors * LANES))
+    sums = _emit_sums(given, walk, ROWS, vectors)
+    _emit_store(builder, sums, given.pointer("out", "at"), given["stride"])
 
 
-def _emit_by_rows(context: Any, builder: Any, kinds: Any, args: Any, vectors: int) -> None:
-    """The body of `multiply_tile`, or, where arguments follow b_at, of `multiply_groups`."""
-    out, left, table, runs, b = (
-        _pointer(context, builder, kinds[i], args[i], at)
-        for i, at in ((0, args[1]), (3, args[6]), (4, args[5]), (8, _INDEX(0)), (11, args[12]))
-    )
-    walk = _Walk(_offsets(builder, table, left, ROWS), True, args[7], _INDEX(vectors * LANES))
-    tree = (
-        tuple(_pointer(context, builder, kinds[i], args[i], _INDEX(0)) for i in (13, 14, 15))
-        if len(args) > 13
-        else None
-    )
-    given = _Operands(out, args[2], walk, runs, args[9], args[10], b)
-    _emit_product(builder, given, ROWS, vectors, kinds[3].dtype, kinds[0].dtype, tree)
-
-
-def _emit_by_columns(context: Any, builder: Any, kinds: Any, args: Any) -> None:
+def _emit_by_columns(given: _Given) -> None:
     """The body of `multiply_columns`."""
-    out, left, table, runs, b, ends, met, stack = (
-        _pointer(context, builder, kinds[i], args[i], at)
-        for i, at in (
-            (0, args[1]), (3, _INDEX(0)), (4, args[5]), (7, _INDEX(0)), (10, args[11]), (13, _INDEX(0)),
-            (14, _INDEX(0)), (15, _INDEX(0)),
-        )
-    )  # fmt: skip
-    vectors = vectors_of(kinds[0].dtype.bitwidth // 8)
-    walk = _Walk(_offsets(builder, table, left, vectors), False, args[6], args[12])
-    given = _Operands(out, args[2], walk, runs, args[8], args[9], b)
-    _emit_product(builder, given, OUTPUTS, vectors, kinds[3].dtype, kinds[0].dtype, (ends, met, stack))
+    builder, vectors = given.builder, vectors_of(given.kinds["out"].dtype.bitwidth // 8)
+    pointers = _listed(builder, given.pointer("columns", "column0"), given.pointer("a"), vectors)
+    walk = _Walk(pointers, False, given["step"], given["line"])
+    sums = _emit_sums(given, walk, OUTPUTS, vectors)
+    _emit_store(builder, sums, given.pointer("out", "at"), given["stride"])
 
 
-def _tile_code(vectors: int) -> Any:
-    """The intrinsic behind `multiply_tile`."""
-
-    def typed(ctx: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any, step: Any,
-              runs: Any, run0: Any, run1: Any, b: Any, b_at: Any) -> Any:  # fmt: skip
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            _emit_by_rows(context, builder, signature.args, args, vectors)
-            return context.get_dummy_value()
-
-        n = types.int64
-        return types.void(out, n, n, a, rows, n, n, n, runs, n, n, b, n), codegen
-
-    return intrinsic(typed)
+_NAMES_BY_ROWS = "out at stride a rows row0 base step runs group0 group1 b b_at ends met stack"
+_NAMES_BY_COLUMNS = "out at stride a columns column0 step runs group0 group1 b b_at line ends met stack"
 
 
-def _groups_code(vectors: int) -> Any:
-    """The intrinsic behind `multiply_groups`."""
+def _rows_code(vectors: int) -> Any:
+    """The intrinsic behind `multiply_rows`."""
 
     def typed(ctx: Any, out: Any, at: Any, stride: Any, a: Any, rows: Any, row0: Any, base: Any, step: Any,
               runs: Any, group0: Any, group1: Any, b: Any, b_at: Any, ends: Any, met: Any,
               stack: Any) -> Any:  # fmt: skip
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            _emit_by_rows(context, builder, signature.args, args, vectors)
+            _emit_by_rows(_Given(context, builder, _NAMES_BY_ROWS, signature.args, args), vectors)
             return context.get_dummy_value()
 
         n = types.int64
@@ -331,18 +309,17 @@ def _groups_code(vectors: int) -> Any:
 
 
 def _columns_typed(ctx: Any, out: Any, at: Any, stride: Any, a: Any, columns: Any, column0: Any, step: Any,
-             runs: Any, group0: Any, group1: Any, b: Any, b_at: Any, line: Any, ends: Any, met: Any,
-             stack: Any) -> Any:  # fmt: skip
+                   runs: Any, group0: Any, group1: Any, b: Any, b_at: Any, line: Any, ends: Any, met: Any,
+                   stack: Any) -> Any:  # fmt: skip
     """The intrinsic behind `multiply_columns`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _emit_by_columns(context, builder, signature.args, args)
+        _emit_by_columns(_Given(context, builder, _NAMES_BY_COLUMNS, signature.args, args))
         return context.get_dummy_value()
 
     n = types.int64
     return types.void(out, n, n, a, columns, n, n, runs, n, n, b, n, n, ends, met, stack), codegen
 
 
+rows1, rows2 = map(_rows_code, (1, 2))
 columns: Any = intrinsic(_columns_typed)
-tile1, tile2 = map(_tile_code, (1, 2))
-groups1, groups2 = map(_groups_code, (1, 2))

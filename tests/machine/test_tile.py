@@ -21,7 +21,10 @@ N, LENGTHS = 41, (1, 3, 7)  # words an operand row holds, words of the runs
 def compiled(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, step: int, runs: np.ndarray,
              run0: int, run1: int, b: np.ndarray) -> None:  # fmt: skip
     width = vectors * tile.LANES
-    tile.multiply_tile(vectors, out, 5, width + 3, a, rows, 1, 2, step, runs, run0, run1, b, width + 4)
+    ends, met = np.array([run1 - run0]), np.zeros(1, np.int64)
+    tile.multiply_rows(
+        vectors, out, 5, width + 3, a, rows, 1, 2, step, runs[3 * run0 :], 0, 1, b, width + 4, ends, met, out
+    )
 
 
 @njit
@@ -29,7 +32,7 @@ def meeting(vectors: int, out: np.ndarray, a: np.ndarray, rows: np.ndarray, runs
             first: int, last: int, b: np.ndarray, ends: np.ndarray, met: np.ndarray,
             stack: np.ndarray) -> None:  # fmt: skip
     width = vectors * tile.LANES
-    tile.multiply_groups(
+    tile.multiply_rows(
         vectors, out, 5, width + 3, a, rows, 1, 2, 1, runs, first, last, b, 4, ends, met, stack
     )
 
@@ -53,8 +56,8 @@ def test_sums_of_groups_meet_on_a_stack(
     start = np.full(tile.ROWS * (width + 3) + 5, 99, sums)
 
     def alone(group: int) -> np.ndarray:
-        out, run0 = start.copy(), ends[group - 1] if group else 0
-        tile.multiply_tile(vectors, out, 5, width + 3, a, rows, 1, 2, 1, runs, run0, ends[group], b, 4)
+        out = start.copy()
+        meeting.py_func(vectors, out, a, rows, runs, group, group + 1, b, ends, np.zeros(5, np.int64), out)
         return out[5:].reshape(tile.ROWS, width + 3)[:, :width]
 
     waiting: list[np.ndarray] = []
@@ -95,7 +98,7 @@ def test_minus_zeros_of_groups_make_zero() -> None:
 @njit
 def underflow(out: np.ndarray, a: np.ndarray, rows: np.ndarray, runs: np.ndarray, b: np.ndarray,
               ends: np.ndarray, met: np.ndarray, stack: np.ndarray) -> None:  # fmt: skip
-    tile.multiply_groups(1, out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 2, b, 0, ends, met, stack)
+    tile.multiply_rows(1, out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 2, b, 0, ends, met, stack)
 
 
 @njit
@@ -228,7 +231,8 @@ def test_the_plain_tile_is_a_sum_of_products() -> None:
     b, _ = operands("pairs", 5 * tile.LANES, 4)
     out = np.zeros(tile.ROWS * tile.LANES, np.int32)
     rows, runs = np.arange(tile.ROWS) * N, np.array([2, 4, 1])
-    tile.multiply_tile(1, out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 1, b, 0)
+    ends, met = np.array([1]), np.zeros(1, np.int64)
+    tile.multiply_rows(1, out, 0, tile.LANES, a, rows, 0, 0, 1, runs, 0, 1, b, 0, ends, met, out)
     left, right = (x.view(np.int16).reshape(-1, 2).tolist() for x in (a, b))
     for r in range(tile.ROWS):
         for j in range(tile.LANES):
@@ -242,7 +246,7 @@ def grouped(
     b: np.ndarray, b_at: int, ends: np.ndarray, met: np.ndarray,
 ) -> None:  # fmt: skip
     width = vectors * tile.LANES
-    tile.multiply_groups(
+    tile.multiply_rows(
         vectors, out, 0, width, a, rows, 0, 0, 1, runs, group, group + 1, b, b_at, ends, met, out
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from intnet.blocks.block_loops import SIDE
 from intnet.machine.jit import njit, pjit, prange
-from intnet.machine.tile import LANES, ROWS, multiply_tile
+from intnet.machine.tile import LANES, ROWS, multiply_rows
 from intnet.ops.kernels.tiles import DOUBLES, Flat, copy_run, lay_out, pack_panels
 from intnet.ops.kernels.windows import Block, Grid, Windows, block_of, channel_table
 
@@ -97,6 +97,7 @@ def _correlate(
         area = height * block.width
         words, runs = np.zeros(GROUP * area * depth, word.dtype), np.empty(3 * size, np.int64)
         rows, sums = np.zeros(GROUP, np.int64), np.empty(ROWS * LANES, word.dtype)
+        ends, alone = np.empty(1, np.int64), np.zeros(1, np.int64)
         for n in range(n0, n1):
             rows[n - n0] = (n - n0) * area * depth
             lay_out(words, rows[n - n0], x, n, 0, top, top + height, block)
@@ -115,9 +116,10 @@ def _correlate(
                 to_y, to_x = first_y + (y0 + row) * step_y, first_x + col * step_x
                 for r0 in range(0, n1 - n0, ROWS):
                     if count:
-                        multiply_tile(
-                            1, sums, 0, LANES, words, rows, r0, pixel * depth, 1, runs, 0, count, panels,
-                            panel * size * LANES,
+                        ends[0] = count
+                        multiply_rows(
+                            1, sums, 0, LANES, words, rows, r0, pixel * depth, 1, runs, 0, 1, panels,
+                            panel * size * LANES, ends, alone, sums,
                         )  # fmt: skip
                     else:
                         sums[:] = 0
@@ -262,6 +264,7 @@ def _block_sums(
         errors = np.empty((pages, block.positions), np.uint8)
         runs, sums = np.empty(3 * SIDE * block.positions, np.int64), np.empty(ROWS * LANES, word.dtype)
         alive, every = np.empty(block.positions, np.uint8), np.ones(block.positions, np.uint8)
+        ends, alone = np.empty(1, np.int64), np.zeros(1, np.int64)
         part = parts[share * size * width : (share + 1) * size * width]
         part[tile0 * ROWS * width : min(tile1 * ROWS, size) * width] = 0
         for unit in range(units * share // shares, units * (share + 1) // shares):
@@ -285,9 +288,11 @@ def _block_sums(
                     else:
                         now, count = _unit_runs(runs, n1 - n0, area, block, grid, step, alive, errors[at]), -1
                     if now:
-                        multiply_tile(
-                            1, sums, 0, LANES, words, rows, row0, 0, step, runs, 0, now, panels, at * page
-                        )
+                        ends[0] = now
+                        multiply_rows(
+                            1, sums, 0, LANES, words, rows, row0, 0, step, runs, 0, 1, panels, at * page,
+                            ends, alone, sums,
+                        )  # fmt: skip
                         _add_tile(part, row0, min(ROWS, size - row0), width, at * LANES, sums)
 
 

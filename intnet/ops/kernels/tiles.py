@@ -23,7 +23,7 @@ from numba import types
 from numba.extending import overload
 
 from intnet.machine.jit import njit, pjit, prange
-from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_groups
+from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_rows
 from intnet.machine.words import OFFSET
 from intnet.numbers.batch_sums import meetings, stack_lines
 from intnet.ops.kernels.windows import Block, Grid, Windows, even_limits, tables
@@ -237,7 +237,7 @@ def multiply_positions(
                 start = (first + panel + 1) * page - size * lanes
                 columns = min(width - panel * lanes, lanes)
                 for chunk in range(0, ends.size, together):
-                    multiply_groups(
+                    multiply_rows(
                         vectors, sums, 0, lanes, words, rows, p0, 0, 1, runs, chunk, chunk + together, panels,
                         start, ends, met, stack,
                     )  # fmt: skip
