@@ -23,8 +23,8 @@ from bench import peers
 from bench.summary import Row, markdown, show
 
 NAMES = (
-    "startup", "gemm", "conv", "quantizers", "step", "adapt", "dynasty", "saved", "trace", "packs", "threads",
-    "memory", "models", "resnet50",
+    "startup", "gemm", "conv", "quantizers", "step", "inference", "adapt", "dynasty", "saved", "trace",
+    "packs", "threads", "memory", "models", "resnet50",
 )  # fmt: skip
 LOAD = os.getloadavg()[0]  # of the last minute
 RESULTS = Path(__file__).parent / "results"
@@ -43,7 +43,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "load at start": LOAD,
     }
-    for name in ("numpy", "numba", "torch", "qtorch"):
+    for name in ("numpy", "numba", "torch", "qtorch", "onnxruntime"):
         try:
             facts[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

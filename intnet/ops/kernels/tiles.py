@@ -145,7 +145,7 @@ def pack_panels(
 
     Before the words of a panel of FOURS stand the starts of the sums of chunks, which end with runs `ends`.
     """
-    if arithmetic.per_word > 1:
+    if w.shape[3] % arithmetic.per_word:
         w = np.pad(w, [(0, 0)] * 3 + [(0, -w.shape[3] % arithmetic.per_word)])
     w = as_words(np.ascontiguousarray(w, arithmetic.codes))  # weights are few: one layout, one kernel
     groups, width, _, words = w.shape
