@@ -206,7 +206,7 @@ def _normalize(
     if isinstance(x, np.ndarray):
         one, zero = np.ones_like(gamma), np.zeros_like(gamma)
         x2 = act("x2", float32_rows.normalize(x, mean, reciprocal_root(variance), one, -zero))
-        return float32_rows.normalize(x2, zero, one, gamma, beta)  # times 1, less 0, and plus -0 change no bit
+        return float32_rows.normalize(x2, zero, one, gamma, beta)  # times 1, less 0, plus -0: not a bit
     mu = act("mu", Exact([(mean, 1)], int(mean.exponent)))
     odd = int(variance.exponent) % 2  # sqrt(v * 2^e) = sqrt(2 v) * 2^((e - 1)/2)
     root = Root([int(v) << odd for v in variance.codes], 1, (int(variance.exponent) - odd) // 2)
