@@ -80,7 +80,7 @@ def test_kernels_of_one_file_stay_together() -> None:
 def test_the_list_is_what_steps_call(method: str, model: str) -> None:
     """`python -m bench.kernels` writes it again.
 
-    What is compiled on the way counts too: where that is more than the list, it runs again, and compiles nothing.
+    What is compiled on the way counts too: where that is more than the list, it runs again, when nothing is.
     """
     if method == "muppet" and not words.FOURS:
         pytest.skip("products of 8 bits are listed as a processor with vpdpbusd makes them")

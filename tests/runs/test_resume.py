@@ -213,15 +213,15 @@ def test_kill_9_where_widths_move(method: str, tmp_path: Path) -> None:
     options = [part for key, value in MOVING[method].items() for part in ("--set", f"{key}={value}")]
     status, err = signalled(
         signal.SIGKILL, folder, 30, "train", "--method", method, *options, *MLP[2:], "--limit", 128,
-        "--checkpoint-every", 1, "--steps", 100, "--out", folder,
+        "--checkpoint-every", 1, "--steps", 64, "--out", folder,
     )  # fmt: skip
     assert (status, err) == (-signal.SIGKILL, "")
-    assert 0 < saved_step(folder) < 100
+    assert 0 < saved_step(folder) < 64
     with run_folder.resume(folder) as work:
         work.train()
         resumed = work.run.digest()
     whole = moving(method)
-    whole.train(100)
+    whole.train(64)
     assert resumed == whole.digest()
 
 
