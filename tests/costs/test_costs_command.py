@@ -264,8 +264,9 @@ def test_muppets_published_schedule(capsys: pytest.CaptureFixture[str], model: s
 def test_the_same_run_gives_the_same_picture(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, suffix: str
 ) -> None:
+    """The layout, whose last bits differ now and then, is that of every format: one is drawn oftener."""
     made = []
-    for name in ("one", "two", "three", "four"):  # the layout's last bits differ now and then
+    for name in ("one", "two", "three", "four")[: 4 if suffix == ".svg" else 2]:
         target = tmp_path / (name + suffix)
         status, out, err = here(capsys, "costs", folder / "moving", "--plot", target)
         assert (status, err, last_line(out)) == (0, "", f"written: {target}")

@@ -78,13 +78,20 @@ def test_kernels_of_one_file_stay_together() -> None:
 @pytest.mark.parametrize("model", ["mlp", "resnet20"])
 @pytest.mark.parametrize("method", list(methods.METHODS))
 def test_the_list_is_what_steps_call(method: str, model: str) -> None:
-    """`python -m bench.kernels` writes it again. What is compiled on the way counts too, so it runs twice."""
+    """`python -m bench.kernels` writes it again.
+
+    What is compiled on the way counts too: where that is more than the list, it runs again, when nothing is.
+    """
     if method == "muppet" and not words.FOURS:
         pytest.skip("products of 8 bits are listed as a processor with vpdpbusd makes them")
     command = [sys.executable, "-m", "bench.kernels", method, model]
-    ran = [subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout for _ in range(2)]
     group = ahead.listed()[ahead.group(method, model != "mlp")]
-    assert set(json.loads(ran[1])) <= {json.dumps([name, kinds]) for name, _, kinds in group}
+    listed = {json.dumps([name, kinds]) for name, _, kinds in group}
+
+    def called() -> set[str]:
+        return set(json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout))
+
+    assert called() <= listed or called() <= listed
 
 
 COMPILED = """

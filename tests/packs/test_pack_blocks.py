@@ -99,8 +99,14 @@ def test_codes_and_exponents_are_those_of_the_blocks(
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "layer"), LAYERS)
 def test_products_are_exact_and_rounded_once(model: str, layer: str, folders: dict[str, Path]) -> None:
+    """In integers, over the product of both operands' denominators."""
     plain = Plain(folders[model])
-    x, wq, wb, e = (real(plain, f"{layer}/{path}") for path in ("x0", "Wq", "Wb", "e3"))
+    reals = [real(plain, f"{layer}/{path}") for path in ("x0", "Wq", "Wb", "e3")]
+    dens = [max(value.denominator for value in one.values) for one in reals]  # powers of two
+    x, wq, wb, e = (
+        Tensor(one.shape, [value.numerator * (den // value.denominator) for value in one.values])
+        for one, den in zip(reals, dens, strict=True)
+    )
     if model == "mlp":
         made = ops.linear(x, wq), ops.linear_weight_grad(e, x), ops.linear_input_grad(e, wb)
     else:
@@ -109,8 +115,10 @@ def test_products_are_exact_and_rounded_once(model: str, layer: str, folders: di
             ops.conv2d_weight_grad(e, x, wq.shape, 2, 1),
             ops.conv2d_input_grad(e, wb, x.shape, 2, 1),
         )
-    for path, want in zip(("x1", "gW", "e4"), made, strict=True):
-        assert plain.reals(f"{layer}/{path}") == [to_float32(value) for value in want.values], path
+    products = (dens[0] * dens[1], dens[3] * dens[0], dens[3] * dens[2])
+    for path, want, den in zip(("x1", "gW", "e4"), made, products, strict=True):
+        wanted = [to_float32(Fraction(value, den)) for value in want.values]
+        assert plain.reals(f"{layer}/{path}") == wanted, path
 
 
 def doubles(plain: Plain, name: str) -> list[float]:

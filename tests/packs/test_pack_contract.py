@@ -122,9 +122,10 @@ def test_results_come_from_where_the_page_says(folder: Path) -> None:
         name = cell.strip("`")
         if formula == "-" or plain.ports[name]["encoding"] == "flag":
             continue
-        exact = evaluated(plain, formula)
+        exact, port = evaluated(plain, formula), plain[name]
         if mode == "exact":
-            want = [value / power(plain[name].exponent) for value in exact]
+            unit = power(port.exponent)
+            want = [value / unit for value in exact]
         else:
             drawn = plain.values(words.split("`")[1]) if "`" in words else [0] * len(exact)
             units = units_of(plain, plain.ports[name]["shape"], grid)
@@ -138,7 +139,7 @@ def test_results_come_from_where_the_page_says(folder: Path) -> None:
             if ".." in limits:
                 low, high = map(int, limits.split(",")[0].split(".."))
                 want = [max(low, min(high, code)) for code in want]
-        assert plain[name].codes == want, name
+        assert port.codes == want, name
         judged += 1
     given = plain.manifest["generator"]  # of two layers dynasty rounds x0, Wq, Wb and e3
     assert judged >= (0 if given["kind"] != "layers" else 8 if given["method"] == "dynasty" else 10)

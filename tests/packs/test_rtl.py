@@ -78,12 +78,12 @@ def test_units_pass_in_verilator(
 @icarus_only
 @pytest.mark.parametrize("name", units.UNITS)
 def test_every_mutant_is_killed_or_proven(name: str, written: Write, tmp_path: Path) -> None:
-    """By directed vectors; by corner vectors those that are left."""
+    """By corner vectors, which are few; by directed vectors those that are left."""
 
     def survives(mutant: int, level: str) -> bool:
         return simulate.run(simulate.icarus(written(name, level), name, tmp_path, mutant))[0]
 
-    survivors = [n for n in mutants(name) if survives(n, "L1") and survives(n, "L2")]
+    survivors = [n for n in mutants(name) if survives(n, "L2") and survives(n, "L1")]
     assert survivors == proven(name)
 
 

@@ -60,7 +60,9 @@ def saved_step(folder: Path) -> int:
 
 
 @pytest.mark.slow
-def test_kill_9_again_and_again(unbroken: tuple[Path, str], tmp_path: Path) -> None:
+def test_kill_9_again_and_again(
+    unbroken: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "killed"
     command: tuple[object, ...] = (*TRAIN, "--steps", STEPS, "--out", folder)
     for lines in (2, 50, 101, 180):
@@ -69,22 +71,27 @@ def test_kill_9_again_and_again(unbroken: tuple[Path, str], tmp_path: Path) -> N
         logged = [line["step"] for line in run_folder.read_metrics(folder / "metrics.jsonl")][-1]
         assert saved_step(folder) in range(logged - 3, logged + 1)
         command = ("resume", folder)
-    done = intnet("resume", folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert last_line(done.stdout) == unbroken[1]
+    status, out, err = here(capsys, "resume", folder)
+    assert (status, err, last_line(out)) == (0, "", unbroken[1])
     same(folder, unbroken[0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals(number: signal.Signals, status: int, unbroken: tuple[Path, str], tmp_path: Path) -> None:
+def test_signals(
+    number: signal.Signals,
+    status: int,
+    unbroken: tuple[Path, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     folder = tmp_path / "stopped run"
     ended, err = signalled(number, folder, 60, *TRAIN, "--steps", STEPS, "--out", folder)
     step = saved_step(folder)
     assert ended == status and step == metrics(folder)[-1]["step"]  # no finished step is lost
     assert f"stopped: {folder} is saved at step {step} of 240; go on with: intnet resume '{folder}'\n" in err
     assert "Traceback" not in err
-    assert last_line(intnet("resume", folder).stdout) == unbroken[1]
+    assert last_line(here(capsys, "resume", folder)[1]) == unbroken[1]
     same(folder, unbroken[0])
 
 
@@ -206,15 +213,15 @@ def test_kill_9_where_widths_move(method: str, tmp_path: Path) -> None:
     options = [part for key, value in MOVING[method].items() for part in ("--set", f"{key}={value}")]
     status, err = signalled(
         signal.SIGKILL, folder, 30, "train", "--method", method, *options, *MLP[2:], "--limit", 128,
-        "--checkpoint-every", 1, "--steps", 100, "--out", folder,
+        "--checkpoint-every", 1, "--steps", 64, "--out", folder,
     )  # fmt: skip
     assert (status, err) == (-signal.SIGKILL, "")
-    assert 0 < saved_step(folder) < 100
+    assert 0 < saved_step(folder) < 64
     with run_folder.resume(folder) as work:
         work.train()
         resumed = work.run.digest()
     whole = moving(method)
-    whole.train(100)
+    whole.train(64)
     assert resumed == whole.digest()
 
 
@@ -291,13 +298,15 @@ def test_resuming_in_the_midst_of_an_epoch_under_a_mix(steps: int, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_half_a_line_of_metrics_is_dropped(unbroken: tuple[Path, str], tmp_path: Path) -> None:
+def test_half_a_line_of_metrics_is_dropped(
+    unbroken: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(unbroken[0], folder)
     with open(folder / "metrics.jsonl", "a") as stream:
         stream.write('{"kind": "step", "st')
     (folder / ".checkpoint.npz.99.partial").write_bytes(b"PK")
-    assert last_line(intnet("resume", folder).stdout) == unbroken[1]
+    assert last_line(here(capsys, "resume", folder)[1]) == unbroken[1]
     same(folder, unbroken[0])
 
 

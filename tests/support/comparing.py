@@ -58,7 +58,8 @@ def expected_fixed(
 
 def off_grid(xs: Sequence[F], unit: F) -> int:
     """How many values are no multiple of `unit`."""
-    return sum((x / unit).denominator != 1 for x in xs)
+    n, d = unit.numerator, unit.denominator
+    return sum(x.numerator * d % (x.denominator * n) != 0 for x in xs)
 
 
 def expected(

@@ -19,11 +19,11 @@ from tests.support.command import PYTHON, ROOT, environment, here, intnet, last_
 pytestmark = pytest.mark.slow
 
 SETTINGS = [("0.9", 1), ("0.5", 1), ("0.9", 2), ("0.5", 2)]  # momentum, seed
-STEPS, BATCH = 400, 16
+STEPS, BATCH = 200, 16
 SMALL: tuple[object, ...] = ("--method", "float32", "--model", "mlp", "--data", "digits", "--seeds", "1,2")
 GRID: tuple[object, ...] = (
     *SMALL, "--batch-size", BATCH, "--steps", STEPS, "--checkpoint-every", 20,
-    "--set", "lr=0.02,0.01@3", "--vary", "momentum=0.9,0.5",
+    "--set", "lr=0.02,0.01@1", "--vary", "momentum=0.9,0.5",
 )  # fmt: skip
 # A worker, told by Python's own start, dies of the task of seed 1.
 DIES = """\
@@ -55,7 +55,7 @@ TIMED = ("seconds", "images_per_second", "process")
 
 
 def name(momentum: str, seed: int) -> str:
-    return f"float32+lr=0.02,0.01@3+momentum={momentum}+seed={seed}"
+    return f"float32+lr=0.02,0.01@1+momentum={momentum}+seed={seed}"
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     found = {}
     for momentum, seed in SETTINGS:
         folder = tmp_path_factory.mktemp("train") / "run"
-        options = {"lr": "0.02,0.01@3", "momentum": momentum}
+        options = {"lr": "0.02,0.01@1", "momentum": momentum}
         with run_folder.create(
             folder, run_folder.build("float32", options, "mlp", "digits", BATCH, seed), STEPS
         ) as run:
