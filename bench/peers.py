@@ -1,4 +1,4 @@
-"""The libraries that intnet stands beside: PyTorch and qtorch, both optional (the extra `bench`).
+"""The libraries that intnet stands beside: PyTorch, qtorch, ONNX Runtime, all optional (the extra `bench`).
 
 `torch` is the module, or None where it is not installed. `python -m bench` imports this file before
 anything of intnet, and that order is what makes one process fair to both: intnet asks OpenMP for
@@ -38,3 +38,14 @@ def qtorch() -> Any:
         MISSING.append(f"qtorch is not here ({reason}): its columns are left out")
         return None
     return quant
+
+
+def onnx_runtime() -> bool:
+    """Whether ONNX Runtime and the tools of its networks are here."""
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        MISSING.append("onnx or onnxruntime is not installed: their rows are left out")
+        return False
+    return True

@@ -142,6 +142,26 @@ class Block(nn.Module):
         return self.relu2(self.bn2(self.conv2(y)) + self.downsample(x))
 
 
+class Bottleneck(nn.Module):
+    """1x1, 3x3 and 1x1 convolutions, joined with the shortcut, relu; four times `width` channels leave it."""
+
+    def __init__(self, cin: int, width: int, stride: int) -> None:
+        super().__init__()
+        sizes = ((cin, width, 1, 1), (width, width, 3, stride), (width, 4 * width, 1, 1))
+        parts = [
+            nn.Sequential(nn.Conv2d(a, b, k, s, k // 2, bias=False), nn.BatchNorm2d(b))
+            for a, b, k, s in sizes
+        ]
+        self.branch = nn.Sequential(parts[0], nn.ReLU(), parts[1], nn.ReLU(), parts[2])
+        self.downsample = nn.Sequential()
+        if cin != 4 * width:
+            shortcut = nn.Conv2d(cin, 4 * width, 1, stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(4 * width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.branch(x) + self.downsample(x))
+
+
 class ResNet20(nn.Module):
     """As `intnet.models.resnet20`, with the same parameter names, for one-channel images."""
 
@@ -163,6 +183,24 @@ class ResNet20(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.layer3(self.layer2(self.layer1(self.relu1(self.bn1(self.conv1(x))))))
         return self.fc(x.mean((2, 3)))
+
+
+def wide(name: str) -> nn.Sequential:
+    """resnet18-cifar, resnet50-imagenet and their like as in `intnet.models.resnet`, for colour images."""
+    kind, stem = name.split("-")
+    layers: list[nn.Module] = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    if stem == "imagenet":
+        layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), *layers[1:], nn.MaxPool2d(3, 2, 1)]
+    cin, counts = 64, {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}[kind]
+    for width, count in zip((64, 128, 256, 512), counts, strict=True):
+        for i in range(count):
+            stride = 2 if i == 0 and width > 64 else 1
+            if kind == "resnet50":
+                layers.append(Bottleneck(cin, width, stride))
+            else:
+                layers.append(Block(nn.Conv2d, nn.BatchNorm2d, nn.ReLU, cin, width, stride))
+            cin = 4 * width if kind == "resnet50" else width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(cin, 10))
 
 
 class Update:
@@ -203,15 +241,21 @@ def _affine(w: Tensor, acc: Tensor) -> None:
 # -- what is timed ---------------------------------------------------------------------------
 
 
-def _batch(size: int, layout: torch.memory_format) -> tuple[Tensor, Tensor]:
-    images = torch.rand(size, 1, 28, 28).contiguous(memory_format=layout)
+def _batch(size: int, layout: torch.memory_format, image: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    height, width, channels = image
+    images = torch.rand(size, channels, height, width).contiguous(memory_format=layout)
     return images, torch.randint(0, 10, (size,))
 
 
-def float_step(batch: int, layout: torch.memory_format = torch.contiguous_format) -> Callable[[], Any]:
+def float_step(
+    batch: int,
+    layout: torch.memory_format = torch.contiguous_format,
+    model: str = "resnet20",
+    image: tuple[int, int, int] = (28, 28, 1),
+) -> Callable[[], Any]:
     """A call that trains one float32 step: forward, cross-entropy, backward, SGD with momentum."""
-    net = ResNet20().to(memory_format=layout)
-    images, labels = _batch(batch, layout)
+    net = (ResNet20() if model == "resnet20" else wide(model)).to(memory_format=layout)
+    images, labels = _batch(batch, layout, image)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
 
     def step() -> None:
@@ -225,7 +269,7 @@ def float_step(batch: int, layout: torch.memory_format = torch.contiguous_format
 def simulated_step(batch: int, layout: torch.memory_format = torch.contiguous_format) -> Callable[[], Any]:
     """A call that trains one step of the simulation."""
     net = ResNet20(FirstConv, Conv, Norm, Act).to(memory_format=layout)
-    images, labels = _batch(batch, layout)
+    images, labels = _batch(batch, layout, (28, 28, 1))
     update = Update(net)
 
     def step() -> None:

@@ -169,34 +169,35 @@ def test_files_and_functions_stay_small(path: Path) -> None:
 
 
 def test_benchmarks_need_nothing_but_the_package_and_what_it_needs() -> None:
-    """And the peers that their extra lists: torch and qtorch in one version, and what builds qtorch."""
+    """And the peers that their extra lists, each in one version, and what builds qtorch."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extra = [requirement.partition("==") for requirement in project["optional-dependencies"]["bench"]]
-    assert {name for name, _, _ in extra} == {"torch", "qtorch", "ninja", "setuptools"}
-    assert {name for name, _, version in extra if version} == {"torch", "qtorch"}
+    peers = {"torch", "qtorch", "onnx", "onnxruntime"}
+    assert {name for name, _, _ in extra} == {*peers, "ninja", "setuptools"}
+    assert {name for name, _, version in extra if version} == peers
     needed = {requirement.split(">=")[0] for requirement in project["dependencies"]} | {"llvmlite"}  # Numba's
     for path in (ROOT / "bench").glob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text())))
         names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
         names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
         others = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"intnet", "bench"}
-        assert others <= needed | {"torch", "qtorch"}, path.name
+        assert others <= needed | peers, path.name
 
 
 @pytest.mark.slow
 def test_benchmarks_do_without_their_peers() -> None:
     """Each one imports, and what is missing is said in a line."""
     code = (
-        "import importlib, sys; sys.modules.update(torch=None, qtorch=None)\n"
+        "import importlib, sys; sys.modules.update(torch=None, qtorch=None, onnx=None)\n"
         "from bench.__main__ import NAMES, peers\n"
         "for name in NAMES: importlib.import_module(f'bench.{name}').rows\n"
-        "assert peers.torch is None and peers.qtorch() is None\n"
+        "assert peers.torch is None and peers.qtorch() is None and not peers.onnx_runtime()\n"
         "print(*peers.MISSING, sep='\\n')"
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
-    assert len(lines) == 2
+    assert len(lines) == 3
     assert "pip install -e '.[bench]'" in lines[0]
     assert lines[1].startswith("qtorch is not here")
 

@@ -22,6 +22,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 from numba import types
+from numba.core.errors import NumbaError
 
 from intnet.machine import jit, words
 
@@ -100,20 +101,28 @@ def show(done: int, of: int) -> None:
         print(text, end="\n" if done == of else "", file=sys.stderr, flush=True)
 
 
-def compile_kernels(which: str, moved: Moved = show) -> None:
-    """Have the kernels of a group in the cache; at once where they were asked for before.
+def compile_kernels(*groups: str, moved: Moved = show) -> None:
+    """Have the kernels of groups in the cache; at once where they were asked for before.
 
     The first process that asks does it. Others meanwhile, and later ones where it was killed, compile
     what they call and do not find.
     """
-    entries = listed().get(which, [])
-    mark = Path(jit.FOLDER) / f"ahead-{_processor()}-{which.replace(' ', '-')}"
-    if not entries or numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return
+    new = [which for which in groups if listed().get(which) and _marked(which)]
+    entries = {json.dumps(entry): entry for which in new for entry in listed()[which]}
+    if entries:
+        _compile_all(list(entries.values()), moved)
+
+
+def _marked(which: str) -> bool:
+    """Whether this process is the first that asks for a group: it leaves a mark in the cache."""
+    mark = Path(jit.FOLDER) / f"ahead-{_processor()}-{which.replace(' ', '-')}"
     with suppress(OSError):
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch(exist_ok=False)
-        _compile_all(entries, moved)
+        return True
+    return False
 
 
 def _processor() -> str:
@@ -176,7 +185,7 @@ def _compile_all(entries: Sequence[Sequence[Any]], moved: Moved) -> None:
 def _compile_share(share: Sequence[Sequence[Any]], told: Callable[[], None]) -> None:
     numba.get_num_threads()  # loads the threads, which kernels are linked with
     for name, _, kinds in share:
-        with suppress(AttributeError, TypeError):  # of a kernel that has changed since the list was written
+        with suppress(AttributeError, TypeError, NumbaError):  # a kernel that has changed since the list
             kernel = _found(f"intnet.{name}")
             getattr(kernel, "compiled", kernel).compile(tuple(map(typed, kinds)))
         told()

@@ -10,6 +10,7 @@ import sys
 from time import perf_counter
 
 from intnet import datasets, methods, models
+from intnet.machine.ahead import compile_kernels, group
 from intnet.training.train import Run
 
 WHAT = [(method, model) for method in methods.METHODS for model in ("resnet8", "mlp")]
@@ -20,6 +21,7 @@ def main() -> int:
     """Train two steps and test, of each (method, model); the time it took."""
     print("compiling kernels (minutes the first time, seconds later) ..", flush=True)
     started, data = perf_counter(), datasets.load("digits")
+    compile_kernels(*(group(method, convolves) for method in methods.METHODS for convolves in (True, False)))
     for method, model in WHAT:
         built = models.MODELS[model](data.image_shape, data.classes)
         run = Run(built, methods.make(method), data, 32, 1)
