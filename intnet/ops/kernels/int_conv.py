@@ -87,7 +87,8 @@ def weight_grad(e: np.ndarray, x: np.ndarray, how: Plan, window: Window, kernel:
         return out
     arithmetic, windows = how.arithmetic, forward_windows((x.shape[1], x.shape[2]), kernel, stride, padding)
     per_word, vectors = arithmetic.per_word, vectors_of(arithmetic.sum.itemsize)
-    block, pieces = unit_tables(windows, -(-batch // per_word), depth, how.words)
+    longest = min(how.words, windows.grid.cols)  # moves with bounds from step to step; the tables do not
+    block, pieces = unit_tables(windows, -(-batch // per_word), depth, longest)
     starts, source = columns_of(block, windows, vectors)
     size, units = starts.size * LANES, -(-batch // (block.images * per_word))
     parts = max(1, min(units, _SHARES, _PART_WORDS // (size * cout)))
