@@ -274,6 +274,41 @@ def _put_chunk(
             part[to : to + lanes] = sums[r * lanes : r * lanes + lanes]
 
 
+@njit
+def _lay_out_rows(
+    words: Flat, runs: Flat, ends: Flat, x: np.ndarray, begin: int, end: int, channel: int, step: int, block: Block,
+    grid: Grid, span: int,
+) -> int:  # fmt: skip
+    """Positions begin to end of a batch's padded images into words, one group of channels; sums that they meet in.
+
+    runs gets (word, positions, first position) of each row of windows; ends[sum] the runs up to that sum's end:
+    where a group of images ends, and at the end
+    """
+    row = block.width * block.channels
+    at, m, run, done, sums = 0, begin, 0, 0, 0
+    while m < end:
+        n, q = m // block.positions, m % block.positions
+        stop = min(end - m, block.positions - q) + q
+        y0, y1 = q // grid.cols, (stop - 1) // grid.cols + 1
+        height = (y1 - 1 - y0) * grid.step_h + span
+        top = y0 * grid.step_h
+        lay_out(words, at, x, n, channel, top, top + height, block)
+        for y in range(y0, y1):
+            left = q - y * grid.cols if y == y0 else 0
+            right = min(stop - y * grid.cols, grid.cols)
+            runs[3 * run] = at + (y - y0) * grid.step_h * row + left * step
+            runs[3 * run + 1] = right - left
+            runs[3 * run + 2] = done
+            done += right - left
+            run += 1
+        at += height * row
+        m += stop - q
+        if m == end or (n + 1) % GROUP == 0:
+            ends[sums] = run
+            sums += 1
+    return sums
+
+
 @pjit
 def position_chunks(
     team: int, parts: Flat, e: Flat, x: np.ndarray, columns: Flat, step: int, block: Block, grid: Grid,
@@ -307,27 +342,9 @@ def position_chunks(
         stack = line_zeros(levels * OUTPUTS * vectors * LANES, parts)
         for group in range(groups):
             words = line_zeros((grid_rows * grid.step_h + pieces * span) * row + LANES, parts)
-            at, m, run, done, sums = 0, begin, 0, 0, 0
-            while m < end:
-                n, q = m // block.positions, m % block.positions
-                stop = min(end - m, block.positions - q) + q
-                y0, y1 = q // grid.cols, (stop - 1) // grid.cols + 1
-                height = (y1 - 1 - y0) * grid.step_h + span
-                top = y0 * grid.step_h
-                lay_out(words, at, x, n, group * block.channels, top, top + height, block)
-                for y in range(y0, y1):
-                    left = q - y * grid.cols if y == y0 else 0
-                    right = min(stop - y * grid.cols, grid.cols)
-                    runs[3 * run] = at + (y - y0) * grid.step_h * row + left * step
-                    runs[3 * run + 1] = right - left
-                    runs[3 * run + 2] = done
-                    done += right - left
-                    run += 1
-                at += height * row
-                m += stop - q
-                if m == end or (n + 1) % GROUP == 0:
-                    ends[sums] = run
-                    sums += 1
+            sums = _lay_out_rows(
+                words, runs, ends, x, begin, end, group * block.channels, step, block, grid, span
+            )
             if line != channels:
                 errors = e[begin * channels : end * channels]
                 _lay_out_errors(lines, 0, (errors,), end - begin, channels, group * width, width, line)
