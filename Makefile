@@ -22,9 +22,9 @@ run: $(VENV)/.core
 	$(BIN)/intnet golden $(RUN) --layer layer1.0.conv1 --out $(PACK)
 	$(BIN)/intnet check $(PACK)
 
+# The slow tests first: what they compile, the quick ones need not compile under the tracer of coverage.
 test: $(VENV)/.test
 	$(BIN)/python -m tests.support.warm
-# The slow ones first: they compile what the quick ones need too, which under the tracer of coverage takes twice as long.
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 	$(MAKE) coverage
 

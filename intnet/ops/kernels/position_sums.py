@@ -276,13 +276,13 @@ def _put_chunk(
 
 @njit
 def _lay_out_rows(
-    words: Flat, runs: Flat, ends: Flat, x: np.ndarray, begin: int, end: int, channel: int, step: int, block: Block,
-    grid: Grid, span: int,
+    words: Flat, runs: Flat, ends: Flat, x: np.ndarray, begin: int, end: int, channel: int, step: int,
+    block: Block, grid: Grid, span: int,
 ) -> int:  # fmt: skip
-    """Positions begin to end of a batch's padded images into words, one group of channels; sums that they meet in.
+    """A batch's positions begin to end into words, one group of channels; how many sums they have.
 
-    runs gets (word, positions, first position) of each row of windows; ends[sum] the runs up to that sum's end:
-    where a group of images ends, and at the end
+    runs gets (word, positions, first position) of each row of windows; ends[sum] the runs up to that sum's
+    end: where a group of images ends, and at the end
     """
     row = block.width * block.channels
     at, m, run, done, sums = 0, begin, 0, 0, 0
