@@ -105,7 +105,7 @@ class Log:
             self.switch_seconds += line["seconds"]
             self._follows(line, self.switches)
             self._widths(line["layers"])
-        else:
+        elif line["kind"] != "decision":
             raise ValueError(f"a line of kind {line['kind']!r}: its method does not write that")
 
     @staticmethod

@@ -15,13 +15,14 @@ Defined by `spec/methods/adapt.py: Step`, `spec/methods/adapt.py: first`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from fractions import Fraction
+from math import inf, isfinite, sqrt
 from time import perf_counter
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from intnet.errors import ConfigError, NumberError
+from intnet.errors import ConfigError
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.quantize import quantize
 from intnet.methods import adapt_switch as switch
@@ -30,16 +31,10 @@ from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32, whole
 from intnet.methods.options import takes
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
-from intnet.numbers import fp32
 from intnet.numbers.formats import MAX_BITS, FixedPoint, Scaled
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.kernels.histograms import code_squares, sum_of_magnitudes, sum_of_squares
+from intnet.ops.kernels.histograms import code_squares, sum_of_squares
 from intnet.ops.norm import reciprocal_root
-
-START = (8, 4)  # <WL,FL> of every layer at first
-LOOKBACK, RESOLUTION = (25, 100), (50, 150)  # their bounds; both start at the lower one
-GREATEST = float(np.finfo(np.float32).max)
-TAIL = 178_809_188  # P(z < -sqrt 3) * 2^32, to nearest: the words of a normal beyond the truncation
 
 
 class Adapt(RoundedCopies):
@@ -58,15 +53,23 @@ class Adapt(RoundedCopies):
         "G": "sum of the normalised gradients since the last switch",
         "strategy": "of PushUp: 0 min, 1 mean, 2 max",
         "losses": "of the last steps, as many as a lookback may reach",
-        "epoch": "[sum of losses, steps] of the epoch under way",
-        "plateau": "[factor of lr, best loss of an epoch, epochs since]",
-        "batches": "gradients that wait for an update",
-        "sum": "of the gradients that wait for an update",
+        "norms": "with normalize=off: the sum of the norms of the gradients in G",
     }
 
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "eps": "PushDown may lose 0.1 bits; as printed, eps=0, one changed count is a loss, which keeps most "
         "layers above 20 bits",
+        "(3.6)": "'log^2 D - 1' is read as (ln D - 1)^2, as in the authors' program: word lengths follow D "
+        "by degrees. reading=printed takes (ln D)^2 - 1, under which s2 is 32 - FL_min and s1 is 1 from "
+        "D = 4.12 on, so that all layers follow the strategy; where that is not above 0, s = 1",
+        "buffer bits": "printed with FL_min; here, as in the authors' program, with the FL that s raised: "
+        "under buffer=printed no s ever counts, and layers stay at <8,4>",
+        "(3.1)": "an empirical distribution function in print; here, as in the program, a histogram of r "
+        "equal bins over [min W, max W]",
+        "switch": "of a layer after lb of its own gradients, counted from its last switch; print says every "
+        "batch i with i mod lb = 0. lb and r move then too",
+        "PushDown": "looks no further down than FL = 4",
+        "backward pass": "float32, as in the first version; the later one speaks of fixed point there too",
         "other parameters": "the paper speaks of weights: gradients of biases, gamma and beta are quantized "
         "as those of weights are, but not normalised, and only weights drive the switch",
         "regularisation": "the gradients of the penalties join behind the normalisation, as weight decay "
@@ -89,61 +92,70 @@ class Adapt(RoundedCopies):
     class Options(FloatMaster.Options):
         """eps: bits of KL that PushDown may lose, 0 in the paper. buff: bits in front of the point.
 
-        rop: epochs without a lower loss before lr shrinks by rop_factor, or off. l1, l2: penalties, behind
-        clip; weight_decay is for adamw. accs: batches an update. init: s of the start's variance s/n.
-        penalty: on adds WL/32 * (share of non-zeros) to the loss that the strategy sees (first version).
+        start: <WL,FL> of every layer at first. lookback, resolution: their bounds; both start at the lower
+        one. gamma: momentum of the lookback. reading: of 'log^2 D - 1' in (3.6), graded (ln D - 1)^2 or
+        printed (ln D)^2 - 1. buffer: raised counts the bits of PushUp, printed does not. normalize: off
+        leaves (3.4) out, and D is (3.3). penalty: on adds WL/32 * (share of non-zeros) to the loss that the
+        strategy sees (first version). l1, l2: penalties, behind clip; weight_decay is for adamw.
         """
 
         lr: str = "0.02"
         eps: float = 0.1
-        buff: Literal[4, 8] = 4
+        buff: int = 4
+        start: str = "8,4"
+        lookback: str = "25-100"
+        resolution: str = "50-150"
+        gamma: float = 0.33
+        reading: switch.Reading = "graded"
+        buffer: switch.Buffer = "raised"
+        normalize: Literal["on", "off"] = "on"
         l1: float = 1e-8
         l2: float = 0.01
-        accs: int = 1
-        rop: int | None = None
-        rop_factor: float = 0.1
-        rop_threshold: float = 1e-4
-        init: float = 1.0
+        init: Literal["normal", "tnvs", "uniform"] = "tnvs"
         penalty: Literal["off", "on"] = "off"
 
     @takes(Options)
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         o = self.options
-        if not (o.eps >= 0 and o.l1 >= 0 and o.l2 >= 0 and o.init > 0):
-            raise ConfigError("adapt: eps, l1 and l2 are at least 0, init is above 0")
+        if not (o.eps >= 0 and o.l2 >= 0):
+            raise ConfigError("adapt: eps and l2 are at least 0")
         if o.weight_decay and o.optimizer == "sgd":
             raise ConfigError("adapt: weight_decay is decoupled, of optimizer=adamw; use l2 with sgd")
-        if o.accs < 1 or (o.rop is not None and o.rop < 0):
-            raise ConfigError("adapt: accs is at least 1, rop at least 0 epochs")
-        if not (0 < o.rop_factor < 1 and 0 <= o.rop_threshold < 1):
-            raise ConfigError("adapt: rop_factor is between 0 and 1, rop_threshold from 0 to below 1")
-        self._weighted: list[Any] = []
+        if not 1 <= o.buff < MAX_BITS:
+            raise ConfigError(f"adapt: buff={o.buff}: the bits in front of the point are 1 to {MAX_BITS - 1}")
+        if not 0 <= o.gamma <= 1:
+            raise ConfigError(f"adapt: gamma={o.gamma:g}: the share of the new lookback is from 0 to 1")
+        self._start = numbers(o.start, ",", "start", "8,4")
+        if not 0 <= self._start[1] < self._start[0] <= MAX_BITS:
+            raise ConfigError(f"adapt: start={o.start}: WL,FL with 0 <= FL < WL <= {MAX_BITS}")
+        self._rule = switch.Rule(
+            numbers(o.lookback, "-", "lookback", "25-100"),
+            numbers(o.resolution, "-", "resolution", "50-150"),
+            Fraction(str(o.gamma)),
+            o.reading,
+            o.buffer,
+            o.buff,
+        )
         self._behind: dict[str, list[Any]] = {}  # weight layer -> the layers of its precision
 
     # -- starting ---------------------------------------------------------------------------
 
     def start(self, layers: Sequence[Any], seed: int) -> None:
-        """<8,4> everywhere, every lookback and resolution at its lower bound.
+        """`start` everywhere, every lookback and resolution at its lower bound.
 
         Defined by `spec/methods/adapt.py: first`.
         """
         super().start(layers, seed)
         for layer in layers:
-            layer.buffers["precision"] = whole(*START)
+            layer.buffers["precision"] = whole(*self._start)
         for layer in self._weighted:
-            layer.buffers["window"] = whole(LOOKBACK[0], RESOLUTION[0], 0)
-        self.state = {
-            "strategy": whole(0),
-            "losses": np.zeros(0, np.float32),
-            "epoch": np.zeros(2, np.float32),
-            "plateau": np.array([1, np.finfo(np.float32).max, 0], np.float32),
-            "batches": whole(0),
-        }
+            layer.buffers["window"] = whole(self._rule.lookback[0], self._rule.resolution[0], 0)
+        self.state |= {"strategy": whole(0), "losses": np.zeros(0, np.float32)}
 
     def follow(self, layers: Sequence[Any]) -> None:
         """Note which layers take their precision from which weight layer: the one defined before them."""
-        self._weighted = [layer for layer in layers if layer.takes_weight]
+        super().follow(layers)
         self._behind, current = {layer.name: [] for layer in self._weighted}, self._weighted[0]
         for layer in layers:
             current = layer if layer.takes_weight else current
@@ -152,17 +164,6 @@ class Adapt(RoundedCopies):
     def buffers_set_elsewhere(self, layer: LayerLike) -> Sequence[str]:
         """The precision, of which the weight layer ahead decides."""
         return () if layer.takes_weight else ("precision",)
-
-    def first_weights(self, words: np.ndarray, fan_in: int) -> np.ndarray:
-        """TNVS: N(0, sqrt(s/n)) truncated at +-sqrt(3 s/n), the inverse distribution of words within.
-
-        Defined by `spec/methods/adapt.py: first_weight`.
-        """
-        span = np.uint64((1 << 32) - 2 * TAIL)
-        inside = np.uint64(TAIL) + ((words.astype(np.uint64) * span) >> np.uint64(32))
-        deviation = np.sqrt(np.float64(self.options.init) / np.float64(fan_in))
-        with np.errstate(over="ignore"):  # the first step names an infinite weight
-            return (fp32.normal(inside.astype(np.uint32)) * deviation).astype(np.float32)
 
     # -- forward and backward ---------------------------------------------------------------
 
@@ -217,6 +218,8 @@ class Adapt(RoundedCopies):
         q = self.rounded(layer, f"{path}q", value, stream=path)
         if parameter.symbol != "W":
             return to_float32(q)
+        if self.options.normalize == "off":
+            return to_float32(q)
         squares = code_squares(q.codes)
         norm = sqrt(squares) if squares else 1.0  # of the codes: the exponent cancels
         return self.passes(layer, f"{path}n", (q.codes / norm).astype(np.float32))
@@ -246,15 +249,11 @@ class Adapt(RoundedCopies):
     def see_loss(self, loss: float) -> None:
         """Take the loss into the history, and move the strategy by it."""
         started = perf_counter()
-        loss += self._penalties()
-        if not abs(loss) <= GREATEST:
-            raise NumberError(
-                f"adapt: the loss with its penalties is {loss:g}, beyond float32: lower lr or l2"
-            )
-        losses = np.append(self.state["losses"], np.float32(loss))[-LOOKBACK[1] :]
+        loss = self.penalized(loss)
+        if self.options.rop is not None:
+            self.count_loss(loss)
+        losses = np.append(self.state["losses"], np.float32(loss))[-self._rule.lookback[1] :]
         self.state["losses"] = losses
-        total, steps = self.state["epoch"]
-        self.state["epoch"] = np.array([total + np.float32(loss), steps + 1], np.float32)
         lookbacks = [int(layer.buffers["window"].codes[0]) for layer in self._weighted]
         seen = losses[-(sum(lookbacks) // len(lookbacks)) :].tolist()
         current = switch.STRATEGIES[self.number("strategy")]
@@ -262,22 +261,15 @@ class Adapt(RoundedCopies):
         self.state["strategy"] = whole(switch.STRATEGIES.index(moved))
         self.overhead = perf_counter() - started
 
-    def _penalties(self) -> float:
-        """l1*||W||_1 + l2/2*||W||_2^2 of all weights, and with `penalty` WL/32 * (share of non-zeros).
+    def width_penalty(self, layer: Any) -> float:
+        """With `penalty`: WL/32 * (share of non-zeros).
 
-        Defined by `spec/methods/adapt.py: Step.penalty`.
+        Defined by `spec/methods/adapt.py: Step.width_penalty`.
         """
-        o, total = self.options, 0.0
-        for layer in self._weighted:
-            w = layer.weight.value
-            if o.l1:
-                total += o.l1 * sum_of_magnitudes(w)
-            if o.l2:
-                total += o.l2 / 2 * sum_of_squares(w)
-            if o.penalty == "on":
-                used = self._used[layer.name]
-                total += used["WL"] / 32 * used["nonzero"] / w.size
-        return total
+        if self.options.penalty == "off":
+            return 0.0
+        used = self._used[layer.name]
+        return used["WL"] / 32 * used["nonzero"] / layer.weight.value.size
 
     def update_all(self, updates: Sequence[Update]) -> None:
         """The switch of every weight layer, then the updates."""
@@ -286,17 +278,17 @@ class Adapt(RoundedCopies):
                 if parameter.symbol == "W":
                     self._gather(layer, parameter, gradient)
         super().update_all(updates)
-        batches = self.number("batches") + 1
-        self.state["batches"] = whole(batches % self.options.accs)
 
     def _gather(self, layer: Any, parameter: Parameter, gradient: np.ndarray) -> None:
         """G <- G + g; the switch when the lookback is full.
 
         Defined by `spec/methods/adapt.py: Step.gather`.
         """
-        g = parameter.slots.get("G")
-        parameter.slots["G"] = gradient if g is None else g + gradient
-        lb, r, n = layer.buffers["window"].codes.tolist()
+        slots, (lb, r, n) = parameter.slots, layer.buffers["window"].codes.tolist()
+        slots["G"] = slots["G"] + gradient if "G" in slots else gradient
+        if self.options.normalize == "off":
+            norm = np.array([sqrt(sum_of_squares(gradient))]).astype(np.float32)
+            slots["norms"] = slots["norms"] + norm if "norms" in slots else norm
         layer.buffers["window"] = whole(lb, r, n + 1)
         if n + 1 >= lb:
             self._switch(layer, parameter)
@@ -305,70 +297,40 @@ class Adapt(RoundedCopies):
         """lb, r, PushDown and PushUp of one layer; G starts anew."""
         lb, r, n = layer.buffers["window"].codes.tolist()
         wl, fl = layer.buffers["precision"].codes.tolist()
+        norms = float(parameter.slots.pop("norms")[0]) if self.options.normalize == "off" else n
         length = sqrt(sum_of_squares(parameter.slots["G"]))
-        diversity = n / length if length else inf
-        lb = switch.next_lookback(lb, diversity, *LOOKBACK)
-        r = switch.next_resolution(r, lb, LOOKBACK, RESOLUTION)
+        diversity = norms / length if length else inf
+        lb = switch.next_lookback(lb, diversity, self._rule)
+        r = switch.next_resolution(r, lb, self._rule)
         words = self.words(f"{layer.name}/push_down", parameter.value.size)
-        least = switch.push_down(parameter.value, wl, fl, r, self.options.eps, words)
+        wl_min, fl_min = switch.push_down(parameter.value, wl, fl, r, self.options.eps, words)
         strategy = switch.STRATEGIES[self.number("strategy")]
-        precision = whole(*switch.push_up(*least, diversity, strategy, self.options.buff))
+        s = switch.suggestions(diversity, fl_min, self._rule.reading)
+        wl, fl = switch.push_up(wl_min, fl_min, switch.chosen(s, strategy), self._rule)
         for follower in self._behind[layer.name]:
-            follower.buffers["precision"] = precision
+            follower.buffers["precision"] = whole(wl, fl)
         layer.buffers["window"] = whole(lb, r, 0)
         parameter.slots["G"] = np.zeros(parameter.shape, np.float32)
+        kl = switch.loss_of(parameter.value, wl_min, fl_min, r, words)
+        self.moves[layer.name] = {
+            **{"WL": wl, "FL": fl, "WL_min": wl_min, "FL_min": fl_min, "KL": kl if isfinite(kl) else None},
+            **{"D": diversity if length else None, "s1": min(s[0], MAX_BITS), "s2": s[1]},
+            **{"strategy": strategy, "lb": lb, "r": r},
+        }
 
     # -- update -----------------------------------------------------------------------------
-
-    def epoch_rate(self) -> float:
-        """lr of this epoch, as far as plateaus of the loss have reduced it."""
-        return super().epoch_rate() * float(self.state["plateau"][0])
 
     def penalties(self) -> tuple[float, float]:
         """l1 and l2."""
         return self.options.l1, self.options.l2
 
-    def updates_done(self) -> int:
-        """One in `accs` steps."""
-        return self.step // self.options.accs
 
-    def update(self, layer: LayerLike, parameter: Parameter, gradient: np.ndarray) -> None:
-        """The master's step by the mean of `accs` gradients.
-
-        Defined by `spec/methods/adapt.py: Step.update`.
-        """
-        o, slots = self.options, parameter.slots
-        if o.accs > 1:
-            slots["sum"] = slots["sum"] + gradient if "sum" in slots else gradient
-            if self.number("batches") + 1 < o.accs:
-                return
-            gradient = slots.pop("sum") / np.float32(o.accs)
-        super().update(layer, parameter, gradient)
-
-    def end_of_epoch(self) -> None:
-        """Reduce the learning rate where the mean loss of an epoch has not fallen for `rop` epochs.
-
-        Defined by `spec/methods/adapt.py: Step.end_of_epoch`.
-        """
-        super().end_of_epoch()
-        total, steps = self.state["epoch"].tolist()
-        self.state["epoch"] = np.zeros(2, np.float32)
-        if self.options.rop is not None and steps:
-            now = reduce_on_plateau(self.state["plateau"].tolist(), total / steps, self.options)
-            self.state["plateau"] = np.array(now, np.float32)
-
-
-def reduce_on_plateau(state: list[float], loss: float, o: Adapt.Options) -> tuple[float, float, float]:
-    """(factor of lr, best loss, epochs since) after an epoch of mean loss `loss`; as PyTorch's scheduler.
-
-    An epoch is better whose loss is below best * (1 - rop_threshold); after more than `rop` others in a
-    row lr shrinks by rop_factor.
-
-    Defined by `spec/methods/adapt_switch.py: Plateau`.
-    """
-    factor, best, waited = state
-    if loss < best * (1 - o.rop_threshold):
-        return factor, loss, 0
-    if o.rop is not None and waited + 1 > o.rop:
-        return factor * o.rop_factor, best, 0
-    return factor, best, waited + 1
+def numbers(text: str, between: str, key: str, example: str) -> tuple[int, int]:
+    """Two whole numbers; ConfigError, naming the key, unless they are, and with '-' between them bounds."""
+    parts = text.strip("<>").split(between)
+    if len(parts) != 2 or not all(part.isascii() and part.isdecimal() for part in parts):
+        raise ConfigError(f"adapt: {key}={text!r} is not two whole numbers, as in {example}")
+    low, high = int(parts[0]), int(parts[1])
+    if between == "-" and not 1 <= low <= high:
+        raise ConfigError(f"adapt: {key}={text}: the first is at least 1 and at most the second")
+    return low, high

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -27,11 +27,26 @@ from intnet.numbers.fp32 import log64
 from intnet.ops.kernels.histograms import count_codes, count_floats, inner_edges
 
 Strategy = Literal["min", "mean", "max"]
+Reading = Literal["graded", "printed"]
+Buffer = Literal["raised", "printed"]
 STRATEGIES: tuple[Strategy, ...] = ("min", "mean", "max")
 LEAST_FL = 4  # PushDown looks no further down
 LN2 = float.fromhex("0x1.62e42fefa39efp-1")
 NEAR = 1e-9  # further from eps than this, the error of a KL in float64, below 1e-11, decides nothing
 DIGITS = Context(prec=50)
+
+
+class Rule(NamedTuple):
+    """What the options say of a switch: bounds of lookback and resolution, the lookback's momentum, the
+    reading of (3.6), whether the buffer stands behind the raised FL, and its bits.
+    """
+
+    lookback: tuple[int, int] = (25, 100)
+    resolution: tuple[int, int] = (50, 150)
+    gamma: Fraction = Fraction(33, 100)
+    reading: Reading = "graded"
+    buffer: Buffer = "raised"
+    buff: int = 4
 
 
 def divergence(p: np.ndarray, q: np.ndarray) -> float:
@@ -79,12 +94,16 @@ class Candidates:
     def __init__(self, w: np.ndarray, words: np.ndarray, r: int) -> None:
         self.w, self.words = w, words
         self._edges = inner_edges(float(w.min()), float(w.max()), r)
-        self._q = count_floats(w, self._edges)
+        self.q = count_floats(w, self._edges)
+
+    def p(self, wl: int, fl: int) -> np.ndarray:
+        """The histogram of SR(W; <wl,fl>)."""
+        rounded = quantize(self.w, FixedPoint(wl, fl), rounding="stochastic", words=self.words)
+        return count_codes(rounded, self._edges)
 
     def holds(self, wl: int, fl: int, eps: float) -> bool:
         """KL(P || Q) <= eps, P of SR(W; <wl,fl>). Defined by `spec/methods/adapt_switch.py: loss_of`."""
-        rounded = quantize(self.w, FixedPoint(wl, fl), rounding="stochastic", words=self.words)
-        return not diverges(count_codes(rounded, self._edges), self._q, eps)
+        return not diverges(self.p(wl, fl), self.q, eps)
 
 
 def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
@@ -117,62 +136,78 @@ def push_down(w: np.ndarray, wl: int, fl: int, r: int, eps: float, words: np.nda
     return wl_min, fl_min
 
 
+def loss_of(w: np.ndarray, wl: int, fl: int, r: int, words: np.ndarray) -> float:
+    """KL(P || Q) in bits of SR(W; <wl,fl>), in float64: what a switch lost, for the log."""
+    if w.min() == w.max():
+        return 0.0
+    candidates = Candidates(w, words, r)
+    return divergence(candidates.p(wl, fl), candidates.q)
+
+
 def _ceil(x: Decimal) -> int:
     return int(x.to_integral_value(ROUND_CEILING))
 
 
-def suggestion(diversity: float, fl_min: int, strategy: Strategy) -> int:
-    """s of Eq. 3.6: by how many bits FL grows; 1 where the diversity tells nothing.
+def suggestions(diversity: float, fl_min: int, reading: Reading = "graded") -> tuple[int, int]:
+    """(s1, s2) of Eq. 3.6: by how many bits FL might grow; (1, 1) where the diversity tells nothing.
 
-    Defined by `spec/methods/adapt_switch.py: suggestion`.
+    With a = (ln D - 1)^2, which is above 0 as e is no float, s1 = ceil(1/a) and s2 = ceil(32 a) - FL_min,
+    32 a at most 32. Printed: a = (ln D)^2 - 1, which must be above 0, and 32 (ln D)^2 - 1 in s2.
+
+    Defined by `spec/methods/adapt_switch.py: suggestions`.
     """
     if not 0 < diversity < math.inf:
-        return 1
-    square = DIGITS.power(_log(Fraction(diversity)), 2)
-    a = DIGITS.subtract(square, Decimal(1))
+        return 1, 1
+    log = _log(Fraction(diversity))
+    if reading == "graded":
+        a = DIGITS.power(DIGITS.subtract(log, Decimal(1)), 2)
+        most = _ceil(DIGITS.multiply(Decimal(32), a))
+    else:
+        square = DIGITS.power(log, 2)
+        a = DIGITS.subtract(square, Decimal(1))
+        most = _ceil(DIGITS.multiply(Decimal(32), square)) - 1
     if not a > 0:
-        return 1
-    s1 = max(_ceil(DIGITS.divide(Decimal(1), a)), 1)
-    s2 = max(min(_ceil(DIGITS.multiply(Decimal(32), square)) - 1, MAX_BITS) - fl_min, 1)
-    if strategy == "mean":
-        return (s1 + s2 + 1) // 2
-    return min(s1, s2) if strategy == "min" else max(s1, s2)
+        return 1, 1
+    return max(_ceil(DIGITS.divide(Decimal(1), a)), 1), max(min(most, MAX_BITS) - fl_min, 1)
 
 
-def push_up(wl_min: int, fl_min: int, diversity: float, strategy: Strategy, buff: int) -> tuple[int, int]:
+def chosen(s: tuple[int, int], strategy: Strategy) -> int:
+    """s of Eq. 3.6: the least, the mean rounded up or the greatest of (s1, s2)."""
+    return {"min": min(s), "mean": (sum(s) + 1) // 2, "max": max(s)}[strategy]
+
+
+def push_up(wl_min: int, fl_min: int, s: int, rule: Rule) -> tuple[int, int]:
     """(WL, FL) for the next lookback: s more bits to learn with, and `buff` bits in front of the point.
 
     The paper's WL = max(WL_min, FL) + 1 ahead of the buffer is not computed: the buffer sets WL anew.
 
     Defined by `spec/methods/adapt_switch.py: push_up`.
     """
-    fl = min(fl_min + suggestion(diversity, fl_min, strategy), MAX_BITS - buff)
-    return max(min(fl + buff, MAX_BITS), wl_min), fl
+    fl = min(fl_min + s if rule.buffer == "raised" else fl_min, MAX_BITS - rule.buff)
+    return max(min(fl + rule.buff, MAX_BITS), wl_min), fl
 
 
-def next_lookback(
-    lookback: int, diversity: float, lower: int, upper: int, gamma: tuple[int, int] = (33, 100)
-) -> int:
+def next_lookback(lookback: int, diversity: float, rule: Rule) -> int:
     """lb <- ceil(gamma lb_new + (1 - gamma) lb); lb_new = ceil(lb_upr / D) within its bounds.
 
     gamma is a fraction, and lb_upr / D one of the float D, so that both ceilings are exact.
 
     Defined by `spec/methods/adapt_switch.py: next_lookback`.
     """
+    lower, upper = rule.lookback
     new = upper
     if 0 < diversity < math.inf:
         new = min(max(math.ceil(upper / Fraction(diversity)), lower), upper)
-    num, den = gamma
-    return -((-num * new - (den - num) * lookback) // den)
+    return math.ceil(rule.gamma * new + (1 - rule.gamma) * lookback)
 
 
-def next_resolution(r: int, lookback: int, lookbacks: tuple[int, int], bounds: tuple[int, int]) -> int:
+def next_resolution(r: int, lookback: int, rule: Rule) -> int:
     """r + 1 where lb is at its upper bound, r - 1 where it is at its lower one, within its bounds.
 
     Defined by `spec/methods/adapt_switch.py: next_resolution`.
     """
-    step = (lookback == lookbacks[1]) - (lookback == lookbacks[0])
-    return min(max(r + step, bounds[0]), bounds[1])
+    step = (lookback == rule.lookback[1]) - (lookback == rule.lookback[0])
+    return min(max(r + step, rule.resolution[0]), rule.resolution[1])
 
 
 def next_strategy(strategy: Strategy, losses: Sequence[float]) -> Strategy:

@@ -100,7 +100,6 @@ class Dynasty(Float32):
             raise ConfigError("dynasty: a uniform map has 0, 2, 4, 6 or 8 bits")
         if not 0 <= o.gamma < 1:
             raise ConfigError("dynasty: gamma is from 0 to below 1")
-        self._layers: list[Any] = []
         self._batch = 0  # images of this step
         self._seconds = 0.0  # that the analytics took since the last map
         self._seen: dict[tuple[str, str], BlockTensor] = {}  # dynamic operands of this step
@@ -112,11 +111,7 @@ class Dynasty(Float32):
     def start(self, layers: Sequence[Any], seed: int) -> None:
         """Every block starts with 4 bits."""
         super().start(layers, seed)
-        self.state = {"lambda": np.zeros(0), "batches": whole(0), "images": whole(0)}
-
-    def follow(self, layers: Sequence[Any]) -> None:
-        """The weight layers, whose blocks a map speaks of."""
-        self._layers = [layer for layer in layers if layer.takes_weight]
+        self.state |= {"lambda": np.zeros(0), "batches": whole(0), "images": whole(0)}
 
     # -- the map in use ---------------------------------------------------------------------
 
@@ -232,6 +227,7 @@ class Dynasty(Float32):
     def see_loss(self, loss: float) -> None:
         """The backward pass begins, and with it the analytics of this step, whose time is `overhead`."""
         self.overhead = 0.0
+        super().see_loss(loss)
 
     def end_of_step(self) -> None:
         """Count a full batch."""
@@ -255,10 +251,10 @@ class Dynasty(Float32):
 
     def _new_maps(self) -> None:
         uses = {}
-        for layer in self._layers:
+        for layer in self._weighted:
             x = (self.number("images"), *self._shapes[layer.name])
             uses[layer.name] = dynasty_map.multiply_adds(x, layer.weight.shape, layer.stride, layer.padding)
-        self.map = {"layers": {layer.name: {} for layer in self._layers}}
+        self.map = {"layers": {layer.name: {} for layer in self._weighted}}
         lams = [
             self._new_map(kind, {name: both[i] for name, both in uses.items()})
             for i, kind in enumerate(KINDS)
@@ -268,7 +264,7 @@ class Dynasty(Float32):
     def _new_map(self, kind: str, uses: dict[str, np.ndarray]) -> float:
         """The next map of the weights or of the activations of all layers; its lambda."""
         stores = {
-            layer.name: layer.weight.slots if kind == WEIGHTS else layer.buffers for layer in self._layers
+            layer.name: layer.weight.slots if kind == WEIGHTS else layer.buffers for layer in self._weighted
         }
         stores = {name: store for name, store in stores.items() if "S" in store}
         if not stores:  # one layer alone, whose input has no sensitivity

@@ -7,9 +7,12 @@ A step takes the gradient g of a parameter W as the method's paper leaves it, al
     adamw    m <- beta1*m + (1 - beta1)*g,  v <- beta2*v + (1 - beta2)*g^2,  t = number of the update, from 1
              W <- W - lr*((m/(1 - beta1^t)) / (sqrt(v/(1 - beta2^t)) + adam_eps) + weight_decay*W)
 
+With `accs` above 1 the update takes the mean of so many steps' gradients. l1*sign(W) joins as weight_decay*W
+does. With `rop` lr shrinks where the mean loss of an epoch, penalties counted, has stopped falling.
+
 adamw is Algorithm 2 of Loshchilov and Hutter 2019, "Decoupled weight decay regularization"; their lambda is
-lr*weight_decay here, as in most programs. lr = lr(epoch) * factor, where warmup and cosine, in epochs, make
-the factor (`schedules.factor`). Label smoothing is the loss's (`ops/loss.py`).
+lr*weight_decay here, as in most programs. lr = lr(epoch) * plateau * factor, where `rop` makes the one and
+warmup and cosine, in epochs, the other (`schedules`). Label smoothing is the loss's (`ops/loss.py`).
 
 Numbers of a step are float64, one operation a rounding: beta^t by squaring (`power`), the scale
 clip/||g||_2, rate = lr/(1 - beta1^t), root = 1/sqrt(1 - beta2^t) and decay = lr*weight_decay. Each is rounded
@@ -29,13 +32,16 @@ import numpy as np
 
 from intnet.errors import ConfigError, NumberError
 from intnet.methods import schedules, symbols
-from intnet.methods.method import LayerLike, Method, Parameter, check_finite
+from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, whole
 from intnet.methods.options import takes
+from intnet.numbers import fp32
 from intnet.ops.kernels import descent
-from intnet.ops.kernels.histograms import sum_of_squares
+from intnet.ops.kernels.histograms import sum_of_magnitudes, sum_of_squares
 
 SLOTS = {"sgd": ("Acc",), "adamw": ("m", "v")}  # of a parameter
 LEAST = 2.0**-149
+GREATEST = float(np.finfo(np.float32).max)
+TAIL = 178_809_188  # P(z < -sqrt 3) * 2^32, to nearest: the words of a normal beyond the truncation
 
 
 class FloatMaster(Method):
@@ -44,6 +50,9 @@ class FloatMaster(Method):
     STATE: ClassVar[dict[str, str]] = {
         "m": "of adamw: running mean of the gradients",
         "v": "of adamw: running mean of their squares",
+        "waiting": "gradients that wait for an update: their sum of a parameter, how many of the net",
+        "epoch": "[sum of losses, steps] of the epoch under way",
+        "plateau": "[factor of lr, best loss of an epoch, epochs since]",
     }
 
     @dataclass(frozen=True, kw_only=True)
@@ -53,7 +62,11 @@ class FloatMaster(Method):
         cosine: epochs in which it falls to 0 behind the warmup, along half a cosine, then again from the top.
         optimizer: sgd has momentum, weight_decay is its L2 factor; adamw has beta1, beta2, adam_eps, and
         weight_decay decoupled. clip: greatest L2 norm of a parameter's gradient, before any weight decay.
-        label_smoothing: share of a target that is spread over all classes.
+        label_smoothing: share of a target that is spread over all classes. l1: factor of the L1 penalty.
+        accs: steps whose gradients make one update. rop: epochs without a lower loss before lr shrinks by
+        rop_factor, or off; rop_threshold: the share by which a loss must be lower to count.
+        init, init_scale: first weights, of variance s/fan_in: normal, tnvs (a normal cut at +-sqrt 3
+        deviations) or uniform.
         """
 
         lr: str = "0.05"
@@ -67,6 +80,13 @@ class FloatMaster(Method):
         adam_eps: float = 1e-8
         clip: float | None = None
         label_smoothing: float = 0.0
+        l1: float = 0.0
+        accs: int = 1
+        rop: int | None = None
+        rop_factor: float = 0.1
+        rop_threshold: float = 1e-4
+        init: Literal["normal", "tnvs", "uniform"] = "normal"
+        init_scale: float = 1.0
 
     @takes(Options)
     def __init__(self, /, **options: Any) -> None:
@@ -83,19 +103,95 @@ class FloatMaster(Method):
             self.SYMBOLS = symbols.with_adamw(self.SYMBOLS)
         if o.clip is not None:
             self.SYMBOLS = {**self.SYMBOLS, **symbols.CLIPPED}
+        self._weighted: list[Any] = []
+
+    # -- starting ---------------------------------------------------------------------------
+
+    def start(self, layers: Sequence[Any], seed: int) -> None:
+        """No gradient waits, no loss was seen. Defined by `spec/methods/float_master.py: first_state`."""
+        super().start(layers, seed)
+        self.state = {}
+        if self.options.accs > 1:
+            self.state["waiting"] = whole(0)
+        if self.options.rop is not None:
+            self.state["epoch"] = np.zeros(2, np.float32)
+            self.state["plateau"] = np.array([1, GREATEST, 0], np.float32)
+
+    def follow(self, layers: Sequence[Any]) -> None:
+        """The weight layers, of which penalties and diversities speak."""
+        self._weighted = [layer for layer in layers if layer.takes_weight]
+
+    def first_weights(self, words: np.ndarray, fan_in: int) -> np.ndarray:
+        """float32 of uint32 words, of variance s/fan_in. Defined by `spec/initial.py: scaled`."""
+        return scaled_weights(words, fan_in, self.options.init, self.options.init_scale)
+
+    # -- the loss of an epoch ---------------------------------------------------------------
+
+    def penalized(self, loss: float) -> float:
+        """The loss with l1*||W||_1 + l2/2*||W||_2^2 of all weights; NumberError beyond float32.
+
+        Defined by `spec/methods/float_master.py: FloatMaster.penalized`.
+        """
+        l1, l2 = self.penalties()
+        added = 0.0
+        for layer in self._weighted:
+            w = layer.weight.value
+            if l1:
+                added += l1 * sum_of_magnitudes(w)
+            if l2:
+                added += l2 / 2 * sum_of_squares(w)
+            added += self.width_penalty(layer)
+        loss += added
+        if not abs(loss) <= GREATEST:
+            raise NumberError(
+                f"{self.name}: the loss with its penalties is {loss:g}, beyond float32: "
+                "lower lr, l1 or the L2 factor"
+            )
+        return loss
+
+    def width_penalty(self, layer: LayerLike) -> float:
+        """What a method adds of a layer's word length to the loss; its gradient is zero."""
+        return 0.0
+
+    def see_loss(self, loss: float) -> None:
+        """With `rop`: the loss and its penalties, into the sum of the epoch."""
+        if self.options.rop is not None:
+            self.count_loss(self.penalized(loss))
+
+    def count_loss(self, loss: float) -> None:
+        """One more loss of the epoch."""
+        total, steps = self.state["epoch"]
+        self.state["epoch"] = np.array([total + np.float32(loss), steps + 1], np.float32)
+
+    def end_of_epoch(self) -> None:
+        """Reduce the learning rate where the mean loss of an epoch has not fallen for `rop` epochs.
+
+        Defined by `spec/methods/float_master.py: FloatMaster.end_of_epoch`.
+        """
+        super().end_of_epoch()
+        if self.options.rop is None:
+            return
+        total, steps = self.state["epoch"].tolist()
+        self.state["epoch"] = np.zeros(2, np.float32)
+        if steps:
+            o, state = self.options, self.state["plateau"].tolist()
+            now = schedules.reduce_on_plateau(state, total / steps, o.rop, o.rop_factor, o.rop_threshold)
+            self.state["plateau"] = np.array(now, np.float32)
 
     # -- the learning rate ------------------------------------------------------------------
 
     def epoch_rate(self) -> float:
-        """The learning rate of this epoch, which warmup and cosine scale from step to step."""
+        """The learning rate of this epoch, ahead of what plateaus, warmup and cosine make of it."""
         return self.lr.at(self.epoch)
 
     def rate(self) -> float:
         """The learning rate of this step. Defined by `spec/methods/float_master.py: rate`."""
-        if not self.moves_within_epochs:
-            return self.epoch_rate()
-        place = self.step, self.steps_per_epoch
-        return self.epoch_rate() * schedules.factor(*place, self._warmup, self._cosine)
+        rate = self.epoch_rate()
+        if self.options.rop is not None:
+            rate *= float(self.state["plateau"][0])
+        if self.moves_within_epochs:
+            rate *= schedules.factor(self.step, self.steps_per_epoch, self._warmup, self._cosine)
+        return rate
 
     # -- the update -------------------------------------------------------------------------
 
@@ -104,19 +200,38 @@ class FloatMaster(Method):
 
         Defined by `spec/methods/float_master.py: FloatMaster.penalties`.
         """
-        return 0.0, self.options.weight_decay if self.options.optimizer == "sgd" else 0.0
+        return self.options.l1, self.options.weight_decay if self.options.optimizer == "sgd" else 0.0
 
     def updates_done(self) -> int:
-        """How often each parameter was updated before this step."""
-        return self.step
+        """How often each parameter was updated before this step: once in `accs` steps."""
+        return self.step // self.options.accs
+
+    def update_all(self, updates: Sequence[Update]) -> None:
+        """Every parameter's, and the batch counted that it was made of."""
+        super().update_all(updates)
+        if self.options.accs > 1:
+            self.state["waiting"] = whole((self.number("waiting") + 1) % self.options.accs)
 
     def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
-        """The module's step of one parameter; NumberError for a gradient that is not finite.
+        """`descend` by the gradient, or by the mean of `accs` of them; NumberError where one is not finite.
+
+        Defined by `spec/methods/float_master.py: FloatMaster.update`.
+        """
+        gradient = check_finite(gradient, f"{layer.name}/g{parameter.symbol}")
+        accs, slots = self.options.accs, parameter.slots
+        if accs > 1:
+            slots["waiting"] = slots["waiting"] + gradient if "waiting" in slots else gradient
+            if self.number("waiting") + 1 < accs:
+                return
+            gradient = slots.pop("waiting") / np.float32(accs)
+        self.descend(layer, parameter, gradient)
+
+    def descend(self, layer: LayerLike, parameter: Parameter, gradient: np.ndarray) -> None:
+        """The module's step of one parameter.
 
         Defined by `spec/methods/float_master.py: update`.
         """
         o, path = self.options, f"g{parameter.symbol}"
-        gradient = check_finite(gradient, f"{layer.name}/{path}")
         scale = self._clipping(gradient)
         if self.observers and o.clip is not None:
             self.passes(layer, f"{path}c", np.float32(scale) * gradient)
@@ -188,6 +303,28 @@ def power(base: float, n: int) -> float:
     return result
 
 
+def scaled_weights(words: np.ndarray, fan_in: int, kind: str, scale: float) -> np.ndarray:
+    """float32 first weights of variance s/n of uint32 words; s = scale, n = fan_in.
+
+    normal    z sqrt(s)/sqrt(n)            z of N(0, 1) by the inverse distribution
+    tnvs      z sqrt(s/n)                  the words within +-sqrt 3 only: N(0, s/n) cut at +-sqrt(3 s/n)
+    uniform   u sqrt(3 s/n)                u = (2 word + 1 - 2^32)/2^32
+
+    Defined by `spec/initial.py: scaled`.
+    """
+    n, s = np.float64(fan_in), np.float64(scale)
+    if kind == "normal":
+        drawn, deviation = fp32.normal(words), np.sqrt(s) / np.sqrt(n)
+    elif kind == "tnvs":
+        span = np.uint64((1 << 32) - 2 * TAIL)
+        inside = np.uint64(TAIL) + ((words.astype(np.uint64) * span) >> np.uint64(32))
+        drawn, deviation = fp32.normal(inside.astype(np.uint32)), np.sqrt(s / n)
+    else:
+        drawn, deviation = (2.0 * words + (1 - 2.0**32)) / 2.0**32, np.sqrt(3 * s / n)
+    with np.errstate(over="ignore"):  # the first step names an infinite weight
+        return (drawn * deviation).astype(np.float32)
+
+
 def check_options(owner: str, o: FloatMaster.Options) -> None:
     """ConfigError naming the first key whose value is out of its range."""
     below_one = "from 0 to below 1"
@@ -201,6 +338,12 @@ def check_options(owner: str, o: FloatMaster.Options) -> None:
         ("adam_eps", o.adam_eps >= LEAST, "at least 2^-149, the least float32"),
         ("clip", o.clip is None or o.clip > 0, "above 0, or off"),
         ("label_smoothing", 0 <= o.label_smoothing < 1, below_one),
+        ("l1", o.l1 >= 0, "at least 0"),
+        ("accs", o.accs >= 1, "at least 1"),
+        ("rop", o.rop is None or o.rop >= 0, "at least 0 epochs, or off"),
+        ("rop_factor", 0 < o.rop_factor < 1, "between 0 and 1"),
+        ("rop_threshold", 0 <= o.rop_threshold < 1, below_one),
+        ("init_scale", o.init_scale > 0, "above 0"),
     )
     for key, holds, range_ in rules:
         if not holds:

@@ -114,6 +114,7 @@ class Method:
         self.options, self.overrides = parse_options(self.Options, options, self.name, self.BY_LAYER)
         self.context = Context()
         self.overhead = 0.0  # seconds of the last step that went into moving widths
+        self.moves: dict[str, dict[str, Any]] = {}  # layer -> what this step moved of it and why, for the log
         self.map: dict[str, Any] = {}  # what the last epoch found of a map of widths, for the log
         self.state: dict[str, Any] = {}
         self.held: dict[str, Held] = {}  # 'layer/path' -> in the last step, where the method tells
@@ -190,7 +191,7 @@ class Method:
         rng.check_streams(self.streams(layers))
         check_patterns(self.overrides, [layer.name for layer in layers], self.name)
         self.set(seed=seed, step=0, epoch=0, saturated={})
-        self.held, self.map = {}, {}
+        self.held, self.map, self.moves = {}, {}, {}
         self.follow(layers)
         for layer in layers:
             layer.buffers = {}

@@ -69,6 +69,8 @@ class Muppet(RoundedCopies):
         "zeros": "a tensor of zeros takes the scale of a maximum of 1",
         "batch norm": "float32, its gamma, beta and their gradients too; its input, its output, the error at "
         "the activation behind it and at the layer ahead of it are block float",
+        "parameters": "of the diversity are the weights of layers; the released code takes the mean over all "
+        "parameters",
         "diversity": "a layer whose kept gradients are all zero counts as 1; the first diversity after a "
         "switch has none to compare with, so it is no violation",
     }
@@ -102,7 +104,7 @@ class Muppet(RoundedCopies):
     def start(self, layers: Sequence[Any], seed: int) -> None:
         """8 bits."""
         super().start(layers, seed)
-        self.state = {
+        self.state |= {
             "level": whole(0),
             "switched": whole(0),
             "epochs": whole(0),
@@ -214,13 +216,23 @@ class Muppet(RoundedCopies):
             diversity([(float(s.pop("squares")[0]), sum_of_squares(s.pop("sum"))) for s in slots]), GREATEST
         )
         seen = self.state["diversities"]
-        found = self.number("violations") + violates(seen.tolist(), d, self.epoch)
+        violated = violates(seen.tolist(), d, self.epoch)
+        found = self.number("violations") + violated
         moves = found == self.options.patience
         self.state["diversities"] = np.append(seen, np.float32(d)) if not moves else seen[:0]
         self.state["violations"] = whole(0 if moves else found)
         if moves:
             self.state["level"] = whole(self.number("level") + 1)
             self.state["switched"] = whole(self.epoch + 1)
+        self.moves["net"] = {
+            **{
+                "WL": self.wl or 32,
+                "D": d,
+                "p": max([*seen.tolist(), d]) / d,
+                "threshold": float(threshold(self.epoch)),
+            },
+            **{"violated": violated, "violations": found},
+        }
 
 
 def _near(source: Exact, limit: int) -> bool:
@@ -256,9 +268,13 @@ def violates(diversities: Sequence[float], d: float, epoch: int) -> bool:
 
     Decided with 50 digits.
 
-    Defined by `spec/methods/muppet.py: violates`, `spec/methods/muppet.py: threshold`.
+    Defined by `spec/methods/muppet.py: violates`.
     """
     if not diversities:
         return False
-    threshold = DIGITS.fma(BETA, DIGITS.exp(DIGITS.multiply(-LAMBDA, Decimal(epoch))), ALPHA)
-    return Decimal(max(diversities)) > DIGITS.multiply(Decimal(d), threshold)
+    return Decimal(max(diversities)) > DIGITS.multiply(Decimal(d), threshold(epoch))
+
+
+def threshold(epoch: int) -> Decimal:
+    """alpha + beta exp(-lambda epoch), with 50 digits. Defined by `spec/methods/muppet.py: threshold`."""
+    return DIGITS.fma(BETA, DIGITS.exp(DIGITS.multiply(-LAMBDA, Decimal(epoch))), ALPHA)

@@ -11,6 +11,8 @@ rounded, and in how many bits, is the method's (`rounded`), and so are its error
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import LayerLike, Parameter, to_float32
 from intnet.ops.curves import Curve
@@ -50,9 +52,9 @@ class RoundedCopies(FloatMaster):
             return self.rounded(layer, path, value)
         return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
 
-    def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
+    def descend(self, layer: LayerLike, parameter: Parameter, gradient: np.ndarray) -> None:
         """The float32 master's step."""
-        super().update(layer, parameter, gradient)
+        super().descend(layer, parameter, gradient)
         self.passes(layer, parameter.symbol, parameter.value)
 
     def widths(self) -> dict[str, dict[str, int]]:

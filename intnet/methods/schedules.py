@@ -4,7 +4,7 @@ Epochs count from 0. Used for learning rates (codes or floats), dr of CQ, and pr
 float rate from step to step is `factor`: a linear rise, then falls along half a cosine.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -88,6 +88,24 @@ def factor(step: int, steps_per_epoch: int, warmup: Fraction, cosine: Fraction |
     if cosine is None:
         return 1.0
     return _half_wave((done - warmup) / cosine % 1)
+
+
+def reduce_on_plateau(
+    state: Sequence[float], loss: float, patience: int, by: float, threshold: float
+) -> tuple[float, float, float]:
+    """(factor of lr, best loss, epochs since) after an epoch of mean loss `loss`; as PyTorch's scheduler.
+
+    An epoch is better whose loss is below best * (1 - threshold); after more than `patience` others in a row
+    the factor is multiplied by `by`.
+
+    Defined by `spec/methods/float_master.py: Plateau`.
+    """
+    factor, best, waited = state
+    if loss < best * (1 - threshold):
+        return factor, loss, 0
+    if waited + 1 > patience:
+        return factor * by, best, 0
+    return factor, best, waited + 1
 
 
 def _half_wave(u: Fraction) -> float:

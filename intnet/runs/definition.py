@@ -10,7 +10,7 @@ import intnet
 
 __all__ = ["VERSION", "difference", "head", "refused"]
 
-VERSION = 2  # `spec.VERSION`, without the import of all of it
+VERSION = 3  # `spec.VERSION`, without the import of all of it
 
 
 def difference(found: Any) -> str | None:

@@ -60,6 +60,8 @@ LINES: dict[str, dict[str, Any]] = {
         "seconds": float,
         "layers": {str: {"WL": int, "FL": int, "nonzero": int}},
     },
+    # of a step in which word lengths were decided anew: of each layer, or of 'net', what came of it and why
+    "decision": {"step": int, "epoch": int, "of": {str: dict}},
     # at the end of every epoch, before its own line, for methods of a map of widths: the map made then in
     # so many seconds, which holds in the next; the first layer has no "activations"
     "map": {
@@ -87,6 +89,8 @@ def step_lines(step: StepReport) -> Iterator[dict[str, Any]]:
     if step.widths:
         seconds = round(step.overhead, 6)
         yield {"kind": "precision", "step": step.step, "seconds": seconds, "layers": step.widths}
+    if step.moves:
+        yield {"kind": "decision", "step": step.step, "epoch": step.epoch, "of": step.moves}
     if step.map:
         yield {"kind": "map", "step": step.step, "epoch": step.epoch, **step.map}
 

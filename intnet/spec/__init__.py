@@ -39,7 +39,7 @@ from intnet.spec import (
 from intnet.spec.rounding import overflow, round_fraction, round_sqrt
 from intnet.spec.tensor import Fixed, Tensor, add_fixed, power, reshape, tensor
 
-VERSION = 2  # of the definition; a run, pack or checkpoint of another one is refused
+VERSION = 3  # of the definition; a run, pack or checkpoint of another one is refused
 
 __all__ = [
     "VERSION",

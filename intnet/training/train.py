@@ -38,8 +38,8 @@ METHOD_STATE = "method/"  # leads the names of `Method.state` in a run's state
 class StepReport:
     """One step: its number (from 1), epoch (from 0), mean loss, share of right answers, seconds.
 
-    widths: `Method.widths` of this step; overhead: its seconds that went into moving them; map: `Method.map`
-    where the step ended an epoch
+    widths: `Method.widths` of this step; overhead: its seconds that went into moving them; moves:
+    `Method.moves`; map: `Method.map` where the step ended an epoch
     """
 
     step: int
@@ -50,6 +50,7 @@ class StepReport:
     images: int
     widths: dict[str, dict[str, int]] = field(default_factory=dict)
     overhead: float = 0.0
+    moves: dict[str, dict[str, Any]] = field(default_factory=dict)
     map: dict[str, Any] = field(default_factory=dict)
 
 
@@ -97,6 +98,7 @@ class Run:
         started = perf_counter()
         method, step = self.method, self.method.step
         method.set(epoch=step // self.steps_per_epoch, training=True)
+        method.moves = {}
         pixels, labels = self._ahead(step)
         images = as_codes(pixels, self.data.exponent)
         # a float32 run that diverges overflows first; the checks of logits and gradients then say so
@@ -123,6 +125,7 @@ class Run:
             len(labels),
             dict(method.widths()),
             method.overhead,
+            method.moves,
             method.map if ended else {},
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from intnet.spec.digest import Floats
-from intnet.spec.float32 import add32
+from intnet.spec.float32 import add32, to_float32
 from intnet.spec.methods.dynasty import FIRST
 from intnet.spec.methods.step import value_of, whole
 from intnet.spec.nets import WEIGHTED
@@ -20,7 +20,15 @@ from intnet.verify.judge import Lazy, as_stored, numbers
 from intnet.verify.row import STEP, NotSpecified, Row, Task
 from intnet.verify.values import Values
 
-REMEMBERED = ("precision", "window", "G", "sum", "squares")  # slots and buffers that methods move otherwise
+REMEMBERED = (
+    "precision",
+    "window",
+    "G",
+    "norms",
+    "waiting",
+    "sum",
+    "squares",
+)  # slots and buffers that methods move otherwise
 TABLES = ("S", "b", "b_new")  # of DYNASTY
 SMALL = 4096  # weights of a layer that are followed whole in a large net
 LARGE = 1_000_000  # weights, or blocks of a map, up to which what reads all of them is recomputed
@@ -59,7 +67,8 @@ class Remembered:
         elif self._weights() > LARGE and any(self._is_kept(name, REMEMBERED) for name in self.taken.after):
             raise NotSpecified(f"what reads all weights is recomputed up to {LARGE:,} of them")
         step.see_loss(Fraction(self.taken.loss))
-        step.update = self._sums_alone(step)  # parameters have rows of their own
+        # parameters have rows of their own: here gradients that wait for an update are added up, and no more
+        setattr(step, "descend" if hasattr(step, "descend") else "update", lambda *given: None)
         step.update_all()
         step.end_of_step()
         kinds: tuple[str, ...] = REMEMBERED
@@ -94,13 +103,6 @@ class Remembered:
         if row.difference is not before and row.difference is not None:
             row.difference.trail.insert(0, name)
 
-    @staticmethod
-    def _sums_alone(step: Any) -> Any:
-        """In place of an update none, but where gradients wait for one and are added up."""
-        if getattr(step.settings, "accs", 1) < 2:
-            return lambda *given: None
-        return step.update
-
     def _with_gradients(self) -> Any:
         """The definition's step on the whole state, with what the forward and the backward pass found."""
         step = self.judge.fresh({name: as_stored(value) for name, value in self.taken.before.items()})
@@ -123,7 +125,7 @@ class Remembered:
     def _in_part(self, step: Any) -> None:
         if step.settings.accs > 1:
             raise NotSpecified(f"gradients that wait for others are added up to {LARGE:,} of them")
-        gather, penalty = step.gather, self._penalty(step)
+        gather, penalties = step.gather, self._penalties(step)
 
         def some(layer: Any) -> None:
             if int(np.prod(self.taken.before[f"{layer.name}.weight"].shape)) <= SMALL:
@@ -131,18 +133,17 @@ class Remembered:
             else:
                 self._gathered(step, layer.name)
 
-        step.gather, step.penalty = some, lambda: penalty
-        self.row.specs += ["methods.adapt.Step.penalty", "verify.chains"]
+        step.gather, step.penalized = some, lambda loss: to_float32(Fraction(float(loss) + penalties))
+        self.row.specs += ["methods.float_master.FloatMaster.penalized", "verify.chains"]
 
-    def _penalty(self, step: Any) -> float:
-        """`methods.adapt.Step.penalty`."""
-        o, total = step.settings, 0.0
+    def _penalties(self, step: Any) -> float:
+        """What `methods.float_master.FloatMaster.penalized` adds."""
+        (l1, l2), total = step.penalties(), 0.0
         for layer in step.weighted:
             w = self.taken.before[f"{layer.name}.weight"].astype(np.float64)
-            total += o.l1 * chains.sum64(np.abs(w)) if o.l1 else 0.0
-            total += o.l2 / 2 * chains.sum64(w * w) if o.l2 else 0.0
-            if o.penalty == "on":
-                total += step.numbers(f"{layer.name}.precision")[0] / 32 * step.nonzero[layer.name] / w.size
+            total += l1 * chains.sum64(np.abs(w)) if l1 else 0.0
+            total += l2 / 2 * chains.sum64(w * w) if l2 else 0.0
+            total += step.width_penalty(layer)
         return total
 
     def _gathered(self, step: Any, layer: str) -> None:

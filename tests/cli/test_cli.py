@@ -45,7 +45,7 @@ def test_help_names_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert here(capsys, "--version")[:2] == (0, "intnet 0.1.0, definition 2\n")
+    assert here(capsys, "--version")[:2] == (0, "intnet 0.1.0, definition 3\n")
 
 
 @pytest.mark.slow
@@ -359,10 +359,10 @@ def test_what_is_no_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         ),
         (
             '{"format": "intnet run", "version": 1, "definition": 1}',
-            "a run of another version of the definition (1); this intnet computes version 2",
+            "a run of another version of the definition (1); this intnet computes version 3",
         ),
         (
-            '{"format": "intnet run", "version": 1, "definition": 2, "run": {}, "plan": {"steps": 0}}',
+            '{"format": "intnet run", "version": 1, "definition": 3, "run": {}, "plan": {"steps": 0}}',
             "steps = 0: give a whole number",
         ),
     ],

@@ -31,6 +31,13 @@ CASES = [
     Case("adapt", "lenet", seed=7, options={"eps": 0.1, "momentum": 0.5}, start=SOON | {"G": 20}),
     Case("adapt", "lenet", seed=8, options={"buff": 8, "accs": 2}, start=SOON | {"*/precision": (20, 14)}),
     Case("adapt", "resnet", seed=9, batch=2, options={"l1": 1e-5}, start=SOON),
+    Case("adapt", seed=10, options={"reading": "printed", "start": "12,6"}, start=SOON | {"G": 15}),
+    Case("adapt", seed=11, options={"buffer": "printed", "buff": 6, "gamma": 0.5}, start=SOON | {"G": 9}),
+    Case("adapt", seed=12, options={"normalize": "off"}, start=SOON | {"G": 20, "norms": 25.5}),
+    Case(
+        "adapt", seed=13, start={"*/window": (3, 9, 2), "G": 4},
+        options={"lookback": "3-5", "resolution": "9-10", "init": "uniform", "normalize": "off"},
+    ),
     Case("adapt", seed=2**63 + 12345, batch=1, first_step=2**31 + 7, start=SOON),
 ]
 
@@ -62,10 +69,10 @@ def test_the_cases_do_what_they_are_for() -> None:
             moves |= {"up"} if new > form else {"down"} if new < form else {"same"}
         moves |= {f"strategy {last.state['method/strategy'][0]}"}
         moves |= {f"lookback {last.state['fc2.window'][0]}"}
-        moves |= {"reduced"} if last.state["method/plateau"][0] < 1 else set()
+        moves |= {"reduced"} if last.state.get("method/plateau", [1])[0] < 1 else set()
         gathered = last.state.get("fc1.weight.G", [])
         moves |= {"no gradient"} if case.images == "black" and not any(gathered) else set()
-        moves |= {"waits"} if any(name.endswith(".sum") for name in last.state) else set()
+        moves |= {"waits"} if any(name.endswith(".waiting") for name in last.state) else set()
     assert {"up", "down", "same", "reduced", "no gradient", "waits"} <= moves
     assert len([move for move in moves if move.startswith("lookback")]) > 2
     assert {"strategy 0", "strategy 2"} & moves and len([m for m in moves if m.startswith("strategy")]) > 1
@@ -100,7 +107,7 @@ def test_a_loss_beyond_float32_is_named(options: dict[str, float]) -> None:
 
 
 def test_a_start_beyond_float32_is_named() -> None:
-    run = Run(models.make("mlp", (8, 8, 1), 10), Adapt(init=1e300), datasets.load("digits"))
+    run = Run(models.make("mlp", (8, 8, 1), 10), Adapt(init_scale=1e300), datasets.load("digits"))
     with pytest.raises(NumberError, match=r"fc1/W: NaN or infinity"):
         run.train_step()
 

@@ -16,13 +16,16 @@ from hypothesis import strategies as st
 from intnet import methods
 from intnet import spec as oracle_package
 from intnet.exact.quantize import quantize
-from intnet.methods import adapt, muppet
 from intnet.methods import adapt_switch as lib
+from intnet.methods import float_master as fast_master
+from intnet.methods import muppet, schedules
 from intnet.numbers.formats import FixedPoint
 from intnet.spec import float_batch_norm as float_norm
+from intnet.spec import initial
 from intnet.spec import words as oracle_random
 from intnet.spec.float32 import sqrt32, to_float32
 from intnet.spec.methods import adapt_switch as oracle
+from intnet.spec.methods import float_master
 from tests.support import cases, moving
 
 F32 = np.float32
@@ -147,28 +150,36 @@ def test_every_candidate_rounds_by_the_same_words() -> None:
 # -- PushUp, lookback, resolution, strategy --------------------------------------------------------
 
 
-def thresholds() -> list[float]:
-    """Diversities beside each step of s: ln^2 D = 1 + 1/k and ln^2 D = j/32."""
-    roots = [math.sqrt(1 + 1 / k) for k in range(1, 40)] + [math.sqrt(j / 32) for j in range(32, 67)]
-    return [d for root in roots for sign in (1, -1) for d in near(math.exp(sign * root), 3)]
+def thresholds(reading: str) -> list[float]:
+    """Diversities beside each step of s1 and s2, by ln D."""
+    if reading == "graded":  # (ln D - 1)^2 = 1/k, (ln D - 1)^2 = j/32
+        roots = [math.sqrt(1 / k) for k in range(1, 40)] + [math.sqrt(j / 32) for j in range(1, 34)]
+        logs = [1 + sign * root for root in roots for sign in (1, -1)]
+    else:  # ln^2 D = 1 + 1/k, ln^2 D = j/32
+        roots = [math.sqrt(1 + 1 / k) for k in range(1, 40)] + [math.sqrt(j / 32) for j in range(32, 67)]
+        logs = [sign * root for root in roots for sign in (1, -1)]
+    return [d for log in logs for d in near(math.exp(log), 3)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", oracle.STRATEGIES)
-def test_suggestion_at_every_threshold(strategy: Any) -> None:
-    for d in [*thresholds(), *near(math.e), *near(1 / math.e), *DIVERSITIES]:
+@pytest.mark.parametrize("reading", ["graded", "printed"])
+def test_suggestions_at_every_threshold(reading: Any) -> None:
+    for d in [*thresholds(reading), *near(math.e), *near(1 / math.e), *DIVERSITIES]:
         for fl_min in (0, 4, 13, 32):
-            assert lib.suggestion(d, fl_min, strategy) == oracle.suggestion(d, fl_min, strategy), d
+            got = lib.suggestions(d, fl_min, reading)
+            assert got == oracle.suggestions(d, fl_min, reading), d
+            for strategy in lib.STRATEGIES:
+                assert lib.chosen(got, strategy) == oracle.chosen(*got, strategy)
 
 
 @given(
-    st.integers(1, 32), st.integers(0, 32), st.floats(1e-30, 1e30), st.sampled_from(oracle.STRATEGIES),
-    st.sampled_from([4, 8]),
+    st.integers(1, 32), st.integers(0, 32), st.integers(1, 10**30), st.integers(1, 31),
+    st.sampled_from(["raised", "printed"]),
 )  # fmt: skip
-def test_push_up_stays_within_its_bounds(wl: int, fl: int, d: float, strategy: Any, buff: int) -> None:
-    got = lib.push_up(wl, fl, d, strategy, buff)
-    assert got == oracle.push_up((wl, fl), d, strategy, buff)
-    assert min(fl + 1, 32 - buff) <= got[1] <= 32 - buff
+def test_push_up_stays_within_its_bounds(wl: int, fl: int, s: int, buff: int, buffer: Any) -> None:
+    got = lib.push_up(wl, fl, s, lib.Rule(buff=buff, buffer=buffer))
+    assert got == oracle.push_up((wl, fl), s, buff, buffer)
+    assert min(fl + (buffer == "raised"), 32 - buff) <= got[1] <= 32 - buff
     assert got[1] + buff <= got[0] <= 32 and got[0] >= wl
 
 
@@ -176,10 +187,12 @@ def test_push_up_stays_within_its_bounds(wl: int, fl: int, d: float, strategy: A
 @given(st.lists(st.tuples(st.floats(1e-9, 1e9), st.sampled_from(oracle.STRATEGIES)), max_size=8))
 def test_widths_of_any_sequence_of_switches(switches: list[tuple[float, Any]]) -> None:
     """4 < FL <= 32 - buff and FL + buff <= WL <= 32 from <8,4> on, whatever the weights and diversities."""
-    form = adapt.START
+    form = (8, 4)
     for i, (d, strategy) in enumerate(switches):
         w, _, words = weights(i, 20, i % 5 - 3)
-        form = lib.push_up(*lib.push_down(w, *form, 50, 0.0, words), d, strategy, 4)
+        least = lib.push_down(w, *form, 50, 0.0, words)
+        s = lib.chosen(lib.suggestions(d, least[1]), strategy)
+        form = lib.push_up(*least, s, lib.Rule())
         assert 4 < form[1] <= 28 and form[1] + 4 <= form[0] <= 32
 
 
@@ -188,13 +201,26 @@ def test_next_lookback_at_every_threshold() -> None:
     """D beside 100/k for every k, for every lookback."""
     for lb in range(25, 101):
         for d in [d for k in range(24, 102) for d in near(100 / k, 1)] + DIVERSITIES:
-            got = lib.next_lookback(lb, d, *adapt.LOOKBACK)
+            got = lib.next_lookback(lb, d, lib.Rule())
             assert got == oracle.next_lookback(lb, d) and 25 <= got <= 100, (lb, d)
+
+
+@given(
+    st.integers(1, 500), st.integers(0, 500), st.integers(0, 500), st.floats(1e-3, 1e3), st.decimals(0, 1, places=3)
+)
+def test_next_lookback_of_other_rules(low: int, more: int, at: int, d: float, gamma: Decimal) -> None:
+    lb, bounds = low + min(at, more), (low, low + more)
+    rule = lib.Rule(lookback=bounds, gamma=Fraction(gamma))
+    got = lib.next_lookback(lb, d, rule)
+    assert got == oracle.next_lookback(lb, d, bounds, Fraction(gamma)) and low <= got <= low + more
+    for r in (low, low + more, lb):
+        got = lib.next_resolution(r, lb, rule._replace(resolution=bounds))
+        assert got == oracle.next_resolution(r, lb, bounds, bounds)
 
 
 def test_next_resolution() -> None:
     for r, lb in product(range(50, 151), (25, 26, 60, 99, 100)):
-        got = lib.next_resolution(r, lb, adapt.LOOKBACK, adapt.RESOLUTION)
+        got = lib.next_resolution(r, lb, lib.Rule())
         assert got == oracle.next_resolution(r, lb) and 50 <= got <= 150
 
 
@@ -240,12 +266,11 @@ def test_the_history_of_losses(losses: list[float], lookback: int) -> None:
     st.integers(0, 3), st.sampled_from([0.5, 0.125]), st.sampled_from([0.0, 1e-4, 0.25]),
 )  # fmt: skip
 def test_reduce_on_plateau(losses: list[float], patience: int, factor: float, threshold: float) -> None:
-    rule = oracle.Plateau(patience, factor, threshold)
-    options = methods.Adapt.Options(rop=patience, rop_factor=factor, rop_threshold=threshold)
+    rule = float_master.Plateau(patience, factor, threshold)
     state = (1.0, float(np.finfo(F32).max), 0.0)
     for loss in losses:
         rule.step(loss)
-        state = adapt.reduce_on_plateau(list(state), loss, options)
+        state = schedules.reduce_on_plateau(state, loss, patience, factor, threshold)
         assert state == (rule.scale, rule.best, rule.bad)
 
 
@@ -268,9 +293,9 @@ def test_the_start_is_a_truncated_normal(fan_in: int, s: float) -> None:
     """Every weight is the float32 whose rounding interval holds the quantile of its word, as is the range."""
     deviation = oracle.DIGITS.sqrt(Decimal(s) / fan_in)
     words = [*oracle_random.words(3, 0, "fc/init_W", 200), 0, 1, 2**31, 2**32 - 1]
-    got = methods.Adapt(init=s).first_weights(np.array(words, np.uint32), fan_in)
+    got = methods.Adapt(init_scale=s).first_weights(np.array(words, np.uint32), fan_in)
     tail = round(normal_below(-Fraction(oracle.DIGITS.sqrt(Decimal(3)))) * 2**32)
-    assert tail == adapt.TAIL
+    assert tail == fast_master.TAIL == initial.TAIL
     for word, w in zip(words, got, strict=True):
         inside = tail + (word * (2**32 - 2 * tail) >> 32)
         u = oracle.decimal(Fraction(2 * inside + 1, 2**33))
@@ -283,7 +308,10 @@ def test_the_start_is_a_truncated_normal(fan_in: int, s: float) -> None:
 
 def test_the_policy_uses_the_papers_constants() -> None:
     assert (float(muppet.ALPHA), float(muppet.BETA), float(muppet.LAMBDA)) == (1.0, 1.5, 0.1)
-    assert (adapt.START, adapt.LOOKBACK, adapt.RESOLUTION) == ((8, 4), (25, 100), (50, 150))
+    o = methods.Adapt().options
+    assert (o.start, o.lookback, o.resolution, o.gamma, o.buff) == ("8,4", "25-100", "50-150", 0.33, 4)
+    rule = lib.Rule()
+    assert (rule.lookback, rule.resolution, rule.gamma) == ((25, 100), (50, 150), Fraction("0.33"))
 
 
 # -- the oracle itself ---------------------------------------------------------------------------
@@ -294,14 +322,17 @@ def test_the_oracles_switch_by_hand() -> None:
     assert abs(one_bit - 1) < Decimal("1e-45") and oracle.divergence([1, 1], [2, 0]) == oracle.INFINITE
     assert oracle.histogram([Fraction(v, 2) for v in (-3, 0, 1, 2, 9)], Fraction(0), Fraction(1), 2) == [2, 3]
     assert [oracle.bisect(4, 9, least.__le__) for least in (0, 4, 7, 9, 99)] == [4, 4, 7, 9, 9]
-    # ln^2 D is 4 beside D = e^2: a = 3, s1 = 1, s2 = 32 - FL_min; 1 or less where ln^2 D <= 1
-    assert [oracle.suggestion(math.exp(2), 6, name) for name in oracle.STRATEGIES] == [1, 14, 26]
-    assert oracle.suggestion(2.0, 6, "max") == 1 == oracle.suggestion(math.inf, 6, "max")
-    assert oracle.push_up((9, 6), math.exp(2), "mean", 4) == (24, 20)
-    assert oracle.push_up((31, 6), math.exp(2), "max", 8) == (32, 24)
+    # printed: ln^2 D is 4 beside D = e^2: a = 3, s1 = 1, s2 = 32 - FL_min; 1 or less where ln^2 D <= 1
+    assert oracle.suggestions(math.exp(2), 6, "printed") == (1, 26)
+    assert oracle.suggestions(2.0, 6, "printed") == (1, 1) == oracle.suggestions(math.inf, 6)
+    # graded: ln 5 - 1 = 0.6094, a = 0.3714, 1/a = 2.69, 32 a = 11.9
+    assert oracle.suggestions(5.0, 5) == (3, 7)
+    assert [oracle.chosen(3, 8, name) for name in oracle.STRATEGIES] == [3, 6, 8]
+    assert oracle.push_up((9, 6), 14, 4) == (24, 20) and oracle.push_up((9, 6), 14, 4, "printed") == (10, 6)
+    assert oracle.push_up((31, 6), 26, 8) == (32, 24)
     # 100/2 = 50, 0.33 * 50 + 0.67 * 25 = 33.25
     assert (oracle.next_lookback(25, 2.0), oracle.next_lookback(25, math.inf)) == (34, 50)
-    plateau = oracle.Plateau(1, 0.5, 0.0)
+    plateau = float_master.Plateau(1, 0.5, 0.0)
     for loss in (3.0, 2.0, 2.0, 2.0, 1.0):
         plateau.step(loss)
     assert (plateau.scale, plateau.best, plateau.bad) == (0.5, 1.0, 0)

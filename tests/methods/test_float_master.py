@@ -151,7 +151,7 @@ def settings(name: str, options: dict[str, Any]) -> Settings:
 
 def penalties(s: Settings) -> tuple[float, float]:
     """(l1, l2) that join the gradient."""
-    if hasattr(s, "l1"):
+    if hasattr(s, "l2"):
         return 1e-8, 0.01
     return 0.0, s.weight_decay if s.optimizer == "sgd" else 0.0
 
@@ -187,15 +187,15 @@ class Judge:
 
 @contextmanager
 def judged(s: Settings) -> Iterator[Judge]:
-    judge, update = Judge(s), FloatMaster.update
+    judge, descend = Judge(s), FloatMaster.descend
 
     def watched(self: FloatMaster, layer: Any, parameter: Parameter, gradient: Any) -> None:
         before = parameter.value
-        update(self, layer, parameter, gradient)
+        descend(self, layer, parameter, gradient)
         judge.saw(f"{layer.name}/{parameter.symbol}", self.step, before, gradient, parameter)
 
     with PATCH.context() as patch:
-        patch.setattr(FloatMaster, "update", watched)
+        patch.setattr(FloatMaster, "descend", watched)
         yield judge
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from intnet.exact import quantize as quantizers
-from intnet.methods import Adapt, Muppet, adapt, adapt_switch, muppet
+from intnet.methods import Adapt, Muppet, adapt, adapt_switch, muppet, schedules
 from intnet.numbers import rng
 from intnet.numbers.formats import Scaled
 from intnet.numbers.qtensor import QTensor
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.slow
 
 START = {"*/window": (25, 60, 23), "*/precision": (16, 12), "losses": [9.0, 9.0]}
 MIXED = START | {"fc2/window": (30, 60, 28), "fc3/precision": (12, 9), "G": 15}
+SOON = {"*/window": (25, 60, 23), "G": 15, "norms": 20}
 PLATEAU = START | {"plateau": (1, 0.5, 0), "strategy": 1}
 MOVES = {"diversities": [100.0, 0.01]}
 EVERY = {"resolution": 1, "patience": 1}
@@ -37,6 +38,7 @@ EVERY = {"resolution": 1, "patience": 1}
 STEPS = {
     "adapt": Case("adapt", batch=2, options={"eps": 0.05, "accs": 2}, start=MIXED, lr=(1, 1)),
     "strict": Case("adapt", seed=3, batch=2, options={"l1": 1e-3, "rop": 1}, start=PLATEAU, lr=(1, 1)),
+    "unnormalized": Case("adapt", batch=2, options={"normalize": "off"}, start=SOON, lr=(1, 1)),
     "muppet": Case("muppet", batch=2, options=EVERY, start=MOVES),
     "kept": Case("muppet", batch=2, options={"resolution": 2}, start=MOVES),
     "float": Case("muppet", batch=2, options={"float_epochs": 2}, start={"level": 4, "switched": 3}),
@@ -74,7 +76,7 @@ SWEEPS: dict[str, Callable[[], None]] = {
     "lookback": test_adapt_switch.test_next_lookback_at_every_threshold,
     "resolution": test_adapt_switch.test_next_resolution,
     "strategy": test_adapt_switch.test_next_strategy_where_float64_cannot_tell,
-    "suggestion": lambda: test_adapt_switch.test_suggestion_at_every_threshold("mean"),
+    "suggestion": lambda: test_adapt_switch.test_suggestions_at_every_threshold("graded"),
     "scale": lambda: test_scaled.test_at_the_edges_of_the_scale(8),
     "clip": test_scaled.test_the_released_codes_plus_128_is_127_here,
     "zeros": lambda: test_scaled.test_zeros_and_one_side(8),
@@ -186,21 +188,29 @@ def sum_of_batches(patch: Patch) -> None:
     original = Adapt.update
 
     def faulty(self: Adapt, layer: Any, parameter: Any, gradient: Any) -> None:
-        waiting = int(self.state["batches"].codes[0]) + 1 < self.options.accs
-        if not waiting and "sum" in parameter.slots:
-            parameter.slots["sum"] = parameter.slots["sum"] * np.float32(2)
+        waiting = int(self.state["waiting"].codes[0]) + 1 < self.options.accs
+        if not waiting and "waiting" in parameter.slots:
+            parameter.slots["waiting"] = parameter.slots["waiting"] * np.float32(2)
             gradient = gradient * np.float32(2)
         original(self, layer, parameter, gradient)
 
     patch.setattr(Adapt, "update", faulty)
 
 
-def plateau_too_early(original: Any, state: Any, loss: float, o: Any) -> Any:
-    return original([state[0], state[1], state[2] + 1], loss, o)
+def plateau_too_early(original: Any, state: Any, loss: float, *rule: Any) -> Any:
+    return original([state[0], state[1], state[2] + 1], loss, *rule)
 
 
-def loss_not_counted(original: Any, self: Adapt) -> float:
-    return 0.0
+def unit(g: np.ndarray) -> np.ndarray:
+    """Of length 1."""
+    return g / np.float32(np.linalg.norm(g) or 1)
+
+
+def norms_go_on(original: Any, self: Adapt, layer: Any, parameter: Any) -> None:
+    """The norms of (3.3) are not emptied with G."""
+    kept = parameter.slots["norms"]
+    original(self, layer, parameter)
+    parameter.slots["norms"] = kept
 
 
 # -- MuPPET ----------------------------------------------------------------------------------------
@@ -308,16 +318,24 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
         replace(SWITCH, "next_strategy", lambda f, st, seen: st), ["strict", "strategy"]),
     "strategy by the other side": (
         replace(SWITCH, "next_strategy", lambda f, st, seen: f(st, [-seen[-1], *seen[:-1]])), ["strict"]),
-    "no penalties": (replace(Adapt, "_penalties", loss_not_counted), ["strict"]),
+    "no penalties": (replace(Adapt, "penalized", lambda f, self, loss: loss), ["strict"]),
+    "norms not emptied": (replace(Adapt, "_switch", norms_go_on), ["unnormalized"]),
+    "D of normalized": (
+        replace(Adapt, "gradient", lambda f, self, layer, p, g: unit(f(self, layer, p, g))), ["unnormalized"]),
+    "reading as printed": (
+        replace(SWITCH, "suggestions", lambda f, d, fl, *_: f(d, fl, "printed")), ["suggestion", "adapt"]),
     "lookback by the floor": (
         replace(SWITCH, "next_lookback", lambda f, *a: max(int(f(*a)) - 1, 25)), ["lookback", "adapt"]),
     "gamma of the old": (
-        replace(SWITCH, "next_lookback", lambda f, *a: f(*a, gamma=(67, 100))), ["lookback", "adapt"]),
+        replace(SWITCH, "next_lookback", lambda f, lb, d, rule: f(lb, d, rule._replace(gamma=1 - rule.gamma))),
+        ["lookback", "adapt"]),
     "resolution stays": (replace(SWITCH, "next_resolution", lambda f, r, *_: r), ["resolution", "strict"]),
     "s rounded down": (
         replace(SWITCH, "_ceil", lambda f, x: int(x)), ["suggestion", "adapt"]),
-    "buffer of 4": (replace(SWITCH, "push_up", lambda f, *a: f(*a[:-1], a[-1] + 1)), ["adapt", "strict"]),
-    "plateau too early": (replace(adapt, "reduce_on_plateau", plateau_too_early), ["strict"]),
+    "buffer of 4": (
+        replace(SWITCH, "push_up", lambda f, *a: f(*a[:-1], a[-1]._replace(buff=a[-1].buff + 1))),
+        ["adapt", "strict"]),
+    "plateau too early": (replace(schedules, "reduce_on_plateau", plateau_too_early), ["strict"]),
     "LB and UB swapped": (replace(quantizers, "scale", swapped_limits), ["scale", "clip"]),
     "limits without a half": (replace(quantizers, "scale", limits_without_a_half), ["scale", "clip"]),
     "maximum alone": (replace(quantizers, "scale", maximum_alone), ["scale"]),

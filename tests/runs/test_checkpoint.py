@@ -237,7 +237,7 @@ def test_another_version(saved: Path) -> None:
 def test_another_definition(found: Any, told: str, saved: Path) -> None:
     rewrite(saved, {}, definition=found)
     line = rejected(saved)
-    assert f"a checkpoint of another version of the definition {told}; this intnet computes version 2" in line
+    assert f"a checkpoint of another version of the definition {told}; this intnet computes version 3" in line
     assert line.endswith("other bits: make it anew, or use the intnet that wrote it")
 
 

@@ -72,7 +72,7 @@ def test_first_values():
     for i, (value, word) in enumerate(zip(made.values, drawn, strict=True)):
         want = NormalDist().inv_cdf((word + 0.5) / 2**32) / sqrt(27)
         assert float(value) == pytest.approx(want, rel=1.2e-7)
-        assert value == initial.weight(5, "conv1/init_W", i, 27)
+        assert value == initial.scaled(initial.word(5, 0, "conv1/init_W", i), 27)
     assert made.shape == (4, 3, 3, 3)
 
 

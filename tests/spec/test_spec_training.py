@@ -58,9 +58,14 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ),
     ("wageubn", {"e2": "16", "edges": "fixed16", "weight_decay": 10}),
     ("wageubn", {"saturate": 2, "dr": "64", "lr": "100"}),
-    ("adapt", {"accs": 2, "l1": 1e-4, "init": 2.0, "rop": 1, "penalty": "on", "buff": 8}),
+    ("float32", {"accs": 2, "l1": 1e-3, "rop": 0, "rop_factor": 0.5, "init": "tnvs", "init_scale": 0.5}),
+    ("adapt", {"accs": 2, "l1": 1e-4, "init_scale": 2.0, "rop": 1, "penalty": "on", "buff": 8}),
+    ("adapt", {"lookback": "2-4", "resolution": "8-9", "gamma": 0.5, "start": "10,5", "init": "normal"}),
+    ("adapt", {"lookback": "2-3", "normalize": "off", "reading": "printed", "buffer": "printed"}),
     ("muppet", {"resolution": 1, "patience": 1, "cosine": 2}),
+    ("muppet", {"resolution": 1, "accs": 2, "rop": 0, "l1": 1e-3, "init": "uniform"}),
     ("dynasty", {"forward_dynamic": "weight", "gamma": 0.25, "weight_bits": 5.0}),
+    ("dynasty", {"accs": 2, "rop": 0}),
     ("saved", {"bits": "2/4", "bits@fc3": "off", "codec@fc2": "levels", "bucket": 64}),
 ]
 

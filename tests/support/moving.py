@@ -82,7 +82,7 @@ def model(name: str) -> Model:
 @dataclass(frozen=True)
 class Case:
     """`options` of the method; `start` sets state: of AdaPT's layers '<layer>/window' and '<layer>/precision'
-    ('*' for all), a factor of random 'G', of the whole net by name. `per_epoch`: steps an epoch. `lr`: of
+    ('*' for all), a factor of random 'G' and their 'norms', of the whole net by name. `per_epoch`: steps an epoch. `lr`: of
     the first epoch, then.
     """
 
@@ -138,6 +138,8 @@ def prepared(case: Case) -> Run:
             parameter.value = parameter.value + more
         if parameter.symbol == "W" and "G" in case.start:
             parameter.slots["G"] = np.float32(case.start["G"]) * more
+        if parameter.symbol == "W" and "norms" in case.start:
+            parameter.slots["norms"] = np.array([case.start["norms"]], np.float32)
     for layer in run.model.all_layers():
         for key in ("window", "precision"):
             value = case.start.get(f"{layer.name}/{key}", case.start.get(f"*/{key}"))

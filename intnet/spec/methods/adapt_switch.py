@@ -89,42 +89,62 @@ def push_down(w: Sequence[Fraction], form: Formats, r: int, eps: float, words: S
     return wl_min, fl_min
 
 
-def suggestion(diversity: float, fl_min: int, strategy: str) -> int:
-    """s of PushUp; an infinite diversity (no gradient) suggests 1."""
+def suggestions(diversity: float, fl_min: int, reading: str = "graded") -> tuple[int, int]:
+    """s1 and s2 of PushUp; an infinite diversity (no gradient) suggests 1 and 1.
+
+    'log^2 D - 1' of (3.6) is a = (ln D - 1)^2, in both; as printed (ln D)^2 - 1, where it is above 0.
+    """
     if diversity == float("inf"):
-        return 1
-    square = DIGITS.power(_log(Fraction(diversity)), 2)
-    a = square - 1
+        return 1, 1
+    log = _log(Fraction(diversity))
+    if reading == "graded":
+        a = DIGITS.power(DIGITS.subtract(log, Decimal(1)), 2)
+        bits = ceiling(DIGITS.multiply(Decimal(32), a))
+    else:
+        a = DIGITS.subtract(DIGITS.power(log, 2), Decimal(1))
+        bits = ceiling(DIGITS.multiply(Decimal(32), DIGITS.power(log, 2))) - 1
     if a <= 0:
-        return 1
-    s1 = max(ceiling(DIGITS.divide(Decimal(1), a)), 1)
-    s2 = max(min(ceiling(DIGITS.multiply(Decimal(32), square)) - 1, 32) - fl_min, 1)
+        return 1, 1
+    s2 = min(bits, MOST) - fl_min
+    return max(ceiling(DIGITS.divide(Decimal(1), a)), 1), max(s2, 1)
+
+
+def chosen(s1: int, s2: int, strategy: str) -> int:
+    """s of (3.6)."""
     return {"min": min(s1, s2), "max": max(s1, s2), "mean": -(-(s1 + s2) // 2)}[strategy]
 
 
-def push_up(least: Formats, diversity: float, strategy: str, buff: int) -> Formats:
-    """<WL, FL>, in the order of the paper: s more bits, one in front, then the buffer."""
+def push_up(least: Formats, s: int, buff: int, buffer: str = "raised") -> Formats:
+    """<WL, FL>, in the order of the paper: s more bits, one in front, then the buffer.
+
+    The buffer stands behind the raised FL, or as printed behind FL_min.
+    """
     wl_min, fl_min = least
-    fl = min(fl_min + suggestion(diversity, fl_min, strategy), MOST)
+    fl = min(fl_min + s, MOST) if buffer == "raised" else fl_min
     fl = min(fl, MOST - buff)
     return max(min(fl + buff, MOST), wl_min), fl
 
 
-def next_lookback(lb: int, diversity: float, lwr: int = 25, upr: int = 100) -> int:
-    """ceil(33/100 lb_new + 67/100 lb), lb_new = ceil(upr / D) within its bounds, upr for an infinite D."""
+def next_lookback(
+    lb: int, diversity: float, bounds: tuple[int, int] = (25, 100), gamma: Fraction = Fraction(33, 100)
+) -> int:
+    """ceil(gamma lb_new + (1 - gamma) lb), lb_new = ceil(upr / D) within its bounds; upr for D = inf."""
+    lwr, upr = bounds
     new = upr
     if diversity != float("inf"):
         new = min(max(-(-upr // Fraction(diversity)), lwr), upr)
-    return -(-(33 * new + 67 * lb) // 100)
+    return -((-gamma * new - (1 - gamma) * lb) // 1)
 
 
-def next_resolution(r: int, lb: int, lookbacks: tuple[int, int] = (25, 100)) -> int:
-    """One more at the upper lookback, one less at the lower one, within 50..150."""
+def next_resolution(
+    r: int, lb: int, lookbacks: tuple[int, int] = (25, 100), bounds: tuple[int, int] = (50, 150)
+) -> int:
+    """One more at the upper lookback, one less at the lower one, within its bounds."""
     if lb == lookbacks[1]:
         r += 1
-    elif lb == lookbacks[0]:
+    if lb == lookbacks[0]:
         r -= 1
-    return min(max(r, 50), 150)
+    return min(max(r, bounds[0]), bounds[1])
 
 
 def next_strategy(strategy: str, losses: Sequence[Fraction], lookbacks: Sequence[int]) -> str:
@@ -133,20 +153,3 @@ def next_strategy(strategy: str, losses: Sequence[Fraction], lookbacks: Sequence
     if sum(seen) <= abs(losses[-1]) * len(seen):
         return STRATEGIES[min(STRATEGIES.index(strategy) + 1, 2)]
     return "min"
-
-
-class Plateau:
-    """PyTorch's ReduceLROnPlateau(mode='min', threshold_mode='rel', cooldown=0, min_lr=0, eps=0)."""
-
-    def __init__(self, patience: int, factor: float, threshold: float) -> None:
-        self.patience, self.factor, self.threshold = patience, factor, threshold
-        self.scale, self.best, self.bad = 1.0, float("inf"), 0
-
-    def step(self, loss: float) -> None:
-        """After an epoch."""
-        if loss < self.best * (1 - self.threshold):
-            self.best, self.bad = loss, 0
-        else:
-            self.bad += 1
-        if self.bad > self.patience:
-            self.scale, self.bad = self.scale * self.factor, 0

@@ -222,6 +222,7 @@ class Step(PlainStep):
 
     def end_of_epoch(self) -> None:
         """New maps of the weights and of the activations, each kind with its lambda; S begins again."""
+        super().end_of_epoch()
         batches = value_of(self.state["method/batches"]).codes[0]
         if self.settings.map == "uniform" or not batches:
             return

@@ -7,7 +7,9 @@ A step takes the gradient g of a parameter W as the method's paper leaves it:
     adamw    m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g^2,  t = number of the update, from 1
              W <- W - lr ((m/(1 - beta1^t)) / (sqrt(v/(1 - beta2^t)) + adam_eps) + weight_decay W)
 
-adamw is Algorithm 2 of Loshchilov and Hutter 2019, "Decoupled weight decay regularization". Tensors are lists
+adamw is Algorithm 2 of Loshchilov and Hutter 2019, "Decoupled weight decay regularization". With accs above 1
+g is the mean of so many steps' gradients; l1 sign(W) joins as weight_decay W does. lr = lr(epoch) * plateau *
+factor; on a plateau of the epochs' mean losses, penalties counted, `rop` reduces it. Tensors are lists
 of Fractions that are float32; what a step computes once is in float64, Python's floats.
 """
 
@@ -20,7 +22,7 @@ from typing import Any, ClassVar
 
 from intnet.spec import float_batch_norm as float_norm
 from intnet.spec.digest import Floats
-from intnet.spec.float32 import fma32, mul32, sqrt32, to_float32
+from intnet.spec.float32 import add32, fma32, mul32, sqrt32, to_float32
 from intnet.spec.float64 import root64, sum64
 from intnet.spec.initial import first_value
 from intnet.spec.methods.step import (
@@ -35,19 +37,24 @@ from intnet.spec.methods.step import (
     schedule,
     store,
     value_of,
+    whole,
 )
 from intnet.spec.models import Parameter
 from intnet.spec.nets import Layer, Net
 from intnet.spec.tensor import Tensor
-from intnet.spec.values import Curve, Expression, Value, to_float
+from intnet.spec.values import Curve, Expression, Value, joined, to_float
 
+GREATEST = 2**128 - Fraction(2**104)  # the greatest float32
 BITS = 300  # behind the point of the cosine's integers
 Slots = dict[str, list[Fraction]]  # 'Acc', or 'm' and 'v'
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The options as numbers; lr: (first epoch, rate), warmup and cosine in epochs."""
+    """The options as numbers; lr: (first epoch, rate), warmup and cosine in epochs; rop: patience in epochs.
+
+    init, init_scale: kind of the first weights, s of their variance s/fan_in
+    """
 
     lr: Schedule[float] = ((0, 0.05),)
     warmup: Fraction = Fraction(0)
@@ -60,6 +67,13 @@ class Settings:
     adam_eps: float = 1e-8
     clip: float | None = None
     label_smoothing: float = 0.0
+    l1: float = 0.0
+    accs: int = 1
+    rop: int | None = None
+    rop_factor: float = 0.1
+    rop_threshold: float = 1e-4
+    init: str = "normal"
+    init_scale: float = 1.0
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "lr": lambda text: schedule(text, float),
@@ -67,6 +81,9 @@ class Settings:
         "cosine": lambda text: optional(text, Fraction),
         "clip": lambda text: optional(text, float),
         "optimizer": str,
+        "accs": int,
+        "rop": lambda text: optional(text, int),
+        "init": str,
     }
 
     @classmethod
@@ -119,6 +136,23 @@ def factor(s: Settings, step: int, steps_per_epoch: int) -> float:
 def rate(s: Settings, step: int, steps_per_epoch: int) -> float:
     """The epoch's rate, scaled."""
     return at(s.lr, step // steps_per_epoch) * factor(s, step, steps_per_epoch)
+
+
+class Plateau:
+    """PyTorch's ReduceLROnPlateau(mode='min', threshold_mode='rel', cooldown=0, min_lr=0, eps=0)."""
+
+    def __init__(self, patience: int, factor: float, threshold: float) -> None:
+        self.patience, self.factor, self.threshold = patience, factor, threshold
+        self.scale, self.best, self.bad = 1.0, float("inf"), 0
+
+    def step(self, loss: float) -> None:
+        """After an epoch."""
+        if loss < self.best * (1 - self.threshold):
+            self.best, self.bad = loss, 0
+        else:
+            self.bad += 1
+        if self.bad > self.patience:
+            self.scale, self.bad = self.scale * self.factor, 0
 
 
 # -- updates ---------------------------------------------------------------------------------------
@@ -209,8 +243,28 @@ def adamw(
 
 
 def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: Net = ()) -> State:
-    """N(0, 1/sqrt(fan_in)) for weights, else ones or zeros."""
-    return {key(p.layer, p.symbol): store(first_value(seed, *p)) for p in parameters}
+    """Random weights, else ones or zeros; and what is counted."""
+    s = settings
+    start: State = {
+        key(p.layer, p.symbol): store(first_value(seed, *p, kind=s.init, scale=s.init_scale))
+        for p in parameters
+    }
+    return start | first_state(s)
+
+
+def first_state(s: Settings) -> State:
+    """No gradient waits, no loss was seen."""
+    state: State = {"method/waiting": whole(0)} if s.accs > 1 else {}
+    return (
+        state
+        if s.rop is None
+        else state | {"method/epoch": floats(0, 0), "method/plateau": floats(1, GREATEST, 0)}
+    )
+
+
+def floats(*numbers: Fraction | int) -> Floats:
+    """A vector of float32."""
+    return Floats("float32", (len(numbers),), [Fraction(v) for v in numbers])
 
 
 class FloatMaster(Step):
@@ -240,21 +294,82 @@ class FloatMaster(Step):
 
     def rate(self) -> float:
         """The learning rate of this step."""
-        return self.epoch_rate() * factor(self.settings, self.now.step, self.now.steps_per_epoch)
+        rate = self.epoch_rate()
+        if self.settings.rop is not None:
+            rate *= float(value_of(self.state["method/plateau"]).values[0])
+        return rate * factor(self.settings, self.now.step, self.now.steps_per_epoch)
 
     def epoch_rate(self) -> float:
-        """Of this epoch, ahead of warmup and cosine."""
+        """Of this epoch, ahead of plateaus, warmup and cosine."""
         return at(self.settings.lr, self.now.epoch)
 
     def penalties(self) -> tuple[float, float]:
         """(l1, l2)."""
-        return 0.0, self.settings.weight_decay if self.settings.optimizer == "sgd" else 0.0
+        return self.settings.l1, self.settings.weight_decay if self.settings.optimizer == "sgd" else 0.0
+
+    def penalized(self, loss: Fraction) -> Fraction:
+        """The loss with l1 ||W||_1 + l2/2 ||W||_2^2 of all weights, added in float64, as a float32."""
+        (l1, l2), added = self.penalties(), 0.0
+        for layer in self.weighted:
+            w = self.parameter(layer.name, "W").values
+            if l1:
+                added += l1 * sum64([abs(v) for v in w])
+            if l2:
+                added += l2 / 2 * sum64([v * v for v in w])
+            added += self.width_penalty(layer)
+        return to_float32(Fraction(float(loss) + added))
+
+    def width_penalty(self, layer: Layer) -> float:
+        """What the method adds for a layer's word length."""
+        return 0.0
+
+    def see_loss(self, loss: Fraction) -> None:
+        """With rop: one more loss of the epoch."""
+        if self.settings.rop is not None:
+            self.count_loss(self.penalized(loss))
+
+    def count_loss(self, loss: Fraction) -> None:
+        """[sum of losses, steps] of the epoch, the sum in float32."""
+        total, steps = value_of(self.state["method/epoch"]).values
+        self.state["method/epoch"] = floats(add32(total, loss), steps + 1)
+
+    def end_of_epoch(self) -> None:
+        """Reduce the learning rate where the mean loss of an epoch has not fallen for `rop` epochs."""
+        s = self.settings
+        if s.rop is None:
+            return
+        total, steps = value_of(self.state["method/epoch"]).values
+        rule = Plateau(s.rop, s.rop_factor, s.rop_threshold)
+        scale, best, bad = value_of(self.state["method/plateau"]).values
+        rule.scale, rule.best, rule.bad = float(scale), float(best), int(bad)
+        rule.step(float(total) / int(steps))
+        after = (to_float32(Fraction(v)) for v in (rule.scale, rule.best, rule.bad))
+        self.state |= {"method/epoch": floats(0, 0), "method/plateau": floats(*after)}
 
     def updates_done(self) -> int:
-        """How often each parameter was updated before this step."""
-        return self.now.step
+        """How often each parameter was updated before this step: once in `accs` steps."""
+        return self.now.step // self.settings.accs
+
+    def update_all(self) -> None:
+        """`update` of each, and the batch counted."""
+        super().update_all()
+        if self.settings.accs > 1:
+            waiting = value_of(self.state["method/waiting"]).codes[0] + 1
+            self.state["method/waiting"] = whole(waiting % self.settings.accs)
 
     def update(self, layer: Layer, symbol: str, gradient: Tensor) -> None:
+        """`descend` by the gradient, or by the mean of `accs` of them, added up in the slot 'waiting'."""
+        accs, slot = self.settings.accs, key(layer.name, symbol, "waiting")
+        if accs > 1:
+            before = self.state.pop(slot, None)
+            total: Any = gradient if before is None else joined(value_of(before), gradient)
+            if value_of(self.state["method/waiting"]).codes[0] + 1 < accs:
+                self.state[slot] = store(total)
+                return
+            gradient = Tensor(total.shape, [to_float32(v / accs) for v in total.values])
+        self.descend(layer, symbol, gradient)
+
+    def descend(self, layer: Layer, symbol: str, gradient: Tensor) -> None:
         """The module's step of one parameter."""
         s, name, shape, g = self.settings, layer.name, gradient.shape, gradient.values
         scale = clipping(g, s.clip)

@@ -155,13 +155,14 @@ class Step(FloatMaster):
         o, since = self.settings, self.number("switched") if self.wl is None else None
         return learning_rate(o.lr, self.now.epoch, since, o.float_epochs, o.lr_floor)
 
-    def update(self, layer: Layer, symbol: str, gradient: Tensor) -> None:
+    def descend(self, layer: Layer, symbol: str, gradient: Tensor) -> None:
         """The master's step."""
-        super().update(layer, symbol, gradient)
+        super().descend(layer, symbol, gradient)
         self.stored(layer, symbol, self.parameter(layer.name, symbol))
 
     def end_of_epoch(self) -> None:
         """Keep the last gradients of weights; every `resolution` epochs the policy."""
+        super().end_of_epoch()
         if self.wl is None:
             return
         for layer in self.weighted:
