@@ -40,7 +40,10 @@ def of_schedule(
 def of_run(
     folder: str, run: Run, baseline: str | None, accuracy: float | None, data_dir: str | None
 ) -> Report:
-    """A run against its baseline, or against float32 for as long; accuracy: float32's."""
+    """A run against its baseline, or as in the paper against float32 for as long with as many accs.
+
+    accuracy: float32's
+    """
     logged = logs.read_steps(folder, run)
     own, history = logged.identity, logged.history
     wanted, base, against = accuracy, history, "float32 for as many steps"
@@ -52,7 +55,7 @@ def of_run(
             )
         check_same(baseline, own, other.identity)
         wanted, base, against = other.accuracy, other.history, baseline
-    floats = adapt_costs.float32(history.layers, base.steps, base.batch_size, history.accs)
+    floats = adapt_costs.float32(history.layers, base.steps, base.batch_size, base.accs)
     iso = adapt_costs.iso_step(logged.tested, wanted)
     summary = adapt_costs.summary(history, floats, iso)
     measured = logged.switch_seconds

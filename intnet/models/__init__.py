@@ -5,7 +5,7 @@ from collections.abc import Callable
 from intnet.methods.options import unknown
 from intnet.models.alexnet import AlexNet
 from intnet.models.efficientnetv2 import EfficientNetV2
-from intnet.models.lenet import LeNet5
+from intnet.models.lenet import LeNet5, LeNet5Tanh
 from intnet.models.mlp import MLP
 from intnet.models.model import Model
 from intnet.models.resnet import resnet8, resnet18, resnet20, resnet34, resnet50
@@ -14,6 +14,7 @@ from intnet.models.stems import parted
 MODELS: dict[str, Callable[..., Model]] = {  # takes (image_shape, classes)
     "mlp": MLP,
     "lenet5": LeNet5,
+    "lenet5-tanh": LeNet5Tanh,
     "alexnet": AlexNet,
     "resnet8": resnet8,
     "resnet20": resnet20,
@@ -31,6 +32,7 @@ __all__ = [
     "AlexNet",
     "EfficientNetV2",
     "LeNet5",
+    "LeNet5Tanh",
     "Model",
     "make",
     "resnet8",

@@ -2,6 +2,7 @@
 
     mlp              784-64-64-10 where images have 28x28 pixels: linear, batch norm, ReLU twice, linear
     lenet5           two 5x5 convolutions with max pooling, three linear layers (LeCun et al. 1998)
+    lenet5-tanh      the same with tanh, average pooling and biases, without batch norm
     resnet8, resnet20   He et al. 2016, sec. 4.2: 16, 32, 64 channels, 1 and 3 basic blocks a stage
 
 Layers have PyTorch's names. Shapes are (Cout, Cin/groups, kh, kw) of convolutions, (Cout, Cin) of linear
@@ -116,6 +117,21 @@ def _conv_pool(i: int, channels: int) -> tuple[Layer, ...]:
     )
 
 
+def lenet5_tanh(image_shape: Shape, classes: int) -> Net:
+    """6 and 16 channels, then 120, 84 and the classes, tanh between them."""
+    net: list[Layer] = []
+    for i, (channels, padding) in enumerate(((6, 2), (16, 0)), start=1):
+        net += [
+            Layer("conv", f"conv{i}", channels, 5, bias=True, padding=padding),
+            Layer("tanh", f"tanh{i}"),
+            Layer("avg_pool", f"pool{i}", kernel=2, stride=2),
+        ]
+    net += [Layer("flatten", "flatten")]
+    for i, channels in enumerate((120, 84), start=1):
+        net += [Layer("linear", f"fc{i}", channels, bias=True), Layer("tanh", f"tanh{i + 2}")]
+    return (*net, Layer("linear", "fc3", classes, bias=True))
+
+
 def resnet(image_shape: Shape, classes: int, channels: Sequence[int], blocks: Sequence[int]) -> Net:
     """A 3x3 convolution, stages of basic blocks, the mean, a linear layer; all stages but the first halve."""
     net: list[Layer | Residual] = [*_conv_norm("conv1", "bn1", channels[0], 3), Layer("relu", "relu1")]
@@ -159,6 +175,7 @@ def resnet20(image_shape: Shape, classes: int) -> Net:
 MODELS: dict[str, Callable[[Shape, int], Net]] = {
     "mlp": mlp,
     "lenet5": lenet5,
+    "lenet5-tanh": lenet5_tanh,
     "resnet8": resnet8,
     "resnet20": resnet20,
 }

@@ -35,7 +35,9 @@ CASES = [
     Case("adapt", seed=11, options={"buffer": "printed", "buff": 6, "gamma": 0.5}, start=SOON | {"G": 9}),
     Case("adapt", seed=12, options={"normalize": "off"}, start=SOON | {"G": 20, "norms": 25.5}),
     Case(
-        "adapt", seed=13, start={"*/window": (3, 9, 2), "G": 4},
+        "adapt",
+        seed=13,
+        start={"*/window": (3, 9, 2), "G": 4},
         options={"lookback": "3-5", "resolution": "9-10", "init": "uniform", "normalize": "off"},
     ),
     Case("adapt", seed=2**63 + 12345, batch=1, first_step=2**31 + 7, start=SOON),

@@ -206,7 +206,11 @@ def test_next_lookback_at_every_threshold() -> None:
 
 
 @given(
-    st.integers(1, 500), st.integers(0, 500), st.integers(0, 500), st.floats(1e-3, 1e3), st.decimals(0, 1, places=3)
+    st.integers(1, 500),
+    st.integers(0, 500),
+    st.integers(0, 500),
+    st.floats(1e-3, 1e3),
+    st.decimals(0, 1, places=3),
 )
 def test_next_lookback_of_other_rules(low: int, more: int, at: int, d: float, gamma: Decimal) -> None:
     lb, bounds = low + min(at, more), (low, low + more)

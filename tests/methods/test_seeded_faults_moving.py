@@ -321,13 +321,13 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
     "no penalties": (replace(Adapt, "penalized", lambda f, self, loss: loss), ["strict"]),
     "norms not emptied": (replace(Adapt, "_switch", norms_go_on), ["unnormalized"]),
     "D of normalized": (
-        replace(Adapt, "gradient", lambda f, self, layer, p, g: unit(f(self, layer, p, g))), ["unnormalized"]),
+        replace(Adapt, "gradient", lambda f, *given: unit(f(*given))), ["unnormalized"]),
     "reading as printed": (
         replace(SWITCH, "suggestions", lambda f, d, fl, *_: f(d, fl, "printed")), ["suggestion", "adapt"]),
     "lookback by the floor": (
         replace(SWITCH, "next_lookback", lambda f, *a: max(int(f(*a)) - 1, 25)), ["lookback", "adapt"]),
     "gamma of the old": (
-        replace(SWITCH, "next_lookback", lambda f, lb, d, rule: f(lb, d, rule._replace(gamma=1 - rule.gamma))),
+        replace(SWITCH, "next_lookback", lambda f, lb, d, o: f(lb, d, o._replace(gamma=1 - o.gamma))),
         ["lookback", "adapt"]),
     "resolution stays": (replace(SWITCH, "next_resolution", lambda f, r, *_: r), ["resolution", "strict"]),
     "s rounded down": (

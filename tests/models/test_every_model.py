@@ -30,6 +30,7 @@ def residual(block: Any, stem: str) -> Callable[[Shape], Model]:
 MODELS: dict[str, tuple[int, Callable[[Shape], Model]]] = {
     "mlp": (8, lambda shape: models.make("mlp", shape, CLASSES)),
     "lenet5": (9, lambda shape: models.make("lenet5", shape, CLASSES)),
+    "lenet5-tanh": (13, lambda shape: models.make("lenet5-tanh", shape, CLASSES)),
     "basic blocks, imagenet": (19, residual(BasicBlock, "imagenet")),
     "bottlenecks, cifar": (9, residual(Bottleneck, "cifar")),
     "bottlenecks, imagenet": (18, residual(Bottleneck, "imagenet")),

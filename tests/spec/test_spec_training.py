@@ -101,16 +101,16 @@ def residual(method: str, steps: int, batch: int) -> tuple[str, str]:
 
 @pytest.mark.digests
 @pytest.mark.parametrize("method", METHODS)
-def test_twenty_steps_of_the_mlp(method: str) -> None:
-    ours, theirs = mlp(method, 20, 64)
+def test_ten_steps_of_the_mlp(method: str) -> None:
+    ours, theirs = mlp(method, 10, 64)
     assert ours == theirs
 
 
 @pytest.mark.digests
 @pytest.mark.parametrize("method", METHODS)
-def test_three_steps_of_a_residual_net(method: str) -> None:
+def test_two_steps_of_a_residual_net(method: str) -> None:
     """A batch of two groups, the second of four images."""
-    ours, theirs = residual(method, 3, 20)
+    ours, theirs = residual(method, 2, 20)
     assert ours == theirs
 
 
@@ -202,9 +202,10 @@ def test_every_kind_of_layer_under_every_method(method: str, net: str) -> None:
 @pytest.mark.parametrize("method", ["wageubn", "adapt"])
 def test_models_have_the_names_shapes_and_first_values_of_the_fast_ones(name: str, method: str) -> None:
     found = data.digits()
-    net = spec_models.MODELS[name](found.shape, found.classes)
-    model = models.make(name, found.shape, found.classes)
-    told = [(p.layer, p.symbol, p.shape, p.start, p.fan_in) for p in spec_models.parameters(net, found.shape)]
+    shape = (12, 12, 1) if name == "lenet5-tanh" else found.shape
+    net = spec_models.MODELS[name](shape, found.classes)
+    model = models.make(name, shape, found.classes)
+    told = [(p.layer, p.symbol, p.shape, p.start, p.fan_in) for p in spec_models.parameters(net, shape)]
     assert told == [(x.name, p.symbol, p.shape, p.start, p.fan_in) for _, x, p in model.all_parameters()]
     if name in ("mlp", "lenet5"):
         run = Run(model, methods.make(method), datasets.load("digits"), 8, 3)

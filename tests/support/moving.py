@@ -82,8 +82,8 @@ def model(name: str) -> Model:
 @dataclass(frozen=True)
 class Case:
     """`options` of the method; `start` sets state: of AdaPT's layers '<layer>/window' and '<layer>/precision'
-    ('*' for all), a factor of random 'G' and their 'norms', of the whole net by name. `per_epoch`: steps an epoch. `lr`: of
-    the first epoch, then.
+    ('*' for all), a factor of random 'G' and their 'norms', of the whole net by name. `per_epoch`: steps an
+    epoch. `lr`: of the first epoch, then.
     """
 
     method: str
