@@ -17,7 +17,7 @@ Defined by `spec/methods/dynasty.py: Step`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -68,6 +68,10 @@ class Dynasty(Float32):
         "reads, of pixels that a stride passes by, have 0 bits and no part in the mean width",
         "Algorithm 1": "its printed assignments with their typos mended; it stops where both means agree, "
         "and at lambda_0 where blocks without sensitivity (r = -inf) keep the mean below alpha",
+        "lambda": "the paper has one for all blocks; weights and activations have one each here, unless "
+        "lambdas=one; Algorithm 1's mean is over blocks, that of (2b) weighted by T: mean=work",
+        "loss noise": "(1) is printed with 2/(3 N B); a mantissa of b bits here has the mean square "
+        "2^(2e-2b)/3, so that it is 1/(3 N)",
         "short batches": "and inference read the map of the first images of a batch, again and again where "
         "there are more of them than in training",
         "bias": "added in float32 to the rounded product; its gradient is the float32 sum of e3",
@@ -79,6 +83,8 @@ class Dynasty(Float32):
 
         map: 'uniform' gives every block just these bits from the start, the baseline of a map.
         forward_dynamic: the operand of b bits in the forward product. gamma: smoothing of the map, 0: none.
+        lambdas: two, of weights and of activations, or one of both. mean: of b, over blocks as in
+        Algorithm 1 or over work as in (2b). tuning: off takes the estimate of lambda alone (figure 5).
         """
 
         bits: float = 4.0
@@ -86,6 +92,9 @@ class Dynasty(Float32):
         map: Literal["dynamic", "uniform"] = "dynamic"
         forward_dynamic: Literal["activation", "weight"] = "activation"
         gamma: float = 0.5
+        lambdas: Literal["two", "one"] = "two"
+        mean: Literal["blocks", "work"] = "blocks"
+        tuning: Literal["on", "off"] = "on"
 
     @takes(Options)
     def __init__(self, /, **options: Any) -> None:
@@ -98,6 +107,8 @@ class Dynasty(Float32):
             raise ConfigError("dynasty: bits and weight_bits are mean widths from 0 to 8")
         if o.map == "uniform" and not set(self.alpha.values()) <= set(WIDTHS):
             raise ConfigError("dynasty: a uniform map has 0, 2, 4, 6 or 8 bits")
+        if o.lambdas == "one" and o.weight_bits is not None:
+            raise ConfigError("dynasty: lambdas=one has one mean width: leave weight_bits out")
         if not 0 <= o.gamma < 1:
             raise ConfigError("dynasty: gamma is from 0 to below 1")
         self._batch = 0  # images of this step
@@ -255,40 +266,65 @@ class Dynasty(Float32):
             x = (self.number("images"), *self._shapes[layer.name])
             uses[layer.name] = dynasty_map.multiply_adds(x, layer.weight.shape, layer.stride, layer.padding)
         self.map = {"layers": {layer.name: {} for layer in self._weighted}}
-        lams = [
-            self._new_map(kind, {name: both[i] for name, both in uses.items()})
-            for i, kind in enumerate(KINDS)
-        ]
+        of_kind = [{name: both[i] for name, both in uses.items()} for i in range(len(KINDS))]
+        parts = [self._given(kind, own) for kind, own in zip(KINDS, of_kind, strict=True)]
+        batches, last = self.number("batches"), self.state["lambda"].tolist() or [None, None]
+        rs = [dynasty_map.relative_sensitivity(part.given.sums, batches, part.given.uses) for part in parts]
+        work = [part.given.uses for part in parts]
+        if self.options.lambdas == "one":
+            lams = [self._lambda(np.concatenate(rs), np.concatenate(work), last[1], self.options.bits)] * 2
+        else:
+            lams = [
+                self._lambda(r, t, lam, self.alpha[kind])
+                for kind, r, t, lam in zip(KINDS, rs, work, last, strict=True)
+            ]
+        for kind, part, r, lam in zip(KINDS, parts, rs, lams, strict=True):
+            if part.stores:  # else one layer alone, whose input has no sensitivity
+                self._use(kind, part, dynasty_map.make(part.given, r, lam, self.options.gamma))
         self.state |= {"lambda": np.array(lams), "batches": whole(0)}
 
-    def _new_map(self, kind: str, uses: dict[str, np.ndarray]) -> float:
-        """The next map of the weights or of the activations of all layers; its lambda."""
+    def _lambda(self, r: np.ndarray, uses: np.ndarray, last: float | None, alpha: float) -> float:
+        """The next lambda, from the last one. Defined by `spec/methods/dynasty.py: Step._lambda`."""
+        weights = uses if self.options.mean == "work" else None
+        if not r.size:
+            return 0.0
+        if last is None or self.options.tuning == "off":
+            last = dynasty_map.first_lambda(r, alpha, weights)
+        return last if self.options.tuning == "off" else dynasty_map.tune(last, r, alpha, weights)
+
+    def _given(self, kind: str, uses: dict[str, np.ndarray]) -> "Part":
+        """What the next map of the weights or of the activations of all layers is made of."""
         stores = {
             layer.name: layer.weight.slots if kind == WEIGHTS else layer.buffers for layer in self._weighted
         }
         stores = {name: store for name, store in stores.items() if "S" in store}
-        if not stores:  # one layer alone, whose input has no sensitivity
-            return 0.0
-        batches, lams, alpha = self.number("batches"), self.state["lambda"], self.alpha[kind]
-
         read = {name: uses[name] > 0 for name in stores}  # a stride may pass pixels by
 
         def joined(arrays: dict[str, np.ndarray]) -> np.ndarray:
-            return np.concatenate([array[read[name]] for name, array in arrays.items()])
+            return np.concatenate([array[read[name]] for name, array in arrays.items()] or [np.zeros(0)])
 
         kept = ({name: store[key] for name, store in stores.items()} for key in ("S", "b", "b_new"))
         sums, b, b_new = map(joined, kept)
-        given = Given(sums, joined({name: uses[name] for name in stores}), b, b_new)
-        last = float(lams[KINDS.index(kind)]) if lams.size else None
-        made = dynasty_map.make(given, batches, last, alpha, self.options.gamma)
-        self.map[kind] = dynasty_map.summary(given, batches, made, alpha)
+        return Part(stores, read, Given(sums, joined({name: uses[name] for name in stores}), b, b_new))
+
+    def _use(self, kind: str, part: "Part", made: dynasty_map.Map) -> None:
+        """Store a map by layer, and tell of it; S starts again."""
+        self.map[kind] = dynasty_map.summary(part.given, self.number("batches"), made, self.alpha[kind])
         start = 0
-        for name, store in stores.items():
-            part = slice(start, start + int(np.count_nonzero(read[name])))
-            self.map["layers"][name][kind] = dynasty_map.layer_record(given, made, part)
+        for name, store in part.stores.items():
+            read = part.read[name]
+            own = slice(start, start + int(np.count_nonzero(read)))
+            self.map["layers"][name][kind] = dynasty_map.layer_record(part.given, made, own)
             for key, widths in (("b", made.smoothed), ("b_new", made.new)):
-                store[key] = np.zeros(read[name].shape, np.float32)
-                store[key][read[name]] = widths[part]
-            store["S"] = np.zeros(read[name].shape)
-            start = part.stop
-        return made.lam
+                store[key] = np.zeros(read.shape, np.float32)
+                store[key][read] = widths[own]
+            store["S"] = np.zeros(read.shape)
+            start = own.stop
+
+
+class Part(NamedTuple):
+    """Of one kind of operand: what keeps its widths by layer, which blocks a product reads, what is known."""
+
+    stores: dict[str, dict[str, Any]]
+    read: dict[str, np.ndarray]
+    given: Given

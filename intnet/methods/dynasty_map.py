@@ -4,17 +4,19 @@
     b_i = max(0, min(r_i - lambda, beta))    its width, beta = 8: least noise at a given mean        (3a)
     lambda                                   such that the mean of b is alpha: `tune`, Algorithm 1
     b   = gamma b_last + (1 - gamma) b_new   `smooth`, (4); in use are 0, 2, 4, 6, 8: `rounded`
-    dL2 = 2/(3 N B) sum_i S_i 2^(-2 b_i)     loss noise of N blocks of B = 16 values: `loss_noise`   (1)
+    dL2 = 1/(3 N) sum_i S_i 2^(-2 b_i)       loss noise of N blocks of B = 16 values: `loss_noise`   (1)
 
 S_i is the mean, over batches, of 2^(2 e_i)/16 times the sum of the block's squared gradients, T_i the
-multiply-adds that read the block. All is float64 in one order (`ops/kernels/bit_maps.py`). When a map is
-made, and of what: `dynasty.py`.
+multiply-adds that read the block. (1) is printed with the noise of another format, 2/(3 N B): a mantissa of
+b bits has steps of 2^(e-b+1), whose rounding has the mean square 2^(2e-2b)/3. All is float64 in one order
+(`ops/kernels/bit_maps.py`). When a map is made, and of what: `dynasty.py`.
 
 Defined by `spec/methods/dynasty_map.py: relative`, `spec/methods/dynasty_map.py: width`,
 `spec/methods/dynasty_map.py: tune`, `spec/methods/dynasty_map.py: smoothed`,
 `spec/methods/dynasty_map.py: in_use`.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +29,6 @@ from intnet.ops.kernels import bit_maps
 BETA = float(WIDTHS[-1])  # the widest
 FIRST = 4.0  # bits of every block in the first epoch
 ITERATIONS = 3  # L of Algorithm 1
-VALUES = 16  # B, of a block
 _LN4 = float.fromhex("0x1.62e42fefa39efp+0")
 
 
@@ -47,25 +48,38 @@ def widths(r: np.ndarray, lam: float) -> np.ndarray:
     return np.clip(r - lam, 0.0, BETA)
 
 
-def mean_width(r: np.ndarray, lam: float) -> float:
-    """The mean of `widths` over all blocks. Defined by `spec/methods/dynasty_map.py: mean_width`."""
-    return bit_maps.clipped_sum(r, lam, BETA) / r.size
+def mean_width(r: np.ndarray, lam: float, uses: np.ndarray | None = None) -> float:
+    """The mean of `widths` over all blocks; with uses T that of (2b), sum(T b)/sum(T), its sum rounded once.
+
+    Defined by `spec/methods/dynasty_map.py: mean_width`.
+    """
+    if uses is None:
+        return bit_maps.clipped_sum(r, lam, BETA) / r.size
+    return math.fsum((uses * widths(r, lam)).tolist()) / int(uses.sum())
 
 
-def first_lambda(r: np.ndarray, alpha: float) -> float:
+def first_lambda(r: np.ndarray, alpha: float, uses: np.ndarray | None = None) -> float:
     """mean(r) - alpha over finite r: right where no width meets a bound (section 3.3.1); 0 without any.
+
+    uses: T, whose weighted mean it then is
 
     Defined by `spec/methods/dynasty_map.py: first_lambda`.
     """
-    count = int(np.count_nonzero(np.isfinite(r)))
-    return bit_maps.finite_sum(r) / count - alpha if count else 0.0
+    finite = np.isfinite(r)
+    count = int(np.count_nonzero(finite))
+    if not count:
+        return 0.0
+    if uses is None:
+        return bit_maps.finite_sum(r) / count - alpha
+    return math.fsum((uses[finite] * r[finite]).tolist()) / int(uses[finite].sum()) - alpha
 
 
-def tune(lam: float, r: np.ndarray, alpha: float) -> float:
+def tune(lam: float, r: np.ndarray, alpha: float, uses: np.ndarray | None = None) -> float:
     """Algorithm 1: lambda after L steps of linear interpolation towards a mean width of alpha.
 
     lambda_0 and lambda_1, from min(r) - alpha and max(r) - alpha (finite r), close in on it. Where many
-    blocks have no sensitivity, the mean at lambda_0 is below alpha too: no step leads beyond it.
+    blocks have no sensitivity, the mean at lambda_0 is below alpha too: no step leads beyond it. uses: of
+    `mean_width`
 
     Defined by `spec/methods/dynasty_map.py: tune`.
     """
@@ -74,9 +88,9 @@ def tune(lam: float, r: np.ndarray, alpha: float) -> float:
         return lam
     lam0, lam1 = float(finite.min()) - alpha, float(finite.max()) - alpha
     for _ in range(ITERATIONS):
-        mean = mean_width(r, lam)
+        mean = mean_width(r, lam, uses)
         above = mean > alpha
-        other = mean_width(r, lam1 if above else lam0)
+        other = mean_width(r, lam1 if above else lam0, uses)
         if mean == other:  # 0/0: the interval has no slope to follow
             break
         t = min(max((mean - alpha) / (mean - other), 0.0), 1.0)
@@ -105,7 +119,7 @@ def rounded(b: np.ndarray) -> np.ndarray:
 
 def loss_noise(sums: np.ndarray, batches: int, bits: np.ndarray) -> float:
     """dL2 of a map `bits` (uint8), S = sums / batches (1)."""
-    return 2 / (3 * VALUES * sums.size) * (bit_maps.noise_sum(sums.reshape(-1), bits.reshape(-1)) / batches)
+    return 1 / (3 * sums.size) * (bit_maps.noise_sum(sums.reshape(-1), bits.reshape(-1)) / batches)
 
 
 def uniform_noise(sums: np.ndarray, batches: int, width: float) -> float:
@@ -140,13 +154,11 @@ class Map:
     bits: np.ndarray
 
 
-def make(given: Given, batches: int, lam: float | None, alpha: float, gamma: float) -> Map:
-    """The map of the next epoch; `lam` is the last lambda, None before the first map.
+def make(given: Given, r: np.ndarray, lam: float, gamma: float) -> Map:
+    """The map of the next epoch of blocks with these r.
 
     Defined by `spec/methods/dynasty.py: Step._new_map`.
     """
-    r = relative_sensitivity(given.sums, batches, given.uses)
-    lam = tune(first_lambda(r, alpha) if lam is None else lam, r, alpha)
     new = widths(r, lam).astype(np.float32)
     smoothed = smooth(given.last, new, gamma)
     return Map(lam, r, new, smoothed, rounded(smoothed))

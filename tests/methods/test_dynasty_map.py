@@ -238,7 +238,7 @@ def test_long_maps_are_summed_whole() -> None:
         assert abs(lib.first_lambda(r, 3.0) - (finite.mean() - 3)) < 1e-11
         sums = np.exp2(2 * r)
         got = lib.loss_noise(sums, 1, np.full(n, 2, np.uint8))
-        assert got == pytest.approx(sums.sum() / 16 * 2 / (48 * n), rel=1e-12)
+        assert got == pytest.approx(sums.sum() / 16 / (3 * n), rel=1e-12)
 
 
 # -- to the bit ------------------------------------------------------------------------------------
@@ -255,10 +255,17 @@ def test_a_map_is_the_definitions_to_the_bit(
 ) -> None:
     sums, uses = np.array([s for s, _ in pairs]), np.array([t for _, t in pairs], np.int64)
     last = np.array([4.0] * len(pairs), np.float32)
-    made = lib.make(lib.Given(sums, uses, last, last), batches, lam, alpha, 0.3)
-    r = [definition.relative(s, batches, t) for s, t in pairs]
-    want = definition.tune(r, definition.first_lambda(r, alpha) if lam is None else lam, alpha)
-    assert (made.r.tolist(), made.lam) == (r, want)
+    found = lib.relative_sensitivity(sums, batches, uses)
+    r, work = [definition.relative(s, batches, t) for s, t in pairs], uses.tolist()
+    assert found.tolist() == r
+    for t, told in ((None, None), (uses, work)):
+        start = lib.first_lambda(found, alpha, t)
+        assert start == definition.first_lambda(r, alpha, told)
+        tuned = lib.tune(start if lam is None else lam, found, alpha, t)
+        want = definition.tune(r, start if lam is None else lam, alpha, told)
+        assert tuned == want
+    made = lib.make(lib.Given(sums, uses, last, last), found, want, 0.3)
+    assert made.lam == want
     new = [Fraction(float(np.float32(definition.width(v, want)))) for v in r]
     assert [Fraction(v) for v in made.new.tolist()] == new
     b = [definition.smoothed(Fraction(4), v, 0.3) for v in new]

@@ -97,21 +97,18 @@ def short_batch_counted(original: Any, self: Dynasty) -> None:
     original(self)
 
 
-def sums_go_on(original: Any, self: Dynasty, kind: str, uses: Any) -> float:
+def sums_go_on(original: Any, self: Dynasty, kind: str, part: Any, made: Any) -> None:
     """S is not emptied."""
-    stores = [x.weight.slots if kind == "weights" else x.buffers for x in self._layers]
-    kept = [store.get("S") for store in stores]
-    lam = float(original(self, kind, uses))
-    for store, sums in zip(stores, kept, strict=True):
-        if sums is not None:
-            store["S"] = sums
-    return lam
+    kept = {name: store["S"] for name, store in part.stores.items()}
+    original(self, kind, part, made)
+    for name, store in part.stores.items():
+        store["S"] = kept[name]
 
 
 # -- maps ------------------------------------------------------------------------------------------
 
 
-def one_after_another(_: Any, lam: float, r: np.ndarray, alpha: float) -> float:
+def one_after_another(_: Any, lam: float, r: np.ndarray, alpha: float, __: Any = None) -> float:
     """lambda is set before lambda_0 or lambda_1 takes its old value."""
     lam0, lam1 = float(r[np.isfinite(r)].min()) - alpha, float(r.max()) - alpha
     for _ in range(3):
@@ -126,7 +123,7 @@ def one_after_another(_: Any, lam: float, r: np.ndarray, alpha: float) -> float:
     return lam
 
 
-def without_an_end(_: Any, lam: float, r: np.ndarray, alpha: float) -> float:
+def without_an_end(_: Any, lam: float, r: np.ndarray, alpha: float, __: Any = None) -> float:
     """A step may lead beyond the interval."""
     finite = r[np.isfinite(r)]
     lam0, lam1 = float(finite.min()) - alpha, float(finite.max()) - alpha
@@ -210,7 +207,7 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
     "e of the last step": (of_the_last_step, ["mlp"]),
     "short batch added": (replace(Dynasty, "_add", short_batch_added), ["mlp", "wide"]),
     "short batch counted": (replace(Dynasty, "end_of_step", short_batch_counted), ["mlp", "wide"]),
-    "S goes on": (replace(Dynasty, "_new_map", sums_go_on), ["mlp"]),
+    "S goes on": (replace(Dynasty, "_use", sums_go_on), ["mlp"]),
     "no half of log2": (
         replace(dynasty_map, "relative_sensitivity", lambda f, *a: 2 * f(*a)), ["mlp", "optimum"]),
     "T without stride": (
@@ -228,9 +225,9 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
     "no end": (replace(dynasty_map, "tune", without_an_end), ["alive"]),
     "two rounds": (lambda patch: patch.setattr(dynasty_map, "ITERATIONS", 2), ["mlp"]),
     "lambda starts anew": (
-        replace(dynasty_map, "make", lambda f, given, n, lam, *a: f(given, n, None, *a)), ["mlp"]),
+        replace(Dynasty, "_lambda", lambda f, self, r, t, _, alpha: f(self, r, t, None, alpha)), ["mlp"]),
     "alpha of the others": (
-        replace(dynasty_map, "make", lambda f, g, n, lam, a, gamma: f(g, n, lam, 8 - a, gamma)), ["mlp"]),
+        replace(Dynasty, "_lambda", lambda f, *given: f(*given[:-1], 8 - given[-1])), ["mlp"]),
     "mean of live blocks": (
         replace(dynasty_map, "mean_width", lambda f, r, lam: f(r[np.isfinite(r)], lam)), ["long"]),
     "beta of 7": (lambda patch: patch.setattr(dynasty_map, "BETA", 7.0), ["wide"]),

@@ -66,6 +66,9 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("muppet", {"resolution": 1, "accs": 2, "rop": 0, "l1": 1e-3, "init": "uniform"}),
     ("dynasty", {"forward_dynamic": "weight", "gamma": 0.25, "weight_bits": 5.0}),
     ("dynasty", {"accs": 2, "rop": 0}),
+    ("dynasty", {"lambdas": "one", "mean": "work"}),
+    ("dynasty", {"tuning": "off", "mean": "work", "bits": 3.0}),
+    ("dynasty", {"tuning": "off", "lambdas": "one"}),
     ("saved", {"bits": "2/4", "bits@fc3": "off", "codec@fc2": "levels", "bucket": 64}),
 ]
 

@@ -79,12 +79,12 @@ def smoothed(last: Decimal, new: Decimal, gamma: float = 0.5) -> Decimal:
 
 
 def loss_noise(sensitivities: Sequence[Fraction | float], bits: Sequence[float | int]) -> float:
-    """2/(3 N B) sum of S 2^(-2b), B = 16."""
+    """1/(3 N) sum of S 2^(-2b)."""
     terms = [
         DIGITS.multiply(decimal(s), DIGITS.power(Decimal(2), DIGITS.multiply(-2, decimal(b))))
         for s, b in zip(sensitivities, bits, strict=True)
     ]
-    return float(DIGITS.multiply(mean(terms), DIGITS.divide(Decimal(2), Decimal(48))))
+    return float(DIGITS.multiply(mean(terms), DIGITS.divide(Decimal(1), Decimal(3))))
 
 
 # -- what is told of a map -------------------------------------------------------------------------

@@ -51,7 +51,9 @@ class BlockFloat(NamedTuple):
 class Settings(float_master.Settings):
     """bits, weight_bits: alpha, mean widths; map: 'dynamic' or 'uniform'; gamma: of (4).
 
-    forward_dynamic: the operand of b bits in the forward product, 'activation' or 'weight'
+    forward_dynamic: the operand of b bits in the forward product, 'activation' or 'weight'; lambdas: 'two',
+    or 'one' of both operands; mean: of b over 'blocks' as in Algorithm 1 or over 'work' as in (2b); tuning:
+    'off' takes the estimate of lambda alone
     """
 
     bits: float = 4.0
@@ -59,11 +61,17 @@ class Settings(float_master.Settings):
     map: str = "dynamic"
     forward_dynamic: str = "activation"
     gamma: float = 0.5
+    lambdas: str = "two"
+    mean: str = "blocks"
+    tuning: str = "on"
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = float_master.Settings.READ | {
         "weight_bits": lambda text: optional(text, float),
         "map": str,
         "forward_dynamic": str,
+        "lambdas": str,
+        "mean": str,
+        "tuning": str,
     }
 
     def alpha(self, kind: str) -> float:
@@ -227,22 +235,47 @@ class Step(PlainStep):
         if self.settings.map == "uniform" or not batches:
             return
         last = value_of(self.state["method/lambda"]).values
-        lams = [self._new_map(kind, batches, last[i] if last else None) for i, kind in enumerate(KINDS)]
+        found = [self._relative(kind, batches) for kind in KINDS]
+        if self.settings.lambdas == "one":
+            both = [[*weights, *activations] for weights, activations in zip(*found, strict=True)]
+            lams = [self._lambda(both[0], both[1], last[0] if last else None, KINDS[1])] * 2
+        else:
+            lams = [
+                self._lambda(rs, work, last[i] if last else None, kind)
+                for i, (kind, (rs, work)) in enumerate(zip(KINDS, found, strict=True))
+            ]
+        for kind, lam in zip(KINDS, lams, strict=True):
+            self._new_map(kind, batches, lam)
         self.state["method/lambda"] = Floats("float64", (2,), lams)
         self.state["method/batches"] = whole(0)
 
-    def _new_map(self, kind: str, batches: int, last: float | None) -> float:
-        """The next widths of all blocks that a product reads; those that none reads get 0 bits."""
-        names = [x.name for x in self.weighted if self.kept(x.name, kind, "S") in self.state]
-        if not names:
+    def _lambda(self, rs: Sequence[float], work: Sequence[int], last: float | None, kind: str) -> float:
+        """The next lambda of blocks with these r and T, from the last one."""
+        alpha, weights = self.settings.alpha(kind), work if self.settings.mean == "work" else None
+        if not rs:
             return 0.0
+        if last is None or self.settings.tuning == "off":
+            last = dynasty_map.first_lambda(rs, alpha, weights)
+        return last if self.settings.tuning == "off" else dynasty_map.tune(rs, last, alpha, weights)
+
+    def _tables(self, kind: str) -> tuple[dict[str, Map], dict[str, Map]]:
+        """S and T by layer, of those that have a sensitivity."""
+        names = [x.name for x in self.weighted if self.kept(x.name, kind, "S") in self.state]
         work = {name: self.work(name)[KINDS.index(kind)] for name in names}
-        sums = {name: table(self.state[self.kept(name, kind, "S")]) for name in names}
-        read = [(name, block) for name in names for block in sums[name] if work[name][block]]
-        rs = {at: dynasty_map.relative(sums[at[0]][at[1]], batches, work[at[0]][at[1]]) for at in read}
-        alpha, values = self.settings.alpha(kind), list(rs.values())
-        lam = dynasty_map.first_lambda(values, alpha) if last is None else last
-        lam = dynasty_map.tune(values, lam, alpha)
+        return {name: table(self.state[self.kept(name, kind, "S")]) for name in names}, work
+
+    def _relative(self, kind: str, batches: int) -> tuple[list[float], list[int]]:
+        """r and T of the blocks that a product reads, of all layers."""
+        sums, work = self._tables(kind)
+        read = [(s, work[name][block]) for name, own in sums.items() for block, s in own.items()]
+        read = [(s, t) for s, t in read if t]
+        return [dynasty_map.relative(s, batches, t) for s, t in read], [t for _, t in read]
+
+    def _new_map(self, kind: str, batches: int, lam: float) -> None:
+        """The next widths of all blocks that a product reads; those that none reads get 0 bits."""
+        sums, work = self._tables(kind)
+        if not sums:
+            return
         self.entries[kind] = {
             "lambda": lam,
             "S": sums,
@@ -250,9 +283,10 @@ class Step(PlainStep):
             "batches": batches,
             "before": dict(self.state),
         }
-        for name in names:
-            self._store_map(name, kind, lam, {block: rs.get((name, block)) for block in sums[name]})
-        return lam
+        for name, own in sums.items():
+            uses = work[name]
+            rs = {b: dynasty_map.relative(s, batches, uses[b]) if uses[b] else None for b, s in own.items()}
+            self._store_map(name, kind, lam, rs)
 
     def _store_map(self, name: str, kind: str, lam: float, rs: Mapping[Index, float | None]) -> None:
         b, b_new, s = (self.kept(name, kind, slot) for slot in ("b", "b_new", "S"))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cache
-from math import inf
+from math import fsum, inf
 from typing import Any
 
 from intnet.spec import block_float, nets
@@ -103,30 +103,39 @@ def total(values: Sequence[float]) -> float:
     return out
 
 
-def mean_width(rs: Sequence[float], lam: float) -> float:
-    """The mean of all widths."""
-    return total([width(r, lam) for r in rs]) / len(rs)
+def mean_width(rs: Sequence[float], lam: float, work: Sequence[int] | None = None) -> float:
+    """The mean of all widths; with work T that of (2b), sum(T b)/sum(T), the sum of products rounded once."""
+    if work is None:
+        return total([width(r, lam) for r in rs]) / len(rs)
+    return fsum(t * width(r, lam) for t, r in zip(work, rs, strict=True)) / sum(work)
 
 
-def first_lambda(rs: Sequence[float], alpha: float) -> float:
-    """mean(r) - alpha of all finite r, 0 where there are none (sec. 3.3.1)."""
+def first_lambda(rs: Sequence[float], alpha: float, work: Sequence[int] | None = None) -> float:
+    """mean(r) - alpha of all finite r, 0 where there are none (sec. 3.3.1); with work T, weighted by it."""
     finite = sum(r > -inf for r in rs)
-    return total([r if r > -inf else 0.0 for r in rs]) / finite - alpha if finite else 0.0
+    if not finite:
+        return 0.0
+    if work is None:
+        return total([r if r > -inf else 0.0 for r in rs]) / finite - alpha
+    read = [(t, r) for t, r in zip(work, rs, strict=True) if r > -inf]
+    return fsum(t * r for t, r in read) / sum(t for t, _ in read) - alpha
 
 
-def tune(rs: Sequence[float], lam: float, alpha: float, rounds: int = ROUNDS) -> float:
+def tune(
+    rs: Sequence[float], lam: float, alpha: float, work: Sequence[int] | None = None, rounds: int = ROUNDS
+) -> float:
     """Algorithm 1: interpolations between the least and the greatest finite r, and none beyond.
 
-    It stops where both means agree: there 0/0 is printed.
+    It stops where both means agree: there 0/0 is printed. work: of `mean_width`
     """
     finite = [r for r in rs if r > -inf]
     if not finite:
         return lam
     low, high = min(finite) - alpha, max(finite) - alpha
     for _ in range(rounds):
-        now = mean_width(rs, lam)
+        now = mean_width(rs, lam, work)
         up = now > alpha
-        end = mean_width(rs, high if up else low)
+        end = mean_width(rs, high if up else low, work)
         if now == end:
             break
         t = min(max((now - alpha) / (now - end), 0.0), 1.0)
