@@ -137,17 +137,21 @@ def test_plots(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_muppet(capsys: pytest.CaptureFixture[str]) -> None:
-    schedule = [(16, 8), (10, 12), (14, 14), (14, 16), (45, 32)]
-    cost = sum(epochs * (bits + 32) for epochs, bits in schedule)
-    assert cost == 5276
     result = shown(capsys, "muppet-costs")
-    for row in rows(result, "the published schedule"):
+    costs_of = {
+        "AlexNet": (99, 16 * 40 + 10 * 44 + 14 * 46 + 14 * 48 + 45 * 64),
+        "ResNet-20": (114, 22 * 40 + 22 * 44 + 10 * 46 + 15 * 48 + 45 * 64),
+    }
+    for row in rows(result, "the published schedules"):
+        epochs, cost = costs_of[row["network"]]
         want = {
-            "SU": Fraction(99 * 64, cost),
+            "SU": Fraction(epochs * 64, cost),
             "SU, 150 epochs": Fraction(150 * 64, cost),
-            "MEM": Fraction(cost, 99 * 32),
+            "MEM": Fraction(cost, epochs * 32),
         }[row["figure"]]
         assert row["intnet"] == pytest.approx(float(want), rel=1e-12)
+    ratio = next(row for row in rows(result, "AdaPT over MuPPET") if row["network"] == "ratio of the means")
+    assert round(ratio["ratio"], 2) == 4.26
     implied = rows(result, "mean WL")
     assert all(row["overlap"] for row in implied)
     assert implied[1]["by SU, from"] == pytest.approx(64 / 1.255 - 32)
@@ -167,6 +171,12 @@ def test_adapt(capsys: pytest.CaptureFixture[str]) -> None:
         for column, times in (("once a step", Fraction(1, 512)), ("as printed", 1)):
             want = oracle.speedup([step], 512, 1, 1, 512, times)
             assert row[column] == pytest.approx(float(want), rel=1e-12)
+    memory = {row["run"]: row["1 + k mean(sp*WL)/32"] for row in rows(result, "memory")}
+    assert memory["MuPPET, AlexNet, CIFAR-10"] == pytest.approx(3.64)
+    assert memory["ResNet-20, CIFAR-10"] == pytest.approx(2.26)
+    again = {row["average"]: row for row in rows(result, "averages of the peer-reviewed")}
+    assert again["SU, iso-accuracy"]["of its tables"] == pytest.approx(33.3 / 7)
+    assert again["accuracy, points"]["with the first version's row"] == pytest.approx(5.2 / 7)
     first = rows(result, "training")[0]
     assert (first["mean sp*WL"], first["SU of one width"]) == (pytest.approx(15.04), pytest.approx(2 / 1.47))
     last = rows(result, "inference")[-1]
