@@ -21,10 +21,11 @@ EXAMPLE = """\
   intnet papers wageubn-data-ratio --limit 2000 --plot ratio.png
   intnet papers wageubn-single-path --seeds 1,2,3 --out runs/single-path
 
-Without a name it lists the checks. A check prints our numbers beside the published ones, of which the table,
-figure or section is named, and says what cannot be recomputed because its inputs are not published. Those
-that train take --model, --data, --limit and --epochs in place of their own; those that train many runs also
-take --seeds, and --out keeps each run's result there: the same command goes on where it was stopped.
+Without a name it lists every table and figure of the papers, with what became of it here, and the checks. A
+check prints our numbers beside the published ones, of which the table, figure or section is named, and says
+what cannot be recomputed because its inputs are not published. Those that train take --model, --data,
+--limit and --epochs in place of their own; those that train many runs also take --seeds, and --out keeps each
+run's result there: the same command goes on where it was stopped.
 
 Exit status 1: something that is exact, a constraint or a printed figure of known inputs, does not hold. What
 short trainings come to is told and not judged. The output is the same for any number of threads."""
@@ -72,8 +73,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(checks: "dict[str, Check]", as_json: bool) -> int:
+    from intnet.papers.places import PAPERS, Place
+    from intnet.show import tables
+    from intnet.show.tables import Column, Table
+
     if as_json:
-        told = {
+        found = {
             name: {
                 "about": check.about,
                 "source": check.source,
@@ -82,9 +87,14 @@ def _list(checks: "dict[str, Check]", as_json: bool) -> int:
             }
             for name, check in checks.items()
         }
-        print(json.dumps(told))
+        papers = {name: [place._asdict() for place in places] for name, places in PAPERS.items()}
+        print(json.dumps({"checks": found, "papers": papers}))
         return 0
+    for paper, places in PAPERS.items():
+        columns = [Column(name) for name in Place._fields]
+        tables.show(Table(paper, columns, [tuple(place) for place in places]))
     width = max(map(len, checks))
+    print("\nchecks")
     for name, check in checks.items():
         print(f"{name:{width}}  {check.about} ({check.time})")
     return 0

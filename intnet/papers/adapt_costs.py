@@ -82,7 +82,7 @@ REMARKS = (
     "The peer-reviewed version's MEM is the first one's with k = 2 or 4 copies of the quantized tensors; of "
     "ResNet-20 on CIFAR-100 it still prints the first version's 1.66, where its own rule gives 2.32.",
     "Its abstract takes ResNet-20's SU on CIFAR-100 (1.13, printed 1.26) and AlexNet's gain on CIFAR-10 "
-    "(1.4, printed 1.9) from the first version: with them 1.31 and 0.74 come out, with its own 1.33 and 0.81.",
+    "(1.4, printed 1.9) from the first version: with them 1.31 and 0.74 come out, else 1.33 and 0.81.",
     "SU^3 compares runs of 512 and 128 images a batch (first version, tables 1, 2); their accumulation steps "
     "are not printed, so it is not recomputed.",
     "As printed, (9) is multiplied by the batch size: every image pays for the switch of its step. With "

@@ -1,5 +1,6 @@
 """`intnet papers`: what it lists, prints and refuses, figures by hand, and docs/papers.md as it prints."""
 
+import importlib
 import json
 import re
 import shlex
@@ -12,6 +13,7 @@ import pytest
 from intnet import models
 from intnet.costs import adapt_costs as costs
 from intnet.papers import CHECKS, adapt_costs
+from intnet.papers.places import PAPERS
 from tests.oracle import costs as oracle
 from tests.support.command import ROOT, here, refused
 
@@ -83,8 +85,11 @@ def test_long_checks_stand_there_with_the_sizes_of_their_command(name: str) -> N
 def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = here(capsys, "papers")
     assert (status, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()] == list(CHECKS)
-    listed = shown(capsys)
+    assert [line.split()[0] for line in out.partition("\nchecks\n")[2].splitlines()] == list(CHECKS)
+    assert all(place.where in out and place.command in out for places in PAPERS.values() for place in places)
+    told = shown(capsys)
+    assert [len(places) for places in told["papers"].values()] == [len(places) for places in PAPERS.values()]
+    listed = told["checks"]
     assert list(listed) == list(CHECKS) and listed["adapt-costs"]["sizes"] is None
     assert listed["wageubn-batch-size"]["sizes"]["model"] == "resnet20"
 
@@ -110,6 +115,27 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_refused(arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert message in refused(capsys, "papers", *arguments)
+
+
+def test_each_place_names_what_there_is() -> None:
+    """Checks, pages of the documentation and names of the definition that places speak of exist."""
+    for places in PAPERS.values():
+        for place in places:
+            words = place.command.split()
+            if place.command.startswith("intnet papers"):
+                assert words[2] in CHECKS
+            elif place.command.startswith("docs/"):
+                assert (ROOT / words[0].rstrip(":")).is_file()
+            elif place.command.startswith("intnet."):
+                module, _, name = place.command.rpartition(".")
+                assert hasattr(importlib.import_module(module), name)
+            assert (place.verdict in ("needs", "differs")) <= bool(place.by)
+    assert {check for check in CHECKS} == {
+        place.command.split()[2]
+        for places in PAPERS.values()
+        for place in places
+        if "papers " in place.command
+    }
 
 
 @pytest.mark.slow

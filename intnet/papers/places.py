@@ -1,0 +1,128 @@
+"""Every table and figure of the five papers: what became of it here, and the command that shows it.
+
+Verdicts:
+
+    reproduced    the same figures, or the same finding where only a picture is printed
+    differs       computed here too, and not the same; `by` says by what
+    trained       on other data or for fewer epochs than there: figures in docs/measured.md
+    open          can be trained here with the command, and was not yet
+    needs         data that cannot be had here (ImageNet, CIFAR-100, Tiny ImageNet), or hardware
+    drawn         a picture without numbers; the command draws ours
+    scheme        an explanation, which is the definition here
+
+`intnet papers` prints them sorted by paper and place.
+"""
+
+from typing import Literal, NamedTuple
+
+Verdict = Literal["reproduced", "differs", "trained", "open", "needs", "drawn", "scheme"]
+
+
+class Place(NamedTuple):
+    """A table, figure or section: what it shows, what became of it, by what it differs or what it needs.
+
+    command: an `intnet` command that shows ours, or a page of docs/
+    """
+
+    where: str
+    shows: str
+    verdict: Verdict
+    by: str
+    command: str
+
+
+TRAIN = "docs/measured.md"
+WAGEUBN = (
+    Place("figures 1, 2, 5", "data flow of a layer", "scheme", "", "docs/methods/wageubn.md"),
+    Place("figure 3", "CQ in training", "scheme", "", "intnet.spec.formats.Constant"),
+    Place("figure 4", "9-bit words of Flag-Q", "scheme", "", "intnet golden unit quantize_flag"),
+    Place("figure 6", "training curves", "needs", "ImageNet", "-"),
+    Place("table I", "accuracy", "needs", "ImageNet", "-"),
+    Place(
+        "section IV-A",
+        "widths, constraints",
+        "reproduced",
+        "nominal widths grow",
+        "intnet papers wageubn-widths",
+    ),
+    Place("figure 7", "data before, after", "drawn", "", "intnet inspect RUN --plot FILE"),
+    Place("figure 8", "batch size", "differs", "no fall at 16", "intnet papers wageubn-batch-size"),
+    Place("table II", "single paths", "differs", "order of paths", "intnet papers wageubn-single-path"),
+    Place(
+        "figures 9, 10",
+        "data ratio of e3",
+        "reproduced",
+        "no numbers there",
+        "intnet papers wageubn-data-ratio",
+    ),
+    Place("figure 11", "time, power, area", "needs", "an FPGA's synthesis", "-"),
+)
+ADAPT = (
+    Place("figure 1", "number formats", "scheme", "", "docs/numbers.md"),
+    Place(
+        "figure 2", "initializers", "drawn", "correlations of other trainings", "intnet train --set init=.."
+    ),
+    Place("tables 1, 2", "accuracy", "open", "CIFAR-100 cannot be had", "intnet train --data cifar10"),
+    Place("figures 3, 4", "word lengths over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
+    Place("figures 5, 6", "sparsity over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
+    Place("tables 3, 4", "MEM, SU in training", "reproduced", "from each other", "intnet papers adapt-costs"),
+    Place("figures 7, 8", "memory, cost over time", "drawn", "", "intnet costs RUN --plot FILE"),
+    Place("table 5", "sparsity", "open", "", "intnet costs RUN"),
+    Place("table 6", "SZ, SU of inference", "reproduced", "from each other", "intnet papers adapt-costs"),
+    Place("abstract", "averages", "reproduced", "", "intnet papers adapt-costs"),
+    Place("table 3, MuPPET", "SU, MEM", "reproduced", "AlexNet's MEM by 0.01", "intnet papers muppet-costs"),
+)
+ADAPT_AGAIN = (
+    Place(
+        "abstract", "averages", "reproduced", "two rows are the first version's", "intnet papers adapt-costs"
+    ),
+    Place("table 1", "accuracy", "open", "CIFAR-100, EMNIST cannot be had", "intnet train --data cifar10"),
+    Place(
+        "table 2",
+        "MEM, SU",
+        "reproduced",
+        "MEM by its k; SU not from its inputs",
+        "intnet papers adapt-costs",
+    ),
+    Place("table 3", "sparsity", "open", "", "intnet costs RUN"),
+    Place("table 4", "SZ, SU of inference", "reproduced", "from each other", "intnet papers adapt-costs"),
+    Place("figures 4, 5", "word lengths over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
+    Place("figure 6", "cost over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
+)
+DYNASTY = (
+    Place("figures 1, 2, 6", "blocks, system, module", "scheme", "", "docs/methods/dynasty.md"),
+    Place("figure 3", "sensitivity by layer", "drawn", "", "intnet costs RUN --plot FILE"),
+    Place("figure 4", "fluctuation, smoothing", "drawn", "", "intnet costs RUN --plot FILE"),
+    Place("figure 5", "mean width, lambda tuned", "drawn", "", "intnet costs RUN --plot FILE"),
+    Place("table 1", "accuracy", "needs", "CIFAR-100, ImageNet", TRAIN),
+    Place("figure 7", "accuracy over time", "drawn", "on CIFAR-100", "intnet costs RUN"),
+    Place("table 2", "area, power", "needs", "synthesis; taken as given", "intnet papers dynasty-costs"),
+    Place(
+        "sections 5.2, 5.3",
+        "times, energy",
+        "reproduced",
+        "with 7/9 of the epochs",
+        "intnet papers dynasty-costs",
+    ),
+    Place("figure 8", "energy", "reproduced", "within 0.4 points", "intnet papers dynasty-costs"),
+)
+SAVED = (
+    Place("figure 2.1", "4-bit sin(x)", "scheme", "", "docs/methods/saved.md"),
+    Place("figures 4.1, 5.1", "1 to 32 bits", "trained", "ResNet-20, Fashion-MNIST", TRAIN),
+    Place("figures 4.2, 4.3", "7 bits with levers", "open", "", "intnet train --set warmup=.. --set clip=.."),
+    Place("figure 4.4", "4 bits in one layer", "open", "", "intnet train --set bits@LAYER=4"),
+    Place("tables 4.1, 4.2", "memory by block", "reproduced", "of given counts", "intnet papers saved-costs"),
+    Place("figure 5.2", "2 bits, two roundings", "trained", "ResNet-20, Fashion-MNIST", TRAIN),
+    Place("figures 5.3, 5.4", "bucket sizes", "open", "", "intnet sweep --vary bucket=64,128,256,512"),
+    Place("figure 5.5", "2/4 bits mixed", "open", "", "intnet sweep --vary mix_prob=0.2,0.5,0.8"),
+    Place("figures 6.1 to 6.3", "CIFAR-100", "needs", "CIFAR-100", "intnet sweep"),
+    Place("figures 6.4, 6.5", "Tiny ImageNet", "needs", "Tiny ImageNet", "intnet train --data tiny-imagenet"),
+    Place("table 7.1", "memory", "reproduced", "", "intnet papers saved-costs"),
+)
+PAPERS: dict[str, tuple[Place, ...]] = {
+    "WAGEUBN (Yang et al. 2020)": WAGEUBN,
+    "AdaPT, first version (Kummer et al.)": ADAPT,
+    "AdaPT, peer-reviewed (Kummer et al. 2023)": ADAPT_AGAIN,
+    "DYNASTY": DYNASTY,
+    "Quantization of saved activations (Li 2025)": SAVED,
+}
