@@ -137,6 +137,7 @@ class Adapt(RoundedCopies):
             o.buffer,
             o.buff,
         )
+        self.fixed_model = self.running_statistics  # it folds them into integers
         self._behind: dict[str, list[Any]] = {}  # weight layer -> the layers of its precision
 
     # -- starting ---------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class FloatMaster(Method):
         accs: steps whose gradients make one update. rop: epochs without a lower loss before lr shrinks by
         rop_factor, or off; rop_threshold: the share by which a loss must be lower to count.
         init, init_scale: first weights, of variance s/fan_in: normal, tnvs (a normal cut at +-sqrt 3
-        deviations) or uniform.
+        deviations) or uniform. statistics: batch norm at inference by running ones, or by the batch's own.
         """
 
         lr: str = "0.05"
@@ -87,6 +87,7 @@ class FloatMaster(Method):
         rop_threshold: float = 1e-4
         init: Literal["normal", "tnvs", "uniform"] = "normal"
         init_scale: float = 1.0
+        statistics: Literal["running", "batch"] = "running"
 
     @takes(Options)
     def __init__(self, /, **options: Any) -> None:
@@ -104,6 +105,7 @@ class FloatMaster(Method):
         if o.clip is not None:
             self.SYMBOLS = {**self.SYMBOLS, **symbols.CLIPPED}
         self._weighted: list[Any] = []
+        self.running_statistics = o.statistics == "running"
 
     # -- starting ---------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
     batch      256 test images, in order: what a format makes of a whole tensor, as R(x), it makes of a batch
     norm       by running means and variances (`Step.running`), or as scale x1 + offset (`Step.folded`);
-               WAGEUBN's `statistics=batch` alone reads those of the batch
+               `statistics=batch` reads those of the batch
     dropout    hands on what comes
     rounding   parameters by the words of the step that would come next; activations to nearest, ties to even
     class      the first of an image's greatest logits

@@ -26,6 +26,8 @@ from tests.support.states import state_of
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in METHODS),
     ("wageubn", {"statistics": "batch"}),
+    ("float32", {"statistics": "batch"}),
+    ("adapt", {"statistics": "batch"}),
     ("wageubn", {"edges": "fixed16"}),
     ("dynasty", {"forward_dynamic": "weight"}),
     ("saved", {"bits": 2}),

@@ -149,9 +149,10 @@ class Step(FloatMaster):
 
     def folded(self, layer: Layer) -> tuple[Fixed, Fixed] | None:
         """Of gamma^ and beta^ and the running statistics, for words of the layer's FL."""
-        gamma, beta = (self.weight(layer, symbol).values for symbol in ("gamma", "beta"))
         running = self.running(layer)
-        assert running is not None
+        if running is None:
+            return None
+        gamma, beta = (self.weight(layer, symbol).values for symbol in ("gamma", "beta"))
         return float_norm.folded(gamma, beta, *running, self.numbers(f"{layer.name}.precision")[1])
 
     def gradient(self, layer: Layer, symbol: str, value: Value) -> None:

@@ -74,6 +74,7 @@ class Settings:
     rop_threshold: float = 1e-4
     init: str = "normal"
     init_scale: float = 1.0
+    statistics: str = "running"
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "lr": lambda text: schedule(text, float),
@@ -84,6 +85,7 @@ class Settings:
         "accs": int,
         "rop": lambda text: optional(text, int),
         "init": str,
+        "statistics": str,
     }
 
     @classmethod
@@ -282,6 +284,10 @@ class FloatMaster(Step):
         """float32."""
         self.stored(layer, f"g{symbol}", value)
         self.gradients[f"{layer.name}/{symbol}"] = to_float(value)
+
+    def running(self, layer: Layer) -> tuple[list[Fraction], list[Fraction]] | None:
+        """Of inference; with `statistics=batch` the batch's own."""
+        return None if self.settings.statistics == "batch" else super().running(layer)
 
     def statistics(self, layer: Layer, mean: list[Fraction], variance: list[Fraction]) -> None:
         """r <- r + (x - r)/8, each operation rounded; from 0 and 1."""
