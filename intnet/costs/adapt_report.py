@@ -76,15 +76,17 @@ def of_run(
         "float32_accuracy": wanted,
         "summary": summary | {"measured_overhead": measured},
     }
-    return _report(title, "step", history, result)
+    return _report(title, "step", history, result, logged.decisions)
 
 
-def _report(title: str, unit: str, history: History, result: dict[str, Any]) -> Report:
-    """unit: what the history counts, 'step' or 'epoch'."""
+def _report(
+    title: str, unit: str, history: History, result: dict[str, Any], decisions: Sequence[Any] = ()
+) -> Report:
+    """unit: what the history counts, 'step' or 'epoch'; decisions: of `logs.Steps`."""
     moves = zip(adapt_costs.rows(history), adapt_costs.changes(history), strict=True)
     layers = [row | {"changes": changes} for row, changes in moves]
     made = [tables.of("weight layers", layers, LAYER), _over_time(history, unit)]
-    draw = partial(plots.word_lengths, title=title, unit=unit, history=history)
+    draw = partial(plots.word_lengths, title=title, unit=unit, history=history, decisions=decisions)
     return Report(title, result | {"layers": layers}, made, figures(result), draw)
 
 

@@ -70,6 +70,7 @@ class Steps:
 
     accuracy: at its last test, None without one; tested: (step, accuracy) of every epoch
     step_seconds: of all steps; switch_seconds: of those, of the precision switch, None without one
+    decisions: (step, what was decided) as `Method.moves` has it, by layer or of 'net'
     """
 
     identity: dict[str, Any]
@@ -78,6 +79,7 @@ class Steps:
     tested: list[tuple[int, float]]
     step_seconds: float
     switch_seconds: float | None
+    decisions: list[tuple[int, dict[str, dict[str, Any]]]] = field(default_factory=list)
 
 
 @dataclass
@@ -91,6 +93,7 @@ class Log:
     switch_seconds: float = 0.0
     tested: list[tuple[int, float]] = field(default_factory=list)
     columns: dict[str, "array[int]"] = field(default_factory=dict)
+    decisions: list[tuple[int, dict[str, dict[str, Any]]]] = field(default_factory=list)
 
     def add(self, line: dict[str, Any]) -> None:
         """The next line; ValueError where it does not follow from those before."""
@@ -105,7 +108,9 @@ class Log:
             self.switch_seconds += line["seconds"]
             self._follows(line, self.switches)
             self._widths(line["layers"])
-        elif line["kind"] != "decision":
+        elif line["kind"] == "decision":
+            self.decisions.append((line["step"], line["of"]))
+        else:
             raise ValueError(f"a line of kind {line['kind']!r}: its method does not write that")
 
     @staticmethod
@@ -153,7 +158,7 @@ def read_steps(folder: str, run: Run) -> Steps:
         )
     last = _accuracy(folder, run, [accuracy for _, accuracy in log.tested])
     seconds = log.switch_seconds if log.switches else None
-    return Steps(own, history, last, log.tested, log.step_seconds, seconds)
+    return Steps(own, history, last, log.tested, log.step_seconds, seconds, log.decisions)
 
 
 def read_log(folder: Path, own: dict[str, Any], step: int) -> tuple[Log, adapt_costs.History]:

@@ -5,6 +5,7 @@ maps            sensitivity, widths, fluctuation, time and loss noise of a run o
 layer_map       `--map LAYER`: the widths of one layer's blocks
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -31,12 +32,20 @@ DECADE = 10  # from there on factors are drawn in powers
 LEGEND = 0.16  # of the height, kept free for it
 
 
-def word_lengths(stream: BinaryIO, file: Path, title: str, unit: str, history: History) -> None:
-    """Write the picture in the format that the file's name ends in; unit: 'step' or 'epoch'."""
+def word_lengths(
+    stream: BinaryIO, file: Path, title: str, unit: str, history: History, decisions: Sequence[Any] = ()
+) -> None:
+    """Write the picture in the format that the file's name ends in; unit: 'step' or 'epoch'.
+
+    decisions: (step, what a switch or a policy decided, and by what), of which a panel shows why widths moved
+    """
     from matplotlib.ticker import MultipleLocator
 
-    with picture(stream, file, (9.0, 8.0)) as figure:
-        widths, zeros, cost = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1.2, 1.2))
+    with picture(stream, file, (9.0, 10.0 if decisions else 8.0)) as figure:
+        heights = (2, 1.2, 1.2, 1.2)[: 4 if decisions else 3]
+        widths, *reasons, zeros, cost = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+        for axis in reasons:
+            _reasons(axis, history, decisions)
         at = np.arange(0, history.steps, -(-history.steps // POINTS))
         _layers(widths, history, np.arange(history.steps), history.widths, WIDEST)
         _layers(zeros, history, at, 100 * (1 - adapt_costs.shares(history)), THINNEST)
@@ -49,10 +58,34 @@ def word_lengths(stream: BinaryIO, file: Path, title: str, unit: str, history: H
         top = max(1.0, 1.05 * zeros.dataLim.y1)
         zeros.set_ylim(-0.02 * top, top)
         by_epoch(cost, unit)
-        for axis in (widths, zeros, cost):
+        for axis in (widths, *reasons, zeros, cost):
             axis.grid(True, alpha=0.3)
             axis.margins(x=0.01)
         legend_outside(figure, widths, NAMES)
+
+
+def _reasons(axis: "Axes", history: History, decisions: Sequence[Any]) -> None:
+    """Of AdaPT the diversity D at every switch, marked by the strategy; of MuPPET p and its threshold."""
+    net = [(step, of["net"]) for step, of in decisions if "net" in of]
+    if net:
+        steps = [step for step, _ in net]
+        for name in ("p", "threshold"):
+            axis.plot(steps, [found[name] for _, found in net], marker="o", markersize=3, label=name)
+        axis.set_ylabel("p of the policy")
+    else:
+        for strategy, mark in (("min", "v"), ("mean", "o"), ("max", "^")):
+            for k, layer in enumerate(history.layers):
+                own = [(step, of[layer.name]) for step, of in decisions if layer.name in of]
+                found = [(step, of["D"]) for step, of in own if of["strategy"] == strategy and of["D"]]
+                x, y = [step for step, _ in found], [d for _, d in found]
+                axis.scatter(x, y, s=9, marker=mark, color=styled(k)["color"], linewidths=0)
+            axis.scatter([], [], s=9, marker=mark, color="0.4", label=strategy)
+        axis.set_yscale("log", base=2)
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.set_ylabel("D at a switch, by strategy")
+    axis.legend(
+        fontsize=7, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncols=3, frameon=False
+    )
 
 
 def _cost(axis: "Axes", history: History, at: np.ndarray) -> None:

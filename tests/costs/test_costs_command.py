@@ -292,6 +292,38 @@ def test_what_the_picture_shows(capsys: pytest.CaptureFixture[str], folder: Path
     assert "overhead" not in target.read_text() and "epoch" in target.read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("adapt", {"lookback": "2-3"}, ("D at a switch, by strategy", "mean")),
+        ("muppet", {"resolution": 1, "patience": 1}, ("p of the policy", "threshold")),
+    ],
+)
+def test_why_widths_moved_is_logged_and_drawn(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, method: str, options: dict[str, Any], words: Any
+) -> None:
+    """A line for every step that decides: of AdaPT's layers in turn the widths that hold from then on."""
+    target, where = tmp_path / "x.svg", tmp_path / "run"
+    run = run_folder.build(method, options, "mlp", "digits", 16, seed=1, limit=32)
+    with run_folder.create(where, run, 6) as work:
+        work.train()
+    lines = [json.loads(text) for text in (where / "metrics.jsonl").read_text().splitlines()]
+    told = {line["step"]: line["of"] for line in lines if line["kind"] == "decision"}
+    widths = {line["step"]: line["layers"] for line in lines if line["kind"] == "precision"}
+    assert sorted(told) == ([2, 4, 6] if method == "muppet" else [2, 4, 5, 6][: len(told)])
+    for step, of in told.items():
+        for name, found in of.items():
+            if method == "adapt" and step < 6:
+                assert (found["WL"], found["FL"]) == tuple(
+                    widths[step + 1][name][key] for key in ("WL", "FL")
+                )
+            if method == "muppet":
+                assert found["p"] >= 1 and found["violated"] == (found["p"] > found["threshold"])
+    shown(capsys, where, "--plot", target)
+    assert all(word in target.read_text() for word in words)
+
+
 # -- what is refused ---------------------------------------------------------------------------
 
 

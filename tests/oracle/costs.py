@@ -50,10 +50,16 @@ def float32(step: Step) -> list[Layer]:
 
 
 def speedup(
-    run: Sequence[Step], batch: int, accs: int, base_steps: int, base_batch: int, overheads: int = 1
+    run: Sequence[Step],
+    batch: int,
+    accs: int,
+    base_steps: int,
+    base_batch: int,
+    overheads: int = 1,
+    base_accs: int | None = None,
 ) -> Fraction:
     """bs_other * costs_other / (bs * costs), each step's overhead counted `overheads` times."""
-    other = sum(training(float32(run[0]), accs) for _ in range(base_steps))
+    other = sum(training(float32(run[0]), base_accs or accs) for _ in range(base_steps))
     own = sum(training(step, accs) + overheads * overhead(step, accs) for step in run)
     return Fraction(base_batch) * other / (batch * own)
 
