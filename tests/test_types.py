@@ -14,7 +14,7 @@ WRONG = {
     'FixedPoint("eight", 6)': 'Argument 1 to "FixedPoint" has incompatible type "str"; expected "int"',
     "fit(model, methods.Wageubn(), data, epocs=3)": 'Unexpected keyword argument "epocs" for "fit"',
     'methods.Wageubn(lrr="26")': 'Unexpected keyword argument "lrr" for "Wageubn"',
-    'methods.Wageubn(e2="15")': 'Argument "e2" to "Wageubn" has incompatible type',
+    'methods.Wageubn(edges="int8")': 'Argument "edges" to "Wageubn" has incompatible type',
     'methods.Wageubn("16")': 'Too many positional arguments for "Wageubn"',
     "methods.Float32(nesterov=3)": 'Unexpected keyword argument "nesterov" for "Float32"',
     'methods.Adapt(eps="0")': 'Argument "eps" to "Adapt" has incompatible type "str"; expected "float"',

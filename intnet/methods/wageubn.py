@@ -22,60 +22,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from intnet.errors import ConfigError, ContainerError
+from intnet.errors import ConfigError, ContainerError, FormatError
 from intnet.exact.expressions import Exact, add, exact
 from intnet.exact.quantize import quantize
 from intnet.methods import schedules, symbols
 from intnet.methods.float_master import sgd_momentum
 from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.methods.options import takes
+from intnet.methods.wageubn_widths import Widths, of_e3
 from intnet.numbers import fp32
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.numbers.qtensor import QTensor, container, max_abs
 from intnet.ops.kernels.combine import combine
 
-
-@dataclass(frozen=True)
-class Widths:
-    """Bit widths of sec. IV-A; constraints (22) and (24) hold or ConfigError says which does not."""
-
-    k_w: int = 8
-    k_a: int = 8
-    k_gw: int = 8
-    k_e1: int = 8
-    k_e2: int = 8
-    k_gamma: int = 8
-    k_beta: int = 8
-    k_bn: int = 16
-    k_mu: int = 16
-    k_sigma: int = 16
-    k_ggamma: int = 15
-    k_gbeta: int = 15
-    k_gc: int = 15
-    k_mom: int = 3
-    k_acc: int = 13
-    k_lr: int = 10
-    k_wu: int = 24
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            width = getattr(self, field.name)
-            if not 1 <= width <= 32:
-                raise ConfigError(f"wageubn: {field.name} = {width}: a bit width is from 1 to 32")
-        if not self.k_ggamma == self.k_gbeta == self.k_gc == self.k_mom + self.k_acc - 1:
-            raise ConfigError(
-                "wageubn: constraint (22) needs kGgamma = kGbeta = kGC = kMom + kAcc - 1, here "
-                f"{self.k_ggamma}, {self.k_gbeta}, {self.k_gc}, {self.k_mom} + {self.k_acc} - 1"
-            )
-        if self.k_wu != self.k_gc + self.k_lr - 1:
-            raise ConfigError(
-                "wageubn: constraint (24) needs kWU = kGC + klr - 1, "
-                f"here {self.k_wu}, {self.k_gc} + {self.k_lr} - 1"
-            )
-
-
-MOM = 3  # momentum 3 * 2^-2 (3 bits)
-MOM_EXPONENT = -2
 EDGE_BITS = 16  # widths of the first and last layer under edges=fixed16
 MAX_DECAY = 24  # 2^-24: the least weight decay
 TOGETHER = 1 << 17  # weights that are updated at once, a last parameter apart: what a cache holds
@@ -108,6 +67,15 @@ class Wageubn(Method):
         "the update still lands on the grid of W",
         "bias": "the paper's layers have none; a hidden layer's is treated as beta is; the forward copy of "
         "an edge's (fixed16) is clipped to +-(1 - 2^-15)",
+        "first block": "the paper's layer is convolution, batch norm and activation, and the first is not quantized; "
+        "here its convolution alone is float32, its batch norm and activation are quantized",
+        "float edges' optimizer": "SGD with the same momentum and learning rate, in float32",
+        "residual joins": "the exact x3 and the shortcut are added ahead of the ReLU, which stores x4; their "
+        "error is stored once, as e0",
+        "pools, dropout": "maxima are exact; means, and what dropout scales, are stored as activations are",
+        "tanh, sigmoid": "from the exact x3, stored as x4; e1 is exact, not stored",
+        "no batch norm": "a layer without one hands on its exact sum, which the activation stores",
+        "schedule": "constant; the paper's is lr at epochs 30 and 60, dr=128,64@30",
         "silu": "the paper has ReLU, whose derivative is 0 or 1; that of silu is stored in the format of an "
         "activation, and e1 = e0 times it by QE1: the backward pass is exact on stored operands of 8 bits",
         "saturate": "Eq. 6 has no range; saturate=I limits activations to I integer bits and other direct "
@@ -117,24 +85,45 @@ class Wageubn(Method):
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
-        """e2: flag8 or 16. edges: float32 or fixed16. saturate: off, or the integer bits of activations.
+        """e2: of e3, flag8 or a width of SQ, as 16. edges: float32 or fixed16.
 
-        lr: learning rate codes (value code * 2^-9) by epoch; dr: range of CQ by epoch, powers of two.
-        weight_decay: off, or s for 2^-s. statistics: running or batch, for inference.
+        saturate: off, or the integer bits of activations. lr: learning rate codes of k_lr bits, code *
+        2^(1-k_lr), by epoch; dr: range of CQ by epoch, powers of two. weight_decay: off, or s for 2^-s.
+        statistics: running or batch, for inference. k_w .. k_lr: widths of section IV-A; those of gradients
+        and of stored weights follow by (22) and (24). mom: the momentum's code of k_mom bits.
         """
 
-        e2: Literal["flag8", "16"] = "flag8"
+        e2: str = "flag8"
         edges: Literal["float32", "fixed16"] = "float32"
         saturate: int | None = None
         lr: str = "26"
         dr: str = "128"
         weight_decay: int | None = None
         statistics: Literal["running", "batch"] = "running"
+        k_w: int = 8
+        k_a: int = 8
+        k_e1: int = 8
+        k_gamma: int = 8
+        k_beta: int = 8
+        k_bn: int = 16
+        k_mu: int = 16
+        k_sigma: int = 16
+        k_acc: int = 13
+        k_mom: int = 3
+        k_lr: int = 10
+        mom: int = 3
 
     @takes(Options)
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
-        k = self.k = Widths(k_e2=8 if self.options.e2 == "flag8" else 16)
+        o = self.options
+        self._flag, k_e2 = of_e3(o.e2)
+        free = {field.name: getattr(o, field.name) for field in fields(Widths) if hasattr(o, field.name)}
+        k = self.k = Widths.following(k_e2=k_e2, **free)
+        if not 0 <= o.mom < 1 << k.k_mom - 1:
+            raise ConfigError(
+                f"wageubn: mom={o.mom}: a {k.k_mom}-bit code is from 0 to {(1 << k.k_mom - 1) - 1}"
+            )
         self.lr = schedules.parse(self.options.lr, int, "wageubn: lr")
         self.dr = schedules.parse(self.options.dr, int, "wageubn: dr")
         for _, code in self.lr.steps:
@@ -151,7 +140,10 @@ class Wageubn(Method):
         if self.options.weight_decay is not None and not 1 <= self.options.weight_decay <= MAX_DECAY:
             raise ConfigError(f"wageubn: weight_decay={self.options.weight_decay}: s is 1..{MAX_DECAY}")
         self.running_statistics = self.options.statistics == "running"
-        self.formats = self._formats()
+        try:
+            self.formats = self._formats()
+        except FormatError as error:
+            raise ConfigError(f"wageubn: no such width: {error}") from None
         self.copies: dict[Parameter, tuple[Any, QTensor]] = {}  # value, its forward copy: of one pass
 
     # -- which quantizer stands where -------------------------------------------------------
@@ -175,7 +167,7 @@ class Wageubn(Method):
             "dx4": self._direct("dx4", k.k_a),
             "e0": Shift(k.k_e1),  # (15)
             "e1q": Shift(k.k_e1),
-            "e3": Flag(k.k_e2) if self.options.e2 == "flag8" else Shift(k.k_e2),  # (17), (16)
+            "e3": Flag(k.k_e2) if self._flag else Shift(k.k_e2),  # (17), (16)
             "ggamma": self._direct("ggamma", k.k_ggamma),  # (18)
             "gbeta": self._direct("gbeta", k.k_gbeta),
             "gb": self._direct("gb", k.k_gbeta),
@@ -215,7 +207,7 @@ class Wageubn(Method):
         parameter.slots = {"Accq": QTensor(zeros, self.formats["Accq"].exponent)}  # type: ignore[union-attr]
 
     def _memory(self, symbol: str) -> Format:
-        """Weights saturate at their 24 bits, gamma and beta do not."""
+        """Weights saturate at their kWU bits, gamma and beta do not."""
         k = self.k.k_wu
         return FixedPoint(k, k - 1, overflow="saturate_symmetric") if symbol == "W" else Direct(k)
 
@@ -341,7 +333,7 @@ class Wageubn(Method):
         if self._float_edge(layer):
             gradient = check_finite(gradient, f"{layer.name}/{parameter.symbol}")
             rate = self.lr.at(self.epoch) * 2.0 ** -(self.k.k_lr - 1)
-            sgd_momentum(parameter, gradient, MOM * 2.0**MOM_EXPONENT, rate)
+            sgd_momentum(parameter, gradient, self.options.mom * 2.0 ** (1 - self.k.k_mom), rate)
             return
         moved = self._moved(layer, parameter.symbol, parameter.slots["Accq"], gradient, parameter.value)
         parameter.slots["Accq"], parameter.value = moved
@@ -352,8 +344,9 @@ class Wageubn(Method):
         """(Acc_q', W'): Acc = Mom*Acc_q + g_q and W' = W - lr*Acc, both exact; Acc_q' = Q(Acc, kAcc)."""
         lr, where, seen = self.lr.at(self.epoch), f"{layer.name}/{symbol}", bool(self.observers)
         slot = "" if symbol == "W" else f"_{symbol}"
-        given = Exact([(old, MOM), (gradient, 1)], int(gradient.exponent)) if seen else None
-        acc = self.passes(layer, f"Acc{slot}", momentum(old, gradient, where), given)
+        mom = self.options.mom
+        given = Exact([(old, mom), (gradient, 1)], int(gradient.exponent)) if seen else None
+        acc = self.passes(layer, f"Acc{slot}", momentum(old, gradient, mom, self.k, where), given)
         acc_q = self.store(layer, f"Accq{slot}", acc, self.formats["Accq"])
         moved = descend(value, acc, lr, self.k, where)
         given = Exact([(value, 1), (acc, -lr)], int(moved.exponent)) if seen else None
@@ -387,13 +380,13 @@ class Wageubn(Method):
         return True
 
 
-def momentum(acc_q: QTensor, gradient: QTensor, where: str) -> QTensor:
+def momentum(acc_q: QTensor, gradient: QTensor, mom: int, k: Widths, where: str) -> QTensor:
     """(20): Acc = Mom*Acc_q + g_q, exact on the grid of g_q: (22) makes the two exponents meet.
 
     Defined by `spec/methods/wageubn.py: accumulate`.
     """
-    assert int(acc_q.exponent) + MOM_EXPONENT == int(gradient.exponent), "constraint (22)"
-    return combine(MOM, acc_q, 1, gradient, int(gradient.exponent), f"{where}: the accumulator")
+    assert int(acc_q.exponent) + 1 - k.k_mom == int(gradient.exponent), "constraint (22)"
+    return combine(mom, acc_q, 1, gradient, int(gradient.exponent), f"{where}: the accumulator")
 
 
 def descend(w: QTensor, acc: QTensor, lr: int, k: Widths, where: str) -> QTensor:

@@ -24,13 +24,13 @@ import numpy as np
 
 from intnet.methods.float32 import Float32
 from intnet.methods.method import LayerLike, Parameter, to_float32
-from intnet.methods.wageubn import MOM, MOM_EXPONENT, Wageubn
+from intnet.methods.wageubn import Wageubn
 from intnet.numbers.formats import Constant, Direct, Format, Shift
 from intnet.ops.kernels import float32_rows
 from intnet.ops.norm import reciprocal_root
 
 BITS = 8  # of x2 and of the error by SQ; the other widths are the method's
-LR, MOMENTUM = 26 * 2.0**-9, MOM * 2.0**MOM_EXPONENT
+LR, MOMENTUM = 26 * 2.0**-9, 3 * 2.0**-2
 
 
 class SinglePath(Float32):

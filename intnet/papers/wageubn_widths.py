@@ -16,7 +16,8 @@ import numpy as np
 
 from intnet.datasets import Dataset
 from intnet.errors import ConfigError
-from intnet.methods.wageubn import MOM, MOM_EXPONENT, Wageubn, Widths
+from intnet.methods.wageubn import Wageubn
+from intnet.methods.wageubn_widths import Widths
 from intnet.numbers.qtensor import QTensor
 from intnet.papers import training
 from intnet.papers.check import Check, Result, Sizes, Task
@@ -47,6 +48,7 @@ PUBLISHED: tuple[tuple[str, int, str, str], ...] = (
 )
 PUBLISHED_E2 = 16  # table I, the version with 16-bit E2
 KGC, KMOM, KACC, KLR, KWU = 15, 3, 13, 10, 24  # sec. IV-A; kGgamma, kGbeta are in the list
+MOM = 3  # the code of Mom
 VERSIONS: tuple[Literal["flag8", "16"], ...] = ("flag8", "16")  # e2: full 8 bits, and 16-bit E2
 LR = 26  # code of the learning rate, of klr bits (sec. IV-B)
 
@@ -88,7 +90,7 @@ REMARKS = (
     "least, most: bits used, over the layers that have the path and all steps; fits: whether the widest "
     "word has no more bits than published. The direct quantizer (6) limits no range, so what is nominally 8 "
     "or 16 bits grows with the values; clipped paths (W, errors, gradients) keep their width.",
-    "kE2 = 8 is stored in 9 bits: figure 4 adds a flag to the 8 that are multiplied.",
+    "kE2 = 8 is stored in 9 bits, and so does not fit 8: figure 4 adds a flag to the 8 that are multiplied.",
     "wrong: words that differ from Acc = Mom*Accq + g and W = W - lr*Acc, computed again in integers. "
     "clipped: weights at +-(1 - 2^-23), the ends of their 24 bits; the paper names no limit there.",
 )
@@ -103,7 +105,7 @@ def _widths(tables: dict[str, PathTable]) -> Table:
         rows += _width(tables["flag8"], symbol, published, what, path)
         if symbol == "kE2":
             rows += _width(tables["16"], symbol, PUBLISHED_E2, "the same, 16-bit E2", path)
-    rows += [_constant("kMom", "momentum", "Mom", KMOM, Widths().k_mom, MOM, MOM_EXPONENT)]
+    rows += [_constant("kMom", "momentum", "Mom", KMOM, Widths().k_mom, MOM, 1 - KMOM)]
     rows += [_constant("klr", "learning rate", "lr", KLR, Widths().k_lr, LR, 1 - KLR)]
     names = ("symbol", "of", "path", "published", "format", "nominal", "layers")
     columns = (*map(Column, names), Column("least", ".1f"), Column("most", ".1f"), Column("fits"))
@@ -118,8 +120,7 @@ def _width(table: PathTable, symbol: str, published: int, what: str, path: str) 
     used = [row.fraction_bits for row in found]
     nominal, format = found[0].nominal, found[0].format
     assert all((row.nominal, row.format) == (nominal, format) for row in found)
-    stored = max(row.used for row in found)
-    fits = stored <= max(published, nominal or 0)
+    fits = max(row.used for row in found) <= published
     return [(symbol, what, path, published, format, nominal, len(found), min(used), max(used), fits)]
 
 
@@ -190,7 +191,7 @@ class Watch:
         self.words += stored.size
         limit = (1 << KWU - 1) - 1
         last = self._seen.get((layer, f"last{end}"))
-        parts = [] if last is None else [(MOM, last, int(last.exponent) + MOM_EXPONENT)]
+        parts = [] if last is None else [(MOM, last, int(last.exponent) + 1 - KMOM)]
         parts.append((1, gradient, int(gradient.exponent)))
         wrong_acc = _on_grid(parts, int(acc.exponent)) != acc.codes
         moves = [(1, before, int(before.exponent)), (-LR, acc, int(acc.exponent) - (KLR - 1))]

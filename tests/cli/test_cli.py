@@ -215,7 +215,9 @@ def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
         name: name in ("digits", "folder:PATH") for name in (*datasets.LOADERS, "folder:PATH")
     }
     e2 = listing["methods"]["wageubn"]["options"]["e2"]
-    assert e2 == {"default": "flag8", "choices": ["flag8", "16"]}
+    assert e2 == {"default": "flag8"}
+    edges = listing["methods"]["wageubn"]["options"]["edges"]
+    assert edges == {"default": "float32", "choices": ["float32", "fixed16"]}
     assert listing["methods"]["adapt"]["options"]["clip"] == {"default": "off"}
     status, out, _ = here(capsys, "list")
     assert status == 0 and "--set saturate=off" in out and "RND_CONV" in out

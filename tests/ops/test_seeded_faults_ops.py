@@ -178,6 +178,12 @@ def update_with_the_stored_momentum(patch: Patch) -> None:
     patch.setattr(wageubn, "descend", faulty)
 
 
+def momentum_of_one(patch: Patch) -> None:
+    """Mom = 1/4."""
+    momentum = wageubn.momentum
+    patch.setattr(wageubn, "momentum", lambda acc_q, g, mom, *rest: momentum(acc_q, g, 1, *rest))
+
+
 def attribute(owner: Any, name: str, value: Any) -> Callable[[Patch], None]:
     return lambda patch: patch.setattr(owner, name, value)
 
@@ -206,7 +212,7 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], Case, str]] = {
     "another stream": (words_of(lambda it, name: (name + "q", it.step)), RANDOM, "layer2.0.conv2/gWq"),
     "another step": (words_of(lambda it, name: (name, it.step + 1)), RANDOM, "layer2.0.conv2/gWq"),
     "another seed": (words_of(lambda it, name: (name.upper(), 0)), FIXED16, "fc/gWq"),
-    "momentum": (attribute(wageubn, "MOM", 1), RANDOM, "conv1/Acc"),
+    "momentum": (momentum_of_one, RANDOM, "conv1/Acc"),
     "update by Acc_q": (update_with_the_stored_momentum, RANDOM, "bn1/gamma"),
     "running statistics": (attribute(BatchNorm2d, "SHIFT", 4), RANDOM, "state bn1.running_mean"),
 }

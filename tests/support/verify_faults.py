@@ -66,7 +66,9 @@ FAULTS = {
     "rate of the running mean": Fault(
         "layers/norm.py", "    SHIFT = 3\n", "    SHIFT = 2\n", "wageubn", "running"
     ),
-    "momentum 2/4": Fault("methods/wageubn.py", "MOM = 3  #", "MOM = 2  #", "wageubn", "W'", SECOND),
+    "momentum 2/4": Fault(
+        "methods/wageubn.py", "return combine(mom,", "return combine(mom - 1,", "wageubn", "W'", SECOND
+    ),
     "epochs backwards": Fault(
         "datasets/batches.py",
         'np.argsort(keys, kind="stable")',

@@ -7,12 +7,12 @@
                                            (18)  gWq = CQ(gW), ggammaq, gbetaq = Q(., 15)
     (20)  Acc = Mom Accq + gq     (21)  Accq = Q(Acc, 13)     (23)  W <- W - lr Acc
 
-Widths are those of sec. IV-A. By (22), kGC = kMom + kAcc - 1, the two terms of Acc lie on one grid, 2^-14; by
-(24), kWU = kGC + klr - 1, so does the update on that of W, 2^-23: neither is ever rounded. Batch norm between
-the stored values: `batch_norm`. Which format stands where: `Step.format_of`, and nowhere else.
+Widths are those of sec. IV-A unless options say otherwise. By (22), kGC = kMom + kAcc - 1, the two terms of
+Acc lie on one grid, 2^-14; by (24), kWU = kGC + klr - 1, so does the update on that of W, 2^-23: neither is
+ever rounded. Batch norm between the stored values: `batch_norm`. Which format stands where: `Step.format_of`.
 
-State: 'layer.weight' codes at -23 and 'layer.weight.Accq' at -12, of float32 edges float32 and 'Acc'; of
-batch norm 'running_mean' and 'running_var', int64 at -31.
+State: 'layer.weight' codes at 1 - kWU and 'layer.weight.Accq' at 1 - kAcc, of float32 edges float32 and
+'Acc'; of batch norm 'running_mean' and 'running_var', int64 at -31.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from intnet.spec.batch_norm import running_update
 from intnet.spec.digest import Words
@@ -45,12 +45,8 @@ from intnet.spec.nets import WEIGHTED, Layer, Net
 from intnet.spec.tensor import Fixed, Tensor, power
 from intnet.spec.values import Value
 
-W_EXPONENT, G_EXPONENT, ACC_EXPONENT, LR_EXPONENT = -23, -14, -12, -9
-MOM, MOM_EXPONENT = 3, -2  # kMom = 3 bits
 M_BITS = 16  # m1 and m2 are stored in words of 16 bits below the LSB of e2
-M_WIDTH = 31  # of m1 and m2: e2's nominal 15 bits, and those below it
 EDGE_BITS = 16
-MEMORY = FixedPoint(24, 23, overflow="saturate_symmetric")  # of weights: +-(1 - 2^-23)
 INTEGER_BITS = {"mu": 4, "sigma": 4, "x2": 3, "dx4": 1, "gammaq": 1, "betaq": 1, "bq": 1}  # under `saturate`
 RUNNING = -31
 
@@ -58,12 +54,47 @@ RUNNING = -31
 # -- settings --------------------------------------------------------------------------------------
 
 
+class Widths(NamedTuple):
+    """Of sec. IV-A, and the code of Mom. kGC = kGgamma = kGbeta and kWU follow by (22) and (24)."""
+
+    k_w: int = 8
+    k_a: int = 8
+    k_e1: int = 8
+    k_gamma: int = 8
+    k_beta: int = 8
+    k_bn: int = 16
+    k_mu: int = 16
+    k_sigma: int = 16
+    k_acc: int = 13
+    k_mom: int = 3
+    k_lr: int = 10
+    mom: int = 3
+
+    @property
+    def k_gc(self) -> int:
+        """(22)."""
+        return self.k_mom + self.k_acc - 1
+
+    @property
+    def k_wu(self) -> int:
+        """(24)."""
+        return self.k_gc + self.k_lr - 1
+
+    @property
+    def memory(self) -> FixedPoint:
+        """Of weights: +-(1 - 2^(1 - kWU))."""
+        return FixedPoint(self.k_wu, self.k_wu - 1, overflow="saturate_symmetric")
+
+
+PAPER = Widths()
+
+
 @dataclass(frozen=True)
 class Settings:
-    """e2: 'flag8' or '16'; edges: 'float32' or 'fixed16'; lr: codes at 2^-9 by epoch; dr: of CQ by epoch.
+    """e2: 'flag8', or a width of SQ; edges: 'float32' or 'fixed16'; lr: codes, dr: of CQ, by epoch.
 
     saturate: integer bits of activations, None: no range (6); weight_decay: s of 2^-s, None: none, as the
-    paper; statistics: of inference. label_smoothing: none
+    paper; statistics: of inference; the others: `Widths`. label_smoothing: none
     """
 
     e2: str = "flag8"
@@ -74,8 +105,21 @@ class Settings:
     weight_decay: int | None = None
     statistics: str = "running"
     label_smoothing: float = 0.0
+    k_w: int = PAPER.k_w
+    k_a: int = PAPER.k_a
+    k_e1: int = PAPER.k_e1
+    k_gamma: int = PAPER.k_gamma
+    k_beta: int = PAPER.k_beta
+    k_bn: int = PAPER.k_bn
+    k_mu: int = PAPER.k_mu
+    k_sigma: int = PAPER.k_sigma
+    k_acc: int = PAPER.k_acc
+    k_mom: int = PAPER.k_mom
+    k_lr: int = PAPER.k_lr
+    mom: int = PAPER.mom
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        **dict.fromkeys(Widths._fields, int),
         "lr": lambda text: schedule(text, int),
         "dr": lambda text: schedule(text, int),
         "saturate": lambda text: optional(text, int),
@@ -87,21 +131,32 @@ class Settings:
         """From the options of a run by name, numbers or texts."""
         return cls(**{name: cls.READ.get(name, str)(value) for name, value in options.items()})
 
+    @property
+    def widths(self) -> Widths:
+        """All of them."""
+        return Widths(*(getattr(self, name) for name in Widths._fields))
+
+    @property
+    def of_e3(self) -> Format:
+        """(16), (17)."""
+        flag = self.e2.startswith("flag")
+        return Flag(int(self.e2.removeprefix("flag"))) if flag else Shift(int(self.e2))
+
 
 # -- the update ------------------------------------------------------------------------------------
 
 
-def accumulate(accq: Sequence[int], gq: Sequence[int]) -> list[int]:
-    """(20) Acc = 3/4 Accq + gq: codes at -12 and -14 to codes at -14, which (22) makes whole.
+def accumulate(accq: Sequence[int], gq: Sequence[int], mom: int = PAPER.mom) -> list[int]:
+    """(20) Acc = Mom Accq + gq: codes at 1 - kAcc and 1 - kGC to codes at 1 - kGC, which (22) makes whole.
 
     >>> accumulate([-8], [5])
     [-19]
     """
-    return [MOM * a + g for a, g in zip(accq, gq, strict=True)]
+    return [mom * a + g for a, g in zip(accq, gq, strict=True)]
 
 
 def descend(w: Sequence[int], acc: Sequence[int], lr: int) -> list[int]:
-    """(23) W - lr Acc: codes at -23, -14 and lr at -9, which (24) makes whole; not limited yet.
+    """(23) W - lr Acc: codes at 1 - kWU, 1 - kGC and lr at 1 - kLR, which (24) makes whole; not limited yet.
 
     >>> descend([100], [-19], 26)
     [594]
@@ -110,22 +165,27 @@ def descend(w: Sequence[int], acc: Sequence[int], lr: int) -> list[int]:
 
 
 def update(
-    w: Sequence[int], accq: Sequence[int], gq: Sequence[int], lr: int, saturate: bool = True
+    w: Sequence[int],
+    accq: Sequence[int],
+    gq: Sequence[int],
+    lr: int,
+    saturate: bool = True,
+    k: Widths = PAPER,
 ) -> tuple[list[int], list[int], list[int], int]:
     """(Acc, Accq', W', how many W were limited) of codes: (20), (21), (23), element by element."""
-    acc = accumulate(accq, gq)
+    acc = accumulate(accq, gq, k.mom)
     moved = descend(w, acc, lr)
-    made = [MEMORY.limited(code) if saturate else (code, False) for code in moved]
-    new_accq = rounded(Fixed((len(acc),), acc, G_EXPONENT), Direct(13)).codes
+    made = [k.memory.limited(code) if saturate else (code, False) for code in moved]
+    new_accq = rounded(Fixed((len(acc),), acc, 1 - k.k_gc), Direct(k.k_acc)).codes
     return acc, new_accq, [code for code, _ in made], sum(limited for _, limited in made)
 
 
 def update32(
-    w: Sequence[Fraction], acc: Sequence[Fraction], g: Sequence[Fraction], lr: int
+    w: Sequence[Fraction], acc: Sequence[Fraction], g: Sequence[Fraction], lr: int, k: Widths = PAPER
 ) -> tuple[list[Fraction], list[Fraction]]:
-    """(Acc, W) of a float32 edge: Acc = fma(3/4, Acc, g), W = fma(-lr, Acc, W)."""
-    rate = lr * power(LR_EXPONENT)
-    new_acc = [fma32(MOM * power(MOM_EXPONENT), a, v) for a, v in zip(acc, g, strict=True)]
+    """(Acc, W) of a float32 edge: Acc = fma(Mom, Acc, g), W = fma(-lr, Acc, W)."""
+    rate = lr * power(1 - k.k_lr)
+    new_acc = [fma32(k.mom * power(1 - k.k_mom), a, v) for a, v in zip(acc, g, strict=True)]
     return new_acc, [fma32(-rate, a, v) for a, v in zip(new_acc, w, strict=True)]
 
 
@@ -138,7 +198,7 @@ def acc_path(name: str, symbol: str) -> str:
 
 
 def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: Net = ()) -> State:
-    """(9) W = clip(Q(W, 24), -1 + d, 1 - d) of N(0, 1/sqrt(fan_in)); gamma = 1 and beta = 0 on its grid."""
+    """(9) W = clip(Q(W, kWU), -1 + d, 1 - d) of N(0, 1/sqrt(fan_in)); gamma = 1 and beta = 0 on its grid."""
     state: State = {}
     weighted = [p.layer for p in parameters if p.symbol == "W"]
     for p in parameters:
@@ -146,9 +206,9 @@ def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: N
         if settings.edges == "float32" and p.layer in (weighted[0], weighted[-1]):
             state[key(p.layer, p.symbol)] = store(value)
             continue
-        q = rounded(value, MEMORY if p.symbol == "W" else Direct(24))
+        q = rounded(value, settings.widths.memory if p.symbol == "W" else Direct(settings.widths.k_wu))
         state[key(p.layer, p.symbol)] = store(Fixed(p.shape, q.codes, q.exponent))
-        zeros = Fixed(p.shape, [0] * len(q.codes), ACC_EXPONENT)
+        zeros = Fixed(p.shape, [0] * len(q.codes), 1 - settings.k_acc)
         state[key(p.layer, p.symbol, "Accq")] = store(zeros)
     return state
 
@@ -176,33 +236,35 @@ class Step(AnyStep):
             return self._of_edge(layer, path)
         if self.float_edge(layer):
             return None
-        symbol = path.partition("_")[2] or "W"
+        symbol, k = path.partition("_")[2] or "W", self.settings.widths
         formats: dict[str, Callable[[], Any]] = {
-            "Wq": lambda: FixedPoint(8, 7, overflow="saturate_symmetric"),  # (10)
-            "gammaq": lambda: self._direct(path, 8),  # (13)
-            "betaq": lambda: self._direct(path, 8),
-            "bq": lambda: self._direct(path, 8),
-            "mu": lambda: self._direct(path, 16),
-            "sigma": lambda: self._direct(path, 16),
-            "x2": lambda: self._direct(path, 16),
-            "x0": lambda: self._direct(path, 8) if layer.kind in WEIGHTED else None,
-            "x1": lambda: Direct(15) if layer.kind == "norm" else None,  # of a float32 layer's output
-            "x4": lambda: self._direct(path, 8),  # (14)
-            "dx4": lambda: self._direct(path, 8),
-            "e0": lambda: Shift(8),  # (15)
-            "e1q": lambda: Shift(8),
+            "Wq": lambda: FixedPoint(k.k_w, k.k_w - 1, overflow="saturate_symmetric"),  # (10)
+            "gammaq": lambda: self._direct(path, k.k_gamma),  # (13)
+            "betaq": lambda: self._direct(path, k.k_beta),
+            "bq": lambda: self._direct(path, k.k_beta),
+            "mu": lambda: self._direct(path, k.k_mu),
+            "sigma": lambda: self._direct(path, k.k_sigma),
+            "x2": lambda: self._direct(path, k.k_bn),
+            "x0": lambda: self._direct(path, k.k_a) if layer.kind in WEIGHTED else None,
+            "x1": lambda: (
+                Direct(k.k_w + k.k_a - 1) if layer.kind == "norm" else None
+            ),  # behind a float32 layer
+            "x4": lambda: self._direct(path, k.k_a),  # (14)
+            "dx4": lambda: self._direct(path, k.k_a),
+            "e0": lambda: Shift(k.k_e1),  # (15)
+            "e1q": lambda: Shift(k.k_e1),
             "m1": lambda: self._below_e2(layer),
             "m2": lambda: self._below_e2(layer),
-            "e3": lambda: Flag(8) if self.settings.e2 == "flag8" else Shift(16),  # (17), (16)
-            "gWq": lambda: Constant(dr=at(self.settings.dr, self.now.epoch)),  # (18), (7)
-            "ggammaq": lambda: self._direct("ggamma", 15),
-            "gbetaq": lambda: self._direct("gbeta", 15),
-            "gbq": lambda: self._direct("gb", 15),
-            acc_path("Accq", symbol): lambda: self._direct("Accq", 13),  # (21)
-            "W": lambda: MEMORY,
-            "gamma": lambda: Direct(24),
-            "beta": lambda: Direct(24),
-            "b": lambda: Direct(24),
+            "e3": lambda: self.settings.of_e3,  # (17), (16)
+            "gWq": lambda: Constant(k.k_gc, at(self.settings.dr, self.now.epoch)),  # (18), (7)
+            "ggammaq": lambda: self._direct("ggamma", k.k_gc),
+            "gbetaq": lambda: self._direct("gbeta", k.k_gc),
+            "gbq": lambda: self._direct("gb", k.k_gc),
+            acc_path("Accq", symbol): lambda: self._direct("Accq", k.k_acc),  # (21)
+            "W": lambda: k.memory,
+            "gamma": lambda: Direct(k.k_wu),
+            "beta": lambda: Direct(k.k_wu),
+            "b": lambda: Direct(k.k_wu),
         }
         return formats[path]() if path in formats else None
 
@@ -210,7 +272,8 @@ class Step(AnyStep):
         """x0, x1, e3 and the forward copies of the first and last layer."""
         if self.settings.edges == "float32":
             if path == "x1":
-                return Direct(15) if self.edge(layer) == "first" else None
+                k = self.settings
+                return Direct(k.k_w + k.k_a - 1) if self.edge(layer) == "first" else None
             return FLOAT32
         if path in ("Wq", "bq"):
             return FixedPoint(EDGE_BITS, EDGE_BITS - 1, overflow="saturate_symmetric")
@@ -218,7 +281,8 @@ class Step(AnyStep):
 
     def _below_e2(self, layer: Layer) -> Format:
         """16 bits below the LSB of e2, whose exponent the step knows by then."""
-        return Direct(M_WIDTH, lsb=self.tensors[f"{layer.name}/e2"].exponent - M_BITS)
+        width = self.settings.k_e1 + self.settings.k_gamma - 1 + M_BITS  # e2's nominal bits and those below
+        return Direct(width, lsb=self.tensors[f"{layer.name}/e2"].exponent - M_BITS)
 
     def stream_of(self, layer: Layer, path: str) -> str | None:
         """CQ alone rounds stochastically, by the words of 'layer/gW'."""
@@ -233,10 +297,9 @@ class Step(AnyStep):
     def error(self, layer: Layer, path: str, value: Value) -> Any:
         """As `format_of` says; e1 of a batch norm that no activation follows comes as e0 would."""
         if path == "e1" and not isinstance(value, Fixed):
-            q = rounded(value, Shift(8))
-            return self.note(
-                layer, path, value, Fixed(value.shape, q.codes, q.exponent), Shift(8), "ties_even"
-            )
+            form = Shift(self.settings.k_e1)
+            q = rounded(value, form)
+            return self.note(layer, path, value, Fixed(value.shape, q.codes, q.exponent), form, "ties_even")
         return self.stored(layer, path, value)
 
     def gradient(self, layer: Layer, symbol: str, value: Value) -> None:
@@ -264,11 +327,13 @@ class Step(AnyStep):
             self._update32(layer, symbol, gradient, lr)
             return
         w, accq = self.parameter(name, symbol), self.parameter(name, symbol, "Accq")
-        assert (w.exponent, accq.exponent, gradient.exponent) == (W_EXPONENT, ACC_EXPONENT, G_EXPONENT), name
-        acc = Fixed(w.shape, accumulate(accq.codes, gradient.codes), G_EXPONENT)
+        k = self.settings.widths
+        grids = 1 - k.k_wu, 1 - k.k_acc, 1 - k.k_gc
+        assert (w.exponent, accq.exponent, gradient.exponent) == grids, name
+        acc = Fixed(w.shape, accumulate(accq.codes, gradient.codes, k.mom), 1 - k.k_gc)
         acc = self.stored(layer, acc_path("Acc", symbol), acc)
         new_accq = self.stored(layer, acc_path("Accq", symbol), acc)
-        moved = Fixed(w.shape, descend(w.codes, acc.codes, lr), W_EXPONENT)
+        moved = Fixed(w.shape, descend(w.codes, acc.codes, lr), 1 - k.k_wu)
         self.state[key(name, symbol, "Accq")] = store(new_accq)
         self.state[key(name, symbol)] = store(self.stored(layer, symbol, moved))
 
@@ -276,7 +341,7 @@ class Step(AnyStep):
         name, shape = layer.name, gradient.shape
         kept = key(name, symbol, "Acc") in self.state
         old = self.parameter(name, symbol, "Acc").values if kept else [Fraction(0)] * len(gradient.values)
-        acc, w = update32(self.parameter(name, symbol).values, old, gradient.values, lr)
+        acc, w = update32(self.parameter(name, symbol).values, old, gradient.values, lr, self.settings.widths)
         for slot, path, values in (("Acc", acc_path("Acc", symbol), acc), ("", symbol, w)):
             value = self.stored(layer, path, Tensor(shape, values))
             self.state[key(name, symbol, slot)] = store(value)
