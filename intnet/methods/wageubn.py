@@ -67,8 +67,8 @@ class Wageubn(Method):
         "the update still lands on the grid of W",
         "bias": "the paper's layers have none; a hidden layer's is treated as beta is; the forward copy of "
         "an edge's (fixed16) is clipped to +-(1 - 2^-15)",
-        "first block": "the paper's layer is convolution, batch norm and activation, and the first is not quantized; "
-        "here its convolution alone is float32, its batch norm and activation are quantized",
+        "first block": "the paper's layer is convolution, batch norm and activation, and the first is not "
+        "quantized; here its convolution alone is float32, its batch norm and activation are quantized",
         "float edges' optimizer": "SGD with the same momentum and learning rate, in float32",
         "residual joins": "the exact x3 and the shortcut are added ahead of the ReLU, which stores x4; their "
         "error is stored once, as e0",
