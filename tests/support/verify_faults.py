@@ -67,7 +67,7 @@ FAULTS = {
         "layers/norm.py", "    SHIFT = 3\n", "    SHIFT = 2\n", "wageubn", "running"
     ),
     "momentum 2/4": Fault(
-        "methods/wageubn.py", "return combine(mom,", "return combine(mom - 1,", "wageubn", "W'", SECOND
+        "methods/wageubn.py", "return combine(mom,", "return combine(mom - 1,", "wageubn", "gamma'", SECOND
     ),
     "epochs backwards": Fault(
         "datasets/batches.py",

@@ -34,7 +34,7 @@ print(run.digest())
 # 3 steps of mlp on 4 digits, batch 2, seed 1: the second fills AdaPT's lookbacks, an epoch moves MuPPET on,
 # and DYNASTY has a map (digest, then WL and FL of fc2, the level, or how many blocks of fc2 have 0 .. 8 bits)
 MOVING = {
-    "adapt": "c9ed668a38ffe70108cbff28a16999e1ebe4e58ccb99722ef1ed7e226c02d774 32 28",
+    "adapt": "4c1604cdb868e00a17207ea19adf9b72893b8a7a9de867ba7ef872e19f7ae46c 32 28",
     "muppet": "3f72d17b60c0e9ddc40157c5586ca7c629fbe4590558edada2f382cd35f00787 1",
     "dynasty": "5d6539e949435c01f792c4dd21f10ae72c3d1db12590d30f600844250b62ed92 0 141 46 53 16",
 }
@@ -67,14 +67,14 @@ for method in sys.argv[1].split(","):
 # 4 steps of mlp on 4 digits, batch 2, seed 1, with every lever of float masters
 LEVERS = {
     "float32": "a06a836ef76cf6c8ac9191fc14885f424bafe10c62dfd6f504426451067b4739",
-    "adapt": "7428507bbae20d735e3a0d5ce9d348cfeec12e5168e4bf734253dd450499dbcf",
+    "adapt": "387f51fc018ccd1401b297e111489bd4d83299597cb84feae8e8c747c0c17764",
     "muppet": "cac3a891f07f2c9797d2dbf24f9102c711e1610c59e1fe463dc1f6325ebe5bfb",
     "dynasty": "fed3904119fa2ff5b4ac6b7644c790f49b47a4559b4e3b19af1bcb0d034e7256",
 }
 # the first 2 of them, in the warmup and in a wave
 LEVERS_EARLY = {
     "float32": "dacb13f068c678bc7d2bed1654d60c361ceff4a96859154133c01887f29dbb3f",
-    "adapt": "9e033e555c5b3efead3baf583c99d35950d7d1f7cd2c6960e69ce8dc296fa7f4",
+    "adapt": "3426faf4e194a42aed0714f29ceb0626d4c4bdeadf6a8a267cce78e53ffc923a",
     "muppet": "4ab707d791ee3611e1d07076edf050e1175b45ee68859e1a64f2f27ad7a3894e",
     "dynasty": "3fd9c0f2b48e34a7caaca401bd2cdf4b6c28871b0c7819be6147c6b932a66dc5",
 }
