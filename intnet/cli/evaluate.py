@@ -18,6 +18,9 @@ Inference uses the method's own arithmetic, integers where it has them. model.np
 leaves: packed words, and nothing else that a device would need to run the network."""
 
 
+TOP = 5  # classes, as in table I of WAGEUBN, where there are more
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The folder or file, and other data."""
     parser.add_argument("source", metavar="RUN", help="the run's folder, or the model.npz in it")
@@ -37,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
     print(title)
     right, images = round(result["test_accuracy"] * result["test_images"]), result["test_images"]
     print(f"test accuracy {result['test_accuracy']:.2%} ({right:,} of {images:,} images)")
+    if "test_top5" in result:
+        print(f"top-5 {result['test_top5']:.2%}")
     if "bytes" in result:
         print(f"packed words: {result['bytes']:,} bytes")
     print(f"state sha256: {result['state_sha256']}")
@@ -48,13 +53,14 @@ def _run(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     from intnet.runs import report, run_folder
 
     tested = run_folder.load(args.source, args.data, args.data_dir, args.image_size)
-    accuracy = tested.evaluate()
+    accuracy, top5 = tested.evaluate_top(1, TOP)
     config = {"method": tested.method.name, "model": tested.model.kind, "data": tested.data.name}
     return f"{report.title(config)}, step {tested.step:,}", {
         "run": args.source,
         "data": tested.data.name,
         "step": tested.step,
         "test_accuracy": accuracy,
+        **({"test_top5": top5} if tested.data.classes > TOP else {}),
         "test_images": len(tested.data.test_labels),
         "state_sha256": tested.digest(),
     }
@@ -73,12 +79,14 @@ def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
             f"{args.source} takes images (H, W, C) = {model.model.image_shape} of {model.model.classes} "
             f"classes; {data.name!r} has {data.image_shape} and {data.classes}"
         )
+    accuracy, top5 = model.accuracy_top(data, 1, TOP)
     title = f"fixed-point model, {model.model.kind} on {data.name}, trained for {trained['steps']:,} steps"
     return title, {
         "model": args.source,
         "data": data.name,
         "step": trained["steps"],
-        "test_accuracy": model.accuracy(data),
+        "test_accuracy": accuracy,
+        **({"test_top5": top5} if data.classes > TOP else {}),
         "test_images": len(data.test_labels),
         "bytes": model.bytes,
         "state_sha256": trained["state_sha256"],

@@ -133,7 +133,11 @@ class FixedModel:
 
     def accuracy(self, data: Dataset) -> float:
         """Share of the test images that are classified right."""
-        return evaluate(self.model, self.method, data)
+        return self.accuracy_top(data, 1)[0]
+
+    def accuracy_top(self, data: Dataset, *most: int) -> list[float]:
+        """For each of `most`: the share of test images whose class is among so many greatest logits."""
+        return evaluate(self.model, self.method, data, most)
 
 
 def load(path: PathLike) -> FixedModel:

@@ -12,6 +12,7 @@ All of it is intnet's own contract: the papers say how they train.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -79,6 +80,20 @@ def classes(logits: Tensor) -> list[int]:
     n, width = logits.shape
     rows = [list(logits.values[i * width : (i + 1) * width]) for i in range(n)]
     return [row.index(max(row)) for row in rows]
+
+
+def ranks(logits: Tensor, labels: Sequence[int]) -> list[int]:
+    """How many classes stand ahead of each image's own: of greater logits, of equal ones by number.
+
+    >>> ranks(Tensor((2, 3), [0, 2, 2, 5, 1, 0]), [2, 1])
+    [1, 1]
+    """
+    n, width = logits.shape
+    rows = [list(logits.values[i * width : (i + 1) * width]) for i in range(n)]
+    return [
+        sorted(range(width), key=lambda c, row=row: (-row[c], c)).index(label)  # type: ignore[misc]
+        for row, label in zip(rows, labels, strict=True)
+    ]
 
 
 def batch(data: Dataset, k: int) -> tuple[Fixed, list[int]]:

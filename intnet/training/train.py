@@ -147,7 +147,11 @@ class Run:
 
     def evaluate(self, on_batch: Callable[[int], None] | None = None) -> float:
         """Share of test images classified right, by running statistics (or as the method says)."""
-        return evaluate(self.model, self.method, self.data, on_batch)
+        return self.evaluate_top(1, on_batch=on_batch)[0]
+
+    def evaluate_top(self, *most: int, on_batch: Callable[[int], None] | None = None) -> list[float]:
+        """For each of `most`: the share of test images whose class is among so many greatest logits."""
+        return evaluate(self.model, self.method, self.data, most, on_batch)
 
     def digest(self) -> str:
         """SHA-256 over every parameter, optimizer word, running statistic and what the method remembers."""
@@ -172,18 +176,23 @@ class Run:
 
 
 def evaluate(
-    model: Model, method: Method, data: Dataset, on_batch: Callable[[int], None] | None = None
-) -> float:
-    """Share of the data set's test images that the model classifies right under the method."""
+    model: Model,
+    method: Method,
+    data: Dataset,
+    most: Sequence[int] = (1,),
+    on_batch: Callable[[int], None] | None = None,
+) -> list[float]:
+    """For each of `most`: the share of the test images whose class is among so many greatest logits."""
     parts = -(-len(data.test_labels) // EVALUATION_BATCH)
     ahead = Ahead(lambda k: evaluation_batch(data, k), end=parts)
-    right = 0
+    right = np.zeros(len(most), np.int64)
     for k in range(parts):
         images, labels = ahead(k)
-        right += int(np.count_nonzero(classified(model, method, images, data.exponent) == labels))
+        places = ranks(logits_of(model, method, images, data.exponent), labels)
+        right += [np.count_nonzero(places < top) for top in most]
         if on_batch is not None:
             on_batch(len(labels))
-    return right / len(data.test_labels)
+    return [int(count) / len(data.test_labels) for count in right]
 
 
 def evaluation_batch(data: Dataset, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -192,14 +201,30 @@ def evaluation_batch(data: Dataset, k: int) -> tuple[np.ndarray, np.ndarray]:
     return data.test_images[part], data.test_labels[part]
 
 
+def logits_of(model: Model, method: Method, images: np.ndarray, exponent: int) -> np.ndarray:
+    """float32 (images, classes). Defined by `spec/inference.py: logits`."""
+    with method.within(training=False):
+        return float_logits(model(Tensor(as_codes(images, exponent)), method).value)
+
+
 def classified(model: Model, method: Method, images: np.ndarray, exponent: int) -> np.ndarray:
     """The class of each image: the first of its greatest logits.
 
     Defined by `spec/inference.py: classes`.
     """
-    with method.within(training=False):
-        logits = model(Tensor(as_codes(images, exponent)), method)
-    found: np.ndarray = float_logits(logits.value).argmax(axis=1)
+    found: np.ndarray = logits_of(model, method, images, exponent).argmax(axis=1)
+    return found
+
+
+def ranks(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """int64: how many classes stand ahead of each image's own: of greater logits, of equal ones by number.
+
+    Defined by `spec/inference.py: ranks`.
+    """
+    own = logits[np.arange(len(labels)), labels][:, None]
+    lower = np.arange(logits.shape[1]) < labels[:, None]
+    ahead = ~(logits <= own) | ((logits == own) & lower)  # a logit that is no number stands ahead
+    found: np.ndarray = np.count_nonzero(ahead, axis=1)
     return found
 
 

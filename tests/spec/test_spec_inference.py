@@ -18,7 +18,7 @@ from intnet.spec import models as spec_models
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now
 from intnet.spec.nets import Net
-from intnet.training.train import EVALUATION_BATCH, Run, as_codes, classified
+from intnet.training.train import EVALUATION_BATCH, Run, as_codes, classified, ranks
 from tests.spec.test_spec_training import KINDS
 from tests.support.cases import random_codes
 from tests.support.states import state_of
@@ -47,6 +47,8 @@ def agree(run: Run, net: Net, images: np.ndarray) -> None:
         logits = float_logits(run.model(Value(codes), run.method).value)
     assert [Fraction(float(v)) for v in logits.reshape(-1)] == want.values
     assert got.tolist() == inference.classes(want)
+    labels = np.arange(len(images)) % logits.shape[1]
+    assert ranks(logits, labels).tolist() == inference.ranks(want, labels.tolist())
 
 
 @pytest.mark.slow

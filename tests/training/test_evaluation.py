@@ -1,0 +1,28 @@
+"""Shares of right answers: the places of labels among logits, ties and numbers that are none included."""
+
+import numpy as np
+
+from intnet import datasets, methods, models
+from intnet.training.train import Run, logits_of, ranks
+
+
+def test_ranks_by_hand() -> None:
+    """Equal logits go by number; one that is no number stands ahead of all, as for `argmax`."""
+    logits = np.array([[0, 2, 2, 1], [5, 1, 0, 7], [1, np.nan, 3, 2]], np.float32)
+    for labels, want in (([2, 1, 2], [1, 2, 1]), ([1, 3, 0], [0, 0, 3]), ([0, 0, 3], [3, 1, 2])):
+        assert ranks(logits, np.array(labels)).tolist() == want
+    first = ranks(logits[:2], logits[:2].argmax(axis=1))
+    assert first.tolist() == [0, 0]
+
+
+def test_shares_of_the_greatest_logits() -> None:
+    """top-1 as ever, top-k by hand, top-classes all."""
+    run = Run(models.make("mlp", (8, 8, 1), 10), methods.make("float32"), datasets.load("digits"), 64)
+    run.train(5)
+    data, shares = run.data, run.evaluate_top(1, 2, 5, 10)
+    logits = logits_of(run.model, run.method, data.test_images, data.exponent)
+    order = np.argsort(-logits, axis=1, kind="stable")
+    for share, k in zip(shares, (1, 2, 5, 10), strict=True):
+        hits = (order[:, :k] == data.test_labels[:, None]).any(axis=1)
+        assert share == hits.mean()
+    assert shares[0] == run.evaluate() and shares[-1] == 1
