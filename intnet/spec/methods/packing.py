@@ -8,9 +8,9 @@ On the way back a~, what was packed (`buckets`), stands for
     x3   of SiLU, where `silu` is 'packed'
 
 ReLU's mask is exact. Codes: listings 4.1-4.4 (symmetric), 4.2.2 (affine), 5.3.1 (affine, stochastic), listing
-5.1 (levels), 5.7 (mixing). Words of a format are packed as their value in float32; where gradients are exact
-products of words, a~ is rounded to the words' exponent, of BF(., WL) in that format, and block float comes back
-in block float.
+5.1 (levels), 5.7 (mixing). Words of a format are packed as their value in float32; where gradients are
+exact products of words, a~ is rounded to the words' exponent, of BF(., WL) in that format; block float comes
+back in block float.
 """
 
 from __future__ import annotations
