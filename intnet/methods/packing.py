@@ -90,11 +90,11 @@ class Later(Kept):
     """A value that is rounded when it is read."""
 
     def __init__(self, value: Any, pack: Callable[[Any], Kept]) -> None:
-        self.shape, self._value, self._pack = value.shape, value, pack
+        self.shape, self.value, self._pack = value.shape, value, pack
 
     def load(self) -> Any:
         """What `Packing.save` says of a~."""
-        return self._pack(self._value).load()
+        return self._pack(self.value).load()
 
 
 class Alike(Kept):

@@ -34,7 +34,9 @@ class _Tensor:
         self.event, self.packed = place.event, place.event.result
         stream = values.judge.stream_of(place.event.layer, place.event.path)
         self.name = stream or f"{place.event.layer}/{place.event.path.removesuffix('s')}"
-        self.source = place.what.call.operands[0].reshape(-1)
+        operand = place.what.call.operands[0]  # words and blocks are packed as float32
+        source = operand if isinstance(operand, np.ndarray) else place.event.source
+        self.source = source.reshape(-1)
         self.size = codec.bucket or self.source.size
         self.count = -(-self.source.size // self.size)
         self.read = decoded(self.packed).reshape(-1)
