@@ -11,6 +11,7 @@ import pytest
 from intnet import methods
 from intnet.autograd import loaded
 from intnet.blocks.block_float import BlockTensor
+from intnet.cli.main import main
 from intnet.errors import ConfigError
 from intnet.exact.expressions import FloatExact
 from intnet.methods.packing import Alike
@@ -19,6 +20,7 @@ from intnet.spec.methods import METHODS
 from intnet.spec.methods.saved import Packed
 from intnet.spec.methods.step import Now
 from intnet.trace import Recorder
+from intnet.training.tape import measure
 from intnet.training.train import Run
 from tests.support.saved_world import NETS, Case, packed_differences
 from tests.support.states import state_differences, state_of
@@ -150,3 +152,22 @@ def test_settings_make_the_method_again() -> None:
 def test_what_is_wrong_is_said_before_the_first_step(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         run_of("adapt", "resnet", options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("storage", ["save", "on_backward"])
+@pytest.mark.parametrize("method", ["wageubn", "muppet", "dynasty", "adapt"])
+def test_a_step_is_measured_and_verified(
+    method: str, storage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the tape holds counts packed; `verify` reads what came back, by the definition."""
+    run = run_of(method, "resnet", {"saved.bits": 2, "saved.storage": storage})
+    tapes: list[Any] = []
+    run.on_tape = lambda loss: tapes.append(measure(loss))
+    run.train(1)
+    assert tapes[0].held > 0
+    given = ["--set", "saved.bits=2", "--set", f"saved.storage={storage}"]
+    status = main(
+        ["verify", "--method", method, "--model", "mlp", "--data", "digits", "--batch-size", "8", *given]
+    )
+    assert status == 0 and "no difference" in capsys.readouterr().out
