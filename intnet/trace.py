@@ -167,7 +167,7 @@ class PathTable:
         """
         codes = packed.codes()
         peak = max_abs(codes)
-        row.integer, row.signed = True, packed.codec.kind == "levels"
+        row.integer, row.signed = True, not packed.codec.has_zero
         row.used = max(row.used, peak.bit_length() + row.signed)
         row.peak = max(row.peak, peak)
         row.zeros += packed.elements - int(np.count_nonzero(packed.load()))

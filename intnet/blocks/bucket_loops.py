@@ -1,13 +1,15 @@
 """Loops of the bucketed codecs: from float32 to packed codes and back; what they mean: `blocks/buckets.py`.
 
 A tensor is read flat; bucket k is the elements k*bucket .. (k+1)*bucket - 1, the last one short. A task
-takes PART elements, which are whole buckets or a piece of one, so a bucket's words begin with a word.
+takes whole buckets, as many as PART elements hold, or a piece of one, so a bucket's words begin with a word.
+The grade of a bucket is its bits, of levels their number L.
 Everything is float32, one IEEE rounding an operation, in the order written. Read in this order: the
 rules of one bucket, its codes, its values again, then the loops over all.
 """
 
 import numpy as np
 
+from intnet.blocks.quotient import divided, near_one
 from intnet.machine.instructions import borrowed, fma32, wide_vectors
 from intnet.machine.jit import njit, pjit, prange
 from intnet.numbers.batch_sums import joins, settle
@@ -15,7 +17,7 @@ from intnet.numbers.bitpack import PART, SMALL, pack_bytes, pack_words, unpack_b
 from intnet.numbers.fp32 import CHUNK
 from intnet.numbers.rng import fill
 
-AFFINE, STOCHASTIC, LEVELS = range(3)  # kinds of codes
+AFFINE, STOCHASTIC, LEVELS, SYMMETRIC = range(4)  # kinds of codes
 FINITE, NOT_A_NUMBER, TOO_WIDE = range(3)  # what became of a bucket
 
 F32 = np.ndarray
@@ -95,37 +97,6 @@ def goes_up(fraction: np.float32, word: np.uint32) -> np.bool:
     return np.uint32(min(fraction * _WORDS, _MOST)) > word or fraction >= _ONE
 
 
-# --- x/s without a division an element ----------------------------------------------------------
-
-
-@njit
-def near_one(s: np.float32) -> tuple[np.float32, np.float32, np.float32]:
-    """(k, s*k, the float32 nearest 1/(s*k)): k a power of two that brings s > 0 to 2^-22 .. 4, exactly."""
-    field = (np.float32(s).view(np.int32) >> np.int32(23)) & np.int32(255)
-    k = np.int32(max(np.int32(254) - field, np.int32(1)) << np.int32(23)).view(np.float32)
-    t = s * k
-    return k, t, _ONE / t
-
-
-@njit
-def divided(x: np.float32, t: np.float32, inverse: np.float32) -> np.float32:
-    """x/t correctly rounded, of `near_one`; below 2^-33 it may be one off, which no code hangs on.
-
-    One Newton step on x * inverse, in three instructions that work on many elements at a time. Let X, S be
-    the significands, integers of 24 bits, and count in last places of Q = x/t. inverse errs by at most
-    e = S * 2^-48, relatively; q by less than 3/2; the step gives Q + (Q - q) * e, rounded once. That goes
-    wrong only where the middle M of two float32 lies within |(Q - q) * e| of Q. But Q = M would need 25
-    bits, so |Q - M| = j/(2S) with an integer j >= 1. Where q is a neighbour of M, |Q - q| <= 1/2 + j/(2S),
-    and (S + j) * 2^-49 < j/(2S). It always is, where that matters: x * inverse errs by less than X * 2^-24,
-    which reaches beyond the neighbours only for X > 2^24 - 8 and S > X; for these few the tests look. The
-    residual x - q*t is a float32 then: from 2^-33 on it has no bits below 2^-101.
-
-    Defined by `spec/float32.py: div_units`.
-    """
-    q = x * inverse
-    return fma32(fma32(-t, q, x), inverse, q)
-
-
 # --- codes of one bucket, or of a piece ---------------------------------------------------------
 
 
@@ -200,18 +171,32 @@ def _wide_codes(x: F32, s: np.float32, z: np.float32, bits: int, words: np.ndarr
 
 
 @njit
-def _level_codes(x: F32, scale: np.float32, bits: int, words: np.ndarray, codes: np.ndarray) -> None:
-    """sign * (idx + up) + L with L = 2^bits: idx and its fraction of min(|x|/scale, 1) * L.
+def _level_codes(x: F32, scale: np.float32, levels: int, words: np.ndarray, codes: np.ndarray) -> None:
+    """sign * (idx + up) + L, L levels: idx and its fraction of min(|x|/scale, 1) * L.
 
     Defined by `spec/buckets.py: level_way`.
     """
-    levels = np.int64(1) << np.int64(bits)
     factor = np.float32(levels)
     for i in range(x.size):
         u = min(abs(x[i]) / scale, _BELOW_ONE) * factor
         floor = np.floor(u)
         m = np.int64(floor) + np.int64(goes_up(u - floor, words[i]))
         codes[i] = levels - m if x[i] < _ZERO else levels + m
+
+
+@njit
+def _symmetric_codes(x: F32, s: np.float32, bits: int, codes: np.ndarray) -> np.int64:
+    """clip(round(x/s), -2^(bits-1), 2^(bits-1) - 1) + 2^(bits-1); how many were clipped.
+
+    x/s may be infinite. Defined by `spec/buckets.py: symmetric_way`.
+    """
+    half, count = np.int64(1) << np.int64(bits - 1), np.int64(0)
+    end = np.float32(half)
+    for i in range(x.size):
+        r = np.rint(x[i] / s)
+        count += np.int64(r < -end or r >= end)
+        codes[i] = min(np.int64(min(max(r, -end), end)), half - 1) + half
+    return count
 
 
 # --- and its values again -----------------------------------------------------------------------
@@ -228,9 +213,16 @@ def _affine_values(codes: np.ndarray, s: np.float32, z: np.float32, out: F32) ->
 
 
 @njit
-def _level_values(codes: np.ndarray, scale: np.float32, bits: int, out: F32) -> None:
+def _symmetric_values(codes: np.ndarray, s: np.float32, bits: int, out: F32) -> None:
+    """s * q. Defined by `spec/buckets.py: symmetric_back`."""
+    half = np.int64(1) << np.int64(bits - 1)
+    for i in range(out.size):
+        out[i] = s * np.float32(np.int64(codes[i]) - half)
+
+
+@njit
+def _level_values(codes: np.ndarray, scale: np.float32, levels: int, out: F32) -> None:
     """(idx + up)/L * scale * sign. Defined by `spec/buckets.py: level_back`."""
-    levels = np.int64(1) << np.int64(bits)
     factor = np.float32(levels)
     for i in range(out.size):
         m = np.int64(codes[i]) - levels
@@ -242,12 +234,29 @@ def _level_values(codes: np.ndarray, scale: np.float32, bits: int, out: F32) -> 
 
 
 @njit
-def code_width(kind: int, bits: int) -> int:
-    """Bits of a packed code: 2^bits of them, or the 2^(bits+1) + 1 of levels.
+def code_width(kind: int, grade: int) -> int:
+    """Bits of a packed code: there are 2^bits of them, of levels 2L + 1.
 
     Defined by `spec/buckets.py: width_of`.
     """
-    return bits + 2 if kind == LEVELS else bits
+    if kind != LEVELS:
+        return grade
+    width = 0
+    while (2 * grade) >> width:
+        width += 1
+    return width
+
+
+@njit
+def reach(task: int, bucket: int, n: int) -> tuple[int, int]:
+    """(first element of a task, one behind its last) of a tensor of n."""
+    if bucket <= PART:
+        size = PART // bucket * bucket
+        return task * size, min((task + 1) * size, n)
+    pieces = (bucket + PART - 1) // PART
+    start = task // pieces * bucket
+    first = start + task % pieces * PART
+    return first, min(first + PART, start + bucket, n)
 
 
 @njit
@@ -281,52 +290,60 @@ def measure(
 
 @njit
 def _pack_piece(
-    x: F32, kind: int, bits: int, s: np.float32, z: np.float32, inside: bool, words: np.ndarray,
+    x: F32, kind: int, grade: int, s: np.float32, z: np.float32, inside: bool, words: np.ndarray,
     small: np.ndarray, wide: np.ndarray, out: np.ndarray, at: int,
 ) -> np.int64:  # fmt: skip
     """Codes of x to out[at ..]; how many were clipped. inside: of `measure`; small, wide: room for codes."""
-    n, width, clipped = x.size, code_width(kind, bits), np.int64(0)
+    n, width, clipped = x.size, code_width(kind, grade), np.int64(0)
     if width <= SMALL:
         if kind == LEVELS:
-            _level_codes(x, s, bits, words, small)
+            _level_codes(x, s, grade, words, small)
+        elif kind == SYMMETRIC:
+            clipped = _symmetric_codes(x, s, grade, small)
         elif s == _ZERO:
             small[:n] = 0
         elif kind == AFFINE and inside:
             _inner_codes(x, s, z, small)
         elif kind == AFFINE:
-            clipped = np.int64(_affine_codes(x, s, z, bits, small))
+            clipped = np.int64(_affine_codes(x, s, z, grade, small))
         else:
-            clipped = np.int64(_stochastic_codes(x, s, z, bits, words, small))
+            clipped = np.int64(_stochastic_codes(x, s, z, grade, words, small))
         small[n : (n + 7) // 8 * 8] = 0
         pack_bytes(small, n, width, out, at)
         return clipped
     if kind == LEVELS:
-        _level_codes(x, s, bits, words, wide)
+        _level_codes(x, s, grade, words, wide)
+    elif kind == SYMMETRIC:
+        clipped = _symmetric_codes(x, s, grade, wide)
     elif s == _ZERO:
         wide[:n] = 0
     else:
-        clipped = np.int64(_wide_codes(x, s, z, bits, words, wide))
+        clipped = np.int64(_wide_codes(x, s, z, grade, words, wide))
     pack_words(wide, n, width, out, at)
     return clipped
 
 
 @njit
 def _unpack_piece(
-    words: np.ndarray, at: int, kind: int, bits: int, s: np.float32, z: np.float32, small: np.ndarray,
+    words: np.ndarray, at: int, kind: int, grade: int, s: np.float32, z: np.float32, small: np.ndarray,
     wide: np.ndarray, out: F32,
 ) -> None:  # fmt: skip
     """The values of the codes at words[at ..]."""
-    width = code_width(kind, bits)
+    width = code_width(kind, grade)
     if width <= SMALL:
         unpack_bytes(words, at, out.size, width, small)
         if kind == LEVELS:
-            _level_values(small, s, bits, out)
+            _level_values(small, s, grade, out)
+        elif kind == SYMMETRIC:
+            _symmetric_values(small, s, grade, out)
         else:
             _affine_values(small, s, z, out)
         return
     unpack_words(words, at, out.size, width, wide)
     if kind == LEVELS:
-        _level_values(wide, s, bits, out)
+        _level_values(wide, s, grade, out)
+    elif kind == SYMMETRIC:
+        _symmetric_values(wide, s, grade, out)
     else:
         _affine_values(wide, s, z, out)
 
@@ -336,109 +353,86 @@ def _unpack_piece(
 
 @njit
 def _encode_part(
-    x: F32, first: int, last: int, bucket: int, kind: int, of_group: int, widths: np.ndarray,
+    x: F32, first: int, last: int, bucket: int, kind: int, of_group: int, grades: np.ndarray,
     starts: np.ndarray, measured: bool, scales: F32, zeros: F32, words: np.ndarray, small: np.ndarray,
     wide: np.ndarray, out: np.ndarray, found: np.ndarray,
 ) -> int:  # fmt: skip
     """Elements first .. last-1 of `encode`; how many codes were clipped. words: theirs."""
     x, words, small, wide, out = borrowed(x), borrowed(words), borrowed(small), borrowed(wide), borrowed(out)
-    scales, zeros, widths, starts = borrowed(scales), borrowed(zeros), borrowed(widths), borrowed(starts)
+    scales, zeros, grades, starts = borrowed(scales), borrowed(zeros), borrowed(grades), borrowed(starts)
     clipped = 0
     for start in range(first, last, min(bucket, PART)):
         k, piece = start // bucket, x[start : min(start + min(bucket, PART), last)]
-        bits, inside = np.int64(widths[k]), False
+        grade, inside = grades[k], False
         if not measured:
-            found[0], inside = measure(piece, kind, bits, start, of_group, scales, zeros, k)
+            found[0], inside = measure(piece, kind, grade, start, of_group, scales, zeros, k)
             if found[0] != FINITE:
                 return clipped
-        at, z = starts[k] + (start - k * bucket) // 64 * code_width(kind, bits), _ZERO
-        if kind != LEVELS:
+        at, z = starts[k] + (start - k * bucket) // 64 * code_width(kind, grade), _ZERO
+        if zeros.size:
             z = zeros[k]
         drawn = words[start - first :]
-        clipped += _pack_piece(piece, kind, bits, scales[k], z, inside, drawn, small, wide, out, at)
+        clipped += _pack_piece(piece, kind, grade, scales[k], z, inside, drawn, small, wide, out, at)
     return clipped
 
 
 @pjit
 def encode(
-    team: int, x: F32, bucket: int, kind: int, of_group: int, widths: np.ndarray, starts: np.ndarray,
+    team: int, x: F32, bucket: int, kind: int, of_group: int, grades: np.ndarray, starts: np.ndarray,
     measured: bool, above: np.uint64, seed: np.uint64, scales: F32, zeros: F32, out: np.ndarray,
     found: np.ndarray, clipped: np.ndarray,
 ) -> None:  # fmt: skip
-    """Packed codes, scales and zero points of flat x; a task is PART elements.
+    """Packed codes, scales and zero points of flat x; tasks: `reach`.
 
-    widths, starts: of buckets, nominal bits and first word of `out`; above, seed: of words, see `rng.fill`
+    starts: the first words of buckets in `out`; above, seed: of random words, see `rng.fill`
     of_group: of `measure`; measured: scales and zeros are given
     found, clipped: of tasks, see FINITE, and codes clipped
 
     Defined by `spec/buckets.py: save`.
     """
-    drawn, room = 0 if kind == AFFINE else PART, 0
-    if code_width(kind, np.int64(widths.max())) > SMALL:
+    drawn, room = 0 if kind in (AFFINE, SYMMETRIC) else PART + 4, 0
+    if code_width(kind, grades.max()) > SMALL:
         room = PART
     for task in prange(team, clipped.size):
-        first, last = task * PART, min((task + 1) * PART, x.size)
+        first, last = reach(task, bucket, x.size)
         small, wide, words = np.empty(PART, np.uint8), np.empty(room, np.uint64), np.empty(drawn, np.uint32)
         if drawn:
-            fill(words[: (last - first + 3) // 4 * 4], np.uint64(first // 4), above, seed)
+            fill(words[: (last - first // 4 * 4 + 3) // 4 * 4], np.uint64(first // 4), above, seed)
         clipped[task] = _encode_part(
-            x, first, last, bucket, kind, of_group, widths, starts, measured, scales, zeros, words, small,
-            wide, out, found[task:],
+            x, first, last, bucket, kind, of_group, grades, starts, measured, scales, zeros,
+            words[first % 4 :] if drawn else words, small, wide, out, found[task:],
         )  # fmt: skip
 
 
 @njit
 def _decode_part(
-    words: np.ndarray, first: int, last: int, bucket: int, kind: int, widths: np.ndarray, starts: np.ndarray,
+    words: np.ndarray, first: int, last: int, bucket: int, kind: int, grades: np.ndarray, starts: np.ndarray,
     scales: F32, zeros: F32, small: np.ndarray, wide: np.ndarray, out: F32,
 ) -> None:  # fmt: skip
     """Elements first .. last-1 of `decode`."""
     words, small, wide, out = borrowed(words), borrowed(small), borrowed(wide), borrowed(out)
-    scales, zeros, widths, starts = borrowed(scales), borrowed(zeros), borrowed(widths), borrowed(starts)
+    scales, zeros, grades, starts = borrowed(scales), borrowed(zeros), borrowed(grades), borrowed(starts)
     for start in range(first, last, min(bucket, PART)):
         k, piece = start // bucket, out[start : min(start + min(bucket, PART), last)]
-        bits, z = np.int64(widths[k]), _ZERO
-        if kind != LEVELS:
+        grade, z = grades[k], _ZERO
+        if zeros.size:
             z = zeros[k]
-        at = starts[k] + (start - k * bucket) // 64 * code_width(kind, bits)
-        _unpack_piece(words, at, kind, bits, scales[k], z, small, wide, piece)
+        at = starts[k] + (start - k * bucket) // 64 * code_width(kind, grade)
+        _unpack_piece(words, at, kind, grade, scales[k], z, small, wide, piece)
 
 
 @pjit
 def decode(
-    team: int, words: np.ndarray, bucket: int, kind: int, widths: np.ndarray, starts: np.ndarray, scales: F32,
-    zeros: F32, out: F32,
+    team: int, words: np.ndarray, bucket: int, kind: int, grades: np.ndarray, starts: np.ndarray, scales: F32,
+    zeros: F32, tasks: int, out: F32,
 ) -> None:  # fmt: skip
-    """The values of packed codes, flat.
+    """The values of packed codes, flat; tasks: how many `reach` cuts them into.
 
-    Defined by `spec/buckets.py: affine_values`, `spec/buckets.py: level_values`.
+    Defined by `spec/buckets.py: affine_values`, `spec/buckets.py: level_values`,
+    `spec/buckets.py: symmetric_values`.
     """
-    room = PART if code_width(kind, np.int64(widths.max())) > SMALL else 0
-    for task in prange(team, (out.size + PART - 1) // PART):
-        first, last = task * PART, min((task + 1) * PART, out.size)
+    room = PART if code_width(kind, grades.max()) > SMALL else 0
+    for task in prange(team, tasks):
+        first, last = reach(task, bucket, out.size)
         small, wide = np.empty(PART, np.uint8), np.empty(room, np.uint64)
-        _decode_part(words, first, last, bucket, kind, widths, starts, scales, zeros, small, wide, out)
-
-
-# --- signs --------------------------------------------------------------------------------------
-
-
-@pjit
-def positive(team: int, x: F32, out: np.ndarray) -> None:
-    """Codes of one bit, x > 0, packed."""
-    for task in prange(team, (x.size + PART - 1) // PART):
-        first, n = task * PART, min(PART, x.size - task * PART)
-        small = np.zeros(PART, np.uint8)
-        for i in range(n):
-            small[i] = x[first + i] > _ZERO
-        pack_bytes(small, n, 1, out, task * (PART // 64))
-
-
-@pjit
-def spread(team: int, words: np.ndarray, out: np.ndarray) -> None:
-    """uint8 codes of one bit."""
-    for task in prange(team, (out.size + PART - 1) // PART):
-        first, n = task * PART, min(PART, out.size - task * PART)
-        small = np.empty(PART, np.uint8)
-        unpack_bytes(words, task * (PART // 64), n, 1, small)
-        out[first : first + n] = small[:n]
+        _decode_part(words, first, last, bucket, kind, grades, starts, scales, zeros, small, wide, out)

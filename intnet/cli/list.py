@@ -99,8 +99,8 @@ def shared(method: Any) -> list[str]:
     """Keys that a method takes over from those that its options derive from, with their defaults."""
     import dataclasses
 
-    base = method.Options.__mro__[1]
-    given = {field.name: field.default for field in dataclasses.fields(base)} if base is not object else {}
+    bases = method.Options.__mro__[1:-1]  # of several the last, as method saved adds to float32's
+    given = {field.name: field.default for field in dataclasses.fields(bases[-1])} if bases else {}
     fields = dataclasses.fields(method.Options)
     return [field.name for field in fields if given.get(field.name, dataclasses.MISSING) == field.default]
 

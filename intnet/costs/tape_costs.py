@@ -22,7 +22,8 @@ from intnet.blocks.buckets import Packed
 from intnet.costs.report import Report
 from intnet.errors import ConfigError
 from intnet.layers import Layer
-from intnet.methods.saved import MASK, Plan, Saved
+from intnet.methods.packing import MASK, Plan
+from intnet.methods.saved import Saved
 from intnet.models import Model
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import report, run_folder
@@ -76,11 +77,17 @@ class Value:
         return 8 * self.nbytes / self.elements
 
 
+def plan_of(method: Saved, layer: Layer, path: str = "x0") -> Plan | None:
+    """How the method packs a value."""
+    assert method.packing is not None
+    return method.packing.plan(layer, path)
+
+
 def nominal_bits(plan: Plan | None, epoch: int = 0) -> float:
-    """b, of a mix the mean; 32 where float32 stays."""
+    """b, of L levels log2 L, of a mix the mean; 32 where float32 stays."""
     if plan is None:
         return 32.0
-    base, wider = plan.codec.bits, plan.codec.mix or plan.codec.bits
+    base, wider = (plan.codec.nominal(bits) for bits in (plan.codec.bits, plan.codec.mix or plan.codec.bits))
     return base + plan.promoted(epoch) * (wider - base)
 
 
@@ -104,7 +111,7 @@ def blocks(model: Model, method: Saved, batch: int, epoch: int = 0) -> list[Bloc
             layer, _, path = name.rpartition("/")
             elements = batch * left.pop(name).elements
             held += 0 if path == MASK else elements
-            packed += bytes_of(elements, path, method.plan(layers[layer], path), epoch)
+            packed += bytes_of(elements, path, plan_of(method, layers[layer], path), epoch)
         return held, packed
 
     rows = []
@@ -121,7 +128,7 @@ def _plan_of_block(method: Saved, layer: Layer) -> Plan | None:
     """By the patterns that hold for all in it: layer2.* is layer2's codec too."""
     whole = copy(layer)
     whole.name += "." if any(True for _ in layer.children()) else ""
-    return method.plan(whole)
+    return plan_of(method, whole)
 
 
 def values(run: Run) -> list[Value]:
@@ -134,7 +141,7 @@ def values(run: Run) -> list[Value]:
     rows = []
     for key, held in method.held.items():
         layer, _, path = key.rpartition("/")
-        plan = method.plan(layers[layer], path)
+        plan = plan_of(method, layers[layer], path)
         event = seen.events.get(f"{key}s")
         if event is None or plan is None:
             nominal = 1.0 if path == MASK and plan is not None and plan.at_once else 32.0

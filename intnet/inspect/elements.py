@@ -93,8 +93,10 @@ def _in_buckets(event: Event, packed: Packed) -> Iterator[Sought]:
     a, errors = compare(event, packed)
     if not a.size:
         return
-    levels = packed.codec.kind == "levels"
-    steps = packed.scales.astype(np.float64) / (2.0**packed.widths if levels else 1)
+    codec = packed.codec
+    levels = not codec.has_zero and codec.kind != "symmetric"
+    count = np.array([codec.grade(b) for b in packed.widths.tolist()], np.float64) if levels else 1
+    steps = packed.scales.astype(np.float64) / count
     of = np.arange(a.size) // packed.codec.size(a.size)
     constant = steps[of] == 0
     errors = np.where(constant, 0, errors / np.where(constant, 1, steps[of]))
@@ -103,7 +105,7 @@ def _in_buckets(event: Event, packed: Packed) -> Iterator[Sought]:
     size = np.abs(errors)
     yield "rounds up", _by(size, errors < 0), lambda r: r and r.up and not (r.tie or r.saturated)
     yield "rounds down", _by(size, errors > 0), lambda r: r and not (r.up or r.tie or r.saturated)
-    if not levels:
+    if codec.has_zero:
         found = bucket_trail(event.source, packed, event.words)
         tie = (found.remainder == HALF).reshape(-1)
         beyond = (found.presat != packed.codes()).reshape(-1)

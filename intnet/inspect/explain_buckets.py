@@ -65,10 +65,10 @@ class Bucket:
     """The bucket of an element, and each float32 operation on its way.
 
     number:          of `of` buckets; it has elements first .. last of the tensor read flat
-    bits:            nominal b; promotion: None where widths are not mixed
+    bits:            nominal b, of counted levels L; promotion: None where widths are not mixed
     least, greatest: of its values
-    scaling:         operations that make scale and zero point; zero is None for levels, and for a constant
-                     bucket its value (scale is 0 then)
+    scaling:         operations that make scale and zero point; zero is None where codes have a sign, and
+                     for a constant bucket its value (scale is 0 then)
     before, after:   operations from the value to the fraction, and from the code to a~
     error:           a~ - a; bound: |error| stays below it, but for float32's own rounding: s/2, s, scale/L
     """
@@ -92,6 +92,11 @@ class Bucket:
     place: Place
     error: Fraction
     bound: Fraction
+
+    @property
+    def levels(self) -> int:
+        """L, of codes in levels."""
+        return spec.levels_of(self.kind, self.bits)
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ def way(event: Event, index: Index) -> Told:
     codec, packed = event.format, event.result
     assert isinstance(codec, Codec) and isinstance(packed, Packed)
     where = f"{event.layer}/{event.path} {comma(index)}"
-    if codec.kind != "affine" and event.words is None:
+    if codec.kind in spec.BY_WORDS and event.words is None:
         raise FormatError(f"{where}: its event has no random words")
     flat = int(np.ravel_multi_index(index, packed.shape)) if index else 0
     bucket = _bucket(event, codec, packed, flat, where)
@@ -168,8 +173,8 @@ def way(event: Event, index: Index) -> Told:
     if not bucket.scale:
         rounding, code, value = _constant(bucket)
     else:
-        rounding, code, value = (_level if codec.kind == "levels" else _affine)(bucket, a, word)
-    offset = 1 << bucket.bits if codec.kind == "levels" else 0
+        rounding, code, value = WAYS[codec.kind](bucket, a, word)
+    offset = spec.offset_of(codec.kind, bucket.bits)
     if code + offset != bucket.place.stored:
         raise Disagreement(
             f"{where}: exact arithmetic reaches code {code + offset}, packed is {bucket.place.stored}"
@@ -245,9 +250,14 @@ def _inexact(name: str, formula: str, made: Rounded) -> tuple[Operation, ...]:
 def _scaling(
     codec: Codec, units: list[int], b: int, first: int, image: int
 ) -> tuple[tuple[Operation, ...], Fraction, Fraction | None]:
-    """(operations, scale, zero point; None for levels)."""
-    if codec.kind == "levels":
+    """(operations, scale, zero point; None where codes have a sign)."""
+    if codec.kind in spec.LEVELS:
         return _level_scaling(codec, units, first, image)
+    if codec.kind == "symmetric":
+        reach = spec.reach_of(units)
+        s = spec.quotient(reach, 2 ** (b - 1) * spec.ONE)
+        top = Operation("T", "the 99.999th percentile of |a|, at least 1e-10", _real(reach), _real(reach))
+        return (top, _told("s", "T/2^(b-1)", s)), s.value, None
     made = spec.scaling(min(units), max(units), b)
     told = (_told("max - min", "max - min", made.span), *_inexact("2^b - 1", f"2^{b} - 1", made.steps))
     told += (_told("s", "(max - min)/(2^b - 1)", made.s),)
@@ -296,15 +306,16 @@ def _affine(bucket: Bucket, a: Fraction, word: int | None) -> Told:
 def _level(bucket: Bucket, a: Fraction, word: int | None) -> Told:
     """ax = min(|a|/scale, 1), u = ax*L, m = floor(u) + [word < frac(u)], a~ = m/L * scale * sign(a)."""
     assert word is not None
-    levels, scale = 2**bucket.bits, _units(bucket.scale)
-    found = spec.level_way(_units(a), scale, bucket.bits, word)
-    back = spec.level_back(found.kept, scale, bucket.bits)
+    levels, scale = bucket.levels, _units(bucket.scale)
+    found = spec.level_way(_units(a), scale, levels, word)
+    back = spec.level_back(found.kept, scale, levels)
+    meaning = "2^b" if bucket.kind == "levels" else "b"
     ax = found.u.exact / levels  # float32 has no 1 - 1e-8
     signed = -back.value.value if a < 0 else back.value.value
     before = (
         _told("|a|/scale", "|a|/scale", found.ratio),
         Operation("ax", "min(|a|/scale, 1)", ax, ax),
-        _told("u", f"ax*L, L = 2^b = {levels:,}", found.u),
+        _told("u", f"ax*L, L = {meaning} = {levels:,}", found.u),
     )
     after = (
         *_inexact("m as float32", "m", back.number),
@@ -316,7 +327,29 @@ def _level(bucket: Bucket, a: Fraction, word: int | None) -> Told:
     return _way(told, found, word, levels, -found.kept if a < 0 else found.kept, signed)
 
 
-def _way(bucket: Bucket, found: spec.Way, word: int | None, high: int, code: int, value: Fraction) -> Told:
+def _symmetric(bucket: Bucket, a: Fraction, word: int | None) -> Told:
+    """q = clip(round(a/s)), a~ = s*q."""
+    s, half = _units(bucket.scale), 2 ** (bucket.bits - 1)
+    found = spec.symmetric_way(_units(a), s, bucket.bits)
+    back = spec.symmetric_back(found.kept, s)
+    before = (_told("a/s", "a/s, a within -2T..2T", found.ratio),)
+    after = (*_inexact("q as float32", "q", back.number), _told("a~", "s*q", back.value))
+    told = replace(bucket, before=before, after=after, bound=bucket.scale / 2)
+    return _way(told, found, word, half - 1, found.kept, back.value.value, -half)
+
+
+WAYS = {
+    "affine": _affine,
+    "affine-stochastic": _affine,
+    "levels": _level,
+    "counted": _level,
+    "symmetric": _symmetric,
+}
+
+
+def _way(
+    bucket: Bucket, found: spec.Way, word: int | None, high: int, code: int, value: Fraction, low: int = 0
+) -> Told:
     """What the definition decided; by a random word, the fraction is one more operation."""
     if word is not None:
         bucket = replace(bucket, before=(*bucket.before, _told("fraction", "u - floor(u)", found.part)))
@@ -324,7 +357,7 @@ def _way(bucket: Bucket, found: spec.Way, word: int | None, high: int, code: int
     kept: dict[str, Any] = {
         "kept": found.kept,
         "saturated": found.kept != made.rounded,
-        "low": 0,
+        "low": low,
         "high": high,
     }
     bits = None if word is None else 32

@@ -307,7 +307,8 @@ def _packed(one: Explanation, bucket: Bucket) -> list[tuple[str, str]]:
     lies = f"bits {place.bit}..{last} of 64-bit word {place.word:,}"
     if last >= 64:
         lies = f"bits {place.bit}..63 of 64-bit word {place.word:,}, 0..{last - 64} of the next"
-    sign = "" if one.code == place.stored else f", stored as code + 2^b = {place.stored:,}"
+    offset = {"levels": "2^b", "symmetric": "2^(b-1)"}.get(bucket.kind, "L")
+    sign = "" if one.code == place.stored else f", stored as code + {offset} = {place.stored:,}"
     first, shift = divmod(64 * place.word + place.bit, 8)
     rows = [
         ("code", f"{one.code:,}{sign} = 0b{one.binary} = 0x{one.hex} ({one.width} bits, unsigned)"),
@@ -316,9 +317,9 @@ def _packed(one: Explanation, bucket: Bucket) -> list[tuple[str, str]]:
     rows += [_operation(step) for step in bucket.after] or [("a~", both(one.stored))]
     error = both(bucket.error)
     if bucket.scale:
-        unit = {"levels": "scale/L"}.get(bucket.kind, "s")
-        share = bucket.error / (bucket.scale / 2**bucket.bits if unit == "scale/L" else bucket.scale)
-        bound = {"affine": "at most s/2"}.get(bucket.kind, f"below {unit}")
+        unit = {"levels": "scale/L", "counted": "scale/L"}.get(bucket.kind, "s")
+        share = bucket.error / (bucket.scale / bucket.levels if unit == "scale/L" else bucket.scale)
+        bound = {"affine": "at most s/2", "symmetric": "at most s/2"}.get(bucket.kind, f"below {unit}")
         error = f"{error}: {float(share):+.3f} {unit} ({bound} where nothing saturates)"
     return [*rows, ("error a~ - a", error)]
 

@@ -111,7 +111,7 @@ def bucket_trail(source: np.ndarray, packed: Packed, words: np.ndarray | None) -
 
     A fraction u - floor(u) that float32 rounds to 1 goes up whatever the word: it counts as the next floor.
     """
-    assert packed.codec.kind != "levels"
+    assert packed.codec.has_zero
     flat = source.reshape(-1)
     size = packed.codec.size(flat.size)
     s, z = (np.repeat(part, size)[: flat.size] for part in (packed.scales, packed.zeros))

@@ -12,7 +12,8 @@ does. With `rop` lr shrinks where the mean loss of an epoch, penalties counted, 
 
 adamw is Algorithm 2 of Loshchilov and Hutter 2019, "Decoupled weight decay regularization"; their lambda is
 lr*weight_decay here, as in most programs. lr = lr(epoch) * plateau * factor, where `rop` makes the one and
-warmup and cosine, in epochs, the other (`schedules`). Label smoothing is the loss's (`ops/loss.py`).
+warmup and cosine, in epochs, the other, or one_cycle does (`schedules`; momentum stays as it is). Label
+smoothing is the loss's (`ops/loss.py`).
 
 Numbers of a step are float64, one operation a rounding: beta^t by squaring (`power`), the scale
 clip/||g||_2, rate = lr/(1 - beta1^t), root = 1/sqrt(1 - beta2^t) and decay = lr*weight_decay. Each is rounded
@@ -60,6 +61,7 @@ class FloatMaster(Method):
         """lr: learning rate by epoch, '0.05,0.005@30'. warmup: epochs in which it rises from 0, step by step.
 
         cosine: epochs in which it falls to 0 behind the warmup, along half a cosine, then again from the top.
+        one_cycle: epochs in which it rises from lr/25 to lr and falls to lr/250000, as PyTorch's OneCycleLR.
         optimizer: sgd has momentum, weight_decay is its L2 factor; adamw has beta1, beta2, adam_eps, and
         weight_decay decoupled. clip: greatest L2 norm of a parameter's gradient, before any weight decay.
         label_smoothing: share of a target that is spread over all classes. l1: factor of the L1 penalty.
@@ -72,6 +74,7 @@ class FloatMaster(Method):
         lr: str = "0.05"
         warmup: float = 0.0
         cosine: float | None = None
+        one_cycle: float | None = None
         optimizer: Literal["sgd", "adamw"] = "sgd"
         momentum: float = 0.9
         weight_decay: float = 0.0
@@ -99,7 +102,8 @@ class FloatMaster(Method):
         # as written: 0.1 epochs of 10 steps are one step
         self._warmup = Fraction(str(o.warmup))
         self._cosine = None if o.cosine is None else Fraction(str(o.cosine))
-        self.moves_within_epochs = o.warmup > 0 or o.cosine is not None
+        self._one_cycle = None if o.one_cycle is None else Fraction(str(o.one_cycle))
+        self.moves_within_epochs = o.warmup > 0 or o.cosine is not None or o.one_cycle is not None
         if o.optimizer == "adamw":
             self.SYMBOLS = symbols.with_adamw(self.SYMBOLS)
         if o.clip is not None:
@@ -191,7 +195,9 @@ class FloatMaster(Method):
         rate = self.epoch_rate()
         if self.options.rop is not None:
             rate *= float(self.state["plateau"][0])
-        if self.moves_within_epochs:
+        if self._one_cycle is not None:
+            rate *= schedules.one_cycle(self.step, self.steps_per_epoch, self._one_cycle)
+        elif self.moves_within_epochs:
             rate *= schedules.factor(self.step, self.steps_per_epoch, self._warmup, self._cosine)
         return rate
 
@@ -333,6 +339,7 @@ def check_options(owner: str, o: FloatMaster.Options) -> None:
     rules: Sequence[tuple[str, bool, str]] = (
         ("warmup", o.warmup >= 0, "at least 0 epochs"),
         ("cosine", o.cosine is None or o.cosine > 0, "above 0 epochs, or off"),
+        ("one_cycle", o.one_cycle is None or o.one_cycle > 0, "above 0 epochs, or off"),
         ("momentum", 0 <= o.momentum < 1, below_one),
         ("weight_decay", o.weight_decay >= 0, "at least 0"),
         ("beta1", 0 <= o.beta1 < 1, below_one),
@@ -350,3 +357,7 @@ def check_options(owner: str, o: FloatMaster.Options) -> None:
     for key, holds, range_ in rules:
         if not holds:
             raise ConfigError(f"{owner}: {key}={getattr(o, key):g}: {key} is {range_}")
+    if o.one_cycle is not None and (o.warmup or o.cosine is not None):
+        raise ConfigError(
+            f"{owner}: one_cycle={o.one_cycle:g} rises and falls by itself: no warmup, no cosine"
+        )

@@ -22,16 +22,16 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from intnet.blocks.buckets import Codec
 from intnet.errors import NumberError
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.exact.quantize import quantize
-from intnet.methods.options import check_patterns, of_layer, parse_options
-from intnet.methods.symbols import Symbol
+from intnet.methods.options import check_patterns, parse_options
+from intnet.methods.packing import Held, Packing, split
+from intnet.methods.symbols import PACKED, Symbol
 from intnet.numbers import fp32, rng
 from intnet.numbers.formats import Format
 from intnet.numbers.qtensor import QTensor
@@ -60,14 +60,6 @@ class LayerLike(Protocol):
     takes_weight: bool
     normalizes: bool
     buffers: dict[str, Any]
-
-
-class Held(NamedTuple):
-    """What the tape holds of one value: elements, bytes, the codec that they are packed by, if any."""
-
-    elements: int
-    nbytes: int
-    codec: Codec | None
 
 
 Update = tuple[LayerLike, Parameter, Any]  # and its gradient
@@ -104,6 +96,9 @@ class Method:
     steps_per_epoch = 1  # of the run that trains by it
     moves_within_epochs = False  # its learning rate does, so a step depends on steps_per_epoch
 
+    exact_gradients = False  # gW is an exact product of integers, which takes integers of x0
+    packing: Packing | None  # what its tape packs, where asked to
+
     BY_LAYER: ClassVar[tuple[str, ...]] = ()  # keys that may be set for some layers only: bits@layer2.*
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,7 +106,11 @@ class Method:
         """Keys of `--set`."""
 
     def __init__(self, /, **options: Any) -> None:
-        self.options, self.overrides = parse_options(self.Options, options, self.name, self.BY_LAYER)
+        own, tape = split(options)
+        self.options, self.overrides = parse_options(self.Options, own, self.name, self.BY_LAYER)
+        self.packing = Packing.of(self, tape) if tape else None
+        if self.packing is not None:
+            self.SYMBOLS = {**self.SYMBOLS, **PACKED}
         self.context = Context()
         self.overhead = 0.0  # seconds of the last step that went into moving widths
         self.moves: dict[str, dict[str, Any]] = {}  # layer -> what this step moved of it and why, for the log
@@ -184,6 +183,7 @@ class Method:
             [f"{layer.name}/init_{p.symbol}" for layer in layers for p in layer.parameters]
             + [f"{layer.name}/mask" for layer in layers]
             + ["data/order"]
+            + ([] if self.packing is None else self.packing.streams(layers))
         )
 
     def start(self, layers: Sequence[Any], seed: int) -> None:
@@ -193,6 +193,8 @@ class Method:
         self.set(seed=seed, step=0, epoch=0, saturated={})
         self.held, self.map, self.moves = {}, {}, {}
         self.follow(layers)
+        if self.packing is not None:
+            self.packing.start(layers)
         for layer in layers:
             layer.buffers = {}
             for parameter in layer.parameters:
@@ -244,8 +246,10 @@ class Method:
 
         The value itself or a `Kept`. path: x0 of a matrix product or of a scaled image, x1 of batch norm, x3
         of SiLU, x4 of sigmoid, mask of ReLU, of whose output the gradient reads only where it is above 0.
+
+        Defined by `spec/methods/step.py: Step.save`.
         """
-        return value
+        return value if self.packing is None else self.packing.save(layer, path, value)
 
     def error(self, layer: LayerLike, path: str, value: Any) -> Any:
         """A value on the way back."""
@@ -290,11 +294,8 @@ class Method:
 
     def settings(self) -> dict[str, Any]:
         """All options by key, those of some layers by 'key@pattern'; `methods.make` takes them back."""
-        return dataclasses.asdict(self.options) | self.overrides
-
-    def option(self, key: str, layer: LayerLike) -> Any:
-        """An option that may be set layer by layer."""
-        return of_layer(getattr(self.options, key), key, self.overrides, layer.name)
+        own = dataclasses.asdict(self.options) | self.overrides
+        return own if self.packing is None else own | self.packing.settings()
 
     # -- for the hooks ----------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ class Muppet(RoundedCopies):
     """
 
     name = "muppet"
+    exact_gradients = True
     SYMBOLS = symbols.MUPPET
     STREAMS = ERRORS
     STATE: ClassVar[dict[str, str]] = FloatMaster.STATE | {

@@ -85,10 +85,14 @@ def _parse_value(hint: Any, value: Any, what: str) -> Any:
             if str(value) == str(choice):
                 return choice
         raise ConfigError(f"{what}={value!r}: use one of {', '.join(map(str, choices))}")
-    if typing.get_origin(hint) is types.UnionType:  # int | None
-        if value is None or str(value) in ("none", "off"):
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):  # int | None, int | Literal["tensor"]
+        parts = typing.get_args(hint)
+        if type(None) in parts and (value is None or str(value) in ("none", "off")):
             return None
-        hint = next(part for part in typing.get_args(hint) if part is not type(None))
+        hint, *others = [part for part in parts if part is not type(None)]
+        words = [word for part in others for word in typing.get_args(part)]
+        if str(value) in words:
+            return str(value)
     try:
         number = hint(value)
     except (TypeError, ValueError):

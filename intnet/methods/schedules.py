@@ -1,7 +1,7 @@
 """Values that change by epoch, written as text: '26,13@30,3@60' is 26, from epoch 30 on 13, from 60 on 3.
 
 Epochs count from 0. Used for learning rates (codes or floats), dr of CQ, and probabilities. What scales a
-float rate from step to step is `factor`: a linear rise, then falls along half a cosine.
+float rate from step to step is `factor`: a linear rise, then falls along half a cosine; or `one_cycle`.
 """
 
 from collections.abc import Callable, Sequence
@@ -87,7 +87,7 @@ def factor(step: int, steps_per_epoch: int, warmup: Fraction, cosine: Fraction |
         return float(min(Fraction(step + 1) / (warmup * steps_per_epoch), Fraction(1)))
     if cosine is None:
         return 1.0
-    return _half_wave((done - warmup) / cosine % 1)
+    return float(_half_wave((done - warmup) / cosine % 1))
 
 
 def reduce_on_plateau(
@@ -108,8 +108,26 @@ def reduce_on_plateau(
     return factor, best, waited + 1
 
 
-def _half_wave(u: Fraction) -> float:
-    """(1 + cos(pi u))/2 for 0 <= u < 1: Taylor's series with 50 digits, to the nearest float64.
+@lru_cache(maxsize=8)
+def one_cycle(step: int, steps_per_epoch: int, cycle: Fraction) -> float:
+    """What multiplies the greatest rate by PyTorch's OneCycleLR and its defaults, T steps in `cycle` epochs.
+
+    From 1/25 up along half a cosine to 1 at step 0.3 T - 1, then down along another to 1/(25 * 10^4) at
+    step T - 1, which stays. The float64 nearest to the exact number.
+
+    Defined by `spec/methods/float_master.py: one_cycle`.
+    """
+    steps, d = cycle * steps_per_epoch, _DIGITS
+    top = Fraction(3, 10) * steps - 1
+    if step < top:
+        return float(d.subtract(Decimal(1), d.multiply(Decimal("0.96"), _half_wave(step / top))))
+    u = (step - top) / (steps - 1 - top)
+    wave, least = _half_wave(u) if u < 1 else Decimal(0), Decimal("0.000004")
+    return float(d.add(least, d.multiply(d.subtract(Decimal(1), least), wave)))
+
+
+def _half_wave(u: Fraction) -> Decimal:
+    """(1 + cos(pi u))/2 for 0 <= u < 1: Taylor's series with 50 digits.
 
     Defined by `spec/methods/float_master.py: half_wave`.
     """
@@ -121,4 +139,4 @@ def _half_wave(u: Fraction) -> float:
         k += 2
         term = d.divide(d.multiply(term, square.copy_negate()), Decimal(k * (k - 1)))
         total = d.add(total, term)
-    return float(d.divide(d.add(Decimal(1), total), Decimal(2)))
+    return d.divide(d.add(Decimal(1), total), Decimal(2))

@@ -176,13 +176,19 @@ DYNASTY_WEIGHT: dict[str, Symbol] = {
 }
 
 # Saved activations: float32 but for what gradients read.
-SAVED: dict[str, Symbol] = FLOAT32 | {
+PACKED: dict[str, Symbol] = {
     "x0s": Symbol("forward", "what the tape holds of x0", ("x0",)),
     "x1s": Symbol("forward", "what the tape holds of x1", ("x1",)),
     "x3s": Symbol("forward", "what the tape holds of x3", ("x3",)),
-    "gW": Symbol("backward", "e3 x0s^T", factors=("e3", "x0s")),
-    "ggamma": Symbol("backward", f"sum(e1*(x1s - mu)*r), {_SCALE}"),
 }
+SAVED: dict[str, Symbol] = (
+    FLOAT32
+    | PACKED
+    | {
+        "gW": Symbol("backward", "e3 x0s^T", factors=("e3", "x0s")),
+        "ggamma": Symbol("backward", f"sum(e1*(x1s - mu)*r), {_SCALE}"),
+    }
+)
 
 # What the levers of `float_master.py` change: the gradient after clipping, and AdamW's moments for Acc.
 CLIPPED: dict[str, Symbol] = {

@@ -50,6 +50,7 @@ class Wageubn(Method):
     """
 
     name = "wageubn"
+    exact_gradients = True
     SYMBOLS = symbols.WAGEUBN
 
     DEVIATIONS: ClassVar[dict[str, str]] = {

@@ -12,7 +12,8 @@ from intnet import methods, models
 from intnet.blocks.buckets import Codec
 from intnet.costs import tape_costs
 from intnet.costs.tape_costs import Block
-from intnet.methods.saved import PRESETS, Saved
+from intnet.methods.packing import PRESETS
+from intnet.methods.saved import Saved
 from intnet.papers.check import Check, Result, Task, agrees
 from intnet.show.tables import Column, Table, numbers
 from intnet.training.tape import MB

@@ -5,6 +5,9 @@
     stochastic (5.3.1)     the same, u = a / s + z rounded by a word: floor(u) + [word < floor(frac(u) 2^32)]
     levels (listing 5.1)   u = min(|a| / scale, 1 - 1e-8) 2^b, by a word to m; a~ = sign(a) (m / 2^b) scale;
                            scale = the greatest magnitude or the l2 norm of the bucket, at least 1e-8
+    counted                levels, where b stands for the number of levels L in place of 2^b
+    symmetric (4.1-4.4)    T = the 99.999th percentile of |a|, at least 1e-10, s = T / 2^(b-1)
+                           q = clip(round(a / s), -2^(b-1), 2^(b-1) - 1)       a~ = s q; one bucket
     mixing (sec. 5.7)      a width a bucket, each bucket packed by itself
 
 A bucket is so many elements one after another in C order; it shares s and z, or the scale. Quotients, sums
@@ -62,7 +65,18 @@ RULES = {  # of a code and back, by kind
         "L = 2^b, u = min(abs(a)/scale, 1) * L, m = floor(u) + [word < floor((u - floor(u)) * 2^32)], a~ ="
         " (m/L)*scale with a's sign; the stored code is L + m, of a < 0 L - m, in b + 2 bits"
     ),
+    "counted": (
+        "L = b, u = min(abs(a)/scale, 1) * L, m = floor(u) + [word < floor((u - floor(u)) * 2^32)], a~ ="
+        " (m/L)*scale with a's sign; the stored code is L + m, of a < 0 L - m, in the bits that 2L needs"
+    ),
+    "symmetric": (
+        "T = max(the k-th smallest abs(a), 1e-10), k = floor(0.01 * 99.999 * n + 0.5) in binary64, s ="
+        " T/2^(b-1), q = round(a/s), ties to even, within -2^(b-1)..2^(b-1) - 1, a~ = s*q; the stored code is"
+        " 2^(b-1) + q"
+    ),
 }
+LEVELS = ("levels", "counted")
+BY_WORDS = ("affine-stochastic", *LEVELS)  # round by random words
 SCALES = {  # of levels, by norm
     "max": "scale = max(max abs(a), 1e-8)",
     "l2": (
@@ -75,7 +89,7 @@ SCALES = {  # of levels, by norm
 
 
 class Bucket(NamedTuple):
-    """codes (of levels from 0, as packed), scale and zero point in units, codes that were limited."""
+    """codes (from 0, as packed), scale and zero point in units, codes that were limited."""
 
     codes: list[int]
     scale: int
@@ -163,10 +177,10 @@ def affine_back(q: int, s: int, z: int) -> Back:
     return Back(number, share, rounded(s * share.units, ONE))
 
 
-def level_back(m: int, scale: int, b: int) -> Back:
-    """|a~| = m/2^b * scale."""
+def level_back(m: int, scale: int, count: int) -> Back:
+    """|a~| = m/L * scale, L = count."""
     number = rounded(m * ONE)
-    share = rounded(number.units, 2**b)
+    share = rounded(number.units, count)
     return Back(number, share, rounded(share.units * scale, ONE))
 
 
@@ -208,35 +222,72 @@ def level_scale(values: Sequence[int], norm: str = "max", first: int = 0, image:
     return max(least, sqrt_units(sum_of_squares(values, first, image)))
 
 
-def level_way(a: int, scale: int, b: int, word: int) -> Way:
-    """u = min(|a|/scale, 1 - 1e-8) * 2^b, by a random word."""
+def level_way(a: int, scale: int, count: int, word: int) -> Way:
+    """u = min(|a|/scale, 1 - 1e-8) * L, L = count, by a random word."""
     ratio = quotient(abs(a), scale)
     ceiling = nearest_units((10**8 - 1) * ONE, 10**8)  # 1 - 1e-8 as a float32, which is 1
-    u = rounded(min(ratio.units, ceiling) << b)
+    u = rounded(min(ratio.units, ceiling) * count)
     part, made = _decided(u, word)
     return Way(ratio, u, part, made, made.rounded)
 
 
 def levels(
-    values: Sequence[int], b: int, words: Sequence[int], norm: str = "max", first: int = 0,
+    values: Sequence[int], count: int, words: Sequence[int], norm: str = "max", first: int = 0,
     image: int | None = None,
 ) -> Bucket:  # fmt: skip
-    """Sign and magnitude of 2^b + 1 levels; codes count from the lowest one.
+    """Sign and magnitude in steps of scale/L, L = count; codes count from the lowest one.
 
     first, image: of `sum_of_squares`
     """
     scale = level_scale(values, norm, first, image)
     codes = []
     for a, word in zip(values, words, strict=True):
-        m = level_way(a, scale, b, word).kept
-        codes.append(2**b + (m if a > 0 else -m))
+        m = level_way(a, scale, count, word).kept
+        codes.append(count + (m if a > 0 else -m))
     return Bucket(codes, scale, 0, 0)
 
 
-def level_values(bucket: Bucket, b: int) -> list[int]:
+def level_values(bucket: Bucket, count: int) -> list[int]:
     """a~ of every element."""
-    sizes = [level_back(abs(code - 2**b), bucket.scale, b).value.units for code in bucket.codes]
-    return [-size if code < 2**b else size for code, size in zip(bucket.codes, sizes, strict=True)]
+    sizes = [level_back(abs(code - count), bucket.scale, count).value.units for code in bucket.codes]
+    return [-size if code < count else size for code, size in zip(bucket.codes, sizes, strict=True)]
+
+
+def reach_of(values: Sequence[int]) -> int:
+    """T: the k-th smallest magnitude, k = floor(0.01 * 99.999 * n + 0.5) as in Brevitas, at least 1e-10."""
+    k = floor(0.01 * 99.999 * len(values) + 0.5)
+    return max(sorted(map(abs, values))[k - 1], nearest_units(ONE, 10**10))
+
+
+def symmetric_way(a: int, s: int, b: int) -> Way:
+    """q = round(a/s), ties to even, within -2^(b-1) .. 2^(b-1) - 1.
+
+    Beyond 2T = 2^b s only the end counts: the quotient, which float32 may not hold, is taken at 2T.
+    """
+    ratio = quotient(max(min(a, s << b), -(s << b)), s)
+    part, made = _decided(ratio, None)
+    return Way(
+        ratio, ratio, part, made, overflow(made.rounded, -(2 ** (b - 1)), 2 ** (b - 1) - 1, "saturate")
+    )
+
+
+def symmetric_back(q: int, s: int) -> Back:
+    """a~ = s * q."""
+    number = rounded(q * ONE)
+    return Back(number, number, rounded(s * number.units, ONE))
+
+
+def symmetric(values: Sequence[int], b: int) -> Bucket:
+    """A whole tensor: one scale, zero at code 2^(b-1)."""
+    s = quotient(reach_of(values), 2 ** (b - 1) * ONE).units
+    ways = [symmetric_way(a, s, b) for a in values]
+    codes = [2 ** (b - 1) + way.kept for way in ways]
+    return Bucket(codes, s, 0, sum(way.kept != way.decision.rounded for way in ways))
+
+
+def symmetric_values(bucket: Bucket, b: int) -> list[int]:
+    """a~ of every element."""
+    return [symmetric_back(code - 2 ** (b - 1), bucket.scale).value.units for code in bucket.codes]
 
 
 # -- a tensor ----------------------------------------------------------------------------------------
@@ -250,8 +301,20 @@ def pack(codes: Sequence[int], width: int, unit: int = 1) -> bytes:
 
 
 def width_of(kind: str, b: int) -> int:
-    """Bits of a packed code: 2^b codes, or the 2^(b+1) + 1 of levels."""
-    return b + 2 if kind == "levels" else b
+    """Bits of a packed code: 2^b codes, of L levels 2L + 1."""
+    return (2 * levels_of(kind, b)).bit_length() if kind in LEVELS else b
+
+
+def levels_of(kind: str, b: int) -> int:
+    """L."""
+    return 2**b if kind == "levels" else b
+
+
+def offset_of(kind: str, b: int) -> int:
+    """The packed code of 0, where codes have a sign."""
+    if kind in LEVELS:
+        return levels_of(kind, b)
+    return 2 ** (b - 1) if kind == "symmetric" else 0
 
 
 def promoted(word: int, share: float) -> tuple[int, bool]:
@@ -271,11 +334,14 @@ def saved_bucket(
 ) -> Saved:  # fmt: skip
     """One bucket, which begins at element `first`: its codes, its bytes (`words_of`) and a~.
 
-    kind: 'affine' (to nearest), 'affine-stochastic' or 'levels'; words: one an element
+    kind: of RULES; words: one an element, where it is of BY_WORDS
     """
-    if kind == "levels":
-        bucket = levels(values, b, words or [], norm, first, image)
-        again = level_values(bucket, b)
+    if kind in LEVELS:
+        bucket = levels(values, levels_of(kind, b), words or [], norm, first, image)
+        again = level_values(bucket, levels_of(kind, b))
+    elif kind == "symmetric":
+        bucket = symmetric(values, b)
+        again = symmetric_values(bucket, b)
     else:
         bucket = affine(values, b, None if kind == "affine" else words)
         again = affine_values(bucket)

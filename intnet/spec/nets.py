@@ -114,9 +114,9 @@ class Rules:
         """A value on the way forward; of x0 two `Copies` may be made."""
         return value
 
-    def save(self, layer: Layer, path: str, value: Tensor) -> Tensor:
-        """What the way back reads in place of a float32 value: x0, x1 of batch norm, x3 of silu, x4 of
-        sigmoid, mask of ReLU."""
+    def save(self, layer: Layer, path: str, value: Any) -> Any:
+        """What the way back reads in place of x0, and of float32 x1 of batch norm, x3 of silu, x4 of sigmoid,
+        mask of ReLU."""
         return value
 
     def error(self, layer: Layer, path: str, value: Value) -> Value:
@@ -164,7 +164,8 @@ class Walk:
         return e
 
     def _save(self, layer: Layer, path: str, value: Value) -> Value:
-        return self.rules.save(layer, path, value) if isinstance(value, Tensor) else value
+        saved: Value = self.rules.save(layer, path, value)
+        return saved
 
     # -- weight layers -----------------------------------------------------------------------------
 

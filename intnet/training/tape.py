@@ -23,6 +23,7 @@ from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.buckets import Packed, Signs
 from intnet.exact.expressions import Exact
 from intnet.exact.sources import FloatExact
+from intnet.methods.packing import Alike, Later
 from intnet.numbers.qtensor import QTensor
 
 PARAMETERS = ("w", "gamma", "s")  # what operations save of a weight layer, a batch norm, a scale
@@ -78,6 +79,10 @@ def _parts(value: Any) -> Iterator[_Held]:
         yield from _of_expression(value)
     elif isinstance(value, FloatExact):
         yield from _parts(value.values)
+    elif isinstance(value, Alike):
+        yield from _parts(value.packed)
+    elif isinstance(value, Later):
+        yield from _parts(value.value)
     elif isinstance(value, Kept):
         yield _of_kept(value)
     elif isinstance(value, tuple | list):

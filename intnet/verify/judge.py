@@ -119,6 +119,9 @@ class Judge:
 
         value: what comes; WAGEUBN's batch norm takes an e1 that is no codes yet as an e0 (`Step.error`)
         """
+        tape = self._packed(path)
+        if tape is not None:
+            return tape.format_of(self.layers[layer], path, self.now.epoch)
         found = self.rules.format_of(self.layers[layer], path)
         if found is None and path == "e1" and self.layers[layer].kind == "norm":
             known = value is None or isinstance(value, QTensor | np.ndarray)
@@ -127,8 +130,16 @@ class Judge:
 
     def stream_of(self, layer: str, path: str) -> str | None:
         """The stream of a path that is rounded at random."""
-        found: str | None = self.rules.stream_of(self.layers[layer], path)
+        tape = self._packed(path)
+        of = self.layers[layer]
+        found: str | None = (
+            self.rules.stream_of(of, path) if tape is None else tape.stream_of(of, path, self.now.epoch)
+        )
         return found
+
+    def _packed(self, path: str) -> Any:
+        """The definition's `Packing` of x0s, x1s or x3s; None of other paths."""
+        return getattr(self.settings, "packing", None) if path in ("x0s", "x1s", "x3s") else None
 
 
 def definition_of(method: Method) -> Any:

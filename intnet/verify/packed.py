@@ -32,8 +32,11 @@ class _Tensor:
     def __init__(self, values: Values, place: Place, codec: Any, row: Row) -> None:
         self.values, self.codec, self.row, self.seed = values, codec, row, values.judge.seed
         self.event, self.packed = place.event, place.event.result
-        self.name = f"{place.event.layer}/{place.event.path.removesuffix('s')}"
-        self.source = place.what.call.operands[0].reshape(-1)
+        stream = values.judge.stream_of(place.event.layer, place.event.path)
+        self.name = stream or f"{place.event.layer}/{place.event.path.removesuffix('s')}"
+        operand = place.what.call.operands[0]  # words and blocks are packed as float32
+        source = operand if isinstance(operand, np.ndarray) else place.event.source
+        self.source = source.reshape(-1)
         self.size = codec.bucket or self.source.size
         self.count = -(-self.source.size // self.size)
         self.read = decoded(self.packed).reshape(-1)
@@ -64,7 +67,7 @@ class _Tensor:
         part = self.source[k * self.size : (k + 1) * self.size]
         first, n, codec = k * self.size, len(part), self.codec
         drawn = None
-        if codec.kind != "affine":
+        if codec.kind in buckets.BY_WORDS:
             drawn = words.words(self.seed, self.event.step, self.name, n, first)
             self.row.words += n
         image = int(np.prod(self.packed.shape[1:]))
@@ -75,7 +78,7 @@ class _Tensor:
         flat = np.arange(first, first + n)
         self.row.compare(flat, shape, [Fraction(v, ONE) for v in made.values], fractions(self.read[flat]))
         numbers = [(bucket.scale, self.packed.scales[k])]
-        if codec.kind != "levels":
+        if self.packed.zeros.size:
             numbers.append((bucket.zero, self.packed.zeros[k]))
         for expected, stored in numbers:
             self.row.compare(flat[:1], shape, [Fraction(expected, ONE)], [Fraction(float(stored))])

@@ -127,6 +127,7 @@ def as_float64(value: Any) -> np.ndarray:
 
 
 _DECODED: dict[int, tuple[Packed, np.ndarray]] = {}  # by identity, which holding them keeps
+ALIKE: dict[int, tuple[Packed, Any]] = {}  # so too: what came back of them as words or blocks
 
 
 def decoded(packed: Packed) -> np.ndarray:
@@ -142,6 +143,7 @@ def decoded(packed: Packed) -> np.ndarray:
 def forget() -> None:
     """Let go of what was read of packed tensors."""
     _DECODED.clear()
+    ALIKE.clear()
 
 
 def floats_of(value: Any) -> np.ndarray:

@@ -40,13 +40,13 @@ def affine_values(codes: np.ndarray, s: Any, z: Any) -> np.ndarray:
 
 def level_codes(x: np.ndarray, scale: Any, bits: int, words: np.ndarray) -> np.ndarray:
     codes = np.empty(x.size, np.uint8 if bits <= 6 else np.uint64)
-    loops._level_codes(x, scale, bits, words, codes)
+    loops._level_codes(x, scale, 1 << bits, words, codes)
     return codes
 
 
 def level_values(codes: np.ndarray, scale: Any, bits: int) -> np.ndarray:
     out = np.empty(codes.size, np.float32)
-    loops._level_values(codes, scale, bits, out)
+    loops._level_values(codes, scale, 1 << bits, out)
     return out
 
 

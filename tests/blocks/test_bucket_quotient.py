@@ -1,4 +1,4 @@
-"""x/s by `bucket_loops.divided`: correctly rounded, of hard cases by number theory and of many others.
+"""x/s by `quotient.divided`: correctly rounded, of hard cases by number theory and of many others.
 
 Below 2^-33 the quotient may be one last place off; there the test says that nothing made of it differs.
 """
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from intnet.blocks import bucket_loops as loops
+from intnet.blocks import quotient
 from intnet.machine.jit import njit
 
 F32 = np.float32
@@ -19,8 +20,8 @@ F32 = np.float32
 
 def quotients(x: np.ndarray, s: np.ndarray, out: np.ndarray) -> None:
     for i in range(x.size):
-        k, t, inverse = loops.near_one(s[i])
-        out[i] = loops.divided(x[i] * k, t, inverse)
+        k, t, inverse = quotient.near_one(s[i])
+        out[i] = quotient.divided(x[i] * k, t, inverse)
 
 
 compiled = njit(quotients)

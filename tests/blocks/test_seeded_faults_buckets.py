@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from intnet.blocks import bucket_loops, buckets
+from intnet.blocks import bucket_loops, buckets, quotient, sign_loops
 from intnet.blocks.buckets import TENSOR, Codec
 from intnet.numbers import bitpack
 from tests.blocks import test_bitpack, test_bucket_bounds, test_bucket_codec, test_bucket_quotient
@@ -23,13 +23,19 @@ pytestmark = pytest.mark.slow
 
 
 def from_sources(patch: Patch, changed: ModuleType | None = None, old: str = "", new: str = "") -> None:
-    """All three modules uncompiled, one of them changed; the loops take the packing as it then is."""
-    for module in (bitpack, bucket_loops, buckets):
+    """All modules uncompiled, one of them changed; the loops take the packing as it then is."""
+    for module in (bitpack, quotient, sign_loops, bucket_loops, buckets):
         own = (old, new) if module is changed else ("", "")
         run_from_source(patch, module, *own, users=(test_bucket_codec,))
 
 
 # -- sweeps ------------------------------------------------------------------------------------------
+
+
+def symmetric() -> None:
+    """Codes in bytes and in words; of the 300 values some are the percentile's outliers."""
+    for bits in (1, 3, 11):
+        compare(VALUES["normal"](np.random.default_rng(bits), 300), Codec("symmetric", bits, bucket=TENSOR))
 
 
 def of(
@@ -93,6 +99,7 @@ SWEEPS: dict[str, Callable[[], None]] = {
     "border": test_bucket_bounds.test_a_fraction_rounded_up_to_1_always_goes_up,
     "no bias": lambda: test_bucket_bounds.test_affine_has_no_bias(3, 0, 0xFFFFFF),
     "quotients": quotients,
+    "symmetric": symmetric,
     "signs": lambda: test_bucket_codec.test_signs(129),
     "filled": filled,
     "lengths": lengths,
@@ -101,7 +108,7 @@ SWEEPS: dict[str, Callable[[], None]] = {
 
 # -- faults ------------------------------------------------------------------------------------------
 
-PACKING, LOOPS, CODEC = bitpack, bucket_loops, buckets
+PACKING, LOOPS, CODEC, QUOTIENTS = bitpack, bucket_loops, buckets, quotient
 INNER = "np.int32(np.rint(divided(x[i] * k, t, inverse) + z))"
 NEAREST = "r = np.rint(divided(x[i] * k, t, inverse) + z)\n        q = min(max(r, _ZERO), top)"
 QUOTIENT = "divided(x[i] * k, t, inverse)"
@@ -109,7 +116,7 @@ STOCHASTIC = (
     "r = floor + (_ONE if goes_up(u - floor, words[i]) else _ZERO)\n        q = min(max(r, _ZERO), top)"
 )
 STEP = "np.float32((np.int64(1) << np.int64(bits)) - 1)\n    if s == _ZERO"
-PACKED, DRAWN = "piece, kind, bits, scales[k], z, inside", "drawn = words[start - first :]"
+PACKED, DRAWN = "piece, kind, grade, scales[k], z, inside", "drawn = words[start - first :]"
 
 FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     # steps, zero points and scales
@@ -134,7 +141,7 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
         LOOPS, "scales[k], z, small, wide, piece)", "scales[max(k - 1, 0)], z, small, wide, piece)",
         ["nearest", "levels"]),
     "one task's range": (
-        CODEC, "bucket_loops.measure(flat,", "bucket_loops.measure(flat[: bitpack.PART],", ["tasks"]),
+        CODEC, "bucket_loops.measure(piece,", "bucket_loops.measure(piece[: bitpack.PART],", ["tasks"]),
     # codes
     "ties up": (LOOPS, INNER, INNER.replace(
         f"np.rint({QUOTIENT} + z)", f"np.floor({QUOTIENT} + z + np.float32(0.5))"), ["ties"]),
@@ -142,12 +149,12 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     "cut off where some are clipped": (LOOPS, NEAREST, NEAREST.replace("np.rint", "np.trunc"), ["ties"]),
     "clipped, unseen": (LOOPS, " and np.rint(greatest / s + z) <= top", "", ["ties"]),
     "no Newton step": (
-        LOOPS, "    return fma32(fma32(-t, q, x), inverse, q)", "    return q", ["quotients", "far"]),
+        QUOTIENTS, "    return fma32(fma32(-t, q, x), inverse, q)", "    return q", ["quotients", "far"]),
     "a Newton step rounded twice": (
-        LOOPS, "return fma32(fma32(-t, q, x), inverse, q)", "return q + (x - t * q) * inverse",
+        QUOTIENTS, "return fma32(fma32(-t, q, x), inverse, q)", "return q + (x - t * q) * inverse",
         ["quotients"]),
     "a scale that is not brought near 1": (
-        LOOPS, "max(np.int32(254) - field, np.int32(1))", "np.int32(127)", ["quotients"]),
+        QUOTIENTS, "max(np.int32(254) - field, np.int32(1))", "np.int32(127)", ["quotients"]),
     "wide ties up": (
         LOOPS, "r = np.int64(np.rint(u))", "r = np.int64(np.floor(u + np.float32(0.5)))", ["ties"]),
     "times 1/s": (LOOPS, INNER, INNER.replace(QUOTIENT, "x[i] * (_ONE / s)"), ["far"]),
@@ -169,6 +176,13 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
         CODEC, "seed, step, stream = draw or", "seed, stream, step = draw or", ["stochastic", "levels"]),
     "one level less": (
         LOOPS, "_BELOW_ONE) * factor", "_BELOW_ONE) * (factor - _ONE)", ["levels"]),
+    "the end of the codes is not the last": (
+        LOOPS, "np.int64(min(max(r, -end), end)), half - 1)", "np.int64(min(max(r, -end), end)), half)",
+        ["symmetric"]),
+    "symmetric ones cut off": (LOOPS, "np.rint(x[i] / s)", "np.trunc(x[i] / s)", ["symmetric"]),
+    "the end counts as inside": (LOOPS, "r >= end)", "r > end)", ["symmetric"]),
+    "another percentile": (CODEC, "PERCENTILE = 99.999", "PERCENTILE = 99.0", ["symmetric"]),
+    "widths of the loops cut off": (LOOPS, "while (2 * grade) >> width", "while grade >> width", ["levels"]),
     "levels without a sign": (LOOPS, "levels - m if x[i] < _ZERO else levels + m", "levels + m", ["levels"]),
     # values
     "s*q - s*z": (
@@ -193,7 +207,7 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
         CODEC, "return words < np.uint64", "return words >= np.uint64", ["promotions"]),
     "promoted one word more": (
         CODEC, "return words < np.uint64", "return words <= np.uint64", ["promotions"]),
-    "0 is positive": (LOOPS, "x[first + i] > _ZERO", "x[first + i] >= _ZERO", ["signs"]),
+    "0 is positive": (sign_loops, "x[first + i] > _ZERO", "x[first + i] >= _ZERO", ["signs"]),
     "halves swapped": (
         PACKING, "(x & _HALF) | ((x >> _32) << (b * _4))", "((x & _HALF) << (b * _4)) | (x >> _32)",
         ["lengths", "nearest"]),

@@ -221,7 +221,7 @@ def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     assert listing["methods"]["adapt"]["options"]["clip"] == {"default": "off"}
     status, out, _ = here(capsys, "list")
     assert status == 0 and "--set saturate=off" in out and "RND_CONV" in out
-    shared = "warmup, cosine, optimizer, momentum, beta1, beta2, adam_eps, clip, label_smoothing, l1, accs"
+    shared = "warmup, cosine, one_cycle, optimizer, momentum, beta1, beta2, adam_eps, clip, label_smoothing"
     assert out.count("--set optimizer=sgd  (one of sgd, adamw)") == 1 and f"as for float32: {shared}, " in out
     assert all(f"--set weight_decay={default}\n" in out for default in ("0.0", "0.0001"))
 

@@ -35,6 +35,7 @@ LEVERS: dict[str, dict[str, Any]] = {
     "adamw": {"optimizer": "adamw"},
     "decoupled": {"optimizer": "adamw", "weight_decay": 0.5, "beta1": 0.8, "beta2": 0.99, "adam_eps": 1e-3},
     "schedule": {"warmup": 1.5, "cosine": 0.75},
+    "one cycle": {"one_cycle": 1.5},
     "clip": {"clip": 0.01},
     "all": {"optimizer": "adamw", "weight_decay": 0.1, "warmup": 1, "cosine": 2, "clip": 0.1,
             "label_smoothing": 0.1},
@@ -317,8 +318,8 @@ def test_faults_are_seen(fault: Any) -> None:
 @pytest.mark.parametrize("name", MASTERS)
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("warmup", -1), ("cosine", 0), ("momentum", 1), ("weight_decay", -0.1), ("beta1", 1), ("beta2", -0.5),
-     ("adam_eps", 1e-46), ("clip", 0), ("label_smoothing", 1)],
+    [("warmup", -1), ("cosine", 0), ("one_cycle", 0), ("momentum", 1), ("weight_decay", -0.1),
+     ("beta1", 1), ("beta2", -0.5), ("adam_eps", 1e-46), ("clip", 0), ("label_smoothing", 1)],
 )  # fmt: skip
 def test_values_out_of_range_name_their_key(name: str, key: str, value: float) -> None:
     with pytest.raises(ConfigError, match=rf"^{name}: {key}={value}: {key} is "):

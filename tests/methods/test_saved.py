@@ -13,7 +13,7 @@ import pytest
 from intnet import datasets, methods, models
 from intnet.blocks.buckets import Packed, Signs
 from intnet.errors import ConfigError, NumberError
-from intnet.methods.saved import Later
+from intnet.methods.packing import Later
 from intnet.training.train import Run
 from tests.support.opcheck import threads
 
@@ -227,10 +227,17 @@ def test_options_by_layer() -> None:
         ({"bits": "2/2", "mix_prob": "0.5"}, "bits=2/2: the second width is the wider one"),
         ({"bits": "4", "mix_prob": "0.5"}, "mix_prob=0.5: no layer mixes widths"),
         ({"bits": "4", "mix_prob@fc": "0.5"}, "mix_prob@fc=0.5: no layer mixes widths"),
-        ({"bits": "31", "codec": "levels"}, "fit 32 bits to b = 30"),
+        ({"bits": "33", "codec": "levels"}, "from 1 to 32"),
+        ({"levels": "4"}, "levels=4 goes with codec=levels, not affine-stochastic"),
+        ({"levels": "0", "codec": "levels"}, r"0 levels: there are from 1 to 2\^24"),
+        ({"levels": "3/5", "codec": "levels"}, "levels=3/5 needs mix_prob=P, the share of 5 levels"),
+        ({"levels": "5/3", "codec": "levels"}, "levels=5/3: the second width is the wider one"),
+        ({"levels": "many", "codec": "levels"}, "is not L, L/M or off"),
+        ({"saved.bits": "4"}, "its options have no 'saved.' ahead"),
         ({"bits": "2/4", "mix_prob": "1.5"}, "from 0 to 1"),
         ({"bits": "2/4", "mix_prob": "often"}, "VALUE@EPOCH"),
-        ({"bucket": "100"}, "use one of 64, 128, 256, 512, tensor"),
+        ({"bucket": "0"}, "a whole number from 1 on, or tensor"),
+        ({"bucket": "half"}, "is not a whole number"),
         ({"codec": "affin"}, "use one of affine, affine-stochastic, levels"),
         ({"bits@layr2.*": "4"}, "no layer of this model has such a name; there are conv1, bn1"),
         ({"lr@layer2.*": "4"}, "by layers one sets codec@PATTERN, bits@PATTERN"),

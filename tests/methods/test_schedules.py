@@ -2,11 +2,13 @@
 
 from decimal import localcontext
 from fractions import Fraction
+from math import cos, pi
 
 import pytest
 
 from intnet import methods
-from intnet.methods.schedules import factor
+from intnet.errors import ConfigError
+from intnet.methods.schedules import factor, one_cycle
 from intnet.spec.methods import float_master
 from intnet.spec.methods.float_master import Settings
 
@@ -62,3 +64,48 @@ def test_epochs_are_read_as_they_are_written() -> None:
         method.set(step=step, epoch=step // 10)
         rates.append(method.rate())  # type: ignore[attr-defined]
     assert rates == [0.5 * (1 / 3), 0.5 * (2 / 3), *[0.5] * 8, *[0.25] * 4]
+
+
+def test_one_cycle_by_hand() -> None:
+    """T = 20 steps: the top at step 5, the end at step 19; halfway down at step 12; the end stays."""
+    rates = [one_cycle(step, 10, Fraction(2)) for step in range(22)]
+    assert rates[0] == 0.04 and rates[5] == 1.0 and rates[12] == 0.500002
+    assert rates[19:] == [0.000004] * 3
+    assert (
+        max(rates) == 1.0 and rates[:6] == sorted(rates[:6]) and rates[5:] == sorted(rates[5:], reverse=True)
+    )
+
+
+def test_one_cycle_as_pytorch_has_it() -> None:
+    """`end + (start - end) / 2.0 * (cos(pi * pct) + 1)` of its two phases, in float64."""
+    for steps in (1, 3, 4, 10, 97, 400):
+        top, last = float(0.3 * steps) - 1, steps - 1
+        for step in range(steps):
+            start, end, pct = 1 / 25, 1.0, step / top if top > 0 else 2.0
+            if step > top or top <= 0:
+                start, end, pct = 1.0, 1 / 25 / 1e4, (step - top) / (last - top)
+            mine = one_cycle(step, 1, Fraction(steps))
+            assert mine == pytest.approx(end + (start - end) / 2.0 * (cos(pi * pct) + 1), rel=1e-9)
+
+
+@pytest.mark.parametrize("per_epoch", [1, 7, 23])
+@pytest.mark.parametrize("cycle", [Fraction(1), Fraction(5, 2), Fraction(30)])
+def test_one_cycle_is_the_nearest_float64(per_epoch: int, cycle: Fraction) -> None:
+    steps = range(0, int(31 * per_epoch), 1 + per_epoch // 5)
+    with localcontext(prec=3):
+        got = [one_cycle.__wrapped__(step, per_epoch, cycle) for step in steps]
+    assert got == [float_master.one_cycle(cycle, step, per_epoch) for step in steps]
+
+
+def test_one_cycle_of_a_method() -> None:
+    method = methods.make("saved", lr="0.5,0.25@1", one_cycle="1.5")
+    method.steps_per_epoch = 10
+    rates = []
+    for step in range(20):
+        method.set(step=step, epoch=step // 10)
+        rates.append(method.rate())  # type: ignore[attr-defined]
+    settings = Settings.from_options({"lr": "0.5,0.25@1", "one_cycle": "1.5"})
+    assert rates == [float_master.rate(settings, step, 10) for step in range(20)]
+    for other in ({"warmup": 1}, {"cosine": 3}):
+        with pytest.raises(ConfigError, match="one_cycle=2 rises and falls by itself"):
+            methods.make("adapt", one_cycle=2, **other)

@@ -14,8 +14,9 @@ import pytest
 
 from intnet.autograd import loaded
 from intnet.blocks.buckets import Signs
-from intnet.methods import Saved, saved
-from intnet.methods.method import Held, Method
+from intnet.methods import Saved, packing
+from intnet.methods.method import Held
+from intnet.methods.packing import Packing
 from intnet.numbers import rng
 from intnet.ops import norm
 from intnet.spec.methods.saved import Codec
@@ -59,15 +60,15 @@ SWEEPS = {name: stepping(case) for name, case in STEPS.items()}
 def unpacked(path: str, layer_name: str = "") -> Fault:
     """The tape packs a value, and its gradient reads the float32 one all the same."""
 
-    def change(original: Any, self: Saved, layer: Any, at: str, value: Any) -> Any:
+    def change(original: Any, self: Packing, layer: Any, at: str, value: Any) -> Any:
         kept = original(self, layer, at, value)
         if at != path or layer_name not in layer.name:
             return kept
-        if isinstance(kept, saved.Later):
+        if isinstance(kept, packing.Later):
             kept.load()  # as the trace is told
         return value
 
-    return replace(Saved, "save", change)
+    return replace(Packing, "save", change)
 
 
 def forward_reads_packed(original: Any, self: Saved, layer: Any, path: str, value: Any) -> Any:
@@ -98,7 +99,7 @@ def at_least_zero(x: np.ndarray) -> Signs:
     return Signs(np.where(x >= 0, np.float32(1), np.float32(0)))
 
 
-def mask_of_codes(original: Any, self: Saved, layer: Any, path: str, value: Any) -> Any:
+def mask_of_codes(original: Any, self: Packing, layer: Any, path: str, value: Any) -> Any:
     """ReLU's mask is made of a packed output: small ones are 0 in a few bits."""
     if path == "mask" and value.size:
         value = np.where(value > 0.05 * value.max(), value, np.float32(0))
@@ -112,13 +113,13 @@ def drawn(**changes: Callable[[int], int]) -> Fault:
     """Random words from elsewhere."""
 
     def seed(patch: Patch) -> None:
-        original = saved.Draw
+        original = packing.Draw
 
         def faulty(*given: int) -> Any:
             made = original(*given)
             return made._replace(**{name: change(getattr(made, name)) for name, change in changes.items()})
 
-        patch.setattr(saved, "Draw", faulty)
+        patch.setattr(packing, "Draw", faulty)
 
     return seed
 
@@ -140,7 +141,7 @@ def streams(change: Callable[[str], str]) -> Fault:
 
 def late_words(patch: Patch) -> None:
     """What is rounded when it is read draws the words behind."""
-    load, encode, late = saved.Later.load, saved.encode, [0]
+    load, encode, late = packing.Later.load, packing.encode, [0]
 
     def loading(self: Any) -> Any:
         late[0] = 1
@@ -149,11 +150,11 @@ def late_words(patch: Patch) -> None:
     def encoding(x: Any, codec: Any, draw: Any, *rest: Any) -> Any:
         return encode(x, codec, draw._replace(step=draw.step + late[0]), *rest)
 
-    patch.setattr(saved.Later, "load", loading)
-    patch.setattr(saved, "encode", encoding)
+    patch.setattr(packing.Later, "load", loading)
+    patch.setattr(packing, "encode", encoding)
 
 
-def shifted_plans(original: Any, self: Saved, layers: Any) -> None:
+def shifted_plans(original: Any, self: Packing, layers: Any) -> None:
     """Every layer has the codec of the one before it."""
     original(self, layers)
     plans = dict(self._plans)
@@ -173,17 +174,18 @@ def channels_first(original: Any, x: np.ndarray, *rest: Any) -> Any:
     return packed
 
 
-def float_bytes(original: Any, self: Saved, layer: Any, path: str, value: Any) -> Any:
+def float_bytes(original: Any, self: Packing, layer: Any, path: str, value: Any) -> Any:
     """float32's bytes are told of what is packed."""
     kept = original(self, layer, path, value)
     name = f"{layer.name}/{path}"
     if path != "mask":
-        self.held[name] = Held(value.size, value.nbytes, self.held[name].codec)
+        held = self.owner.held
+        held[name] = Held(value.size, value.nbytes, held[name].codec)
     return kept
 
 
 def without_metadata(patch: Patch) -> None:
-    patch.setattr(saved.Packed, "nbytes", property(lambda self: self.words.nbytes))
+    patch.setattr(packing.Packed, "nbytes", property(lambda self: self.words.nbytes))
 
 
 def not_counted(original: Any, *args: Any) -> Any:
@@ -192,9 +194,9 @@ def not_counted(original: Any, *args: Any) -> Any:
     return packed
 
 
-def every_schedule_at_its_start(original: Any, self: Saved, *rest: Any) -> Any:
+def every_schedule_at_its_start(original: Any, self: Packing, *rest: Any) -> Any:
     """The share of the first epoch."""
-    with self.within(epoch=0):
+    with self.owner.within(epoch=0):
         return original(self, *rest)
 
 
@@ -206,8 +208,8 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
     "a~ on the way forward": (replace(Saved, "activation", forward_reads_packed), ["mlp"]),
     "statistics after rounding": (replace(norm, "_forward_float", statistics_of_packed), ["mlp"]),
     "mean after rounding on the way back": (replace(norm, "_backward_float", mean_of_packed), ["mlp"]),
-    ">= for >": (lambda patch: patch.setattr(saved, "Signs", at_least_zero), ["mlp"]),
-    "mask of codes": (replace(Saved, "save", mask_of_codes), ["mlp"]),
+    ">= for >": (lambda patch: patch.setattr(packing, "Signs", at_least_zero), ["mlp"]),
+    "mask of codes": (replace(Packing, "save", mask_of_codes), ["mlp"]),
     "words of the next step": (drawn(step=lambda step: step + 1), ["mlp", "late"]),
     "words of every step": (drawn(step=lambda _: 0), ["mlp", "late"]),
     "words of seed 0": (drawn(seed=lambda _: 0), ["mlp"]),
@@ -217,19 +219,19 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
     "flags of another layer": (
         streams(lambda name: "fc1/mix" if name.endswith("/mix") else name), ["mlp", "late"]),
     "later words": (late_words, ["late"]),
-    "codec of the layer before": (replace(Saved, "follow", shifted_plans), ["resnet"]),
+    "codec of the layer before": (replace(Packing, "start", shifted_plans), ["resnet"]),
     "patterns are ignored": (
-        replace(Method, "option", lambda f, self, key, layer: getattr(self.options, key)), ["resnet"]),
-    "an even mix": (replace(saved, "promotions", lambda f, n, share, draw: f(n, 0.5, draw)), ["mlp"]),
+        replace(Packing, "option", lambda f, self, key, layer: getattr(self.options, key)), ["resnet"]),
+    "an even mix": (replace(packing, "promotions", lambda f, n, share, draw: f(n, 0.5, draw)), ["mlp"]),
     "a mix of the other share": (
-        replace(saved, "promotions", lambda f, n, share, draw: ~f(n, share, draw)), ["mlp", "late"]),
-    "the first epoch's share": (replace(Saved, "_packed", every_schedule_at_its_start), ["mlp"]),
-    "buckets of channels": (replace(saved, "encode", channels_first), ["excited"]),
-    "float32's bytes": (replace(Saved, "save", float_bytes), ["mlp"]),
+        replace(packing, "promotions", lambda f, n, share, draw: ~f(n, share, draw)), ["mlp", "late"]),
+    "the first epoch's share": (replace(Packing, "_packed", every_schedule_at_its_start), ["mlp"]),
+    "buckets of channels": (replace(packing, "encode", channels_first), ["excited"]),
+    "float32's bytes": (replace(Packing, "save", float_bytes), ["mlp"]),
     "no metadata": (without_metadata, ["mlp"]),
-    "clipped codes are not counted": (replace(saved, "encode", not_counted), ["mlp"]),
+    "clipped codes are not counted": (replace(packing, "encode", not_counted), ["mlp"]),
     "silu is packed": (
-        replace(Saved, "plan", lambda f, self, layer, path: f(self, layer, "x0" if path == "x3" else path)),
+        replace(Packing, "plan", lambda f, self, layer, path: f(self, layer, "x0" if path == "x3" else path)),
         ["float silu"]),
 }  # fmt: skip
 

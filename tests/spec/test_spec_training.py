@@ -66,6 +66,8 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("adapt", {"lookback": "2-4", "resolution": "8-9", "gamma": 0.5, "start": "10,5", "init": "normal"}),
     ("adapt", {"lookback": "2-3", "normalize": "off", "reading": "printed", "buffer": "printed"}),
     ("muppet", {"resolution": 1, "patience": 1, "cosine": 2}),
+    ("float32", {"one_cycle": 1.5, "rop": 0, "saved.bits": 3, "accs": 2}),
+    ("adapt", {"lookback": "2-3", "saved.bits": "2/4", "saved.codec": "levels"}),
     ("muppet", {"resolution": 1, "accs": 2, "rop": 0, "l1": 1e-3, "init": "uniform"}),
     ("dynasty", {"forward_dynamic": "weight", "gamma": 0.25, "weight_bits": 5.0}),
     ("dynasty", {"accs": 2, "rop": 0}),

@@ -16,6 +16,7 @@ SEED, STEP = 0x1_0000_0007, 12
 DRAWN = Draw(SEED, STEP, oracle.words.stream(NAME))  # what `compare` draws
 
 KINDS = ("affine", "affine-stochastic", "levels")
+SIGNED = ("levels", "counted", "symmetric")  # codes with a sign, and no zero point
 
 
 def units(x: np.ndarray) -> list[int]:
@@ -40,14 +41,15 @@ def compare(x: np.ndarray, codec: Codec, promoted: np.ndarray | None = None) -> 
     image = int(np.prod(x.shape[1:]))
     want = buckets.save(units(x), codec.kind, widths, size, words, codec.norm, image)
     assert patterns(packed.scales) == [float32.bits_of(b.scale) for b in want.buckets]
-    if codec.kind == "levels":
+    if codec.kind in SIGNED:
         assert packed.zeros.size == 0
     else:
         assert patterns(packed.zeros) == [float32.bits_of(b.zero) for b in want.buckets]
     assert packed.words.tobytes() == want.packed
     assert packed.clipped == sum(b.clipped for b in want.buckets)
     assert packed.widths.tolist() == widths
-    offsets = [2**b if codec.kind == "levels" else 0 for b in widths]
+    middle = {"levels": lambda b: 2**b, "counted": lambda b: b, "symmetric": lambda b: 2 ** (b - 1)}
+    offsets = [middle.get(codec.kind, lambda b: 0)(b) for b in widths]
     codes = [c - o for b, o in zip(want.buckets, offsets, strict=True) for c in b.codes]
     assert packed.codes().shape == x.shape and packed.codes().reshape(-1).tolist() == codes
     assert packed.load().shape == x.shape and packed.load().dtype == np.float32

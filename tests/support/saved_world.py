@@ -30,7 +30,7 @@ from intnet.spec.nets import Layer
 from intnet.trace import Recorder
 from intnet.training.train import Run
 from tests.support import cases, moving
-from tests.support.bucket_cases import patterns
+from tests.support.bucket_cases import SIGNED, patterns
 from tests.support.moving import numbers
 from tests.support.states import state_differences, state_of
 from tests.support.stepping import CHANNELS, CLASSES, SIDE, array, fixed, judged, real
@@ -161,10 +161,10 @@ def steps_of(case: Case) -> Iterator[Result]:
         assert isinstance(last, Layer)
         error = real(recorder[f"{last.name}/e3"])
         expected = saved.Step(NETS[case.net], settings, state, now)
+        tape = settings.packing
+        assert tape is not None
         for layer in expected.layers:
-            assert _plain(settings.codec_of(layer, now.epoch)) == _plain(
-                case.expected_codec(layer, now.epoch)
-            )
+            assert _plain(tape.codec_of(layer, now.epoch)) == _plain(case.expected_codec(layer, now.epoch))
         expected.take(fixed(batch), judged(error))
         state = expected.state
         held = {name: (one.elements, one.nbytes) for name, one in run.method.held.items()}
@@ -206,7 +206,7 @@ def differences(result: Result) -> list[str]:
 def packed_differences(got: Packed, want: saved.Packed) -> list[str]:
     """Scales, zero points, bytes, widths, codes, a~."""
     made = want.saved.buckets
-    zeros = [] if want.kind == "levels" else [float32.bits_of(b.zero) for b in made]
+    zeros = [] if want.kind in SIGNED else [float32.bits_of(b.zero) for b in made]
     pairs = {
         "shape": (got.shape, want.shape),
         "widths": (got.widths.tolist(), want.widths),

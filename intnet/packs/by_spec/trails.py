@@ -12,7 +12,6 @@ from typing import Any
 from intnet.packs.by_spec.plain import Plain
 from intnet.spec import buckets
 from intnet.spec import float32 as floats
-from intnet.spec import words as random
 from intnet.spec.block_float import Blocks, block_of, exponent, places
 from intnet.spec.curves import curve_round, tanh_round
 from intnet.spec.formats import Format, Way
@@ -120,9 +119,7 @@ def _of_buckets(stored: Packed, seen: Seen, now: Now) -> Trail:
     assert isinstance(seen.given, Tensor)
     values, made = floats.all_units(seen.given.values), []
     size, n = seen.format.bucket or len(values), len(values)
-    words: list[Any] = [None] * n
-    if seen.mode == "stochastic":
-        words = random.words(now.seed, now.step, f"{seen.layer}/{seen.path.removesuffix('s')}", n)
+    words: list[Any] = [None] * n if seen.words is None else seen.words
     for k, (bucket, b) in enumerate(zip(stored.saved.buckets, stored.widths, strict=True)):
         for a, word in zip(values[k * size : (k + 1) * size], words[k * size : (k + 1) * size], strict=True):
             if not bucket.scale:

@@ -5,9 +5,9 @@
     L/x0.bits       b of the blocks, the map in use: an input; none where all blocks have the same b
 
     L/x0s           a~ of a codec (`blocks/buckets.py`), float32: what the gradients read
-    L/x0s.code      unsigned codes, of levels code + 2^b
-    L/x0s.scale     s or scale of the buckets, float32; L/x0s.zero their z, not of levels
-    L/x0s.bits      b of the buckets, where widths are mixed: by the words of L/mix.words
+    L/x0s.code      unsigned codes; of levels code + L, of symmetric ones code + 2^(b-1)
+    L/x0s.scale     s or scale of the buckets, float32; L/x0s.zero their z, of affine ones
+    L/x0s.bits      b of the buckets (of counted levels L), where they are mixed: by the words of L/mix.words
     L/x0s.packed    the memory: bytes of the 64-bit words that hold all codes
 
 `limit` joins the trail (`trail.py`) where it is not one number for all: +-(2**(b-1) - 1) by b. What is all
@@ -81,8 +81,8 @@ def told(codec: Codec, probability: float | None, mix_words: str | None) -> Json
 
 
 def limits_of(codec: Codec) -> Json:
-    """0 and 2^b - 1 of affine codes of one width; None where b says it, or nothing can saturate."""
-    if codec.kind == "levels" or codec.mix is not None:
+    """Of the codes as they are stored, of one width; None where b says it, or nothing can saturate."""
+    if codec.mix is not None or not (codec.has_zero or codec.kind == "symmetric"):
         return {"low": None, "high": None}
     return {"low": 0, "high": 2**codec.bits - 1}
 
@@ -91,8 +91,9 @@ def made(name: str, packed: Packed, axes: str, meaning: str, rounding: Json) -> 
     """All of them; `rounding` is that of the codes."""
     codec, widths = packed.codec, packed.widths.astype(np.int64)
     codes = packed.codes()
-    if codec.kind == "levels":
-        codes += 1 << np.repeat(widths, codec.size(codes.size))[: codes.size].reshape(codes.shape)
+    if not codec.has_zero:
+        offsets = np.array([codec.offset(b) for b in widths.tolist()], np.int64)
+        codes += np.repeat(offsets, codec.size(codes.size))[: codes.size].reshape(codes.shape)
     width = codec.code_width(max(codec.widths))
     values, plain = packed.load(), {"signed": False}
     zero = "z of each bucket; of a constant one (s = 0) its value"
@@ -102,11 +103,12 @@ def made(name: str, packed: Packed, axes: str, meaning: str, rounding: Json) -> 
     out += ports.tensor(
         f"{name}.scale", _way(packed.scales), packed.scales, BUCKET, meaning="s, or scale, of each bucket"
     )
-    if codec.kind != "levels":
+    if codec.has_zero:
         out += ports.tensor(f"{name}.zero", _way(packed.zeros), packed.zeros, BUCKET, meaning=zero)
     if codec.mix is not None:
-        means = plain | {"meaning": "b of each bucket"}
-        out.append(ports.whole_number(f"{name}.bits", _way(widths), widths, BUCKET, 6, **means))
+        width = max(6, max(codec.widths).bit_length())
+        means = plain | {"meaning": "b of each bucket" if codec.kind != "counted" else "L of each bucket"}
+        out.append(ports.whole_number(f"{name}.bits", _way(widths), widths, BUCKET, width, **means))
     return [*out, _memory(name, packed)]
 
 

@@ -253,8 +253,13 @@ class Maker:
         rounding |= {"word_bits": event.word_bits, "source": self._source(one, event, event.source, operands)}
         rounding |= blocks.limits_of(codec) | {"codec": blocks.told(codec, share, chosen)}
         flags = f"{event.rounding} saturated:{packed.clipped}"
-        if codec.kind == "levels":
-            self.skipped[f"{name}.code.floor"] = "no trail of it: levels round magnitudes, codes have a sign"
+        if not codec.has_zero:
+            rounded = (
+                "codes have a sign"
+                if codec.kind == "symmetric"
+                else "levels round magnitudes, codes have a sign"
+            )
+            self.skipped[f"{name}.code.floor"] = f"no trail of it: {rounded}"
         else:
             way = bucket_trail(event.source, packed, event.words)
             self.names.ports += _trail_ports(f"{name}.code", way, axes)

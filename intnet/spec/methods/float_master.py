@@ -25,6 +25,7 @@ from intnet.spec.digest import Floats
 from intnet.spec.float32 import add32, fma32, mul32, sqrt32, to_float32
 from intnet.spec.float64 import root64, sum64
 from intnet.spec.initial import first_value
+from intnet.spec.methods.packing import Packing, split
 from intnet.spec.methods.step import (
     FLOAT32,
     Schedule,
@@ -51,7 +52,7 @@ Slots = dict[str, list[Fraction]]  # 'Acc', or 'm' and 'v'
 
 @dataclass(frozen=True)
 class Settings:
-    """The options as numbers; lr: (first epoch, rate), warmup and cosine in epochs; rop: patience in epochs.
+    """The options as numbers; lr: (first epoch, rate), warmup, cosine and one_cycle in epochs; rop: patience.
 
     init, init_scale: kind of the first weights, s of their variance s/fan_in
     """
@@ -59,6 +60,7 @@ class Settings:
     lr: Schedule[float] = ((0, 0.05),)
     warmup: Fraction = Fraction(0)
     cosine: Fraction | None = None
+    one_cycle: Fraction | None = None
     optimizer: str = "sgd"
     momentum: float = 0.9
     weight_decay: float = 0.0
@@ -75,23 +77,27 @@ class Settings:
     init: str = "normal"
     init_scale: float = 1.0
     statistics: str = "running"
+    packing: Packing | None = None
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "lr": lambda text: schedule(text, float),
         "warmup": lambda text: Fraction(str(text)),
         "cosine": lambda text: optional(text, Fraction),
+        "one_cycle": lambda text: optional(text, Fraction),
         "clip": lambda text: optional(text, float),
         "optimizer": str,
         "accs": int,
         "rop": lambda text: optional(text, int),
         "init": str,
         "statistics": str,
+        "packing": lambda packing: packing,
     }
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Any:
         """From the options of a run by name, numbers or texts; those that READ has not are float64."""
-        return cls(**{name: cls.READ.get(name, float)(value) for name, value in options.items()})
+        own, tape = split(options)
+        return cls(**{name: cls.READ.get(name, float)(value) for name, value in own.items()}, **tape)
 
 
 # -- rates -----------------------------------------------------------------------------------------
@@ -135,9 +141,27 @@ def factor(s: Settings, step: int, steps_per_epoch: int) -> float:
     return float(half_wave(behind / (s.cosine * steps_per_epoch)))
 
 
+def one_cycle(cycle: Fraction, step: int, steps_per_epoch: int) -> float:
+    """OneCycleLR, two phases, pct_start 0.3, div_factor 25, final_div_factor 10^4: between two rates a and b
+    that are the ends of a phase, b + (a - b) (1 + cos(pi u))/2."""
+    low, least, last = Fraction(1, 25), Fraction(1, 250_000), cycle * steps_per_epoch - 1
+    top = Fraction(3, 10) * (last + 1) - 1
+    a, b, u = (
+        (low, Fraction(1), step / top) if step < top else (Fraction(1), least, (step - top) / (last - top))
+    )
+    return float(b + (a - b) * half_wave(min(u, Fraction(1))))
+
+
 def rate(s: Settings, step: int, steps_per_epoch: int) -> float:
     """The epoch's rate, scaled."""
-    return at(s.lr, step // steps_per_epoch) * factor(s, step, steps_per_epoch)
+    return at(s.lr, step // steps_per_epoch) * scaling(s, step, steps_per_epoch)
+
+
+def scaling(s: Settings, step: int, steps_per_epoch: int) -> float:
+    """By one_cycle, or by warmup and cosine."""
+    if s.one_cycle is not None:
+        return one_cycle(s.one_cycle, step, steps_per_epoch)
+    return factor(s, step, steps_per_epoch)
 
 
 class Plateau:
@@ -303,7 +327,7 @@ class FloatMaster(Step):
         rate = self.epoch_rate()
         if self.settings.rop is not None:
             rate *= float(value_of(self.state["method/plateau"]).values[0])
-        return rate * factor(self.settings, self.now.step, self.now.steps_per_epoch)
+        return rate * scaling(self.settings, self.now.step, self.now.steps_per_epoch)
 
     def epoch_rate(self) -> float:
         """Of this epoch, ahead of plateaus, warmup and cosine."""

@@ -117,6 +117,8 @@ def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: N
 class Step(FloatMaster):
     """The rules of the method for one step."""
 
+    exact_gradients = True
+
     def number(self, name: str) -> int:
         """A whole number of the net's state."""
         return int(value_of(self.state[f"method/{name}"]).codes[0])

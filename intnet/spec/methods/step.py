@@ -142,8 +142,11 @@ class Step(Rules):
     tensors:   'layer/path' -> the value stored there
     gradients: 'layer/symbol' -> what the update reads
     saturated: 'layer/path' -> how many codes a range changed, where any
+    held:      'layer/path' -> elements and bytes on the tape, where `packing` is asked for
     seen:      told of every stored value
     """
+
+    exact_gradients = False  # gW is an exact product of words
 
     def __init__(
         self, net: Net, settings: Any, state: State, now: Now, seen: Callable[[Seen], None] | None = None
@@ -155,6 +158,7 @@ class Step(Rules):
         self.tensors: dict[str, Any] = {}
         self.gradients: dict[str, Any] = {}
         self.saturated: dict[str, int] = {}
+        self.held: dict[str, tuple[int, int]] = {}
 
     @property
     def first(self) -> str:
@@ -176,6 +180,11 @@ class Step(Rules):
     def stream_of(self, layer: Layer, path: str) -> str | None:
         """The stream of a path that rounds stochastically; None: to nearest, ties to even."""
         return None
+
+    def save(self, layer: Layer, path: str, value: Any) -> Any:
+        """What the way back reads: `Packing.save`, where the method's settings ask for it."""
+        tape = self.settings.packing
+        return value if tape is None else tape.save(self, layer, path, value)
 
     # -- storing -----------------------------------------------------------------------------------
 

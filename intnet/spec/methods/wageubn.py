@@ -27,6 +27,7 @@ from intnet.spec.digest import Words
 from intnet.spec.float32 import fma32
 from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.spec.initial import first_value
+from intnet.spec.methods.packing import Packing, split
 from intnet.spec.methods.step import (
     FLOAT32,
     Schedule,
@@ -117,6 +118,7 @@ class Settings:
     k_mom: int = PAPER.k_mom
     k_lr: int = PAPER.k_lr
     mom: int = PAPER.mom
+    packing: Packing | None = None
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = {
         **dict.fromkeys(Widths._fields, int),
@@ -129,7 +131,8 @@ class Settings:
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Settings:
         """From the options of a run by name, numbers or texts."""
-        return cls(**{name: cls.READ.get(name, str)(value) for name, value in options.items()})
+        own, tape = split(options)
+        return cls(**{name: cls.READ.get(name, str)(value) for name, value in own.items()}, **tape)
 
     @property
     def widths(self) -> Widths:
@@ -218,6 +221,8 @@ def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: N
 
 class Step(AnyStep):
     """The rules of the method for one step."""
+
+    exact_gradients = True
 
     def float_edge(self, layer: Layer) -> bool:
         """Whether the layer is the first or last weight layer, in float32 (sec. IV-A)."""

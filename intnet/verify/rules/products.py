@@ -18,20 +18,23 @@ import numpy as np
 
 from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.buckets import Packed
+from intnet.numbers.formats import Scaled
 from intnet.numbers.qtensor import QTensor
+from intnet.spec import block_float, formats, geometry
 from intnet.spec import float32 as f32
-from intnet.spec import geometry
 from intnet.spec.convolution import exact_dot
 from intnet.spec.geometry import ConvShape, forward_runs, input_runs, weight_runs
-from intnet.spec.tensor import place_of, power
+from intnet.spec.tensor import Tensor, place_of, power
 from intnet.verify import chains
 from intnet.verify.floats import fractions, units
 from intnet.verify.record import Back, Call, What
 from intnet.verify.row import written
 from intnet.verify.rules.rule import Elementwise, Rule, shown
 from intnet.verify.values import (
+    ALIKE,
     Values,
     backward_copy,
+    decoded,
     floats_of,
     forward_copy,
     shape_of,
@@ -50,6 +53,32 @@ def kind_of(a: Any, b: Any) -> str:
     if isinstance(a, QTensor) and isinstance(b, QTensor):
         return INTEGERS
     return BLOCKS if isinstance(a, BlockTensor) and isinstance(b, BlockTensor) else FLOATS
+
+
+def alike(packed: Packed, x: Any, e: Any) -> Any:
+    """What came back of a packed operand x beside the error e, by `spec.methods.packing.alike`."""
+    exact = isinstance(x, QTensor) and isinstance(e, QTensor)
+    if not exact and not isinstance(x, BlockTensor):
+        return packed
+    if id(packed) not in ALIKE:
+        a = decoded(packed)
+        ALIKE[id(packed)] = packed, _in_words(a, x) if exact else _in_blocks(a, x)
+    return ALIKE[id(packed)][1]
+
+
+def _in_words(a: np.ndarray, x: QTensor) -> QTensor:
+    if isinstance(x.format, Scaled):
+        q = formats.quantize(fractions(a.reshape(-1)), formats.Scaled(x.format.wl))
+        return QTensor(np.array(q.codes, np.int64).reshape(a.shape), q.exponent)
+    codes = np.rint(np.ldexp(a.astype(np.float64), -int(x.exponent)))  # exact: a float32 has 24 bits
+    return QTensor(codes.astype(np.int64), int(x.exponent))
+
+
+def _in_blocks(a: np.ndarray, x: BlockTensor) -> BlockTensor:
+    bits = {index: int(b) for index, b in np.ndenumerate(x.bits)}
+    q = block_float.quantize(Tensor(a.shape, fractions(a.reshape(-1))), bits, x.axes)
+    values = np.array([float(v) for v in q.real().values], np.float32).reshape(a.shape)
+    return BlockTensor(values, x.exponents, x.bits, x.filled, x.axes)
 
 
 class Operand:
@@ -170,7 +199,7 @@ class Conv(Rule):
         """What the tape held of an operand: its packed form where a method packed it, else the operand."""
         for event in (*back.events, *back.call.events):
             if isinstance(event.result, Packed):
-                return event.result
+                return alike(event.result, backward_copy(x), back.gradient)
         return backward_copy(x)
 
     def product(self, what: What, k: int) -> Product:
