@@ -249,7 +249,7 @@ def test_resuming_where_something_waits(method: str, steps: tuple[int, ...], tmp
         run.restore(state, meta["step"])
     run.train(40)
     assert run.digest() == whole.digest()
-    kinds = {"adapt": {"sum", "G"}, "muppet": {"sum", "squares"}, "dynasty": {"S", "b"}}[method]
+    kinds = {"adapt": {"waiting", "G"}, "muppet": {"sum", "squares"}, "dynasty": {"S", "b"}}[method]
     assert {name.rpartition(".")[2] for name in waiting} == kinds
 
 
