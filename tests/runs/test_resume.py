@@ -244,7 +244,9 @@ def test_resuming_where_something_waits(method: str, steps: tuple[int, ...], tmp
         checkpoint.save(tmp_path / "state.npz", run.state(), {"step": run.step})
         run = moving(method)
         state, meta = checkpoint.load(tmp_path / "state.npz")
-        waiting |= {name for name, value in state.items() if name.endswith((".sum", ".G", ".squares"))}
+        waiting |= {
+            name for name, value in state.items() if name.endswith((".sum", ".waiting", ".G", ".squares"))
+        }
         waiting |= {name for name, value in state.items() if name.endswith((".S", ".b")) and value.any()}
         run.restore(state, meta["step"])
     run.train(40)
