@@ -212,7 +212,7 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], Case, str]] = {
     "another stream": (words_of(lambda it, name: (name + "q", it.step)), RANDOM, "layer2.0.conv2/gWq"),
     "another step": (words_of(lambda it, name: (name, it.step + 1)), RANDOM, "layer2.0.conv2/gWq"),
     "another seed": (words_of(lambda it, name: (name.upper(), 0)), FIXED16, "fc/gWq"),
-    "momentum": (momentum_of_one, RANDOM, "conv1/Acc"),
+    "momentum": (momentum_of_one, RANDOM, "bn1/Acc_gamma"),
     "update by Acc_q": (update_with_the_stored_momentum, RANDOM, "bn1/gamma"),
     "running statistics": (attribute(BatchNorm2d, "SHIFT", 4), RANDOM, "state bn1.running_mean"),
 }

@@ -244,12 +244,14 @@ def test_resuming_where_something_waits(method: str, steps: tuple[int, ...], tmp
         checkpoint.save(tmp_path / "state.npz", run.state(), {"step": run.step})
         run = moving(method)
         state, meta = checkpoint.load(tmp_path / "state.npz")
-        waiting |= {name for name, value in state.items() if name.endswith((".sum", ".G", ".squares"))}
+        waiting |= {
+            name for name, value in state.items() if name.endswith((".sum", ".waiting", ".G", ".squares"))
+        }
         waiting |= {name for name, value in state.items() if name.endswith((".S", ".b")) and value.any()}
         run.restore(state, meta["step"])
     run.train(40)
     assert run.digest() == whole.digest()
-    kinds = {"adapt": {"sum", "G"}, "muppet": {"sum", "squares"}, "dynasty": {"S", "b"}}[method]
+    kinds = {"adapt": {"waiting", "G"}, "muppet": {"sum", "squares"}, "dynasty": {"S", "b"}}[method]
     assert {name.rpartition(".")[2] for name in waiting} == kinds
 
 
