@@ -279,12 +279,12 @@ def test_affine_by_hand():
 
 
 def test_levels_by_hand():
-    """1/2 and -1/4 of the greatest, 2 bits: u = 2 and 1 of 4; 3/8 of it goes up by a word below 1/2."""
+    """1/2 and -1/4 of the greatest, 4 levels (2 bits): u = 2 and 1 of 4; 3/8 of it goes up by a word below 1/2."""
     values = [floats.units(v) for v in (F(4), F(2), F(-1), F(3, 2))]
-    assert buckets.levels(values, 2, [0, 0, 0, 2**31 - 1]).codes == [8, 6, 3, 6]
-    assert buckets.levels(values, 2, [0, 0, 0, 2**31]).codes == [8, 6, 3, 5]
-    made = buckets.levels(values, 2, [0] * 4)
-    assert buckets.level_values(made, 2) == [floats.units(v) for v in (F(4), F(2), F(-1), F(2))]
+    assert buckets.levels(values, 4, [0, 0, 0, 2**31 - 1]).codes == [8, 6, 3, 6]
+    assert buckets.levels(values, 4, [0, 0, 0, 2**31]).codes == [8, 6, 3, 5]
+    made = buckets.levels(values, 4, [0] * 4)
+    assert buckets.level_values(made, 4) == [floats.units(v) for v in (F(4), F(2), F(-1), F(2))]
     assert buckets.pack([1, 2, 3], 3).hex() == "d100"
     assert buckets.save(values, "levels", [2, 2], 3, [0] * 4).packed == buckets.pack(
         [8, 6, 3, 0, 0, 0, 0, 0], 4, 8
