@@ -279,7 +279,7 @@ def test_affine_by_hand():
 
 
 def test_levels_by_hand():
-    """1/2 and -1/4 of the greatest, 4 levels (2 bits): u = 2 and 1 of 4; 3/8 of it goes up by a word below 1/2."""
+    """1/2 and -1/4 of the greatest, 4 levels: u = 2 and 1 of 4; 3/8 of it goes up by a word below 1/2."""
     values = [floats.units(v) for v in (F(4), F(2), F(-1), F(3, 2))]
     assert buckets.levels(values, 4, [0, 0, 0, 2**31 - 1]).codes == [8, 6, 3, 6]
     assert buckets.levels(values, 4, [0, 0, 0, 2**31]).codes == [8, 6, 3, 5]
