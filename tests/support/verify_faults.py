@@ -151,10 +151,10 @@ FAULTS = {
         "scale, offset",
         INFERENCE,
     ),
-    "the last of the greatest logits": Fault(
+    "the least of the logits": Fault(
         "training/train.py",
-        "float_logits(logits.value).argmax(axis=1)\n    return",
-        "9 - float_logits(logits.value)[:, ::-1].argmin(axis=1)\n    return",
+        "logits_of(model, method, images, exponent).argmax(axis=1)",
+        "logits_of(model, method, images, exponent).argmin(axis=1)",
         "wageubn",
         "class",
         INFERENCE,

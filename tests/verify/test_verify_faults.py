@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.verify_faults import FAULTS, copy, differing, found, verified
-
-pytestmark = pytest.mark.slow
+from tests.support.verify_faults import COMPILED, FAULTS, ROOT, Fault, copy, differing, found, verified
 
 
 @pytest.fixture(scope="module")
@@ -17,11 +15,18 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield copy(tmp_path_factory.mktemp("installed"))
 
 
+@pytest.mark.parametrize("fault", [*FAULTS.values(), *COMPILED.values()], ids=[*FAULTS, *COMPILED])
+def test_a_fault_has_one_place(fault: Fault) -> None:
+    assert (ROOT / "intnet" / fault.file).read_text().count(fault.old) == 1
+
+
+@pytest.mark.slow
 def test_a_copy_without_a_fault_has_no_difference(package: Path) -> None:
     status, told = verified(package.parent, "adapt", "--batch-size", "6")
     assert (status, differing(told), told["equal"]) == (0, [], True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_named_at_its_path(name: str, package: Path) -> None:
     paths = found(package, FAULTS[name])
