@@ -12,10 +12,15 @@ SUMMARY = "test a run at its last checkpoint, or a fixed-point model"
 EXAMPLE = """\
   intnet eval runs/first
   intnet eval runs/first --data mnist --data-dir ~/data
+  intnet eval runs/first --reestimate 50
   intnet eval runs/adapt/model.npz
 
 Inference uses the method's own arithmetic, integers where it has them. model.npz is what training by AdaPT
-leaves: packed words, and nothing else that a device would need to run the network."""
+leaves: packed words, and nothing else that a device would need to run the network.
+
+Batch norm reads running statistics, which lag where parameters move fast. --reestimate N reads the means
+over N training batches instead, those that the next N steps would train on; nothing in the folder changes.
+A run of statistics=batch reads those of each test batch: 256 images in order, the last batch fewer."""
 
 
 TOP = 5  # classes, as in table I of WAGEUBN, where there are more
@@ -26,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="RUN", help="the run's folder, or the model.npz in it")
     options.add(parser, "--data", help="test on another data set of the same image shape")
     options.add(parser, "--data-dir", "--image-size")
+    parser.add_argument(
+        "--reestimate", type=options.positive, metavar="N", help="batch norm by N training batches"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"top-5 {result['test_top5']:.2%}")
     if "bytes" in result:
         print(f"packed words: {result['bytes']:,} bytes")
+    if result["batch_norm"] is not None:
+        print(f"batch norm: {_told(result)}")
     print(f"state sha256: {result['state_sha256']}")
     return 0
 
@@ -53,7 +63,7 @@ def _run(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     from intnet.runs import report, run_folder
 
     tested = run_folder.load(args.source, args.data, args.data_dir, args.image_size)
-    accuracy, top5 = tested.evaluate_top(1, TOP)
+    accuracy, top5 = tested.evaluate_top(1, TOP, reestimate=args.reestimate or 0)
     config = {"method": tested.method.name, "model": tested.model.kind, "data": tested.data.name}
     return f"{report.title(config)}, step {tested.step:,}", {
         "run": args.source,
@@ -62,15 +72,50 @@ def _run(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         "test_accuracy": accuracy,
         **({"test_top5": top5} if tested.data.classes > TOP else {}),
         "test_images": len(tested.data.test_labels),
+        **_statistics(tested, args.reestimate),
         "state_sha256": tested.digest(),
     }
+
+
+def _statistics(tested: Any, reestimate: int | None) -> dict[str, Any]:
+    """Whose statistics batch norm read (None: there is none), and of batches of how many images.
+
+    reestimated_from: training batches
+    """
+    from intnet.training.reestimate import norms_of
+    from intnet.training.train import EVALUATION_BATCH
+
+    if not norms_of(tested.model):
+        return {"batch_norm": None}
+    if reestimate:
+        images = tested.batch_size
+        return {"batch_norm": "reestimated", "reestimated_from": reestimate, "batch_images": images}
+    if not tested.method.running_statistics:
+        return {"batch_norm": "batch", "batch_images": EVALUATION_BATCH}
+    return {"batch_norm": "running"}
+
+
+def _told(result: dict[str, Any]) -> str:
+    """`_statistics` in words."""
+    images = result.get("batch_images")
+    if result["batch_norm"] == "reestimated":
+        count = result["reestimated_from"]
+        return f"re-estimated from {count:,} training batch{'es' * (count > 1)} of {images:,} images"
+    if result["batch_norm"] == "batch":
+        return f"the statistics of each test batch, {images} images in order, the last batch fewer"
+    return "running statistics"
 
 
 def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """The same of a fixed-point model, tested on the data it was trained on unless told otherwise."""
     from intnet import datasets
     from intnet.runs import fixed_model
+    from intnet.training.reestimate import norms_of
 
+    if args.reestimate:
+        raise ConfigError(
+            f"--reestimate: {args.source} holds batch norm as a scale and an offset; name the run's folder"
+        )
     model = fixed_model.load(args.source)
     trained = model.description["trained"]
     data = datasets.load(args.data or trained["data"], args.data_dir, args.image_size)
@@ -88,6 +133,7 @@ def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         "test_accuracy": accuracy,
         **({"test_top5": top5} if data.classes > TOP else {}),
         "test_images": len(data.test_labels),
+        "batch_norm": "running" if norms_of(model.model) else None,
         "bytes": model.bytes,
         "state_sha256": trained["state_sha256"],
     }

@@ -1,5 +1,8 @@
 """Batch norm, with its running statistics."""
 
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -68,14 +71,17 @@ class BatchNorm2d(Layer):
                 r = self.buffers.get(key, np.full(self.num_features, start, np.float32))
                 self.buffers[key] = r + (x - r) * rate
             return
-        if width.bound**2 >= INT64_BOUND:
-            raise ContainerError(f"{self.name}/running_var: sigma_q has codes up to {width.bound}")
-        variance = QTensor(width.codes.astype(np.int64) ** 2, 2 * int(width.exponent), bound=width.bound**2)
-        for key, start, x in (("running_mean", 0, mu), ("running_var", 1, variance)):
+        for key, start, x in (("running_mean", 0, mu), ("running_var", 1, self._squared(width))):
             r = self.buffers.get(
                 key, QTensor(np.full(self.num_features, start << 31, np.int64), self.EXPONENT)
             )
             self.buffers[key] = self._moved(r, x)
+
+    def _squared(self, width: QTensor) -> QTensor:
+        """sigma_q^2, exact."""
+        if width.bound**2 >= INT64_BOUND:
+            raise ContainerError(f"{self.name}/running_var: sigma_q has codes up to {width.bound}")
+        return QTensor(width.codes.astype(np.int64) ** 2, 2 * int(width.exponent), bound=width.bound**2)
 
     def _moved(self, r: QTensor, x: QTensor) -> QTensor:
         """r + (x - r) * 2^-SHIFT = ((2^SHIFT - 1) * r + x) / 2^SHIFT, rounded once.
@@ -95,8 +101,44 @@ class BatchNorm2d(Layer):
         codes, status = mixed.round_to(self.EXPONENT, Rounding(where=f"{self.name}/running"))
         return QTensor(codes.astype(np.int64), self.EXPONENT, bound=status.peak)
 
+    def reestimate(self, seen: Sequence[tuple[Any, Any]]) -> None:
+        """Running statistics anew: the plain means over batches of `seen`, (mu, sigma or variance) of each.
+
+        float32: added in order of the batches, one rounding each, then divided by their number; integers: the
+        exact mean of mu_q and of sigma_q^2, rounded once, ties_even, at exponent -31.
+
+        Defined by `spec/float_batch_norm.py: reestimated`, `spec/batch_norm.py: reestimated`.
+        """
+        means, widths = [mu for mu, _ in seen], [width for _, width in seen]
+        if isinstance(means[0], np.ndarray):
+            self.buffers["running_mean"], self.buffers["running_var"] = (
+                _float_mean(means),
+                _float_mean(widths),
+            )
+            return
+        self.buffers["running_mean"] = self._mean(means)
+        self.buffers["running_var"] = self._mean([self._squared(width) for width in widths])
+
+    def _mean(self, values: list[QTensor]) -> QTensor:
+        """Of one statistic over batches, rounded once to the exponent of running statistics."""
+        exponent = min(self.EXPONENT, *(int(x.exponent) for x in values))
+        bound = sum(x.bound << (int(x.exponent) - exponent) for x in values)
+        if bound >= INT64_BOUND:
+            raise ContainerError(
+                f"{self.name}/running: {len(values)} batches add up beyond int64; take fewer"
+            )
+        total = sum(x.codes.astype(np.int64) << (int(x.exponent) - exponent) for x in values)
+        exact = Exact([(QTensor(np.asarray(total), exponent, bound=bound), 1)], exponent, den=len(values))
+        codes, status = exact.round_to(self.EXPONENT, Rounding(where=f"{self.name}/running"))
+        return QTensor(codes.astype(np.int64), self.EXPONENT, bound=status.peak)
+
     def running_statistics(self) -> tuple[Any, Any]:
         """(mean, variance) that inference reads; ShapeError before the first step."""
         if "running_mean" not in self.buffers:
             raise ShapeError(f"{self.name}: no running statistics yet; train a step first")
         return self.buffers["running_mean"], self.buffers["running_var"]
+
+
+def _float_mean(values: list[np.ndarray]) -> np.ndarray:
+    """Sum in order, each addition rounded to float32, over how many there are."""
+    return np.asarray(reduce(add, values) / np.float32(len(values)))

@@ -87,6 +87,15 @@ def running_update(running: int, x: Fraction | int) -> int:
     return round_fraction((old + (Fraction(x) - old) / 8) / power(RUNNING_EXPONENT), "ties_even")
 
 
+def reestimated(seen: Sequence[Fraction]) -> int:
+    """The plain mean over batches of one statistic, mu or sigma^2: the code, ties_even at exponent -31.
+
+    >>> reestimated([Fraction(1, 2), Fraction(1, 4)]) / 2**31
+    0.375
+    """
+    return round_fraction(sum(seen, Fraction(0)) / len(seen) / power(RUNNING_EXPONENT), "ties_even")
+
+
 # -- one element, before it is rounded -------------------------------------------------------------
 
 

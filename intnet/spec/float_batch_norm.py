@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import reduce
 from math import prod
 from typing import NamedTuple
 
@@ -82,6 +83,11 @@ def error_sums_of(
 def running_update(old: Fraction, new: Fraction) -> Fraction:
     """r + (x - r) / 8 of one statistic."""
     return add32(old, mul32(sub32(new, old), Fraction(1, 8)))
+
+
+def reestimated(seen: Sequence[Fraction]) -> Fraction:
+    """The plain mean of one statistic over batches: added in order, each sum rounded, then divided."""
+    return div32(reduce(add32, seen), to_float32(len(seen)))
 
 
 # -- one element -----------------------------------------------------------------------------------

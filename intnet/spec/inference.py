@@ -3,6 +3,8 @@
     batch      256 test images, in order: what a format makes of a whole tensor, as R(x), it makes of a batch
     norm       by running means and variances (`Step.running`), or as scale x1 + offset (`Step.folded`);
                `statistics=batch` reads those of the batch
+    estimate   on demand means over N training batches stand for the running ones: of the N steps that would
+               come next, which pass in order, in inference, each by its own statistics (`reestimated`)
     dropout    hands on what comes
     rounding   parameters by the words of the step that would come next; activations to nearest, ties to even
     class      the first of an image's greatest logits
@@ -20,9 +22,10 @@ from typing import Any
 from intnet.spec import batch_norm as integer_norm
 from intnet.spec import float_batch_norm as float_norm
 from intnet.spec.data import Dataset
+from intnet.spec.digest import Floats, Words
 from intnet.spec.loss import logits32
 from intnet.spec.methods.step import Now, State, Step
-from intnet.spec.nets import Layer, Net, Walk
+from intnet.spec.nets import Layer, Net, Walk, layers_of
 from intnet.spec.tensor import Fixed, Tensor
 from intnet.spec.values import Quotient, Roots, Value, exact
 
@@ -61,6 +64,43 @@ class Inference(Walk):
         pairs = enumerate(x2)
         x3 = [float_norm.x3_at(v, gamma.values[i % c], beta.values[i % c]) for i, v in pairs]
         return act(layer, "x3", Tensor(x.shape, x3))
+
+
+class Estimation(Inference):
+    """The walk of inference by the batch's own statistics, whatever the method reads otherwise."""
+
+    def _norm(self, layer: Layer, x: Value) -> Value:
+        return Walk._norm(self, layer, x)
+
+
+def reestimated(
+    net: Net, method: ModuleType, settings: Any, state: State, batches: Sequence[Fixed], now: Now
+) -> State:
+    """The state with every batch norm's running statistics as their means over `batches`; nothing else moves.
+
+    Of integers the means of mu and of sigma^2, else of the mean and the variance.
+    """
+    norms = [layer for layer in layers_of(net) if layer.kind == "norm"]
+    passes: list[Step] = []
+    for images in batches:
+        passes.append(method.Step(net, settings, state, replace(now, inference=True)))
+        Estimation(passes[-1], passes[-1].first).forward(net, images)
+    made = dict(state)
+    for name in (layer.name for layer in norms):
+        shape = passes[0].tensors[f"{name}/mu"].shape
+        integers = isinstance(passes[0].tensors[f"{name}/mu"], Fixed)
+        means = zip(*(exact(step.tensors[f"{name}/mu"]) for step in passes), strict=True)
+        width = f"{name}/{'sigma' if integers else 'var'}"
+        widths = zip(*(exact(step.tensors[width]) for step in passes), strict=True)
+        power = 2 if integers else 1
+        for key, seen in (("running_mean", means), ("running_var", ([v**power for v in c] for c in widths))):
+            if integers:
+                codes = [integer_norm.reestimated(channel) for channel in seen]
+                made[f"{name}.{key}"] = Words("int64", shape, codes, integer_norm.RUNNING_EXPONENT)
+            else:
+                values = [float_norm.reestimated(channel) for channel in seen]
+                made[f"{name}.{key}"] = Floats("float32", shape, values)
+    return made
 
 
 def logits(net: Net, method: ModuleType, settings: Any, state: State, images: Fixed, now: Now) -> Tensor:

@@ -19,6 +19,7 @@ import numpy as np
 from intnet import ops
 from intnet.autograd import Tensor, backward
 from intnet.datasets import Ahead, Augment, Batches, Dataset
+from intnet.datasets.dataset import is_int
 from intnet.errors import ConfigError, ShapeError
 from intnet.layers import Conv2d
 from intnet.machine.ahead import compile_kernels, group
@@ -27,6 +28,7 @@ from intnet.models.model import Model
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.loss import float_logits
 from intnet.trace import Observer, Recorder
+from intnet.training.reestimate import reestimated
 from intnet.training.state import check_finite, digest
 
 EVALUATION_BATCH = 256
@@ -145,13 +147,27 @@ class Run:
             if on_step is not None:
                 on_step(report)
 
-    def evaluate(self, on_batch: Callable[[int], None] | None = None) -> float:
-        """Share of test images classified right, by running statistics (or as the method says)."""
-        return self.evaluate_top(1, on_batch=on_batch)[0]
+    def evaluate(self, on_batch: Callable[[int], None] | None = None, reestimate: int = 0) -> float:
+        """Share of test images classified right; see `evaluate_top`."""
+        return self.evaluate_top(1, on_batch=on_batch, reestimate=reestimate)[0]
 
-    def evaluate_top(self, *most: int, on_batch: Callable[[int], None] | None = None) -> list[float]:
-        """For each of `most`: the share of test images whose class is among so many greatest logits."""
-        return evaluate(self.model, self.method, self.data, most, on_batch)
+    def evaluate_top(
+        self, *most: int, on_batch: Callable[[int], None] | None = None, reestimate: int = 0
+    ) -> list[float]:
+        """For each of `most`: the share of test images whose class is among so many greatest logits.
+
+        Batch norm reads running statistics, or as the method says the test batch's own. With `reestimate` it
+        reads their means over the batches that so many next steps would train on; the run stays as it is.
+        """
+        if not is_int(reestimate) or reestimate < 0:
+            raise ConfigError(f"reestimate={reestimate!r}: a number of training batches, or 0")
+        if not reestimate:
+            return evaluate(self.model, self.method, self.data, most, on_batch)
+        ahead = Ahead(self._batches, end=self.step + reestimate)
+        steps = range(self.step, self.step + reestimate)
+        images = (as_codes(ahead(step)[0], self.data.exponent) for step in steps)
+        with reestimated(self.model, self.method, images):
+            return evaluate(self.model, self.method, self.data, most, on_batch)
 
     def digest(self) -> str:
         """SHA-256 over every parameter, optimizer word, running statistic and what the method remembers."""

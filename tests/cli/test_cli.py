@@ -13,7 +13,7 @@ from intnet import datasets, methods, models, trace
 from intnet.numbers import rounding
 from intnet.numbers.formats import FixedPoint
 from intnet.numbers.qtensor import QTensor
-from intnet.runs import checkpoint
+from intnet.runs import checkpoint, run_folder
 from tests.support.command import MLP, PYTHON, ROOT, environment, here, intnet, last_line, metrics, refused
 
 COMMANDS = ("train", "resume", "eval", "inspect", "costs", "sweep", "compare", "papers", "list")
@@ -138,11 +138,36 @@ def test_eval_agrees_with_train(trained: tuple[Path, str], capsys: pytest.Captur
         "step": 12,
         "test_accuracy": report["test_accuracy"],
         "test_images": 359,
+        "batch_norm": "running",
         "state_sha256": report["state_sha256"],
     }
     status, text, _ = here(capsys, "eval", folder, "--data", "digits")
     assert status == 0 and last_line(text) == last_line(out)
     assert f"test accuracy {report['test_accuracy']:.2%} (" in text
+    assert "\nbatch norm: running statistics\n" in text
+
+
+@pytest.mark.slow
+def test_eval_says_whose_statistics_it_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Re-estimated ones are those of `Run.evaluate`, and no file of the run changes."""
+    folder = tmp_path / "run"
+    assert here(capsys, "train", *MLP, *SHORT, "--set", "statistics=running", "--out", folder)[0] == 0
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    status, text, _ = here(capsys, "eval", folder, "--reestimate", 3)
+    assert status == 0 and "\nbatch norm: re-estimated from 3 training batches of 32 images\n" in text
+    told = json.loads(here(capsys, "eval", folder, "--reestimate", 3, "--json")[1])
+    assert (told["batch_norm"], told["reestimated_from"], told["batch_images"]) == ("reestimated", 3, 32)
+    run = run_folder.load(folder)
+    assert told["test_accuracy"] == run.evaluate(reestimate=3)
+    assert told["state_sha256"] == run.digest() == json.loads(before[folder / "report.json"])["state_sha256"]
+    assert before == {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    own = tmp_path / "own"
+    assert here(capsys, "train", *MLP, *SHORT, "--set", "statistics=batch", "--out", own)[0] == 0
+    text = here(capsys, "eval", own)[1]
+    assert (
+        "\nbatch norm: the statistics of each test batch, 256 images in order, the last batch fewer\n" in text
+    )
+    assert "statistics=batch" in refused(capsys, "eval", own, "--reestimate", 3)
 
 
 @pytest.mark.slow

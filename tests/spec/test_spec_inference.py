@@ -18,10 +18,11 @@ from intnet.spec import models as spec_models
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now
 from intnet.spec.nets import Net
+from intnet.training.reestimate import reestimated
 from intnet.training.train import EVALUATION_BATCH, Run, as_codes, classified, ranks
 from tests.spec.test_spec_training import KINDS
 from tests.support.cases import random_codes
-from tests.support.states import state_of
+from tests.support.states import state_differences, state_of
 
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in METHODS),
@@ -58,6 +59,30 @@ def test_the_mlp(method: str, options: dict[str, Any]) -> None:
     run = Run(models.MLP((8, 8, 1), 10, hidden=12), methods.make(method, **options), found, 12, 5)
     run.train(3)
     agree(run, spec_models.mlp((8, 8, 1), 10, hidden=12), found.test_images[:30])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize(
+    ("method", "options"), [*OPTIONS[: len(METHODS)], ("wageubn", {"edges": "fixed16"})], ids=str
+)
+def test_statistics_estimated_anew(method: str, options: dict[str, Any], batches: int) -> None:
+    """Every tensor of the state, and the logits by it; the last of three batches begins a new epoch."""
+    found = datasets.load("digits").first(20)
+    net, plain = spec_models.mlp((8, 8, 1), 10, hidden=12), data.digits().first(20)
+    run = Run(models.MLP((8, 8, 1), 10, hidden=12), methods.make(method, **options), found, 8, 5)
+    run.train(4)
+    module, now = METHODS[method], Now(run.seed, run.step, run.steps_per_epoch)
+    settings, before = module.Settings.from_options(run.method.settings()), state_of(run)
+    steps = range(run.step, run.step + batches)
+    given = [data.batch(plain, run.seed, step, 8)[0] for step in steps]
+    want = inference.reestimated(net, module, settings, before, given, now)
+    with reestimated(run.model, run.method, [run.batch(step)[0] for step in steps]):
+        assert not state_differences(state_of(run), want)
+        agree(run, net, found.test_images[:20])
+    assert not state_differences(state_of(run), before)
+    moved = [f"state {name}.running_{key}" for name in ("bn1", "bn2") for key in ("mean", "var")]
+    assert state_differences(want, before) == moved
 
 
 @pytest.mark.slow
