@@ -23,22 +23,28 @@ from intnet.methods.method import Method
 from intnet.papers.check import Sizes, Task
 from intnet.runs import files, records
 from intnet.runs.identity import data_sha256, identity
-from intnet.training.train import Run, StepReport
+from intnet.training.reestimate import batch_statistics
+from intnet.training.train import Run, StepReport, evaluate
 
 TESTS = 2000  # test images
 BATCH = 64
 LR_CODES = (26, 6)  # WAGEUBN's learning rate, code * 2^-9: as the paper begins; in the last epoch
 LR_UNIT = 2.0**-9
 OUTCOME = {"accuracy": (float, type(None)), "loss": (float, type(None)), "sha256": str, "why": str}
+OWN = {"own_accuracy": (float, type(None))}  # of an arm that asks for it
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A method under a name of its own; make: a fresh one for every run."""
+    """A method under a name of its own; make: a fresh one for every run.
+
+    own_statistics: test also by the test batch's own statistics, in batches as large as training's
+    """
 
     name: str
     make: Callable[[], Method]
     batch_size: int = BATCH
+    own_statistics: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,13 +52,15 @@ class Outcome:
     """How an arm ended at a seed.
 
     accuracy: share of test images that are right, None where training broke off; loss: mean of the last
-    epoch's steps, None likewise; sha256: of the trained state; why: what broke it off, '' for nothing
+    epoch's steps, None likewise; sha256: of the trained state; why: what broke it off, '' for nothing;
+    own_accuracy: by the test batch's own statistics, None where that was not asked for or training broke off
     """
 
     accuracy: float | None
     loss: float | None
     sha256: str
     why: str = ""
+    own_accuracy: float | None = None
 
 
 def load(sizes: Sizes, data_dir: str | None) -> Dataset:
@@ -111,16 +119,17 @@ def train(task: Task, arms: Sequence[Arm]) -> dict[str, list[Outcome]]:
             def tell(step: StepReport, name: str = arm.name, before: int = done) -> None:
                 task.progress(name, before + step.step, total)
 
-            outcome = _read(file, own)
+            entries = OUTCOME | (OWN if arm.own_statistics else {})
+            outcome = _read(file, own, entries)
             if outcome is None:
-                outcome = _train(run, steps[arm.name], tell)
-                _write(file, own, outcome)
+                outcome = _train(run, steps[arm.name], tell, arm.own_statistics)
+                _write(file, own, {key: getattr(outcome, key) for key in entries})
             found[arm.name].append(outcome)
             done += steps[arm.name]
     return found
 
 
-def _train(run: Run, steps: int, tell: Callable[[StepReport], None]) -> Outcome:
+def _train(run: Run, steps: int, tell: Callable[[StepReport], None], own_statistics: bool) -> Outcome:
     """To the end, or to where a number leaves its range, as where training diverges."""
     losses: list[float] = []
 
@@ -130,31 +139,34 @@ def _train(run: Run, steps: int, tell: Callable[[StepReport], None]) -> Outcome:
 
     try:
         run.train(steps, after)
-        accuracy = run.evaluate()
+        accuracy, own_accuracy = run.evaluate(), None
+        if own_statistics:
+            with batch_statistics(run.method):
+                (own_accuracy,) = evaluate(run.model, run.method, run.data, batch_size=run.batch_size)
     except IntnetError as error:
         return Outcome(None, None, "", f"step {run.step + 1}: {' '.join(str(error).split())}")
     last = losses[-run.steps_per_epoch :]
-    return Outcome(accuracy, sum(last) / len(last), run.digest())
+    return Outcome(accuracy, sum(last) / len(last), run.digest(), own_accuracy=own_accuracy)
 
 
-def _read(file: Path | None, own: dict[str, Any]) -> Outcome | None:
+def _read(file: Path | None, own: dict[str, Any], entries: dict[str, Any]) -> Outcome | None:
     """What a run came to before; ConfigError where the file is of another run or damaged."""
     if file is None or not file.exists():
         return None
     try:
         kept = records.parse(file.read_bytes())
-        records.check(kept, {"run": dict, "outcome": OUTCOME})
+        records.check(kept, {"run": dict, "outcome": entries})
     except ValueError as error:
         raise ConfigError(f"{file}: damaged ({error}): delete it, and give the same command again") from None
     if kept["run"] != own:
         keys = ", ".join(key for key in own if kept["run"].get(key) != own[key])
         raise ConfigError(f"{file} is of another run ({keys} differ): name another --out")
-    return Outcome(**{key: kept["outcome"][key] for key in OUTCOME})
+    return Outcome(**{key: kept["outcome"][key] for key in entries})
 
 
-def _write(file: Path | None, own: dict[str, Any], outcome: Outcome) -> None:
+def _write(file: Path | None, own: dict[str, Any], outcome: dict[str, Any]) -> None:
     if file is not None:
-        text = json.dumps({"run": own, "outcome": dataclasses.asdict(outcome)}, indent=2)
+        text = json.dumps({"run": own, "outcome": outcome}, indent=2)
         files.replace(file, f"{text}\n".encode())
 
 

@@ -136,8 +136,8 @@ def ranks(logits: Tensor, labels: Sequence[int]) -> list[int]:
     ]
 
 
-def batch(data: Dataset, k: int) -> tuple[Fixed, list[int]]:
+def batch(data: Dataset, k: int, size: int = BATCH) -> tuple[Fixed, list[int]]:
     """(images, labels) of the test batch k, from 0; the last one may be short."""
-    part = slice(k * BATCH, (k + 1) * BATCH)
+    part = slice(k * size, (k + 1) * size)
     images, labels = data.test_images[part], data.test_labels[part]
     return Fixed((len(images), *data.shape), [v for image in images for v in image], data.exponent), labels

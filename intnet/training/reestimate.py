@@ -27,6 +27,16 @@ def norms_of(model: Model) -> list[BatchNorm2d]:
 
 
 @contextmanager
+def batch_statistics(method: Method) -> Iterator[None]:
+    """Inside the block inference reads the batch's own statistics, as with `statistics=batch`."""
+    before, method.running_statistics = method.running_statistics, False
+    try:
+        yield
+    finally:
+        method.running_statistics = before
+
+
+@contextmanager
 def reestimated(model: Model, method: Method, batches: Iterable[QTensor]) -> Iterator[None]:
     """Inside the block every batch norm has the statistics of `batches`, one or more of images as codes.
 
@@ -56,8 +66,7 @@ def _statistics(
 ) -> dict[str, list[tuple[object, object]]]:
     """Batch norm -> (mu, sigma of integers or else variance) of every batch, as stored in its pass."""
     found: dict[str, list[tuple[object, object]]] = {norm.name: [] for norm in norms}
-    method.running_statistics = False
-    try:
+    with batch_statistics(method):
         for images in batches:
             seen = Recorder("*/mu", "*/sigma", "*/var")
             with method.within(training=False, observers=[seen], saturated={}):
@@ -65,6 +74,4 @@ def _statistics(
             for name, own in found.items():
                 width = "sigma" if f"{name}/sigma" in seen.events else "var"
                 own.append((seen[f"{name}/mu"], seen[f"{name}/{width}"]))
-    finally:
-        method.running_statistics = True
     return found

@@ -197,10 +197,14 @@ def evaluate(
     data: Dataset,
     most: Sequence[int] = (1,),
     on_batch: Callable[[int], None] | None = None,
+    batch_size: int = EVALUATION_BATCH,
 ) -> list[float]:
-    """For each of `most`: the share of the test images whose class is among so many greatest logits."""
-    parts = -(-len(data.test_labels) // EVALUATION_BATCH)
-    ahead = Ahead(lambda k: evaluation_batch(data, k), end=parts)
+    """For each of `most`: the share of the test images whose class is among so many greatest logits.
+
+    batch_size: test images at a time, on which the batch's own statistics and scales depend
+    """
+    parts = -(-len(data.test_labels) // batch_size)
+    ahead = Ahead(lambda k: evaluation_batch(data, k, batch_size), end=parts)
     right = np.zeros(len(most), np.int64)
     for k in range(parts):
         images, labels = ahead(k)
@@ -211,9 +215,9 @@ def evaluate(
     return [int(count) / len(data.test_labels) for count in right]
 
 
-def evaluation_batch(data: Dataset, k: int) -> tuple[np.ndarray, np.ndarray]:
+def evaluation_batch(data: Dataset, k: int, size: int = EVALUATION_BATCH) -> tuple[np.ndarray, np.ndarray]:
     """(uint8 images, labels) of the test batch k, from 0. Defined by `spec/inference.py: batch`."""
-    part = slice(k * EVALUATION_BATCH, (k + 1) * EVALUATION_BATCH)
+    part = slice(k * size, (k + 1) * size)
     return data.test_images[part], data.test_labels[part]
 
 

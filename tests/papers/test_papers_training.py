@@ -16,14 +16,14 @@ from intnet.methods.float32 import Float32
 from intnet.methods.method import Method
 from intnet.methods.wageubn import Wageubn
 from intnet.numbers.qtensor import QTensor
-from intnet.papers import CHECKS, training, wageubn_data_ratio, wageubn_widths
+from intnet.papers import CHECKS, training, wageubn_batch_size, wageubn_data_ratio, wageubn_widths
 from intnet.papers.check import Sizes, Task
 from intnet.papers.single_path import SinglePath
 from intnet.papers.training import Arm
 from intnet.spec import formats as quantizers
 from intnet.spec import words as random
 from intnet.trace import Event, Recorder
-from intnet.training.train import Run
+from intnet.training.train import Run, classified
 
 TINY = Sizes("mlp", "digits", 64, 1)
 WEIGHTS = quantizers.FixedPoint(8, 7, overflow="saturate_symmetric")  # (10)
@@ -205,6 +205,28 @@ def test_runs_are_kept_and_not_trained_again(tmp_path: Path, monkeypatch: pytest
     kept.write_text(json.dumps(held))
     with pytest.raises(training.ConfigError, match="damaged"):
         check.run(task)
+
+
+@pytest.mark.slow
+def test_batch_sizes_by_both_kinds_of_statistics(tmp_path: Path) -> None:
+    """The test batch's own are those of `statistics=batch`, so many test images at a time."""
+    task = Task(Sizes("mlp", "digits", 128, 1), out=tmp_path)
+    result = CHECKS["wageubn-batch-size"].run(task)
+    running, own = result.tables
+    data = training.load(task.training, None)
+    for k, size in enumerate(wageubn_batch_size.BATCHES):
+        run = training.start(task.training, Wageubn(statistics="batch"), data, size)
+        run.train(-(-128 // size))
+        parts = [slice(at, at + size) for at in range(0, len(data.test_labels), size)]
+        answers = [classified(run.model, run.method, data.test_images[part], data.exponent) for part in parts]
+        assert own.column("wageubn")[k] == np.mean(np.concatenate(answers) == data.test_labels)
+    assert running.column("wageubn") != own.column("wageubn")
+    assert running.column("float32") != own.column("float32")
+    assert CHECKS["wageubn-batch-size"].run(task) == result
+    kept = tmp_path / "wageubn-batch16+seed=1.json"
+    kept.write_text(kept.read_text().replace("own_accuracy", "accuracy_own"))
+    with pytest.raises(training.ConfigError, match="damaged"):
+        CHECKS["wageubn-batch-size"].run(task)
 
 
 def test_the_learning_rate_falls_in_the_last_epoch() -> None:

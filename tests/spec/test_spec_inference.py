@@ -19,7 +19,7 @@ from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now
 from intnet.spec.nets import Net
 from intnet.training.reestimate import reestimated
-from intnet.training.train import EVALUATION_BATCH, Run, as_codes, classified, ranks
+from intnet.training.train import EVALUATION_BATCH, Run, as_codes, classified, evaluation_batch, ranks
 from tests.spec.test_spec_training import KINDS
 from tests.support.cases import random_codes
 from tests.support.states import state_differences, state_of
@@ -106,6 +106,10 @@ def test_batches_are_the_fast_code_s() -> None:
     images, labels = inference.batch(found, 1)
     assert images.codes == fast.test_images[256:].reshape(-1).tolist()
     assert labels == fast.test_labels[256:].tolist()
+    for size in (16, 200):  # of 359
+        images, labels = inference.batch(found, 1, size)
+        theirs, own = evaluation_batch(fast, 1, size)
+        assert (images.codes, labels) == (theirs.reshape(-1).tolist(), own.tolist())
 
 
 def test_no_statistics_no_inference() -> None:
