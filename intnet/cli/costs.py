@@ -28,6 +28,7 @@ EXAMPLE = """\
   intnet train --method dynasty --model mlp --data digits --epochs 4 --out runs/dynasty
   intnet costs runs/dynasty --accuracy 0.9 --plot widths.png
   intnet costs runs/dynasty --map fc2 --plot fc2.png
+  intnet costs runs/bits6 runs/bits4 runs/bits2 --baseline runs/float32 --plot bits.png
   intnet costs --method saved --set bits=4 --model efficientnetv2 --image 32x32x3 --classes 10
 
 The model (Kummer et al., "Adaptive Precision Training", first version, section 4.1.2) counts multiply-adds
@@ -53,6 +54,9 @@ overhead: EPOCHS@WL, one after another.
 A run of dynasty is priced on its bit-serial array (sections 4 and 5 of its paper): a product takes as long
 as its dynamic operand is wide. All is against 8 bits everywhere. --baseline is any run on the same data: it
 tells the length and the accuracies of training in 8 bits; with --accuracy too, both train to that.
+
+Several runs of dynasty stand side by side: time and energy of each, in epochs of the array at 8 bits, and up
+to the accuracy; the baseline takes 8 bits everywhere. --plot draws accuracy over time and energy by part.
 
   bits                 mean width of the blocks in use: weights W, activations A; by MACs: weighted by these
   MACs, skipped        multiply-adds of one product of a batch; the share of them in blocks of 0 bits
@@ -89,7 +93,9 @@ ALL = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A run and what it is compared with, or a schedule; the plot."""
-    parser.add_argument("folder", nargs="?", metavar="RUN", help="a run's folder; or give a schedule:")
+    parser.add_argument(
+        "folders", nargs="*", metavar="RUN", help="a run's folder, of dynasty several; or give a schedule:"
+    )
     parser.add_argument(
         "--baseline", metavar="RUN", help="the run to compare with: of float32 (of dynasty: any)"
     )
@@ -149,6 +155,7 @@ def image(text: str) -> tuple[int, int, int]:
 
 def run(args: argparse.Namespace) -> int:
     """Count, draw, print."""
+    args.folder, *args.others = args.folders or [None]
     _check_arguments(args)
     options.check_picture(args.plot)
     report = _report(args)
@@ -171,6 +178,10 @@ def _report(args: argparse.Namespace) -> "Report":
         return tape_costs.of_model(
             args.method, options.settings(args.set or []), *network, args.batch_size or 128
         )
+    if args.others:
+        from intnet.costs import array_runs
+
+        return array_runs.of_runs(args.folders, args.baseline, args.accuracy, args.data_dir)
     if args.folder is None:
         return adapt_report.of_schedule(args.model, args.image, args.classes, args.schedule, args.accs or 1)
     from intnet.runs import run_folder
@@ -220,6 +231,8 @@ def _check_arguments(args: argparse.Namespace) -> None:
         given = _given(args, ("schedule", *SCHEDULED, "accs"))
         if given:
             raise ConfigError(f"{', '.join(given)}: {args.folder} says that itself; give RUN or --schedule")
+        if args.others and args.map is not None:
+            raise ConfigError("--map draws a layer of one run: give one RUN")
         return None
     if args.schedule is None:
         raise ConfigError("give the folder of a run, or --schedule")

@@ -113,16 +113,22 @@ def within(what: str, values: np.ndarray, low: int, high: float | np.ndarray) ->
 # -- making one --------------------------------------------------------------------------------
 
 
+def image_through(model: Model, path: str) -> Recorder:
+    """What one image is on a path 'layer/path' of the model, in shape; its parameters become zeros."""
+    for _, _, parameter in model.all_parameters():
+        parameter.value = np.zeros(parameter.shape, np.float32)
+    method, recorder = Float32(), Recorder(path)
+    with method.within(observers=[recorder]):
+        model(Tensor(QTensor(np.zeros((1, *model.image_shape), np.int16), 0, bound=255)), method)
+    return recorder
+
+
 def layer_sizes(model: Model) -> tuple[LayerSize, ...]:
     """The weight layers of a model that is not used otherwise: its parameters become zeros.
 
     A convolution applies every weight once at each position of its output, a linear layer once.
     """
-    for _, _, parameter in model.all_parameters():
-        parameter.value = np.zeros(parameter.shape, np.float32)
-    method, recorder = Float32(), Recorder("*/x1")
-    with method.within(observers=[recorder]):
-        model(Tensor(QTensor(np.zeros((1, *model.image_shape), np.int16), 0, bound=255)), method)
+    recorder = image_through(model, "*/x1")
     sizes = []
     for layer in model.all_layers():
         if layer.takes_weight:

@@ -53,7 +53,7 @@ def of_run(
             raise ConfigError(
                 f"--baseline {baseline}: a run of {other.identity['method']}; the baseline is one of float32"
             )
-        check_same(baseline, own, other.identity)
+        check_same(f"--baseline {baseline}", own, other.identity)
         wanted, base, against = other.accuracy, other.history, baseline
     floats = adapt_costs.float32(history.layers, base.steps, base.batch_size, base.accs)
     iso = adapt_costs.iso_step(logged.tested, wanted)

@@ -118,6 +118,13 @@ class History:
         return sum(self.shares)
 
 
+def of_length(layers: tuple[LayerMaps, ...], length: float, forward: str) -> History:
+    """The same map for so many epochs, of which the last may be begun only."""
+    whole = int(length)
+    shares = (1.0,) * whole + ((length - whole,) if length > whole else ())
+    return History((layers,) * len(shares), shares, forward)
+
+
 # -- time --------------------------------------------------------------------------------------
 
 
@@ -197,6 +204,23 @@ def energy(time: float) -> float:
 def energy_by_step(time: float, epochs: float = 1.0) -> float:
     """The array's energy, and the module's of `epochs` times as many steps, the same at any width."""
     return time + MODULE_STEP * epochs
+
+
+PARTS = (*STAGES, "module")
+
+
+def parts(history: History, epochs: int | None = None, module: bool = True) -> dict[str, float]:
+    """Energy of the first so many epochs, or of all, over that of the array for one epoch at 8 bits.
+
+    The array's by stage, and the module's, the same in every step; module: whether there is one
+    """
+    found = dict.fromkeys(PARTS, 0.0)
+    for stage, share in list(zip(by_stage(history), history.shares, strict=True))[:epochs]:
+        full = work(stage.values()).full
+        for name in STAGES:
+            found[name] += share * stage[name].time / full
+        found["module"] += share * MODULE_STEP * module
+    return found
 
 
 # -- the figures -------------------------------------------------------------------------------

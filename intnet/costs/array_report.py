@@ -44,7 +44,7 @@ def of_run(
     if baseline is not None:
         theirs = run_folder.load(baseline, data_dir=data_dir)
         keys = ("model", "data", "image_shape", "classes", "limit")
-        check_same(baseline, logged.identity, run_folder.identity(theirs), keys)
+        check_same(f"--baseline {baseline}", logged.identity, run_folder.identity(theirs), keys)
         other, final = logs.read_curve(baseline, theirs)
         accuracy = final if accuracy is None else accuracy
     whose = {"run": folder, "baseline": baseline}

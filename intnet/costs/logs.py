@@ -2,6 +2,7 @@
 
 read_steps    methods whose word lengths move within a step (adapt, muppet), and float32
 read_maps     dynasty, which makes a map of widths at the end of every epoch
+read_timed    dynasty beside other runs of it, whose map may be uniform
 read_curve    any run as a baseline: how long it trained, and its tests
 """
 
@@ -20,6 +21,7 @@ from intnet.costs import adapt_costs, array_costs
 from intnet.costs.adapt_costs import LayerSize
 from intnet.costs.array_costs import START_BITS, Curve, LayerMaps, Width
 from intnet.errors import CheckpointError, ConfigError
+from intnet.methods.dynasty_map import multiply_adds
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import metrics, records, report, run_folder
 from intnet.runs.metrics import LAYER_MAP
@@ -219,6 +221,44 @@ def read_maps(folder: str, run: Run) -> Maps:
         raise ConfigError(f"{folder} has not done a whole epoch: its first map comes then; train it further")
     tested, maps, history = read_history(Path(folder), own, run.step)
     return Maps(own, history, maps, tested, _accuracy(folder, run, tested))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A run of dynasty as its time is told; tested: accuracy after each whole epoch."""
+
+    identity: dict[str, Any]
+    history: array_costs.History
+    tested: list[float]
+
+
+def read_timed(folder: str, run: Run) -> Timed:
+    """The run up to its last checkpoint; ConfigError where it has not done a whole epoch."""
+    own = run_folder.identity(run)
+    if own["options"].get("map") != "uniform":
+        found = read_maps(folder, run)
+        return Timed(own, found.history, found.tested)
+    curve, _ = read_curve(folder, run)
+    if not curve.tested:
+        raise ConfigError(f"{folder} has not done a whole epoch: train it further")
+    return Timed(own, _uniform(own, curve.length), list(curve.tested))
+
+
+def _uniform(own: dict[str, Any], length: float) -> array_costs.History:
+    """One width in all blocks from the start, for so many epochs; the network's input is of 8 bits."""
+    bits, weights = own["options"]["bits"], own["options"]["weight_bits"]
+    made = models.make(own["model"], tuple(own["image_shape"]), own["classes"])
+    seen = adapt_costs.image_through(made, "*/x0")
+    weighted: list[Any] = [layer for layer in made.all_layers() if layer.takes_weight]
+    layers: list[LayerMaps] = []
+    for layer in weighted:
+        shape = seen[f"{layer.name}/x0"].shape
+        uses, _ = multiply_adds(shape, layer.weight.shape, layer.stride, layer.padding)
+        whole = Width(int(uses.sum()), 0, 0, 1, 0)
+        operands = whole.at(bits if weights is None else weights), whole.at(bits) if layers else None
+        layers.append(LayerMaps(layer.name, *operands))
+    forward = str(own["options"].get("forward_dynamic", "activation"))
+    return array_costs.of_length(tuple(layers), length, forward)
 
 
 def read_history(

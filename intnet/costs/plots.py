@@ -1,7 +1,8 @@
-"""`intnet costs --plot`: word lengths over training by AdaPT's figures 4 to 6, or DYNASTY's 3 to 5.
+"""`intnet costs --plot`: word lengths over training by AdaPT's figures 4 to 6, or DYNASTY's 3 to 5, 7 and 8.
 
 word_lengths    widths, zero weights and cost, over the steps of a run or the epochs of a schedule
 maps            sensitivity, widths, fluctuation, time and loss noise of a run of dynasty
+side_by_side    of several runs of dynasty accuracy over time, and energy by part: its figures 7 and 8
 layer_map       `--map LAYER`: the widths of one layer's blocks
 """
 
@@ -14,10 +15,10 @@ import numpy as np
 from intnet.blocks.block_float import WIDTHS
 from intnet.costs import adapt_costs
 from intnet.costs.adapt_costs import History
-from intnet.costs.array_costs import START_BITS, STATIC_BITS
+from intnet.costs.array_costs import PARTS, START_BITS, STATIC_BITS
 from intnet.errors import ConfigError
 from intnet.methods.dynasty_map import rounded
-from intnet.show.pictures import MARKED, STYLES, by_epoch, legend_outside, picture, styled, wrapped
+from intnet.show.pictures import MARKED, MARKS, STYLES, by_epoch, legend_outside, picture, styled, wrapped
 from intnet.training.train import Run
 
 if TYPE_CHECKING:
@@ -232,6 +233,60 @@ def _noise(axis: "Axes", result: dict[str, Any]) -> None:
     axis.set_title("loss noise of one width everywhere over the map's, as much time", loc="left")
     axis.set_ylabel("factor")
     axis.legend(fontsize=6)
+
+
+# -- runs side by side -------------------------------------------------------------------------
+
+SHADES = ("#9ecae1", "#4292c6", "#08519c", "#cb181d")  # of the array's stages, and the module
+
+
+def side_by_side(stream: BinaryIO, file: Path, title: str, result: dict[str, Any]) -> None:
+    """Write the picture in the format that the file's name ends in."""
+    with picture(stream, file, (11.0, 4.8)) as figure:
+        figure.suptitle(wrapped(title, 120), fontsize=9)
+        curves, bars = figure.subplots(1, 2, width_ratios=(1.3, 1))
+        _convergence(curves, result)
+        _energies(bars, result)
+
+
+def _convergence(axis: "Axes", result: dict[str, Any]) -> None:
+    """Figure 7: accuracy after each epoch over the time up to there, a line a run."""
+    for k, line in enumerate(result["lines"]):
+        mark = MARKS[k % len(MARKS)] if len(line["tested"]) <= MARKED else "none"
+        accuracies = [100 * accuracy for accuracy in line["tested"]]
+        axis.plot(line["times"], accuracies, marker=mark, markersize=4, label=line["name"], **styled(k))
+    if result["wanted_accuracy"] is not None:
+        wanted = 100 * result["wanted_accuracy"]
+        axis.axhline(wanted, color="0.3", linewidth=0.8, linestyle=":", label=f"{wanted:.2f} %")
+    axis.set_xlim(left=0)
+    axis.set_title("accuracy over time (figure 7)", loc="left")
+    axis.set_xlabel("time, epochs of the array at 8 bits")
+    axis.set_ylabel("test accuracy, %")
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=7, loc="lower right")
+
+
+def _energies(axis: "Axes", result: dict[str, Any]) -> None:
+    """Figure 8: energy up to the accuracy, or of all epochs where there is none to reach, a bar a run."""
+    key = "whole" if result["wanted_accuracy"] is None else "reached"
+    lines = result["lines"]
+    there = [k for k, line in enumerate(lines) if line[key] is not None]
+    below = [0.0] * len(there)
+    for part, color in zip(PARTS, SHADES, strict=True):
+        own = [lines[k][key]["parts"][part] for k in there]
+        label = part if part == "module" else f"array, {part}"
+        axis.bar(there, own, 0.6, bottom=below, color=color, label=label)
+        below = [a + b for a, b in zip(below, own, strict=True)]
+    for k, height in zip(there, below, strict=True):
+        axis.text(k, height, f"{height:.2f}", ha="center", va="bottom", fontsize=7)
+    axis.set_xticks(range(len(lines)), [wrapped(line["name"], 14) for line in lines], fontsize=7)
+    axis.set_xlim(-0.6, len(lines) - 0.4)
+    axis.set_ylim(0, max([1.0, *below]) * (1 + LEGEND))
+    end = "of all epochs" if key == "whole" else "up to the accuracy; none: not reached"
+    axis.set_title(f"energy by part (figure 8), {end}", loc="left")
+    axis.set_ylabel("energy, the array's in an epoch at 8 bits")
+    axis.grid(alpha=0.3, axis="y")
+    axis.legend(fontsize=7, ncols=2)
 
 
 # -- the map of a layer ------------------------------------------------------------------------

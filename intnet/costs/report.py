@@ -51,12 +51,13 @@ def spaced(steps: int, count: int = 10) -> list[int]:
 
 
 def check_same(
-    folder: str,
+    which: str,
     own: dict[str, Any],
     theirs: dict[str, Any],
     keys: tuple[str, ...] = ("model", "data", "image_shape", "classes"),
+    whose: str = "the run's",
 ) -> None:
-    """ConfigError unless the baseline's identity has the same keys."""
+    """ConfigError, which names `which`, unless both identities have the same keys; whose: `own`."""
     for key in keys:
         if theirs[key] != own[key]:
-            raise ConfigError(f"--baseline {folder}: its {key} is {theirs[key]}, the run's is {own[key]}")
+            raise ConfigError(f"{which}: its {key} is {theirs[key]}, {whose} is {own[key]}")

@@ -95,7 +95,7 @@ DYNASTY = (
     Place("figure 4", "fluctuation, smoothing", "drawn", "", "intnet costs RUN --plot FILE"),
     Place("figure 5", "mean width, lambda tuned", "drawn", "", "intnet costs RUN --plot FILE"),
     Place("table 1", "accuracy", "needs", "CIFAR-100, ImageNet", TRAIN),
-    Place("figure 7", "accuracy over time", "drawn", "on CIFAR-100", "intnet costs RUN"),
+    Place("figure 7", "accuracy over time", "drawn", "on CIFAR-100", "intnet costs RUN RUN .. --plot FILE"),
     Place("table 2", "area, power", "needs", "synthesis; taken as given", "intnet papers dynasty-costs"),
     Place(
         "sections 5.2, 5.3",
@@ -105,6 +105,7 @@ DYNASTY = (
         "intnet papers dynasty-costs",
     ),
     Place("figure 8", "energy", "reproduced", "within 0.4 points", "intnet papers dynasty-costs"),
+    Place("figure 8", "energy by part", "drawn", "", "intnet costs RUN RUN .. --plot FILE"),
 )
 SAVED = (
     Place("figure 2.1", "4-bit sin(x)", "scheme", "", "docs/methods/saved.md"),
