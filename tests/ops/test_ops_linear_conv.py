@@ -15,9 +15,11 @@ from intnet.autograd import Tensor, leaf
 from intnet.errors import ContainerError, FormatError, ShapeError
 from intnet.exact.expressions import Exact
 from intnet.exact.quantize import quantize
+from intnet.machine.words import OUTPUTS
 from intnet.numbers.formats import Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import add_bias, conv2d, linear
+from intnet.ops.kernels.float_products import conv2d_weight_grad
 from intnet.ops.kernels.plan import plan
 from tests.support.opcheck import (
     fixed,
@@ -250,6 +252,17 @@ def test_float_conv2d(shape: dict[str, Any], seed: int) -> None:
     assert tensor(got) == oracle.convolution.conv32(tx, tw, **how)
     assert tensor(dx) == oracle.convolution.conv32_input_grad(te, tw, x.shape, **how)
     assert tensor(dw) == oracle.convolution.conv32_weight_grad(te, tx, w.shape, **how)
+
+
+@pytest.mark.parametrize(
+    ("groups", "width"), [(2, OUTPUTS // 2), (4, OUTPUTS // 4), (2, OUTPUTS), (3, OUTPUTS // 2)]
+)
+def test_float_groups_that_fill_a_tile_only_together(groups: int, width: int) -> None:
+    """Each group reads its own errors, also where all their outputs together are rows of whole tiles."""
+    x, e = floating(1, (2, 3, 3, 2 * groups)), floating(2, (2, 3, 3, groups * width))
+    got = conv2d_weight_grad(e, x, (1, 1), groups=groups)
+    shape = (groups * width, 2, 1, 1)
+    assert tensor(got) == oracle.convolution.conv32_weight_grad(tensor(e), tensor(x), shape, groups=groups)
 
 
 @pytest.mark.slow

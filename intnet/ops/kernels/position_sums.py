@@ -337,7 +337,8 @@ def position_chunks(
         pieces = (end - 1) // block.positions - begin // block.positions + 1  # images, or parts of them
         runs, ends = np.empty(3 * grid_rows, np.int64), np.empty(pieces, np.int64)
         lines, first_at = e, begin * channels
-        if line != channels:
+        laid = groups > 1 or line != channels  # else the errors lie as tiles read them already
+        if laid:
             lines, first_at = line_zeros((end - begin) * line, parts), 0
         stack = line_zeros(levels * OUTPUTS * vectors * LANES, parts)
         for group in range(groups):
@@ -345,7 +346,7 @@ def position_chunks(
             sums = _lay_out_rows(
                 words, runs, ends, x, begin, end, group * block.channels, step, block, grid, span
             )
-            if line != channels:
+            if laid:
                 errors = e[begin * channels : end * channels]
                 _lay_out_errors(lines, 0, (errors,), end - begin, channels, group * width, width, line)
             _put_chunk(
