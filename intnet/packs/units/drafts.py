@@ -29,10 +29,11 @@ from intnet.errors import ConfigError, PackError
 from intnet.methods.options import unknown
 from intnet.numbers import hexfiles, rng
 from intnet.packs.ports import Case, Draft, Filled, Port
-from intnet.packs.units import stimuli, stimuli_sums, training
+from intnet.packs.circuits import coverage
+from intnet.packs.units import stimuli, stimuli_scales, stimuli_sums, training
 from intnet.packs.units.listing import UNITS
-from intnet.packs.units.signals import Columns, Group, Parameters, Range, Unit, joined
-from intnet.packs.units.words import RESULTS, Results
+from intnet.packs.units.signals import Choice, Columns, Group, Parameters, Range, Setting, Unit, joined
+from intnet.packs.units.words import Results, results, run
 
 LEVELS = {
     "L0": "a readable few",
@@ -42,7 +43,7 @@ LEVELS = {
     "L4": "a chain of real training steps, one digest a step",
 }
 STEPS = {"L3": 1, "L4": training.STEPS}  # of training
-STIMULI = stimuli.GROUPS | stimuli_sums.GROUPS
+STIMULI = stimuli.GROUPS | stimuli_sums.GROUPS | stimuli_scales.GROUPS
 DETECTION = "detection.json"
 LFSR = "lfsr"  # the one setting that is no parameter: a seed, from which CQ's words come
 LFSR_BITS = 16
@@ -72,28 +73,36 @@ def draft(name: str, level: str, settings: Mapping[str, str | int] | None = None
     return assemble(unit, level, given, taken)
 
 
-def settings_of(unit: Unit) -> dict[str, Range]:
+def settings_of(unit: Unit) -> dict[str, Setting]:
     """What may be set: the parameters, and the seed of CQ's words."""
     lfsr = {LFSR: Range(1, 1, (1 << 32) - 1)} if unit.name == "quantize_cq" else {}
     return {**unit.parameters, **lfsr}
 
 
-def parse(unit: Unit, settings: Mapping[str, str | int]) -> dict[str, int]:
-    """Settings as whole numbers, each in its range."""
-    ranges, out = settings_of(unit), {}
-    for key, text in settings.items():
-        if key not in ranges:
-            raise unknown(f"setting of {unit.name}", key, list(ranges))
-        try:
-            value = int(text, 0) if isinstance(text, str) else int(text)
-        except ValueError:
-            raise ConfigError(f"{unit.name}: {key}={text!r} is not a whole number") from None
-        if not ranges[key].least <= value <= ranges[key].most:
-            raise ConfigError(
-                f"{unit.name}: {key}={value}: give a number from {ranges[key].least} to {ranges[key].most}"
-            )
-        out[key] = value
-    return {key: out[key] for key in ranges if key in out}
+def parse(unit: Unit, settings: Mapping[str, str | int]) -> dict[str, Any]:
+    """Settings as whole numbers, each in its range, and names, each of its list."""
+    known, out = settings_of(unit), {}
+    for key, given in settings.items():
+        if key not in known:
+            raise unknown(f"setting of {unit.name}", key, list(known))
+        setting = known[key]
+        if isinstance(setting, Choice):
+            if given not in setting.names:
+                raise unknown(f"{key} of {unit.name}", str(given), list(setting.names))
+            out[key] = given
+        else:
+            out[key] = _number(f"{unit.name}: {key}", given, setting)
+    return {key: out[key] for key in known if key in out}
+
+
+def _number(what: str, given: str | int, range_: Range) -> int:
+    try:
+        value = int(given, 0) if isinstance(given, str) else int(given)
+    except ValueError:
+        raise ConfigError(f"{what}={given!r} is not a whole number") from None
+    if not range_.least <= value <= range_.most:
+        raise ConfigError(f"{what}={value}: give a number from {range_.least} to {range_.most}")
+    return value
 
 
 def check(unit: Unit, parameters: Parameters) -> None:
@@ -102,12 +111,12 @@ def check(unit: Unit, parameters: Parameters) -> None:
         raise PackError(f"{unit.name}: {reason}")
 
 
-def label(unit: str, settings: Mapping[str, int]) -> str:
+def label(unit: str, settings: Mapping[str, Any]) -> str:
     """Of a unit and its settings: 'quantize_sq-W16-EXm3'."""
     return "-".join([unit, *(f"{key}{value}".replace("-", "m") for key, value in settings.items())])
 
 
-def assemble(unit: Unit, level: str, given: Mapping[str, int], taken: training.Taken) -> Draft:
+def assemble(unit: Unit, level: str, given: Mapping[str, Any], taken: training.Taken) -> Draft:
     """The draft of these groups of vectors."""
     parameters, signals = taken.parameters, unit.signals(taken.parameters, taken.scale)
     groups = _distinct(unit, given, taken)
@@ -115,27 +124,29 @@ def assemble(unit: Unit, level: str, given: Mapping[str, int], taken: training.T
     about: dict[str, Any] = dict(taken.about)
     if unit.name == "quantize_cq":
         about["random"] = _random(given, columns, level, about.get("random"))
-    results = RESULTS[unit.name](parameters, columns)
+    ran = run(unit.name, parameters, columns)
+    made = results(unit.name, parameters, ran)
     cases = _cases(unit, level, groups)
-    ignored = [s for s in signals if s.direction == "out" and not np.ptp(results.outs[s.name])][:1]
-    ports = _ports(signals, columns, results, ignored, given)
+    ignored = [s for s in signals if s.direction == "out" and not np.ptp(made.outs[s.name])][:1]
+    ports = _ports(signals, columns, made, ignored, given)
     names = {
         way: [s.name for s in signals if (s.direction == "out") == way and s not in ignored] for way in (0, 1)
     }
     about["unit"] = {
         "name": unit.name,
         "parameters": dict(parameters),
+        "generics": unit.generics(parameters),
         "latency": unit.latency,
         "per_vector": unit.per_vector,
         "inputs": names[0],
         "outputs": names[1],
         "ignored": [{"name": s.name, "bits": s.bits * s.lanes} for s in ignored],
     }
+    about["coverage"] = coverage.measure(ran.circuit, ran.reads, ran.wires).json()
     if level == "L4":
         about["chain"] = _chain(groups, cases, ports)
-    settings = {key: int(value) for key, value in given.items()}
-    generator = {"kind": "unit", "unit": unit.name, "level": level, "settings": settings}
-    name = label(f"{unit.name}-{level}", settings)
+    generator = {"kind": "unit", "unit": unit.name, "level": level, "settings": dict(given)}
+    name = label(f"{unit.name}-{level}", given)
     if measured := detection(name, ports):
         about["detection"] = measured
     return Draft(name, level, generator, ports, cases, about)
@@ -144,7 +155,7 @@ def assemble(unit: Unit, level: str, given: Mapping[str, int], taken: training.T
 # -- cases ---------------------------------------------------------------------------------------
 
 
-def _distinct(unit: Unit, given: Mapping[str, int], taken: training.Taken) -> list[tuple[str, Group]]:
+def _distinct(unit: Unit, given: Mapping[str, Any], taken: training.Taken) -> list[tuple[str, Group]]:
     """The groups with their ids: a name, and the start of the SHA-256 of parameters and words.
 
     An id says what the vectors are, not where they stand; of equal groups one is kept.
@@ -200,7 +211,7 @@ def _ports(
     columns: Columns,
     results: Results,
     ignored: Sequence[Port],
-    given: Mapping[str, int],
+    given: Mapping[str, Any],
 ) -> list[Filled]:
     """The ports in the module's order, then the trail of the first result."""
     steps = {step.name: (step, codes) for step, codes in results.steps}
@@ -240,7 +251,7 @@ def _settled(signal: Port, steps: dict[str, Filled], columns: Columns) -> Port:
 
 
 def _random(
-    given: Mapping[str, int], columns: Columns, level: str, drawn: Mapping[str, Any] | None
+    given: Mapping[str, Any], columns: Columns, level: str, drawn: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Where the words of CQ come from; with `lfsr` they are put into `columns` here."""
     philox = {

@@ -1,7 +1,7 @@
-"""The seven reference units: parameters with their ranges, and the ports of the modules that follow.
+"""The reference units: parameters with their ranges, and the ports of the modules that follow.
 
-`examples/rtl/NAME.sv` is the hardware; `drafts.py` makes packs of them. A new unit is an entry here, its
-results in `words.py`, its vectors in `stimuli.py` and `training.py`.
+`examples/rtl/NAME.sv` is the hardware, `intnet.spec.units` the definition; `drafts.py` makes packs of them. A new
+unit is an entry here (units of scales: `scales.py`), its circuit there, its vectors in `stimuli*.py`, `training.py`.
 """
 
 from typing import Any
@@ -9,23 +9,15 @@ from typing import Any
 from intnet.numbers.formats import Constant, Direct, Shift
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.packs.ports import Port
-from intnet.packs.units.signals import Parameters, Range, Scale, Unit, limits, signal
+from intnet.packs.units.scales import SCALES, limited_port, limits_of_q, rounding
+from intnet.packs.units.signals import Choice, Parameters, Range, Scale, Unit, limits, signal
 from intnet.packs.units.words import FLAG, K_GC, K_Q
+from intnet.spec.wires import span
 
 # -- the ports of each unit ----------------------------------------------------------------------
 
 
-def _rounding(mode: str, low: int | None, high: int | None, **more: Any) -> dict[str, Any]:
-    """The JSON of how a result came from its exact value; words and word_bits where it is stochastic."""
-    overflow = "" if high is None and "limit" not in more else "saturate"
-    return {
-        "mode": mode,
-        "low": low,
-        "high": high,
-        "overflow": overflow,
-        "words": None,
-        "word_bits": 32,
-    } | more
+SUMS = {"exact": "", "wrap": ", wrapping at each step", "saturate": ", saturating at each step"}
 
 
 def _ends() -> tuple[Port, Port]:
@@ -51,7 +43,7 @@ def _q_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
             direction="out",
             exponent=grid,
             format=Direct(1 - grid),
-            rounding=_rounding("ties_even", None, None),
+            rounding=rounding("ties_even", None, None),
         ),
     )
 
@@ -74,7 +66,7 @@ def _sq_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
             direction="out",
             exponent="q.exponent",
             format=Shift(p["K"]),
-            rounding=_rounding("ties_even", -top, top),
+            rounding=rounding("ties_even", -top, top),
         ),
         _saturated(),
     )
@@ -93,7 +85,7 @@ def _cq_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
             direction="out",
             exponent=1 - K_GC,
             format=Constant(K_GC, 1 << p["DB"] - 1),
-            rounding=_rounding("stochastic", None, None, limit="q.limit", words="word"),
+            rounding=rounding("stochastic", None, None, limit="q.limit", words="word"),
         ),
         _saturated(),
     )
@@ -113,7 +105,7 @@ def _flag_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
             exponent="q.exponent",
             encoding="flag",
             format=FLAG,
-            rounding=_rounding("ties_even", -top, top, lift=FLAG.fine, coarse="q.coarse"),
+            rounding=rounding("ties_even", -top, top, lift=FLAG.fine, coarse="q.coarse"),
         ),
         _saturated("1 where the limit changed a coarse q"),
     )
@@ -133,21 +125,14 @@ def _r_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
 
 
 def _mac_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
-    top = (1 << p["OUT"] - 1) - 1
+    less = {name: f" - {p[z]}" if p[z] else "" for name, z in (("x", "ZX"), ("w", "ZW"))}
+    term = " * ".join(f"({name}{text})" if text else name for name, text in less.items())
     return (
         *_ends(),
-        signal("x", p["A"], "a code a lane", lanes=p["LANES"], exponent=scale.get("x", 0)),
-        signal("w", p["B"], "a code a lane", lanes=p["LANES"], exponent=scale.get("w", 0)),
+        signal("x", p["A"], "a code a lane", lanes=p["LANES"], signed=bool(p["XS"]), exponent=scale.get("x", 0)),
+        signal("w", p["B"], "a code a lane", lanes=p["LANES"], signed=bool(p["WS"]), exponent=scale.get("w", 0)),
         signal("bias", p["ACC"], "read at the last beat", exponent=scale.get("bias", 0)),
-        signal(
-            "q",
-            p["OUT"],
-            f"clip(round((bias + sum of x * w) / 2^{p['S']}), -{top}, {top}), ties to even",
-            direction="out",
-            exponent=scale.get("q", p["S"]),
-            rounding=_rounding("ties_even", -top, top),
-        ),
-        _saturated(),
+        *limited_port(f"(bias + sum of {term}{SUMS[p['SUMS']]}) / 2^{p['S']}", p, scale.get("q", p["S"])),
     )
 
 
@@ -166,7 +151,7 @@ def _block_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
             signed=False,
             direction="out",
             encoding="float32",
-            rounding=_rounding("ties_even", None, None, sign="y.sign", grid="y.exponent"),
+            rounding=rounding("ties_even", None, None, sign="y.sign", grid="y.exponent"),
         ),
         signal("overflow", 1, "1 where y is infinite", signed=False, direction="out"),
     )
@@ -190,11 +175,14 @@ def _wrong_n(p: Parameters) -> str:
 
 
 def _wrong_mac(p: Parameters) -> str:
-    need = max(p["A"] + p["B"] + (5 * p["LANES"] - 1).bit_length() + 1, p["OUT"] + p["S"] + 2)
+    if p["SUMS"] != "exact":
+        return ""
+    sides = [span(p["A"], bool(p["XS"])), span(p["B"], bool(p["WS"]))]
+    zeros = (p["ZX"], p["ZW"])
+    most = [max(high - z, z - low) for (low, high), z in zip(sides, zeros, strict=True)]
+    need = max((5 * p["LANES"] * most[0] * most[1]).bit_length() + 2, p["OUT"] + p["S"] + 2)
     if p["ACC"] < need:
         return f"ACC={p['ACC']}: sums of 5 beats, a bias and every limit of q need {need} bits"
-    if p["ACC"] - p["S"] > 30:
-        return f"ACC - S = {p['ACC'] - p['S']}: a trail has room for 30 bits above the shift"
     return ""
 
 
@@ -254,9 +242,15 @@ UNITS: dict[str, Unit] = {
                 "A": Range(8, 2, 16),
                 "B": Range(8, 2, 16),
                 "ACC": Range(32, 8, 60),
-                "S": Range(9, 1, 40),
+                "S": Range(9, 0, 40),
                 "OUT": Range(8, 2, 24),
-            },
+                "XS": Range(1, 0, 1),
+                "WS": Range(1, 0, 1),
+                "ZX": Range(0, -(1 << 15), (1 << 16) - 1),
+                "ZW": Range(0, -(1 << 15), (1 << 16) - 1),
+                "SUMS": Choice("exact", tuple(SUMS)),
+            }
+            | limits_of_q("ties_even", "saturate_symmetric"),
             _mac_signals,
             _wrong_mac,
         ),
@@ -267,5 +261,6 @@ UNITS: dict[str, Unit] = {
             _block_signals,
             _wrong_block,
         ),
+        *SCALES,
     )
 }

@@ -18,7 +18,7 @@ T = TypeVar("T")
 _AT_ONCE = 1024  # words drawn
 _SPARE = 64  # bits above a span, which make the remainder as good as uniform
 
-Parameters = Mapping[str, int]
+Parameters = Mapping[str, Any]  # whole numbers, and of a Choice its name
 Columns = dict[str, np.ndarray]  # int64 words of a port: (beats,), or (beats, lanes)
 
 
@@ -29,6 +29,17 @@ class Range:
     default: int
     least: int
     most: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A parameter with names; the module takes a name's place in the list."""
+
+    default: str
+    names: tuple[str, ...]
+
+
+Setting = Range | Choice
 
 
 def signal(name: str, bits: int, meaning: str, direction: str = "in", **more: Any) -> Port:
@@ -51,15 +62,22 @@ class Unit:
 
     name: str
     summary: str
-    parameters: Mapping[str, Range]
+    parameters: Mapping[str, Setting]
     signals: Callable[[Parameters, Scale], tuple[Port, ...]]
     wrong: Callable[[Parameters], str]
     latency: int = 1
 
     @property
-    def defaults(self) -> dict[str, int]:
+    def defaults(self) -> dict[str, Any]:
         """The settings of the papers' data paths."""
-        return {name: range_.default for name, range_ in self.parameters.items()}
+        return {name: setting.default for name, setting in self.parameters.items()}
+
+    def generics(self, parameters: Parameters) -> dict[str, int]:
+        """The parameters as the module takes them: of a choice its place in the list."""
+        return {
+            name: setting.names.index(parameters[name]) if isinstance(setting, Choice) else parameters[name]
+            for name, setting in self.parameters.items()
+        }
 
     @property
     def per_vector(self) -> bool:

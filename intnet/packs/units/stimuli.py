@@ -106,11 +106,51 @@ def _every_pair(p: Parameters) -> Groups:
     ]
 
 
+def amounts(p: Parameters, least: int, most: int) -> list[int]:
+    """Every n of NB bits at which the amount changes, least .. most, some further out, and both ends."""
+    low, high = limits(p["NB"])
+    powers = [sign * (1 << bit) + d for bit in range(p["NB"]) for sign in (1, -1) for d in (-1, 0)]
+    out = {n for n in (*range(least, most + 1), *powers, low, high) if low <= n <= high}
+    return sorted(out)
+
+
+def every_amount(p: Parameters, drops: Sequence[int], beyond: int = 0) -> Groups:
+    """For every n, of a tensor or not: both sides of ties and limits, the rims, and a power of two or two.
+
+    drops: right by n - EX - drop bits, of each grid; beyond: bits below the lowest of x that still count
+    """
+    low, high = limits(p["W"])
+    least = p["EX"] - 3
+    groups = []
+    for n in amounts(p, least, p["EX"] + p["W"] + max(drops) + beyond + 3):
+        codes = {0, 1, -1, low, low + 1, high, high - 1}
+        for drop in drops:
+            shift, top = n - p["EX"] - drop, 1 << drop
+            codes |= set(near(high, min(shift, p["W"] + 1), (0, 1, 2, top - 2, top - 1, top)))
+        place = n % (p["W"] - 1)
+        codes |= {1 << place, -(1 << place), ~(1 << place)}
+        groups.append(_group(f"amount{n}", "shift_range tie sticky saturation negative", sorted(codes), n))
+    return groups
+
+
 def _directed(p: Parameters, drops: Sequence[int]) -> Groups:
     if p["W"] + p["NB"] <= EXHAUSTIVE:
         return _every_pair(p)
-    groups = [group for m in maxima(p["W"]) for group in _tensor(m, p, drops)]
+    groups = [group for m in maxima(p["W"]) for group in _tensor(m, p, drops)] + every_amount(p, drops)
     return groups + (_every_tensor(p) if p["W"] + 4 <= EXHAUSTIVE else [])
+
+
+def _flag_directed(p: Parameters) -> Groups:
+    """And every magnitude, with its neighbours below and above on both grids."""
+    groups = _directed(p, (7, 14))
+    if p["W"] + p["NB"] <= EXHAUSTIVE:
+        return groups
+    m = limits(p["W"])[1]
+    n = n_of(m, p)
+    for drop in (7, 14):
+        codes = near(m, n - p["EX"] - drop, range(128))
+        groups.append(_group(f"every-magnitude{drop}", "tie sticky carry", codes, n))
+    return groups
 
 
 def _corners(p: Parameters) -> Groups:
@@ -184,6 +224,11 @@ def _cq_directed(p: Parameters) -> Groups:
                 codes = group.columns["x"].tolist()
                 picked = sorted(source.some_of(codes, min(len(codes), 3)))
                 groups.append(_stochastic(group, picked, log_dr, p, source))
+    for i, group in enumerate(every_amount(p, (7, 3), WORD_BITS)):
+        codes = group.columns["x"].tolist()
+        for log_dr, rims in ((0, [codes[0], -1]), (1 + i % 7, [codes[-1], 1])):
+            picked = sorted({*rims, *source.some_of(codes, min(len(codes), 2))})
+            groups.append(_stochastic(group, picked, log_dr, p, source))
     return groups
 
 
@@ -272,6 +317,6 @@ GROUPS: dict[str, dict[str, Level]] = {
         "L2": _corners,
     },
     "quantize_cq": {"L0": _cq_few, "L1": _cq_directed, "L2": _cq_corners},
-    "quantize_flag": {"L0": lambda p: _few(p, 7), "L1": lambda p: _directed(p, (7, 14)), "L2": _corners},
+    "quantize_flag": {"L0": lambda p: _few(p, 7), "L1": _flag_directed, "L2": _corners},
     "r_exponent": {"L0": _r_few, "L1": _r_directed, "L2": _r_corners},
 }

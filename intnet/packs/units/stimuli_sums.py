@@ -9,20 +9,34 @@ from collections.abc import Sequence
 
 from intnet.packs.units.signals import Group, Parameters, Source, column, ends, limits
 from intnet.packs.units.stimuli import Groups, Level, corners
+from intnet.spec.units.steps import ends as ends_of
+from intnet.spec.units.sums import LOWEST
+from intnet.spec.wires import span
+
+LONGEST = 1 << 16  # beats of a sum that is to reach its accumulator's limit
 
 Beat = tuple[Sequence[int], Sequence[int]]
 MacVector = tuple[Sequence[Beat], int]
 Block = tuple[list[int], list[int], int, int]  # mantissas, mantissas, exponent, exponent
 
 
-def _dot(beats: Sequence[Beat]) -> int:
-    return sum(a * b for x, w in beats for a, b in zip(x, w, strict=True))
+def sides(p: Parameters) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(least, greatest) of x and of w."""
+    return span(p["A"], bool(p["XS"])), span(p["B"], bool(p["WS"]))
+
+
+def dot(beats: Sequence[Beat], p: Parameters) -> int:
+    """The sum of products, zero points taken off."""
+    zx, zw = p["ZX"], p["ZW"]
+    return sum((a - zx) * (b - zw) for x, w in beats for a, b in zip(x, w, strict=True))
 
 
 def _mac(name: str, flags: str, vectors: Sequence[MacVector], p: Parameters) -> Groups:
-    """A group of the vectors whose sums fit the accumulator; bias is noise but at the last beat."""
-    room = 1 << p["ACC"] - 1
-    fit = [v for v in vectors if all(-room <= s < room for s in (v[1], _dot(v[0]), _dot(v[0]) + v[1]))]
+    """A group of the vectors whose sums fit an exact accumulator; bias is noise but at the last beat."""
+    low, high = span(p["ACC"])
+    fit = [(beats, bias) for beats, bias in vectors if low <= bias <= high]
+    if p["SUMS"] == "exact":
+        fit = [v for v in fit if all(low <= some <= high for some in (dot(v[0], p), dot(v[0], p) + v[1]))]
     if not fit:
         return []
     columns = ends([len(beats) for beats, _ in fit])
@@ -35,63 +49,100 @@ def _mac(name: str, flags: str, vectors: Sequence[MacVector], p: Parameters) -> 
 def random_beats(source: Source, p: Parameters, beats: int) -> list[Beat]:
     """Uniform lanes."""
 
-    def lanes(bits: int) -> list[int]:
-        return [source.within(*limits(bits)) for _ in range(p["LANES"])]
+    def lanes(ends: tuple[int, int]) -> list[int]:
+        return [source.within(*ends) for _ in range(p["LANES"])]
 
-    return [(lanes(p["A"]), lanes(p["B"])) for _ in range(beats)]
+    x, w = sides(p)
+    return [(lanes(x), lanes(w)) for _ in range(beats)]
 
 
 def _mac_few(p: Parameters) -> Groups:
-    """x = 1 in one lane after the other, so that the result is w and bias; ties, and both limits."""
-    lanes, half, top = p["LANES"], 1 << p["S"] - 1, 1 << p["OUT"] - 1 + p["S"]
-    one: Beat = ([1] + [0] * (lanes - 1), [1] * lanes)
-    last: Beat = ([0] * (lanes - 1) + [-1], [1] * lanes)
+    """x = ZX + 1 in one lane after the other, so that the result is w and bias; ties, and both limits."""
+    lanes, half, top = p["LANES"], (1 << p["S"]) >> 1, 1 << p["OUT"] - 1 + p["S"]
+    (low, high), _ = sides(p)
+    up, down = min(p["ZX"] + 1, high), max(p["ZX"] - 1, low)
+    one: Beat = ([up] + [min(max(p["ZX"], low), high)] * (lanes - 1), [sides(p)[1][1]] * lanes)
+    last: Beat = (one[0][1:] + [down], one[1])
     biases = (0, half - 1, 3 * half - 1, half, -half - 1, -3 * half, top, -top, 4 * half)
-    vectors = [([one], bias) for bias in biases] + [([one, last, one], 2 * half), ([last], half)]
+    aimed = [([one], bias - dot([one], p)) for bias in biases] + [([one], 1)]
+    vectors = [*aimed, ([one, last, one], 2 * half), ([last], half)]
     return _mac("few", "tie saturation lane clear", vectors, p)
+
+
+def _aims(p: Parameters) -> dict[str, set[int]]:
+    """Accumulators to reach, by name: around codes and ties of q, and every power of two."""
+    step, (least, most) = 1 << p["S"], ends_of(p["OUT"], p["OVERFLOW"], bool(p["QS"]))
+    codes = {0, 1, 2, 3, -1, -2, -3}
+    codes |= {edge - p["ZQ"] + d for edge in (least, most, 0) for d in (-2, -1, 0, 1, 2)}
+    codes |= {2 * edge + d for edge in (least, most) for d in (-1, 0, 1)}
+    out = {f"code{k}": {step * k + part + d for part in (0, step >> 1) for d in (-1, 0, 1)} for k in sorted(codes)}
+    low, high = span(p["ACC"])
+    powers = {sign * (1 << bit) + d for bit in range(p["ACC"]) for sign in (1, -1) for d in (-1, 0, 1)}
+    return out | {"power": {v for v in powers | {low, high} if low <= v <= high}}
 
 
 def _mac_directed(p: Parameters) -> Groups:
     source, groups = Source(9), []
-    half, hi = 1 << p["S"] - 1, (1 << p["OUT"] - 1) - 1
-    for k in sorted({0, 1, 2, 3, hi - 1, hi, hi + 1, 2 * hi + 1, 2 * hi + 2}):
-        flags = "tie sticky negative" if k < 4 else "carry saturation tie"
-        points = {sign * (2 * half * k + part) for part in (0, half) for sign in (1, -1)}
+    for name, targets in _aims(p).items():
         vectors = []
-        for i, target in enumerate(sorted({point + d for point in points for d in (-1, 0, 1)})):
+        for i, target in enumerate(sorted(targets)):
             for size in (1, 2 + i % 4):
                 beats = random_beats(source, p, size)
-                vectors.append((beats, target - _dot(beats)))
-        groups += _mac(f"code{k}", flags, vectors, p)
+                vectors.append((beats, target - dot(beats, p)))
+        groups += _mac(name, "tie sticky negative carry saturation width", vectors, p)
+    groups += _lone_lanes(p) + _long(p)
     if p["LANES"] * (p["A"] + p["B"]) <= 8:
-        (low, high), (least, most) = limits(p["A"]), limits(p["B"])
+        (low, high), (least, most) = sides(p)
         every = [([([a], [b])], 0) for a in range(low, high + 1) for b in range(least, most + 1)]
         groups += _mac("every-product", "negative tie saturation", every, p)
     return groups
 
 
-def _mac_corners(p: Parameters) -> Groups:
-    lanes, (low, high) = p["LANES"], limits(p["A"])
+def _lone_lanes(p: Parameters) -> Groups:
+    """Each lane alone at its rims, with each bit of x and of w once."""
+    lanes, ((low, high), (least, most)) = p["LANES"], sides(p)
+    nothing = [min(max(z, a), b) for z, (a, b) in zip((p["ZX"], p["ZW"]), sides(p), strict=True)]
     groups: Groups = []
-    (least, most), room = limits(p["B"]), 1 << p["ACC"] - 1
     for lane in range(lanes):
-        one = [int(i == lane) for i in range(lanes)]
-        alone = [
-            ([([v * a for v in one], [v * b for v in one])], 0)
-            for a in (low, high, 1, -1)
-            for b in (least, most, -1)
-        ]
+        pairs = [(a, b) for a in (low, high, 1, low + 1) for b in (least, most, least + 1)]
+        pairs += [(low | 1 << bit, most) for bit in range(p["A"])] + [(high, least | 1 << bit) for bit in range(p["B"])]
+        alone: list[MacVector] = []
+        for a, b in pairs:
+            x, w = ([rest] * lanes for rest in nothing)
+            x[lane], w[lane] = min(a, high), min(b, most)
+            alone.append(([(x, w)], 0))
         groups += _mac(f"lane{lane}", "lane negative", alone, p)
+    return groups
+
+
+def _long(p: Parameters) -> Groups:
+    """Sums that reach the accumulator's limits by products alone, in as many beats as that takes, and beyond."""
+    lanes, (x, w) = p["LANES"], sides(p)
+    rims = [([a] * lanes, [b] * lanes) for a in x for b in w]
+    top: Beat = max(rims, key=lambda beat: dot([beat], p))
+    bottom: Beat = min(rims, key=lambda beat: dot([beat], p))
+    low, high = span(p["ACC"])
+    past = 3 if p["SUMS"] != "exact" else 0
+    groups: Groups = [*_mac("burst", "width clear", [([top] * 128, 0), ([bottom] * 128, 0)], p)]
+    for name, beat, edge in (("top", top, high), ("bottom", bottom, low)):
+        each = dot([beat], p)
+        count = edge // each if each and (each > 0) == (edge > 0) else 0
+        if 0 < count <= LONGEST:
+            vectors: list[MacVector] = [([beat] * (count + past), 0), ([beat], edge - each), ([beat] * 2, edge - 2 * each)]
+            groups += _mac(f"long-{name}", "width saturation", vectors, p)
+    return groups
+
+
+def _mac_corners(p: Parameters) -> Groups:
+    lanes, ((low, high), (least, most)) = p["LANES"], sides(p)
     rims = ((low, least), (low, most), (high, most))
     long = [([([a] * lanes, [b] * lanes)] * size, 0) for size in (1, 5, 40) for a, b in rims]
-    groups += _mac("extreme", "saturation width clear", long, p)
-    zero: list[Beat] = [([0] * lanes, [0] * lanes)]
-    reach = lanes << p["A"] + p["B"] - 2
-    groups += _mac(
-        "bias", "width negative", [(zero, bias) for bias in (room - 1 - reach, reach - room, 0)], p
-    )
+    groups = _mac("extreme", "saturation width clear", long, p)
+    idle: list[Beat] = [([min(max(p["ZX"], low), high)] * lanes, [min(max(p["ZW"], least), most)] * lanes)]
+    room, reach = 1 << p["ACC"] - 1, lanes << p["A"] + p["B"]
+    groups += _mac("bias", "width negative", [(idle, bias) for bias in (room - 1 - reach, reach - room, 0)], p)
     source = Source(10)
-    xs, ws = ([v for vs in corners(p[side]).values() for v in vs] for side in "AB")
+    xs, ws = (_corner_words(*of) for of in ((p["A"], p["XS"]), (p["B"], p["WS"])))
     beats = [
         [
             ([source.one_of(xs) for _ in range(lanes)], [source.one_of(ws) for _ in range(lanes)])
@@ -100,6 +151,12 @@ def _mac_corners(p: Parameters) -> Groups:
         for _ in range(64)
     ]
     return groups + _mac("corner-lanes", "lane sticky clear", [(some, 0) for some in beats], p)
+
+
+def _corner_words(bits: int, signed: int) -> list[int]:
+    """All corners of a signed port; of an unsigned one those of its bits."""
+    shift = 0 if signed else 1 << bits - 1
+    return [v + shift for vs in corners(bits).values() for v in vs]
 
 
 # -- block float ---------------------------------------------------------------------------------
@@ -132,6 +189,19 @@ def _exact_blocks(value: int, exponent: int, turn: int, p: Parameters) -> list[B
         x[lane], w[lane] = sign * (size & (1 << bits) - 1), 1
         blocks.append((x, w, xe, we))
         size, place = size >> bits, place + bits
+    return blocks
+
+
+def _great_blocks(value: int, p: Parameters) -> list[Block]:
+    """Blocks whose sum is value * 2^254, the greatest place of a product."""
+    half, high, size = p["M"] - 2, limits(p["M"])[1], abs(value)
+    blocks: list[Block] = []
+    while size:
+        w = 1 << half if size >> half else 1
+        x = min(high, size // w)
+        sign = -1 if value < 0 else 1
+        blocks.append(([sign * x] + [0] * (p["BLOCK"] - 1), [w] + [0] * (p["BLOCK"] - 1), 127, 127))
+        size -= x * w
     return blocks
 
 
@@ -168,6 +238,30 @@ def _block_directed(p: Parameters) -> Groups:
     return groups
 
 
+def _block_wide(p: Parameters) -> Groups:
+    """Every bit of the accumulator, by powers of two; its limits, by as many of the greatest blocks as they take;
+    every bit of the ports.
+    """
+    size, (low, high) = p["BLOCK"], limits(p["M"])
+    reach = 2 * p["M"] + 511 + p["GUARD"] - 1
+    powers = [_exact_blocks(sign, exponent, exponent, p) for exponent in range(LOWEST, 255) for sign in (1, -1)]
+    powers += [_great_blocks(sign << up, p) for up in range(1, 2 * p["M"] - 2) for sign in (1, -1)]
+    groups = [block_group("power", "width subnormal infinity", powers)]
+    ports = [[([v] * size, [v] * size, e, e)] for v in (0, -1, *(1 << bit for bit in range(p["M"] - 1))) for e in (0, -1, 1 << 5)]
+    ports += [[([v] * size, [w] * size, 1 << bit, ~(1 << bit))] for bit in range(7) for v, w in ((low, low), (low, high))]
+    groups.append(block_group("ports", "lane width", ports))
+    for name, w, edge in (("top", low, (1 << reach) - 1), ("bottom", high, -(1 << reach))):
+        block: Block = ([low] * size, [w] * size, 127, 127)
+        each = size * low * w << 254 - LOWEST
+        count, rest = divmod(abs(edge), abs(each))
+        if count <= LONGEST:
+            sign, place = (1 if edge > 0 else -1), 254 - LOWEST
+            tail = _great_blocks(sign * (rest >> place), p)
+            tail += _exact_blocks(sign * (rest & (1 << place) - 1), LOWEST, 1, p)
+            groups.append(block_group(f"long-{name}", "width carry", [tail + [block] * count, [block] * 128]))
+    return groups
+
+
 def _block_corners(p: Parameters) -> Groups:
     source, (low, high), size = Source(10), limits(p["M"]), p["BLOCK"]
     rims = ((1, -150), (-1, -150), (3, -151), (1, -151), (-1, -256), (0, 0), (1, 128), (-1, 254))
@@ -188,5 +282,5 @@ def _block_corners(p: Parameters) -> Groups:
 
 GROUPS: dict[str, dict[str, Level]] = {
     "mac_requant": {"L0": _mac_few, "L1": _mac_directed, "L2": _mac_corners},
-    "block_dot": {"L0": _block_few, "L1": _block_directed, "L2": _block_corners},
+    "block_dot": {"L0": _block_few, "L1": lambda p: _block_directed(p) + _block_wide(p), "L2": _block_corners},
 }
