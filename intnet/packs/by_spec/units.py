@@ -2,7 +2,8 @@
 
 `EXPECTED[unit](parameters, words)` takes the words of the in ports, and of the random ones, in plain integers
 and gives those of every out and trail port. A quantizer takes n, the exponent of R, as an input; a trail is
-that of n = EX - 1 where n is less, as every word but 0 saturates there and nothing changes below.
+that of the nearest n at which its unit still shifts by more: beyond it nothing but the trail would change.
+Nothing here is shared with the circuits of `intnet.spec.units`, which gave the words: these are fractions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +15,14 @@ from intnet.errors import PackError
 from intnet.packs.by_spec.plain import Plain, flag_word
 from intnet.packs.by_spec.trails import parts
 from intnet.spec.float32 import bits_of, to_float32, units
-from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Shift, Way, exponent_of
-from intnet.spec.rounding import Decision, decision
+from intnet.spec.formats import Constant, Direct, Flag, Shift, Way, exponent_of
+from intnet.spec.rounding import Decision, decision, overflow
 from intnet.spec.tensor import power
 from intnet.spec.words import lfsr
 from intnet.spec.words import words as philox
 
 Words = dict[str, list[Any]]  # of a port; a list of lanes a word where it has lanes
-Parameters = Mapping[str, int]
+Parameters = Mapping[str, Any]
 INFINITY, LEAST, MANTISSA = 0x7F800000, -149, 24
 CORNERS = 24  # words of the corner stream that each case of an L2 pack has for its own
 
@@ -38,10 +39,12 @@ def _results(ways: Sequence[Way], explained: Sequence[Way]) -> Words:
     )
 
 
-def _seen(p: Parameters, words: Words) -> list[tuple[Fraction, int, int]]:
-    """(exact value, n, the n of its trail) of every word."""
-    unit = power(p["EX"])
-    return [(x * unit, n, max(n, p["EX"] - 1)) for x, n in zip(words["x"], words["n"], strict=True)]
+def _held(n: int, least: int, most: int) -> int:
+    return max(least, min(most, n))
+
+
+def _values(p: Parameters, words: Words) -> list[Fraction]:
+    return [x * power(p["EX"]) for x in words["x"]]
 
 
 def _quantize_q(p: Parameters, words: Words, bits: int) -> Words:
@@ -50,26 +53,84 @@ def _quantize_q(p: Parameters, words: Words, bits: int) -> Words:
 
 
 def _quantize_sq(p: Parameters, words: Words, bits: int) -> Words:
-    form, seen = Shift(p["K"]), _seen(p, words)
-    out = _results([form.way(x, n) for x, n, _ in seen], [form.way(x, n) for x, _, n in seen])
-    return out | {"q.exponent": [form.exponent(n) for _, n, _ in seen]}
+    form, seen = Shift(p["K"]), list(zip(_values(p, words), words["n"], strict=True))
+    least, most = p["EX"] - 1, p["EX"] + p["K"] + p["W"]
+    ways = [form.way(x, n) for x, n in seen]
+    out = _results(ways, [form.way(x, _held(n, least, most)) for x, n in seen])
+    return out | {"q.exponent": [form.exponent(n) for _, n in seen]}
 
 
 def _quantize_cq(p: Parameters, words: Words, bits: int) -> Words:
-    forms = [Constant(dr=2**log) for log in words["log_dr"]]
-    seen = list(zip(forms, _seen(p, words), words["word"], strict=True))
-    ways = [form.way(x, n, "stochastic", word >> 32 - bits, bits) for form, (x, n, _), word in seen]
-    explained = [form.way(x, n, "stochastic", word >> 32 - bits, bits) for form, (x, _, n), word in seen]
-    return _results(ways, explained) | {"q.limit": [form.dr - 1 for form in forms]}
+    ways, explained, limits = [], [], []
+    for x, n, log, word in zip(_values(p, words), words["n"], words["log_dr"], words["word"], strict=True):
+        form, least = Constant(dr=2**log), p["EX"] + log - p["DB"]
+        near = _held(n, least, p["EX"] + log + p["W"] + 32)
+        drawn = word >> 32 - bits
+        ways.append(form.way(x, n, "stochastic", drawn, bits))
+        explained.append(form.way(x, near, "stochastic", drawn, bits))
+        limits.append(form.dr - 1)
+    return _results(ways, explained) | {"q.limit": limits}
 
 
 def _quantize_flag(p: Parameters, words: Words, bits: int) -> Words:
-    form, seen = Flag(8), _seen(p, words)
-    ways = [form.way(x, n) for x, n, _ in seen]
-    out = _results(ways, [form.way(x, n) for x, _, n in seen])
+    form, seen = Flag(8), list(zip(_values(p, words), words["n"], strict=True))
+    least, most = p["EX"] - 1, p["EX"] + p["W"] + 15
+    ways = [form.way(x, n) for x, n in seen]
+    out = _results(ways, [form.way(x, _held(n, least, most)) for x, n in seen])
     out["q"] = [flag_word(way.code, form.k) for way in ways]
     out["q.coarse"] = [int(way.lift > 1) for way in ways]
-    return out | {"q.exponent": [form.exponent(n) for _, n, _ in seen]}
+    return out | {"q.exponent": [form.exponent(n) for _, n in seen]}
+
+
+# -- results limited to OUT bits -----------------------------------------------------------------
+
+
+def _limits(p: Parameters) -> tuple[int, int]:
+    half = 1 << p["OUT"] - 1
+    if not p["QS"]:
+        return 0, 2 * half - 1
+    return (1 - half if p["OVERFLOW"] == "saturate_symmetric" else -half), half - 1
+
+
+def _limited(p: Parameters, values: Sequence[Fraction], zeros: Sequence[int], mode: str = "") -> Words:
+    """round(value) + zero, within OUT bits; in the trail the zero point stands on the floor and what follows."""
+    low, high = _limits(p)
+    how = "wrap" if p["OVERFLOW"] == "wrap" else "saturate"
+    out: Words = {"q": [], "saturated": []}
+    made = []
+    for value, zero in zip(values, zeros, strict=True):
+        rounded = decision(value, mode or p["MODE"])
+        code = overflow(rounded.rounded + zero, low, high, how)
+        out["q"].append(code)
+        out["saturated"].append(int(code != rounded.rounded + zero))
+        made.append(rounded._replace(floor=rounded.floor + zero))
+    return out | trail("q", made)
+
+
+def _shift(p: Parameters, words: Words, bits: int) -> Words:
+    return _limited(p, [x * power(-p["S"]) for x in words["x"]], [p["ZQ"]] * len(words["x"]))
+
+
+def _shift_by(p: Parameters, words: Words, bits: int) -> Words:
+    amounts = [_held(n, -p["OUT"] - 1, p["W"] + 1) for n in words["n"]]
+    values = [x * power(-n) for x, n in zip(words["x"], amounts, strict=True)]
+    return _limited(p, values, [p["ZQ"]] * len(values))
+
+
+def _scale_add(p: Parameters, words: Words, bits: int) -> Words:
+    acc = [x * s + o for x, s, o in zip(words["x"], words["scale"], words["offset"], strict=True)]
+    return _limited(p, [a * power(-p["S"]) for a in acc], [p["ZQ"]] * len(acc)) | {"q.acc": acc}
+
+
+def _requantize(p: Parameters, words: Words, bits: int) -> Words:
+    exact = [a * m * power(-31) for a, m in zip(words["acc"], words["multiplier"], strict=True)]
+    amounts = [_held(n, -p["LEFT"], p["RIGHT"]) for n in words["n"]]
+    if not p["TWICE"]:
+        values = [v * power(-n) for v, n in zip(exact, amounts, strict=True)]
+        return _limited(p, values, words["zero_point"])
+    high = [decision(v * power(max(0, -n)), "ties_pos").rounded for v, n in zip(exact, amounts, strict=True)]
+    values = [h * power(-max(0, n)) for h, n in zip(high, amounts, strict=True)]
+    return _limited(p, values, words["zero_point"], "ties_away") | {"q.high": high}
 
 
 # -- vectors -------------------------------------------------------------------------------------
@@ -94,11 +155,21 @@ def _r_exponent(p: Parameters, words: Words, bits: int) -> Words:
     return {"n": n, "n.max": [max(map(abs, tensor)) for tensor in tensors]}
 
 
+def _accumulate(p: Parameters, value: int) -> int:
+    """What an accumulator of ACC bits makes of a sum."""
+    low, high = -(1 << p["ACC"] - 1), (1 << p["ACC"] - 1) - 1
+    return value if p["SUMS"] == "exact" else overflow(value, low, high, p["SUMS"])
+
+
 def _mac_requant(p: Parameters, words: Words, bits: int) -> Words:
-    beats_of = vectors(words)
-    sums = [sum(map(_dot, words["x"][b], words["w"][b])) + words["bias"][b][-1] for b in beats_of]
-    ways = [FixedPoint(p["OUT"], -p["S"], overflow="saturate_symmetric").way(v, 0) for v in sums]
-    return _results(ways, ways) | {"q.acc": sums}
+    sums = []
+    for beats in vectors(words):
+        total = 0
+        for x, w in zip(words["x"][beats], words["w"][beats], strict=True):
+            terms = [(a - p["ZX"]) * (b - p["ZW"]) for a, b in zip(x, w, strict=True)]
+            total = _accumulate(p, total + sum(terms))
+        sums.append(_accumulate(p, total + words["bias"][beats][-1]))
+    return _limited(p, [v * power(-p["S"]) for v in sums], [p["ZQ"]] * len(sums)) | {"q.acc": sums}
 
 
 def _block_dot(p: Parameters, words: Words, bits: int) -> Words:
@@ -134,6 +205,10 @@ EXPECTED: dict[str, Callable[[Parameters, Words, int], Words]] = {
     "r_exponent": _r_exponent,
     "mac_requant": _mac_requant,
     "block_dot": _block_dot,
+    "shift": _shift,
+    "shift_by": _shift_by,
+    "scale_add": _scale_add,
+    "requantize": _requantize,
 }
 
 

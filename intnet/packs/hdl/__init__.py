@@ -43,7 +43,7 @@ def header(manifest: dict[str, Any]) -> str:
     ]
     unit = manifest["about"].get("unit")
     if unit:
-        lines += [f"  localparam int {name} = {value};" for name, value in unit["parameters"].items()]
+        lines += [f"  localparam int {name} = {value};" for name, value in unit["generics"].items()]
     ports: Sequence[dict[str, Any]] = manifest["ports"]
     for entry, name in zip(ports, names_of(ports), strict=True):
         lines += ["", f"  // {entry['file']}: {entry['name']}, {_ascii(entry['meaning'])}"]

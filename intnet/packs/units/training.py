@@ -21,7 +21,7 @@ from intnet.exact.quantize import quantize
 from intnet.numbers.formats import Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.packs.units.signals import Columns, Group, Unit, column, ends
-from intnet.packs.units.words import log2_r
+from intnet.packs.units.words import K_Q, log2_r
 from intnet.runs import run_folder
 from intnet.trace import Event, Recorder
 
@@ -36,6 +36,10 @@ PATHS = {
     "r_exponent": ("layer2.0.relu2/e0", "layer3.0.relu1/e0"),
     "mac_requant": (f"{PRODUCT}/x0", f"{PRODUCT}/Wq"),
     "block_dot": ("layer2.0.relu2/e0", f"{PRODUCT}/Wq"),
+    "shift": ("layer1.0.conv1/Accq", "layer1.0.bn1/Accq_gamma", "layer1.0.bn1/Accq_beta"),
+    "shift_by": ("layer2.0.relu2/e0",),
+    "scale_add": (f"{PRODUCT}/x0", f"{PRODUCT}/Wq"),
+    "requantize": (f"{PRODUCT}/x0", f"{PRODUCT}/Wq"),
 }
 PIXELS = 1  # images whose pixels become rows of a sum
 
@@ -47,7 +51,7 @@ class Taken:
     """Groups of vectors and what they ask of the unit."""
 
     groups: list[Group]
-    parameters: dict[str, int]
+    parameters: dict[str, Any]
     scale: dict[str, int] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
 
@@ -93,8 +97,8 @@ def _width(*arrays: np.ndarray) -> int:
 
 
 def settled(
-    unit: Unit, settings: Mapping[str, int], fixed: Mapping[str, int], least: Mapping[str, int]
-) -> dict[str, int]:
+    unit: Unit, settings: Mapping[str, Any], fixed: Mapping[str, int], least: Mapping[str, int]
+) -> dict[str, Any]:
     """The unit's parameters: those the data fix, widths that are at least so many, the others as set.
 
     PackError where a setting contradicts the data.
@@ -109,7 +113,7 @@ def settled(
     return unit.defaults | dict(least) | dict(fixed) | dict(settings)
 
 
-def _elementwise(unit: Unit, settings: Mapping[str, int], count: int) -> Taken:
+def _elementwise(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
     """A word an element: Q, SQ, Flag-Q and CQ with the words that training drew."""
     tensors, exponent = _aligned(unit.name, count)
     groups, fixed = [], {"EX": exponent}
@@ -135,7 +139,7 @@ def _elementwise(unit: Unit, settings: Mapping[str, int], count: int) -> Taken:
     return Taken(groups, parameters, scale, about)
 
 
-def _vectors(unit: Unit, settings: Mapping[str, int], count: int) -> Taken:
+def _vectors(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
     """R of whole tensors, and of each of their images."""
     tensors, exponent = _aligned(unit.name, count)
     groups = []
@@ -168,7 +172,7 @@ def _every_product(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return left.reshape(-1, *x.shape[2:]), right.reshape(-1, *w.shape[2:])
 
 
-def _products(unit: Unit, settings: Mapping[str, int], count: int) -> Taken:
+def _products(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
     """Every sum of a 1x1 convolution, requantized to 8 bits on the grid of activations."""
     lanes = settings.get("LANES", unit.defaults["LANES"])
     rows = [_rows(made) for made in steps()[:count]]
@@ -193,7 +197,7 @@ def _normalised(rows: np.ndarray, exponent: int, bits: int) -> tuple[np.ndarray,
     return mantissas, column([part.exponent for part in parts]).reshape(*rows.shape[:-1], 1)
 
 
-def _blocks(unit: Unit, settings: Mapping[str, int], count: int) -> Taken:
+def _blocks(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
     """Errors against the columns of that convolution's weights, as memory holds them in 24 bits."""
     p = unit.defaults | dict(settings)
     groups = []
@@ -212,6 +216,56 @@ def _blocks(unit: Unit, settings: Mapping[str, int], count: int) -> Taken:
     return Taken(groups, p)
 
 
+def _shifted(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
+    """The words that Q rounds, and errors whose shift follows their R: to 8 bits."""
+    tensors, exponent = _aligned(unit.name, count)
+    groups = []
+    for event, tensor in tensors:
+        columns: Columns = {"x": tensor.reshape(-1)}
+        if unit.name == "shift_by":
+            n = log2_r(columns["x"], exponent) - exponent - (K_Q - 1)
+            columns["n"] = np.full(columns["x"].shape, n)
+        groups.append(Group(_name(event), "real", columns, event.step + 1))
+    fixed = {"S": int(tensors[0][0].result.exponent) - exponent} if unit.name == "shift" else {}
+    parameters = settled(unit, settings, fixed, {"W": _width(*(codes for _, codes in tensors))})
+    return Taken(groups, parameters)
+
+
+def _sums(made: Events) -> tuple[np.ndarray, int]:
+    """Every sum of that convolution, a row a pixel and a column an output channel, and the step."""
+    x, w, _, step = _rows(made)
+    return x @ w.T, step
+
+
+def _normalized(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
+    """Its sums, each channel's mean taken off and its range scaled to 8 bits: batch norm at inference."""
+    rows = [_sums(made) for made in steps()[:count]]
+    shift = settings.get("S", unit.defaults["S"])
+    groups = []
+    for sums, step in rows:
+        mean = sums.sum(axis=0) // len(sums)
+        reach = np.maximum(1, np.abs(sums - mean).max(axis=0))
+        scale = np.minimum((127 << shift) // reach, (1 << 15) - 1)
+        columns = {"x": sums, "scale": scale, "offset": -mean * scale}
+        flat = {name: np.broadcast_to(value, sums.shape).reshape(-1) for name, value in columns.items()}
+        groups.append(Group(f"{PRODUCT}.bn.step{step}", "real", flat, step))
+    return Taken(groups, settled(unit, settings, {}, {"W": _width(*(sums for sums, _ in rows))}))
+
+
+def _requantized(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
+    """Its sums, each channel's range brought to 8 bits by a multiplier in [1/2, 1) and a shift."""
+    rows = [_sums(made) for made in steps()[:count]]
+    groups = []
+    for sums, step in rows:
+        reach = np.maximum(127, np.abs(sums).max(axis=0)).tolist()
+        n = [(r // 127).bit_length() - 1 for r in reach]
+        multipliers = [min((127 << 31 + a) // r, (1 << 31) - 1) for r, a in zip(reach, n, strict=True)]
+        columns = {"acc": sums, "multiplier": column(multipliers), "n": column(n), "zero_point": column(0)}
+        flat = {name: np.broadcast_to(value, sums.shape).reshape(-1) for name, value in columns.items()}
+        groups.append(Group(f"{PRODUCT}.q.step{step}", "real", flat, step))
+    return Taken(groups, settled(unit, settings, {}, {"W": _width(*(sums for sums, _ in rows))}))
+
+
 TAKES: dict[str, Callable[[Unit, Mapping[str, int], int], Taken]] = {
     "quantize_q": _elementwise,
     "quantize_sq": _elementwise,
@@ -220,10 +274,14 @@ TAKES: dict[str, Callable[[Unit, Mapping[str, int], int], Taken]] = {
     "r_exponent": _vectors,
     "mac_requant": _products,
     "block_dot": _blocks,
+    "shift": _shifted,
+    "shift_by": _shifted,
+    "scale_add": _normalized,
+    "requantize": _requantized,
 }
 
 
-def take(unit: Unit, settings: Mapping[str, int], count: int) -> Taken:
+def take(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
     """The words of `count` steps for a unit."""
     taken = TAKES[unit.name](unit, settings, count)
     last = FIRST + count - 1

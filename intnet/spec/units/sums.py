@@ -79,6 +79,9 @@ def block_dot(c: Circuit, p: Parameters) -> None:
     lsb.low = least
     floor = c.wire("floor", size >> lsb, MANTISSA, False)
     lost = c.wire("lost", size & ((1 << lsb) - 1))
+    c.never[f"lost[{lost.bits - 1}] = 1"] = "only the least sum has so many bits, and its lower ones are 0"
+    c.never["lost: one bit narrower"] = "only the least sum has so many bits, and its lower ones are 0"
+    c.never["lsb: one bit narrower"] = "without its top bit the floor is so wide that the result is infinite as well"
     half = (1 << lsb) >> 1
     tie, odd = lost.equals(half), floor & 1
     up = c.wire("up", (lost > half) | (tie & odd))
