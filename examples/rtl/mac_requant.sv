@@ -65,13 +65,13 @@ module mac_requant #(
     right = $signed({{(WW - B) {WS != 0 && b[B-1] && !`MUT_IS(3)}}, b}) - WW'(ZW);  // MUT 3: w unsigned
     p = (XW + WW)'(left) * (XW + WW)'(right);
     if (`MUT_IS(4)) p = $signed({{(XW + WW - A - B + 1) {p[A+B-2]}}, p[A+B-2:0]});  // MUT 4: product one bit short
-    return BEAT'(p);
+    product = BEAT'(p);
   endfunction
 
   // What the accumulator keeps of a sum: without saturation its low bits.
   localparam logic signed [WIDE-1:0] TOP = (WIDE'(1) << (ACC - 1)) - WIDE'(1);
   function automatic logic signed [ACC-1:0] kept_sum(input logic signed [WIDE-1:0] v);
-    return ACC'(SUMS == 2 && v > TOP ? TOP : SUMS == 2 && v < -TOP - WIDE'(1) ? -TOP - WIDE'(1) : v);
+    kept_sum = ACC'(SUMS == 2 && v > TOP ? TOP : SUMS == 2 && v < -TOP - WIDE'(1) ? -TOP - WIDE'(1) : v);
   endfunction
 
   wire signed [ACC-1:0] held = first && !`MUT_IS(5) ? '0 : sum;  // MUT 5: not cleared
@@ -88,7 +88,7 @@ module mac_requant #(
   wire signed [Y-1:0] floor = `MUT_IS(10) ? y >>> (S + 1) :  // MUT 10: shifts one bit too far
                               `MUT_IS(11) ? $signed({{(Y - ACC) {1'b0}}, $unsigned(acc)} >> S) :  // MUT 11: sign lost on shift
                               y >>> S;
-  wire [Y-1:0] lost = y & ~({Y{1'b1}} << S) & ~Y'(`MUT_IS(12));  // MUT 12: lowest sticky bit lost
+  wire [Y-1:0] lost = y & ~({Y{1'b1}} << S) & {{(Y - 1) {1'b1}}, !`MUT_IS(12)};  // MUT 12: lowest sticky bit lost
   wire [Y-1:0] half = (Y'(1) << S) >> 1;
   wire tie = S != 0 && lost == half;
   wire up = `MUT_IS(13) ? lost >= half :  // MUT 13: tie up

@@ -12,9 +12,6 @@ MUTANT = re.compile(r"// MUT (\d+): (.+)")
 
 # Mutants that no input can tell from the unit, each with the proof.
 EQUIVALENT: dict[tuple[str, int], str] = {
-    # |x| = Sc exactly: taken as a fine value it is round(2^7) = 128, which is stored as flag 1, magnitude 1;
-    # taken as a coarse value it is round(1) = 1 with the flag. Any other |x| is on one side of both > and >=.
-    ("quantize_flag", 4): "|x| = Sc is stored as flag 1, magnitude 1 from either grid",
     # m^2 = 2^(2p+1) has no integer solution: the exponent of 2 in a square is even.
     ("r_exponent", 8): "m^2 is never 2^(2p+1): a square holds an even power of 2",
 }

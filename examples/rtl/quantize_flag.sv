@@ -41,7 +41,7 @@ module quantize_flag #(
   wire [31:0] right = d <= 0 ? 0 : d > W ? W + 1 : d;
   wire [Y-1:0] y     = Y'(a) << left;
   wire [Y-1:0] floor = y >> right;
-  wire [Y-1:0] rem   = y & ~({Y{1'b1}} << right) & ~Y'(`MUT_IS(8));  // MUT 8: lowest sticky bit lost
+  wire [Y-1:0] rem   = y & ~({Y{1'b1}} << right) & {{(Y - 1) {1'b1}}, !`MUT_IS(8)};  // MUT 8: lowest sticky bit lost
   wire [Y-1:0] half  = (Y'(1) << right) >> 1;
   wire up = `MUT_IS(9) ? right != 0 && rem >= half :  // MUT 9: tie away from zero
             `MUT_IS(10) ? right != 0 && (rem > half || (rem == half && !sign)) :  // MUT 10: tie up

@@ -25,7 +25,7 @@ module quantize_q #(
       wire [OW-1:0] floor = `MUT_IS(1) ? {all[OW-1], all[OW-1:1]} :  // MUT 1: shifts one bit too far
                             `MUT_IS(2) ? {{(OW - W + S) {1'b0}}, x[W-1:S]} :  // MUT 2: sign lost on shift
                             all;
-      wire [S:0] rem = {1'b0, x[S-1:0]} & ~(S + 1)'(`MUT_IS(3));  // MUT 3: the lowest sticky bit lost
+      wire [S:0] rem = {1'b0, x[S-1:0]} & {{S{1'b1}}, !`MUT_IS(3)};  // MUT 3: the lowest sticky bit lost
       wire up = `MUT_IS(4) ? rem >= HALF :  // MUT 4: tie up
                 `MUT_IS(5) ? rem > HALF || (rem == HALF && !x[W-1]) :  // MUT 5: tie away from zero
                 `MUT_IS(6) ? 1'b0 :  // MUT 6: floor

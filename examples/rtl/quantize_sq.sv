@@ -36,7 +36,7 @@ module quantize_sq #(
   wire signed [Y-1:0] y     = Y'($signed(x)) <<< left;
   wire signed [Y-1:0] floor = `MUT_IS(5) ? $signed(Y'(y[W-1:0]) >> right) :  // MUT 5: sign lost on shift
                               y >>> right;
-  wire [Y-1:0] rem  = y & ~({Y{1'b1}} << right) & ~Y'(`MUT_IS(6));  // MUT 6: lowest sticky bit lost
+  wire [Y-1:0] rem  = y & ~({Y{1'b1}} << right) & {{(Y - 1) {1'b1}}, !`MUT_IS(6)};  // MUT 6: lowest sticky bit lost
   wire [Y-1:0] half = (Y'(1) << right) >> 1;
   wire up = `MUT_IS(7) ? right != 0 && rem >= half :  // MUT 7: tie up
             `MUT_IS(8) ? right != 0 && rem > half - Y'(!x[W-1]) :  // MUT 8: tie away from zero

@@ -29,13 +29,14 @@ module requantize #(
     output logic [OUT-1:0] q,
     output logic          saturated
 );
-  localparam int P = W + LEFT + 32;  // the product
+  localparam int P = W + LEFT + 31;  // the product
   localparam int Y = P > OUT + 2 ? P : OUT + 2;
   wire signed [31:0] d = 32'($signed(n));
   wire [31:0] left  = d >= 0 ? 0 : -d > LEFT ? LEFT : -d;
   wire [31:0] right = d <= 0 ? 0 : d > RIGHT ? RIGHT : d;
-  wire signed [Y-1:0] scaled = Y'($signed(acc)) <<< left;
-  wire signed [Y-1:0] product = scaled * $signed({{(Y - 31) {1'b0}}, multiplier});
+  wire signed [W+LEFT-1:0] scaled = (W + LEFT)'($signed(acc)) <<< left;
+  wire signed [P-1:0] full = P'(scaled) * P'($signed({1'b0, multiplier}));
+  wire signed [Y-1:0] product = Y'(full);
   wire signed [Y-1:0] high = (product + (Y'(1) << 30)) >>> 31;
   wire [31:0] amount = TWICE != 0 ? right : right + 31;
   wire signed [Y-1:0] y = TWICE != 0 ? high : product;

@@ -29,8 +29,9 @@ module scale_add #(
   localparam int SUM = (W + 1 + B > OB ? W + 1 + B : OB) + 1;
   localparam int MOST = SUM > S + 2 ? SUM : S + 2;
   localparam int Y = MOST > 26 ? MOST : 26;
-  wire signed [Y-1:0] a = {{(Y - W) {XS != 0 && x[W-1]}}, x};
-  wire signed [Y-1:0] acc = a * Y'($signed(scale)) + Y'($signed(offset));
+  wire signed [W:0] a = {XS != 0 && x[W-1], x};
+  wire signed [W+B:0] product = (W + 1 + B)'(a) * (W + 1 + B)'($signed(scale));
+  wire signed [Y-1:0] acc = Y'(product) + Y'($signed(offset));
   wire [OUT-1:0] limited;
   wire changed;
   round_limit #(.Y(Y), .RB(6), .OUT(OUT), .QS(QS), .MODE(MODE), .OVERFLOW(OVERFLOW)) last_step (

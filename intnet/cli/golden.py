@@ -17,11 +17,13 @@ EXAMPLE = """\
   intnet golden --method wageubn --model mlp --data digits --layer '[fbr]*2' --step 3 --out packs/block2
   intnet golden --method wageubn --model mlp --data digits --layer fc2 --steps 4 --out packs/chain
   intnet golden unit quantize_sq --level 1 --out packs/sq
+  intnet golden unit requantize --set TWICE=1 --set MODE=ties_away --c --out models/requantize
 
-A layer's pack (level L3) holds one whole step: inputs, stored state, random words, every result of
-forward, backward and update, and the trail of each rounding. --steps N makes a chain (L4) with one digest
-a step. RUN goes on from its last checkpoint, and nothing is written to its folder. `intnet list` shows the
-units. What a pack holds is told bit by bit in its CONTRACT.md. Check one with `intnet check`."""
+A layer's pack (level L3) holds one whole step: inputs, stored state, random words, every result of forward,
+backward and update, and the trail of each rounding. --steps N makes a chain (L4) with one digest a step. RUN
+goes on from its last checkpoint, and nothing is written to its folder. `intnet list` shows the units; --c
+writes a unit's model in C99 in place of a pack, with DPI-C and a testbench of random words. What a pack holds
+is told bit by bit in its CONTRACT.md. Check one with `intnet check`."""
 
 UNIT = "unit"
 
@@ -36,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--steps", type=options.positive, default=1, metavar="N", help="a chain of N steps (1)"
     )
     parser.add_argument("--level", metavar="L", help="of a unit's vectors: 0 to 4")
+    parser.add_argument("--c", action="store_true", help="a unit's model in C in place of a pack")
     parser.add_argument("--out", required=True, metavar="PACK", help="the pack's folder, not there yet")
 
 
@@ -43,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     """Make the draft, write it, say what it is."""
     if Path(args.out).exists():  # before anything that takes time
         raise ConfigError(f"--out {args.out} is there already: a pack is never written over")
+    if args.c:
+        return _model(args)
     draft = _unit(args) if args.what[:1] == [UNIT] else _layers(args)
     from intnet.packs import pack
     from intnet.training.tape import KB, MB
@@ -64,15 +69,35 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _model(args: argparse.Namespace) -> int:
+    """Write a unit's C model, and say what it is."""
+    if args.what[:1] != [UNIT] or len(args.what) != 2 or args.level is not None:
+        raise ConfigError("write `intnet golden unit NAME --c --out DIR`; `intnet list` shows the units")
+    _of_layers_only(args)
+    from intnet.packs.units import models
+
+    folder = models.write(args.what[1], options.settings(args.set), args.out)
+    names = sorted(path.name for path in folder.iterdir())
+    if args.json:
+        print(json.dumps({"model": str(folder), "unit": args.what[1], "files": names}))
+    else:
+        print(f"{args.what[1]} as C99 in {folder}: {', '.join(names)}")
+    return 0
+
+
+def _of_layers_only(args: argparse.Namespace) -> None:
+    names = ("method", "model", "data", "layer", "step", "limit", "data_dir", "augment", "image_size")
+    strange = options.given(args, names)
+    if strange or args.steps != 1:
+        raise ConfigError(f"{(strange or ['--steps'])[0]} is for a pack of layers, not of a unit")
+
+
 def _unit(args: argparse.Namespace) -> "Draft":
     if len(args.what) != 2 or args.level is None:
         raise ConfigError(
             "write `intnet golden unit NAME --level L --out PACK`; `intnet list` shows the units"
         )
-    names = ("method", "model", "data", "layer", "step", "limit", "data_dir", "augment", "image_size")
-    strange = options.given(args, names)
-    if strange or args.steps != 1:
-        raise ConfigError(f"{(strange or ['--steps'])[0]} is for a pack of layers, not of a unit")
+    _of_layers_only(args)
     from intnet.packs import units
 
     level = args.level if args.level.startswith("L") else f"L{args.level}"

@@ -87,10 +87,28 @@ def _unit(manifest: Json) -> Iterator[str]:
         yield f"{_SIGNALS}\n"
     if random:
         yield "Random words: " + "; ".join(f"{key} {value}" for key, value in random.items()) + ".\n"
+    if reach := about.get("coverage"):
+        yield from _coverage(reach)
     if power:
         yield f"Of {power['mutants']} mutants of the reference unit, {power['equivalent']} of them equal to"
         yield f"it by proof, these vectors kill {power['killed']}, as many uniform random ones"
         yield f"{power['uniform_killed']} ({power['simulator']}).\n"
+
+
+def _coverage(reach: Json) -> Iterator[str]:
+    """What the vectors reach of the unit's definition, and what they do not."""
+    told = {
+        "bits": "bits, each both ways",
+        "bins": "ties, limits, amounts and choices",
+        "narrower": "wires seen to be wide enough",
+    }
+    counts = [f"{reach[name]['reached']:,} of {reach[name]['of']:,} {what}" for name, what in told.items()]
+    yield f"The vectors reach {', '.join(counts)} of the unit's definition."
+    if reach["complete"]:
+        yield "Nothing that it declares is left out: the coverage is complete.\n"
+    else:
+        more = f", and {reach['missing_more']} more" if reach["missing_more"] else ""
+        yield f"NOT complete; not reached: {', '.join(reach['missing'])}{more}.\n"
 
 
 def _windows(manifest: Json) -> Iterator[str]:

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-Value = "Wire | int"
+Value: TypeAlias = "Wire | int"
 Range = tuple[int, int]
 
 
@@ -65,7 +65,7 @@ def _bits(a: Range, b: Range) -> Range:
     """Of a | b and a ^ b."""
     if a[0] >= 0 and b[0] >= 0:
         return 0, (1 << max(width(*a), width(*b))) - 1
-    return span(max(width(*a), width(*b)))
+    return span(max(width(min(low, -1), high) for low, high in (a, b)))
 
 
 def _truth(_a: Range, _b: Range) -> Range:
@@ -218,7 +218,8 @@ class Circuit:
     wires:     named values in the order in which they arise, registers' next values too
     gives:     out ports
     registers: name -> (its value before the beat, its next value)
-    bins:      name -> a wire of 0 or 1 that vectors should bring to 1; each: (wire, all values it should have)
+    bins:      name -> a wire of 0 or 1 that vectors should bring to 1
+    each:      name -> (a wire, all values that vectors should bring it to)
     never:     a bit's or a bin's name -> why no vector can reach it
     """
 

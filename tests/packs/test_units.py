@@ -117,7 +117,7 @@ def test_results_follow_from_their_trail(name: str, level: str, settings: Settin
 
 @pytest.mark.parametrize("name", ["quantize_sq", "quantize_cq", "quantize_flag"])
 def test_n_is_that_of_a_tensor(name: str) -> None:
-    """Words that share n hold the maximum that n comes from, and nothing beyond it: corners; L1 takes any n."""
+    """Words that share n hold the maximum that n comes from, nothing beyond it: corners; L1 takes any n."""
     draft = made(name, "L2")
     words, exponent = words_of(draft), draft.about["unit"]["parameters"]["EX"]
     tops: dict[int, int] = {}

@@ -93,7 +93,7 @@ def _limits(p: Parameters) -> tuple[int, int]:
 
 
 def _limited(p: Parameters, values: Sequence[Fraction], zeros: Sequence[int], mode: str = "") -> Words:
-    """round(value) + zero, within OUT bits; in the trail the zero point stands on the floor and what follows."""
+    """round(value) + zero, within OUT bits; the trail's floor has the zero point too."""
     low, high = _limits(p)
     how = "wrap" if p["OVERFLOW"] == "wrap" else "saturate"
     out: Words = {"q": [], "saturated": []}

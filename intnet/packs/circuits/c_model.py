@@ -2,10 +2,10 @@
 
     files("quantize_sq", parameters, ports) -> {"quantize_sq_model.c": ..., "quantize_sq_model.h": ..., ...}
 
-One C statement a node, in the circuit's order. A value of up to 63 bits is an int64_t; a wider one is a `wide`, an
-array of 32-bit limbs in two's complement, as long as the circuit's widest value needs. No step of it is undefined or
-left to a compiler: numbers are shifted as unsigned ones, and to the right by division's floor; nothing overflows, as
-the range of every node is known. It needs no library.
+One C statement a node, in the circuit's order. A value of up to 63 bits is an int64_t; a wider one is a
+`wide`, an array of 32-bit limbs in two's complement, as long as the circuit's widest value needs. No step of
+it is undefined or left to a compiler: numbers are shifted as unsigned ones, and to the right by division's
+floor; nothing overflows, as the range of every node is known. It needs no library.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ WIDE = """
 typedef struct { uint32_t limb[LIMBS]; } wide;
 
 static wide wide_of(int64_t value) {
-  wide out;
-  uint64_t bits = (uint64_t)value;
-  for (int i = 0; i < LIMBS; i++) out.limb[i] = i < 2 ? (uint32_t)(bits >> (32 * i)) : value < 0 ? 0xffffffffu : 0u;
-  return out;
+  wide out; uint64_t bits = (uint64_t)value; for (int i = 0; i < LIMBS; i++) out.limb[i] = i < 2 ?
+  (uint32_t)(bits >> (32 * i)) : value < 0 ? 0xffffffffu : 0u; return out;
 }
 static int wide_negative(wide a) { return (int)(a.limb[LIMBS - 1] >> 31); }
 static int64_t wide_low(wide a) {  /* of one that fits */
@@ -171,16 +169,14 @@ class Writer:
         """The expression of a node."""
         if node.kind == "number":
             return self._wide_number(node.at)
-        if node.kind == "read":
-            return f"in->{identifier(node.name)}"
-        if node.kind == "register":
-            return f"state->{identifier(node.name)}"
+        if node.kind in ("read", "register"):
+            return f"{'in' if node.kind == 'read' else 'state'}->{identifier(node.name)}"
         if node.kind == "select":
             choice, one, two = node.args
             sides = [self.wide(arg) if is_wide(node) else self.name(arg) for arg in (one, two)]
             return f"{self.name(choice)} ? {sides[0]} : {sides[1]}"
         if node.kind == "wire":
-            return self._as(node, node.args[0])
+            return self.wide(node.args[0]) if is_wide(node) else self.narrow(node.args[0])
         if node.kind == "cut":
             return self._cut(node)
         return self._op(node)
@@ -190,11 +186,18 @@ class Writer:
         limbs = ", ".join(f"0x{low >> LIMB * i & 0xFFFFFFFF:08x}u" for i in range(self.limbs))
         return f"{{{{{limbs}}}}}"
 
-    def _as(self, node: Wire, arg: Wire) -> str:
-        """A value in the type of a node that it fits."""
-        if is_wide(node):
-            return self.wide(arg)
-        return f"wide_low({self.name(arg)})" if is_wide(arg) else self.name(arg)
+    def narrow(self, node: Wire) -> str:
+        """A value as an int64_t, which it fits."""
+        return f"wide_low({self.name(node)})" if is_wide(node) else self.name(node)
+
+    def promises(self) -> list[str]:
+        """That wires which are narrower than what they are given hold it."""
+        told = []
+        for node in self.nodes:
+            if node.kind == "wire" and node.range != node.args[0].range and not is_wide(node):
+                value = self.narrow(node.args[0])
+                told.append(f"{value} >= INT64_C({node.low}) && {value} <= INT64_C({node.high})")
+        return told
 
     def _cut(self, node: Wire) -> str:
         bits, signed = node.at
@@ -238,7 +241,11 @@ class Writer:
 
 def used_helpers(body: str, helpers: str) -> str:
     """Those of `helpers` that a body needs, and those that these need: what is not used is a warning."""
-    blocks = [block for block in ("\n" + helpers.strip()).replace("\nstatic", "\0static").split("\0") if block.strip()]
+    blocks = [
+        block
+        for block in ("\n" + helpers.strip()).replace("\nstatic", "\0static").split("\0")
+        if block.strip()
+    ]
     kept: list[str] = []
     for block in reversed(blocks):
         name = block.split("(")[0].split()[-1] if block.startswith("static") else ""
@@ -253,7 +260,8 @@ def text(name: str, circuit: Circuit, title: str) -> str:
     writer = Writer(circuit)
     told = [node for node in writer.nodes if node.kind != "number" or is_wide(node)]
     lines = [writer.statement(node) for node in told]
-    lines += [f"  out->{identifier(port)} = {writer._as(_narrow(), wire)};" for port, wire in circuit.gives.items()]
+    lines += [f"  out->{identifier(port)} = {writer.narrow(wire)};" for port, wire in circuit.gives.items()]
+    lines.append(f"  out->holds = {' && '.join(writer.promises()) or '1'};")
     after = [f"  state->{identifier(r)} = v{wire.place};" for r, (_, wire) in circuit.registers.items()]
     registers = [
         f"  state->{identifier(r)} = {'wide_of(0)' if is_wide(before) else '0'};"
@@ -261,7 +269,9 @@ def text(name: str, circuit: Circuit, title: str) -> str:
     ]
     body = "\n".join([*lines, *after, *registers])
     helpers = used_helpers(body, WIDE) if writer.has_wide else ""
-    state = [f"  {'wide' if is_wide(b) else 'int64_t'} {identifier(r)};" for r, (b, _) in circuit.registers.items()]
+    state = [
+        f"  {'wide' if is_wide(b) else 'int64_t'} {identifier(r)};" for r, (b, _) in circuit.registers.items()
+    ]
     limbs = f"#define LIMBS {writer.limbs}\n" if writer.has_wide else ""
     return f"""\
 /* {title}
@@ -290,22 +300,18 @@ void {name}_beat(int which, const struct {name}_in *in, struct {name}_out *out) 
 """
 
 
-def _narrow() -> Wire:
-    """What stands for an int64_t."""
-    return Wire(Circuit(), "number", 0, (), (0, 0))
-
-
 def header(name: str, circuit: Circuit) -> str:
     """NAME_model.h."""
     ins = "\n".join(f"  int64_t {identifier(port)};" for port in circuit.reads)
-    outs = "\n".join(f"  int64_t {identifier(port)};" for port in circuit.gives)
+    outs = "\n".join(f"  int64_t {identifier(port)};" for port in [*circuit.gives, "holds"])
     return f"""\
 /* The unit {name}: one call a beat. Generated by intnet: do not edit.
  *
  *   {name}_reset(0);                       the registers of state 0; {name.upper()}_STATES there are
  *   {name}_beat(0, &in, &out);             the out ports that a beat gives; of vectors those at `last` count
- *
- * Every in port is a whole number within its bits: of a signed port a negative one is just that. */
+ * * Every in port is a whole number within its bits: of a signed port a negative one is just that. holds is 0
+ where * a sum does not fit the bits that the unit has for it: the definition then says nothing of this
+ vector. */
 #ifndef {name.upper()}_MODEL_H
 #define {name.upper()}_MODEL_H
 #include <stdint.h>
@@ -358,7 +364,9 @@ int main(void) {{
 """
 
 
-def files(name: str, circuit: Circuit, parameters: Mapping[str, Any], formula: Sequence[str]) -> dict[str, str]:
+def files(
+    name: str, circuit: Circuit, parameters: Mapping[str, Any], formula: Sequence[str]
+) -> dict[str, str]:
     """Name -> text of the model's files."""
     title = f"{name} with {parameters_text(parameters)}\n * " + "\n * ".join(formula)
     return {

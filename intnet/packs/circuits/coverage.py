@@ -3,11 +3,13 @@
     measure(circuit, columns, survivors) -> Coverage        complete where `missing` is empty
 
     bits      each bit of each in port, wire and register's next value is 0 once and 1 once
-    bins      ties above odd and even floors of either sign, words beside their threshold, limits just met, ...
+    bins      ties above odd and even floors of either sign, words beside their threshold, limits just met,
+    ...
               (`Circuit.seen`), and every value of an amount or a choice (`Circuit.every`)
     narrower  a wire of one bit less (where it wraps, of one more too) changes a result
 
-A bit that no vector can reach is named by the definition with its reason (`Circuit.never`); it is not counted.
+A bit that no vector can reach is named by the definition with its reason (`Circuit.never`); it is not
+counted.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any, NamedTuple
 
-from intnet.packs.circuits.faults import Fault, faults, survivors
+from intnet.packs.circuits.faults import Fault, changed, faults, survivors
 from intnet.spec.wires import Circuit, Wire
 
 TOLD = 40  # missing ones that a pack names
 
 
 class Coverage(NamedTuple):
-    """(reached, of) for bits, bins and wires that are seen to be wide enough; names of all that is missing."""
+    """(reached, of) for bits, bins and wires that are seen to be wide enough; what is missing."""
 
     bits: tuple[int, int]
     bins: tuple[int, int]
@@ -60,7 +62,9 @@ def width_faults(circuit: Circuit) -> list[Fault]:
     return [one for one in faults(circuit) if one.name.endswith(("one bit narrower", "one bit wider"))]
 
 
-def measure(circuit: Circuit, reads: Mapping[str, Sequence[int]], columns: Mapping[str, Sequence[int]]) -> Coverage:
+def measure(
+    circuit: Circuit, reads: Mapping[str, Sequence[int]], columns: Mapping[str, Sequence[int]]
+) -> Coverage:
     """The coverage of vectors: `reads` of in ports, `columns` of wires and bins beat by beat."""
     bits: dict[str, bool] = {}
     for name, wire in circuit.reads.items():
@@ -73,9 +77,9 @@ def measure(circuit: Circuit, reads: Mapping[str, Sequence[int]], columns: Mappi
         seen = set(columns[bin_name(name)])
         bins |= {f"{name} = {value}": value in seen for value in values}
     bins = {name: hit for name, hit in bins.items() if name not in circuit.never}
-    wide = [one for one in width_faults(circuit) if one.name not in circuit.never]
-    left = {one.name for one in survivors(circuit, reads, wide)}
-    missing = [name for name, hit in (bits | bins).items() if not hit] + sorted(left)
+    wide = {one.name: changed(circuit, one) for one in width_faults(circuit) if one.name not in circuit.never}
+    left = survivors(circuit, reads, wide)
+    missing = [name for name, hit in (bits | bins).items() if not hit] + left
     counts = [(sum(part.values()), len(part)) for part in (bits, bins)]
     return Coverage(counts[0], counts[1], (len(wide) - len(left), len(wide)), missing)
 

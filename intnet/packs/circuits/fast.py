@@ -1,26 +1,22 @@
-"""Columns of beats through a circuit: Python code is written from it and run, thirty times as fast as `wires.run`.
+"""Columns of beats through a circuit: Python code is written from it and run, thirty times as fast as
+`wires.run`.
 
     columns(circuit, {"x": [1, 2, 3]}) -> {"floor": [...], "q": [...]}
 
-It computes `spec.wires.run`, statement by statement: each node is one expression on whole numbers, in the same
-order, so nothing can differ but by a slip in `EXPRESSIONS`, which tests hold to `run`. `changed` puts other
-expressions in the place of nodes: `faults` are made that way.
+It computes `spec.wires.run`, statement by statement: each node is one expression on whole numbers, in the
+same order, so nothing can differ but by a slip in `EXPRESSIONS`, which tests hold to `run`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from intnet.spec.wires import Circuit, Wire
 
-Expression = Callable[[list[str]], str]
-Changed = Mapping[int, Expression]  # a node's place -> its expression, of those of its arguments
-
 EXPRESSIONS = {
     "<": "{} < {}", "<=": "{} <= {}", "==": "{} == {}", "!=": "{} != {}", "length": "abs({}).bit_length()",
 }  # fmt: skip
-GUARDED = {"<<": "{} << max(0, {})", ">>": "{} >> max(0, {})"}  # a faulty amount can be below 0
 
 
 def wrapped(text: str, bits: int, signed: bool) -> str:
@@ -30,7 +26,7 @@ def wrapped(text: str, bits: int, signed: bool) -> str:
     return f"((({text}) & {mask}) ^ {half}) - {half}" if signed else f"({text}) & {mask}"
 
 
-def expression(node: Wire, args: list[str], guarded: bool = False) -> str:
+def expression(node: Wire, args: list[str]) -> str:
     """A node as Python."""
     if node.kind == "number":
         return str(node.at)
@@ -40,8 +36,6 @@ def expression(node: Wire, args: list[str], guarded: bool = False) -> str:
         return wrapped(args[0], *node.at)
     if node.kind == "wire":
         return args[0]
-    if guarded and node.at in GUARDED:
-        return GUARDED[node.at].format(*args)
     return EXPRESSIONS.get(node.at, f"{{}} {node.at} {{}}").format(*args)
 
 
@@ -54,7 +48,7 @@ def needed(circuit: Circuit, outputs: Iterable[Wire]) -> list[Wire]:
     return [node for node in circuit.nodes if node.place in wanted]
 
 
-def program(circuit: Circuit, outputs: Mapping[str, Wire], changed: Changed | None = None) -> str:
+def program(circuit: Circuit, outputs: Mapping[str, Wire]) -> str:
     """A function `beats(reads, state)` that gives the columns of `outputs`, as Python text."""
     nodes, uses = needed(circuit, outputs.values()), dict.fromkeys((n.place for n in circuit.nodes), 0)
     for node in nodes:
@@ -64,19 +58,11 @@ def program(circuit: Circuit, outputs: Mapping[str, Wire], changed: Changed | No
     names, lines = dict[int, str](), list[str]()
     for node in nodes:
         args = [names[arg.place] for arg in node.args]
-        if node.kind == "read":
-            names[node.place] = f"r{node.place}"
-            text = names[node.place]
-        elif node.kind == "register":
-            names[node.place] = f"s{node.place}"
-            text = names[node.place]
-        else:
-            text = expression(node, args, changed is not None)
-        if changed and node.place in changed:
-            text = changed[node.place]([text, *args])
-        elif node.kind in ("read", "register"):
+        if node.kind in ("read", "register"):
+            names[node.place] = f"{'r' if node.kind == 'read' else 's'}{node.place}"
             continue
-        elif node.kind == "number" or (uses[node.place] == 1 and node.place not in named):
+        text = expression(node, args)
+        if node.kind == "number" or (uses[node.place] == 1 and node.place not in named):
             names[node.place] = f"({text})"
             continue
         names[node.place] = f"v{node.place}"
@@ -97,12 +83,11 @@ def columns(
     circuit: Circuit,
     reads: Mapping[str, Sequence[int]],
     outputs: Mapping[str, Wire] | None = None,
-    changed: Changed | None = None,
 ) -> dict[str, list[int]]:
     """The columns of `outputs` (default: all wires, out ports and bins) for columns of every in port."""
     wanted = circuit.wires | circuit.gives if outputs is None else dict(outputs)
     scope: dict[str, Any] = {}
-    exec(compile(program(circuit, wanted, changed), f"<circuit of {', '.join(circuit.gives)}>", "exec"), scope)
+    exec(compile(program(circuit, wanted), f"<circuit of {', '.join(circuit.gives)}>", "exec"), scope)
     out: list[list[int]] = [[] for _ in wanted]
     scope["beats"]([reads[name] for name in circuit.reads], out)
     return dict(zip(wanted, out, strict=True))

@@ -1,65 +1,72 @@
-"""Every small mistake that a circuit could have: each a change of one node.
+"""Every small mistake that a circuit could have: the circuit again with one node changed.
 
     faults(circuit) -> [Fault("after: one bit narrower", ...), ...]
-    survivors(circuit, reads, faults) -> those that no word of the out ports shows
+    changed(circuit, fault) -> the circuit with it
+    survivors(circuit, reads, circuits) -> those that no word of the out ports shows
 
-    a wire        one bit narrower: the bit above is lost; where it wraps on purpose, one bit wider
+    a wire        one bit narrower: the bit above is lost; where it wraps on purpose, one bit wider too
     a shift       its amount one more, one less
     a comparison  < in place of <=, and the other way; equal always or never
     a number      one more, one less
-    a choice      always the one, always the other
-    a register    not cleared by `first` (the choice between 0 and it: a choice)
+    a choice      always the one, always the other; that of a register and 0 is one that `first` does not
+    clear
 
 They come from the arithmetic and from no list of known bugs. A fault that vectors cannot show is equal to the
-unit, or the vectors are not complete: `examples/rtl/prove.py` decides which.
+unit, or the vectors are not complete: `examples/rtl/prove.py` decides which. In a circuit with a fault no
+wire is promised to hold its value: it holds all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from intnet.packs.circuits.fast import Changed, Expression, columns, needed, wrapped
-from intnet.spec.wires import Circuit, Wire
+from intnet.packs.circuits.fast import columns, needed
+from intnet.spec.wires import Circuit, Wire, span
 
 BLOCK = 4096  # beats a fault is run on at once, by whole vectors
+Change = Callable[
+    [Circuit, Wire, list[Wire]], Wire
+]  # new circuit, old node, its new arguments -> what it gives
 
 
 class Fault(NamedTuple):
-    """A mistake: its name, the node that it changes, and what stands there instead."""
+    """A mistake: its name, the node that it changes, and what it gives instead."""
 
     name: str
     place: int
-    change: Expression
-
-    @property
-    def changed(self) -> Changed:
-        """As `fast.columns` takes it."""
-        return {self.place: self.change}
+    change: Change
 
 
-def _fixed(text: str) -> Expression:
-    """An expression of the node's right one and of its arguments: args[0] is the right one."""
-    return lambda args: text.format(*args)
+def _cut(bits: int, signed: bool) -> Change:
+    return lambda c, node, args: Wire(c, "cut", (bits, signed), (args[0],), span(bits, signed))
 
 
-def _narrower(wire: Wire, bits: int, signed: bool) -> Expression:
-    return lambda args: wrapped(args[0], bits, signed)
+def _amount(by: int) -> Change:
+    return lambda c, node, args: c.op(node.at, args[0], _not_below_0(c, args[1] + by))
 
 
-def _wider(bits: int, signed: bool) -> Expression:
-    return lambda args: wrapped(args[1], bits + 1, signed)
+def _op(op: str) -> Change:
+    return lambda c, node, args: c.op(op, *args)
+
+
+def _number(value: int) -> Change:
+    return lambda c, node, args: c.value(value)
+
+
+def _argument(index: int) -> Change:
+    return lambda c, node, args: args[index]
 
 
 def faults(circuit: Circuit) -> list[Fault]:
     """All of a circuit, each name once."""
     found: dict[str, Fault] = {}
-    names = _titles(circuit)
+    names, counts = _titles(circuit), dict[str, int]()
     for node in needed(circuit, circuit.gives.values()):
         for what, change in _of(node):
             name = f"{names[node.place]}: {what}"
-            count = sum(one.startswith(name) for one in found)
-            name += f" ({count + 1})" if count else ""
+            counts[name] = counts.get(name, 0) + 1
+            name += f" ({counts[name]})" if counts[name] > 1 else ""
             found[name] = Fault(name, node.place, change)
     return list(found.values())
 
@@ -67,8 +74,7 @@ def faults(circuit: Circuit) -> list[Fault]:
 def _titles(circuit: Circuit) -> dict[int, str]:
     """For every node the wire or port that it leads to first: where a reader finds it."""
     titles: dict[int, str] = {}
-    ends = [*circuit.wires.items(), *circuit.gives.items()]
-    for name, wire in ends:
+    for name, wire in [*circuit.wires.items(), *circuit.gives.items()]:
         stack = [wire]
         while stack:
             node = stack.pop()
@@ -78,29 +84,83 @@ def _titles(circuit: Circuit) -> dict[int, str]:
     return titles | {wire.place: wire.name for wire in circuit.reads.values()}
 
 
-def _of(node: Wire) -> Iterator[tuple[str, Expression]]:
+def _of(node: Wire) -> Iterator[tuple[str, Change]]:
     """The faults of one node."""
     if node.kind == "wire" and node.bits > 1:
-        yield "one bit narrower", _narrower(node, node.bits - 1, node.signed)
+        yield "one bit narrower", _cut(node.bits - 1, node.signed)
     if node.kind == "cut":
         bits, signed = node.at
-        yield "one bit narrower", _narrower(node, bits - 1, signed)
-        yield "one bit wider", _wider(bits, signed)
+        yield "one bit narrower", _cut(bits - 1, signed)
+        yield "one bit wider", _cut(bits + 1, signed)
     if node.kind == "op" and node.at in ("<<", ">>"):
-        yield f"{node.at} by one more", _fixed(f"{{1}} {node.at} {{2}} + 1")
-        yield f"{node.at} by one less", _fixed(f"{{1}} {node.at} max(0, {{2}} - 1)")
+        yield f"{node.at} by one more", _amount(1)
+        yield f"{node.at} by one less", _amount(-1)
     if node.kind == "op" and node.at in ("<", "<="):
         other = {"<": "<=", "<=": "<"}[node.at]
-        yield f"{other} in place of {node.at}", _fixed(f"{{1}} {other} {{2}}")
+        yield f"{other} in place of {node.at}", _op(other)
     if node.kind == "op" and node.at in ("==", "!="):
-        yield f"never {node.at}", _fixed("0")
-        yield f"always {node.at}", _fixed("1")
+        yield f"never {node.at}", _number(0)
+        yield f"always {node.at}", _number(1)
     if node.kind == "select":
-        yield "always the first choice", _fixed("{2}")
-        yield "always the second choice", _fixed("{3}")
+        yield "always the first choice", _argument(1)
+        yield "always the second choice", _argument(2)
     if node.kind == "number" and node.at:
-        yield f"{node.at} + 1", _fixed(f"({node.at + 1})")
-        yield f"{node.at} - 1", _fixed(f"({node.at - 1})")
+        yield f"{node.at} + 1", _number(node.at + 1)
+        yield f"{node.at} - 1", _number(node.at - 1)
+
+
+def _not_below_0(c: Circuit, amount: Wire) -> Wire:
+    """An amount, 0 where a fault makes it negative."""
+    if amount.low >= 0:
+        return amount
+    held = c.select(amount < 0, 0, amount)
+    held.low = 0
+    return held
+
+
+def changed(circuit: Circuit, fault: Fault) -> Circuit:
+    """The circuit with a fault."""
+    new, made, touched = Circuit(), dict[int, Wire](), {fault.place}
+    for node in needed(circuit, circuit.gives.values()):
+        args = [made[arg.place] for arg in node.args]
+        if any(arg.place in touched for arg in node.args):
+            touched.add(node.place)
+        make = fault.change if node.place == fault.place else _again
+        value = make(new, node, args)
+        if node.name and node.kind in ("wire", "cut"):
+            keeps = node.place not in touched and node.kind == "wire"
+            value = Wire(new, "wire", None, (value,), node.range if keeps else value.range, node.name)
+            new.wires[node.name] = value
+        made[node.place] = value
+    for name, wire in circuit.gives.items():
+        new.give(name, made[wire.place])
+    for name, (before, after) in circuit.registers.items():
+        register = (
+            made[before.place] if before.place in made else new.register(name, before.bits, before.signed)
+        )
+        new.registers[name] = register, made[after.place]
+    for name, wire in circuit.reads.items():  # those that no result depends on
+        if name not in new.reads:
+            new.read(name, wire.bits, wire.signed)
+    return new
+
+
+def _again(new: Circuit, node: Wire, args: list[Wire]) -> Wire:
+    """A node as it was, of its new arguments."""
+    if node.kind == "number":
+        return new.value(node.at)
+    if node.kind in ("read", "register"):
+        again = new.read if node.kind == "read" else new.register
+        return again(node.name, node.bits, node.signed)
+    if node.kind == "select":
+        return new.select(*args)
+    if node.kind == "cut":
+        return Wire(new, "cut", node.at, (args[0],), node.range)
+    if node.kind == "wire":
+        return args[0]
+    if node.at in ("<<", ">>"):
+        args[1] = _not_below_0(new, args[1])
+    return new.op(node.at, *args)
 
 
 def _blocks(reads: Mapping[str, Sequence[int]]) -> Iterator[Mapping[str, Sequence[int]]]:
@@ -116,34 +176,22 @@ def _blocks(reads: Mapping[str, Sequence[int]]) -> Iterator[Mapping[str, Sequenc
         at = stop
 
 
-def results(made: Mapping[str, list[int]], reads: Mapping[str, Sequence[int]]) -> list[list[int]]:
-    """The out ports' words: of vectors those of last beats."""
-    last = reads.get("last")
-    if last is None:
-        return list(made.values())
-    return [[v for v, end in zip(column, last, strict=True) if end] for column in made.values()]
-
-
 def survivors(
-    circuit: Circuit, reads: Mapping[str, Sequence[int]], among: Sequence[Fault]
-) -> list[Fault]:
-    """The faults of `among` with which every result of these vectors is right."""
-    left = list(among)
+    circuit: Circuit, reads: Mapping[str, Sequence[int]], among: Mapping[str, Circuit]
+) -> list[str]:
+    """The names of those circuits that give every result right, in the bits that the ports have."""
+    left, masks = dict(among), [(1 << wire.bits) - 1 for wire in circuit.gives.values()]
     for block in _blocks(reads):
-        right = results(columns(circuit, block, circuit.gives), block)
-        left = [one for one in left if same(circuit, block, one, right)]
-    return left
+        right = _results(circuit, block, masks)
+        left = {name: other for name, other in left.items() if _results(other, block, masks) == right}
+    return list(left)
 
 
-def same(circuit: Circuit, reads: Mapping[str, Sequence[int]], fault: Fault, right: list[list[int]]) -> bool:
-    """Whether a fault gives the right results; one that cannot go on is seen."""
-    bits = {name: (1 << wire.bits) - 1 for name, wire in circuit.gives.items()}
-    try:
-        made = columns(circuit, reads, circuit.gives, fault.changed)
-    except (ValueError, OverflowError, MemoryError):
-        return False
-    wrong = results(made, reads)
-    return all(
-        all((a ^ b) & mask == 0 for a, b in zip(one, two, strict=True))
-        for one, two, mask in zip(wrong, right, bits.values(), strict=True)
-    )
+def _results(circuit: Circuit, reads: Mapping[str, Sequence[int]], masks: Sequence[int]) -> list[list[int]]:
+    """The out ports' words: of vectors those of last beats."""
+    made = columns(circuit, {name: reads[name] for name in circuit.reads}, circuit.gives)
+    last = reads.get("last", [1] * len(next(iter(reads.values()))))
+    return [
+        [value & mask for value, end in zip(column, last, strict=True) if end]
+        for column, mask in zip(made.values(), masks, strict=True)
+    ]

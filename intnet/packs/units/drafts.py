@@ -1,4 +1,4 @@
-"""Packs of the reference units: seven pieces of hardware, each with vectors of five levels.
+"""Packs of the reference units: pieces of hardware, each with vectors of five levels.
 
     draft("quantize_sq", "L1", {"W": 16}) -> Draft        `pack.write` makes a folder of it
 
@@ -28,8 +28,8 @@ import numpy as np
 from intnet.errors import ConfigError, PackError
 from intnet.methods.options import unknown
 from intnet.numbers import hexfiles, rng
-from intnet.packs.ports import Case, Draft, Filled, Port
 from intnet.packs.circuits import coverage
+from intnet.packs.ports import Case, Draft, Filled, Port
 from intnet.packs.units import stimuli, stimuli_scales, stimuli_sums, training
 from intnet.packs.units.listing import UNITS
 from intnet.packs.units.signals import Choice, Columns, Group, Parameters, Range, Setting, Unit, joined
@@ -81,7 +81,7 @@ def settings_of(unit: Unit) -> dict[str, Setting]:
 
 def parse(unit: Unit, settings: Mapping[str, str | int]) -> dict[str, Any]:
     """Settings as whole numbers, each in its range, and names, each of its list."""
-    known, out = settings_of(unit), {}
+    known, out = settings_of(unit), dict[str, Any]()
     for key, given in settings.items():
         if key not in known:
             raise unknown(f"setting of {unit.name}", key, list(known))

@@ -1,10 +1,9 @@
 """The reference units: parameters with their ranges, and the ports of the modules that follow.
 
-`examples/rtl/NAME.sv` is the hardware, `intnet.spec.units` the definition; `drafts.py` makes packs of them. A new
-unit is an entry here (units of scales: `scales.py`), its circuit there, its vectors in `stimuli*.py`, `training.py`.
+`examples/rtl/NAME.sv` is the hardware, `intnet.spec.units` the definition; `drafts.py` makes packs of them. A
+new unit is an entry here (units of scales: `scales.py`), its circuit there, its vectors in `stimuli*.py`,
+`training.py`.
 """
-
-from typing import Any
 
 from intnet.numbers.formats import Constant, Direct, Shift
 from intnet.numbers.hexfiles import MOST_BITS
@@ -129,8 +128,12 @@ def _mac_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
     term = " * ".join(f"({name}{text})" if text else name for name, text in less.items())
     return (
         *_ends(),
-        signal("x", p["A"], "a code a lane", lanes=p["LANES"], signed=bool(p["XS"]), exponent=scale.get("x", 0)),
-        signal("w", p["B"], "a code a lane", lanes=p["LANES"], signed=bool(p["WS"]), exponent=scale.get("w", 0)),
+        signal(
+            "x", p["A"], "a code a lane", lanes=p["LANES"], signed=bool(p["XS"]), exponent=scale.get("x", 0)
+        ),
+        signal(
+            "w", p["B"], "a code a lane", lanes=p["LANES"], signed=bool(p["WS"]), exponent=scale.get("w", 0)
+        ),
         signal("bias", p["ACC"], "read at the last beat", exponent=scale.get("bias", 0)),
         *limited_port(f"(bias + sum of {term}{SUMS[p['SUMS']]}) / 2^{p['S']}", p, scale.get("q", p["S"])),
     )
@@ -249,8 +252,8 @@ UNITS: dict[str, Unit] = {
                 "ZX": Range(0, -(1 << 15), (1 << 16) - 1),
                 "ZW": Range(0, -(1 << 15), (1 << 16) - 1),
                 "SUMS": Choice("exact", tuple(SUMS)),
-            }
-            | limits_of_q("ties_even", "saturate_symmetric"),
+                **limits_of_q("ties_even", "saturate_symmetric"),
+            },
             _mac_signals,
             _wrong_mac,
         ),

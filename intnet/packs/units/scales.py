@@ -1,4 +1,5 @@
-"""The units that bring a word from one scale to another, and the out ports that they share with `mac_requant`.
+"""The units that bring a word from one scale to another, and the out ports that they share with
+`mac_requant`.
 
 Their results are limited to OUT bits by a rule with a name; `listing.UNITS` has all units.
 """
@@ -43,7 +44,9 @@ def limits_of_q(mode: str, overflow: str) -> dict[str, Setting]:
     }
 
 
-def limited_port(formula: str, p: Parameters, exponent: int | None = None, zero: str = "") -> tuple[Port, Port]:
+def limited_port(
+    formula: str, p: Parameters, exponent: int | None = None, zero: str = ""
+) -> tuple[Port, Port]:
     """q = limit(round(formula) + zero point), and whether the limit changed it."""
     wraps = p["OVERFLOW"] == "wrap"
     low, high = ends(p["OUT"], p["OVERFLOW"], bool(p["QS"]))

@@ -1,7 +1,8 @@
 """Which words the units of scales are tested with, as `stimuli.py` has it for the others.
 
-What is rounded is aimed at: the accumulator near every tie and limit is solved for, by the word shifted, by the
-offset of a multiply-add, or by a multiplier of a power of two. L0 a readable few, L1 directed, L2 corners.
+What is rounded is aimed at: the accumulator near every tie and limit is solved for, by the word shifted, by
+the offset of a multiply-add, or by a multiplier of a power of two. L0 a readable few, L1 directed, L2
+corners.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,17 @@ Row = tuple[int, ...]
 def _group(name: str, flags: str, ports: Sequence[str], rows: Iterable[Row]) -> Groups:
     """A group of rows, each once, a word for every port; none of no rows."""
     kept = list(dict.fromkeys(rows))
-    return [Group(name, flags, {port: column(words) for port, words in zip(ports, zip(*kept, strict=True), strict=True)})] if kept else []
+    return (
+        [
+            Group(
+                name,
+                flags,
+                {port: column(words) for port, words in zip(ports, zip(*kept, strict=True), strict=True)},
+            )
+        ]
+        if kept
+        else []
+    )
 
 
 def codes(p: Parameters) -> list[int]:
@@ -82,7 +93,11 @@ def _shift_corners(p: Parameters) -> Groups:
 
 def _by_few(p: Parameters) -> Groups:
     low, high = span(p["W"], bool(p["XS"]))
-    rows = [(v, n) for n in (-1, 0, 1, 3) for v in _inside((low, -9, -4, -3, -1, 0, 1, 3, 4, 5, 12, high), p["W"], p["XS"])]
+    rows = [
+        (v, n)
+        for n in (-1, 0, 1, 3)
+        for v in _inside((low, -9, -4, -3, -1, 0, 1, 3, 4, 5, 12, high), p["W"], p["XS"])
+    ]
     return _group("few", "tie carry negative shift_range", ("x", "n"), rows)
 
 
@@ -92,8 +107,12 @@ def _by_directed(p: Parameters) -> Groups:
     for n in amounts(p, -p["OUT"] - 3, p["W"] + 3):
         near = aims(p, max(-p["OUT"] - 1, min(n, p["W"] + 1)))
         some = _inside([*near, 0, 1, -1, *span(p["W"], bool(p["XS"])), 1 << n % p["W"]], p["W"], p["XS"])
-        groups += _group(f"amount{n}", "shift_range tie sticky saturation", ("x", "n"), [(v, n) for v in some])
-    middle = _group("rim", "width carry", ("x", "n"), [(v, n) for n in (0, 1) for v in rims(p["W"], bool(p["XS"]))])
+        groups += _group(
+            f"amount{n}", "shift_range tie sticky saturation", ("x", "n"), [(v, n) for v in some]
+        )
+    middle = _group(
+        "rim", "width carry", ("x", "n"), [(v, n) for n in (0, 1) for v in rims(p["W"], bool(p["XS"]))]
+    )
     return groups + middle
 
 
@@ -118,7 +137,7 @@ def _add_few(p: Parameters) -> Groups:
 
 
 def _add_directed(p: Parameters) -> Groups:
-    """An offset brings every product to each aim; then the rims of each operand beside those of the others."""
+    """An offset brings every product to each aim; then the rims of all operands."""
     source, rows = Source(12), []
     xs, scales, offsets = rims(p["W"], bool(p["XS"])), rims(p["B"]), rims(p["OB"])
     for i, aim in enumerate(aims(p, p["S"])):
@@ -127,7 +146,12 @@ def _add_directed(p: Parameters) -> Groups:
             scale = scales[(7 * i + size) % len(scales)]
             rows.append((x, scale, aim - x * scale))
     aimed = [row for row in rows if row[2] in range(*span(p["OB"]))]
-    ends_ = [(x, s, o) for x in (xs[0], xs[-1]) for s in (scales[0], scales[-1]) for o in (offsets[0], offsets[-1], 0)]
+    ends_ = [
+        (x, s, o)
+        for x in (xs[0], xs[-1])
+        for s in (scales[0], scales[-1])
+        for o in (offsets[0], offsets[-1], 0)
+    ]
     walk = [(x, scales[i % len(scales)], 0) for i, x in enumerate(xs)]
     walk += [(xs[i % len(xs)], s, 0) for i, s in enumerate(scales)] + [(0, 1, o) for o in offsets]
     walk += [(x, s, 0) for s in (scales[0], scales[-1]) for x in xs]
@@ -139,7 +163,11 @@ def _add_directed(p: Parameters) -> Groups:
 
 def _add_corners(p: Parameters) -> Groups:
     source = Source(13)
-    columns = [_corner(p["W"], p["XS"], source, 1500), _corner(p["B"], 1, source, 1500), _corner(p["OB"], 1, source, 1500)]
+    columns = [
+        _corner(p["W"], p["XS"], source, 1500),
+        _corner(p["B"], 1, source, 1500),
+        _corner(p["OB"], 1, source, 1500),
+    ]
     return _group("corner", "random", PORTS, list(zip(*columns, strict=True)))
 
 
@@ -154,12 +182,19 @@ def _zeros(p: Parameters) -> list[int]:
 
 
 def _requantize_few(p: Parameters) -> Groups:
-    rows = [(acc, m, n, 0) for n in (0, 3, -1) for m in (HALF, 3 << 29) for acc in (0, 1, -1, 2, 3, -3, 100, -8, 1 << p["W"] - 3)]
+    rows = [
+        (acc, m, n, 0)
+        for n in (0, 3, -1)
+        for m in (HALF, 3 << 29)
+        for acc in (0, 1, -1, 2, 3, -3, 100, -8, 1 << p["W"] - 3)
+    ]
     return _group("few", "tie carry negative shift_range", FOUR, rows)
 
 
 def _requantize_directed(p: Parameters) -> Groups:
-    """Every amount, with a multiplier of 1/2 and odd ones whose products are solved for; zero points at their rims."""
+    """Every amount, with a multiplier of 1/2 and odd ones whose products are solved for; zero points at their
+    rims.
+    """
     source, zeros, groups = Source(14), _zeros(p), list[Group]()
     low, high = limits(p["W"])
     for n in range(-32, 32):
@@ -171,10 +206,14 @@ def _requantize_directed(p: Parameters) -> Groups:
             exact = ((code << 1) + i % 2) << 30 + max(0, right)
             acc = exact // multiplier >> max(0, -right)
             rows += [(acc + d, multiplier, n, 0) for d in (-1, 0, 1)]
-        rows += [(acc, m, n, z) for acc in (low, high, -1, 1) for m, z in ((2 * HALF - 1, zeros[0]), (1, zeros[-1]), (HALF, 0))]
+        rows += [
+            (acc, m, n, z)
+            for acc in (low, high, -1, 1)
+            for m, z in ((2 * HALF - 1, zeros[0]), (1, zeros[-1]), (HALF, 0))
+        ]
         kept = [row for row in rows if low <= row[0] <= high]
         groups += _group(f"amount{n}", "shift_range tie sticky saturation", FOUR, kept)
-    walk = [(acc, HALF, n, 0) for acc in rims(p["W"]) for n in (0, -p["LEFT"], p["RIGHT"])]
+    walk: list[Row] = [(acc, HALF, n, 0) for acc in rims(p["W"]) for n in (0, -p["LEFT"], p["RIGHT"])]
     walk += [(acc, m, n, 0) for m in rims(31, False) for acc in (low, high, 1, -1) for n in (0, p["RIGHT"])]
     walk += [(acc, HALF, 0, z) for z in zeros for acc in (0, 1, -1, 2 * z, -2 * z)]
     walk += _double_ties(p)
@@ -183,7 +222,7 @@ def _requantize_directed(p: Parameters) -> Groups:
 
 def _double_ties(p: Parameters) -> list[Row]:
     """Products at +-1/2 of 2^31 and its neighbours, where the first of two roundings has a tie."""
-    out = []
+    out: list[Row] = []
     for k in range(-3, 4):
         for m in (1, 3, 5, HALF - 1, HALF, HALF + 1):
             aim = (2 * k + 1) * HALF
@@ -195,8 +234,12 @@ def _requantize_corners(p: Parameters) -> Groups:
     source = Source(15)
     rows = []
     for acc in _corner(p["W"], 1, source, 1500):
-        multiplier = source.one_of([HALF, HALF + 1, 2 * HALF - 1, source.within(HALF, 2 * HALF - 1), source.bits(31)])
-        rows.append((acc, multiplier, source.within(-p["LEFT"] - 1, p["RIGHT"] + 1), source.one_of(_zeros(p))))
+        multiplier = source.one_of(
+            [HALF, HALF + 1, 2 * HALF - 1, source.within(HALF, 2 * HALF - 1), source.bits(31)]
+        )
+        rows.append(
+            (acc, multiplier, source.within(-p["LEFT"] - 1, p["RIGHT"] + 1), source.one_of(_zeros(p)))
+        )
     return _group("corner", "random", FOUR, [row for row in rows if -32 <= row[2] < 32])
 
 

@@ -62,7 +62,7 @@ def _mac_few(p: Parameters) -> Groups:
     (low, high), _ = sides(p)
     up, down = min(p["ZX"] + 1, high), max(p["ZX"] - 1, low)
     one: Beat = ([up] + [min(max(p["ZX"], low), high)] * (lanes - 1), [sides(p)[1][1]] * lanes)
-    last: Beat = (one[0][1:] + [down], one[1])
+    last: Beat = ([*one[0][1:], down], one[1])
     biases = (0, half - 1, 3 * half - 1, half, -half - 1, -3 * half, top, -top, 4 * half)
     aimed = [([one], bias - dot([one], p)) for bias in biases] + [([one], 1)]
     vectors = [*aimed, ([one, last, one], 2 * half), ([last], half)]
@@ -75,7 +75,10 @@ def _aims(p: Parameters) -> dict[str, set[int]]:
     codes = {0, 1, 2, 3, -1, -2, -3}
     codes |= {edge - p["ZQ"] + d for edge in (least, most, 0) for d in (-2, -1, 0, 1, 2)}
     codes |= {2 * edge + d for edge in (least, most) for d in (-1, 0, 1)}
-    out = {f"code{k}": {step * k + part + d for part in (0, step >> 1) for d in (-1, 0, 1)} for k in sorted(codes)}
+    out = {
+        f"code{k}": {step * k + part + d for part in (0, step >> 1) for d in (-1, 0, 1)}
+        for k in sorted(codes)
+    }
     low, high = span(p["ACC"])
     powers = {sign * (1 << bit) + d for bit in range(p["ACC"]) for sign in (1, -1) for d in (-1, 0, 1)}
     return out | {"power": {v for v in powers | {low, high} if low <= v <= high}}
@@ -105,7 +108,9 @@ def _lone_lanes(p: Parameters) -> Groups:
     groups: Groups = []
     for lane in range(lanes):
         pairs = [(a, b) for a in (low, high, 1, low + 1) for b in (least, most, least + 1)]
-        pairs += [(low | 1 << bit, most) for bit in range(p["A"])] + [(high, least | 1 << bit) for bit in range(p["B"])]
+        pairs += [(low | 1 << bit, most) for bit in range(p["A"])] + [
+            (high, least | 1 << bit) for bit in range(p["B"])
+        ]
         alone: list[MacVector] = []
         for a, b in pairs:
             x, w = ([rest] * lanes for rest in nothing)
@@ -116,7 +121,7 @@ def _lone_lanes(p: Parameters) -> Groups:
 
 
 def _long(p: Parameters) -> Groups:
-    """Sums that reach the accumulator's limits by products alone, in as many beats as that takes, and beyond."""
+    """Sums that reach the accumulator's limits by products alone, in as many beats as it takes."""
     lanes, (x, w) = p["LANES"], sides(p)
     rims = [([a] * lanes, [b] * lanes) for a in x for b in w]
     top: Beat = max(rims, key=lambda beat: dot([beat], p))
@@ -128,7 +133,11 @@ def _long(p: Parameters) -> Groups:
         each = dot([beat], p)
         count = edge // each if each and (each > 0) == (edge > 0) else 0
         if 0 < count <= LONGEST:
-            vectors: list[MacVector] = [([beat] * (count + past), 0), ([beat], edge - each), ([beat] * 2, edge - 2 * each)]
+            vectors: list[MacVector] = [
+                ([beat] * (count + past), 0),
+                ([beat], edge - each),
+                ([beat] * 2, edge - 2 * each),
+            ]
             groups += _mac(f"long-{name}", "width saturation", vectors, p)
     return groups
 
@@ -140,7 +149,9 @@ def _mac_corners(p: Parameters) -> Groups:
     groups = _mac("extreme", "saturation width clear", long, p)
     idle: list[Beat] = [([min(max(p["ZX"], low), high)] * lanes, [min(max(p["ZW"], least), most)] * lanes)]
     room, reach = 1 << p["ACC"] - 1, lanes << p["A"] + p["B"]
-    groups += _mac("bias", "width negative", [(idle, bias) for bias in (room - 1 - reach, reach - room, 0)], p)
+    groups += _mac(
+        "bias", "width negative", [(idle, bias) for bias in (room - 1 - reach, reach - room, 0)], p
+    )
     source = Source(10)
     xs, ws = (_corner_words(*of) for of in ((p["A"], p["XS"]), (p["B"], p["WS"])))
     beats = [
@@ -239,16 +250,26 @@ def _block_directed(p: Parameters) -> Groups:
 
 
 def _block_wide(p: Parameters) -> Groups:
-    """Every bit of the accumulator, by powers of two; its limits, by as many of the greatest blocks as they take;
-    every bit of the ports.
+    """Every bit of the accumulator, by powers of two; its limits, by as many of the greatest blocks as they
+    take; every bit of the ports.
     """
     size, (low, high) = p["BLOCK"], limits(p["M"])
     reach = 2 * p["M"] + 511 + p["GUARD"] - 1
-    powers = [_exact_blocks(sign, exponent, exponent, p) for exponent in range(LOWEST, 255) for sign in (1, -1)]
+    powers = [
+        _exact_blocks(sign, exponent, exponent, p) for exponent in range(LOWEST, 255) for sign in (1, -1)
+    ]
     powers += [_great_blocks(sign << up, p) for up in range(1, 2 * p["M"] - 2) for sign in (1, -1)]
     groups = [block_group("power", "width subnormal infinity", powers)]
-    ports = [[([v] * size, [v] * size, e, e)] for v in (0, -1, *(1 << bit for bit in range(p["M"] - 1))) for e in (0, -1, 1 << 5)]
-    ports += [[([v] * size, [w] * size, 1 << bit, ~(1 << bit))] for bit in range(7) for v, w in ((low, low), (low, high))]
+    ports = [
+        [([v] * size, [v] * size, e, e)]
+        for v in (0, -1, *(1 << bit for bit in range(p["M"] - 1)))
+        for e in (0, -1, 1 << 5)
+    ]
+    ports += [
+        [([v] * size, [w] * size, 1 << bit, ~(1 << bit))]
+        for bit in range(7)
+        for v, w in ((low, low), (low, high))
+    ]
     groups.append(block_group("ports", "lane width", ports))
     for name, w, edge in (("top", low, (1 << reach) - 1), ("bottom", high, -(1 << reach))):
         block: Block = ([low] * size, [w] * size, 127, 127)
@@ -282,5 +303,9 @@ def _block_corners(p: Parameters) -> Groups:
 
 GROUPS: dict[str, dict[str, Level]] = {
     "mac_requant": {"L0": _mac_few, "L1": _mac_directed, "L2": _mac_corners},
-    "block_dot": {"L0": _block_few, "L1": lambda p: _block_directed(p) + _block_wide(p), "L2": _block_corners},
+    "block_dot": {
+        "L0": _block_few,
+        "L1": lambda p: _block_directed(p) + _block_wide(p),
+        "L2": _block_corners,
+    },
 }

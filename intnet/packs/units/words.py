@@ -1,9 +1,10 @@
-"""What the units give, and the trail of it: the wires of their circuits (`intnet.spec.units`) on columns of beats.
+"""What the units give, and the trail of it: the wires of their circuits (`intnet.spec.units`) on columns of
+beats.
 
     results(unit name, parameters, columns) -> Results       outs: a column a port; trails: what explains them
 
-The quantizers take n, the exponent of R, as an input, so that a tensor can come word by word. An n far from the
-tensor's own is legal too: the unit's amounts `left` and `right` end where more of them changes nothing.
+The quantizers take n, the exponent of R, as an input, so that a tensor can come word by word. An n far from
+the tensor's own is legal too: the unit's amounts `left` and `right` end where more of them changes nothing.
 
 Of the units that take vectors, first and last mark the beats of one; a vector gives one result. A block float
 sum is exact, then rounded once to float32: in units of 2^exponent, the least bit that float32 keeps of it,
@@ -102,18 +103,24 @@ def column(values: Sequence[int]) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-def steps_of(floor: Sequence[int], remainder: Sequence[int], presat: Sequence[int], grid: str) -> list[Filled]:
+def steps_of(
+    floor: Sequence[int], remainder: Sequence[int], presat: Sequence[int], grid: str
+) -> list[Filled]:
     """floor, remainder, up and presat; `grid` says in which unit."""
     up = [after - before for before, after in zip(floor, presat, strict=True)]
     return [
         step("floor", column(floor), f"floor of the exact value in units of {grid}"),
-        step("remainder", column(remainder), "its fraction: 32 bits, then a sticky bit", REMAINDER_BITS, False),
+        step(
+            "remainder", column(remainder), "its fraction: 32 bits, then a sticky bit", REMAINDER_BITS, False
+        ),
         step("up", column(up), "1 where the fraction rounds up", 1, False),
         step("presat", column(presat), f"floor + up, before any limit, in units of {grid}"),
     ]
 
 
-def _rounded(y: Sequence[int], right: Sequence[int], presat: Sequence[int], added: Sequence[int] | int = 0) -> list[Filled]:
+def _rounded(
+    y: Sequence[int], right: Sequence[int], presat: Sequence[int], added: Sequence[int] | int = 0
+) -> list[Filled]:
     """The steps of y / 2^right, with what is added to the integer before its limits (a zero point)."""
     plus = [added] * len(y) if isinstance(added, int) else added
     floor = [(v >> r) + z for v, r, z in zip(y, right, plus, strict=True)]
@@ -173,7 +180,9 @@ def _block_dot(p: Parameters, w: Lists) -> list[Filled]:
         step("sign", column(w["sign"]), "1 where the sum is negative", 1, False),
         step("exponent", column(w["lsb"]) + LOWEST, "log2 of the least bit that float32 keeps of the sum"),
         step("floor", column(w["floor"]), "floor of |sum| in units of 2^exponent", MANTISSA, False),
-        step("remainder", column(remainder), "its fraction: 32 bits, then a sticky bit", REMAINDER_BITS, False),
+        step(
+            "remainder", column(remainder), "its fraction: 32 bits, then a sticky bit", REMAINDER_BITS, False
+        ),
         step("up", column(w["up"]), "1 where the fraction rounds up", 1, False),
         step("presat", column(w["presat"]), "floor + up, before infinity", MANTISSA + 1, False),
     ]

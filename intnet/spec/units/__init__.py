@@ -1,8 +1,8 @@
 """Units of hardware, each a function that builds its circuit from parameters; `intnet.spec.wires` says how.
 
-    quantizers  quantize_q, quantize_sq, quantize_cq, quantize_flag, r_exponent: WAGEUBN's
-    sums        mac_requant, block_dot: one result a vector
-    scales      shift, shift_by, scale_add, requantize: from one scale to another
+quantizers  quantize_q, quantize_sq, quantize_cq, quantize_flag, r_exponent: WAGEUBN's
+sums        mac_requant, block_dot: one result a vector
+scales      shift, shift_by, scale_add, requantize: from one scale to another
 """
 
 from collections.abc import Callable, Mapping

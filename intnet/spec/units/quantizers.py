@@ -1,4 +1,4 @@
-"""WAGEUBN's quantizers as units: the exponent of R comes in beside each word, so a tensor can come word by word.
+"""WAGEUBN's quantizers as units: the exponent of R comes in beside each word of a tensor.
 
     quantize_q      (6)   Q(x, k): a static shift
     quantize_sq     (8)   SQ(x, K): a shift by n both ways, clipped
@@ -32,7 +32,9 @@ def both_ways(c: Circuit, d: Wire, most_left: int, most_right: int) -> tuple[Wir
 
     Further than that changes nothing: the caller says why.
     """
-    left = c.wire("left", c.select(d >= 0, 0, c.select(-d > most_left, most_left, -d)), most_left.bit_length(), False)
+    left = c.wire(
+        "left", c.select(d >= 0, 0, c.select(-d > most_left, most_left, -d)), most_left.bit_length(), False
+    )
     right = c.wire(
         "right", c.select(d <= 0, 0, c.select(d > most_right, most_right, d)), most_right.bit_length(), False
     )
@@ -90,10 +92,12 @@ def quantize_cq(c: Circuit, p: Parameters) -> None:
 
 
 def quantize_flag(c: Circuit, p: Parameters) -> None:
-    """Eq. (17), Sc = R / 2^7: where |x| >= Sc, Sc * clip(round(x / Sc), -127, 127); below, Sc/2^7 * round(2^7 x/Sc).
+    """Eq. (17), Sc = R / 2^7: where |x| >= Sc, Sc * clip(round(x / Sc), -127, 127); below, Sc/2^7 * round(2^7
+    x/Sc).
 
-    q is {flag, sign, magnitude of 7 bits}. Nearest, ties to even, is symmetrical: it is done on |x|. A fine value
-    that rounds to Sc itself is flag 1, magnitude 1. Beyond 8 bits left every x but 0 is coarse and saturates.
+    q is {flag, sign, magnitude of 7 bits}. Nearest, ties to even, is symmetrical: it is done on |x|. A fine
+    value that rounds to Sc itself is flag 1, magnitude 1. Beyond 8 bits left every x but 0 is coarse and
+    saturates.
     """
     x, n = c.read("x", p["W"]), c.read("n", p["NB"])
     top = (1 << FINE) - 1
@@ -124,7 +128,9 @@ def quantize_flag(c: Circuit, p: Parameters) -> None:
 
 
 def r_exponent(c: Circuit, p: Parameters) -> None:
-    """n = EX + the p with 2^(2p-1) <= m^2 < 2^(2p+1), m the greatest |x| of a vector; n = 0 where m = 0 (R = 1)."""
+    """n = EX + the p with 2^(2p-1) <= m^2 < 2^(2p+1), m the greatest |x| of a vector; n = 0 where m = 0 (R =
+    1).
+    """
     first, last = c.read("first", 1, False), c.read("last", 1, False)
     x, seen = c.read("x", p["W"]), c.register("seen", p["W"], False)
     size = c.wire("size", c.select(x < 0, -x, x), p["W"], False)

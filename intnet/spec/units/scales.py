@@ -7,7 +7,7 @@ from typing import Any
 
 from intnet.spec.units.quantizers import both_ways, held
 from intnet.spec.units.steps import ends, limited, shifted
-from intnet.spec.wires import Circuit, Wire, span
+from intnet.spec.wires import Circuit, Wire
 
 Parameters = Mapping[str, Any]
 
@@ -29,8 +29,8 @@ def shift(c: Circuit, p: Parameters) -> None:
 def shift_by(c: Circuit, p: Parameters) -> None:
     """q = limit(round(x / 2^n) + ZQ), n a signed port: right where n > 0, left by -n below; every n is legal.
 
-    Beyond OUT + 1 bits left every x but 0 is beyond the range; beyond W + 1 bits right only the sign is left. So
-    OVERFLOW wrap, which would keep low bits of any left shift, keeps those of a shift by OUT + 1: zeros.
+    Beyond OUT + 1 bits left every x but 0 is beyond the range; beyond W + 1 bits right only the sign is left.
+    So OVERFLOW wrap, which would keep low bits of any left shift, keeps those of a shift by OUT + 1: zeros.
     """
     x, n = c.read("x", p["W"], bool(p["XS"])), c.read("n", p["NB"])
     left, right = both_ways(c, c.wire("d", n), p["OUT"] + 1, p["W"] + 1)
@@ -41,7 +41,7 @@ def shift_by(c: Circuit, p: Parameters) -> None:
 
 
 def scale_add(c: Circuit, p: Parameters) -> None:
-    """q = limit(round((x * scale + offset) / 2^S) + ZQ): batch norm at inference, a scale and an offset a channel."""
+    """q = limit(round((x * scale + offset) / 2^S) + ZQ): batch norm at inference, by channel."""
     x, scale = c.read("x", p["W"], bool(p["XS"])), c.read("scale", p["B"])
     offset = c.read("offset", p["OB"])
     product = c.wire("product", x * scale)
@@ -51,10 +51,10 @@ def scale_add(c: Circuit, p: Parameters) -> None:
 def requantize(c: Circuit, p: Parameters) -> None:
     """q = limit(zero_point + acc * multiplier * 2^-(31 + n)), multiplier of 31 bits, n a signed port.
 
-    TWICE=0: one rounding of acc * multiplier / 2^(31 + n), ties by MODE: TFLite's single rounding with ties_pos.
-    TWICE=1: gemmlowp's two. First acc * 2^left (wrapped never: it must fit), then
-    SaturatingRoundingDoublingHighMul, (a * b + nudge) / 2^31 truncated toward zero, nudge = 2^30 or 1 - 2^30 by the
-    product's sign; then RoundingDivideByPOT, ties away from zero.
+    TWICE=0: one rounding of acc * multiplier / 2^(31 + n), ties by MODE: TFLite's single rounding with
+    ties_pos. TWICE=1: gemmlowp's two. First acc * 2^left (wrapped never: it must fit), then
+    SaturatingRoundingDoublingHighMul, (a * b + nudge) / 2^31 truncated toward zero, nudge = 2^30 or 1 - 2^30
+    by the product's sign; then RoundingDivideByPOT, ties away from zero.
     """
     acc, multiplier = c.read("acc", p["W"]), c.read("multiplier", 31, False)
     n, zero = c.read("n", 6), c.read("zero_point", p["OUT"], bool(p["QS"]))

@@ -33,7 +33,8 @@ def accumulated(c: Circuit, name: str, value: Wire, p: Parameters) -> Wire:
 
 
 def mac_requant(c: Circuit, p: Parameters) -> None:
-    """acc = bias + sum of (x - ZX) * (w - ZW) over a vector's beats and lanes; q = limit(round(acc / 2^S) + ZQ).
+    """acc = bias + sum of (x - ZX) * (w - ZW) over a vector's beats and lanes; q = limit(round(acc / 2^S) +
+    ZQ).
 
     XS, WS, QS: 1 where x, w, q are signed; ZX, ZW, ZQ: zero points; MODE: how S bits are rounded away;
     OVERFLOW: what q does beyond its range; SUMS: what the accumulator of ACC bits does beyond its.
@@ -43,7 +44,8 @@ def mac_requant(c: Circuit, p: Parameters) -> None:
     ws = c.lanes("w", p["LANES"], p["B"], bool(p["WS"]))
     bias, total = c.read("bias", p["ACC"]), c.register("sum", p["ACC"])
     products = [
-        c.wire(f"product[{i}]", (x - p["ZX"]) * (w - p["ZW"])) for i, (x, w) in enumerate(zip(xs, ws, strict=True))
+        c.wire(f"product[{i}]", (x - p["ZX"]) * (w - p["ZW"]))
+        for i, (x, w) in enumerate(zip(xs, ws, strict=True))
     ]
     beat = c.wire("beat", tree(products))
     after = accumulated(c, "after", c.select(first, 0, total) + beat, p)
@@ -58,9 +60,11 @@ def mac_requant(c: Circuit, p: Parameters) -> None:
 
 
 def block_dot(c: Circuit, p: Parameters) -> None:
-    """y = float32(sum over blocks of 2^(xe + we) * sum of xm * wm), the sum exact, rounded once, ties to even.
+    """y = float32(sum over blocks of 2^(xe + we) * sum of xm * wm), the sum exact, rounded once, ties to
+    even.
 
-    The accumulator has a bit for every place that a product can reach, and GUARD bits for 2^GUARD / BLOCK blocks.
+    The accumulator has a bit for every place that a product can reach, and GUARD bits for 2^GUARD / BLOCK
+    blocks.
     """
     first, _ = c.read("first", 1, False), c.read("last", 1, False)
     xm, wm = (c.lanes(name, p["BLOCK"], p["M"]) for name in ("xm", "wm"))
@@ -81,7 +85,9 @@ def block_dot(c: Circuit, p: Parameters) -> None:
     lost = c.wire("lost", size & ((1 << lsb) - 1))
     c.never[f"lost[{lost.bits - 1}] = 1"] = "only the least sum has so many bits, and its lower ones are 0"
     c.never["lost: one bit narrower"] = "only the least sum has so many bits, and its lower ones are 0"
-    c.never["lsb: one bit narrower"] = "without its top bit the floor is so wide that the result is infinite as well"
+    c.never["lsb: one bit narrower"] = (
+        "without its top bit the floor is so wide that the result is infinite as well"
+    )
     half = (1 << lsb) >> 1
     tie, odd = lost.equals(half), floor & 1
     up = c.wire("up", (lost > half) | (tie & odd))

@@ -1,0 +1,46 @@
+"""A unit's model in C: `intnet golden unit NAME --c --out DIR`.
+
+write("quantize_sq", {"K": "4"}, "model") -> Path     a folder: the model, its DPI-C, a testbench of random
+words
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from intnet.errors import ConfigError
+from intnet.methods.options import unknown
+from intnet.packs.circuits import c_model, dpi
+from intnet.packs.units.drafts import check, parse
+from intnet.packs.units.listing import UNITS
+from intnet.spec import units as definition
+
+
+def files(name: str, settings: Mapping[str, str | int] | None = None) -> dict[str, str]:
+    """Name -> text of all files. ConfigError for a unit or a setting that there is not."""
+    if name not in UNITS:
+        raise unknown("unit", name, list(UNITS))
+    unit = UNITS[name]
+    given = parse(unit, settings or {})
+    if strange := [key for key in given if key not in unit.parameters]:
+        raise ConfigError(f"{strange[0]} is a setting of a pack's random words, and none of the model")
+    parameters = unit.defaults | given
+    check(unit, parameters)
+    circuit = definition.circuit(name, parameters)
+    formulas = [port.meaning for port in unit.signals(parameters, {}) if port.direction == "out"]
+    made = c_model.files(name, circuit, parameters, formulas)
+    return made | dpi.files(name, circuit, unit.generics(parameters))
+
+
+def write(name: str, settings: Mapping[str, str | int] | None, folder: str | os.PathLike[str]) -> Path:
+    """All of them into a new folder, which is there whole or not at all."""
+    made, target = files(name, settings), Path(folder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
+        place = Path(work) / "model"
+        place.mkdir()
+        for file, text in made.items():
+            (place / file).write_text(text, "utf-8")
+        place.rename(target)
+    return target

@@ -1,0 +1,186 @@
+"""Circuits of the units put to use: run fast, as C, as Verilog; faults, and vectors that show them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.rtl import fault_table, prove
+from examples.rtl.mutants import EQUIVALENT, HERE, mutants, source
+from intnet.packs import units
+from intnet.packs.circuits import c_model, coverage, fast, faults
+from intnet.packs.units import drafts, words
+from intnet.packs.units.signals import joined
+from intnet.packs.units.words import Ran
+from intnet.spec import units as definition
+from intnet.spec.wires import Circuit, run
+from tests.packs.test_units import SMALL, label
+
+Settings = dict[str, Any]
+CASES = [(name, Settings()) for name in units.UNITS]
+CASES += [(name, settings) for name, settings in SMALL if "lfsr" not in settings]
+QUICK = [name for name in units.UNITS if name not in ("block_dot", "requantize", "mac_requant")]
+yosys_only = pytest.mark.skipif(bool(prove.missing()), reason=prove.missing())
+
+
+def of(name: str, settings: Settings) -> tuple[Circuit, Settings]:
+    parameters = units.UNITS[name].defaults | settings
+    return definition.circuit(name, parameters), parameters
+
+
+@cache
+def directed(name: str, settings: tuple[tuple[str, Any], ...] = ()) -> Ran:
+    parameters = units.UNITS[name].defaults | dict(settings)
+    return words.run(name, parameters, joined(drafts.STIMULI[name]["L1"](parameters)))
+
+
+def some_beats(ran: Ran, count: int) -> dict[str, list[int]]:
+    """The first vectors, whole."""
+    stop = min(count, len(next(iter(ran.reads.values()))))
+    return {name: column[:stop] for name, column in ran.reads.items()}
+
+
+# -- fast ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=label)
+def test_fast_is_the_definition(name: str, settings: Settings) -> None:
+    ran = directed(name, tuple(settings.items()))
+    reads = some_beats(ran, 400)
+    want = run(
+        ran.circuit, [dict(zip(reads, beat, strict=True)) for beat in zip(*reads.values(), strict=True)]
+    )
+    got = fast.columns(ran.circuit, reads)
+    assert {wire: list(map(int, column)) for wire, column in got.items()} == {
+        wire: [row[wire] for row in want] for wire in got
+    }
+
+
+# -- coverage and faults ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", units.UNITS)
+def test_directed_vectors_reach_all_that_is_declared(name: str) -> None:
+    said = units.draft(name, "L1").about["coverage"]
+    assert said["complete"] and said["missing"] == []
+    for part in ("bits", "bins", "narrower"):
+        assert said[part]["reached"] == said[part]["of"] > 0
+
+
+def test_coverage_names_what_is_not_reached() -> None:
+    ran = directed("shift")
+    reads = {"x": [v for v in ran.reads["x"] if 0 <= v < 1 << 20]}
+    columns = fast.columns(ran.circuit, reads, coverage.outputs(ran.circuit))
+    found = coverage.measure(ran.circuit, reads, columns)
+    assert not found.complete
+    assert {"x[23] = 1", "under = 1", "tie above an odd floor, negative"} <= {
+        name.replace("under[0]", "under") for name in found.missing
+    }
+    assert "floor: one bit narrower" in found.missing
+
+
+def test_a_level_with_gaps_says_so() -> None:
+    said = units.draft("mac_requant", "L2").about["coverage"]
+    assert not said["complete"] and "tie above an odd floor, positive" in said["missing"]
+    wide = units.draft("mac_requant", "L1", {"ACC": 48}).about["coverage"]
+    assert not wide["complete"] and any(name.startswith("after") for name in wide["missing"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", units.UNITS)
+def test_faults_are_shown_or_proven_equal(name: str) -> None:
+    """L1 and L2 show every fault but those on file as equal by proof (`fault_table.py`)."""
+    row = next(row for row in json.loads(fault_table.RESULT.read_text()) if row["unit"] == name)
+    made = fault_table.circuits(name)
+    left = {level: fault_table.missed(name, level, made) for level in fault_table.LEVELS}
+    assert {level: len(made) - len(names) for level, names in left.items()} == {
+        level: row["killed"][level] for level in fault_table.LEVELS
+    }
+    assert [fault for fault in left["L1"] if fault in left["L2"]] == row["equal"]
+    assert row["survived"] == [] and row["faults"] == len(made)
+
+
+def test_the_readme_has_the_table_of_faults() -> None:
+    rows = json.loads(fault_table.RESULT.read_text())
+    assert fault_table.table(rows) in (HERE / "README.md").read_text()
+
+
+def test_a_fault_is_one_change() -> None:
+    circuit, _ = of("quantize_sq", {})
+    reads = directed("quantize_sq").reads
+    names = [fault.name for fault in faults.faults(circuit)]
+    assert len(set(names)) == len(names) > 60
+    narrow = next(fault for fault in faults.faults(circuit) if fault.name == "left: one bit narrower")
+    other = faults.changed(circuit, narrow)
+    one, two = fast.columns(circuit, reads), fast.columns(other, reads)
+    assert [v & 7 for v in one["left"]] == two["left"] and one["right"] == two["right"]
+    assert one["q"] != two["q"]
+
+
+# -- as C ----------------------------------------------------------------------------------------
+
+STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O1")
+SANITIZED = ("-fsanitize=undefined,address", "-fno-sanitize-recover=all")
+
+
+def built(compiler: str, name: str, settings: Settings, folder: Path) -> Path:
+    circuit, parameters = of(name, settings)
+    for file, text in c_model.files(name, circuit, parameters, ["a formula"]).items():
+        (folder / file).write_text(text)
+    program = folder / f"{name}-{compiler}"
+    sources = [folder / f"{name}_model.c", folder / f"{name}_run.c"]
+    command = [compiler, *STRICT, *SANITIZED, "-o", program, *sources]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def fed(program: Path, circuit: Circuit, reads: dict[str, list[int]]) -> list[list[int]]:
+    lines = "\n".join(
+        " ".join(map(str, beat)) for beat in zip(*(reads[name] for name in circuit.reads), strict=True)
+    )
+    done = subprocess.run([program], input=lines + "\n", capture_output=True, text=True, check=True)
+    return [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=label)
+def test_the_c_model_gives_every_word(name: str, settings: Settings, compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} here")
+    ran = directed(name, tuple(settings.items()))
+    got = fed(built(compiler, name, settings, tmp_path), ran.circuit, ran.reads)
+    want = [
+        list(map(int, beat)) for beat in zip(*(ran.wires[port] for port in ran.circuit.gives), strict=True)
+    ]
+    last = ran.reads.get("last", [1] * len(want))
+    assert len(got) == len(want)
+    assert all(a == b for a, b, end in zip(got, want, last, strict=True) if end)
+
+
+# -- proofs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@yosys_only
+@pytest.mark.parametrize("name", QUICK)
+def test_a_unit_is_its_definition_for_every_input(name: str) -> None:
+    circuit, parameters = of(name, {})
+    assert prove.prove(source(name), name, circuit, units.UNITS[name].generics(parameters)).equal
+
+
+@pytest.mark.slow
+@yosys_only
+@pytest.mark.parametrize("name", ["quantize_q", "quantize_sq", "quantize_flag", "r_exponent"])
+def test_a_proof_refutes_every_mutant(name: str) -> None:
+    circuit, parameters = of(name, {})
+    generics = units.UNITS[name].generics(parameters)
+    equal = [n for n in mutants(name) if prove.prove(source(name), name, circuit, generics, n).equal]
+    assert equal == [n for unit, n in EQUIVALENT if unit == name]
