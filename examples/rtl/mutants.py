@@ -2,6 +2,7 @@
 
 `intnet.packs.units` has the units as data and their vectors; here is the hardware that they judge.
 """
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,5 @@
 """Build a unit under its pack's testbench, in Icarus Verilog or Verilator, and run it. Next: `kill_table`."""
+
 from __future__ import annotations
 
 import shutil
@@ -66,6 +67,22 @@ def verilator(packs: Sequence[tuple[Path, str]], folder: Path) -> list[str]:
         *benches, *sorted({source(unit) for _, unit in packs if unit}),
     ])  # fmt: skip
     return [str(folder / "verilated" / "all_packs")]
+
+
+def random_words(model: Path, unit: str, folder: Path, beats: int, mutant: int = 0) -> tuple[bool, str]:
+    """A unit, or a mutant of it, against its C model by DPI-C, in Verilator: whether all random words agree.
+
+    model: the folder that `intnet golden unit NAME --c` writes
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    define = [f"-DMUT={mutant}"] if mutant else []
+    top = f"{unit}_random_tb"
+    command([
+        "verilator", "--binary", "--timing", "-Wno-fatal", "-Wno-WIDTH", *define, f"-I{HERE}", f"-I{model}",
+        "-MAKEFLAGS", "OPT_FAST=-O1", "-CFLAGS", f"-I{model}", "--top-module", top,
+        "--Mdir", folder / "verilated", model / f"{top}.sv", source(unit), model / f"{unit}_model.c", model / f"{unit}_dpi.c",
+    ])  # fmt: skip
+    return run([str(folder / "verilated" / f"V{top}"), f"+beats={beats}"])
 
 
 def chosen(program: Sequence[str], pack: Path) -> list[str]:

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from examples.rtl import fault_table, prove
+from examples.rtl import fault_table, prove, simulate
 from examples.rtl.mutants import EQUIVALENT, HERE, mutants, source
+from intnet.errors import ConfigError
 from intnet.packs import units
 from intnet.packs.circuits import c_model, coverage, fast, faults
-from intnet.packs.units import drafts, words
+from intnet.packs.units import drafts, models, words
 from intnet.packs.units.signals import joined
 from intnet.packs.units.words import Ran
 from intnet.spec import units as definition
@@ -184,3 +185,37 @@ def test_a_proof_refutes_every_mutant(name: str) -> None:
     generics = units.UNITS[name].generics(parameters)
     equal = [n for n in mutants(name) if prove.prove(source(name), name, circuit, generics, n).equal]
     assert equal == [n for unit, n in EQUIVALENT if unit == name]
+
+
+# -- random words, in Verilator against the C model ------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(simulate.missing("verilator")), reason=simulate.missing("verilator"))
+@pytest.mark.parametrize("name", ["quantize_cq", "mac_requant", "block_dot", "requantize"])
+def test_random_words_agree_with_the_model(name: str, tmp_path: Path) -> None:
+    """And a unit with a bug does not, where it has mutants."""
+    folder = models.write(name, {}, tmp_path / "model")
+    passed, said = simulate.random_words(folder, name, tmp_path / "right", beats=30_000)
+    assert passed, said
+    if mutants(name):
+        passed, _ = simulate.random_words(folder, name, tmp_path / "wrong", beats=30_000, mutant=1)
+        assert not passed
+
+
+def test_a_model_is_written_whole_and_refuses_what_it_has_not(tmp_path: Path) -> None:
+    folder = models.write("quantize_cq", {"W": "20"}, tmp_path / "model")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "quantize_cq_dpi.c",
+        "quantize_cq_dpi.svh",
+        "quantize_cq_model.c",
+        "quantize_cq_model.h",
+        "quantize_cq_random_tb.sv",
+        "quantize_cq_run.c",
+    ]
+    assert "W=20" in (folder / "quantize_cq_model.c").read_text()
+    for settings, message in (({"lfsr": 1}, "none of the model"), ({"K": 3}, "unknown setting")):
+        with pytest.raises(ConfigError, match=message):
+            models.files("quantize_cq", settings)
+    with pytest.raises(ConfigError, match="did you mean 'quantize_cq'"):
+        models.files("quantize_c")
