@@ -80,7 +80,8 @@ def random_words(model: Path, unit: str, folder: Path, beats: int, mutant: int =
     command([
         "verilator", "--binary", "--timing", "-Wno-fatal", "-Wno-WIDTH", *define, f"-I{HERE}", f"-I{model}",
         "-MAKEFLAGS", "OPT_FAST=-O1", "-CFLAGS", f"-I{model}", "--top-module", top,
-        "--Mdir", folder / "verilated", model / f"{top}.sv", source(unit), model / f"{unit}_model.c", model / f"{unit}_dpi.c",
+        "--Mdir", folder / "verilated", model / f"{top}.sv", source(unit),
+        model / f"{unit}_model.c", model / f"{unit}_dpi.c",
     ])  # fmt: skip
     return run([str(folder / "verilated" / f"V{top}"), f"+beats={beats}"])
 
