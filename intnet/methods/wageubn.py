@@ -145,6 +145,7 @@ class Wageubn(Method):
             raise ConfigError(f"wageubn: weight_decay={self.options.weight_decay}: s is 1..{MAX_DECAY}")
         if o.first == "block":
             wageubn_block.check_edges(o.edges)
+            self.SYMBOLS = {**self.SYMBOLS, **symbols.FIRST_BLOCK}
         self.running_statistics = self.options.statistics == "running"
         try:
             self.formats = self._formats()

@@ -41,6 +41,6 @@ def floats(layer: LayerLike, value: Any) -> np.ndarray:
     if not isinstance(value, np.ndarray):
         raise ConfigError(
             f"wageubn: first=block: {layer.name} reads integers: it belongs to the first block as layers are "
-            "defined, but does not run there; define layers in the order in which they run"
+            "defined, but runs elsewhere; define layers in the order in which they run, one for every use"
         )
     return value

@@ -40,7 +40,7 @@ class Model(Layer):
         self.blocks = self.blocks or {name: name for name, _ in self.children()}
         weighted[0].edge, weighted[-1].edge = "first", "last"
         self._layers = tuple(layer for _, layer in self.walk() if layer.name and not any(layer.children()))
-        for layer in first_block(self._layers, weighted[0]):
+        for layer in first_block(self._layers):
             layer.first_block = True
 
     def __call__(self, x: Tensor, method: Method) -> Tensor:  # type: ignore[override]  # one tensor alone
@@ -101,14 +101,14 @@ class Model(Layer):
             raise ShapeError(f"the state holds tensors that this model has not: {', '.join(sorted(left))}")
 
 
-def first_block(layers: Sequence[Layer], first: Layer) -> Sequence[Layer]:
+def first_block(layers: Sequence[Layer]) -> Sequence[Layer]:
     """The first weight layer, the batch norm behind it, where one is, and the activation behind them.
 
-    Empty where no activation stands there, as they are defined one behind the other.
+    Empty where no activation stands there, in the order of definition.
 
     Defined by `spec/methods/wageubn.py: first_block`.
     """
-    start = layers.index(first)
+    start = next((k for k, layer in enumerate(layers) if layer.takes_weight), len(layers))
     size = 2 + any(layer.normalizes for layer in layers[start + 1 : start + 2])
     block = layers[start : start + size]
-    return block if block[-1].derivative else ()
+    return block if block and block[-1].derivative else ()

@@ -33,6 +33,7 @@ CASES = {
     ),
     "wageubn": ("wageubn", {}),
     "wageubn fixed16": ("wageubn", {"edges": "fixed16", "e2": "16", "weight_decay": "5"}),
+    "wageubn block": ("wageubn", {"first": "block", "weight_decay": "5", "saved.bits": "4"}),
     "adapt": ("adapt", {}),
     "muppet": ("muppet", {}),
     "dynasty": ("dynasty", {}),
