@@ -56,9 +56,9 @@ class Wageubn(Method):
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "eps_q": "the paper gives no value: 2^-15, the LSB of sigma_q, added to sigma_q",
         "edges": "first and last layer are float32 as in sec. IV-A, the first output rounded once to 2^-14, "
-        "so that batch norm always sees fixed point; edges=fixed16 keeps both in 16-bit integers instead",
+        "so that batch norm sees fixed point (but: first=block); edges=fixed16 keeps both in 16-bit integers",
         "e3 of the first layer": "that layer is not quantized: its weight gradient reads the exact dL/dx1, "
-        "rounded once to float32",
+        "rounded once to float32, with first=block that of float32",
         "m1, m2": "the two batch means of the backward pass are stored words, 16 bits below the LSB of e2",
         "batch norm gradient": "mu and sigma carry gradient (the full derivative); eps is part of sigma",
         "inference": "the paper drops moving averages and says no more: running means of mu_q and sigma_q^2, "
@@ -293,7 +293,10 @@ class Wageubn(Method):
         return self.passes(layer, path, value) if format is None else self.store(layer, path, value, format)
 
     def _block_activation(self, layer: LayerLike, path: str, value: Any) -> Any:
-        """float32 up to x4, which the integers behind the first block read."""
+        """float32 up to x4, which the integers behind the first block read.
+
+        Defined by `spec/methods/wageubn.py: Step.format_of`.
+        """
         value = wageubn_block.floats(layer, value)
         if path == "x4":
             return self.store(layer, path, value, self.formats[path])

@@ -40,8 +40,9 @@ class Model(Layer):
         self.blocks = self.blocks or {name: name for name, _ in self.children()}
         weighted[0].edge, weighted[-1].edge = "first", "last"
         self._layers = tuple(layer for _, layer in self.walk() if layer.name and not any(layer.children()))
-        for layer in first_block(self._layers):
-            layer.first_block = True
+        block = first_block(self._layers)
+        for layer in self._layers:
+            layer.first_block = layer in block
 
     def __call__(self, x: Tensor, method: Method) -> Tensor:  # type: ignore[override]  # one tensor alone
         """Logits of a batch; ShapeError where the images are not of the model's shape."""

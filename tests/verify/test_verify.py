@@ -354,6 +354,19 @@ def test_an_operation_of_one_s_own_is_listed_or_held_to_its_spec() -> None:
     assert names(verified(with_doubled(wrong)), DIFFERS)
 
 
+@pytest.mark.slow
+def test_a_first_block_that_the_definition_does_not_have_is_listed() -> None:
+    """It ends with an activation of a user's own: nothing differs, what hangs on the method is not judged."""
+    run = run_folder.build("wageubn", {"first": "block"}, "mlp", "digits", 8, limit=64)
+    network = models.make("mlp", run.data.image_shape, run.data.classes)
+    network.relu1 = Doubled()  # type: ignore[attr-defined]
+    network.relu1.derivative = "mask"
+    network.finish()
+    rows = verified(Run(network, run.method, run.data, 8))
+    assert not names(rows, DIFFERS)
+    assert "relu1 ends no first block" in str(names(rows, UNSPECIFIED))
+
+
 def test_a_method_of_one_s_own_is_listed() -> None:
     run = run_folder.build("float32", {}, "mlp", "digits", 8, limit=64)
     run.method.__class__ = type("Mine", (type(run.method),), {"name": "mine"})
