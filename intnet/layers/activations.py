@@ -9,6 +9,8 @@ from intnet.methods.method import Method
 class ReLU(Layer):
     """x4 = QA(relu(x))."""
 
+    derivative = "mask"
+
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """The quantized activation; e0 and e1 on the way back."""
         y = ops.relu(self.on_path(x, method, None, "e1"), keep=self.keeper(method, "mask"))
@@ -17,6 +19,8 @@ class ReLU(Layer):
 
 class Tanh(Layer):
     """x4 = QA(tanh(x))."""
+
+    derivative = "x4"
 
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """The quantized activation; its derivative is 1 - x4^2."""
@@ -28,6 +32,8 @@ class Tanh(Layer):
 class Sigmoid(Layer):
     """x4 = QA(sigmoid(x))."""
 
+    derivative = "x4"
+
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """The quantized activation; its derivative is x4*(1 - x4)."""
         x = self.on_path(x, method, None, "e1")
@@ -38,6 +44,8 @@ class Sigmoid(Layer):
 
 class SiLU(Layer):
     """x4 = QA(x*sigmoid(x))."""
+
+    derivative = "x3"
 
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """The quantized activation; of an integer x its derivative is stored too."""

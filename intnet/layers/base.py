@@ -23,15 +23,18 @@ class Layer:
     """Base: named children in the order of their definition, parameters, buffers.
 
     `name` is the dotted path from the model (set by `Model`); `edge` is 'first' or 'last' for the outer
-    weight layers, else ''; `buffers` are tensors that are state but not trained.
+    weight layers, else ''; `first_block`: of the first weight layer, of the batch norm behind it, where one
+    is, and of the activation behind them; `buffers` are tensors that are state but not trained.
     """
 
     takes_weight = False  # a matrix product with its parameters
     normalizes = False  # by statistics of the batch
+    derivative = ""  # of an activation: what it is made from, 'mask', 'x3' or 'x4'
 
     def __init__(self) -> None:
         self.name = ""
         self.edge = ""
+        self.first_block = False
         self.parameters: list[Parameter] = []
         self.buffers: dict[str, Any] = {}
         self.reads = 0  # reads of its parameters in one pass of the model

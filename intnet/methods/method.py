@@ -53,12 +53,14 @@ class Parameter:
 
 
 class LayerLike(Protocol):
-    """What a hook may know of a layer; edge: 'first' or 'last' weight layer, else ''."""
+    """What a hook may know of a layer; edge: 'first' or 'last' weight layer, else ''. More: `Layer`."""
 
     name: str
     edge: str
+    first_block: bool
     takes_weight: bool
     normalizes: bool
+    derivative: str
     buffers: dict[str, Any]
 
 

@@ -4,7 +4,7 @@ One table a method, path -> Symbol, in the order of Algorithms 1 and 2 and the u
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,14 @@ for _parameter, _gradient, _slot in (
     }
 
 _SCALE = "r = 1/sqrt(var + 10^-5)"
+_X2_32, _E3_32 = f"x2 = (x1 - mu)*r, {_SCALE}", "gammaq*r*(e1 - mean(e1) - x2*mean(e1*x2))"
+
+# What WAGEUBN's batch norm is under first=block, where it is float32 and stores no x2, m1, m2.
+FIRST_BLOCK: dict[str, Symbol] = {
+    "var": Symbol("forward", "mean((x1 - mu)^2), in float32"),
+    "x3": replace(WAGEUBN["x3"], formula=f"gammaq*x2 + betaq; in float32 {_X2_32}"),
+    "e3": replace(WAGEUBN["e3"], formula=f"{WAGEUBN['e3'].formula}; in float32 {_E3_32}"),
+}
 
 # In float32 nothing is a copy: W, gamma, beta and b are read as they are. The other methods with float
 # masters differ from it where their tables say so.

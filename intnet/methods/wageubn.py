@@ -17,7 +17,6 @@ Defined by `spec/methods/wageubn.py: Step`, `spec/methods/wageubn.py: update`,
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import accumulate
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -25,14 +24,15 @@ import numpy as np
 from intnet.errors import ConfigError, ContainerError, FormatError
 from intnet.exact.expressions import Exact, add, exact
 from intnet.exact.quantize import quantize
-from intnet.methods import schedules, symbols
+from intnet.methods import schedules, symbols, wageubn_block
 from intnet.methods.float_master import sgd_momentum
 from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.methods.options import takes
 from intnet.methods.wageubn_widths import Widths, of_e3
+from intnet.methods.wageubn_words import as_memory, joined, split
 from intnet.numbers import fp32
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
-from intnet.numbers.qtensor import QTensor, container, max_abs
+from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels.combine import combine
 
 EDGE_BITS = 16  # widths of the first and last layer under edges=fixed16
@@ -56,9 +56,9 @@ class Wageubn(Method):
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "eps_q": "the paper gives no value: 2^-15, the LSB of sigma_q, added to sigma_q",
         "edges": "first and last layer are float32 as in sec. IV-A, the first output rounded once to 2^-14, "
-        "so that batch norm always sees fixed point; edges=fixed16 keeps both in 16-bit integers instead",
+        "so that batch norm sees fixed point (but: first=block); edges=fixed16 keeps both in 16-bit integers",
         "e3 of the first layer": "that layer is not quantized: its weight gradient reads the exact dL/dx1, "
-        "rounded once to float32",
+        "rounded once to float32, with first=block that of float32",
         "m1, m2": "the two batch means of the backward pass are stored words, 16 bits below the LSB of e2",
         "batch norm gradient": "mu and sigma carry gradient (the full derivative); eps is part of sigma",
         "inference": "the paper drops moving averages and says no more: running means of mu_q and sigma_q^2, "
@@ -69,8 +69,9 @@ class Wageubn(Method):
         "bias": "the paper's layers have none; a hidden layer's is treated as beta is; the forward copy of "
         "an edge's (fixed16) is clipped to +-(1 - 2^-15)",
         "first block": "the paper's layer is convolution, batch norm and activation, and the first is not "
-        "quantized; here its convolution alone is float32, its batch norm and activation are quantized",
-        "float edges' optimizer": "SGD with the same momentum and learning rate, in float32",
+        "quantized; here its convolution alone is float32, unless first=block: then its batch norm and "
+        "activation are too, x4 is stored behind them, and the error at it is rounded once to float32",
+        "float layers' optimizer": "SGD with the same momentum and learning rate, in float32",
         "residual joins": "the exact x3 and the shortcut are added ahead of the ReLU, which stores x4; their "
         "error is stored once, as e0",
         "pools, dropout": "maxima are exact; means, and what dropout scales, are stored as activations are",
@@ -86,7 +87,8 @@ class Wageubn(Method):
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
-        """e2: of e3, flag8 or a width of SQ, as 16. edges: float32 or fixed16.
+        """e2: of e3, flag8 or a width of SQ, as 16. edges: float32 or fixed16. first: what of the first block
+        is float32, its weight layer, or its batch norm and activation too.
 
         saturate: off, or the integer bits of activations. lr: learning rate codes of k_lr bits, code *
         2^(1-k_lr), by epoch; dr: range of CQ by epoch, powers of two. weight_decay: off, or s for 2^-s.
@@ -96,6 +98,7 @@ class Wageubn(Method):
 
         e2: str = "flag8"
         edges: Literal["float32", "fixed16"] = "float32"
+        first: Literal["layer", "block"] = "layer"
         saturate: int | None = None
         lr: str = "26"
         dr: str = "128"
@@ -140,6 +143,9 @@ class Wageubn(Method):
             raise ConfigError(f"wageubn: saturate={self.options.saturate}: integer bits are 0..{k.k_a - 1}")
         if self.options.weight_decay is not None and not 1 <= self.options.weight_decay <= MAX_DECAY:
             raise ConfigError(f"wageubn: weight_decay={self.options.weight_decay}: s is 1..{MAX_DECAY}")
+        if o.first == "block":
+            wageubn_block.check_edges(o.edges)
+            self.SYMBOLS = {**self.SYMBOLS, **symbols.FIRST_BLOCK}
         self.running_statistics = self.options.statistics == "running"
         try:
             self.formats = self._formats()
@@ -189,8 +195,17 @@ class Wageubn(Method):
         """
         return super().streams(layers) + [f"{layer.name}/gW" for layer in layers]
 
-    def _float_edge(self, layer: LayerLike) -> bool:
-        return layer.edge != "" and self.options.edges == "float32"
+    def follow(self, layers: Sequence[Any]) -> None:
+        """With first=block: ConfigError where the model has no first block that can be float32."""
+        super().follow(layers)
+        if self.options.first == "block":
+            wageubn_block.check_model(layers)
+
+    def _in_block(self, layer: LayerLike) -> bool:
+        return self.options.first == "block" and layer.first_block
+
+    def _floating(self, layer: LayerLike) -> bool:
+        return self._in_block(layer) or (layer.edge != "" and self.options.edges == "float32")
 
     # -- parameters -------------------------------------------------------------------------
 
@@ -199,11 +214,11 @@ class Wageubn(Method):
 
         Defined by `spec/methods/wageubn.py: first`.
         """
-        if self._float_edge(layer):
+        if self._floating(layer):
             parameter.value = value
             return
         symbol, where = parameter.symbol, f"{layer.name}/{parameter.symbol}"
-        parameter.value = _as_memory(self.store(layer, symbol, value, self._memory(symbol)), where)
+        parameter.value = as_memory(self.store(layer, symbol, value, self._memory(symbol)), where)
         zeros = np.zeros(parameter.shape, np.int32)
         parameter.slots = {"Accq": QTensor(zeros, self.formats["Accq"].exponent)}  # type: ignore[union-attr]
 
@@ -214,9 +229,11 @@ class Wageubn(Method):
 
     def weight(self, layer: LayerLike, parameter: Parameter) -> Any:
         """(10), (13): Wq, gammaq, betaq."""
-        if self._float_edge(layer):
+        if self._floating(layer):
             return self.passes(
-                layer, f"{parameter.symbol}q", check_finite(parameter.value, f"{layer.name}/W")
+                layer,
+                f"{parameter.symbol}q",
+                check_finite(parameter.value, f"{layer.name}/{parameter.symbol}"),
             )
         value, copy = self.copies.pop(parameter, (None, None))
         if copy is not None and value is parameter.value:
@@ -244,7 +261,7 @@ class Wageubn(Method):
         found: dict[Any, list[list[tuple[Any, ...]]]] = {}
         for one in members:
             layer, parameter = one[:2]
-            if self.observers or self._float_edge(layer):
+            if self.observers or self._floating(layer):
                 continue
             kind = found.setdefault((parameter.symbol == "W", self._weight_format(layer, parameter)), [[]])
             if sum(math.prod(other[1].shape) for other in kind[-1]) >= TOGETHER:
@@ -264,6 +281,8 @@ class Wageubn(Method):
 
         Defined by `spec/nets.py: Walk._integer_norm`.
         """
+        if self._in_block(layer) and path != "x0":
+            return self._block_activation(layer, path, value)
         if layer.edge:
             return self._edge_activation(layer, path, value)
         format = self.formats.get(path)
@@ -272,6 +291,16 @@ class Wageubn(Method):
         elif path == "x1" and isinstance(value, np.ndarray):  # a float layer stands before it
             format = self._first_output()
         return self.passes(layer, path, value) if format is None else self.store(layer, path, value, format)
+
+    def _block_activation(self, layer: LayerLike, path: str, value: Any) -> Any:
+        """float32 up to x4, which the integers behind the first block read.
+
+        Defined by `spec/methods/wageubn.py: Step.format_of`.
+        """
+        value = wageubn_block.floats(layer, value)
+        if path == "x4":
+            return self.store(layer, path, value, self.formats[path])
+        return self.passes(layer, path, value)
 
     def _edge_activation(self, layer: LayerLike, path: str, value: Any) -> Any:
         """x0 and x1 of the first and last layer."""
@@ -292,6 +321,8 @@ class Wageubn(Method):
 
         Defined by `spec/methods/wageubn.py: Step.error`.
         """
+        if self._in_block(layer):
+            return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
         if path in ("m1", "m2"):
             width = self.k.k_e1 + self.k.k_gamma - 1 + M_BITS  # e2 nominally, and the bits below it
             return self.store(layer, path, value, Direct(width, lsb=value.exponent - M_BITS))
@@ -299,11 +330,10 @@ class Wageubn(Method):
             if self.options.edges == "fixed16":
                 return self.store(layer, path, value, Shift(EDGE_BITS))
             return self.passes(layer, path, to_float32(value))
+        format = self.formats.get(path)
         if path == "e1" and not isinstance(value, QTensor):  # no activation stands behind this batch norm
-            return self.store(layer, path, value, self.formats["e0"])
-        if path in self.formats:
-            return self.store(layer, path, value, self.formats[path])
-        return self.passes(layer, path, value)
+            format = self.formats["e0"]
+        return self.passes(layer, path, value) if format is None else self.store(layer, path, value, format)
 
     # -- gradients and update ---------------------------------------------------------------
 
@@ -311,7 +341,7 @@ class Wageubn(Method):
         """(18): gW by CQ, ggamma and gbeta direct. Defined by `spec/methods/wageubn.py: Step.gradient`."""
         path = f"g{parameter.symbol}"
         value = self.passes(layer, path, self._with_decay(layer, parameter, value))
-        if self._float_edge(layer):
+        if self._floating(layer):
             return value
         if parameter.symbol == "W":  # (7)
             format = Constant(self.k.k_gc, self.dr.at(self.epoch))
@@ -322,16 +352,16 @@ class Wageubn(Method):
         s, w = self.options.weight_decay, parameter.value
         if s is None or parameter.symbol != "W":
             return value
-        if self._float_edge(layer):
+        if self._floating(layer):
             return fp32.fma(np.float32(2.0**-s), w, value)
         return add(exact(value), Exact([(w, 1)], int(w.exponent) - s))
 
     def update(self, layer: LayerLike, parameter: Parameter, gradient: Any) -> None:
-        """(20), (23); of an edge in float32 SGD with momentum.
+        """(20), (23); of a layer in float32 SGD with momentum.
 
         Defined by `spec/methods/wageubn.py: update`.
         """
-        if self._float_edge(layer):
+        if self._floating(layer):
             gradient = check_finite(gradient, f"{layer.name}/{parameter.symbol}")
             rate = self.lr.at(self.epoch) * 2.0 ** -(self.k.k_lr - 1)
             sgd_momentum(parameter, gradient, self.options.mom * 2.0 ** (1 - self.k.k_mom), rate)
@@ -352,7 +382,7 @@ class Wageubn(Method):
         moved = descend(value, acc, lr, self.k, where)
         given = Exact([(value, 1), (acc, -lr)], int(moved.exponent)) if seen else None
         stored = self.store(layer, symbol, moved, self._memory(symbol), operands=given)
-        return _as_memory(acc_q, where), _as_memory(stored, where)
+        return as_memory(acc_q, where), as_memory(stored, where)
 
     def update_all(self, updates: Sequence[Update]) -> None:
         """`update` of each; many small ones as one vector, which is the same, elements being apart."""
@@ -397,34 +427,3 @@ def descend(w: QTensor, acc: QTensor, lr: int, k: Widths, where: str) -> QTensor
     """
     assert int(acc.exponent) - (k.k_lr - 1) == int(w.exponent), "constraint (24)"
     return combine(1, w, -lr, acc, int(w.exponent), f"{where}: the update")
-
-
-def joined(parts: Sequence[QTensor]) -> QTensor:
-    """Tensors of one exponent, flat, one behind the other."""
-    exponent = int(parts[0].exponent)
-    assert all(int(part.exponent) == exponent for part in parts), "tensors of one grid"
-    codes = np.concatenate([part.codes.reshape(-1) for part in parts])
-    return QTensor(codes, exponent, bound=max(part.bound for part in parts))
-
-
-def split(q: QTensor, shapes: Sequence[tuple[int, ...]], bound: int | None = None) -> list[QTensor]:
-    """A flat tensor as one of each shape; their bound, or where it is None their own maxima."""
-    sizes = [math.prod(shape) for shape in shapes]
-    starts = [0, *accumulate(sizes)]
-    peaks = np.maximum.reduceat(np.abs(q.codes), starts[:-1]).tolist()
-    if bound is not None:
-        peaks = [bound] * len(sizes)
-    return [
-        QTensor(q.codes[start : start + size].reshape(shape), int(q.exponent), q.format, peak)
-        for start, size, shape, peak in zip(starts, sizes, shapes, peaks, strict=False)
-    ]
-
-
-def _as_memory(q: QTensor, where: str) -> QTensor:
-    """The same tensor in int32, the type of every stored parameter word."""
-    peak = (q.status and q.status.peak) or max_abs(q.codes)
-    if container(peak, where).itemsize > 4:
-        raise ContainerError(
-            f"{where}: a stored word of {peak.bit_length() + 1} bits passes 32: training diverged"
-        )
-    return QTensor(q.codes.astype(np.int32), int(q.exponent), q.format, peak, q.status)

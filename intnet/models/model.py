@@ -3,10 +3,10 @@
     logits = model(Tensor(images), method)
 
 Building one names every layer by its dotted path (PyTorch's names) and marks the first and the last
-weight layer as `edge`, which some methods treat apart.
+weight layer as `edge`, the first one and what belongs to it as `first_block`, which some methods treat apart.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from intnet.autograd import Tensor
@@ -40,6 +40,9 @@ class Model(Layer):
         self.blocks = self.blocks or {name: name for name, _ in self.children()}
         weighted[0].edge, weighted[-1].edge = "first", "last"
         self._layers = tuple(layer for _, layer in self.walk() if layer.name and not any(layer.children()))
+        block = first_block(self._layers)
+        for layer in self._layers:
+            layer.first_block = layer in block
 
     def __call__(self, x: Tensor, method: Method) -> Tensor:  # type: ignore[override]  # one tensor alone
         """Logits of a batch; ShapeError where the images are not of the model's shape."""
@@ -97,3 +100,16 @@ class Model(Layer):
             layer.buffers = {key.removeprefix(f"{layer.name}."): left.pop(key) for key in keys}
         if left:
             raise ShapeError(f"the state holds tensors that this model has not: {', '.join(sorted(left))}")
+
+
+def first_block(layers: Sequence[Layer]) -> Sequence[Layer]:
+    """The first weight layer, the batch norm behind it, where one is, and the activation behind them.
+
+    Empty where no activation stands there, in the order of definition.
+
+    Defined by `spec/methods/wageubn.py: first_block`.
+    """
+    start = next((k for k, layer in enumerate(layers) if layer.takes_weight), len(layers))
+    size = 2 + any(layer.normalizes for layer in layers[start + 1 : start + 2])
+    block = layers[start : start + size]
+    return block if block and block[-1].derivative else ()

@@ -102,10 +102,13 @@ class Judge:
         return self.fresh(self.state)
 
     def fresh(self, state: Mapping[str, Words | Floats]) -> Any:
-        """The definition's step on another state."""
+        """The definition's step on another state; NotSpecified of a net that the definition does not take."""
         if self.module is None:
             raise NotSpecified("the method names no spec")
-        made = self.module.Step(self.net, self.settings, dict(state), self.now)
+        try:
+            made = self.module.Step(self.net, self.settings, dict(state), self.now)
+        except ValueError as error:
+            raise NotSpecified(str(error)) from None
         made.tensors.update(self.exponents)
         return made
 

@@ -100,7 +100,7 @@ def test_json_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keys", [(), ("e2=16",), ("edges=fixed16", "saturate=3")])
+@pytest.mark.parametrize("keys", [(), ("e2=16",), ("edges=fixed16", "saturate=3"), ("first=block",)])
 def test_json_of_an_element_of_every_path(capsys: pytest.CaptureFixture[str], keys: tuple[str, ...]) -> None:
     options = [text for key in keys for text in ("--set", key)]
     table = json_of(capsys, *SMALL, *options, "--layer", "*")

@@ -25,6 +25,12 @@ CASES = [
     Case(seed=13, edges="fixed16", e2="16", weights="extreme", lr=(511, 511)),
     Case(seed=14, edges="fixed16", images="zero", weights="dead", batch=1),
     Case(seed=2**63 + 12345, first_step=2**31 + 7, batch=2),
+    Case(seed=15, first="block"),
+    Case(seed=16, first="block", e2="16", batch=1),
+    Case(seed=17, first="block", weights="extreme", lr=(511, 511)),
+    Case(seed=18, first="block", weights="ties", images="faint", batch=5),
+    Case(seed=19, first="block", weights="dead", images="zero"),
+    Case(seed=20, first="block", batch=20),  # of two groups of images
 ]
 
 
@@ -35,7 +41,8 @@ def test_two_steps_equal_the_oracle(case: Case) -> None:
     assert differences(second) == []
 
 
+@pytest.mark.parametrize("first", ["layer", "block"])
 @pytest.mark.parametrize("n", [1, 2])
-def test_threads_do_not_change_a_bit(n: int) -> None:
+def test_threads_do_not_change_a_bit(n: int, first: str) -> None:
     with threads(n):
-        assert differences(run_case(Case(seed=21))[0]) == []
+        assert differences(run_case(Case(seed=21, first=first))[0]) == []

@@ -18,11 +18,13 @@ from intnet.exact import quantize as quantizers
 from intnet.exact.expressions import Exact, FloatExact, Root
 from intnet.layers import BatchNorm2d
 from intnet.methods import Wageubn, wageubn
+from intnet.methods.method import to_float32
 from intnet.numbers import rng
-from intnet.numbers.formats import Constant, Direct, FixedPoint
+from intnet.numbers.formats import Constant, Direct, FixedPoint, Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import TIES_AWAY, TIES_EVEN
 from intnet.ops import norm
+from intnet.ops.kernels import float32_rows
 from intnet.ops.kernels import float_products as float32
 from intnet.ops.kernels import int_conv as conv
 from tests.support.faults import Patch
@@ -37,6 +39,8 @@ TIES = Case(seed=5, weights="ties")
 EXTREME = Case(seed=6, weights="extreme", lr=(511, 511))
 ZERO = Case(seed=72, images="zero", weights="ties")  # some x3 are exactly 0 where e0 is not
 FIXED16 = Case(seed=12, edges="fixed16")
+BLOCK = Case(seed=15, first="block")
+BLOCKS = Case(seed=20, first="block", batch=20)  # some x3 are above 0, and x4 is 0
 
 
 def last_place(module: Any, name: str) -> Callable[[Patch], None]:
@@ -184,6 +188,50 @@ def momentum_of_one(patch: Patch) -> None:
     patch.setattr(wageubn, "momentum", lambda acc_q, g, mom, *rest: momentum(acc_q, g, 1, *rest))
 
 
+def block_error(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Patch], None]:
+    """The error that comes to the first block is not just rounded to float32."""
+
+    def seed(patch: Patch) -> None:
+        error = Wageubn.error
+
+        def faulty(self: Wageubn, layer: Any, path: str, value: Any) -> Any:
+            if (layer.name, path) == ("relu1", "e0"):
+                return self.passes(layer, path, change(to_float32(value)))
+            return error(self, layer, path, value)
+
+        patch.setattr(Wageubn, "error", faulty)
+
+    return seed
+
+
+def block_x4(rounding: str) -> Callable[[Patch], None]:
+    """What the first block hands on is rounded in another mode."""
+
+    def seed(patch: Patch) -> None:
+        def faulty(self: Wageubn, layer: Any, path: str, value: Any) -> Any:
+            if path == "x4":
+                return self.store(layer, path, value, self.formats[path], rounding)
+            return self.passes(layer, path, value)
+
+        patch.setattr(Wageubn, "_block_activation", faulty)
+
+    return seed
+
+
+def block_mask_of_x4(patch: Patch) -> None:
+    """The derivative of the first ReLU reads what was stored of its output."""
+    patch.setattr(Wageubn, "save", lambda self, layer, path, x: np.rint(x * 128) if path == "mask" else x)
+
+
+def another_rate_of_batch_norm(patch: Patch) -> None:
+    right = wageubn.sgd_momentum
+
+    def faulty(parameter: Any, gradient: np.ndarray, momentum: float, lr: float) -> None:
+        right(parameter, gradient, momentum, lr / 2 if parameter.symbol == "gamma" else lr)
+
+    patch.setattr(wageubn, "sgd_momentum", faulty)
+
+
 def attribute(owner: Any, name: str, value: Any) -> Callable[[Patch], None]:
     return lambda patch: patch.setattr(owner, name, value)
 
@@ -215,6 +263,18 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], Case, str]] = {
     "momentum": (momentum_of_one, RANDOM, "bn1/Acc_gamma"),
     "update by Acc_q": (update_with_the_stored_momentum, RANDOM, "bn1/gamma"),
     "running statistics": (attribute(BatchNorm2d, "SHIFT", 4), RANDOM, "state bn1.running_mean"),
+    "block: its error by SQ": (
+        block_error(lambda e: quantizers.quantize(e, Shift(8)).to_float32()),
+        BLOCK,
+        "relu1/e0",
+    ),
+    "block: a last place of its error": (block_error(lambda e: np.nextafter(e, e * 2)), BLOCK, "relu1/e0"),
+    "block: x4 cut off": (block_x4("to_zero"), BLOCK, "relu1/x4"),
+    "block: mask of x4": (block_mask_of_x4, BLOCKS, "relu1/e1"),
+    "block: eps": (attribute(norm, "FLOAT_EPS", np.float32(2.0**-15)), BLOCK, "bn1/x3"),
+    "block: error of batch norm": (last_place(float32_rows, "input_error"), BLOCK, "conv1/e3"),
+    "block: a rate of gamma": (another_rate_of_batch_norm, BLOCK, "bn1/gamma"),
+    "block: running statistics": (attribute(BatchNorm2d, "SHIFT", 4), BLOCK, "state bn1.running_mean"),
 }
 
 
@@ -225,7 +285,7 @@ def test_every_fault_is_seen_where_it_is(fault: str, monkeypatch: pytest.MonkeyP
     assert differences(run_case(case)[0])[0] == path
 
 
-@pytest.mark.parametrize("case", [RANDOM, WIDE, TIES, EXTREME, ZERO, FIXED16], ids=str)
+@pytest.mark.parametrize("case", [RANDOM, WIDE, TIES, EXTREME, ZERO, FIXED16, BLOCK, BLOCKS], ids=str)
 def test_without_a_fault_nothing_is_seen(case: Case) -> None:
     assert differences(run_case(case)[0]) == []
 

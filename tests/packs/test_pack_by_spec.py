@@ -73,6 +73,7 @@ PACKS: list[tuple[str, str, tuple[str, ...], dict[str, str]]] = [
     ("wageubn", "mlp", ("fc1", "bn1", "fc3"), {"edges": "fixed16", "e2": "16"}),
     ("wageubn", "lenet5", ("conv1", "bn1", "relu1", "fc3"), {"saturate": "3", "weight_decay": "12"}),
     ("wageubn", "resnet8", ("layer2.0.conv1", "layer2.0.downsample.0"), {}),
+    ("wageubn", "resnet8", ("conv1", "bn1", "relu1", "fc"), {"first": "block", "weight_decay": "5"}),
     ("float32", "mlp", BLOCK, {}),
     ("float32", "lenet5", ("conv1", "bn1", "fc3"), {}),
     ("adapt", "mlp", BLOCK, {"accs": "2", "l1": "0.001"}),

@@ -207,6 +207,7 @@ SETTINGS = [
     ("wageubn", "mlp", BLOCK, {}),
     ("wageubn", "mlp", ("fc1", "bn1", "fc3"), {"edges": "fixed16"}),
     ("wageubn", "resnet8", ("conv1", "bn1", "relu1", "fc"), {}),
+    ("wageubn", "resnet8", ("conv1", "bn1", "relu1"), {"first": "block"}),
     ("wageubn", "resnet8", ("layer2.0.bn2", "layer2.0.relu2", "layer2.0.conv2"), {"e2": "16"}),
     ("wageubn", "resnet8", ("layer1.0.conv1", "layer1.0.relu1"), {"saturate": "3", "weight_decay": "12"}),
     ("wageubn", "lenet5", ("conv1", "conv2", "fc1", "fc2"), {}),

@@ -10,7 +10,7 @@ from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Shift
 from intnet.spec.methods import METHODS, wageubn
 from intnet.spec.methods.step import FLOAT32, Now, rounded
 from intnet.spec.models import mlp
-from intnet.spec.nets import Layer
+from intnet.spec.nets import Layer, Residual
 
 F = Fraction
 
@@ -50,6 +50,25 @@ def test_which_format_stands_where():
     assert (edges.format_of(first, "x0"), edges.format_of(last, "e3")) == (Direct(16), Shift(16))
     limited = step_of(saturate=3)
     assert limited.format_of(Layer("relu", "relu1"), "x4") == FixedPoint(8, 4, overflow="saturate_symmetric")
+
+
+def test_the_first_block():
+    """A weight layer, batch norm or none, relu or silu; all of it float32 but for x4."""
+    block = wageubn.first_block
+    assert [x.name for x in block(mlp((8, 8, 1), 10))] == ["fc1", "bn1", "relu1"]
+    conv, norm, relu, tanh = (Layer(kind, kind) for kind in ("conv", "norm", "relu", "tanh"))
+    assert block((Residual((conv, relu), ()), norm)) == [conv, relu]
+    for net, last in (((conv, norm, tanh, relu), "tanh"), ((conv, norm), "norm"), ((relu, conv), "conv")):
+        with pytest.raises(ValueError, match=f"{last} ends no first block"):
+            block(net)
+    step = step_of(first="block", k_a=7)
+    paths = [(Layer("linear", "fc1"), "x1"), (Layer("norm", "bn1"), "gammaq"), (Layer("norm", "bn1"), "e1")]
+    paths += [(Layer("relu", "relu1"), "e0"), (Layer("linear", "fc1"), "W")]
+    assert {step.format_of(*path) for path in paths} == {FLOAT32}
+    assert step.format_of(Layer("relu", "relu1"), "x4") == Direct(7)
+    assert step.format_of(Layer("relu", "relu2"), "e0") == Shift(8)
+    assert step.format_of(Layer("norm", "bn2"), "gammaq") == Direct(8)
+    assert step.format_of(Layer("linear", "fc3"), "x0") == FLOAT32
 
 
 @pytest.mark.parametrize("name", METHODS)

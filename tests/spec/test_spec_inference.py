@@ -30,6 +30,8 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("float32", {"statistics": "batch"}),
     ("adapt", {"statistics": "batch"}),
     ("wageubn", {"edges": "fixed16"}),
+    ("wageubn", {"first": "block"}),
+    ("wageubn", {"first": "block", "statistics": "batch"}),
     ("dynasty", {"forward_dynamic": "weight"}),
     ("saved", {"bits": 2}),
 ]
@@ -64,7 +66,9 @@ def test_the_mlp(method: str, options: dict[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("batches", [1, 3])
 @pytest.mark.parametrize(
-    ("method", "options"), [*OPTIONS[: len(METHODS)], ("wageubn", {"edges": "fixed16"})], ids=str
+    ("method", "options"),
+    [*OPTIONS[: len(METHODS)], ("wageubn", {"edges": "fixed16"}), ("wageubn", {"first": "block"})],
+    ids=str,
 )
 def test_statistics_estimated_anew(method: str, options: dict[str, Any], batches: int) -> None:
     """Every tensor of the state, and the logits by it; the last of three batches begins a new epoch."""

@@ -27,6 +27,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.spec import models
 from intnet.spec.methods import wageubn
 from intnet.spec.methods.step import Now, store
+from intnet.spec.values import elements, to_float, with_elements
 from intnet.trace import Event, Recorder
 from intnet.training.train import Run
 from tests.support import cases
@@ -72,6 +73,7 @@ class Case:
     first_step: int = 4
     e2: str = "flag8"
     edges: str = "float32"
+    first: str = "layer"
     images: str = "random"
     weights: str = "random"
     lr: tuple[int, int] = (26, 13)
@@ -79,7 +81,7 @@ class Case:
 
     def options(self) -> dict[str, Any]:
         lr, dr = (f"{first},{second}@{self.first_step + 1}" for first, second in (self.lr, self.dr))
-        return {"e2": self.e2, "edges": self.edges, "lr": lr, "dr": dr}
+        return {"e2": self.e2, "edges": self.edges, "first": self.first, "lr": lr, "dr": dr}
 
     def method(self) -> methods.Wageubn:
         return methods.Wageubn(**self.options())
@@ -97,6 +99,8 @@ class Case:
         state = cases.net_state(NET, SHAPE, self.seed)
         if self.edges == "fixed16":
             state = dict(_fixed_edge(self.seed + i, *item) for i, item in enumerate(state.items()))
+        if self.first == "block":
+            state = dict(_float_norm(*item) for item in state.items())
         change = {"random": _same, "extreme": _extreme, "ties": _ties, "dead": _dead}[self.weights]
         return {name: change(name, value) for name, value in state.items()}
 
@@ -109,6 +113,13 @@ def _fixed_edge(seed: int, name: str, value: Any) -> tuple[str, Any]:
     spread, exponent = (40, -12) if momentum else (2**22, -23)
     codes = cases.random_codes(seed, len(value.values), -spread, spread)
     return name.replace("/Acc", "/Accq"), oracle.Fixed(value.shape, codes, exponent)
+
+
+def _float_norm(name: str, value: Any) -> tuple[str, Any]:
+    """A parameter or momentum of the first batch norm, rounded to float32."""
+    if not name.startswith("bn1/"):
+        return name, value
+    return name.replace("/Accq", "/Acc"), to_float(value)
 
 
 def _same(name: str, value: Any) -> Any:
@@ -135,8 +146,8 @@ def _ties(name: str, value: Any) -> Any:
 
 def _dead(name: str, value: Any) -> Any:
     """No beta and no momentum: with black images every activation and every hidden error is zero."""
-    zero = name.endswith(("/beta", "/Accq", "/Accq_beta", "/Accq_gamma"))
-    return value._replace(codes=[0] * len(value.codes)) if zero else value
+    zero = name.endswith(("/beta", "/Accq", "/Accq_beta", "/Accq_gamma", "/Acc_beta", "/Acc_gamma"))
+    return with_elements(value, value.shape, [0] * len(elements(value))) if zero else value
 
 
 # -- between the two worlds ---------------------------------------------------------------------
@@ -223,7 +234,7 @@ def _tensors(run: Run, recorder: Recorder) -> dict[str, Plain]:
     """Every value of the trace and, of the float32 layers, the new parameters and momenta."""
     out = {name: plain(recorder[name]) for name in recorder.events}
     for name, layer, parameter in run.model.all_parameters():
-        if layer.edge and isinstance(parameter.value, np.ndarray):
+        if isinstance(parameter.value, np.ndarray):
             symbol = parameter.symbol
             out[f"{layer.name}/{symbol}"] = plain(parameter.value)
             out[f"{layer.name}/Acc" + ("" if symbol == "W" else f"_{symbol}")] = plain(parameter.slots["Acc"])

@@ -120,6 +120,22 @@ FAULTS = {
         "dynasty",
         "Wb",
     ),
+    "the error of a float32 block by SQ": Fault(
+        "methods/wageubn.py",
+        'return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))',
+        'return to_float32(self.store(layer, path, value, Shift(8)))',
+        "wageubn",
+        "e0",
+        ("--batch-size", "12", "--set", "first=block"),
+    ),
+    "statistics of a float32 block by another rate": Fault(
+        "layers/norm.py",
+        "rate = np.float32(2.0**-self.SHIFT)",
+        "rate = np.float32(2.0**-2)",
+        "wageubn",
+        "running",
+        ("--batch-size", "12", "--set", "first=block"),
+    ),
     "an update of many that nobody observes": Fault(
         "methods/wageubn.py",
         "            parameter.slots[\"Accq\"], parameter.value = parts\n",

@@ -33,6 +33,7 @@ CASES = {
     ),
     "wageubn": ("wageubn", {}),
     "wageubn fixed16": ("wageubn", {"edges": "fixed16", "e2": "16", "weight_decay": "5"}),
+    "wageubn block": ("wageubn", {"first": "block", "weight_decay": "5", "saved.bits": "4"}),
     "adapt": ("adapt", {}),
     "muppet": ("muppet", {}),
     "dynasty": ("dynasty", {}),
@@ -351,6 +352,19 @@ def test_an_operation_of_one_s_own_is_listed_or_held_to_its_spec() -> None:
     assert not names(verified(with_doubled(spec)), UNSPECIFIED)
     wrong = types.SimpleNamespace(forward=lambda x: x, back=lambda e, x: [doubled(e)])
     assert names(verified(with_doubled(wrong)), DIFFERS)
+
+
+@pytest.mark.slow
+def test_a_first_block_that_the_definition_does_not_have_is_listed() -> None:
+    """It ends with an activation of a user's own: nothing differs, what hangs on the method is not judged."""
+    run = run_folder.build("wageubn", {"first": "block"}, "mlp", "digits", 8, limit=64)
+    network = models.make("mlp", run.data.image_shape, run.data.classes)
+    network.relu1 = Doubled()  # type: ignore[attr-defined]
+    network.relu1.derivative = "mask"
+    network.finish()
+    rows = verified(Run(network, run.method, run.data, 8))
+    assert not names(rows, DIFFERS)
+    assert "relu1 ends no first block" in str(names(rows, UNSPECIFIED))
 
 
 def test_a_method_of_one_s_own_is_listed() -> None:

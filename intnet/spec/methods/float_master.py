@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from intnet.spec import float_batch_norm as float_norm
 from intnet.spec.digest import Floats
 from intnet.spec.float32 import add32, fma32, mul32, sqrt32, to_float32
 from intnet.spec.float64 import root64, sum64
@@ -312,13 +311,6 @@ class FloatMaster(Step):
     def running(self, layer: Layer) -> tuple[list[Fraction], list[Fraction]] | None:
         """Of inference; with `statistics=batch` the batch's own."""
         return None if self.settings.statistics == "batch" else super().running(layer)
-
-    def statistics(self, layer: Layer, mean: list[Fraction], variance: list[Fraction]) -> None:
-        """r <- r + (x - r)/8, each operation rounded; from 0 and 1."""
-        for name, start, new in (("running_mean", 0, mean), ("running_var", 1, variance)):
-            own = f"{layer.name}.{name}"
-            old = value_of(self.state[own]).values if own in self.state else [Fraction(start)] * len(new)
-            self.state[own] = Floats("float32", (len(new),), float_norm.running(old, new))
 
     # -- the update --------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, TypeVar
 
 from intnet.spec import elementary
+from intnet.spec import float_batch_norm as float_norm
 from intnet.spec import words as random
 from intnet.spec.curves import curve_round, tanh_round
 from intnet.spec.digest import Floats, Words
@@ -241,6 +242,13 @@ class Step(Rules):
             raise ValueError(f"{layer.name} has no running statistics before the first step")
         mean, variance = (exact(value_of(self.state[name])) for name in names)
         return mean, variance
+
+    def statistics(self, layer: Layer, mean: list[Fraction], variance: list[Fraction]) -> None:
+        """Of float32: r <- r + (x - r)/8, each operation rounded; from 0 and 1."""
+        for name, start, new in (("running_mean", 0, mean), ("running_var", 1, variance)):
+            own = f"{layer.name}.{name}"
+            old = value_of(self.state[own]).values if own in self.state else [Fraction(start)] * len(new)
+            self.state[own] = Floats("float32", (len(new),), float_norm.running(old, new))
 
     def folded(self, layer: Layer) -> tuple[Fixed, Fixed] | None:
         """Batch norm of inference as (scale, offset) of integers; None: as in training."""

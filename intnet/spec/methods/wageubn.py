@@ -11,8 +11,12 @@ Widths are those of sec. IV-A unless options say otherwise. By (22), kGC = kMom 
 Acc lie on one grid, 2^-14; by (24), kWU = kGC + klr - 1, so does the update on that of W, 2^-23: neither is
 ever rounded. Batch norm between the stored values: `batch_norm`. Which format stands where: `Step.format_of`.
 
-State: 'layer.weight' codes at 1 - kWU and 'layer.weight.Accq' at 1 - kAcc, of float32 edges float32 and
-'Acc'; of batch norm 'running_mean' and 'running_var', int64 at -31.
+The first and the last weight layer are float32 (sec. IV-A). With first=block so is the whole first layer of
+Fig. 1, its batch norm and activation too: x4 of it is float32, then Q(., 8); the error that comes to it is
+rounded once to float32, and behind that nothing is.
+
+State: 'layer.weight' codes at 1 - kWU and 'layer.weight.Accq' at 1 - kAcc, of float32 layers float32 and
+'Acc'; of batch norm 'running_mean' and 'running_var', int64 at -31, of float32 float32.
 """
 
 from __future__ import annotations
@@ -30,9 +34,12 @@ from intnet.spec.initial import first_value
 from intnet.spec.methods.packing import Packing, split
 from intnet.spec.methods.step import (
     FLOAT32,
+    Now,
     Schedule,
+    Seen,
     State,
     at,
+    in_float32,
     key,
     optional,
     rounded,
@@ -42,9 +49,9 @@ from intnet.spec.methods.step import (
 )
 from intnet.spec.methods.step import Step as AnyStep
 from intnet.spec.models import Parameter
-from intnet.spec.nets import WEIGHTED, Layer, Net
+from intnet.spec.nets import WEIGHTED, Layer, Net, layers_of
 from intnet.spec.tensor import Fixed, Tensor, power
-from intnet.spec.values import Value
+from intnet.spec.values import Curve, Expression, Value
 
 M_BITS = 16  # m1 and m2 are stored in words of 16 bits below the LSB of e2
 EDGE_BITS = 16
@@ -92,7 +99,8 @@ PAPER = Widths()
 
 @dataclass(frozen=True)
 class Settings:
-    """e2: 'flag8', or a width of SQ; edges: 'float32' or 'fixed16'; lr: codes, dr: of CQ, by epoch.
+    """e2: 'flag8', or a width of SQ; edges: 'float32' or 'fixed16'; first: 'layer' or 'block', of the first
+    block, in float32; lr: codes, dr: of CQ, by epoch.
 
     saturate: integer bits of activations, None: no range (6); weight_decay: s of 2^-s, None: none, as the
     paper; statistics: of inference; the others: `Widths`. label_smoothing: none
@@ -100,6 +108,7 @@ class Settings:
 
     e2: str = "flag8"
     edges: str = "float32"
+    first: str = "layer"
     saturate: int | None = None
     lr: Schedule[int] = ((0, 26),)
     dr: Schedule[int] = ((0, 128),)
@@ -146,6 +155,22 @@ class Settings:
         return Flag(int(self.e2.removeprefix("flag"))) if flag else Shift(int(self.e2))
 
 
+# -- what is float32 -------------------------------------------------------------------------------
+
+
+def first_block(net: Net) -> list[Layer]:
+    """The first layer of Fig. 1: the first weight layer, the batch norm behind it, where one is, and the
+    activation behind them, which the integers read."""
+    layers = layers_of(net)
+    start = [layer.kind in WEIGHTED for layer in layers].index(True)
+    block = layers[start : start + 2]
+    if block[-1].kind == "norm":
+        block = layers[start : start + 3]
+    if block[-1].kind not in ("relu", "silu"):
+        raise ValueError(f"{block[-1].name} ends no first block: relu or silu does")
+    return block
+
+
 # -- the update ------------------------------------------------------------------------------------
 
 
@@ -186,7 +211,7 @@ def update(
 def update32(
     w: Sequence[Fraction], acc: Sequence[Fraction], g: Sequence[Fraction], lr: int, k: Widths = PAPER
 ) -> tuple[list[Fraction], list[Fraction]]:
-    """(Acc, W) of a float32 edge: Acc = fma(Mom, Acc, g), W = fma(-lr, Acc, W)."""
+    """(Acc, W) of a float32 layer: Acc = fma(Mom, Acc, g), W = fma(-lr, Acc, W)."""
     rate = lr * power(1 - k.k_lr)
     new_acc = [fma32(k.mom * power(1 - k.k_mom), a, v) for a, v in zip(acc, g, strict=True)]
     return new_acc, [fma32(-rate, a, v) for a, v in zip(new_acc, w, strict=True)]
@@ -204,9 +229,11 @@ def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: N
     """(9) W = clip(Q(W, kWU), -1 + d, 1 - d) of N(0, 1/sqrt(fan_in)); gamma = 1 and beta = 0 on its grid."""
     state: State = {}
     weighted = [p.layer for p in parameters if p.symbol == "W"]
+    floating = [weighted[0], weighted[-1]] if settings.edges == "float32" else []
+    floating += [layer.name for layer in first_block(net)] if settings.first == "block" else []
     for p in parameters:
         value = first_value(seed, *p)
-        if settings.edges == "float32" and p.layer in (weighted[0], weighted[-1]):
+        if p.layer in floating:
             state[key(p.layer, p.symbol)] = store(value)
             continue
         q = rounded(value, settings.widths.memory if p.symbol == "W" else Direct(settings.widths.k_wu))
@@ -224,9 +251,20 @@ class Step(AnyStep):
 
     exact_gradients = True
 
-    def float_edge(self, layer: Layer) -> bool:
-        """Whether the layer is the first or last weight layer, in float32 (sec. IV-A)."""
-        return self.edge(layer) != "" and self.settings.edges == "float32"
+    def __init__(
+        self, net: Net, settings: Any, state: State, now: Now, seen: Callable[[Seen], None] | None = None
+    ) -> None:
+        super().__init__(net, settings, state, now, seen)
+        block = first_block(net) if settings.first == "block" else []
+        self.block = [layer.name for layer in block]
+
+    def in_block(self, layer: Layer) -> bool:
+        """Whether the layer is of a first block in float32."""
+        return layer.name in self.block
+
+    def floating(self, layer: Layer) -> bool:
+        """Whether the layer is float32: the first or last weight layer (sec. IV-A), or of the first block."""
+        return self.in_block(layer) or (self.edge(layer) != "" and self.settings.edges == "float32")
 
     def _direct(self, path: str, k: int) -> Format:
         """(6), or with `saturate` a fixed-point format of the same width and a range."""
@@ -237,11 +275,13 @@ class Step(AnyStep):
 
     def format_of(self, layer: Layer, path: str) -> Any:
         """The whole method: which quantizer stands on which path."""
+        symbol, k = path.partition("_")[2] or "W", self.settings.widths
+        if self.in_block(layer):
+            return self._direct(path, k.k_a) if path == "x4" else FLOAT32
         if self.edge(layer) and path in ("Wq", "bq", "x0", "x1", "e3"):
             return self._of_edge(layer, path)
-        if self.float_edge(layer):
+        if self.floating(layer):
             return None
-        symbol, k = path.partition("_")[2] or "W", self.settings.widths
         formats: dict[str, Callable[[], Any]] = {
             "Wq": lambda: FixedPoint(k.k_w, k.k_w - 1, overflow="saturate_symmetric"),  # (10)
             "gammaq": lambda: self._direct(path, k.k_gamma),  # (13)
@@ -299,9 +339,14 @@ class Step(AnyStep):
 
     # -- hooks -------------------------------------------------------------------------------------
 
+    def activation(self, layer: Layer, path: str, value: Expression) -> Any:
+        """As `format_of` says; silu of a float32 block is computed in float32 first."""
+        curved = self.in_block(layer) and isinstance(value, Curve)
+        return self.stored(layer, path, in_float32(value) if curved else value)
+
     def error(self, layer: Layer, path: str, value: Value) -> Any:
         """As `format_of` says; e1 of a batch norm that no activation follows comes as e0 would."""
-        if path == "e1" and not isinstance(value, Fixed):
+        if path == "e1" and not isinstance(value, Fixed) and not self.in_block(layer):
             form = Shift(self.settings.k_e1)
             q = rounded(value, form)
             return self.note(layer, path, value, Fixed(value.shape, q.codes, q.exponent), form, "ties_even")
@@ -313,12 +358,15 @@ class Step(AnyStep):
         if s is not None and symbol == "W":
             value = _decayed(value, self.parameter(layer.name, "W"), s)
         g = self.stored(layer, path, value)
-        if not self.float_edge(layer):
+        if not self.floating(layer):
             g = self.stored(layer, f"{path}q", g)
         self.gradients[f"{layer.name}/{symbol}"] = g
 
     def statistics(self, layer: Layer, mean: list[Fraction], variance: list[Fraction]) -> None:
-        """r <- r + (x - r) 2^-3 of mu and of sigma^2, at exponent -31; from 0 and 1."""
+        """r <- r + (x - r) 2^-3 of mu and of sigma^2, at exponent -31; from 0 and 1; or in float32."""
+        if self.in_block(layer):
+            super().statistics(layer, mean, variance)
+            return
         for name, start, new in (("running_mean", 0, mean), ("running_var", 2**-RUNNING, variance)):
             own = f"{layer.name}.{name}"
             codes = value_of(self.state[own]).codes if own in self.state else [start] * len(new)
@@ -328,7 +376,7 @@ class Step(AnyStep):
     def update(self, layer: Layer, symbol: str, gradient: Any) -> None:
         """(20), (21), (23) with the learning rate of the epoch."""
         lr, name = at(self.settings.lr, self.now.epoch), layer.name
-        if self.float_edge(layer):
+        if self.floating(layer):
             self._update32(layer, symbol, gradient, lr)
             return
         w, accq = self.parameter(name, symbol), self.parameter(name, symbol, "Accq")
