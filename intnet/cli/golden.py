@@ -104,7 +104,7 @@ def _result(draft: "Draft", folder: Path) -> dict[str, Any]:
 
     from intnet.packs import pack
 
-    copies = [port.name for port, _ in draft.ports if port.direction == "in" and port.rounding]
+    copies = [port.name for port, _ in draft.ports if port.direction == "trail" and port.rounding]
     return {
         "pack": str(folder),
         "name": draft.name,

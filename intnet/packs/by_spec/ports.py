@@ -42,6 +42,9 @@ def expected(plain: Plain, made: LayerStep) -> Expected:
             yield name, codes_of(plain, name, seen.stored)
         for part, numbers in trail_of(plain, name, seen, made.now).items():
             yield part, list(numbers)
+    for name, value in made.joined.items():
+        if plain.port(name)["direction"] == "trail":
+            yield name, codes_of(plain, name, value)
     yield from _state(plain, made)
     for name, port in plain.ports.items():
         if port["direction"] == "rnd" and name.startswith(made.prefix):

@@ -87,7 +87,7 @@ def redraft(pack: Pack) -> Draft:
 def _again(given: Json, load: Load, layer: Layer, method: Method, told: Json) -> Captured:
     """A layer run again from what PACK.json keeps of it, and of what the method remembers."""
     remember(method, told)
-    captured = Captured(layer.name, load(given["value"]), wanted=given["wanted"])
+    captured = Captured(layer.name, value=load(given["value"]), wanted=given["wanted"])
     captured.gradient = None if given["gradient"] is None else load(given["gradient"])
     captured.before = {key: load(json) for key, json in given["before"].items()}
     return replay(layer, method, captured)

@@ -36,13 +36,18 @@ WINDOW = ("kernel", "stride", "padding", "groups")
 class Captured:
     """One layer in one step.
 
-    wanted: whether the layer had to hand a gradient on to its input
+    kind:   the layer's class
+    output: what it gave on the way forward; handed: the gradient that it gave at its input
+    wanted: whether it had to hand one on
     window: stride, padding, groups, kernel of a layer that has them
     """
 
     layer: str
+    kind: str = ""
     value: Any = None
     gradient: Any = None
+    output: Any = None
+    handed: Any = None
     wanted: bool = False
     before: dict[str, Any] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
@@ -103,7 +108,7 @@ class Taps:
 
     def __init__(self, layers: Sequence[Layer], method: Method) -> None:
         self.layers, self.method = layers, method
-        self._seen = {layer.name: Captured(layer.name) for layer in layers}
+        self._seen = {layer.name: Captured(layer.name, type(layer).__name__) for layer in layers}
         self.remembered: dict[str, Any] = {}
 
     def __call__(self, event: Event) -> None:
@@ -135,13 +140,22 @@ class Taps:
             seen.gradient = gradient
             return gradient
 
+        def hand(gradient: Any) -> Any:
+            seen.handed = gradient
+            return gradient
+
+        def give(value: Any) -> Any:
+            seen.output = value
+            return value
+
         def forward(x: Tensor, method: Method, *others: Tensor) -> Tensor:
             if others:
                 raise PackError(f"layer {layer.name} reads two tensors: a pack holds layers that read one")
             if seen.value is not None:
                 raise PackError(f"layer {layer.name} runs twice in a step: a pack holds one pass of a layer")
             seen.value, seen.wanted = x.value, x.node is not None
-            return ops.cast(inner(x, method), forward=lambda y: y, backward=see)
+            x = ops.cast(x, forward=lambda value: value, backward=hand)
+            return ops.cast(inner(x, method), forward=give, backward=see)
 
         return forward
 

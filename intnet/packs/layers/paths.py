@@ -25,7 +25,7 @@ from intnet.numbers import hexfiles
 from intnet.numbers.formats import BlockFloat, Format
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import ports
-from intnet.packs.layers import blocks
+from intnet.packs.layers import blocks, graph
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import Case, Draft
@@ -60,9 +60,20 @@ class Maker:
         operands = Operands(
             {f"{e.layer}/{e.path}": e for c in captured for e in c.events}, self.method.SYMBOLS
         )
+        origins = {
+            one.layer: (
+                graph.sources(one.value, captured, one.layer),
+                graph.errors(one.gradient, captured, one.layer),
+            )
+            for one in captured
+        }
         for one in captured:
             self._name_products(one)
-        layers = [self._given(one, operands) for one in captured]
+        self._inside = {id(array_of(value)) for one in captured for value in _made_inside(one, origins)}
+        for one in captured:
+            self._name_handed(one)
+        self._told_of = {one.layer: one for one in captured}
+        layers = [self._given(one, operands, *origins[one.layer]) for one in captured]
         for one in captured:
             self._bring_words(one)
             for event in one.events:
@@ -104,19 +115,32 @@ class Maker:
             if array is not None and id(array) not in outside:
                 self.names.produce(array, self._name(event))
 
-    def _given(self, one: Captured, operands: Operands) -> Json:
+    def _name_handed(self, one: Captured) -> None:
+        """What another layer gave and no path of its own has is a port of the layer that passes it on."""
+        for event in one.events:
+            array = array_of(event.result)
+            if array is not None and id(array) in self._inside and self.names.find(one.layer, array) is None:
+                self.names.produce(array, self._name(event))
+
+    def _given(
+        self, one: Captured, operands: Operands, sources: graph.Origin, errors: graph.Origin
+    ) -> Json:
         """Its entry of `replay`; what no layer of the pack made becomes `in` ports."""
-        out: Json = {"layer": one.layer, "wanted": one.wanted, "window": one.window}
-        for key, value, name, meaning in (
-            ("value", one.value, "x", "the layer's input"),
-            ("gradient", one.gradient, "e", "the error at the layer's output"),
+        out: Json = {"layer": one.layer, "kind": one.kind, "wanted": one.wanted, "window": one.window}
+        out["sources"], out["errors"] = sources, errors
+        for key, value, name, meaning, origin in (
+            ("value", one.value, "x", "the layer's input", sources),
+            ("gradient", one.gradient, "e", "the error at the layer's output", errors),
         ):
             event = _reader(one, value)
-            base = f"{self.prefix}{one.layer}/{event.path if event else name}"
+            path = event.path if event else name
+            base = of = f"{self.prefix}{one.layer}/{path}"
             if event is not None and array_of(value) is not array_of(event.result):
                 base += ".source" * (array_of(value) is not None)
-            labels = _labels(event, operands) if event else Labels()
-            out[key] = Dump(self.names, one.layer, DATA_AXES)(value, base, "in", labels, meaning)
+            told = event or self._maker(origin, value)
+            labels = _labels(told, operands) if told else Labels()
+            dump = Dump(self.names, one.layer, DATA_AXES, of if origin else "")
+            out[key] = dump(value, base, "trail" if origin else "in", labels, meaning)
         out["before"] = {}
         for key, value in one.before.items():
             kept, path = _as_stored(one, key, value), state_path(key)
@@ -125,6 +149,11 @@ class Maker:
             dump = Dump(self.names, one.layer, _axes_of(key))
             out["before"][key] = dump(kept, base, "in", meaning=means)
         return out
+
+    def _maker(self, origin: graph.Origin, value: Any) -> Event | None:
+        """The event in which another layer of the pack made just this value."""
+        events = self._told_of[origin[0][1]].events if len(origin) == 1 else ()
+        return next((event for event in events if graph.same(event.result, value)), None)
 
     def _bring_words(self, one: Captured) -> None:
         """Random words are ports, never drawn again by a device."""
@@ -143,7 +172,7 @@ class Maker:
         if (
             array is not None
             and found is not None
-            and (found != name or self.names.brought(one.layer, array))
+            and (found != name or (self.names.brought(one.layer, array) and id(array) not in self._inside))
         ):
             if found != name:
                 self.aliases[name] = found
@@ -159,7 +188,7 @@ class Maker:
                 return
             if np.any(np.asarray(event.result.den) != 1):
                 formula = f"numerator of {formula}; its denominator stands where it comes from"
-        direction = "in" if _constant_copy(one, event) or _lost_gradient(event) else "out"
+        direction = "trail" if _constant_copy(one, event) or _lost_gradient(event) else "out"
         axes = (DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES)[len(result.shape)]
         flags = "exact"
         if isinstance(event.format, BlockFloat):
@@ -186,7 +215,7 @@ class Maker:
 
     def _source(self, one: Captured, event: Event, entered: Any, operands: Operands) -> Json | None:
         axes = DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES
-        dump = Dump(self.names, one.layer, axes)
+        dump = Dump(self.names, one.layer, axes, self._name(event))
         return dump(entered, self._name(event), "trail", _labels(event, operands))
 
     def _rounding(
@@ -203,7 +232,7 @@ class Maker:
         rounding: Json = {"mode": event.rounding, "grid": grid(value, format), "low": low, "high": high}
         rounding |= {"overflow": overflow, "words": words, "word_bits": event.word_bits, "source": source}
         status = event.result.status
-        if direction == "in" or not (status.inexact or status.saturated):
+        if direction != "out" or not (status.inexact or status.saturated):
             return rounding, "exact"
         try:
             way = trail(value, format, event.rounding, event.words, event.word_bits)
@@ -214,10 +243,10 @@ class Maker:
         return rounding | {"lift": way.lift}, _flags(event, way)
 
     def _in_blocks(self, one: Captured, event: Event, operands: Operands, axes: str) -> None:
-        """A path in block float: codes, e and b of its blocks, its trail; `in` where all codes are alike."""
+        """A path in block float: codes, e and b of its blocks, its trail; `trail` where codes are alike."""
         assert isinstance(event.format, BlockFloat)
         name, codes, status = self._name(event), event.result.codes, event.result.status
-        direction = "out" if np.any(codes != codes.flat[0]) else "in"
+        direction = "out" if np.any(codes != codes.flat[0]) else "trail"
         found = blocks_of(event.result, event.source)
         others, fields = blocks.beside(name, found, axes, direction)
         source = self._source(one, event, exact(event.source, name), operands)
@@ -317,6 +346,12 @@ def _axes_of(key: str) -> dict[int, str]:
 
 def _given(one: Captured) -> list[Any]:
     return [one.value, one.gradient, *one.before.values()]
+
+
+def _made_inside(one: Captured, origins: Mapping[str, tuple[graph.Origin, graph.Origin]]) -> list[Any]:
+    """Its value and its gradient, where layers of the pack made them, as arrays."""
+    pairs = zip((one.value, one.gradient), origins[one.layer], strict=True)
+    return [value for value, origin in pairs if origin and array_of(value) is not None]
 
 
 def _arrays(value: Any) -> list[np.ndarray]:
