@@ -25,7 +25,7 @@ from typing import Any
 from intnet import methods, models
 from intnet.layers import Layer
 from intnet.methods.method import Method
-from intnet.packs.layers.capture import Captured, Taps, remember, remembered, replay
+from intnet.packs.layers.capture import Captured, Taps, rates, remember, remembered, replay
 from intnet.packs.layers.expressions import Json, Load
 from intnet.packs.layers.paths import Maker
 from intnet.packs.pack import Pack
@@ -51,7 +51,8 @@ def draft(run: Run, layers: Sequence[str], steps: int = 1, advance: Advance | No
         taps = Taps(chosen, run.method)
         with taps:
             (advance or _advance)(run, run.step + 1, taps)
-        made.add(taps.captured(), run.step, (run.step - 1) // run.steps_per_epoch, taps.remembered)
+        epoch = (run.step - 1) // run.steps_per_epoch
+        made.add(taps.captured(), run.step, epoch, taps.remembered, taps.rates)
     return made.draft()
 
 
@@ -80,7 +81,7 @@ def redraft(pack: Pack) -> Draft:
             _again(one, loads[one["layer"]], layers[one["layer"]], method, told) for one in step["layers"]
         ]
         remember(method, told)
-        made.add(captured, step["step"], step["epoch"], remembered(method))
+        made.add(captured, step["step"], step["epoch"], remembered(method), rates(method))
     return made.draft()
 
 

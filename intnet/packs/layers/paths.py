@@ -29,6 +29,7 @@ from intnet.packs.layers import blocks, graph
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import Case, Draft
+from intnet.spec import batch_norm, float_batch_norm
 from intnet.trace import Event
 
 PARAMETER_AXES = {4: "Cout,Cin,kh,kw", 2: "Cout,Cin", 1: "C"}
@@ -53,8 +54,10 @@ class Maker:
         told = json.dumps(dict(generator), sort_keys=True, default=str)
         self.digest = hashlib.sha256(told.encode()).hexdigest()[:8]  # tells apart what names do not
 
-    def add(self, captured: Sequence[Captured], step: int, epoch: int, remembered: Json) -> None:
-        """What layers did in a step, counted from 1, and what the method remembered then."""
+    def add(
+        self, captured: Sequence[Captured], step: int, epoch: int, remembered: Json, rates: Json
+    ) -> None:
+        """What layers did in a step, counted from 1, what the method remembered then, and its rates."""
         first = len(self.names.ports)
         self.prefix = f"step{step}/" if self.generator["steps"] > 1 else ""
         operands = Operands(
@@ -84,6 +87,8 @@ class Maker:
             known["steps_per_epoch"] = self.method.steps_per_epoch
         if remembered:
             known["method"] = remembered
+        if rates:
+            known["rates"] = rates
         self.replay.append(known | {"layers": layers})
         self.chain.append({"step": step, "sha256": _digest(self.names.ports[first:])})
 
@@ -315,12 +320,20 @@ class Maker:
                 self.skipped[name] = "constant after the step: a device that is stuck would pass"
                 continue
             if name not in made:
-                kind = {"meaning": f"state after the step{self._told(key)}"}
+                kind = {"meaning": self._left(one, key, value)}
                 self.names.ports += ports.tensor(name, "out", value, _axes_of(key)[array.ndim], **kind)
                 self._case(name, "state")
             elif not np.array_equal(made[name], array):
                 raise AssertionError(f"{name}: what is kept is not what was stored")
             self.names.produce(array, name)
+
+    def _left(self, one: Captured, key: str, value: Any) -> str:
+        """What state is after the step: by a rule, or by the slots that its update moved."""
+        path, floating = state_path(key), isinstance(value, np.ndarray)
+        rule = (float_batch_norm if floating else batch_norm).RULES.get(path, "")
+        slots = [event.path for event in one.events if event.path in (f"Acc{path}", f"m{path}", f"v{path}")]
+        how = f": {rule}" if rule else f", moved by {', '.join(slots)}" if slots else self._told(key)
+        return f"{path} after the step{how}"
 
     def _told(self, key: str) -> str:
         """What the method says of a slot or a buffer, behind a colon; '' where it says nothing."""

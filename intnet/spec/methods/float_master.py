@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from intnet.spec import float_batch_norm as float_norm
 from intnet.spec.digest import Floats
-from intnet.spec.float32 import add32, fma32, mul32, sqrt32, to_float32
+from intnet.spec.float32 import add32, bits_of, fma32, mul32, sqrt32, to_float32, units
 from intnet.spec.float64 import root64, sum64
 from intnet.spec.initial import first_value
 from intnet.spec.methods.packing import Packing, split
@@ -212,6 +212,34 @@ def penalised(
     if l1:
         out = [fma32(l1, (v > 0) - (v < 0), a) for v, a in zip(w, out, strict=True)]
     return [fma32(l2, v, a) for v, a in zip(w, out, strict=True)] if l2 else out
+
+
+def rules(s: Settings, lr: float, t: int, penalties: tuple[float, float]) -> list[str]:
+    """`update` with its numbers, as golden packs print it: p is the parameter, g its gradient."""
+    l1, l2 = penalties
+    made = []
+    if s.clip is not None:
+        made.append(f"gpc = s * g, s the binary32 nearest to min(1, {s.clip} / ||g||_2), the norm in binary64")
+    if l1:
+        made.append(f"g = fma({_number(l1)}, sign(p.old), g), the sign -1, 0 or 1")
+    if l2:
+        made.append(f"g = fma({_number(l2)}, p.old, g)")
+    if s.optimizer == "sgd":
+        return [*made, f"Accp = fma({_number(s.momentum)}, Acc.old of p, g)", f"p = fma(-{_number(lr)}, Accp, p.old)"]
+    lost = [1 - to_power(beta, t) for beta in (s.beta1, s.beta2)]
+    root, eps = 1 / float(root64(Fraction(lost[1]))), s.adam_eps
+    step = f"mp / fma({_number(root)}, sqrt(vp), {_number(eps)})"
+    return [
+        *made,
+        f"mp = fma({_number(s.beta1)}, m.old of p, {_number(1 - s.beta1)} * g)",
+        f"vp = fma({_number(s.beta2)}, v.old of p, ({_number(1 - s.beta2)} * g) * g)",
+        f"p = fma(-{_number(lr / lost[0])}, {step}, fma(-{_number(lr * s.weight_decay)}, p.old, p.old))",
+    ]
+
+
+def _number(value: float) -> str:
+    """A float32 by its bits."""
+    return f"0x{bits_of(units(to_float32(Fraction(value)))):08x} ({value:g})"
 
 
 def update(
