@@ -20,7 +20,8 @@ import numpy as np
 from intnet.errors import IntnetError, PackError
 from intnet.numbers import hexfiles
 from intnet.packs import contract, hdl, layers, units
-from intnet.packs.diagnosis import Verdict, Words, diagnose, misplaced
+from intnet.packs.diagnosis import Verdict, diagnose, misplaced
+from intnet.packs.mistakes import Words
 from intnet.packs.pack import CASES, CONTRACT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry
 from intnet.packs.ports import Case, Draft, Port
 from intnet.spec.tensor import place_of

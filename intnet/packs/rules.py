@@ -59,8 +59,12 @@ def graph(manifest: Json, expression: Callable[[Json], str]) -> Iterator[str]:
     yield "| layer | is | reads | error at its output | state before the step |"
     yield "|---|---|---|---|---|"
     for prefix, _, one in rows:
-        reads, error = (_origin(one, *keys, expression) for keys in (("sources", "value"), ("errors", "gradient")))
-        state = ", ".join(f"{key.replace(':', ' ').strip()} `{json['tensor']}`" for key, json in one["before"].items())
+        reads, error = (
+            _origin(one, *keys, expression) for keys in (("sources", "value"), ("errors", "gradient"))
+        )
+        state = ", ".join(
+            f"{key.replace(':', ' ').strip()} `{json['tensor']}`" for key, json in one["before"].items()
+        )
         kind = f"{one['kind']}{_window(one)}" + ", hands nothing on" * (not one["wanted"])
         yield f"| `{prefix[:-1]}` | {kind} | {reads} | {error} | {state or '-'} |"
     yield ""
@@ -106,7 +110,9 @@ def rules(manifest: Json) -> Iterator[str]:
     if not rows:
         return
     ports = {port["name"]: port for port in manifest["ports"]}
-    told = {one["layer"]: list(_layer(manifest, ports, prefix, step, one)) for prefix, step, one in reversed(rows)}
+    told = {
+        one["layer"]: list(_layer(manifest, ports, prefix, step, one)) for prefix, step, one in reversed(rows)
+    }
     yield _RULES
     if any(one["kind"] in ("conv", "linear") for _, _, one in rows):
         yield f"{geometry.BORDERS}\n"
@@ -124,7 +130,9 @@ def _layer(manifest: Json, ports: Json, prefix: str, step: Json, one: Json) -> I
     """The rules of one layer."""
     aliases = manifest["about"].get("aliases", {})
     mine = {name.removeprefix(prefix): ports[name] for name in ports if name.startswith(prefix)}
-    mine |= {name.removeprefix(prefix): ports[other] for name, other in aliases.items() if name.startswith(prefix)}
+    mine |= {
+        name.removeprefix(prefix): ports[other] for name, other in aliases.items() if name.startswith(prefix)
+    }
     kind = one["kind"]
     if kind in ("conv", "linear"):
         yield from _products(kind, mine)
@@ -181,7 +189,11 @@ def _activation(kind: str, mine: Json) -> Iterator[str]:
 
 def _update(manifest: Json, step: Json, mine: Json) -> Iterator[str]:
     """How float32 parameters move; of integers each port says what it came from."""
-    moved = [name for name in ("W", "b", "gamma", "beta") if mine.get(f"{name}.old", {}).get("encoding") == "float32"]
+    moved = [
+        name
+        for name in ("W", "b", "gamma", "beta")
+        if mine.get(f"{name}.old", {}).get("encoding") == "float32"
+    ]
     given = manifest["generator"]
     if not moved or given["method"] not in METHODS:
         return
@@ -191,4 +203,7 @@ def _update(manifest: Json, step: Json, mine: Json) -> Iterator[str]:
         lines = float_rules(settings, rates["lr"], rates["t"], tuple(rates["penalties"]))
     else:
         lines = wageubn.rules32(settings, step["epoch"])
-    yield f"update of p = {', '.join(moved)}, in binary32; g is the last gradient of p above it: " + "; ".join(lines)
+    yield (
+        f"update of p = {', '.join(moved)}, in binary32; g is the last gradient of p above it: "
+        + "; ".join(lines)
+    )

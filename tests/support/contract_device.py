@@ -228,7 +228,8 @@ class Device:
                 words = self.codes(row.words.split("`")[1])
         grid, exponent = self.grid(row, port, value)
         codes = [
-            fault(v / Fraction(2) ** grid, mode, word, low, high) for v, word in zip(value.values, words, strict=True)
+            fault(v / Fraction(2) ** grid, mode, word, low, high)
+            for v, word in zip(value.values, words, strict=True)
         ]
         self.note(name, judged, codes)
         return codes, exponent
@@ -320,7 +321,9 @@ class Device:
     def forward(self, layer: str) -> None:
         """The output of a layer."""
         self.read[layer] = x = self.source(self.page.graph[layer][1])
-        self.output[layer] = {"conv": self.conv, "norm": self.norm, "relu": self.relu}[self.kind(layer)](layer, x)
+        self.output[layer] = {"conv": self.conv, "norm": self.norm, "relu": self.relu}[self.kind(layer)](
+            layer, x
+        )
 
     def conv(self, layer: str, x: T) -> T:
         x0 = self.keep(f"{layer}/x0", x)
@@ -333,7 +336,8 @@ class Device:
         columns = [x1.values[k::c] for k in range(c)]
         means = [sum(column) / len(column) for column in columns]
         spread = [
-            sum((v - mean) ** 2 for v in column) / len(column) for column, mean in zip(columns, means, strict=True)
+            sum((v - mean) ** 2 for v in column) / len(column)
+            for column, mean in zip(columns, means, strict=True)
         ]
         mu = self.keep(f"{layer}/mu", T((c,), means)).values
         sigma = self.keep(f"{layer}/sigma", Roots((c,), spread)).values
@@ -408,7 +412,9 @@ class Device:
 def binary32(bits: int) -> Fraction:
     """The value of a finite pattern."""
     exponent, fraction = bits >> 23 & 0xFF, bits & 0x7FFFFF
-    size = (fraction | 1 << 23) * Fraction(2) ** (exponent - 150) if exponent else fraction * Fraction(2) ** -149
+    size = (
+        (fraction | 1 << 23) * Fraction(2) ** (exponent - 150) if exponent else fraction * Fraction(2) ** -149
+    )
     return -size if bits >> 31 else size
 
 

@@ -54,9 +54,7 @@ class Maker:
         told = json.dumps(dict(generator), sort_keys=True, default=str)
         self.digest = hashlib.sha256(told.encode()).hexdigest()[:8]  # tells apart what names do not
 
-    def add(
-        self, captured: Sequence[Captured], step: int, epoch: int, remembered: Json, rates: Json
-    ) -> None:
+    def add(self, captured: Sequence[Captured], step: int, epoch: int, remembered: Json, rates: Json) -> None:
         """What layers did in a step, counted from 1, what the method remembered then, and its rates."""
         first = len(self.names.ports)
         self.prefix = f"step{step}/" if self.generator["steps"] > 1 else ""
@@ -127,9 +125,7 @@ class Maker:
             if array is not None and id(array) in self._inside and self.names.find(one.layer, array) is None:
                 self.names.produce(array, self._name(event))
 
-    def _given(
-        self, one: Captured, operands: Operands, sources: graph.Origin, errors: graph.Origin
-    ) -> Json:
+    def _given(self, one: Captured, operands: Operands, sources: graph.Origin, errors: graph.Origin) -> Json:
         """Its entry of `replay`; what no layer of the pack made becomes `in` ports."""
         out: Json = {"layer": one.layer, "kind": one.kind, "wanted": one.wanted, "window": one.window}
         out["sources"], out["errors"] = sources, errors

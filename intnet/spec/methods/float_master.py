@@ -219,13 +219,19 @@ def rules(s: Settings, lr: float, t: int, penalties: tuple[float, float]) -> lis
     l1, l2 = penalties
     made = []
     if s.clip is not None:
-        made.append(f"gpc = s * g, s the binary32 nearest to min(1, {s.clip} / ||g||_2), the norm in binary64")
+        made.append(
+            f"gpc = s * g, s the binary32 nearest to min(1, {s.clip} / ||g||_2), the norm in binary64"
+        )
     if l1:
         made.append(f"g = fma({_number(l1)}, sign(p.old), g), the sign -1, 0 or 1")
     if l2:
         made.append(f"g = fma({_number(l2)}, p.old, g)")
     if s.optimizer == "sgd":
-        return [*made, f"Accp = fma({_number(s.momentum)}, Acc.old of p, g)", f"p = fma(-{_number(lr)}, Accp, p.old)"]
+        return [
+            *made,
+            f"Accp = fma({_number(s.momentum)}, Acc.old of p, g)",
+            f"p = fma(-{_number(lr)}, Accp, p.old)",
+        ]
     lost = [1 - to_power(beta, t) for beta in (s.beta1, s.beta2)]
     root, eps = 1 / float(root64(Fraction(lost[1]))), s.adam_eps
     step = f"mp / fma({_number(root)}, sqrt(vp), {_number(eps)})"
