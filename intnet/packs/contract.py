@@ -234,8 +234,8 @@ def _sources(manifest: Json) -> Iterator[str]:
     if not found:
         return
     yield "## Where they come from\n"
-    yield "Of a format with R(x) the grid is the one that these words have: a device finds it by its rule. Ports of"
-    yield "the trail in a formula are what their own line says, which a device makes by the rules.\n"
+    yield "Of a format with R(x) the grid is the one that these words have: a device finds it by its rule."
+    yield "Ports of the trail in a formula are what their own line says, which a device makes by the rules.\n"
     yield "| port | format | mode | grid | limits | random words | from |"
     yield "|---|---|---|---|---|---|---|"
     for port in found:

@@ -3,8 +3,8 @@
     diagnose(Words(port, want, got, way)) -> [Verdict, ...]      `whole`: it explains every word
 
 A mistake (`mistakes.py`) is tried on every element, right and wrong ones. One that explains every word is the
-finding; single ones are tried first, then rarer ones, then pairs. Where there is none the closest are named, by
-the wrong elements that they explain less the right ones that they contradict.
+finding; single ones are tried first, then rarer ones, then pairs. Where there is none the closest are named,
+by the wrong elements that they explain less the right ones that they contradict.
 """
 
 from collections.abc import Iterable

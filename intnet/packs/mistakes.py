@@ -2,11 +2,11 @@
 
     for name, variant in singles(words): variant(words)      the elements that a device with the mistake gives
 
-A rounding has three stages, each with its mistakes: the value that comes (`VALUES`: shifted, from an accumulator
-that is too narrow), the decision whether to go up (`DECISIONS`: another tie rule, truncation, a random word
-compared wrongly), the limits (`LIMITS`: left out, one code too wide). `pairs` are mistakes of two stages at once.
-Of any port: `BITS`, bits stuck or inverted, sums that wrap or saturate too early. They start from the trail
-(`inspect/trail.py`). A mistake more is a line in one of the tables.
+A rounding has three stages, each with its mistakes: the value that comes (`VALUES`: shifted, from an
+accumulator that is too narrow), the decision whether to go up (`DECISIONS`: another tie rule, truncation, a
+random word compared wrongly), the limits (`LIMITS`: left out, one code too wide). `pairs` are mistakes of
+two stages at once. Of any port: `BITS`, bits stuck or inverted, sums that wrap or saturate too early. They
+start from the trail (`inspect/trail.py`). A mistake more is a line in one of the tables.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -388,7 +388,7 @@ def singles(w: Words) -> Iterator[tuple[str, Variant]]:
 
 
 def rarer(w: Words, all_of_it: Words) -> Iterator[tuple[str, Variant]]:
-    """Accumulators that are too narrow, and a clip that nobody asked for: where what came ends says at what."""
+    """Accumulators that are too narrow, and a clip that nobody asked for: at the ends of what came."""
     if w.traced:
         yield from ((name, partial(made, value=one)) for name, one in widths(w))
     if w.port.encoding != "integer":

@@ -1,6 +1,6 @@
 """CONTRACT.md's chapters on what is computed: the graph of the layers, and the rule of every data path.
 
-    graph(manifest)     which layer reads what, whose error it gets, where its state stands, what is twice there
+    graph(manifest)     which layer reads what, whose error it gets, where its state stands
     rules(manifest)     of each port the equation that gives it ahead of its rounding
 
 The equations are the definition's own texts (`spec`: geometry, batch_norm, float_batch_norm, elementwise,
@@ -21,17 +21,18 @@ _GRAPH = """\
 ## Graph
 
 What a layer reads, and the error at its output, come from another layer of the pack or are inputs. The output
-of a conv or a linear layer is its x1, of a norm its x3, of the others their x4; what they hand on, as the error
-of the layer that they read, is e4, the value of `handed`, and e1 (of silu e1q). None of it is rounded on the
-way: it is rounded where it is stored. Where two are added the sum is exact, in binary32 one addition.
+of a conv or a linear layer is its x1, of a norm its x3, of the others their x4; what they hand on, as the
+error of the layer that they read, is e4, the value of `handed`, and e1 (of silu e1q). None of it is rounded
+on the way: it is rounded where it is stored. Where two are added the sum is exact, in binary32 one addition.
 """
 _RULES = """\
 ## Rules
 
 A symbol in the rule of a port is the port of that name of its layer, else of the layer that it reads, else of
-the one whose error it gets; a parameter or its state (`.old`) is the one before the step. x0, of a norm x1, is
-what the layer reads; e3 of a conv or linear layer, e1 of a norm and e0 of the others is the error at its output.
-What has no rule here, and how each of them is rounded where it is stored, stands under "Where they come from".
+the one whose error it gets; a parameter or its state (`.old`) is the one before the step. x0, of a norm x1,
+is what the layer reads; e3 of a conv or linear layer, e1 of a norm and e0 of the others is the error at its
+output. What has no rule here, and how each of them is rounded where it is stored, stands under "Where they
+come from".
 """
 _WORDS = {"output": "the output of", "handed": "what is handed on by"}
 _GIVEN = {"value": "what is read by", "error": "the error at the output of"}
@@ -146,7 +147,7 @@ def _layer(manifest: Json, ports: Json, prefix: str, step: Json, one: Json) -> I
 
 
 def _floating(port: Json) -> str:
-    return ", in binary32" * (port["encoding"] == "float32")
+    return "; in binary32" * (port["encoding"] == "float32")
 
 
 def _products(kind: str, mine: Json) -> Iterator[str]:
@@ -173,7 +174,7 @@ def _norm(mine: Json, one: Json) -> Iterator[str]:
         shown = path in mine and mine[path]["direction"] != "in"
         if shown or (path == "handed" and one["wanted"] and one["gradient"] is not None):
             label = f"`{path}`" if shown else path
-            yield f"{label} = {rule.format_map(names)}" + ", in binary32" * (not known)
+            yield f"{label} = {rule.format_map(names)}" + "; in binary32" * (not known)
 
 
 def _activation(kind: str, mine: Json) -> Iterator[str]:

@@ -3,10 +3,11 @@
     (12)  mu, sigma, x2      (2)  x3      (3)  e2, m1, m2 and dL/dx1      (4)  dL/dgamma, dL/dbeta
 
 `RULES` has what each is before it is rounded. Numbers are equations of WAGEUBN (Yang et al. 2020; Algorithms
-1 and 2): mu, sigma and x2 are Q(., 16) of (6) and (13), (17) stores dL/dx1 as e3. eps, the width of m1 and m2, and the running statistics, on which the paper is silent, are intnet's own
-contract: mu and sigma carry gradient, eps counts as part of sigma. The last axis is the channel. What stands
-inside Q is one exact number: the rules of one channel and of one element give it, and a format rounds it
-once. `batch_norm` and `batch_norm_grad` do both for the paper's formats.
+1 and 2): mu, sigma and x2 are Q(., 16) of (6) and (13), (17) stores dL/dx1 as e3. eps, the width of m1 and
+m2, and the running statistics, on which the paper is silent, are intnet's own contract: mu and sigma carry
+gradient, eps counts as part of sigma. The last axis is the channel. What stands inside Q is one exact
+number: the rules of one channel and of one element give it, and a format rounds it once. `batch_norm` and
+`batch_norm_grad` do both for the paper's formats.
 
 >>> statistics_of([1, 3], 0)                       # codes 1 and 3 at exponent 0
 (Fraction(2, 1), Fraction(1, 1))
@@ -38,9 +39,8 @@ RULES = {
     "ggamma": "sum(e1 * x2)",
     "gbeta": "sum(e1)",
     "handed": "(e2 - m1 - x2 * m2) / (sigma + 2^-15), one quotient, not rounded",
-    "running_mean": "r + (mu - r) / 8, r the one before the step, at first 0; to nearest, ties to even, at 2^-31",
-    "running_var": "r + (sigma^2 - r) / 8, r the one before the step, at first 1; to nearest, ties to even, at "
-    "2^-31",
+    "running_mean": "r + (mu - r) / 8, r that before the step, at first 0; ties_even at 2^-31",
+    "running_var": "r + (sigma^2 - r) / 8, r that before the step, at first 1; ties_even at 2^-31",
 }
 SUMS = "Statistics and sums are of one channel, over its n elements: all axes but the last."
 K_BN = 16

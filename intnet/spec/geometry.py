@@ -2,8 +2,8 @@
 
 `CONV` and `LINEAR` are the equations of the three products, x1 = w * x0, e4 = w^T e3 and gW = e3 x0^T, and
 `BORDERS` what they read outside. Sums run over their indices in the order written, the last one fastest: to
-exact sums that is nothing, of float32 it is intnet's contract. Activations are (N, H, W, C), weights (Cout, Cin/groups, kh, kw), both flat
-lists in C order.
+exact sums that is nothing, of float32 it is intnet's contract. Activations are (N, H, W, C), weights (Cout,
+Cin/groups, kh, kw), both flat lists in C order.
 
 The terms of one element are *runs*: pairs of ranges of flat indices. None in place of a first range stands
 for as many zeros: padding, or a position that the stride skips. Such terms keep their place in the order.

@@ -1,10 +1,11 @@
-"""A device in plain Python, written from CONTRACT.md alone: it imports nothing of intnet and opens no PACK.json.
+"""A device in plain Python, written from CONTRACT.md alone: it imports nothing of intnet.
 
     Device(pack, faults).run(folder)      reads in/ and rnd/, writes one file for each expected port
 
-It gives every word of steps of a conv, batch norm and a ReLU, in integers. What it knows of a pack it reads from
-the page: bits, lanes, exponents and shapes of ports, formats and modes, the graph, the update's formulas. What
-it does by itself is what the page says in words: rules, quantizers, rounding, how words lie in a file.
+It gives every word of steps of a conv, batch norm and a ReLU, in integers. What it knows of a pack it reads
+from the page: bits, lanes, exponents and shapes of ports, formats and modes, the graph, the update's
+formulas. What it does by itself is what the page says in words: rules, quantizers, rounding, how words lie
+in a file.
 
 A fault takes the place of a port's rounding: (scaled, mode, word, low, high) -> code.
 """
@@ -18,6 +19,8 @@ from itertools import product
 from math import isqrt, prod
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.support.contract_page import Page, Port, Row
 
 Round = Callable[..., int]
 Numbers = list[Fraction]
@@ -35,58 +38,6 @@ class Roots(NamedTuple):
 
     shape: tuple[int, ...]
     squares: Numbers
-
-
-class Port(NamedTuple):
-    """A row of the tables of ports."""
-
-    way: str
-    bits: int
-    kind: str
-    lanes: int
-    exponent: int
-    shape: tuple[int, ...]
-
-
-class Row(NamedTuple):
-    """A row of 'Where they come from'."""
-
-    format: str
-    mode: str
-    grid: str
-    limits: str
-    words: str
-    source: str
-
-
-class Page:
-    """CONTRACT.md's tables."""
-
-    def __init__(self, text: str) -> None:
-        self.ports: dict[str, Port] = {}
-        ways = {"Inputs": "in", "Random": "rnd", "Expected": "exp", "Trail": "trail"}
-        for part in text.split("\n## "):
-            for cells in _rows(part, "port", "words"):
-                name, _, element, in_word, value, shape, _ = cells
-                lanes = re.search(r"i = 0\.\.(\d+)", in_word)
-                bits = 1 + max(int(n) for n in re.findall(r"\[(\d+)", element))
-                power = re.search(r"2\^(-?\d+)", value)
-                sizes = tuple(int(n) for n in shape.split("=")[1].split(","))
-                self.ports[name.strip("`")] = Port(
-                    ways[part.split()[0].rstrip(":")], bits, element.split()[0], int(lanes[1]) + 1 if lanes else 1,
-                    int(power[1]) if power else 0, sizes,
-                )  # fmt: skip
-        self.rows = {cells[0].strip("`"): Row(*cells[1:]) for cells in _rows(text, "port", "format")}
-        self.graph = {cells[0].strip("`"): cells[1:] for cells in _rows(text, "layer", "is")}
-        self.twice = dict(re.findall(r"^- `(\S+)` is `(\S+)`$", text, re.MULTILINE))
-
-
-def _rows(text: str, *heads: str) -> Iterator[list[str]]:
-    """The cells of every row of the tables that begin with these headings."""
-    for block in text.split("\n\n"):
-        lines = [line for line in block.splitlines() if line.startswith("|")]
-        if lines and [cell.strip() for cell in lines[0].split("|")[1:]][: len(heads)] == list(heads):
-            yield from ([cell.strip() for cell in line[1:-1].split(" | ")] for line in lines[2:])
 
 
 # -- rounding ----------------------------------------------------------------------------------
@@ -213,8 +164,8 @@ class Device:
             unit = Fraction(4) ** port.exponent
             codes = [root(v / unit) for v in value.squares]
             if name in self.faults:
-                codes = [fault(Fraction(isqrt(int(v / unit * 4**40)), 2**40), "ties_even", 0, None, None) for v in
-                         value.squares]  # fmt: skip
+                scaled = [Fraction(isqrt(int(v / unit * 4**40)), 2**40) for v in value.squares]
+                codes = [fault(v, "ties_even", 0, None, None) for v in scaled]
             self.note(name, judged, codes)
             return codes, port.exponent
         if row is not None and row.format.startswith("Flag"):
@@ -334,9 +285,9 @@ class Device:
     def norm(self, layer: str, x: T) -> T:
         x1, c = self.keep(f"{layer}/x1", x), x.shape[-1]
         columns = [x1.values[k::c] for k in range(c)]
-        means = [sum(column) / len(column) for column in columns]
+        means = [Fraction(sum(column)) / len(column) for column in columns]
         spread = [
-            sum((v - mean) ** 2 for v in column) / len(column)
+            Fraction(sum((v - mean) ** 2 for v in column)) / len(column)
             for column, mean in zip(columns, means, strict=True)
         ]
         mu = self.keep(f"{layer}/mu", T((c,), means)).values
@@ -379,14 +330,14 @@ class Device:
         e1 = self.keep(f"{layer}/e1", e)
         c, x2 = e1.shape[-1], self.held[f"{layer}/x2"]
         sigma, gamma = self.held[f"{layer}/sigma"].values, self.held[f"{layer}/gammaq"].values
-        self.keep(f"{layer}/gbeta", T((c,), [sum(e1.values[k::c]) for k in range(c)]))
+        self.keep(f"{layer}/gbeta", T((c,), [Fraction(sum(e1.values[k::c])) for k in range(c)]))
         products = [a * b for a, b in zip(e1.values, x2.values, strict=True)]
-        self.keep(f"{layer}/ggamma", T((c,), [sum(products[k::c]) for k in range(c)]))
+        self.keep(f"{layer}/ggamma", T((c,), [Fraction(sum(products[k::c])) for k in range(c)]))
         e2 = self.keep(f"{layer}/e2", T(e1.shape, [v * gamma[i % c] for i, v in enumerate(e1.values)]))
         n = len(e2.values) // c
         products = [a * b for a, b in zip(e2.values, x2.values, strict=True)]
-        m1 = self.keep(f"{layer}/m1", T((c,), [sum(e2.values[k::c]) / n for k in range(c)])).values
-        m2 = self.keep(f"{layer}/m2", T((c,), [sum(products[k::c]) / n for k in range(c)])).values
+        m1 = self.keep(f"{layer}/m1", T((c,), [Fraction(sum(e2.values[k::c])) / n for k in range(c)])).values
+        m2 = self.keep(f"{layer}/m2", T((c,), [Fraction(sum(products[k::c])) / n for k in range(c)])).values
         eps = Fraction(1, 2**15)
         pairs = enumerate(zip(e2.values, x2.values, strict=True))
         handed = [(a - m1[i % c] - b * m2[i % c]) / (sigma[i % c] + eps) for i, (a, b) in pairs]

@@ -195,7 +195,7 @@ def _changed(step: Step, change: Change, prefix: str) -> None:
     def changed(layer: spec.Layer, path: str, given: Any, out: Any, *more: Any) -> Any:
         return change(prefix + path, note(layer, path, given, out, *more))
 
-    step.note = changed  # type: ignore[method-assign]
+    step.note = changed  # type: ignore[method-assign, assignment]
 
 
 def _floats(dtype: str, shape: tuple[int, ...], values: Sequence[Any]) -> Floats:

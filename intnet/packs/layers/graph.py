@@ -1,9 +1,9 @@
 """Where a layer of a pack got its value and its error: from other layers of the pack, or from outside.
 
-    sources(value, captured)      [["output", "bn1"]]      the output of bn1, as it is
-                                  [["output", "bn2"], ["value", "conv1"]]   and the value that conv1 got, added
-    errors(gradient, captured)    [["handed", "conv2"], ["error", "relu2"]]
-                                  [] where it came from outside
+    sources(value, captured, "relu1")     [["output", "bn1"]]      the output of bn1, as it is
+                                          [["output", "bn2"], ["value", "conv1"]]   two that were added
+    errors(gradient, captured, "relu1")   [["handed", "conv2"], ["error", "relu2"]]
+                                          [] where it came from outside
 
 What came from inside is no input of a device: it makes it itself. Layers without a data path of their own
 (a max pool, a flatten) are in no pack, so what they give came from outside. Values are compared, not objects:
@@ -76,10 +76,10 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         both = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
         return both and a.dtype == b.dtype and np.array_equal(a, b)
-    forms = [_form(one) for one in (a, b)]
-    if None in forms or len(forms[0]) != len(forms[1]):
+    left, right = _form(a), _form(b)
+    if left is None or right is None or len(left) != len(right):
         return False
-    return all(np.array_equal(p, q) for p, q in zip(*forms, strict=True))
+    return all(np.array_equal(p, q) for p, q in zip(left, right, strict=True))
 
 
 def _form(value: Any) -> list[Any] | None:
