@@ -101,6 +101,8 @@ def show(result: "Result") -> None:
     for port in result.ports:
         if port.status != "pass":
             print(f"\n{port_text(port)}")
+    if result.untraced:
+        print(f"\nwhat follows from what is not known: {result.untraced}")
     if result.first_step is not None:
         print(f"\nfirst bad step: {result.first_step}")
     bad = [port for port in result.ports if port.status != "pass"]
@@ -212,6 +214,7 @@ def to_dict(result: "Result") -> dict[str, Any]:
         "words": result.words,
         "problems": list(result.problems),
         "first_step": result.first_step,
+        "untraced": result.untraced,
         "ports": [_port_dict(port) for port in result.ports],
     } | ({"not_recomputed": dict(result.unknown), "seconds": result.seconds} if result.kind == "spec" else {})
 

@@ -15,6 +15,7 @@ makes them. A fault of a value that the definition does not store shows where it
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,11 @@ from intnet.packs.by_spec import ports as expected
 from intnet.packs.by_spec.layers import LayerStep, Replay
 from intnet.packs.by_spec.plain import Json, Plain, flag_code, flag_word
 from intnet.packs.by_spec.recompute import as_array
-from intnet.packs.check import TRAIL, WRONG, PortResult, Result, compare
+from intnet.packs.check import TRAIL, PortResult, Result, compare
 from intnet.packs.pack import Pack
 from intnet.spec.tensor import Fixed, Tensor
 
+MAGNITUDE = 0x7FFFFFFF  # of a float32
 NOT_FINITE = 0x7F800000  # exponent of a float32 that is no number
 LAYERS = "layers"
 _NAME = re.compile(r"[A-Za-z]\w*")
@@ -46,7 +48,7 @@ def worth_it(result: Result) -> bool:
 def trace(pack: Pack, result: Result) -> Result:
     """The result with causes: ports with faults of their own first, as the step makes them, then the rest.
 
-    A pack that the definition cannot run is left as it is.
+    Where the definition cannot go on with the device's words, `untraced` says why.
     """
     device = _Device(pack, result.ports)
     try:
@@ -54,8 +56,8 @@ def trace(pack: Pack, result: Result) -> Result:
         wanted: dict[str, Any] = {}
         for step in made:
             wanted |= _wanted(device, step)
-    except WRONG:
-        return result
+    except (ArithmeticError, ValueError) as error:  # a device's words may be beyond float32, or divide by 0
+        return replace(result, untraced=f"on the device's own operands the definition ends in {error!r}")
     told = {
         one.port.name: _own(pack, one, wanted) for one in result.ports if one.wrong and one.got is not None
     }
@@ -70,7 +72,7 @@ def trace(pack: Pack, result: Result) -> Result:
     ports = [told[one.port.name][0] if one.port.name in told else one for one in result.ports]
     order = {name: k for k, name in enumerate(graph.order)}
     ports.sort(key=lambda one: (one.status == "pass", one.own == 0, order.get(one.port.name, len(order))))
-    return replace(result, ports=ports, traced=True)
+    return replace(result, ports=ports)
 
 
 class _Device(Plain):
@@ -93,9 +95,9 @@ class _Device(Plain):
         if name not in self.compared:
             return out
         if isinstance(out, Fixed):
-            codes = self.raw(name)
-            kept = _in_words(self.port(name), out.codes)  # more bits than the file has may go on inside
-            return out if kept == codes else out._replace(codes=codes)
+            port, codes = self.port(name), self.raw(name)
+            same = [_in_words(port, made) for made in _readings(port, out)]  # more bits may go on inside
+            return out if codes in same else out._replace(codes=codes)
         if isinstance(out, Tensor) and self.port(name)["encoding"] == "float32":
             return self.value(name)
         return out
@@ -104,6 +106,20 @@ class _Device(Plain):
         """Codes, of stored words those that they stand for."""
         port, codes = self.port(name), self.codes(name)
         return [flag_code(word, port["bits"] - 1) for word in codes] if port["encoding"] == "flag" else codes
+
+
+def _readings(port: Json, made: Fixed) -> list[Sequence[int]]:
+    """Codes as a device may give them: of the exponent that R(x) of its own operands asks for, or the port's.
+
+    They differ where a fault ahead moved R(x); a sum can be told at the exponent of its port all the same.
+    """
+    found: list[Sequence[int]] = [made.codes]
+    gap = made.exponent - port["exponent"] if isinstance(port["exponent"], int) else 0
+    if gap > 0 and port["encoding"] == "integer":
+        found.append([code << gap for code in made.codes])
+    if gap < 0 and port["encoding"] == "integer" and not any(code % (1 << -gap) for code in made.codes):
+        found.append([code >> -gap for code in made.codes])
+    return found
 
 
 def _in_words(port: Json, codes: Sequence[int]) -> list[int]:
@@ -125,10 +141,13 @@ def _wanted(device: _Device, made: LayerStep) -> dict[str, Any]:
     found: dict[str, Any] = dict(expected.expected(device, made))
     for path, seen in made.seen.items():
         name = made.prefix + path
-        if name in found and isinstance(seen.stored, Fixed):  # at the exponent that its own R(x) asks for
-            port, codes = device.port(name), seen.stored.codes
+        if name in found and isinstance(seen.stored, Fixed):
+            port = device.port(name)
+            given = device.raw(name)
+            told = [_in_words(port, codes) for codes in _readings(port, seen.stored)]
+            best = told[np.argmax([sum(map(eq, codes, given)) for codes in told])]
             flag = port["encoding"] == "flag"
-            found[name] = [flag_word(code, port["bits"] - 1) for code in codes] if flag else list(codes)
+            found[name] = [flag_word(code, port["bits"] - 1) for code in best] if flag else best
     for name, codes in found.items():
         if device.port(name)["direction"] == "out" and None not in codes:
             found[name] = _in_words(device.port(name), codes)
@@ -147,7 +166,7 @@ def _own(pack: Pack, one: PortResult, wanted: Mapping[str, Any]) -> tuple[PortRe
     want = as_array(wanted[name])
     if one.port.encoding == "float32":  # the definition's zeros have no sign
         golden = pack.codes(name).reshape(-1)
-        want = np.where((want == 0) & (golden & 0x7FFFFFFF == 0), golden, want)
+        want = np.where((want == 0) & (got & MAGNITUDE == 0), np.where(golden & MAGNITUDE, got, golden), want)
     way = {part: as_array(wanted[f"{name}.{part}"]) for part in TRAIL if f"{name}.{part}" in wanted}
     if one.port.rounding.get("words"):
         way["words"] = pack.codes(str(one.port.rounding["words"])).reshape(-1)

@@ -84,7 +84,7 @@ class Result:
 
     kind:    'dut', 'recomputation', or 'spec', a recomputation by the definition
     unknown: ports that the definition cannot give, each with the reason; seconds: that it took
-    traced:  whether causes were looked for (`causes.py`)
+    untraced: why it is not known what follows from what, else '' (`causes.py`)
     """
 
     pack: Pack
@@ -94,7 +94,7 @@ class Result:
     first_step: int | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
-    traced: bool = False
+    untraced: str = ""
 
     @property
     def exit_status(self) -> int:

@@ -139,12 +139,12 @@ class Device32:
 
     def keep(self, name: str, value: F) -> F:
         """A value under its port's name."""
-        name = self.page.twice.get(name, name)
+        own, name = name, self.page.twice.get(name, name)
         port = self.page.ports.get(name)
         if port is not None and port.way == "exp" and name not in self.words:
             value = F(value.shape, self.faults.get(name, list)(value.values))
             self.words[name] = [pattern(v) for v in value.values]
-        self.held[name] = value
+        self.held[name] = self.held[own] = value
         return value
 
     def source(self, cell: str) -> F:

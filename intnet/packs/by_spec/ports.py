@@ -61,7 +61,7 @@ def codes_of(plain: Plain, name: str, value: Any) -> Codes:
         return [pattern_of(v, 32) for v in exact(value)]
     if port["encoding"] == "flag":
         codes = _at(value, port["exponent"])
-        return [None if code is None else flag_word(code, port["bits"] - 1) for code in codes]
+        return [_flagged(code, port["bits"] - 1) for code in codes]
     codes = _at(value, port["exponent"] or 0)
     if None not in codes:
         return codes
@@ -70,6 +70,14 @@ def codes_of(plain: Plain, name: str, value: Any) -> Codes:
         return codes
     dens = plain.denominators(source)
     return _whole([v * den / power(port["exponent"]) for v, den in zip(exact(value), dens, strict=True)])
+
+
+def _flagged(code: int | None, k: int) -> int | None:
+    """The stored word of a code; None where there is none."""
+    try:
+        return None if code is None else flag_word(code, k)
+    except ValueError:
+        return None
 
 
 def _at(value: Any, exponent: int) -> Codes:
