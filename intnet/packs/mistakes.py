@@ -299,9 +299,11 @@ def _decisions(w: Words) -> dict[str, Decision]:
 
 def _limits(w: Words) -> dict[str, Limit]:
     low, high = w.limits()
-    if low is not None and high is not None:
-        return LIMITS
-    return {name: LIMITS[name] for name in ("no saturation (wraps)", "the rounding's carry is dropped")}
+    if low is None or high is None:
+        return {name: LIMITS[name] for name in ("no saturation (wraps)", "the rounding's carry is dropped")}
+    if w.port.rounding.get("overflow") == "wrap":
+        return {"saturates where it has to wrap": _clips(0, 0)}
+    return LIMITS
 
 
 def stages(w: Words) -> Iterator[tuple[str, Variant]]:

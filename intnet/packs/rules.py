@@ -143,6 +143,8 @@ def _layer(manifest: Json, ports: Json, prefix: str, step: Json, one: Json) -> I
         yield from _activation(kind, mine)
     else:
         yield f"a {kind}: `Walk._{kind}` and `Walk._{kind}_back` of intnet/spec/nets.py are its rules"
+    known = getattr(METHODS.get(manifest["generator"]["method"]), "RULES", {})
+    yield from (f"`{path}` = {rule}" for path, rule in known.items() if path in mine)
     yield from _update(manifest, step, mine)
 
 

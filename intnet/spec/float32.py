@@ -29,14 +29,14 @@ from intnet.spec.tensor import Tensor
 CHUNK = 1024  # terms of a sum that are added up before their sum joins the total
 GROUP = 16  # images of a batch whose terms are one sum; groups' sums meet in a tree
 ORDER = (  # as golden packs print it
-    "Every operation on binary32 is rounded once: to nearest, ties to even, subnormals kept. A sum of"
-    " products is acc = +0, then acc = fma(a, b, acc), a * b not rounded by itself, over its terms in the"
-    " order of the indices under the sum, the last one fastest; terms that are 0 keep their places. After every"
-    f" {CHUNK} terms acc joins a total, at first +0, by one addition, and begins anew at +0; a plain sum is"
-    " the same with acc + t. Sums over the batch (gW, gb, and those of batch norm) are made of groups of"
-    f" {GROUP} images, the last one of what is left: each group is such a sum with chunks of its own, and the"
-    " groups' sums meet in a tree, 2i with 2i + 1 by one addition, an odd last one as it is, until one is"
-    " left. A device that has no fused multiply-add gives other bits."
+    "Every operation on binary32 is rounded once: to nearest, ties to even, subnormals kept. A sum of "
+    "products is acc = +0, then acc = fma(a, b, acc), a * b not rounded by itself, over its terms in "
+    "the order of the indices under the sum, the last one fastest; terms that are 0 keep their places. "
+    f"After every {CHUNK} terms acc joins a total, at first +0, by one addition, and begins anew at +0; "
+    "a plain sum is the same with acc + t. Sums over the batch (gW, gb, and those of batch norm) are "
+    f"made of groups of {GROUP} images, the last one of what is left: each group is such a sum with "
+    "chunks of its own, and the groups' sums meet in a tree, 2i with 2i + 1 by one addition, an odd "
+    "last one as it is, until one is left. A device that has no fused multiply-add gives other bits."
 )
 MANTISSA = 24
 LEAST = -149  # exponent of the smallest subnormal

@@ -4,19 +4,21 @@
     redraft(pack)                                      the same from the pack alone: no data, model or run
 
 Ports of layer L: L/x0, L/e3, ... one a data path that the layer rounds or passes on, in the paper's symbols.
-What it reads from outside is `in`; of an expression that nobody rounded (the gradient at its output, a
-quotient) these are its terms, coefficients, offset and denominator: L/e3.e1, L/e3.denominator. State before
-the step: L/W.old, L/Accq.old. In a chain the names of each step begin with step7/.
+What it reads from outside the pack is `in`; of an expression that nobody rounded (the gradient at its output,
+a quotient) these are its terms, coefficients, offset and denominator: L/e3.e1, L/e3.denominator. What another
+layer of the pack made (`graph.py`) is no input: parts of such an expression are `trail`. State before the
+step: L/W.old, L/Accq.old. In a chain the names of each step begin with step7/.
 
 A step is a forward pass, a backward pass and an update. What a method does behind it, at an epoch's end
 (MuPPET's policy), is in no pack, but its results enter the next step.
 
-A copy of a parameter that is constant (gammaq, as long as it is 1) judges nothing: it is `in`, not `out`. So
-is a gradient that stochastic rounding made zero everywhere.
+A copy of a parameter that is constant (gammaq, as long as it is 1) judges nothing: it is `trail`, not `out`.
+So is a gradient that stochastic rounding made zero everywhere.
 PACK.json keeps under `about`: `replay`, what `redraft` runs the layers from; `aliases`, paths that are
 another port's words; `chain`, a SHA-256 a step, of its expected files behind one another in order of name.
 
-capture (what a layer saw in a step) -> expressions (what entered a rounding) -> paths, blocks (the ports)
+capture (what a layer saw in a step) -> graph (which layer made it), expressions (what entered a rounding)
+-> paths, blocks (the ports)
 """
 
 from collections.abc import Callable, Sequence
