@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0 and done.stderr == "", done.stderr
     name, sizes, constant, sha = done.stdout.splitlines()
     digest = r"wageubn-mlp-digits-fc2\+bn2\+relu2-step2-[0-9a-f]{8}"
-    assert re.fullmatch(rf"{digest} 3\.0\.0, level L3, in {out}", name)
+    assert re.fullmatch(rf"{digest} 4\.0\.0, level L3, in {out}", name)
     assert sizes.startswith(f"{len(pack.read(out).ports)} ports, ")
     assert constant.startswith("constant at this step, so not compared: bn2/")
     assert sha.startswith("pack sha256: ") and len(sha) == 13 + 64

@@ -54,6 +54,7 @@ class LayerStep:
     prefix:  of the names of its ports: 'step7/fc2/'
     seen:    path -> what was stored there, and from what
     joined:  port -> the sum of two layers' values that entered
+    inside:  what PACK.json says of a value that other layers made, and that value
     after:   'W', 'W:Accq', ':running_mean' -> the state that was left
     unknown: why there is none of this, else ''
     """
@@ -63,6 +64,7 @@ class LayerStep:
     now: Moment
     seen: dict[str, Seen] = field(default_factory=dict)
     joined: dict[str, Value] = field(default_factory=dict)
+    inside: list[tuple[Json, Value]] = field(default_factory=list)
     after: dict[str, Words | Floats] = field(default_factory=dict)
     unknown: str = ""
 
@@ -97,7 +99,7 @@ class Replay:
         """Every layer of every step, in the order of `replay`."""
         for step in self.plain.manifest["about"]["replay"]:
             per_epoch = step.get("steps_per_epoch", 1)
-            now = Moment(self.given["seed"], step["step"] - 1, per_epoch, step["epoch"])
+            now = Moment(self.given["seed"], step["step"] - 1, per_epoch, told=step["epoch"])
             prefix = f"step{step['step']}/" if self.given["steps"] > 1 else ""
             walked: dict[str, _Walked] = {}
             found = []
@@ -167,6 +169,7 @@ class Replay:
             return self.plain.entered(json_)
         found: list[Any] = [self._part(what, walked[layer], walked) for what, layer in origin]
         value: Value = found[0] if len(found) == 1 else joined(*found)
+        one.made.inside.append((json_, value))
         if json_.get("tensor", "").startswith(one.made.prefix):  # a sum has no path of its own
             one.made.joined[json_["tensor"]] = value
         return value

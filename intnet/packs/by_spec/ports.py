@@ -150,6 +150,18 @@ def of_path(plain: Plain, name: str, seen: Seen) -> tuple[list[str], list[str]]:
     return [*found, text], []
 
 
+def of_inside(plain: Plain, made: LayerStep) -> Iterator[tuple[str, list[str]]]:
+    """(what PACK.json says otherwise or '', the ports of it) of each value that other layers made."""
+    for json_, value in made.inside:
+        said, given = plain.source(json_), exact(value)
+        wrong = next((i for i, pair in enumerate(zip(said, given, strict=True)) if pair[0] != pair[1]), None)
+        if wrong is None:
+            yield "", list(_ports_in(json_))
+        else:
+            text = f"{said[wrong]} enters {made.prefix[:-1]} by PACK.json, {given[wrong]} by the definition"
+            yield text, []
+
+
 def _ports_in(source: Json) -> Iterator[str]:
     """The ports of an expression."""
     if "tensor" in source:

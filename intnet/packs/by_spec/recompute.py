@@ -118,6 +118,9 @@ def _layers(plain: Plain, judge: _Judge) -> None:
             problems, entered = ports.of_path(plain, made.prefix + path, seen)
             judge.problems += problems
             judge.enter(entered)
+        for problem, entered in ports.of_inside(plain, made):
+            judge.problems += [problem] * bool(problem)
+            judge.enter(entered)
         judge.problems += ports.of_aliases(plain, made)
 
 
