@@ -23,7 +23,9 @@ EXAMPLE = """\
 
 Exit status: 0 all equal, 1 a mismatch, 2 a file that is bad or missing. Comparing is exact; words missing,
 too many, x or z are errors. A mismatch is shown with its coordinates, both words, the way the right one came
-about, and the mistake that explains what the device gave, if it is a known one."""
+about, and the mistake that explains what the device gave, if it is a known one. Where ports of a layer's pack
+are wrong, each is made again by the definition from what the device had ahead of it: what only follows from
+the fault of another port says so, and the ports with faults of their own stand first."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,9 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Verify the pack, compare, tell."""
     from intnet.errors import ConfigError
-    from intnet.packs import check, pack
+    from intnet.packs import causes, check, pack
     from intnet.packs.by_spec import recompute
     from intnet.runs import files
+    from intnet.show.bars import bar
 
     if args.junit is not None and (not args.junit or not Path(args.junit).parent.is_dir()):
         raise ConfigError(f"--junit {args.junit!r}: give a file in a folder that is there")
@@ -58,6 +61,10 @@ def run(args: argparse.Namespace) -> int:
     read = pack.read(args.pack)
     if args.dut is not None:
         result = _watched(read, ("out",), lambda on_port: check.check_dut(read, args.dut, args.port, on_port))
+        if causes.worth_it(result):
+            with bar("looking for causes", 1) as move:
+                result = causes.trace(read, result)
+                move(advance=1)
     elif args.by == "spec":
         result = _watched(read, ("out", "rnd", "trail"), lambda on_port: recompute.recompute(read, on_port))
     else:
@@ -94,6 +101,8 @@ def show(result: "Result") -> None:
     for port in result.ports:
         if port.status != "pass":
             print(f"\n{port_text(port)}")
+    if result.untraced:
+        print(f"\nwhat follows from what is not known: {result.untraced}")
     if result.first_step is not None:
         print(f"\nfirst bad step: {result.first_step}")
     bad = [port for port in result.ports if port.status != "pass"]
@@ -125,13 +134,27 @@ def port_text(port: "PortResult") -> str:
     if port.problem and not port.wrong:
         return f"{name}: {port.problem}"
     lines = [f"{name}: {port.problem}"] * bool(port.problem)
-    lines += [f"{name}: {port.wrong:,} of {port.elements:,} elements differ"]
+    lines += [f"{name}: {port.wrong:,} of {port.elements:,} elements differ{cause_text(port)}"]
+    if port.own == 0:
+        return "\n".join(lines)
     lines += [f"  diagnosis: {verdict}" for verdict in port.verdicts] or ["  diagnosis: no known mistake"]
     for mismatch in port.mismatches:
         lines += mismatch_lines(port.port, mismatch)
     if port.wrong > len(port.mismatches):
         lines.append(f"  ... and {port.wrong - len(port.mismatches):,} more")
     return "\n".join(lines)
+
+
+def cause_text(port: "PortResult") -> str:
+    """Whose fault it is, where that is known."""
+    others = ", ".join(port.follows)
+    if port.own is None:
+        return ""
+    if port.own == 0:
+        return f": follows from {others}"
+    return (
+        f": its own fault in {port.own:,}, the others follow from {others}" if others else ": its own fault"
+    )
 
 
 def mismatch_lines(port: "Port", one: "Mismatch") -> list[str]:
@@ -191,6 +214,7 @@ def to_dict(result: "Result") -> dict[str, Any]:
         "words": result.words,
         "problems": list(result.problems),
         "first_step": result.first_step,
+        "untraced": result.untraced,
         "ports": [_port_dict(port) for port in result.ports],
     } | ({"not_recomputed": dict(result.unknown), "seconds": result.seconds} if result.kind == "spec" else {})
 
@@ -203,8 +227,16 @@ def _port_dict(port: "PortResult") -> dict[str, Any]:
         "problem": port.problem,
         "elements": port.elements,
         "wrong": port.wrong,
+        "own": port.own,
+        "follows": list(port.follows),
         "diagnosis": [
-            {"name": v.name, "explained": v.explained, "wrong": v.wrong, "whole": v.whole}
+            {
+                "name": v.name,
+                "explained": v.explained,
+                "wrong": v.wrong,
+                "contradicted": v.contradicted,
+                "whole": v.whole,
+            }
             for v in port.verdicts
         ],
         "mismatches": [

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     unit, name = (MB, "MB") if size >= MB else (KB, "kB")
     print(f"{result['ports']} ports, {result['words']:,} words, {size / unit:,.1f} {name}")
     if result["constant"]:
-        print(f"constant at this step, so inputs and not compared: {', '.join(result['constant'])}")
+        print(f"constant at this step, so not compared: {', '.join(result['constant'])}")
     for name, why in result["not_written"].items():
         print(f"not written: {name}: {why}")
     print(f"pack sha256: {result['pack_sha256']}")
@@ -129,7 +129,7 @@ def _result(draft: "Draft", folder: Path) -> dict[str, Any]:
 
     from intnet.packs import pack
 
-    copies = [port.name for port, _ in draft.ports if port.direction == "in" and port.rounding]
+    copies = [port.name for port, _ in draft.ports if port.direction == "trail" and port.rounding]
     return {
         "pack": str(folder),
         "name": draft.name,

@@ -1,5 +1,5 @@
 """Golden packs: folders of hex files by which hardware is judged.
 
-ports, trail -> contract, hdl/ (what is generated) -> pack (write, read)
--> layers/, units/ (what a pack holds) -> diagnosis -> check
+ports, trail -> rules, contract, hdl/ (what is generated) -> pack (write, read)
+-> layers/, units/ (what a pack holds) -> mistakes, diagnosis -> check -> by_spec/ -> sums, causes
 """

@@ -20,7 +20,8 @@ import numpy as np
 from intnet.errors import IntnetError, PackError
 from intnet.numbers import hexfiles
 from intnet.packs import contract, hdl, layers, units
-from intnet.packs.diagnosis import Verdict, Words, diagnose, misplaced
+from intnet.packs.diagnosis import Verdict, diagnose, misplaced
+from intnet.packs.mistakes import Words
 from intnet.packs.pack import CASES, CONTRACT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry
 from intnet.packs.ports import Case, Draft, Port
 from intnet.spec.tensor import place_of
@@ -54,6 +55,10 @@ class PortResult:
     """What became of one port: `problem` where its file is bad, else the wrong elements and why.
 
     first_word: the first that is wrong, None where nobody knows
+    got: all elements of a device, where some are wrong
+    own: wrong elements given the device's own operands, None where that is not known (`causes.py`); what is
+         told in `verdicts` is then the mistake in these
+    follows: the ports with faults of their own from which the others follow
     """
 
     port: Port
@@ -63,6 +68,9 @@ class PortResult:
     problem: str = ""
     mismatches: Sequence[Mismatch] = ()
     verdicts: Sequence[Verdict] = ()
+    got: np.ndarray | None = field(default=None, repr=False, compare=False)
+    own: int | None = None
+    follows: Sequence[str] = ()
 
     @property
     def status(self) -> str:
@@ -76,6 +84,7 @@ class Result:
 
     kind:    'dut', 'recomputation', or 'spec', a recomputation by the definition
     unknown: ports that the definition cannot give, each with the reason; seconds: that it took
+    untraced: why it is not known what follows from what, else '' (`causes.py`)
     """
 
     pack: Pack
@@ -85,6 +94,7 @@ class Result:
     first_step: int | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    untraced: str = ""
 
     @property
     def exit_status(self) -> int:
@@ -179,7 +189,8 @@ def compare(
         return PortResult(port, want.size)
     words = Words(port, want, got, way(pack, port) if trail is None else trail)
     told = [_mismatch(pack, words, int(flat)) for flat in wrong[:SHOWN]]
-    return PortResult(port, want.size, wrong.size, int(wrong[0]) // port.lanes, "", told, diagnose(words))
+    first = int(wrong[0]) // port.lanes
+    return PortResult(port, want.size, wrong.size, first, "", told, diagnose(words), got)
 
 
 def way(pack: Pack, port: Port) -> dict[str, np.ndarray]:

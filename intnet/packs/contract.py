@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from intnet.packs import rules
 from intnet.spec import block_float, buckets, formats
 from intnet.spec.rounding import GOES_UP
 
@@ -39,10 +40,6 @@ _SIGNALS = (
     " and out_valid goes with them. The testbench sets every parameter above by name; a unit may leave one"
     " unused."
 )
-_WINDOW = (
-    "A weight (Cout,Cin,kh,kw) meets inputs (N,H,W,C): x1[n,i,j,o] is the sum of Wq[o,c,u,v] * x0[n, i*sh + u"
-    " - ph, j*sw + v - pw, c] over c, u, v. What lies outside is 0; o and c are of one group."
-)
 _DIGESTS = {
     True: "over these lines, counted from 0, of every expected file, one file after another in the order of"
     " the table above.",
@@ -53,13 +50,15 @@ _TITLES = {
     "in": "Inputs: what the device reads",
     "rnd": "Random words: inputs too, a device never draws its own",
     "out": "Expected: what the device must give",
-    "trail": "Trail: what explains the results",
+    "trail": "Trail: what explains the results; nothing that a device reads or gives",
 }
 
 
 def text(manifest: Json) -> str:
     """The page of a PACK.json."""
-    parts = (_head, _unit, _windows, _memory, _reading, _quantizers, _codecs, _ports, _sources, _chain)
+    parts = (
+        _head, _unit, _graph, _rules, _memory, _reading, _quantizers, _codecs, _ports, _sources, _chain
+    )  # fmt: skip
     return "\n".join(line for part in parts for line in part(manifest))
 
 
@@ -111,16 +110,12 @@ def _coverage(reach: Json) -> Iterator[str]:
         yield f"NOT complete; not reached: {', '.join(reach['missing'])}{more}.\n"
 
 
-def _windows(manifest: Json) -> Iterator[str]:
-    """How convolutions and pools walk over their inputs."""
-    steps = manifest["about"].get("replay", ())
-    layers = {one["layer"]: one["window"] for step in steps for one in step["layers"]}
-    if any(layers.values()):
-        yield f"## Windows\n\n{_WINDOW}\n"
-        for layer, window in layers.items():
-            if window:
-                yield f"- `{layer}`: {', '.join(f'{name} {value}' for name, value in window.items())}"
-        yield ""
+def _graph(manifest: Json) -> Iterator[str]:
+    yield from rules.graph(manifest, expression)
+
+
+def _rules(manifest: Json) -> Iterator[str]:
+    yield from rules.rules(manifest)
 
 
 def _memory(manifest: Json) -> Iterator[str]:
@@ -257,13 +252,17 @@ def _sources(manifest: Json) -> Iterator[str]:
     if not found:
         return
     yield "## Where they come from\n"
-    yield "| port | mode | grid | limits | random words | from |"
-    yield "|---|---|---|---|---|---|"
+    yield "Of a format with R(x) the grid is the one that these words have: a device finds it by its rule."
+    yield "Ports of the trail in a formula are what their own line says, which a device makes by the rules.\n"
+    yield "| port | format | mode | grid | limits | random words | from |"
+    yield "|---|---|---|---|---|---|---|"
     for port in found:
         how = port["rounding"]
         words = f"`{how['words']}`, top {how['word_bits']} bits" if how.get("words") else "-"
         source = expression(how["source"]) if how.get("source") else "-"
-        yield f"| `{port['name']}` | {how['mode']} | {_grid(port)} | {_limits(how)} | {words} | {source} |"
+        form = port["format"]["name"] if port["format"] and how["mode"] != "exact" else "-"
+        cells = [f"`{port['name']}`", form, how["mode"], _grid(port), _limits(how), words, source]
+        yield f"| {' | '.join(cells)} |"
     yield ""
 
 

@@ -42,7 +42,7 @@ from intnet.packs.ports import ENCODINGS, FOLDERS, Case, Draft, Filled, Port, as
 from intnet.runs import definition, files, records
 
 FORMAT, FORMAT_VERSION = "intnet golden pack", 1
-VERSION = "3.0.0"  # of the expected bits: one that changes is a new major version
+VERSION = "4.0.0"  # of the expected bits: one that changes is a new major version
 MANIFEST, SUMS, CONTRACT, CASES = "PACK.json", "SHA256SUMS", "CONTRACT.md", "cases.csv"
 HEADINGS = ("index", "case", "level", "flags", "beat")
 

@@ -1,18 +1,13 @@
 """Batch normalisation of WAGEUBN in exact arithmetic: statistics, x2, x3 and the full derivative.
 
-    (12)  mu = Q(mean(x1), 16)      sigma = Q(sqrt(mean((x1 - mean)^2)), 16)      the mean unrounded
-          x2 = Q((x1 - mu) / (sigma + eps), 16)                                   eps = 2^-15
-    (2)   x3 = gamma x2 + beta
-    (3)   e2 = e1 gamma             m1 = mean(e2)      m2 = mean(e2 x2)
-          dL/dx1 = (e2 - m1 - x2 m2) / (sigma + eps)                              exact; (17) stores it as e3
-    (4)   dL/dgamma = sum(e1 x2)    dL/dbeta = sum(e1)
-          r <- r + (x - r) / 8      running statistics, of mu and of sigma^2
+    (12)  mu, sigma, x2      (2)  x3      (3)  e2, m1, m2 and dL/dx1      (4)  dL/dgamma, dL/dbeta
 
-Numbers are equations of WAGEUBN (Yang et al. 2020; Algorithms 1 and 2), Q and the widths those of (6) and
-(13). eps, the width of m1 and m2, and the running statistics, on which the paper is silent, are intnet's own
-contract: mu and sigma carry gradient, eps counts as part of sigma. The last axis is the channel. What stands
-inside Q is one exact number: the rules of one channel and of one element give it, and a format rounds it
-once. `batch_norm` and `batch_norm_grad` do both for the paper's formats.
+`RULES` has what each is before it is rounded. Numbers are equations of WAGEUBN (Yang et al. 2020; Algorithms
+1 and 2): mu, sigma and x2 are Q(., 16) of (6) and (13), (17) stores dL/dx1 as e3. eps, the width of m1 and
+m2, and the running statistics, on which the paper is silent, are intnet's own contract: mu and sigma carry
+gradient, eps counts as part of sigma. The last axis is the channel. What stands inside Q is one exact
+number: the rules of one channel and of one element give it, and a format rounds it once. `batch_norm` and
+`batch_norm_grad` do both for the paper's formats.
 
 >>> statistics_of([1, 3], 0)                       # codes 1 and 3 at exponent 0
 (Fraction(2, 1), Fraction(1, 1))
@@ -31,6 +26,23 @@ from intnet.spec.formats import Direct
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import Fixed, Tensor, power
 
+# As golden packs print them: what stands ahead of each rounding, exact. `handed` is dL/dx1.
+RULES = {
+    "mu": "sum(x1) / n",
+    "sigma": "sqrt(sum((x1 - sum(x1) / n)^2) / n): about the exact mean, not about mu, and rounded once: "
+    "floor is the root's, and it goes up where the radicand is above (floor + 1/2)^2",
+    "x2": "(x1 - mu) / (sigma + 2^-15), one quotient of the stored mu and sigma",
+    "x3": "gammaq * x2 + betaq",
+    "e2": "e1 * gammaq",
+    "m1": "sum(e2) / n",
+    "m2": "sum(e2 * x2) / n",
+    "ggamma": "sum(e1 * x2)",
+    "gbeta": "sum(e1)",
+    "handed": "(e2 - m1 - x2 * m2) / (sigma + 2^-15), one quotient, not rounded",
+    "running_mean": "r + (mu - r) / 8, r that before the step, at first 0; ties_even at 2^-31",
+    "running_var": "r + (sigma^2 - r) / 8, r that before the step, at first 1; ties_even at 2^-31",
+}
+SUMS = "Statistics and sums are of one channel, over its n elements: all axes but the last."
 K_BN = 16
 STORED = Direct(K_BN)  # of mu, sigma and x2
 EPS = power(-15)

@@ -25,6 +25,15 @@ from intnet.spec.convolution import Dot, exact_dot
 from intnet.spec.float32 import add32, dot_units, mul32, tensor_units, tensor_values, to_float32
 from intnet.spec.tensor import Tensor, places
 
+# As golden packs print them: what a layer of the kind gives, and makes of the error e0 at its output.
+RULES = {
+    "relu": ("max(x, 0), x what the layer reads", "e0 where x > 0, else 0"),
+    "tanh": ("tanh(x), x what the layer reads", "e0 * (1 - x4^2)"),
+    "sigmoid": ("1 / (1 + exp(-x)), x what the layer reads", "e0 * (x4 * (1 - x4))"),
+    "silu": ("x / (1 + exp(-x)), x what the layer reads; dx4 is its derivative there", "e0 * dx4"),
+}
+RELU32 = "e0 * m, m = 1 where x4 > 0, else 0: a product of binary32, so that a zero keeps the sign of e0"
+
 # -- add -------------------------------------------------------------------------------------------
 
 

@@ -5,14 +5,8 @@ integer number of *units* of 2^-149 inside: every finite float32 is one, so that
 integer expression and one rounding. Functions ending in 32 take and give Fractions, those ending in `_units`
 integers, for whoever does much with them. Zero has no sign here. What would be infinite is an OverflowError.
 
-The order of sums is intnet's own contract; K = CHUNK = 1024 terms, G = GROUP = 16 images:
-
-    chain       acc = 0; acc = round(acc + t) for t ascending; t = a * b exact: a fused multiply-add
-    dot, sum    chunks of K terms, each a chain; total = 0; total = round(total + chunk), ascending
-    batch       the images in groups of G, each group a dot or sum; groups' sums meet in a binary tree by
-                number: 2i meets 2i + 1, an odd last one goes up as it is
-
-So whole groups may be summed anywhere, in any number of parts, to the same bits.
+The order of sums is intnet's own contract: `ORDER`, whose parts are `_chain`, `_chunks` and `tree_units`. So
+whole groups may be summed anywhere, in any number of parts, to the same bits.
 
 >>> add32(Fraction(2**24), 1)              # a tie: 2^24 + 1 is no float32
 Fraction(16777216, 1)
@@ -34,6 +28,16 @@ from intnet.spec.tensor import Tensor
 
 CHUNK = 1024  # terms of a sum that are added up before their sum joins the total
 GROUP = 16  # images of a batch whose terms are one sum; groups' sums meet in a tree
+ORDER = (  # as golden packs print it
+    "Every operation on binary32 is rounded once: to nearest, ties to even, subnormals kept. A sum of "
+    "products is acc = +0, then acc = fma(a, b, acc), a * b not rounded by itself, over its terms in "
+    "the order of the indices under the sum, the last one fastest; terms that are 0 keep their places. "
+    f"After every {CHUNK} terms acc joins a total, at first +0, by one addition, and begins anew at +0; "
+    "a plain sum is the same with acc + t. Sums over the batch (gW, gb, and those of batch norm) are "
+    f"made of groups of {GROUP} images, the last one of what is left: each group is such a sum with "
+    "chunks of its own, and the groups' sums meet in a tree, 2i with 2i + 1 by one addition, an odd "
+    "last one as it is, until one is left. A device that has no fused multiply-add gives other bits."
+)
 MANTISSA = 24
 LEAST = -149  # exponent of the smallest subnormal
 ONE = 1 << 149  # 1.0 in units of the smallest subnormal

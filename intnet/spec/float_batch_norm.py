@@ -1,15 +1,9 @@
 """Batch normalisation in float32: each operation rounded once, in the contract's order.
 
-    mean = sum(x) / n            variance = sum((x - mean)^2) / n           r = 1 / sqrt(variance + 1e-5)
-    x2 = (x - mean) r            x3 = x2 gamma + beta                       a product, then a sum
-    gbeta = sum(e)               ggamma = sum(e x2)
-    dx = ((e - m1) - x2 m2) (gamma r)                                       m1 = gbeta / n, m2 = ggamma / n
-    running <- running + (x - running) / 8                                  of mean and variance
-
-The formulas are Ioffe and Szegedy's (2015), the order of operations intnet's own contract: sums over the
-batch are `float32.batch_sum32`, those of products `batch_dot32`, a term a position. The variance is about the
-rounded mean. In inference the running statistics stand for the batch's own. Values are float32 as Fractions;
-the last axis is the channel.
+`RULES` has them. The formulas are Ioffe and Szegedy's (2015), the order of operations intnet's own contract:
+sums over the batch are `float32.batch_sum32`, those of products `batch_dot32`, a term a position. The
+variance is about the rounded mean. In inference the running statistics stand for the batch's own. Values are
+float32 as Fractions; the last axis is the channel.
 
 >>> normed = forward(Tensor((2, 1), [Fraction(1), Fraction(3)]), [Fraction(2)], [Fraction(1)])
 >>> normed.mean, normed.variance
@@ -43,6 +37,18 @@ from intnet.spec.float32 import (
 from intnet.spec.formats import FixedPoint, Format, Scaled, quantize
 from intnet.spec.tensor import Fixed, Tensor
 
+# As golden packs print them; every operation written here is rounded. `handed` is dL/dx1.
+RULES = {
+    "mu": "sum(x1) / n",
+    "var": "sum((x1 - mu)^2) / n: differences to the rounded mu, their squares by fused multiply-adds",
+    "x3": "x2 * {gamma} + {beta}, a product and a sum; x2 = (x1 - mu) * r, r = 1 / sqrt(var + eps), eps = "
+    "0x3727c5ac, the binary32 nearest to 10^-5",
+    "gbeta": "sum(e1)",
+    "ggamma": "sum(e1 * x2)",
+    "handed": "((e1 - m1) - x2 * m2) * ({gamma} * r), m1 = gbeta / n, m2 = ggamma / n",
+    "running_mean": "r + (mu - r) * 2^-3, r that before the step, at first 0",
+    "running_var": "r + (var - r) * 2^-3, r that before the step, at first 1",
+}
 EPS = to_float32(Fraction(1, 100_000))
 WORD = 32  # bits of a folded batch norm's scale and offset
 
@@ -121,13 +127,25 @@ def normalize(
     return Tensor(x.shape, [x3_at(v, gamma[i % c], beta[i % c]) for i, v in enumerate(x2)])
 
 
-def forward(x: Tensor, gamma: Sequence[Fraction], beta: Sequence[Fraction]) -> Normed:
-    """x3 by the batch's own statistics."""
+def statistics(x: Tensor) -> tuple[list[Fraction], list[Fraction]]:
+    """(means, variances) of the channels."""
     c, per_image = x.shape[-1], prod(x.shape[1:-1])
-    statistics = [statistics_of(x.values[k::c], per_image) for k in range(c)]
-    mean, variance = [m for m, _ in statistics], [v for _, v in statistics]
+    found = [statistics_of(x.values[k::c], per_image) for k in range(c)]
+    return [mean for mean, _ in found], [variance for _, variance in found]
+
+
+def normed(
+    x: Tensor, mean: list[Fraction], variance: list[Fraction], gamma: Sequence[Fraction],
+    beta: Sequence[Fraction],
+) -> Normed:  # fmt: skip
+    """x3 by given statistics, with what the way back needs."""
     r = [reciprocal_root(v) for v in variance]
     return Normed(mean, variance, r, normalize(x, mean, variance, gamma, beta))
+
+
+def forward(x: Tensor, gamma: Sequence[Fraction], beta: Sequence[Fraction]) -> Normed:
+    """x3 by the batch's own statistics."""
+    return normed(x, *statistics(x), gamma, beta)
 
 
 def backward(

@@ -1,12 +1,9 @@
 """Which pairs of elements a convolution multiplies, and which ones a window pools, in the contract's order.
 
-    y[n, y, x, o]  = sum over (i, j, c) of  x[n, y sh + i - top, x sw + j - left, c] * w[o, c, i, j]
-    dx[n, y, x, c] = sum over (i, j, o) of  e[n, (y + top - i)/sh, (x + left - j)/sw, o] * w[o, c, i, j]
-    dw[o, c, i, j] = sum over (n, y, x) of  x[n, y sh + i - top, x sw + j - left, c] * e[n, y, x, o]
-
-Sums run over their indices in the order written, the last one fastest: to exact sums that is nothing, of
-float32 it is intnet's contract. Activations are (N, H, W, C), weights (Cout, Cin/groups, kh, kw), both flat
-lists in C order.
+`CONV` and `LINEAR` are the equations of the three products, x1 = w * x0, e4 = w^T e3 and gW = e3 x0^T, and
+`BORDERS` what they read outside. Sums run over their indices in the order written, the last one fastest: to
+exact sums that is nothing, of float32 it is intnet's contract. Activations are (N, H, W, C), weights (Cout,
+Cin/groups, kh, kw), both flat lists in C order.
 
 The terms of one element are *runs*: pairs of ranges of flat indices. None in place of a first range stands
 for as many zeros: padding, or a position that the stride skips. Such terms keep their place in the order.
@@ -24,6 +21,31 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from intnet.spec.tensor import places
+
+# As golden packs print them; x, w and e stand for the ports that a method multiplies.
+CONV = {
+    "x1": "sum over (i, j, c) of {x}[n, y*sh + i - top, x*sw + j - left, g*cg + c] * {w}[o, c, i, j]",
+    "e4": "sum over (i, j, o) of {e}[n, (y + top - i) / sh, (x + left - j) / sw, g*og + o] *"
+    " {w}[g*og + o, k, i, j]",
+    "gW": "sum over (n, y, x) of {x}[n, y*sh + i - top, x*sw + j - left, g*cg + c] * {e}[n, y, x, o]",
+    "gb": "sum over (n, y, x) of {e}[n, y, x, o]",
+}
+LINEAR = {
+    "x1": "sum over c of {x}[n, c] * {w}[o, c]",
+    "e4": "sum over o of {e}[n, o] * {w}[o, c]",
+    "gW": "sum over n of {x}[n, c] * {e}[n, o]",
+    "gb": "sum over n of {e}[n, o]",
+}
+INDEXED = {  # the element that each of them is
+    "conv": {"x1": "[n, y, x, o]", "e4": "[n, y, x, g*cg + k]", "gW": "[o, c, i, j]", "gb": "[o]"},
+    "linear": {"x1": "[n, o]", "e4": "[n, c]", "gW": "[o, c]", "gb": "[o]"},
+}
+BORDERS = (
+    "n is the image, y and x a row and a column, o a channel of the output, i and j a row and a column of the"
+    " kernel, c one of the cg = Cin / groups channels that a weight has. g is the group: o // og of an output"
+    " channel, og = Cout / groups; in e4 k < cg and o < og count inside the group. A term that reads outside"
+    " the image is 0, and in e4 one whose quotient is no whole number or no place of e3."
+)
 
 Pair = int | Sequence[int]
 Run = tuple[range | None, range]

@@ -203,10 +203,9 @@ class Walk:
         if isinstance(x, Fixed):
             return self._integer_norm(layer, x, gamma, beta)
         assert isinstance(x, Tensor)
-        normed = float_norm.forward(x, gamma.values, beta.values)
-        shape = (x.shape[-1],)
-        self.rules.activation(layer, "mu", Tensor(shape, normed.mean))
-        self.rules.activation(layer, "var", Tensor(shape, normed.variance))
+        shape, pairs = (x.shape[-1],), zip(("mu", "var"), float_norm.statistics(x), strict=True)
+        mean, variance = (exact(self.rules.activation(layer, path, Tensor(shape, v))) for path, v in pairs)
+        normed = float_norm.normed(x, mean, variance, gamma.values, beta.values)
         self.rules.statistics(layer, normed.mean, normed.variance)
         self.kept[layer.name] = self._save(layer, "x1", x), normed, gamma.values
         return self.rules.activation(layer, "x3", normed.x3)

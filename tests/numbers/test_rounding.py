@@ -9,7 +9,7 @@ import pytest
 from intnet.errors import FormatError
 from intnet.inspect.explain_rules import rule
 from intnet.numbers.rounding import HLS_ALIASES, MODES, STOCHASTIC, mode_code, round_quotient, round_up
-from intnet.packs import contract, diagnosis
+from intnet.packs import contract, mistakes
 from intnet.spec import round_fraction
 from intnet.spec import rounding as oracle
 from tests.support import cases
@@ -170,8 +170,8 @@ def test_whoever_tells_of_a_mode_tells_what_it_does(mode):
             made = oracle.decision(floor + part, mode)
             assert (made.floor, made.fraction, made.up) == (floor, part, up)
             assert rule(mode, made).endswith(f"{'up' if up else 'down'} to {floor + up}")
-            remainder = np.array([quarters << diagnosis.FRACTION_BITS - 1])  # its last bit is sticky
-            assert diagnosis.UP[mode](np.array([floor]), remainder, None, 0)[0] == up
+            remainder = np.array([quarters << mistakes.FRACTION_BITS - 1])  # its last bit is sticky
+            assert mistakes.UP[mode](np.array([floor]), remainder, None, 0)[0] == up
     table = contract._READING.partition("| mode |")[2]
     assert mode in re.findall(r"\w+", table)
 

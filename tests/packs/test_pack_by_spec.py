@@ -57,6 +57,18 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Write:
     return write
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["adapt", "wageubn"])
+def test_a_step_of_a_later_epoch(method: str, tmp_path: Path) -> None:
+    """Training goes on there: words are drawn, and the learning rate is that of the epoch."""
+    options = {"wageubn": {"lr": "26,13@1"}, "adapt": {"lr": "0.02,0.01@1"}}[method]
+    run = run_folder.build(method, options, "mlp", "digits", batch_size=3, limit=6)
+    run.train(3)
+    read = pack.read(pack.write(layers.draft(run, ["fc2", "bn2"]), tmp_path / "later"))
+    assert read.manifest["about"]["replay"][0]["epoch"] == 1
+    equal(recompute(read))
+
+
 def equal(result: Result) -> None:
     """Nothing wrong, and of all but the inputs nothing left out."""
     told = [port.port.name for port in result.ports if port.status != "pass"]

@@ -116,8 +116,8 @@ def units_of(plain: Plain, shape: list[int], grid: str) -> list[Fraction]:
 def test_results_come_from_where_the_page_says(folder: Path) -> None:
     """By the formula, the grid, the mode and the limits of its row, and the rule of its format."""
     plain, judged = Plain(folder), 0
-    for cell, mode, grid, limits, words, formula in tables(
-        (folder / "CONTRACT.md").read_text(), "port | mode"
+    for cell, _, mode, grid, limits, words, formula in tables(
+        (folder / "CONTRACT.md").read_text(), "port | format"
     ):
         name = cell.strip("`")
         if formula == "-" or plain.ports[name]["encoding"] == "flag":

@@ -328,7 +328,7 @@ def test_a_new_word_length_is_in_the_pack(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_gradient_that_rounded_to_nothing_is_an_input() -> None:
+def test_a_gradient_that_rounded_to_nothing_judges_nothing() -> None:
     """It is looked for: a net that learns a few images by heart comes to small gradients soon."""
     first, run = (run_folder.build("adapt", {}, "lenet5", "digits", batch_size=8, limit=16) for _ in range(2))
     lost: list[str] = []
@@ -342,7 +342,7 @@ def test_a_gradient_that_rounded_to_nothing_is_an_input() -> None:
     draft = layers.draft(run, [layer])
     found = {port.name: (port, codes) for port, codes in draft.ports}
     port, codes = found[f"{layer}/gbetaq"]
-    assert port.direction == "in" and port.rounding["mode"] == "stochastic" and not codes.any()
+    assert port.direction == "trail" and port.rounding["mode"] == "stochastic" and not codes.any()
     assert found[f"{layer}/gbeta"][1].any() and f"{layer}/gbetaq.floor" not in found
     assert found[f"{layer}/beta"][0].direction == "out"
     pack.check(draft)
@@ -357,9 +357,9 @@ def test_only_what_a_method_remembers_is_kept(written: Write) -> None:
     assert "| 2 | diversities | none | since the last switch |" in page
 
 
-def test_a_constant_copy_is_an_input(written: Write) -> None:
+def test_a_constant_copy_judges_nothing(written: Write) -> None:
     read = pack.read(written("wageubn", "mlp", BLOCK, step=1))
-    assert read.ports["bn2/gammaq"].direction == read.ports["bn2/betaq"].direction == "in"
+    assert read.ports["bn2/gammaq"].direction == read.ports["bn2/betaq"].direction == "trail"
     assert set(read["bn2/gammaq"].raw()) == {128} and not read["bn2/betaq"].raw().any()
     assert read.ports["fc2/Wq"].direction == "out"
 

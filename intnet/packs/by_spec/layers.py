@@ -4,10 +4,13 @@
 
 The walk of `spec.nets` takes the layer forward from its input, back from the error at its output, and to its
 next state, by the method's rules (`spec.methods`); `ports.py` makes words of what was stored on the way.
-A step begins with what PACK.json keeps of it: nothing of another layer or step enters but the pack's words.
+A step begins with what PACK.json keeps of it: nothing of another step enters but the pack's words. Where a
+layer of the pack made a layer's value or its error, the walk goes on with what the definition made there.
+
+`change` may put other numbers in the place of what is stored (`causes.py`: those of a device).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -22,7 +25,9 @@ from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import NAMES, Now, Seen, State, Step, key, symbols_of
 from intnet.spec.nets import Walk
 from intnet.spec.tensor import Fixed
-from intnet.spec.values import exact
+from intnet.spec.values import Value, exact, joined
+
+Change = Callable[[str, Any], Any]  # (a port's name, what is stored) -> what goes on
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class LayerStep:
 
     prefix:  of the names of its ports: 'step7/fc2/'
     seen:    path -> what was stored there, and from what
+    joined:  port -> the sum of two layers' values that entered
+    inside:  what PACK.json says of a value that other layers made, and that value
     after:   'W', 'W:Accq', ':running_mean' -> the state that was left
     unknown: why there is none of this, else ''
     """
@@ -56,15 +63,31 @@ class LayerStep:
     prefix: str
     now: Moment
     seen: dict[str, Seen] = field(default_factory=dict)
+    joined: dict[str, Value] = field(default_factory=dict)
+    inside: list[tuple[Json, Value]] = field(default_factory=list)
     after: dict[str, Words | Floats] = field(default_factory=dict)
     unknown: str = ""
+
+
+@dataclass
+class _Walked:
+    """A layer under way: what it gave on the way forward, and at its input on the way back."""
+
+    entry: Json
+    made: LayerStep
+    step: Step
+    walk: Walk
+    output: Value | None = None
+    handed: Value | None = None
+    value: Value | None = None
+    error: Value | None = None
 
 
 class Replay:
     """The layers of a pack, each with its definition."""
 
-    def __init__(self, plain: Plain) -> None:
-        self.plain = plain
+    def __init__(self, plain: Plain, change: Change | None = None) -> None:
+        self.plain, self.change = plain, change
         self.given: Json = plain.manifest["generator"]
         model = models.make(self.given["model"], tuple(self.given["image_shape"]), self.given["classes"])
         self.model = {layer.name: layer for layer in model.all_layers()}
@@ -76,13 +99,22 @@ class Replay:
         """Every layer of every step, in the order of `replay`."""
         for step in self.plain.manifest["about"]["replay"]:
             per_epoch = step.get("steps_per_epoch", 1)
-            now = Moment(self.given["seed"], step["step"] - 1, per_epoch, step["epoch"])
+            now = Moment(self.given["seed"], step["step"] - 1, per_epoch, told=step["epoch"])
             prefix = f"step{step['step']}/" if self.given["steps"] > 1 else ""
+            walked: dict[str, _Walked] = {}
+            found = []
             for one in step["layers"]:
                 made = LayerStep(one["layer"], f"{prefix}{one['layer']}/", now, unknown=self._unknown(one))
                 if not made.unknown:
-                    self._take(one, step.get("method", {}), made)
-                yield made
+                    walked[made.layer] = self._begin(one, step.get("method", {}), made)
+                found.append(made)
+            for one in walked.values():
+                self._forward(one, walked)
+            for one in reversed(walked.values()):
+                self._back(one, walked)
+            for one in walked.values():
+                self._update(one)
+            yield from found
 
     def _unknown(self, one: Json) -> str:
         method, layer = self.given["method"], self.model[one["layer"]]
@@ -92,9 +124,9 @@ class Replay:
             return f"the definition has no layer of the class {type(layer).__name__}"
         return ""
 
-    def _take(self, one: Json, method: Json, made: LayerStep) -> None:
-        """Forward, back where an error came, and the update."""
-        layer, module = self.layers[made.layer], METHODS[self.given["method"]]
+    def _begin(self, one: Json, method: Json, made: LayerStep) -> _Walked:
+        """A step of the method with the layer's state."""
+        module = METHODS[self.given["method"]]
         state = {f"method/{name}": _remembered(value) for name, value in method.items()}
         state |= {_state_name(made.layer, name): self._stored(json) for name, json in one["before"].items()}
         settings = module.Settings.from_options(self.given["options"])
@@ -103,14 +135,53 @@ class Replay:
             made.seen[seen.path] = seen
 
         step: Step = module.Step(self.net, settings, state, made.now, see)
-        walk = Walk(step, made.layer if not one["wanted"] else "")
-        walk.forward((layer,), self.plain.entered(one["value"]))
-        if one["gradient"] is not None:
-            error = walk.backward((layer,), self.plain.entered(one["gradient"]))
-            if isinstance(self.model[made.layer], Squeeze):
-                step.error(layer, "e0", error)
-            step.update_all()
-        made.after = {name: step.state[ours] for ours, name in _own(layer, step.state)}
+        if self.change is not None:
+            _changed(step, self.change, made.prefix)
+        return _Walked(one, made, step, Walk(step, made.layer if not one["wanted"] else ""))
+
+    def _forward(self, one: _Walked, walked: dict[str, _Walked]) -> Value:
+        """Its output, behind those of the layers that it reads."""
+        if one.output is None:
+            one.value = self._from("sources", "value", one, walked)
+            one.output = one.walk.forward((self.layers[one.made.layer],), one.value)
+        return one.output
+
+    def _back(self, one: _Walked, walked: dict[str, _Walked]) -> Value | None:
+        """The error that it hands on; None where none came."""
+        if one.handed is None and one.entry["gradient"] is not None:
+            one.error = self._from("errors", "gradient", one, walked)
+            layer = self.layers[one.made.layer]
+            one.handed = one.walk.backward((layer,), one.error)
+            if isinstance(self.model[one.made.layer], Squeeze):
+                one.handed = one.step.error(layer, "e0", one.handed)
+        return one.handed
+
+    def _update(self, one: _Walked) -> None:
+        if one.entry["gradient"] is not None:
+            one.step.update_all()
+        layer = self.layers[one.made.layer]
+        one.made.after = {name: one.step.state[ours] for ours, name in _own(layer, one.step.state)}
+
+    def _from(self, origins: str, key: str, one: _Walked, walked: dict[str, _Walked]) -> Value:
+        """What other layers made, added; as PACK.json has it where it came from outside."""
+        origin, json_ = one.entry[origins], one.entry[key]
+        if not origin or any(layer not in walked for _, layer in origin):
+            return self.plain.entered(json_)
+        found: list[Any] = [self._part(what, walked[layer], walked) for what, layer in origin]
+        value: Value = found[0] if len(found) == 1 else joined(*found)
+        one.made.inside.append((json_, value))
+        if json_.get("tensor", "").startswith(one.made.prefix):  # a sum has no path of its own
+            one.made.joined[json_["tensor"]] = value
+        return value
+
+    def _part(self, what: str, of: _Walked, walked: dict[str, _Walked]) -> Value | None:
+        """'output' and 'handed' of a layer, or the 'value' or the 'error' that it was given."""
+        if what in ("output", "value"):
+            self._forward(of, walked)
+        else:
+            self._back(of, walked)
+        found: Value | None = getattr(of, what)
+        return found
 
     def _stored(self, json: Json) -> Words | Floats:
         """A tensor of the state ahead of the step."""
@@ -118,6 +189,16 @@ class Replay:
         if isinstance(value, Fixed):
             return Words(json["type"], value.shape, value.codes, value.exponent)
         return _floats(json["type"], value.shape, exact(value))
+
+
+def _changed(step: Step, change: Change, prefix: str) -> None:
+    """From now on what the step stores goes on as `change` has it."""
+    note = step.note
+
+    def changed(layer: spec.Layer, path: str, given: Any, out: Any, *more: Any) -> Any:
+        return change(prefix + path, note(layer, path, given, out, *more))
+
+    step.note = changed  # type: ignore[method-assign, assignment]
 
 
 def _floats(dtype: str, shape: tuple[int, ...], values: Sequence[Any]) -> Floats:

@@ -42,6 +42,9 @@ def expected(plain: Plain, made: LayerStep) -> Expected:
             yield name, codes_of(plain, name, seen.stored)
         for part, numbers in trail_of(plain, name, seen, made.now).items():
             yield part, list(numbers)
+    for name, value in made.joined.items():
+        if plain.port(name)["direction"] == "trail":
+            yield name, codes_of(plain, name, value)
     yield from _state(plain, made)
     for name, port in plain.ports.items():
         if port["direction"] == "rnd" and name.startswith(made.prefix):
@@ -58,7 +61,7 @@ def codes_of(plain: Plain, name: str, value: Any) -> Codes:
         return [pattern_of(v, 32) for v in exact(value)]
     if port["encoding"] == "flag":
         codes = _at(value, port["exponent"])
-        return [None if code is None else flag_word(code, port["bits"] - 1) for code in codes]
+        return [_flagged(code, port["bits"] - 1) for code in codes]
     codes = _at(value, port["exponent"] or 0)
     if None not in codes:
         return codes
@@ -67,6 +70,14 @@ def codes_of(plain: Plain, name: str, value: Any) -> Codes:
         return codes
     dens = plain.denominators(source)
     return _whole([v * den / power(port["exponent"]) for v, den in zip(exact(value), dens, strict=True)])
+
+
+def _flagged(code: int | None, k: int) -> int | None:
+    """The stored word of a code; None where there is none."""
+    try:
+        return None if code is None else flag_word(code, k)
+    except ValueError:
+        return None
 
 
 def _at(value: Any, exponent: int) -> Codes:
@@ -137,6 +148,18 @@ def of_path(plain: Plain, name: str, seen: Seen) -> tuple[list[str], list[str]]:
     axes = ", ".join(f"{axis}={i}" for axis, i in zip(port["axes"].split(","), at, strict=True))
     text = f"{name} ({axes}): {said[wrong]} entered by PACK.json, {given[wrong]} by the definition"
     return [*found, text], []
+
+
+def of_inside(plain: Plain, made: LayerStep) -> Iterator[tuple[str, list[str]]]:
+    """(what PACK.json says otherwise or '', the ports of it) of each value that other layers made."""
+    for json_, value in made.inside:
+        said, given = plain.source(json_), exact(value)
+        wrong = next((i for i, pair in enumerate(zip(said, given, strict=True)) if pair[0] != pair[1]), None)
+        if wrong is None:
+            yield "", list(_ports_in(json_))
+        else:
+            text = f"{said[wrong]} enters {made.prefix[:-1]} by PACK.json, {given[wrong]} by the definition"
+            yield text, []
 
 
 def _ports_in(source: Json) -> Iterator[str]:

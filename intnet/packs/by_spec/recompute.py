@@ -52,7 +52,7 @@ class _Judge:
 
     def see(self, found: Mapping[str, Sequence[int | None]]) -> None:
         """The definition's integers of some ports; a trail that explains one is in the same lot."""
-        arrays = {name: _array(codes) for name, codes in found.items()}
+        arrays = {name: as_array(codes) for name, codes in found.items()}
         for name, want in arrays.items():
             port = self.pack.ports[name]
             got = np.array(self.plain.words(name), np.int64)
@@ -86,7 +86,7 @@ class _Judge:
         )
 
 
-def _array(codes: Sequence[int | None]) -> np.ndarray:
+def as_array(codes: Sequence[int | None]) -> np.ndarray:
     """int64; UNKNOWN for a number that no word stands for."""
     return np.array([UNKNOWN if code is None else code for code in codes], np.int64)
 
@@ -117,6 +117,9 @@ def _layers(plain: Plain, judge: _Judge) -> None:
         for path, seen in made.seen.items():
             problems, entered = ports.of_path(plain, made.prefix + path, seen)
             judge.problems += problems
+            judge.enter(entered)
+        for problem, entered in ports.of_inside(plain, made):
+            judge.problems += [problem] * bool(problem)
             judge.enter(entered)
         judge.problems += ports.of_aliases(plain, made)
 

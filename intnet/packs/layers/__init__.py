@@ -4,19 +4,21 @@
     redraft(pack)                                      the same from the pack alone: no data, model or run
 
 Ports of layer L: L/x0, L/e3, ... one a data path that the layer rounds or passes on, in the paper's symbols.
-What it reads from outside is `in`; of an expression that nobody rounded (the gradient at its output, a
-quotient) these are its terms, coefficients, offset and denominator: L/e3.e1, L/e3.denominator. State before
-the step: L/W.old, L/Accq.old. In a chain the names of each step begin with step7/.
+What it reads from outside the pack is `in`; of an expression that nobody rounded (the gradient at its output,
+a quotient) these are its terms, coefficients, offset and denominator: L/e3.e1, L/e3.denominator. What another
+layer of the pack made (`graph.py`) is no input: parts of such an expression are `trail`. State before the
+step: L/W.old, L/Accq.old. In a chain the names of each step begin with step7/.
 
 A step is a forward pass, a backward pass and an update. What a method does behind it, at an epoch's end
 (MuPPET's policy), is in no pack, but its results enter the next step.
 
-A copy of a parameter that is constant (gammaq, as long as it is 1) judges nothing: it is `in`, not `out`. So
-is a gradient that stochastic rounding made zero everywhere.
+A copy of a parameter that is constant (gammaq, as long as it is 1) judges nothing: it is `trail`, not `out`.
+So is a gradient that stochastic rounding made zero everywhere.
 PACK.json keeps under `about`: `replay`, what `redraft` runs the layers from; `aliases`, paths that are
 another port's words; `chain`, a SHA-256 a step, of its expected files behind one another in order of name.
 
-capture (what a layer saw in a step) -> expressions (what entered a rounding) -> paths, blocks (the ports)
+capture (what a layer saw in a step) -> graph (which layer made it), expressions (what entered a rounding)
+-> paths, blocks (the ports)
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +27,7 @@ from typing import Any
 from intnet import methods, models
 from intnet.layers import Layer
 from intnet.methods.method import Method
-from intnet.packs.layers.capture import Captured, Taps, remember, remembered, replay
+from intnet.packs.layers.capture import Captured, Taps, rates, remember, remembered, replay
 from intnet.packs.layers.expressions import Json, Load
 from intnet.packs.layers.paths import Maker
 from intnet.packs.pack import Pack
@@ -51,7 +53,8 @@ def draft(run: Run, layers: Sequence[str], steps: int = 1, advance: Advance | No
         taps = Taps(chosen, run.method)
         with taps:
             (advance or _advance)(run, run.step + 1, taps)
-        made.add(taps.captured(), run.step, (run.step - 1) // run.steps_per_epoch, taps.remembered)
+        epoch = (run.step - 1) // run.steps_per_epoch
+        made.add(taps.captured(), run.step, epoch, taps.remembered, taps.rates)
     return made.draft()
 
 
@@ -80,14 +83,14 @@ def redraft(pack: Pack) -> Draft:
             _again(one, loads[one["layer"]], layers[one["layer"]], method, told) for one in step["layers"]
         ]
         remember(method, told)
-        made.add(captured, step["step"], step["epoch"], remembered(method))
+        made.add(captured, step["step"], step["epoch"], remembered(method), rates(method))
     return made.draft()
 
 
 def _again(given: Json, load: Load, layer: Layer, method: Method, told: Json) -> Captured:
     """A layer run again from what PACK.json keeps of it, and of what the method remembers."""
     remember(method, told)
-    captured = Captured(layer.name, load(given["value"]), wanted=given["wanted"])
+    captured = Captured(layer.name, value=load(given["value"]), wanted=given["wanted"])
     captured.gradient = None if given["gradient"] is None else load(given["gradient"])
     captured.before = {key: load(json) for key, json in given["before"].items()}
     return replay(layer, method, captured)

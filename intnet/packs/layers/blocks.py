@@ -11,7 +11,7 @@
     L/x0s.packed    the memory: bytes of the 64-bit words that hold all codes
 
 `limit` joins the trail (`trail.py`) where it is not one number for all: +-(2**(b-1) - 1) by b. What is all
-alike judges nothing: such a port is `in`. `trail.py` explains the codes of the affine kinds.
+alike judges nothing: such a port is `trail`. `trail.py` explains the codes of the affine kinds.
 """
 
 from collections.abc import Mapping
@@ -48,14 +48,14 @@ def block_axes(axes: Mapping[int, str], second: int | None = None) -> dict[int, 
 def beside(name: str, blocks: BlockTensor, axes: str, direction: str) -> tuple[list[ports.Filled], Json]:
     """(the ports of e and b, the fields of `rounding` that name them).
 
-    e judges nothing where all blocks have the same: it is `in` then.
+    e judges nothing where all blocks have the same: it is `trail` then.
     """
     count = len(blocks.shape)
     named = block_axes({count: axes}, blocks.axes[1])[count]
     e, bits = blocks.exponents.astype(np.int64), blocks.bits.astype(np.int64)
     alike = not np.any(e != e.flat[0])
     meaning = "e of each block: the smallest with max abs(x) < 2^e, at least -128"
-    made = [ports.whole_number(f"{name}.e", "in" if alike else direction, e, named, 8, meaning=meaning)]
+    made = [ports.whole_number(f"{name}.e", "trail" if alike else direction, e, named, 8, meaning=meaning)]
     if not np.any(bits != bits.flat[0]):
         return made, {"bits": int(bits.flat[0])}
     fields = {"signed": False, "meaning": "b of each block: the map in use"}
@@ -124,4 +124,4 @@ def _memory(name: str, packed: Packed) -> ports.Filled:
 
 
 def _way(words: np.ndarray) -> str:
-    return "out" if words.size and np.any(words != words.flat[0]) else "in"
+    return "out" if words.size and np.any(words != words.flat[0]) else "trail"

@@ -23,7 +23,9 @@ import numpy as np
 from intnet import ops
 from intnet.autograd import Tensor, backward, leaf
 from intnet.errors import PackError
+from intnet.inspect.as_spec import KINDS
 from intnet.layers import Layer
+from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import Method, Update
 from intnet.numbers.qtensor import QTensor
 from intnet.trace import Event
@@ -36,13 +38,18 @@ WINDOW = ("kernel", "stride", "padding", "groups")
 class Captured:
     """One layer in one step.
 
-    wanted: whether the layer had to hand a gradient on to its input
+    kind:   the definition's word for what the layer does, of a layer of a user's own its class
+    output: what it gave on the way forward; handed: the gradient that it gave at its input
+    wanted: whether it had to hand one on
     window: stride, padding, groups, kernel of a layer that has them
     """
 
     layer: str
+    kind: str = ""
     value: Any = None
     gradient: Any = None
+    output: Any = None
+    handed: Any = None
     wanted: bool = False
     before: dict[str, Any] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
@@ -92,6 +99,17 @@ def remember(method: Method, told: dict[str, Any]) -> None:
     }
 
 
+def rates(method: Method) -> dict[str, Any]:
+    """The numbers of this step by which float32 masters move; empty where there are none."""
+    if not isinstance(method, FloatMaster):
+        return {}
+    return {"lr": method.rate(), "t": method.updates_done() + 1, "penalties": list(method.penalties())}
+
+
+def _kind(layer: Layer) -> str:
+    return KINDS.get(type(layer), type(layer).__name__)
+
+
 def window(layer: Layer) -> dict[str, Any]:
     """How a convolution or a pool walks over its input, as JSON."""
     found = {name: getattr(layer, name) for name in WINDOW if hasattr(layer, name)}
@@ -103,8 +121,9 @@ class Taps:
 
     def __init__(self, layers: Sequence[Layer], method: Method) -> None:
         self.layers, self.method = layers, method
-        self._seen = {layer.name: Captured(layer.name) for layer in layers}
+        self._seen = {layer.name: Captured(layer.name, _kind(layer)) for layer in layers}
         self.remembered: dict[str, Any] = {}
+        self.rates: dict[str, Any] = {}
 
     def __call__(self, event: Event) -> None:
         """Observe one event."""
@@ -135,18 +154,27 @@ class Taps:
             seen.gradient = gradient
             return gradient
 
+        def hand(gradient: Any) -> Any:
+            seen.handed = gradient
+            return gradient
+
+        def give(value: Any) -> Any:
+            seen.output = value
+            return value
+
         def forward(x: Tensor, method: Method, *others: Tensor) -> Tensor:
             if others:
                 raise PackError(f"layer {layer.name} reads two tensors: a pack holds layers that read one")
             if seen.value is not None:
                 raise PackError(f"layer {layer.name} runs twice in a step: a pack holds one pass of a layer")
             seen.value, seen.wanted = x.value, x.node is not None
-            return ops.cast(inner(x, method), forward=lambda y: y, backward=see)
+            x = ops.cast(x, forward=lambda value: value, backward=hand)
+            return ops.cast(inner(x, method), forward=give, backward=see)
 
         return forward
 
     def _updated(self, updates: Sequence[Update]) -> None:
-        self.remembered = remembered(self.method)
+        self.remembered, self.rates = remembered(self.method), rates(self.method)
         self._update(updates)
         for layer in self.layers:
             others = {f":{name}" for name in self.method.buffers_set_elsewhere(layer)}

@@ -91,17 +91,22 @@ def _part_name(texts: tuple[str, ...], k: int, default: str) -> str:
     return texts[k] if k < len(texts) and texts[k] else default
 
 
+def _told(does: str, what: str) -> str:
+    """What a part does, and what it is where a paper has a name for it."""
+    return f"{does}: {what}" if what else does
+
+
 UNNAMED = Labels()
 
 
 class Dump:
     """Writes the expressions of one layer; new ports get `direction` and names that begin with `base`.
 
-    axes: of a port, by its number of dimensions
+    axes: of a port, by its number of dimensions; explains: of the trail: the port that it is a part of
     """
 
-    def __init__(self, names: Names, layer: str, axes: dict[int, str]) -> None:
-        self.names, self.layer, self.axes = names, layer, axes
+    def __init__(self, names: Names, layer: str, axes: dict[int, str], explains: str = "") -> None:
+        self.names, self.layer, self.axes, self.explains = names, layer, axes, explains
 
     def __call__(
         self, value: Any, base: str, direction: str, labels: Labels = UNNAMED, meaning: str = ""
@@ -118,9 +123,8 @@ class Dump:
         array = value if isinstance(value, np.ndarray) else value.codes
         found = self.names.find(self.layer, array)
         if found is None:
-            self.names.ports += ports.tensor(
-                name, direction, value, self.axes[len(value.shape)], meaning=meaning
-            )
+            kind = {"meaning": meaning, "explains": self.explains}
+            self.names.ports += ports.tensor(name, direction, value, self.axes[len(value.shape)], **kind)
             self.names.bring(self.layer, array, name)
             found = name
         return {"tensor": found, "type": array.dtype.name}
@@ -130,7 +134,7 @@ class Dump:
         for k, ((term, factor), shift) in enumerate(zip(value.terms, value.shifts, strict=True)):
             label = _part_name(labels.terms, k, f"term{k}")
             part = self._tensor(term, f"{base}.{_word(label)}", direction, label)
-            means = f"multiplies {label}: {_part_name(labels.factors, k, 'aligned')}"
+            means = _told(f"multiplies {label}", _part_name(labels.factors, k, ""))
             terms.append({
                 "port": part["tensor"],
                 "type": part["type"],
@@ -140,9 +144,11 @@ class Dump:
             })  # fmt: skip
         return {
             "terms": terms,
-            "offset": self._part(value.offset, f"{base}.offset", direction, f"added: {labels.offset}"),
+            "offset": self._part(
+                value.offset, f"{base}.offset", direction, _told("added to the products", labels.offset)
+            ),
             "denominator": self._part(
-                value.den, f"{base}.denominator", direction, f"divides: {labels.denominator}"
+                value.den, f"{base}.denominator", direction, _told("divides the sum", labels.denominator)
             ),
             "exponent": value.exponent,
             "relu": value.relu,
@@ -156,7 +162,8 @@ class Dump:
         if found is None:
             codes = part.astype(np.int64)
             bits = QTensor(codes, 0).width
-            self.names.ports.append(ports.whole_number(name, direction, codes, "C", bits, meaning=meaning))
+            kind = {"meaning": meaning, "explains": self.explains}
+            self.names.ports.append(ports.whole_number(name, direction, codes, "C", bits, **kind))
             self.names.bring(self.layer, part, name)
             found = name
         return found
@@ -202,8 +209,9 @@ class Load:
         return self._arrays[part]
 
     def _bring(self, name: str, array: np.ndarray) -> None:
-        """What another layer made keeps its name; inputs are named, and described, anew."""
-        if self.pack.ports[name].direction == "out":
+        """What another layer made keeps its name; what it was given, and parts of it, are described anew."""
+        port = self.pack.ports[name]
+        if port.direction == "out" or (port.direction == "trail" and not port.explains):
             self.names.bring(self.layer, array, name)
 
     def _exact(self, json: Json) -> Exact:

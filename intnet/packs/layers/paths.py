@@ -25,10 +25,11 @@ from intnet.numbers import hexfiles
 from intnet.numbers.formats import BlockFloat, Format
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import ports
-from intnet.packs.layers import blocks
+from intnet.packs.layers import blocks, graph
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import Case, Draft
+from intnet.spec import batch_norm, float_batch_norm
 from intnet.trace import Event
 
 PARAMETER_AXES = {4: "Cout,Cin,kh,kw", 2: "Cout,Cin", 1: "C"}
@@ -53,16 +54,27 @@ class Maker:
         told = json.dumps(dict(generator), sort_keys=True, default=str)
         self.digest = hashlib.sha256(told.encode()).hexdigest()[:8]  # tells apart what names do not
 
-    def add(self, captured: Sequence[Captured], step: int, epoch: int, remembered: Json) -> None:
-        """What layers did in a step, counted from 1, and what the method remembered then."""
+    def add(self, captured: Sequence[Captured], step: int, epoch: int, remembered: Json, rates: Json) -> None:
+        """What layers did in a step, counted from 1, what the method remembered then, and its rates."""
         first = len(self.names.ports)
         self.prefix = f"step{step}/" if self.generator["steps"] > 1 else ""
         operands = Operands(
             {f"{e.layer}/{e.path}": e for c in captured for e in c.events}, self.method.SYMBOLS
         )
+        origins = {
+            one.layer: (
+                graph.sources(one.value, captured, one.layer),
+                graph.errors(one.gradient, captured, one.layer),
+            )
+            for one in captured
+        }
         for one in captured:
             self._name_products(one)
-        layers = [self._given(one, operands) for one in captured]
+        self._inside = {id(array_of(value)) for one in captured for value in _made_inside(one, origins)}
+        for one in captured:
+            self._name_handed(one)
+        self._told_of = {one.layer: one for one in captured}
+        layers = [self._given(one, operands, *origins[one.layer]) for one in captured]
         for one in captured:
             self._bring_words(one)
             for event in one.events:
@@ -73,6 +85,8 @@ class Maker:
             known["steps_per_epoch"] = self.method.steps_per_epoch
         if remembered:
             known["method"] = remembered
+        if rates:
+            known["rates"] = rates
         self.replay.append(known | {"layers": layers})
         self.chain.append({"step": step, "sha256": _digest(self.names.ports[first:])})
 
@@ -104,19 +118,30 @@ class Maker:
             if array is not None and id(array) not in outside:
                 self.names.produce(array, self._name(event))
 
-    def _given(self, one: Captured, operands: Operands) -> Json:
+    def _name_handed(self, one: Captured) -> None:
+        """What another layer gave and no path of its own has is a port of the layer that passes it on."""
+        for event in one.events:
+            array = array_of(event.result)
+            if array is not None and id(array) in self._inside and self.names.find(one.layer, array) is None:
+                self.names.produce(array, self._name(event))
+
+    def _given(self, one: Captured, operands: Operands, sources: graph.Origin, errors: graph.Origin) -> Json:
         """Its entry of `replay`; what no layer of the pack made becomes `in` ports."""
-        out: Json = {"layer": one.layer, "wanted": one.wanted, "window": one.window}
-        for key, value, name, meaning in (
-            ("value", one.value, "x", "the layer's input"),
-            ("gradient", one.gradient, "e", "the error at the layer's output"),
+        out: Json = {"layer": one.layer, "kind": one.kind, "wanted": one.wanted, "window": one.window}
+        out["sources"], out["errors"] = sources, errors
+        for key, value, name, meaning, origin in (
+            ("value", one.value, "x", "the layer's input", sources),
+            ("gradient", one.gradient, "e", "the error at the layer's output", errors),
         ):
             event = _reader(one, value)
-            base = f"{self.prefix}{one.layer}/{event.path if event else name}"
+            path = event.path if event else name
+            base = of = f"{self.prefix}{one.layer}/{path}"
             if event is not None and array_of(value) is not array_of(event.result):
                 base += ".source" * (array_of(value) is not None)
-            labels = _labels(event, operands) if event else Labels()
-            out[key] = Dump(self.names, one.layer, DATA_AXES)(value, base, "in", labels, meaning)
+            told = event or self._maker(origin, value)
+            labels = _labels(told, operands) if told else Labels()
+            dump = Dump(self.names, one.layer, DATA_AXES, of if origin else "")
+            out[key] = dump(value, base, "trail" if origin else "in", labels, meaning)
         out["before"] = {}
         for key, value in one.before.items():
             kept, path = _as_stored(one, key, value), state_path(key)
@@ -125,6 +150,11 @@ class Maker:
             dump = Dump(self.names, one.layer, _axes_of(key))
             out["before"][key] = dump(kept, base, "in", meaning=means)
         return out
+
+    def _maker(self, origin: graph.Origin, value: Any) -> Event | None:
+        """The event in which another layer of the pack made just this value."""
+        events = self._told_of[origin[0][1]].events if len(origin) == 1 else ()
+        return next((event for event in events if graph.same(event.result, value)), None)
 
     def _bring_words(self, one: Captured) -> None:
         """Random words are ports, never drawn again by a device."""
@@ -143,7 +173,7 @@ class Maker:
         if (
             array is not None
             and found is not None
-            and (found != name or self.names.brought(one.layer, array))
+            and (found != name or (self.names.brought(one.layer, array) and id(array) not in self._inside))
         ):
             if found != name:
                 self.aliases[name] = found
@@ -159,7 +189,7 @@ class Maker:
                 return
             if np.any(np.asarray(event.result.den) != 1):
                 formula = f"numerator of {formula}; its denominator stands where it comes from"
-        direction = "in" if _constant_copy(one, event) or _lost_gradient(event) else "out"
+        direction = "trail" if _constant_copy(one, event) or _lost_gradient(event) else "out"
         axes = (DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES)[len(result.shape)]
         flags = "exact"
         if isinstance(event.format, BlockFloat):
@@ -186,7 +216,7 @@ class Maker:
 
     def _source(self, one: Captured, event: Event, entered: Any, operands: Operands) -> Json | None:
         axes = DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES
-        dump = Dump(self.names, one.layer, axes)
+        dump = Dump(self.names, one.layer, axes, self._name(event))
         return dump(entered, self._name(event), "trail", _labels(event, operands))
 
     def _rounding(
@@ -203,7 +233,7 @@ class Maker:
         rounding: Json = {"mode": event.rounding, "grid": grid(value, format), "low": low, "high": high}
         rounding |= {"overflow": overflow, "words": words, "word_bits": event.word_bits, "source": source}
         status = event.result.status
-        if direction == "in" or not (status.inexact or status.saturated):
+        if direction != "out" or not (status.inexact or status.saturated):
             return rounding, "exact"
         try:
             way = trail(value, format, event.rounding, event.words, event.word_bits)
@@ -214,10 +244,10 @@ class Maker:
         return rounding | {"lift": way.lift}, _flags(event, way)
 
     def _in_blocks(self, one: Captured, event: Event, operands: Operands, axes: str) -> None:
-        """A path in block float: codes, e and b of its blocks, its trail; `in` where all codes are alike."""
+        """A path in block float: codes, e and b of its blocks, its trail; `trail` where codes are alike."""
         assert isinstance(event.format, BlockFloat)
         name, codes, status = self._name(event), event.result.codes, event.result.status
-        direction = "out" if np.any(codes != codes.flat[0]) else "in"
+        direction = "out" if np.any(codes != codes.flat[0]) else "trail"
         found = blocks_of(event.result, event.source)
         others, fields = blocks.beside(name, found, axes, direction)
         source = self._source(one, event, exact(event.source, name), operands)
@@ -286,12 +316,20 @@ class Maker:
                 self.skipped[name] = "constant after the step: a device that is stuck would pass"
                 continue
             if name not in made:
-                kind = {"meaning": f"state after the step{self._told(key)}"}
+                kind = {"meaning": self._left(one, key, value)}
                 self.names.ports += ports.tensor(name, "out", value, _axes_of(key)[array.ndim], **kind)
                 self._case(name, "state")
             elif not np.array_equal(made[name], array):
                 raise AssertionError(f"{name}: what is kept is not what was stored")
             self.names.produce(array, name)
+
+    def _left(self, one: Captured, key: str, value: Any) -> str:
+        """What state is after the step: by a rule, or by the slots that its update moved."""
+        path, floating = state_path(key), isinstance(value, np.ndarray)
+        rule = (float_batch_norm if floating else batch_norm).RULES.get(path, "")
+        slots = [event.path for event in one.events if event.path in (f"Acc{path}", f"m{path}", f"v{path}")]
+        how = f": {rule}" if rule else f", moved by {', '.join(slots)}" if slots else self._told(key)
+        return f"{path} after the step{how}"
 
     def _told(self, key: str) -> str:
         """What the method says of a slot or a buffer, behind a colon; '' where it says nothing."""
@@ -317,6 +355,12 @@ def _axes_of(key: str) -> dict[int, str]:
 
 def _given(one: Captured) -> list[Any]:
     return [one.value, one.gradient, *one.before.values()]
+
+
+def _made_inside(one: Captured, origins: Mapping[str, tuple[graph.Origin, graph.Origin]]) -> list[Any]:
+    """Its value and its gradient, where layers of the pack made them, as arrays."""
+    pairs = zip((one.value, one.gradient), origins[one.layer], strict=True)
+    return [value for value, origin in pairs if origin and array_of(value) is not None]
 
 
 def _arrays(value: Any) -> list[np.ndarray]:

@@ -36,6 +36,10 @@ from intnet.spec.values import Value, joined, to_float
 
 STORED = ("x0", "x1", "x3", "x4")
 COPIES = {"Wq": "W", "bq": "b", "gammaq": "gamma", "betaq": "beta"}
+RULES = {  # as golden packs print them
+    "gWn": "the binary32 nearest to c / norm, a quotient of binary64, c the code of gWq; norm is the binary64"
+    " root of the sum of all c^2, 1 where that is 0",
+}
 GRADIENTS = {f"g{symbol}q": f"g{symbol}" for symbol in COPIES.values()}
 
 __all__ = ["Settings", "Step", "behind", "first", "update"]

@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from intnet.spec.digest import Floats
-from intnet.spec.float32 import add32, fma32, mul32, sqrt32, to_float32
+from intnet.spec.float32 import add32, bits_of, fma32, mul32, sqrt32, to_float32, units
 from intnet.spec.float64 import root64, sum64
 from intnet.spec.initial import first_value
 from intnet.spec.methods.packing import Packing, split
@@ -213,6 +213,34 @@ def penalised(
     return [fma32(l2, v, a) for v, a in zip(w, out, strict=True)] if l2 else out
 
 
+def rules(s: Settings, lr: float, t: int, penalties: tuple[float, float]) -> list[str]:
+    """`update` with its numbers, as golden packs print it: p is the parameter, g its gradient."""
+    l1, l2 = map(_number, penalties)
+    parts = {
+        f"every {s.accs} steps, g then the mean of so many": s.accs > 1,
+        f"g = s * g, s the binary32 nearest to min(1, {s.clip} / ||g||_2), the norm in binary64": s.clip,
+        f"g = fma({l1}, sign(p.old), g), the sign -1, 0 or 1": penalties[0],
+        f"g = fma({l2}, p.old, g)": penalties[1],
+    }
+    made = [text for text, asked in parts.items() if asked]
+    if s.optimizer == "sgd":
+        acc = f"Accp = fma({_number(s.momentum)}, Acc.old of p, g)"
+        return [*made, acc, f"p = fma(-{_number(lr)}, Accp, p.old)"]
+    lost = [1 - to_power(beta, t) for beta in (s.beta1, s.beta2)]
+    step = f"mp / fma({_number(1 / float(root64(Fraction(lost[1]))))}, sqrt(vp), {_number(s.adam_eps)})"
+    return [
+        *made,
+        f"mp = fma({_number(s.beta1)}, m.old of p, {_number(1 - s.beta1)} * g)",
+        f"vp = fma({_number(s.beta2)}, v.old of p, ({_number(1 - s.beta2)} * g) * g)",
+        f"p = fma(-{_number(lr / lost[0])}, {step}, fma(-{_number(lr * s.weight_decay)}, p.old, p.old))",
+    ]
+
+
+def _number(value: float) -> str:
+    """A float32 by its bits."""
+    return f"0x{bits_of(units(to_float32(Fraction(value)))):08x} ({value:g})"
+
+
 def update(
     s: Settings,
     lr: float,
@@ -227,42 +255,45 @@ def update(
 
     slots: empty at the start; t: of adamw; scale: of `clipping`; penalties: l1, l2
     """
-    g = penalised(w, g, scale, penalties)
-    if s.optimizer == "adamw":
-        return adamw(s, lr, w, g, slots, t)
-    return sgd(s.momentum, lr, w, g, slots.get("Acc"))
+    new = moments(s, penalised(w, g, scale, penalties), slots)
+    return MOVES[s.optimizer](s, lr, w, new, t), new
 
 
-def sgd(
-    momentum: float, lr: float, w: Sequence[Fraction], g: Sequence[Fraction], acc: Sequence[Fraction] | None
-) -> tuple[list[Fraction], Slots]:
-    """Acc = fma(momentum, Acc, g), W = fma(-lr, Acc, W)."""
-    by, rate32 = to_float32(Fraction(momentum)), to_float32(Fraction(lr))
-    new = [fma32(by, a, v) for a, v in zip(acc or [Fraction(0)] * len(g), g, strict=True)]
-    return [fma32(-rate32, a, v) for a, v in zip(new, w, strict=True)], {"Acc": new}
+def moments(s: Settings, g: Sequence[Fraction], slots: Slots) -> Slots:
+    """sgd: Acc = fma(momentum, Acc, g); adamw: m = fma(beta1, m, (1 - beta1) g), v = fma(beta2, v,
+    ((1 - beta2) g) g); of 0 at the start."""
+    old = {slot: slots.get(slot) or [Fraction(0)] * len(g) for slot in ("Acc", "m", "v")}
+    if s.optimizer != "adamw":
+        by = to_float32(Fraction(s.momentum))
+        return {"Acc": [fma32(by, a, v) for a, v in zip(old["Acc"], g, strict=True)]}
+    b1, b2 = (to_float32(Fraction(beta)) for beta in (s.beta1, s.beta2))
+    r1, r2 = (to_float32(Fraction(1 - beta)) for beta in (s.beta1, s.beta2))
+    return {
+        "m": [fma32(b1, m, mul32(r1, x)) for m, x in zip(old["m"], g, strict=True)],
+        "v": [fma32(b2, v, mul32(mul32(r2, x), x)) for v, x in zip(old["v"], g, strict=True)],
+    }
 
 
-def adamw(
-    s: Settings, lr: float, w: Sequence[Fraction], g: Sequence[Fraction], slots: Slots, t: int
-) -> tuple[list[Fraction], Slots]:
-    """m = fma(beta1, m, (1 - beta1) g), v = fma(beta2, v, ((1 - beta2) g) g),
-    W = fma(-rate, m / fma(root, sqrt(v), eps), fma(-decay, W, W))."""
-    betas = s.beta1, s.beta2
-    b1, b2 = (to_float32(Fraction(beta)) for beta in betas)
-    r1, r2 = (to_float32(Fraction(1 - beta)) for beta in betas)
-    lost = [1 - to_power(beta, t) for beta in betas]
+def sgd(s: Settings, lr: float, w: Sequence[Fraction], slots: Slots, t: int) -> list[Fraction]:
+    """W = fma(-lr, Acc, W), Acc of `moments`."""
+    rate32 = to_float32(Fraction(lr))
+    return [fma32(-rate32, a, v) for a, v in zip(slots["Acc"], w, strict=True)]
+
+
+def adamw(s: Settings, lr: float, w: Sequence[Fraction], slots: Slots, t: int) -> list[Fraction]:
+    """W = fma(-rate, m / fma(root, sqrt(v), eps), fma(-decay, W, W)), m and v of `moments`."""
+    lost = [1 - to_power(beta, t) for beta in (s.beta1, s.beta2)]
     root = to_float32(Fraction(1 / float(root64(Fraction(lost[1])))))
     eps, rate32 = to_float32(Fraction(s.adam_eps)), to_float32(Fraction(lr / lost[0]))
     decay = to_float32(Fraction(lr * s.weight_decay))
-    zeros = [Fraction(0)] * len(g)
-    first = [fma32(b1, m, mul32(r1, x)) for m, x in zip(slots.get("m", zeros), g, strict=True)]
-    second = [fma32(b2, v, mul32(mul32(r2, x), x)) for v, x in zip(slots.get("v", zeros), g, strict=True)]
     out = []
-    for value, m, v in zip(w, first, second, strict=True):
+    for value, m, v in zip(w, slots["m"], slots["v"], strict=True):
         step = to_float32(m / fma32(root, sqrt32(v), eps))
         out.append(fma32(-rate32, step, fma32(-decay, value, value)))
-    return out, {"m": first, "v": second}
+    return out
 
+
+MOVES = {"sgd": sgd, "adamw": adamw}
 
 # -- a step ----------------------------------------------------------------------------------------
 
@@ -305,8 +336,7 @@ class FloatMaster(Step):
 
     def gradient(self, layer: Layer, symbol: str, value: Value) -> None:
         """float32."""
-        self.stored(layer, f"g{symbol}", value)
-        self.gradients[f"{layer.name}/{symbol}"] = to_float(value)
+        self.gradients[f"{layer.name}/{symbol}"] = to_float(self.stored(layer, f"g{symbol}", value))
 
     def running(self, layer: Layer) -> tuple[list[Fraction], list[Fraction]] | None:
         """Of inference; with `statistics=batch` the batch's own."""
@@ -400,8 +430,10 @@ class FloatMaster(Step):
         names = [slot for slot in ("Acc", "m", "v") if key(name, symbol, slot) in self.state]
         old = {slot: self.parameter(name, symbol, slot).values for slot in names}
         w, t = self.parameter(name, symbol).values, self.updates_done() + 1
-        new, slots = update(s, self.rate(), w, g, old, t, scale, self.penalties())
+        slots = moments(s, penalised(w, g, scale, self.penalties()), old)
         for slot, values in slots.items():
             self.state[key(name, symbol, slot)] = Floats("float32", shape, values)
-            self.note(layer, f"{slot}{symbol}", Tensor(shape, values), Tensor(shape, values), FLOAT32)
+            value = Tensor(shape, values)
+            slots[slot] = self.note(layer, f"{slot}{symbol}", value, value, FLOAT32).values
+        new = MOVES[s.optimizer](s, self.rate(), w, slots, t)
         self.state[key(name, symbol)] = Floats("float32", shape, new)

@@ -217,6 +217,16 @@ def update32(
     return new_acc, [fma32(-rate, a, v) for a, v in zip(new_acc, w, strict=True)]
 
 
+def rules32(s: Settings, epoch: int) -> list[str]:
+    """`update32` with its numbers, as golden packs print it: p is the parameter, g its gradient."""
+    k = s.widths
+    rate, mom = at(s.lr, epoch), k.mom
+    return [
+        f"Acc = fma({mom} * 2^{1 - k.k_mom}, Acc.old, g)",
+        f"p = fma(-{rate} * 2^{1 - k.k_lr}, Acc, p.old)",
+    ]
+
+
 def acc_path(name: str, symbol: str) -> str:
     """'Acc' of W, 'Acc_gamma' of the others."""
     return name if symbol == "W" else f"{name}_{symbol}"

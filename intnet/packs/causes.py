@@ -1,0 +1,285 @@
+"""Root causes: every port again from what the device itself had made ahead of it, by the definition.
+
+    result = trace(read("packs/block"), check_dut(read("packs/block"), "dut"))
+
+The definition walks the layers of a pack (`by_spec`), but from every path the *device's* words go on. So a
+port that is as it has to be, given the device's own operands, follows from others (`PortResult.follows`
+names those with faults of their own); what is left is a fault of the port itself, and is diagnosed against
+what its operands ask for. Sums of products are tried in other orders and with other accumulators
+(`sums.py`).
+
+Ports that were not compared, of block float or packed, and words that are no number go on as the definition
+makes them. A fault of a value that the definition does not store shows where it enters the next port.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from operator import eq
+from typing import Any
+
+import numpy as np
+
+from intnet.packs import sums
+from intnet.packs.by_spec import ports as expected
+from intnet.packs.by_spec.layers import LayerStep, Replay
+from intnet.packs.by_spec.plain import Json, Plain, flag_code, flag_word
+from intnet.packs.by_spec.recompute import as_array
+from intnet.packs.check import TRAIL, PortResult, Result, compare
+from intnet.packs.pack import Pack
+from intnet.spec.tensor import Fixed, Tensor
+
+MAGNITUDE = 0x7FFFFFFF  # of a float32
+NOT_FINITE = 0x7F800000  # exponent of a float32 that is no number
+LAYERS = "layers"
+_NAME = re.compile(r"[A-Za-z]\w*")
+Arrays = Mapping[str, np.ndarray]
+
+
+def worth_it(result: Result) -> bool:
+    """Whether there is anything to trace: of layers more than one wrong port, or a sum of float32."""
+    wrong = [port for port in result.ports if port.wrong and port.got is not None]
+    floats = any(port.port.encoding == "float32" for port in wrong)
+    return result.pack.manifest["generator"].get("kind") == LAYERS and (
+        len(wrong) > 1 or (floats and bool(wrong))
+    )
+
+
+def trace(pack: Pack, result: Result) -> Result:
+    """The result with causes: ports with faults of their own first, as the step makes them, then the rest.
+
+    Where the definition cannot go on with the device's words, `untraced` says why.
+    """
+    device = _Device(pack, result.ports)
+    try:
+        made = list(Replay(device, device.change).steps())
+        wanted: dict[str, Any] = {}
+        for step in made:
+            wanted |= _wanted(device, step)
+    except (ArithmeticError, ValueError) as error:  # a device's words may be beyond float32, or divide by 0
+        return replace(result, untraced=f"on the device's own operands the definition ends in {error!r}")
+    told = {
+        one.port.name: _own(pack, one, wanted) for one in result.ports if one.wrong and one.got is not None
+    }
+    graph = Reads(device, made)
+    faults = {name for name, (one, _) in told.items() if one.own != 0}
+    for name, (one, want) in told.items():
+        roots = graph.behind(name, faults, set(told)) if _inherits(pack, one, want) else ()
+        known = one.own or roots  # else nothing is known that it could follow from
+        told[name] = (replace(one, follows=roots, own=one.own if known else None), want)
+    for step in made:
+        _sums(device, step, told)
+    ports = [told[one.port.name][0] if one.port.name in told else one for one in result.ports]
+    order = {name: k for k, name in enumerate(graph.order)}
+    ports.sort(key=lambda one: (one.status == "pass", one.own == 0, order.get(one.port.name, len(order))))
+    return replace(result, ports=ports)
+
+
+class _Device(Plain):
+    """A pack whose expected ports have a device's words, as far as they were compared and are numbers."""
+
+    def __init__(self, pack: Pack, results: Sequence[PortResult]) -> None:
+        super().__init__(pack)
+        self.compared: set[str] = set()
+        self.aliases: Json = self.manifest["about"]["aliases"]
+        for one in results:
+            if one.problem or (one.got is not None and _lost(one)):
+                continue
+            self.compared.add(one.port.name)
+            if one.got is not None:
+                self._codes[one.port.name] = one.got.tolist()
+
+    def change(self, name: str, out: Any) -> Any:
+        """The device's words in the place of what the definition stores."""
+        name = self.aliases.get(name, name)
+        if name not in self.compared:
+            return out
+        if isinstance(out, Fixed):
+            port, codes = self.port(name), self.raw(name)
+            same = [_in_words(port, made) for made in _readings(port, out)]  # more bits may go on inside
+            return out if codes in same else out._replace(codes=codes)
+        if isinstance(out, Tensor) and self.port(name)["encoding"] == "float32":
+            return self.value(name)
+        return out
+
+    def raw(self, name: str) -> list[int]:
+        """Codes, of stored words those that they stand for."""
+        port, codes = self.port(name), self.codes(name)
+        return [flag_code(word, port["bits"] - 1) for word in codes] if port["encoding"] == "flag" else codes
+
+
+def _readings(port: Json, made: Fixed) -> list[Sequence[int]]:
+    """Codes as a device may give them: of the exponent that R(x) of its own operands asks for, or the port's.
+
+    They differ where a fault ahead moved R(x); a sum can be told at the exponent of its port all the same.
+    """
+    found: list[Sequence[int]] = [made.codes]
+    gap = made.exponent - port["exponent"] if isinstance(port["exponent"], int) else 0
+    if gap > 0 and port["encoding"] == "integer":
+        found.append([code << gap for code in made.codes])
+    if gap < 0 and port["encoding"] == "integer" and not any(code % (1 << -gap) for code in made.codes):
+        found.append([code >> -gap for code in made.codes])
+    return found
+
+
+def _in_words(port: Json, codes: Sequence[int]) -> list[int]:
+    """Integers as a file of the port's width has them."""
+    if port["encoding"] != "integer":
+        return list(codes)
+    half = 1 << port["bits"] - 1 if port["signed"] else 0
+    return [(code + half) % (1 << port["bits"]) - half for code in codes]
+
+
+def _lost(one: PortResult) -> bool:
+    """Whether there are words that are no number, on which nothing can be computed."""
+    floats = one.port.encoding == "float32"
+    return floats and one.got is not None and bool(np.any(one.got & NOT_FINITE == NOT_FINITE))
+
+
+def _wanted(device: _Device, made: LayerStep) -> dict[str, Any]:
+    """Port -> what it has to be given the device's operands, and its trail."""
+    found: dict[str, Any] = dict(expected.expected(device, made))
+    for path, seen in made.seen.items():
+        name = made.prefix + path
+        if name in found and isinstance(seen.stored, Fixed):
+            port = device.port(name)
+            given = device.raw(name)
+            told = [_in_words(port, codes) for codes in _readings(port, seen.stored)]
+            best = told[np.argmax([sum(map(eq, codes, given)) for codes in told])]
+            flag = port["encoding"] == "flag"
+            found[name] = [flag_word(code, port["bits"] - 1) for code in best] if flag else best
+    for name, codes in found.items():
+        if device.port(name)["direction"] == "out" and None not in codes:
+            found[name] = _in_words(device.port(name), codes)
+    return found
+
+
+# -- whose fault it is -----------------------------------------------------------------------------
+
+
+def _own(pack: Pack, one: PortResult, wanted: Mapping[str, Any]) -> tuple[PortResult, np.ndarray]:
+    """(how many elements are its own fault, with their diagnosis, what it had to be)."""
+    name, got = one.port.name, one.got
+    assert got is not None
+    if name not in wanted:
+        return one, pack.codes(name).reshape(-1)
+    want = as_array(wanted[name])
+    if one.port.encoding == "float32":  # the definition's zeros have no sign
+        golden = pack.codes(name).reshape(-1)
+        want = np.where((want == 0) & (got & MAGNITUDE == 0), np.where(golden & MAGNITUDE, got, golden), want)
+    way = {part: as_array(wanted[f"{name}.{part}"]) for part in TRAIL if f"{name}.{part}" in wanted}
+    if one.port.rounding.get("words"):
+        way["words"] = pack.codes(str(one.port.rounding["words"])).reshape(-1)
+    own = compare(pack, one.port, want, got, way)
+    return replace(one, own=own.wrong, verdicts=own.verdicts), want
+
+
+def _inherits(pack: Pack, one: PortResult, want: np.ndarray) -> bool:
+    """Whether elements that the pack has otherwise are as the device's operands ask for."""
+    assert one.got is not None
+    return bool(np.any((one.got == want) & (one.got != pack.codes(one.port.name).reshape(-1))))
+
+
+class Reads:
+    """Which ports each port is made from: by the names in its formula, in its layer and the next ones.
+
+    order: the ports as a step makes them: forward, back, and behind that what is updated
+    """
+
+    def __init__(self, plain: Plain, made: Sequence[LayerStep]) -> None:
+        self.plain, self.aliases = plain, plain.manifest["about"]["aliases"]
+        self.near: dict[str, list[str]] = {}
+        self.old: dict[str, Json] = {}
+        several = plain.manifest["generator"]["steps"] > 1
+        for step in plain.manifest["about"]["replay"]:
+            start = f"step{step['step']}/" if several else ""
+            for one in step["layers"]:
+                layers = [layer for _, layer in [*one["sources"], *one["errors"]]]
+                self.near[f"{start}{one['layer']}/"] = [f"{start}{layer}/" for layer in layers]
+                old = {key.rpartition(":")[2] or key: json["tensor"] for key, json in one["before"].items()}
+                self.old[f"{start}{one['layer']}/"] = old
+        self.prefixes = {step.prefix: step for step in made}
+        self.order = [name for _, name in sorted(self._places(made))]
+
+    def _places(self, made: Sequence[LayerStep]) -> list[tuple[tuple[int, ...], str]]:
+        """(when it is made, port) of every expected port."""
+        found: list[tuple[tuple[int, ...], str]] = []
+        for at, step in enumerate(made):
+            for k, path in enumerate(self._paths(step.prefix)):
+                back = (
+                    path in ("m1", "m2")
+                    or path[0] == "e"
+                    or (path[0] == "g" and not path.startswith("gamma"))
+                )
+                late = path not in step.seen or path[:3] == "Acc" or path in ("W", "b", "gamma", "beta")
+                part = 2 if late else int(back)
+                found.append(((step.now.step, part, -at if part == 1 else at, k), step.prefix + path))
+        return found
+
+    def _paths(self, prefix: str) -> list[str]:
+        """The expected paths of a layer in PACK.json's order."""
+        names = [name for name, port in self.plain.ports.items() if port["direction"] == "out"]
+        return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+
+    def of(self, name: str) -> list[str]:
+        """The expected ports that a port reads."""
+        prefix = next((prefix for prefix in self.prefixes if name.startswith(prefix)), "")
+        port = self.plain.port(name)
+        found = []
+        for word in dict.fromkeys(_NAME.findall(port["meaning"])):
+            found += [other for other in self._named(prefix, name, word) if other not in found]
+        source = port["rounding"].get("source") or {}
+        for term in source.get("terms", ()):
+            found.append(term["port"])
+        if "tensor" in source:
+            found.append(source["tensor"])
+        if not found or port["meaning"].startswith("dL"):
+            found += [near + path for near in self.near.get(prefix, ()) for path in self._paths(near)]
+        return [other for other in found if other != name]
+
+    def _named(self, prefix: str, name: str, word: str) -> list[str]:
+        """The port that a name in a formula means: made before in the layer, or by a layer next to it."""
+        place = {path: k for k, path in enumerate(self._paths(prefix))}
+        own = name.removeprefix(prefix)
+        if word in place and place[word] < place.get(own, len(place)):
+            return [prefix + word]
+        if prefix + word in self.aliases:
+            return [self.aliases[prefix + word]]
+        if word in self.old.get(prefix, {}):
+            return [self.old[prefix][word]]
+        found = [near + word for near in self.near.get(prefix, ())]
+        return [self.aliases.get(other, other) for other in found]
+
+    def behind(self, name: str, faults: set[str], wrong: set[str]) -> tuple[str, ...]:
+        """The ports with faults of their own from which this one follows, over wrong ones alone."""
+        seen, waiting, roots = {name}, [name], set()
+        while waiting:
+            for other in self.of(waiting.pop()):
+                if other in seen or other not in wrong:
+                    continue
+                seen.add(other)
+                waiting.append(other)
+                roots |= {other} & faults
+        return tuple(one for one in self.order if one in roots)
+
+
+# -- sums ------------------------------------------------------------------------------------------
+
+
+def _sums(device: _Device, made: LayerStep, told: dict[str, tuple[PortResult, np.ndarray]]) -> None:
+    """Sums of products that no mistake of single words explains: by other orders and accumulators."""
+    window = next(
+        one["window"]
+        for one in device.manifest["about"]["replay"][-1]["layers"]
+        if one["layer"] == made.layer
+    )
+    held = {path: device.change(made.prefix + path, seen.stored) for path, seen in made.seen.items()}
+    for path in ("x1", "e4", "gW"):
+        name = made.prefix + path
+        if name not in told or not told[name][0].own or any(one.whole for one in told[name][0].verdicts):
+            continue
+        one, want = told[name]
+        assert one.got is not None
+        found = sums.diagnose(path, held, window, want, one.got)
+        if found:
+            told[name] = (replace(one, verdicts=found), want)

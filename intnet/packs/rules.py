@@ -1,0 +1,212 @@
+"""CONTRACT.md's chapters on what is computed: the graph of the layers, and the rule of every data path.
+
+    graph(manifest)     which layer reads what, whose error it gets, where its state stands
+    rules(manifest)     of each port the equation that gives it ahead of its rounding
+
+The equations are the definition's own texts (`spec`: geometry, batch_norm, float_batch_norm, elementwise,
+float32, methods), each beside the code that it speaks of; here are the ports' names.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from intnet.spec import batch_norm, elementwise, float32, float_batch_norm, geometry
+from intnet.spec.methods import METHODS, wageubn
+from intnet.spec.methods.float_master import rules as float_rules
+
+Json = dict[str, Any]
+
+_GRAPH = """\
+## Graph
+
+What a layer reads, and the error at its output, come from another layer of the pack or are inputs. The output
+of a conv or a linear layer is its x1, of a norm its x3, of the others their x4; what they hand on, as the
+error of the layer that they read, is e4, the value of `handed`, and e1 (of silu e1q). None of it is rounded
+on the way: it is rounded where it is stored. Where two are added the sum is exact, in binary32 one addition.
+"""
+_RULES = """\
+## Rules
+
+A symbol in the rule of a port is the port of that name of its layer, else of the layer that it reads, else of
+the one whose error it gets; a parameter or its state (`.old`) is the one before the step. x0, of a norm x1,
+is what the layer reads; e3 of a conv or linear layer, e1 of a norm and e0 of the others is the error at its
+output. What has no rule here, and how each of them is rounded where it is stored, stands under "Where they
+come from".
+"""
+_WORDS = {"output": "the output of", "handed": "what is handed on by"}
+_GIVEN = {"value": "what is read by", "error": "the error at the output of"}
+_SUMMED = ("x1", "e4", "gW", "gb")
+
+
+def _steps(manifest: Json) -> Iterator[tuple[str, Json, Json]]:
+    """(prefix of the ports' names, the step, the layer) of every layer of every step."""
+    steps = manifest["about"].get("replay", ())
+    for step in steps:
+        for one in step["layers"]:
+            start = f"step{step['step']}/" if manifest["generator"]["steps"] > 1 else ""
+            yield f"{start}{one['layer']}/", step, one
+
+
+# -- the graph ---------------------------------------------------------------------------------
+
+
+def graph(manifest: Json, expression: Callable[[Json], str]) -> Iterator[str]:
+    """The layers, how they hang together, and ports under two names; expression: JSON as a formula."""
+    rows = list(_steps(manifest))
+    if not rows:
+        return
+    yield _GRAPH
+    yield "| layer | is | reads | error at its output | state before the step |"
+    yield "|---|---|---|---|---|"
+    for prefix, _, one in rows:
+        reads, error = (
+            _origin(one, *keys, expression) for keys in (("sources", "value"), ("errors", "gradient"))
+        )
+        state = ", ".join(
+            f"{key.replace(':', ' ').strip()} `{json['tensor']}`" for key, json in one["before"].items()
+        )
+        kind = f"{one['kind']}{_window(one)}" + ", hands nothing on" * (not one["wanted"])
+        yield f"| `{prefix[:-1]}` | {kind} | {reads} | {error} | {state or '-'} |"
+    yield ""
+    aliases = manifest["about"].get("aliases", {})
+    if aliases:
+        yield "The same words under another name:\n"
+        yield from (f"- `{name}` is `{other}`" for name, other in aliases.items())
+        yield ""
+    missing = manifest["about"].get("not written", {})
+    if missing:
+        yield "No port of this pack:\n"
+        yield from (f"- `{name}`: {reason}" for name, reason in missing.items())
+        yield ""
+
+
+def _origin(one: Json, origins: str, key: str, expression: Callable[[Json], str]) -> str:
+    """Where a layer's value or error comes from."""
+    if one[key] is None:
+        return "none"
+    if one[origins]:
+        words = _WORDS | _GIVEN
+        return " + ".join(f"{words[what]} `{layer}`" for what, layer in one[origins])
+    return expression(one[key])
+
+
+def _window(one: Json) -> str:
+    """How a convolution or a pool walks over its input."""
+    window = dict(one["window"])
+    if "padding" in window:
+        sides = geometry.pads(window.pop("padding"))
+        window |= dict(zip(("top", "bottom", "left", "right"), sides, strict=True))
+    if "stride" in window:
+        window |= dict(zip(("sh", "sw"), geometry.both(window.pop("stride")), strict=True))
+    return "".join(f", {name} {value}" for name, value in window.items())
+
+
+# -- the rules ---------------------------------------------------------------------------------
+
+
+def rules(manifest: Json) -> Iterator[str]:
+    """The equation of every path of every layer; the steps of a chain have the same."""
+    rows = list(_steps(manifest))
+    if not rows:
+        return
+    ports = {port["name"]: port for port in manifest["ports"]}
+    told = {
+        one["layer"]: list(_layer(manifest, ports, prefix, step, one)) for prefix, step, one in reversed(rows)
+    }
+    yield _RULES
+    if any(one["kind"] in ("conv", "linear") for _, _, one in rows):
+        yield f"{geometry.BORDERS}\n"
+    if any(one["kind"] == "norm" for _, _, one in rows):
+        yield f"{batch_norm.SUMS}\n"
+    if any(port["encoding"] == "float32" for port in ports.values()):
+        yield f"{float32.ORDER}\n"
+    for layer, lines in reversed(told.items()):
+        yield f"### {layer}\n"
+        yield from (f"- {line}" for line in lines)
+        yield ""
+
+
+def _layer(manifest: Json, ports: Json, prefix: str, step: Json, one: Json) -> Iterator[str]:
+    """The rules of one layer."""
+    aliases = manifest["about"].get("aliases", {})
+    mine = {name.removeprefix(prefix): ports[name] for name in ports if name.startswith(prefix)}
+    mine |= {
+        name.removeprefix(prefix): ports[other] for name, other in aliases.items() if name.startswith(prefix)
+    }
+    kind = one["kind"]
+    if kind in ("conv", "linear"):
+        yield from _products(kind, mine)
+    elif kind == "norm":
+        yield from _norm(mine, one)
+    elif kind in elementwise.RULES:
+        yield from _activation(kind, mine)
+    else:
+        yield f"a {kind}: `Walk._{kind}` and `Walk._{kind}_back` of intnet/spec/nets.py are its rules"
+    known = getattr(METHODS.get(manifest["generator"]["method"]), "RULES", {})
+    yield from (f"`{path}` = {rule}" for path, rule in known.items() if path in mine)
+    yield from _update(manifest, step, mine)
+
+
+def _floating(port: Json) -> str:
+    return "; in binary32" * (port["encoding"] == "float32")
+
+
+def _products(kind: str, mine: Json) -> Iterator[str]:
+    """x1, e4, gW, gb, of the operands that the formulas of the ports name."""
+    equations = geometry.CONV if kind == "conv" else geometry.LINEAR
+    bias = next((name for name in ("bq", "b.old") if name in mine), "")
+    for path in _SUMMED:
+        if path not in mine or mine[path]["direction"] == "in":
+            continue
+        operands = {"x": "x0", "w": "Wq" if "Wq" in mine else "W", "e": "e3"}
+        for name in re.findall(r"\b(?:W|x0|e3)\w*", mine[path]["meaning"]):
+            operands[name[0].lower()] = name
+        text = equations[path].format_map(operands)
+        if path == "x1" and bias:
+            text += f" + {bias.removesuffix('.old')}[o], added last"
+        yield f"`{path}`{geometry.INDEXED[kind][path]} = {text}{_floating(mine[path])}"
+
+
+def _norm(mine: Json, one: Json) -> Iterator[str]:
+    """Batch norm's, of integers or of float32."""
+    known = "sigma" in mine
+    names = {name: f"{name}q" if f"{name}q" in mine else name for name in ("gamma", "beta")}
+    for path, rule in (batch_norm if known else float_batch_norm).RULES.items():
+        shown = path in mine and mine[path]["direction"] != "in"
+        if shown or (path == "handed" and one["wanted"] and one["gradient"] is not None):
+            label = f"`{path}`" if shown else path
+            yield f"{label} = {rule.format_map(names)}" + "; in binary32" * (not known)
+
+
+def _activation(kind: str, mine: Json) -> Iterator[str]:
+    """What an activation gives, and hands on."""
+    forward, back = elementwise.RULES[kind]
+    if "x4" in mine:
+        yield f"`x4` = {forward}{_floating(mine['x4'])}"
+    for path in ("e1", "e1q"):
+        if path in mine:
+            floating = kind == "relu" and mine[path]["encoding"] == "float32"
+            yield f"`{path}` = {elementwise.RELU32 if floating else back}{_floating(mine[path])}"
+
+
+def _update(manifest: Json, step: Json, mine: Json) -> Iterator[str]:
+    """How float32 parameters move; of integers each port says what it came from."""
+    moved = [
+        name
+        for name in ("W", "b", "gamma", "beta")
+        if mine.get(f"{name}.old", {}).get("encoding") == "float32"
+    ]
+    given = manifest["generator"]
+    if not moved or given["method"] not in METHODS:
+        return
+    settings = METHODS[given["method"]].Settings.from_options(given["options"])
+    if "rates" in step:
+        rates = step["rates"]
+        lines = float_rules(settings, rates["lr"], rates["t"], tuple(rates["penalties"]))
+    else:
+        lines = wageubn.rules32(settings, step["epoch"])
+    yield (
+        f"update of p = {', '.join(moved)}, in binary32; g is the last gradient of p above it: "
+        + "; ".join(lines)
+    )

@@ -1,0 +1,189 @@
+"""The diagnosis on words of devices that are wrong in one way or in two; Fractions say what is right."""
+
+import random
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from intnet.packs.diagnosis import Verdict, diagnose
+from intnet.packs.mistakes import Words
+from intnet.packs.ports import Port
+from intnet.spec.rounding import overflow, round_fraction
+
+TOP, LANES, COUNT = 127, 4, 800
+Device = Callable[[Fraction], int]
+
+
+def saturate(code: int) -> int:
+    return overflow(code, -TOP, TOP, "saturate")
+
+
+def wrap(code: int, bits: int = 8) -> int:
+    half = 1 << bits - 1
+    return overflow(code, -half, half - 1, "wrap")
+
+
+def right(x: Fraction) -> int:
+    return saturate(round_fraction(x))
+
+
+def values(seed: int) -> list[Fraction]:
+    """Many ties, many beyond the limits, many with bits far below."""
+    source = random.Random(seed)
+    quarters = [Fraction(source.randrange(-4 * 200, 4 * 200), 4) for _ in range(COUNT // 2)]
+    return quarters + [Fraction(source.randrange(-(200 << 20), 200 << 20), 1 << 20) for _ in quarters]
+
+
+def words(xs: Sequence[Fraction], want: Sequence[int], got: Sequence[int], **rounding: object) -> Words:
+    """As `check` hands them to the diagnosis."""
+    how = {"mode": "ties_even", "low": -TOP, "high": TOP, "overflow": "saturate"} | rounding
+    port = Port("q", "out", (len(xs),), "N", 8, lanes=LANES, rounding=how)
+    floors = [x.__floor__() for x in xs]
+    rests = [x - floor for x, floor in zip(xs, floors, strict=True)]
+    way = {
+        "floor": floors,
+        "remainder": [(int(f * 2**32) << 1) | (f * 2**32 != int(f * 2**32)) for f in rests],
+        "up": [round_fraction(x) - floor for x, floor in zip(xs, floors, strict=True)],
+        "presat": [round_fraction(x) for x in xs],
+    }
+    arrays = {name: np.array(part, np.int64) for name, part in way.items()}
+    return Words(port, np.array(want, np.int64), np.array(got, np.int64), arrays)
+
+
+def told(device: Device, seed: int = 1) -> list[Verdict]:
+    xs = values(seed)
+    return diagnose(words(xs, [right(x) for x in xs], [wrap(device(x)) for x in xs]))
+
+
+def whole(verdicts: Sequence[Verdict]) -> list[str]:
+    return [one.name for one in verdicts if one.whole]
+
+
+# -- two mistakes at once ----------------------------------------------------------------------------
+
+PAIRS: dict[str, Device] = {
+    "truncation (floor), and no saturation (wraps)": lambda x: x.__floor__(),
+    "tie up (towards +infinity), and no saturation (wraps)": lambda x: round_fraction(x, "ties_pos"),
+    "tie away from zero, and limits one code too wide below": lambda x: max(
+        -TOP - 1, min(TOP, round_fraction(x, "ties_away"))
+    ),
+    "truncation towards zero, and no saturation above (wraps)": lambda x: max(
+        -TOP, round_fraction(x, "to_zero")
+    ),
+    "shift by one, too far right, and truncation (floor)": lambda x: saturate((x / 2).__floor__()),
+    "shift by one, too far left, and no saturation (wraps)": lambda x: round_fraction(2 * x),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_two_mistakes_of_one_rounding(pair: str) -> None:
+    assert whole(told(PAIRS[pair])) == [pair]
+
+
+def test_a_single_mistake_is_never_told_as_a_pair() -> None:
+    assert whole(told(lambda x: saturate(x.__floor__()))) == ["truncation (floor)"]
+
+
+# -- ranked by what is explained less what is contradicted ---------------------------------------------
+
+
+def test_a_mistake_that_contradicts_right_words_stands_below() -> None:
+    """Ties go up, and in three words something else happened."""
+    xs = [Fraction(k, 2) for k in range(-60, 60)]
+    want = [round_fraction(x) for x in xs]
+    got = [round_fraction(x, "ties_pos") for x in xs]
+    for k in (3, 50, 111):
+        got[k] += 9
+    verdicts = diagnose(words(xs, want, got))
+    first, wrong = verdicts[0], sum(map(int.__ne__, got, want))
+    assert (first.name, first.wrong, first.wrong - first.explained) == (
+        "tie up (towards +infinity)",
+        wrong,
+        3,
+    )
+    assert first.contradicted == 0 and not first.whole
+    scores = [one.explained - one.contradicted for one in verdicts]
+    assert scores == sorted(scores, reverse=True) and scores[-1] > 0
+    assert f"explains {wrong - 3} of {wrong} wrong elements" in str(first)
+
+
+def test_contradicted_words_are_counted() -> None:
+    """A device that truncates in its first quarter only: 'truncation' contradicts the words of the others."""
+    xs = values(3)
+    want = [right(x) for x in xs]
+    got = [saturate(x.__floor__()) if k < COUNT // 4 else right(x) for k, x in enumerate(xs)]
+    against = sum(saturate(x.__floor__()) != right(x) for x in xs[COUNT // 4 :])
+    verdicts = diagnose(words(xs, want, got))
+    assert against and all(one.contradicted < one.explained for one in verdicts)
+    assert "truncation (floor)" not in [one.name for one in verdicts]  # it contradicts more than it explains
+
+
+# -- latency, clips, accumulators ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gap", [2, 5, 17])
+@pytest.mark.parametrize("way", ["late", "early"])
+def test_a_right_unit_with_latency(gap: int, way: str) -> None:
+    xs = values(4)
+    want = [right(x) for x in xs]
+    pad = [55] * LANES * gap
+    got = pad + want[: -len(pad)] if way == "late" else want[len(pad) :] + pad
+    assert whole(diagnose(words(xs, want, got))) == [f"{gap} vectors {way} (latency)"]
+
+
+CLIPS: dict[str, Device] = {
+    "a clip above at 50": lambda x: min(50, right(x)),
+    "a clip below at 0": lambda x: max(0, right(x)),
+    "a clip above at 99 and below at -20": lambda x: max(-20, min(99, right(x))),
+}
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+def test_an_added_clip(clip: str) -> None:
+    assert whole(told(CLIPS[clip])) == [clip]
+
+
+def narrow_sum(bits: int, how: str) -> Device:
+    half = 1 << bits - 1
+
+    def device(x: Fraction) -> int:
+        floor = x.__floor__()
+        return saturate(round_fraction(overflow(floor, -half, half - 1, how) + x - floor))
+
+    return device
+
+
+def few_bits_below(bits: int) -> Device:
+    return lambda x: saturate(round_fraction(Fraction((x * 2**bits).__floor__(), 2**bits)))
+
+
+ACCUMULATORS: dict[str, Device] = {
+    "the sum wraps ahead of the rounding, 8 bits from the grid up": narrow_sum(8, "wrap"),
+    "the sum wraps ahead of the rounding, 6 bits from the grid up": narrow_sum(6, "wrap"),
+    "the sum saturates ahead of the rounding, 6 bits from the grid up": narrow_sum(6, "saturate"),
+    "1 bits kept below the grid, no sticky bit": few_bits_below(1),
+    "3 bits kept below the grid, no sticky bit": few_bits_below(3),
+}
+
+
+@pytest.mark.parametrize("name", ACCUMULATORS)
+def test_an_accumulator_that_is_too_narrow(name: str) -> None:
+    assert name in whole(told(ACCUMULATORS[name]))
+
+
+def test_an_accumulator_that_is_too_wide() -> None:
+    """Where the contract wraps, a device that saturates has more bits than it should have."""
+    xs = values(5)
+    want = [wrap(round_fraction(x)) for x in xs]
+    got = [overflow(round_fraction(x), -128, 127, "saturate") for x in xs]
+    limits = {"low": -128, "high": 127, "overflow": "wrap"}
+    assert whole(diagnose(words(xs, want, got, **limits))) == ["saturates where it has to wrap"]
+
+
+def test_noise_has_no_known_mistake() -> None:
+    source = random.Random(6)
+    xs = values(6)
+    got = [source.randrange(-127, 128) for _ in xs]
+    assert not whole(diagnose(words(xs, [right(x) for x in xs], got)))
