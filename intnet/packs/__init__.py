@@ -1,5 +1,6 @@
 """Golden packs: folders of hex files by which hardware is judged.
 
-ports, trail -> contract, hdl/ (what is generated) -> pack (write, read)
--> layers/, units/ (what a pack holds) -> diagnosis -> check
+order -> ports, trail -> lines (words of a file) -> contract, hdl/ (what is generated) -> pack (write, read)
+-> layers/, units/ (what a pack holds) -> layouts, tiles (as asked) -> device -> diagnosis -> check
+-> export/ (other files)
 """

@@ -18,6 +18,7 @@ import numpy as np
 
 from intnet.inspect.trail import FRACTION_BITS, HALF
 from intnet.numbers.formats import Flag
+from intnet.packs import lines
 from intnet.packs.ports import Port
 
 LEAST_FLOAT, INFINITY = -149, 0x7F800000  # of binary32: log2 of the least number, a pattern
@@ -127,13 +128,18 @@ def wrapped(codes: np.ndarray, bits: int, signed: bool = True) -> np.ndarray:
 Variant = Callable[[Words], np.ndarray]
 
 
+def _moved(w: Words, move: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    """The elements of other rows of lanes, made from those wanted and those given."""
+    return lines.held(w.port, move(lines.rows(w.port, w.want), lines.rows(w.port, w.got)))
+
+
 def _late(w: Words) -> np.ndarray:
     """The vector before; the first one may be anything."""
-    return np.concatenate([w.got[: w.port.lanes], w.want[: -w.port.lanes]])
+    return _moved(w, lambda want, got: np.concatenate([got[:1], want[:-1]]))
 
 
 def _early(w: Words) -> np.ndarray:
-    return np.concatenate([w.want[w.port.lanes :], w.got[-w.port.lanes :]])
+    return _moved(w, lambda want, got: np.concatenate([want[1:], got[-1:]]))
 
 
 def _bit(change: Callable[[np.ndarray, int], np.ndarray], bit: int) -> Variant:
@@ -281,7 +287,7 @@ BITS: dict[str, Variant] = {
     "negated": lambda w: wrapped(-w.want, w.port.bits, w.port.signed),
 }
 PLACES: dict[str, Variant] = {
-    "lanes reversed": lambda w: w.want.reshape(-1, w.port.lanes)[:, ::-1].reshape(-1),
+    "lanes reversed": lambda w: _moved(w, lambda want, got: want[:, ::-1]),
     "one vector late (latency)": _late,
     "one vector early (latency)": _early,
 }
@@ -312,8 +318,9 @@ def diagnose(w: Words) -> list[Verdict]:
         explained = int(np.count_nonzero(make(few) == few.got))
         whole = explained == wrong.size and bool(np.array_equal(make(w), w.got))
         found.append(Verdict(name, explained, wrong.size, whole))
-    inner = wrong[(wrong >= w.port.lanes) & (wrong < w.want.size - w.port.lanes)]  # judged by any of PLACES
-    for name, place in PLACES.items() if inner.size else ():
+    row = lines.places(w.port, wrong)[0] // w.port.row_words
+    inner = (row > 0) & (row < w.port.words // w.port.row_words - 1)  # judged by any of PLACES
+    for name, place in PLACES.items() if inner.any() else ():
         codes = place(w)
         explained = int(np.count_nonzero(codes[wrong] == w.got[wrong]))
         found.append(Verdict(name, explained, wrong.size, bool(np.array_equal(codes, w.got))))
