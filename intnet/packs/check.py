@@ -129,26 +129,28 @@ def _compare_file(pack: Pack, port: Port, path: Path) -> PortResult:
         given = device.read(_text(port, path), port, str(path))
         if len(given.words) != port.words:
             return _wrong_length(pack, port, path, given)
-        got = lines.elements(port, lines.from_pieces(port, given.words, str(path)), str(path))
+        lanes = lines.from_pieces(port, given.words, str(path))
     except PackError as error:
         return PortResult(port, problem=str(error))
-    want = pack.codes(port.name).reshape(-1)
-    if not given.unknown:
-        return compare(pack, port, want, got)
-    unknown = _unknown(port, given)
-    others = compare(pack, port, want, np.where(unknown, want, got))
-    words, lanes = lines.places(port, np.flatnonzero(unknown))
-    if not words.size:
-        word = given.unknown[0][0]
-        problem = f"{path}: x or z in word {word:,}, where no element is"
-        return replace(others, problem=problem, first_word=word)
-    first, count = int(np.argmin(words)), words.size
-    word, lane = int(words[first]), int(lanes[first])
+    want, got = pack.codes(port.name).reshape(-1), lines.held(port, lanes)
+    if given.unknown:
+        unknown = _unknown(port, given)
+        result = compare(pack, port, want, np.where(unknown, want, got))
+        begins = (given.unknown[0][0], result.first_word)
+        begin = min(word for word in begins if word is not None)
+        problem = f"{path}: {_first_unknown(port, given, int(np.count_nonzero(unknown)))}"
+        return replace(result, problem=problem, first_word=begin)
+    return replace(compare(pack, port, want, got), problem=lines.beyond(port, lanes, str(path)))
+
+
+def _first_unknown(port: Port, given: device.Given, count: int) -> str:
+    """Which word and element the first x or z is in, of `count` elements that have one."""
+    word = given.unknown[0][0]
+    cell = device.unknown_codes(port, replace(given, unknown=given.unknown[:1]))[0]
+    flat = lines.element_of(port, cell)
+    place = "where no element is" if flat is None else _place(port, flat)
     more = f", and {count - 1:,} more elements" * (count > 1)
-    at = _place(port, int(np.flatnonzero(unknown)[first]))
-    problem = f"{path}: x or z in word {word:,} lane {lane} ({at}){more}"
-    begin = word if others.first_word is None else min(word, others.first_word)
-    return replace(others, problem=problem, first_word=begin)
+    return f"x or z in word {word:,} lane {cell % port.lanes} ({place}){more}"
 
 
 def _unknown(port: Port, given: device.Given) -> np.ndarray:

@@ -24,7 +24,7 @@ def encode(port: Port, codes: np.ndarray) -> tuple[bytes, int]:
     if not port.word:
         return hexfiles.encode(lanes, port.layout)
     hexfiles.check(lanes.reshape(-1), port.layout)
-    return hexfiles.encode(pieces(port, lanes), piece(port))
+    return hexfiles.encode(pieces(port, lanes).view(np.uint64), piece(port))
 
 
 def decode(port: Port, text: bytes, where: str) -> tuple[np.ndarray, int]:
@@ -59,20 +59,24 @@ def rows(port: Port, codes: np.ndarray) -> np.ndarray:
     return flat.reshape(-1, port.lanes)
 
 
-def elements(port: Port, lanes: np.ndarray, where: str = "") -> np.ndarray:
+def elements(port: Port, lanes: np.ndarray, where: str) -> np.ndarray:
     """The inverse, flat in C order; PackError where a cell that holds no element is not 0."""
-    flat = lanes.reshape(-1)
-    at = _cells(port)
-    if at is None:
-        return flat
-    beyond = np.flatnonzero((at < 0) & (flat != 0))
-    if beyond.size:
-        word, lane = _place(port, beyond[:1])
-        raise PackError(
-            f"{where}:{word[0] + 1}: lane {lane[0]} of word {word[0]:,} is not 0, but holds no element: "
-            "what fills up a word or a block is 0"
-        )
+    if wrong := beyond(port, lanes, where):
+        raise PackError(wrong)
     return held(port, lanes)
+
+
+def beyond(port: Port, lanes: np.ndarray, where: str) -> str:
+    """The first cell that holds no element and is not 0, as a line for people; '' where there is none."""
+    at = _cells(port)
+    found = np.empty(0, np.int64) if at is None else np.flatnonzero((at < 0) & (lanes.reshape(-1) != 0))
+    if not found.size:
+        return ""
+    word, lane = _place(port, found[:1])
+    return (
+        f"{where}:{word[0] + 1}: lane {lane[0]} of word {word[0]:,} is not 0, but holds no element: "
+        "what fills up a word or a block is 0"
+    )
 
 
 def held(port: Port, lanes: np.ndarray) -> np.ndarray:
@@ -93,6 +97,13 @@ def places(port: Port, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     cell_of = np.empty(int(np.count_nonzero(at >= 0)), np.int64)
     cell_of[at[at >= 0]] = np.flatnonzero(at >= 0)
     return _place(port, cell_of[flat])
+
+
+def element_of(port: Port, cell: int) -> int | None:
+    """The element of a cell, in C order."""
+    at = _cells(port)
+    found = cell if at is None else int(at[cell])
+    return found if found >= 0 else None
 
 
 def element_at(port: Port, word: int) -> int | None:

@@ -274,6 +274,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         _only(manifest, SHAPE, path.name)
         for k, entry_ in enumerate(manifest["ports"]):
             _only(entry_, PORT | OF_WORDS | {ORDER: str}, f"{path.name}['ports'][{k}]")
+            records.check(entry_.get(ORDER, ""), str, f"{path.name}['ports'][{k}]['order']")
         _within(manifest, path.name)
     except (OSError, ValueError) as error:
         raise PackError(f"{path}: {error}") from None

@@ -114,8 +114,8 @@ def tiled(draft: Draft, tiles: Mapping[str, int]) -> Draft:
             made.append(partial_port(name, product, tile, sums, of))
         if len(made) == before:
             raise PackError(
-                f"{draft.name}: --tile {path}={tile}: no layer has a {path} that is a sum of products of "
-                "codes (sums of float32 have no exact parts)"
+                f"{draft.name}: --tile {path}={tile}: no layer's {path} is a sum of products of codes "
+                "(sums of float32 have no exact parts)"
             )
     about = dict(draft.about) | {TILE: dict(tiles)}
     told = "-".join(f"{path}_{tile}" for path, tile in tiles.items())
@@ -154,14 +154,20 @@ def partial_sums(
         images[0] = a if a.ndim == 4 else a[:, :, None, None]
     taps = weights if len(weights) == 4 else (*weights, 1, 1)
     size = (1, 1) if len(result) == 2 else (result[1], result[2])
-    walk = {"x1": _forward, "e4": _input_gradient, "gW": _weight_gradient}[path]
-    factors, together = walk(images[0], images[1], (*size, *taps), {"groups": 1} | dict(window))
-    count = -(-factors[0][0].shape[1] // tile)
+    window = {"groups": 1} | dict(window)
+    terms = {
+        "x1": prod(taps[1:]),
+        "e4": prod(taps) // taps[1] // window["groups"],
+        "gW": prod(images[0].shape[:3]),
+    }
+    count = -(-terms[path] // tile)
     if count * prod(result) > MOST:
         raise PackError(
             f"{count:,} tiles of {prod(result):,} sums are more than {MOST:,} words: give a larger tile than "
             f"{tile}, or fewer images"
         )
+    walk = {"x1": _forward, "e4": _input_gradient, "gW": _weight_gradient}[path]
+    factors, together = walk(images[0], images[1], (*size, *taps), window)
     running = [_running(left, right, tile) for left, right in factors]
     return together(np.stack(running)).reshape(count, *result)
 
