@@ -1,7 +1,7 @@
 """A pack's vectors as other files: each kind read by a program of its own, and the elements are the pack's.
 
-.mem by `$readmemh` in Icarus, C by gcc with every warning an error, .mif and .coe by parsers of their published
-grammar, .npz by NumPy, an image by its map.
+.mem by `$readmemh` in Icarus, C by gcc with every warning an error, .mif and .coe by parsers of their
+published grammar, .npz by NumPy, an image by its map.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def words_of(plain: Plain, name: str) -> list[int]:
 
 
 def read_mif(text: str) -> tuple[int, list[int]]:
-    """(WIDTH, words) by Intel's grammar: comments, header, `address : data;` or ranges are not needed here."""
+    """(WIDTH, words) by Intel's grammar: comments, header, `address : data;` (no ranges of addresses)."""
     plain = re.sub(r"--[^\n]*|%[^%]*%", " ", text)
     header, body = re.fullmatch(r"(.*?)\bCONTENT\s+BEGIN\b(.*)\bEND\s*;\s*", plain, re.S).groups()
     given_ = dict(re.findall(r"(\w+)\s*=\s*(\w+)\s*;", header))

@@ -266,6 +266,21 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name", ["fc.y.hex", "PACK.json", "SHA256SUMS", "pack.svh"])
+def test_a_full_disk_names_the_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path.write_bytes
+
+    def full(path: Path, content: bytes) -> int:
+        if path.name == name:
+            raise OSError(28, "No space left on device")
+        return real(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(PackError, match=rf"p: No space left on device \({name}\)"):
+        pack.write(draft(), tmp_path / "p")
+    assert not list(tmp_path.iterdir())
+
+
 # -- the same bytes everywhere -------------------------------------------------------------------
 
 

@@ -29,7 +29,7 @@ WINDOWS = [  # kernel, stride, padding, groups
     ((2, 3), (2, 3), (1, 2), 2),
     ((1, 1), (2, 2), (0, 0), 4),
 ]
-N, H, W, C, O = 2, 5, 4, 4, 8
+N, H, W, C, OUT = 2, 5, 4, 4, 8
 
 
 def sums_of(terms: list[int], tile: int) -> list[int]:
@@ -53,9 +53,9 @@ class World:
             (size + 2 * pad - k) // step + 1
             for size, pad, k, step in zip((H, W), padding, kernel, stride, strict=True)
         )
-        self.cg, self.og = C // groups, O // groups
+        self.cg, self.og = C // groups, OUT // groups
         source = random.Random(str((kernel, stride, padding, groups)))
-        self.shapes = {"x0": (N, H, W, C), "Wq": (O, self.cg, *kernel), "e3": (N, *self.out, O)}
+        self.shapes = {"x0": (N, H, W, C), "Wq": (OUT, self.cg, *kernel), "e3": (N, *self.out, OUT)}
         self.held = {
             name: np.array([source.randrange(-128, 128) for _ in range(prod(shape))]).reshape(shape)
             for name, shape in self.shapes.items()
