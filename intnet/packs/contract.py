@@ -66,8 +66,8 @@ _TITLES = {
 
 def text(manifest: Json) -> str:
     """The page of a PACK.json."""
-    parts = (_head, _unit, _windows, _memory, _reading, _layout, _quantizers, _codecs, _ports)
-    parts += (_sources, _chain)
+    how = (_reading, _layout, _quantizers, _codecs)
+    parts = (_head, _unit, _windows, _memory, *how, _ports, _sources, _chain)
     return "\n".join(line for part in parts for line in part(manifest))
 
 

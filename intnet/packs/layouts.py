@@ -135,10 +135,10 @@ def order_of(port: Port, choice: Choice) -> str:
 def _fitted(port: Port, choice: Choice) -> Port:
     """With its lanes and its word."""
     if choice.lanes is not None:
-        if choice.lanes * port.bits > MOST_BITS:
+        if choice.word is None and choice.lanes * port.bits > MOST_BITS:
             raise ConfigError(
-                f"--lanes {choice.lanes}: {port.name} has elements of {port.bits} bits, and a row at most "
-                f"{MOST_BITS}: give {MOST_BITS // port.bits} or fewer"
+                f"--lanes {choice.lanes}: {port.name} has elements of {port.bits} bits, and a word at most "
+                f"{MOST_BITS}: give {MOST_BITS // port.bits} or fewer, or --word BITS, which cuts rows"
             )
         lanes = choice.lanes
     else:
@@ -148,7 +148,7 @@ def _fitted(port: Port, choice: Choice) -> Port:
 
 def _worded(port: Port, choice: Choice) -> Port:
     word = choice.word or 0
-    return replace(port, word=0 if word == port.layout.word_bits else word)
+    return replace(port, word=0 if word == port.row_bits else word)
 
 
 # -- units ---------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def encode(port: Port, codes: np.ndarray) -> tuple[bytes, int]:
     lanes = rows(port, codes)
     if not port.word:
         return hexfiles.encode(lanes, port.layout)
-    hexfiles.check(lanes.reshape(-1), port.layout)
+    hexfiles.check(lanes.reshape(-1), Layout(port.bits, signed=port.signed))
     return hexfiles.encode(pieces(port, lanes).view(np.uint64), piece(port))
 
 
@@ -144,7 +144,7 @@ def pieces(port: Port, lanes: np.ndarray) -> np.ndarray:
     """The words of rows, a row each, as `piece` cuts them."""
     if not port.word:
         return lanes.astype(np.int64) & _mask(port.bits)
-    bits = _bits(lanes.reshape(-1), port.bits).reshape(len(lanes), port.layout.word_bits)
+    bits = _bits(lanes.reshape(-1), port.bits).reshape(len(lanes), port.row_bits)
     filled = np.pad(bits, ((0, 0), (0, port.row_words * port.word - bits.shape[1])))
     cut = piece(port)
     return _numbers(filled.reshape(-1, cut.bits)).reshape(-1, cut.lanes)
@@ -155,14 +155,14 @@ def from_pieces(port: Port, words: np.ndarray, where: str) -> np.ndarray:
     if not port.word:
         return _signed(port, words)
     bits = _bits(words.reshape(-1), piece(port).bits).reshape(-1, port.row_words * port.word)
-    above = np.argwhere(bits[:, port.layout.word_bits :])
+    above = np.argwhere(bits[:, port.row_bits :])
     if above.size:
         row, bit = above[0]
-        word = row * port.row_words + (bit + port.layout.word_bits) // port.word
+        word = row * port.row_words + (bit + port.row_bits) // port.word
         raise PackError(
             f"{where}:{word + 1}: a bit of word {word:,} above {port.lanes} lanes of {port.bits} bits is set"
         )
-    kept = bits[:, : port.layout.word_bits].reshape(-1, port.bits)
+    kept = bits[:, : port.row_bits].reshape(-1, port.bits)
     return _signed(port, _numbers(kept).reshape(-1, port.lanes))
 
 

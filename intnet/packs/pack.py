@@ -54,6 +54,7 @@ PORT = {  # shapes (`runs/records.py`); what an entry has of its port, and what 
     "encoding": str, "exponent": (int, str, type(None)), "axes": str, "shape": [int], "words": int,
     "format": (dict, type(None)), "meaning": str, "explains": str, "rounding": dict,
 }  # fmt: skip
+MOST_LANE = 64  # bits
 OF_WORDS = {"sha256": str, "guard": str}
 ORDER = "order"  # only of a port whose file has another one than C order
 SHAPE = {
@@ -323,9 +324,11 @@ def _port(entry_: dict[str, Any], path: Path) -> Port:
         raise PackError(f"{path}: port {entry_['name']!r}: stored flag words need a Flag format")
     try:
         port = Port(**given)
-        if not (1 <= entry_["word_bits"] <= MOST_BITS and min(port.shape, default=0) >= 0):
-            raise PackError(f"word_bits or shape is no size (a word has 1..{MOST_BITS} bits)")
-        if entry_["word_bits"] != port.layout.word_bits:
+        sizes = {"bits": MOST_LANE, "lanes": MOST_BITS, "word_bits": MOST_BITS}
+        odd = [name for name, most in sizes.items() if not 1 <= entry_[name] <= most]
+        if odd or min(port.shape, default=0) < 0:
+            raise PackError(f"{(odd or ['shape'])[0]} is no size")
+        if entry_["word_bits"] != port.row_bits:
             port = replace(port, word=entry_["word_bits"])
         odd = [key for key, value in entry(port).items() if entry_.get(key) != value]
     except PackError as error:

@@ -69,13 +69,18 @@ class Port:
 
     @property
     def layout(self) -> Layout:
-        """How its elements become rows."""
+        """How its elements become words, of a port whose words are rows."""
         return Layout(self.bits, self.lanes, self.signed)
+
+    @property
+    def row_bits(self) -> int:
+        """Bits of a row."""
+        return self.lanes * self.bits
 
     @property
     def word_bits(self) -> int:
         """Bits of a word."""
-        return self.word or self.layout.word_bits
+        return self.word or self.row_bits
 
     @property
     def digits(self) -> int:
@@ -85,7 +90,7 @@ class Port:
     @property
     def row_words(self) -> int:
         """Words a row."""
-        return -(-self.layout.word_bits // self.word_bits)
+        return -(-self.row_bits // self.word_bits)
 
     @property
     def file_shape(self) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ def port(bits: int, lanes: int = 1, words: int = 1, word: int = 0, signed: bool 
 def codes_of(text: str, of: Port) -> list[int]:
     found = device.read(text.encode(), of, "dut/x.hex")
     assert not found.unknown
-    return lines.elements(of, lines.from_pieces(of, found.words, "dut/x.hex")).tolist()
+    return lines.held(of, lines.from_pieces(of, found.words, "dut/x.hex")).tolist()
 
 
 def written(codes: list[int], of: Port) -> list[str]:

@@ -34,6 +34,7 @@ CHOICES = [
     Choice("nchw", 5),
     Choice("nc/16hw16", 16, 100),
     Choice("nhwc", None, 24),
+    Choice("nchw", 100, 1000),
 ]
 
 
@@ -171,7 +172,7 @@ def test_the_order_of_each_kind_of_axes(axes: str, nchw: str, blocks: str) -> No
 
 def test_lanes_that_fill_no_row_are_refused_with_the_most_there_can_be(drafts: dict[str, Draft]) -> None:
     with pytest.raises(
-        ConfigError, match=r"--lanes 64: conv2/e3.* has elements of \d+ bits, and a row at most"
+        ConfigError, match=r"--lanes 64: conv2/e3.* has elements of \d+ bits, and a word at mo"
     ):
         laid_out(drafts["wageubn"], Choice(lanes=64))
     with pytest.raises(
@@ -255,7 +256,8 @@ def test_faults_are_found_at_their_place_and_named(
     assert whole(found)[0] == "bit 0 of one element inverted"
     rows = [right[i : i + port.row_words] for i in range(0, len(right), port.row_words)]
     late = [word for words in [["0" * port.digits] * port.row_words, *rows[:-1]] for word in words]
-    assert "one vector late (latency)" in whole(result(late))
+    if len(rows) > 2:  # of two, either may be anything
+        assert "one vector late (latency)" in whole(result(late))
     found = result(right[:at] + right[at + 1 :])
     assert f"{len(right) - 1:,} words where {len(right):,} are expected" in found.problem
     words[at] = "x" * port.digits

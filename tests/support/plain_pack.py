@@ -86,7 +86,7 @@ def values_of(words: Sequence[int], port: dict[str, Any]) -> list[int]:
     """The elements in C order; every bit and lane of the words that holds none is 0."""
     each = -(-port["lanes"] * port["bits"] // port["word_bits"])
     assert all(word >> port["word_bits"] == 0 for word in words) and len(words) % each == 0
-    cells = []
+    cells: list[int] = []
     for at in range(0, len(words), each):
         row = 0
         for word in reversed(words[at : at + each]):
