@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,20 +19,29 @@ EXAMPLE = """\
   intnet golden --method wageubn --model mlp --data digits --layer fc2 --steps 4 --out packs/chain
   intnet golden unit quantize_sq --level 1 --out packs/sq
   intnet golden unit requantize --set TWICE=1 --set MODE=ties_away --c --out models/requantize
+  intnet golden runs/first --layer conv1 --layout nc/16hw16 --lanes 16 --tile 16 --out packs/tiled
+  intnet golden packs/conv1 --as mif --out packs/conv1-mif
 
-A layer's pack (level L3) holds one whole step: inputs, stored state, random words, every result of forward,
-backward and update, and the trail of each rounding. --steps N makes a chain (L4) with one digest a step. RUN
-goes on from its last checkpoint, and nothing is written to its folder. `intnet list` shows the units; --c
-writes a unit's model in C99 in place of a pack, with DPI-C and a testbench of random words. What a pack holds
-is told bit by bit in its CONTRACT.md. Check one with `intnet check`."""
+A layer's pack (level L3) holds one whole step: inputs, stored state, random words, every result of
+forward, backward and update, and the trail of each rounding. --steps N makes a chain (L4) with one digest
+a step. RUN goes on from its last checkpoint, and nothing is written to its folder. `intnet list` shows the
+units; --c writes a unit's model in C99 in place of a pack, with DPI-C and a testbench of random words. What
+a pack holds is told bit by bit in its CONTRACT.md. Check one with `intnet check`. --as KIND writes the
+vectors of a pack as other files: mem, mif, coe, c, npz, or image, one memory with an address map, of words of
+--word bits (32)."""
 
 UNIT = "unit"
+OF_LAYERS = ("method", "model", "data", "layer", "step", "limit", "data_dir", "augment", "image_size")
+OF_A_PACK = (*OF_LAYERS, "level", "seed", "batch_size", "set")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A run, a new model, or a unit."""
     parser.add_argument(
-        "what", nargs="*", metavar="RUN | unit NAME", help="a run's folder, or a unit; or name a new model:"
+        "what",
+        nargs="*",
+        metavar="RUN | unit NAME | PACK",
+        help="a run's folder, a unit, a pack with --as; or name a new model:",
     )
     source.add_arguments(parser, layer_needed=False)
     parser.add_argument(
@@ -39,7 +49,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--level", metavar="L", help="of a unit's vectors: 0 to 4")
     parser.add_argument("--c", action="store_true", help="a unit's model in C in place of a pack")
+    _add_layout(parser)
     parser.add_argument("--out", required=True, metavar="PACK", help="the pack's folder, not there yet")
+
+
+def _add_layout(parser: argparse.ArgumentParser) -> None:
+    """How files are laid out, and a pack's vectors as other files."""
+    parser.add_argument(
+        "--layout", metavar="ORDER", help="of data: nhwc, nchw or nc/16hw16 (blocks of any number) (nhwc)"
+    )
+    parser.add_argument(
+        "--lanes", type=options.positive, metavar="N", help="elements a row (as many as fit and divide)"
+    )
+    parser.add_argument(
+        "--word", type=options.positive, metavar="BITS", help="bits of a word, up to 1024 (a row of lanes)"
+    )
+    parser.add_argument(
+        "--tile",
+        action="append",
+        metavar="[PATH=]K",
+        help="partial sums behind each K products of x1, e4 or gW (x1), as trail; again for another path",
+    )
+    parser.add_argument(
+        "--as", dest="kind", metavar="KIND", help="write the vectors of PACK as other files: mem, mif, ..."
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,9 +81,15 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--out {args.out} is there already: a pack is never written over")
     if args.c:
         return _model(args)
-    draft = _unit(args) if args.what[:1] == [UNIT] else _layers(args)
-    from intnet.packs import pack
+    if args.kind is not None:
+        return _export(args)
+    from intnet.packs import layouts, pack, tiles
     from intnet.training.tape import KB, MB
+
+    choice = layouts.Choice(args.layout or "nhwc", args.lanes, args.word)
+    asked = _tiles(args.tile or ())
+    draft = _unit(args) if args.what[:1] == [UNIT] else _layers(args)
+    draft = layouts.laid_out(tiles.tiled(draft, asked), choice)
 
     folder = pack.write(draft, args.out)
     result = _result(draft, folder)
@@ -71,9 +110,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _model(args: argparse.Namespace) -> int:
     """Write a unit's C model, and say what it is."""
-    if args.what[:1] != [UNIT] or len(args.what) != 2 or args.level is not None:
+    if args.what[:1] != [UNIT] or len(args.what) != 2:
         raise ConfigError("write `intnet golden unit NAME --c --out DIR`; `intnet list` shows the units")
-    _of_layers_only(args)
+    strange = options.given(args, (*OF_LAYERS, "level", "kind", "layout", "lanes", "tile", "word"))
+    if strange or args.steps != 1:
+        raise ConfigError(f"{(strange or ['--steps'])[0]} is for a pack, not for a unit's model in C")
     from intnet.packs.units import models
 
     folder = models.write(args.what[1], options.settings(args.set), args.out)
@@ -85,11 +126,34 @@ def _model(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of_layers_only(args: argparse.Namespace) -> None:
-    names = ("method", "model", "data", "layer", "step", "limit", "data_dir", "augment", "image_size")
-    strange = options.given(args, names)
+def _tiles(given: Sequence[str]) -> dict[str, int]:
+    """'16' and 'gW=64' as products a tile, by path."""
+    out: dict[str, int] = {}
+    for text in given:
+        path, _, count = text.rpartition("=")
+        path = path or "x1"
+        if not (count.isascii() and count.isdigit()) or path in out:
+            raise ConfigError(f"--tile {text}: give a whole number, or PATH=K, each path once")
+        out[path] = int(count)
+    return out
+
+
+def _export(args: argparse.Namespace) -> int:
+    """A pack's vectors as other files."""
+    strange = options.given(args, (*OF_A_PACK, "layout", "lanes", "tile"))
     if strange or args.steps != 1:
-        raise ConfigError(f"{(strange or ['--steps'])[0]} is for a pack of layers, not of a unit")
+        raise ConfigError(f"{(strange or ['--steps'])[0]} is chosen when a pack is written, not with --as")
+    if len(args.what) != 1:
+        raise ConfigError("write `intnet golden PACK --as KIND --out DIR`, with the folder of a pack")
+    from intnet.packs import export, pack
+
+    made = export.write(pack.read(args.what[0]), args.kind, args.out, args.word)
+    if args.json:
+        print(json.dumps({"folder": args.out, "as": args.kind, "files": made}))
+    else:
+        more = ", ..." * (len(made) > 3)
+        print(f"{len(made)} file{'s' * (len(made) > 1)} in {args.out}: {', '.join(made[:3])}{more}")
+    return 0
 
 
 def _unit(args: argparse.Namespace) -> "Draft":
@@ -97,7 +161,9 @@ def _unit(args: argparse.Namespace) -> "Draft":
         raise ConfigError(
             "write `intnet golden unit NAME --level L --out PACK`; `intnet list` shows the units"
         )
-    _of_layers_only(args)
+    strange = options.given(args, OF_LAYERS)
+    if strange or args.steps != 1:
+        raise ConfigError(f"{(strange or ['--steps'])[0]} is for a pack of layers, not of a unit")
     from intnet.packs import units
 
     level = args.level if args.level.startswith("L") else f"L{args.level}"

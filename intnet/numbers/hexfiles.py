@@ -9,11 +9,10 @@ last line included (Verilator 5.006 drops a last word without one). No `@`, comm
 
 The load guard is s = rotl64(s, 1) ^ piece over the pieces of 64 bits of every word, the least significant
 piece first, s = 0 at first: simulators finish with status 0 on a short or a missing file, a testbench that
-recomputes s does not. `decode` takes what `encode` writes and nothing else; `decode_dut` takes what
-simulators write (`$writememh`: comments, blank lines, upper case, addresses in order, x and z).
+recomputes s does not. `decode` takes what `encode` writes and nothing else; what simulators and programs
+write, `packs/device.py` brings into this form.
 """
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -149,15 +148,20 @@ def encode(codes: np.ndarray, layout: Layout) -> tuple[bytes, int]:
     flat = np.ascontiguousarray(codes).reshape(-1)
     if flat.size % layout.lanes:
         raise PackError(f"{flat.size} codes do not fill words of {layout.lanes} lanes")
+    check(flat, layout)
+    out = np.empty(flat.size // layout.lanes * (layout.digits + 1), np.uint8)
+    guard = _encode(flat.astype(np.int64), layout.bits, layout.lanes, layout.digits, out)
+    return out.tobytes(), int(guard)
+
+
+def check(flat: np.ndarray, layout: Layout) -> None:
+    """PackError where a code does not fit a lane."""
     low, high = layout.limits
     if flat.size and (int(flat.min()) < low or int(flat.max()) > high):
         raise PackError(
             f"codes from {flat.min()} to {flat.max()} do not fit {layout.bits} "
             f"{'signed' if layout.signed else 'unsigned'} bits ({low}..{high})"
         )
-    out = np.empty(flat.size // layout.lanes * (layout.digits + 1), np.uint8)
-    guard = _encode(flat.astype(np.int64), layout.bits, layout.lanes, layout.digits, out)
-    return out.tobytes(), int(guard)
 
 
 def decode(text: bytes, layout: Layout, words: int, where: str) -> tuple[np.ndarray, int]:
@@ -188,70 +192,3 @@ def _complaint(text: bytes, at: int, line: int) -> str:
     if char in "0123456789abcdef":
         return "a pad bit above the lanes is set"
     return f"{char!r} is no digit of lower-case hex"
-
-
-@dataclass(frozen=True)
-class DutWords:
-    """What a simulator wrote: int64 codes, and for each whether a bit of it is x or z (code 0)."""
-
-    codes: np.ndarray
-    unknown: np.ndarray
-
-
-def decode_dut(text: bytes, layout: Layout, where: str) -> DutWords:
-    """The words of a file that `$writememh`, `$fwrite` or `$display` made, as many as there are.
-
-    Comments, blank lines, several words a line, upper case, `_` and addresses in order are taken. PackError
-    for anything that is no word of the layout, and for an address that skips or repeats words.
-    """
-    plain = _without_comments(text.decode("ascii", "replace"), where)
-    words: list[str] = []
-    unknown: list[int] = []  # codes with an x or z
-    for number, line in enumerate(plain.split("\n"), 1):
-        for token in line.split():
-            if token.startswith("@"):
-                _check_address(token, len(words), f"{where}:{number}")
-                continue
-            digits = token.replace("_", "").lower()
-            if len(digits) != layout.digits or not re.fullmatch("[0-9a-fxz]+", digits):
-                raise PackError(f"{where}:{number}: {token!r} is no word of {layout.digits} hex digits")
-            unknown += _unknown_codes(digits, layout, len(words) * layout.lanes)
-            words.append(re.sub("[xz]", "0", digits))
-            if int(words[-1], 16) >> layout.word_bits:
-                raise PackError(f"{where}:{number}: a pad bit above the lanes of {token!r} is set")
-    whole = "".join(f"{word}\n" for word in words).encode()
-    codes = decode(whole, layout, len(words), where)[0]
-    mask = np.zeros(len(codes), np.bool_)
-    mask[unknown] = True
-    codes[mask] = 0
-    return DutWords(codes, mask)
-
-
-def _unknown_codes(digits: str, layout: Layout, first: int) -> list[int]:
-    """The codes that digits x and z are part of; `first` is that of lane 0. A pad bit belongs to the last."""
-    found: set[int] = set()
-    for place, digit in enumerate(reversed(digits)):
-        if digit in "xz":
-            ends = (4 * place // layout.bits, (4 * place + 3) // layout.bits)
-            found |= {first + min(lane, layout.lanes - 1) for lane in range(ends[0], ends[1] + 1)}
-    return sorted(found)
-
-
-def _without_comments(text: str, where: str) -> str:
-    """The text with comments blanked; lines keep their numbers."""
-    text = re.sub(r"//[^\n]*|/\*[\s\S]*?\*/", lambda comment: "\n" * comment[0].count("\n"), text)
-    if "/*" in text:
-        raise PackError(f"{where}: a comment that does not end")
-    return text
-
-
-def _check_address(token: str, following: int, where: str) -> None:
-    """An address of `$writememh` must be that of the word that follows."""
-    try:
-        address = int(token[1:], 16)
-    except ValueError:
-        raise PackError(f"{where}: {token!r} is no address") from None
-    if address != following:
-        raise PackError(
-            f"{where}: {token} where word {following} comes next: words are left out or written twice"
-        )

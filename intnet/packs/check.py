@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from intnet.errors import IntnetError, PackError
-from intnet.numbers import hexfiles
-from intnet.packs import contract, hdl, layers, units
+from intnet.packs import contract, device, hdl, layers, layouts, lines, tiles, units
 from intnet.packs.diagnosis import Verdict, diagnose, misplaced
 from intnet.packs.mistakes import Words
 from intnet.packs.pack import CASES, CONTRACT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry
@@ -106,7 +105,7 @@ class Result:
     @property
     def words(self) -> int:
         """Words that were compared."""
-        return sum(port.elements // port.port.lanes for port in self.ports)
+        return sum(port.port.words for port in self.ports if port.elements)
 
 
 # -- a device ----------------------------------------------------------------------------------
@@ -137,28 +136,45 @@ def check_dut(
 
 def _compare_file(pack: Pack, port: Port, path: Path) -> PortResult:
     try:
-        dut = hexfiles.decode_dut(_text(port, path), port.layout, str(path))
+        given = device.read(_text(port, path), port, str(path))
+        if len(given.words) != port.words:
+            return _wrong_length(pack, port, path, given)
+        lanes = lines.from_pieces(port, given.words, str(path))
     except PackError as error:
         return PortResult(port, problem=str(error))
-    want = pack.codes(port.name).reshape(-1)
-    if dut.codes.size != want.size:
-        return _wrong_length(port, path, want, np.where(dut.unknown, UNKNOWN, dut.codes))
-    if not dut.unknown.any():
-        return compare(pack, port, want, dut.codes)
-    first, count = int(np.argmax(dut.unknown)), int(np.count_nonzero(dut.unknown))
-    word, lane = divmod(first, port.lanes)
+    want, got = pack.codes(port.name).reshape(-1), lines.held(port, lanes)
+    if given.unknown:
+        unknown = _unknown(port, given)
+        result = compare(pack, port, want, np.where(unknown, want, got))
+        begins = (given.unknown[0][0], result.first_word)
+        begin = min(word for word in begins if word is not None)
+        problem = f"{path}: {_first_unknown(port, given, int(np.count_nonzero(unknown)))}"
+        return replace(result, problem=problem, first_word=begin)
+    return replace(compare(pack, port, want, got), problem=lines.beyond(port, lanes, str(path)))
+
+
+def _first_unknown(port: Port, given: device.Given, count: int) -> str:
+    """Which word and element the first x or z is in, of `count` elements that have one."""
+    word = given.unknown[0][0]
+    cell = device.unknown_codes(port, replace(given, unknown=given.unknown[:1]))[0]
+    flat = lines.element_of(port, cell)
+    place = "where no element is" if flat is None else _place(port, flat)
     more = f", and {count - 1:,} more elements" * (count > 1)
-    problem = f"{path}: x or z in word {word:,} lane {lane} ({_place(port, first)}){more}"
-    others = compare(pack, port, want, np.where(dut.unknown, want, dut.codes))
-    begin = word if others.first_word is None else min(word, others.first_word)
-    return replace(others, problem=problem, first_word=begin)
+    return f"x or z in word {word:,} lane {cell % port.lanes} ({place}){more}"
+
+
+def _unknown(port: Port, given: device.Given) -> np.ndarray:
+    """Which elements have an x or z, in C order."""
+    marked = np.zeros((port.words // port.row_words, port.lanes), np.int64)
+    marked.reshape(-1)[device.unknown_codes(port, given)] = 1
+    return lines.held(port, marked) != 0
 
 
 def _text(port: Port, path: Path) -> bytes:
     """The bytes of a device's file; PackError where it is none, or far too large."""
     if not path.is_file():
         raise PackError(f"{path}: the device wrote no such file")
-    most = ROOM + (port.words + 1) * 16 * (port.layout.digits + 16)
+    most = ROOM + (port.words + 1) * 16 * (port.digits + 16)
     try:
         if path.stat().st_size > most:
             raise PackError(f"{path}: {path.stat().st_size:,} bytes for {port.words:,} words: not read")
@@ -167,17 +183,22 @@ def _text(port: Port, path: Path) -> bytes:
         raise PackError(f"{path}: {error.strerror or error}") from None
 
 
-def _wrong_length(port: Port, path: Path, want: np.ndarray, got: np.ndarray) -> PortResult:
+def _wrong_length(pack: Pack, port: Port, path: Path, given: device.Given) -> PortResult:
     """How many words there are, and which are missing or too many where the others are right."""
-    rows, mine = want.reshape(-1, port.lanes), got.reshape(-1, port.lanes)
-    gap, first = abs(len(rows) - len(mine)), misplaced(rows, mine)
-    text = f"{path}: {len(mine):,} words where {len(rows):,} are expected"
-    if first is None or not len(mine):
-        return PortResult(port, problem=text, first_word=None if first is None else 0)
-    what = "missing" if len(mine) < len(rows) else "too many"
+    text = f"{path}: {len(given.words):,} words where {port.words:,} are expected"
+    if given.unknown or not len(given.words):
+        return PortResult(port, problem=text, first_word=0 if not len(given.words) else None)
+    want = lines.pieces(port, lines.rows(port, pack.codes(port.name)))
+    gap, first = abs(len(want) - len(given.words)), misplaced(want, given.words)
+    if first is None:
+        return PortResult(port, problem=text)
+    what = "missing" if len(given.words) < len(want) else "too many"
     words = f"word {first:,} is" if gap == 1 else f"words {first:,} to {first + gap - 1:,} are"
-    problem = f"{text}: {words} {what} ({_place(port, first * port.lanes)}), all others are right"
-    return PortResult(port, problem=problem, first_word=first)
+    at = lines.element_at(port, first)
+    where = "behind the last" if at is None else _place(port, at)
+    return PortResult(
+        port, problem=f"{text}: {words} {what} ({where}), all others are right", first_word=first
+    )
 
 
 def compare(
@@ -188,9 +209,10 @@ def compare(
     if not wrong.size:
         return PortResult(port, want.size)
     words = Words(port, want, got, way(pack, port) if trail is None else trail)
-    told = [_mismatch(pack, words, int(flat)) for flat in wrong[:SHOWN]]
-    first = int(wrong[0]) // port.lanes
-    return PortResult(port, want.size, wrong.size, first, "", told, diagnose(words), got)
+    at, lanes = lines.places(port, wrong)
+    order = np.argsort(at, kind="stable")[:SHOWN]
+    told = [_mismatch(pack, words, int(wrong[k]), int(at[k]), int(lanes[k])) for k in order]
+    return PortResult(port, want.size, wrong.size, int(at.min()), "", told, diagnose(words), got)
 
 
 def way(pack: Pack, port: Port) -> dict[str, np.ndarray]:
@@ -201,28 +223,25 @@ def way(pack: Pack, port: Port) -> dict[str, np.ndarray]:
     return {part: pack.codes(name).reshape(-1) for part, name in found.items() if name in pack.ports}
 
 
-def _mismatch(pack: Pack, words: Words, flat: int) -> Mismatch:
+def _mismatch(pack: Pack, words: Words, flat: int, word: int, lane: int) -> Mismatch:
     port = words.port
-    word, lane = divmod(flat, port.lanes)
     index = place_of(flat, port.shape)
-    case = _case(pack, port, word)
+    case = _case(pack, port, index[0] if index else 0)
     numbers = {part: int(values[flat]) for part, values in words.way.items()}
     return Mismatch(
         word, lane, index, case.id, case.flags, int(words.got[flat]), int(words.want[flat]), numbers
     )
 
 
-def _case(pack: Pack, port: Port, word: int) -> Case:
-    """Of a layer the port's own case, of a unit the last one that begins at or before the word."""
+def _case(pack: Pack, port: Port, result: int) -> Case:
+    """Of a layer the port's own case, of a unit the last one that begins at or before the result."""
     named = [case for case in pack.cases if case.id.partition("#")[0] == port.name]
-    before = [case for case in pack.cases if case.index <= word]
+    before = [case for case in pack.cases if case.index <= result]
     return (named or before or [Case(0, "", "", "", 0)])[-1]
 
 
 def _place(port: Port, flat: int) -> str:
     """'N=3, H=0, W=7, C=0' of an element."""
-    if flat >= np.prod(port.shape):
-        return "behind the last"
     pairs = zip(port.axes.split(","), place_of(flat, port.shape), strict=True)
     return ", ".join(f"{axis}={i}" for axis, i in pairs)
 
@@ -234,10 +253,15 @@ def first_step(pack: Pack, results: Sequence[PortResult]) -> int | None:
         step = int(link["step"])
         if any(result.port.name.startswith(f"step{step}/") for result in bad):
             return step
-        begins = [result.first_word for result in bad if result.first_word is not None]
-        if any(link.get("first", 1) <= word <= link.get("last", 0) for word in begins):
+        begins = [_result(one.port, one.first_word) for one in bad if one.first_word is not None]
+        if any(link.get("first", 1) <= result <= link.get("last", 0) for result in begins):
             return step
     return None
+
+
+def _result(port: Port, word: int) -> int:
+    """Of a unit: which of its results a word is of, for none holds two."""
+    return word * (port.shape[0] if port.shape else 1) // max(port.words, 1)
 
 
 # -- the pack itself ---------------------------------------------------------------------------
@@ -250,7 +274,8 @@ def recompute(pack: Pack) -> Result:
     """
     cannot = f"what {MANIFEST} says cannot be run again"
     with runnable(pack, REDRAFT, "this intnet makes", cannot) as redraft:
-        return _recomputed(pack, redraft(pack))
+        asked = pack.manifest["about"]
+        return _recomputed(pack, layouts.again(tiles.again(redraft(pack), asked), asked))
 
 
 @contextmanager
@@ -300,4 +325,5 @@ def _texts(pack: Pack, draft: Draft) -> list[str]:
     odd += [path.name for path in (pack.folder / "hdl").iterdir() if f"hdl/{path.name}" not in made]
     given: dict[str, Any] = pack.manifest
     pairs = {"name": draft.name, "version": VERSION, "level": draft.level, "about": dict(draft.about)}
+    pairs["generator"] = {"intnet": given["generator"].get("intnet"), **draft.generator}
     return odd + [f"PACK.json: {key}" for key, value in pairs.items() if given[key] != value]

@@ -40,6 +40,13 @@ _SIGNALS = (
     " and out_valid goes with them. The testbench sets every parameter above by name; a unit may leave one"
     " unused."
 )
+_LAID_OUT = """\
+Where a port has another order than that of its axes, the table below says it: the last axis of the order
+counts fastest; C/16 counts blocks of 16 of C, C%16 within one. Shapes, and coordinates that `intnet check`
+tells, stay those of the axes. A row is `lanes` elements, lane 0 lowest. A word that is wider than a row has 0
+above it; a row that is wider than a word takes several, its least significant bits in the first. Cells that
+hold no element (behind the last one of a file, and of a block that is not full) are 0, and a device writes 0
+there. `index` and `beat` of cases.csv count results and beats of a unit, whatever lines they take."""
 _DIGESTS = {
     True: "over these lines, counted from 0, of every expected file, one file after another in the order of"
     " the table above.",
@@ -56,9 +63,8 @@ _TITLES = {
 
 def text(manifest: Json) -> str:
     """The page of a PACK.json."""
-    parts = (
-        _head, _unit, _graph, _rules, _memory, _reading, _quantizers, _codecs, _ports, _sources, _chain
-    )  # fmt: skip
+    how = (_reading, _layout, _quantizers, _codecs)
+    parts = (_head, _unit, _graph, _rules, _memory, *how, _ports, _sources, _chain)
     return "\n".join(line for part in parts for line in part(manifest))
 
 
@@ -141,6 +147,23 @@ def _reading(manifest: Json) -> Iterator[str]:
     yield _READING
 
 
+def _layout(manifest: Json) -> Iterator[str]:
+    """What is other than the section on reading says, where a layout was asked for."""
+    asked = manifest["about"].get("layout")
+    if asked is None:
+        return
+    given = ", ".join(f"{key} {value}" for key, value in asked.items() if value is not None)
+    yield f"## Layout\n\nAsked for: {given}.\n\n{_LAID_OUT}\n"
+    orders = dict.fromkeys(
+        (port["axes"], port["order"], port["lanes"]) for port in manifest["ports"] if "order" in port
+    )
+    if orders:
+        yield "| axes | order in the file | lanes |"
+        yield "|---|---|---:|"
+        yield from (f"| {axes} | {order} | {lanes} |" for axes, order, lanes in orders)
+        yield ""
+
+
 def _quantizers(manifest: Json) -> Iterator[str]:
     """The rule of each kind of format in the pack."""
     kinds = {port["format"]["kind"] for port in manifest["ports"] if port["format"]}
@@ -212,9 +235,17 @@ def _element(port: Json) -> str:
 def _lanes(port: Json) -> str:
     bits, lanes = port["bits"], port["lanes"]
     if lanes == 1:
-        return _span(bits)
+        return _span(bits) + _words_a_row(port)
     span = f"[{bits}i+{bits - 1}:{bits}i]" if bits > 1 else "[i]"
-    return f"lane i: {span}, i = 0..{lanes - 1}"
+    return f"lane i: {span}, i = 0..{lanes - 1}" + _words_a_row(port)
+
+
+def _words_a_row(port: Json) -> str:
+    """Where a word is no row of lanes."""
+    row, word = port["lanes"] * port["bits"], port["word_bits"]
+    if row == word:
+        return ""
+    return f", in {-(-row // word)} x {word} bits" if row > word else f" of {word} bits"
 
 
 def _span(bits: int) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intnet.packs import lines
 from intnet.packs.mistakes import PLACES, Variant, Words, latencies, pairs, rarer, singles
 
 FEW = 4  # elements whose bits are told one by one
@@ -48,7 +49,8 @@ def diagnose(w: Words) -> list[Verdict]:
     lone = _lone_bits(w, wrong)
     near: list[Verdict] = []
     few = w.taken(wrong)
-    inner = wrong[(wrong >= w.port.lanes) & (wrong < w.want.size - w.port.lanes)]  # judged by any of PLACES
+    row = lines.places(w.port, wrong)[0] // w.port.row_words
+    inner = wrong[(row > 0) & (row < w.port.words // w.port.row_words - 1)]  # judged by any of PLACES
     banks = [
         lambda: _elementwise(w, few, singles(w)) + (_places(w, wrong, PLACES.items()) if inner.size else []),
         lambda: (

@@ -19,6 +19,7 @@ import numpy as np
 
 from intnet.inspect.trail import FRACTION_BITS, HALF
 from intnet.numbers.formats import Flag
+from intnet.packs import lines
 from intnet.packs.ports import Port
 
 LEAST_FLOAT, INFINITY = -149, 0x7F800000  # of binary32: log2 of the least number, a pattern
@@ -406,19 +407,22 @@ def rarer(w: Words, all_of_it: Words) -> Iterator[tuple[str, Variant]]:
 # -- of places -----------------------------------------------------------------------------------
 
 
+def _moved(w: Words, move: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    """The elements of other rows of lanes, made from those wanted and those given."""
+    return lines.held(w.port, move(lines.rows(w.port, w.want), lines.rows(w.port, w.got)))
+
+
 def _late(w: Words, words: int = 1) -> np.ndarray:
     """The vectors so many before; the first ones may be anything."""
-    gap = w.port.lanes * words
-    return np.concatenate([w.got[:gap], w.want[:-gap]])
+    return _moved(w, lambda want, got: np.concatenate([got[:words], want[:-words]]))
 
 
 def _early(w: Words, words: int = 1) -> np.ndarray:
-    gap = w.port.lanes * words
-    return np.concatenate([w.want[gap:], w.got[-gap:]])
+    return _moved(w, lambda want, got: np.concatenate([want[words:], got[-words:]]))
 
 
 PLACES: dict[str, Variant] = {
-    "lanes reversed": lambda w: w.want.reshape(-1, w.port.lanes)[:, ::-1].reshape(-1),
+    "lanes reversed": lambda w: _moved(w, lambda want, got: want[:, ::-1]),
     "one vector late (latency)": _late,
     "one vector early (latency)": _early,
 }

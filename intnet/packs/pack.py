@@ -8,7 +8,7 @@
     SHA256SUMS    of every file but itself, for `sha256sum -c`
     CONTRACT.md   what every port means, bit by bit (`contract.py`)
     cases.csv     which vectors hunt which bug
-    in/ exp/ rnd/ trail/    hex files (`numbers/hexfiles.py`)
+    in/ exp/ rnd/ trail/    hex files (`lines.py`)
     hdl/          sizes and load guards, a self-checking testbench (`hdl/`)
 
 Nothing in a pack depends on when, where or by how many threads it was written: equal drafts give equal
@@ -19,12 +19,12 @@ import csv
 import hashlib
 import io
 import json
+import math
 import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,11 @@ import numpy as np
 import intnet
 from intnet.blocks.block_float import expand
 from intnet.errors import FormatError, PackError
-from intnet.numbers import formats, hexfiles
+from intnet.numbers import formats
 from intnet.numbers.formats import BlockFloat, Format
+from intnet.numbers.hexfiles import MOST_BITS
 from intnet.numbers.qtensor import QTensor
-from intnet.packs import contract, hdl
+from intnet.packs import contract, hdl, lines
 from intnet.packs.ports import ENCODINGS, FOLDERS, Case, Draft, Filled, Port, as_tensor
 from intnet.runs import definition, files, records
 
@@ -53,7 +54,9 @@ PORT = {  # shapes (`runs/records.py`); what an entry has of its port, and what 
     "encoding": str, "exponent": (int, str, type(None)), "axes": str, "shape": [int], "words": int,
     "format": (dict, type(None)), "meaning": str, "explains": str, "rounding": dict,
 }  # fmt: skip
+MOST_LANE = 64  # bits
 OF_WORDS = {"sha256": str, "guard": str}
+ORDER = "order"  # only of a port whose file has another one than C order
 SHAPE = {
     "format": str, "format_version": int, "definition": int,
     "name": str, "version": str, "level": str, "generator": dict,
@@ -70,16 +73,12 @@ def write(draft: Draft, folder: PathLike) -> Path:
     if target.exists():
         raise PackError(f"{target} is there already: a pack is never written over; give another name")
     check(draft)
-    partial = target.with_name(f".{target.name}.{os.getpid()}{files.PARTIAL}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial.mkdir()
-        _fill(draft, partial)
-        os.replace(partial, target)
+        with files.new_folder(target) as partial:
+            _fill(draft, partial)
     except OSError as error:
-        raise PackError(f"{target}: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        name = Path(error.filename).name if error.filename else ""
+        raise PackError(f"{target}: {error.strerror or error}" + f" ({name})" * (name != "")) from None
     return target
 
 
@@ -122,20 +121,25 @@ def _fill(draft: Draft, folder: Path) -> None:
     texts |= {CONTRACT: contract.text(manifest)} | hdl.files(manifest)
     sums = {entry["file"]: entry["sha256"] for entry in entries}
     for name, text in texts.items():
-        (folder / name).write_bytes(text.encode())
+        _put(folder / name, text.encode())
         sums[name] = hashlib.sha256(text.encode()).hexdigest()
-    lines = "".join(f"{sha}  {name}\n" for name, sha in sorted(sums.items()))
-    (folder / SUMS).write_text(lines, newline="\n")
+    listed = "".join(f"{sha}  {name}\n" for name, sha in sorted(sums.items()))
+    _put(folder / SUMS, listed.encode())
+
+
+def _put(path: Path, content: bytes) -> None:
+    with files.naming(path):
+        path.write_bytes(content)
 
 
 def _write_port(filled: Filled, folder: Path) -> dict[str, Any]:
     """Its entry in PACK.json."""
     port, codes = filled
     try:
-        text, guard = hexfiles.encode(codes, port.layout)
+        text, guard = lines.encode(port, codes)
     except PackError as error:
         raise PackError(f"{port.name}: {error}") from None
-    (folder / port.file).write_bytes(text)
+    _put(folder / port.file, text)
     return entry(port) | {"sha256": hashlib.sha256(text).hexdigest(), "guard": f"{guard:016x}"}
 
 
@@ -144,6 +148,7 @@ def entry(port: Port) -> dict[str, Any]:
     format = port.format
     made = {name: getattr(port, name) for name in PORT}
     made |= {"shape": list(port.shape), "rounding": dict(port.rounding)}
+    made |= {ORDER: port.order} if port.order else {}
     if format is not None:
         made["format"] = {"name": str(format), "kind": type(format).__name__, "fields": asdict(format)}
     return made
@@ -177,7 +182,7 @@ class Pack:
         """int64 integers of a port, of its shape."""
         port = self._port(name)
         where = str(self.folder / port.file)
-        codes, guard = hexfiles.decode(Path(where).read_bytes(), port.layout, port.words, where)
+        codes, guard = lines.decode(port, Path(where).read_bytes(), where)
         if f"{guard:016x}" != self.entries[name]["guard"]:
             raise PackError(f"{where}: its load guard is not that of {MANIFEST}")
         return codes.reshape(port.shape)
@@ -267,6 +272,11 @@ def _manifest(path: Path) -> dict[str, Any]:
         if other and manifest["format"] == FORMAT:
             raise PackError(f"{path}: a pack {other}")
         records.check(manifest, SHAPE, path.name)
+        _only(manifest, SHAPE, path.name)
+        for k, entry_ in enumerate(manifest["ports"]):
+            _only(entry_, PORT | OF_WORDS | {ORDER: str}, f"{path.name}['ports'][{k}]")
+            records.check(entry_.get(ORDER, ""), str, f"{path.name}['ports'][{k}]['order']")
+        _within(manifest, path.name)
     except (OSError, ValueError) as error:
         raise PackError(f"{path}: {error}") from None
     if manifest["format"] != FORMAT or manifest["format_version"] != FORMAT_VERSION:
@@ -277,16 +287,52 @@ def _manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def _only(given: dict[str, Any], known: dict[str, Any], name: str) -> None:
+    """ValueError for a key that nothing reads: a misspelt one would be missed in silence."""
+    odd = [key for key in given if key not in known]
+    if odd:
+        raise ValueError(f"{name} has a key {ascii(odd[0])[:80]}; there are only {', '.join(known)}")
+
+
+def _within(value: Any, name: str) -> None:
+    """ValueError for a number that 64 bits do not hold: no port has one, and no reader in C takes it.
+
+    Seeds have no sign, all others one.
+    """
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _within(part, f"{name}[{ascii(key)[:80]}]")
+    elif isinstance(value, list):
+        for k, part in enumerate(value):
+            _within(part, f"{name}[{k}]")
+    elif isinstance(value, int):
+        most = 1 << (64 if name.endswith("['seed']") else 63)
+        if not -(1 << 63) <= value < most:
+            shown = value if abs(value) < 1 << 80 else f"{value.bit_length()} bits wide"
+            raise ValueError(f"{name} is {shown}: no number of a pack passes 64 bits")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} is {value}: a number of a pack is finite")
+
+
 def _port(entry_: dict[str, Any], path: Path) -> Port:
     """A port from its entry, which must say what `entry` says of it."""
-    given = {field.name: entry_[field.name] for field in fields(Port)}
+    given = {name: entry_[name] for name in (field.name for field in fields(Port)) if name in entry_}
     given |= {"shape": tuple(entry_["shape"]), "format": _read_format(entry_["format"], path)}
     if entry_["direction"] not in FOLDERS or entry_["encoding"] not in ENCODINGS:
         raise PackError(f"{path}: port {entry_['name']!r}: unknown direction or encoding")
     if entry_["encoding"] == "flag" and (entry_["format"] or {}).get("kind") != "Flag":
         raise PackError(f"{path}: port {entry_['name']!r}: stored flag words need a Flag format")
-    port = Port(**given)
-    odd = [key for key, value in entry(port).items() if entry_[key] != value]
+    try:
+        port = Port(**given)
+        sizes = {"bits": MOST_LANE, "lanes": MOST_BITS, "word_bits": MOST_BITS}
+        odd = [name for name, most in sizes.items() if not 1 <= entry_[name] <= most]
+        if odd or min(port.shape, default=0) < 0:
+            raise PackError(f"{(odd or ['shape'])[0]} is no size")
+        if entry_["word_bits"] != port.row_bits:
+            port = replace(port, word=entry_["word_bits"])
+        odd = [key for key, value in entry(port).items() if entry_.get(key) != value]
+    except PackError as error:
+        raise PackError(f"{path}: port {entry_['name']!r}: {error}") from None
     if odd or "/" in port.file.split("/", 1)[1] or ".." in port.file:
         wrong = ", ".join(odd) or "name"
         raise PackError(f"{path}: port {port.name!r}: {wrong} does not fit its other fields")

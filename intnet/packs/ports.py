@@ -1,7 +1,7 @@
 """A pack before it is written and after it is read: ports, cases, and the tensors behind them.
 
 A `Port` says what one hex file holds; `Draft` is all that a builder (`layers/`, `units/`) hands to
-`pack.write`. Every layout is a port of its own: nothing is transposed or permuted on the way.
+`pack.write`. Builders fill files in C order; who asked for another layout gets it from `layouts.py`.
 
     direction  in     what the device reads: operands and stored state       in/NAME.hex
                rnd    random words, one an element of the path they round    rnd/NAME.hex
@@ -18,6 +18,7 @@ Next: `pack.py` writes and reads them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from intnet.exact.quantize import flag_words
 from intnet.numbers.formats import Flag, Format
 from intnet.numbers.hexfiles import MOST_BITS, Layout
 from intnet.numbers.qtensor import QTensor, container, max_abs
+from intnet.packs.order import file_shape
 
 FOLDERS = {"in": "in", "rnd": "rnd", "out": "exp", "trail": "trail"}
 ENCODINGS = ("integer", "flag", "float32", "float64")
@@ -38,7 +40,10 @@ class Port:
 
     name:     'x' of a unit, 'fc2/x0' of a layer, 'fc2/e3.floor' of a trail
     shape:    of the elements, in C order; axes names its dimensions: 'N,H,W,C'
-    bits:     of an element; lanes: elements a word, lane 0 the least significant
+    bits:     of an element; lanes: elements a row, lane 0 the least significant; a row is a word
+    order:    of the elements in the file (`order.py`); '': C order
+    word:     bits of a word, where they are not those of a row: a row takes as many words as it needs, the
+              least significant first, and bits above it are 0; 0: a row is a word
     exponent: log2 of the value of code 1; the name of a port that holds one a block; None: no number
               of block float the port of e, where log2 is e - b + 1: b is `rounding`'s bits, or their port
     meaning:  one line: the formula, or what the bits say
@@ -59,21 +64,43 @@ class Port:
     meaning: str = ""
     explains: str = ""
     rounding: Mapping[str, Any] = field(default_factory=dict)
+    order: str = ""
+    word: int = 0
 
     @property
     def layout(self) -> Layout:
-        """How its elements become words."""
+        """How its elements become words, of a port whose words are rows."""
         return Layout(self.bits, self.lanes, self.signed)
+
+    @property
+    def row_bits(self) -> int:
+        """Bits of a row."""
+        return self.lanes * self.bits
 
     @property
     def word_bits(self) -> int:
         """Bits of a word."""
-        return self.layout.word_bits
+        return self.word or self.row_bits
+
+    @property
+    def digits(self) -> int:
+        """Hex digits of a word."""
+        return -(-self.word_bits // 4)
+
+    @property
+    def row_words(self) -> int:
+        """Words a row."""
+        return -(-self.row_bits // self.word_bits)
+
+    @property
+    def file_shape(self) -> tuple[int, ...]:
+        """Of the cells of the file (`order.py`)."""
+        return file_shape(self.axes, self.shape, self.order)
 
     @property
     def words(self) -> int:
         """Words, one a line."""
-        return int(np.prod(self.shape, dtype=np.int64)) // self.lanes
+        return -(-prod(self.file_shape) // self.lanes) * self.row_words
 
     @property
     def file(self) -> str:
@@ -116,10 +143,10 @@ class Draft:
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
-def lanes_of(shape: tuple[int, ...], bits: int) -> int:
+def lanes_of(shape: tuple[int, ...], bits: int, most_bits: int = MOST_BITS) -> int:
     """The most lanes that divide the last axis and keep a word within its limit."""
     size = shape[-1] if shape else 1
-    most = max(1, min(size, MOST_BITS // bits))
+    most = max(1, min(size, most_bits // bits))
     return next(lanes for lanes in range(most, 0, -1) if size % lanes == 0)
 
 

@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -27,6 +27,7 @@ from intnet.errors import CheckpointError
 from intnet.runs import definition, files
 
 META = "meta.json"
+_LAST, _LAST_BYTES = b"PK\5\6", 18  # how a zip file's last record begins, what follows but for its comment
 
 Arrays = dict[str, np.ndarray]
 PathLike = str | os.PathLike[str]
@@ -108,6 +109,7 @@ def _read(path: Path, kind: Kind, content: bytes) -> tuple[Arrays, dict[str, Any
     """All arrays but meta.json, and meta.json, of one of our files of our version."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            check_ends(io.BytesIO(content), archive)
             # Stored entries are as long as they say: no small file unpacks to a huge one.
             packed = any(item.compress_type != zipfile.ZIP_STORED for item in archive.infolist())
             names = archive.namelist()
@@ -134,6 +136,15 @@ def _read(path: Path, kind: Kind, content: bytes) -> tuple[Arrays, dict[str, Any
     if other := definition.difference(description.get("definition")):
         raise CheckpointError(f"{path}: a {kind.name} {other}")
     return arrays, description
+
+
+def check_ends(stream: IO[bytes], archive: zipfile.ZipFile) -> None:
+    """ValueError where the file has bytes ahead of its first entry, or behind its end: readers skip them."""
+    if min((item.header_offset for item in archive.infolist()), default=0) > 0:
+        raise ValueError("bytes ahead of its first array")
+    stream.seek(-len(_LAST) - _LAST_BYTES - len(archive.comment), os.SEEK_END)
+    if stream.read(len(_LAST)) != _LAST:
+        raise ValueError("bytes behind its end")
 
 
 def _array(content: bytes) -> np.ndarray:

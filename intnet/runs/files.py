@@ -7,7 +7,9 @@ the system gives it free when the process ends, however that happens.
 """
 
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -21,9 +23,9 @@ _FAR = (
 
 def replace(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
     """Write `content` (bytes, or a function that writes them) to `path`, atomically and durably."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+    partial = _partial(path)
     try:
-        with open(partial, "wb") as stream:
+        with naming(path), open(partial, "wb") as stream:
             if callable(content):
                 content(stream)
             else:
@@ -35,6 +37,38 @@ def replace(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
         partial.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def _partial(path: Path) -> Path:
+    """What a path is called until it is whole."""
+    return path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `target` behind the last file; nothing is left where that fails.
+
+    The folders above it are made; `target` must not be there.
+    """
+    partial = _partial(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial.mkdir()
+        yield partial
+        os.replace(partial, target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the system name `path` where they name no file, as those of a full disk do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def _sync_folder(folder: Path) -> None:

@@ -363,8 +363,9 @@ class RunFolder:
 
     def checkpoint(self) -> None:
         """Save the state; everything logged so far is on the disk before it."""
-        self._metrics.flush()
-        os.fsync(self._metrics.fileno())
+        with files.naming(self.folder / METRICS):
+            self._metrics.flush()
+            os.fsync(self._metrics.fileno())
         meta = {
             "run": self.identity,
             "step": self.run.step,
@@ -375,7 +376,8 @@ class RunFolder:
         self.saved = self.run.step
 
     def _log(self, line: dict[str, Any]) -> None:
-        self._metrics.write(json.dumps(line) + "\n")
+        with files.naming(self.folder / METRICS):
+            self._metrics.write(json.dumps(line) + "\n")
 
     def _test(self, on_test: Callable[[int], None] | None) -> float:
         """Test accuracy; what saturates while testing is not counted as training's."""

@@ -27,7 +27,7 @@ from numpy.lib import format as npy
 
 from intnet.errors import DataError
 from intnet.runs import files, records
-from intnet.runs.archive import PathLike, write_npz
+from intnet.runs.archive import PathLike, check_ends, write_npz
 
 NPZ, SAFETENSORS = SUFFIXES = (".npz", ".safetensors")
 MOST_HEADER = 100_000_000  # bytes: the limit of safetensors' own reader
@@ -161,6 +161,7 @@ def _members(path: Path, stream: IO[bytes]) -> dict[str, Stored]:
     """The arrays of a .npz file; of each only the header is read."""
     try:
         archive = zipfile.ZipFile(stream)
+        check_ends(stream, archive)
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise DataError(f"{path}: truncated or no .npz file ({error})") from None
     found: dict[str, Stored] = {}

@@ -53,6 +53,20 @@ def exact_dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
     return sum(map(mul, a, b))
 
 
+def tiled_dot(tile: int) -> Dot:
+    """A dot product as an accumulator holds it that takes `tile` products at a time: sums behind each tile.
+
+    >>> tiled_dot(2)([1, 1, 1], [5, 6, 7])
+    [11, 18]
+    """
+
+    def dot(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+        ends = [*range(tile, len(a), tile), len(a)]
+        return [exact_dot(a[:end], b[:end]) for end in ends]
+
+    return dot
+
+
 def batch_dot(g: ConvShape) -> Dot:
     """The float32 `dot` of a weight gradient, in units: groups of images, then the tree."""
     return partial(batch_dot_units, per_image=g.oh * g.ow)

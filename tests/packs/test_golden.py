@@ -194,3 +194,49 @@ def test_bad_usage_is_one_line(folder: Path, tmp_path: Path, capsys: Capture) ->
     )
     assert "--port chooses among the files of --dut" in refused(capsys, "check", folder, "--port", "x1")
     assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.slow
+def test_layouts_tiles_and_other_files_by_the_command(tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "laid"
+    asked = ("--layout", "nc/12hw12", "--lanes", 12, "--word", 32, "--tile", 16, "--tile", "gW=4")
+    status, text, _ = here(capsys, "golden", *SMALL, "--layer", "fc2", *asked, "--out", out)
+    assert status == 0 and "-tile-x1_16-gW_4-nc_12hw12-lanes12-word32 3.0.0, level L3" in text
+    manifest = json.loads((out / "PACK.json").read_text())
+    assert manifest["about"]["layout"] == {"order": "nc/12hw12", "lanes": 12, "word": 32}
+    assert manifest["about"]["tile"] == {"x1": 16, "gW": 4}
+    contract = (out / "CONTRACT.md").read_text()
+    assert "Asked for: order nc/12hw12, lanes 12, word 32." in contract
+    assert "| N,C | N,C/12,C%12 | 12 |" in contract and ", in 4 x 32 bits |" in contract
+    assert here(capsys, "check", out)[0] == here(capsys, "check", out, "--by", "spec")[0] == 0
+    assert here(capsys, "check", out, "--dut", good(pack.read(out), tmp_path / "dut"))[0] == 0
+    for kind, count in (("mem", len(manifest["ports"])), ("npz", 1), ("image", 3)):
+        status, text, _ = here(capsys, "golden", out, "--as", kind, "--out", tmp_path / kind)
+        assert status == 0 and text.startswith(f"{count} file")
+    status, text, _ = here(capsys, "golden", out, "--as", "c", "--out", tmp_path / "c", "--json")
+    assert (status, json.loads(text)["files"]) == (0, ["pack.h", "pack.c"])
+    unit = ("golden", "unit", "mac_requant", "--level", 0, "--lanes", 1, "--word", 32)
+    assert here(capsys, *unit, "--out", tmp_path / "unit")[0] == 0
+    assert here(capsys, "check", tmp_path / "unit")[0] == 0
+
+
+def test_bad_usage_of_layouts_is_one_line(folder: Path, tmp_path: Path, capsys: Capture) -> None:
+    out = ("--out", tmp_path / "p")
+    fc2 = ("golden", *SMALL, "--layer", "fc2", *out)
+    assert "--layout nhcw: give nhwc, nchw or nc/XhwX" in refused(capsys, *fc2, "--layout", "nhcw")
+    assert "--word 2000: give a number from 1 to 1024" in refused(capsys, *fc2, "--word", 2000)
+    assert "--tile x: give a whole number, or PATH=K" in refused(capsys, *fc2, "--tile", "x")
+    assert "--tile 8: give a whole number, or PATH=K, each path once" in refused(
+        capsys, *fc2, "--tile", 4, "--tile", 8
+    )
+    assert "--layer is chosen when a pack is written, not with --as" in refused(
+        capsys, "golden", folder, "--as", "mif", "--layer", "fc2", *out
+    )
+    assert "--lanes is chosen when a pack is written" in refused(
+        capsys, "golden", folder, "--as", "mif", "--lanes", 2, *out
+    )
+    assert "write `intnet golden PACK --as KIND" in refused(capsys, "golden", "--as", "mif", *out)
+    assert "unknown kind of file 'hex'" in refused(capsys, "golden", folder, "--as", "hex", *out)
+    assert "no readable SHA256SUMS" in refused(capsys, "golden", tmp_path, "--as", "mif", *out)
+    assert "--word with --as mif" in refused(capsys, "golden", folder, "--as", "mif", "--word", 8, *out)
+    assert not (tmp_path / "p").exists()

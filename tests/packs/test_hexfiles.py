@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet.errors import PackError
-from intnet.numbers.hexfiles import Layout, decode, decode_dut, encode
+from intnet.numbers.hexfiles import Layout, decode, encode
 
 LAYOUTS = [
     Layout(1), Layout(1, 5), Layout(3, 7, False), Layout(4, 2), Layout(8), Layout(8, 4), Layout(9, 3),
@@ -113,48 +113,3 @@ def test_the_guard_sees(change: str) -> None:
         "a word twice": [*codes, 6],
     }[change]
     assert encode(np.array(codes), layout)[1] != encode(np.array(other), layout)[1]
-
-
-# -- what simulators write ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_a_simulator_s_file_of_the_same_words(layout: Layout) -> None:
-    codes = corners(layout, 6, 3)
-    text = encode(held(codes), layout)[0].decode()
-    lines = text.splitlines()
-    written = "// 0x00000000\n@0\n" + "\n".join(lines[:3]).upper() + "\n\n/* two\nlines */ @00000003 // on\n"
-    written += " ".join(lines[3:])
-    for form in (text, written, text.replace("\n", "\r\n"), "  ".join(lines)):
-        words = decode_dut(form.encode(), layout, "dut/x.hex")
-        assert words.codes.tolist() == codes and not words.unknown.any()
-
-
-def test_unknown_bits_are_codes_of_their_own_kind() -> None:
-    words = decode_dut(b"1_0\nxx\n5Z\n7f\n", Layout(4, 2), "dut/x.hex")
-    assert words.unknown.tolist() == [False, False, True, True, True, False, False, False]
-    assert words.codes.tolist() == [0, 1, 0, 0, 0, 5, -1, 7]
-    words = decode_dut(b"07fff\n3xfff\n0000z\nx0000\n", Layout(6, 3), "dut/x.hex")  # 18 bits in 20
-    assert np.flatnonzero(words.unknown).tolist() == [5, 6, 11]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("01\nhello\n", "dut/x.hex:2: 'hello' is no word of 2 hex digits"),
-        ("01\n001\n", "dut/x.hex:2: '001' is no word of 2 hex digits"),
-        ("01\n-1\n", "dut/x.hex:2: '-1' is no word"),
-        ("01\n@5\n02\n", "dut/x.hex:2: @5 where word 1 comes next: words are left out or written twice"),
-        ("01\n@g\n", "dut/x.hex:2: '@g' is no address"),
-        ("01 /* open", "dut/x.hex: a comment that does not end"),
-        ("01 // note /* here\n00f\n01 // end */\n", "dut/x.hex:2: '00f' is no word"),
-    ],
-)
-def test_what_no_simulator_writes_is_named(text: str, message: str) -> None:
-    with pytest.raises(PackError, match=message):
-        decode_dut(text.encode(), Layout(4, 2), "dut/x.hex")
-
-
-def test_a_pad_bit_of_a_simulator_is_named() -> None:
-    with pytest.raises(PackError, match=r"dut/x\.hex:1: a pad bit above the lanes of 'f0' is set"):
-        decode_dut(b"f0\n", Layout(5), "dut/x.hex")

@@ -210,7 +210,13 @@ FORGERIES: dict[str, Callable[[dict], None]] = {
     "has no 'ports'": lambda m: m.pop("ports"),
     "bits": lambda m: m["ports"][0].update(bits="8"),
     "words does not fit": lambda m: m["ports"][0].update(words=7),
-    "word_bits": lambda m: m["ports"][0].update(lanes=2),
+    "words does not fit its": lambda m: m["ports"][0].update(lanes=2),
+    "word_bits is no size": lambda m: m["ports"][0].update(word_bits=0),
+    "bits is no size": lambda m: m["ports"][0].update(bits=65),
+    "lanes is no size": lambda m: m["ports"][0].update(lanes=1 << 40),
+    "shape is no size": lambda m: m["ports"][0].update(shape=[2, -3, -4]),
+    "order 'N,H' does not have the axis C once": lambda m: m["ports"][0].update(order="N,H"),
+    r"\['order'\] is 5": lambda m: m["ports"][0].update(order=5),
     "file does not fit": lambda m: m["ports"][0].update(file="in/../../x.hex"),
     "unknown direction": lambda m: m["ports"][0].update(direction="inout"),
     "a port is listed twice": lambda m: m["ports"].append(dict(m["ports"][0])),
@@ -259,6 +265,21 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(pack.contract, "text", full)
     with pytest.raises(PackError, match="No space left on device"):
+        pack.write(draft(), tmp_path / "p")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["fc.y.hex", "PACK.json", "SHA256SUMS", "pack.svh"])
+def test_a_full_disk_names_the_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path.write_bytes
+
+    def full(path: Path, content: bytes) -> int:
+        if path.name == name:
+            raise OSError(28, "No space left on device")
+        return real(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(PackError, match=rf"p: No space left on device \({name}\)"):
         pack.write(draft(), tmp_path / "p")
     assert not list(tmp_path.iterdir())
 

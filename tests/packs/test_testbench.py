@@ -15,6 +15,7 @@ from intnet.numbers.formats import Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import hdl, pack, ports
 from intnet.packs.hdl.text import names_of
+from intnet.packs.layouts import Choice, laid_out
 from intnet.packs.ports import Case, Draft
 from tests.packs.test_rtl import icarus_only, verilator_only
 from tests.packs.test_units import made
@@ -164,6 +165,81 @@ def test_what_the_unit_gave_can_be_written(tmp_path: Path) -> None:
     for name in ("q.hex", "saturated.hex"):
         lines = [(place / name).read_text().splitlines() for place in (tmp_path / "out", good / "exp")]
         assert len(lines[0]) == len(lines[1])
+
+
+LAID_OUT = [
+    ("mac_requant", Choice("nhwc", 1, 32)),  # a beat of 32 bits in four words of 32
+    ("mac_requant", Choice("nhwc", 2, 12)),
+    ("block_dot", Choice("nhwc", None, 3)),
+    ("quantize_cq", Choice("nhwc", None, 64)),
+]
+
+
+@pytest.mark.slow
+@every_simulator
+def test_beats_are_put_together_from_words_of_any_layout(simulator: str, tmp_path: Path) -> None:
+    """The unit passes; a wrong word is named; what it gave is written as the pack has it."""
+    packs = []
+    for number, (unit, choice) in enumerate(LAID_OUT):
+        packs.append((pack.write(laid_out(made(unit, "L0", {}), choice), tmp_path / str(number)), unit))
+    if simulator == "verilator":
+        program = simulate.verilator(packs, tmp_path / "verilator")
+        commands = [simulate.chosen(program, folder) for folder, _ in packs]
+    else:
+        commands = [simulate.icarus(folder, unit, tmp_path) for folder, unit in packs]
+    for (folder, _), command in zip(packs, commands, strict=True):
+        out = tmp_path / f"{folder.name}-dut"
+        out.mkdir()
+        passed, text = simulate.run([*command, f"+out={out}"])
+        assert passed, text
+        for path in sorted((folder / "exp").iterdir()):
+            assert (out / path.name).read_bytes() == path.read_bytes(), path
+        path = folder / "in" / "x.hex" if (folder / "in" / "x.hex").exists() else folder / "in" / "xm.hex"
+        before = path.read_text()
+        path.write_text(f"{before[:-2]}{int(before[-2], 16) ^ 1:x}\n")
+        assert f"FAIL load in/{path.name}" in simulate.run(command)[1]
+
+
+@pytest.mark.slow
+@every_simulator
+def test_a_laid_out_pack_of_layers_is_loaded_and_compared(simulator: str, tmp_path: Path) -> None:
+    folder = pack.write(laid_out(layers(), Choice("nc/5hw5", 3, 32)), tmp_path / "pack")
+    words = sum(port.words for port in pack.read(folder).ports.values() if port.direction == "out")
+    if simulator == "verilator":
+        command = simulate.verilator([(folder, "")], tmp_path / "verilator")
+    else:
+        command = simulate.icarus(folder, "", tmp_path)[:-1]
+    dut = shutil.copytree(folder / "exp", tmp_path / "dut")
+    assert f"PASS n={words}\n" in simulate.run([*command, f"+pack={folder}", f"+dut={dut}"])[1]
+
+
+@pytest.mark.slow
+@verilator_only
+def test_a_wrapper_of_another_file_s_name_is_no_error(tmp_path: Path) -> None:
+    """The usage that the testbench tells, with the unit in a file that is not called as its module."""
+    folder = pack.write(made("quantize_q", "L0", {}), tmp_path / "pack")
+    bench = simulate.bench(folder)
+    usage = re.search(r"verilator (.*?)\n//\n", bench.read_text().replace("\\\n//", ""), re.S)
+    assert usage is not None
+    words = usage[1].split("\n")[0].replace("PACK", str(folder)).split()
+    mine = tmp_path / "wrapper.sv"
+    mine.write_text((simulate.HERE / "quantize_q.sv").read_text())
+    place = [str(mine) if word == "quantize_q.sv" else word for word in words]
+    lint = [word for word in place if word not in ("--binary",)]
+    simulate.command(["verilator", "--lint-only", f"-I{simulate.HERE}", *lint])
+    with pytest.raises(RuntimeError, match="DECLFILENAME"):
+        bare = [word for word in lint if word != "-Wno-DECLFILENAME"]
+        simulate.command(["verilator", "--lint-only", f"-I{simulate.HERE}", *bare])
+
+
+def test_the_package_of_a_layer_keeps_its_name_in_another_step(folder: Path) -> None:
+    manifest = pack.read(folder).manifest
+    texts = []
+    for step, name in ((2, "m-d-fc2+bn2-step2-0123abcd"), (7, "m-d-fc2+bn2-step7-89ab4567")):
+        generator = {"kind": "layers", "layers": ["layer1.0.fc2", "bn2"], "step": step}
+        texts.append(hdl.files(manifest | {"name": name, "generator": generator})["hdl/pack.svh"])
+    assert all("package pack_layer1_0_fc2_bn2;\n" in text for text in texts)
+    assert texts[0].splitlines()[1:] == texts[1].splitlines()[1:]
 
 
 @pytest.mark.slow

@@ -135,6 +135,20 @@ def test_float16_is_not_a_state(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("more", [b"\0", b"\n", b"PK\5\6" + bytes(30), bytes(1 << 17)])
+def test_bytes_behind_the_end_or_ahead_of_the_start_are_refused(more: bytes, saved: Path) -> None:
+    content = saved.read_bytes()
+    for changed, where in ((content + more, "behind its end"), (more + content, "ahead of its first array")):
+        saved.write_bytes(changed)
+        with pytest.raises(CheckpointError, match=f"bytes {where}|truncated, damaged or not a checkpoint"):
+            checkpoint.load(saved)
+    saved.write_bytes(content + b"\0")
+    with pytest.raises(CheckpointError, match="bytes behind its end"):
+        checkpoint.load(saved)
+    saved.write_bytes(content)
+    assert checkpoint.load(saved)[1] == META
+
+
 # -- writes are atomic -------------------------------------------------------------------------
 
 
@@ -147,7 +161,7 @@ def test_a_failed_write_leaves_the_old_file(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=r"No space left on device: '.*checkpoint\.npz'"):
         checkpoint.save(saved, {}, {})
     assert saved.read_bytes() == before and [path.name for path in tmp_path.iterdir()] == ["checkpoint.npz"]
 

@@ -9,6 +9,7 @@ import json
 import struct
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class Plain:
         words = [int(line, 16) for line in text.splitlines()]
         assert len(words) == port["words"]
         assert f"{load_guard(words, port['word_bits']):016x}" == port["guard"]
-        return [code for word in words for code in elements(word, port)]
+        return values_of(words, port)
 
     def __getitem__(self, name: str) -> Fixed:
         port = self.ports[name]
@@ -81,10 +82,46 @@ class Plain:
         return [Fraction(value) for value in values]
 
 
+def values_of(words: Sequence[int], port: dict[str, Any]) -> list[int]:
+    """The elements in C order; every bit and lane of the words that holds none is 0."""
+    each = -(-port["lanes"] * port["bits"] // port["word_bits"])
+    assert all(word >> port["word_bits"] == 0 for word in words) and len(words) % each == 0
+    cells: list[int] = []
+    for at in range(0, len(words), each):
+        row = 0
+        for word in reversed(words[at : at + each]):
+            row = row << port["word_bits"] | word
+        cells += elements(row, port)
+    shape = port["shape"]
+    out, held = [], set()
+    for flat in range(prod(shape)):
+        index = [flat // prod(shape[k + 1 :]) % size for k, size in enumerate(shape)]
+        at = flat if "order" not in port else position(index, port)
+        out.append(cells[at])
+        held.add(at)
+    assert len(held) == len(out) and not any(code for at, code in enumerate(cells) if at not in held)
+    return out
+
+
+def position(index: Sequence[int], port: dict[str, Any]) -> int:
+    """The cell of an element by the port's order, as a number whose digits are the order's indices."""
+    axes, at = port["axes"].split(","), 0
+    for text in port["order"].split(","):
+        if text in axes:
+            digit, base = index[axes.index(text)], port["shape"][axes.index(text)]
+        else:
+            name, size = text.replace("%", "/").rsplit("/", 1)
+            whole, one = port["shape"][axes.index(name)], index[axes.index(name)]
+            digit, base = divmod(one, int(size))[::-1] if "%" in text else divmod(one, int(size))
+            base = int(size) if "%" in text else -(-whole // int(size))
+        at = at * base + digit
+    return at
+
+
 def elements(word: int, port: dict[str, Any]) -> Iterable[int]:
-    """The lanes of a word, lane 0 lowest."""
+    """The lanes of a row, lane 0 lowest."""
     bits = port["bits"]
-    assert word >> port["word_bits"] == 0
+    assert word >> port["lanes"] * bits == 0
     for lane in range(port["lanes"]):
         code = word >> lane * bits & (1 << bits) - 1
         yield code - (1 << bits) if port["signed"] and code >> bits - 1 else code

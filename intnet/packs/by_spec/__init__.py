@@ -3,6 +3,7 @@
 plain        PACK.json and the hex files as integers, fractions, expressions
 units        what the reference units must give
 layers       a layer's step by the definition's walk, from what the pack says went into it
+tiles        partial sums of its products
 ports        its values as words of ports, and what else a pack says of them; trails: what explains them
 recompute    all of it, port by port, as a `check.Result`
 """

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -51,7 +52,9 @@ class Plain:
         if name not in self._codes:
             port = self.port(name)
             text = (self.pack.folder / port["file"]).read_text("ascii")
-            self._codes[name] = [code for line in text.splitlines() for code in elements(int(line, 16), port)]
+            cells = [code for row in rows([int(line, 16) for line in text.splitlines()], port)
+                     for code in elements(row, port)]  # fmt: skip
+            self._codes[name] = in_c_order(cells, port)
         return self._codes[name]
 
     def words(self, name: str) -> list[int]:
@@ -137,8 +140,44 @@ class Plain:
         return [part] * count if isinstance(part, int) else self.spread(part, count)
 
 
+def rows(words: Sequence[int], port: Json) -> Iterator[int]:
+    """Words put together to rows of lanes, the lowest first; mostly a row is a word."""
+    size, width = port["word_bits"], port["lanes"] * port["bits"]
+    each = -(-width // size)
+    for at in range(0, len(words), each):
+        yield sum(word << size * k for k, word in enumerate(words[at : at + each]))
+
+
+def in_c_order(cells: Sequence[int], port: Json) -> list[int]:
+    """The elements of a file's cells; behind the last one, and in blocks that are not full, are none."""
+    if "order" not in port:
+        return list(cells[: prod(port["shape"])])
+    sizes = dict(zip(port["axes"].split(","), port["shape"], strict=True))
+    found: dict[tuple[int, ...], int] = {}
+    for cell, place in zip(cells, product(*_walk(port["order"].split(","), sizes)), strict=False):
+        index = dict.fromkeys(sizes, 0)
+        for axis, step in place:
+            index[axis] += step
+        if all(index[axis] < size for axis, size in sizes.items()):
+            found[tuple(index.values())] = cell
+    return [found[place] for place in places(port["shape"])]
+
+
+def _walk(order: Sequence[str], sizes: dict[str, int]) -> Iterator[list[tuple[str, int]]]:
+    """Of each dimension of a file: its axis and what each step adds to the index."""
+    for text in order:
+        if text in sizes:
+            yield [(text, i) for i in range(sizes[text])]
+        elif "%" in text:
+            axis, _, block = text.rpartition("%")
+            yield [(axis, i) for i in range(int(block))]
+        else:
+            axis, _, block = text.rpartition("/")
+            yield [(axis, i) for i in range(0, sizes[axis], int(block))]
+
+
 def elements(word: int, port: Json) -> Iterator[int]:
-    """The lanes of a word, lane 0 lowest; two's complement where the port is signed."""
+    """The lanes of a row, lane 0 lowest; two's complement where the port is signed."""
     bits = port["bits"]
     for lane in range(port["lanes"]):
         code = word >> lane * bits & (1 << bits) - 1

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.packs.by_spec import ports, units
+from intnet.packs.by_spec import ports, tiles, units
 from intnet.packs.by_spec.layers import Replay
 from intnet.packs.by_spec.plain import Plain
 from intnet.packs.check import TRAIL, UNKNOWN, PortResult, Result, compare, first_step, runnable
@@ -122,6 +122,8 @@ def _layers(plain: Plain, judge: _Judge) -> None:
             judge.problems += [problem] * bool(problem)
             judge.enter(entered)
         judge.problems += ports.of_aliases(plain, made)
+    for name, codes in tiles.expected(plain):
+        judge.see({name: codes})
 
 
 def _chain(plain: Plain) -> Iterator[str]:
@@ -133,7 +135,9 @@ def _chain(plain: Plain) -> Iterator[str]:
             mine = sorted((p for p in outs if _of_step(plain, p, link["step"])), key=lambda p: str(p["file"]))
         for port in mine:
             lines = (plain.pack.folder / port["file"]).read_bytes().splitlines(keepends=True)
-            digest.update(b"".join(lines[link.get("first", 0) : link.get("last", len(lines)) + 1]))
+            each = len(lines) // port["shape"][0] if "first" in link else 1  # words a result
+            first, last = link.get("first", 0), link.get("last", len(lines))
+            digest.update(b"".join(lines[first * each : (last + 1) * each]))
         if digest.hexdigest() != link["sha256"]:
             yield f"the digest of step {link['step']} is not that of its expected words"
 

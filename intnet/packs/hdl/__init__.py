@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from intnet.packs.hdl import compare, drive
-from intnet.packs.hdl.text import identifier, names_of
+from intnet.packs.hdl.text import names_of, package_of
 
 __all__ = ["files"]
 
@@ -24,15 +24,22 @@ def files(manifest: dict[str, Any]) -> dict[str, str]:
     return {"hdl/pack.svh": header(manifest), f"hdl/{bench.module(manifest)}.sv": bench.text(manifest)}
 
 
+_LAID_OUT = {
+    False: [],
+    True: [f"// {'':15} of a row, where a word is no row: a row takes several words, the lowest bits first"],
+}
+
+
 def header(manifest: dict[str, Any]) -> str:
     """pack.svh: parameters of the unit; words, widths, load guard and exponent of every port."""
-    package = f"pack_{identifier(manifest['name'])}"
+    package, unit = package_of(manifest), manifest["about"].get("unit")
     guard = f"INTNET_{package.upper()}_SVH"
     lines = [
         f"// Generated from PACK.json of {manifest['name']} {manifest['version']}: do not edit.",
         f"// {'PORT_WORDS':15} lines of the port's file",
         f"// {'PORT_BITS':15} of an element, two's complement where PORT_SIGNED is 1",
         f"// {'PORT_LANES':15} elements a word, lane 0 the least significant; PORT_WORD_BITS of all",
+        *_LAID_OUT[manifest["about"].get("layout") is not None],
         f"// {'PORT_GUARD':15} s = rotl64(s, 1) ^ piece over the 64-bit pieces of all words, from s = 0",
         f"// {'PORT_EXPONENT':15} log2 of the value of code 1, where it is one for all",
         f"`ifndef {guard}",
@@ -41,7 +48,6 @@ def header(manifest: dict[str, Any]) -> str:
         "// verilator lint_off UNUSEDPARAM",
         f"package {package};",
     ]
-    unit = manifest["about"].get("unit")
     if unit:
         lines += [f"  localparam int {name} = {value};" for name, value in unit["generics"].items()]
     ports: Sequence[dict[str, Any]] = manifest["ports"]

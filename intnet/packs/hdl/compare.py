@@ -6,7 +6,7 @@ comparison are read side by side, a word at a time: a pack may be longer than a 
 
 from typing import Any
 
-from intnet.packs.hdl.text import fold, identifier, names_of, widest
+from intnet.packs.hdl.text import fold, names_of, package_of, widest
 
 SHOWN = 8  # mismatches of a port that it shows
 
@@ -32,7 +32,7 @@ def text(manifest: dict[str, Any]) -> str:
 `timescale 1ns / 1ps
 `include "pack.svh"
 module tb_pack;
-  import pack_{identifier(manifest["name"])}::*;
+  import {package_of(manifest)}::*;
 
   string only, pack, dut;
   integer loaded, compared, bad;
@@ -64,7 +64,7 @@ def _usage(manifest: dict[str, Any]) -> str:
 //   $ iverilog -g2012 -I PACK/hdl -s tb_pack -o tb_pack.vvp PACK/hdl/tb_pack.sv
 //   $ vvp -n tb_pack.vvp +pack=PACK +dut=DIR
 //
-//   $ verilator --binary --timing -Wall -IPACK/hdl --top-module tb_pack PACK/hdl/tb_pack.sv
+//   $ verilator --binary --timing -Wall -Wno-DECLFILENAME -IPACK/hdl --top-module tb_pack PACK/hdl/tb_pack.sv
 //   $ obj_dir/Vtb_pack +pack=PACK +dut=DIR
 //
 // DIR holds what the device wrote, one file a file of PACK/exp, of the same name, written as those are: one

@@ -1,9 +1,11 @@
 """The testbench of a unit's pack: drives the unit with every beat, compares every result.
 
 Bubbles with inverted data stand between the beats; out_valid must come exactly when a result is due. It
-ends in `PASS n=<words compared>` or `FAIL ...` and shows the first mismatches.
+ends in `PASS n=<words compared>` or `FAIL ...` and shows the first mismatches. Where a pack's words are no
+beats (`layouts.py`), a beat is put together from its words, and taken apart where it is written.
 """
 
+from math import prod
 from typing import Any
 
 from intnet.packs.hdl.text import fold, identifier, widest
@@ -24,14 +26,13 @@ def text(manifest: dict[str, Any]) -> str:
     entries = {entry["name"]: entry for entry in manifest["ports"]}
     ins, outs = ([entries[name] for name in unit[way]] for way in ("inputs", "outputs"))
     name, package = module(manifest), f"pack_{identifier(manifest['name'])}"
-    first_in, first_out = ins[0]["name"], outs[0]["name"]
     return f"""{_usage(manifest, name, unit["name"])}
 `timescale 1ns / 1ps
 `include "pack.svh"
 module {name};
   import {package}::*;
-  localparam int BEATS = {first_in}_WORDS;
-  localparam int RESULTS = {first_out}_WORDS;
+  localparam int BEATS = {_count(ins[0])};
+  localparam int RESULTS = {_count(outs[0])};
 
   logic clk, rst, in_valid;
   wire out_valid;
@@ -98,7 +99,8 @@ def _usage(manifest: dict[str, Any], name: str, unit: str) -> str:
 //   $ iverilog -g2012 -I PACK/hdl -s {name} -o {name}.vvp PACK/hdl/{name}.sv {unit}.sv
 //   $ vvp -n {name}.vvp +pack=PACK
 //
-//   $ verilator --binary --timing -Wall -IPACK/hdl --top-module {name} PACK/hdl/{name}.sv {unit}.sv
+//   $ verilator --binary --timing -Wall -Wno-DECLFILENAME -IPACK/hdl \\
+//       --top-module {name} PACK/hdl/{name}.sv {unit}.sv
 //   $ obj_dir/V{name} +pack=PACK
 //
 // Passed is what prints a line `PASS n=<words compared>`, and nothing else: the simulators finish with status
@@ -115,9 +117,11 @@ def _declare(ins: list[Entry], outs: list[Entry], ignored: list[Entry]) -> str:
     lines = []
     for entry in ins + outs:
         name, kind = entry["name"], "logic" if entry in ins else "wire "
-        span = f"[{name}_WORD_BITS-1:0]"
+        if assembled(entry):
+            lines.append(f"  localparam int {name}_BEAT_BITS = {_beat_bits(entry)};")
+        span = f"[{name}_BEAT_BITS-1:0]" if assembled(entry) else f"[{name}_WORD_BITS-1:0]"
         lines.append(f"  {kind} {span} {name};")
-        lines.append(f"  logic {span} {name}_words[0:{name}_WORDS-1];")
+        lines.append(f"  logic {span} {name}_words[0:{_count(entry)}-1];")
     lines += [f"  integer {entry['name']}_file;" for entry in outs]
     for entry in ignored:  # it never changes in this pack, so it has no file
         lines.append(f"  wire [{entry['bits'] - 1}:0] {entry['name']};")
@@ -142,7 +146,7 @@ def _load(entry: Entry) -> str:
     at = 0;
     got = file == 0 ? 0 : $fscanf(file, "%h\\n", line_word);
     while (got == 1) begin
-      if (at < {name}_WORDS) {name}_words[at] = line_word[{name}_WORD_BITS-1:0];
+      if (at < {name}_WORDS) {_stored(entry)};
       fold({name}_WORD_BITS, line_word, s);
       at = at + 1;
       got = $fscanf(file, "%h\\n", line_word);
@@ -161,7 +165,60 @@ def _compare(entry: Entry) -> str:
             wrong = wrong + 1;
             if (wrong <= {SHOWN}) $display("{name}[%0d]: got %h want %h", done, {name}, {name}_words[done]);
           end
-          if (dump) $fdisplay({name}_file, "%h", {name});"""
+          if (dump) {_written(entry)}"""
+
+
+# -- beats of several words ------------------------------------------------------------------------
+
+
+def assembled(entry: Entry) -> bool:
+    """Whether a beat is no word: it is several, or words are wider than it."""
+    return {entry["lanes"] * entry["bits"], entry["word_bits"]} != {_beat_bits(entry)}
+
+
+def _beat_bits(entry: Entry) -> int:
+    return prod(entry["shape"][1:]) * int(entry["bits"])
+
+
+def _count(entry: Entry) -> str:
+    """Beats of a file."""
+    return str(entry["shape"][0]) if assembled(entry) else f"{entry['name']}_WORDS"
+
+
+def _words(entry: Entry) -> tuple[int, int, int, int]:
+    """(words a beat, words a row of lanes, bits of a row, of a word)."""
+    row, word = entry["lanes"] * entry["bits"], entry["word_bits"]
+    each = -(-row // word)
+    return prod(entry["shape"][1:]) // entry["lanes"] * each, each, row, word
+
+
+def _from_bit(entry: Entry, word: str) -> str:
+    """Where the bits of a word begin in its beat."""
+    beat, row, bits, size = _words(entry)
+    return f"({word} % {beat}) / {row} * {bits} + {word} % {row} * {size}"
+
+
+def _stored(entry: Entry) -> str:
+    name = entry["name"]
+    if not assembled(entry):
+        return f"{name}_words[at] = line_word[{name}_WORD_BITS-1:0]"
+    beat = _words(entry)[0]
+    return (
+        f"{name}_words[at / {beat}] = (at % {beat} == 0 ? '0 : {name}_words[at / {beat}])\n"
+        f"          | ({name}_BEAT_BITS'(line_word) << ({_from_bit(entry, 'at')}))"
+    )
+
+
+def _written(entry: Entry) -> str:
+    """Every word of a result; 0 stands above what is not filled."""
+    name = entry["name"]
+    if not assembled(entry):
+        return f'$fdisplay({name}_file, "%h", {name});'
+    beat, row, bits, size = _words(entry)
+    starts = [(k // row * bits + k % row * size, k // row * bits + bits) for k in range(beat)]
+    spans = [f"[{min(first + size, end) - 1}:{first}]" for first, end in starts]
+    lines = [f"""            $fdisplay({name}_file, "%h", {size}'({name}{span}));""" for span in spans]
+    return "\n".join(["begin", *lines, "          end"])
 
 
 def _run(unit: dict[str, Any], ins: list[Entry], outs: list[Entry]) -> str:

@@ -36,3 +36,10 @@ def fold(width: int) -> str:
     for (integer k = 0; k < size; k = k + {PIECE}) sum = {{sum[62:0], sum[63]}} ^ value[k+:{PIECE}];
   endtask
 """
+
+
+def package_of(manifest: dict[str, Any]) -> str:
+    """The package's name: of the layers or the unit alone, so that a pack of another step keeps it."""
+    given = manifest["generator"]
+    layers = given.get("layers") if given.get("kind") == "layers" else None
+    return f"pack_{identifier('+'.join(layers) if layers else manifest['name'])}"

@@ -1,0 +1,74 @@
+"""Memories of one port: .mem, .mif and .coe, with the words of the pack's own file.
+
+.mem   `$readmemh`: comments, an address, a word a line
+.mif   WIDTH, DEPTH, radixes, and `address : word;` between BEGIN and END; -- begins a comment
+.coe   memory_initialization_radix, memory_initialization_vector; commas between words; ; begins a comment
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
+
+from intnet.packs.pack import Pack
+from intnet.packs.ports import Port
+
+Files = Iterator[tuple[str, bytes]]
+
+
+def mem(pack: Pack) -> Files:
+    """A .mem a port."""
+    return _each(pack, ".mem", _mem)
+
+
+def mif(pack: Pack) -> Files:
+    """A .mif a port."""
+    return _each(pack, ".mif", _mif)
+
+
+def coe(pack: Pack) -> Files:
+    """A .coe a port."""
+    return _each(pack, ".coe", _coe)
+
+
+def words_of(pack: Pack, port: Port) -> list[str]:
+    """The words of a port's file, as hex digits."""
+    return (pack.folder / port.file).read_text("ascii").splitlines()
+
+
+def about(pack: Pack, port: Port) -> list[str]:
+    """What the words are, for comments: ASCII, a line each."""
+    order = f", in the order {port.order}" if port.order else ""
+    shape = f"{port.axes} = {', '.join(map(str, port.shape))}{order}"
+    sign = {"integer": "signed" if port.signed else "unsigned"}.get(port.encoding, port.encoding)
+    row = f"{port.lanes} lanes of {port.bits} bits ({sign}), lane 0 lowest"
+    if port.word:
+        row += f", a row in {port.row_words} words of {port.word} bits"
+    scale = "" if port.exponent is None else f"value = code * 2^({port.exponent})"
+    lines = [f"{pack.manifest['name']} {pack.manifest['version']}, port {port.name} ({port.direction})"]
+    lines += [shape, row, *([scale] if scale else []), port.meaning]
+    return [ascii(line)[1:-1].replace("*/", "* /") for line in lines if line]
+
+
+def _each(pack: Pack, suffix: str, text: Callable[[Pack, Port], str]) -> Files:
+    for port in pack.ports.values():
+        yield str(PurePosixPath(port.file).with_suffix(suffix)), text(pack, port).encode("ascii")
+
+
+def _mem(pack: Pack, port: Port) -> str:
+    lines = [f"// {line}" for line in about(pack, port)]
+    return "\n".join([*lines, "@0", *words_of(pack, port), ""])
+
+
+def _mif(pack: Pack, port: Port) -> str:
+    words = words_of(pack, port)
+    digits = max(1, -(-(len(words) - 1).bit_length() // 4))
+    lines = [f"-- {line}" for line in about(pack, port)]
+    lines += [f"WIDTH = {port.word_bits};", f"DEPTH = {max(len(words), 1)};"]
+    lines += ["ADDRESS_RADIX = HEX;", "DATA_RADIX = HEX;", "CONTENT BEGIN"]
+    lines += [f"  {at:0{digits}x} : {word};" for at, word in enumerate(words)]
+    return "\n".join([*lines, "END;", ""])
+
+
+def _coe(pack: Pack, port: Port) -> str:
+    lines = [f"; {line}" for line in about(pack, port)]
+    lines += ["memory_initialization_radix = 16;", "memory_initialization_vector ="]
+    return "\n".join([*lines, ",\n".join(words_of(pack, port)) + ";", ""])

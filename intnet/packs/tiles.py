@@ -1,0 +1,248 @@
+"""Partial sums of products, as trail ports: what an accumulator holds behind each tile of K products.
+
+    tiled(draft, {"x1": 16})     L/x1.partial of every weight layer L whose product is one of codes
+
+    path   the sum of                                     over, the last one fastest
+    x1     Wq[o,c,u,v] * x0[n, i*sh+u-ph, j*sw+v-pw, c]   u, v, c     (kh, kw, Cin of the group)
+    e4     Wq[o,c,u,v] * e3[n, (i+ph-u)/sh, (j+pw-v)/sw, o]   u, v, o     (kh, kw, Cout of the group)
+    gW     e3[n,i,j,o] * x0[n, i*sh+u-ph, j*sw+v-pw, c]   n, i, j     (N, H, W of the output)
+
+A product with what lies outside, or between the steps of a stride, is 0 and keeps its place. The last tile
+may be short; the last partial sum is the word of the accumulator, `explains` of the port. Sums are int64,
+which hold every product of a layer. Defined by `spec/convolution.py: tiled_dot`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from intnet.errors import ConfigError, PackError
+from intnet.numbers.qtensor import QTensor
+from intnet.packs.layouts import TILE
+from intnet.packs.ports import Draft, Filled, Port, as_tensor, whole_number
+
+Json = dict[str, Any]
+ORDERS = {"x1": "kh, kw, Cin", "e4": "kh, kw, Cout", "gW": "N, H, W"}
+OPERANDS = {"x1": ("Wq", "x0"), "e4": ("Wq", "e3"), "gW": ("e3", "x0")}
+PARTIAL = "partial"
+MOST = 1 << 26  # partial sums of a port
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of a pack: the ports of its operands and of its result; the window that it walks by."""
+
+    path: str
+    operands: tuple[str, str]
+    result: str
+    shape: tuple[int, ...]  # of the weights
+    window: Mapping[str, Any]
+
+
+def products(ports: Mapping[str, Port], about: Mapping[str, Any], path: str) -> Iterator[tuple[str, Product]]:
+    """('fc2/x1', its product) of every weight layer in every step whose result is a port of codes.
+
+    ports: by name; about: of PACK.json. What is no sum of products of codes is left out.
+    """
+    aliases: Mapping[str, str] = about.get("aliases", {})
+    steps = about.get("replay", ())
+    for step in steps:
+        ahead = f"step{step['step']}/" if len(steps) > 1 else ""
+        for layer in step["layers"]:
+            prefix = ahead + layer["layer"]
+            names = [aliases.get(f"{prefix}/{one}", f"{prefix}/{one}") for one in OPERANDS[path]]
+            result = next((name for name in _results(prefix, path) if name in ports), "")
+            weights = ports.get(f"{prefix}/Wq")
+            known = [ports.get(name) for name in (*names, result)]
+            if weights is None or not all(port is not None and _is_codes(port) for port in known):
+                continue
+            found = Product(path, (names[0], names[1]), result, weights.shape, layer["window"])
+            yield f"{prefix}/{path}", found
+
+
+def _results(prefix: str, path: str) -> Iterator[str]:
+    """Where the sum may be: a term of what was rounded, or the path itself where nothing was."""
+    first, second = OPERANDS[path]
+    yield from (f"{prefix}/{path}.{first}_{second}", f"{prefix}/{path}")
+
+
+def _is_codes(port: Port) -> bool:
+    """Whether its elements are codes at one exponent, and where it is a result, the exact sum."""
+    return port.encoding in ("integer", "flag") and isinstance(port.exponent, int)
+
+
+def partial_port(name: str, product: Product, tile: int, codes: np.ndarray, of: Port) -> Filled:
+    """The port of partial sums, a tile along its first axis."""
+    low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
+    bits = max(of.bits, low.bit_length() + 1, high.bit_length() + 1)
+    meaning = (
+        f"behind each {tile} products of {product.operands[0]} and {product.operands[1]}, in the order "
+        f"{ORDERS[product.path]}, the last one fastest; the last tile is {product.result}"
+    )
+    return whole_number(
+        f"{name}.{PARTIAL}", "trail", codes, f"{TILE},{of.axes}", bits, exponent=of.exponent,
+        meaning=meaning, explains=product.result,
+    )  # fmt: skip
+
+
+# -- a draft -------------------------------------------------------------------------------------
+
+
+def tiled(draft: Draft, tiles: Mapping[str, int]) -> Draft:
+    """The draft with the partial sums of these paths; PackError where there are none, or far too many."""
+    if not tiles:
+        return draft
+    if "replay" not in draft.about:
+        raise ConfigError("--tile is for a pack of layers: a unit's products are its own")
+    held = {port.name: (port, codes) for port, codes in draft.ports}
+    ports = {name: port for name, (port, _) in held.items()}
+    made: list[Filled] = []
+    for path, tile in tiles.items():
+        if path not in OPERANDS or not 1 <= tile < 1 << 31:
+            raise ConfigError(f"--tile {path}={tile}: give products a tile, of {', '.join(OPERANDS)}")
+        before = len(made)
+        for name, product in products(ports, draft.about, path):
+            of, codes = held[product.result]
+            operands = [_codes(*held[one]) for one in product.operands]
+            shapes = of.shape, product.shape
+            sums = partial_sums(path, operands[0], operands[1], shapes, dict(product.window), tile)
+            if not np.array_equal(sums[-1], codes):
+                raise PackError(f"{name}: {product.result} is no plain sum of products, so it has no parts")
+            made.append(partial_port(name, product, tile, sums, of))
+        if len(made) == before:
+            raise PackError(
+                f"{draft.name}: --tile {path}={tile}: no layer's {path} is a sum of products of codes "
+                "(sums of float32 have no exact parts)"
+            )
+    about = dict(draft.about) | {TILE: dict(tiles)}
+    told = "-".join(f"{path}_{tile}" for path, tile in tiles.items())
+    return replace(draft, name=f"{draft.name}-tile-{told}", ports=[*draft.ports, *made], about=about)
+
+
+def again(draft: Draft, about: Mapping[str, Any]) -> Draft:
+    """What `tiled` made of a draft, by what PACK.json keeps of it."""
+    return tiled(draft, about.get(TILE, {}))
+
+
+def _codes(port: Port, codes: np.ndarray) -> np.ndarray:
+    value = as_tensor(port, codes.astype(np.int64), None)
+    assert isinstance(value, QTensor)
+    return value.codes.astype(np.int64)
+
+
+# -- sums ----------------------------------------------------------------------------------------
+
+Factors = list[tuple[np.ndarray, np.ndarray]]  # of each group: (rows, terms) and (terms, columns)
+Sums = tuple[Factors, Callable[[np.ndarray], np.ndarray]]  # and (groups, tiles, rows, columns) put together
+
+
+def partial_sums(
+    path: str, a: np.ndarray, b: np.ndarray, shapes: tuple[tuple[int, ...], tuple[int, ...]], window: Json,
+    tile: int,
+) -> np.ndarray:  # fmt: skip
+    """int64 (tiles, shape of the result) of operands a and b, in the order of `OPERANDS`.
+
+    shapes: of the result, and of the weights. Defined by `spec/convolution.py: tiled_dot`.
+    PackError where they are too many.
+    """
+    result, weights = shapes
+    images = [one if one.ndim == 4 else one[:, None, None, :] for one in (a, b)]
+    if OPERANDS[path][0] == "Wq":
+        images[0] = a if a.ndim == 4 else a[:, :, None, None]
+    taps = weights if len(weights) == 4 else (*weights, 1, 1)
+    size = (1, 1) if len(result) == 2 else (result[1], result[2])
+    window = {"groups": 1} | dict(window)
+    terms = {
+        "x1": prod(taps[1:]),
+        "e4": prod(taps) // taps[1] // window["groups"],
+        "gW": prod(images[0].shape[:3]),
+    }
+    count = -(-terms[path] // tile)
+    if count * prod(result) > MOST:
+        raise PackError(
+            f"{count:,} tiles of {prod(result):,} sums are more than {MOST:,} words: give a larger tile than "
+            f"{tile}, or fewer images"
+        )
+    walk = {"x1": _forward, "e4": _input_gradient, "gW": _weight_gradient}[path]
+    factors, together = walk(images[0], images[1], (*size, *taps), window)
+    running = [_running(left, right, tile) for left, right in factors]
+    return together(np.stack(running)).reshape(count, *result)
+
+
+def _running(left: np.ndarray, right: np.ndarray, tile: int) -> np.ndarray:
+    """(tiles, rows, columns): left @ right, summed up to the end of each tile of terms."""
+    starts = range(0, left.shape[1], tile)
+    return np.cumsum([left[:, at : at + tile] @ right[at : at + tile] for at in starts], axis=0)
+
+
+def _forward(w: np.ndarray, x: np.ndarray, size: tuple[int, ...], window: Json) -> Sums:
+    (sh, sw), (top, left) = window["stride"], window["padding"]
+    oh, ow, kh, kw = size[0], size[1], w.shape[2], w.shape[3]
+    rows = [_inside(np.arange(oh) * sh + u - top, x.shape[1]) for u in range(kh)]
+    columns = [_inside(np.arange(ow) * sw + v - left, x.shape[2]) for v in range(kw)]
+    seen = _seen(x, rows, columns)
+    parts = _groups(seen, w, window["groups"], (2, 3, 1, 0))
+    return parts, lambda sums: np.moveaxis(sums, 0, 2)
+
+
+def _input_gradient(w: np.ndarray, e: np.ndarray, size: tuple[int, ...], window: Json) -> Sums:
+    (sh, sw), (top, left) = window["stride"], window["padding"]
+    h, width, kh, kw = size[0], size[1], w.shape[2], w.shape[3]
+    rows = [_stepped(np.arange(h) + top - u, sh, e.shape[1]) for u in range(kh)]
+    columns = [_stepped(np.arange(width) + left - v, sw, e.shape[2]) for v in range(kw)]
+    seen = _seen(e, rows, columns)
+    parts = _groups(seen, w, window["groups"], (2, 3, 0, 1))
+    return parts, lambda sums: np.moveaxis(sums, 0, 2)
+
+
+def _weight_gradient(e: np.ndarray, x: np.ndarray, size: tuple[int, ...], window: Json) -> Sums:
+    (sh, sw), (top, left), groups = window["stride"], window["padding"], window["groups"]
+    _, oh, ow, out = e.shape
+    cg, kh, kw = size[3:]
+    rows = [_inside(np.arange(oh) * sh + u - top, x.shape[1]) for u in range(kh)]
+    columns = [_inside(np.arange(ow) * sw + v - left, x.shape[2]) for v in range(kw)]
+    seen, og = _seen(x, rows, columns), out // groups
+    terms = e.shape[0] * oh * ow
+    parts = [
+        (
+            e[..., g * og : (g + 1) * og].reshape(terms, og).T,
+            np.moveaxis(seen[..., g * cg : (g + 1) * cg], -1, 3).reshape(terms, cg * kh * kw),
+        )
+        for g in range(groups)
+    ]
+    return parts, lambda sums: np.moveaxis(sums, 0, 1)
+
+
+def _groups(seen: np.ndarray, w: np.ndarray, groups: int, axes: tuple[int, ...]) -> Factors:
+    """The factors of each group: its channels of what is seen, its outputs' weights as terms by columns."""
+    size, out = seen.shape[-1] // groups, w.shape[0] // groups
+    parts = []
+    for g in range(groups):
+        mine = seen[..., g * size : (g + 1) * size]
+        terms = prod(mine.shape[3:])
+        right = w[g * out : (g + 1) * out].transpose(axes).reshape(terms, -1)
+        parts.append((mine.reshape(-1, terms), right))
+    return parts
+
+
+def _seen(values: np.ndarray, rows: list[np.ndarray], columns: list[np.ndarray]) -> np.ndarray:
+    """(N, h, w, kh, kw, C): values at rows[u], columns[v] of each tap; 0 where an index is below 0."""
+    taps = []
+    for i in rows:
+        for j in columns:
+            inside = (i >= 0)[:, None] & (j >= 0)[None, :]
+            taps.append(np.where(inside[:, :, None], values[:, i][:, :, j], 0))
+    made = np.stack(taps, axis=3)
+    return made.reshape(*made.shape[:3], len(rows), len(columns), made.shape[-1])
+
+
+def _inside(index: np.ndarray, size: int) -> np.ndarray:
+    return np.where((index >= 0) & (index < size), index, -1)
+
+
+def _stepped(index: np.ndarray, stride: int, size: int) -> np.ndarray:
+    """index / stride where that is an index."""
+    return np.where(index % stride == 0, _inside(index // stride, size), -1)
