@@ -38,7 +38,7 @@ from intnet.packs.units.listing import UNITS
 from intnet.spec import units as definition
 from intnet.spec.wires import Circuit
 
-TIMEOUT = 300  # seconds
+TIMEOUT = 120  # seconds
 
 
 class Proof(NamedTuple):

@@ -145,6 +145,34 @@ def changed(circuit: Circuit, fault: Fault) -> Circuit:
     return new
 
 
+def neighbourhood(circuit: Circuit, fault: Fault, depth: int) -> tuple[Circuit, Fault]:
+    """The circuit from the wires ahead of a fault, which may be anything here, to the `depth`-th wire behind it.
+
+    What it gives is all that the fault can change of what later parts read. So a fault that changes nothing here
+    changes nothing; one that does may still be equal to the circuit.
+    """
+    nodes, new, made = needed(circuit, circuit.gives.values()), Circuit(), dict[int, Wire]()
+    touched = {fault.place}
+    for node in nodes:
+        if any(arg.place in touched for arg in node.args):
+            touched.add(node.place)
+        named = node.name and node.kind in ("wire", "cut")
+        if named and node.place not in touched:
+            name = node.name.replace("[", "_").replace("]", "")
+            made[node.place] = new.read(f"ahead_{name}", node.bits, node.signed)
+        else:
+            made[node.place] = _again(new, node, [made[arg.place] for arg in node.args])
+        depth -= bool(named and node.place in touched)
+        if depth == 0:
+            break
+    later = {arg.place for one in nodes if one.place > node.place for arg in one.args}
+    later |= {wire.place for wire in circuit.gives.values()}
+    later |= {after.place for _, after in circuit.registers.values()}
+    for place in sorted(touched & later & made.keys()):
+        new.give(f"behind{place}", made[place])
+    return new, Fault(fault.name, made[fault.place].place, fault.change)
+
+
 def _again(new: Circuit, node: Wire, args: list[Wire]) -> Wire:
     """A node as it was, of its new arguments."""
     if node.kind == "number":
