@@ -331,3 +331,19 @@ def test_the_remainder_is_32_bits_and_a_sticky_one() -> None:
     assert [trails.remainder(F(*v)) for v in ((0, 1), (1, 2), (1, 2**32), (1, 2**33), (1, 3))] == [
         0, 1 << 32, 2, 1, 0x55555555 << 1 | 1,
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_forged_part_of_what_a_layer_hands_on_is_found(written: Write, tmp_path: Path) -> None:
+    """sigma + eps in e3 is no input: PACK.json must say of it what the definition made."""
+    folder = tmp_path / "forged"
+    shutil.copytree(written("wageubn"), folder)
+    plain = Plain(folder)
+    for name in ("fc2/e3.denominator", "relu2/x.x2.factor"):
+        assert plain.ports[name]["direction"] == "trail"
+        codes = plain.values(name)
+        forge(folder, name, [codes[0] + 1, *codes[1:]])
+    result = recompute(pack.read(folder))
+    told = " ".join(result.problems)
+    assert "enters fc2 by PACK.json" in told and "enters relu2 by PACK.json" in told
+    assert {"fc2/e3.denominator", "relu2/x.x2.factor"} <= set(result.unknown) and result.exit_status == 1

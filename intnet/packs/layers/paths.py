@@ -17,15 +17,14 @@ from intnet.blocks.block_float import blocks_of
 from intnet.blocks.buckets import Codec, Packed
 from intnet.errors import ContainerError, FormatError
 from intnet.exact.expressions import Exact, exact
-from intnet.exact.sources import FloatExact
 from intnet.inspect.operands import Operands
-from intnet.inspect.trail import HALF, REMAINDER_BITS, Trail, block_trail, bucket_trail, grid, limits, trail
+from intnet.inspect.trail import block_trail, bucket_trail, grid, limits, trail
 from intnet.methods.method import Method
 from intnet.numbers import hexfiles
 from intnet.numbers.formats import BlockFloat, Format
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import ports
-from intnet.packs.layers import blocks, graph
+from intnet.packs.layers import blocks, graph, worth
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import Case, Draft
@@ -189,7 +188,7 @@ class Maker:
                 return
             if np.any(np.asarray(event.result.den) != 1):
                 formula = f"numerator of {formula}; its denominator stands where it comes from"
-        direction = "trail" if _constant_copy(one, event) or _lost_gradient(event) else "out"
+        direction = "trail" if worth.constant_copy(one, event) or worth.lost_gradient(event) else "out"
         axes = (DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES)[len(result.shape)]
         flags = "exact"
         if isinstance(event.format, BlockFloat):
@@ -240,8 +239,8 @@ class Maker:
         except (ContainerError, FormatError) as error:  # wide codes, tanh
             self.skipped[f"{name}.floor"] = f"no trail of it: {error}"
             return rounding, event.rounding
-        self.names.ports += _trail_ports(name, way, axes)
-        return rounding | {"lift": way.lift}, _flags(event, way)
+        self.names.ports += worth.trail_ports(name, way, axes)
+        return rounding | {"lift": way.lift}, worth.flags(event, way)
 
     def _in_blocks(self, one: Captured, event: Event, operands: Operands, axes: str) -> None:
         """A path in block float: codes, e and b of its blocks, its trail; `trail` where codes are alike."""
@@ -257,8 +256,8 @@ class Maker:
         flags = "exact"
         if direction == "out" and status.inexact:
             way = block_trail(event.source, found)
-            self.names.ports += _trail_ports(name, way, axes)
-            flags = _flags(event, way)
+            self.names.ports += worth.trail_ports(name, way, axes)
+            flags = worth.flags(event, way)
         elif "limit" in rounding:  # nothing explains it
             del rounding["limit"]
         of = {"meaning": operands.symbol(event.path).formula, "rounding": rounding, "format": event.format}
@@ -292,7 +291,7 @@ class Maker:
             self.skipped[f"{name}.code.floor"] = f"no trail of it: {rounded}"
         else:
             way = bucket_trail(event.source, packed, event.words)
-            self.names.ports += _trail_ports(f"{name}.code", way, axes)
+            self.names.ports += worth.trail_ports(f"{name}.code", way, axes)
             flags += f" rounded:{np.count_nonzero(way.remainder)}"
         made = blocks.made(name, packed, axes, operands.symbol(event.path).formula, rounding)
         self.names.ports += made
@@ -335,14 +334,6 @@ class Maker:
         """What the method says of a slot or a buffer, behind a colon; '' where it says nothing."""
         found = self.method.STATE.get(key.rpartition(":")[2])
         return f": {found}" if found else ""
-
-
-def _flags(event: Event, way: Trail) -> str:
-    """What the words of a rounded path hunt."""
-    status, ties = event.result.status, int(np.count_nonzero(way.remainder == HALF))
-    flags = [str(event.rounding), f"rounded:{status.inexact}"]
-    flags += [f"ties:{ties}"] * bool(ties) + [f"saturated:{status.saturated}"] * bool(status.saturated)
-    return " ".join(flags)
 
 
 def _axes_of(key: str) -> dict[int, str]:
@@ -407,43 +398,6 @@ def _labels(event: Event, operands: Operands) -> Labels:
     symbol = operands.symbol(event.path)
     terms = tuple(operands.name(event, term, k) for k, (term, _) in enumerate(entered.terms))
     return Labels(terms, symbol.coefficients, symbol.offset, symbol.denominator)
-
-
-def _constant_copy(one: Captured, event: Event) -> bool:
-    """Whether it is the forward copy of a parameter, and all alike."""
-    floats = isinstance(event.source, FloatExact) and event.source.den == 1
-    array = event.source.values if floats else array_of(event.source)
-    if event.format is None or array is None or not isinstance(event.result, QTensor):
-        return False
-    copied = any(array is array_of(value) for value in one.before.values())
-    return copied and bool(np.all(event.result.codes == event.result.codes.flat[0]))
-
-
-def _lost_gradient(event: Event) -> bool:
-    """Whether it is a gradient of which stochastic rounding left nothing, as coarse steps often do."""
-    codes = getattr(event.result, "codes", None)
-    return event.rounding == "stochastic" and event.path[0] == "g" and not np.any(codes)
-
-
-def _trail_ports(name: str, way: Trail, axes: str) -> list[ports.Filled]:
-    """floor, remainder, up, presat, of Flag-Q coarse, of block float limit."""
-    bits = max(QTensor(part, 0).width for part in (way.floor, way.presat))
-    parts = [
-        ("floor", way.floor, bits, True, "floor of the value in steps of the grid"),
-        ("remainder", way.remainder, REMAINDER_BITS, False, "32 bits of the fraction, then a sticky bit"),
-        ("up", way.up, 1, False, "1 where floor + 1 was taken"),
-        ("presat", way.presat, bits, True, "floor + up, before the limits"),
-    ]
-    if way.coarse is not None:
-        parts.append(("coarse", way.coarse.astype(np.int64), 1, False, "1 on the coarse grid"))
-    if way.limit is not None:
-        parts.append(("limit", way.limit.astype(np.int64), 7, False, "+- the limit of presat"))
-    return [
-        ports.whole_number(
-            f"{name}.{part}", "trail", codes, axes, width, signed=signed, meaning=meaning, explains=name
-        )
-        for part, codes, width, signed, meaning in parts
-    ]
 
 
 def _digest(filled: Sequence[ports.Filled]) -> str:
