@@ -70,8 +70,11 @@ def read(text: bytes, port: Port, where: str) -> Given:
 def expected(port: Port) -> str:
     """'20 hex digits, 8 lanes of 10 bits'."""
     lanes = f"{port.lanes} lanes of {port.bits} bits" if port.lanes > 1 else f"{port.bits} bits"
-    part = f", a part of {lanes} in {port.row_words} words" if port.row_words > 1 else f", {lanes}"
-    return f"{port.digits} hex digit{'s' * (port.digits > 1)}{part}"
+    if port.row_words > 1:
+        lanes = f"a part of {lanes} in {port.row_words} words"
+    elif port.word:
+        lanes += f" in a word of {port.word}"
+    return f"{port.digits} hex digit{'s' * (port.digits > 1)}, {lanes}"
 
 
 def unknown_codes(port: Port, given: Given) -> list[int]:

@@ -22,7 +22,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -43,6 +43,7 @@ from intnet.packs.ports import ENCODINGS, FOLDERS, Case, Draft, Filled, Port, as
 from intnet.runs import definition, files, records
 
 FORMAT, FORMAT_VERSION = "intnet golden pack", 1
+LAID_OUT_VERSION = 2  # of one with a layout (`layouts.py`), which readers of version 1 would take for C order
 VERSION = "4.0.0"  # of the expected bits: one that changes is a new major version
 MANIFEST, SUMS, CONTRACT, CASES = "PACK.json", "SHA256SUMS", "CONTRACT.md", "cases.csv"
 HEADINGS = ("index", "case", "level", "flags", "beat")
@@ -56,6 +57,7 @@ PORT = {  # shapes (`runs/records.py`); what an entry has of its port, and what 
 }  # fmt: skip
 MOST_LANE = 64  # bits
 OF_WORDS = {"sha256": str, "guard": str}
+LAYOUT = "layout"  # of `about`: what was asked for
 ORDER = "order"  # only of a port whose file has another one than C order
 SHAPE = {
     "format": str, "format_version": int, "definition": int,
@@ -108,7 +110,7 @@ def _fill(draft: Draft, folder: Path) -> None:
         entries = list(pool.map(lambda filled: _write_port(filled, folder), draft.ports))
     manifest = {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": _format_version(draft.about),
         "definition": definition.VERSION,
         "name": draft.name,
         "version": VERSION,
@@ -130,6 +132,10 @@ def _fill(draft: Draft, folder: Path) -> None:
 def _put(path: Path, content: bytes) -> None:
     with files.naming(path):
         path.write_bytes(content)
+
+
+def _format_version(about: Mapping[str, Any]) -> int:
+    return LAID_OUT_VERSION if LAYOUT in about else FORMAT_VERSION
 
 
 def _write_port(filled: Filled, folder: Path) -> dict[str, Any]:
@@ -272,6 +278,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         if other and manifest["format"] == FORMAT:
             raise PackError(f"{path}: a pack {other}")
         records.check(manifest, SHAPE, path.name)
+        _check_version(manifest, path)
         _only(manifest, SHAPE, path.name)
         for k, entry_ in enumerate(manifest["ports"]):
             _only(entry_, PORT | OF_WORDS | {ORDER: str}, f"{path.name}['ports'][{k}]")
@@ -279,12 +286,23 @@ def _manifest(path: Path) -> dict[str, Any]:
         _within(manifest, path.name)
     except (OSError, ValueError) as error:
         raise PackError(f"{path}: {error}") from None
-    if manifest["format"] != FORMAT or manifest["format_version"] != FORMAT_VERSION:
+    return manifest
+
+
+def _check_version(manifest: dict[str, Any], path: Path) -> None:
+    """PackError for another format, another version, and a layout in a pack that says it has none."""
+    wanted = _format_version(manifest["about"])
+    if manifest["format"] != FORMAT or manifest["format_version"] != wanted:
         raise PackError(
             f"{path}: {manifest['format']!r} of version {manifest['format_version']}; "
-            f"this intnet reads {FORMAT!r} of version {FORMAT_VERSION}"
+            f"this intnet reads {FORMAT!r} of version {FORMAT_VERSION}, and {LAID_OUT_VERSION} with a layout"
         )
-    return manifest
+    for entry_ in manifest["ports"] if wanted == FORMAT_VERSION else ():
+        if ORDER in entry_ or entry_["word_bits"] != entry_["lanes"] * entry_["bits"]:
+            raise PackError(
+                f"{path}: port {entry_['name']!r} has an order, or words that are no rows (word_bits), and "
+                f"'about' has no {LAYOUT!r}"
+            )
 
 
 def _only(given: dict[str, Any], known: dict[str, Any], name: str) -> None:

@@ -143,6 +143,10 @@ def test_a_bit_above_the_lanes_is_named() -> None:
         device.read(b"f0\n", port(5), "x.hex")
     with pytest.raises(PackError, match="a part of 3 lanes of 5 bits in 2 words"):
         device.read(b"0000\n", port(5, 3, 2, 8), "x.hex")
+    with pytest.raises(
+        PackError, match="'012' is no word of 8 hex digits, 2 lanes of 5 bits in a word of 32, few"
+    ):
+        device.read(b"012\n", port(5, 2, 2, 32), "x.hex")
     of = port(5, 3, 1, 8)  # 15 bits in two words of 8
     with pytest.raises(PackError, match=r"x\.hex:2: a bit of word 1 above 3 lanes of 5 bits is set"):
         lines.from_pieces(of, device.read(b"00\n80\n", of, "x.hex").words, "x.hex")

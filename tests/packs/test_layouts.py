@@ -109,8 +109,9 @@ def test_there_and_back(
     assert back.astype(held.dtype).tolist() == codes and again == guard
     words, lane = lines.places(port, np.arange(len(codes)))
     for flat in (0, len(codes) // 2, len(codes) - 1):
-        row = lines.rows(port, held)[words[flat] // port.row_words]
-        assert int(row[lane[flat]]) == codes[flat]
+        index = [flat // prod(shape[k + 1 :]) % size for k, size in enumerate(shape)]
+        row, at = divmod(position(index, entry_of(port)) if port.order else flat, lanes)
+        assert (int(words[flat]), int(lane[flat])) == (row * port.row_words + at * bits // port.word_bits, at)
         first = lines.element_at(port, int(words[flat]))
         assert first is not None and lines.places(port, np.array([first]))[0] <= words[flat]
 
@@ -264,6 +265,26 @@ def test_faults_are_found_at_their_place_and_named(
     assert f"x or z in word {at:,} " in result(words).problem
     path.write_text("\n".join(word.lstrip("0") or "0" for word in right))
     assert check.check_dut(read, dut).exit_status == 0
+
+
+@pytest.mark.slow
+def test_a_device_that_writes_where_no_element_is_is_refused(
+    drafts: dict[str, Draft], tmp_path: Path
+) -> None:
+    read = pack.read(pack.write(laid_out(drafts["wageubn"], Choice("nc/4hw4", 4)), tmp_path / "p"))
+    dut = good(read, tmp_path / "dut")
+    path, port = (
+        dut / "conv2.e4.hex",
+        read.ports["conv2/e4"],
+    )  # 6 channels: two blocks of 4, the last half full
+    words = path.read_text().splitlines()
+    at = port.words // 2 - 1  # the last word of the first image
+    words[at] = f"{int(words[at], 16) | 1 << 3 * port.bits:0{port.digits}x}"
+    path.write_text("\n".join(words))
+    result = check.check_dut(read, dut)
+    (bad,) = [one for one in result.ports if one.status != "pass"]
+    assert result.exit_status == 2 and not bad.wrong
+    assert f"conv2.e4.hex:{at + 1}: lane 3 of word {at} is not 0, but holds no element" in bad.problem
 
 
 @pytest.mark.slow

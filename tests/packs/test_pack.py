@@ -202,6 +202,13 @@ def test_any_altered_byte_is_refused(folder: Path) -> None:
         pack.read(folder / "PACK.json")
 
 
+def laid(manifest: dict) -> dict:
+    """The manifest of a pack with a layout."""
+    manifest["about"]["layout"] = {"order": "nchw", "lanes": None, "word": None}
+    manifest["format_version"] = 2
+    return manifest
+
+
 FORGERIES: dict[str, Callable[[dict], None]] = {
     "version 2; this intnet reads": lambda m: m.update(format_version=2),
     "'other' of version 1": lambda m: m.update(format="other"),
@@ -210,13 +217,18 @@ FORGERIES: dict[str, Callable[[dict], None]] = {
     "has no 'ports'": lambda m: m.pop("ports"),
     "bits": lambda m: m["ports"][0].update(bits="8"),
     "words does not fit": lambda m: m["ports"][0].update(words=7),
-    "words does not fit its": lambda m: m["ports"][0].update(lanes=2),
-    "word_bits is no size": lambda m: m["ports"][0].update(word_bits=0),
-    "bits is no size": lambda m: m["ports"][0].update(bits=65),
-    "lanes is no size": lambda m: m["ports"][0].update(lanes=1 << 40),
+    "word_bits": lambda m: m["ports"][0].update(lanes=2),
+    "or words that are no rows .word_bits., and 'about' has no 'layout'": lambda m: m["ports"][0].update(
+        order="H,N,C"
+    ),
+    "version 1, and 2 with a layout": lambda m: m["about"].update(layout={"order": "nchw"}),
+    "word_bits is no size": lambda m: laid(m)["ports"][0].update(word_bits=0),
+    "bits is no size": lambda m: laid(m)["ports"][0].update(bits=65),
+    "lanes is no size": lambda m: laid(m)["ports"][0].update(lanes=1 << 40),
+    "words does not fit its": lambda m: laid(m)["ports"][0].update(lanes=2),
     "shape is no size": lambda m: m["ports"][0].update(shape=[2, -3, -4]),
-    "order 'N,H' does not have the axis C once": lambda m: m["ports"][0].update(order="N,H"),
-    r"\['order'\] is 5": lambda m: m["ports"][0].update(order=5),
+    "order 'N,H' does not have the axis C once": lambda m: laid(m)["ports"][0].update(order="N,H"),
+    r"\['order'\] is 5": lambda m: laid(m)["ports"][0].update(order=5),
     "file does not fit": lambda m: m["ports"][0].update(file="in/../../x.hex"),
     "unknown direction": lambda m: m["ports"][0].update(direction="inout"),
     "a port is listed twice": lambda m: m["ports"].append(dict(m["ports"][0])),

@@ -159,7 +159,8 @@ def neighbourhood(circuit: Circuit, fault: Fault, depth: int) -> tuple[Circuit, 
         named = node.name and node.kind in ("wire", "cut")
         if named and node.place not in touched:
             name = node.name.replace("[", "_").replace("]", "")
-            made[node.place] = new.read(f"ahead_{name}", node.bits, node.signed)
+            made[node.place] = ahead = new.read(f"ahead_{name}", node.bits, node.signed)
+            ahead.low, ahead.high = node.range
         else:
             made[node.place] = _again(new, node, [made[arg.place] for arg in node.args])
         depth -= bool(named and node.place in touched)

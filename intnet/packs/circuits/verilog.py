@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from intnet.packs.circuits.c_model import identifier
 from intnet.packs.circuits.fast import needed
-from intnet.spec.wires import Circuit, Wire
+from intnet.spec.wires import Circuit, Wire, span
 
 SHIFTS = {"<<": "<<<", ">>": ">>>"}
 
@@ -98,9 +98,14 @@ def _statements(node: Wire, ports: Ports) -> list[str]:
 
 
 def _promises(circuit: Circuit, nodes: list[Wire]) -> list[str]:
-    """Where a wire is narrower than what it is given, that it is the same."""
+    """Where a wire is narrower than what it is given, that it is the same; that a port keeps to its range."""
     narrow = [node for node in nodes if node.kind == "wire" and node.range != node.args[0].range]
-    return [f"v{node.place} == v{node.args[0].place}" for node in narrow]
+    told = [f"v{node.place} == v{node.args[0].place}" for node in narrow]
+    for node in nodes:
+        if node.kind == "read" and node.range != span(node.bits, node.signed):
+            low, high = (number(limit, bits(node)) for limit in node.range)
+            told.append(f"v{node.place} >= {low} && v{node.place} <= {high}")
+    return told
 
 
 def text(name: str, circuit: Circuit, like: Circuit | None = None) -> str:
