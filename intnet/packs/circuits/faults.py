@@ -146,10 +146,11 @@ def changed(circuit: Circuit, fault: Fault) -> Circuit:
 
 
 def neighbourhood(circuit: Circuit, fault: Fault, depth: int) -> tuple[Circuit, Fault]:
-    """The circuit from the wires ahead of a fault, which may be anything here, to the `depth`-th wire behind it.
+    """The circuit from the wires ahead of a fault, which may be anything here, to the `depth`-th wire behind
+    it.
 
-    What it gives is all that the fault can change of what later parts read. So a fault that changes nothing here
-    changes nothing; one that does may still be equal to the circuit.
+    What it gives is all that the fault can change of what later parts read. So a fault that changes nothing
+    here changes nothing; one that does may still be equal to the circuit.
     """
     nodes, new, made = needed(circuit, circuit.gives.values()), Circuit(), dict[int, Wire]()
     touched = {fault.place}
