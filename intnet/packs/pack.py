@@ -284,6 +284,8 @@ def _manifest(path: Path) -> dict[str, Any]:
             _only(entry_, PORT | OF_WORDS | {ORDER: str}, f"{path.name}['ports'][{k}]")
             records.check(entry_.get(ORDER, ""), str, f"{path.name}['ports'][{k}]['order']")
         _within(manifest, path.name)
+    except PackError:
+        raise
     except (OSError, ValueError) as error:
         raise PackError(f"{path}: {error}") from None
     return manifest
