@@ -237,7 +237,7 @@ def test_ids_on_file_do_not_change() -> None:
     assert hashlib.sha256(lines.encode()).hexdigest() == IDS_SHA256
 
 
-IDS_SHA256 = "ffb2bc77b0798cac336218a4d7871399742fd6c0a1763aad85d1134d08bf06d8"
+IDS_SHA256 = "4db11017790c5e2eb8facc8e1e4686c1108046b06314c8a1403d0112cd8319a7"
 
 
 # -- settings ------------------------------------------------------------------------------------

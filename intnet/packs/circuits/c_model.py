@@ -24,8 +24,11 @@ WIDE = """
 typedef struct { uint32_t limb[LIMBS]; } wide;
 
 static wide wide_of(int64_t value) {
-  wide out; uint64_t bits = (uint64_t)value; for (int i = 0; i < LIMBS; i++) out.limb[i] = i < 2 ?
-  (uint32_t)(bits >> (32 * i)) : value < 0 ? 0xffffffffu : 0u; return out;
+  wide out;
+  uint64_t bits = (uint64_t)value;
+  uint32_t above = value < 0 ? 0xffffffffu : 0u;
+  for (int i = 0; i < LIMBS; i++) out.limb[i] = i < 2 ? (uint32_t)(bits >> (32 * i)) : above;
+  return out;
 }
 static int wide_negative(wide a) { return (int)(a.limb[LIMBS - 1] >> 31); }
 static int64_t wide_low(wide a) {  /* of one that fits */
@@ -126,7 +129,8 @@ static int64_t length(int64_t a) { /* bits of |a| */
 }
 static int64_t low_bits(int64_t a, int bits, int is_signed) {
   uint64_t kept = (uint64_t)a & (((uint64_t)1 << bits) - 1u);
-  return is_signed && kept >> (bits - 1) ? (int64_t)kept - ((int64_t)1 << (bits - 1)) * 2 : (int64_t)kept;
+  if (is_signed && kept >> (bits - 1)) return (int64_t)kept - ((int64_t)1 << (bits - 1)) * 2;
+  return (int64_t)kept;
 }
 """
 OPS = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
@@ -309,9 +313,10 @@ def header(name: str, circuit: Circuit) -> str:
  *
  *   {name}_reset(0);                       the registers of state 0; {name.upper()}_STATES there are
  *   {name}_beat(0, &in, &out);             the out ports that a beat gives; of vectors those at `last` count
- * * Every in port is a whole number within its bits: of a signed port a negative one is just that. holds is 0
- where * a sum does not fit the bits that the unit has for it: the definition then says nothing of this
- vector. */
+ *
+ * Every in port is a whole number within its bits: of a signed port a negative one is just that. holds is 0
+ * where a sum does not fit the bits that the unit has for it: the definition then says nothing of the vector.
+ */
 #ifndef {name.upper()}_MODEL_H
 #define {name.upper()}_MODEL_H
 #include <stdint.h>

@@ -271,6 +271,12 @@ def _block_wide(p: Parameters) -> Groups:
         for v, w in ((low, low), (low, high))
     ]
     groups.append(block_group("ports", "lane width", ports))
+    halves = [
+        (sign * (2 * m + 1), e - 1) for m in (2**23, 2**23 + 1) for e in (-149, 0, 100) for sign in (1, -1)
+    ]
+    ties = [(value, e, least) for value, e in halves for least in (1, -1)]
+    nearly = [_exact_blocks(v, e, i, p) + _exact_blocks(d, LOWEST, i, p) for i, (v, e, d) in enumerate(ties)]
+    groups.append(block_group("tie-and-least", "tie sticky", nearly))
     for name, w, edge in (("top", low, (1 << reach) - 1), ("bottom", high, -(1 << reach))):
         block: Block = ([low] * size, [w] * size, 127, 127)
         each = size * low * w << 254 - LOWEST
