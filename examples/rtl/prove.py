@@ -1,8 +1,7 @@
 """Prove a unit equal to its definition for every input, or find the input that tells them apart.
 
-    python examples/rtl/prove.py quantize_sq                 at its default parameters
+    python examples/rtl/prove.py quantize_sq                 one, at its default parameters
     python examples/rtl/prove.py shift W=12 MODE=ties_away
-    python examples/rtl/prove.py quantize_sq --faults        and every fault that vectors do not show
 
 Yosys (Debian: `apt-get install yosys`) reads the unit and the definition as SystemVerilog
 (`intnet.packs.circuits.verilog`), cuts the unit at its registers and asks its SAT solver for words, and

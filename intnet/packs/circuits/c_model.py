@@ -1,6 +1,6 @@
 """A circuit as a self-contained C99 model, with a header for C and for SystemVerilog's DPI-C.
 
-    files("quantize_sq", parameters, ports) -> {"quantize_sq_model.c": ..., "quantize_sq_model.h": ..., ...}
+    files("quantize_sq", circuit, parameters, formulas) -> {"quantize_sq_model.c": ..., ...}
 
 One C statement a node, in the circuit's order. A value of up to 63 bits is an int64_t; a wider one is a
 `wide`, an array of 32-bit limbs in two's complement, as long as the circuit's widest value needs. No step of

@@ -1,10 +1,9 @@
 """What vectors reach of a circuit: every bit both ways, every value and condition that its definition names.
 
-    measure(circuit, columns, survivors) -> Coverage        complete where `missing` is empty
+    measure(circuit, reads, columns) -> Coverage        complete where `missing` is empty
 
     bits      each bit of each in port, wire and register's next value is 0 once and 1 once
-    bins      ties above odd and even floors of either sign, words beside their threshold, limits just met,
-    ...
+    bins      ties above odd and even floors of either sign, words beside their threshold, limits just met
               (`Circuit.seen`), and every value of an amount or a choice (`Circuit.every`)
     narrower  a wire of one bit less (where it wraps, of one more too) changes a result
 

@@ -1,5 +1,4 @@
-"""Columns of beats through a circuit: Python code is written from it and run, thirty times as fast as
-`wires.run`.
+"""Columns of beats through a circuit, by Python code written from it: thirty times as fast as `wires.run`.
 
     columns(circuit, {"x": [1, 2, 3]}) -> {"floor": [...], "q": [...]}
 

@@ -8,8 +8,7 @@
     a shift       its amount one more, one less
     a comparison  < in place of <=, and the other way; equal always or never
     a number      one more, one less
-    a choice      always the one, always the other; that of a register and 0 is one that `first` does not
-    clear
+    a choice      always the one, always the other: a register that `first` does not clear is one
 
 They come from the arithmetic and from no list of known bugs. A fault that vectors cannot show is equal to the
 unit, or the vectors are not complete: `examples/rtl/prove.py` decides which. In a circuit with a fault no

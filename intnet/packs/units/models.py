@@ -1,7 +1,6 @@
 """A unit's model in C: `intnet golden unit NAME --c --out DIR`.
 
-write("quantize_sq", {"K": "4"}, "model") -> Path     a folder: the model, its DPI-C, a testbench of random
-words
+write("quantize_sq", {"K": "4"}, "model") -> Path     the model, its DPI-C, a testbench of random words
 """
 
 import os

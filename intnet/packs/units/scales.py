@@ -1,5 +1,4 @@
-"""The units that bring a word from one scale to another, and the out ports that they share with
-`mac_requant`.
+"""The units of scales, and the out ports that they share with `mac_requant`.
 
 Their results are limited to OUT bits by a rule with a name; `listing.UNITS` has all units.
 """

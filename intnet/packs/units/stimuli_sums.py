@@ -1,8 +1,9 @@
 """Which vectors the multiplying units are tested with, as `stimuli.py` has it for the others.
 
-`mac_requant`: products whose bias brings the sum to every tie and limit (L1); lone lanes, extreme lanes, long
-vectors (L2). `block_dot`: sums at ties of 24 bits with neighbours near and far, among normal and
-subnormal numbers and at the limit (L1); the rims of the exponents, cancelling sums, random blocks (L2).
+`mac_requant`: products whose bias brings the sum to every tie, limit and power of two, lone lanes, sums as
+long as the accumulator takes (L1); extreme lanes and corners (L2). `block_dot`: sums at ties of 24 bits with
+neighbours near and far, among normal and subnormal numbers and at the limit, every bit of the accumulator
+(L1); the rims of the exponents, cancelling sums, random blocks (L2).
 """
 
 from collections.abc import Sequence

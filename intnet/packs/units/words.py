@@ -1,7 +1,7 @@
-"""What the units give, and the trail of it: the wires of their circuits (`intnet.spec.units`) on columns of
-beats.
+"""What the units give, and the trail of it: wires of their circuits (`intnet.spec.units`).
 
-    results(unit name, parameters, columns) -> Results       outs: a column a port; trails: what explains them
+    ran = run(unit name, parameters, columns)        every wire at every beat
+    results(unit name, parameters, ran) -> Results   outs: a column a port; steps: what explains them
 
 The quantizers take n, the exponent of R, as an input, so that a tensor can come word by word. An n far from
 the tensor's own is legal too: the unit's amounts `left` and `right` end where more of them changes nothing.
