@@ -18,6 +18,16 @@ def positive(text: str) -> int:
     return number
 
 
+class Once(argparse.Action):
+    """An option that is taken once: given again it is refused, where argparse keeps the last."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        """Store it."""
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{option_string} is given twice: one pattern can name many, such as 'conv*'")
+        setattr(namespace, self.dest, values)
+
+
 def seeds(text: str) -> list[int]:
     """'1,2,3' as numbers, for argparse."""
     try:

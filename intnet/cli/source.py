@@ -20,7 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser, layer_needed: bool) -> None:
         "--step", type=options.positive, metavar="T", help="the step to take, from 1 (the next one)"
     )
     parser.add_argument(
-        "--layer", required=layer_needed, metavar="PATTERN", help="names of layers, * ? [] as in a shell"
+        "--layer",
+        action=options.Once,
+        required=layer_needed,
+        metavar="PATTERN",
+        help="names of layers, * ? [] as in a shell",
     )
 
 

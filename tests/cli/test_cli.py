@@ -320,6 +320,14 @@ def test_a_key_given_twice(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--set lr is given twice" in refused(capsys, *arguments(), "--set", "lr=2", "--set", "lr=3")
 
 
+@pytest.mark.parametrize("command", ["golden", "inspect"])
+def test_a_layer_given_twice(command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    net = ["--method", "wageubn", "--model", "mlp", "--data", "digits"]
+    more = ["--out", tmp_path / "pack"] * (command == "golden")
+    line = refused(capsys, command, *net, "--layer", "fc1", "--layer", "fc2", *more)
+    assert "--layer is given twice: one pattern can name many" in line and not (tmp_path / "pack").exists()
+
+
 def test_missing_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     line = refused(capsys, *arguments(data="mnist", data_dir=tmp_path, out=tmp_path / "run"))
     assert "mnist: data files not found" in line and str(tmp_path) in line and not (tmp_path / "run").exists()
