@@ -282,6 +282,11 @@ def recompute(pack: Pack) -> Result:
 def runnable(pack: Pack, kinds: Mapping[str, Make], makes: str, cannot: str) -> Iterator[Make]:
     """What makes a pack of its kind again; PackError where PACK.json does not say how it was made."""
     kind = pack.manifest["generator"].get("kind")
+    if kind == units.drafts.OWN:
+        raise PackError(
+            f"{pack.folder}: its unit is its maker's own, whose program makes the words again; "
+            "what a device gave is judged with --dut DIR"
+        )
     if kind not in kinds:
         raise PackError(f"{pack.folder}: generator.kind is {kind!r}; {makes} {', '.join(kinds)}")
     try:

@@ -201,7 +201,7 @@ def test_layouts_tiles_and_other_files_by_the_command(tmp_path: Path, capsys: Ca
     out = tmp_path / "laid"
     asked = ("--layout", "nc/12hw12", "--lanes", 12, "--word", 32, "--tile", 16, "--tile", "gW=4")
     status, text, _ = here(capsys, "golden", *SMALL, "--layer", "fc2", *asked, "--out", out)
-    assert status == 0 and "-tile-x1_16-gW_4-nc_12hw12-lanes12-word32 3.0.0, level L3" in text
+    assert status == 0 and "-tile-x1_16-gW_4-nc_12hw12-lanes12-word32 4.0.0, level L3" in text
     manifest = json.loads((out / "PACK.json").read_text())
     assert manifest["about"]["layout"] == {"order": "nc/12hw12", "lanes": 12, "word": 32}
     assert manifest["about"]["tile"] == {"x1": 16, "gW": 4}

@@ -42,7 +42,7 @@ KNOWN = [
     ),
     (
         "unit quantize_sq --level 1",
-        "85656c016764f253398c0db3754254e08299b24d988970b7eafb02e6fefbcb66",
+        "e971dd7c9d347a1e4c89d2c57ea0208e958cf5213ab1913c911cc704653c1fb1",
     ),
 ]
 

@@ -15,13 +15,14 @@ import pytest
 from intnet.errors import ConfigError, IntnetError, PackError
 from intnet.numbers import rng
 from intnet.numbers.hexfiles import MOST_BITS
-from intnet.packs import pack, units
+from intnet.packs import check, pack, units
 from intnet.packs.by_spec.units import EXPECTED, Words
-from intnet.packs.ports import Draft
+from intnet.packs.ports import Draft, Port
 from intnet.packs.units import drafts, training
-from intnet.packs.units.signals import Choice, Group
+from intnet.packs.units.signals import Choice, Group, Range, Unit, column, signal
 from intnet.spec import formats as oracle
 from intnet.spec.tensor import power
+from intnet.spec.wires import Circuit
 from intnet.spec.words import lfsr_states
 
 Settings = dict[str, Any]
@@ -312,3 +313,47 @@ def test_every_level_and_unit_is_described() -> None:
                 assert setting.default in setting.names
             else:
                 assert setting.least <= setting.default <= setting.most
+
+
+# -- a unit of one's own ---------------------------------------------------------------------------
+
+
+def to_odd(c: Circuit, p: Mapping[str, Any]) -> None:
+    """A shift that rounds to odd: not one of the library's."""
+    x = c.read("x", p["W"])
+    c.give("q", c.wire("floor", x >> p["S"]) | c.wire("lost", x & (1 << p["S"]) - 1).differs(0))
+
+
+def ports_of_own(p: Mapping[str, Any], scale: Mapping[str, int]) -> tuple[Port, ...]:
+    return signal("x", p["W"], "a code"), signal("q", p["W"] - p["S"], "to odd", direction="out")
+
+
+OWN = Unit("to_odd", "rounds to odd", {"W": Range(8, 4, 12), "S": Range(3, 1, 4)}, ports_of_own, lambda p: "")
+ALL = [Group("every-x", "sticky", {"x": column(range(-128, 128))})]
+
+
+def test_a_unit_of_ones_own_is_packed_and_judged(tmp_path: Path) -> None:
+    draft = units.own(OWN, to_odd, ALL)
+    words = words_of(draft)
+    assert words["q"] == [x // 8 if x % 8 == 0 else x // 8 | 1 for x in range(-128, 128)]
+    assert words["q.wire.floor"] == [x // 8 for x in range(-128, 128)] and draft.about["coverage"]["complete"]
+    folder = pack.write(draft, tmp_path / "pack")
+    device = tmp_path / "dut"
+    device.mkdir()
+    (device / "q.hex").write_bytes((folder / "exp" / "q.hex").read_bytes())
+    assert check.check_dut(pack.read(folder), device).exit_status == 0
+    lines = (folder / "exp" / "q.hex").read_text().splitlines()
+    lines[5] = f"{int(lines[5], 16) ^ 1:02x}"
+    (device / "q.hex").write_text("\n".join(lines) + "\n")
+    assert check.check_dut(pack.read(folder), device).exit_status == 1
+    with pytest.raises(PackError, match="its maker's own"):
+        check.recompute(pack.read(folder))
+
+
+def test_a_unit_of_ones_own_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is a unit of the library"):
+        units.own(units.UNITS["shift"], to_odd, ALL)
+    with pytest.raises(PackError, match=r"its out ports are \['q'\], its circuit's \['q', 'y'\]"):
+        units.own(OWN, lambda c, p: (to_odd(c, p), c.give("y", 1))[0], ALL)
+    with pytest.raises(ConfigError, match="give a number from 1 to 4"):
+        units.own(OWN, to_odd, ALL, {"S": 9})

@@ -4,6 +4,6 @@ signals (what a unit is) -> words (what it gives) -> scales, listing (all of the
 -> stimuli, stimuli_sums, stimuli_scales, training (its vectors) -> drafts (a pack of them), models (it as C)
 """
 
-from intnet.packs.units.drafts import LEVELS, UNITS, draft
+from intnet.packs.units.drafts import LEVELS, UNITS, draft, own
 
-__all__ = ["LEVELS", "UNITS", "draft"]
+__all__ = ["LEVELS", "UNITS", "draft", "own"]

@@ -18,7 +18,7 @@ testbench is `hdl/`.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any
@@ -34,6 +34,7 @@ from intnet.packs.units import stimuli, stimuli_scales, stimuli_sums, training
 from intnet.packs.units.listing import UNITS
 from intnet.packs.units.signals import Choice, Columns, Group, Parameters, Range, Setting, Unit, joined
 from intnet.packs.units.words import Results, results, run
+from intnet.spec.wires import Circuit
 
 LEVELS = {
     "L0": "a readable few",
@@ -45,6 +46,7 @@ LEVELS = {
 STEPS = {"L3": 1, "L4": training.STEPS}  # of training
 STIMULI = stimuli.GROUPS | stimuli_sums.GROUPS | stimuli_scales.GROUPS
 DETECTION = "detection.json"
+OWN = "own unit"  # the kind of a pack that only its maker can make again
 LFSR = "lfsr"  # the one setting that is no parameter: a seed, from which CQ's words come
 LFSR_BITS = 16
 
@@ -116,7 +118,37 @@ def label(unit: str, settings: Mapping[str, Any]) -> str:
     return "-".join([unit, *(f"{key}{value}".replace("-", "m") for key, value in settings.items())])
 
 
-def assemble(unit: Unit, level: str, given: Mapping[str, Any], taken: training.Taken) -> Draft:
+def own(
+    unit: Unit,
+    build: Callable[[Circuit, Parameters], None],
+    groups: Sequence[Group],
+    settings: Mapping[str, str | int] | None = None,
+    level: str = "L1",
+) -> Draft:
+    """The pack of a unit of one's own: what it is, its definition as a circuit, its vectors.
+
+    ConfigError for a name that the library has and for settings that the unit has not; PackError where the
+    circuit's ports are not the unit's.
+    """
+    if unit.name in UNITS:
+        raise ConfigError(f"{unit.name} is a unit of the library: give yours another name")
+    given = parse(unit, settings or {})
+    parameters, circuit = unit.defaults | given, Circuit()
+    check(unit, parameters)
+    build(circuit, parameters)
+    signals = unit.signals(parameters, {})
+    told = {way: {s.name for s in signals if (s.direction == "out") == way} for way in (False, True)}
+    built = {False: {name.partition("[")[0] for name in circuit.reads}, True: set(circuit.gives)}
+    for way, title in ((False, "in"), (True, "out")):
+        if told[way] != built[way]:
+            ports = f"its {title} ports are {sorted(told[way])}, its circuit's {sorted(built[way])}"
+            raise PackError(f"{unit.name}: {ports}")
+    return assemble(unit, level, given, training.Taken(list(groups), parameters), circuit)
+
+
+def assemble(
+    unit: Unit, level: str, given: Mapping[str, Any], taken: training.Taken, circuit: Circuit | None = None
+) -> Draft:
     """The draft of these groups of vectors."""
     parameters, signals = taken.parameters, unit.signals(taken.parameters, taken.scale)
     groups = _distinct(unit, given, taken)
@@ -124,7 +156,7 @@ def assemble(unit: Unit, level: str, given: Mapping[str, Any], taken: training.T
     about: dict[str, Any] = dict(taken.about)
     if unit.name == "quantize_cq":
         about["random"] = _random(given, columns, level, about.get("random"))
-    ran = run(unit.name, parameters, columns)
+    ran = run(unit.name, parameters, columns, circuit)
     made = results(unit.name, parameters, ran)
     cases = _cases(unit, level, groups)
     ignored = [s for s in signals if s.direction == "out" and not np.ptp(made.outs[s.name])][:1]
@@ -145,7 +177,8 @@ def assemble(unit: Unit, level: str, given: Mapping[str, Any], taken: training.T
     about["coverage"] = coverage.measure(ran.circuit, ran.reads, ran.wires).json()
     if level == "L4":
         about["chain"] = _chain(groups, cases, ports)
-    generator = {"kind": "unit", "unit": unit.name, "level": level, "settings": dict(given)}
+    kind = "unit" if circuit is None else OWN
+    generator = {"kind": kind, "unit": unit.name, "level": level, "settings": dict(given)}
     name = label(f"{unit.name}-{level}", given)
     if measured := detection(name, ports):
         about["detection"] = measured

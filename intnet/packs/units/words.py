@@ -21,6 +21,7 @@ from intnet.inspect.trail import FRACTION_BITS, REMAINDER_BITS
 from intnet.numbers.formats import Flag
 from intnet.numbers.qtensor import QTensor
 from intnet.packs.circuits import coverage, fast
+from intnet.packs.circuits.c_model import NARROW, identifier
 from intnet.packs.ports import Filled, Port
 from intnet.packs.units.signals import Columns, Parameters
 from intnet.spec import units as definition
@@ -60,9 +61,12 @@ class Ran(NamedTuple):
         return {name: [column[i] for i in ends] for name, column in whole.items()}
 
 
-def run(name: str, parameters: Parameters, columns: Columns) -> Ran:
-    """A unit's circuit on columns; PackError where a wire that is promised to hold its sums does not."""
-    circuit = definition.circuit(name, parameters)
+def run(name: str, parameters: Parameters, columns: Columns, circuit: Circuit | None = None) -> Ran:
+    """A unit's circuit on columns; PackError where a wire that is promised to hold its sums does not.
+
+    circuit: that of a unit of one's own, which `spec.units` does not have
+    """
+    circuit = circuit or definition.circuit(name, parameters)
     reads: dict[str, list[int]] = {}
     for port, words in columns.items():
         flat = words.reshape(len(words), -1)
@@ -223,7 +227,16 @@ STEPS: dict[str, Callable[[Parameters, Lists], list[Filled]]] = {
 
 
 def results(name: str, parameters: Parameters, ran: Ran) -> Results:
-    """The out ports and the steps of what ran."""
+    """The out ports and the steps of what ran; of a unit of one's own the steps are its wires."""
     wires = ran.at_results()
     outs = {port: column(wires[port]) for port in ran.circuit.gives}
-    return Results(outs, STEPS[name](parameters, wires))
+    return Results(outs, STEPS[name](parameters, wires) if name in STEPS else _wires(ran.circuit, wires))
+
+
+def _wires(circuit: Circuit, words: Lists) -> list[Filled]:
+    """Every wire that 63 bits hold."""
+    return [
+        step(f"wire.{identifier(name)}", column(words[name]), f"the wire {name}", wire.bits, wire.signed)
+        for name, wire in circuit.wires.items()
+        if wire.bits <= NARROW
+    ]
