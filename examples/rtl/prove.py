@@ -72,10 +72,17 @@ def _yosys(script: str, folder: Path) -> Proof:
 
 
 SAT = "sat -prove ok 1 -show-inputs miter"
-CLEAN = (  # shared parts of both sides become one: multipliers first, then gates
-    "hierarchy -top miter; proc; flatten; opt -full; wreduce; opt -full -share_all; opt_merge -share_all; "
-    "techmap; opt -full; abc -g AND,XOR,MUX; opt_clean"
-)
+SHARED = "wreduce; opt -full -share_all; opt_merge -share_all; "
+
+
+def _gates(circuit: Circuit) -> str:
+    """The commands that make gates of the miter; signed products of both sides become one ahead of that."""
+    products = [node for node in circuit.nodes if node.kind == "op" and node.at == "*"]
+    shared = SHARED if any(arg.signed for node in products for arg in node.args) else ""
+    return (
+        f"hierarchy -top miter; proc; flatten; opt -full; {shared}"
+        "techmap; opt -full; abc -g AND,XOR,MUX; opt_clean"
+    )
 
 
 def _declared(circuit: Circuit) -> tuple[list[str], list[str]]:
@@ -151,7 +158,7 @@ expose -dff -evert-dff
 rename -top evert
 read_verilog -sv {here / "spec.sv"}
 read_verilog -sv {here / "miter.sv"}
-{CLEAN}
+{_gates(circuit)}
 {SAT}
 """,
             here,
@@ -178,7 +185,9 @@ def same(name: str, circuit: Circuit, changed: Circuit) -> Proof:
         here = Path(folder)
         (here / "specs.sv").write_text(verilog.text(name, circuit) + verilog.text("bad", changed, circuit))
         (here / "miter.sv").write_text(_miter(inputs, body))
-        return _yosys(f"read_verilog -sv {here / 'specs.sv'} {here / 'miter.sv'}\n{CLEAN}\n{SAT}\n", here)
+        return _yosys(
+            f"read_verilog -sv {here / 'specs.sv'} {here / 'miter.sv'}\n{_gates(circuit)}\n{SAT}\n", here
+        )
 
 
 def main() -> None:
@@ -199,7 +208,12 @@ def main() -> None:
         unit = UNITS[name]
         given = drafts.parse(unit, dict(text.split("=", 1) for text in args.settings))
         parameters = unit.defaults | given
-        proof = prove(source(name), name, definition.circuit(name, parameters), unit.generics(parameters))
+        try:
+            proof = prove(source(name), name, definition.circuit(name, parameters), unit.generics(parameters))
+        except subprocess.TimeoutExpired:
+            print(f"{name}: not decided in {TIMEOUT} s", flush=True)
+            failed = True
+            continue
         verdict = "equal for every input" if proof.equal else f"different\n{proof.told}"
         print(f"{name}: {verdict} ({proof.seconds:.1f} s)", flush=True)
         failed = failed or not proof.equal
