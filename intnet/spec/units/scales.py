@@ -6,24 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from intnet.spec.units.quantizers import both_ways, held
-from intnet.spec.units.steps import ends, limited, shifted
+from intnet.spec.units.steps import given, shifted
 from intnet.spec.wires import Circuit, Wire
 
 Parameters = Mapping[str, Any]
 
 
-def _given(c: Circuit, rounded: Wire, p: Parameters) -> None:
-    """q: the zero point added, then the limits of OUT bits."""
-    placed = c.wire("placed", rounded + p["ZQ"]) if p["ZQ"] else rounded
-    low, high = ends(p["OUT"], p["OVERFLOW"], bool(p["QS"]))
-    q, saturated = limited(c, placed, low, high, p["OUT"], p["OVERFLOW"])
-    c.give("q", q)
-    c.give("saturated", saturated)
-
-
 def shift(c: Circuit, p: Parameters) -> None:
     """q = limit(round(x / 2^S) + ZQ): a static shift, S >= 0, with every mode and limit."""
-    _given(c, shifted(c, c.read("x", p["W"], bool(p["XS"])), p["S"], p["MODE"]), p)
+    given(c, shifted(c, c.read("x", p["W"], bool(p["XS"])), p["S"], p["MODE"]), p["ZQ"], p)
 
 
 def shift_by(c: Circuit, p: Parameters) -> None:
@@ -37,7 +28,7 @@ def shift_by(c: Circuit, p: Parameters) -> None:
     y = c.wire("y", x << left)
     c.every("left", left)
     c.every("right", right)
-    _given(c, shifted(c, y, right, p["MODE"]), p)
+    given(c, shifted(c, y, right, p["MODE"]), p["ZQ"], p)
 
 
 def scale_add(c: Circuit, p: Parameters) -> None:
@@ -45,7 +36,7 @@ def scale_add(c: Circuit, p: Parameters) -> None:
     x, scale = c.read("x", p["W"], bool(p["XS"])), c.read("scale", p["B"])
     offset = c.read("offset", p["OB"])
     product = c.wire("product", x * scale)
-    _given(c, shifted(c, c.wire("acc", product + offset), p["S"], p["MODE"]), p)
+    given(c, shifted(c, c.wire("acc", product + offset), p["S"], p["MODE"]), p["ZQ"], p)
 
 
 def requantize(c: Circuit, p: Parameters) -> None:
@@ -68,11 +59,7 @@ def requantize(c: Circuit, p: Parameters) -> None:
         rounded = shifted(c, high, right, "ties_away")
     else:
         rounded = shifted(c, product, held(c.wire("amount", right + 31), 31 + p["RIGHT"]), p["MODE"])
-    placed = c.wire("placed", rounded + zero)
-    low, high_ = ends(p["OUT"], p["OVERFLOW"], bool(p["QS"]))
-    q, saturated = limited(c, placed, low, high_, p["OUT"], p["OVERFLOW"])
-    c.give("q", q)
-    c.give("saturated", saturated)
+    given(c, rounded, zero, p)
 
 
 def _toward_zero(c: Circuit, product: Wire) -> Wire:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from intnet.spec.wires import Circuit, Value, Wire, span
 
 MODES = ("ties_even", "ties_away", "ties_pos", "to_neg", "to_pos", "to_zero")  # of `spec.rounding`
@@ -62,6 +65,15 @@ def limited(
     if value.high >= c.value(high).high:
         c.seen("the greatest code, not limited", edge)
     return kept, over | under
+
+
+def given(c: Circuit, rounded: Wire, zero: Value, p: Mapping[str, Any]) -> None:
+    """The out ports q, the zero point added and then limited to OUT bits, and saturated."""
+    placed = rounded if isinstance(zero, int) and zero == 0 else c.wire("placed", rounded + zero)
+    low, high = ends(p["OUT"], p["OVERFLOW"], bool(p["QS"]))
+    q, saturated = limited(c, placed, low, high, p["OUT"], p["OVERFLOW"])
+    c.give("q", q)
+    c.give("saturated", saturated)
 
 
 def ends(bits: int, overflow: str, signed: bool = True) -> tuple[int, int]:

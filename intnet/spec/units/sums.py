@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from intnet.spec.units.steps import ends, limited, shifted
+from intnet.spec.units.steps import given, shifted
 from intnet.spec.wires import Circuit, Wire, span
 
 Parameters = Mapping[str, Any]
@@ -52,11 +52,7 @@ def mac_requant(c: Circuit, p: Parameters) -> None:
     c.keep(total, after)
     acc = accumulated(c, "acc", after + c.select(last, bias, 0), p)
     rounded = shifted(c, acc, p["S"], p["MODE"])
-    placed = c.wire("placed", rounded + p["ZQ"]) if p["ZQ"] else rounded
-    low, high = ends(p["OUT"], p["OVERFLOW"], bool(p["QS"]))
-    q, saturated = limited(c, placed, low, high, p["OUT"], p["OVERFLOW"])
-    c.give("q", q)
-    c.give("saturated", saturated)
+    given(c, rounded, p["ZQ"], p)
 
 
 def block_dot(c: Circuit, p: Parameters) -> None:
