@@ -51,7 +51,7 @@ def faults(folder: Path) -> Iterator[str]:
     for path, page in pages.items():
         here = path.relative_to(folder)
         yield from (f"{here}: loads {url}" for url in page.loads if _remote(url))
-        for url in (url for url in (*page.loads, *page.links) if not _remote(url)):
+        for url in (url for url in (*page.loads, *page.links) if not _remote(url) and url != "data:,"):
             parts = urlsplit(url)
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not target.is_file():

@@ -21,6 +21,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))  # the reference is of this checkout; docs.* are the extensions below
 os.environ["NUMBA_DISABLE_JIT"] = "1"
 
+from intnet.show import lab  # noqa: E402
+
 project = "intnet"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "docs.docstrings", "docs.mathml"]
 root_doc = "index"
@@ -45,6 +47,7 @@ html_theme = "furo"  # no font and no script from elsewhere; light and dark, wid
 html_title = "intnet"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
+html_extra_path = ["lab.html"]  # as `intnet lab` writes it
 html_css_files = ["pages.css"]
 html_show_copyright = False
 html_copy_source = False
@@ -68,4 +71,5 @@ def lead_to_notebooks(_: Sphinx, __: str, source: list[str]) -> None:
 def setup(app: Sphinx) -> None:
     """As Sphinx calls it, ahead of looking for pages."""
     copy_notebooks(HERE / "notebooks")
+    (HERE / "lab.html").write_text(lab.page())
     app.connect("source-read", lead_to_notebooks)

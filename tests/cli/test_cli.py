@@ -16,7 +16,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.runs import checkpoint, run_folder
 from tests.support.command import MLP, PYTHON, ROOT, environment, here, intnet, last_line, metrics, refused
 
-COMMANDS = ("train", "resume", "eval", "inspect", "costs", "sweep", "compare", "papers", "list")
+COMMANDS = ("train", "resume", "eval", "inspect", "costs", "sweep", "compare", "papers", "lab", "list")
 SHORT = ("--steps", 2, "--limit", 64)
 
 

@@ -77,14 +77,18 @@ class Browser:
         os.close(self._receive)
         self._home.cleanup()
 
-    def open(self, path: Path, width: int, height: int, dark: bool = False) -> None:
-        """Load a file in a window of this size."""
+    def open(self, path: Path, width: int, height: int, dark: bool = False, link: str = "") -> None:
+        """Load a file in a window of this size; link: what stands behind its name, with #."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self._call("Emulation.setDeviceMetricsOverride", **metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
         self._loaded = False
-        self._call("Page.navigate", url=path.absolute().as_uri())
+        self._call("Page.navigate", url="about:blank")  # to the same file with another # nothing would load
+        while not self._loaded:
+            self._see(self._message())
+        self._loaded = False
+        self._call("Page.navigate", url=path.absolute().as_uri() + link)
         while not self._loaded:
             self._see(self._message())
 
