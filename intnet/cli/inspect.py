@@ -47,8 +47,8 @@ vectors. In --json an exact fraction is a text, 'p/q'.
 
 --html writes all that into one page that needs nothing else: each layer's data flow, its table, histograms,
 and of every path the elements worth reading (rounded up, rounded down, a tie, saturated, the greatest, a
-zero, and that of --index). --plot writes the histograms as a picture; it needs matplotlib
-(pip install matplotlib)."""
+zero, and that of --index). --plot writes the histograms as a picture for a slide, of more than 12 paths those
+of the least SQNR; it needs matplotlib (pip install matplotlib)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

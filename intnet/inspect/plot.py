@@ -11,22 +11,44 @@ from intnet.show.pictures import picture
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLUMNS, SIZE = 4, (3.4, 2.5)  # histograms in a row, inches of one
+SLIDE, COLUMNS, MOST = (13.33, 7.5), 4, 12  # inches of a slide of 16:9; panels in a row, and on it
 
 
 def draw(stream: BinaryIO, file: Path, title: str, rows: Sequence[Measured]) -> None:
-    """Write the picture of `rows` in the format that the file's name ends in."""
-    columns = min(COLUMNS, len(rows))
-    lines = -(-len(rows) // columns)
-    with picture(stream, file, (columns * SIZE[0], lines * SIZE[1] + 0.6)) as figure:
-        figure.suptitle(title)
+    """Write the picture of `rows`, or of MOST of them, in the format that the file's name ends in."""
+    shown = chosen(rows)
+    columns = min(COLUMNS, len(shown))
+    lines = -(-len(shown) // columns)
+    with picture(stream, file, SLIDE) as figure:
+        figure.suptitle(f"{title}\n{said(shown, len(rows))}", fontsize=12)
         axes = figure.subplots(lines, columns, squeeze=False).reshape(-1)
-        for axis, row in zip(axes, rows, strict=False):
+        for axis, row in zip(axes, shown, strict=False):
             _histogram(axis, row)
-        for axis in axes[len(rows) :]:
+        for axis in axes[len(shown) :]:
             axis.set_axis_off()
-        legend = axes[next((k for k, row in enumerate(rows) if row.before), 0)]
-        legend.legend(fontsize=7)
+        legend = axes[next((k for k, row in enumerate(shown) if row.before), 0)]
+        legend.legend(fontsize=8)
+
+
+def chosen(rows: Sequence[Measured]) -> list[Measured]:
+    """Of more than MOST paths those that rounding changed most, in the step's order.
+
+    Least SQNR first; paths that nothing changed come last.
+    """
+    order = sorted(range(len(rows)), key=lambda k: (rows[k].sqnr_db is None, rows[k].sqnr_db or 0.0, k))
+    return [rows[k] for k in sorted(order[:MOST])]
+
+
+def said(shown: Sequence[Measured], all_paths: int) -> str:
+    """What is seen, in a line."""
+    rounded = any(row.before is not None for row in shown)
+    what = "Values before rounding (line) and the codes they became (bars)" if rounded else "Values"
+    few = (
+        f"; of {all_paths} paths the {len(shown)} that rounding changed most"
+        if len(shown) < all_paths
+        else ""
+    )
+    return what + few
 
 
 def _histogram(axis: "Axes", row: Measured) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,26 @@ def test_every_path_has_its_histogram(capsys: pytest.CaptureFixture[str], tmp_pa
     for words in ("fc2/gW", "exact", "fc2/gWq", "CQ(dr=128), SQNR ", "steps of 2^-14", "before", "after"):
         assert words in text, words
     assert "seed 3" in text and "fc2/x1" not in text
+
+
+@pytest.mark.slow
+def test_a_slide_shows_what_lost_most(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of a block's many paths the twelve of the least SQNR, as the table has them; 16:9."""
+    from PIL import Image
+
+    block = ("--method", "wageubn", "--model", "resnet8", "--data", "digits", "--limit", 64)
+    what = ("inspect", *block, "--layer", "layer1.0.*", "--plot")
+    status, out, _ = here(capsys, *what, tmp_path / "x.svg", "--json")
+    assert status == 0
+    rows = [row for row in json.loads(out)["paths"] if row["sqnr_db"] is not None]
+    lost = {f"{row['layer']}/{row['path']}" for row in sorted(rows, key=lambda row: row["sqnr_db"])[:12]}
+    text = (tmp_path / "x.svg").read_text()
+    drawn = set(re.findall(r"<!-- (layer1\.0\.\w+/\w+) -->", text, re.M))
+    assert len(lost) == 12 and drawn == lost
+    assert f"of {len(json.loads(out)['paths'])} paths the 12 that rounding changed most" in text
+    assert here(capsys, *what, tmp_path / "x.png")[0] == 0
+    width, height = Image.open(tmp_path / "x.png").size
+    assert abs(9 * width - 16 * height) <= 16
 
 
 @pytest.mark.slow
