@@ -58,8 +58,8 @@ def test_a_slide_shows_what_lost_most(capsys: pytest.CaptureFixture[str], tmp_pa
     assert len(lost) == 12 and drawn == lost
     assert f"of {len(json.loads(out)['paths'])} paths the 12 that rounding changed most" in text
     assert here(capsys, *what, tmp_path / "x.png")[0] == 0
-    width, height = Image.open(tmp_path / "x.png").size
-    assert abs(9 * width - 16 * height) <= 16
+    with Image.open(tmp_path / "x.png") as picture:
+        assert abs(9 * picture.width - 16 * picture.height) <= 16
 
 
 @pytest.mark.slow
