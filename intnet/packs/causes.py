@@ -25,7 +25,7 @@ from intnet.packs.by_spec import ports as expected
 from intnet.packs.by_spec.layers import LayerStep, Replay
 from intnet.packs.by_spec.plain import Json, Plain, flag_code, flag_word
 from intnet.packs.by_spec.recompute import as_array
-from intnet.packs.check import TRAIL, PortResult, Result, compare
+from intnet.packs.check import TRAIL, WRONG, PortResult, Result, compare
 from intnet.packs.pack import Pack
 from intnet.spec.tensor import Fixed, Tensor
 
@@ -56,7 +56,7 @@ def trace(pack: Pack, result: Result) -> Result:
         wanted: dict[str, Any] = {}
         for step in made:
             wanted |= _wanted(device, step)
-    except (ArithmeticError, ValueError) as error:  # a device's words may be beyond float32, or divide by 0
+    except WRONG as error:  # a device's words may be beyond float32, divide by 0, or be of no such grid
         return replace(result, untraced=f"on the device's own operands the definition ends in {error!r}")
     told = {
         one.port.name: _own(pack, one, wanted) for one in result.ports if one.wrong and one.got is not None

@@ -290,6 +290,8 @@ def runnable(pack: Pack, kinds: Mapping[str, Make], makes: str, cannot: str) -> 
     if kind not in kinds:
         raise PackError(f"{pack.folder}: generator.kind is {kind!r}; {makes} {', '.join(kinds)}")
     try:
+        if kind == "unit":
+            units.drafts.admit(pack.manifest["about"]["unit"])
         yield kinds[kind]
     except IntnetError:
         raise

@@ -186,13 +186,16 @@ def _doubled(w: Words) -> tuple[np.ndarray, np.ndarray]:
     return floor << 1 | remainder >> FRACTION_BITS, (remainder & HALF - 2) << 1 | remainder & 1
 
 
-def _kept_below(bits: int) -> Value:
-    """So many bits below the grid are kept, no sticky bit."""
+def _kept_below(bits: int, of_magnitude: bool = False) -> Value:
+    """So many bits below the grid are kept, no sticky bit; of a magnitude the cut is towards 0."""
 
     def value(w: Words) -> tuple[np.ndarray, np.ndarray]:
         floor, remainder = right_value(w)
         gap = FRACTION_BITS + 1 - bits
-        return floor, remainder >> gap << gap
+        cut = remainder >> gap
+        if of_magnitude:
+            cut = cut + ((floor < 0) & (cut << gap != remainder))
+        return floor + (cut >> bits), (cut & (1 << bits) - 1) << gap
 
     return value
 
@@ -340,7 +343,10 @@ def widths(w: Words) -> Iterator[tuple[str, Value]]:
             _accumulated(saturated, bits),
         )
     for bits in range(1, GUARD + 1):
-        yield f"{bits} bits kept below the grid, no sticky bit", _kept_below(bits)
+        kept = f"{bits} bit{'s' * (bits > 1)} kept below the grid"
+        yield f"{kept}, no sticky bit", _kept_below(bits)
+        if w.port.signed and "sign" not in w.way:
+            yield f"{kept} of the magnitude, no sticky bit", _kept_below(bits, of_magnitude=True)
 
 
 # -- of any port ---------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ import csv
 import hashlib
 import io
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +37,7 @@ from intnet.numbers import formats
 from intnet.numbers.formats import BlockFloat, Format
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.numbers.qtensor import QTensor
-from intnet.packs import contract, hdl, lines
+from intnet.packs import contract, hdl, lines, sizes
 from intnet.packs.ports import ENCODINGS, FOLDERS, Case, Draft, Filled, Port, as_tensor
 from intnet.runs import definition, files, records
 
@@ -283,9 +282,11 @@ def _manifest(path: Path) -> dict[str, Any]:
         for k, entry_ in enumerate(manifest["ports"]):
             _only(entry_, PORT | OF_WORDS | {ORDER: str}, f"{path.name}['ports'][{k}]")
             records.check(entry_.get(ORDER, ""), str, f"{path.name}['ports'][{k}]['order']")
-        _within(manifest, path.name)
+        sizes.within(manifest, path.name)
     except PackError:
         raise
+    except RecursionError:
+        raise PackError(f"{path}: it is nested too deeply") from None
     except (OSError, ValueError) as error:
         raise PackError(f"{path}: {error}") from None
     return manifest
@@ -314,26 +315,6 @@ def _only(given: dict[str, Any], known: dict[str, Any], name: str) -> None:
         raise ValueError(f"{name} has a key {ascii(odd[0])[:80]}; there are only {', '.join(known)}")
 
 
-def _within(value: Any, name: str) -> None:
-    """ValueError for a number that 64 bits do not hold: no port has one, and no reader in C takes it.
-
-    Seeds have no sign, all others one.
-    """
-    if isinstance(value, dict):
-        for key, part in value.items():
-            _within(part, f"{name}[{ascii(key)[:80]}]")
-    elif isinstance(value, list):
-        for k, part in enumerate(value):
-            _within(part, f"{name}[{k}]")
-    elif isinstance(value, int):
-        most = 1 << (64 if name.endswith("['seed']") else 63)
-        if not -(1 << 63) <= value < most:
-            shown = value if abs(value) < 1 << 80 else f"{value.bit_length()} bits wide"
-            raise ValueError(f"{name} is {shown}: no number of a pack passes 64 bits")
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{name} is {value}: a number of a pack is finite")
-
-
 def _port(entry_: dict[str, Any], path: Path) -> Port:
     """A port from its entry, which must say what `entry` says of it."""
     given = {name: entry_[name] for name in (field.name for field in fields(Port)) if name in entry_}
@@ -344,8 +325,8 @@ def _port(entry_: dict[str, Any], path: Path) -> Port:
         raise PackError(f"{path}: port {entry_['name']!r}: stored flag words need a Flag format")
     try:
         port = Port(**given)
-        sizes = {"bits": MOST_LANE, "lanes": MOST_BITS, "word_bits": MOST_BITS}
-        odd = [name for name, most in sizes.items() if not 1 <= entry_[name] <= most]
+        most_of = {"bits": MOST_LANE, "lanes": MOST_BITS, "word_bits": MOST_BITS}
+        odd = [name for name, most in most_of.items() if not 1 <= entry_[name] <= most]
         if odd or min(port.shape, default=0) < 0:
             raise PackError(f"{(odd or ['shape'])[0]} is no size")
         if entry_["word_bits"] != port.row_bits:

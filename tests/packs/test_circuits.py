@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from examples.rtl import fault_table, prove, simulate
+from examples.rtl import fault_table, prove, random_words, simulate
 from examples.rtl.mutants import EQUIVALENT, HERE, mutants, source
 from intnet.errors import ConfigError
 from intnet.packs import units
@@ -202,6 +203,25 @@ def test_random_words_agree_with_the_model(name: str, tmp_path: Path) -> None:
     if mutants(name):
         passed, _ = simulate.random_words(folder, name, tmp_path / "wrong", beats=30_000, mutant=1)
         assert not passed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", units.UNITS)
+def test_random_words_are_the_same_in_c_fast_and_plain(name: str, tmp_path: Path) -> None:
+    found = random_words.unit(name, 3_000, 300, models.write(name, {}, tmp_path / "model"))
+    assert not found.wrong and found.results > 300, found.first
+
+
+def test_random_words_name_a_model_that_is_wrong(tmp_path: Path) -> None:
+    """A slip that shows at ties alone."""
+    folder = models.write("shift", {}, tmp_path / "model")
+    path = folder / "shift_model.c"
+    text = path.read_text()
+    slip = text.replace("INT64_C(128) < v", "INT64_C(128) <= v")
+    assert text.count("INT64_C(128) < v") == 1
+    path.write_text(slip)
+    found = random_words.unit("shift", 30_000, 0, folder)
+    assert found.wrong and re.match(r"q is -?\d+ in C, -?\d+ fast: {'x': ", found.first)
 
 
 def test_a_model_is_written_whole_and_refuses_what_it_has_not(tmp_path: Path) -> None:

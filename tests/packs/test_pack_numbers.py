@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 
 from intnet.errors import IntnetError, PackError
-from intnet.packs import check, export, layers, pack, units
+from intnet.packs import check, export, layers, pack, sizes, units
+from intnet.packs.by_spec.recompute import recompute
 from intnet.packs.layouts import Choice, laid_out
 from intnet.packs.tiles import tiled
+from intnet.packs.units.signals import Range
 from intnet.runs import run_folder
 from tests.packs.test_pack import seal
 
@@ -79,6 +82,91 @@ def test_any_number_of_64_bits_is_refused_or_harmless(
     finally:
         path.write_text(whole)
         seal(folders[kind])
+
+
+def refused(folder: Path, manifest: Any) -> str:
+    """What `read` says of a PACK.json with its hash written anew."""
+    path = folder / "PACK.json"
+    whole = path.read_text()
+    try:
+        path.write_text(json.dumps(manifest))
+        seal(folder)
+        with pytest.raises(PackError) as error:
+            pack.read(folder)
+        return str(error.value)
+    finally:
+        path.write_text(whole)
+        seal(folder)
+
+
+@pytest.mark.parametrize("kind", ["layers", "unit"])
+def test_a_number_out_of_its_range_is_named_before_anything_is_made_of_it(
+    kind: str, folders: dict[str, Path]
+) -> None:
+    """One place of each sort of number that has a range, one beyond either end of it and far beyond."""
+    manifest = json.loads((folders[kind] / "PACK.json").read_text())
+    met = set()
+    for at in places(manifest):
+        key = next(part for part in reversed(at) if isinstance(part, str))
+        sort = tuple(part for part in at if isinstance(part, str))
+        if key not in sizes.RANGES or sort in met:
+            continue
+        met.add(sort)
+        low, high = sizes.RANGES[key]
+        for number in (low - 1, high + 1, 1 << 62, -(1 << 62)):
+            damaged = json.loads(json.dumps(manifest))
+            put(damaged, at, number)
+            said = refused(folders[kind], damaged)
+            assert "PACK.json" in said and f"is {number}: it is a number from {low} to {high}" in said
+    assert len(met) >= {"layers": 12, "unit": 1}[kind]
+
+
+def test_a_large_image_a_large_port_and_a_deep_list_are_refused(folders: dict[str, Path]) -> None:
+    whole = (folders["layers"] / "PACK.json").read_text()
+    manifest = json.loads(whole)
+    put(manifest, ("generator", "image_shape"), [4096, 4096, 64])
+    assert "an image has at most 1,048,576 elements" in refused(folders["layers"], manifest)
+    manifest = json.loads((folders["unit"] / "PACK.json").read_text())
+    put(manifest, ("ports", 0, "shape"), [1 << 62])
+    put(manifest, ("ports", 0, "words"), 1 << 62)
+    assert "x.hex" in refused(folders["unit"], manifest)
+    for depth in range(50, 2000, 50):
+        manifest = json.loads(whole)
+        manifest["about"]["deep"] = json.loads("[" * 40 + "]" * 40)
+        text = json.dumps(manifest).replace("[" * 40 + "]" * 40, "[" * depth + "]" * depth)
+        path = folders["layers"] / "PACK.json"
+        try:
+            path.write_text(text)
+            seal(folders["layers"])
+            pack.read(folders["layers"])
+        except PackError as error:
+            assert "nested too deeply" in str(error)
+        finally:
+            path.write_text(whole)
+            seal(folders["layers"])
+    assert depth > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [-(1 << 62), -1, 1 << 20, 1 << 62])
+def test_no_parameter_of_a_unit_is_beyond_its_range(number: int, tmp_path: Path) -> None:
+    """The definition shifts by them: out of their ranges nothing is run."""
+    for name, unit in units.UNITS.items():
+        folder = pack.write(units.draft(name, "L0", {}), tmp_path / name)
+        path = folder / "PACK.json"
+        whole = json.loads(path.read_text())
+        for key, range_ in unit.parameters.items():
+            if isinstance(range_, Range) and range_.least <= number <= range_.most:
+                continue
+            manifest = json.loads(json.dumps(whole))
+            put(manifest, ("about", "unit", "parameters", key), number)
+            path.write_text(json.dumps(manifest))
+            seal(folder)
+            held = pack.read(folder)
+            for run in (check.recompute, recompute):
+                with pytest.raises(IntnetError, match=rf"{key}.*{number}|{number}.*{key}"):
+                    run(held)
+        shutil.rmtree(folder)
 
 
 @pytest.mark.slow

@@ -23,7 +23,8 @@ def text(manifest: dict[str, Any]) -> str:
         f'    load("{entry["file"]}", {name}_WORDS, {name}_WORD_BITS, {name}_GUARD);' for entry, name in ports
     )
     compares = "\n".join(
-        f'      compare("{entry["file"]}", "{entry["file"].split("/")[1]}", {name}_WORDS, {name}_WORD_BITS);'
+        f'      compare("{entry["file"]}", "{entry["file"].split("/")[1]}", {name}_WORDS, {name}_WORD_BITS,\n'
+        f"              {name}_LANES, {name}_BITS);"
         for entry, name in ports
         if entry["direction"] == "out"
     )
@@ -35,7 +36,7 @@ module tb_pack;
   import {package_of(manifest)}::*;
 
   string only, pack, dut;
-  integer loaded, compared, bad;
+  integer loaded, compared, bad, form;
 
 {tasks}
   initial if (!$value$plusargs("tb=%s", only) || only == "tb_pack") begin
@@ -67,12 +68,11 @@ def _usage(manifest: dict[str, Any]) -> str:
 //   $ verilator --binary --timing -Wall -Wno-DECLFILENAME -IPACK/hdl --top-module tb_pack PACK/hdl/tb_pack.sv
 //   $ obj_dir/Vtb_pack +pack=PACK +dut=DIR
 //
-// DIR holds what the device wrote, one file a file of PACK/exp, of the same name, written as those are: one
-// word a line ($fdisplay(file, "%h", word)). Passed is what prints `PASS n=<words compared>`; without +dut
-// only the pack's own files are loaded: `PASS load n=<words>`. The simulators finish with status 0 on a
-// failure too. `intnet check PACK --dut DIR` explains what differs, and also takes other ways of writing the
-// same words ($writememh, upper case, CRLF). +tb=tb_pack where several testbenches are built into one
-// program: the others stay idle."""
+// DIR holds what the device wrote, one file a file of PACK/exp, of the same name, with its words in hex: by
+// $writememh, $fdisplay(file, "%h", word), %0h, with 0x before every word. Passed is what prints
+// `PASS n=<words compared>`; without +dut only the pack's own files are loaded: `PASS load n=<words>`. The
+// simulators finish with status 0 on a failure too. `intnet check PACK --dut DIR` explains what differs.
+// +tb=tb_pack where several testbenches are built into one program: the others stay idle."""
 
 
 def _load_task(width: int) -> str:
@@ -103,23 +103,56 @@ def _load_task(width: int) -> str:
 
 def _read_task(width: int) -> str:
     return f"""\
-  // The next line of what a device wrote, character by character, since Verilator's %h takes x and z for 0:
-  // status 1 and its word, 0 at the end of the file, -1 where it is not exactly so many hex digits and LF.
-  task automatic read_word(input integer fd, input integer size, output integer status,
+  // The next word of what a device wrote, character by character, since Verilator's %h takes x and z for 0:
+  // status 1 and its value, 0 at the end of the file, -1 where it is no word or could be two. Read are upper
+  // case, `_`, blanks, CRLF, comments from // on, addresses in order, words without leading zeros, and 0x
+  // before every word. form: 0 ahead of the first word, then 2 where words have 0x, 1 where they have not.
+  task automatic read_word(input integer fd, input integer digits, input integer at, output integer status,
                            output logic [{width - 1}:0] value);
-    integer char, count;
+    integer char, digit, count, kind;  // kind: 0 between words, 1 a word, 2 an address, 3 a comment
+    logic zero, prefix;
     value = 0;
     count = 0;
-    char = fd == 0 ? -1 : $fgetc(fd);
-    status = char < 0 ? 0 : 1;
-    while (status == 1 && char >= 0 && char != 10) begin
-      if (char >= 48 && char <= 57) value = {{value[{width - 5}:0], 4'(char - 48)}};
-      else if (char >= 97 && char <= 102) value = {{value[{width - 5}:0], 4'(char - 87)}};
-      else status = -1;
-      count = count + 1;
+    kind = 0;
+    zero = 0;
+    prefix = 0;
+    status = fd == 0 ? 0 : 2;
+    while (status == 2) begin
       char = $fgetc(fd);
+      digit = char >= 48 && char <= 57 ? char - 48 : char >= 97 && char <= 102 ? char - 87 :
+              char >= 65 && char <= 70 ? char - 55 : -1;
+      if (kind == 3) begin
+        if (char < 0 || char == 10) kind = 0;
+      end else if (char < 0 || char == 9 || char == 10 || char == 13 || char == 32) begin
+        if (kind == 1) status = 1;
+        else if (kind == 2) begin
+          if (count == 0 || value[31:0] != at) status = -1;
+          kind = 0;
+          value = 0;
+          count = 0;
+        end else if (char < 0) status = 0;
+      end else if (kind == 0 && char == 47) begin
+        kind = 3;
+        if ($fgetc(fd) != 47) status = -1;
+      end else if (kind == 0 && char == 64) kind = 2;
+      else begin
+        if (kind == 0) kind = 1;
+        if (kind == 1 && (char == 120 || char == 88) && count == 1 && zero && !prefix) begin
+          prefix = 1;
+          count = 0;
+        end else if (digit >= 0) begin
+          if (count == 0) zero = digit == 0;
+          value = {{value[{width - 5}:0], 4'(digit)}};
+          count = count + 1;
+        end else if (char != 95) status = -1;
+      end
     end
-    if (status == 1 && (count != (size + 3) / 4 || char < 0)) status = -1;
+    if (status == 1) begin
+      if (form == 0) form = prefix ? 2 : 1;
+      if (form != (prefix ? 2 : 1) || count == 0 || count > digits) status = -1;
+      if (count < digits && zero && count != 1) status = -1;
+      if (prefix && count + 2 == digits) status = -1;  // the x could be a digit
+    end
   endtask
 """
 
@@ -127,15 +160,17 @@ def _read_task(width: int) -> str:
 def _compare_task(width: int) -> str:
     return f"""\
   // Both files side by side; a file that is missing, short, long, or has anything else in it is a fault.
-  task automatic compare(input string name, input string given, input integer words, input integer bits);
+  task automatic compare(input string name, input string given, input integer words, input integer bits,
+                         input integer lanes, input integer each);
     integer file, mine, got, want, at, wrong;
     logic [{width - 1}:0] a, b;
     at = 0;
     wrong = 0;
+    form = 0;
     file = $fopen({{pack, "/", name}}, "r");
     mine = $fopen({{dut, "/", given}}, "r");
     want = file == 0 ? 0 : $fscanf(file, "%h\\n", b);
-    read_word(mine, bits, got, a);
+    read_word(mine, (bits + 3) / 4, at, got, a);
     while (want == 1 && got == 1) begin
       if (a !== b) begin
         if (wrong < {SHOWN}) $display("%s[%0d]: got %0h want %0h", given, at, a, b);
@@ -143,12 +178,13 @@ def _compare_task(width: int) -> str:
       end
       at = at + 1;
       want = $fscanf(file, "%h\\n", b);
-      read_word(mine, bits, got, a);
+      read_word(mine, (bits + 3) / 4, at, got, a);
     end
     if (at != words || want == 1 || got != 0 || mine == 0) begin
       if (mine == 0) $display("FAIL %s: there is no such file", given);
       else if (got < 0)
-        $display("FAIL %s[%0d]: not %0d lower-case hex digits and LF", given, at, (bits + 3) / 4);
+        $display("FAIL %s[%0d]: no word of %0d hex digits, %0d bits; a row has %0d lanes of %0d bits",
+                 given, at, (bits + 3) / 4, bits, lanes, each);
       else if (got == 0) $display("FAIL %s: ends after %0d words of %0d", given, at, words);
       else $display("FAIL %s: goes on after %0d words", given, at);
       bad = bad + 1;

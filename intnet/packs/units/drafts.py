@@ -113,6 +113,17 @@ def check(unit: Unit, parameters: Parameters) -> None:
         raise PackError(f"{unit.name}: {reason}")
 
 
+def admit(about: Mapping[str, Any]) -> None:
+    """ConfigError or PackError where what a PACK.json says of its unit is no setting of it."""
+    if about["name"] not in UNITS:
+        raise unknown("unit", about["name"], list(UNITS))
+    unit = UNITS[about["name"]]
+    given = {key: value for key, value in parse(unit, about["parameters"]).items() if key != LFSR}
+    if given.keys() != unit.parameters.keys():
+        raise PackError(f"{unit.name}: its parameters are {', '.join(unit.parameters)}")
+    check(unit, given)
+
+
 def label(unit: str, settings: Mapping[str, Any]) -> str:
     """Of a unit and its settings: 'quantize_sq-W16-EXm3'."""
     return "-".join([unit, *(f"{key}{value}".replace("-", "m") for key, value in settings.items())])
