@@ -72,6 +72,7 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("float32", {"one_cycle": 1.5, "rop": 0, "saved.bits": 3, "accs": 2}),
     ("adapt", {"lookback": "2-3", "saved.bits": "2/4", "saved.codec": "levels"}),
     ("muppet", {"resolution": 1, "accs": 2, "rop": 0, "l1": 1e-3, "init": "uniform"}),
+    ("muppet", {"resolution": 1, "patience": 1, "diversity": "all"}),
     ("dynasty", {"forward_dynamic": "weight", "gamma": 0.25, "weight_bits": 5.0}),
     ("dynasty", {"accs": 2, "rop": 0}),
     ("dynasty", {"lambdas": "one", "mean": "work"}),
