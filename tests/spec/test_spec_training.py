@@ -78,6 +78,7 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("dynasty", {"lambdas": "one", "mean": "work"}),
     ("dynasty", {"tuning": "off", "mean": "work", "bits": 3.0}),
     ("dynasty", {"tuning": "off", "lambdas": "one"}),
+    ("banner", {"optimizer": "adamw", "accs": 2, "clip": 0.2, "rop": 0, "init": "tnvs"}),
     ("saved", {"bits": "2/4", "bits@fc3": "off", "codec@fc2": "levels", "bucket": 64}),
 ]
 

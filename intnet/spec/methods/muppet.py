@@ -49,8 +49,10 @@ __all__ = ["Settings", "Step", "diversity", "first", "learning_rate", "threshold
 
 @dataclass(frozen=True)
 class Settings(float_master.Settings):
-    """resolution: epochs a diversity, of 'weights' or of 'all'; patience: violations until WL moves on; in float32 lr stays for
-    float_epochs epochs, then is a tenth of it, and so on down to lr_floor."""
+    """resolution: epochs a diversity, of 'weights' or of 'all'; patience: violations until WL moves on.
+
+    In float32 lr stays for float_epochs epochs, then is a tenth of it, and so on down to lr_floor.
+    """
 
     lr: Schedule[float] = ((0, 0.1),)
     weight_decay: float = 1e-4
