@@ -120,7 +120,8 @@ class _Tensor:
         """Of a large affine bucket its scale and zero point, and drawn elements' codes, as packed, and a~."""
         part = self.source[k * self.size : (k + 1) * self.size]
         first, shape, row = k * self.size, self.packed.shape, self.row
-        made = buckets.scaling(*units(np.array([part.min(), part.max()])), b)
+        least, greatest = units(np.array([part.min(), part.max()]))
+        made = buckets.scaling(least, greatest, b)
         read = self.read[first : first + len(part)]
         flat = self.values.drawn(f"{self.event.step}/{self.name}/{k}", len(part), read)
         numbers = [(made.s.units, self.packed.scales[k]), (made.z, self.packed.zeros[k])]
