@@ -58,7 +58,10 @@ class BatchNorm2d(Layer):
             y = norm.normalize(x, gamma, beta, *self.running_statistics(), act=act, where=self.name)
             return self.on_path(y, method, "x3", None)
         keep = self.keeper(method, "x1")
-        y = ops.batch_norm(x, gamma, beta, act=act, err=err, keep=keep, where=self.name)
+        if method.ranged:
+            y = ops.range_norm(x, gamma, beta, act=act, keep=keep, where=self.name)
+        else:
+            y = ops.batch_norm(x, gamma, beta, act=act, err=err, keep=keep, where=self.name)
         if method.training:
             self._follow(seen["mu"], seen["sigma" if "sigma" in seen else "var"])
         return self.on_path(y, method, "x3", "e1")

@@ -3,6 +3,7 @@
 from typing import Any
 
 from intnet.methods.adapt import Adapt
+from intnet.methods.banner import Banner
 from intnet.methods.dynasty import Dynasty
 from intnet.methods.float32 import Float32
 from intnet.methods.method import Method, Parameter
@@ -18,10 +19,12 @@ METHODS: dict[str, type[Method]] = {
     "muppet": Muppet,
     "dynasty": Dynasty,
     "saved": Saved,
+    "banner": Banner,
 }
 
 __all__ = [
-    "METHODS", "Adapt", "Dynasty", "Float32", "Method", "Muppet", "Parameter", "Saved", "Wageubn", "make",
+    "METHODS", "Adapt", "Banner", "Dynasty", "Float32", "Method", "Muppet", "Parameter", "Saved", "Wageubn",
+    "make",
 ]  # fmt: skip
 
 

@@ -93,6 +93,7 @@ class Method:
     SYMBOLS: Mapping[str, Symbol] = {}  # path -> how the paper writes it; may depend on the options
     STATE: ClassVar[dict[str, str]] = {}  # name in slots, buffers or `state` -> what it is
     running_statistics = True  # inference reads running means and variances, not the batch's own
+    ranged = False  # batch norm goes by the batch's range (`ops/range_norm.py`)
     fixed_model = False  # what it trains is a fixed-point model (`runs/fixed_model.py`)
     label_smoothing = 0.0  # share of a target that the loss spreads over all classes
     steps_per_epoch = 1  # of the run that trains by it

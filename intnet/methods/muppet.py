@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -71,14 +71,14 @@ class Muppet(RoundedCopies):
         "batch norm": "float32, its gamma, beta and their gradients too; its input, its output, the error at "
         "the activation behind it and at the layer ahead of it are block float",
         "parameters": "of the diversity are the weights of layers; the released code takes the mean over all "
-        "parameters",
+        "parameters: diversity=all",
         "diversity": "a layer whose kept gradients are all zero counts as 1; the first diversity after a "
         "switch has none to compare with, so it is no violation",
     }
 
     @dataclass(frozen=True, kw_only=True)
     class Options(FloatMaster.Options):
-        """resolution: epochs a diversity. patience: violations until WL moves on.
+        """resolution: epochs a diversity. patience: violations until WL moves on. diversity: whose gradients.
 
         From float32 on lr stays for float_epochs epochs, then is a tenth of it, and so on down to lr_floor.
         """
@@ -87,6 +87,7 @@ class Muppet(RoundedCopies):
         weight_decay: float = 1e-4
         resolution: int = 3
         patience: int = 2
+        diversity: Literal["weights", "all"] = "weights"
         float_epochs: int = 15
         lr_floor: float = 0.001
 
@@ -98,7 +99,7 @@ class Muppet(RoundedCopies):
             raise ConfigError("muppet: lr_floor is above 0")
         if min(o.resolution, o.patience, o.float_epochs) < 1:
             raise ConfigError("muppet: resolution, patience and float_epochs are at least 1")
-        self._latest: list[Update] = []  # weights and their gradients of this step
+        self._latest: list[Update] = []  # parameters of the diversity and their gradients of this step
 
     # -- starting ---------------------------------------------------------------------------
 
@@ -183,9 +184,9 @@ class Muppet(RoundedCopies):
         return max(float(Fraction(first) / 10**tenths), min(self.options.lr_floor, first))
 
     def update_all(self, updates: Sequence[Update]) -> None:
-        """As ever; the gradients of weights are kept until it is known whether the epoch ends."""
-        self.overhead = 0.0
-        self._latest = [update for update in updates if update[1].symbol == "W"]
+        """As ever; gradients of the diversity are kept until it is known whether the epoch ends."""
+        self.overhead, every = 0.0, self.options.diversity == "all"
+        self._latest = [update for update in updates if every or update[1].symbol == "W"]
         super().update_all(updates)
 
     def end_of_epoch(self) -> None:
@@ -201,7 +202,7 @@ class Muppet(RoundedCopies):
         if self.wl is None:
             return
         for layer, parameter, gradient in self._latest:
-            _keep(parameter.slots, gradient, f"{layer.name}/gW")
+            _keep(parameter.slots, gradient, f"{layer.name}/g{parameter.symbol}")
         kept = self.number("epochs") + 1
         if kept == self.options.resolution:
             self._police()
@@ -255,12 +256,12 @@ def _keep(slots: dict[str, Any], gradient: np.ndarray, where: str) -> None:
     slots["sum"], slots["squares"] = total, squares
 
 
-def diversity(layers: Sequence[tuple[float, float]]) -> float:
-    """The mean over layers of (sum of ||g||^2) / ||sum of g||^2, given as pairs.
+def diversity(kept: Sequence[tuple[float, float]]) -> float:
+    """The mean over parameters of (sum of ||g||^2) / ||sum of g||^2, given as pairs.
 
     Defined by `spec/methods/muppet.py: Step.police`.
     """
-    ratios = [squares / total if total else (1.0 if squares == 0 else np.inf) for squares, total in layers]
+    ratios = [squares / total if total else (1.0 if squares == 0 else np.inf) for squares, total in kept]
     return float(sum(ratios)) / len(ratios)
 
 

@@ -198,6 +198,23 @@ SAVED: dict[str, Symbol] = (
     }
 )
 
+# Banner et al.: affine codes of 8 bits a tensor, AQ, of 16 for gradients; batch norm by the range.
+BANNER: dict[str, Symbol] = FLOAT32 | {
+    **{f"{p}q": Symbol("forward", f"AQ({p}, 8)", (p,)) for p in _COPIES},
+    "x0": Symbol("forward", "AQ(x4 of the layer before, 8)"),
+    "x1": Symbol("forward", "AQ(Wq * x0 (+ bq), 8), of the last layer float32", factors=("Wq", "x0")),
+    "var": Symbol("forward", "(C(n) (max(x1) - min(x1)))^2, C(n) = 1/sqrt(2 ln n)"),
+    "x3": Symbol("forward", f"gammaq*(x1 - mu)*r + betaq, {_SCALE}"),
+    "e1": Symbol("backward", "behind a ReLU e0 where x3 > 0, else 0; of batch norm AQ(., 8), stochastic"),
+    "e3w": Symbol("backward", "AQ(dL/dx1, 16)"),
+    "e3": Symbol("backward", "AQ(dL/dx1, 8), stochastic"),
+    "e4": Symbol("backward", "Wq^T e3", factors=("Wq", "e3")),
+    "gW": Symbol("backward", "e3w x0^T", factors=("e3w", "x0")),
+    "gb": Symbol("backward", "sum(e3w)"),
+}
+for _p in _COPIES:
+    BANNER[_p] = Symbol("update", f"{_p} - lr*Acc{_p}")
+
 # What the levers of `float_master.py` change: the gradient after clipping, and AdamW's moments for Acc.
 CLIPPED: dict[str, Symbol] = {
     f"g{p}c": Symbol("update", f"g*min(1, clip/||g||_2), g the last g{p} above") for p in _COPIES

@@ -14,6 +14,7 @@ from intnet.ops.linear import add_bias, linear
 from intnet.ops.loss import softmax_cross_entropy
 from intnet.ops.norm import batch_norm
 from intnet.ops.pool import avg_pool2d, global_avg_pool, max_pool2d
+from intnet.ops.range_norm import range_norm
 from intnet.ops.scale import scale
 from intnet.ops.sigmoid import sigmoid, silu
 from intnet.ops.tanh import tanh
@@ -31,6 +32,7 @@ OPS: dict[str, Op] = {
     "global_avg_pool": global_avg_pool,
     "linear": linear,
     "max_pool2d": max_pool2d,
+    "range_norm": range_norm,
     "relu": relu,
     "scale": scale,
     "sigmoid": sigmoid,

@@ -2,10 +2,12 @@
 
     exact_product    one exponent each: the exact sum, in int32, int64 or two limbs
     block_product    an exponent a code: the exact sum, rounded once to float32
+    affine_product   codes in steps of a float32: the exact sum as a float32, times both scales
     product          whichever of these it is
 
 Tensors in blocks of 4x4 have a quicker road, `blocks.py`; float32 has the defined sequence of
-`kernels/float_products.py`. `Copies` is an operand that is read forward in one format, backward in another.
+`kernels/float_products.py`. `Copies` is an operand that is read forward in one format, backward in another;
+`Bifurcated` is an error in two.
 """
 
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from intnet.blocks.affine import AffineTensor
 from intnet.blocks.bands import Banded, matching_bands
 from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.long_sums import LongSum
@@ -78,6 +81,18 @@ def block_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str
     return total.to_float32(where)
 
 
+def affine_product(
+    a: AffineTensor, b: AffineTensor, terms: int, kernel: Kernel, where: str = ""
+) -> np.ndarray:
+    """float32 of the exact bilinear form of the codes, times the product of both scales: three roundings.
+
+    Defined by `spec/products.py: forward`.
+    """
+    sums = exact_product(a.codes, b.codes, terms, kernel, where)
+    floats = sums.codes.astype(np.float32) if isinstance(sums, QTensor) else sums.to_float32(where)
+    return floats * (a.scale * b.scale)
+
+
 def product(
     a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = ""
 ) -> QTensor | Exact | np.ndarray:
@@ -101,15 +116,34 @@ def copies(operand: Any) -> Copies:
     return operand if isinstance(operand, Copies) else Copies(operand, operand)
 
 
+class Bifurcated(NamedTuple):
+    """Two copies of an error: what the input's gradient is made of, and what the parameters' are.
+
+    Defined by `spec/values.py: Bifurcated`.
+    """
+
+    down: Any
+    weight: Any
+
+
+def bifurcated(error: Any) -> Bifurcated:
+    """Both copies of an error, the same one where it has no two."""
+    return error if isinstance(error, Bifurcated) else Bifurcated(error, error)
+
+
 INTEGERS, BLOCKS, FLOATS = "two QTensors", "two BlockTensors", "two float32 arrays"
+AFFINE = "two AffineTensors"
+PRODUCTS: dict[str, Callable[..., Any]] = {INTEGERS: product, AFFINE: affine_product}
 
 
 def operands(a: Any, b: Any, what: str) -> str:
-    """Which of INTEGERS, BLOCKS and FLOATS the two are; FormatError for anything else."""
+    """Which of INTEGERS, BLOCKS, AFFINE and FLOATS the two are; FormatError for anything else."""
     if isinstance(a, QTensor) and isinstance(b, QTensor):
         return INTEGERS
     if isinstance(a, BlockTensor) and isinstance(b, BlockTensor):
         return BLOCKS
+    if isinstance(a, AffineTensor) and isinstance(b, AffineTensor):
+        return AFFINE
     if all(isinstance(x, np.ndarray) and x.dtype == np.float32 for x in (a, b)):
         return FLOATS
     kinds = " and ".join(type(x).__name__ for x in (a, b))

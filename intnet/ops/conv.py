@@ -3,7 +3,8 @@
     y[n, oy, ox, o] = sum over ky, kx, c of x[n, oy*sh + ky - ph, ox*sw + kx - pw, c] * w[o, c, ky, kx]
 
 x (N, H, W, Cin), w (Cout, Cin/groups, kh, kw) as in PyTorch, y (N, Ho, Wo, Cout). Integers: exact
-sums, exponents add (`bilinear.py`). Block float: the exact sum, rounded once to float32 (`blocks.py`).
+sums, exponents add (`bilinear.py`), of affine codes times their scales. Block float: the exact sum, rounded
+once to float32 (`blocks.py`).
 float32: the defined sequence of `kernels/float_products.py`, in a backward pass also where only the error is
 one.
 
@@ -16,9 +17,8 @@ from typing import Any
 
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ShapeError
-from intnet.numbers.qtensor import QTensor
 from intnet.ops import blocks
-from intnet.ops.bilinear import BLOCKS, INTEGERS, copies, float_operands, operands, product
+from intnet.ops.bilinear import BLOCKS, PRODUCTS, bifurcated, copies, float_operands, operands
 from intnet.ops.kernels import float_products as float32
 from intnet.ops.kernels import int_conv
 from intnet.ops.kernels.windows import Pair, forward_windows
@@ -59,13 +59,14 @@ def _conv2d(
         saved.x = keep(read)
     if kind == BLOCKS:
         return blocks.conv2d(x, w, saved.window, where)
-    if kind == INTEGERS:
+    if kind in PRODUCTS:
         terms = w.shape[1] * w.shape[2] * w.shape[3]
-        return product(x, w, terms, partial(int_conv.forward, window=saved.window), where)
+        return PRODUCTS[kind](x, w, terms, partial(int_conv.forward, window=saved.window), where)
     return float32.conv2d(x, w, *saved.window)
 
 
-def _integer_products(saved: Saved, e: QTensor, w: QTensor) -> tuple[Any, Any]:
+def _integer_products(saved: Saved, kind: str, error: Any, w: Any) -> tuple[Any, Any]:
+    (e, e_weight), product = bifurcated(error), PRODUCTS[kind]
     kernel, window, where = (w.shape[2], w.shape[3]), saved.window, saved.where
     per_input, positions = w.shape[0] // window[2] * kernel[0] * kernel[1], e.size // e.shape[3]
     dx: Any = None
@@ -75,15 +76,15 @@ def _integer_products(saved: Saved, e: QTensor, w: QTensor) -> tuple[Any, Any]:
         dx = product(e, w, per_input, input_grad, where)
     if saved.needs[1]:
         weight_grad = partial(int_conv.weight_grad, window=window, kernel=kernel)
-        dw = product(e, loaded(saved.x), positions, weight_grad, where)
+        dw = product(e_weight, loaded(saved.x), positions, weight_grad, where)
     return dx, dw
 
 
 def _conv2d_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
     (w,) = float_operands(e, saved.w)
-    kind = operands(e, w, f"{saved.where or 'conv2d'}: gradient")
-    if kind == INTEGERS:
-        return _integer_products(saved, e, w)
+    kind = operands(bifurcated(e).down, w, f"{saved.where or 'conv2d'}: gradient")
+    if kind in PRODUCTS:
+        return _integer_products(saved, kind, e, w)
     kernel, where = w.shape[2:], saved.where
     dx: Any = None
     dw: Any = None

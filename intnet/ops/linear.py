@@ -3,9 +3,9 @@
     y[n, o] = sum over i of x[n, i] * w[o, i]        x (N, Cin), w (Cout, Cin)
     dx = dy w          dw = dy^T x                    z = y + b,  db = sum over n of dy
 
-Integers: exact sums; exponents add (`bilinear.py`). Block float: the exact sum, rounded once to float32
-(`blocks.py`). float32: the defined sequence of `kernels/float_products.py`; in a backward pass also where
-only the error is float32, behind an integer forward pass.
+Integers: exact sums; exponents add (`bilinear.py`), affine codes times their scales. Block float: the exact
+sum, rounded once to float32 (`blocks.py`). float32: the defined sequence of `kernels/float_products.py`; in a
+backward pass also where only the error is float32, behind an integer forward pass.
 
 Defined by `spec/products.py: forward`, `spec/products.py: input_error`, `spec/products.py: weight_gradient`,
 `spec/products.py: with_bias`, `spec/products.py: bias_gradient`, `spec/convolution.py: linear`,
@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
+from intnet.blocks.affine import AffineTensor
 from intnet.blocks.block_float import BlockTensor
 from intnet.errors import FormatError, ShapeError
 from intnet.exact.expressions import Exact, exact, times_power
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import blocks
-from intnet.ops.bilinear import BLOCKS, FLOATS, copies, float_operands, operands, product
+from intnet.ops.bilinear import BLOCKS, FLOATS, PRODUCTS, bifurcated, copies, float_operands, operands
 from intnet.ops.kernels import float32_rows
 from intnet.ops.kernels import float_products as float32
 from intnet.ops.kernels.int_conv import gemm, gemm_nn, gemm_tn
@@ -38,11 +39,12 @@ def _linear(saved: Saved, x: Any, w: Any, *, keep: Keep = as_it_is, where: str =
         saved.x = keep(read)
     if kind == BLOCKS:
         return blocks.linear(x, w, where)
-    return float32.matmul_nt(x, w) if kind == FLOATS else product(x, w, x.shape[1], gemm, where)
+    return float32.matmul_nt(x, w) if kind == FLOATS else PRODUCTS[kind](x, w, x.shape[1], gemm, where)
 
 
-def _linear_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
-    (w,), where = float_operands(e, saved.w), saved.where
+def _linear_vjp(saved: Saved, error: Any) -> tuple[Any, Any]:
+    (e, e_weight), where = bifurcated(error), saved.where
+    (w,) = float_operands(e, saved.w)
     kind = operands(e, w, f"{where or 'linear'}: gradient")
     dx: Any = None
     dw: Any = None
@@ -52,7 +54,7 @@ def _linear_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
         elif kind == FLOATS:
             dx = float32.matmul(e, w)
         else:
-            dx = product(e, w, w.shape[0], gemm_nn, where)
+            dx = PRODUCTS[kind](e, w, w.shape[0], gemm_nn, where)
     if saved.needs[1]:
         (x,) = float_operands(e, loaded(saved.x))
         if kind == BLOCKS:
@@ -60,7 +62,7 @@ def _linear_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
         elif kind == FLOATS:
             dw = float32.matmul_tn(e, x)
         else:
-            dw = product(e, x, x.shape[0], gemm_tn, where)
+            dw = PRODUCTS[kind](e_weight, x, x.shape[0], gemm_tn, where)
     return dx, dw
 
 
@@ -81,9 +83,10 @@ def _add_bias(saved: Saved, y: Any, b: Any, *, where: str = "") -> Any:
 def _add_bias_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
     if not saved.needs[1]:
         return e, None
-    if isinstance(e, QTensor):
-        return e, column_sums(e)
-    values = e.values if isinstance(e, BlockTensor) else e
+    weight = bifurcated(e).weight
+    if isinstance(weight, QTensor):
+        return e, column_sums(weight)
+    values = weight.values if isinstance(weight, BlockTensor | AffineTensor) else weight
     return e, float32_rows.sum_rows(values)
 
 

@@ -160,6 +160,12 @@ def _backward_float(saved: Saved, e: np.ndarray) -> tuple[np.ndarray | None, np.
 # -- the operation ---------------------------------------------------------------------------
 
 
+def check_channels(x: Any, gamma: Any, where: str) -> None:
+    """ShapeError unless gamma has a number a channel."""
+    if x.shape[-1] != gamma.shape[0]:
+        raise ShapeError(f"{where}: input {x.shape} has {x.shape[-1]} channels, gamma {gamma.shape[0]}")
+
+
 def _batch_norm(
     saved: Saved,
     x: Any,
@@ -175,8 +181,7 @@ def _batch_norm(
 
     keep: what the tape holds of a float32 x
     """
-    if x.shape[-1] != gamma.shape[0]:
-        raise ShapeError(f"{where}: input {x.shape} has {x.shape[-1]} channels, gamma {gamma.shape[0]}")
+    check_channels(x, gamma, where)
     saved.err, saved.where, saved.floating = err, where, isinstance(x, np.ndarray)
     if saved.floating:
         return _forward_float(saved, x, gamma, beta, act, keep)

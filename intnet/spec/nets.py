@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 from intnet.spec import batch_norm as integer_norm
 from intnet.spec import float32 as floats
 from intnet.spec import float_batch_norm as float_norm
-from intnet.spec import pooling, products
+from intnet.spec import pooling, products, range_norm
 from intnet.spec.convolution import exact_dot
 from intnet.spec.elementary import silu_error32
 from intnet.spec.elementwise import stays
 from intnet.spec.geometry import Pair
 from intnet.spec.tensor import Fixed, Tensor
 from intnet.spec.values import (
+    Bifurcated,
     Copies,
     Curve,
     Expression,
@@ -104,7 +105,12 @@ def squeezed(layer: Layer) -> tuple[Layer, ...]:
 
 
 class Rules:
-    """How a method stores each value. Here: as it is; every method says otherwise where it does otherwise."""
+    """How a method stores each value. Here: as it is; every method says otherwise where it does otherwise.
+
+    ranged: float32 batch norm by the batch's range, `range_norm`
+    """
+
+    ranged = False
 
     def weight(self, layer: Layer, symbol: str) -> Any:
         """The copy of a parameter (W, b, gamma, beta) that the forward pass reads, or two `Copies`."""
@@ -120,7 +126,7 @@ class Rules:
         return value
 
     def error(self, layer: Layer, path: str, value: Value) -> Value:
-        """A value on the way back."""
+        """A value on the way back; of e3 two copies, `Bifurcated`, may be made."""
         return value
 
     def gradient(self, layer: Layer, symbol: str, value: Value) -> None:
@@ -181,15 +187,15 @@ class Walk:
 
     def _linear_back(self, layer: Layer, e: Value) -> Value:
         """gb = sum(e3), gW = e3 x0^T, e4 = Wq^T e3."""
-        e3 = self.rules.error(layer, "e3", e)
+        down, weight = _bifurcated(self.rules.error(layer, "e3", e))
         x0, w = self.kept[layer.name]
         if layer.bias:
-            self.rules.gradient(layer, "b", products.bias_gradient(e3))
-        self.rules.gradient(layer, "W", products.weight_gradient(layer, e3, x0, w.shape))
+            self.rules.gradient(layer, "b", products.bias_gradient(weight))
+        self.rules.gradient(layer, "W", products.weight_gradient(layer, weight, x0, w.shape))
         if layer.name == self.first:
             self.arrived = True
-            return e3
-        return self.rules.error(layer, "e4", products.input_error(layer, e3, w, x0.shape))
+            return down
+        return self.rules.error(layer, "e4", products.input_error(layer, down, w, x0.shape))
 
     _conv, _conv_back = _linear, _linear_back
 
@@ -203,7 +209,8 @@ class Walk:
         if isinstance(x, Fixed):
             return self._integer_norm(layer, x, gamma, beta)
         assert isinstance(x, Tensor)
-        shape, pairs = (x.shape[-1],), zip(("mu", "var"), float_norm.statistics(x), strict=True)
+        by = range_norm if self.rules.ranged else float_norm
+        shape, pairs = (x.shape[-1],), zip(("mu", "var"), by.statistics(x), strict=True)
         mean, variance = (exact(self.rules.activation(layer, path, Tensor(shape, v))) for path, v in pairs)
         normed = float_norm.normed(x, mean, variance, gamma.values, beta.values)
         self.rules.statistics(layer, normed.mean, normed.variance)
@@ -228,7 +235,8 @@ class Walk:
         if isinstance(kept[0], Fixed):
             assert isinstance(e1, Fixed)
             return self._integer_norm_back(layer, e1, *kept)
-        dx, gamma, beta = float_norm.backward(to_float(e1), *kept)
+        by = range_norm if self.rules.ranged else float_norm
+        dx, gamma, beta = by.backward(to_float(e1), *kept)
         for symbol, gradient in (("gamma", gamma), ("beta", beta)):
             self.rules.gradient(layer, symbol, Tensor((len(gradient),), gradient))
         return dx
@@ -396,6 +404,10 @@ class Walk:
 
 def _copies(value: Any) -> Copies:
     return value if isinstance(value, Copies) else Copies(value, value)
+
+
+def _bifurcated(value: Any) -> Bifurcated:
+    return value if isinstance(value, Bifurcated) else Bifurcated(value, value)
 
 
 def _alike(a: Value, b: Value) -> tuple[Value, Value]:

@@ -3,6 +3,7 @@
 integers   the exact sum of products, exponents add                                     `convolution`
 float32    fused multiply-adds in the contract's order; beside one an integer is one    `convolution`
 blocks     the exact sum, rounded once to float32                                       `block_float`
+affine     the exact sum of products of codes as a float32, times the product of both scales
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from intnet.spec import float32 as floats
 from intnet.spec.block_float import Blocks
 from intnet.spec.geometry import Pair
 from intnet.spec.tensor import Fixed, Tensor
-from intnet.spec.values import Value, channels, elements, exact, joined, to_float, with_elements
+from intnet.spec.values import Affine, Value, channels, elements, exact, joined, to_float, with_elements
 
 
 class Window(Protocol):
@@ -54,6 +55,9 @@ def _product(
         return Fixed(out.shape, out.values, a.exponent + b.exponent)
     if isinstance(a, Blocks) and isinstance(b, Blocks):
         return block_float.rounded(block_float.exact(exactly, a.real(), b.real(), *more))
+    if isinstance(a, Affine) and isinstance(b, Affine):
+        step, out = floats.mul32(a.scale, b.scale), exactly(a.ints(), b.ints(), *more)
+        return Tensor(out.shape, [floats.mul32(floats.to_float32(v), step) for v in out.values])
     return in_float32(to_float(a), to_float(b), *more)
 
 

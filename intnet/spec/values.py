@@ -2,6 +2,7 @@
 
     Fixed      codes at one exponent           Quotient   exact rationals: a mean, an error over sigma
     Tensor     float32                         Roots      exact square roots: sigma before it is rounded
+    Affine     codes in steps of a float32
     Blocks     codes, an exponent a block      Curve      exact tanh, sigmoid, silu or its slope of rationals
 
 A method rounds `Roots` and `Curve` where they arise; all others may go from layer to layer.
@@ -40,7 +41,23 @@ class Curve(NamedTuple):
     at: list[Fraction]
 
 
-Value = Fixed | Tensor | Quotient | Blocks
+class Affine(NamedTuple):
+    """Integers in steps of a float32: value = scale * code, rounded to float32."""
+
+    shape: tuple[int, ...]
+    codes: list[int]
+    scale: Fraction
+
+    def ints(self) -> Tensor:
+        """The codes as a tensor of integers, for exact sums in code units."""
+        return Tensor(self.shape, list(self.codes))
+
+    def real(self) -> Tensor:
+        """The values."""
+        return Tensor(self.shape, [floats.mul32(self.scale, Fraction(code)) for code in self.codes])
+
+
+Value = Fixed | Tensor | Quotient | Blocks | Affine
 Expression = Value | Roots | Curve
 
 
@@ -51,9 +68,16 @@ class Copies(NamedTuple):
     back: Value
 
 
+class Bifurcated(NamedTuple):
+    """Two copies of an error at a weight layer's output: what e4 is made of, and what gW and gb are."""
+
+    down: Value
+    weight: Value
+
+
 def exact(value: Value) -> list[Fraction]:
     """The exact values, in C order."""
-    return value.real().values if isinstance(value, Fixed | Blocks) else value.values
+    return value.real().values if isinstance(value, Fixed | Blocks | Affine) else value.values
 
 
 def to_float(value: Value) -> Tensor:
@@ -65,7 +89,7 @@ def to_float(value: Value) -> Tensor:
 
 def elements(value: Value) -> list[Any]:
     """Codes, or values."""
-    return value.codes if isinstance(value, Fixed | Blocks) else value.values
+    return value.codes if isinstance(value, Fixed | Blocks | Affine) else value.values
 
 
 def with_elements(value: Value, shape: tuple[int, ...], elements: list[Any]) -> Value:

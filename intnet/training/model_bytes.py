@@ -2,7 +2,8 @@
 
     weights, biases   the forward copy: codes in the bits of their format, or in those that they need where
                       it sets no range and they need more, and an exponent a tensor; block float as
-                      `BlockTensor.pack` writes it; float32 where the method leaves it
+                      `BlockTensor.pack` writes it; affine codes with a scale and a zero point; float32 where
+                      the method leaves it
     batch norm        gamma and beta in the same way, and the running mean and variance, 32 bits each, where
                       inference reads them and not the batch's own
 
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from intnet.blocks.affine import AffineTensor
 from intnet.blocks.block_float import BlockTensor
 from intnet.errors import ConfigError
 from intnet.numbers.qtensor import QTensor
@@ -39,6 +41,8 @@ def bits_of(value: Any) -> int:
     """Of a tensor in the bits of its format."""
     if isinstance(value, BlockTensor):
         return 8 * value.packed_bytes
+    if isinstance(value, AffineTensor):
+        return value.packed_bits
     if isinstance(value, QTensor):
         return value.codes.size * value.stored_bits() + EXPONENT
     if isinstance(value, np.ndarray):

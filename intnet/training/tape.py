@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from intnet.autograd import Kept, Tensor, reachable
+from intnet.blocks.affine import AffineTensor
 from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.buckets import Packed, Signs
 from intnet.exact.expressions import Exact
@@ -75,6 +76,8 @@ def _parts(value: Any) -> Iterator[_Held]:
     elif isinstance(value, BlockTensor):
         arrays = [value.values, value.exponents, value.bits, value.filled]
         yield _Held(arrays, 8 * value.packed_bytes)
+    elif isinstance(value, AffineTensor):
+        yield _Held([value.codes.codes], value.packed_bits)
     elif isinstance(value, Exact):
         yield from _of_expression(value)
     elif isinstance(value, FloatExact):

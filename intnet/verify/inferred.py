@@ -14,7 +14,8 @@ from intnet.verify.row import STEP, Row, Task
 from intnet.verify.taken import Inference
 from intnet.verify.values import Values, shape_of
 
-NORMS = ("batch_norm", "normalize", "scale_shift")
+OWN = ("batch_norm", "range_norm")  # by the batch's own statistics
+NORMS = (*OWN, "normalize", "scale_shift")
 FOLDED = "x3 = scale x1 + offset"
 
 
@@ -39,7 +40,7 @@ def _statistics(values: Values, call: Call, row: Row) -> None:
     judge = values.judge
     running = judge.rules.running(judge.layers[row.layer])
     folded = None if running is None else judge.fresh(judge.state).folded(judge.layers[row.layer])
-    wanted = "batch_norm" if running is None else "normalize" if folded is None else "scale_shift"
+    wanted = OWN[judge.rules.ranged] if running is None else "normalize" if folded is None else "scale_shift"
     if call.op.name != wanted:
         row.differs(f"{call.op.name} where the definition has {wanted}")
         return

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from intnet.blocks.affine import AffineTensor
 from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.buckets import Packed
 from intnet.numbers.formats import BlockFloat
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.bilinear import Copies
+from intnet.ops.bilinear import Bifurcated, Copies
 from intnet.spec import words as random
 from intnet.trace import Event
 from intnet.verify import blocks, events, inferred, packed
@@ -82,6 +83,8 @@ def key(value: Any) -> int | None:
         return id(value.codes)
     if isinstance(value, BlockTensor):
         return id(value.values)
+    if isinstance(value, AffineTensor):
+        return id(value.codes.codes)
     return id(value) if isinstance(value, np.ndarray | Packed) else None
 
 
@@ -191,7 +194,7 @@ class Happenings:
                 continue
             size, order = int(np.prod(shape_of(event.result))), STEP * self.record.order(event)
             row = Row(event.layer, event.path, self.judge.equation(event.path), [], size, order=order)
-            out = what.results[0] if cast and last else None
+            out = _out(event, what.results[0], last) if cast else None
             yield Task(row, size, partial(self._check_event, place, out))
 
     def _is_named(self, place: Place) -> bool:
@@ -226,8 +229,18 @@ class Happenings:
             return False
 
 
+def _out(event: Event, out: Any, last: bool) -> Any:
+    """What readers get of an event's path: of an error in two copies its own, else the last event's."""
+    if isinstance(out, Bifurcated):
+        return out.weight if event.path == "e3w" else out.down
+    return out if last else None
+
+
 def _handed_on(row: Row, event: Event, out: Any) -> None:
     """What readers get is what the path holds, number by number."""
+    if isinstance(out, AffineTensor) and isinstance(event.result, Packed):
+        packed.check_steps(event.result, out, row)
+        return
     if out is event.result or key(out) == key(event.result) or isinstance(out, Copies | BlockTensor):
         return
     if not is_stored(out) or not is_stored(event.result):

@@ -3,9 +3,9 @@
     values.at(value, flat)      the exact values at flat indices, as Fractions
     values.near(value)          float64 of all elements, which knows how far off they are at most (`Near`)
 
-A QTensor, a float32 array, blocks and packed buckets are stored: they hold what they say, and checks of their
-own say whether that is right. Any other value is an expression of the fast code's, which is not believed:
-the operation that made it is done again by its rule (`rules`), down to what is stored.
+A QTensor, a float32 array, blocks, affine codes and packed buckets are stored: they hold what they say, and
+checks of their own say whether that is right. Any other value is an expression of the fast code's, which is
+not believed: the operation that made it is done again by its rule (`rules`), down to what is stored.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from intnet.blocks.affine import AffineTensor
 from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.buckets import Packed
 from intnet.numbers.qtensor import QTensor
@@ -87,7 +88,7 @@ def is_float(value: Any) -> bool:
 
 def is_stored(value: Any) -> bool:
     """Whether a value is held as codes or floats, not as an expression."""
-    return isinstance(value, QTensor | np.ndarray | BlockTensor | Packed)
+    return isinstance(value, QTensor | np.ndarray | BlockTensor | AffineTensor | Packed)
 
 
 def forward_copy(value: Any) -> Any:
@@ -119,7 +120,7 @@ def as_float64(value: Any) -> np.ndarray:
     """float64 of a stored value; of codes beyond 53 bits rounded."""
     if isinstance(value, QTensor):
         return np.ldexp(value.codes.astype(np.float64), value.exponent)
-    if isinstance(value, BlockTensor):
+    if isinstance(value, BlockTensor | AffineTensor):
         return value.values.astype(np.float64)
     if isinstance(value, Packed):
         return decoded(value).astype(np.float64)
@@ -150,7 +151,7 @@ def floats_of(value: Any) -> np.ndarray:
     """float32 of a stored value: of codes rounded once, as beside a float32 error."""
     if isinstance(value, QTensor):
         return as_float64(value).astype(np.float32)
-    if isinstance(value, BlockTensor):
+    if isinstance(value, BlockTensor | AffineTensor):
         return value.values
     return decoded(value) if isinstance(value, Packed) else value
 

@@ -141,6 +141,17 @@ def _any(kept: list[list[list[Fraction]]]) -> bool:
     )
 
 
+@pytest.mark.parametrize(("which", "expected"), [("weights", 0.5), ("all", 0.75)])
+def test_whose_gradients_the_diversity_is_of(which: str, expected: float) -> None:
+    """A weight's two gradients agree, (1 + 1)/4; a bias's stand at right angles, (1 + 1)/2."""
+    world = Epochs([(2,), (2,)], resolution=2, patience=9, weight_decay=0, diversity=which)
+    world.parameters[1].symbol = "b"
+    for gradients in ([[1, 0], [1, 0]], [[1, 0], [0, 1]]):
+        world.end([np.array(g, np.float32) for g in gradients])
+    assert world.method.state["diversities"].tolist() == [expected]
+    assert not any(parameter.slots.keys() & {"sum", "squares"} for parameter in world.parameters)
+
+
 def test_the_levels_and_their_end() -> None:
     """8, 12, 14, 16, float32, and no further: every other epoch is a violation."""
     world = Epochs([(2,)], resolution=1, patience=1, weight_decay=0)

@@ -72,11 +72,13 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("float32", {"one_cycle": 1.5, "rop": 0, "saved.bits": 3, "accs": 2}),
     ("adapt", {"lookback": "2-3", "saved.bits": "2/4", "saved.codec": "levels"}),
     ("muppet", {"resolution": 1, "accs": 2, "rop": 0, "l1": 1e-3, "init": "uniform"}),
+    ("muppet", {"resolution": 1, "patience": 1, "diversity": "all"}),
     ("dynasty", {"forward_dynamic": "weight", "gamma": 0.25, "weight_bits": 5.0}),
     ("dynasty", {"accs": 2, "rop": 0}),
     ("dynasty", {"lambdas": "one", "mean": "work"}),
     ("dynasty", {"tuning": "off", "mean": "work", "bits": 3.0}),
     ("dynasty", {"tuning": "off", "lambdas": "one"}),
+    ("banner", {"optimizer": "adamw", "accs": 2, "clip": 0.2, "rop": 0, "init": "tnvs"}),
     ("saved", {"bits": "2/4", "bits@fc3": "off", "codec@fc2": "levels", "bucket": 64}),
 ]
 

@@ -113,6 +113,30 @@ FAULTS = {
         "return s, np.trunc(-low / s) + _ZERO",
         "saved", "x1s",
     ),
+    "gradients of the error in 8 bits": Fault(
+        "methods/banner.py",
+        "return Bifurcated(steps(self._packed(layer, path, value, STOCHASTIC)), wide)",
+        "return Bifurcated(*[steps(self._packed(layer, path, value, STOCHASTIC))] * 2)",
+        "banner", "e3w",
+    ),
+    "integers of another zero point": Fault(
+        "blocks/affine.py",
+        "(q.astype(np.float32) - zero)",
+        "(q.astype(np.float32) - zero + 1)",
+        "banner", "x0",
+    ),
+    "a product by one scale": Fault(
+        "ops/bilinear.py", "floats * (a.scale * b.scale)", "floats * a.scale * b.scale", "banner", "x1"
+    ),
+    "a range from 0": Fault(
+        "ops/range_norm.py", "(rows.max(axis=0) - rows.min(axis=0))", "rows.max(axis=0)", "banner", "var"
+    ),
+    "the range's gradient to the last of the greatest": Fault(
+        "ops/range_norm.py",
+        "out[rows.argmax(axis=0), channels] -= k",
+        "out[len(rows) - 1 - rows[::-1].argmax(axis=0), channels] -= k",
+        "banner", "e3w",
+    ),
     "mantissas one bit short": Fault(
         "blocks/block_loops.py",
         "lsb, most = _POWERS[_BIAS + e - width + 1], _POWERS[_BIAS + width - 1] - 1.0",

@@ -21,6 +21,7 @@ RESNET8 = "ba3ad4d5250f5a44241da3d9737c90963f4d4e1d6f36addbb42b62cda5541f09"
 MLP = {
     "wageubn": "9a02264ec8cc687a090e9e77fbc19e372d851a703429ed8222d49125b9fa62b4",
     "float32": "e0665bef58af3bd606704256e727f523167eaa7bd4006f3182e79bf8eebeccd0",
+    "banner": "1c5f533f631af1cec6bc0e5a7c49df496b49fcc582eb2db86b5b1b4c6b77d75c",
 }
 
 SCRIPT = """

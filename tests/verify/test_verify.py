@@ -37,6 +37,7 @@ CASES = {
     "adapt": ("adapt", {}),
     "muppet": ("muppet", {}),
     "dynasty": ("dynasty", {}),
+    "banner": ("banner", {}),
     "saved": ("saved", {}),
     "saved mixed": ("saved", {"bits": "2/4", "storage": "on_backward", "bucket": "64"}),
     "saved levels": ("saved", {"codec": "levels"}),

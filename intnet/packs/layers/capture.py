@@ -117,9 +117,14 @@ def window(layer: Layer) -> dict[str, Any]:
 
 
 class Taps:
-    """Observes `layers` of a model in one step of `method`."""
+    """Observes `layers` of a model in one step of `method`; PackError of one that packs do not hold."""
 
     def __init__(self, layers: Sequence[Layer], method: Method) -> None:
+        if method.ranged:
+            raise PackError(
+                f"method {method.name}: a pack holds no products of affine codes and no range batch norm; "
+                "intnet inspect and intnet verify follow its steps"
+            )
         self.layers, self.method = layers, method
         self._seen = {layer.name: Captured(layer.name, _kind(layer)) for layer in layers}
         self.remembered: dict[str, Any] = {}

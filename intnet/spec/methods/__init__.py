@@ -5,6 +5,7 @@ from types import ModuleType
 from intnet.spec.methods import (
     adapt,
     adapt_switch,
+    banner,
     dynasty,
     dynasty_map,
     float32,
@@ -22,12 +23,14 @@ METHODS: dict[str, ModuleType] = {
     "muppet": muppet,
     "dynasty": dynasty,
     "saved": saved,
+    "banner": banner,
 }
 
 __all__ = [
     "METHODS",
     "adapt",
     "adapt_switch",
+    "banner",
     "dynasty",
     "dynasty_map",
     "float32",

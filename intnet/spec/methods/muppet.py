@@ -6,10 +6,11 @@ Rajagopal et al. 2020, "Multi-Precision Policy Enforced Training", as the first 
     Wq, bq, x0, x1, x3, x4   BF(., WL) on the way forward, WL = 8, 12, 14, 16, then float32
     e0, e3, gWq, gbq         BF(., WL) on the way back
     W <- W - lr Acc          float32 masters (`float_master`)
-    D = 1/|L| sum over layers of (sum ||g||^2) / ||sum g||^2         `diversity`, every `resolution` epochs
+    D = mean over weights of (sum ||g||^2) / ||sum g||^2             `diversity`, every `resolution` epochs;
+                                                                    with diversity=all over all parameters
     p = max S / D > 1 + 1.5 exp(-epoch/10)                          `violates`: `patience` of these move WL
 
-State, beside that of `float_master`: W's slots 'sum' and 'squares' of the gradients kept; 'method/level' (of
+State, beside that of `float_master`: slots 'sum' and 'squares' of the gradients kept; 'method/level' (of
 LEVELS), 'switched', 'epochs', 'violations', 'diversities'.
 """
 
@@ -28,7 +29,7 @@ from intnet.spec.formats import Scaled
 from intnet.spec.methods import float_master
 from intnet.spec.methods.adapt_switch import DIGITS, decimal
 from intnet.spec.methods.float_master import FloatMaster, update
-from intnet.spec.methods.step import FLOAT32, Schedule, State, at, key, store, value_of, whole
+from intnet.spec.methods.step import FLOAT32, Schedule, State, at, key, store, symbols_of, value_of, whole
 from intnet.spec.models import Parameter
 from intnet.spec.nets import WEIGHTED, Layer, Net
 from intnet.spec.tensor import Tensor
@@ -48,19 +49,23 @@ __all__ = ["Settings", "Step", "diversity", "first", "learning_rate", "threshold
 
 @dataclass(frozen=True)
 class Settings(float_master.Settings):
-    """resolution: epochs a diversity; patience: violations until WL moves on; in float32 lr stays for
-    float_epochs epochs, then is a tenth of it, and so on down to lr_floor."""
+    """resolution: epochs a diversity, of 'weights' or of 'all'; patience: violations until WL moves on.
+
+    In float32 lr stays for float_epochs epochs, then is a tenth of it, and so on down to lr_floor.
+    """
 
     lr: Schedule[float] = ((0, 0.1),)
     weight_decay: float = 1e-4
     resolution: int = 3
     patience: int = 2
+    diversity: str = "weights"
     float_epochs: int = 15
     lr_floor: float = 0.001
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = float_master.Settings.READ | {
         "resolution": int,
         "patience": int,
+        "diversity": str,
         "float_epochs": int,
     }
 
@@ -69,7 +74,7 @@ class Settings(float_master.Settings):
 
 
 def diversity(kept: Sequence[Sequence[Sequence[Fraction]]]) -> Fraction:
-    """D of each layer's kept gradients, all exact; `Step.police` has the same of float32 sums."""
+    """D of each parameter's kept gradients, all exact; `Step.police` has the same of float32 sums."""
     ratios = []
     for gradients in kept:
         squares = sum(v * v for g in gradients for v in g)
@@ -163,20 +168,25 @@ class Step(FloatMaster):
         self.stored(layer, symbol, self.parameter(layer.name, symbol))
 
     def end_of_epoch(self) -> None:
-        """Keep the last gradients of weights; every `resolution` epochs the policy."""
+        """Keep the last gradients; every `resolution` epochs the policy."""
         super().end_of_epoch()
         if self.wl is None:
             return
-        for layer in self.weighted:
-            self._keep(layer.name, self.gradients[f"{layer.name}/W"])
+        for layer, symbol in self.judged():
+            self._keep(key(layer, symbol), self.gradients[f"{layer}/{symbol}"])
         kept = self.number("epochs") + 1
         if kept == self.settings.resolution:
             self.police()
         self.state["method/epochs"] = whole(kept % self.settings.resolution)
 
+    def judged(self) -> list[tuple[str, str]]:
+        """(layer, symbol) of the parameters that the diversity speaks of."""
+        every = [(layer.name, symbol) for layer in self.layers.values() for symbol in symbols_of(layer)]
+        return [one for one in every if self.settings.diversity == "all" or one[1] == "W"]
+
     def _keep(self, name: str, g: Tensor) -> None:
         """sum <- sum + g, squares <- squares + ||g||^2, in float32."""
-        total, squares = key(name, "W", "sum"), key(name, "W", "squares")
+        total, squares = f"{name}.sum", f"{name}.squares"
         now = to_float32(Fraction(sum64([v * v for v in g.values])))
         before = value_of(self.state[squares]).values[0] if squares in self.state else Fraction(0)
         self.state[total] = store(joined(value_of(self.state[total]), g) if total in self.state else g)
@@ -185,9 +195,9 @@ class Step(FloatMaster):
     def police(self) -> None:
         """One diversity more, in float64; a violation; after `patience` of them the next word length."""
         o, ratios = self.settings, []
-        for layer in self.weighted:
-            kept = value_of(self.state.pop(key(layer.name, "W", "sum"))).values
-            squares = float(value_of(self.state.pop(key(layer.name, "W", "squares"))).values[0])
+        for name in (key(*one) for one in self.judged()):
+            kept = value_of(self.state.pop(f"{name}.sum")).values
+            squares = float(value_of(self.state.pop(f"{name}.squares")).values[0])
             total = sum64([v * v for v in kept])
             ratios.append(squares / total if total else 1.0 if squares == 0 else float("inf"))
         d = min(float(sum(ratios)) / len(ratios), GREATEST)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from intnet.verify.rules.elementwise import CURVES, Add, Dropout, Flatten, Loss, Own, Relu, Scale
-from intnet.verify.rules.norm import BatchNorm, Normalize, ScaleShift
+from intnet.verify.rules.norm import BatchNorm, Normalize, RangeNorm, ScaleShift
 from intnet.verify.rules.pools import AdaptiveMean, GlobalMean, Max, Mean
 from intnet.verify.rules.products import AddBias, Conv, Linear
 
@@ -20,6 +20,7 @@ RULES: dict[str, Any] = CURVES | {
     "linear": Linear(),
     "max_pool2d": Max(),
     "normalize": Normalize(),
+    "range_norm": RangeNorm(),
     "relu": Relu(),
     "scale": Scale(),
     "scale_shift": ScaleShift(),

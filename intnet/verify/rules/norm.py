@@ -12,6 +12,7 @@ import numpy as np
 from intnet.spec import batch_norm as integer_norm
 from intnet.spec import float32 as f32
 from intnet.spec import float_batch_norm as float_norm
+from intnet.spec import range_norm
 from intnet.spec.tensor import power
 from intnet.verify import chains
 from intnet.verify.floats import fractions
@@ -198,6 +199,47 @@ class BatchNorm(Rule):
         return float_norm.error_sums_of(e, x2, _per_image(back.gradient))[k == 1]
 
 
+class RangeNorm(BatchNorm):
+    """range_norm: float32 batch norm by the batch's range, whose statistic is stored as var."""
+
+    floats = ("range_norm.statistics", "range_norm.backward")
+
+    def inner_specs(self, what: What, path: str) -> tuple[str, ...]:
+        """Of mu and var."""
+        return ("range_norm.statistics_of",)
+
+    @staticmethod
+    def _float_statistics(values: Values, call: Call) -> Sums:
+        """(mean, v) of every channel, in full."""
+
+        def make() -> Sums:
+            x = call.operands[0]
+            mean = divided(chains.batch_sums(_columns(x), _per_image(x)), _count(x))
+            return mean, [f32.mul32(w, w) for w in _widths(x)]
+
+        found: Sums = values.once(("statistics", id(call)), make)
+        return found
+
+    def _float_back(self, values: Values, back: Back, flat: np.ndarray) -> list[Fraction]:
+        call, e, x = back.call, back.gradient, back.call.operands[0]
+        n, roots, widths = _count(e), self._roots(call), _widths(x)
+        gbeta, ggamma = self._float_sums(values, back)
+        gammas = values.at(call.operands[1], np.arange(e.shape[-1]))
+        x2 = self._float_x2(values, call, x, flat)
+        rows = _columns(x)
+        ends = rows.argmax(axis=1), rows.argmin(axis=1)
+        out = []
+        for i, error, normal in zip(flat.tolist(), values.at(e, flat), x2, strict=True):
+            place, c = divmod(i, e.shape[-1])
+            slope = f32.mul32(gammas[c], roots[c])
+            m1 = f32.div32(gbeta[c], f32.to_float32(n))
+            dx = float_norm.dx_at(error, normal, m1, Fraction(0), slope)
+            k = range_norm.moved_by_range(n, widths[c], roots[c], slope, ggamma[c])
+            dx = f32.sub32(dx, k) if place == ends[0][c] else dx
+            out.append(f32.add32(dx, k) if place == ends[1][c] else dx)
+        return out
+
+
 class Normalize(BatchNorm):
     """normalize: x3 by running statistics; the paths inside are mu, sigma and x2, of float32 x2 alone."""
 
@@ -234,6 +276,14 @@ class ScaleShift(Elementwise):
 
     exact = ("batch_norm.folded_at",)
     equation = staticmethod(integer_norm.folded_at)
+
+
+def _widths(x: np.ndarray) -> list[Fraction]:
+    """w of every channel."""
+    rows = _columns(x)
+    ends = (fractions(rows.max(axis=1)), fractions(rows.min(axis=1)))
+    c = range_norm.constant(rows.shape[1])
+    return [f32.mul32(c, f32.sub32(top, least)) for top, least in zip(*ends, strict=True)]
 
 
 def _columns(values: np.ndarray) -> np.ndarray:

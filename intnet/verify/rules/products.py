@@ -3,6 +3,7 @@
     integers   the exact sum                            `convolution`, `exact_dot`
     float32    the contract's order                     `float32.dot32`, over a batch `float32.batch_dot32`
     blocks     the exact sum, rounded once to float32   `block_float.rounded`
+    affine     the exact sum as a float32, times both scales, `products.forward`
 
 Sums over a whole batch are made by `chains`, in the definition's order, and one of each tensor, drawn by its
 place, by the definition itself.
@@ -16,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from intnet.blocks.affine import AffineTensor
 from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.buckets import Packed
 from intnet.numbers.formats import Scaled
 from intnet.numbers.qtensor import QTensor
+from intnet.ops.bilinear import bifurcated
 from intnet.spec import block_float, formats, geometry
 from intnet.spec import float32 as f32
 from intnet.spec.convolution import exact_dot
@@ -45,13 +48,16 @@ ROWS = 32  # of them at a time
 TERMS = 12  # of a sum that a trail shows
 WINDOW: dict[str, Any] = {"stride": 1, "padding": 0, "groups": 1}  # and what an operation without it has
 Runs = list[tuple[range | None, range]]
-INTEGERS, FLOATS, BLOCKS = "integers", "float32", "blocks"
+INTEGERS, FLOATS, BLOCKS, AFFINE = "integers", "float32", "blocks", "affine"
+CODES = (INTEGERS, AFFINE)  # sums of whole numbers
 
 
 def kind_of(a: Any, b: Any) -> str:
     """How two operands are multiplied; an integer beside a float32 array is one too."""
     if isinstance(a, QTensor) and isinstance(b, QTensor):
         return INTEGERS
+    if isinstance(a, AffineTensor) and isinstance(b, AffineTensor):
+        return AFFINE
     return BLOCKS if isinstance(a, BlockTensor) and isinstance(b, BlockTensor) else FLOATS
 
 
@@ -85,8 +91,9 @@ class Operand:
     """A stored tensor as flat numbers: codes, units of 2^-149, or exact values."""
 
     def __init__(self, value: Any, kind: str) -> None:
-        self.exponent = value.exponent if kind == INTEGERS else 0
-        self.array = np.ascontiguousarray(value.codes if kind == INTEGERS else floats_of(value))
+        value = value.codes if kind == AFFINE else value
+        self.exponent = value.exponent if kind in CODES else 0
+        self.array = np.ascontiguousarray(value.codes if kind in CODES else floats_of(value))
         self.flat = self.array.reshape(-1)
         self.kind = kind
 
@@ -99,7 +106,7 @@ class Operand:
                 continue
             stop: int | None = run.stop if run.step > 0 else None
             taken = self.flat[run.start : stop : run.step]
-            parts += taken.tolist() if self.kind == INTEGERS else units(taken)
+            parts += taken.tolist() if self.kind in CODES else units(taken)
         return parts
 
 
@@ -147,11 +154,18 @@ class Product:
     def _sum(self, a: list[Any], b: list[Any], exponent: int) -> Fraction:
         if self.kind == INTEGERS:
             return exact_dot(a, b) * power(exponent)
+        if self.kind == AFFINE:
+            return self._scaled(exact_dot(a, b))
         if self.kind == BLOCKS:
             return f32.to_float32(Fraction(exact_dot(a, b), f32.ONE * f32.ONE))
         if self.batch:
             return f32.value(f32.batch_dot_units(a, b, self.batch))
         return f32.value(f32.dot_units(a, b))
+
+    def _scaled(self, total: int) -> Fraction:
+        """A sum of codes times both scales."""
+        step = f32.mul32(*(Fraction(float(one.scale)) for one in (self.a, self.b)))
+        return f32.mul32(f32.to_float32(Fraction(total)), step)
 
     def long_sums(self, flat: np.ndarray) -> list[Fraction]:
         """Gradients of weights by `chains`, a weight a row."""
@@ -176,6 +190,8 @@ class Product:
     def _of_rows(self, a: np.ndarray, b: np.ndarray, exponent: int) -> list[Fraction]:
         if self.kind == INTEGERS:
             return [total * power(exponent) for total in chains.whole_dots(a, b)]
+        if self.kind == AFFINE:
+            return [self._scaled(total) for total in chains.whole_dots(a, b)]
         if self.kind == BLOCKS:
             return [f32.to_float32(total * power(up)) for total, up in chains.float_dots(a, b)]
         return fractions(chains.batch_dots(a, b, self.batch))
@@ -192,14 +208,18 @@ class Conv(Rule):
         kind, place = self.product(what, k).kind, 0 if isinstance(what, Call) else 1 + k
         if kind == FLOATS:
             return (self.floats[place],)
-        return (self.exact[place], *["block_float.rounded"] * (kind == BLOCKS))
+        return (
+            self.exact[place],
+            *["block_float.rounded"] * (kind == BLOCKS),
+            *["products.forward"] * (kind == AFFINE),
+        )
 
     @staticmethod
     def kept(back: Back, x: Any) -> Any:
         """What the tape held of an operand: its packed form where a method packed it, else the operand."""
         for event in (*back.events, *back.call.events):
             if isinstance(event.result, Packed):
-                return alike(event.result, backward_copy(x), back.gradient)
+                return alike(event.result, backward_copy(x), bifurcated(back.gradient).weight)
         return backward_copy(x)
 
     def product(self, what: What, k: int) -> Product:
@@ -212,12 +232,12 @@ class Conv(Rule):
         g = geometry.conv_shape(x_shape, w_shape, *given)
         if isinstance(what, Call):
             return Product(g, x, w, ("x0", "W"), (g.n, g.oh, g.ow, g.o), forward_runs)
-        e = what.gradient
+        e, e_weight = bifurcated(what.gradient)
         if k == 0:
             w = backward_copy(call.operands[1])
             return Product(g, e, w, ("e3", "W"), (g.n, g.h, g.w, g.c), input_runs)
         x, shape = self.kept(what, call.operands[0]), (g.o, g.cg, g.kh, g.kw)
-        return Product(g, x, e, ("x0", "e3"), shape, weight_runs, g.oh * g.ow)
+        return Product(g, x, e_weight, ("x0", "e3"), shape, weight_runs, g.oh * g.ow)
 
     def forward(self, values: Values, call: Call, flat: np.ndarray) -> list[Fraction]:
         """x1 = W * x0."""
@@ -272,6 +292,7 @@ class AddBias(Elementwise):
         e = back.gradient
         if k == 0:
             return values.at(e, flat)
+        e = bifurcated(e).weight
         rows = (e.codes if isinstance(e, QTensor) else floats_of(e)).reshape(-1, e.shape[-1])[:, flat].T
         if isinstance(e, QTensor):
             return [sum(row) * power(int(e.exponent)) for row in rows.tolist()]
@@ -281,7 +302,8 @@ class AddBias(Elementwise):
 
     def by_definition(self, values: Values, back: Back, k: int, flat: int) -> Fraction | None:
         """One channel's float32 sum by the definition itself."""
-        return None if k == 0 or isinstance(back.gradient, QTensor) else self._column(back.gradient, flat)
+        e = bifurcated(back.gradient).weight
+        return None if k == 0 or isinstance(e, QTensor) else self._column(e, flat)
 
     @staticmethod
     def _column(e: Any, channel: int) -> Fraction:

@@ -1,0 +1,74 @@
+"""range_norm over all axes but the last: batch norm whose deviation is estimated from the batch's range.
+
+    w = C(n) (max - min), C(n) = 1/sqrt(2 ln n)      v = w^2 in place of the variance
+    dL/dx1 = (e1 - m1) slope, at the first greatest value of a channel less k, at the first least plus k
+    slope = gamma r, k = ((slope ggamma) (w r)) C(n)
+
+float32 alone; mean, x3, dgamma and dbeta are `norm.py`'s, and so is inference. Source: Banner et al. 2018.
+
+Defined by `spec/range_norm.py: statistics`, `spec/range_norm.py: backward`, `spec/range_norm.py: constant`.
+"""
+
+from decimal import Context
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
+from intnet.errors import FormatError
+from intnet.exact.sources import fraction_to_float32
+from intnet.ops.kernels import float32_rows
+from intnet.ops.norm import Quantizer, check_channels, reciprocal_root
+
+DIGITS = Context(prec=50)
+
+
+@cache
+def constant(n: int) -> np.float32:
+    """C(n). Defined by `spec/range_norm.py: constant`."""
+    if n == 1:
+        return np.float32(0)
+    return fraction_to_float32(Fraction(DIGITS.divide(1, DIGITS.sqrt(DIGITS.multiply(2, DIGITS.ln(n))))))
+
+
+def width(x: np.ndarray) -> np.ndarray:
+    """w, float32[C]. Defined by `spec/range_norm.py: width_of`."""
+    rows = x.reshape(-1, x.shape[-1])
+    return constant(rows.shape[0]) * (rows.max(axis=0) - rows.min(axis=0))
+
+
+def _range_norm(
+    saved: Saved, x: Any, gamma: Any, beta: Any, *, act: Quantizer, keep: Keep = as_it_is, where: str = ""
+) -> np.ndarray:
+    """act(path, value) is told of mu and var, which is v; keep: what the tape holds of x."""
+    if not isinstance(x, np.ndarray):
+        raise FormatError(f"{where or 'range_norm'} takes float32, not a {type(x).__name__}")
+    check_channels(x, gamma, where or "range_norm")
+    mean, saved.w = float32_rows.sum_rows(x) / np.float32(x.size // x.shape[-1]), width(x)
+    act("mu", mean)
+    act("var", saved.w * saved.w)
+    r = reciprocal_root(saved.w * saved.w)
+    if any(saved.needs):
+        saved.x = keep(x)
+    saved.mean, saved.r, saved.gamma = mean, r, gamma
+    return float32_rows.normalize(x, mean, r, gamma, beta)
+
+
+def _range_norm_vjp(saved: Saved, e: np.ndarray) -> tuple[Any, Any, Any]:
+    x, mean, r, w = loaded(saved.x), saved.mean, saved.r, saved.w
+    sum_e, sum_ex = float32_rows.error_sums(e, x, mean, r)
+    if not saved.needs[0]:
+        return None, sum_ex, sum_e
+    rows, slope = x.reshape(-1, x.shape[-1]), saved.gamma * r
+    m1, none = sum_e / np.float32(rows.shape[0]), np.zeros_like(mean)
+    dx = float32_rows.input_error(e, x, mean, r, m1, none, slope)
+    k = ((slope * sum_ex) * (w * r)) * constant(rows.shape[0])
+    out, channels = dx.reshape(rows.shape), np.arange(rows.shape[1])
+    out[rows.argmax(axis=0), channels] -= k
+    out[rows.argmin(axis=0), channels] += k
+    return dx, sum_ex, sum_e
+
+
+range_norm = Op("range_norm", _range_norm, _range_norm_vjp)
