@@ -16,11 +16,13 @@ from fractions import Fraction
 from typing import Any
 
 from intnet import models
+from intnet.errors import PackError
 from intnet.inspect import as_spec
 from intnet.layers import Squeeze
 from intnet.packs.by_spec import heads
 from intnet.packs.by_spec.plain import Json, Plain
 from intnet.packs.layers.capture import FOLDED
+from intnet.packs.pack import MANIFEST
 from intnet.packs.ports import INFERENCE
 from intnet.spec import nets as spec
 from intnet.spec.digest import Floats, Words
@@ -106,6 +108,7 @@ class Replay:
             infers = self.given["kind"] == INFERENCE
             now = Moment(self.given["seed"], step["step"] - 1, per_epoch, infers, told=step["epoch"])
             prefix = f"step{step['step']}/" if self.given["steps"] > 1 else ""
+            self._check(step)
             walked: dict[str, _Walked] = {}
             found = []
             for one in step["layers"]:
@@ -113,22 +116,36 @@ class Replay:
                 if not made.unknown:
                     walked[made.layer] = self._begin(one, step.get("method", {}), made)
                 found.append(made)
-            for one in walked.values():
-                self._forward(one, walked)
-            for one in reversed(walked.values()):
-                self._back(one, walked)
+            try:
+                for one in walked.values():
+                    self._forward(one, walked)
+                for one in reversed(walked.values()):
+                    self._back(one, walked)
+            except RecursionError:
+                ring = f"{self.plain.pack.folder}: {MANIFEST} has layers that read one another in a ring"
+                raise PackError(ring) from None
             for one in walked.values():
                 if one.made.layer in self.layers and not infers:
                     self._update(one)
             yield from found
 
+    def _check(self, step: Json) -> None:
+        """PackError where a layer has its value or its error from one that the step has not."""
+        names = {one["layer"] for one in step["layers"]}
+        origins = [part for one in step["layers"] for part in (*one["sources"], *one["errors"])]
+        missing = [layer for _, layer in origins if layer not in names]
+        if missing:
+            where = f"{self.plain.pack.folder}: {MANIFEST}"
+            raise PackError(f"{where} speaks of a layer {missing[0]!r}, which the step has not")
+
     def _unknown(self, one: Json) -> str:
-        method, layer = self.given["method"], self.model.get(one["layer"])
+        method = self.given["method"]
         if method not in METHODS:
             return f"the definition has no method {method!r}"
-        if one["kind"] not in heads.HEADS and type(layer) not in as_spec.KINDS:
-            return f"the definition has no layer of the class {type(layer).__name__}"
-        return ""
+        if one["kind"] in heads.HEADS:
+            return ""
+        kind = type(self.model[one["layer"]])
+        return "" if kind in as_spec.KINDS else f"the definition has no layer of the class {kind.__name__}"
 
     def _begin(self, one: Json, method: Json, made: LayerStep) -> _Walked:
         """A step of the method with the layer's state."""

@@ -18,6 +18,7 @@ from intnet.autograd import Tensor, backward, watched
 from intnet.errors import ConfigError, PackError
 from intnet.methods.method import Method
 from intnet.models.model import Model
+from intnet.numbers.qtensor import QTensor
 from intnet.packs.layers import heads
 from intnet.packs.layers.capture import Captured, Taps, rates, remember, remembered, set_state
 from intnet.packs.layers.expressions import Json, Load
@@ -63,10 +64,14 @@ class Whole:
         return [*found, heads.loss(last, labels, self.method.label_smoothing, step)]
 
     def inferred(self, step: int) -> list[Captured]:
-        """All layers of an inference, and its classes; of the state only what it reads."""
+        """All layers of an inference, and its classes; of the state only what it reads.
+
+        Codes alone: what format they once had, a run that goes on from its checkpoint does not know.
+        """
         found, last = self._layers()
         for one in found:
-            one.before = {key: v for key, v in one.before.items() if key.startswith(":") or ":" not in key}
+            read = {key: v for key, v in one.before.items() if key.startswith(":") or ":" not in key}
+            one.before = {key: _codes(value) for key, value in read.items()}
         return [*found, heads.classes(last, step)]
 
     def _layers(self) -> tuple[list[Captured], Captured]:
@@ -79,6 +84,10 @@ class Whole:
                 "images (--batch-size, --inference), or some layers (--layer)"
             )
         return found, next(one for one in found if one.layer == self.wiring.last())
+
+
+def _codes(value: Any) -> Any:
+    return QTensor(value.codes, value.exponent) if isinstance(value, QTensor) else value
 
 
 # -- a training step ---------------------------------------------------------------------------
@@ -134,7 +143,7 @@ class _Again:
         """Every step of `replay`, with the state ahead of it set."""
         for step in self.pack.manifest["about"]["replay"]:
             self._entries: dict[str, Json] = {one["layer"]: one for one in step["layers"]}
-            self._first: Json = next(one for one in step["layers"] if not one["sources"])
+            self._first, *_ = [one for one in step["layers"] if not one["sources"]]
             self.method.set(seed=self.manifest["seed"], step=step["step"] - 1, epoch=step["epoch"])
             if self.method.moves_within_epochs:
                 self.method.steps_per_epoch = step["steps_per_epoch"]
