@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
     from intnet.packs.ports import Draft
+    from intnet.trace import Observer
+    from intnet.training.train import Run
 
 SUMMARY = "write a golden pack: hex files of every data path, by which hardware is judged"
 EXAMPLE = """\
@@ -31,7 +34,8 @@ vectors of a pack as other files: mem, mif, coe, c, npz, or image, one memory wi
 --word bits (32)."""
 
 UNIT = "unit"
-OF_LAYERS = ("method", "model", "data", "layer", "step", "limit", "data_dir", "augment", "image_size")
+CHOSEN = ("layer", "network", "inference")  # what of a network a pack holds
+OF_LAYERS = ("method", "model", "data", *CHOSEN, "step", "limit", "data_dir", "augment", "image_size")
 OF_A_PACK = (*OF_LAYERS, "level", "seed", "batch_size", "set")
 
 
@@ -46,6 +50,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_arguments(parser, layer_needed=False)
     parser.add_argument(
         "--steps", type=options.positive, default=1, metavar="N", help="a chain of N steps (1)"
+    )
+    parser.add_argument(
+        "--network",
+        action="store_true",
+        default=None,
+        help="every layer of the step and its loss, in place of --layer",
+    )
+    parser.add_argument(
+        "--inference",
+        type=options.positive,
+        metavar="N",
+        help="the first N test images through the whole network, by the state ahead of the step",
     )
     parser.add_argument("--level", metavar="L", help="of a unit's vectors: 0 to 4")
     parser.add_argument("--c", action="store_true", help="a unit's model in C in place of a pack")
@@ -84,6 +100,7 @@ def run(args: argparse.Namespace) -> int:
     if args.kind is not None:
         return _export(args)
     from intnet.packs import layouts, pack, tiles
+    from intnet.packs.ports import INFERENCE, NETWORK
     from intnet.training.tape import KB, MB
 
     choice = layouts.Choice(args.layout or "nhwc", args.lanes, args.word)
@@ -91,6 +108,11 @@ def run(args: argparse.Namespace) -> int:
     draft = _unit(args) if args.what[:1] == [UNIT] else _layers(args)
     draft = layouts.laid_out(tiles.tiled(draft, asked), choice)
 
+    if draft.generator["kind"] in (NETWORK, INFERENCE):
+        words = sum(port.words for port, _ in draft.ports)
+        size = sum(port.words * (port.digits + 1) for port, _ in draft.ports) / MB
+        told = f"{len(draft.ports)} ports, {words:,} words, {size:,.1f} MB of hex files"
+        print(f"the whole network takes {told}", file=sys.stderr)
     folder = pack.write(draft, args.out)
     result = _result(draft, folder)
     if args.json:
@@ -173,20 +195,40 @@ def _unit(args: argparse.Namespace) -> "Draft":
 def _layers(args: argparse.Namespace) -> "Draft":
     if len(args.what) > 1:
         raise ConfigError(f"{' '.join(args.what)}: give one folder of a run, or `unit NAME`")
-    if args.layer is None:
-        raise ConfigError("give --layer PATTERN: which layers the pack holds")
+    _check_chosen(args)
     if args.level is not None:
         raise ConfigError("--level is for units; a pack of layers is L3, with --steps L4")
     from intnet.cli import terminal
     from intnet.packs import layers
+    from intnet.packs.layers import network
 
     args.folder = args.what[0] if args.what else None
     given = source.run(args)
-    names = source.matching([layer.name for layer in given.model.all_layers()], args.layer, "layer")
+    names = [layer.name for layer in given.model.all_layers()]
+    names = source.matching(names, args.layer, "layer") if args.layer is not None else names
     first = source.step(args, given)
     if first > given.step + 1:
         terminal.advance(given, first - 1, [])
-    return layers.draft(given, names, args.steps, lambda run, step, seen: terminal.advance(run, step, [seen]))
+    if args.inference is not None:
+        return network.inference(given, args.inference)
+
+    def advance(run: "Run", step: int, seen: "Observer") -> None:
+        terminal.advance(run, step, [seen])
+
+    if args.network:
+        return network.draft(given, args.steps, advance)
+    return layers.draft(given, names, args.steps, advance)
+
+
+def _check_chosen(args: argparse.Namespace) -> None:
+    """ConfigError unless one of --layer, --network and --inference is given, with what goes with it."""
+    if sum(getattr(args, name) is not None for name in CHOSEN) != 1:
+        raise ConfigError(
+            "give --layer PATTERN, which layers the pack holds, --network, all of them with the loss, or "
+            "--inference N, test images through all of them"
+        )
+    if args.inference is not None and args.steps != 1:
+        raise ConfigError("--steps is a chain of training steps: an inference has none")
 
 
 def _result(draft: "Draft", folder: Path) -> dict[str, Any]:

@@ -110,9 +110,12 @@ def _relu(saved: Saved, x: Any, *, keep: Keep = as_it_is) -> Any:
 
 
 def _relu_vjp(saved: Saved, e: Any) -> tuple[Any]:
-    if saved.floating:
-        return (float32_rows.rectify_error(e, loaded(saved.y)),)
-    return (_masked(e, saved.value.positive()),)
+    if not saved.floating:
+        return (_masked(e, saved.value.positive()),)
+    y = loaded(saved.y)
+    if isinstance(e, np.ndarray):
+        return (float32_rows.rectify_error(e, y),)
+    return (_masked(e, y > 0),)  # codes: a layer that is float32 may store its error in integers
 
 
 def _dropout(saved: Saved, x: Any, *, words: np.ndarray, keep: Fraction) -> Any:

@@ -27,11 +27,11 @@ from intnet.packs.by_spec.plain import Json, Plain, flag_code, flag_word
 from intnet.packs.by_spec.recompute import as_array
 from intnet.packs.check import TRAIL, WRONG, PortResult, Result, compare
 from intnet.packs.pack import Pack
+from intnet.packs.ports import OF_LAYERS
 from intnet.spec.tensor import Fixed, Tensor
 
 MAGNITUDE = 0x7FFFFFFF  # of a float32
 NOT_FINITE = 0x7F800000  # exponent of a float32 that is no number
-LAYERS = "layers"
 _NAME = re.compile(r"[A-Za-z]\w*")
 Arrays = Mapping[str, np.ndarray]
 
@@ -40,7 +40,7 @@ def worth_it(result: Result) -> bool:
     """Whether there is anything to trace: of layers more than one wrong port, or a sum of float32."""
     wrong = [port for port in result.ports if port.wrong and port.got is not None]
     floats = any(port.port.encoding == "float32" for port in wrong)
-    return result.pack.manifest["generator"].get("kind") == LAYERS and (
+    return result.pack.manifest["generator"].get("kind") in OF_LAYERS and (
         len(wrong) > 1 or (floats and bool(wrong))
     )
 

@@ -20,9 +20,10 @@ import numpy as np
 from intnet.errors import IntnetError, PackError
 from intnet.packs import contract, device, hdl, layers, layouts, lines, tiles, units
 from intnet.packs.diagnosis import Verdict, diagnose, misplaced
+from intnet.packs.layers import network
 from intnet.packs.mistakes import Words
 from intnet.packs.pack import CASES, CONTRACT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry
-from intnet.packs.ports import Case, Draft, Port
+from intnet.packs.ports import INFERENCE, LAYERS, NETWORK, Case, Draft, Port
 from intnet.spec.tensor import place_of
 
 Make = TypeVar("Make")
@@ -321,7 +322,9 @@ def _unit(pack: Pack) -> Draft:
 
 
 # How a pack of each kind is made again: PACK.json's generator.kind -> draft.
-REDRAFT: dict[str, Callable[[Pack], Draft]] = {"layers": layers.redraft, "unit": _unit}
+REDRAFT: dict[str, Callable[[Pack], Draft]] = {
+    LAYERS: layers.redraft, NETWORK: network.redraft, INFERENCE: network.reinfer, "unit": _unit
+}  # fmt: skip
 
 
 def _texts(pack: Pack, draft: Draft) -> list[str]:

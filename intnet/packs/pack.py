@@ -93,7 +93,7 @@ def check(draft: Draft) -> None:
     if not outs or not draft.cases:
         raise PackError(f"{draft.name}: a pack needs an expected port and a case; this one has none")
     for port, codes in outs:
-        if codes.size == 0 or np.all(codes == codes.flat[0]):
+        if codes.size == 0 or np.all(codes == (codes.flat[0] if codes.size > 1 else 0)):
             what = "empty" if codes.size == 0 else "all zero" if codes.flat[0] == 0 else "constant"
             raise PackError(
                 f"{draft.name}: the expected words of {port.name} are {what}: a device that is stuck would "

@@ -32,6 +32,10 @@ from intnet.packs.order import file_shape
 FOLDERS = {"in": "in", "rnd": "rnd", "out": "exp", "trail": "trail"}
 ENCODINGS = ("integer", "flag", "float32", "float64")
 FLOAT_BITS = 32
+LAYERS, NETWORK, INFERENCE = "layers", "network", "inference"  # generator.kind of packs of layers
+OF_LAYERS = (LAYERS, NETWORK, INFERENCE)
+LOSS, CLASSES = "loss", "classes"  # what ends a network, in such packs a layer (`layers/heads.py`)
+HEADS = (LOSS, CLASSES)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,22 @@ float32, methods), each beside the code that it speaks of; here are the ports' n
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from intnet.spec import batch_norm, elementwise, float32, float_batch_norm, geometry
+from intnet.packs.ports import HEADS, INFERENCE, LOSS
+from intnet.spec import (
+    batch_norm,
+    elementary,
+    elementwise,
+    float32,
+    float_batch_norm,
+    geometry,
+    inference,
+    loss,
+    pooling,
+)
+from intnet.spec.formats import Scaled
 from intnet.spec.methods import METHODS, wageubn
 from intnet.spec.methods.float_master import rules as float_rules
 
@@ -34,9 +46,19 @@ is what the layer reads; e3 of a conv or linear layer, e1 of a norm and e0 of th
 output. What has no rule here, and how each of them is rounded where it is stored, stands under "Where they
 come from".
 """
+_PASSED = (
+    "Of pools, flatten, dropout and join that is the value of `handed` too; v is what they read, e the error"
+    " at their output, stored as e0 where there is a port of it.\n"
+)
+_INFERRED = (
+    "This is an inference: nothing goes back. Parameters are those behind the last step, running_mean and"
+    " running_var the statistics that batch norm reads.\n"
+)
 _WORDS = {"output": "the output of", "handed": "what is handed on by"}
 _GIVEN = {"value": "what is read by", "error": "the error at the output of"}
 _SUMMED = ("x1", "e4", "gW", "gb")
+_BESIDE = pooling.RULES | elementwise.MOVED
+_BY_ERROR = ("max_pool",)  # whose way back is of the error's kind, not of the value's
 
 
 def _steps(manifest: Json) -> Iterator[tuple[str, Json, Json]]:
@@ -57,6 +79,10 @@ def graph(manifest: Json, expression: Callable[[Json], str]) -> Iterator[str]:
     if not rows:
         return
     yield _GRAPH
+    if any(one["kind"] in _BESIDE for _, _, one in rows):
+        yield _PASSED
+    if manifest["generator"]["kind"] == INFERENCE:
+        yield _INFERRED
     yield "| layer | is | reads | error at its output | state before the step |"
     yield "|---|---|---|---|---|"
     for prefix, _, one in rows:
@@ -121,6 +147,7 @@ def rules(manifest: Json) -> Iterator[str]:
         yield f"{batch_norm.SUMS}\n"
     if any(port["encoding"] == "float32" for port in ports.values()):
         yield f"{float32.ORDER}\n"
+    yield from _sequences(ports, rows)
     for layer, lines in reversed(told.items()):
         yield f"### {layer}\n"
         yield from (f"- {line}" for line in lines)
@@ -138,11 +165,15 @@ def _layer(manifest: Json, ports: Json, prefix: str, step: Json, one: Json) -> I
     if kind in ("conv", "linear"):
         yield from _products(kind, mine)
     elif kind == "norm":
-        yield from _norm(mine, one)
+        yield from _norm(mine, one, manifest["generator"])
     elif kind in elementwise.RULES:
-        yield from _activation(kind, mine)
+        yield from _activation(kind, ports, mine)
+    elif kind in _BESIDE:
+        yield from _beside(kind, ports, mine, one)
+    elif kind in HEADS:
+        yield from _head(kind, mine, manifest["generator"])
     else:
-        yield f"a {kind}: `Walk._{kind}` and `Walk._{kind}_back` of intnet/spec/nets.py are its rules"
+        yield f"the class {kind} is no layer of the definition, which has no rule of it"
     known = getattr(METHODS.get(manifest["generator"]["method"]), "RULES", {})
     yield from (f"`{path}` = {rule}" for path, rule in known.items() if path in mine)
     yield from _update(manifest, step, mine)
@@ -168,26 +199,88 @@ def _products(kind: str, mine: Json) -> Iterator[str]:
         yield f"`{path}`{geometry.INDEXED[kind][path]} = {text}{_floating(mine[path])}"
 
 
-def _norm(mine: Json, one: Json) -> Iterator[str]:
-    """Batch norm's, of integers or of float32."""
-    known = "sigma" in mine
+def _norm(mine: Json, one: Json, given: Json) -> Iterator[str]:
+    """Batch norm's, of integers or of float32, in training or in inference."""
+    known = "sigma" in mine or "scale" in mine
     names = {name: f"{name}q" if f"{name}q" in mine else name for name in ("gamma", "beta")}
-    for path, rule in (batch_norm if known else float_batch_norm).RULES.items():
+    rules = (batch_norm if known else float_batch_norm).RULES
+    if given["kind"] == INFERENCE and given["options"].get("statistics") != "batch":
+        rules = inference.INTEGER_NORM if known else inference.FLOAT_NORM
+        rules = inference.FOLDED_NORM if "scale" in mine else rules
+    if "scale" in mine:
+        yield Scaled.RULE
+    for path, rule in rules.items():
         shown = path in mine and mine[path]["direction"] != "in"
         if shown or (path == "handed" and one["wanted"] and one["gradient"] is not None):
             label = f"`{path}`" if shown else path
             yield f"{label} = {rule.format_map(names)}" + "; in binary32" * (not known)
 
 
-def _activation(kind: str, mine: Json) -> Iterator[str]:
+def _activation(kind: str, ports: Json, mine: Json) -> Iterator[str]:
     """What an activation gives, and hands on."""
     forward, back = elementwise.RULES[kind]
+    floating = {"relu": elementwise.RELU32} | elementwise.CURVES32
     if "x4" in mine:
-        yield f"`x4` = {forward}{_floating(mine['x4'])}"
+        copied = kind in elementwise.CURVES32 and _by_sequence(ports, mine["x4"])
+        yield f"`x4` = {forward}{_floating(mine['x4'])}" + "; of x rounded to binary32" * copied
     for path in ("e1", "e1q"):
         if path in mine:
-            floating = kind == "relu" and mine[path]["encoding"] == "float32"
-            yield f"`{path}` = {elementwise.RELU32 if floating else back}{_floating(mine[path])}"
+            rule = floating[kind] if mine[path]["encoding"] == "float32" else back
+            yield f"`{path}` = {rule}{_floating(mine[path])}"
+
+
+def _beside(kind: str, ports: Json, mine: Json, one: Json) -> Iterator[str]:
+    """What a pool gives and hands on, and what flatten, dropout and join do."""
+    value, error = (_binary32(ports, one[key]) for key in ("value", "gradient"))
+    for place, told in _BESIDE[kind].items():
+        path, _, index = place.partition("[")
+        floating = error if path == "handed" and kind in _BY_ERROR else value
+        if path == "handed" and one["gradient"] is None:
+            continue
+        label = f"`{path}`" if path in mine else path
+        index = f"[{index}" * bool(index)
+        yield f"{label}{index} = {told[floating]}{'; in binary32' * floating}"
+
+
+def _binary32(ports: Json, given: Json | None) -> bool:
+    """Whether a value is binary32, and no quotient of it."""
+    if given is None or "tensor" not in given or "denominator" in given:
+        return False
+    return bool(ports[given["tensor"]]["encoding"] == "float32")
+
+
+def _head(kind: str, mine: Json, given: Json) -> Iterator[str]:
+    """What ends a network."""
+    if kind == LOSS and given["method"] in METHODS:
+        settings = METHODS[given["method"]].Settings.from_options(given["options"])
+        on, off = (
+            f"0x{float32.bits_of(float32.units(v)):08x}"
+            for v in loss.targets(settings.label_smoothing, given["classes"])
+        )
+        yield f"l is an image's row of logits, label its class, N how many images; on = {on}, off = {off}"
+    for path, rule in (loss if kind == LOSS else inference).RULES.items():
+        yield f"`{path}` = {rule}" + "; in binary32" * (path not in ("logits", "class"))
+
+
+def _by_sequence(ports: Json, x4: Json | None) -> bool:
+    """Whether a curve is one of binary32, of whatever its layer reads."""
+    return x4 is not None and _binary32(ports, x4["rounding"].get("source"))
+
+
+def _sequences(ports: Json, rows: Sequence[tuple[str, Json, Json]]) -> Iterator[str]:
+    """The functions that a pack computes in float32."""
+    floating = {one["kind"] for _, _, one in rows if one["kind"] == LOSS or _binary32(ports, one["value"])}
+    floating |= {one["kind"] for prefix, _, one in rows if _by_sequence(ports, ports.get(f"{prefix}x4"))}
+    names = dict.fromkeys(
+        name for kind in elementary.SEQUENCES_OF if kind in floating for name in elementary.SEQUENCES_OF[kind]
+    )
+    if names:
+        yield (
+            "These functions of a binary32 are sequences of operations of binary64, each rounded to nearest,"
+            " ties to even; the last result is rounded to binary32 once more:\n"
+        )
+        yield from (f"- {elementary.SEQUENCES[name]}" for name in names)
+        yield ""
 
 
 def _update(manifest: Json, step: Json, mine: Json) -> Iterator[str]:

@@ -35,6 +35,30 @@ SQRT2 = float.fromhex("0x1.6a09e667f3bcdp+0")
 TO_INTEGER = 1.5 * 2.0**52  # added and taken away, it rounds a magnitude below 2^51 to an integer
 
 
+# As golden packs print them: every operation is one of binary64, rounded to nearest, ties to even.
+_HORNER = "((c0 * u + c1) * u + c2) * u + ..."
+SEQUENCES = {
+    "exp": f"exp(x): 0 for x < -745.1332191019412, else k = (x * {LOG2_E.hex()} + T) - T, T = 1.5 * 2^52,"
+    f" r = (x - k * {LN2_HI.hex()}) - k * {LN2_LO.hex()}, h = {_HORNER} with u = r and c = 1/13!, 1/12!, ...,"
+    " 1/2!, p = ((h * r) * r + r) + 1, and (p * 2^a) * 2^(k - a), a = floor(k / 2)",
+    "ln": f"ln(x): x = m * 2^k with {SQRT2.hex()} / 2 < m <= {SQRT2.hex()}, s = (m - 1) / (m + 1), z = s * s,"
+    f" t = s + s, h = {_HORNER} with u = z and c = 1/23, 1/21, ..., 1/3, and"
+    f" k * {LN2_HI.hex()} + (k * {LN2_LO.hex()} + (t + t * (z * h)))",
+    "tanh": "tanh(x): for |x| < 1/2 z = x * x, d = 17, then d = n + z / d for n = 15, 13, ..., 1, and x / d;"
+    " else with the sign of x 1 - 2 / (exp(|x| + |x|) + 1), from |x| = 20 on 1",
+    "sigmoid": "sigmoid(x): t = exp(-|x|), of |x| > 708 that of 708, r = 1 / (1 + t), and r for x >= 0, else"
+    " t * r",
+    "silu": "silu(x) = x * sigmoid(x)",
+    "slope": "slope(x) = s + (x * s) * q, s = sigmoid(x), q = sigmoid(-x) as t * r for x >= 0, else r",
+}
+SEQUENCES_OF = {  # which of them a layer takes
+    "loss": ("exp", "ln"),
+    "tanh": ("exp", "tanh"),
+    "sigmoid": ("exp", "sigmoid"),
+    "silu": ("exp", "sigmoid", "silu", "slope"),
+}
+
+
 def horner(coefficients: tuple[float, ...], x: float) -> float:
     """((c0 x + c1) x + c2) x + ..., each product and each sum rounded."""
     total = coefficients[0]

@@ -32,6 +32,31 @@ RULES = {
     "sigmoid": ("1 / (1 + exp(-x)), x what the layer reads", "e0 * (x4 * (1 - x4))"),
     "silu": ("x / (1 + exp(-x)), x what the layer reads; dx4 is its derivative there", "e0 * dx4"),
 }
+# Of layers that only move elements, drop them, or store a sum; e is the error at their output.
+MOVED = {
+    "flatten": {
+        "x4[n, (y*W + x)*C + c]": ("v[n, y, x, c]",) * 2,
+        "handed[n, y, x, c]": ("e[n, (y*W + x)*C + c]",) * 2,
+    },
+    "dropout": {
+        "x4": (
+            "v * (1 / keep) where the element's mask.words is below keep * 2^32, else 0, exactly; in"
+            " inference v itself",
+            "v * k where the element's mask.words is below keep * 2^32, exactly, else 0; k is the binary32"
+            " nearest to 1 / keep; in inference v itself",
+        ),
+        "handed": ("e0 * (1 / keep) where x4 was kept, else 0", "e0 * k where x4 was kept, else 0"),
+    },
+    "join": {
+        "x4": ("v, the sum of what the layer reads",) * 2,
+        "handed": ("e0, to each of the two that were added",) * 2,
+    },
+}
+CURVES32 = {  # of binary32; `elementary.SEQUENCES` has the functions
+    "tanh": "e0 * (1 - x4 * x4), three operations",
+    "sigmoid": "e0 * (x4 * (1 - x4)), three operations",
+    "silu": "e0 * slope(x), a product in binary64 of the two, rounded to binary32",
+}
 RELU32 = "e0 * m, m = 1 where x4 > 0, else 0: a product of binary32, so that a zero keeps the sign of e0"
 
 # -- add -------------------------------------------------------------------------------------------

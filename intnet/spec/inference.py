@@ -30,6 +30,30 @@ from intnet.spec.tensor import Fixed, Tensor
 from intnet.spec.values import Quotient, Roots, Value, exact
 
 BATCH = 256
+# As golden packs print them: of the network's end, and of batch norm in integers, in float32 and folded.
+RULES = {
+    "logits": "the network's output; codes are rounded once to binary32",
+    "class": "the first of the image's greatest logits, counted from 0",
+}
+INTEGER_NORM = {
+    "mu": "running_mean",
+    "sigma": "sqrt(running_var), rounded once: floor is the root's, and it goes up where the radicand is"
+    " above (floor + 1/2)^2",
+    "x2": integer_norm.RULES["x2"],
+    "x3": integer_norm.RULES["x3"],
+}
+FLOAT_NORM = {
+    "x2": "(x1 - running_mean) * r, r = 1 / sqrt(running_var + eps), eps = 0x3727c5ac",
+    "x3": "x2 * {gamma} + {beta}, a product and a sum",
+}
+FOLDED_NORM = {
+    "scale": "{gamma} * r, r = 1 / sqrt(running_var + eps), eps = 0x3727c5ac, in binary32, then BF(32),"
+    " ties_even; where its exponent is below FL + E - 30, FL that of precision and E the exponent of offset,"
+    " it is rounded at that one instead, to -2^31..2^31 - 1",
+    "offset": "{beta} - running_mean * ({gamma} * r), in binary32, then BF(32), ties_even; where its exponent"
+    " is below that of BF(32) of scale, it is rounded at that one instead, to -2^31..2^31 - 1",
+    "x3": "scale * x1 + offset",
+}
 
 
 class Inference(Walk):

@@ -26,6 +26,16 @@ from intnet.spec.elementary import exp32, log32
 from intnet.spec.float32 import batch_sum32, chain32, div32, fma32, sub32, to_float32
 from intnet.spec.tensor import Fixed, Tensor
 
+# As golden packs print them, of binary32; l are the logits of one of N images.
+RULES = {
+    "logits": "the network's output; codes are rounded once to binary32",
+    "p": "exp(d[c]) / S, d[c] = l[c] - max l, S = exp(d[0]) + exp(d[1]) + ..., from +0, one addition a class",
+    "losses": "fma(on, ln(S) - d[label], t); t = +0, but where off is not 0 t = fma(off, ln(S) - d[c], t)"
+    " over the classes in order",
+    "loss": "sum(losses) / N, a sum over the batch",
+    "e": "((p - off) - on) / N at the image's label, (p - off) / N elsewhere",
+}
+
 
 class Targets(NamedTuple):
     """What a target is made of, in float32: `on` is added at the label, `off` is everywhere."""

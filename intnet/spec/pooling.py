@@ -30,6 +30,35 @@ from intnet.spec.float32 import chain32, div32
 from intnet.spec.geometry import Pair, both, pads
 from intnet.spec.tensor import Place, Tensor, index_of, places
 
+# As golden packs print them: (exactly, in binary32). v is what the layer reads, e the error at its output,
+# e0 where that is stored.
+_WINDOW = "v[n, y*sh + i - top, x*sw + j - left, c] over (i, j), i < kh, j < kw, inside the image"
+_WON = "sum of e[n, y, x, c] over the windows (y, x) that the place won"
+_CHAIN = ", a chain from +0: one addition a term"
+RULES = {
+    "max_pool": {
+        "x4[n, y, x, c]": (f"the greatest {_WINDOW}; of equal ones the first wins",) * 2,
+        "handed[n, r, q, c]": (_WON, _WON + _CHAIN),
+    },
+    "avg_pool": {
+        "x4[n, y, x, c]": (
+            f"sum of {_WINDOW}, / (kh * kw)",
+            f"sum of {_WINDOW}{_CHAIN}; then / (kh * kw)",
+        ),
+        "handed[n, r, q, c]": (
+            "sum of e0[n, y, x, c] / (kh * kw) over the windows (y, x) that hold the place",
+            f"sum of e0[n, y, x, c] / (kh * kw) over the windows (y, x) that hold the place{_CHAIN}",
+        ),
+    },
+    "mean": {
+        "x4[n, c]": (
+            "sum of v[n, y, x, c] over (y, x), / (H * W), one quotient, not rounded: stored where it is read",
+            f"sum of v[n, y, x, c] over (y, x){_CHAIN}; then / (H * W)",
+        ),
+        "handed[n, y, x, c]": ("e[n, c] / (H * W), one quotient, not rounded", "e[n, c] / (H * W)"),
+    },
+}
+
 
 class Windows(NamedTuple):
     """Rows and columns of every window, in-image positions only.

@@ -14,7 +14,7 @@ from intnet import methods, models
 from intnet.autograd import Tensor
 from intnet.datasets import Dataset
 from intnet.errors import ConfigError, NumberError
-from intnet.layers import BatchNorm2d, Flatten, Layer, Linear, ReLU, Sequential, SiLU, Tanh
+from intnet.layers import BatchNorm2d, Flatten, Layer, Linear, ReLU, Sequential, Sigmoid, SiLU, Tanh
 from intnet.methods.method import Method
 from intnet.models.model import Model
 from intnet.numbers.formats import Direct
@@ -49,7 +49,7 @@ class Stack(Model):
 
 def stack(*kinds: str) -> Net:
     """The same as data; each linear layer but the last has 5 outputs."""
-    last = len(kinds) - 1
+    last = max(i for i, kind in enumerate(kinds) if kind == "linear")
     body = [
         SpecLayer(kind, f"body.{i}", CLASSES if i == last else 5, bias=True)
         if kind == "linear"
@@ -229,3 +229,20 @@ BLOCKS = {
 def test_the_first_block_of_models(name: str) -> None:
     model = models.make(name, (32, 32, 3), 10)
     assert [layer.name for layer in model.all_layers() if layer.first_block] == BLOCKS[name]
+
+
+# -- an activation behind the last layer, which is float32 too ---------------------------------------
+
+ENDS: dict[str, type[Layer]] = {"relu": ReLU, "tanh": Tanh, "sigmoid": Sigmoid, "silu": SiLU}
+
+
+@pytest.mark.parametrize("options", [{}, {"saved.bits": "2/4"}, {"edges": "fixed16"}], ids=str)
+@pytest.mark.parametrize("kind", ENDS)
+def test_an_activation_ends_the_net(kind: str, options: dict[str, Any]) -> None:
+    """It stores its error in integers, behind which the derivative of a float32 ReLU has to take codes."""
+    model = Stack(Linear(4, 5), BatchNorm2d(5), ReLU(), Linear(5, CLASSES), ENDS[kind]())
+    fast, plain = both(model)
+    run = Run(model, methods.Wageubn(**options), fast, 3, 2)
+    run.train(3)
+    want = train(stack("linear", "norm", "relu", "linear", kind), "wageubn", plain, 2, 3, 3, options)
+    assert state_differences(state_of(run), want) == []

@@ -303,7 +303,7 @@ def test_one_of_both_is_asked_for(written: Write, tmp_path: Path, capsys: pytest
 @pytest.mark.slow
 def test_a_pack_that_cannot_be_run(written: Write, tmp_path: Path) -> None:
     for key, value, message in (
-        ("kind", "magic", "generator.kind is 'magic'; the definition has layers, unit"),
+        ("kind", "magic", "generator.kind is 'magic'; the definition has layers, network, inference, unit"),
         ("options", {"e2": "9", "color": "red"}, "cannot be run by the definition"),
     ):
         folder = Path(shutil.copytree(written("wageubn"), tmp_path / key))

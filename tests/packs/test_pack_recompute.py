@@ -181,7 +181,7 @@ def test_a_pack_of_a_rate_that_moves_within_epochs(tmp_path: Path) -> None:
 def test_a_pack_that_does_not_say_how_it_was_made(block: pack.Pack, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(block.folder, tmp_path / "forged"))
     for change, message in (
-        ({"kind": "magic"}, "generator.kind is 'magic'; this intnet makes layers, unit"),
+        ({"kind": "magic"}, "generator.kind is 'magic'; this intnet makes layers, network, inference, unit"),
         ({"kind": "layers"}, "cannot be run again"),
     ):
         manifest = json.loads((folder / "PACK.json").read_text())

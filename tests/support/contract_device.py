@@ -272,9 +272,7 @@ class Device:
     def forward(self, layer: str) -> None:
         """The output of a layer."""
         self.read[layer] = x = self.source(self.page.graph[layer][1])
-        self.output[layer] = {"conv": self.conv, "norm": self.norm, "relu": self.relu}[self.kind(layer)](
-            layer, x
-        )
+        self.output[layer] = getattr(self, self.kind(layer))(layer, x)
 
     def conv(self, layer: str, x: T) -> T:
         x0 = self.keep(f"{layer}/x0", x)
@@ -316,10 +314,9 @@ class Device:
 
     def backward(self, layer: str) -> None:
         """What a layer hands on."""
-        e = self.source(self.page.graph[layer][2])
-        self.handed[layer] = {"conv": self.conv_back, "norm": self.norm_back, "relu": self.relu_back}[
-            self.kind(layer)
-        ](layer, e)
+        if self.page.graph[layer][2] != "none":
+            e = self.source(self.page.graph[layer][2])
+            self.handed[layer] = getattr(self, f"{self.kind(layer)}_back")(layer, e)
 
     def relu_back(self, layer: str, e: T) -> T:
         e0 = self.keep(f"{layer}/e0", e)
@@ -353,7 +350,7 @@ class Device:
 
     def update(self, layer: str) -> None:
         """Each port by the formula of its row."""
-        for p, slot in (("W", ""), ("gamma", "_gamma"), ("beta", "_beta")):
+        for p, slot in (("W", ""), ("b", "_b"), ("gamma", "_gamma"), ("beta", "_beta")):
             for name in (f"g{p}q", f"Acc{slot}", f"Accq{slot}", p):
                 port = f"{layer}/{name}"
                 if port in self.page.rows:

@@ -33,7 +33,7 @@ class Page:
     """CONTRACT.md's tables."""
 
     def __init__(self, text: str) -> None:
-        self.ports: dict[str, Port] = {}
+        self.text, self.ports = text, dict[str, Port]()
         ways = {"Inputs": "in", "Random": "rnd", "Expected": "exp", "Trail": "trail"}
         for part in text.split("\n## "):
             for cells in _rows(part, "port", "words"):

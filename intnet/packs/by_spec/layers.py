@@ -16,11 +16,17 @@ from fractions import Fraction
 from typing import Any
 
 from intnet import models
+from intnet.errors import PackError
 from intnet.inspect import as_spec
 from intnet.layers import Squeeze
+from intnet.packs.by_spec import heads
 from intnet.packs.by_spec.plain import Json, Plain
+from intnet.packs.layers.capture import FOLDED
+from intnet.packs.pack import MANIFEST
+from intnet.packs.ports import INFERENCE
 from intnet.spec import nets as spec
 from intnet.spec.digest import Floats, Words
+from intnet.spec.inference import Inference
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import NAMES, Now, Seen, State, Step, key, symbols_of
 from intnet.spec.nets import Walk
@@ -99,8 +105,10 @@ class Replay:
         """Every layer of every step, in the order of `replay`."""
         for step in self.plain.manifest["about"]["replay"]:
             per_epoch = step.get("steps_per_epoch", 1)
-            now = Moment(self.given["seed"], step["step"] - 1, per_epoch, told=step["epoch"])
+            infers = self.given["kind"] == INFERENCE
+            now = Moment(self.given["seed"], step["step"] - 1, per_epoch, infers, told=step["epoch"])
             prefix = f"step{step['step']}/" if self.given["steps"] > 1 else ""
+            self._check(step)
             walked: dict[str, _Walked] = {}
             found = []
             for one in step["layers"]:
@@ -108,27 +116,43 @@ class Replay:
                 if not made.unknown:
                     walked[made.layer] = self._begin(one, step.get("method", {}), made)
                 found.append(made)
+            try:
+                for one in walked.values():
+                    self._forward(one, walked)
+                for one in reversed(walked.values()):
+                    self._back(one, walked)
+            except RecursionError:
+                ring = f"{self.plain.pack.folder}: {MANIFEST} has layers that read one another in a ring"
+                raise PackError(ring) from None
             for one in walked.values():
-                self._forward(one, walked)
-            for one in reversed(walked.values()):
-                self._back(one, walked)
-            for one in walked.values():
-                self._update(one)
+                if one.made.layer in self.layers and not infers:
+                    self._update(one)
             yield from found
 
+    def _check(self, step: Json) -> None:
+        """PackError where a layer has its value or its error from one that the step has not."""
+        names = {one["layer"] for one in step["layers"]}
+        origins = [part for one in step["layers"] for part in (*one["sources"], *one["errors"])]
+        missing = [layer for _, layer in origins if layer not in names]
+        if missing:
+            where = f"{self.plain.pack.folder}: {MANIFEST}"
+            raise PackError(f"{where} speaks of a layer {missing[0]!r}, which the step has not")
+
     def _unknown(self, one: Json) -> str:
-        method, layer = self.given["method"], self.model[one["layer"]]
+        method = self.given["method"]
         if method not in METHODS:
             return f"the definition has no method {method!r}"
-        if type(layer) not in as_spec.KINDS:
-            return f"the definition has no layer of the class {type(layer).__name__}"
-        return ""
+        if one["kind"] in heads.HEADS:
+            return ""
+        kind = type(self.model[one["layer"]])
+        return "" if kind in as_spec.KINDS else f"the definition has no layer of the class {kind.__name__}"
 
     def _begin(self, one: Json, method: Json, made: LayerStep) -> _Walked:
         """A step of the method with the layer's state."""
         module = METHODS[self.given["method"]]
         state = {f"method/{name}": _remembered(value) for name, value in method.items()}
-        state |= {_state_name(made.layer, name): self._stored(json) for name, json in one["before"].items()}
+        kept = one["before"].items() if one["kind"] not in heads.HEADS else ()
+        state |= {_state_name(made.layer, name): self._stored(json) for name, json in kept}
         settings = module.Settings.from_options(self.given["options"])
 
         def see(seen: Seen) -> None:
@@ -137,14 +161,35 @@ class Replay:
         step: Step = module.Step(self.net, settings, state, made.now, see)
         if self.change is not None:
             _changed(step, self.change, made.prefix)
-        return _Walked(one, made, step, Walk(step, made.layer if not one["wanted"] else ""))
+        if made.now.inference:
+            _folding(step)
+        walk = Inference if made.now.inference else Walk
+        return _Walked(one, made, step, walk(step, made.layer if not one["wanted"] else ""))
 
     def _forward(self, one: _Walked, walked: dict[str, _Walked]) -> Value:
         """Its output, behind those of the layers that it reads."""
         if one.output is None:
             one.value = self._from("sources", "value", one, walked)
-            one.output = one.walk.forward((self.layers[one.made.layer],), one.value)
+            if one.entry["kind"] in heads.HEADS:
+                one.output, one.handed = self._head(one, one.value)
+                return one.output
+            layer = self.layers[one.made.layer]
+            one.output = one.walk.forward((layer,), one.value)
+            if f"{one.made.prefix}x4" in self.plain.ports and "x4" not in one.made.seen:  # of a pool
+                one.output = one.step.note(layer, "x4", one.output, one.output)
         return one.output
+
+    def _head(self, one: _Walked, output: Value) -> tuple[Value, Value | None]:
+        """(the logits in float32, the error that goes back) of a loss, or of classes."""
+        layer = spec.Layer(one.entry["kind"], one.made.layer)
+
+        def store(path: str, given: Value, made: Any) -> Any:
+            return one.step.note(layer, path, given, made)
+
+        if one.entry["kind"] == heads.CLASSES:
+            return heads.classes(output, store), None
+        labels = self.plain.codes(one.entry["before"][heads.LABELS]["tensor"])
+        return heads.loss(output, labels, one.step.settings.label_smoothing, store)
 
     def _back(self, one: _Walked, walked: dict[str, _Walked]) -> Value | None:
         """The error that it hands on; None where none came."""
@@ -170,7 +215,8 @@ class Replay:
         found: list[Any] = [self._part(what, walked[layer], walked) for what, layer in origin]
         value: Value = found[0] if len(found) == 1 else joined(*found)
         one.made.inside.append((json_, value))
-        if json_.get("tensor", "").startswith(one.made.prefix):  # a sum has no path of its own
+        own = json_.get("tensor", "").startswith(one.made.prefix) and "denominator" not in json_
+        if own:  # a sum has no path of its own
             one.made.joined[json_["tensor"]] = value
         return value
 
@@ -199,6 +245,20 @@ def _changed(step: Step, change: Change, prefix: str) -> None:
         return change(prefix + path, note(layer, path, given, out, *more))
 
     step.note = changed  # type: ignore[method-assign, assignment]
+
+
+def _folding(step: Step) -> None:
+    """From now on what the step folds of a batch norm is stored."""
+    fold = step.folded
+
+    def folded(layer: spec.Layer) -> tuple[Fixed, Fixed] | None:
+        made = fold(layer)
+        if made is None:
+            return None
+        scale, offset = (step.note(layer, *each) for each in zip(FOLDED, made, made, strict=True))
+        return scale, offset
+
+    step.folded = folded  # type: ignore[method-assign]
 
 
 def _floats(dtype: str, shape: tuple[int, ...], values: Sequence[Any]) -> Floats:

@@ -19,6 +19,7 @@ from typing import Any
 
 from intnet.errors import PackError
 from intnet.packs.pack import Pack
+from intnet.packs.ports import OF_LAYERS
 from intnet.spec.block_float import block_of, places
 from intnet.spec.formats import flag_decode, flag_encode
 from intnet.spec.tensor import Fixed, Tensor, power
@@ -59,7 +60,7 @@ class Plain:
 
     def words(self, name: str) -> list[int]:
         """The same where zero has no sign, as in the definition of layers: -0 of a float32 is 0."""
-        codes, layers = self.codes(name), self.manifest["generator"]["kind"] == "layers"
+        codes, layers = self.codes(name), self.manifest["generator"]["kind"] in OF_LAYERS
         if not layers or self.port(name)["encoding"] != "float32":
             return codes
         return [0 if code == MINUS_ZERO else code for code in codes]

@@ -20,6 +20,7 @@ from intnet.packs.by_spec.layers import Replay
 from intnet.packs.by_spec.plain import Plain
 from intnet.packs.check import TRAIL, UNKNOWN, PortResult, Result, compare, first_step, runnable
 from intnet.packs.pack import MANIFEST, Pack
+from intnet.packs.ports import OF_LAYERS
 
 GIVEN = "in"  # the direction of operands
 OnPort = Callable[[str], None]
@@ -31,7 +32,7 @@ def recompute(pack: Pack, on_port: OnPort = lambda name: None) -> Result:
 
     PackError where PACK.json does not say how it was made.
     """
-    kinds: dict[str, Callable[[Plain, _Judge], None]] = {"layers": _layers, "unit": _unit}
+    kinds: dict[str, Callable[[Plain, _Judge], None]] = {**dict.fromkeys(OF_LAYERS, _layers), "unit": _unit}
     begun, plain = time.perf_counter(), Plain(pack)
     judge = _Judge(plain, on_port)
     cannot = f"{MANIFEST} cannot be run by the definition"

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from intnet.packs.ports import LAYERS, OF_LAYERS
+
 PIECE = 64  # bits of a word that the load guard takes at a time
 
 
@@ -41,5 +43,7 @@ def fold(width: int) -> str:
 def package_of(manifest: dict[str, Any]) -> str:
     """The package's name: of the layers or the unit alone, so that a pack of another step keeps it."""
     given = manifest["generator"]
-    layers = given.get("layers") if given.get("kind") == "layers" else None
-    return f"pack_{identifier('+'.join(layers) if layers else manifest['name'])}"
+    kind = given.get("kind")
+    layers = "+".join(given["layers"]) if kind == LAYERS else ""
+    whole = f"{given['model']}_{kind}" if kind in OF_LAYERS else manifest["name"]
+    return f"pack_{identifier(layers or whole)}"

@@ -24,14 +24,17 @@ from intnet import ops
 from intnet.autograd import Tensor, backward, leaf
 from intnet.errors import PackError
 from intnet.inspect.as_spec import KINDS
-from intnet.layers import Layer
+from intnet.layers import Dropout, Layer
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import Method, Update
 from intnet.numbers.qtensor import QTensor
+from intnet.packs.layers.wiring import Wiring
 from intnet.trace import Event
 from intnet.training.state import parts
 
 WINDOW = ("kernel", "stride", "padding", "groups")
+OUTPUTS = {"linear": "x1", "conv": "x1", "norm": "x3"}  # the path of what a layer gives; x4 of all others
+FOLDED = ("scale", "offset")  # of a batch norm that inference has as two words a channel
 
 
 @dataclass
@@ -41,6 +44,7 @@ class Captured:
     kind:   the definition's word for what the layer does, of a layer of a user's own its class
     output: what it gave on the way forward; handed: the gradient that it gave at its input
     wanted: whether it had to hand one on
+    sources, errors: what made its value and its gradient (`graph.py`), where that was seen and not compared
     window: stride, padding, groups, kernel of a layer that has them
     """
 
@@ -51,6 +55,8 @@ class Captured:
     output: Any = None
     handed: Any = None
     wanted: bool = False
+    sources: list[list[str]] | None = None
+    errors: list[list[str]] | None = None
     before: dict[str, Any] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
     window: dict[str, Any] = field(default_factory=dict)
@@ -111,21 +117,26 @@ def _kind(layer: Layer) -> str:
 
 
 def window(layer: Layer) -> dict[str, Any]:
-    """How a convolution or a pool walks over its input, as JSON."""
+    """How a convolution or a pool walks over its input, and the share that dropout keeps, as JSON."""
     found = {name: getattr(layer, name) for name in WINDOW if hasattr(layer, name)}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()} | (
+        {"keep": str(layer.keep)} if isinstance(layer, Dropout) else {}
+    )
 
 
 class Taps:
-    """Observes `layers` of a model in one step of `method`; PackError of one that packs do not hold."""
+    """Observes `layers` of a model in one step of `method`, or in one pass of inference.
 
-    def __init__(self, layers: Sequence[Layer], method: Method) -> None:
+    wiring: that of the network, of which `layers` are all. PackError of a method that packs do not hold.
+    """
+
+    def __init__(self, layers: Sequence[Layer], method: Method, wiring: Wiring | None = None) -> None:
         if method.ranged:
             raise PackError(
                 f"method {method.name}: a pack holds no products of affine codes and no range batch norm; "
                 "intnet inspect and intnet verify follow its steps"
             )
-        self.layers, self.method = layers, method
+        self.layers, self.method, self.wiring = layers, method, wiring
         self._seen = {layer.name: Captured(layer.name, _kind(layer)) for layer in layers}
         self.remembered: dict[str, Any] = {}
         self.rates: dict[str, Any] = {}
@@ -140,9 +151,10 @@ class Taps:
             seen = self._seen[layer.name]
             seen.before, seen.window = state(layer), window(layer)
             layer.forward = self._tapped(layer)  # type: ignore[method-assign]
-        self._draw, self._update = self.method.words, self.method.update_all
+        self._draw, self._update, self._fold = self.method.words, self.method.update_all, self.method.fold
         self.method.words = self._drawn  # type: ignore[method-assign]
         self.method.update_all = self._updated  # type: ignore[method-assign]
+        self.method.fold = self._folded  # type: ignore[method-assign]
         return self
 
     def __exit__(
@@ -150,7 +162,7 @@ class Taps:
     ) -> None:
         for layer in self.layers:
             del layer.forward  # the method of its class again
-        del self.method.words, self.method.update_all
+        del self.method.words, self.method.update_all, self.method.fold
 
     def _tapped(self, layer: Layer) -> Callable[..., Tensor]:
         seen, inner = self._seen[layer.name], layer.forward
@@ -173,10 +185,23 @@ class Taps:
             if seen.value is not None:
                 raise PackError(f"layer {layer.name} runs twice in a step: a pack holds one pass of a layer")
             seen.value, seen.wanted = x.value, x.node is not None
+            if self.wiring is not None:
+                self.wiring.reads(layer.name, x.value)
             x = ops.cast(x, forward=lambda value: value, backward=hand)
-            return ops.cast(inner(x, method), forward=give, backward=see)
+            y = ops.cast(inner(x, method), forward=give, backward=see)
+            if self.wiring is not None:
+                self.wiring.makes(layer.name, y.value)
+            return y
 
         return forward
+
+    def _folded(self, layer: Any) -> tuple[QTensor, QTensor] | None:
+        """Scale and offset of a batch norm in inference, which pass no hook of the method."""
+        with self.method.within(observers=[]):  # it makes copies of gamma and beta, which were seen before
+            made = self._fold(layer)
+        for path, value in zip(FOLDED, made or (), strict=False):
+            self(Event(layer.name, path, self.method.step, value, value))
+        return made
 
     def _updated(self, updates: Sequence[Update]) -> None:
         self.remembered, self.rates = remembered(self.method), rates(self.method)
@@ -195,10 +220,25 @@ class Taps:
 
     def captured(self) -> list[Captured]:
         """One for each layer that has a data path, in the order given; PackError where none has."""
+        if self.wiring is not None:
+            return self._wired(self.wiring)
         found = [seen for seen in self._seen.values() if seen.events]
         if not found:
             names = ", ".join(self._seen)
             raise PackError(f"{names}: no data path in this step: nothing is rounded or stored")
+        return found
+
+    def _wired(self, wiring: Wiring) -> list[Captured]:
+        """All layers, in the order in which they ran; what a layer gives and rounds nowhere is a path too."""
+        found = [self._seen[name] for name in wiring.order]
+        for seen in found:
+            seen.sources, seen.errors = wiring.sources[seen.layer], wiring.readers(seen.layer)
+            path = OUTPUTS.get(seen.kind, "x4")
+            if all(event.path != path for event in seen.events) and isinstance(
+                seen.output, QTensor | np.ndarray
+            ):
+                step = self.method.step
+                seen.events.append(Event(seen.layer, path, step, seen.output, seen.output))
         return found
 
 

@@ -21,10 +21,17 @@ from intnet.exact.expressions import Exact, exact
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.elementwise import join
 from intnet.packs.layers.capture import Captured
+from intnet.packs.layers.wiring import Origin
 
-Origin = list[list[str]]  # [what it is, of which layer] of each value that was added
 FORWARD, BACK = ("output", "value"), ("handed", "gradient")
 NAMES = {"gradient": "error"}  # as PACK.json has them
+
+
+def origins(one: Captured, captured: Sequence[Captured]) -> tuple[Origin, Origin]:
+    """Of a layer's value and of its error; as they were seen, where they were (`wiring.py`)."""
+    if one.sources is not None and one.errors is not None:
+        return one.sources, one.errors
+    return sources(one.value, captured, one.layer), errors(one.gradient, captured, one.layer)
 
 
 def sources(value: Any, captured: Sequence[Captured], own: str) -> Origin:

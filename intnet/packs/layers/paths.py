@@ -24,10 +24,10 @@ from intnet.numbers import hexfiles
 from intnet.numbers.formats import BlockFloat, Format
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import ports
-from intnet.packs.layers import blocks, graph, worth
+from intnet.packs.layers import blocks, graph, heads, worth
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
-from intnet.packs.ports import Case, Draft
+from intnet.packs.ports import HEADS, INFERENCE, LAYERS, Case, Draft
 from intnet.spec import batch_norm, float_batch_norm
 from intnet.trace import Event
 
@@ -44,6 +44,7 @@ class Maker:
 
     def __init__(self, method: Method, generator: Mapping[str, Any]) -> None:
         self.method, self.generator = method, generator
+        self.whole = generator["kind"] != LAYERS
         self.names = Names()
         self.cases: list[Case] = []
         self.replay: list[Json] = []
@@ -57,16 +58,9 @@ class Maker:
         """What layers did in a step, counted from 1, what the method remembered then, and its rates."""
         first = len(self.names.ports)
         self.prefix = f"step{step}/" if self.generator["steps"] > 1 else ""
-        operands = Operands(
-            {f"{e.layer}/{e.path}": e for c in captured for e in c.events}, self.method.SYMBOLS
-        )
-        origins = {
-            one.layer: (
-                graph.sources(one.value, captured, one.layer),
-                graph.errors(one.gradient, captured, one.layer),
-            )
-            for one in captured
-        }
+        symbols = {**self.method.SYMBOLS, **(heads.SYMBOLS if self.whole else {})}
+        operands = Operands({f"{e.layer}/{e.path}": e for c in captured for e in c.events}, symbols)
+        origins = {one.layer: graph.origins(one, captured) for one in captured}
         for one in captured:
             self._name_products(one)
         self._inside = {id(array_of(value)) for one in captured for value in _made_inside(one, origins)}
@@ -95,8 +89,8 @@ class Maker:
         about: dict[str, Any] = {"replay": self.replay, "aliases": self.aliases, "not written": self.skipped}
         if steps > 1:
             about["chain"] = self.chain
-        layers = "+".join(made["layers"])
-        name = f"{made['method']}-{made['model']}-{made['data']}-{layers}-step{made['step']}"
+        what = made["kind"] if self.whole else "+".join(made["layers"])
+        name = f"{made['method']}-{made['model']}-{made['data']}-{what}-step{made['step']}"
         name += f"-to-{made['step'] + steps - 1}" if steps > 1 else ""
         name += f"-{self.digest}"
         return Draft(name, "L4" if steps > 1 else "L3", made, self.names.ports, self.cases, about)
@@ -139,14 +133,15 @@ class Maker:
                 base += ".source" * (array_of(value) is not None)
             told = event or self._maker(origin, value)
             labels = _labels(told, operands) if told else Labels()
-            dump = Dump(self.names, one.layer, DATA_AXES, of if origin else "")
+            dump = Dump(self.names, one.layer, heads.axes(one) or DATA_AXES, of if origin else "")
             out[key] = dump(value, base, "trail" if origin else "in", labels, meaning)
         out["before"] = {}
         for key, value in one.before.items():
             kept, path = _as_stored(one, key, value), state_path(key)
-            base = f"{self.prefix}{one.layer}/{path}.old"
-            means = f"{path} before the step{self._told(key)}"
-            dump = Dump(self.names, one.layer, _axes_of(key))
+            moves = one.kind not in HEADS and self.generator["kind"] != INFERENCE
+            base = f"{self.prefix}{one.layer}/{path}" + ".old" * moves
+            means = f"{path}{' before the step' * moves}{self._told(key)}"
+            dump = Dump(self.names, one.layer, heads.axes(one) or _axes_of(key))
             out["before"][key] = dump(kept, base, "in", meaning=means)
         return out
 
@@ -188,8 +183,10 @@ class Maker:
                 return
             if np.any(np.asarray(event.result.den) != 1):
                 formula = f"numerator of {formula}; its denominator stands where it comes from"
-        direction = "trail" if worth.constant_copy(one, event) or worth.lost_gradient(event) else "out"
-        axes = (DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES)[len(result.shape)]
+        judges = not (worth.constant_copy(one, event) or worth.lost_gradient(event))
+        judges &= not (self.whole and worth.alike(result))
+        direction = "out" if judges else "trail"
+        axes = _axes(one, event)[len(result.shape)]
         flags = "exact"
         if isinstance(event.format, BlockFloat):
             self._in_blocks(one, event, operands, axes)
@@ -214,8 +211,7 @@ class Maker:
         return {"mode": "exact", "source": self._source(one, event, entered, operands)}
 
     def _source(self, one: Captured, event: Event, entered: Any, operands: Operands) -> Json | None:
-        axes = DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES
-        dump = Dump(self.names, one.layer, axes, self._name(event))
+        dump = Dump(self.names, one.layer, _axes(one, event), self._name(event))
         return dump(entered, self._name(event), "trail", _labels(event, operands))
 
     def _rounding(
@@ -334,6 +330,11 @@ class Maker:
         """What the method says of a slot or a buffer, behind a colon; '' where it says nothing."""
         found = self.method.STATE.get(key.rpartition(":")[2])
         return f": {found}" if found else ""
+
+
+def _axes(one: Captured, event: Event) -> dict[int, str]:
+    """Names of the dimensions of a path, by their number."""
+    return heads.axes(one) or (DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES)
 
 
 def _axes_of(key: str) -> dict[int, str]:

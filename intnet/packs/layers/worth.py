@@ -1,5 +1,7 @@
 """What the words of a rounded path are worth: its trail as ports, what they hunt, whether they judge."""
 
+from typing import Any
+
 import numpy as np
 
 from intnet.exact.sources import FloatExact
@@ -33,6 +35,12 @@ def lost_gradient(event: Event) -> bool:
     """Whether it is a gradient of which stochastic rounding left nothing, as coarse steps often do."""
     codes = getattr(event.result, "codes", None)
     return event.rounding == "stochastic" and event.path[0] == "g" and not np.any(codes)
+
+
+def alike(result: Any) -> bool:
+    """Whether all elements are the same, so that a device that is stuck would pass; one alone: whether 0."""
+    array = array_of(result)
+    return array is not None and not np.any(array != (array.flat[0] if array.size > 1 else 0))
 
 
 def trail_ports(name: str, way: Trail, axes: str) -> list[ports.Filled]:

@@ -1,0 +1,203 @@
+"""Packs of a whole network: every layer of a training step with its loss, or of an inference.
+
+    write(draft(run, 1), "packs/step")          the next step of `run`: forward, loss, backward, update
+    write(inference(run, 4), "packs/images")    the first 4 test images, by the state as it stands
+
+Both are run again (`redraft`, `reinfer`) as a whole, from the images, the labels and the state ahead of them:
+no layer is given what another one made. Ports of the loss and of the classes: `heads.py`.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from intnet import methods, models, ops
+from intnet.autograd import Tensor, backward, watched
+from intnet.errors import ConfigError, PackError
+from intnet.methods.method import Method
+from intnet.models.model import Model
+from intnet.numbers.qtensor import QTensor
+from intnet.packs.layers import heads
+from intnet.packs.layers.capture import Captured, Taps, rates, remember, remembered, set_state
+from intnet.packs.layers.expressions import Json, Load
+from intnet.packs.layers.paths import Maker
+from intnet.packs.layers.wiring import Wiring
+from intnet.packs.pack import Pack
+from intnet.packs.ports import HEADS, INFERENCE, LOSS, NETWORK, Draft
+from intnet.runs import run_folder
+from intnet.spec.methods import METHODS
+from intnet.training.train import Run, as_codes, evaluation_batch
+
+MOST = 1 << 26  # elements of all paths of a pack: with their trails some 50 bytes of memory each
+
+Advance = Callable[[Run, int, Any], None]
+
+
+class Whole:
+    """All layers of a model in one pass: taps on them, and the wiring between.
+
+    with Whole(model, method) as whole: ...
+    """
+
+    def __init__(self, model: Model, method: Method) -> None:
+        self.method, self.wiring = method, Wiring()
+        self.taps = Taps(model.all_layers(), method, self.wiring)
+        taken = [layer.name for layer in model.all_layers() if layer.name in HEADS]
+        if taken:
+            raise PackError(f"layer {taken[0]}: a pack of a whole network has another use for this name")
+
+    def __enter__(self) -> "Whole":
+        self._watch = watched(self.wiring)
+        self._watch.__enter__()
+        self.taps.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.taps.__exit__(*error)
+        self._watch.__exit__(*error)
+
+    def trained(self, labels: np.ndarray, step: int) -> list[Captured]:
+        """All layers of a training step, and its loss."""
+        found, last = self._layers()
+        return [*found, heads.loss(last, labels, self.method.label_smoothing, step)]
+
+    def inferred(self, step: int) -> list[Captured]:
+        """All layers of an inference, and its classes; of the state only what it reads.
+
+        Codes alone: what format they once had, a run that goes on from its checkpoint does not know.
+        """
+        found, last = self._layers()
+        for one in found:
+            read = {key: v for key, v in one.before.items() if key.startswith(":") or ":" not in key}
+            one.before = {key: _codes(value) for key, value in read.items()}
+        return [*found, heads.classes(last, step)]
+
+    def _layers(self) -> tuple[list[Captured], Captured]:
+        """(all of them, the last one); PackError where they are too much for a pack."""
+        found = self.taps.captured()
+        size = sum(prod(event.result.shape) for one in found for event in one.events)
+        if size > MOST:
+            raise PackError(
+                f"{size:,} results of this network are more than the {MOST:,} that a pack holds: take fewer "
+                "images (--batch-size, --inference), or some layers (--layer)"
+            )
+        return found, next(one for one in found if one.layer == self.wiring.last())
+
+
+def _codes(value: Any) -> Any:
+    return QTensor(value.codes, value.exponent) if isinstance(value, QTensor) else value
+
+
+# -- a training step ---------------------------------------------------------------------------
+
+
+def draft(run: Run, steps: int, advance: Advance) -> Draft:
+    """The next step of `run`, or the next `steps`; advance: takes a run to a step, an observer sees the last.
+
+    PackError for a network that is more than layers and sums of two branches, or too large.
+    """
+    generator = {"kind": NETWORK, "step": run.step + 1, "steps": steps}
+    made = Maker(run.method, generator | run_folder.identity(run))
+    for _ in range(steps):
+        labels = run.batch(run.step)[1]
+        with Whole(run.model, run.method) as whole:
+            advance(run, run.step + 1, whole.taps)
+        epoch = (run.step - 1) // run.steps_per_epoch
+        made.add(whole.trained(labels, run.step), run.step, epoch, whole.taps.remembered, whole.taps.rates)
+    return made.draft()
+
+
+def redraft(pack: Pack) -> Draft:
+    """The draft of a pack of a training step, run again; see `layers.redraft` of its errors."""
+    again = _Again(pack)
+    for step in again.steps():
+        labels = again.given(LOSS)["before"][heads.LABELS]["tensor"]
+        classes = pack.codes(labels).reshape(-1)
+        with Whole(again.model, again.method) as whole, again.method.within(observers=[whole.taps]):
+            logits = again.model(Tensor(again.images()), again.method)
+            smoothing = again.method.label_smoothing
+            loss = ops.softmax_cross_entropy(logits, labels=classes, smoothing=smoothing)
+            gradients = backward(loss, np.float32(1), ops.elementwise.join)
+            updates = [(layer, p, gradients[p]) for _, layer, p in again.model.all_parameters()]
+            again.method.update_all(updates)
+        captured = whole.trained(classes, step["step"])
+        again.made.add(captured, step["step"], step["epoch"], whole.taps.remembered, whole.taps.rates)
+    return again.made.draft()
+
+
+class _Again:
+    """A model and its method as a pack has them, step by step."""
+
+    def __init__(self, pack: Pack) -> None:
+        given = self.manifest = pack.manifest["generator"]
+        self.pack, self.method = pack, methods.make(given["method"], **given["options"])
+        self.model = models.make(given["model"], tuple(given["image_shape"]), given["classes"])
+        self.method.follow(self.model.all_layers())
+        self.made = Maker(self.method, {key: value for key, value in given.items() if key != "intnet"})
+        names = [*(layer.name for layer in self.model.all_layers()), *HEADS]
+        self.loads = {name: Load(pack, self.made.names, name) for name in names}
+
+    def steps(self) -> Any:
+        """Every step of `replay`, with the state ahead of it set."""
+        for step in self.pack.manifest["about"]["replay"]:
+            self._entries: dict[str, Json] = {one["layer"]: one for one in step["layers"]}
+            self._first, *_ = [one for one in step["layers"] if not one["sources"]]
+            self.method.set(seed=self.manifest["seed"], step=step["step"] - 1, epoch=step["epoch"])
+            if self.method.moves_within_epochs:
+                self.method.steps_per_epoch = step["steps_per_epoch"]
+            remember(self.method, step.get("method", {}))
+            for layer in self.model.all_layers():
+                before = self.given(layer.name)["before"]
+                set_state(layer, {key: self.loads[layer.name](json) for key, json in before.items()})
+            yield step
+
+    def given(self, name: str) -> Json:
+        """What `replay` has of a layer in this step."""
+        return self._entries[name]
+
+    def images(self) -> Any:
+        """What the first layer reads."""
+        return self.loads[self._first["layer"]](self._first["value"])
+
+
+# -- inference ---------------------------------------------------------------------------------
+
+
+def inference(run: Run, images: int) -> Draft:
+    """The first test images, as one batch, by the state of `run` as it stands.
+
+    ConfigError for a method whose inference the definition does not have, and where there are fewer images.
+    """
+    if run.method.name not in METHODS:
+        raise ConfigError(
+            f"method {run.method.name!r}: the definition, which would judge a pack, has no inference of it, "
+            f"only of {', '.join(METHODS)}"
+        )
+    if images > len(run.data.test_labels):
+        raise ConfigError(
+            f"--inference {images}: {run.data.name} has {len(run.data.test_labels)} test images"
+        )
+    step = run.step + 1
+    generator = {"kind": INFERENCE, "images": images, "step": step, "steps": 1}
+    made = Maker(run.method, generator | run_folder.identity(run))
+    batch = as_codes(evaluation_batch(run.data, 0, images)[0], run.data.exponent)
+    _infer(made, run.model, run.method, batch, {"step": step, "epoch": run.step // run.steps_per_epoch})
+    return made.draft()
+
+
+def reinfer(pack: Pack) -> Draft:
+    """The draft of a pack of an inference, run again."""
+    again = _Again(pack)
+    for step in again.steps():
+        _infer(again.made, again.model, again.method, again.images(), step)
+    return again.made.draft()
+
+
+def _infer(made: Maker, model: Model, method: Method, images: Any, step: Json) -> None:
+    """One pass; step: the one that would come next."""
+    with Whole(model, method) as whole, method.within(training=False, observers=[whole.taps]):
+        model(Tensor(images), method)
+    captured: Sequence[Captured] = whole.inferred(step["step"])
+    made.add(captured, step["step"], step["epoch"], remembered(method), rates(method))

@@ -1,0 +1,334 @@
+"""Packs of a whole network: wiring, ends, what judges it, a device from CONTRACT.md, faults, refusals."""
+
+import json
+import shutil
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intnet.cli.main import main
+from intnet.errors import ConfigError, PackError
+from intnet.packs import causes, check, pack
+from intnet.packs.by_spec.recompute import recompute
+from intnet.packs.layers import network
+from intnet.packs.layers.wiring import Wiring
+from intnet.runs import run_folder
+from tests.packs.test_contract_device import check_marks, given, half_up, minus, truncated
+from tests.support.command import here
+from tests.support.contract_device import T
+from tests.support.contract_network import Network
+from tests.support.plain_pack import Plain
+
+FIXED = {"edges": "fixed16"}
+CASES = {  # method, options, model, what of it: a step, a chain of steps, an inference
+    "wageubn step": ("wageubn", {}, "lenet5", 1),
+    "wageubn classes": ("wageubn", {}, "lenet5", 0),
+    "branches step": ("wageubn", FIXED, "resnet8", 1),
+    "branches classes": ("wageubn", FIXED, "resnet8", 0),
+    "wageubn in a range": ("wageubn", {"saturate": "0", "first": "block"}, "mlp", 2),
+    "adapt step": ("adapt", {}, "lenet5", 1),
+    "adapt classes": ("adapt", {}, "lenet5", 0),
+    "muppet step": ("muppet", {}, "mlp", 1),
+    "muppet classes": ("muppet", {}, "mlp", 0),
+    "dynasty step": ("dynasty", {}, "mlp", 1),
+    "dynasty classes": ("dynasty", {}, "mlp", 0),
+    "saved step": ("saved", {}, "mlp", 1),
+    "float32 step": ("float32", {"label_smoothing": "0.1"}, "resnet8", 1),
+    "float32 classes": ("float32", {}, "lenet5", 0),
+}
+Make = Callable[[str], pack.Pack]
+
+
+def advance(run: Any, step: int, seen: Any) -> None:
+    run.train(step, observe_last=[seen])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """A pack of CASES, read; written once."""
+    root, held = tmp_path_factory.mktemp("packs"), {}
+
+    def make(name: str) -> pack.Pack:
+        if name not in held:
+            method, options, model, steps = CASES[name]
+            run = run_folder.build(method, options, model, "digits", batch_size=2 if steps else 16)
+            run.train(1 if steps else 20)  # until it tells images apart
+            draft = network.draft(run, steps, advance) if steps else network.inference(run, 3)
+            held[name] = pack.read(pack.write(draft, root / name.replace(" ", "-")))
+        return held[name]
+
+    return make
+
+
+# -- what judges it --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_the_fast_code_and_the_definition_give_all_of_it(name: str, made: Make) -> None:
+    read = made(name)
+    again, spec = check.recompute(read), recompute(read)
+    assert again.exit_status == spec.exit_status == 0
+    assert len(again.ports) == len(read.ports) and not spec.unknown
+    judged = {one.port.name for one in spec.ports}
+    assert judged == {port.name for port in read.ports.values() if port.direction != "in"}
+
+
+@pytest.mark.parametrize("name", ["wageubn step", "wageubn classes", "branches step"])
+def test_inputs_are_images_labels_and_state(name: str, made: Make) -> None:
+    read, allowed = made(name), set()
+    for one in read.manifest["about"]["replay"][0]["layers"]:
+        allowed |= {json_["tensor"] for json_ in one["before"].values()}
+        allowed |= {one["value"]["tensor"]} if not one["sources"] else set()
+    inputs = {port.name for port in read.ports.values() if port.direction == "in"}
+    assert inputs == allowed
+    assert not [name for name in inputs if "Acc" in name and "classes" in name]
+
+
+# -- how it hangs together ---------------------------------------------------------------------------
+
+
+def test_the_graph_is_that_of_the_network(made: Make) -> None:
+    layers = made("branches step").manifest["about"]["replay"][0]["layers"]
+    found = {one["layer"]: (one["sources"], one["errors"]) for one in layers}
+    assert found["conv1"] == ([], [["handed", "bn1"]])
+    assert found["relu1"] == (
+        [["output", "bn1"]], [["handed", "layer1.0.relu2"], ["handed", "layer1.0.conv1"]]
+    )  # fmt: skip
+    assert found["layer1.0.relu2"][0] == [["output", "layer1.0.bn2"], ["output", "relu1"]]
+    assert found["layer2.0.relu2"][0] == [["output", "layer2.0.bn2"], ["output", "layer2.0.downsample.1"]]
+    assert found["layer2.0.bn2"][1] == found["layer2.0.downsample.1"][1] == [["handed", "layer2.0.relu2"]]
+    assert found["avgpool"] == ([["output", "layer3.0.relu2"]], [["handed", "fc"]])
+    assert found["fc"] == ([["output", "avgpool"]], [["handed", "loss"]])
+    assert found["loss"] == ([["output", "fc"]], [])
+    assert [one["layer"] for one in layers][-1] == "loss"
+
+
+def test_equal_numbers_are_not_taken_for_one_another() -> None:
+    """Two layers that give the same are told apart, which comparing them could not."""
+    wiring, images = Wiring(), np.zeros(3)
+    first, second = np.zeros(3), np.zeros(3)
+    for layer, value, output in (("a", images, first), ("b", first, second), ("c", second, np.zeros(3))):
+        wiring.reads(layer, value)
+        wiring.makes(layer, output)
+    assert wiring.sources == {"a": [], "b": [["output", "a"]], "c": [["output", "b"]]}
+    assert wiring.readers("b") == [["handed", "c"]] and wiring.last() == "c"
+    with pytest.raises(PackError, match=r"layer d reads what is no layer's output, nor the sum of two"):
+        wiring.reads("d", np.zeros(3))
+
+
+def test_an_output_is_stored_once(made: Make) -> None:
+    read = made("wageubn step")
+    aliases = read.manifest["about"]["aliases"]
+    assert aliases["conv2/x0"] == "pool1/x4" and aliases["fc1/x0"] == "flatten/x4"
+    assert aliases["loss/logits"] == "fc3/x1" and aliases["fc3/e3"] == "loss/e"
+    assert not {"conv2/x0", "fc1/x0", "loss/logits", "fc3/e3"} & set(read.ports)
+
+
+def test_classes_are_the_greatest_logits(made: Make) -> None:
+    plain = Plain(made("wageubn classes").folder)
+    logits, found = plain.reals("fc3/x1"), plain.values("classes/class")
+    rows = [logits[i : i + 10] for i in range(0, len(logits), 10)]
+    assert found == [row.index(max(row)) for row in rows] and len(set(found)) > 1
+
+
+# -- a device from the page ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["wageubn step", "wageubn classes", "branches step", "branches classes"])
+def test_every_word_from_the_page_alone(
+    name: str, made: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = made(name)
+    Network(given(read, tmp_path / "seen")).run(tmp_path / "dut")
+    assert main(["check", str(read.folder), "--dut", str(tmp_path / "dut")]) == 0
+    ports = [port for port in read.ports.values() if port.direction == "out"]
+    words = sum(port.words for port in ports)
+    assert f"PASS: {len(ports)} ports, {words:,} words of the device are equal" in capsys.readouterr().out
+
+
+FAULTS = {
+    "the first layer's weights": ("conv1/W", None),
+    "conv2/x1 negated": ("conv2/x1", minus),
+    "bn3/x2 truncates": ("bn3/x2", truncated),
+    "fc1/e3 truncates": ("fc1/e3", truncated),
+    "bn1/m2 ties up": ("bn1/m2", half_up),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", list(FAULTS)[1:])
+def test_the_faulty_layer_is_named_and_what_follows_is_marked(fault: str, made: Make, tmp_path: Path) -> None:
+    read, (port, change) = made("wageubn step"), FAULTS[fault]
+    Network(read.folder, {port: change}).run(tmp_path / "dut")
+    result = causes.trace(read, check.check_dut(read, tmp_path / "dut"))
+    assert not result.untraced
+    check_marks(result, {port: ""}, whole=False)
+
+
+class LastWins(Network):
+    """Of equal ones the last wins a window: no maximum is wrong, but errors go elsewhere."""
+
+    def max_pool(self, layer: str, x: T) -> T:
+        made, windows = super().max_pool(layer, x), self.places(layer, x.shape)[1]
+        self.won[layer] = [max(window, key=lambda i: (x.values[i], i)) for window in windows]
+        return made
+
+
+class Halved(Network):
+    """A softmax that is wrong in its last bit; the error is made from it."""
+
+    def keep(self, name: str, value: Any) -> T:
+        if name == "loss/p":
+            value = T(value.shape, [v * (1 + Fraction(1, 2**22)) for v in value.values])
+        return super().keep(name, value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("device", "root"), [(LastWins, {"relu1/e0", "relu2/e0"}), (Halved, {"loss/p"})])
+def test_faults_of_pools_and_of_the_loss(
+    device: type[Network], root: set[str], made: Make, tmp_path: Path
+) -> None:
+    read = made("wageubn step")
+    device(read.folder).run(tmp_path / "dut")
+    result = causes.trace(read, check.check_dut(read, tmp_path / "dut"))
+    bad = [one for one in result.ports if one.status != "pass"]
+    own = {one.port.name for one in bad if one.own}
+    assert own and own <= root
+    assert all(one.own == 0 and set(one.follows) <= own for one in bad if one.port.name not in own)
+
+
+# -- on the command line ---------------------------------------------------------------------------------
+
+
+NEW = ("--method", "wageubn", "--model", "mlp", "--data", "digits", "--batch-size", 4)
+
+
+def test_from_a_run_folder_and_from_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here(capsys, "train", *NEW, "--steps", 2, "--out", tmp_path / "run")[0] == 0
+    for kind in (("--network",), ("--inference", 3)):
+        folders = [tmp_path / f"{kind[0]}{k}" for k in range(2)]
+        told = [here(capsys, "golden", tmp_path / "run", *kind, "--out", folders[0])]
+        told.append(here(capsys, "golden", *NEW, "--step", 3, *kind, "--out", folders[1]))
+        assert [one[0] for one in told] == [0, 0]
+        sums = [(folder / "SHA256SUMS").read_text() for folder in folders]
+        assert sums[0] == sums[1]
+        ports = json.loads((folders[0] / "PACK.json").read_text())["ports"]
+        words = sum(port["words"] for port in ports)
+        assert f"the whole network takes {len(ports)} ports, {words:,} words, " in told[0][2]
+        assert here(capsys, "check", folders[0])[0] == 0
+
+
+REFUSED: list[tuple[tuple[Any, ...], str]] = [
+    ((*NEW,), "give --layer PATTERN, which layers the pack holds, --network"),
+    ((*NEW, "--network", "--layer", "fc2"), "give --layer PATTERN"),
+    ((*NEW, "--network", "--inference", 2), "give --layer PATTERN"),
+    ((*NEW, "--inference", 2, "--steps", 2), "--steps is a chain of training steps: an inference has none"),
+    ((*NEW, "--inference", 99999, "--step", 2), "--inference 99999: digits has 359 test images"),
+    ((*NEW, "--inference", 2), "no running statistics yet; train a step first"),
+    (("unit", "quantize_sq", "--level", 0, "--network"), "--network is for a pack of layers, not of a unit"),
+    (
+        (
+            "--method",
+            "wageubn",
+            "--model",
+            "efficientnetv2",
+            "--data",
+            "digits",
+            "--batch-size",
+            2,
+            "--network",
+        ),
+        "reads two tensors: a pack holds layers that read one",
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "why"), REFUSED, ids=[why[:24] for _, why in REFUSED])
+def test_refused_with_the_reason(
+    words: tuple[Any, ...], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = here(capsys, "golden", *words, "--out", tmp_path / "no")
+    assert status == 2 and why in " ".join(err.split()) and not (tmp_path / "no").exists()
+
+
+def test_too_large_a_network_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "MOST", 1000)
+    run = run_folder.build("wageubn", {}, "mlp", "digits", batch_size=2)
+    with pytest.raises(PackError, match=r"[\d,]+ results .* are more than the 1,000 .*: take fewer"):
+        network.draft(run, 1, advance)
+
+
+def test_a_method_without_a_definition_has_no_inference() -> None:
+    run = run_folder.build("wageubn", {}, "mlp", "digits", batch_size=2)
+    run.train(1)
+    run.method.name = "mine"
+    with pytest.raises(ConfigError, match=r"method 'mine': the definition, .*, has no inference of it, only"):
+        network.inference(run, 1)
+
+
+def test_a_layer_may_not_be_called_as_the_loss() -> None:
+    run = run_folder.build("float32", {}, "mlp", "digits", batch_size=2)
+    run.model.all_layers()[0].name = "loss"
+    with pytest.raises(PackError, match="layer loss: a pack of a whole network has another use"):
+        network.draft(run, 1, advance)
+
+
+# -- damaged -----------------------------------------------------------------------------------------------
+
+
+def forged(read: pack.Pack, folder: Path, change: Callable[[Any], None]) -> pack.Pack:
+    """A copy whose PACK.json says something else, with the sums to it."""
+    import hashlib
+
+    shutil.copytree(read.folder, folder)
+    manifest = json.loads((folder / "PACK.json").read_text())
+    change(manifest)
+    text = json.dumps(manifest, indent=1) + "\n"
+    (folder / "PACK.json").write_text(text)
+    lines = (folder / "SHA256SUMS").read_text().splitlines()
+    sha = hashlib.sha256(text.encode()).hexdigest()
+    lines = [f"{sha}  PACK.json" if line.endswith("  PACK.json") else line for line in lines]
+    (folder / "SHA256SUMS").write_text("\n".join(lines) + "\n")
+    return pack.read(folder)
+
+
+def entries(manifest: Any) -> dict[str, Any]:
+    return {one["layer"]: one for one in manifest["about"]["replay"][0]["layers"]}
+
+
+DAMAGED: dict[str, Callable[[Any], Any]] = {
+    "no loss": lambda m: m["about"]["replay"][0]["layers"].pop(),
+    "no labels": lambda m: entries(m)["loss"]["before"].clear(),
+    "no step": lambda m: m["about"]["replay"].clear(),
+    "no first layer": lambda m: entries(m)["conv1"].update(sources=[["output", "fc3"]]),
+    "another kind": lambda m: entries(m)["loss"].update(kind="max_pool"),
+    "another model": lambda m: m["generator"].update(model="mlp"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_packs_are_named_or_differ(name: str, made: Make, tmp_path: Path) -> None:
+    read = forged(made("wageubn step"), tmp_path / "forged", DAMAGED[name])
+    for again in (check.recompute, recompute):
+        try:
+            status = again(read).exit_status
+        except PackError as error:
+            assert str(read.folder) in str(error)
+        else:
+            assert status == 1 or (again is recompute and name == "no step")
+
+
+def test_another_wiring_differs(made: Make, tmp_path: Path) -> None:
+    def crossed(manifest: Any) -> None:
+        entries(manifest)["relu3"]["errors"] = [["handed", "fc3"]]
+
+    read = forged(made("wageubn step"), tmp_path / "crossed", crossed)
+    assert check.recompute(read).exit_status == 1
+    with pytest.raises(PackError, match="crossed"):
+        recompute(read)
