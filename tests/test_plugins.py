@@ -174,6 +174,22 @@ def test_sweeps_and_comparisons_hand_it_to_their_workers(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_workers_of_a_cluster_read_it_and_read_it_again_when_it_changed(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    given = ["--import", "mine.py", *PARTS, "--vary", "k=2,3"]
+    digests = []
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        for name, text in (("first", MINE), ("second", MINE.replace("default_rng(1)", "default_rng(2)"))):
+            (tmp_path / "mine.py").write_text(text)
+            there = ["--cluster", cluster.scheduler_address, "--out", name]
+            digests.append(last(intnet(tmp_path, "sweep", *given, *there)))
+            assert last(intnet(tmp_path, "sweep", *given, "--out", f"{name} here")) == digests[-1]
+    assert digests[0] != digests[1]
+
+
+@pytest.mark.slow
 def test_a_package_adds_its_parts_by_an_entry_point(tmp_path: Path) -> None:
     site = tmp_path / "site"
     info = site / "mypackage-1.0.dist-info"
