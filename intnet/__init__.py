@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from intnet.autograd import Tensor
     from intnet.exact.quantize import quantize
     from intnet.layers import BatchNorm2d, Conv2d, Linear
-    from intnet.numbers import rng, rounding
+    from intnet.numbers import formats, rng, rounding
     from intnet.numbers.formats import BlockFloat, Constant, Direct, FixedPoint, Flag, Scaled, Shift
     from intnet.numbers.qtensor import QTensor
     from intnet.training.train import Run, fit
@@ -41,6 +41,7 @@ __all__ = [
     "autograd",
     "datasets",
     "fit",
+    "formats",
     "layers",
     "methods",
     "models",
@@ -71,7 +72,7 @@ if not TYPE_CHECKING:  # which knows the names above, and would take any other f
         if name in _HOME:
             return getattr(importlib.import_module(f"intnet.{_HOME[name]}"), name)
         return importlib.import_module(
-            f"intnet.numbers.{name}" if name in ("rng", "rounding") else f"intnet.{name}"
+            f"intnet.numbers.{name}" if name in ("formats", "rng", "rounding") else f"intnet.{name}"
         )
 
 

@@ -4,6 +4,9 @@ All derive from `IntnetError`, which is a `ValueError`; the command line prints 
 and exits with status 2.
 """
 
+import difflib
+from collections.abc import Sequence
+
 
 class IntnetError(ValueError):
     """Base of every error that intnet raises on purpose."""
@@ -43,3 +46,10 @@ class CheckpointError(IntnetError):
 
 class PackError(IntnetError):
     """A golden pack or a file of one that is missing, altered, or not written as packs are."""
+
+
+def unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
+    """'unknown KIND NAME; did you mean ...? there are ...'."""
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" did you mean {close[0]!r}?" if close else ""
+    return ConfigError(f"unknown {kind} {name!r};{hint} there are {', '.join(known) or 'none'}")

@@ -14,7 +14,7 @@ import numpy as np
 
 from intnet.blocks.buckets import Codec, Mix, Packed
 from intnet.exact.expressions import Exact, Root
-from intnet.numbers.formats import BlockFloat, Flag, Format
+from intnet.numbers.formats import BlockFloat, Flag, Format, Levels
 from intnet.numbers.qtensor import QTensor, max_abs
 
 
@@ -148,6 +148,9 @@ class PathTable:
         if isinstance(q.format, Flag):  # one flag bit picks the grid, so the stored magnitude is shorter
             peak = _flag_magnitude(q.codes, q.format)
             width = peak.bit_length() + 2
+        if isinstance(q.format, Levels):
+            numbers = q.format.numbers(q.codes)
+            peak, width = max_abs(numbers), QTensor(numbers, 0).width
         row.integer = True
         row.used, row.peak = max(row.used, width), max(row.peak, peak)
         row.zeros += int(np.count_nonzero(q.codes == 0))

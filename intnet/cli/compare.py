@@ -75,15 +75,13 @@ def _asked(args: argparse.Namespace) -> "Asked":
 def parts(methods: str, own: list[str]) -> "list[Part]":
     """A point a method, or one for each text 'M K=V ..' that names it; ConfigError for what fits neither."""
     from intnet.methods import METHODS
-    from intnet.methods.options import unknown
     from intnet.sweeps.plan import Part
 
     names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",")]
     if not all(names):
         raise ConfigError(f"--methods {methods}: a name is empty: write M1,M2")
-    wrong = next((name for name in names if name not in METHODS), None)
-    if wrong is not None:
-        raise unknown("method", wrong, [*METHODS, "all"])
+    for name in names:
+        METHODS.find(name)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(

@@ -206,7 +206,7 @@ def _report(args: argparse.Namespace) -> "Report":
 def _layer_map(args: argparse.Namespace, given: "Run") -> "Callable[[BinaryIO, Path], None]":
     """What draws one layer's map."""
     from intnet.costs import plots
-    from intnet.methods.options import unknown
+    from intnet.errors import unknown
 
     if args.plot is None:
         raise ConfigError("--map draws: name the picture with --plot FILE")

@@ -44,12 +44,13 @@ def run(args: argparse.Namespace) -> int:
 
 def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
     """All names, as JSON values."""
-    from intnet import datasets, models
+    from intnet import datasets, models, plugins
     from intnet.methods import METHODS
     from intnet.numbers.rounding import HLS_ALIASES, MODES
     from intnet.packs.units import LEVELS, UNITS
     from intnet.packs.units.drafts import settings_of
 
+    plugins.discover()
     hls = {mode: alias for alias, mode in HLS_ALIASES.items()}
     return {
         "methods": {

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import NoReturn
 
 import intnet
+from intnet import plugins
 from intnet.cli import (
     check,
     compare,
@@ -85,6 +86,11 @@ def parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         module.add_arguments(sub)
+        if module is not papers:  # which train methods of their own
+            sub.add_argument(
+                "--import", action="append", default=[], dest="imports", metavar="FILE",
+                help="a Python file that registers methods, models, ... of your own, repeatable",
+            )  # fmt: skip
         sub.add_argument("--json", action="store_true", help="print one JSON object on stdout, for machines")
         sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return top
@@ -94,6 +100,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     args = parser().parse_args(arguments)
     try:
+        for file in getattr(args, "imports", ()):
+            plugins.load(file)
         status: int = COMMANDS[args.command].run(args)
         sys.stdout.flush()  # here, so that a closed pipe is met inside this try
         return status

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List the checks or run one."""
-    from intnet.methods.options import unknown
+    from intnet.errors import unknown
     from intnet.papers import CHECKS
 
     if args.name is None:

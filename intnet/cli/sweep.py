@@ -215,10 +215,12 @@ def _show(args: argparse.Namespace, needed: Sequence[str]) -> int:
     said = options.given(args, (*needed, *OF_TRAINING))
     if said:
         raise ConfigError(f"{', '.join(said)}: {args.show} says that itself; --show trains nothing")
+    from intnet import plugins
     from intnet.sweeps import plan, table
     from intnet.sweeps.compared import RESULTS
 
     read = plan.read(args.show)
+    plugins.need(read.common.get("plugins", {}), read.imports, str(args.show))
     return _finish(args, RESULTS[args.command](args.show, read, table.failures(args.show)))
 
 

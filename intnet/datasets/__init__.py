@@ -8,13 +8,14 @@ of the user's. Read in this order:
     batches.py       the batch of a step, and reading ahead
 
 and one file a kind of set: digits.py, idx.py, cifar.py, tiny_imagenet.py, folder.py. A new set is a
-module with `find` and `load`, and a line in `FINDERS` and `LOADERS`.
+module with `find` and `load`, and a line in `FINDERS` and `LOADERS`; `register` adds one's own, a function
+of the folder that is looked in (None: none was given) that gives a `Dataset`.
 
 Images are uint8 (N, H, W, C) and mean `byte * 2**exponent` exactly: no mean is taken off and nothing
 is divided by 255, so no rounding happens before the first layer. Labels are int64 (N,).
 """
 
-import difflib
+import dataclasses
 import os
 from collections.abc import Callable
 from functools import partial
@@ -28,6 +29,7 @@ from intnet.datasets.digits import DIGITS_SHA256
 from intnet.datasets.idx import DEBIAN_FASHION_MNIST
 from intnet.datasets.image_files import FileImages
 from intnet.errors import ConfigError, DataError
+from intnet.plugins import Registry
 
 __all__ = [
     "DEBIAN_FASHION_MNIST",
@@ -45,6 +47,7 @@ __all__ = [
     "from_arrays",
     "load",
     "order",
+    "register",
 ]
 
 # A DataError of theirs says that the files are not there; digits has none to look for.
@@ -55,13 +58,16 @@ FINDERS: dict[str, Callable[[Path | None], object]] = {
     "tiny-imagenet": tiny_imagenet.find,
 }
 
-LOADERS: dict[str, Callable[[Path | None], Dataset]] = {
+
+_KNOWN: dict[str, Callable[[Path | None], Dataset]] = {
     "digits": digits.load,
     **{name: partial(idx.load, one) for name, one in idx.IDX_SETS.items()},
     "cifar10": partial(cifar.load, cifar.CIFAR10),
     "cifar100": partial(cifar.load, cifar.CIFAR100),
     "tiny-imagenet": tiny_imagenet.load,
 }
+LOADERS = Registry("data set", _KNOWN, lambda name, load: None, [f"{folder.PREFIX}PATH"])
+register = LOADERS.register
 
 
 def load(name: str, data_dir: str | os.PathLike[str] | None = None, image_size: int | None = None) -> Dataset:
@@ -80,7 +86,8 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None, image_size: 
     loader = _known(name)
     if image_size is not None:
         raise ConfigError(f"image size {image_size}: only the images of folder:PATH have sizes of their own")
-    return loader(_folder(data_dir))
+    loaded = loader(_folder(data_dir))
+    return dataclasses.replace(loaded, name=name) if name in LOADERS.origins else loaded
 
 
 def available(name: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
@@ -95,13 +102,9 @@ def available(name: str, data_dir: str | os.PathLike[str] | None = None) -> bool
 
 
 def _known(name: str) -> Callable[[Path | None], Dataset]:
-    if name not in LOADERS:
-        close = difflib.get_close_matches(str(name), LOADERS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        if os.path.isdir(name):
-            hint = f"; for a folder of images write {folder.PREFIX}{name}"
-        raise ConfigError(f"unknown data set {name!r}; known: {', '.join(LOADERS)}, folder:PATH{hint}")
-    return LOADERS[name]
+    if name not in LOADERS and os.path.isdir(name):
+        raise ConfigError(f"unknown data set {name!r}; for a folder of images write {folder.PREFIX}{name}")
+    return LOADERS.find(name)
 
 
 def _path(name: str) -> str:

@@ -29,6 +29,7 @@ from intnet.exact.sources import (
     FloatExact,
     Root,
     beyond_float32,
+    by_rule,
     finished,
     fraction_to_float32,
     log2_round,
@@ -176,6 +177,8 @@ class Exact:
 
         Defined by `spec/rounding.py: round_fraction`.
         """
+        if rounding.rule is not None:
+            return by_rule(self.fractions(), exponent, rounding, fine)
         mode, words, bits, where = rounding.mode, rounding.words, rounding.bits, rounding.where
         low, high = max(rounding.low, -UNLIMITED), min(rounding.high, UNLIMITED)
         vectors = self._vectors

@@ -19,10 +19,22 @@ import numpy as np
 
 from intnet.errors import FormatError, NumberError, ShapeError
 from intnet.exact.expressions import Exact, Expression, FloatExact, exact
+from intnet.exact.own import quantize as own
 from intnet.exact.sources import floor_log2
-from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift, check_bits
+from intnet.numbers.formats import (
+    Constant,
+    Direct,
+    FixedPoint,
+    Flag,
+    Format,
+    OwnFormat,
+    Scaled,
+    Shift,
+    check_bits,
+    kind_of,
+)
 from intnet.numbers.qtensor import QTensor, container, max_abs
-from intnet.numbers.rounding import NO_WORDS, STOCHASTIC, Rounding, mode_code
+from intnet.numbers.rounding import STOCHASTIC, Rounding, how, mode_code
 
 
 def quantize(
@@ -45,7 +57,8 @@ def quantize(
     Defined by `spec/formats.py: quantize`.
     """
     mode = mode_code(rounding)
-    if type(format) not in _QUANTIZERS:
+    if type(format) not in _QUANTIZERS and not isinstance(format, OwnFormat):
+        kind_of(format)
         raise FormatError(
             f"{where or 'quantize'}: {format} is no format of a whole tensor; block float is made by "
             "block_float.quantize_blocks"
@@ -59,8 +72,8 @@ def quantize(
                 f"{where or 'stochastic rounding'}: needs one uint32 word an element "
                 f"({int(np.prod(source.shape))}), got {have}"
             )
-    drawn = NO_WORDS if words is None else words.reshape(-1)
-    return _QUANTIZERS[type(format)](source, format, Rounding(mode, words=drawn, bits=word_bits, where=where))
+    made = _QUANTIZERS.get(type(format), own)
+    return made(source, format, how(rounding, words, word_bits, where))
 
 
 def _log2_max(x: Expression, rounding: Rounding) -> int:

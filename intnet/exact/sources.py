@@ -16,7 +16,7 @@ from intnet.errors import ContainerError, FormatError, NumberError
 from intnet.exact import lane as lanes
 from intnet.exact import loops
 from intnet.numbers.qtensor import Status, container, max_abs
-from intnet.numbers.rounding import STOCHASTIC, UNLIMITED, Rounding, round_up
+from intnet.numbers.rounding import STOCHASTIC, UNLIMITED, Rounding, goes_up, round_up
 
 Codes = tuple[np.ndarray, Status]
 
@@ -48,6 +48,29 @@ def finished(codes: np.ndarray, counts: np.ndarray, shape: tuple[int, ...], lo: 
     peak = int(counts[:, loops.PEAK].max())
     small = codes.astype(lanes.code_type(lo, hi, peak), copy=False)
     return small.reshape(shape), Status(saturated, inexact, codes.size, peak)
+
+
+def by_rule(values: np.ndarray, exponent: int, rounding: Rounding, fine: int = 0) -> Codes:
+    """Fractions / 2**exponent rounded by a user's rule, an element at a time, and limited; as `round_to`.
+
+    Defined by `spec/rounding.py: decision`.
+    """
+    assert rounding.rule is not None
+    step, kept, saturated, inexact = Fraction(2) ** exponent, [], 0, 0
+    for value in values.reshape(-1):
+        scaled = value / step
+        lift = fine if fine and abs(scaled) >= 1 << fine else 0
+        scaled /= 1 << lift
+        floor = scaled.numerator // scaled.denominator
+        code = (floor + goes_up(rounding.rule, floor, scaled - floor)) << lift
+        if abs(code) >= UNLIMITED <= rounding.high:
+            raise ContainerError(f"{rounding.where or 'tensor'}: a rounded code is beyond 62 bits")
+        kept.append(min(max(code, rounding.low), rounding.high))
+        saturated += kept[-1] != code
+        inexact += scaled != floor
+    codes = np.array(kept, np.int64)
+    peak = max_abs(codes)
+    return codes.astype(container(peak)).reshape(values.shape), Status(saturated, inexact, len(kept), peak)
 
 
 def beyond_float32(where: str = "") -> NumberError:
@@ -125,6 +148,8 @@ class FloatExact:
         """As `Exact.round_to`. Defined by `spec/rounding.py: round_fraction`."""
         mode, words, bits, where = rounding.mode, rounding.words, rounding.bits, rounding.where
         lo, hi = rounding.low, rounding.high
+        if rounding.rule is not None:
+            return by_rule(self.fractions(), exponent, rounding, fine)
         room = 61 - self.den.bit_length() - fine
         if room < 40:
             raise ContainerError(f"{where}: a float tensor over {self.den} leaves no room to round exactly")
@@ -203,6 +228,11 @@ class Root:
         Defined by `spec/rounding.py: round_sqrt`.
         """
         mode, lo, hi, where = rounding.mode, rounding.low, rounding.high, rounding.where
+        if rounding.rule is not None:
+            raise FormatError(
+                f"{where or 'root'}: a square root is rounded by comparing squares, and a rounding mode of "
+                "one's own needs its fraction: take one of intnet's modes for this path"
+            )
         if mode == STOCHASTIC or fine:
             raise FormatError(f"{where or 'root'}: a square root is rounded by a deterministic mode")
         shift = 2 * (self.exponent - exponent)

@@ -18,9 +18,11 @@ from intnet.exact.expressions import Exact, Expression
 from intnet.exact.sources import FloatExact
 from intnet.layers import Layer, joints
 from intnet.numbers import formats as fast
+from intnet.numbers import rounding
 from intnet.spec import formats as spec
 from intnet.spec import nets
 from intnet.spec.curves import curve_bounds, tanh_bounds
+from intnet.spec.rounding import Mode
 
 # Both have the same fields in the same order.
 FORMATS: dict[type, type[spec.Format]] = {
@@ -55,9 +57,18 @@ OF_R = (spec.Shift, spec.Flag, spec.Constant)  # whose grid is log2 R(x)
 
 def format_of(format: fast.Format) -> spec.Format:
     """The definition of a format; FormatError for one without, as block float, whose blocks decide."""
+    if isinstance(format, fast.OwnFormat):
+        fast.kind_of(format)
+        return format
     if type(format) not in FORMATS:
         raise FormatError(f"where the format {format} rounds is not told here")
     return FORMATS[type(format)](*astuple(format))
+
+
+def mode_of(name: str) -> Mode:
+    """A rounding mode as the definition takes it: of a user's own the rule."""
+    found = rounding.mode(name)
+    return rounding.HLS_ALIASES.get(name, name) if isinstance(found, int) else found
 
 
 def grid(format: spec.Format, source: Expression) -> int:
@@ -72,6 +83,8 @@ def grid(format: spec.Format, source: Expression) -> int:
         top = source.max()
         return format.grid_of(-top, top)
     greatest, least = source.extremes()
+    if isinstance(format, fast.OwnFormat):
+        return format.grid((least, greatest))
     return format.grid_of(least, greatest)
 
 

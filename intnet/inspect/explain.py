@@ -152,10 +152,12 @@ def explain(event: Event, index: Index, operands: Operands | None = None) -> Exp
 
 
 def _check(rounding: Rounding | None, code: int | None, where: str, index: Index) -> None:
-    if rounding is not None and rounding.kept << rounding.lift != code:
+    if rounding is None:
+        return
+    reached = rounding.kept << rounding.lift if rounding.level is None else rounding.level
+    if reached != code:
         raise Disagreement(
-            f"{where} {comma(index)}: exact arithmetic reaches code {rounding.kept << rounding.lift}, "
-            f"stored is {code}"
+            f"{where} {comma(index)}: exact arithmetic reaches code {reached}, stored is {code}"
         )
 
 
@@ -284,6 +286,7 @@ def _round(event: Event, format: Format, source: Expression, value: Value, index
         form: spec.Format = spec.FixedPoint(block.bits, fl, overflow="saturate_symmetric")
     else:
         form = as_spec.format_of(format)
+    rule = as_spec.mode_of(mode)
     grid, word, bits = as_spec.grid(form, source), None, None
     if mode == "stochastic":
         if event.words is None:
@@ -294,11 +297,11 @@ def _round(event: Event, format: Format, source: Expression, value: Value, index
     square: Fraction | None = None
     remainder: Fraction | None
     if value.value is not None:
-        way = form.way(value.value, grid, mode, word, bits or 32)
+        way = form.way(value.value, grid, rule, word, bits or 32)
         scaled, remainder = value.value / way.step, way.decision.fraction
     else:
         assert value.square is not None
-        way = form.root_way(value.square, grid, mode)
+        way = form.root_way(value.square, grid, rule)
         square = value.square / way.step**2
         remainder = way.decision.fraction if way.decision.fraction in (0, HALF) else None
     low, high, overflow = way.limits or (None, None, "")
@@ -307,7 +310,7 @@ def _round(event: Event, format: Format, source: Expression, value: Value, index
         grid=as_spec.log2(way.step), log2_r=grid if isinstance(form, as_spec.OF_R) else None,
         scaled=scaled, scaled_square=square, remainder=remainder, word_bits=bits, low=low, high=high,
         overflow="saturate" if block else overflow, kept=way.kept, saturated=way.saturated,
-        lift=way.lift.bit_length() - 1, block=block,
+        lift=way.lift.bit_length() - 1, block=block, level=None if way.levels is None else way.code,
     )  # fmt: skip
 
 

@@ -110,6 +110,8 @@ class Rounding:
     rounded:   the integer before saturation, in units of the grid; `kept` the one after it
     low, high: the limits, None where the format has none
     lift:      code = kept * 2**lift (the coarse grid of the flag format)
+    level:     of a format with levels the code that `kept` numbers; there floor is a number of a level too,
+               and remainder the part of the distance to the next one
     block:     of block float, whose block sets the grid; where it keeps no bits nothing is rounded
     bucket:    of a codec; where it is constant nothing is rounded
     """
@@ -134,6 +136,7 @@ class Rounding:
     kept: int = 0
     saturated: bool = False
     lift: int = 0
+    level: int | None = None
     block: Block | None = None
     bucket: Bucket | None = None
 

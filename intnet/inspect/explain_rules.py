@@ -1,6 +1,7 @@
 """Why a number went up or down, in words, for `explain.py`; the decision itself is `spec.rounding`'s."""
 
 from intnet.errors import FormatError
+from intnet.numbers.rounding import MODES
 from intnet.spec.rounding import HALF, Decision
 
 Index = tuple[int, ...]
@@ -34,6 +35,9 @@ def _why(mode: str, made: Decision, word: int | None) -> str:
         "ties_away": f"tie away from zero, {sign}",
         "ties_pos": "tie towards +infinity",
     }
+    own = MODES.get(mode)
+    if callable(own):
+        return f"{mode}: {(own.__doc__ or '').strip().splitlines()[0].rstrip('.')}"
     if mode not in ties:
         raise FormatError(f"how {mode!r} decides is not told here")
     if made.tie:

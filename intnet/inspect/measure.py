@@ -7,8 +7,9 @@ the stored code. The signal to quantization noise ratio is
 
     SQNR = 10 log10( sum s^2 / sum (s - c)^2 )  dB
 
-over all elements: the power of the value over the power of the error. In block float and in buckets, where
-steps differ, both count in units of value: s * 2**grid and (s - c) * 2**grid, a and a - a~. Every one is an
+over all elements: the power of the value over the power of the error. In block float, in buckets and wherever
+steps differ from element to element, both count in units of value: s * 2**grid and (s - c) * 2**grid, a and
+a - a~. Every one is an
 exact rational before it becomes a float64 (within 2 units in the last place); `math.fsum` adds the
 squares, so the order does not matter. It has no value where no element changed.
 Saturation and the coarse steps of large values count as noise, as they do in training.
@@ -22,9 +23,10 @@ from typing import Any
 import numpy as np
 
 from intnet.blocks.buckets import Packed
+from intnet.errors import FormatError
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.sources import FloatExact, Root
-from intnet.numbers.formats import BlockFloat, Constant
+from intnet.numbers.formats import Constant
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
 from intnet.trace import Event, PathTable
 
@@ -99,7 +101,7 @@ def measure(event: Event) -> Measured:
     scaled, errors = compare(event, result) if event.format is not None else (None, None)
     low, high = (codes.min(), codes.max()) if codes.size else (0, 0)
     shown = codes.astype(np.float64)
-    if scaled is not None and errors is not None and isinstance(event.format, BlockFloat):
+    if scaled is not None and errors is not None and _many_steps(result):
         scaled, errors, shown = (in_values(numbers, result) for numbers in (scaled, errors, shown))
     if isinstance(result, Packed):
         shown = result.load().astype(np.float64)
@@ -156,6 +158,11 @@ def histogram(values: np.ndarray, edge: float) -> list[int]:
     return [int(count) for count in counts]
 
 
+def _many_steps(result: Any) -> bool:
+    """Whether elements have exponents of their own."""
+    return isinstance(result, QTensor) and isinstance(result.exponent, np.ndarray)
+
+
 def in_values(numbers: np.ndarray, result: QTensor) -> np.ndarray:
     """`numbers` of each element, in steps of its own grid, in units of value."""
     return np.ldexp(numbers.reshape(-1), np.broadcast_to(result.exponent, result.shape).reshape(-1))
@@ -208,8 +215,12 @@ def compare(event: Event, result: QTensor | Packed) -> tuple[np.ndarray, np.ndar
         given = event.source.astype(np.float64).reshape(-1)
         return given, given - result.load().reshape(-1)
     source, codes = exact(event.source), result.codes
-    if isinstance(event.format, BlockFloat):  # every element in steps of its own block
-        assert isinstance(source, FloatExact) and source.den == 1
+    if _many_steps(result):  # every element in steps of its own, or of its block
+        if not isinstance(source, FloatExact) or source.den != 1:
+            raise FormatError(
+                f"{event.layer}/{event.path}: what {event.format} does to sums is not measured: its elements "
+                "have steps of their own, and it was given no float32"
+            )
         scaled = np.ldexp(source.values.astype(np.float64), -np.asarray(result.exponent))
         return scaled.reshape(-1), (scaled - codes).reshape(-1)
     grid = int(np.max(result.exponent))

@@ -238,10 +238,12 @@ def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
         rows.append(("scaled", both(r.scaled)))
     elif r.scaled_square is not None:
         rows.append(("scaled", root_decimal(r.scaled_square)))
-    rows.append(("floor", f"{r.floor:,}"))
+    rows.append(("floor", f"{r.floor:,}" + ", the number of the level below" * (r.level is not None)))
     if r.remainder is not None:
         rows.append(("remainder", both(r.remainder)))
     rows += _decided(r)
+    if r.level is not None:
+        rows.append(("level", f"number {r.kept:,} is code {r.level:,}"))
     if r.lift:
         rows.append(("flag", f"coarse grid: code = {r.kept} * 2^{r.lift}"))
     return rows

@@ -19,10 +19,11 @@ import numpy as np
 
 from intnet.blocks.block_float import BlockTensor, expand
 from intnet.blocks.buckets import Packed
+from intnet.errors import FormatError
 from intnet.exact.expressions import Expression
 from intnet.inspect import as_spec
-from intnet.numbers.formats import Flag, Format
-from intnet.numbers.rounding import NO_WORDS, TO_NEG, TO_POS, Rounding, mode_code
+from intnet.numbers.formats import Flag, Format, Levels
+from intnet.numbers.rounding import TO_NEG, TO_POS, Rounding, how
 
 FRACTION_BITS = 32
 REMAINDER_BITS = FRACTION_BITS + 1
@@ -52,11 +53,12 @@ def trail(
 
     ContainerError where an element needs more than 30 bits on its grid.
     """
-    drawn = NO_WORDS if words is None else words.reshape(-1)
-    how = Rounding(mode_code(rounding), words=drawn, bits=word_bits)
+    rounded = how(rounding, words, word_bits)
     if isinstance(format, Flag):
-        return _flag(source, format, how)
-    return _on_grid(source, grid(source, format), how)
+        return _flag(source, format, rounded)
+    if isinstance(format, Levels):
+        raise FormatError(f"{format} has no grid, on which a trail could stand")
+    return _on_grid(source, grid(source, format), rounded)
 
 
 def grid(source: Expression, format: Format) -> int:
@@ -71,20 +73,20 @@ def limits(format: Format) -> tuple[int | None, int | None, str]:
     return of_one.limits or (None, None, "")
 
 
-def _on_grid(source: Expression, step: int, how: Rounding) -> Trail:
+def _on_grid(source: Expression, step: int, rounding: Rounding) -> Trail:
     """Three roundings, of which two 32 bits below the grid."""
     below = source.round_to(step - FRACTION_BITS, Rounding(TO_NEG))[0].astype(np.int64)
     sticky = source.round_to(step - FRACTION_BITS, Rounding(TO_POS))[0] != below
-    presat = source.round_to(step, how)[0].astype(np.int64)
+    presat = source.round_to(step, rounding)[0].astype(np.int64)
     floor = below >> FRACTION_BITS
     below &= (1 << FRACTION_BITS) - 1
     return Trail(floor, below << 1 | sticky, presat - floor, presat)
 
 
-def _flag(source: Expression, format: Flag, how: Rounding) -> Trail:
+def _flag(source: Expression, format: Flag, rounding: Rounding) -> Trail:
     """The coarse grid Sc where |x| >= Sc, else the fine one, where nothing can saturate."""
     fine, step = format.fine, grid(source, format)
-    on_coarse, on_fine = (_on_grid(source, g, how) for g in (step + fine, step))
+    on_coarse, on_fine = (_on_grid(source, g, rounding) for g in (step + fine, step))
     floor, remainder = on_coarse[:2]
     coarse = (floor >= 1) | (floor < -1) | ((floor == -1) & (remainder == 0))
     pairs = zip(on_coarse[:4], on_fine[:4], strict=True)

@@ -1,18 +1,29 @@
-"""Methods: one paper a module, in its symbols. Every method is listed here, once."""
+"""Methods: one paper a module, in its symbols. All are listed here, once; `register` adds one's own."""
 
 from typing import Any
 
+from intnet.errors import ConfigError
 from intnet.methods.adapt import Adapt
 from intnet.methods.banner import Banner
 from intnet.methods.dynasty import Dynasty
 from intnet.methods.float32 import Float32
 from intnet.methods.method import Method, Parameter
 from intnet.methods.muppet import Muppet
-from intnet.methods.options import unknown
 from intnet.methods.saved import Saved
 from intnet.methods.wageubn import Wageubn
+from intnet.plugins import Registry
 
-METHODS: dict[str, type[Method]] = {
+
+def _named(name: str, cls: Any) -> None:
+    """Give a method of a user's own its name, by which runs know it."""
+    if not (isinstance(cls, type) and issubclass(cls, Method)):
+        raise ConfigError(f"method {name!r}: register a class that derives from Method, or from another one")
+    if vars(cls).get("name", name) != name:
+        raise ConfigError(f"method {name!r}: its class says name = {vars(cls)['name']!r}: leave that out")
+    cls.name = name
+
+
+_KNOWN: dict[str, type[Method]] = {
     "float32": Float32,
     "wageubn": Wageubn,
     "adapt": Adapt,
@@ -21,15 +32,15 @@ METHODS: dict[str, type[Method]] = {
     "saved": Saved,
     "banner": Banner,
 }
+METHODS = Registry("method", _KNOWN, _named)
+register = METHODS.register
 
 __all__ = [
     "METHODS", "Adapt", "Banner", "Dynasty", "Float32", "Method", "Muppet", "Parameter", "Saved", "Wageubn",
-    "make",
+    "make", "register",
 ]  # fmt: skip
 
 
 def make(name: str, /, **options: Any) -> Method:
     """A method by name, with its options; ConfigError names what is unknown."""
-    if name not in METHODS:
-        raise unknown("method", name, list(METHODS))
-    return METHODS[name](**options)
+    return METHODS.find(name)(**options)

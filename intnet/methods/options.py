@@ -8,7 +8,6 @@ Which keys may be set layer by layer is the method's `BY_LAYER`.
 """
 
 import dataclasses
-import difflib
 import fnmatch
 import math
 import types
@@ -16,7 +15,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec
 
-from intnet.errors import ConfigError
+from intnet.errors import ConfigError, unknown
 
 P = ParamSpec("P")
 
@@ -26,13 +25,6 @@ def takes(
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
     """Of a method's `__init__`: its keywords are the fields of `options`, which type checkers then know."""
     return lambda init: init
-
-
-def unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
-    """'unknown KIND NAME; did you mean ...? there are ...'."""
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" did you mean {close[0]!r}?" if close else ""
-    return ConfigError(f"unknown {kind} {name!r};{hint} there are {', '.join(known) or 'none'}")
 
 
 def parse_options(

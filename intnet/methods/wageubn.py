@@ -220,7 +220,7 @@ class Wageubn(Method):
         symbol, where = parameter.symbol, f"{layer.name}/{parameter.symbol}"
         parameter.value = as_memory(self.store(layer, symbol, value, self._memory(symbol)), where)
         zeros = np.zeros(parameter.shape, np.int32)
-        parameter.slots = {"Accq": QTensor(zeros, self.formats["Accq"].exponent)}  # type: ignore[union-attr]
+        parameter.slots = {"Accq": QTensor(zeros, self.formats["Accq"].exponent)}  # type: ignore[union-attr, arg-type]
 
     def _memory(self, symbol: str) -> Format:
         """Weights saturate at their kWU bits, gamma and beta do not."""

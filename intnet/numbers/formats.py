@@ -12,12 +12,23 @@ float), when it is quantized. `exact/quantize.py` applies formats, `blocks/block
     Constant(k, dr)      CQ of Eq. 7: k = kGC bits, codes within +-(dr-1), magnitude normalised away
     Scaled(wl)           MuPPET's block float: wl bits, a power-of-two scale from the tensor's extremes
     BlockFloat(b)        DYNASTY's: mantissas of up to b bits, an exponent for each block of 4x4
+
+A format of one's own is an `OwnFormat` or `Levels` (`numbers/own_formats.py`), given a name by `register`.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from typing import Any
 
 from intnet.errors import FormatError
+from intnet.numbers.own_formats import Levels, OwnFormat
+from intnet.plugins import Registry
+
+__all__ = [
+    "BF", "BFP", "CQ", "FORMATS", "MAX_BITS", "OVERFLOWS", "SQ", "BlockFloat", "Constant", "Direct",
+    "FixedPoint", "Flag", "FlagQ", "Format", "Levels", "OwnFormat", "Q", "Scaled", "Shift", "check_bits",
+    "check_exponent", "kind_of", "register",
+]  # fmt: skip
 
 OVERFLOWS = ("saturate", "saturate_symmetric", "wrap", "error")
 MAX_BITS = 32
@@ -293,5 +304,30 @@ class BlockFloat:
 # As the papers write them.
 Q, SQ, FlagQ, CQ, BF, BFP = Direct, Shift, Flag, Constant, Scaled, BlockFloat
 
-Format = FixedPoint | Direct | Shift | Flag | Constant | Scaled | BlockFloat
-FORMATS: tuple[type, ...] = (FixedPoint, Direct, Shift, Flag, Constant, Scaled, BlockFloat)
+Format = FixedPoint | Direct | Shift | Flag | Constant | Scaled | BlockFloat | OwnFormat
+
+
+def _check(name: str, cls: Any) -> None:
+    """FormatError for what is no format of a user's own: data that cannot change, with a rule."""
+    if not (isinstance(cls, type) and issubclass(cls, OwnFormat)):
+        raise FormatError(f"format {name!r}: register a class that derives from OwnFormat or Levels")
+    if not is_dataclass(cls) or not cls.__dataclass_params__.frozen:
+        raise FormatError(f"format {name!r}: put @dataclass(frozen=True) between register and the class")
+
+
+_KNOWN: dict[str, type] = {
+    cls.__name__: cls for cls in (FixedPoint, Direct, Shift, Flag, Constant, Scaled, BlockFloat)
+}
+FORMATS = Registry("format", _KNOWN, _check)
+register = FORMATS.register
+
+
+def kind_of(format: Format) -> str:
+    """The name of its class in `FORMATS`; FormatError for one that is not registered."""
+    for name, cls in FORMATS.items():
+        if cls is type(format):
+            return name
+    raise FormatError(
+        f"{format!r} is no format that intnet knows: put @formats.register('NAME') before its class, which "
+        "derives from OwnFormat or Levels"
+    )

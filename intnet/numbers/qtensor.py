@@ -17,7 +17,7 @@ import numpy as np
 
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
 from intnet.numbers import exact_values
-from intnet.numbers.formats import FixedPoint, Flag, Format
+from intnet.numbers.formats import FixedPoint, Flag, Format, Levels
 
 CODE_TYPES: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
 INT64_BOUND = 1 << 62  # proven bounds stay below this, so that kernels may double and negate
@@ -163,13 +163,13 @@ class QTensor:
     def word_bits(self) -> int:
         """Bits of the words that `hex` and `bin` show: the format's, or more where the codes need more.
 
-        A Flag code is wider than its stored word.
+        A code of Flag or of `Levels` is wider than its stored word.
         """
-        return self.width if isinstance(self.format, Flag) else self.stored_bits()
+        return self.width if isinstance(self.format, Flag | Levels) else self.stored_bits()
 
     def stored_bits(self) -> int:
         """Bits that memory needs for a code: the format's, or more where it sets no range and codes grew."""
-        if isinstance(self.format, FixedPoint | Flag):
+        if isinstance(self.format, FixedPoint | Flag | Levels):
             return self.format.bits
         return self.width if self.format is None else max(self.format.bits, self.width)
 

@@ -15,19 +15,41 @@ Randomness is an argument (`word`), so rounding is a pure function. Read on in `
 applies the rule to whole tensors. Loops of vectors have no room for `round_up` and its division: those of
 `exact/rows.py`, `exact/lane.py`, `blocks/block_loops.py`, `blocks/bucket_loops.py` and `ops/tanh.py` decide
 in ways of their own, say why each is the same, and are held to the definition by tests.
+
+A mode of a user's own is a function, `rule(floor, f)`: whether floor + f goes up, 0 < f < 1 a Fraction. Its
+docstring says when. It is run an element at a time, on fractions: microseconds each.
+
+    @rounding.register("ties_neg")
+    def ties_neg(floor, f):
+        'f > 1/2'
+        return f > Fraction(1, 2)
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from intnet.errors import FormatError
 from intnet.machine.jit import njit
 from intnet.numbers.wide import umul_le
+from intnet.plugins import Registry
 
-TIES_EVEN, TIES_AWAY, TIES_POS, TO_NEG, TO_POS, TO_ZERO, STOCHASTIC = range(7)
+TIES_EVEN, TIES_AWAY, TIES_POS, TO_NEG, TO_POS, TO_ZERO, STOCHASTIC, OWN = range(8)
 
-MODES: dict[str, int] = {
+Rule = Callable[[int, Fraction], bool]
+
+
+def _check(name: str, rule: Any) -> None:
+    if not callable(rule) or not rule.__doc__:
+        raise FormatError(
+            f"rounding mode {name!r}: register a function of (floor, fraction), whose docstring says when it "
+            "goes up"
+        )
+
+
+_KNOWN: dict[str, int | Rule] = {
     "ties_even": TIES_EVEN,
     "ties_away": TIES_AWAY,
     "ties_pos": TIES_POS,
@@ -36,6 +58,8 @@ MODES: dict[str, int] = {
     "to_zero": TO_ZERO,
     "stochastic": STOCHASTIC,
 }
+MODES = Registry("rounding mode", _KNOWN, _check)
+register = MODES.register
 
 NEAREST = (TIES_EVEN, TIES_AWAY, TIES_POS)  # these differ in ties alone
 
@@ -59,6 +83,7 @@ class Rounding(NamedTuple):
     low, high: then codes are limited to these
     words:     uint32 an element where mode is STOCHASTIC, of which the top `bits` are used
     where:     'layer/path' for error messages
+    rule:      of mode OWN, what decides
     """
 
     mode: int = TIES_EVEN
@@ -67,6 +92,7 @@ class Rounding(NamedTuple):
     words: np.ndarray = NO_WORDS
     bits: int = 32
     where: str = ""
+    rule: Rule | None = None
 
     def within(self, low: int, high: int) -> "Rounding":
         """The same, limited to low..high."""
@@ -74,15 +100,37 @@ class Rounding(NamedTuple):
 
 
 def mode_code(name: str) -> int:
-    """The kernel code of a rounding mode given by name or HLS alias; FormatError for any other."""
-    code = MODES.get(HLS_ALIASES.get(name, name))
-    if code is None:
+    """The code of a rounding mode given by name or HLS alias, OWN of a user's; FormatError for any other."""
+    found = mode(name)
+    return found if isinstance(found, int) else OWN
+
+
+def mode(name: str) -> int | Rule:
+    """The kernel code of a mode given by name or HLS alias, or a user's rule; FormatError for others."""
+    found = MODES.get(HLS_ALIASES.get(name, name))
+    if found is None:
         hint = " ('nearest' does not say where a tie goes)" if name == "nearest" else ""
         raise FormatError(
             f"unknown rounding mode {name!r}{hint}; use one of {', '.join(MODES)} "
             f"or the HLS names {', '.join(HLS_ALIASES)}"
         )
-    return code
+    return found
+
+
+def how(name: str, words: np.ndarray | None = None, bits: int = 32, where: str = "") -> Rounding:
+    """A rounding by the name of its mode; words in C order."""
+    found, drawn = mode(name), NO_WORDS if words is None else words.reshape(-1)
+    if isinstance(found, int):
+        return Rounding(found, words=drawn, bits=bits, where=where)
+    return Rounding(OWN, where=where, rule=found)
+
+
+def goes_up(rule: Rule, floor: int, fraction: Fraction) -> bool:
+    """What a user's rule decides; FormatError where it does not say. What is on the grid stays."""
+    up = rule(floor, fraction) if fraction else False
+    if up is not True and up is not False:
+        raise FormatError(f"rounding rule {rule.__name__} of {floor}, {fraction} gives {up!r}: True or False")
+    return up
 
 
 @njit

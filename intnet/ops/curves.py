@@ -25,7 +25,7 @@ from intnet.errors import ContainerError, FormatError
 from intnet.exact.expressions import Exact, exact
 from intnet.machine.buffers import empty
 from intnet.numbers.qtensor import QTensor, Status, container, max_abs
-from intnet.numbers.rounding import STOCHASTIC, UNLIMITED, Rounding, round_up
+from intnet.numbers.rounding import OWN, STOCHASTIC, UNLIMITED, Rounding, round_up
 from intnet.ops.kernels import curves
 
 FINEST = 32  # fraction bits of a result at most
@@ -128,7 +128,7 @@ class Curve:
         Defined by `spec/curves.py: curve_round`.
         """
         mode, where = rounding.mode, rounding.where
-        if mode == STOCHASTIC or fine or not -FINEST <= exponent <= _EXPONENTS:
+        if mode in (STOCHASTIC, OWN) or fine or not -FINEST <= exponent <= _EXPONENTS:
             raise FormatError(
                 f"{where or self.name}: integer {self.name} rounds deterministically, to at most {FINEST} "
                 "fraction bits"

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from intnet import plugins
 from intnet.errors import IntnetError, PackError
 from intnet.packs import contract, device, hdl, layers, layouts, lines, tiles, units
 from intnet.packs.diagnosis import Verdict, diagnose, misplaced
@@ -290,6 +291,7 @@ def runnable(pack: Pack, kinds: Mapping[str, Make], makes: str, cannot: str) -> 
         )
     if kind not in kinds:
         raise PackError(f"{pack.folder}: generator.kind is {kind!r}; {makes} {', '.join(kinds)}")
+    plugins.need(plugins.of_header(pack.manifest["generator"], MANIFEST), (), str(pack.folder))
     try:
         if kind == "unit":
             units.drafts.admit(pack.manifest["about"]["unit"])

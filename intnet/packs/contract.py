@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from intnet.numbers.formats import FORMATS
+from intnet.numbers.rounding import MODES
 from intnet.packs import rules
 from intnet.spec import block_float, buckets, formats
 from intnet.spec.rounding import GOES_UP
@@ -63,7 +65,7 @@ _TITLES = {
 
 def text(manifest: Json) -> str:
     """The page of a PACK.json."""
-    how = (_reading, _layout, _quantizers, _codecs)
+    how = (_reading, _layout, _own_modes, _quantizers, _codecs)
     parts = (_head, _unit, _graph, _rules, _memory, *how, _ports, _sources, _chain)
     return "\n".join(line for part in parts for line in part(manifest))
 
@@ -170,9 +172,25 @@ def _quantizers(manifest: Json) -> Iterator[str]:
     if kinds:
         yield "## Quantizers\n"
         yield from (f"- {rule}" for kind, rule in _QUANTIZERS.items() if kind in kinds)
+        yield from (_own(kind) for kind in sorted(kinds - _QUANTIZERS.keys()))
         if kinds & _SCALED:
             yield f"- {formats.RULE_R}"
         yield ""
+
+
+def _own(kind: str) -> str:
+    """A format of a user's own: its rule, or what its class says."""
+    cls: Any = FORMATS.find(kind)
+    return f"- `{kind}`, a format of its maker's own: {cls.RULE or ' '.join((cls.__doc__ or '').split())}"
+
+
+def _own_modes(manifest: Json) -> Iterator[str]:
+    """The rounding modes of users' own in the pack."""
+    modes = dict.fromkeys(port["rounding"].get("mode") for port in manifest["ports"])
+    for mode in modes:
+        rule = MODES.get(mode)
+        if callable(rule):
+            yield f"Mode {mode}, of its maker's own, goes up by: {' '.join((rule.__doc__ or '').split())}\n"
 
 
 def _codecs(manifest: Json) -> Iterator[str]:

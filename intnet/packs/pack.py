@@ -31,10 +31,11 @@ from typing import Any
 import numpy as np
 
 import intnet
+from intnet import plugins
 from intnet.blocks.block_float import expand
-from intnet.errors import FormatError, PackError
+from intnet.errors import ConfigError, FormatError, PackError
 from intnet.numbers import formats
-from intnet.numbers.formats import BlockFloat, Format
+from intnet.numbers.formats import BlockFloat, Format, Levels
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import contract, hdl, lines, sizes
@@ -151,11 +152,13 @@ def _write_port(filled: Filled, folder: Path) -> dict[str, Any]:
 def entry(port: Port) -> dict[str, Any]:
     """A port as JSON, without what only its words tell."""
     format = port.format
+    if isinstance(format, Levels):
+        raise PackError(f"{port.name}: {format} has codes that are not equidistant, which no pack takes")
     made = {name: getattr(port, name) for name in PORT}
     made |= {"shape": list(port.shape), "rounding": dict(port.rounding)}
     made |= {ORDER: port.order} if port.order else {}
     if format is not None:
-        made["format"] = {"name": str(format), "kind": type(format).__name__, "fields": asdict(format)}
+        made["format"] = {"name": str(format), "kind": formats.kind_of(format), "fields": asdict(format)}  # type: ignore[arg-type]
     return made
 
 
@@ -226,6 +229,7 @@ def read(folder: PathLike) -> Pack:
         raise PackError(f"{root} is no folder: give one that `intnet golden` wrote")
     sums = _check_sums(root)
     manifest = _manifest(root / MANIFEST)
+    _need_formats(manifest, root)
     ports = [_port(entry, root / MANIFEST) for entry in manifest["ports"]]
     pack = Pack(root, manifest, {port.name: port for port in ports}, _read_cases(root / CASES))
     if len(pack.ports) != len(ports) or len({port.file for port in ports}) != len(ports):
@@ -240,6 +244,13 @@ def read(folder: PathLike) -> Pack:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(pack.codes, pack.ports))  # every word is one, and the guards hold
     return pack
+
+
+def _need_formats(manifest: dict[str, Any], root: Path) -> None:
+    """ConfigError where a port has a format of a user's own that is not here, or not as it was."""
+    kinds = {f"format {entry_['format'].get('kind')}" for entry_ in manifest["ports"] if entry_["format"]}
+    own = plugins.of_header(manifest["generator"], MANIFEST)
+    plugins.need({key: own[key] for key in own if key in kinds}, (), str(root))
 
 
 def _check_sums(root: Path) -> dict[str, str]:
@@ -343,10 +354,10 @@ def _port(entry_: dict[str, Any], path: Path) -> Port:
 def _read_format(text: dict[str, Any] | None, path: Path) -> Format | None:
     if text is None:
         return None
-    kinds = {cls.__name__: cls for cls in formats.FORMATS}
     try:
-        return kinds[text["kind"]](**text["fields"])
-    except (KeyError, TypeError, FormatError) as error:
+        made: Format = formats.FORMATS.find(text["kind"])(**text["fields"])
+        return made
+    except (KeyError, TypeError, ConfigError, FormatError) as error:
         raise PackError(f"{path}: {text!r} is no number format ({error})") from None
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from intnet import plugins
 from intnet.datasets import Dataset, FileImages
 from intnet.errors import DataError
 from intnet.runs import state_dicts
@@ -32,6 +33,7 @@ OF_SOME = {  # what only some runs have: a run without a key is what it was befo
     "image_size": int,  # of `datasets.load`
     "decoder": str,  # `Dataset.decoder`
     "weights": state_dicts.GIVEN,  # what `state_dicts.load` tells
+    "plugins": plugins.SHAPE,  # what `plugins.used` tells
 }
 
 
@@ -40,12 +42,15 @@ def identity(run: Run, sha256: str | None = None) -> dict[str, Any]:
 
     sha256: `data_sha256` of the run's data, where it is known already
     """
-    data = run.data
+    data, own = run.data, run.plugins
+    if own is None:
+        own = plugins.used({"method": run.method.name, "model": run.model.kind, "data set": data.name})
     some = {
         "augment": str(run.augment),
         "image_size": data.image_size,
         "decoder": data.decoder,
         "weights": run.weights,
+        "plugins": own,
     }
     return {
         "method": run.method.name,

@@ -18,13 +18,13 @@ import json
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
 import intnet
-from intnet import datasets, methods, models
+from intnet import datasets, methods, models, plugins
 from intnet.datasets import Augment, Dataset
 from intnet.errors import CheckpointError, ConfigError, IntnetError
 from intnet.runs import checkpoint, definition, files, fixed_model, records, report, state_dicts
@@ -46,11 +46,15 @@ SAVED = {"run": IDENTITY, "step": int, "saturated": {str: int}}  # of a checkpoi
 
 @dataclass(frozen=True)
 class Plan:
-    """What may change when a run goes on: steps in all, steps between checkpoints, where the data are."""
+    """What may change when a run goes on: steps in all, steps between checkpoints, where things are.
+
+    data_dir: where the data are; imports: files of users' own that define what the run is made of
+    """
 
     steps: int
     checkpoint_every: int = CHECKPOINT_EVERY
     data_dir: str | None = None
+    imports: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for what, value in (("steps", self.steps), ("checkpoint_every", self.checkpoint_every)):
@@ -58,6 +62,8 @@ class Plan:
                 raise ConfigError(f"{what} = {value!r}: give a whole number of at least 1")
         if self.data_dir is not None and not isinstance(self.data_dir, str):
             raise ConfigError(f"data_dir = {self.data_dir!r}: give the path of a folder, or none")
+        if not isinstance(self.imports, list) or not all(isinstance(file, str) for file in self.imports):
+            raise ConfigError(f"imports = {self.imports!r}: give a list of paths")
 
 
 # -- what a run is -----------------------------------------------------------------------------
@@ -107,7 +113,7 @@ def build_again(own: dict[str, Any], options: dict[str, Any], data_dir: PathLike
     names = {key: own[key] for key in ("method", "model", "data", "batch_size", "seed", "limit")}
     names |= {key: own[key] for key in ("augment", "image_size") if key in own}
     run = build(**names, options=options, data_dir=data_dir)
-    run.weights = own.get("weights")
+    run.weights, run.plugins = own.get("weights"), own.get("plugins", {})
     return run
 
 
@@ -143,7 +149,13 @@ def create(
     data_dir: PathLike | None = None,
 ) -> "RunFolder":
     """A new, locked run folder; ConfigError when it is not empty or in use."""
-    plan = Plan(steps, checkpoint_every, None if data_dir is None else os.path.abspath(data_dir))
+    own = identity(run)
+    plan = Plan(
+        steps,
+        checkpoint_every,
+        None if data_dir is None else os.path.abspath(data_dir),
+        plugins.files(own.get("plugins", {})),
+    )
     check_unused(folder)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -152,7 +164,7 @@ def create(
         if (folder / CONFIG).exists():  # now that it is locked: another process may have been quicker
             raise ConfigError(f"{folder} was taken by another intnet at the same time: name another --out")
         files.remove_partial(folder)
-        work = RunFolder(folder, run, identity(run), plan, lock)
+        work = RunFolder(folder, run, own, plan, lock)
         work.checkpoint()
         _write_config(folder, work.identity, plan)
     except BaseException:
@@ -173,6 +185,7 @@ def resume(
         own, plan = _read_config(folder)
         if data_dir is not None:
             plan = dataclasses.replace(plan, data_dir=os.path.abspath(data_dir))
+        plan = dataclasses.replace(plan, imports=_need(folder, own, plan))
         run, saved = _restore(folder, own, plan.data_dir)
         run.method.set(saturated=dict(saved["saturated"]))
         planned = epochs * run.steps_per_epoch if epochs is not None else steps
@@ -206,7 +219,15 @@ def load(
     own, plan = _read_config(folder)
     if data_dir is None and data in (None, own["data"]):
         data_dir = plan.data_dir
+    _need(folder, own, plan)
     return _restore(folder, own, data_dir, data, image_size)[0]
+
+
+def _need(folder: Path, own: dict[str, Any], plan: Plan) -> list[str]:
+    """See that what the run is made of is here; the files that define it."""
+    wanted = own.get("plugins", {})
+    plugins.need(wanted, plan.imports, str(folder))
+    return plugins.files(wanted)
 
 
 def _restore(
@@ -259,6 +280,8 @@ def _difference(meta: dict[str, Any], own: dict[str, Any]) -> str:
 
 def _write_config(folder: Path, own: dict[str, Any], plan: Plan) -> None:
     config = definition.head(FORMAT, VERSION) | {"run": own, "plan": dataclasses.asdict(plan)}
+    if not plan.imports:
+        del config["plan"]["imports"]
     files.replace(folder / CONFIG, _pretty(config))
 
 

@@ -25,12 +25,12 @@ Quantized(codes=[96, 0], exponent=-5, saturated=0)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
-from intnet.spec.rounding import HALF, Decision, decision, overflow, root_decision
+from intnet.spec.rounding import HALF, Decision, Mode, decision, overflow, root_decision
 from intnet.spec.tensor import power
 
 Exact = Fraction | int
@@ -52,12 +52,14 @@ class Way(NamedTuple):
     """How one element became its code: rounded in units of `step`, then limited.
 
     limits: of the rounded integer; lift: codes a step, more than 1 on the flag format's coarse grid
+    levels: of codes that are not equidistant, the code that each integer numbers
     """
 
     step: Fraction
     decision: Decision
     limits: Limits | None
     lift: int = 1
+    levels: Mapping[int, int] | None = None
 
     @property
     def kept(self) -> int:
@@ -72,7 +74,7 @@ class Way(NamedTuple):
     @property
     def code(self) -> int:
         """What is stored."""
-        return self.kept * self.lift
+        return self.kept * self.lift if self.levels is None else self.levels[self.kept]
 
 
 # -- what a tensor decides -------------------------------------------------------------------------
@@ -145,25 +147,25 @@ class Format:
         return kept, kept != code
 
     def way(
-        self, x: Exact, grid: int, mode: str = "ties_even", word: int | None = None, bits: int = 32
+        self, x: Exact, grid: int, mode: Mode = "ties_even", word: int | None = None, bits: int = 32
     ) -> Way:
         """How one exact value is rounded; `word` is the element's random word, cut to `bits` bits."""
         step = self.step(grid)
         return Way(step, decision(Fraction(x) / step, mode, word, bits), self.limits())
 
-    def root_way(self, square: Exact, grid: int, mode: str = "ties_even") -> Way:
+    def root_way(self, square: Exact, grid: int, mode: Mode = "ties_even") -> Way:
         """How the root of an exact `square` is rounded, which is irrational as a rule."""
         step = self.step(grid)
         return Way(step, root_decision(Fraction(square) / step**2, mode), self.limits())
 
     def code(
-        self, x: Exact, grid: int, mode: str = "ties_even", word: int | None = None, bits: int = 32
+        self, x: Exact, grid: int, mode: Mode = "ties_even", word: int | None = None, bits: int = 32
     ) -> tuple[int, bool]:
         """(code, saturated) of one exact value; see `way`."""
         way = self.way(x, grid, mode, word, bits)
         return way.code, way.saturated
 
-    def root_code(self, square: Exact, grid: int, mode: str = "ties_even") -> tuple[int, bool]:
+    def root_code(self, square: Exact, grid: int, mode: Mode = "ties_even") -> tuple[int, bool]:
         """(code, saturated) of a root; see `root_way`."""
         way = self.root_way(square, grid, mode)
         return way.code, way.saturated
@@ -376,7 +378,7 @@ class Flag(Format):
         return -top * (top - 1), top * (top - 1), "saturate"
 
     def way(
-        self, x: Exact, grid: int, mode: str = "ties_even", word: int | None = None, bits: int = 32
+        self, x: Exact, grid: int, mode: Mode = "ties_even", word: int | None = None, bits: int = 32
     ) -> Way:
         """|x / Sc| decides the grid before anything is rounded; on the fine one nothing can saturate."""
         top, fine = 2 ** (self.k - 1), self.step(grid)
@@ -389,7 +391,7 @@ class Flag(Format):
 def quantize(
     xs: Sequence[Exact],
     format: Format,
-    mode: str = "ties_even",
+    mode: Mode = "ties_even",
     words: Sequence[int] | None = None,
     bits: int = 32,
 ) -> Quantized:

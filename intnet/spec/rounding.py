@@ -5,6 +5,7 @@ Written from the rule table alone, with the floor and the fraction of a `Fractio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from math import isqrt
 from typing import NamedTuple
@@ -21,6 +22,7 @@ GOES_UP = {  # when floor + f becomes floor + 1
 MODES = tuple(GOES_UP)
 OVERFLOWS = ("saturate", "saturate_symmetric", "wrap", "error")
 HALF = Fraction(1, 2)
+Mode = str | Callable[[int, Fraction], bool]  # of `MODES`, or a rule: whether floor + f, f > 0, goes up
 
 
 class Decision(NamedTuple):
@@ -42,7 +44,9 @@ class Decision(NamedTuple):
         return self.floor + self.up
 
 
-def decision(x: Fraction | int, mode: str = "ties_even", word: int | None = None, bits: int = 32) -> Decision:
+def decision(
+    x: Fraction | int, mode: Mode = "ties_even", word: int | None = None, bits: int = 32
+) -> Decision:
     """Which way `mode` goes from the exact value `x`: the one place where that is decided.
 
     `word` is the random word of `stochastic`, already cut to `bits` bits (0 <= word < 2^bits).
@@ -56,7 +60,9 @@ def decision(x: Fraction | int, mode: str = "ties_even", word: int | None = None
     fraction = x - floor
     if mode == "stochastic":
         return drawn(floor, fraction, word, bits)
-    if mode == "ties_even":
+    if callable(mode):
+        up = fraction > 0 and mode(floor, fraction)
+    elif mode == "ties_even":
         up = fraction > HALF or (fraction == HALF and floor % 2 == 1)
     elif mode == "ties_away":
         up = fraction > HALF or (fraction == HALF and x > 0)
@@ -87,7 +93,7 @@ def drawn(floor: int, fraction: Fraction, word: int | None, bits: int = 32) -> D
 
 
 def round_fraction(
-    x: Fraction | int, mode: str = "ties_even", word: int | None = None, bits: int = 32
+    x: Fraction | int, mode: Mode = "ties_even", word: int | None = None, bits: int = 32
 ) -> int:
     """The integer that `mode` picks for the exact value `x`; see `decision`."""
     return decision(x, mode, word, bits).rounded
@@ -111,8 +117,8 @@ def overflow(code: int, lo: int, hi: int, mode: str) -> int:
     raise ValueError(f"unknown overflow mode {mode!r}; choose one of {', '.join(OVERFLOWS)}")
 
 
-def root_decision(v: Fraction | int, mode: str = "ties_even") -> Decision:
-    """`decision` of the exact root of v >= 0, by comparing squares; every mode but stochastic.
+def root_decision(v: Fraction | int, mode: Mode = "ties_even") -> Decision:
+    """`decision` of the exact root of v >= 0, by comparing squares; every mode of `MODES` but stochastic.
 
     A root is irrational as a rule. Deterministic modes only ask on which side of the half its fraction lies,
     so `fraction` is a stand-in: 1/4 below the half, 3/4 above it; exact are 0 and 1/2.
@@ -120,6 +126,8 @@ def root_decision(v: Fraction | int, mode: str = "ties_even") -> Decision:
     v = Fraction(v)
     if v < 0:
         raise ValueError(f"root of the negative number {v}")
+    if callable(mode):
+        raise ValueError("a root is rounded by comparing squares, a rule of one's own needs its fraction")
     if mode == "stochastic":
         raise ValueError("a root is rounded by comparing squares, stochastic rounding needs its digits")
     floor = isqrt(v.numerator // v.denominator)
@@ -130,6 +138,6 @@ def root_decision(v: Fraction | int, mode: str = "ties_even") -> Decision:
     return decision(floor + stand_in, mode)
 
 
-def round_sqrt(v: Fraction | int, mode: str = "ties_even") -> int:
+def round_sqrt(v: Fraction | int, mode: Mode = "ties_even") -> int:
     """The integer that `mode` (not stochastic) picks for the exact root of v >= 0."""
     return root_decision(v, mode).rounded

@@ -25,10 +25,9 @@ from typing import Any
 from urllib.parse import quote
 
 import intnet
-from intnet import methods, models
+from intnet import methods, models, plugins
 from intnet.datasets import Augment
-from intnet.errors import ConfigError
-from intnet.methods.options import unknown
+from intnet.errors import ConfigError, unknown
 from intnet.numbers import rng
 from intnet.runs import definition, files, records
 from intnet.runs import run_folder as runs
@@ -145,7 +144,10 @@ def _safe(text: str) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that decides the bits of a sweep's runs; common: the part of their identities that is alike."""
+    """All that decides the bits of a sweep's runs; common: the part of their identities that is alike.
+
+    imports: files of users' own, which define what `common["plugins"]` names, of all points together
+    """
 
     common: dict[str, Any]
     steps: int
@@ -153,6 +155,7 @@ class Plan:
     checkpoint_every: int
     seeds: list[int]
     points: list[Point]
+    imports: list[str] = field(default_factory=list)
 
     def runs(self) -> Iterator[tuple[Point, int]]:
         """(point, seed) of every run: all points at the first seed come first."""
@@ -160,7 +163,11 @@ class Plan:
 
     def identity(self, point: Point, seed: int) -> dict[str, Any]:
         """`runs.identity` of a run."""
-        return {"method": point.method, "options": point.options, **self.common, "seed": seed}
+        own = {"method": point.method, "options": point.options, **self.common, "seed": seed}
+        found = own.pop("plugins", {})
+        others = {f"method {other.method}" for other in self.points} - {f"method {point.method}"}
+        kept = {key: sha256 for key, sha256 in found.items() if key not in others}
+        return own | ({"plugins": kept} if kept else {})
 
     def varied(self) -> list[str]:
         """Keys that tell points apart, in the order in which they were given."""
@@ -240,11 +247,13 @@ def make(asked: Asked) -> Plan:
     data = runs.load_data(asked.data, asked.data_dir, asked.image_size, asked.limit)
     sha256 = data_sha256(data)
     known: dict[str, Point] = {}
+    own: dict[str, str] = {}
     for i, point in enumerate(points):
         model = models.make(asked.model, data.image_shape, data.classes)
         method = methods.make(point.method, **point.settings)
         run = Run(model, method, data, asked.batch_size, asked.seeds[0], augment)
         identity = runs.identity(run, sha256)
+        own |= identity.get("plugins", {})
         points[i] = dataclasses.replace(point, options=identity["options"])
         options = json.dumps([point.method, _ordered(identity["options"])])
         other = known.setdefault(options, points[i])
@@ -252,7 +261,10 @@ def make(asked: Asked) -> Plan:
             raise ConfigError(f"two points are the same: {_whole(other)}, and {_whole(point)}: leave one out")
     steps = asked.steps or asked.epochs * run.steps_per_epoch
     common = {key: identity[key] for key in (*COMMON, *OF_SOME) if key in identity}
-    return Plan(common, steps, run.steps_per_epoch, asked.checkpoint_every, list(asked.seeds), points)
+    if own:
+        common["plugins"] = dict(sorted(own.items()))
+    lengths = (steps, run.steps_per_epoch, asked.checkpoint_every)
+    return Plan(common, *lengths, list(asked.seeds), points, plugins.files(own))
 
 
 def _check(point: Point) -> None:
@@ -320,7 +332,10 @@ def opened(folder: Path, plan: Plan) -> Iterator[None]:
 
 def text(plan: Plan) -> str:
     """sweep.json."""
-    return json.dumps(definition.head(FORMAT, VERSION) | dataclasses.asdict(plan), indent=2) + "\n"
+    told = dataclasses.asdict(plan)
+    if not plan.imports:
+        del told["imports"]
+    return json.dumps(definition.head(FORMAT, VERSION) | told, indent=2) + "\n"
 
 
 def read(folder: Path) -> Plan:
@@ -337,6 +352,7 @@ def read(folder: Path) -> Plan:
         points = [Point(**point) for point in found["points"]]
         if any(key not in point.settings for point in points for key in point.varied):
             raise ValueError("a point varies what it does not set")
+        records.check(found.setdefault("imports", []), [str], "imports")
         names = (field.name for field in dataclasses.fields(Plan))
         return Plan(**{name: found[name] for name in names} | {"points": points})
     except (FileNotFoundError, NotADirectoryError):
@@ -349,10 +365,12 @@ def read(folder: Path) -> Plan:
 
 def _check_grown(folder: Path, old: Plan, new: Plan) -> None:
     """ConfigError naming what differs, unless `new` is `old` with points, seeds or steps added."""
-    wrong = [
+    changed = dict(old.common.get("plugins", {}).items() - new.common.get("plugins", {}).items())
+    wrong = [f"{key} is of another file there than here, or of one that changed" for key in sorted(changed)]
+    wrong += [
         f"{key} is {old.common.get(key, 'none')} there and {new.common.get(key, 'none')} here"
         for key in (*COMMON, *OF_SOME)
-        if old.common.get(key) != new.common.get(key)
+        if key != "plugins" and old.common.get(key) != new.common.get(key)
     ]
     if old.steps > new.steps:
         wrong.append(f"its runs have {old.steps:,} steps, here they have {new.steps:,}")
@@ -393,5 +411,6 @@ def task(
         "steps": plan.steps,
         "jobs": jobs,
         "checkpoint_every": plan.checkpoint_every,
+        "imports": plan.imports,
         "data_dir": None if data_dir is None else os.path.abspath(data_dir),
     }

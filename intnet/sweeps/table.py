@@ -261,13 +261,13 @@ class Sweep:
     # -- for machines ---------------------------------------------------------------------------
 
     def digest(self) -> str:
-        """SHA-256 over names and states of all runs that are done; nothing measured is part of it."""
+        """SHA-256 over names and states of all runs that are done, '-' where none is; nothing measured."""
         lines = sorted(
             f"{run_name(row.point, seed)} {self.state(report)}\n"
             for row in self.rows
             for seed, report in row.reports.items()
         )
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
+        return hashlib.sha256("".join(lines).encode()).hexdigest() if lines else "-"
 
     def result(self) -> dict[str, Any]:
         """Everything."""

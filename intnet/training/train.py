@@ -77,6 +77,7 @@ class Run:
         self.batch_size, self.seed = batch_size, seed
         self.augment = augment
         self.weights: dict[str, Any] | None = None  # what `state_dicts.load` gave its model, if anything
+        self.plugins: dict[str, str] | None = None  # of the header that it was made again from, if any
         self.steps_per_epoch = method.steps_per_epoch = batches.per_epoch
         self.paths = Recorder()
         self.on_tape: Callable[[Tensor], None] | None = None  # sees the loss ahead of its backward pass

@@ -17,7 +17,7 @@ from intnet.spec import words as random
 from intnet.spec.curves import curve_round, tanh_round
 from intnet.spec.float32 import to_float32
 from intnet.spec.formats import Direct, FixedPoint, Format
-from intnet.spec.rounding import round_fraction
+from intnet.spec.rounding import Mode, round_fraction
 from intnet.spec.tensor import place_of, power
 from intnet.trace import Event
 from intnet.verify import chains
@@ -114,7 +114,7 @@ def entering(values: Values, place: Place) -> list[str]:
 def _check_codes(values: Values, place: Place, form: Format, flat: np.ndarray, row: Row) -> None:
     event, judge, q = place.event, values.judge, place.event.result
     stream = judge.stream_of(event.layer, event.path)
-    mode = "ties_even" if stream is None else "stochastic"
+    mode = judge.mode_of(event.layer, event.path) if stream is None else "stochastic"
     grid = inner_grid(values, place, form) if place.inner else grid_of(values, form, place.entered)
     exponent = form.exponent(grid)
     row.specs += [f"formats.{type(form).__name__}", *(["words.word"] if stream else [])]
@@ -144,7 +144,7 @@ def _check_codes(values: Values, place: Place, form: Format, flat: np.ndarray, r
                 f"random word {drawn[k]} of {stream!r}, element {at}: "
                 "up where it is below the remainder * 2^32"
             )
-        return [*lines, f"{mode} gives code {made[k]}"]
+        return [*lines, f"{getattr(mode, '__name__', mode)} gives code {made[k]}"]
 
     if int(np.max(np.abs(np.asarray(q.exponent) - exponent))) == 0:
         row.compare(flat, q.shape, made, q.codes.reshape(-1)[flat].tolist(), trail)
@@ -166,7 +166,7 @@ def grid_of(values: Values, form: Format, value: Any) -> int:
     if is_stored(value) and not (isinstance(value, QTensor) and isinstance(value.exponent, np.ndarray)):
         flat = value.codes.reshape(-1) if isinstance(value, QTensor) else np.asarray(value).reshape(-1)
         least, greatest = values.at(value, np.array([flat.argmin(), flat.argmax()]))
-        return form.grid_of(least, greatest)
+        return form.grid((least, greatest))
     return decided(form, values.near(value), lambda flat: values.at(value, flat))
 
 
@@ -182,7 +182,7 @@ def decided(form: Format, near: Near, exact_at: Callable[[np.ndarray], list[Frac
     may = np.flatnonzero((low <= high.min()) | (high >= low.max()))
     assert may.size <= MANY, f"{may.size} elements may be the greatest"
     exact = exact_at(may)
-    return form.grid_of(min(exact), max(exact))
+    return form.grid(exact)
 
 
 def inner_grid(values: Values, place: Place, form: Format) -> int:
@@ -193,7 +193,7 @@ def inner_grid(values: Values, place: Place, form: Format) -> int:
     return decided(form, near, lambda flat: source_of(values, place, flat).values)
 
 
-def _code(form: Format, source: Source, x: Fraction, grid: int, mode: str, word: int | None) -> int:
+def _code(form: Format, source: Source, x: Fraction, grid: int, mode: Mode, word: int | None) -> int:
     if source.root:
         return form.root_code(x, grid, mode)[0]
     if source.curve:

@@ -20,6 +20,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.spec.digest import Exponents, Floats, Words
 from intnet.spec.methods.step import FLOAT32, Now, value_of
 from intnet.spec.nets import Layer as SpecLayer
+from intnet.spec.rounding import Mode
 from intnet.spec.tensor import Fixed
 from intnet.verify.floats import fractions
 from intnet.verify.record import Record
@@ -140,6 +141,11 @@ class Judge:
         )
         return found
 
+    def mode_of(self, layer: str, path: str) -> Mode:
+        """What a path that has no stream is rounded by."""
+        found: Mode = "ties_even" if self._packed(path) else self.rules.mode_of(self.layers[layer], path)
+        return found
+
     def _packed(self, path: str) -> Any:
         """The definition's `Packing` of x0s, x1s or x3s; None of other paths."""
         return getattr(self.settings, "packing", None) if path in ("x0s", "x1s", "x3s") else None
@@ -150,7 +156,7 @@ def definition_of(method: Method) -> Any:
     own = getattr(method, "spec", None)
     if own is not None:
         return own
-    if METHODS.get(method.name) is type(method):
+    if METHODS.get(method.name) is type(method) and method.name not in METHODS.origins:
         return importlib.import_module(f"intnet.spec.methods.{method.name}")
     return None
 

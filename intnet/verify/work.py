@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 import intnet
-from intnet import spec
+from intnet import plugins, spec
 from intnet.errors import ConfigError, IntnetError
 from intnet.runs import files
 from intnet.runs.process import cores
@@ -37,10 +37,11 @@ _STEP: list[Step] = []  # of this process, for the forks of it
 
 
 def sources() -> str:
-    """SHA-256 of the package's sources: another program is another verification."""
+    """SHA-256 of the package's sources, and of users' own: another program is another verification."""
     package, sha = Path(intnet.__file__).parent, hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         sha.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
+    sha.update("".join(plugins.loaded()).encode())
     return sha.hexdigest()
 
 

@@ -285,7 +285,7 @@ def arguments(**changes: Any) -> list[Any]:
     [
         ({"method": "wageubm"}, "unknown method 'wageubm'; did you mean 'wageubn'? there are "),
         ({"model": "resnet9"}, "unknown model 'resnet9'; did you mean 'resnet8'?"),
-        ({"data": "digit"}, "unknown data set 'digit'; known: digits, fashion-mnist, "),
+        ({"data": "digit"}, "unknown data set 'digit'; did you mean 'digits'? there are digits, "),
         ({"set": "edge=fixed16"}, "unknown key of method 'wageubn' 'edge'; did you mean 'edges'?"),
         ({"set": "name=x"}, "unknown key of method 'wageubn' 'name'"),
         ({"set": "self=x"}, "unknown key of method 'wageubn' 'self'"),

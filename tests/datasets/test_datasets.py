@@ -295,11 +295,15 @@ def test_unknown_name() -> None:
     with pytest.raises(ConfigError) as caught:
         datasets.load("fashion_mnist")
     assert str(caught.value) == (
-        f"unknown data set 'fashion_mnist'; known: {KNOWN}, folder:PATH; did you mean 'fashion-mnist'?"
+        f"unknown data set 'fashion_mnist'; did you mean 'fashion-mnist'? there are {KNOWN}, folder:PATH; "
+        "one of your own: give its file with --import FILE"
     )
     with pytest.raises(ConfigError) as caught:
         datasets.load("xyzzy")
-    assert str(caught.value) == f"unknown data set 'xyzzy'; known: {KNOWN}, folder:PATH"
+    assert str(caught.value) == (
+        f"unknown data set 'xyzzy'; there are {KNOWN}, folder:PATH; one of your own: give its file with "
+        "--import FILE"
+    )
 
 
 # ---- arrays of the user's ----

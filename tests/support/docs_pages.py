@@ -3,6 +3,9 @@
     ```python     `>>>` lines are doctests; without them it is run as it stands. All of a page share one
                   namespace. One that starts with `# intnet/....py` is also what that file would hold
     ```console    `$ ` commands with what they print; `...` stands for what may differ
+    A ```python block that starts with `# NAME.py` is a file of the reader's own: it is written into the
+    scratch folder, and from here on every block is a process of its own.
+
     ```diff       a change of the library: from here on the page goes on in a changed copy of it, where
                   every block is a process of its own, without Numba's compiler
 
@@ -109,6 +112,7 @@ class Session:
         self.space: dict[str, object] = {"__name__": f"docs_{page.stem.replace('-', '_')}"}
         self.files: dict[str, str] = {}
         self.copy: Path | None = None
+        self.own = False  # whether the reader has files
 
     def run(self) -> None:
         name = str(self.space["__name__"])
@@ -125,6 +129,11 @@ class Session:
         return f"{self.page.name}, line {block.line}"
 
     def _python(self, block: Block) -> None:
+        own = re.match(r"# (\w+\.py)\n", block.text)
+        if own:
+            (self.folder / own[1]).write_text(block.text)
+            self.own = True
+            return
         file = re.match(r"# ((?:intnet|tests)/\S+\.py)\n", block.text)
         if file:
             self.files[file[1]] = block.text
@@ -134,7 +143,7 @@ class Session:
             if self.copy is None:
                 exec(compile(block.text, self._where(block), "exec"), self.space)
             return
-        if self.copy is not None:
+        if self.copy is not None or self.own:
             (self.folder / "block.txt").write_text(block.text)
             done = self._process([sys.executable, "-m", "doctest", "-o", "ELLIPSIS", "block.txt"])
             assert done.returncode == 0, f"{self._where(block)}:\n{done.stdout}{done.stderr}"
@@ -157,7 +166,7 @@ class Session:
     def _command(self, command: str) -> str:
         """What a command prints on stdout, without trailing blanks; intnet's run in this process."""
         words = shlex.split(command)
-        if words[0] == "intnet" and self.copy is None:
+        if words[0] == "intnet" and self.copy is None and not self.own:
             out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # as a terminal's, for histograms
             before = Path.cwd()
             try:
@@ -173,6 +182,8 @@ class Session:
         elif words[0] == "python":
             words[0] = sys.executable
         done = self._process(words)
+        if self.own and done.returncode == 2:  # refused, as the page shows
+            return _trimmed(done.stderr)
         assert done.returncode in (0, 1) and not done.stderr, f"$ {command}\n{done.stderr}"
         return _trimmed(done.stdout)
 

@@ -16,8 +16,7 @@ A folder is written whole or not at all. `KINDS` is the list.
 from collections.abc import Iterator
 from pathlib import Path
 
-from intnet.errors import ConfigError, PackError
-from intnet.methods.options import unknown
+from intnet.errors import ConfigError, PackError, unknown
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.packs.export import arrays, c_arrays, image, memories
 from intnet.packs.pack import Pack, PathLike

@@ -25,8 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.errors import ConfigError, PackError
-from intnet.methods.options import unknown
+from intnet.errors import ConfigError, PackError, unknown
 from intnet.numbers import hexfiles, rng
 from intnet.packs.circuits import coverage
 from intnet.packs.ports import Case, Draft, Filled, Port

@@ -8,8 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from intnet.errors import ConfigError
-from intnet.methods.options import unknown
+from intnet.errors import ConfigError, unknown
 from intnet.packs.circuits import c_model, dpi
 from intnet.packs.units.drafts import check, parse
 from intnet.packs.units.listing import UNITS

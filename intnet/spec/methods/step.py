@@ -24,6 +24,7 @@ from intnet.spec.digest import Floats, Words
 from intnet.spec.float32 import to_float32
 from intnet.spec.formats import Format, Quantized, quantize
 from intnet.spec.nets import WEIGHTED, Layer, Net, Rules, Walk, layers_of
+from intnet.spec.rounding import Mode
 from intnet.spec.tensor import Fixed, Tensor
 from intnet.spec.values import Curve, Expression, Roots, Value, exact, to_float
 
@@ -182,6 +183,10 @@ class Step(Rules):
         """The stream of a path that rounds stochastically; None: to nearest, ties to even."""
         return None
 
+    def mode_of(self, layer: Layer, path: str) -> Mode:
+        """What rounds a path that has no stream."""
+        return "ties_even"
+
     def save(self, layer: Layer, path: str, value: Any) -> Any:
         """What the way back reads: `Packing.save`, where the method's settings ask for it."""
         tape = self.settings.packing
@@ -204,12 +209,14 @@ class Step(Rules):
             return self.note(layer, path, given, given if form is None else in_float32(given), form)
         assert isinstance(form, Format)
         drawn = None if stream is None else self.words(stream, _size(given))
-        q = rounded(given, form, drawn)
+        mode = self.mode_of(layer, path)
+        q = rounded(given, form, drawn, mode)
         name = f"{layer.name}/{path}"
         if q.saturated:
             self.saturated[name] = self.saturated.get(name, 0) + q.saturated
         out = Fixed(given.shape, q.codes, q.exponent)
-        return self.note(layer, path, given, out, form, "ties_even" if drawn is None else "stochastic", drawn)
+        told = "stochastic" if drawn is not None else getattr(mode, "__name__", str(mode))
+        return self.note(layer, path, given, out, form, told, drawn)
 
     def note(
         self, layer: Layer, path: str, given: Any, out: Any, form: Any = None, mode: str | None = None,
@@ -297,8 +304,12 @@ def in_float32(value: Expression) -> Tensor:
     return to_float(value)
 
 
-def rounded(value: Expression, form: Format, drawn: Sequence[int] | None = None) -> Quantized:
+def rounded(
+    value: Expression, form: Format, drawn: Sequence[int] | None = None, mode: Mode = "ties_even"
+) -> Quantized:
     """Every element rounded once, by `drawn` stochastically; a root and a curve from their exact argument."""
+    if isinstance(value, Roots | Curve) and mode != "ties_even":
+        raise ValueError("a root and a curve are rounded to nearest, ties to even")
     if isinstance(value, Roots | Curve):
         grid = form.grid([0])
         if isinstance(value, Roots):
@@ -307,7 +318,7 @@ def rounded(value: Expression, form: Format, drawn: Sequence[int] | None = None)
             exponent = form.exponent(grid)
             made = [form.limited(_curve_code(value.name, x, exponent)) for x in value.at]
         return Quantized([c for c, _ in made], form.exponent(grid), sum(limited for _, limited in made))
-    return quantize(exact(value), form, "ties_even" if drawn is None else "stochastic", drawn)
+    return quantize(exact(value), form, mode if drawn is None else "stochastic", drawn)
 
 
 def _curve_code(name: str, x: Fraction, exponent: int) -> int:

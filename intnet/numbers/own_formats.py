@@ -1,0 +1,114 @@
+"""Formats of one's own: the plain rule of one, from which all that quantizes, measures and explains works.
+
+    @formats.register("fitted")
+    @dataclass(frozen=True)
+    class Fitted(OwnFormat):
+        k: int
+
+        def grid_of(self, least, greatest):      # from the exact extremes of a tensor: log2 of code 1's value
+            ...
+        def limits(self):                        # least and greatest code, and what happens beyond
+            return -7, 7, "saturate"
+
+An `OwnFormat` has equidistant codes: rounded by the same loops as intnet's own, and put into packs. `Levels`
+has any codes: rounded an element at a time on fractions, microseconds each; no pack takes it. A rule is what
+the definition's formats are (`spec.formats.Format`), and serves as definition and as format at once.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+
+from intnet.errors import FormatError
+from intnet.spec.formats import Exact, Format, Limits, Way, extremes
+from intnet.spec.rounding import Mode, decision
+from intnet.spec.tensor import power
+
+__all__ = ["Levels", "OwnFormat"]
+
+
+class OwnFormat(Format):
+    """value = code * 2^e, e = `grid_of` of the tensor's extremes, codes within `limits`.
+
+    `grid_of(least, greatest)` gets 0 for the least where no value is below 0, and for the greatest where none
+    is above: least <= 0 <= greatest.
+
+    RULE: it in words, as the page of a pack prints it
+    """
+
+    RULE: ClassVar[str] = ""
+
+    def grid(self, xs: Sequence[Exact]) -> int:
+        """`grid_of` of these values, or of their extremes."""
+        least, greatest = extremes(xs)
+        return self.grid_of(min(least, Fraction(0)), max(greatest, Fraction(0)))
+
+    def exponent(self, grid: int) -> int:
+        """e, the grid itself."""
+        return grid
+
+    def step(self, grid: int) -> Fraction:
+        """2^e."""
+        return power(self.exponent(grid))
+
+    @property
+    def bits(self) -> int:
+        """Nominal stored bits of an element: those that hold every code within the limits."""
+        limits = self.limits()
+        if limits is None:
+            raise FormatError(f"{self} has no limits: give its class a property `bits`")
+        low, high, _ = limits
+        return max(high, -low - 1, 0).bit_length() + (low < 0)
+
+
+class Levels(OwnFormat):
+    """Codes that are not equidistant: those of `levels()`, ascending whole numbers, 0 among them.
+
+    A value between two neighbours is rounded by where it lies between them, in parts of their distance: up
+    or down as the mode says of floor + f, where floor counts levels from 0. A tie is the middle of two
+    levels, the even one of them has an even number, and stochastic rounding has no bias. Beyond the last one
+    it saturates. What is stored is the number of a level; a tensor's `codes` are the levels.
+    """
+
+    def levels(self) -> tuple[int, ...]:
+        """In units of 2^e."""
+        raise NotImplementedError(f"{type(self).__name__} defines no levels")
+
+    @cached_property
+    def table(self) -> tuple[tuple[int, ...], int]:
+        """(levels, place of 0); FormatError where they are not ascending, or 0 is none."""
+        found = tuple(self.levels())
+        if len(found) < 2 or 0 not in found or any(a >= b for a, b in pairwise(found)):
+            raise FormatError(f"{self}: levels are ascending whole numbers, two at least, and 0 among them")
+        return found, found.index(0)
+
+    def limits(self) -> Limits:
+        """Of numbers of levels."""
+        found, zero = self.table
+        return -zero, len(found) - 1 - zero, "saturate"
+
+    def way(
+        self, x: Exact, grid: int, mode: Mode = "ties_even", word: int | None = None, bits: int = 32
+    ) -> Way:
+        """By the number of the level below, and the part of the distance to the next one."""
+        found, zero = self.table
+        step = self.step(grid)
+        scaled = Fraction(x) / step
+        below = min(max(bisect_right(found, scaled) - 1, 0), len(found) - 2)
+        part = (scaled - found[below]) / (found[below + 1] - found[below])
+        made = decision(below - zero + part, mode, word, bits)
+        return Way(step, made, self.limits(), levels=dict(enumerate(found, -zero)))
+
+    def root_way(self, square: Exact, grid: int, mode: Mode = "ties_even") -> Way:
+        """Refused: where a root lies between two levels is no fraction."""
+        raise FormatError(f"{self}: a square root is rounded to equidistant codes only")
+
+    def numbers(self, codes: np.ndarray) -> np.ndarray:
+        """int64 numbers of the levels that are `codes`, as they are stored."""
+        found, zero = self.table
+        return np.searchsorted(np.array(found, np.int64), codes) - zero
