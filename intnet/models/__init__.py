@@ -1,7 +1,8 @@
 """Models: structure only, one family a file. Every model is listed here, once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from intnet.errors import ConfigError
 from intnet.methods.options import unknown
 from intnet.models.alexnet import AlexNet
 from intnet.models.efficientnetv2 import EfficientNetV2
@@ -23,6 +24,7 @@ MODELS: dict[str, Callable[..., Model]] = {  # takes (image_shape, classes)
     "resnet50": resnet50,
     "efficientnetv2": EfficientNetV2,
 }
+mlp, lenet5, alexnet, efficientnetv2 = MLP, LeNet5, AlexNet, EfficientNetV2  # by their names, as resnet8 is
 STEMMED = ("alexnet", "resnet18", "resnet34", "resnet50")  # and a stem: names go on with one of `stems.py`
 
 __all__ = [
@@ -43,11 +45,25 @@ __all__ = [
 ]
 
 
-def make(name: str, image_shape: tuple[int, int, int], classes: int) -> Model:
-    """A model by name for images (H, W, C) and a number of classes; 'resnet50-cifar' names the stem too."""
+def make(name: str, image_shape: Sequence[int], classes: int) -> Model:
+    """A model by name for images (H, W, C) and a number of classes; 'resnet50-cifar' names the stem too.
+
+    image_shape: (H, W) is of one channel, (F,) of a table of F columns: (1, 1, F)
+    """
+    image_shape = image_shape_of(image_shape)
     base, stem = parted(name)
     if stem is not None and base in STEMMED:
         return MODELS[base](image_shape, classes, stem=stem)
     if name not in MODELS:
         raise unknown("model", name, list(MODELS))
     return MODELS[name](image_shape, classes)
+
+
+def image_shape_of(shape: Sequence[int]) -> tuple[int, int, int]:
+    """(H, W, C) of (H, W, C), (H, W) or (F,), as `datasets.from_arrays` takes arrays."""
+    if len(shape) == 1:
+        return (1, 1, shape[0])
+    if len(shape) not in (2, 3):
+        raise ConfigError(f"image shape {tuple(shape)}: give (H, W, C), (H, W), or (F,) of a table")
+    h, w, c = *shape, *(1,) * (3 - len(shape))
+    return h, w, c
