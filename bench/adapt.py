@@ -26,7 +26,8 @@ from intnet.costs import adapt_costs
 from intnet.numbers.formats import Format
 from intnet.numbers.qtensor import QTensor
 from intnet.trace import Event
-from intnet.training.train import Run, StepReport
+from intnet.training.history import StepReport
+from intnet.training.train import Run
 
 BATCH = 128
 MOVING, FIXED = (10, 10), (7, 2)  # groups, and steps a group: with the switch, and of widths that stay

@@ -17,7 +17,7 @@ from bench.summary import Row, at_least, ratio
 from bench.timing import medians
 from bench.training import run
 from intnet import methods
-from intnet.training.train import EVALUATION_BATCH, classified
+from intnet.training.inference import EVALUATION_BATCH, classified
 
 QUESTION = f"classifying with resnet20, batches of {EVALUATION_BATCH}, 28x28x1"
 METHODS = ("wageubn", "float32")

@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))  # the reference is of this checkout; docs.* are the extensions below
 os.environ["NUMBA_DISABLE_JIT"] = "1"
 
+from intnet.runs import definition  # noqa: E402
 from intnet.show import lab  # noqa: E402
 
 project = "intnet"
@@ -71,5 +72,5 @@ def lead_to_notebooks(_: Sphinx, __: str, source: list[str]) -> None:
 def setup(app: Sphinx) -> None:
     """As Sphinx calls it, ahead of looking for pages."""
     copy_notebooks(HERE / "notebooks")
-    (HERE / "lab.html").write_text(lab.page())
+    (HERE / "lab.html").write_text(lab.page(definition.VERSION))
     app.connect("source-read", lead_to_notebooks)

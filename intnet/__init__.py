@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from intnet.numbers import formats, rng, rounding
     from intnet.numbers.formats import BlockFloat, Constant, Direct, FixedPoint, Flag, Scaled, Shift
     from intnet.numbers.qtensor import QTensor
+    from intnet.runs.run_folder import load
+    from intnet.runs.saving import save
+    from intnet.training.epochs import EarlyStopping
     from intnet.training.train import Run, fit
 
 __version__ = "0.1.0"
@@ -29,6 +32,7 @@ __all__ = [
     "Constant",
     "Conv2d",
     "Direct",
+    "EarlyStopping",
     "FixedPoint",
     "Flag",
     "Linear",
@@ -43,12 +47,14 @@ __all__ = [
     "fit",
     "formats",
     "layers",
+    "load",
     "methods",
     "models",
     "ops",
     "quantize",
     "rng",
     "rounding",
+    "save",
     "spec",
     "trace",
 ]
@@ -59,6 +65,9 @@ _HOMES = {  # module -> what of it is public
     "layers": ("BatchNorm2d", "Conv2d", "Linear"),
     "numbers.formats": ("BlockFloat", "Constant", "Direct", "FixedPoint", "Flag", "Scaled", "Shift"),
     "numbers.qtensor": ("QTensor",),
+    "runs.run_folder": ("load",),
+    "runs.saving": ("save",),
+    "training.epochs": ("EarlyStopping",),
     "training.train": ("Run", "fit"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -6,7 +6,7 @@ observes: without an observer a step costs nothing. `Recorder` keeps the values 
 """
 
 import fnmatch
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from intnet.blocks.buckets import Codec, Mix, Packed
 from intnet.exact.expressions import Exact, Root
 from intnet.numbers.formats import BlockFloat, Flag, Format, Levels
 from intnet.numbers.qtensor import QTensor, max_abs
+from intnet.show.tables import Column, Shown, Table, numbers
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Event:
 Observer = Callable[[Event], None]
 
 
-class Recorder:
+class Recorder(Shown):
     """Keeps the last event of every path that matches 'layer/path' patterns (shell wildcards)."""
 
     def __init__(self, *patterns: str) -> None:
@@ -73,6 +74,29 @@ class Recorder:
             if isinstance(result, Exact) and np.all(np.asarray(result.den) == 1)
             else result
         )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __repr__(self) -> str:
+        names = ", ".join(list(self.events)[:4]) + ", ..." * (len(self) > 4)
+        return f"Recorder({', '.join(self.patterns)}: {len(self)} values" + (f": {names})" if names else ")")
+
+    def summary(self) -> Table:
+        """Every value that was kept: format, shape, bits that its codes need, how many were limited."""
+        rows: list[Sequence[Any]] = []
+        for name in self:
+            value = self[name]
+            codes = isinstance(value, QTensor)
+            limited = value.status.saturated if codes and value.status is not None else None
+            format = str(self.events[name].format or "exact") if codes else type(value).__name__
+            shape = "x".join(map(str, getattr(value, "shape", ())))
+            rows.append((name, format, shape, value.width if codes else None, limited))
+        columns = [Column(name, right=False) for name in ("path", "format", "shape")]
+        return Table("", [*columns, *numbers("bits used", "saturated", spec=",")], rows)
 
 
 @dataclass

@@ -24,6 +24,7 @@ PACKAGE = ROOT / "intnet"
 # What each is for, its docstring's first sentence says.
 ROOMS = {
     "errors": "Errors a person can act on: what was wrong, where (layer, data path, file), what to do.",
+    "show": "What a person is shown: numbers as text, tables, bars of progress, pictures.",
     "plugins": "What users add from files of their own: registries, which file defined what",
     "autograd": "Reverse-mode differentiation, whole: a value, the node that made it, and one walk back.",
     "spec": "The definition: what every bit of intnet is, in plain Python integers and fractions.",
@@ -38,7 +39,6 @@ ROOMS = {
     "models": "Models: structure only, one family a file.",
     "datasets": "Data sets: checked files in, uint8 images with an exact exponent out",
     "training": "A run: one step after another, its state and digest, what its tape holds.",
-    "show": "What a person is shown: numbers as text, tables, bars of progress, pictures.",
     "runs": "A run on disk: its folder, checkpoints, records and reports, and tensors and models as files.",
     "inspect": "Looking inside a step: operands, every number's way to its bits by the definition, measures.",
     "costs": "What training costs by the papers' own models.",

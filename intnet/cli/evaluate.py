@@ -63,14 +63,14 @@ def _run(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     from intnet.runs import report, run_folder
 
     tested = run_folder.load(args.source, args.data, args.data_dir, args.image_size)
-    accuracy, top5 = tested.evaluate_top(1, TOP, reestimate=args.reestimate or 0)
+    found = tested.evaluate(reestimate=args.reestimate or 0)
     config = {"method": tested.method.name, "model": tested.model.kind, "data": tested.data.name}
     return f"{report.title(config)}, step {tested.step:,}", {
         "run": args.source,
         "data": tested.data.name,
         "step": tested.step,
-        "test_accuracy": accuracy,
-        **({"test_top5": top5} if tested.data.classes > TOP else {}),
+        "test_accuracy": found.accuracy,
+        **({"test_top5": found.top5} if tested.data.classes > TOP else {}),
         "test_images": len(tested.data.test_labels),
         **_statistics(tested, args.reestimate),
         "state_sha256": tested.digest(),
@@ -82,8 +82,8 @@ def _statistics(tested: Any, reestimate: int | None) -> dict[str, Any]:
 
     reestimated_from: training batches
     """
+    from intnet.training.inference import EVALUATION_BATCH
     from intnet.training.reestimate import norms_of
-    from intnet.training.train import EVALUATION_BATCH
 
     if not norms_of(tested.model):
         return {"batch_norm": None}
@@ -124,14 +124,14 @@ def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
             f"{args.source} takes images (H, W, C) = {model.model.image_shape} of {model.model.classes} "
             f"classes; {data.name!r} has {data.image_shape} and {data.classes}"
         )
-    accuracy, top5 = model.accuracy_top(data, 1, TOP)
+    found = model.evaluate(data)
     title = f"fixed-point model, {model.model.kind} on {data.name}, trained for {trained['steps']:,} steps"
     return title, {
         "model": args.source,
         "data": data.name,
         "step": trained["steps"],
-        "test_accuracy": accuracy,
-        **({"test_top5": top5} if data.classes > TOP else {}),
+        "test_accuracy": found.accuracy,
+        **({"test_top5": found.top5} if data.classes > TOP else {}),
         "test_images": len(data.test_labels),
         "batch_norm": "running" if norms_of(model.model) else None,
         "bytes": model.bytes,

@@ -17,11 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write it, whole or not at all."""
-    from intnet.runs import files
+    from intnet.runs import definition, files
     from intnet.show import lab
 
     options.check_file("FILE", args.file)
-    page = lab.page().encode()
+    page = lab.page(definition.VERSION).encode()
     files.replace(args.file, page)
     if args.json:
         print(json.dumps({"file": str(args.file), "bytes": len(page)}))

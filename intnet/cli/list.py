@@ -67,7 +67,8 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
             for name, make in models.MODELS.items()
         },
         "data": {name: _data(datasets.available(name, data_dir)) for name in datasets.LOADERS}
-        | {"folder:PATH": _folder()},
+        | {"folder:PATH": _folder()}
+        | {"arrays:FILE.npz": {"about": "X, y, perhaps X_test, y_test, of numpy.savez", "available": True}},
         "rounding_modes": {
             name: {"about": f"HLS name {hls[name]}" if name in hls else "no HLS name"} for name in MODES
         },

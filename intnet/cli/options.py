@@ -40,7 +40,7 @@ def seeds(text: str) -> list[int]:
 
 
 METHODS = "how numbers are stored: wageubn, adapt, muppet, dynasty, saved, banner, float32"
-DATA = "the data set: digits, fashion-mnist, cifar10, ..., or folder:PATH"
+DATA = "the data set: digits, fashion-mnist, cifar10, ..., folder:PATH or arrays:FILE.npz"
 AUGMENT = "of training images, of the seed: crop=P, flip, or crop=P,flip"
 SET = "an option of the method, repeatable"
 WEIGHTS = "first weights: a state dict as .npz or .safetensors, of torchvision's names"

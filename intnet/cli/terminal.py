@@ -5,11 +5,9 @@ Progress goes to stderr and only to a terminal; lines of epochs and the summary 
 
 import argparse
 import json
-import os
 import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType, TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -22,43 +20,9 @@ from intnet.show import tables
 from intnet.show.bars import FIRST, bar, bars, say
 from intnet.show.tables import Column, Table, numbers
 from intnet.trace import Observer
-from intnet.training.train import Run, StepReport
-
-
-class Stop:
-    """While entered: the first SIGINT or SIGTERM asks to stop after the step, the second stops at once."""
-
-    def __init__(self) -> None:
-        self.signal = 0
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "Stop":
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def __call__(self) -> bool:
-        """Whether a signal came."""
-        return self.signal != 0
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.signal:
-            raise KeyboardInterrupt
-        self.signal = number
-        # os.write: a handler may interrupt a print to the same stream
-        os.write(2, b"\nstopping after this step (once more: at once)\n")
-
-
-def note(step: StepReport) -> str:
-    """What stands beside the bar after a step."""
-    rate = step.images / step.seconds
-    return f"loss {step.loss:.4f}  accuracy {step.accuracy:6.1%}  {rate:,.0f} images/s"
+from intnet.training.epochs import Stop, note
+from intnet.training.history import StepReport
+from intnet.training.train import Run
 
 
 def advance(run: Run, steps: int, observers: Sequence[Observer]) -> None:
@@ -101,7 +65,7 @@ class Show:
         say(
             self.bars,
             f"epoch {line['epoch'] + 1}: loss {self.last.loss:.4f}, "
-            f"test accuracy {line['test_accuracy']:.2%}, {saturated:,} values saturated",
+            f"test accuracy {tables.text(line['test_accuracy'], '.2%')}, {saturated:,} values saturated",
         )
 
 
@@ -114,7 +78,7 @@ def train(work: RunFolder, args: argparse.Namespace) -> int:
             f"from step {run.step:,} to {work.plan.steps:,} in {work.folder}",
             flush=True,
         )
-    stop, show = Stop(), Show(work, args.json)
+    stop, show = Stop(signal.SIGINT, signal.SIGTERM), Show(work, args.json)
     try:
         with stop, show.bars:
             result = work.train(show.on_step, show.on_epoch, show.on_test, stop)

@@ -15,6 +15,7 @@ EXAMPLE = """\
       --weights-partial --out runs/tuned
 
 --data folder:PATH has PATH/train/CLASS/*.png (or .jpg) and PATH/test/CLASS/ (or val/), see `intnet list`.
+--data arrays:FILE.npz has X and y, perhaps X_test and y_test, as numpy.savez writes them.
 --augment crop=4,flip moves each image by up to 4 pixels and mirrors about half of them, as the seed says.
 
 The last line of stdout is 'state sha256: HEX', the same on every machine. A run that was stopped or

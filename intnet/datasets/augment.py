@@ -4,7 +4,7 @@
 counter generator (`numbers/rng.py`); image i of a batch has those of its place i, whoever reads the batch,
 and when.
 
-crop=P: P zero bytes around each side, then a cut of the old size at (y, x), each one of 0..2P (He et al.,
+crop=P: P zeros around each side, then a cut of the old size at (y, x), each one of 0..2P (He et al.,
 Deep residual learning, 2016, section 4.2). y comes from words 4i, 4i + 1 of the stream "data/crop" as a
 64-bit number u, high half first: y = floor(u * (2P + 1) / 2^64); x from words 4i + 2, 4i + 3. That is not
 quite uniform: no count of words is, as 2P + 1 is odd; the shares of two offsets differ by 2^-64 at most.
@@ -27,7 +27,7 @@ EXAMPLE = "crop=4,flip"
 
 @dataclass(frozen=True)
 class Augment:
-    """What happens to a batch: crop: zero bytes around an image (0: no crop); flip: swap sides of some?"""
+    """What happens to a batch: crop: zeros around an image (0: no crop); flip: swap sides of some?"""
 
     crop: int = 0
     flip: bool = False
@@ -54,7 +54,7 @@ class Augment:
             raise ConfigError(f"crop={self.crop}: an image of {width}x{height} pixels would be cut off whole")
 
     def __call__(self, images: np.ndarray, seed: int, step: int) -> np.ndarray:
-        """uint8 (n, H, W, C), the images of step `step` (from 0) in their places, altered; a new array.
+        """(n, H, W, C), the images of step `step` (from 0) in their places, altered; a new array.
 
         Defined by `spec/data.py: augmented`.
         """
@@ -68,7 +68,7 @@ class Augment:
     def _cropped(self, images: np.ndarray, seed: int, step: int) -> np.ndarray:
         n, height, width, channels = images.shape
         pad = self.crop
-        padded = np.zeros((n, height + 2 * pad, width + 2 * pad, channels), np.uint8)
+        padded = np.zeros((n, height + 2 * pad, width + 2 * pad, channels), images.dtype)
         padded[:, pad : pad + height, pad : pad + width] = images
         out = np.empty_like(images)
         for i, (y, x) in enumerate(offsets(pad, n, seed, step).tolist()):

@@ -44,7 +44,7 @@ def order(seed: int, epoch: int, n: int) -> np.ndarray:
 
 
 class Batches:
-    """(uint8 images (n, H, W, C), int64 labels (n,)) of step s from 0; the last one of an epoch may be short.
+    """(images (n, H, W, C), int64 labels (n,)) of step s from 0; the last one of an epoch may be short.
 
     Any thread may call it. per_epoch: steps of an epoch
 

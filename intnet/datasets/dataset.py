@@ -1,7 +1,6 @@
-"""What a data set is: checked uint8 images with an exact exponent, and labels, of training and of testing.
+"""What a data set is: checked images of codes with an exact exponent, and labels, of training and of testing.
 
-Read `Dataset` first, then `from_arrays`, which makes one of arrays at hand; `assemble` is the same for the
-modules that read files.
+Read `Dataset` first; `assemble` makes one for the modules that read files, `arrays.py` of arrays at hand.
 """
 
 from dataclasses import dataclass, replace
@@ -10,18 +9,40 @@ import numpy as np
 
 from intnet.datasets.image_files import FileImages
 from intnet.errors import ConfigError, DataError
+from intnet.show.tables import Shown, Table, facts
 
 Images = np.ndarray | FileImages
 
 
-@dataclass(frozen=True, eq=False)  # arrays do not compare to one truth value
-class Dataset:
+@dataclass(frozen=True)
+class Rounded:
+    """What it changed that numbers became codes: how many of how many, and the greatest |change|."""
+
+    changed: int
+    elements: int
+    greatest: float
+
+    def __add__(self, other: "Rounded") -> "Rounded":
+        greatest = max(self.greatest, other.greatest)
+        return Rounded(self.changed + other.changed, self.elements + other.elements, greatest)
+
+    def __str__(self) -> str:
+        if not self.changed:
+            return f"none of {self.elements:,} numbers"
+        return f"{self.changed:,} of {self.elements:,} numbers, by {self.greatest:.2g} at most"
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # arrays do not compare to one truth value
+class Dataset(Shown):
     """Training and test images of one data set; every field was checked when it was made.
 
-    train_images, test_images: uint8 (N, H, W, C), value = byte * 2**exponent: an array, or a `FileImages`,
-    which reads from files what it is indexed with.
+    train_images, test_images: (N, H, W, C), value = code * 2**exponent: an array of bytes (uint8) or of codes
+    of numbers (int16, or int32 of up to 24 bits), or a `FileImages`, which reads from files what it is
+    indexed with. A test part may have no images.
     train_labels, test_labels: int64 (N,), each in 0..classes-1.
     image_size: what the images of a folder were scaled to, if asked for.
+    in_memory: made of arrays at hand, so that `load` cannot find it by its name.
+    rounded: of numbers, what their rounding changed when the set was made.
     """
 
     name: str
@@ -32,6 +53,13 @@ class Dataset:
     exponent: int
     classes: int
     image_size: int | None = None
+    in_memory: bool = False
+    rounded: Rounded | None = None
+
+    @property
+    def of_bytes(self) -> bool:
+        """Whether its codes are bytes."""
+        return isinstance(self.train_images, FileImages) or self.train_images.dtype == np.uint8
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -56,6 +84,28 @@ class Dataset:
         """What the pixels depend on beside the files: see `image_files.py`; '' where on nothing."""
         parts = (self.train_images, self.test_images)
         return next((part.decoder for part in parts if isinstance(part, FileImages) and part.decoder), "")
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.image_shape))
+        return (
+            f"Dataset({self.name!r}: {len(self.train_labels):,} images to train on, "
+            f"{len(self.test_labels):,} to test, {shape}, {self.classes} classes)"
+        )
+
+    def summary(self) -> Table:
+        """What it is, and what a value of it is."""
+        labels = np.bincount(self.train_labels, minlength=self.classes)
+        code = "byte" if self.of_bytes else "code"
+        pairs = {
+            "to train on": f"{len(self.train_labels):,} images",
+            "to test on": f"{len(self.test_labels):,} images",
+            "image (H, W, C)": str(self.image_shape),
+            "classes": f"{self.classes}, of {labels.min():,} to {labels.max():,} images to train on",
+            "value": f"{code} * 2^{self.exponent}",
+        }
+        if self.rounded is not None:
+            pairs["rounded"] = str(self.rounded)
+        return facts(f"data set {self.name!r}", pairs.items())
 
 
 # ---- checks, for files and for arrays of the user's ----
@@ -90,11 +140,17 @@ def check_labels(labels: np.ndarray, classes: int, where: str) -> np.ndarray:
         raise ConfigError(f"{where}: the number of classes is {classes!r}, not an integer of at least 1")
     array = np.asarray(labels)
     if array.ndim != 1:
-        raise DataError(f"{where}: labels of shape {array.shape}; expected (N,), one class number an image")
+        hot = "; of one-hot rows it is y.argmax(axis=1)" if array.ndim == 2 else ""
+        raise DataError(
+            f"{where}: labels of shape {array.shape}; expected (N,), one class number an image{hot}"
+        )
     if array.size == 0:
         raise DataError(f"{where}: no labels")
     if array.dtype.kind not in "iu":
-        raise DataError(f"{where}: labels are {array.dtype}, not integers")
+        raise DataError(
+            f"{where}: labels are {array.dtype}, not integers; they are numbered by "
+            "classes, y = np.unique(y, return_inverse=True)"
+        )
     bad = np.flatnonzero((array < 0) | (array >= classes))
     if bad.size:
         i = int(bad[0])
@@ -126,24 +182,3 @@ def assemble(name: str, arrays: list[np.ndarray], where: list[str], classes: int
             f"in {where[2]}"
         )
     return Dataset(name, train_images, train_labels, test_images, test_labels, exponent, int(classes))
-
-
-def from_arrays(
-    train_images: np.ndarray,
-    train_labels: np.ndarray,
-    test_images: np.ndarray,
-    test_labels: np.ndarray,
-    classes: int,
-    exponent: int = -8,
-    name: str = "arrays",
-) -> Dataset:
-    """A Dataset of arrays at hand: images uint8 (N, H, W, C) or (N, H, W), labels integers (N,).
-
-    value = byte * 2**exponent; the default makes 0..255 into 0..255/256. Image arrays already in C order
-    are kept, not copied. DataError or ConfigError says which argument is wrong.
-    """
-    if not is_int(exponent):
-        raise ConfigError(f"{name}: exponent {exponent!r} is not an integer (value = byte * 2**exponent)")
-    arrays = [train_images, train_labels, test_images, test_labels]
-    where = [f"{name} {part}" for part in ("train_images", "train_labels", "test_images", "test_labels")]
-    return assemble(name, arrays, where, classes, int(exponent))

@@ -1,12 +1,14 @@
 """What every layer is: children, parameters, buffers, and a method's hooks on its data paths."""
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 from intnet import ops
 from intnet.autograd import Keep, Tensor, leaf
 from intnet.errors import ShapeError
 from intnet.methods.method import Method, Parameter
+from intnet.show.tables import Column, Shown, Table, numbers
 
 Pair = tuple[int, int]
 
@@ -19,7 +21,7 @@ def pair(value: int | Pair, what: str = "size", least: int = 1) -> Pair:
     return both[0], both[1]
 
 
-class Layer:
+class Layer(Shown):
     """Base: named children in the order of their definition, parameters, buffers.
 
     `name` is the dotted path from the model (set by `Model`); `edge` is 'first' or 'last' for the outer
@@ -63,6 +65,26 @@ class Layer:
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """The layer's output under a method."""
         raise NotImplementedError(f"{type(self).__name__} defines no forward")
+
+    def __repr__(self) -> str:
+        """'Conv2d(conv1: weight 16x1x3x3)', of a layer with others in it their number."""
+        own = ", ".join(f"{p.name} {'x'.join(map(str, p.shape))}" for p in self.parameters)
+        inside = sum(1 for _ in self.walk()) - 1
+        told = own or (f"{inside} layers" if inside else "")
+        name = f"{self.name}: " if self.name and told else self.name
+        return f"{type(self).__name__}({name}{told})"
+
+    def summary(self) -> Table:
+        """Each layer that has no others in it: kind, shape of an output of the last pass, parameters."""
+        rows: list[tuple[str, str, str | None, int]] = []
+        for name, layer in self.walk(self.name):
+            if not any(layer.children()):
+                shape = "x".join(map(str, layer.output_shape[1:])) or None
+                count = sum(prod(p.shape) for p in layer.parameters)
+                rows.append((name or "-", type(layer).__name__, shape, count))
+        rows.append(("all", "", "", sum(row[-1] for row in rows)))
+        columns = [Column(name, right=False) for name in ("layer", "kind", "output")]
+        return Table(repr(self), [*columns, *numbers("parameters", spec=",")], rows)
 
     def read(self, parameter: Parameter, method: Method) -> Tensor:
         """The forward copy of a parameter; its gradient goes through the method on the way back."""

@@ -36,6 +36,7 @@ from intnet.numbers import fp32, rng
 from intnet.numbers.formats import Format
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import STOCHASTIC, mode_code
+from intnet.show.tables import Column, Shown, Table
 from intnet.trace import Event, Observer
 
 
@@ -85,7 +86,7 @@ class Context:
     saturated: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-class Method:
+class Method(Shown):
     """Base of all methods; see the module's list of hooks. Options are the fields of `Options`."""
 
     name: ClassVar[str]
@@ -115,6 +116,7 @@ class Method:
         if self.packing is not None:
             self.SYMBOLS = {**self.SYMBOLS, **PACKED}
         self.context = Context()
+        self.taken = False  # by a run, whose state it then holds
         self.overhead = 0.0  # seconds of the last step that went into moving widths
         self.moves: dict[str, dict[str, Any]] = {}  # layer -> what this step moved of it and why, for the log
         self.map: dict[str, Any] = {}  # what the last epoch found of a map of widths, for the log
@@ -299,6 +301,32 @@ class Method:
         """All options by key, those of some layers by 'key@pattern'; `methods.make` takes them back."""
         own = dataclasses.asdict(self.options) | self.overrides
         return own if self.packing is None else own | self.packing.settings()
+
+    def changed(self) -> dict[str, Any]:
+        """Those of `settings` that are not as a method without options has them."""
+        fields = {one.name: one for one in dataclasses.fields(self.Options)}
+        return {
+            key: value
+            for key, value in self.settings().items()
+            if key not in fields or fields[key].default != value
+        }
+
+    def __repr__(self) -> str:
+        told = ", ".join(
+            f"{key}={value!r}" if key.isidentifier() else f"**{{{key!r}: {value!r}}}"
+            for key, value in self.changed().items()
+        )
+        return f"{type(self).__name__}({told})"
+
+    def summary(self) -> Table:
+        """Its options, with their defaults where they are others."""
+        fields, changed = {one.name: one for one in dataclasses.fields(self.Options)}, self.changed()
+        rows = [
+            (key, str(value), str(fields[key].default) if key in fields and key in changed else None)
+            for key, value in self.settings().items()
+        ]
+        columns = [Column(name, right=False) for name in ("option", "value", "default")]
+        return Table(f"method {self.name}", columns, rows)
 
     # -- for the hooks ----------------------------------------------------------------------
 

@@ -41,6 +41,8 @@ def parse(text: str, number: Callable[[str], T], what: str) -> Schedule[T]:
         value, _, epoch = part.strip().partition("@")
         try:
             steps.append((int(epoch) if epoch else 0, number(value)))
+        except ConfigError:  # of a number that says more
+            raise
         except ValueError:
             raise ConfigError(
                 f"{what}={text!r}: {part!r} is not VALUE or VALUE@EPOCH, as in '26,13@30'"

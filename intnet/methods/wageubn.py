@@ -128,7 +128,7 @@ class Wageubn(Method):
             raise ConfigError(
                 f"wageubn: mom={o.mom}: a {k.k_mom}-bit code is from 0 to {(1 << k.k_mom - 1) - 1}"
             )
-        self.lr = schedules.parse(self.options.lr, int, "wageubn: lr")
+        self.lr = schedules.parse(self.options.lr, lambda text: rate_code(text, k.k_lr), "wageubn: lr")
         self.dr = schedules.parse(self.options.dr, int, "wageubn: dr")
         for _, code in self.lr.steps:
             if not 0 < code < 1 << k.k_lr - 1:
@@ -418,6 +418,18 @@ def momentum(acc_q: QTensor, gradient: QTensor, mom: int, k: Widths, where: str)
     """
     assert int(acc_q.exponent) + 1 - k.k_mom == int(gradient.exponent), "constraint (22)"
     return combine(mom, acc_q, 1, gradient, int(gradient.exponent), f"{where}: the accumulator")
+
+
+def rate_code(text: str, bits: int) -> int:
+    """A learning rate as its code; of a real number ConfigError says the nearest code."""
+    if "." in text:
+        unit, greatest = 2.0 ** (1 - bits), (1 << bits - 1) - 1
+        near = min(max(round(float(text) / unit), 1), greatest)
+        raise ConfigError(
+            f"wageubn: lr={text}: a learning rate is a whole code, of code * 2^{1 - bits}; the nearest is "
+            f"lr={near}, which means {near * unit:.6g}"
+        )
+    return int(text)
 
 
 def descend(w: QTensor, acc: QTensor, lr: int, k: Widths, where: str) -> QTensor:

@@ -1,6 +1,6 @@
 """Models: structure only, one family a file. Every model is listed here, once; `register` adds one's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from intnet.errors import ConfigError
@@ -34,6 +34,7 @@ _KNOWN: dict[str, Callable[..., Model]] = {  # takes (image_shape, classes)
 }
 MODELS = Registry("model", _KNOWN, _check)
 register = MODELS.register
+mlp, lenet5, alexnet, efficientnetv2 = MLP, LeNet5, AlexNet, EfficientNetV2  # by their names, as resnet8 is
 STEMMED = ("alexnet", "resnet18", "resnet34", "resnet50")  # and a stem: names go on with one of `stems.py`
 
 __all__ = [
@@ -55,8 +56,12 @@ __all__ = [
 ]
 
 
-def make(name: str, image_shape: tuple[int, int, int], classes: int) -> Model:
-    """A model by name for images (H, W, C) and a number of classes; 'resnet50-cifar' names the stem too."""
+def make(name: str, image_shape: Sequence[int], classes: int) -> Model:
+    """A model by name for images (H, W, C) and a number of classes; 'resnet50-cifar' names the stem too.
+
+    image_shape: (H, W) is of one channel, (F,) of a table of F columns: (1, 1, F)
+    """
+    image_shape = image_shape_of(image_shape)
     base, stem = parted(name)
     if stem is not None and base in STEMMED:
         return MODELS[base](image_shape, classes, stem=stem)
@@ -64,3 +69,13 @@ def make(name: str, image_shape: tuple[int, int, int], classes: int) -> Model:
     if name in MODELS.origins and model.kind != name:
         raise ConfigError(f"model {name!r} calls itself {model.kind!r}: give Model's __init__ its own name")
     return model
+
+
+def image_shape_of(shape: Sequence[int]) -> tuple[int, int, int]:
+    """(H, W, C) of (H, W, C), (H, W) or (F,), as `datasets.from_arrays` takes arrays."""
+    if len(shape) == 1:
+        return (1, 1, shape[0])
+    if len(shape) not in (2, 3):
+        raise ConfigError(f"image shape {tuple(shape)}: give (H, W, C), (H, W), or (F,) of a table")
+    h, w, c = *shape, *(1,) * (3 - len(shape))
+    return h, w, c

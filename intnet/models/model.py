@@ -7,10 +7,11 @@ weight layer as `edge`, the first one and what belongs to it as `first_block`, w
 """
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
 
 from intnet.autograd import Tensor
-from intnet.errors import ShapeError
+from intnet.errors import ConfigError, ShapeError
 from intnet.layers import Layer
 from intnet.methods.method import Method, Parameter
 
@@ -29,6 +30,8 @@ class Model(Layer):
         self.kind, self.image_shape, self.classes = kind, image_shape, classes
         self.blocks: dict[str, str] = {}
         self.flattened: dict[str, tuple[int, int, int]] = {}
+        self.taken = False  # by a run
+        self._layers: tuple[Layer, ...] = ()
 
     def finish(self) -> None:
         """Name the layers and mark the edges; the last line of every model's constructor."""
@@ -37,6 +40,11 @@ class Model(Layer):
             layer.name = name
             if layer.takes_weight:
                 weighted.append(layer)
+        if not weighted:
+            raise ConfigError(
+                f"model {self.kind!r} has no layer with weights: set its layers as attributes ahead of "
+                "self.finish()"
+            )
         self.blocks = self.blocks or {name: name for name, _ in self.children()}
         weighted[0].edge, weighted[-1].edge = "first", "last"
         self._layers = tuple(layer for _, layer in self.walk() if layer.name and not any(layer.children()))
@@ -46,6 +54,11 @@ class Model(Layer):
 
     def __call__(self, x: Tensor, method: Method) -> Tensor:  # type: ignore[override]  # one tensor alone
         """Logits of a batch; ShapeError where the images are not of the model's shape."""
+        if not isinstance(x, Tensor):
+            raise ConfigError(
+                f"model(x, method) reads a Tensor, not a {type(x).__name__}; to classify arrays it is "
+                "run.predict(X), of a run that `fit` gives"
+            )
         if x.value.shape[1:] != self.image_shape:
             raise ShapeError(
                 f"model {self.kind!r} was built for images (H, W, C) = {self.image_shape}, "
@@ -66,6 +79,11 @@ class Model(Layer):
 
     def all_layers(self) -> tuple[Layer, ...]:
         """Every layer that is not just a container, in order of definition."""
+        if not self._layers:
+            raise ConfigError(
+                f"model {self.kind!r}: its layers have no names yet: make self.finish() the last line of the "
+                "model's constructor"
+            )
         return self._layers
 
     def all_parameters(self) -> Iterator[tuple[str, Layer, Parameter]]:
@@ -73,6 +91,13 @@ class Model(Layer):
         for layer in self.all_layers():
             for parameter in layer.parameters:
                 yield f"{layer.name}.{parameter.name}", layer, parameter
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.image_shape))
+        count = sum(prod(p.shape) for layer in self._layers for p in layer.parameters)
+        return (
+            f"{type(self).__name__}({self.kind!r}: {shape} to {self.classes} classes, {count:,} parameters)"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Name -> QTensor or float32 array: parameters, optimizer words, running statistics."""

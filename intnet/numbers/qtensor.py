@@ -18,6 +18,7 @@ import numpy as np
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
 from intnet.numbers import exact_values
 from intnet.numbers.formats import FixedPoint, Flag, Format, Levels
+from intnet.show.tables import Shown, Table, facts
 
 CODE_TYPES: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
 INT64_BOUND = 1 << 62  # proven bounds stay below this, so that kernels may double and negate
@@ -56,7 +57,7 @@ def max_abs(codes: np.ndarray | int) -> int:
     return max(int(codes.max()), -int(codes.min()))
 
 
-class QTensor:
+class QTensor(Shown):
     """codes (int8/16/32/64 array), exponent (int or broadcasting int array), format (or None).
 
     bound:  a proven bound on |codes|; the actual maximum where none is given
@@ -265,6 +266,27 @@ class QTensor:
         if isinstance(self.exponent, np.ndarray):
             raise ShapeError("a QTensor with an exponent array cannot be reshaped")
         return QTensor(self.codes.reshape(*shape), self.exponent, self.format, self.bound, self.status)
+
+    def summary(self) -> Table:
+        """What it is, what its codes need, what a quantizer did to it."""
+        exponent = np.asarray(self.exponent)
+        span = (
+            f"{exponent.min()}..{exponent.max()}, {exponent.size:,} of them"
+            if exponent.ndim
+            else str(exponent)
+        )
+        pairs = {
+            "shape": "x".join(map(str, self.shape)) or "scalar",
+            "format": "none: exact" if self.format is None else str(self.format),
+            "value": f"code * 2^exponent, exponent {span}",
+            "codes": f"{self.codes.min()}..{self.codes.max()}" if self.size else "none",
+            "bits": f"{self.width} used, {self.stored_bits()} stored, {self.codes.dtype} here",
+            "bound": f"|code| <= {self.bound:,}",
+        }
+        if self.status is not None:
+            pairs["saturated"] = f"{self.status.saturated:,} of {self.status.elements:,}"
+            pairs["rounded"] = f"{self.status.inexact:,} of {self.status.elements:,}"
+        return facts("", pairs.items())
 
     def __repr__(self) -> str:
         kind = "" if self.format is None else f"{self.format} "

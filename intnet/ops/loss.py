@@ -65,6 +65,19 @@ def float_logits(logits: Any) -> np.ndarray:
     return logits if isinstance(logits, np.ndarray) else exact(logits).to_float32()  # type: ignore[union-attr]
 
 
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """float32 (N, C): the softmax of each row; NumberError where a logit is none.
+
+    Defined by `spec/loss.py: loss_of`.
+    """
+    if not np.all(np.isfinite(logits)):
+        raise NumberError("the logits hold a NaN or infinity: training diverged, or the input did")
+    p, labels = np.empty_like(logits), np.zeros(len(logits), np.int64)
+    stack = np.empty((stack_lines(-(-len(logits) // GROUP)), 1), np.float32)
+    _softmax(logits, labels, np.float32(1), np.float32(0), p, stack)
+    return p
+
+
 def _targets(smoothing: float, classes: int) -> tuple[np.float32, np.float32]:
     """(on, off) of the module. Defined by `spec/loss.py: targets`."""
     if not 0 <= smoothing < 1:

@@ -23,8 +23,9 @@ from intnet.methods.method import Method
 from intnet.papers.check import Sizes, Task
 from intnet.runs import files, records
 from intnet.runs.identity import data_sha256, identity
+from intnet.training.history import StepReport
 from intnet.training.reestimate import batch_statistics
-from intnet.training.train import Run, StepReport, evaluate
+from intnet.training.train import Run
 
 TESTS = 2000  # test images
 BATCH = 64
@@ -139,10 +140,10 @@ def _train(run: Run, steps: int, tell: Callable[[StepReport], None], own_statist
 
     try:
         run.train(steps, after)
-        accuracy, own_accuracy = run.evaluate(), None
+        accuracy, own_accuracy = run.evaluate().accuracy, None
         if own_statistics:
             with batch_statistics(run.method):
-                (own_accuracy,) = evaluate(run.model, run.method, run.data, batch_size=run.batch_size)
+                own_accuracy = run.evaluate(batch_size=run.batch_size).accuracy
     except IntnetError as error:
         return Outcome(None, None, "", f"step {run.step + 1}: {' '.join(str(error).split())}")
     last = losses[-run.steps_per_epoch :]

@@ -2,7 +2,7 @@
 
     sizes = save("run/model.npz", run)
     model = load("run/model.npz")
-    model.accuracy(datasets.load("fashion-mnist")), model.bytes
+    model.evaluate(datasets.load("fashion-mnist")), model.bytes
 
 The file (`runs/archive.py`) holds of every weight layer W^ and b^, of every batch norm its scale and offset:
 
@@ -30,7 +30,8 @@ from intnet.numbers import bitpack
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import archive, records
 from intnet.runs.archive import Arrays, PathLike
-from intnet.training.train import Run, evaluate
+from intnet.training.inference import Scores, evaluate
+from intnet.training.train import Run
 
 FILE = "model.npz"
 KIND = archive.Kind("fixed-point model", "intnet fixed-point model", 1, "delete it, `intnet resume` its run")
@@ -131,13 +132,9 @@ class FixedModel:
     description: dict[str, Any]
     bytes: int
 
-    def accuracy(self, data: Dataset) -> float:
-        """Share of the test images that are classified right."""
-        return self.accuracy_top(data, 1)[0]
-
-    def accuracy_top(self, data: Dataset, *most: int) -> list[float]:
-        """For each of `most`: the share of test images whose class is among so many greatest logits."""
-        return evaluate(self.model, self.method, data, most)
+    def evaluate(self, data: Dataset) -> Scores:
+        """Loss, accuracy and top-5 of the test images."""
+        return evaluate(self.model, self.method, data)
 
 
 def load(path: PathLike) -> FixedModel:

@@ -6,7 +6,7 @@ is wrong has another cause, and dropping the lines after it would lose what cann
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from intnet.errors import CheckpointError
 from intnet.runs import files, records
-from intnet.training.train import StepReport
+from intnet.training.history import Epoch, History, StepReport
 
 _TAIL = 1 << 16  # bytes of a log in which its last line is looked for
 
@@ -52,7 +52,8 @@ LINES: dict[str, dict[str, Any]] = {
         "seconds": float,
         "images_per_second": float,
     },
-    "epoch": {"step": int, "epoch": int, "test_accuracy": float, "saturated": {str: int}},
+    # test_accuracy: None of data without a test part; runs of old have no loss, accuracy, test_loss
+    "epoch": {"step": int, "epoch": int, "test_accuracy": (float, NoneType), "saturated": {str: int}},
     # of every step, for methods whose word lengths move: seconds that the switch took, and every weight
     # layer's <WL, FL> and non-zero weights; lb and r (lookback, resolution) where the method has them
     "precision": {
@@ -93,6 +94,39 @@ def step_lines(step: StepReport) -> Iterator[dict[str, Any]]:
         yield {"kind": "decision", "step": step.step, "epoch": step.epoch, "of": step.moves}
     if step.map:
         yield {"kind": "map", "step": step.step, "epoch": step.epoch, **step.map}
+
+
+def epoch_line(epoch: Epoch) -> dict[str, Any]:
+    """An epoch as a line of metrics.jsonl."""
+    finite = {
+        name: value if value is None or np.isfinite(value) else None
+        for name, value in (
+            ("loss", epoch.loss),
+            ("accuracy", epoch.accuracy),
+            ("test_loss", epoch.test_loss),
+        )
+    }
+    line: dict[str, Any] = {"kind": "epoch", "step": epoch.step, "epoch": epoch.epoch - 1, **finite}
+    line |= {"test_accuracy": epoch.test_accuracy, "saturated": epoch.saturated}
+    return line | ({"widths": epoch.widths} if epoch.widths else {})
+
+
+def history(lines: Iterable[dict[str, Any]], step: int, batch_size: int) -> History:
+    """That of a run behind `step`, of the lines of its log."""
+    made = History()
+    for line in lines:
+        if line["step"] > step:
+            break
+        if line["kind"] == "step":
+            loss = float("nan") if line["loss"] is None else line["loss"]
+            report = line["step"], line["epoch"], loss, line["accuracy"], line["seconds"]
+            made.saw(StepReport(*report, batch_size))  # of an epoch under way: none of its steps is short
+        elif line["kind"] == "epoch":
+            loss, accuracy = line.get("loss"), line.get("accuracy")
+            own = line["saturated"], line.get("widths", {}), line.get("test_loss"), line["test_accuracy"]
+            made.epochs.append(Epoch(line["epoch"] + 1, line["step"], loss, accuracy, *own))
+            made.steps = []
+    return made
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:

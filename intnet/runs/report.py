@@ -59,7 +59,7 @@ _REPORT = {
     "run": dict,
     "steps": int,
     "epochs": float,
-    "test_accuracy": float,
+    "test_accuracy": _REAL,  # None of data without a test part
     "test_images": int,
     "last_loss": _REAL,
     "seconds": float,
@@ -89,7 +89,7 @@ def make(
     run: Run,
     identity: dict[str, Any],
     table: PathTable,
-    accuracy: float,
+    accuracy: float | None,
     metrics: Iterable[dict[str, Any]],
     tape: Tape | None = None,
 ) -> dict[str, Any]:
@@ -160,6 +160,8 @@ def read(folder: Path, identity: dict[str, Any], step: int) -> dict[str, Any] | 
     path = folder / JSON
     try:
         result: dict[str, Any] = records.check(records.parse(path.read_bytes()), _REPORT)
+        tested = float if result["test_images"] else NoneType
+        records.check(result["test_accuracy"], tested, "it['test_accuracy']")
         for name, shape in _OF_SOME.items():
             if name in result:
                 records.check(result[name], shape, name)
@@ -192,7 +194,8 @@ def last_batch(report: dict[str, Any]) -> int:
 def facts(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """(what, value) of everything but the table, as far as the report has it."""
     run = report["run"]
-    yield "test accuracy", f"{report['test_accuracy']:.2%} of {report['test_images']:,} images"
+    images = f"of {report['test_images']:,} images" if report["test_images"] else "no test part"
+    yield "test accuracy", f"{text(report['test_accuracy'], '.2%')} {images}"
     if "fixed_model" in report:
         sizes = report["fixed_model"]
         share, zeros = sizes["packed"] / sizes["float32"], sizes["zeros"] / sizes["elements"]

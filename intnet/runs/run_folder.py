@@ -5,6 +5,7 @@
 
     config.json     what was asked for (`run`: all that decides a bit; `plan`: how far, how often saved)
     metrics.jsonl   one line a step (where widths move, two) and one an epoch (with a map, two) (`metrics.py`)
+    data.npz        the data, of a run on arrays at hand (`datasets/arrays.py`)
     checkpoint.npz  the newest saved state (`runs/checkpoint.py`)
     report.json .md the result (`report.py`), when the planned steps are done
     model.npz       with it, the fixed-point model of a method that trains one (`runs/fixed_model.py`)
@@ -17,7 +18,7 @@ import dataclasses
 import json
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -27,13 +28,15 @@ import intnet
 from intnet import datasets, methods, models, plugins
 from intnet.datasets import Augment, Dataset
 from intnet.errors import CheckpointError, ConfigError, IntnetError
-from intnet.runs import checkpoint, definition, files, fixed_model, records, report, state_dicts
+from intnet.runs import checkpoint, definition, files, fixed_model, kept_data, records, report, state_dicts
 from intnet.runs.identity import IDENTITY, OF_SOME, check_same_data, identity
-from intnet.runs.metrics import cut_metrics, read_metrics, step_lines
+from intnet.runs.metrics import cut_metrics, epoch_line, history, read_metrics, step_lines
 from intnet.runs.process import memory, taken
 from intnet.trace import PathTable
+from intnet.training.history import StepReport
+from intnet.training.inference import Scores
 from intnet.training.tape import Tape, measure
-from intnet.training.train import Run, StepReport
+from intnet.training.train import Run
 
 CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint.npz"
 FORMAT, VERSION = "intnet run", 1
@@ -73,7 +76,7 @@ def build(
     method: str,
     options: dict[str, Any],
     model: str,
-    data: str,
+    data: str | Dataset,
     batch_size: int = 64,
     seed: int = 1,
     limit: int | None = None,
@@ -89,7 +92,8 @@ def build(
     weights: a file of first values, `partial`: even where not all of it fits (`state_dicts.load`)
     """
     made = methods.make(method, **options)
-    altered, loaded = Augment.parse(augment), load_data(data, data_dir, image_size, limit)
+    altered = Augment.parse(augment)
+    loaded = data if isinstance(data, Dataset) else load_data(data, data_dir, image_size, limit)
     network = models.make(model, loaded.image_shape, loaded.classes)
     run = Run(network, made, loaded, batch_size, seed, altered)
     if weights is not None:
@@ -105,13 +109,17 @@ def load_data(
     return loaded if limit is None else loaded.first(limit)
 
 
-def build_again(own: dict[str, Any], options: dict[str, Any], data_dir: PathLike | None) -> Run:
+def build_again(
+    own: dict[str, Any], options: dict[str, Any], data_dir: PathLike | None, kept: Dataset | None = None
+) -> Run:
     """The run at step 0 that an identity tells of; its caller compares the identities.
 
-    A file of first weights is not needed again: a checkpoint has what became of them.
+    kept: its data, where no name finds them. A file of first weights is not needed again: a checkpoint has
+    what became of them.
     """
     names = {key: own[key] for key in ("method", "model", "data", "batch_size", "seed", "limit")}
     names |= {key: own[key] for key in ("augment", "image_size") if key in own}
+    names |= {} if kept is None else {"data": kept}
     run = build(**names, options=options, data_dir=data_dir)
     run.weights, run.plugins = own.get("weights"), own.get("plugins", {})
     return run
@@ -126,7 +134,8 @@ def check_unused(folder: PathLike) -> None:
     names = files.content(folder, "run")
     if (folder / files.LOCK).exists():
         files.lock(folder).close()
-    if names in ([METRICS], [CHECKPOINT, METRICS]) and not (folder / METRICS).stat().st_size:
+    ours = {METRICS, CHECKPOINT, kept_data.DATA}
+    if METRICS in names and {*names} <= ours and not (folder / METRICS).stat().st_size:
         names = []  # of a run that was killed before it had a config: the new one writes over it
     if CONFIG in names:
         raise ConfigError(
@@ -147,8 +156,12 @@ def create(
     steps: int,
     checkpoint_every: int = CHECKPOINT_EVERY,
     data_dir: PathLike | None = None,
+    lines: Iterable[dict[str, Any]] = (),
 ) -> "RunFolder":
-    """A new, locked run folder; ConfigError when it is not empty or in use."""
+    """A new, locked run folder; ConfigError when it is not empty or in use.
+
+    lines: of metrics.jsonl, of a run that was trained before
+    """
     own = identity(run)
     plan = Plan(
         steps,
@@ -157,6 +170,7 @@ def create(
         plugins.files(own.get("plugins", {})),
     )
     check_unused(folder)
+    content = kept_data.content(Path(folder), run.data)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     lock = files.lock(folder)
@@ -165,6 +179,9 @@ def create(
             raise ConfigError(f"{folder} was taken by another intnet at the same time: name another --out")
         files.remove_partial(folder)
         work = RunFolder(folder, run, own, plan, lock)
+        kept_data.write(folder, content)
+        for line in lines:
+            work.log(line)
         work.checkpoint()
         _write_config(folder, work.identity, plan)
     except BaseException:
@@ -198,6 +215,7 @@ def resume(
         if plan.steps == run.step:  # the report is all that is to be shown
             report.read(folder, own, run.step)
         cut_metrics(folder / METRICS, run.step)  # before a new plan: it may refuse the file
+        run.history = history(read_metrics(folder / METRICS), run.step, run.batch_size)
         _write_config(folder, own, plan)
     except BaseException:
         lock.close()
@@ -207,11 +225,11 @@ def resume(
 
 def load(
     folder: PathLike,
-    data: str | None = None,
+    data: str | Dataset | None = None,
     data_dir: PathLike | None = None,
     image_size: int | None = None,
 ) -> Run:
-    """The run at its last checkpoint, to be read; `data`: test on another data set of the same shape.
+    """The run at its last checkpoint, with its history; `data`: test on another data set of the same shape.
 
     image_size: of `data`, where that is a folder of images
     """
@@ -220,7 +238,10 @@ def load(
     if data_dir is None and data in (None, own["data"]):
         data_dir = plan.data_dir
     _need(folder, own, plan)
-    return _restore(folder, own, data_dir, data, image_size)[0]
+    run, saved = _restore(folder, own, data_dir, data, image_size)
+    run.method.set(saturated=dict(saved["saturated"]))
+    run.history = history(read_metrics(folder / METRICS), run.step, run.batch_size)
+    return run
 
 
 def _need(folder: Path, own: dict[str, Any], plan: Plan) -> list[str]:
@@ -234,7 +255,7 @@ def _restore(
     folder: Path,
     own: dict[str, Any],
     data_dir: PathLike | None,
-    data: str | None = None,
+    data: str | Dataset | None = None,
     image_size: int | None = None,
 ) -> tuple[Run, dict[str, Any]]:
     """(run at the last checkpoint, its meta); the checkpoint's hash vouches for the identity."""
@@ -247,10 +268,13 @@ def _restore(
     if meta["run"] != own:
         raise CheckpointError(f"{path}: not of the run that {CONFIG} describes: {_difference(meta, own)}")
     if image_size is None and data in (None, own["data"]):
-        run = build_again(own, own["options"], data_dir)
+        run = build_again(own, own["options"], data_dir, kept_data.read(folder, own["data"]))
         check_same_data(own, run, str(folder))
     else:
-        run = _for_test(folder, own, datasets.load(data or own["data"], data_dir, image_size))
+        other = (
+            data if isinstance(data, Dataset) else datasets.load(data or own["data"], data_dir, image_size)
+        )
+        run = _for_test(folder, own, other)
     try:
         run.restore(state, meta["step"])
     except IntnetError as error:
@@ -361,7 +385,7 @@ class RunFolder:
 
         def after_step(step: StepReport) -> None:
             for line in step_lines(step):
-                self._log(line)
+                self.log(line)
             if on_step is not None:
                 on_step(step)
 
@@ -372,7 +396,7 @@ class RunFolder:
             run.on_tape = None
             line = self._end_epoch(on_epoch, on_test) if run.step % run.steps_per_epoch == 0 else None
             if last:  # before the checkpoint: a run whose last step is saved has its report
-                self._report(table, line["test_accuracy"] if line else self._test(on_test), held[0])
+                self._report(table, line["test_accuracy"] if line else self._accuracy(on_test), held[0])
             stopped = stop()
             if last or line or stopped or run.step % self.plan.checkpoint_every == 0:
                 self.checkpoint()
@@ -382,7 +406,7 @@ class RunFolder:
         path = self.folder / fixed_model.FILE
         if result is not None and run.method.fixed_model and not path.exists():
             fixed_model.save(path, run)
-        return self._report(PathTable(), self._test(on_test)) if result is None else result
+        return self._report(PathTable(), self._accuracy(on_test)) if result is None else result
 
     def checkpoint(self) -> None:
         """Save the state; everything logged so far is on the disk before it."""
@@ -398,33 +422,32 @@ class RunFolder:
         checkpoint.save(self.folder / CHECKPOINT, self.run.state(), meta)
         self.saved = self.run.step
 
-    def _log(self, line: dict[str, Any]) -> None:
+    def log(self, line: dict[str, Any]) -> None:
+        """Write a line of metrics.jsonl."""
         with files.naming(self.folder / METRICS):
             self._metrics.write(json.dumps(line) + "\n")
 
-    def _test(self, on_test: Callable[[int], None] | None) -> float:
-        """Test accuracy; what saturates while testing is not counted as training's."""
-        with self.run.method.within(saturated={}):
-            return self.run.evaluate(on_test)
+    def _test(self, on_test: Callable[[int], None] | None) -> Scores | None:
+        """None where there is no test part."""
+        return self.run.evaluate(on_batch=on_test) if len(self.run.data.test_labels) else None
+
+    def _accuracy(self, on_test: Callable[[int], None] | None) -> float | None:
+        found = self._test(on_test)
+        return None if found is None else found.accuracy
 
     def _end_epoch(
         self, on_epoch: Callable[[dict[str, Any]], None] | None, on_test: Callable[[int], None] | None
     ) -> dict[str, Any]:
-        run = self.run
-        line = {
-            "kind": "epoch",
-            "step": run.step,
-            "epoch": run.step // run.steps_per_epoch - 1,
-            "test_accuracy": self._test(on_test),
-            "saturated": dict(sorted(run.method.saturated.items())),
-        }
-        run.method.set(saturated={})
-        self._log(line)
+        found = self._test(on_test)
+        if found is not None:
+            self.run.history.tested(found)
+        line = epoch_line(self.run.history.epochs[-1])
+        self.log(line)
         if on_epoch is not None:
             on_epoch(line)
         return line
 
-    def _report(self, table: PathTable, accuracy: float, held: Tape | None = None) -> dict[str, Any]:
+    def _report(self, table: PathTable, accuracy: float | None, held: Tape | None = None) -> dict[str, Any]:
         self._metrics.flush()
         metrics = read_metrics(self.folder / METRICS)
         result = report.make(self.run, self.identity, table, accuracy, metrics, held)

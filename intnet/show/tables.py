@@ -7,8 +7,9 @@ A cell is a raw value; how it is written is the column's matter, so the same row
 that has a style is a rich `Text`.
 """
 
+import html
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -52,9 +53,9 @@ def numbers(*names: str, spec: str = "") -> list[Column]:
     return [Column(name, spec, right=True) for name in names]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
-    """A title ('' for none), columns, rows of as many cells."""
+    """A title ('' for none), columns, rows of as many cells; at a prompt and in a notebook as a table."""
 
     title: str
     columns: Sequence[Column]
@@ -86,6 +87,59 @@ class Table:
             for parts in ([column.name for column in self.columns], *texts)
         ]
         return [lines[0], f"|{'|'.join(rules)}|", *lines[1:]]
+
+    def lines(self) -> list[str]:
+        """Its lines as plain text, without the title."""
+        texts = self._texts()
+        widths = [max(map(len, cells)) for cells in zip(*texts, strict=True)]
+        made = [
+            "  ".join(
+                cell.rjust(width) if right else cell.ljust(width)
+                for cell, width, right in zip(cells, widths, self.right(), strict=True)
+            )
+            for cells in texts
+        ]
+        return [line.rstrip() for line in made]
+
+    def _texts(self) -> list[list[str]]:
+        """The headings, unless all are '', and the cells of every row."""
+        names = [column.name for column in self.columns]
+        rows = [[c.text(cell) for c, cell in zip(self.columns, row, strict=True)] for row in self.rows]
+        return [names] * any(names) + rows
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title] * bool(self.title) + self.lines())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        sides = ["right" if right else "left" for right in self.right()]
+        rows = []
+        for k, cells in enumerate(self._texts()):
+            tag = "th" if k == 0 and self.columns[0].name else "td"
+            parts = zip(cells, sides, strict=True)
+            made = [f'<{tag} style="text-align: {side}">{html.escape(cell)}</{tag}>' for cell, side in parts]
+            rows.append(f"<tr>{''.join(made)}</tr>")
+        title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
+        return f"<table>{title}{''.join(rows)}</table>"
+
+
+def facts(title: str, pairs: Iterable[tuple[str, Cell]]) -> Table:
+    """A table of (what, value)."""
+    return Table(title, [Column("", right=False), Column("", right=False)], [list(pair) for pair in pairs])
+
+
+class Shown:
+    """What has a `summary()`: a notebook shows it."""
+
+    __slots__ = ()
+
+    def summary(self) -> Table:
+        """What it is, as a table."""
+        raise NotImplementedError(f"{type(self).__name__} has no summary")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.summary()._repr_html_()
 
 
 def of(title: str, records: Sequence[Any], columns: Sequence[tuple[str, str, Any]], left: int = 1) -> Table:

@@ -1,7 +1,11 @@
 """What a step trains on: the digits, the order of an epoch, batches, crops and mirror images.
 
     value     byte * 2^exponent; of the digits 0..16 as 0..1, exponent -4
-    split     image i of the digits is a test image where i % 5 == 4 (359 of 1,797), else a training image
+    numbers   of arrays of numbers: code * 2^exponent, code the nearest to x / 2^exponent, ties to even; the
+              exponent is the least by which the greatest |x| of the training part has a code of 16 bits;
+              what is beyond it, in the test part or later, has codes of up to 24
+    split     image i of the digits is a test image where i % 5 == 4 (359 of 1,797), else a training image;
+              of arrays, on demand, the first round(share n) of an order with keys of the stream "data/test"
     order     image i has the 64-bit key (word 2i, word 2i + 1), high half first, of the stream "data/order"
               at step `epoch`; an epoch goes through the images by ascending key, equal keys by i
     batch     step s, from 0, of p = ceil(n / B) steps an epoch: epoch s // p, B images of its order from
@@ -41,11 +45,11 @@ class Idx(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """Bytes of images one after another, each (H, W, C) in C order, and labels."""
+    """Images one after another, bytes or codes, each (H, W, C) in C order, and labels."""
 
-    train_images: list[bytes]
+    train_images: Sequence[Sequence[int]]
     train_labels: list[int]
-    test_images: list[bytes]
+    test_images: Sequence[Sequence[int]]
     test_labels: list[int]
     shape: tuple[int, int, int]
     exponent: int
@@ -104,6 +108,38 @@ def digits() -> Dataset:
         [every[i] for i in train], [labels.data[i] for i in train],
         [every[i] for i in test], [labels.data[i] for i in test], (h, w, 1), -4, 10,
     )  # fmt: skip
+
+
+# -- arrays of numbers -----------------------------------------------------------------------------
+
+
+def number_code(x: Fraction, exponent: int) -> int:
+    """The code of a number.
+
+    >>> [number_code(Fraction(k, 4), -1) for k in (-3, -1, 1, 3)]
+    [-2, 0, 0, 2]
+    """
+    return round(x / Fraction(2) ** exponent)  # Python's, of a Fraction: the nearest, ties to even
+
+
+def number_exponent(greatest: Fraction) -> int:
+    """The least exponent by which the greatest |x|, above 0, has a code of at most 2^15 - 1.
+
+    >>> [number_exponent(Fraction(x)) for x in (32767, 32768, 1)]
+    [0, 1, -14]
+    """
+    exponent = 0
+    while number_code(greatest, exponent - 1) < 2**15:
+        exponent -= 1
+    while number_code(greatest, exponent) >= 2**15:
+        exponent += 1
+    return exponent
+
+
+def split_members(seed: int, n: int, share: float) -> list[int]:
+    """Which of n examples are the test part, ascending; round(share n), of float64, ties to even."""
+    drawn = words(seed, 0, "data/test", 2 * n)
+    return sorted(sorted(range(n), key=lambda i: (drawn[2 * i], drawn[2 * i + 1], i))[: round(share * n)])
 
 
 # -- order and batches -----------------------------------------------------------------------------

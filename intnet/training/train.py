@@ -1,7 +1,7 @@
 """Training: one model, one method, one data set, one seed; steps that can stop and go on anywhere.
 
     run = fit(resnet8(data.image_shape, data.classes), Wageubn(), data, epochs=3, seed=1)
-    run.evaluate(), run.digest()
+    run.history, run.evaluate(), run.predict(X), run.digest()
 
 A step is a pure function of (state, seed, step number): the batch and every random word come from the
 seed and the step (`datasets.Batches`, `rng`), so a resumed run repeats an unbroken one bit for bit.
@@ -9,8 +9,8 @@ Batches are read ahead on other threads (`datasets.Ahead`), which changes no bit
 Where runs are kept on disk: `runs/run_folder.py`; commands: `cli/`.
 """
 
+import fnmatch
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -18,46 +18,33 @@ import numpy as np
 
 from intnet import ops
 from intnet.autograd import Tensor, backward
-from intnet.datasets import Ahead, Augment, Batches, Dataset
+from intnet.datasets import Ahead, Augment, Batches, Dataset, check_labels, from_arrays
+from intnet.datasets.arrays import codes_like
 from intnet.datasets.dataset import is_int
 from intnet.errors import ConfigError, ShapeError
 from intnet.layers import Conv2d
-from intnet.machine.ahead import compile_kernels, group
+from intnet.machine.ahead import compile_kernels, group, listed
 from intnet.methods.method import Method
 from intnet.models.model import Model
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.loss import float_logits
+from intnet.ops.loss import float_logits, probabilities
+from intnet.show.tables import Shown, Table, facts
 from intnet.trace import Observer, Recorder
+from intnet.training.epochs import Callback, train_epochs
+from intnet.training.history import History, StepReport
+from intnet.training.inference import EVALUATION_BATCH, Scores, all_logits, as_codes, evaluate, scores
 from intnet.training.reestimate import reestimated
 from intnet.training.state import check_finite, digest
 
-EVALUATION_BATCH = 256
 NO_AUGMENT = Augment()
 METHOD_STATE = "method/"  # leads the names of `Method.state` in a run's state
 
 
-@dataclass(frozen=True)
-class StepReport:
-    """One step: its number (from 1), epoch (from 0), mean loss, share of right answers, seconds.
+class Run(Shown):
+    """A training run in memory: `fit` makes one and trains it.
 
-    widths: `Method.widths` of this step; overhead: its seconds that went into moving them; moves:
-    `Method.moves`; map: `Method.map` where the step ended an epoch
+    history: a row an epoch; paths: values of the last step that `fit` was asked to record
     """
-
-    step: int
-    epoch: int
-    loss: float
-    accuracy: float
-    seconds: float
-    images: int
-    widths: dict[str, dict[str, int]] = field(default_factory=dict)
-    overhead: float = 0.0
-    moves: dict[str, dict[str, Any]] = field(default_factory=dict)
-    map: dict[str, Any] = field(default_factory=dict)
-
-
-class Run:
-    """A training run in memory."""
 
     def __init__(
         self,
@@ -68,22 +55,29 @@ class Run:
         seed: int = 1,
         augment: Augment = NO_AUGMENT,
     ) -> None:
-        batches = Batches(data, batch_size, seed, augment)
+        _check_new(model, method)
         if model.classes < data.classes:
             raise ConfigError(
                 f"the model has {model.classes} classes, data set {data.name!r} has {data.classes}"
             )
+        if model.image_shape != data.image_shape:
+            raise ShapeError(
+                f"model {model.kind!r} was built for images (H, W, C) = {model.image_shape}, data set "
+                f"{data.name!r} has {data.image_shape}: build it for the data's shape"
+            )
+        batches = Batches(data, batch_size, seed, augment)
         self.model, self.method, self.data = model, method, data
         self.batch_size, self.seed = batch_size, seed
         self.augment = augment
         self.weights: dict[str, Any] | None = None  # what `state_dicts.load` gave its model, if anything
         self.plugins: dict[str, str] | None = None  # of the header that it was made again from, if any
         self.steps_per_epoch = method.steps_per_epoch = batches.per_epoch
-        self.paths = Recorder()
+        self.history, self.paths = History(), Recorder()
+        self.recorders: Sequence[Observer] = ()  # see the last step of every epoch of `fit`
         self.on_tape: Callable[[Tensor], None] | None = None  # sees the loss ahead of its backward pass
-        convolves = any(isinstance(layer, Conv2d) for layer in model.all_layers())
-        compile_kernels(group(method.name, convolves))
+        compile_kernels(_kernels(model, method))
         method.start(model.all_layers(), seed)
+        model.taken = method.taken = True
         self._batches, self._ahead = batches, Ahead(batches)
 
     @property
@@ -119,7 +113,7 @@ class Run:
             method.end_of_epoch()
         right = float(np.mean(float_logits(logits.value).argmax(axis=1) == labels))
         seconds = perf_counter() - started
-        return StepReport(
+        report = StepReport(
             step + 1,
             step // self.steps_per_epoch,
             float(loss.value),
@@ -131,6 +125,11 @@ class Run:
             method.moves,
             method.map if ended else {},
         )
+        self.history.saw(report)
+        if ended:
+            self.history.end(len(self.data.train_labels), method.saturated)
+            method.set(saturated={})
+        return report
 
     def train(
         self,
@@ -138,7 +137,15 @@ class Run:
         on_step: Callable[[StepReport], None] | None = None,
         observe_last: Sequence[Observer] = (),
     ) -> None:
-        """Go on until `steps` steps are done in all; `observe_last` see every value of the last one."""
+        """Go on until `steps` steps are done in all; `observe_last` see every value of the last one.
+
+        Nothing is tested and nobody called back between: that is `fit`.
+        """
+        if steps < self.step:
+            raise ConfigError(
+                f"run.train({steps}): steps are counted from the run's start, and {self.step:,} are done; "
+                f"for {steps:,} more it is run.train({self.step + steps})"
+            )
         while self.step < steps:
             observers = self.method.observers
             if self.step == steps - 1:
@@ -148,27 +155,105 @@ class Run:
             if on_step is not None:
                 on_step(report)
 
-    def evaluate(self, on_batch: Callable[[int], None] | None = None, reestimate: int = 0) -> float:
-        """Share of test images classified right; see `evaluate_top`."""
-        return self.evaluate_top(1, on_batch=on_batch, reestimate=reestimate)[0]
+    def fit(
+        self,
+        epochs: int,
+        callbacks: Sequence[Callback] = (),
+        on_step: Callable[[StepReport], None] | None = None,
+        progress: bool = True,
+    ) -> "Run":
+        """Go on until `epochs` epochs are done in all, the test part tested behind each; see `fit`.
 
-    def evaluate_top(
-        self, *most: int, on_batch: Callable[[int], None] | None = None, reestimate: int = 0
-    ) -> list[float]:
-        """For each of `most`: the share of test images whose class is among so many greatest logits.
+        Ctrl-C stops between two steps, and this returns too: called again, it goes on to the same bits.
+        """
+        if not is_int(epochs) or epochs * self.steps_per_epoch < self.step:
+            raise ConfigError(
+                f"run.fit(epochs={epochs!r}): epochs are counted from the run's start, and "
+                f"{self.step / self.steps_per_epoch:g} are done: give a whole number above"
+            )
+        train_epochs(self, int(epochs), callbacks, on_step, progress)
+        return self
 
-        Batch norm reads running statistics, or as the method says the test batch's own. With `reestimate` it
-        reads their means over the batches that so many next steps would train on; the run stays as it is.
+    # -- inference ------------------------------------------------------------------------------
+
+    def predict(self, X: Any, batch_size: int = EVALUATION_BATCH) -> np.ndarray:
+        """int64 (N,): the class of each image, the first of its greatest logits.
+
+        X: of the training's shape, bytes or numbers as these were. batch_size: see `training/inference.py`
+        Defined by `spec/inference.py: classes`.
+        """
+        found: np.ndarray = self._logits(X, batch_size).argmax(axis=1)
+        return found
+
+    def predict_proba(self, X: Any, batch_size: int = EVALUATION_BATCH) -> np.ndarray:
+        """float32 (N, classes): the softmax of each image's logits. Defined by `spec/loss.py: loss_of`."""
+        return probabilities(self._logits(X, batch_size))
+
+    def evaluate(
+        self,
+        X: Any = None,
+        y: Any = None,
+        batch_size: int = EVALUATION_BATCH,
+        reestimate: int = 0,
+        on_batch: Callable[[int], None] | None = None,
+    ) -> Scores:
+        """Loss, accuracy and top-5 of X and their classes y, or of the test part; on_batch counts images.
+
+        Batch norm reads running statistics, or as the method says the tested batch's own. With `reestimate`
+        it reads their means over the batches that so many next steps would train on; the run stays as it is.
         """
         if not is_int(reestimate) or reestimate < 0:
             raise ConfigError(f"reestimate={reestimate!r}: a number of training batches, or 0")
-        if not reestimate:
-            return evaluate(self.model, self.method, self.data, most, on_batch)
-        ahead = Ahead(self._batches, end=self.step + reestimate)
-        steps = range(self.step, self.step + reestimate)
-        images = (as_codes(ahead(step)[0], self.data.exponent) for step in steps)
-        with reestimated(self.model, self.method, images):
-            return evaluate(self.model, self.method, self.data, most, on_batch)
+        if (X is None) != (y is None):
+            raise ConfigError(
+                "run.evaluate takes images and their classes, (X, y), or neither: the test part"
+            )
+        if reestimate:
+            ahead = Ahead(self._batches, end=self.step + reestimate)
+            steps = range(self.step, self.step + reestimate)
+            images = (as_codes(ahead(step)[0], self.data.exponent) for step in steps)
+            with reestimated(self.model, self.method, images):
+                return self.evaluate(X, y, batch_size, 0, on_batch)
+        if X is None:
+            with self.method.within(saturated={}):
+                return evaluate(self.model, self.method, self.data, on_batch, batch_size)
+        logits, labels = self._logits(X, batch_size), check_labels(y, self.model.classes, "y")
+        if len(labels) != len(logits):
+            raise ShapeError(f"{len(logits):,} images in X but {len(labels):,} labels in y")
+        return scores(logits, labels)
+
+    def _logits(self, X: Any, batch_size: int) -> np.ndarray:
+        """What saturates here is not counted as training's."""
+        images = codes_like(self.data, X)
+        with self.method.within(saturated={}):
+            return all_logits(self.model, self.method, images, self.data.exponent, batch_size)
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        epochs = self.step / self.steps_per_epoch
+        return (
+            f"Run({self.method!r}, {self.model.kind} on {self.data.name!r}, behind step {self.step:,}, "
+            f"epoch {epochs:.4g})"
+        )
+
+    def summary(self) -> Table:
+        """What was trained, on what, how far, and how well."""
+        pairs = {
+            "method": repr(self.method),
+            "model": repr(self.model),
+            "data": repr(self.data),
+            "steps": f"{self.step:,} of {self.batch_size} images, {self.steps_per_epoch:,} an epoch",
+            "seed": str(self.seed),
+        }
+        last = self.history.epochs[-1] if self.history.epochs else None
+        if last is not None and last.loss is not None:
+            pairs["loss"] = f"{last.loss:.4f} in epoch {last.epoch}"
+        if last is not None and last.test_accuracy is not None:
+            pairs["test accuracy"] = f"{last.test_accuracy:.2%} behind epoch {last.epoch}"
+        return facts("", [*pairs.items(), ("state sha256", self.digest())])
+
+    # -- its state ------------------------------------------------------------------------------
 
     def digest(self) -> str:
         """SHA-256 over every parameter, optimizer word, running statistic and what the method remembers."""
@@ -190,86 +275,100 @@ class Run:
         self.model.load_state_dict({name: state[name] for name in state if name not in expected})
         self.method.state = {name.removeprefix(METHOD_STATE): state[name] for name in names}
         self.method.set(step=step, epoch=step // self.steps_per_epoch)
+        self.history.cut(step)
 
 
-def evaluate(
-    model: Model,
-    method: Method,
-    data: Dataset,
-    most: Sequence[int] = (1,),
-    on_batch: Callable[[int], None] | None = None,
-    batch_size: int = EVALUATION_BATCH,
-) -> list[float]:
-    """For each of `most`: the share of the test images whose class is among so many greatest logits.
-
-    batch_size: test images at a time, on which the batch's own statistics and scales depend
-    """
-    parts = -(-len(data.test_labels) // batch_size)
-    ahead = Ahead(lambda k: evaluation_batch(data, k, batch_size), end=parts)
-    right = np.zeros(len(most), np.int64)
-    for k in range(parts):
-        images, labels = ahead(k)
-        places = ranks(logits_of(model, method, images, data.exponent), labels)
-        right += [np.count_nonzero(places < top) for top in most]
-        if on_batch is not None:
-            on_batch(len(labels))
-    return [int(count) / len(data.test_labels) for count in right]
+def _kernels(model: Model, method: Method) -> str:
+    """The group of kernels that its first step calls: of a method of one's own, those of its base."""
+    convolves = any(isinstance(layer, Conv2d) for layer in model.all_layers())
+    names = [group(getattr(cls, "name", ""), convolves) for cls in type(method).__mro__]
+    return next((name for name in names if name in listed()), group("float32", convolves))
 
 
-def evaluation_batch(data: Dataset, k: int, size: int = EVALUATION_BATCH) -> tuple[np.ndarray, np.ndarray]:
-    """(uint8 images, labels) of the test batch k, from 0. Defined by `spec/inference.py: batch`."""
-    part = slice(k * size, (k + 1) * size)
-    return data.test_images[part], data.test_labels[part]
+def _check_new(model: Any, method: Any) -> None:
+    """ConfigError unless these are a model and a method that no run has yet."""
+    if isinstance(model, type) and issubclass(model, Model):
+        name = model.__name__
+        raise ConfigError(
+            f"class {name} is no model yet: make one, as {name}(data.image_shape, data.classes)"
+        )
+    if not isinstance(model, Model):
+        raise ConfigError(
+            f"{_told(model)} is no model: models.make('resnet8', image_shape, classes) makes one of those "
+            "here; one of your own is a class that derives from intnet.models.Model, with layers as "
+            "attributes, and ends its constructor with self.finish()"
+        )
+    model.all_layers()  # says where they have no names yet
+    if not isinstance(method, Method):
+        raise ConfigError(f"{_told(method)} is no method: make one, as methods.Wageubn(lr='26,6@6')")
+    if model.taken:
+        raise ConfigError(
+            f"this model ({model.kind}) belongs to a run already: run.fit(epochs=..) goes on with that run; "
+            "a new run needs a model of its own"
+        )
+    if method.taken:
+        raise ConfigError(
+            f"this method ({method!r}) belongs to a run already and holds its state: make another one for a "
+            "new run"
+        )
 
 
-def logits_of(model: Model, method: Method, images: np.ndarray, exponent: int) -> np.ndarray:
-    """float32 (images, classes). Defined by `spec/inference.py: logits`."""
-    with method.within(training=False):
-        return float_logits(model(Tensor(as_codes(images, exponent)), method).value)
-
-
-def classified(model: Model, method: Method, images: np.ndarray, exponent: int) -> np.ndarray:
-    """The class of each image: the first of its greatest logits.
-
-    Defined by `spec/inference.py: classes`.
-    """
-    found: np.ndarray = logits_of(model, method, images, exponent).argmax(axis=1)
-    return found
-
-
-def ranks(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """int64: how many classes stand ahead of each image's own: of greater logits, of equal ones by number.
-
-    Defined by `spec/inference.py: ranks`.
-    """
-    own = logits[np.arange(len(labels)), labels][:, None]
-    lower = np.arange(logits.shape[1]) < labels[:, None]
-    ahead = ~(logits <= own) | ((logits == own) & lower)  # a logit that is no number stands ahead
-    found: np.ndarray = np.count_nonzero(ahead, axis=1)
-    return found
-
-
-def as_codes(images: np.ndarray, exponent: int) -> QTensor:
-    """uint8 images as an exact QTensor: value = byte * 2**exponent."""
-    return QTensor(images.astype(np.int16), exponent, bound=255)
+def _told(value: Any) -> str:
+    """'class LeNet5', 'module intnet.models.mlp', 'Sequential', "'wageubn'"."""
+    if isinstance(value, str):
+        return repr(value)
+    name = getattr(value, "__name__", type(value).__name__)
+    kinds = {"type": "class ", "module": "module ", "function": "function "}
+    return kinds.get(type(value).__name__, "a ") + name
 
 
 def fit(
     model: Model,
     method: Method,
-    data: Dataset,
+    data: Dataset | Sequence[Any],
     epochs: int = 1,
     batch_size: int = 64,
     seed: int = 1,
     record: Sequence[str] = (),
     on_step: Callable[[StepReport], None] | None = None,
     augment: Augment = NO_AUGMENT,
+    callbacks: Sequence[Callback] = (),
+    progress: bool = True,
 ) -> Run:
-    """Train and return the run; `run.paths['layer/path']` holds the last step's values of `record`.
+    """Train a new model by a new method and return the run; the test part, if any, is tested each epoch.
 
-    record: patterns of 'layer/path' with shell wildcards, such as 'layer1.0.conv1/*'
+    data: a Dataset, or arrays as `datasets.from_arrays` takes them: (X, y) or (X, y, X_test, y_test)
+    record: patterns of 'layer/path' with shell wildcards, such as 'layer1.0.conv1/*', whose values of the
+    last step are in `run.paths['layer/path']`
+    callbacks: each is called with the run behind every epoch, and stops the training by returning True
+    progress: on stderr, where that is a terminal, or in a notebook
     """
-    run = Run(model, method, data, batch_size, seed, augment)
+    _check_new(model, method)
+    given = data if isinstance(data, Dataset) else _from_pair(data)
+    for pattern in record:
+        _check_pattern(pattern, [layer.name for layer in model.all_layers()])
+    if not progress:
+        compile_kernels(_kernels(model, method), moved=lambda done, of: None)
+    run = Run(model, method, given, batch_size, seed, augment)
     run.paths = Recorder(*record)
-    run.train(epochs * run.steps_per_epoch, on_step, [run.paths] if record else [])
-    return run
+    run.recorders = [run.paths] if record else []
+    return run.fit(epochs, callbacks, on_step, progress)
+
+
+def _from_pair(data: Any) -> Dataset:
+    if not isinstance(data, tuple | list) or len(data) not in (2, 4):
+        raise ConfigError(
+            f"{_told(data)} is no data set: give datasets.load('digits'), or arrays: (X, y) or "
+            "(X, y, X_test, y_test)"
+        )
+    return from_arrays(*data)
+
+
+def _check_pattern(pattern: str, names: Sequence[str]) -> None:
+    """ConfigError where no layer has a name that 'layer/path' could mean."""
+    layer = pattern.rpartition("/")[0] or pattern
+    if not any(fnmatch.fnmatchcase(name, layer) for name in names):
+        raise ConfigError(
+            f"record={pattern!r}: no layer matches {layer!r}: write 'layer/path', as '{names[0]}/*'; there "
+            f"are {', '.join(names)}"
+        )

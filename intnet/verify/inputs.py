@@ -78,7 +78,7 @@ def check_inference(taken: Taken) -> Row:
     batch, data = taken.inference.batch, taken.run.data
     images = taken.inference.images
     row = Row("data", "images", "test images in order", ["inference.batch"], images.size, images.size)
-    given = [image.tobytes() for image in data.test_images[: (batch + 1) * spec_inference.BATCH]]
+    given = [image.reshape(-1).tolist() for image in data.test_images[: (batch + 1) * spec_inference.BATCH]]
     form = data.image_shape, data.exponent, data.classes
     wanted = spec_data.Dataset([], [], given, data.test_labels.tolist(), *form)
     made, labels = spec_inference.batch(wanted, batch)

@@ -16,7 +16,8 @@ import numpy as np
 from intnet.autograd import Tensor, watched
 from intnet.errors import ConfigError
 from intnet.numbers.qtensor import QTensor
-from intnet.training.train import EVALUATION_BATCH, Run, as_codes, classified, evaluation_batch
+from intnet.training.inference import EVALUATION_BATCH, as_codes, classified, evaluation_batch
+from intnet.training.train import Run
 from intnet.verify.record import Record
 
 FEW = 8  # images of the forward pass in training that inference is compared with

@@ -158,7 +158,7 @@ def test_eval_says_whose_statistics_it_read(tmp_path: Path, capsys: pytest.Captu
     told = json.loads(here(capsys, "eval", folder, "--reestimate", 3, "--json")[1])
     assert (told["batch_norm"], told["reestimated_from"], told["batch_images"]) == ("reestimated", 3, 32)
     run = run_folder.load(folder)
-    assert told["test_accuracy"] == run.evaluate(reestimate=3)
+    assert told["test_accuracy"] == run.evaluate(reestimate=3).accuracy
     assert told["state_sha256"] == run.digest() == json.loads(before[folder / "report.json"])["state_sha256"]
     assert before == {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     own = tmp_path / "own"

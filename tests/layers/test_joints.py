@@ -183,7 +183,7 @@ def test_float32() -> None:
 def test_every_method_trains_and_evaluates_it(name: str) -> None:
     run, _ = trained(name)
     assert np.isfinite(run.train_step().loss)
-    assert 0 <= run.evaluate() <= 1
+    assert 0 <= run.evaluate().accuracy <= 1
 
 
 def test_saturate_limits_the_derivative_to_two_bits_before_the_point() -> None:

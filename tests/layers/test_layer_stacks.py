@@ -80,7 +80,7 @@ def test_every_stack_trains_and_evaluates(stack: str, method: str) -> None:
     before = run.digest()
     run.train(2)
     assert run.digest() != before
-    assert 0 <= run.evaluate() <= 1
+    assert 0 <= run.evaluate().accuracy <= 1
 
 
 class Twice(Stack):

@@ -15,7 +15,7 @@ from intnet.spec.methods import dynasty, dynasty_map
 from intnet.spec.methods.step import Now
 from intnet.spec.nets import Layer
 from intnet.trace import Recorder
-from intnet.training.train import as_codes
+from intnet.training.inference import as_codes
 from tests.support import blocks
 from tests.support.dynasty_world import NETS, Case, Result, differences, prepared, recorded, run_case
 from tests.support.opcheck import tensor, threads

@@ -269,5 +269,5 @@ def test_clipped_codes_are_counted() -> None:
     run = a_run(bits=2)
     run.train(1)
     assert any(name.endswith("/x1s") for name in run.method.saturated)
-    Run(run.model, run.method, run.data, batch_size=8)  # another run of the same method counts its own
+    run.method.start(run.model.all_layers(), seed=1)  # which counts anew
     assert not run.method.saturated

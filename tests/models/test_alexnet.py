@@ -7,7 +7,8 @@ from intnet import methods, models
 from intnet.autograd import Tensor
 from intnet.datasets import Dataset
 from intnet.errors import ShapeError
-from intnet.training.train import Run, as_codes
+from intnet.training.inference import as_codes
+from intnet.training.train import Run
 
 # (name, weights): 64, 192, 384, 256, 256 kernels of 3x3; 4096, 4096 and 10 outputs; 32x32 leaves 2x2 of 256
 WEIGHTS = {

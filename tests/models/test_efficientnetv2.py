@@ -14,7 +14,8 @@ from intnet.datasets import Dataset
 from intnet.errors import ShapeError
 from intnet.layers import Conv2d, SiLU
 from intnet.methods import Float32
-from intnet.training.train import Run, as_codes
+from intnet.training.inference import as_codes
+from intnet.training.train import Run
 
 BATCH = 128
 ELEMENTS = {  # J. Li (2025), table 4.1: 32x32 images, a batch of 128

@@ -8,7 +8,8 @@ import pytest
 from intnet import methods, models
 from intnet.autograd import Tensor
 from intnet.datasets import Dataset
-from intnet.training.train import Run, as_codes
+from intnet.training.inference import as_codes
+from intnet.training.train import Run
 
 CHANNELS = (64, 128, 256, 512)
 

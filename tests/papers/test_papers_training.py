@@ -23,7 +23,8 @@ from intnet.papers.training import Arm
 from intnet.spec import formats as quantizers
 from intnet.spec import words as random
 from intnet.trace import Event, Recorder
-from intnet.training.train import Run, classified
+from intnet.training.inference import classified
+from intnet.training.train import Run
 
 TINY = Sizes("mlp", "digits", 64, 1)
 WEIGHTS = quantizers.FixedPoint(8, 7, overflow="saturate_symmetric")  # (10)

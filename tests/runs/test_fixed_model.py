@@ -15,7 +15,8 @@ from intnet.numbers.qtensor import QTensor
 from intnet.ops import norm
 from intnet.runs import archive, fixed_model, run_folder
 from intnet.trace import Event
-from intnet.training.train import Run, as_codes
+from intnet.training.inference import as_codes
+from intnet.training.train import Run
 from tests.blocks.test_bitpack import as_bytes
 from tests.support.command import here, refused
 
@@ -45,7 +46,7 @@ def test_logits_are_those_of_the_run(pair: tuple[Run, Path]) -> None:
     run.method.set(training=False)
     wanted, got = run.model(Tensor(images), run.method).value, model.model(Tensor(images), model.method).value
     assert np.array_equal(wanted.codes, got.codes) and wanted.exponent == got.exponent
-    assert model.accuracy(run.data) == run.evaluate()
+    assert model.evaluate(run.data).accuracy == run.evaluate().accuracy
 
 
 @pytest.mark.slow
@@ -99,7 +100,7 @@ def test_batch_norm_in_fine_words_fits_its_container(gamma: float, beta: float, 
     rounded, slope = (run.method.weight(bn, p).astype(np.float64) for p in (bn.bias, bn.weight))
     want = slope / np.sqrt(1 + 1e-5) * x.codes * 2.0**-fl + rounded
     assert np.allclose(got, want, rtol=1e-6, atol=2.0**-27)
-    assert np.isfinite(run.evaluate())
+    assert np.isfinite(run.evaluate().accuracy)
 
 
 @pytest.mark.slow
@@ -125,7 +126,7 @@ def test_sparse_weights_take_a_mask(tmp_path: Path) -> None:
     sizes = fixed_model.save(tmp_path / "model.npz", run)
     arrays, _ = archive.load(tmp_path / "model.npz", fixed_model.KIND)
     assert "mask/fc1/W" in arrays and sizes.zeros >= weight.value.size * 6 // 7
-    assert fixed_model.load(tmp_path / "model.npz").accuracy(run.data) == run.evaluate()
+    assert fixed_model.load(tmp_path / "model.npz").evaluate(run.data).accuracy == run.evaluate().accuracy
 
 
 def test_damage_is_named(pair: tuple[Run, Path], tmp_path: Path) -> None:

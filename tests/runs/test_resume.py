@@ -180,11 +180,11 @@ def died_and_resumed(folder: Path, step: int, death: int) -> bool:
 
         return dies
 
-    write, log = files.replace, run_folder.RunFolder._log
+    write, log = files.replace, run_folder.RunFolder.log
     run = three_steps_an_epoch()
     with pytest.MonkeyPatch.context() as patch, run_folder.create(folder, run, 6, checkpoint_every=5) as work:
         patch.setattr(files, "replace", around(write))
-        patch.setattr(run_folder.RunFolder, "_log", around(log))
+        patch.setattr(run_folder.RunFolder, "log", around(log))
         try:
             work.train()
         except Death:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ from intnet.autograd import Tensor
 from intnet.errors import DataError
 from intnet.layers import Linear
 from intnet.methods.method import Method
-from intnet.models import alexnet
 from intnet.models.model import Model
 from intnet.models.resnet import BasicBlock, Bottleneck, ResNet
 from intnet.runs import state_dicts
-from intnet.training.train import Run, as_codes
+from intnet.training.inference import as_codes
+from intnet.training.train import Run
 from tests.support import torch_nets
 from tests.support.torch_nets import State
 
@@ -89,7 +90,11 @@ def test_residual_networks_are_pytorchs(tmp_path: Path, block: Any, stem: str) -
 @pytest.mark.slow
 def test_alexnet_is_pytorchs_and_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its real convolutions; 24 outputs where torchvision has 4096, for the time that takes."""
-    monkeypatch.setattr(alexnet, "Linear", lambda *sizes: Linear(*(24 if n == 4096 else n for n in sizes)))
+    monkeypatch.setattr(
+        sys.modules["intnet.models.alexnet"],
+        "Linear",
+        lambda *sizes: Linear(*(24 if n == 4096 else n for n in sizes)),
+    )
     model = models.make("alexnet-imagenet", (64, 63, 3), 7)
     state = of_torch(model)
     run, _ = loaded(tmp_path, model, methods.make("float32"), state)

@@ -376,6 +376,6 @@ def test_a_register_wraps_where_its_sum_outgrows_it(browser: Browser, file: Path
 
 
 def test_the_page_loads_nothing() -> None:
-    text = lab.page()
+    text = lab.page(3)
     assert "default-src 'none'" in text
     assert not re.findall(r"(?:src|href)=\"(?!data:)|https?://(?!www\.w3\.org/2000/svg)", text)

@@ -18,8 +18,9 @@ from intnet.spec import models as spec_models
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now
 from intnet.spec.nets import Net
+from intnet.training.inference import EVALUATION_BATCH, as_codes, classified, evaluation_batch, ranks
 from intnet.training.reestimate import reestimated
-from intnet.training.train import EVALUATION_BATCH, Run, as_codes, classified, evaluation_batch, ranks
+from intnet.training.train import Run
 from tests.spec.test_spec_training import KINDS
 from tests.support.cases import random_codes
 from tests.support.states import state_differences, state_of

@@ -3,7 +3,8 @@
 import numpy as np
 
 from intnet import datasets, methods, models
-from intnet.training.train import Run, logits_of, ranks
+from intnet.training.inference import logits_of, ranks
+from intnet.training.train import Run
 
 
 def test_ranks_by_hand() -> None:
@@ -19,10 +20,10 @@ def test_shares_of_the_greatest_logits() -> None:
     """top-1 as ever, top-k by hand, top-classes all."""
     run = Run(models.make("mlp", (8, 8, 1), 10), methods.make("float32"), datasets.load("digits"), 64)
     run.train(5)
-    data, shares = run.data, run.evaluate_top(1, 2, 5, 10)
+    data, found = run.data, run.evaluate()
     logits = logits_of(run.model, run.method, data.test_images, data.exponent)
     order = np.argsort(-logits, axis=1, kind="stable")
-    for share, k in zip(shares, (1, 2, 5, 10), strict=True):
+    for k in (1, 2, 5, 10):
         hits = (order[:, :k] == data.test_labels[:, None]).any(axis=1)
-        assert share == hits.mean()
-    assert shares[0] == run.evaluate() and shares[-1] == 1
+        assert found.top(k) == hits.mean()
+    assert found.accuracy == found.top(1) and found.top5 == found.top(5) and found.top(10) == 1

@@ -337,7 +337,7 @@ def with_doubled(spec: Any, method: str = "float32") -> Run:
     layer = network.relu2 = Doubled()  # type: ignore[attr-defined]
     layer.spec = spec
     network.finish()
-    return Run(network, run.method, run.data, 8)
+    return Run(network, methods.make(method), run.data, 8)
 
 
 def doubled(x: Tensor) -> Tensor:
@@ -363,7 +363,7 @@ def test_a_first_block_that_the_definition_does_not_have_is_listed() -> None:
     network.relu1 = Doubled()  # type: ignore[attr-defined]
     network.relu1.derivative = "mask"
     network.finish()
-    rows = verified(Run(network, run.method, run.data, 8))
+    rows = verified(Run(network, methods.make("wageubn", first="block"), run.data, 8))
     assert not names(rows, DIFFERS)
     assert "relu1 ends no first block" in str(names(rows, UNSPECIFIED))
 

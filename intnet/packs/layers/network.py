@@ -28,7 +28,8 @@ from intnet.packs.pack import Pack
 from intnet.packs.ports import HEADS, INFERENCE, LOSS, NETWORK, Draft
 from intnet.runs import run_folder
 from intnet.spec.methods import METHODS
-from intnet.training.train import Run, as_codes, evaluation_batch
+from intnet.training.inference import as_codes, evaluation_batch
+from intnet.training.train import Run
 
 MOST = 1 << 26  # elements of all paths of a pack: with their trails some 50 bytes of memory each
 

@@ -1,6 +1,6 @@
 """The lab: one self-contained HTML page on which a number goes through a format, by the definition.
 
-    page()          the page as text: no server, no network, nothing loaded
+    page(version)   the page as text: no server, no network, nothing loaded
     arithmetic()    its JavaScript that computes: rounding, formats, blocks, codecs, random words
 
 The arithmetic is written by hand from `intnet.spec`, in exact rationals of BigInts, one file of it a file
@@ -11,17 +11,16 @@ from importlib import resources
 from string import Template
 
 import intnet
-from intnet import spec
 
 ARITHMETIC = ("exact", "rounding", "formats", "blocks", "buckets", "words")  # in the order of what they use
 PICTURES = ("svg", "quantize", "element", "tensor", "walks", "page")
 
 
-def page() -> str:
-    """The whole page."""
-    version = f"intnet {intnet.__version__}, definition {spec.VERSION}"
+def page(version: int) -> str:
+    """The whole page; version: of the definition, as the page says it."""
+    told = f"intnet {intnet.__version__}, definition {version}"
     return Template(_file("frame.html")).substitute(
-        arithmetic=arithmetic(), pictures=_scripts(PICTURES), version=version
+        arithmetic=arithmetic(), pictures=_scripts(PICTURES), version=told
     )
 
 

@@ -1,0 +1,273 @@
+"""A data set of arrays at hand: bytes or numbers, tables or images, with or without a test part.
+
+    data = from_arrays(X, y)                        data = from_arrays(X, y, X_test, y_test)
+    data = from_arrays(X, y, test=0.2, seed=1)      data = load("mine.npz", None)     # arrays:mine.npz
+
+uint8 are bytes: value = byte * 2**exponent, exactly. All else are numbers, rounded once, to the nearest
+multiple of 2**exponent, ties to even: the exponent is chosen by the greatest |x| of X, which gets a code of
+16 bits, and `Dataset.rounded` says what that changed. What lies beyond it in the test part, or in what is
+classified later, keeps its value, in codes of up to 24 bits: nothing is clipped.
+
+A file has X and y, and may have X_test, y_test, classes and exponent, as `numpy.savez` writes them.
+"""
+
+import os
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from intnet.datasets.dataset import Dataset, Rounded, check_images, check_labels, is_int
+from intnet.errors import ConfigError, DataError
+from intnet.numbers import rng
+
+PREFIX = "arrays:"
+BYTES_EXPONENT = -8  # of bytes, unless told: 0..255 are 0..255/256
+CODE, WIDEST = (1 << 15) - 1, 1 << 23  # greatest |code| of X; of what comes later, which float32 holds
+EXPONENTS = range(-100, 101)
+REQUIRED, OPTIONAL = ("X", "y"), ("X_test", "y_test", "classes", "exponent")
+_PART = 1 << 20  # numbers that are rounded at a time
+
+
+# ---- making one ----
+
+
+def from_arrays(
+    X: Any,
+    y: Any,
+    X_test: Any = None,
+    y_test: Any = None,
+    classes: int | None = None,
+    exponent: int | None = None,
+    name: str = "arrays",
+    test: float | None = None,
+    seed: int = 1,
+) -> Dataset:
+    """A Dataset of arrays: X (N, F), (N, H, W) or (N, H, W, C), y (N,) integers from 0.
+
+    X: uint8 are bytes, value = byte * 2**exponent (-8 unless told); other integers and floats are numbers,
+    rounded to multiples of 2**exponent (chosen by the greatest of them unless told)
+    X_test, y_test: the test part; or test: its share of X, drawn by the seed; or neither
+    classes: their number, unless told one more than the greatest label
+    DataError or ConfigError says what is wrong.
+    """
+    if (X_test is None) != (y_test is None) or (test is not None and X_test is not None):
+        raise ConfigError(f"{name}: give a test part as X_test and y_test, or as a share of X: test=0.2")
+    if exponent is not None and not (is_int(exponent) and exponent in EXPONENTS):
+        raise ConfigError(
+            f"{name}: exponent {exponent!r} is not an integer from -100 to 100 (value = code * 2**exponent)"
+        )
+    where = [f"{name} {part}" for part in ("X", "y", "X_test", "y_test")]
+    given, labels = as_images(X, where[0]), np.asarray(y)
+    count = _classes(labels, y_test, where[1]) if classes is None else classes
+    labels = _labels(given, labels, count, where[0], where[1])
+    if X_test is not None:
+        tested, test_labels = as_images(X_test, where[2]), np.asarray(y_test)
+        test_labels = _labels(tested, test_labels, count, where[2], where[3])
+        if (tested.dtype == np.uint8) != (given.dtype == np.uint8):
+            raise DataError(f"{where[0]} is {given.dtype}, {where[2]} {tested.dtype}: both bytes, or neither")
+        if given.shape[1:] != tested.shape[1:]:
+            raise DataError(
+                f"images of {given.shape[1:]} (H, W, C) in {where[0]} but of {tested.shape[1:]} in {where[2]}"
+            )
+    else:
+        chosen = np.zeros(len(given), bool) if test is None else split_members(seed, len(given), test)
+        given, tested, labels, test_labels = given[~chosen], given[chosen], labels[~chosen], labels[chosen]
+    rounded = None
+    if given.dtype == np.uint8:
+        exponent = BYTES_EXPONENT if exponent is None else int(exponent)
+    else:
+        exponent = exponent_for(given, where[0]) if exponent is None else int(exponent)
+        given, own = rounded_to(given, exponent, where[0])
+        tested, others = rounded_to(tested, exponent, where[2])
+        rounded = own + others
+    parts = np.ascontiguousarray(given), labels, np.ascontiguousarray(tested), test_labels
+    return Dataset(name, *parts, exponent, int(count), in_memory=True, rounded=rounded)
+
+
+def as_images(X: Any, where: str) -> np.ndarray:
+    """X as (N, H, W, C), of uint8, or of numbers that float64 holds; DataError naming `where`."""
+    array = np.asarray(X)
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise DataError(
+            f"{where} is of {array.dtype}, not of numbers: bytes (uint8), integers, or floats of up to 64 "
+            "bits; give texts and categories numbers first"
+        )
+    if array.ndim == 2:
+        array = array[:, np.newaxis, np.newaxis, :]
+    elif array.ndim == 3:
+        array = array[..., np.newaxis]
+    if array.ndim != 4:
+        alone = ": one example alone is X[np.newaxis]" if array.ndim == 1 else ""
+        raise DataError(
+            f"{where} is of shape {array.shape}; expected (N, F), (N, H, W) or (N, H, W, C){alone}"
+        )
+    if array.dtype == np.uint8:
+        return check_images(array, where)
+    if array.size == 0:
+        raise DataError(f"{where}: no images (shape {array.shape})")
+    if array.dtype.kind in "iu" and max(int(array.max()), -int(array.min())) > 1 << 53:
+        raise DataError(f"{where} has integers beyond 2^53: scale it")
+    return array
+
+
+def _labels(
+    images: np.ndarray, labels: np.ndarray, classes: int, where: str, where_labels: str
+) -> np.ndarray:
+    labels = check_labels(labels, classes, where_labels)
+    if len(images) != len(labels):
+        raise DataError(f"{len(images)} images in {where} but {len(labels)} labels in {where_labels}")
+    return labels
+
+
+def _classes(labels: np.ndarray, others: Any, where: str) -> int:
+    """One more than the greatest label of both parts."""
+    parts = [part for part in (labels, None if others is None else np.asarray(others)) if part is not None]
+    if any(part.dtype.kind not in "iu" or part.size == 0 for part in parts):
+        check_labels(next(part for part in parts if part.dtype.kind not in "iu" or part.size == 0), 1, where)
+    return max(1, *(int(part.max()) + 1 for part in parts))
+
+
+def split_members(seed: int, n: int, share: float) -> np.ndarray:
+    """bool[n]: which examples are the test part. Defined by `spec/data.py: split_members`."""
+    if isinstance(share, bool) or not isinstance(share, float) or not 1 <= round(share * n) < n:
+        raise ConfigError(
+            f"test={share!r}: a share of {n:,} examples, as 0.2, that leaves some of either part"
+        )
+    halves = rng.words(seed, step=0, stream=rng.stream("data/test"), n=2 * n, alone=True).astype(np.uint64)
+    keys = halves[0::2] << np.uint64(32) | halves[1::2]
+    chosen = np.zeros(n, bool)
+    chosen[np.argsort(keys, kind="stable")[: round(share * n)]] = True
+    return chosen
+
+
+# ---- numbers ----
+
+
+def exponent_for(numbers: np.ndarray, where: str) -> int:
+    """The exponent by which the greatest |x| has a code of 16 bits; 0 where all are 0.
+
+    DataError names the first NaN or infinity. Defined by `spec/data.py: number_exponent`.
+    """
+    check_finite(numbers, where)
+    greatest = max(float(numbers.max()), -float(numbers.min()))
+    if greatest == 0:
+        return 0
+    exponent = int(np.frexp(greatest)[1]) - 15
+    exponent += int(np.rint(np.ldexp(greatest, -exponent)) > CODE)
+    if exponent not in EXPONENTS:
+        raise DataError(f"{where}: its greatest number is {greatest!r}: scale it nearer to 1")
+    return exponent
+
+
+def check_finite(numbers: np.ndarray, where: str) -> None:
+    """DataError naming the first NaN or infinity."""
+    if not np.all(np.isfinite(numbers)):
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(numbers))[0])
+        raise DataError(
+            f"{where}: NaN or infinity at index {index} of (N, H, W, C): fill it, or leave it out"
+        )
+
+
+def rounded_to(numbers: np.ndarray, exponent: int, where: str) -> tuple[np.ndarray, Rounded]:
+    """(codes, int16 or where they need it int32; what rounding changed). DataError beyond 24 bits.
+
+    Defined by `spec/data.py: number_code`.
+    """
+    check_finite(numbers, where)
+    flat, codes = np.ascontiguousarray(numbers).reshape(-1), np.empty(numbers.size, np.int32)
+    changed, greatest = 0, 0.0
+    for start in range(0, flat.size, _PART):
+        values = flat[start : start + _PART].astype(np.float64)
+        made = np.rint(np.ldexp(values, -exponent))
+        if np.any(np.abs(made) > WIDEST):
+            k = start + int(np.argmax(np.abs(made) > WIDEST))
+            index = tuple(int(i) for i in np.unravel_index(k, numbers.shape))
+            raise DataError(
+                f"{where}: {flat[k]!r} at index {index} of (N, H, W, C) needs more than 24 bits in steps of "
+                f"2^{exponent}: scale it as the training part was"
+            )
+        errors = np.abs(values - np.ldexp(made, exponent))
+        changed += int(np.count_nonzero(errors))
+        greatest = max(greatest, float(errors.max(initial=0)))
+        codes[start : start + _PART] = made.astype(np.int32)
+    narrow = codes.size == 0 or max(int(codes.max()), -int(codes.min())) <= CODE
+    return codes.astype(np.int16 if narrow else np.int32).reshape(numbers.shape), Rounded(
+        changed, flat.size, greatest
+    )
+
+
+def codes_like(data: Dataset, X: Any, where: str = "X") -> np.ndarray:
+    """Images as the data set's are, of arrays that came later; DataError where they are of another kind."""
+    array = as_images(X, where)
+    if data.of_bytes:
+        integers = array.dtype.kind in "iu" and int(array.min()) >= 0 and int(array.max()) <= 255
+        if not integers:
+            raise DataError(
+                f"{where} is of {array.dtype}; the run was trained on bytes (byte * 2^{data.exponent}): "
+                "give whole numbers from 0 to 255"
+            )
+        made = array.astype(np.uint8)
+    else:
+        if array.dtype == np.uint8:
+            raise DataError(
+                f"{where} is of bytes; the run was trained on numbers: give these, scaled as they were"
+            )
+        made = rounded_to(array, data.exponent, where)[0]
+    if made.shape[1:] != data.image_shape:
+        raise DataError(f"{where}: images (H, W, C) of {made.shape[1:]}; the run's are of {data.image_shape}")
+    return made
+
+
+# ---- files ----
+
+
+def path_of(path: str, data_dir: Path | None) -> Path:
+    """The file of 'arrays:PATH': PATH is relative to data_dir, if one is given."""
+    return Path(os.path.abspath((data_dir or Path()) / os.path.expanduser(path)))
+
+
+def load(path: str, data_dir: Path | None) -> Dataset:
+    """The set 'arrays:PATH'; its name keeps a PATH that is relative to data_dir, else the whole path."""
+    file = path_of(path, data_dir)
+    if not str(file).isprintable():  # reports, packs and their code hold the name
+        raise DataError(f"{PREFIX}{path!a}: a path with unprintable characters: name the file anew")
+    return read(file, f"{PREFIX}{path if data_dir is not None else file}", in_memory=False)
+
+
+def read(file: Path, name: str, in_memory: bool) -> Dataset:
+    """The data set of a file of arrays, made of them as `from_arrays` does; no pickle is read."""
+    try:
+        with open(file, "rb") as stream:  # NumPy leaves one that it opens itself open, where it is damaged
+            found = np.load(stream, allow_pickle=False)
+            if isinstance(found, np.ndarray):
+                raise ValueError("one array alone, not several by name")
+            arrays: dict[str, Any] = {key: found[key] for key in found.files}
+    except FileNotFoundError:
+        raise DataError(f"{file}: no such file; numpy.savez({file.name!r}, X=X, y=y) writes one") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError, KeyError) as error:
+        raise DataError(f"{file}: not arrays as numpy.savez writes them ({error})") from None
+    odd = [key for key in arrays if key not in (*REQUIRED, *OPTIONAL)]
+    missing = [key for key in REQUIRED if key not in arrays]
+    if odd or missing:
+        what = f"has no {missing[0]}" if missing else f"has {odd[0]!r}"
+        raise DataError(f"{file} {what}: it has {', '.join(REQUIRED)}, may have {', '.join(OPTIONAL)}")
+    for key in ("classes", "exponent"):
+        if key in arrays and arrays[key].size == 1 and arrays[key].dtype.kind in "iu":
+            arrays[key] = arrays[key].item()
+    return replace(from_arrays(**arrays, name=name), in_memory=in_memory)
+
+
+def content(data: Dataset) -> dict[str, np.ndarray]:
+    """What `read` makes the data set of again: bytes as they are, numbers as float32, which holds them."""
+
+    def values(images: np.ndarray) -> np.ndarray:
+        return images if data.of_bytes else np.ldexp(images.astype(np.float32), data.exponent)
+
+    assert isinstance(data.train_images, np.ndarray) and isinstance(data.test_images, np.ndarray)
+    arrays = {"X": values(data.train_images), "y": data.train_labels}
+    if len(data.test_labels):
+        arrays |= {"X_test": values(data.test_images), "y_test": data.test_labels}
+    return arrays | {"classes": np.array(data.classes), "exponent": np.array(data.exponent)}

@@ -1,0 +1,48 @@
+"""Runs of Python on disk: `intnet.save(run, folder)`, which `intnet.load` and every command read.
+
+The folder is that of `intnet train` (`run_folder.py`) at the run's step: `intnet resume` goes on with it.
+"""
+
+import os
+
+from intnet import methods, models
+from intnet.errors import ConfigError, IntnetError
+from intnet.runs import run_folder
+from intnet.runs.metrics import epoch_line, step_lines
+from intnet.training.train import Run
+
+
+def save(run: Run, folder: str | os.PathLike[str]) -> None:
+    """Write a run to a new folder, with its history and, of arrays at hand, its data.
+
+    ConfigError where the folder is in use, or where the run could not be opened again.
+    """
+    _check_names(run)
+    lines = [epoch_line(epoch) for epoch in run.history.epochs]
+    lines += [line for step in run.history.steps for line in step_lines(step)]
+    run_folder.create(folder, run, steps=max(run.step, 1), lines=lines).close()
+
+
+def _check_names(run: Run) -> None:
+    """ConfigError unless the names of model and method make these two again."""
+    model, method = run.model, run.method
+    try:
+        again = models.make(model.kind, model.image_shape, model.classes)
+    except IntnetError as error:
+        raise ConfigError(f"the run could not be opened again: {error}") from None
+    shapes, others = ({name: p.shape for name, _, p in one.all_parameters()} for one in (model, again))
+    if type(again) is not type(model) or shapes != others:
+        odd = next((name for name in [*shapes, *others] if shapes.get(name) != others.get(name)), "its class")
+        raise ConfigError(
+            f"the run could not be opened again: models.make({model.kind!r}, {model.image_shape}, "
+            f"{model.classes}) makes another model than this one ({odd} differs)"
+        )
+    try:
+        known = type(methods.make(method.name, **method.settings())) is type(method)
+    except IntnetError:
+        known = False
+    if not known:
+        raise ConfigError(
+            f"the run could not be opened again: methods.make({method.name!r}) does not make a "
+            f"{type(method).__name__}: register it first"
+        )
