@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from intnet import autograd, datasets, layers, methods, models, ops, spec, trace
     from intnet.autograd import Tensor
     from intnet.exact.quantize import quantize
+    from intnet.inspect.over_steps import record
     from intnet.layers import BatchNorm2d, Conv2d, Linear
     from intnet.numbers import rng, rounding
     from intnet.numbers.formats import BlockFloat, Constant, Direct, FixedPoint, Flag, Scaled, Shift
     from intnet.numbers.qtensor import QTensor
+    from intnet.sweeps.conduct import compare, sweep
     from intnet.training.train import Run, fit
 
 __version__ = "0.1.0"
@@ -39,6 +41,7 @@ __all__ = [
     "Tensor",
     "__version__",
     "autograd",
+    "compare",
     "datasets",
     "fit",
     "layers",
@@ -46,18 +49,22 @@ __all__ = [
     "models",
     "ops",
     "quantize",
+    "record",
     "rng",
     "rounding",
     "spec",
+    "sweep",
     "trace",
 ]
 
 _HOMES = {  # module -> what of it is public
     "autograd": ("Tensor",),
     "exact.quantize": ("quantize",),
+    "inspect.over_steps": ("record",),
     "layers": ("BatchNorm2d", "Conv2d", "Linear"),
     "numbers.formats": ("BlockFloat", "Constant", "Direct", "FixedPoint", "Flag", "Scaled", "Shift"),
     "numbers.qtensor": ("QTensor",),
+    "sweeps.conduct": ("compare", "sweep"),
     "training.train": ("Run", "fit"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
