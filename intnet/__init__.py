@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from intnet import autograd, datasets, layers, methods, models, ops, spec, trace
     from intnet.autograd import Tensor
     from intnet.exact.quantize import quantize
+    from intnet.inspect.over_steps import record
     from intnet.layers import BatchNorm2d, Conv2d, Linear
     from intnet.numbers import formats, rng, rounding
     from intnet.numbers.formats import BlockFloat, Constant, Direct, FixedPoint, Flag, Scaled, Shift
     from intnet.numbers.qtensor import QTensor
     from intnet.runs.run_folder import load
     from intnet.runs.saving import save
+    from intnet.sweeps.conduct import compare, sweep
     from intnet.training.epochs import EarlyStopping
     from intnet.training.train import Run, fit
 
@@ -43,6 +45,7 @@ __all__ = [
     "Tensor",
     "__version__",
     "autograd",
+    "compare",
     "datasets",
     "fit",
     "formats",
@@ -52,21 +55,25 @@ __all__ = [
     "models",
     "ops",
     "quantize",
+    "record",
     "rng",
     "rounding",
     "save",
     "spec",
+    "sweep",
     "trace",
 ]
 
 _HOMES = {  # module -> what of it is public
     "autograd": ("Tensor",),
     "exact.quantize": ("quantize",),
+    "inspect.over_steps": ("record",),
     "layers": ("BatchNorm2d", "Conv2d", "Linear"),
     "numbers.formats": ("BlockFloat", "Constant", "Direct", "FixedPoint", "Flag", "Scaled", "Shift"),
     "numbers.qtensor": ("QTensor",),
     "runs.run_folder": ("load",),
     "runs.saving": ("save",),
+    "sweeps.conduct": ("compare", "sweep"),
     "training.epochs": ("EarlyStopping",),
     "training.train": ("Run", "fit"),
 }

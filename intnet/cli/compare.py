@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from intnet.cli import options
-from intnet.cli.sweep import add_training, asked, conduct, point
+from intnet.cli.sweep import add_training, asked, carry_out, point
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, train what is not done, show the table."""
-    return conduct(args, NEEDED, _asked)
+    return carry_out(args, NEEDED, _asked)
 
 
 def _asked(args: argparse.Namespace) -> "Asked":

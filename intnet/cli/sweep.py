@@ -1,7 +1,7 @@
 """`intnet sweep`: a grid of settings and seeds as one command that can be stopped, killed and given again.
 
-`compare` trains and shows by the same `conduct`; its `args` are those of `add_training`, and --json; `quiet`
-where the command has it.
+`compare` trains and shows by the same `carry_out`; its `args` are those of `add_training`, and --json;
+`quiet` where the command has it.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import json
 import shlex
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,11 +19,7 @@ from intnet.cli import options
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from distributed import Client
-
-    from intnet.cli.terminal import Stop
-    from intnet.sweeps.plan import Asked, Part, Plan
-    from intnet.sweeps.progress import Show
+    from intnet.sweeps.plan import Asked, Part
     from intnet.sweeps.table import Sweep
 
 SUMMARY = "train a grid of settings and seeds, many runs at a time, into one table"
@@ -86,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, train what is not done, show the table."""
-    return conduct(args, NEEDED, _asked)
+    return carry_out(args, NEEDED, _asked)
 
 
 def _asked(args: argparse.Namespace) -> "Asked":
@@ -146,7 +142,7 @@ def asked(args: argparse.Namespace, parts: "Sequence[Part]", settings: dict[str,
     return plan.Asked(**told | {"parts": parts, "settings": settings, "epochs": args.epochs or 1})
 
 
-def conduct(
+def carry_out(
     args: argparse.Namespace, needed: Sequence[str], ask: "Callable[[argparse.Namespace], Asked]"
 ) -> int:
     """Plan, train what is not done, show the results; the exit status."""
@@ -157,7 +153,7 @@ def conduct(
     if missing:
         raise ConfigError(f"give {', '.join(missing)} (or --show DIR, to see what one has come to)")
     from intnet.cli.terminal import Stop
-    from intnet.sweeps import cluster, plan, work
+    from intnet.sweeps import cluster, conduct, plan, work
     from intnet.sweeps.compared import RESULTS
     from intnet.sweeps.progress import Show
 
@@ -169,7 +165,7 @@ def conduct(
         show, failed = Show(args.out, new, args.json or getattr(args, "quiet", False)), {}
         try:
             with stop, show.bars:
-                failed = _train(args, new, client, show, stop)
+                failed = conduct.train(args.out, new, show, args.jobs, args.data_dir, client, stop)
         except KeyboardInterrupt:
             stop.signal = stop.signal or signal.SIGINT
         finally:
@@ -180,34 +176,6 @@ def conduct(
         show.stopped()
         return 128 + stop.signal
     return _finish(args, found)
-
-
-def _train(
-    args: argparse.Namespace, plan: "Plan", client: "Client | None", show: "Show", stop: "Stop"
-) -> dict[str, str]:
-    """Train what is not done; why runs failed, by name."""
-    from intnet.sweeps import cluster, processes, work
-    from intnet.sweeps.plan import task
-
-    session, failed = work.begin(args.out), {}
-    tasks = [task(args.out, plan, *run, session, args.data_dir, args.jobs) for run in show.pending.values()]
-    if client is not None:
-        show.start(f"on the cluster at {args.cluster}, workers: {len(client.nthreads())}")
-        outcomes = cluster.run(tasks, client)
-    else:
-        many, share = f"{args.jobs} process{'es' * (args.jobs > 1)}", processes.threads(args.jobs)
-        show.start(f"in {many} of {share} thread{'s' * (share > 1)}")
-        outcomes = processes.run(tasks, args.jobs)
-    with closing(outcomes):
-        for outcome in outcomes:
-            if stop():
-                work.end(args.out)
-            show.look()
-            if outcome is not None:
-                show.ended(outcome)
-                if outcome.state == work.FAILED:
-                    failed[outcome.name] = outcome.why
-    return failed
 
 
 def _show(args: argparse.Namespace, needed: Sequence[str]) -> int:

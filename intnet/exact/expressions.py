@@ -16,9 +16,10 @@ rational, never rounded on the way. Bounds decide the container: most values tak
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from intnet.errors import ContainerError, FormatError, NumberError, ShapeError
 from intnet.exact import lane as lanes
@@ -36,7 +37,6 @@ from intnet.exact.sources import (
 )
 from intnet.machine.buffers import empty
 from intnet.numbers import wide
-from intnet.numbers.exact_values import odd_parts
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
 from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, UNLIMITED, Rounding
 
@@ -347,37 +347,52 @@ def _rows(vectors: np.ndarray) -> np.ndarray:
 Expression = Exact | FloatExact | Root
 
 
-def exact(value: QTensor | np.ndarray | Expression, where: str = "") -> Expression:
-    """The expression that a QTensor, a float array or an expression is.
+def exact(value: "QTensor | ArrayLike | Expression", where: str = "") -> Expression:
+    """The expression that a QTensor, an expression, an array, a number or nested lists of numbers are.
 
-    float16 is float32 exactly; float64 is where its values are float32's, or are codes of 62 bits at one
-    exponent below 2^62. FormatError for other types, and for float64 that spans more.
+    Integers are those of int64. float16, float32 and float64 are what they are, never rounded to each other.
+    FormatError for other types, and for what these do not hold.
     """
     if isinstance(value, QTensor):
         if isinstance(value.exponent, np.ndarray):
             raise FormatError(f"{where or 'tensor'}: an exponent array has no single expression")
         return Exact([(value, 1)], value.exponent)
-    if isinstance(value, np.ndarray):
-        return FloatExact(value, where=where) if value.dtype == np.float32 else _other_floats(value, where)
-    return value
+    if isinstance(value, np.ndarray) and value.dtype == np.float32:
+        return FloatExact(value, where=where)
+    return cast(Expression, value) if hasattr(value, "round_to") else _of_numbers(value, where)
 
 
-def _other_floats(value: np.ndarray, where: str) -> Expression:
-    """The expression that a float16 or float64 array is."""
-    if value.dtype not in (np.float16, np.float64):
-        raise FormatError(f"{where or 'tensor'}: float32 expected (or float16, float64), not {value.dtype}")
-    with np.errstate(over="ignore"):
-        narrow = value.astype(np.float32)
-    if np.array_equal(narrow, value, equal_nan=True) or not np.all(np.isfinite(value)):
-        return FloatExact(narrow, where=where)
-    odd, powers = odd_parts(value)
-    exponent = int(powers[odd != 0].min())
-    if np.max(np.abs(value)) >= 2.0 ** min(62 + exponent, 62):
+def _of_numbers(value: ArrayLike, where: str) -> Expression:
+    """The expression that an array of another type, a number or lists are."""
+    array = np.asarray(value) if hasattr(value, "__array__") else _array(value, where)
+    if array.dtype.kind in "bi" or (array.dtype.kind == "u" and max_abs(array) < 1 << 63):
+        return Exact([(QTensor(array.astype(np.int64), 0), 1)], 0)
+    if array.dtype not in (np.float16, np.float32, np.float64):
         raise FormatError(
-            f"{where or 'tensor'}: float64 values from 2^62 on, or whose bits are more than 62 apart, are "
-            "no codes at one exponent: give x.astype(np.float32), or x rounded to a power of two's multiples"
+            f"{where or 'tensor'}: numbers are int64's integers, float16, float32, float64, not {array.dtype}"
         )
-    return Exact([(QTensor.from_float(value, exponent), 1)], exponent)
+    with np.errstate(over="ignore"):
+        narrow = array.astype(np.float32)
+    # float32 has the quick loops; what is not finite is found there
+    return FloatExact(narrow if np.array_equal(narrow, array, equal_nan=True) else array, where=where)
+
+
+def _array(value: ArrayLike, where: str) -> np.ndarray:
+    """A number or nested lists as an array of a type that holds each number exactly.
+
+    FormatError where NumPy would round: of [0.5, 2**53 + 1] it makes float64, which has not the second.
+    """
+    try:
+        array, given = np.asarray(value), np.array(value, object)
+    except ValueError:
+        raise ShapeError(f"{where or 'tensor'}: lists of a tensor have one length at each depth") from None
+    same = array.astype(object) == given
+    if array.dtype.kind in "biuf" and not np.all(same | np.isnan(array)):
+        lost = given[np.unravel_index(np.argmin(same), array.shape)]
+        raise FormatError(
+            f"{where or 'tensor'}: {lost} is no {array.dtype}, which the other numbers make of it"
+        )
+    return array
 
 
 def add(a: QTensor | np.ndarray | Expression, b: QTensor | np.ndarray | Expression) -> Exact | np.ndarray:

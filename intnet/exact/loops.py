@@ -2,7 +2,7 @@
 
 Most tensors take the quick lane (`exact/lane.py`) instead: numerators of 51 bits at most, in the modes
 that the methods use. Here are the others: every mode on int64, then two limbs where a bound passes 62
-bits, and float32 sources.
+bits, and float sources.
 
 A tensor is walked flat, C elements a row, so that element i belongs to channel i % C:
 
@@ -224,27 +224,27 @@ def round_limbs(
     counts[0, PEAK] = max(top, -bottom)
 
 
-# -- float32 sources -------------------------------------------------------------------------
+# -- float sources ---------------------------------------------------------------------------
 
 
 @njit
-def split_float32(bits: int) -> tuple[Any, int]:
-    """(m, e) with value = m * 2**e of a finite float32 given as its int32 bit pattern.
+def split_float64(bits: int) -> tuple[Any, int]:
+    """(m, e) with value = m * 2**e of a finite float64 given as its int64 bit pattern.
 
-    |m| has 24 bits, of a subnormal too (or is 0), so a shift by 38 takes any value past 2**61.
+    |m| has 53 bits, of a subnormal too (or is 0), so a shift by 10 takes any value to 2**62.
     """
-    exponent = (bits >> 23) & 0xFF
-    m = np.int64(bits & 0x7FFFFF)
+    exponent = (bits >> 52) & 0x7FF
+    m = np.int64(bits & 0xFFFFFFFFFFFFF)
     if exponent > 0:
-        m += 1 << 23
+        m += 1 << 52
     else:
         exponent = 1
-        while 0 < m < 1 << 23:
+        while 0 < m < 1 << 52:
             m <<= 1
             exponent -= 1
     if bits < 0:
         m = -m
-    return m, exponent - 150
+    return m, exponent - 1075
 
 
 @pjit
@@ -252,25 +252,27 @@ def round_floats(
     team: int, patterns: np.ndarray, den: int, room: int, unit: int, fine: int, mode: int, words: np.ndarray,
     bits: int, lo: int, hi: int, out: np.ndarray, counts: np.ndarray,
 ) -> None:  # fmt: skip
-    """Codes of float32 values / den in units of 2**unit; `room` = 61 - bit length of den - fine.
+    """Codes of float64 values / den in units of 2**unit; `room` = 61 - bit length of den - fine.
 
-    A value so small that its denominator passes `room` bits lies below 2**-37: any non-zero value
-    of that sign rounds alike, so +-2**-60 stands for it.
+    Of a denominator of more than `room` bits the numerator's last bits are gathered in one: `room` leaves
+    more bits behind the point than any rounding asks for.
     """
     n, blocks = patterns.shape[0], counts.shape[0]
-    random = words.shape[0] == n
+    random, twos = words.shape[0] == n, 0
+    while den >> twos & 1 == 0:
+        twos += 1
     for b in prange(team, blocks):
         saturated, inexact, top, bottom = 0, 0, np.int64(0), np.int64(0)
         for i in range(n * b // blocks, n * (b + 1) // blocks):
-            m, e = split_float32(np.int64(patterns[i]))
+            m, e = split_float64(patterns[i])
             shift = e - unit
             step = np.int64(den)
-            if shift >= 0:  # the caller's bound keeps this within 62 bits
-                m = m << min(shift, 38)
-            elif -shift <= room:
-                step = step << -shift
-            elif m != 0:
-                m, step = np.int64(1 if m > 0 else -1), np.int64(1) << (60 - fine)
+            if shift >= 0:  # where the caller's bound lets more than ten pass, the range clips
+                m = m << min(shift, 10)
+                step = step >> min(max(shift - 10, 0), twos)
+            else:
+                step = step << min(-shift, room)
+                m = drop_bits(m, min(max(-shift - room, 0), 62))
             if fine > 0:
                 code = round_flag(m, step, fine, mode)
             else:

@@ -1,8 +1,9 @@
 """Quantizers: one exact expression, one format, one rounding -> QTensor.
 
-    quantize(x, format, rounding="ties_even", words=None, word_bits=32, where="") -> QTensor
+    quantize(x, format, rounding="ties_even", words=None, seed=None, word_bits=32, where="") -> QTensor
 
-`x` is anything `exact.exact` takes: a QTensor, an array of floats, or an expression such as a quotient.
+`x` is anything `exact.exact` takes: a QTensor, numbers (0.3, a list, an array), or an expression such as a
+quotient.
 The order is always: scale exactly, round once (`numbers/rounding.py`), then limit the range. The result
 carries counts (`QTensor.status`). One function a format below, each with its equation; the table at the end
 lists the formats of a whole tensor; `BlockFloat` has an exponent a block: `block_float.quantize_blocks`.
@@ -13,14 +14,17 @@ Defined by `spec/formats.py: quantize`.
 
 from collections.abc import Callable
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from intnet.errors import FormatError, NumberError, ShapeError
+from intnet.errors import ConfigError, FormatError, NumberError, ShapeError
 from intnet.exact.expressions import Exact, Expression, FloatExact, exact
 from intnet.exact.own import quantize as own
 from intnet.exact.sources import floor_log2
+from intnet.numbers import rng
 from intnet.numbers.formats import (
     Constant,
     Direct,
@@ -38,23 +42,26 @@ from intnet.numbers.rounding import STOCHASTIC, Rounding, how, mode_code
 
 
 def quantize(
-    x: "QTensor | np.ndarray | Expression",
+    x: "QTensor | ArrayLike | Expression",
     format: Format,
     *,
     rounding: str = "ties_even",
     words: np.ndarray | None = None,
+    seed: int | None = None,
     word_bits: int = 32,
     where: str = "",
 ) -> QTensor:
     """`x` in `format`: the correctly rounded codes of its exact value, then the format's range.
 
-    rounding:  a name of `rounding.MODES`; `stochastic` needs `words`
+    x:         float16, float32, float64 and integers of int64 are rounded once, from what they are
+    rounding:  a name of `rounding.MODES`; `stochastic` needs `words` or `seed`
     words:     uint32, one an element in C order, of which the top `word_bits` are used
+    seed:      instead: the words of this seed, always the same ones (`spec/words.py: seeded`)
     where:     'layer/path' for error messages
     Raises NumberError (NaN, infinity, an empty tensor where a maximum is needed), FormatError,
     ContainerError (a bound that no container holds).
 
-    Defined by `spec/formats.py: quantize`.
+    Defined by `spec/formats.py: quantize`, `spec/words.py: seeded`.
     """
     mode = mode_code(rounding)
     if type(format) not in _QUANTIZERS and not isinstance(format, OwnFormat):
@@ -64,16 +71,25 @@ def quantize(
             "block_float.quantize_blocks"
         )
     source = exact(x, where)
+    if seed is not None:
+        words = _seeded(seed, prod(source.shape), mode, words)
     if mode == STOCHASTIC:
         check_bits(word_bits, f"{where or 'stochastic rounding'}: word_bits")
-        if words is None or words.dtype != np.uint32 or words.size != int(np.prod(source.shape)):
-            have = "none" if words is None else f"{words.size} of {words.dtype}"
+        if words is None or words.dtype != np.uint32 or words.size != prod(source.shape):
+            have = "none: give seed=N, or words=" if words is None else f"{words.size} of {words.dtype}"
             raise ShapeError(
                 f"{where or 'stochastic rounding'}: needs one uint32 word an element "
-                f"({int(np.prod(source.shape))}), got {have}"
+                f"({prod(source.shape)}), got {have}"
             )
     made = _QUANTIZERS.get(type(format), own)
     return made(source, format, how(rounding, words, word_bits, where))
+
+
+def _seeded(seed: int, count: int, mode: int, words: np.ndarray | None) -> np.ndarray:
+    """The words of a seed alone. Defined by `spec/words.py: seeded`."""
+    if mode != STOCHASTIC or words is not None:
+        raise ConfigError("seed= is for rounding='stochastic', in the place of words=")
+    return rng.words(seed, 0, rng.stream("quantize"), count)
 
 
 def _log2_max(x: Expression, rounding: Rounding) -> int:

@@ -1,6 +1,6 @@
-"""Exact expressions that are not sums of integer tensors: pooled float32 tensors and square roots.
+"""Exact expressions that are not sums of integer tensors: pooled float tensors and square roots.
 
-`FloatExact` is a float32 tensor over an integer, `Root` a vector of square roots. Both offer what
+`FloatExact` is a float tensor over an integer, `Root` a vector of square roots. Both offer what
 every expression does (see `exact/expressions.py`, which builds on this file): `round_to` and `log2_max`. Here
 too: R(x) from an exact maximum, and the correct rounding of a Fraction to float32.
 """
@@ -98,14 +98,18 @@ def fraction_to_float32(value: Fraction, where: str = "") -> np.float32:
 
 
 class FloatExact:
-    """value = a finite float32 tensor / den. NumberError for NaN or infinity where it is first read."""
+    """value = a finite float32 or float64 tensor / den. NumberError for NaN or infinity where it is read.
+
+    float32, from which training's values come, has quick lanes; other types but float64 become it.
+    """
 
     relu = False
 
     def __init__(self, values: np.ndarray, den: int = 1, where: str = "") -> None:
         # of an array that was read from a file asarray makes a view: observers know arrays by identity
         plain = isinstance(values, np.ndarray) and values.dtype == np.float32 and values.flags.c_contiguous
-        self.values = values if plain else np.asarray(values, np.float32, order="C")
+        dtype = np.float64 if values.dtype == np.float64 else np.float32
+        self.values: np.ndarray = values if plain else np.asarray(values, dtype, order="C")
         self.den = den
         self.where = where
 
@@ -116,10 +120,12 @@ class FloatExact:
 
     @cached_property
     def _greatest(self) -> float:
+        if self.values.dtype == np.float64:
+            return float(np.max(np.abs(self.values), initial=0.0))
         return lanes.top_float32(self.values)
 
     def _top(self) -> float:
-        """max |float32|; NumberError where one is not finite."""
+        """max |values|; NumberError where one is not finite."""
         if not self._greatest < np.inf:
             raise self._not_finite()
         return self._greatest
@@ -150,17 +156,18 @@ class FloatExact:
         lo, hi = rounding.low, rounding.high
         if rounding.rule is not None:
             return by_rule(self.fractions(), exponent, rounding, fine)
-        room = 61 - self.den.bit_length() - fine
-        if room < 40:
+        room, most = 61 - self.den.bit_length() - fine, 63 if fine else 61
+        if room + fine < 40:
             raise ContainerError(f"{where}: a float tensor over {self.den} leaves no room to round exactly")
         # a range of 40 bits or fewer clips whatever is shifted out; without one nothing may be
-        open_range, power = max(-lo, hi) > 1 << 40, self.den & (self.den - 1) == 0
+        open_range, single = max(-lo, hi) > 1 << 40, self.values.dtype == np.float32 and room >= 40
         # where the quick lane is exact at any size, its own pass finds what is not finite
-        top = self._top() if open_range or not power else np.inf
-        if open_range and Fraction(top) >= Fraction(2) ** (61 + exponent):
+        quick = single and self.den & (self.den - 1) == 0
+        top = np.inf if quick and not open_range else self._top()
+        if open_range and Fraction(top) >= Fraction(2) ** (most + exponent):
             raise ContainerError(f"{where or 'float tensor'}: a value needs codes of more than 62 bits")
         vectors = np.array([[0], [1], [0], [self.den]], np.int64)
-        lane = lanes.prepare(vectors, [self.values], [top], -exponent)
+        lane = lanes.prepare(vectors, [self.values], [top], -exponent) if single else None
         if lane is not None and lanes.rounds(lane, mode, words, lo, hi):
             with np.errstate(over="ignore"):  # what is beyond float32 is clipped
                 result = lanes.round_codes(lane, mode, lo, hi, fine, words, bits)
@@ -168,19 +175,20 @@ class FloatExact:
                 raise self._not_finite()
             return result[0].reshape(self.shape), result[1]
         self._top()
-        patterns = self.values.reshape(-1).view(np.int32)
+        patterns = self.values.reshape(-1).astype(np.float64).view(np.int64)
         out = np.empty(patterns.shape, np.int64)
         counts = np.zeros((loops.blocks_for(patterns.size), 4), np.int64)
         loops.round_floats(patterns, self.den, room, exponent, fine, mode, words, bits, lo, hi, out, counts)
         return finished(out, counts, self.shape, lo, hi)
 
     def to_float32(self) -> np.ndarray:
-        """float32 array: one division an element, which rounds once; NumberError where it is not finite."""
+        """float32 array, each value rounded once; NumberError where it is not finite."""
         self._top()
-        return self.values / np.float32(self.den) if self.den < 1 << 24 else self._divided()
+        single = self.values.dtype == np.float32
+        return self.values / np.float32(self.den) if single and self.den < 1 << 24 else self._divided()
 
     def _divided(self) -> np.ndarray:
-        """The same by exact fractions: float32 does not hold every integer of 24 bits."""
+        """The same by exact fractions: float32 holds neither float64 nor every integer of 25 bits."""
         flat = [fraction_to_float32(value, self.where) for value in self.fractions().reshape(-1)]
         return np.array(flat, np.float32).reshape(self.shape)
 

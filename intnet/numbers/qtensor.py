@@ -4,13 +4,14 @@
 
 `exponent` is one int, or an int array that broadcasts against the codes (per channel, per block).
 A QTensor converts exactly to Fractions and to float64, and refuses where float64 would not be
-exact. It is made by `quantize.quantize`, `QTensor.from_float` or `QTensor.from_bits`; the arithmetic
-on it is in `exact/expressions.py` (expressions that are rounded once) and in `ops/`. `==` compares
-values; what NumPy's own functions answer is in `numpy_functions.py`.
+exact. It is made by `quantize.quantize`, `QTensor.from_float` or `QTensor.from_bits`. Its operators compute
+and compare exact values (`arithmetic.py`); expressions that are rounded once are in `exact/expressions.py`,
+a net's products in `ops/`, what NumPy's own functions answer in `numpy_functions.py`.
 """
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from operator import index as whole
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,17 @@ def max_abs(codes: np.ndarray | int) -> int:
     return max(int(codes.max()), -int(codes.min()))
 
 
+def _operator(name: str, swapped: bool = False) -> Callable[["QTensor", Any], Any]:
+    """A method that answers by `arithmetic.py`, which imports this module."""
+
+    def operate(self: "QTensor", other: Any) -> Any:
+        from intnet.numbers import arithmetic
+
+        return getattr(arithmetic, name)(*((other, self) if swapped else (self, other)))
+
+    return operate
+
+
 class QTensor(Shown):
     """codes (int8/16/32/64 array), exponent (int or broadcasting int array), format (or None).
 
@@ -86,7 +98,7 @@ class QTensor(Shown):
             if not fits:
                 raise ShapeError(f"exponents {exponent.shape} do not broadcast to codes {codes.shape}")
         self.codes = codes
-        self.exponent = exponent if isinstance(exponent, np.ndarray) else whole(exponent)
+        self.exponent = exponent if isinstance(exponent, np.ndarray) else operator.index(exponent)
         self.format = format
         self.bound = max_abs(codes) if bound is None else bound
         self.status = status
@@ -222,6 +234,17 @@ class QTensor(Shown):
             raise NumberError(f"not every value is exactly a {np.dtype(dtype)}; round it by a quantizer")
         return cast
 
+    # -- computing and comparing ---------------------------------------------------------------
+
+    __add__, __radd__ = _operator("plus"), _operator("plus")
+    __sub__, __rsub__ = _operator("minus"), _operator("minus", swapped=True)
+    __mul__, __rmul__ = _operator("times"), _operator("times")
+    __matmul__, __rmatmul__ = _operator("matmul"), _operator("matmul", swapped=True)
+    __truediv__, __rtruediv__ = _operator("over"), _operator("over")
+
+    def __neg__(self) -> "QTensor":
+        return 0 - self
+
     __array_ufunc__ = None  # array * QTensor is an error, not a silent float64 product
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -234,25 +257,38 @@ class QTensor(Shown):
 
         `other`: a QTensor, an array or a number. So a QTensor is no key of a dict, and no single truth.
         """
-        if isinstance(other, QTensor):
-            return self._broadcast_equal(other.codes, other.exponent)
-        array = np.asarray(other)
-        if array.dtype.kind in "USV":  # strings
-            return NotImplemented
-        return self._broadcast_equal(array, 0)
+        return self._compared(operator.eq, other)
 
     def __ne__(self, other: object) -> Any:
         same = self.__eq__(other)
         return same if same is NotImplemented else ~same
 
+    def __lt__(self, other: object) -> Any:
+        return self._compared(operator.lt, other)
+
+    def __le__(self, other: object) -> Any:
+        return self._compared(operator.le, other)
+
+    def __gt__(self, other: object) -> Any:
+        return self._compared(operator.gt, other)
+
+    def __ge__(self, other: object) -> Any:
+        return self._compared(operator.ge, other)
+
     __hash__ = None  # type: ignore[assignment]
 
-    def _broadcast_equal(self, values: np.ndarray, exponent: int | np.ndarray) -> np.ndarray:
+    def _compared(self, operate: Callable[[Any, Any], Any], other: object) -> Any:
+        if isinstance(other, QTensor):
+            values, exponent = other.codes, other.exponent
+        else:
+            values, exponent = np.asarray(other), 0
+        if values.dtype.kind in "USV":  # strings
+            return NotImplemented
         try:
             np.broadcast_shapes(self.shape, values.shape)
         except ValueError:
             raise ShapeError(f"shapes {self.shape} and {values.shape} cannot be compared") from None
-        return exact_values.equal(self.codes, self.exponent, values, exponent)
+        return exact_values.compare(operate, self.codes, self.exponent, values, exponent)
 
     def __getitem__(self, index: Any) -> "QTensor":
         codes = np.asarray(self.codes[index])
@@ -298,6 +334,6 @@ class QTensor(Shown):
 
 def _parse_word(text: Any, base: int) -> int:
     try:
-        return int(text, base) if isinstance(text, str) else whole(text)
+        return int(text, base) if isinstance(text, str) else operator.index(text)
     except (TypeError, ValueError):
         raise FormatError(f"{text!r} is no bit pattern in base {base}") from None

@@ -28,14 +28,20 @@ MARKED = 30  # epochs, up to which each has a point
 @contextmanager
 def picture(stream: BinaryIO, file: Path, size: tuple[float, float]) -> "Iterator[Figure]":
     """A figure of so many inches to draw in, then written in the format that the file's name ends in."""
+    with blank(size) as figure:
+        yield figure
+        _settle(figure)
+        figure.savefig(stream, format=file.suffix[1:], metadata=METADATA[file.suffix])
+
+
+@contextmanager
+def blank(size: tuple[float, float]) -> "Iterator[Figure]":
+    """A figure of so many inches to draw in."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({"svg.hashsalt": "intnet", "font.size": 8}):
-        figure = Figure(size, layout="constrained")
-        yield figure
-        _settle(figure)
-        figure.savefig(stream, format=file.suffix[1:], metadata=METADATA[file.suffix])
+        yield Figure(size, layout="constrained")
 
 
 def _settle(figure: "Figure") -> None:

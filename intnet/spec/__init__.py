@@ -3,7 +3,7 @@
 Slow, complete, without NumPy, and sharing no code with the rest of the package, which it judges with ==.
 Every function names the equation of its paper, or says that it is intnet's own contract.
 
-    value of a number       tensor, rounding, formats, block_float, buckets, words
+    value of a number       tensor, rounding, formats, arithmetic, block_float, buckets, words
     float32 and functions   float32, float64, elementary, curves
     operations              geometry, convolution, elementwise, pooling, batch_norm, float_batch_norm, loss
     before a step           initial, data
@@ -16,6 +16,7 @@ again; whole tensors are comprehensions over them.
 """
 
 from intnet.spec import (
+    arithmetic,
     batch_norm,
     block_float,
     buckets,
@@ -46,6 +47,7 @@ __all__ = [
     "Fixed",
     "Tensor",
     "add_fixed",
+    "arithmetic",
     "batch_norm",
     "block_float",
     "buckets",

@@ -68,6 +68,11 @@ def words(seed: int, step: int, name: str, n: int, start: int = 0, bits: int = 3
     return [word(seed, step, name, i, bits) for i in range(start, start + n)]
 
 
+def seeded(seed: int, n: int, bits: int = 32) -> list[int]:
+    """The words of a tensor that is quantized with a seed alone: step 0 of the stream 'quantize'."""
+    return words(seed, 0, "quantize", n, bits=bits)
+
+
 def lfsr_states(seed: int) -> Iterator[int]:
     """The 32-bit states after 1, 2, 3, ... steps from state `seed`; a 1 that leaves enters by the mask."""
     if not 1 <= seed <= MASK32:

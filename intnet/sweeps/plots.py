@@ -6,13 +6,14 @@ three costs: of training (1/SU, backward passes in their own word lengths), the 
 a step saves, packed. Means over seeds, the range as a band or as whiskers; a row has one colour everywhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from intnet.show.pictures import (
     COLORS,
     MARKS,
+    blank,
     by_epoch,
     curve,
     legend_outside,
@@ -27,6 +28,7 @@ from intnet.training.tape import KB, MB
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 LEGEND = 30  # names in a column
 APART = 0.08  # of the distance between two values: lines side by side, so that whiskers stay visible
@@ -44,38 +46,48 @@ COSTS = (
 
 def draw(results: Sweep, stream: BinaryIO, file: Path) -> None:
     """Write the picture in the format that the file's name ends in."""
-    if isinstance(results, Compared):
-        compare(results, stream, file)
-    else:
-        sweep(results, stream, file)
+    size, panels = _kind(results)
+    with picture(stream, file, size) as drawn:
+        panels(drawn, results)
 
 
-def sweep(results: Sweep, stream: BinaryIO, file: Path) -> None:
+def figure(results: Sweep) -> "Figure":
+    """The same picture as a figure, to show, to change or to save."""
+    size, panels = _kind(results)
+    with blank(size) as made:
+        panels(made, results)
+    return made
+
+
+def _kind(results: Sweep) -> tuple[tuple[float, float], Callable[["Figure", Any], None]]:
+    """Inches, and what draws."""
+    return ((11.0, 8.0), compare) if isinstance(results, Compared) else ((12.0, 5.5), sweep)
+
+
+def sweep(figure: "Figure", results: Sweep) -> None:
     """Two panels, the legend beside them."""
-    with picture(stream, file, (12.0, 5.5)) as figure:
-        figure.suptitle(wrapped(table.title(results.plan), 150), fontsize=9)
-        left, right = figure.subplots(1, 2, width_ratios=(1.2, 1))
-        for k, row in enumerate(results.rows):
-            line = {"color": "0.3", "linestyle": ":"} if row.point.baseline else styled(k)
-            _curve(left, results, row, ".", label=results.label(row.point), **line)
-        _over_epochs(left)
-        _final(right, results)
-        legend_outside(figure, left, LEGEND)
+    figure.suptitle(wrapped(table.title(results.plan), 150), fontsize=9)
+    left, right = figure.subplots(1, 2, width_ratios=(1.2, 1))
+    for k, row in enumerate(results.rows):
+        line = {"color": "0.3", "linestyle": ":"} if row.point.baseline else styled(k)
+        _curve(left, results, row, ".", label=results.label(row.point), **line)
+    _over_epochs(left)
+    _final(right, results)
+    legend_outside(figure, left, LEGEND)
 
 
-def compare(results: Compared, stream: BinaryIO, file: Path) -> None:
+def compare(figure: "Figure", results: Compared) -> None:
     """Four panels."""
-    with picture(stream, file, (11.0, 8.0)) as figure:
-        figure.suptitle(wrapped(table.title(results.plan), 130), fontsize=9)
-        curves, *costs = figure.subplots(2, 2).flat
-        for k, row in enumerate(results.rows):
-            line = {"color": f"C{k % COLORS}", "markersize": 4, "label": results.label(row.point)}
-            _curve(curves, results, row, MARKS[k % len(MARKS)], **line)
-        _over_epochs(curves)
-        if curves.get_legend_handles_labels()[1]:
-            curves.legend(fontsize=7, loc="best")
-        for axis, cost in zip(costs, COSTS, strict=True):
-            _against(axis, results, *cost)
+    figure.suptitle(wrapped(table.title(results.plan), 130), fontsize=9)
+    curves, *costs = figure.subplots(2, 2).flat
+    for k, row in enumerate(results.rows):
+        line = {"color": f"C{k % COLORS}", "markersize": 4, "label": results.label(row.point)}
+        _curve(curves, results, row, MARKS[k % len(MARKS)], **line)
+    _over_epochs(curves)
+    if curves.get_legend_handles_labels()[1]:
+        curves.legend(fontsize=7, loc="best")
+    for axis, cost in zip(costs, COSTS, strict=True):
+        _against(axis, results, *cost)
 
 
 def _curve(axis: "Axes", results: Sweep, row: Row, mark: str, **line: Any) -> None:

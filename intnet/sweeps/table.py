@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -25,6 +25,9 @@ from intnet.show import tables
 from intnet.show.tables import Table, text
 from intnet.sweeps.plan import Plan, Point, run_folder, run_name
 from intnet.sweeps.work import SESSION
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 JSON, CSV, MARKDOWN = "table.json", "table.csv", "table.md"
 FAILURES = {"rows": [{"method": str, "settings": {str: str}, "failed": {str: str}}]}  # of table.json
@@ -296,16 +299,44 @@ class Sweep:
         failed = {str(seed): why for seed, why in row.failed.items()}
         return {**self.about(row.point), **means, "runs": runs, "failed": failed}
 
+    def records(self) -> list[dict[str, Any]]:
+        """A run that is done a dict: method, settings, seed, each figure (None where it has none), the state.
+
+        As a table: `pandas.DataFrame(found.records())`, `polars.DataFrame(found.records())`.
+        """
+        keys = list(self.keys())
+        return [
+            {"method": row.point.method, **self.settings(row.point), "seed": seed}
+            | {key: own[key] for key in keys}
+            | {"state_sha256": row.reports[seed]["state_sha256"]}
+            for row in self.rows
+            for seed, own in row.numbers.items()
+        ]
+
+    def epochs(self) -> list[dict[str, Any]]:
+        """A run and an epoch a dict, of runs at work too: method, settings, seed, epoch from 1, accuracy."""
+        return [
+            {"method": row.point.method, **self.settings(row.point), "seed": seed}
+            | {"epoch": epoch, "test_accuracy": accuracy}
+            for row in self.rows
+            for seed, own in zip(self.plan.seeds, curves(self.folder, self.plan, row.point), strict=True)
+            for epoch, accuracy in enumerate(own, 1)
+        ]
+
+    def figure(self) -> "Figure":
+        """What `--plot` draws, as a figure of matplotlib."""
+        from intnet.sweeps import plots  # which imports this module
+
+        return plots.figure(self)
+
     def csv(self) -> str:
-        """One line a run that is done: what it was and every figure, numbers in full."""
+        """`records` as lines, numbers in full."""
         stream, keys = io.StringIO(), list(self.keys())
+        heads = ["method", *self.settings(self.plan.points[0]), "seed", *keys, "state_sha256"]
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["method", *self.settings(self.plan.points[0]), "seed", *keys, "state_sha256"])
-        for row in self.rows:
-            for seed, own in row.numbers.items():
-                texts = ["" if own[key] is None else repr(own[key]) for key in keys]
-                known = [row.point.method, *self.settings(row.point).values(), seed]
-                writer.writerow([*known, *texts, row.reports[seed]["state_sha256"]])
+        writer.writerow(heads)
+        for record in self.records():
+            writer.writerow([repr(value) if isinstance(value, float) else value for value in record.values()])
         return stream.getvalue()
 
     def write(self) -> None:

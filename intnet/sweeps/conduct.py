@@ -1,0 +1,166 @@
+"""Train what a plan asks for, and sweeps and comparisons as functions: `sweep(..)`, `compare(..)`.
+
+They do what `intnet sweep` and `intnet compare` do, in the same folders, with the same bits: what one has
+begun the other goes on with. A run is trained in a process of its own (`processes.py`), also from a notebook.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+
+from intnet.errors import ConfigError
+from intnet.sweeps import cluster as clusters
+from intnet.sweeps import plan as plans
+from intnet.sweeps import processes, work
+from intnet.sweeps.compared import Compared
+from intnet.sweeps.plan import Asked, Grid, Part, Plan
+from intnet.sweeps.progress import Show
+from intnet.sweeps.table import Sweep
+from intnet.sweeps.work import Outcome
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Values = Mapping[str, Sequence[Any]]  # of keys, as in {"bits": [8, 4], "codec": ["affine", "levels"]}
+Settings = Mapping[str, Any]
+T = TypeVar("T", bound=Sweep)
+
+
+class More(TypedDict, total=False):
+    """What both take beside, as the command has it; settings: of all points whose method knows the key."""
+
+    settings: Settings
+    seeds: Sequence[int]
+    epochs: int
+    steps: int | None
+    batch_size: int
+    limit: int | None
+    augment: str | None
+    image_size: int | None
+    data_dir: str | None
+    checkpoint_every: int
+
+
+def sweep(
+    method: str,
+    model: str,
+    data: str,
+    out: str | Path,
+    vary: Values | None = None,
+    also: Sequence[Values] = (),
+    baseline: tuple[str, Settings] | None = None,
+    jobs: int = 1,
+    cluster: str | None = None,
+    quiet: bool = False,
+    **more: Unpack[More],
+) -> Sweep:
+    """A grid of settings and seeds, trained in the folder `out`; what was begun there goes on.
+
+    vary:     values of keys, every combination a point; also: further grids beside it
+    baseline: another method with its own settings, as ("float32", {"lr": 0.05})
+    jobs:     runs at a time; cluster: the address of a Dask scheduler that trains them instead
+    more:     see `More`
+    """
+    shared = _texts(more.get("settings", {}))
+    clash = next((key for key in vary or {} if key in shared), None)
+    if clash is not None:
+        raise ConfigError(f"{clash} is in settings and in vary: give it once")
+    parts = [Part(method, _grid(grid)) for grid in ([vary or {}] if vary or not also else []) + list(also)]
+    if baseline is not None:
+        name, own = baseline
+        parts.append(Part(name, _grid({key: [value] for key, value in own.items()}), baseline=True))
+    return _carried_out(Sweep, _asked(parts, model, data, more), Path(out), jobs, cluster, quiet)
+
+
+def compare(
+    methods: Sequence[str] | Mapping[str, Settings | Sequence[Settings]],
+    model: str,
+    data: str,
+    out: str | Path,
+    jobs: int = 1,
+    cluster: str | None = None,
+    quiet: bool = False,
+    **more: Unpack[More],
+) -> Compared:
+    """The same network, data and seeds under several methods, trained in the folder `out`.
+
+    methods: names, or of each name its settings, or a list of such for several rows:
+             {"float32": {"lr": 0.05}, "saved": [{"bits": 2}, {"bits": 4}]}
+    jobs, cluster, more: as of `sweep`
+    """
+    rows = methods if isinstance(methods, Mapping) else {name: {} for name in methods}
+    parts = [
+        Part(name, _grid({key: [value] for key, value in one.items()}))
+        for name, own in rows.items()
+        for one in ([own] if isinstance(own, Mapping) else own)
+    ]
+    return _carried_out(Compared, _asked(parts, model, data, more), Path(out), jobs, cluster, quiet)
+
+
+def _texts(settings: Settings) -> dict[str, str]:
+    """As a command has them."""
+    return {key: str(value) for key, value in settings.items()}
+
+
+def _grid(values: Values) -> Grid:
+    for key, chosen in values.items():
+        if isinstance(chosen, str) or not len(chosen):
+            raise ConfigError(f"{key}: give a list of values, as in {{{key!r}: [8, 4]}}, not {chosen!r}")
+    return [(key, [str(value) for value in chosen]) for key, chosen in values.items()]
+
+
+def _asked(parts: Sequence[Part], model: str, data: str, more: More) -> Asked:
+    told: dict[str, Any] = {**more, "settings": _texts(more.get("settings", {}))}
+    return Asked(parts, model, data, **told)
+
+
+def _carried_out(kind: type[T], asked: Asked, out: Path, jobs: int, cluster: str | None, quiet: bool) -> T:
+    """Plan, train what is not done, and what it came to."""
+    with ExitStack() as held:
+        plan = plans.make(asked)
+        client = held.enter_context(clusters.connected(cluster)) if cluster else None
+        held.enter_context(plans.opened(out, plan))
+        show = Show(out, plan, quiet)
+        try:
+            with show.bars:
+                failed = train(out, plan, show, jobs, asked.data_dir, client)
+        finally:  # also where it is interrupted: workers then stop after their step, and save it
+            work.end(out)
+        found = kind(out, plan, failed)
+        found.write()
+    return found
+
+
+def train(
+    folder: Path,
+    plan: Plan,
+    show: Show,
+    jobs: int,
+    data_dir: str | None,
+    client: "Client | None" = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, str]:
+    """Train what is not done in a folder that is held; why runs failed, by name."""
+    session, failed = work.begin(folder), {}
+    tasks = [plans.task(folder, plan, *run, session, data_dir, jobs) for run in show.pending.values()]
+    outcomes: Generator[Outcome | None]
+    if client is not None:
+        show.start(
+            f"on the cluster at {client.scheduler_info()['address']}, workers: {len(client.nthreads())}"
+        )
+        outcomes = clusters.run(tasks, client)
+    else:
+        many, share = f"{jobs} process{'es' * (jobs > 1)}", processes.threads(jobs)
+        show.start(f"in {many} of {share} thread{'s' * (share > 1)}")
+        outcomes = processes.run(tasks, jobs)
+    with closing(outcomes):
+        for outcome in outcomes:
+            if stop():
+                work.end(folder)
+            show.look()
+            if outcome is not None:
+                show.ended(outcome)
+                if outcome.state == work.FAILED:
+                    failed[outcome.name] = outcome.why
+    return failed

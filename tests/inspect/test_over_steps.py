@@ -1,0 +1,135 @@
+"""`record`: values and statistics of chosen paths every n-th step, as they are when one step is looked at."""
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import intnet
+from intnet import QTensor, datasets, methods, models
+from intnet.errors import ConfigError
+from intnet.trace import Recorder
+from intnet.training.train import Run
+
+METHODS = ["wageubn", "adapt", "muppet", "dynasty", "saved", "float32"]
+PATHS = ("fc1/*", "bn1/x?", "fc2/W*")
+
+
+def new(method: str = "wageubn") -> Run:
+    data = datasets.load("digits")
+    return Run(models.make("mlp", data.image_shape, data.classes), methods.make(method), data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_values_are_those_of_each_step_alone(method: str, tmp_path: Path) -> None:
+    """A second run that shows one step at a time has the same; what is kept is not written over."""
+    run, other = new(method), new(method)
+    with intnet.record(run, *PATHS, every=2) as seen:
+        run.train(4)
+        run.evaluate()
+    run.train(6)  # nobody looks any more
+    for step in (2, 4):
+        alone = Recorder(*PATHS)
+        other.train(step, observe_last=[alone])
+        assert alone.events.keys() == seen.values.keys()
+        for name, steps in seen.values.items():
+            assert list(steps) == [2, 4]
+            value, own = alone[name], steps[step]
+            if isinstance(value, QTensor):
+                assert np.array_equal(own.codes, value.codes) and np.all(own.exponent == value.exponent)
+                assert own.format == value.format
+            elif isinstance(value, np.ndarray):
+                assert own.dtype == value.dtype and np.array_equal(own, value)
+            else:
+                assert isinstance(own, np.ndarray)  # packed, or a quotient
+    other.train(6)
+    assert run.digest() == other.digest()
+    check_files(seen, tmp_path)
+
+
+def check_files(seen: Any, folder: Path) -> None:
+    """Statistics counted from the values themselves; the files hold both."""
+    seen.save(folder / "seen.npz")
+    seen.write(folder / "seen.jsonl")
+    lines = [json.loads(line) for line in (folder / "seen.jsonl").read_text().splitlines()]
+    assert lines == seen.records() and {line["step"] for line in lines} == {2, 4}
+    with np.load(folder / "seen.npz") as arrays:
+        for line in lines:
+            name = f"{line['layer']}/{line['path']}"
+            value, stored = seen[name][line["step"]], arrays[f"{name}@{line['step']}"]
+            if isinstance(value, QTensor):
+                assert np.array_equal(arrays[f"{name}@{line['step']}.exponent"], value.exponent)
+            numbers = value.codes if isinstance(value, QTensor) else value
+            assert np.array_equal(stored, numbers) and line["elements"] == numbers.size
+            if line["format"].startswith(("<", "Q", "SQ", "CQ", "BF(")) or line["format"] == "float32":
+                assert line["zeros"] == numbers.size - np.count_nonzero(numbers)
+                assert (line["least"], line["greatest"]) == (numbers.min(), numbers.max())
+
+
+def test_statistics_alone_keep_no_values() -> None:
+    run = new()
+    with intnet.record(run, "fc2/Wq", values=False) as seen:
+        run.train(3)
+    assert [row["step"] for row in seen.records()] == [1, 2, 3] and not seen.values
+    assert all(type(row[key]) in (int, float, str, type(None)) for row in seen.records() for key in row)
+    with pytest.raises(KeyError, match="nothing of 'fc2/Wq' is kept"):
+        seen["fc2/Wq"]
+    assert not run.method.observers
+
+
+def test_what_names_nothing_is_refused() -> None:
+    run = new()
+    for pattern in ("fc9/*", "Wq", "fc1"):
+        with (
+            pytest.raises(ConfigError, match=r"no layer has such a name; there are .*fc1"),
+            intnet.record(run, pattern),
+        ):
+            pass
+    for every in (0, -1, 2.0, True):
+        with pytest.raises(ConfigError, match="every="), intnet.record(run, every=every):  # type: ignore[arg-type]
+            pass
+
+
+def events(file: Path) -> list[bytes]:
+    """The records of a TFRecord file: length, CRC, bytes, CRC."""
+    data, found = file.read_bytes(), []
+    while data:
+        (size,) = struct.unpack("<Q", data[:8])
+        found.append(data[12 : 12 + size])
+        data = data[16 + size :]
+    return found
+
+
+def test_tensorboards_format(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.proto.event_pb2 import Event
+
+    run = new()
+    with intnet.record(run, "fc2/Wq", values=False) as seen:
+        run.train(2)
+    seen.tensorboard(tmp_path / "board")
+    (file,) = (tmp_path / "board").iterdir()
+    read = {}
+    for event in map(Event.FromString, events(file)):
+        for value in event.summary.value:
+            read[value.tag, event.step] = value.simple_value
+    want = {
+        (f"{key}/fc2/Wq", row["step"]): np.float32(value)
+        for row in seen.records()
+        for key, value in row.items()
+        if key != "step" and isinstance(value, int | float)
+    }
+    assert len(want) > 10 and read == want
+
+
+def test_without_its_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "tensorboardX", None)
+    run = new()
+    with intnet.record(run) as seen:
+        pass
+    with pytest.raises(ConfigError, match=r"pip install 'intnet\[tensorboard\]'"):
+        seen.tensorboard(tmp_path)

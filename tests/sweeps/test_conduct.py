@@ -1,0 +1,123 @@
+"""`intnet.sweep` and `intnet.compare` as functions: the command's bits, records for tables, the picture."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import intnet as library
+from intnet.errors import ConfigError
+from intnet.sweeps import conduct, plan
+from intnet.sweeps.table import Sweep
+from tests.support.command import here, last_line
+
+SMALL: dict[str, Any] = {"limit": 64, "batch_size": 32, "epochs": 2}
+COMMAND = ("--model", "mlp", "--data", "digits", "--limit", 64, "--batch-size", 32, "--epochs", 2)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    out = tmp_path_factory.mktemp("sweeps") / "s"
+    return library.sweep(
+        "saved", "mlp", "digits", out, vary={"bits": [2, 4]}, baseline=("float32", {}), seeds=[1, 2],
+        settings={"lr": 0.05}, quiet=True, **SMALL,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_it_is_the_commands_sweep(found: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command finds all of it done: the same points, and the same bits."""
+    grid = ("--vary", "bits=2,4", "--baseline", "float32", "--seeds", "1,2", "--set", "lr=0.05")
+    status, out, _ = here(capsys, "sweep", "--method", "saved", *COMMAND, *grid, "--out", found.folder)
+    assert status == 0 and found.done == found.runs == 6 and "6 runs, 6 done already" in out
+    assert last_line(out) == f"sweep sha256: {found.digest()}"
+
+
+@pytest.mark.slow
+def test_records_are_a_table(found: Sweep) -> None:
+    records = found.records()
+    points = [("float32", "-"), ("saved", "2"), ("saved", "4")]
+    assert [(r["method"], r["bits"], r["seed"]) for r in records] == [(*p, s) for p in points for s in (1, 2)]
+    assert all(list(r) == list(records[0]) for r in records)
+    assert records[0]["saved_bits"] is None and records[2]["saved_bits"] is not None
+    assert len({r["state_sha256"] for r in records}) == 6
+    lines = list(csv.DictReader(io.StringIO(found.csv())))
+    assert [{k: "" if v is None else str(v) for k, v in r.items()} for r in records] == lines
+
+
+@pytest.mark.slow
+def test_epochs_are_a_table_too(found: Sweep) -> None:
+    lines = found.epochs()
+    assert [(line["seed"], line["epoch"]) for line in lines] == [(s, e) for s in (1, 2) for e in (1, 2)] * 3
+    last = [line["test_accuracy"] for line in lines if line["epoch"] == 2]
+    assert sorted(last) == sorted(r["test_accuracy"] for r in found.records())
+
+
+@pytest.mark.slow
+def test_the_picture_is_a_figure(found: Sweep, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    figure = found.figure()
+    left, right = figure.axes
+    assert (
+        len(left.get_lines()) == 3
+        and left.get_ylabel() == "test accuracy, %"
+        and right.get_xlabel() == "bits"
+    )
+    figure.savefig(tmp_path / "s.png")
+    assert (tmp_path / "s.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_a_comparison(tmp_path: Path) -> None:
+    methods = {"float32": {"lr": 0.05}, "saved": [{"bits": 2}, {"bits": 4}]}
+    made = library.compare(methods, "mlp", "digits", tmp_path / "c", quiet=True, **SMALL)
+    records = made.records()
+    assert [(r["method"], r["settings"]) for r in records] == [
+        ("float32", "lr=0.05"), ("saved", "bits=2"), ("saved", "bits=4"),
+    ]  # fmt: skip
+    assert records[0]["speedup"] == 1 and records[1]["tape_bytes_packed"] < records[2]["tape_bytes_packed"]
+    again = library.compare(methods, "mlp", "digits", tmp_path / "c", quiet=True, **SMALL)
+    assert again.digest() == made.digest()
+
+
+def parts(monkeypatch: pytest.MonkeyPatch, call: Any) -> list[plan.Part]:
+    seen: list[plan.Asked] = []
+    monkeypatch.setattr(conduct, "_carried_out", lambda kind, asked, *rest: seen.append(asked))
+    call()
+    return list(seen[0].parts)
+
+
+def test_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    also = [{"codec": ["levels"], "bucket": [64, 512]}]
+    whole = ("saved", "mlp", "digits", "s")
+    one = plan.Part("saved")
+    assert parts(monkeypatch, lambda: library.sweep(*whole)) == [one]
+    assert parts(monkeypatch, lambda: library.sweep(*whole, settings={"bits": 4}, also=also)) == [
+        plan.Part("saved", [("codec", ["levels"]), ("bucket", ["64", "512"])])
+    ]
+    assert len(parts(monkeypatch, lambda: library.sweep(*whole, vary={"bits": (2,)}, also=also))) == 2
+    assert parts(monkeypatch, lambda: library.compare(["saved", "float32"], *whole[1:])) == [
+        one,
+        plan.Part("float32"),
+    ]
+
+
+SAVED = ("saved", "mlp", "digits")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda out: library.sweep(*SAVED, out, vary={"bits": "4"}), "bits: give a list of values"),
+        (lambda out: library.sweep(*SAVED, out, vary={"bits": []}), "bits: give a list of values"),
+        (lambda out: library.sweep(*SAVED, out, vary={"bits": [2]}, settings={"bits": 4}), "give it once"),
+        (lambda out: library.sweep(*SAVED, out, vary={"bit": [2]}), "did you mean 'bits'"),
+        (lambda out: library.compare(["floot32"], "mlp", "digits", out), "did you mean 'float32'"),
+    ],
+)
+def test_what_is_refused(call: Any, says: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=says):
+        call(tmp_path / "s")
+    assert not (tmp_path / "s").exists()
