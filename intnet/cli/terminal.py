@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.progress import TaskID
 from rich.text import Text
 
+from intnet.inspect.over_steps import logged
 from intnet.runs import report
 from intnet.runs.run_folder import RunFolder, resume_command
 from intnet.show import tables
@@ -116,7 +118,8 @@ def train(work: RunFolder, args: argparse.Namespace) -> int:
         )
     stop, show = Stop(), Show(work, args.json)
     try:
-        with stop, show.bars:
+        watched = nullcontext() if args.stats is None else logged(work.run, args.stats, args.stats_every)
+        with stop, show.bars, watched:
             result = work.train(show.on_step, show.on_epoch, show.on_test, stop)
     except KeyboardInterrupt:
         result, stop.signal = None, stop.signal or signal.SIGINT
