@@ -67,6 +67,10 @@ OPTIONS: dict[str, dict[str, Any]] = {  # as `add_argument` takes them
         "type": positive, "default": 100, "metavar": "N",
         "help": "save every N steps (100) and at the end of every epoch",
     },
+    "--stats": {
+        "type": Path, "metavar": "FILE", "help": "statistics of every data path, JSON lines in a new file",
+    },
+    "--stats-every": {"type": positive, "default": 1, "metavar": "N", "help": "of every N-th step (1)"},
     "--jobs": {"type": positive, "default": 1, "metavar": "J", "help": "runs at a time, processes (1)"},
     "--plot": {"type": Path, "metavar": "FILE", "help": "draw the results: .png, .svg, .pdf"},
 }  # fmt: skip
@@ -116,6 +120,14 @@ def check_file(option: str, file: Path) -> None:
         raise ConfigError(f"{option} {file}: there is no folder {file.parent}")
     if file.is_dir():
         raise ConfigError(f"{option} {file}: that is a folder; name a file")
+
+
+def check_stats(file: Path | None) -> None:
+    """ConfigError, before the work starts, where --stats can not become a new file."""
+    if file is not None and file.exists():
+        raise ConfigError(f"--stats {file} is there already: name another file")
+    if file is not None and not file.parent.is_dir():
+        raise ConfigError(f"--stats {file}: there is no folder {file.parent}")
 
 
 def check_picture(file: Path | None) -> None:

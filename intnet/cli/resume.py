@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="RUN", help="the run's folder")
     options.add_length(parser, "default: as planned")
     options.add(parser, "--data-dir", help="look for data files there only, if they moved")
+    options.add(parser, "--stats", "--stats-every")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,5 +25,6 @@ def run(args: argparse.Namespace) -> int:
     from intnet.cli import terminal
     from intnet.runs import run_folder
 
+    options.check_stats(args.stats)
     with run_folder.resume(args.folder, args.steps, args.epochs, args.data_dir) as work:
         return terminal.train(work, args)

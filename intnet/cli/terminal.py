@@ -8,12 +8,14 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from rich.console import Console
 from rich.progress import TaskID
 from rich.text import Text
 
+from intnet.inspect.over_steps import logged
 from intnet.runs import report
 from intnet.runs.run_folder import RunFolder, resume_command
 from intnet.show import tables
@@ -80,7 +82,8 @@ def train(work: RunFolder, args: argparse.Namespace) -> int:
         )
     stop, show = Stop(signal.SIGINT, signal.SIGTERM), Show(work, args.json)
     try:
-        with stop, show.bars:
+        watched = nullcontext() if args.stats is None else logged(work.run, args.stats, args.stats_every)
+        with stop, show.bars, watched:
             result = work.train(show.on_step, show.on_epoch, show.on_test, stop)
     except KeyboardInterrupt:
         result, stop.signal = None, stop.signal or signal.SIGINT

@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how")
     options.add_length(how, "1 unless told")
     options.add(how, "--seed", *options.SETTINGS, "--weights", "--weights-partial", "--checkpoint-every")
+    options.add(how, "--stats", "--stats-every")
 
 
 def show_weights(given: dict[str, Any], args: argparse.Namespace) -> None:
@@ -52,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = options.settings(args.set)
     if args.weights_partial and args.weights is None:
         raise ConfigError("--weights-partial: there is no --weights FILE to take a part of")
+    options.check_stats(args.stats)
     run_folder.check_unused(args.out)  # before anything that takes time
     new = run_folder.build(
         args.method, chosen, args.model, args.data, args.batch_size, args.seed, args.limit, args.data_dir,

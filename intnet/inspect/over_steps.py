@@ -47,15 +47,11 @@ class Recording:
     def __call__(self, event: Event) -> None:
         """Observe one event."""
         step, name = event.step + 1, f"{event.layer}/{event.path}"
-        if step % self.every or not self.run.method.context.training:
+        if not _due(self.run, event, self.every):
             return
         if not any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns):
             return
-        measured = measure(event)
-        row = {"step": step} | {key: getattr(measured, key) for key in COLUMNS}
-        row["least"], row["greatest"] = measured.range or (None, None)
-        row["exponent"] = measured.exponent[0] if measured.exponent else None
-        self._rows[step, name] = row
+        self._rows[step, name] = statistics(event)
         if self._keep:
             last = Recorder()
             last(event)
@@ -91,7 +87,7 @@ class Recording:
 
     def write(self, file: str | Path) -> None:
         """`records` as JSON lines."""
-        lines = "".join(json.dumps(row) + "\n" for row in self.records())
+        lines = "".join(map(_line, self.records()))
         files.replace(Path(file), lines.encode())
 
     def tensorboard(self, folder: str | Path) -> None:
@@ -106,6 +102,24 @@ class Recording:
                 for key, value in row.items():
                     if key != "step" and isinstance(value, int | float):
                         writer.add_scalar(f"{key}/{name}", value, row["step"])
+
+
+def statistics(event: Event) -> dict[str, Any]:
+    """What `records` has of one event."""
+    measured = measure(event)
+    row = {"step": event.step + 1} | {key: getattr(measured, key) for key in COLUMNS}
+    row["least"], row["greatest"] = measured.range or (None, None)
+    row["exponent"] = measured.exponent[0] if measured.exponent else None
+    return row
+
+
+def _due(run: Run, event: Event, every: int) -> bool:
+    """Whether it is of a training step that is looked at."""
+    return run.method.context.training and (event.step + 1) % every == 0
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row) + "\n"
 
 
 def _kept(value: Any) -> Any:
@@ -133,3 +147,16 @@ def record(run: Run, *patterns: str, every: int = 1, values: bool = True) -> Ite
     seen = Recording(run, patterns or ("*",), every, values)
     with run.method.within(observers=[*run.method.observers, seen]):
         yield seen
+
+
+@contextmanager
+def logged(run: Run, file: Path, every: int) -> Iterator[None]:
+    """Inside the block: statistics of all paths, each `every` steps, as lines of a new file as they come."""
+    with open(file, "x", encoding="utf-8", newline="\n", buffering=1) as stream:
+
+        def observe(event: Event) -> None:
+            if _due(run, event, every):
+                stream.write(_line(statistics(event)))
+
+        with run.method.within(observers=[*run.method.observers, observe]):
+            yield

@@ -13,6 +13,7 @@ from intnet import QTensor, datasets, methods, models
 from intnet.errors import ConfigError
 from intnet.trace import Recorder
 from intnet.training.train import Run
+from tests.support.command import here, refused
 
 METHODS = ["wageubn", "adapt", "muppet", "dynasty", "saved", "float32"]
 PATHS = ("fc1/*", "bn1/x?", "fc2/W*")
@@ -92,6 +93,28 @@ def test_what_names_nothing_is_refused() -> None:
     for every in (0, -1, 2.0, True):
         with pytest.raises(ConfigError, match="every="), intnet.record(run, every=every):  # type: ignore[arg-type]
             pass
+
+
+@pytest.mark.slow
+def test_the_command_writes_the_same_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of train and of resume; a file that is there is left alone; the run's bits are the same."""
+    base = ("train", "--method", "wageubn", "--model", "mlp", "--data", "digits", "--steps", 4, "--json")
+    first, later = tmp_path / "first.jsonl", tmp_path / "later.jsonl"
+    status, out, _ = here(capsys, *base, "--out", tmp_path / "a", "--stats", first, "--stats-every", 2)
+    run = new()
+    with intnet.record(run, every=2, values=False) as seen:
+        run.train(6)
+    lines = [json.loads(line) for line in first.read_text().splitlines()]
+    assert status == 0 and lines == [row for row in seen.records() if row["step"] <= 4]
+    alone = here(capsys, *base, "--out", tmp_path / "b")[1]
+    assert json.loads(out)["state_sha256"] == json.loads(alone)["state_sha256"]
+    again = ("resume", tmp_path / "a", "--steps", 6, "--stats-every", 2, "--stats")
+    assert "first.jsonl is there already" in refused(capsys, *again, first)
+    assert "there is no folder" in refused(
+        capsys, *base, "--out", tmp_path / "c", "--stats", tmp_path / "d/e"
+    )
+    assert not (tmp_path / "c").exists() and here(capsys, *again, later)[0] == 0
+    assert lines + [json.loads(line) for line in later.read_text().splitlines()] == seen.records()
 
 
 def events(file: Path) -> list[bytes]:
