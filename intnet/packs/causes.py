@@ -193,13 +193,26 @@ class Reads:
         several = plain.manifest["generator"]["steps"] > 1
         for step in plain.manifest["about"]["replay"]:
             start = f"step{step['step']}/" if several else ""
+            entries = {one["layer"]: one for one in step["layers"]}
             for one in step["layers"]:
-                layers = [layer for _, layer in [*one["sources"], *one["errors"]]]
+                layers = [
+                    name for way in ("sources", "errors") for name in self._beside(start, entries, one, way)
+                ]
                 self.near[f"{start}{one['layer']}/"] = [f"{start}{layer}/" for layer in layers]
                 old = {key.rpartition(":")[2] or key: json["tensor"] for key, json in one["before"].items()}
                 self.old[f"{start}{one['layer']}/"] = old
         self.prefixes = {step.prefix: step for step in made}
         self.order = [name for _, name in sorted(self._places(made))]
+
+    def _beside(self, start: str, entries: Json, one: Json, way: str) -> list[str]:
+        """The layers that a layer reads, or whose errors it gets; of those that store nothing, theirs too."""
+        found = []
+        for _, layer in one[way]:
+            paths = self._paths(f"{start}{layer}/")
+            found.append(layer)
+            if not any(path[0] == "e" for path in paths) if way == "errors" else not paths:
+                found += self._beside(start, entries, entries[layer], way)
+        return found
 
     def _places(self, made: Sequence[LayerStep]) -> list[tuple[tuple[int, ...], str]]:
         """(when it is made, port) of every expected port."""
@@ -233,7 +246,10 @@ class Reads:
             found.append(term["port"])
         if "tensor" in source:
             found.append(source["tensor"])
-        if not found or port["meaning"].startswith("dL"):
+        if port["meaning"].endswith("after the step"):  # of float32, whose slots are no paths
+            found += [prefix + path for path in self._paths(prefix) if path[:1] == "g" and path[:2] != "ga"]
+        known = any(other in self.plain.ports for other in found)
+        if not known or port["meaning"].startswith("dL"):
             found += [near + path for near in self.near.get(prefix, ()) for path in self._paths(near)]
         return [other for other in found if other != name]
 

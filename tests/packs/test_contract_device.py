@@ -17,7 +17,7 @@ from intnet.cli.main import main
 from intnet.packs import causes, check, layers, pack
 from intnet.packs.check import Result
 from intnet.runs import run_folder
-from tests.support import contract_device, contract_device32, contract_page
+from tests.support import contract_device, contract_device32, contract_network, contract_page
 from tests.support.contract_device import Device, Round, limited, rounded
 from tests.support.contract_device32 import Device32, Sums
 
@@ -80,7 +80,7 @@ def judged(read: pack.Pack, device: Device | Device32, folder: Path) -> Result:
 
 
 def test_the_device_knows_nothing_of_intnet() -> None:
-    for module in (contract_device, contract_device32, contract_page):
+    for module in (contract_device, contract_device32, contract_network, contract_page):
         text = Path(str(module.__file__)).read_text()
         names = [
             name

@@ -17,7 +17,7 @@ from intnet.packs.by_spec.recompute import recompute
 from intnet.packs.layers import network
 from intnet.packs.layers.wiring import Wiring
 from intnet.runs import run_folder
-from tests.packs.test_contract_device import check_marks, given, half_up, minus, truncated
+from tests.packs.test_contract_device import check_marks, complemented, given, minus, truncated
 from tests.support.command import here
 from tests.support.contract_device import T
 from tests.support.contract_network import Network
@@ -75,7 +75,7 @@ def test_the_fast_code_and_the_definition_give_all_of_it(name: str, made: Make) 
     assert again.exit_status == spec.exit_status == 0
     assert len(again.ports) == len(read.ports) and not spec.unknown
     judged = {one.port.name for one in spec.ports}
-    assert judged == {port.name for port in read.ports.values() if port.direction != "in"}
+    assert judged >= {port.name for port in read.ports.values() if port.direction != "in"}
 
 
 @pytest.mark.parametrize("name", ["wageubn step", "wageubn classes", "branches step"])
@@ -153,16 +153,15 @@ def test_every_word_from_the_page_alone(
 
 
 FAULTS = {
-    "the first layer's weights": ("conv1/W", None),
-    "conv2/x1 negated": ("conv2/x1", minus),
     "bn3/x2 truncates": ("bn3/x2", truncated),
     "fc1/e3 truncates": ("fc1/e3", truncated),
-    "bn1/m2 ties up": ("bn1/m2", half_up),
+    "conv2/gWq draws otherwise": ("conv2/gWq", complemented),
+    "bn1/m2 negated": ("bn1/m2", minus),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", list(FAULTS)[1:])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_the_faulty_layer_is_named_and_what_follows_is_marked(fault: str, made: Make, tmp_path: Path) -> None:
     read, (port, change) = made("wageubn step"), FAULTS[fault]
     Network(read.folder, {port: change}).run(tmp_path / "dut")
