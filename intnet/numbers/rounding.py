@@ -42,6 +42,8 @@ Rule = Callable[[int, Fraction], bool]
 
 
 def _check(name: str, rule: Any) -> None:
+    if name in HLS_ALIASES:
+        raise FormatError(f"rounding mode {name!r} is the HLS name of {HLS_ALIASES[name]}: give yours another")
     if not callable(rule) or not rule.__doc__:
         raise FormatError(
             f"rounding mode {name!r}: register a function of (floor, fraction), whose docstring says when it "
