@@ -289,7 +289,7 @@ def test_what_cannot_be_one_is_refused() -> None:
     for module, made, said in cases:
         with pytest.raises(IntnetError, match=said):
             module.register("one")(made)
-    with pytest.raises(IntnetError, match="'RND' is the HLS name of ties_pos"):
+    with pytest.raises(IntnetError, match="'RND' is an HLS name, of ties_pos"):
         rounding.register("RND")(lambda floor, f: True)
     with pytest.raises(ConfigError, match="names a stem"):
         models.register("net-cifar")(lambda shape, classes: None)

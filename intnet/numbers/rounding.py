@@ -43,7 +43,7 @@ Rule = Callable[[int, Fraction], bool]
 
 def _check(name: str, rule: Any) -> None:
     if name in HLS_ALIASES:
-        raise FormatError(f"rounding mode {name!r} is the HLS name of {HLS_ALIASES[name]}: give yours another")
+        raise FormatError(f"rounding mode {name!r} is an HLS name, of {HLS_ALIASES[name]}: take another")
     if not callable(rule) or not rule.__doc__:
         raise FormatError(
             f"rounding mode {name!r}: register a function of (floor, fraction), whose docstring says when it "
