@@ -79,6 +79,37 @@ def corners(folder):
     y = x.reshape(96, 4).argmax(1)
     return datasets.from_arrays(x[:64], y[:64], x[64:], y[64:], classes=4)
 '''
+DEFINED = """
+import types
+from dataclasses import dataclass
+
+from intnet.spec.methods import float32
+from intnet.spec.values import to_float
+from mine import Mine, Quarters
+
+
+@dataclass(frozen=True)
+class Settings(float32.Settings):
+    READ = float32.Settings.READ | {"k": int}
+
+    k: int = 4
+
+
+class Step(float32.Step):
+    def format_of(self, layer, path):
+        return Quarters(self.settings.k) if path == "Wq" else super().format_of(layer, path)
+
+    def mode_of(self, layer, path):
+        return lambda floor, f: 2 * f > 1
+
+    def weight(self, layer, symbol):
+        if symbol != "W" or self.edge(layer):
+            return super().weight(layer, symbol)
+        return to_float(self.stored(layer, "Wq", self.parameter(layer.name, "W")))
+
+
+Mine.spec = types.SimpleNamespace(Settings=Settings, Step=Step)
+"""
 KEYS = ["data set corners", "format quarters", "method mine", "model three", "rounding mode ties_neg"]
 PARTS = ["--method", "mine", "--model", "three", "--data", "corners", "--batch-size", "16"]
 
@@ -174,6 +205,20 @@ def test_sweeps_and_comparisons_hand_it_to_their_workers(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_a_definition_of_ones_own_verifies_and_a_wrong_one_does_not(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "defined.py").write_text(DEFINED)
+    (tmp_path / "wrong.py").write_text(DEFINED.replace("2 * f > 1", "False"))
+    intnet(tmp_path, "train", "--import", "mine.py", *PARTS, "--out", "run")
+    verify = ["verify", "run", "--layer", "fc2", "--all"]
+    none = next(line for line in intnet(tmp_path, *verify).splitlines() if line.startswith("Wq"))
+    assert none.endswith("not specified")
+    said = intnet(tmp_path, *verify, "--import", "defined.py")
+    assert next(line for line in said.splitlines() if line.startswith("Wq")).endswith("equal")
+    assert "fc2/Wq" in intnet(tmp_path, *verify, "--import", "wrong.py", status=1)
+
+
+@pytest.mark.slow
 def test_workers_of_a_cluster_read_it_and_read_it_again_when_it_changed(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     given = ["--import", "mine.py", *PARTS, "--vary", "k=2,3"]
@@ -244,6 +289,8 @@ def test_what_cannot_be_one_is_refused() -> None:
     for module, made, said in cases:
         with pytest.raises(IntnetError, match=said):
             module.register("one")(made)
+    with pytest.raises(IntnetError, match="'RND' is an HLS name, of ties_pos"):
+        rounding.register("RND")(lambda floor, f: True)
     with pytest.raises(ConfigError, match="names a stem"):
         models.register("net-cifar")(lambda shape, classes: None)
 

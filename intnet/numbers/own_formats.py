@@ -11,8 +11,8 @@
             return -7, 7, "saturate"
 
 An `OwnFormat` has equidistant codes: rounded by the same loops as intnet's own, and put into packs. `Levels`
-has any codes: rounded an element at a time on fractions, microseconds each; no pack takes it. A rule is what
-the definition's formats are (`spec.formats.Format`), and serves as definition and as format at once.
+has any codes: rounded an element at a time on fractions, tens of microseconds each; no pack takes it. A rule
+is what the definition's formats are (`spec.formats.Format`), and serves as definition and as format at once.
 """
 
 from bisect import bisect_right

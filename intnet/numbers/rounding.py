@@ -17,7 +17,7 @@ applies the rule to whole tensors. Loops of vectors have no room for `round_up` 
 in ways of their own, say why each is the same, and are held to the definition by tests.
 
 A mode of a user's own is a function, `rule(floor, f)`: whether floor + f goes up, 0 < f < 1 a Fraction. Its
-docstring says when. It is run an element at a time, on fractions: microseconds each.
+docstring says when. It is run an element at a time, on fractions: tens of microseconds each.
 
     @rounding.register("ties_neg")
     def ties_neg(floor, f):
@@ -42,6 +42,8 @@ Rule = Callable[[int, Fraction], bool]
 
 
 def _check(name: str, rule: Any) -> None:
+    if name in HLS_ALIASES:
+        raise FormatError(f"rounding mode {name!r} is an HLS name, of {HLS_ALIASES[name]}: take another")
     if not callable(rule) or not rule.__doc__:
         raise FormatError(
             f"rounding mode {name!r}: register a function of (floor, fraction), whose docstring says when it "
