@@ -88,6 +88,44 @@ def test_a_layout_streams_too(name: str, tmp_path: Path) -> None:
     assert check.check_dut(pack.read(folder), tmp_path / "dut").exit_status == 0
 
 
+STALLED = """
+module quantize_q #(parameter int W = 24, parameter int S = 16) (
+    input wire clk, input wire rst, input wire in_valid, output wire in_ready, input wire [W-1:0] x,
+    output wire out_valid, input wire out_ready, output reg [W-S:0] q
+);
+  reg [1:0] valid;
+  reg [W-S:0] first;
+  wire moves = !valid[1] || out_ready;  // all of it or nothing: in_ready follows out_ready at once
+  assign in_ready = moves;
+  assign out_valid = valid[1];
+  wire [W-S:0] floor = {x[W-1], x[W-1:S]};
+  wire up = x[S-1] && (x[S] || x[S-2:0] != 0);
+  always @(posedge clk)
+    if (rst) valid <= 0;
+    else if (moves) begin
+      valid <= {valid[0], in_valid};
+      first <= floor + (W - S + 1)'(up);
+      q <= first;
+    end
+endmodule
+"""
+
+
+@icarus_only
+def test_a_pipeline_that_stalls_as_a_whole_is_right_too(tmp_path: Path) -> None:
+    settings = {"W": 10, "S": 4, "latency": 2, "ready": 1, "reset": 1}
+    folder = written(tmp_path, "quantize_q", "L1", settings)
+    text = told_of(STALLED, folder, tmp_path)
+    assert "PASS n=1024" in text, text
+    for fault in (
+        ("assign in_ready = moves", "assign in_ready = 1'b1"),
+        ("if (rst) valid <= 0;\n    else ", ""),
+    ):
+        assert fault[0] in STALLED
+        said = told_of(STALLED.replace(*fault), folder, tmp_path)
+        assert "PASS" not in said and "FAIL bad files 0, mismatches" in said, said
+
+
 # -- what a pack says of it --------------------------------------------------------------------------
 
 

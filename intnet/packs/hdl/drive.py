@@ -75,7 +75,7 @@ def _started(unit: dict[str, Any]) -> str:
 
 def _initial(name: str, unit: dict[str, Any], ins: list[Entry], outs: list[Entry]) -> str:
     """Loads the files, resets the unit, runs it, and says how it went."""
-    cleared = _each(ins, "\n    {0} = '0;")
+    cleared = _each(ins, "\n    {0} = '0;") + "\n    out_ready = 0;" * bool(unit.get("ready"))
     opened = _each(outs, '\n      {0}_file = $fopen({{out, "/{0}.hex"}}, "w");')
     opened += _each(outs, "\n      if ({0}_file == 0) bad = bad + 1;")
     opened += '\n      if (bad != 0) $display("FAIL +out=%s: no folder to write to, or a bad file", out);'

@@ -97,7 +97,7 @@ def started(unit: dict[str, Any]) -> str:
     zero = ["at", "done", "clocks", "entered", "idle", "tail", "shown", "kept", "timeout"]
     text = ["noise = 32'h2545f491;"]
     if unit.get("ready"):
-        zero += ["waited", "refused", "beats_held", "results_held", "out_ready"]
+        zero += ["waited", "refused", "beats_held", "results_held"]
         text.append("stalled = -1;")
     if unit.get("reset"):
         zero += ["resets", "until_reset", "begun[0]", "armed", "midway"]
