@@ -77,11 +77,13 @@ def declared(unit: dict[str, Any], outs: Mapping[str, str]) -> str:
     lines = [f"localparam int LATENCY = {unit['latency']};"]
     lines += ["wire in_ready;", "logic out_ready;"] if ready else ["wire in_ready = 1'b1, out_ready = 1'b1;"]
     lines += [
-        "integer clocks, entered, idle, tail, age, had;",
+        "integer clocks, entered, idle, tail, age;",
         "integer born[0:RESULTS];  // the clock in which a result's beat was taken",
         "logic takes, gives, shown, kept, timeout;",
         "logic [31:0] noise;",
     ]
+    if ready or reset:
+        lines.append("integer had;  // faults ahead of a result")
     if ready:
         lines += ["integer waited, refused, stalled, beats_held, results_held;", "logic alone[0:RESULTS];"]
         lines += [f"logic {span} {name}_kept;" for name, span in outs.items()]
@@ -178,9 +180,7 @@ def _checks(unit: dict[str, Any], outs: Sequence[Entry], compared: str) -> str:
         f"if (out_valid === 1'b1 && !kept && done == entered)\n{_indented(nothing)}",
         f"else if (out_valid === 1'b1 && !kept && {untimely})\n{_indented(late)}",
         "if (gives && done < entered) begin",
-        "  had = wrong;",
-        _indented(dedent(compared)),
-        _indented(_hints(unit, outs)),
+        _indented(_hinted(unit, outs, dedent(compared))),
         "  done = done + 1;",
         "end",
     ]
@@ -188,27 +188,23 @@ def _checks(unit: dict[str, Any], outs: Sequence[Entry], compared: str) -> str:
     return _indented("\n".join(lines), 6)
 
 
-def _hints(unit: dict[str, Any], outs: Sequence[Entry]) -> str:
-    """What a wrong result tells: whose words it has, or that a reset has gone before."""
-
-    def those_of(other: str) -> str:
-        return " && ".join(f"{entry['name']} === {entry['name']}_words[{other}]" for entry in outs)
-
-    lines = [
-        f"if (wrong != had && wrong <= {SHOWN}) begin",
-        f"  if (done + 1 < RESULTS && {those_of('done + 1')})",
-        '    $display("  those are the words of result %0d: one was lost", done + 1);',
-        f"  else if (done > 0 && {those_of('done - 1')})",
-        '    $display("  those are the words of result %0d: it came twice", done - 1);',
-    ]
+def _hinted(unit: dict[str, Any], outs: Sequence[Entry], compared: str) -> str:
+    """The comparison, and what a wrong result tells: that a reset has gone before, or whose words it has."""
+    told = []
     if unit.get("reset"):
         sums = ", sums too" if unit["per_vector"] else ""
-        lines[1:1] = [
-            "  if (done == reset_at)",
-            f'    $display("  it is the first one behind a reset: is all cleared{sums}?");',
-        ]
-        lines[3] = lines[3].replace("if", "else if", 1)
-    return "\n".join([*lines, "end"])
+        told.append(("done == reset_at", f'"  it is the first one behind a reset: is all cleared{sums}?"'))
+    if unit.get("ready"):
+        for bound, other, what in (
+            ("done + 1 < RESULTS", "done + 1", "was one lost?"),
+            ("done > 0", "done - 1", "did it come twice?"),
+        ):
+            same = " && ".join(f"{entry['name']} === {entry['name']}_words[{other}]" for entry in outs)
+            shown = f'"  those are the words of result %0d: {what}", {other}'
+            told.append((f"{bound} && {same}", shown))
+    chain = "\nelse ".join(f"if ({condition}) $display({shown});" for condition, shown in told)
+    hint = f"if (wrong != had && wrong <= {SHOWN}) begin\n{_indented(chain)}\nend"
+    return f"had = wrong;\n{compared}\n{hint}" if told else compared
 
 
 def _edge(unit: dict[str, Any], outs: Sequence[Entry]) -> str:
