@@ -43,6 +43,7 @@ ROOMS = {
     "inspect": "Looking inside a step: operands, every number's way to its bits by the definition, measures.",
     "costs": "What training costs by the papers' own models.",
     "packs": "Golden packs: folders of hex files by which hardware is judged.",
+    "cocotb": "Golden packs in cocotb: a unit driven and judged by its pack, as its CONTRACT.md says.",
     "papers": "The papers' claims that can be checked without long training, one module a check.",
     "sweeps": "Sweeps: many runs of one model on one data set, made by one command",
     "verify": "A user's own step, held to the definition: every data path of every layer",

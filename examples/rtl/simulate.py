@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from examples.rtl import stream
 from examples.rtl.mutants import HERE, source
+from intnet.packs.hdl.stream import streams
 
 TIMEOUT = 300  # seconds a simulator may take
 TOOLS = {"icarus": ("iverilog", "vvp"), "verilator": ("verilator", "g++", "make")}
@@ -40,11 +43,22 @@ def bench(pack: Path) -> Path:
     return next((pack / "hdl").glob("tb_*.sv"))
 
 
+def circuit(pack: Path, unit: str, folder: Path) -> Path:
+    """The file of a unit: its own, or with the latency and the signals that the pack asks for."""
+    about = json.loads((pack / "PACK.json").read_text())["about"]["unit"]
+    if not streams(about):
+        return source(unit)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{unit}.sv"
+    path.write_text(stream.wrapped(about))
+    return path
+
+
 def icarus(pack: Path, unit: str, folder: Path, mutant: int = 0) -> list[str]:
     """Compile a unit, or one of its mutants, under the testbench of `pack`; the command that runs it."""
     top, program = bench(pack), folder / f"{pack.name}_{mutant}.vvp"
     define = [f"-DMUT={mutant}"] if mutant else []
-    own = [source(unit)] if unit else []
+    own = [circuit(pack, unit, folder)] if unit else []
     folders = ["-I", pack / "hdl", "-I", HERE]
     command(["iverilog", "-g2012", *folders, *define, "-s", top.stem, "-o", program, top, *own])
     return ["vvp", "-n", str(program), f"+pack={pack}"]
@@ -64,7 +78,7 @@ def verilator(packs: Sequence[tuple[Path, str]], folder: Path) -> list[str]:
         "verilator", "--binary", "--timing", "-Wall", "--relative-includes", f"-I{HERE}",
         "-MAKEFLAGS", "VM_PARALLEL_BUILDS=0 OPT_FAST=-Og OPT_GLOBAL=-Og",
         "--top-module", "all_packs", "--Mdir", folder / "verilated", "-o", "all_packs", top,
-        *benches, *sorted({source(unit) for _, unit in packs if unit}),
+        *benches, *sorted({circuit(pack, unit, folder) for pack, unit in packs if unit}),
     ])  # fmt: skip
     return [str(folder / "verilated" / "all_packs")]
 

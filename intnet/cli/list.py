@@ -48,7 +48,7 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
     from intnet.methods import METHODS
     from intnet.numbers.rounding import HLS_ALIASES, MODES
     from intnet.packs.units import LEVELS, UNITS
-    from intnet.packs.units.drafts import settings_of
+    from intnet.packs.units.drafts import LFSR, settings_of
 
     plugins.discover()
     hls = {mode: alias for alias, mode in HLS_ALIASES.items()}
@@ -75,7 +75,10 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
         "units": {
             name: {
                 "about": unit.summary,
-                "options": {key: {"default": unit.defaults.get(key, "off")} for key in settings_of(unit)},
+                "options": {
+                    key: {"default": "off" if key == LFSR else setting.default}
+                    for key, setting in settings_of(unit).items()
+                },
             }
             for name, unit in UNITS.items()
         },

@@ -7,6 +7,7 @@ from typing import Any
 from intnet.numbers.formats import FORMATS
 from intnet.numbers.rounding import MODES
 from intnet.packs import rules
+from intnet.packs.hdl import stream
 from intnet.spec import block_float, buckets, formats
 from intnet.spec.rounding import GOES_UP
 
@@ -88,10 +89,18 @@ def _unit(manifest: Json) -> Iterator[str]:
         setting = ", ".join(f"{name} = {value}" for name, value in unit["parameters"].items())
         result = "the last beat of a vector" if unit["per_vector"] else "each beat"
         yield f"## The unit {unit['name']}\n"
-        yield f"Parameters: {setting}. A result follows {result} by {unit['latency']} clock; words can enter"
-        yield f"every clock. Beside clk, rst, in_valid and out_valid: {', '.join(unit['inputs'])} in,"
+        when = f"by {unit['latency']} clock; words can enter\nevery clock"
+        shared = "clk, rst, in_valid and out_valid"
+        if stream.streams(unit):
+            when = "as told under Timing"
+        if unit.get("ready"):
+            shared = "clk, rst, in_valid, in_ready, out_valid and out_ready"
+        ports = f"{', '.join(unit['inputs'])} in,"
+        yield f"Parameters: {setting}. A result follows {result} {when}. Beside {shared}: {ports}"
         yield f"{', '.join(unit['outputs'])} out. cases.csv says which bugs the words from a line on hunt."
         yield f"{_SIGNALS}\n"
+        if stream.streams(unit):
+            yield from stream.rules(unit)
     if random:
         yield "Random words: " + "; ".join(f"{key} {value}" for key, value in random.items()) + ".\n"
     if reach := about.get("coverage"):

@@ -2,12 +2,14 @@
 
 Bubbles with inverted data stand between the beats; out_valid must come exactly when a result is due. It
 ends in `PASS n=<words compared>` or `FAIL ...` and shows the first mismatches. Where a pack's words are no
-beats (`layouts.py`), a beat is put together from its words, and taken apart where it is written.
+beats (`layouts.py`), a beat is put together from its words, and taken apart where it is written. A unit of
+latency above 1, with ready or resets, is driven by the loop of `stream.py`.
 """
 
 from math import prod
 from typing import Any
 
+from intnet.packs.hdl import stream
 from intnet.packs.hdl.text import fold, identifier, widest
 
 SHOWN = 8  # mismatches; then it stops, but where it writes what the unit gave
@@ -45,17 +47,35 @@ module {name};
   logic dump;
   logic [63:0] s;
   logic [{widest(manifest) - 1}:0] line_word;
-  logic [15:0] noise;
-  logic [{unit["latency"]}:0] due;  // due[i]: a result entered i clocks ago
+{_counted(unit, outs)}
 
 {fold(widest(manifest))}
 {_initial(name, unit, ins, outs)}endmodule
 """
 
 
+def _counted(unit: dict[str, Any], outs: list[Entry]) -> str:
+    """What the loop needs beside what all have."""
+    if stream.streams(unit):
+        return stream.declared(unit, {entry["name"]: span_of(entry) for entry in outs})
+    return f"""\
+  logic [15:0] noise;
+  logic [{unit["latency"]}:0] due;  // due[i]: a result entered i clocks ago"""
+
+
+def _started(unit: dict[str, Any]) -> str:
+    if stream.streams(unit):
+        return stream.started(unit)
+    return """\
+    at = 0;
+    done = 0;
+    due = '0;
+    noise = 16'hace1;"""
+
+
 def _initial(name: str, unit: dict[str, Any], ins: list[Entry], outs: list[Entry]) -> str:
     """Loads the files, resets the unit, runs it, and says how it went."""
-    cleared = _each(ins, "\n    {0} = '0;")
+    cleared = _each(ins, "\n    {0} = '0;") + "\n    out_ready = 0;" * bool(unit.get("ready"))
     opened = _each(outs, '\n      {0}_file = $fopen({{out, "/{0}.hex"}}, "w");')
     opened += _each(outs, "\n      if ({0}_file == 0) bad = bad + 1;")
     opened += '\n      if (bad != 0) $display("FAIL +out=%s: no folder to write to, or a bad file", out);'
@@ -76,14 +96,11 @@ def _initial(name: str, unit: dict[str, Any], ins: list[Entry], outs: list[Entry
       #5 clk = 0;
     end
     rst = 0;
-    at = 0;
-    done = 0;
-    due = '0;
-    noise = 16'hace1;
+{_started(unit)}
 {_run(unit, ins, outs)}
     if (dump) begin{closed}
     end
-    if (bad == 0 && wrong == 0 && done == RESULTS && done > 0)
+    if (bad == 0 && wrong == 0{" && !timeout" * stream.streams(unit)} && done == RESULTS && done > 0)
       $display("PASS n=%0d", done * {len(outs)});
     else $display("FAIL bad files %0d, mismatches %0d, results %0d of %0d", bad, wrong, done, RESULTS);
     $finish;
@@ -119,7 +136,7 @@ def _declare(ins: list[Entry], outs: list[Entry], ignored: list[Entry]) -> str:
         name, kind = entry["name"], "logic" if entry in ins else "wire "
         if assembled(entry):
             lines.append(f"  localparam int {name}_BEAT_BITS = {_beat_bits(entry)};")
-        span = f"[{name}_BEAT_BITS-1:0]" if assembled(entry) else f"[{name}_WORD_BITS-1:0]"
+        span = span_of(entry)
         lines.append(f"  {kind} {span} {name};")
         lines.append(f"  logic {span} {name}_words[0:{_count(entry)}-1];")
     lines += [f"  integer {entry['name']}_file;" for entry in outs]
@@ -129,9 +146,15 @@ def _declare(ins: list[Entry], outs: list[Entry], ignored: list[Entry]) -> str:
     return "\n".join(lines)
 
 
+def span_of(entry: Entry) -> str:
+    """The range of a beat's bits."""
+    return f"[{entry['name']}_{'BEAT' if assembled(entry) else 'WORD'}_BITS-1:0]"
+
+
 def _instance(unit: dict[str, Any]) -> str:
     ignored = [entry["name"] for entry in unit["ignored"]]
-    ports = ("clk", "rst", "in_valid", *unit["inputs"], "out_valid", *unit["outputs"], *ignored)
+    ready = ["in_ready", "out_ready"] if unit.get("ready") else []
+    ports = ("clk", "rst", "in_valid", *unit["inputs"], "out_valid", *unit["outputs"], *ignored, *ready)
     setting = ", ".join(f".{name}({name})" for name in unit["parameters"])
     wiring = ", ".join(f".{name}({name})" for name in ports)
     return f"{unit['name']} #({setting}) dut ({wiring});"
@@ -223,6 +246,8 @@ def _written(entry: Entry) -> str:
 
 def _run(unit: dict[str, Any], ins: list[Entry], outs: list[Entry]) -> str:
     """The loop over clocks: beats with gaps go in, results are due `latency` clocks later and compared."""
+    if stream.streams(unit):
+        return stream.loop(unit, ins, outs, "".join(map(_compare, outs)).removeprefix("\n"))
     latency = unit["latency"]
     drive = _each(ins, "\n        {0} = in_valid ? {0}_words[at] : ~{0}_words[at < BEATS ? at : 0];")
     return f"""\

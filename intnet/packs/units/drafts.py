@@ -46,14 +46,16 @@ STEPS = {"L3": 1, "L4": training.STEPS}  # of training
 STIMULI = stimuli.GROUPS | stimuli_sums.GROUPS | stimuli_scales.GROUPS
 DETECTION = "detection.json"
 OWN = "own unit"  # the kind of a pack that only its maker can make again
-LFSR = "lfsr"  # the one setting that is no parameter: a seed, from which CQ's words come
+LFSR = "lfsr"  # a seed, from which CQ's words come: no parameter, nor are these
 LFSR_BITS = 16
+MOST_LATENCY = 64
 
 # -- from a name to a draft ----------------------------------------------------------------------
 
 
 def draft(name: str, level: str, settings: Mapping[str, str | int] | None = None) -> Draft:
-    """The pack of a unit at a level; settings override its parameters (`W=16`), `lfsr` seeds CQ's words.
+    """The pack of a unit at a level; settings override its parameters (`W=16`), `lfsr` seeds CQ's words,
+    `latency`, `ready` and `reset` say how its testbench drives it (`hdl/stream.py`).
 
     ConfigError for a name or a value that there is not, PackError for settings that do not go together.
     """
@@ -63,7 +65,7 @@ def draft(name: str, level: str, settings: Mapping[str, str | int] | None = None
         raise unknown("level", level, list(LEVELS))
     unit = UNITS[name]
     given = parse(unit, settings or {})
-    own = {key: value for key, value in given.items() if key != LFSR}
+    own = {key: value for key, value in given.items() if key in unit.parameters}
     if level in STEPS:
         taken = training.take(unit, own, STEPS[level])
     else:
@@ -75,9 +77,12 @@ def draft(name: str, level: str, settings: Mapping[str, str | int] | None = None
 
 
 def settings_of(unit: Unit) -> dict[str, Setting]:
-    """What may be set: the parameters, and the seed of CQ's words."""
+    """What may be set: the parameters, the seed of CQ's words, and how the unit is connected."""
     lfsr = {LFSR: Range(1, 1, (1 << 32) - 1)} if unit.name == "quantize_cq" else {}
-    return {**unit.parameters, **lfsr}
+    latency = Range(unit.latency, 1, MOST_LATENCY)
+    return {
+        **unit.parameters, **lfsr, "latency": latency, "ready": Range(0, 0, 1), "reset": Range(0, 0, 1)
+    }  # fmt: skip
 
 
 def parse(unit: Unit, settings: Mapping[str, str | int]) -> dict[str, Any]:
@@ -143,7 +148,8 @@ def own(
     if unit.name in UNITS:
         raise ConfigError(f"{unit.name} is a unit of the library: give yours another name")
     given = parse(unit, settings or {})
-    parameters, circuit = unit.defaults | given, Circuit()
+    chosen = {key: value for key, value in given.items() if key in unit.parameters}
+    parameters, circuit = unit.defaults | chosen, Circuit()
     check(unit, parameters)
     build(circuit, parameters)
     signals = unit.signals(parameters, {})
@@ -174,11 +180,17 @@ def assemble(
     names = {
         way: [s.name for s in signals if (s.direction == "out") == way and s not in ignored] for way in (0, 1)
     }
+    if given.get("reset") and ran.circuit.registers and not unit.per_vector:
+        raise PackError(
+            f"{unit.name}: reset=1 goes on at the first beat of a vector, and this unit, which remembers "
+            "beats, has no port `last` that ends one"
+        )
     about["unit"] = {
         "name": unit.name,
         "parameters": dict(parameters),
         "generics": unit.generics(parameters),
-        "latency": unit.latency,
+        "latency": given.get("latency", unit.latency),
+        **{key: True for key in ("ready", "reset") if given.get(key)},
         "per_vector": unit.per_vector,
         "inputs": names[0],
         "outputs": names[1],

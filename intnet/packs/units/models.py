@@ -22,7 +22,7 @@ def files(name: str, settings: Mapping[str, str | int] | None = None) -> dict[st
     unit = UNITS[name]
     given = parse(unit, settings or {})
     if strange := [key for key in given if key not in unit.parameters]:
-        raise ConfigError(f"{strange[0]} is a setting of a pack's random words, and none of the model")
+        raise ConfigError(f"{strange[0]} is a setting of packs, and none of the model")
     parameters = unit.defaults | given
     check(unit, parameters)
     circuit = definition.circuit(name, parameters)
