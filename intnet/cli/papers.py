@@ -31,6 +31,7 @@ Exit status 1: something that is exact, a constraint or a printed figure of know
 short trainings come to is told and not judged. The output is the same for any number of threads."""
 
 WRAP = 110  # characters of a line of text
+LONG = 60  # characters of a command that stands below its table
 SIZES = ("model", "data", "limit", "epochs", "seeds")
 
 
@@ -92,7 +93,11 @@ def _list(checks: "dict[str, Check]", as_json: bool) -> int:
         return 0
     for paper, places in PAPERS.items():
         columns = [Column(name) for name in Place._fields]
-        tables.show(Table(paper, columns, [tuple(place) for place in places]))
+        long = [place for place in places if len(place.command) > LONG]
+        told = [place._replace(command="below") if place in long else place for place in places]
+        tables.show(Table(paper, columns, [tuple(place) for place in told]))
+        for place in long:
+            print(f"{place.where}, {place.shows}:\n  {place.command}")
     width = max(map(len, checks))
     print("\nchecks")
     for name, check in checks.items():

@@ -163,5 +163,5 @@ def _terms(path: str, channels: int, shapes: dict[str, tuple[int, ...]]) -> int:
         return int(np.prod(weights[1:]))
     if path == "e4":
         return int(np.prod(weights)) // channels  # of the input: each group reads its own outputs
-    error = shapes.get("e3", shapes.get("e1", (1, 1)))
+    error = shapes.get("e3", shapes.get("e3w", shapes.get("e1", (1, 1))))
     return int(np.prod(error[:-1]))

@@ -46,10 +46,10 @@ def _range_norm(
     if not isinstance(x, np.ndarray):
         raise FormatError(f"{where or 'range_norm'} takes float32, not a {type(x).__name__}")
     check_channels(x, gamma, where or "range_norm")
-    mean, saved.w = float32_rows.sum_rows(x) / np.float32(x.size // x.shape[-1]), width(x)
+    mean, saved.width = float32_rows.sum_rows(x) / np.float32(x.size // x.shape[-1]), width(x)
     act("mu", mean)
-    act("var", saved.w * saved.w)
-    r = reciprocal_root(saved.w * saved.w)
+    act("var", saved.width * saved.width)
+    r = reciprocal_root(saved.width * saved.width)
     if any(saved.needs):
         saved.x = keep(x)
     saved.mean, saved.r, saved.gamma = mean, r, gamma
@@ -57,7 +57,7 @@ def _range_norm(
 
 
 def _range_norm_vjp(saved: Saved, e: np.ndarray) -> tuple[Any, Any, Any]:
-    x, mean, r, w = loaded(saved.x), saved.mean, saved.r, saved.w
+    x, mean, r, w = loaded(saved.x), saved.mean, saved.r, saved.width
     sum_e, sum_ex = float32_rows.error_sums(e, x, mean, r)
     if not saved.needs[0]:
         return None, sum_ex, sum_e

@@ -21,7 +21,8 @@ Verdict = Literal["reproduced", "differs", "trained", "open", "needs", "drawn", 
 class Place(NamedTuple):
     """A table, figure or section: what it shows, what became of it, by what it differs or what it needs.
 
-    command: an `intnet` command that shows ours, or a page of docs/
+    command: an `intnet` command that shows ours, or a page of docs/. With RUN or FILE in it, it takes one of
+             yours; else it runs as it stands, for as many epochs as the paper's or, where it says none, 60
     """
 
     where: str
@@ -32,6 +33,40 @@ class Place(NamedTuple):
 
 
 TRAIN = "docs/measured.md"
+RESNET20 = "--model resnet20 --data cifar10 --augment crop=4,flip --batch-size 512 --epochs 100"
+ACCURACY = (
+    f"intnet compare --methods float32,adapt,muppet {RESNET20} --with 'float32 lr=0.1 rop=10' "
+    "--with 'adapt rop=10' --out runs/accuracy"
+)
+SPARSITY = f"intnet train --method adapt {RESNET20} --set l1=1e-3 --set rop=10 --out runs/sparsity"
+BASELINES = (
+    "intnet compare --methods float32,banner,dynasty --model resnet18 --data cifar10 --augment crop=4,flip "
+    "--batch-size 128 --epochs 200 --with 'float32 lr=0.1,0.02@60,0.004@120,0.0008@160 warmup=1' "
+    "--with 'banner lr=0.1,0.02@60,0.004@120,0.0008@160 warmup=1' "
+    + " ".join(
+        f"--with 'dynasty lr=0.1,0.02@60,0.004@120,0.0008@160 warmup=1 bits={bits}'" for bits in (6, 4, 3, 2)
+    )
+    + " --out runs/baselines"
+)
+STUDY = (
+    "intnet sweep --method saved --model efficientnetv2 --data cifar10 --batch-size 128 --epochs 60 "
+    "--set optimizer=adamw --set lr=0.001"
+)
+LEVERS = (
+    f"{STUDY} --set warmup=5 --set codec=symmetric --set bits=7 --also weight_decay=0.05 "
+    "--also cosine=55 --also clip=1 --also label_smoothing=0.1 "
+    "--also 'weight_decay=0.05 cosine=55 clip=1 label_smoothing=0.1' "
+    "--baseline 'float32 optimizer=adamw lr=0.001 warmup=5' --out runs/levers"
+)
+LAYERS = (
+    f"{STUDY} --set codec=symmetric --set bits=off "
+    + " ".join(f"--also 'bits@features.{stage}.*=4'" for stage in range(1, 7))
+    + " --out runs/layers"
+)
+BUCKETS = f"{STUDY} --set codec=levels --vary bits=2,4 --vary bucket=64,128,256,512 --out runs/buckets"
+MIXES = (
+    f"{STUDY} --set codec=levels --set bits=2/4 --vary mix_prob=0.2,0.5,0.8 --also bits=2,4 --out runs/mixes"
+)
 WAGEUBN = (
     Place("figures 1, 2, 5", "data flow of a layer", "scheme", "", "docs/methods/wageubn.md"),
     Place("figure 3", "CQ in training", "scheme", "", "intnet.spec.formats.Constant"),
@@ -62,12 +97,12 @@ ADAPT = (
     Place(
         "figure 2", "initializers", "drawn", "correlations of other trainings", "intnet train --set init=.."
     ),
-    Place("tables 1, 2", "accuracy", "open", "CIFAR-100 cannot be had", "intnet train --data cifar10"),
+    Place("tables 1, 2", "accuracy", "open", "CIFAR-100 cannot be had", ACCURACY),
     Place("figures 3, 4", "word lengths over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
     Place("figures 5, 6", "sparsity over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
     Place("tables 3, 4", "MEM, SU in training", "reproduced", "from each other", "intnet papers adapt-costs"),
     Place("figures 7, 8", "memory, cost over time", "drawn", "", "intnet costs RUN --plot FILE"),
-    Place("table 5", "sparsity", "open", "", "intnet costs RUN"),
+    Place("table 5", "sparsity", "open", "", SPARSITY),
     Place("table 6", "SZ, SU of inference", "reproduced", "from each other", "intnet papers adapt-costs"),
     Place("abstract", "averages", "reproduced", "", "intnet papers adapt-costs"),
     Place("table 3, MuPPET", "SU, MEM", "reproduced", "AlexNet's MEM by 0.01", "intnet papers muppet-costs"),
@@ -76,7 +111,7 @@ ADAPT_AGAIN = (
     Place(
         "abstract", "averages", "reproduced", "two rows are the first version's", "intnet papers adapt-costs"
     ),
-    Place("table 1", "accuracy", "open", "CIFAR-100, EMNIST cannot be had", "intnet train --data cifar10"),
+    Place("table 1", "accuracy", "open", "CIFAR-100, EMNIST cannot be had", ACCURACY),
     Place(
         "table 2",
         "MEM, SU",
@@ -84,7 +119,7 @@ ADAPT_AGAIN = (
         "MEM by its k; SU not from its inputs",
         "intnet papers adapt-costs",
     ),
-    Place("table 3", "sparsity", "open", "", "intnet costs RUN"),
+    Place("table 3", "sparsity", "open", "", SPARSITY),
     Place("table 4", "SZ, SU of inference", "reproduced", "from each other", "intnet papers adapt-costs"),
     Place("figures 4, 5", "word lengths over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
     Place("figure 6", "cost over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
@@ -94,7 +129,7 @@ DYNASTY = (
     Place("figure 3", "sensitivity by layer", "drawn", "", "intnet costs RUN --plot FILE"),
     Place("figure 4", "fluctuation, smoothing", "drawn", "", "intnet costs RUN --plot FILE"),
     Place("figure 5", "mean width, lambda tuned", "drawn", "", "intnet costs RUN --plot FILE"),
-    Place("table 1", "accuracy", "needs", "CIFAR-100, ImageNet", TRAIN),
+    Place("table 1", "accuracy", "needs", "CIFAR-100, ImageNet", BASELINES),
     Place("figure 7", "accuracy over time", "drawn", "on CIFAR-100", "intnet costs RUN RUN .. --plot FILE"),
     Place("table 2", "area, power", "needs", "synthesis; taken as given", "intnet papers dynasty-costs"),
     Place(
@@ -110,12 +145,12 @@ DYNASTY = (
 SAVED = (
     Place("figure 2.1", "4-bit sin(x)", "scheme", "", "docs/methods/saved.md"),
     Place("figures 4.1, 5.1", "1 to 32 bits", "trained", "ResNet-20, Fashion-MNIST", TRAIN),
-    Place("figures 4.2, 4.3", "7 bits with levers", "open", "", "intnet train --set warmup=.. --set clip=.."),
-    Place("figure 4.4", "4 bits in one layer", "open", "", "intnet train --set bits@LAYER=4"),
+    Place("figures 4.2, 4.3", "7 bits with levers", "open", "", LEVERS),
+    Place("figure 4.4", "4 bits in one layer", "open", "", LAYERS),
     Place("tables 4.1, 4.2", "memory by block", "reproduced", "of given counts", "intnet papers saved-costs"),
     Place("figure 5.2", "2 bits, two roundings", "trained", "ResNet-20, Fashion-MNIST", TRAIN),
-    Place("figures 5.3, 5.4", "bucket sizes", "open", "", "intnet sweep --vary bucket=64,128,256,512"),
-    Place("figure 5.5", "2/4 bits mixed", "open", "", "intnet sweep --vary mix_prob=0.2,0.5,0.8"),
+    Place("figures 5.3, 5.4", "bucket sizes", "open", "", BUCKETS),
+    Place("figure 5.5", "2/4 bits mixed", "open", "", MIXES),
     Place("figures 6.1 to 6.3", "CIFAR-100", "needs", "CIFAR-100", "intnet sweep"),
     Place("figures 6.4, 6.5", "Tiny ImageNet", "needs", "Tiny ImageNet", "intnet train --data tiny-imagenet"),
     Place("table 7.1", "memory", "reproduced", "", "intnet papers saved-costs"),

@@ -40,9 +40,10 @@ from intnet.sweeps.table import Numbers
 COPIES = {
     "W": (("Wq", "W"), ("Wb", "Wq", "W")),
     "x": (("x0",), ("x0b", "x0s", "x0")),
-    "e": (("e3",), ("e3",)),
+    "e": (("e3",), ("e3w", "e3")),  # of e4, then of gW
     "gW": (("gWq", "gW"), ("gWq", "gW")),
 }
+ERRORS = ("e3", "e3w")  # one of which each weight layer has
 SIDES = ("forward", "backward")
 KINDS = ("nominal", "used")
 ERRORS_IN_WL = ("muppet",)  # of the methods whose word lengths move, those whose errors have them too
@@ -98,7 +99,7 @@ def _weight_layers(paths: Sequence[dict[str, Any]]) -> list[dict[str, dict[str, 
     layers: dict[str, dict[str, dict[str, Any]]] = {}
     for row in paths:
         layers.setdefault(row["layer"], {})[row["path"]] = row
-    return [layer for layer in layers.values() if "e3" in layer]
+    return [layer for layer in layers.values() if _first(layer, ERRORS) is not None]
 
 
 def _first(layer: dict[str, dict[str, Any]], names: Sequence[str]) -> dict[str, Any] | None:
@@ -142,8 +143,8 @@ def speedups(folder: Path, own: dict[str, Any], report: dict[str, Any]) -> Numbe
 def _constant(own: dict[str, Any], report: dict[str, Any]) -> tuple[History, np.ndarray]:
     """One step that stands for all, and the errors' word lengths in it."""
     sizes = adapt_costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"]))
-    found = {layer["e3"]["layer"]: layer for layer in _weight_layers(report["paths"])}
-    rows = [(_first(found[size.name], COPIES["W"][0]), found[size.name]["e3"]) for size in sizes]
+    found = {next(iter(layer.values()))["layer"]: layer for layer in _weight_layers(report["paths"])}
+    rows = [tuple(_first(found[size.name], names) for names in (COPIES["W"][0], ERRORS)) for size in sizes]
     widths, errors = (
         np.array([[min(FLOAT_BITS, _nominal(row[k])) for row in rows]])  # type: ignore[arg-type]
         for k in range(2)

@@ -21,7 +21,7 @@ from intnet.sweeps.plan import Asked, Part
 from intnet.training import model_bytes
 from tests.support.command import here, intnet, last_line, refused
 
-ALL = "float32,wageubn,adapt,muppet,dynasty,saved"
+ALL = "float32,wageubn,adapt,muppet,dynasty,saved,banner"
 BASE = ("--model", "mlp", "--data", "digits", "--limit", 128, "--batch-size", 64)
 SMALL = ("--methods", "float32,wageubn", *BASE, "--steps", 2)
 
@@ -130,6 +130,9 @@ def test_what_the_tape_holds(reports: dict[str, dict[str, Any]]) -> None:
     codes = 3 * VALUES + 2 * VALUES // 8 + 2 * 4 * VALUES
     assert reports["muppet"]["tape"]["packed"] == codes + norms + LOSS
     assert reports["adapt"]["tape"]["packed"] == codes + norms + LOSS
+    # banner: three inputs in 8 bits with scale and zero point; in float32 x1 of batch norm, its w, x4 of ReLU
+    inputs, ranges = 3 * (VALUES + 8), 2 * WIDE * 4
+    assert reports["banner"]["tape"]["packed"] == inputs + 4 * 4 * VALUES + norms + ranges + LOSS
     # saved: 5 tensors of 4-bit codes with a scale and a zero point for 512, two masks
     buckets = VALUES // 512
     packed = 5 * (VALUES // 2 + 8 * buckets) + 2 * VALUES // 8
@@ -219,6 +222,8 @@ def test_speedups_and_bits_of_real_runs(reports: dict[str, dict[str, Any]], tmp_
         "saved": (whole, whole),
         "wageubn": (64 * outer + (8 + 32) * inner, 64 * outer + (8 + 9) * inner),
         "dynasty": ((8 + 32) * sum(WEIGHTS), (8 + 8) * sum(WEIGHTS)),
+        # its first layer asks for no error in 8 bits
+        "banner": ((8 + 32) * sum(WEIGHTS), (8 + 8) * sum(WEIGHTS) + 8 * WEIGHTS[0]),
     }
     for method, (printed, own) in cost.items():
         found = figures.speedups(tmp_path, reports[method]["run"], reports[method])
@@ -231,6 +236,7 @@ def test_speedups_and_bits_of_real_runs(reports: dict[str, dict[str, Any]], tmp_
     assert bits["dynasty"]["x_forward_nominal"] == (8 + 4 + 4) / 3
     assert bits["muppet"]["e_forward_nominal"] == 8 and bits["adapt"]["e_forward_nominal"] == 32
     assert bits["wageubn"]["x_forward_nominal"] == (32 + 8 + 32) / 3
+    assert (bits["banner"]["e_forward_nominal"], bits["banner"]["e_backward_nominal"]) == (8, 16)
 
 
 def test_speedup_of_blocks_of_several_widths(reports: dict[str, dict[str, Any]], tmp_path: Path) -> None:
@@ -277,7 +283,7 @@ def test_all_methods(at_once: None, tmp_path: Path, capsys: pytest.CaptureFixtur
     status, out, err = here(capsys, *command, "--plot", picture)
     assert (status, err) == (0, "") and f"written: {picture}\n" in out
     data = json.loads((folder / "table.json").read_text())
-    assert [entry["name"] for entry in data["rows"]] == ALL.split(",") and data["done"] == 12
+    assert [entry["name"] for entry in data["rows"]] == ALL.split(",") and data["done"] == 14
     lines = []
     for entry in data["rows"]:
         own = [json.loads((folder / "runs" / run["name"] / "report.json").read_text())
@@ -297,7 +303,7 @@ def test_all_methods(at_once: None, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "dynasty, by its own model and against 8 bits everywhere, not float32: a bit-serial array" in out
     assert "wageubn: lr=20\n" in out and "1 at a time." in out and f"tape: of {BATCH} images" in out
     text = (folder / "table.md").read_text()
-    assert text.count("\n| ") == 7 and f"`{sha}`" in text and "- SU: training over float32" in text
+    assert text.count("\n| ") == 8 and f"`{sha}`" in text and "- SU: training over float32" in text
     with open(folder / "table.csv", newline="") as stream:
         entries = list(csv.DictReader(stream))
     assert [(entry["method"], entry["seed"]) for entry in entries] == [
