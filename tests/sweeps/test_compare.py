@@ -75,7 +75,7 @@ def test_settings_go_to_the_methods_that_know_them() -> None:
     ]
     with pytest.raises(ConfigError, match=r"unknown key of float32, wageubn, saved: 'momentun'; did you"):
         plan.make(Asked(parts, "mlp", "digits", {"momentun": "0.5"}, limit=64))
-    with pytest.raises(ConfigError, match=r"wageubn: lr='0\.1'"):  # codes, not rates
+    with pytest.raises(ConfigError, match=r"wageubn: lr=0\.1: a learning rate is a whole code"):
         plan.make(Asked([Part("float32"), Part("wageubn")], "mlp", "digits", {"lr": "0.1"}, limit=64))
 
 
