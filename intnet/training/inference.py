@@ -87,7 +87,10 @@ def evaluate(
 
 
 def scores(logits: np.ndarray, labels: np.ndarray) -> Scores:
-    """Of float32 logits. The loss is defined by `spec/loss.py: cross_entropy`, of all images as one batch."""
+    """Of float32 logits; the loss is that of all images as one batch.
+
+    Defined by `spec/loss.py: cross_entropy`, `spec/inference.py: ranks`.
+    """
     loss = float("nan")
     if np.all(np.isfinite(logits)):
         loss = float(ops.softmax_cross_entropy(Tensor(logits), labels=labels).value)

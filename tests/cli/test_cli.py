@@ -238,8 +238,9 @@ def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
         models.MODELS
     )
     assert list(listing["rounding_modes"]) == list(rounding.MODES)
+    by_path = ("folder:PATH", "arrays:FILE.npz")
     assert {name: entry["available"] for name, entry in listing["data"].items()} == {
-        name: name in ("digits", "folder:PATH") for name in (*datasets.LOADERS, "folder:PATH")
+        name: name in ("digits", *by_path) for name in (*datasets.LOADERS, *by_path)
     }
     e2 = listing["methods"]["wageubn"]["options"]["e2"]
     assert e2 == {"default": "flag8"}

@@ -312,3 +312,16 @@ def test_what_a_data_set_tells() -> None:
     told = repr(d.summary())
     assert "code * 2^-13" in told and "of 18 numbers, by" in told
     assert "<td" in d._repr_html_() and "byte * 2^-4" in repr(datasets.load("digits").summary())
+
+
+@pytest.mark.parametrize(
+    "fault", [np.trunc, np.floor, lambda x: np.floor(x + 0.5), lambda x: np.ceil(x - 0.5)]
+)
+def test_a_seeded_fault_of_rounding_is_seen(monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
+    """By the comparison that the tests above make."""
+    values = [Fraction(k, 4) for k in range(-9, 10)] + [Fraction(20000)]
+    X = np.array([[float(v) for v in values]])
+    wanted = [nearest(v, 0) for v in values]
+    assert plain(datasets.from_arrays(X, [0], exponent=0).train_images).reshape(-1).tolist() == wanted
+    monkeypatch.setattr(np, "rint", fault)
+    assert plain(datasets.from_arrays(X, [0], exponent=0).train_images).reshape(-1).tolist() != wanted

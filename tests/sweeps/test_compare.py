@@ -75,7 +75,7 @@ def test_settings_go_to_the_methods_that_know_them() -> None:
     ]
     with pytest.raises(ConfigError, match=r"unknown key of float32, wageubn, saved: 'momentun'; did you"):
         plan.make(Asked(parts, "mlp", "digits", {"momentun": "0.5"}, limit=64))
-    with pytest.raises(ConfigError, match=r"wageubn: lr='0\.1'"):  # codes, not rates
+    with pytest.raises(ConfigError, match=r"wageubn: lr=0\.1: a learning rate is a whole code"):
         plan.make(Asked([Part("float32"), Part("wageubn")], "mlp", "digits", {"lr": "0.1"}, limit=64))
 
 
@@ -374,7 +374,7 @@ def test_a_run_without_its_last_step(
     [
         ((), "give --methods, --model, --data, --out (or --show DIR"),
         ((*SMALL, "--out", "c", "--set", "bitz=2"), "unknown key of float32, wageubn: 'bitz'"),
-        ((*SMALL, "--out", "c", "--set", "lr=0.1"), "wageubn: lr='0.1': '0.1' is not VALUE or VALUE@EPOCH"),
+        ((*SMALL, "--out", "c", "--set", "lr=0.1"), "wageubn: lr=0.1: a learning rate is a whole code"),
         ((*SMALL, "--out", "c", "--with", "float32 e2=16"), "unknown key of method 'float32' 'e2'"),
         ((*SMALL, "--out", "c", "--with", "float32", "--with", "float32"), "two points are the same"),
         ((*SMALL, "--out", "c", "--seeds", "1,1"), "has a seed twice"),
