@@ -104,7 +104,11 @@ def shared(method: Any) -> list[str]:
     """Keys that a method takes over from those that its options derive from, with their defaults."""
     import dataclasses
 
-    bases = method.Options.__mro__[1:-1]  # of several the last, as method saved adds to float32's
+    from intnet.methods import METHODS
+
+    parents = (other for other in METHODS.values() if issubclass(method, other) and other is not method)
+    own = all(other.Options is not method.Options for other in parents)
+    bases = method.Options.__mro__[own:-1]  # of several the last, as method saved adds to float32's
     given = {field.name: field.default for field in dataclasses.fields(bases[-1])} if bases else {}
     fields = dataclasses.fields(method.Options)
     return [field.name for field in fields if given.get(field.name, dataclasses.MISSING) == field.default]

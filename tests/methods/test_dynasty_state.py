@@ -20,18 +20,6 @@ def data(images: int) -> Dataset:
     return Dataset("noise", train, next(labels), test, next(labels), -8, 3)
 
 
-def test_a_model_starts_afresh_in_another_run() -> None:
-    """Its buffers too: maps of activations, running statistics."""
-    mlp = models.make("mlp", (4, 4, 1), 3)
-    digests = []
-    for _ in range(2):
-        run = Run(mlp, make("dynasty"), data(12), batch_size=4)
-        run.train(4)
-        digests.append(run.digest())
-        assert run.step == 4
-    assert digests[0] == digests[1]
-
-
 def test_an_epoch_without_a_full_batch_keeps_the_map() -> None:
     """A state of batches of 4 goes on in batches of 3."""
     before = Run(models.make("mlp", (4, 4, 1), 3), make("dynasty"), data(12), batch_size=4)

@@ -127,7 +127,7 @@ def test_lanes_divide_the_last_axis(shape: tuple[int, ...], bits: int, lanes: in
 
 
 @pytest.mark.parametrize(
-    ("codes", "what"), [([0] * 6, "all zero"), ([7] * 6, "constant"), ([], "empty"), ([3], "constant")]
+    ("codes", "what"), [([0] * 6, "all zero"), ([7] * 6, "constant"), ([], "empty"), ([0], "all zero")]
 )
 def test_an_expected_file_that_judges_nothing_is_refused(codes: list[int], what: str, tmp_path: Path) -> None:
     dead = ports.whole_number("dead", "out", np.array(codes, np.int64), "C", 8)
@@ -137,6 +137,11 @@ def test_an_expected_file_that_judges_nothing_is_refused(codes: list[int], what:
         pack.write(draft(dead), tmp_path / "p")
     assert not list(tmp_path.iterdir())
     pack.write(draft(ports.whole_number("dead", "in", np.array(codes, np.int64), "C", 8)), tmp_path / "p")
+
+
+def test_one_expected_word_judges_where_it_is_not_zero(tmp_path: Path) -> None:
+    """As the mean loss of a step."""
+    pack.write(draft(ports.whole_number("loss", "out", np.array([3], np.int64), "C", 8)), tmp_path / "p")
 
 
 def test_what_makes_no_pack_is_refused(tmp_path: Path, folder: Path) -> None:

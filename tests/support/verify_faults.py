@@ -192,7 +192,7 @@ FAULTS = {
         INFERENCE,
     ),
     "the least of the logits": Fault(
-        "training/train.py",
+        "training/inference.py",
         "logits_of(model, method, images, exponent).argmax(axis=1)",
         "logits_of(model, method, images, exponent).argmin(axis=1)",
         "wageubn",

@@ -44,6 +44,8 @@ def package_of(manifest: dict[str, Any]) -> str:
     """The package's name: of the layers or the unit alone, so that a pack of another step keeps it."""
     given = manifest["generator"]
     kind = given.get("kind")
-    layers = "+".join(given["layers"]) if kind == LAYERS else ""
-    whole = f"{given['model']}_{kind}" if kind in OF_LAYERS else manifest["name"]
-    return f"pack_{identifier(layers or whole)}"
+    if kind == LAYERS:
+        whole = "+".join(given["layers"])
+    else:
+        whole = f"{given['model']}_{kind}" if kind in OF_LAYERS else manifest["name"]
+    return f"pack_{identifier(whole)}"
