@@ -4,13 +4,14 @@
     python examples/rtl/prove.py shift W=12 MODE=ties_away
 
 Yosys (Debian: `apt-get install yosys`) reads the unit and the definition as SystemVerilog
-(`intnet.packs.circuits.verilog`), cuts the unit at its registers and asks its SAT solver for words, and
-values of the registers, at which they differ: of the words that registers hold after the beat, and of the
-results where a beat gives one. None means equality for every input, beat after beat. Where the definition
-promises that a wire fits (an exact sum), only inputs that keep the promise count.
+(`intnet.packs.circuits.verilog`) and cuts the unit at its registers; ABC, which comes with it, looks for
+words and values of the registers at which they differ: of the words that registers hold after a clock, with
+and without in_valid and rst, of out_valid, and of the results, as numbers, where a beat gives one. None means
+equality for every input, beat after beat. Where the definition promises that a wire fits (an exact sum), only
+inputs that keep the promise count.
 
-One's own unit: `prove(Path("mine.sv"), name, circuit, generics)` with a circuit of its own and the ports
-named alike.
+One's own unit: `prove(Path("mine.sv"), unit, circuit, parameters)` with a circuit of its own, and the ports
+and registers named alike.
 """
 
 from __future__ import annotations
@@ -24,144 +25,185 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from examples.rtl.mutants import HERE, source
+from examples.rtl.mutants import HERE, mutants, source
 from intnet.packs.circuits import verilog
 from intnet.packs.circuits.c_model import identifier
 from intnet.packs.units import drafts
 from intnet.packs.units.listing import UNITS
+from intnet.packs.units.signals import Unit
 from intnet.spec import units as definition
 from intnet.spec.wires import Circuit
 
-TIMEOUT = 120  # seconds
+TIMEOUT = 600  # seconds
+TOOLS = ("yosys", "yosys-abc")
+# The miter's gates as they stand: ABC finds what both sides have in common, if nothing rewrites it before.
+GATES = (
+    "hierarchy -top miter; proc; flatten; opt_expr; opt_clean; wreduce; opt_expr; opt_merge; opt_clean; "
+    "check -assert; simplemap; techmap"
+)
+# SAT sweeping merges equal gates from the inputs on, and so both multipliers. -r turns rewriting off,
+# which can trip over an assertion of ABC.
+SWEEP, SEARCH = "ifraig; iprove -r", "iprove -r -N 1"
 
 
 class Proof(NamedTuple):
-    """Whether two are equal, what Yosys said where they are not, and the seconds."""
+    """Whether two are equal, the in ports and registers at which they are not, and the seconds."""
 
     equal: bool
-    told: str
+    told: dict[str, int]
     seconds: float
 
 
 def missing() -> str:
     """Why nothing can be proven here; '' where it can."""
-    return "" if shutil.which("yosys") else "proofs need yosys on the path (Debian: yosys)"
+    left = [tool for tool in TOOLS if shutil.which(tool) is None]
+    return f"proofs need {' and '.join(left)} on the path (Debian: yosys)" if left else ""
 
 
-def _yosys(script: str, folder: Path) -> Proof:
-    """A script that ends in a `sat -prove`."""
-    begin = time.perf_counter()
+class Undecided(Exception):
+    """Neither equal nor a difference: in the time that there was, or for ABC at all."""
+
+
+def _run(command: list[str], until: float) -> str:
+    """What a tool prints. Undecided where it has not ended by then, RuntimeError where it fails."""
+    left = max(0.0, until - time.monotonic())
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=left)
+    except subprocess.TimeoutExpired as late:
+        raise Undecided(f"not decided in {TIMEOUT} s") from late
+    if done.returncode:
+        raise RuntimeError(
+            f"{command[0]} gave {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
+    return done.stdout
+
+
+def _decide(script: str, folder: Path, unlike: bool = False) -> Proof:
+    """Whether `differ` of the module miter, which a script for Yosys makes, is 0 whatever its inputs are.
+
+    unlike: a difference is expected, and looked for ahead of what both sides have in common
+    """
+    begin, gates, words = time.monotonic(), folder / "miter.blif", folder / "words"
     path = folder / "script.ys"
-    path.write_text(script)
-    done = subprocess.run(
-        ["timeout", str(TIMEOUT), "yosys", "-s", str(path)], capture_output=True, text=True, check=False
-    )
-    if done.returncode == 124:  # timeout's own: it ends what Yosys started, too
-        raise subprocess.TimeoutExpired("yosys", TIMEOUT)
-    seconds = time.perf_counter() - begin
-    if "SAT proof finished - no model found: SUCCESS!" in done.stdout:
-        return Proof(True, "", seconds)
-    if "model found: FAIL!" in done.stdout:
-        return Proof(False, done.stdout[done.stdout.rindex("model found: FAIL!") :], seconds)
-    raise RuntimeError(f"yosys gave {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    path.write_text(f"{script}\n{GATES}\nwrite_blif {gates}\n")
+    # An input or a register of another width than the definition's is no match.
+    _run(["yosys", "-q", "-e", "Resizing cell port", "-s", str(path)], begin + TIMEOUT)
+    for tactic in (SEARCH, SWEEP) if unlike else (SWEEP,):
+        proving = f"read_blif {gates}; strash; {tactic}; write_cex -n {words}"
+        said = _run(["yosys-abc", "-c", proving], begin + TIMEOUT)
+        seconds = time.monotonic() - begin
+        if "UNSATISFIABLE" in said:
+            return Proof(True, {}, seconds)
+        if "SATISFIABLE" in said:
+            return Proof(False, _words(words.read_text()), seconds)
+    raise Undecided(f"yosys-abc did not decide:\n{said[-2000:]}")
 
 
-SAT = "sat -prove ok 1 -show-inputs miter"
-SHARED = "wreduce; opt -full -share_all; opt_merge -share_all; "
-
-
-def _gates(circuit: Circuit) -> str:
-    """The commands that make gates of the miter; signed products of both sides become one ahead of that."""
-    products = [node for node in circuit.nodes if node.kind == "op" and node.at == "*"]
-    shared = SHARED if any(arg.signed for node in products for arg in node.args) else ""
-    return (
-        f"hierarchy -top miter; proc; flatten; opt -full; {shared}"
-        "techmap; opt -full; abc -g AND,XOR,MUX; opt_clean"
-    )
+def _words(told: str) -> dict[str, int]:
+    """Numbers of the bits that ABC writes: a line NAME[3]@0=1 each."""
+    words: dict[str, int] = {}
+    for name, bit, value in re.findall(r"(\w+)(?:\[(\d+)\])?@0=([01])", told):
+        words[name] = words.get(name, 0) | int(value) << int(bit or 0)
+    return words
 
 
 def _declared(circuit: Circuit) -> tuple[list[str], list[str]]:
     """The miter's inputs, registers too, and the connections of both sides' in ports."""
     ports = verilog.Ports(circuit)
-    names = list(ports.lanes)
-    inputs = ports.declared()
+    inputs = [*ports.declared(), "input wire in_valid", "input wire rst"]
     for register, (before, _) in circuit.registers.items():
         inputs.append(f"input wire [{before.bits - 1}:0] state_{identifier(register)}")
-    return inputs, [f".{name}({name})" for name in names]
+    return inputs, [f".{name}({name})" for name in ports.lanes]
 
 
-def _agree(circuit: Circuit, one: str, two: str) -> str:
-    """That both give the same results, where a beat gives one, and keep the same."""
-    results = " && ".join(f"{one}_{identifier(port)} == {two}_{identifier(port)}" for port in circuit.gives)
-    if "last" in circuit.reads:
-        results = f"(!last || ({results}))"
-    kept = [f"{one}_next_{identifier(r)} == {two}_next_{identifier(r)}" for r in circuit.registers]
-    return " && ".join([results, *kept])
+def _definition(name: str, circuit: Circuit, prefix: str, ports: list[str], like: Circuit) -> list[str]:
+    """An instance of the definition, its results as wide as those of `like`."""
+    lines, wiring = [f"wire {prefix}_holds;"], [*ports, f".holds({prefix}_holds)"]
+    for port, wire in like.gives.items():
+        lines.append(f"wire [{wire.bits - 1}:0] {prefix}_{identifier(port)};")
+        wiring.append(f".{identifier(port)}({prefix}_{identifier(port)})")
+    for register, (before, _) in circuit.registers.items():
+        kept = identifier(register)
+        lines.append(f"wire [{before.bits - 1}:0] {prefix}_next_{kept};")
+        wiring += [f".state_{kept}(state_{kept})", f".next_{kept}({prefix}_next_{kept})"]
+    return [*lines, f"{name} {prefix}({', '.join(wiring)});"]
 
 
-def _side(circuit: Circuit, prefix: str) -> list[str]:
-    """Wires of the results and the kept words of one side."""
-    lines = [f"wire [{w.bits - 1}:0] {prefix}_{identifier(port)};" for port, w in circuit.gives.items()]
-    return lines + [
-        f"wire [{before.bits - 1}:0] {prefix}_next_{identifier(r)};"
-        for r, (before, _) in circuit.registers.items()
+def _unit(unit: Unit, circuit: Circuit, parameters: Mapping[str, Any], ports: list[str]) -> list[str]:
+    """An instance of the unit, cut at its registers: .q of each is what it holds, .d what it will."""
+    lines, wiring = ["wire unit_valid;"], [*ports, ".in_valid(in_valid)", ".rst(rst)"]
+    wiring.append(".\\out_valid.d (unit_valid)")
+    for port in unit.signals(parameters, {}):
+        if port.direction == "out":
+            lines.append(f"wire [{port.bits - 1}:0] unit_{port.name};")
+            wiring.append(f".\\{port.name}.d (unit_{port.name})")
+    for register, (before, _) in circuit.registers.items():
+        lines.append(f"wire [{before.bits - 1}:0] unit_next_{register};")
+        wiring += [f".\\{register}.q (state_{register})", f".\\{register}.d (unit_next_{register})"]
+    return [*lines, f"evert the_unit({', '.join(wiring)});"]
+
+
+def _number(name: str, signed: bool) -> str:
+    """A wire as the number that it stands for."""
+    return f"$signed({name})" if signed else f"$signed({{1'b0, {name}}})"
+
+
+def _agree(unit: Unit, circuit: Circuit, parameters: Mapping[str, Any]) -> str:
+    """That a clock leaves the unit as the definition has it: out_valid, results, registers."""
+    gives = "in_valid && !rst && last" if "last" in circuit.reads else "in_valid && !rst"
+    signed = {port.name: port.signed for port in unit.signals(parameters, {}) if port.direction == "out"}
+    results = [
+        f"{_number(f'unit_{port}', signed[port])} == {_number(f'def_{port}', wire.signed)}"
+        for port, wire in circuit.gives.items()
     ]
+    clauses = [f"unit_valid == ({gives})", f"!({gives} && def_holds) || ({' && '.join(results)})"]
+    for r in circuit.registers:
+        clauses.append(f"!rst || unit_next_{r} == 0")
+        clauses.append(f"rst || in_valid || unit_next_{r} == state_{r}")
+        clauses.append(f"rst || !in_valid || !def_holds || unit_next_{r} == def_next_{r}")
+    return " && ".join(f"({clause})" for clause in clauses)
 
 
-def _definition(name: str, circuit: Circuit, prefix: str, ports: list[str]) -> list[str]:
-    """An instance of the definition."""
-    wiring = [*ports, *(f".{identifier(port)}({prefix}_{identifier(port)})" for port in circuit.gives)]
-    for register in map(identifier, circuit.registers):
-        wiring += [f".state_{register}(state_{register})", f".next_{register}({prefix}_next_{register})"]
-    lines = [*_side(circuit, prefix), f"wire {prefix}_holds;"]
-    return [*lines, f"{name} {prefix}({', '.join([*wiring, f'.holds({prefix}_holds)'])});"]
-
-
-def _miter(inputs: list[str], body: list[str]) -> str:
+def _miter(inputs: list[str], body: list[str], agree: str) -> str:
     return (
         "module miter(\n  "
-        + ",\n  ".join([*inputs, "output wire ok"])
+        + ",\n  ".join([*inputs, "output wire differ"])
         + "\n);\n  "
-        + "\n  ".join(body)
+        + "\n  ".join([*body, f"assign differ = !({agree});"])
         + "\nendmodule\n"
     )
 
 
-def prove(rtl: Path, name: str, circuit: Circuit, generics: Mapping[str, int], mutant: int = 0) -> Proof:
-    """A unit in SystemVerilog, or a mutant of it, against a circuit. RuntimeError where Yosys cannot say."""
+def prove(rtl: Path, unit: Unit, circuit: Circuit, parameters: Mapping[str, Any], mutant: int = 0) -> Proof:
+    """A unit in SystemVerilog, or a mutant of it, against its circuit.
+
+    Undecided where that takes too long, RuntimeError where the two cannot be compared.
+    """
     inputs, ports = _declared(circuit)
-    unit = [*_side(circuit, "unit")]
-    wiring = [*ports, ".in_valid(1'b1)", ".rst(1'b0)"]
-    wiring += [f".\\{port}.d (unit_{port})" for port in circuit.gives]
-    for register in circuit.registers:
-        wiring += [f".\\{register}.q (state_{register})", f".\\{register}.d (unit_next_{register})"]
-    unit.append(f"evert the_unit({', '.join(wiring)});")
-    agree = f"assign ok = !def_holds || ({_agree(circuit, 'unit', 'def')});"
-    body = [*unit, *_definition(f"{name}_spec", circuit, "def", ports), agree]
+    body = _unit(unit, circuit, parameters, ports)
+    body += _definition(f"{unit.name}_spec", circuit, "def", ports, circuit)
     define = f"-DMUT={mutant}" if mutant else ""
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
-        (here / rtl.name).write_text(_set(rtl.read_text(), generics))
-        (here / "spec.sv").write_text(verilog.text(name, circuit))
-        (here / "miter.sv").write_text(_miter(inputs, body))
-        return _yosys(
+        (here / rtl.name).write_text(_set(rtl.read_text(), unit.generics(parameters)))
+        (here / "spec.sv").write_text(verilog.text(unit.name, circuit))
+        (here / "miter.sv").write_text(_miter(inputs, body, _agree(unit, circuit, parameters)))
+        return _decide(
             f"""\
 read_verilog -sv {define} -I{HERE} -I{rtl.parent} {here / rtl.name}
-hierarchy -top {name}
-proc; flatten; opt -full -nodffe -nosdff
+hierarchy -top {unit.name}
+proc; flatten; opt_clean
 expose -dff -evert-dff
 rename -top evert
 read_verilog -sv {here / "spec.sv"}
-read_verilog -sv {here / "miter.sv"}
-{_gates(circuit)}
-{SAT}
-""",
+read_verilog -sv {here / "miter.sv"}""",
             here,
+            unlike=bool(mutant),
         )
 
 
@@ -175,19 +217,25 @@ def _set(text: str, generics: Mapping[str, int]) -> str:
 def same(name: str, circuit: Circuit, changed: Circuit) -> Proof:
     """A circuit against one with a fault: equal wherever the right one keeps its promises."""
     inputs, ports = _declared(circuit)
-    agree = f"assign ok = !def_holds || ({_agree(circuit, 'bad', 'def')});"
-    body = [
-        *_definition(f"{name}_spec", circuit, "def", ports),
-        *_definition("bad_spec", changed, "bad", ports),
-        agree,
-    ]
+    body = _definition(f"{name}_spec", circuit, "def", ports, circuit)
+    body += _definition("bad_spec", changed, "bad", ports, circuit)
+    results = " && ".join(f"bad_{port} == def_{port}" for port in map(identifier, circuit.gives))
+    if "last" in circuit.reads:
+        results = f"(!last || ({results}))"
+    kept = [f"bad_next_{r} == def_next_{r}" for r in map(identifier, circuit.registers)]
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         (here / "specs.sv").write_text(verilog.text(name, circuit) + verilog.text("bad", changed, circuit))
-        (here / "miter.sv").write_text(_miter(inputs, body))
-        return _yosys(
-            f"read_verilog -sv {here / 'specs.sv'} {here / 'miter.sv'}\n{_gates(circuit)}\n{SAT}\n", here
-        )
+        agree = f"!def_holds || ({' && '.join([results, *kept])})"
+        (here / "miter.sv").write_text(_miter(inputs, body, agree))
+        return _decide(f"read_verilog -sv {here / 'specs.sv'} {here / 'miter.sv'}", here)
+
+
+def of(name: str, settings: Mapping[str, Any], mutant: int = 0) -> Proof:
+    """A unit of `examples/rtl`, or a mutant of it, at some settings and defaults."""
+    unit = UNITS[name]
+    parameters = unit.defaults | dict(settings)
+    return prove(source(name), unit, definition.circuit(name, parameters), parameters, mutant)
 
 
 def main() -> None:
@@ -197,25 +245,25 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("unit", nargs="?", help="default: all but block_dot, whose sum is too wide")
+    parser.add_argument("unit", nargs="?", help="default: all")
     parser.add_argument("settings", nargs="*", help="NAME=VALUE")
+    parser.add_argument("--mutants", action="store_true", help="which of its mutants the proof refutes, too")
     args = parser.parse_args()
     if reason := missing():
         sys.exit(reason)
-    names = [args.unit] if args.unit else [name for name in UNITS if name != "block_dot"]
     failed = False
-    for name in names:
-        unit = UNITS[name]
-        given = drafts.parse(unit, dict(text.split("=", 1) for text in args.settings))
-        parameters = unit.defaults | given
+    for name in [args.unit] if args.unit else list(UNITS):
+        given = drafts.parse(UNITS[name], dict(text.split("=", 1) for text in args.settings))
         try:
-            proof = prove(source(name), name, definition.circuit(name, parameters), unit.generics(parameters))
-        except subprocess.TimeoutExpired:
-            print(f"{name}: not decided in {TIMEOUT} s", flush=True)
+            proof = of(name, given)
+            refuted = [n for n in mutants(name) if not of(name, given, n).equal] if args.mutants else []
+        except Undecided as why:
+            print(f"{name}: {why}", flush=True)
             failed = True
             continue
-        verdict = "equal for every input" if proof.equal else f"different\n{proof.told}"
-        print(f"{name}: {verdict} ({proof.seconds:.1f} s)", flush=True)
+        verdict = "equal for every input" if proof.equal else f"different at {proof.told}"
+        also = f"; {len(refuted)} of {len(mutants(name))} mutants refuted" if args.mutants else ""
+        print(f"{name}: {verdict} ({proof.seconds:.1f} s){also}", flush=True)
         failed = failed or not proof.equal
     sys.exit(int(failed))
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from examples.rtl import fault_table, prove, random_words, simulate
-from examples.rtl.mutants import EQUIVALENT, HERE, mutants, source
+from examples.rtl.mutants import HERE, mutants, proven, source
 from intnet.errors import ConfigError
 from intnet.packs import units
 from intnet.packs.circuits import c_model, coverage, fast, faults
@@ -27,8 +27,6 @@ from tests.packs.test_units import SMALL, label
 Settings = dict[str, Any]
 CASES = [(name, Settings()) for name in units.UNITS]
 CASES += [(name, settings) for name, settings in SMALL if "lfsr" not in settings]
-SLOW_PROOFS = ("block_dot", "requantize", "mac_requant", "r_exponent")  # minutes, or not decided
-QUICK = [name for name in units.UNITS if name not in SLOW_PROOFS]
 yosys_only = pytest.mark.skipif(bool(prove.missing()), reason=prove.missing())
 
 
@@ -173,20 +171,48 @@ def test_the_c_model_gives_every_word(name: str, settings: Settings, compiler: s
 
 @pytest.mark.slow
 @yosys_only
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", units.UNITS)
 def test_a_unit_is_its_definition_for_every_input(name: str) -> None:
-    circuit, parameters = of(name, {})
-    assert prove.prove(source(name), name, circuit, units.UNITS[name].generics(parameters)).equal
+    assert prove.of(name, {}).equal
 
 
 @pytest.mark.slow
 @yosys_only
-@pytest.mark.parametrize("name", ["quantize_q", "quantize_sq", "quantize_flag"])
+@pytest.mark.parametrize("name", ["quantize_q", "quantize_sq", "quantize_flag", "r_exponent", "mac_requant"])
 def test_a_proof_refutes_every_mutant(name: str) -> None:
-    circuit, parameters = of(name, {})
-    generics = units.UNITS[name].generics(parameters)
-    equal = [n for n in mutants(name) if prove.prove(source(name), name, circuit, generics, n).equal]
-    assert equal == [n for unit, n in EQUIVALENT if unit == name]
+    """Of the other units `prove.py --mutants` does."""
+    assert [n for n in mutants(name) if prove.of(name, {}, n).equal] == proven(name)
+
+
+@pytest.mark.slow
+@yosys_only
+def test_a_difference_is_one_in_the_definition() -> None:
+    """Ties to even and ties away from zero differ at a tie."""
+    parameters = units.UNITS["shift"].defaults | {"W": 8, "S": 3, "OUT": 4}
+    circuit = definition.circuit("shift", parameters | {"MODE": "ties_away"})
+    proof = prove.prove(source("shift"), units.UNITS["shift"], circuit, parameters)
+    assert not proof.equal and proof.told["x"] % 8 == 4 and proof.told["in_valid"] == 1
+
+
+@pytest.mark.slow
+@yosys_only
+def test_a_port_of_another_width_is_no_match() -> None:
+    unit = units.UNITS["shift"]
+    narrow = definition.circuit("shift", unit.defaults | {"W": 20})
+    with pytest.raises(RuntimeError, match="Resizing cell port"):
+        prove.prove(source("shift"), unit, narrow, unit.defaults)
+
+
+@pytest.mark.slow
+@yosys_only
+def test_an_out_port_is_compared_to_its_top_bit(tmp_path: Path) -> None:
+    """n of r_exponent needs 5 of its 8 bits: the top one wrong is a difference."""
+    unit, wrong = units.UNITS["r_exponent"], tmp_path / "r_exponent.sv"
+    text = source("r_exponent").read_text()
+    assert text.count("exponent[NB-1:0];") == 1
+    wrong.write_text(text.replace("exponent[NB-1:0];", "{1'b0, exponent[NB-2:0]};"))
+    circuit = definition.circuit("r_exponent", unit.defaults)
+    assert not prove.prove(wrong, unit, circuit, unit.defaults).equal
 
 
 # -- random words, in Verilator against the C model ------------------------------------------------

@@ -157,7 +157,7 @@ def neighbourhood(circuit: Circuit, fault: Fault, depth: int) -> tuple[Circuit, 
         if any(arg.place in touched for arg in node.args):
             touched.add(node.place)
         named = node.name and node.kind in ("wire", "cut")
-        if named and node.place not in touched:
+        if node.kind == "register" or (named and node.place not in touched):  # any state may be ahead
             name = node.name.replace("[", "_").replace("]", "")
             made[node.place] = ahead = new.read(f"ahead_{name}", node.bits, node.signed)
             ahead.low, ahead.high = node.range
