@@ -94,7 +94,7 @@ def make(
     tape: Tape | None = None,
 ) -> dict[str, Any]:
     """The report of `run`; `metrics` are the lines of metrics.jsonl up to its step, tape: of the last one."""
-    saturated: dict[str, int] = dict(run.method.saturated)
+    saturated = run.counts()
     seconds, rates, loss = 0.0, [], None
     for line in metrics:
         if line["kind"] == "step":

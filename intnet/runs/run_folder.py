@@ -416,7 +416,7 @@ class RunFolder:
         meta = {
             "run": self.identity,
             "step": self.run.step,
-            "saturated": self.run.method.saturated,
+            "saturated": self.run.counts(),
             "intnet": intnet.__version__,
         }
         checkpoint.save(self.folder / CHECKPOINT, self.run.state(), meta)

@@ -90,10 +90,16 @@ class Run(Shown):
         images, labels = self._batches(step)
         return as_codes(images, self.data.exponent), labels
 
+    def counts(self) -> dict[str, int]:
+        """'layer/path' -> values saturated so far in the epoch that is under way; none between two."""
+        return dict(self.method.saturated) if self.step % self.steps_per_epoch else {}
+
     def train_step(self) -> StepReport:
         """One step: forward, backward, update of every parameter."""
         started = perf_counter()
         method, step = self.method, self.method.step
+        if step % self.steps_per_epoch == 0:
+            method.saturated.clear()  # so that the counts of an epoch stand until the next one begins
         method.set(epoch=step // self.steps_per_epoch, training=True)
         method.moves = {}
         pixels, labels = self._ahead(step)
@@ -128,7 +134,6 @@ class Run(Shown):
         self.history.saw(report)
         if ended:
             self.history.end(len(self.data.train_labels), method.saturated)
-            method.set(saturated={})
         return report
 
     def train(

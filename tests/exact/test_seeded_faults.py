@@ -18,7 +18,7 @@ from intnet.exact import lane as exact_lane
 from intnet.exact import stages as exact_stages
 from intnet.numbers import rounding
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Shift
-from intnet.numbers.rounding import MODES, STOCHASTIC, TIES_EVEN, Rounding
+from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, Rounding, how
 from tests.support import comparing
 from tests.support.comparing import sweep_codes, sweep_pairs, sweep_random, sweep_sqrt2, sweep_words
 from tests.support.faults import Patch, caught
@@ -157,7 +157,7 @@ def other_mode(**swap: str) -> Callable[[Patch], None]:
     """One rounding mode does what another should."""
 
     def fault(patch: Patch) -> None:
-        patch.setattr(quantize, "mode_code", lambda name: MODES[swap.get(name, name)])
+        patch.setattr(quantize, "how", lambda name, *more: how(swap.get(name, name), *more))
 
     return fault
 

@@ -63,7 +63,7 @@ def test_kernels_stand_in_their_rooms_alone() -> None:
     assert not [path for path in others if "machine.jit" in imports(path) or "njit" in path.read_text()]
     kernels = [path for path in SOURCES if "machine.jit" in imports(path)]
     used = {name.split(".")[0] for path in kernels for name in imports(path)}
-    assert PACKAGE / "machine/tile.py" in kernels and used <= {*COMPILED, "errors", "autograd"}
+    assert PACKAGE / "machine/tile.py" in kernels and used <= {*COMPILED, "errors", "autograd", "plugins"}
 
 
 # -- where it is -------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_a_row_of_history_is_the_mean_of_its_steps_and_what_was_tested() -> None
         parts = [[(getattr(s, name), s.images) for s in steps[4 * e : 4 * e + 4]] for e in range(3)]
         assert history[name] == [math.fsum(v * n for v, n in part) / 30 for part in parts], k
     assert list(zip(history["step"], history["test_loss"], history["test_accuracy"], strict=True)) == seen
-    assert run.method.saturated == {} and history["bits"] == [None] * 3
+    assert run.counts() == {} and history["bits"] == [None] * 3
     assert history.records() == list(history) and len(history) == 3
     assert set(history.records()[0]) == {
         "epoch", "step", "loss", "accuracy", "test_loss", "test_accuracy", "saturated", "bits"

@@ -20,7 +20,7 @@ from intnet.training.train import Run
 from tests.support.states import state_of
 
 FEATURES, CLASSES, HIDDEN = 5, 3, 6
-TOGETHER = {"muppet", "dynasty"}  # methods whose formats scale by what a batch shares
+TOGETHER = ("muppet", "dynasty", "banner")  # scale by what a batch shares
 
 
 def examples(n: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
