@@ -19,7 +19,6 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -28,8 +27,9 @@ import intnet
 from intnet import datasets, methods, models, plugins
 from intnet.datasets import Augment, Dataset
 from intnet.errors import CheckpointError, ConfigError, IntnetError
-from intnet.runs import checkpoint, definition, files, fixed_model, kept_data, records, report, state_dicts
-from intnet.runs.identity import IDENTITY, OF_SOME, check_same_data, identity
+from intnet.runs import checkpoint, config, files, fixed_model, kept_data, records, report, state_dicts
+from intnet.runs.config import CHECKPOINT_EVERY, CONFIG, Plan
+from intnet.runs.identity import IDENTITY, check_same_data, identity
 from intnet.runs.metrics import cut_metrics, epoch_line, history, read_metrics, step_lines
 from intnet.runs.process import memory, taken
 from intnet.trace import PathTable
@@ -38,35 +38,11 @@ from intnet.training.inference import Scores
 from intnet.training.tape import Tape, measure
 from intnet.training.train import Run
 
-CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint.npz"
-FORMAT, VERSION = "intnet run", 1
-CHECKPOINT_EVERY = 100
+METRICS, CHECKPOINT = "metrics.jsonl", "checkpoint.npz"
 
 PathLike = str | os.PathLike[str]
 
 SAVED = {"run": IDENTITY, "step": int, "saturated": {str: int}}  # of a checkpoint's meta
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What may change when a run goes on: steps in all, steps between checkpoints, where things are.
-
-    data_dir: where the data are; imports: files of users' own that define what the run is made of
-    """
-
-    steps: int
-    checkpoint_every: int = CHECKPOINT_EVERY
-    data_dir: str | None = None
-    imports: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for what, value in (("steps", self.steps), ("checkpoint_every", self.checkpoint_every)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"{what} = {value!r}: give a whole number of at least 1")
-        if self.data_dir is not None and not isinstance(self.data_dir, str):
-            raise ConfigError(f"data_dir = {self.data_dir!r}: give the path of a folder, or none")
-        if not isinstance(self.imports, list) or not all(isinstance(file, str) for file in self.imports):
-            raise ConfigError(f"imports = {self.imports!r}: give a list of paths")
 
 
 # -- what a run is -----------------------------------------------------------------------------
@@ -183,7 +159,7 @@ def create(
         for line in lines:
             work.log(line)
         work.checkpoint()
-        _write_config(folder, work.identity, plan)
+        config.write(folder, work.identity, plan)
     except BaseException:
         lock.close()
         raise
@@ -195,11 +171,11 @@ def resume(
 ) -> "RunFolder":
     """A locked run folder at its last checkpoint; `steps` or `epochs` in all, else as planned."""
     folder = Path(folder)
-    _read_config(folder)  # before the lock, which would otherwise be made in any folder
+    config.read(folder)  # before the lock, which would otherwise be made in any folder
     lock = files.lock(folder)
     try:
         files.remove_partial(folder)
-        own, plan = _read_config(folder)
+        own, plan = config.read(folder)
         if data_dir is not None:
             plan = dataclasses.replace(plan, data_dir=os.path.abspath(data_dir))
         plan = dataclasses.replace(plan, imports=_need(folder, own, plan))
@@ -216,7 +192,7 @@ def resume(
             report.read(folder, own, run.step)
         cut_metrics(folder / METRICS, run.step)  # before a new plan: it may refuse the file
         run.history = history(read_metrics(folder / METRICS), run.step, run.batch_size)
-        _write_config(folder, own, plan)
+        config.write(folder, own, plan)
     except BaseException:
         lock.close()
         raise
@@ -234,7 +210,7 @@ def load(
     image_size: of `data`, where that is a folder of images
     """
     folder = Path(folder)
-    own, plan = _read_config(folder)
+    own, plan = config.read(folder)
     if data_dir is None and data in (None, own["data"]):
         data_dir = plan.data_dir
     _need(folder, own, plan)
@@ -297,41 +273,6 @@ def _difference(meta: dict[str, Any], own: dict[str, Any]) -> str:
     other = meta["run"]
     keys = [key for key in sorted({*own, *other}) if own.get(key) != other.get(key)]
     return "; ".join(f"{key} is {other.get(key)!r} there and {own.get(key)!r} here" for key in keys)
-
-
-# -- files -------------------------------------------------------------------------------------
-
-
-def _write_config(folder: Path, own: dict[str, Any], plan: Plan) -> None:
-    config = definition.head(FORMAT, VERSION) | {"run": own, "plan": dataclasses.asdict(plan)}
-    if not plan.imports:
-        del config["plan"]["imports"]
-    files.replace(folder / CONFIG, _pretty(config))
-
-
-def _pretty(content: dict[str, Any]) -> bytes:
-    return (json.dumps(content, indent=2) + "\n").encode()
-
-
-def _read_config(folder: Path) -> tuple[dict[str, Any], Plan]:
-    """(identity, plan) of config.json; ConfigError when it is missing or damaged."""
-    path = folder / CONFIG
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: there is no such run folder")
-    try:
-        config = records.parse(path.read_bytes())
-        if why := definition.refused(config, "run", FORMAT, VERSION):
-            raise ConfigError(why)
-        plan = Plan(**config["plan"])
-        own = records.check(config["run"], IDENTITY, "run")
-        return records.check(own, {key: OF_SOME[key] for key in OF_SOME if key in own}, "run"), plan
-    except FileNotFoundError:
-        raise ConfigError(f"{folder} is not a run folder: it has no {CONFIG}") from None
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{path}: damaged ({what}): mend it, or train again") from None
 
 
 # -- working on one ----------------------------------------------------------------------------
@@ -457,5 +398,5 @@ class RunFolder:
         if held is not None:
             result["process"] = taken(self._before, self.at_a_time)
         files.replace(self.folder / report.MARKDOWN, report.markdown(result).encode())
-        files.replace(self.folder / report.JSON, _pretty(result))
+        files.replace(self.folder / report.JSON, config.pretty(result))
         return result

@@ -20,7 +20,7 @@ from typing import Any
 import intnet
 from intnet import plugins
 from intnet.errors import ConfigError, IntnetError, InUseError
-from intnet.runs import files, run_folder
+from intnet.runs import config, files, run_folder
 from intnet.runs.identity import check_same_data
 from intnet.sweeps import plan
 
@@ -114,7 +114,7 @@ def _open(task: dict[str, Any]) -> run_folder.RunFolder:
     """The task's run, begun or gone on with; ConfigError or DataError where it is another one."""
     folder, own = Path(task["folder"]), task["run"]
     plugins.need(own.get("plugins", {}), task["imports"], "the sweep")
-    if (folder / run_folder.CONFIG).exists():
+    if (folder / config.CONFIG).exists():
         work = run_folder.resume(folder, steps=task["steps"], data_dir=task["data_dir"])
         if work.identity != own:
             work.close()

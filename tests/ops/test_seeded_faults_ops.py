@@ -22,8 +22,7 @@ from intnet.methods.method import to_float32
 from intnet.numbers import rng
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Shift
 from intnet.numbers.qtensor import QTensor
-from intnet.numbers.rounding import TIES_AWAY, TIES_EVEN
-from intnet.ops import norm
+from intnet.ops import bilinear, norm
 from intnet.ops.kernels import float32_rows
 from intnet.ops.kernels import float_products as float32
 from intnet.ops.kernels import int_conv as conv
@@ -62,8 +61,8 @@ def last_place(module: Any, name: str) -> Callable[[Patch], None]:
 
 
 def wrong_tie(patch: Patch) -> None:
-    right, swapped = quantizers.mode_code, {TIES_EVEN: TIES_AWAY}
-    patch.setattr(quantizers, "mode_code", lambda name: swapped.get(right(name), right(name)))
+    right, swapped = quantizers.how, {"ties_even": "ties_away"}
+    patch.setattr(quantizers, "how", lambda name, *more: right(swapped.get(name, name), *more))
 
 
 def no_clip_in_cq(patch: Patch) -> None:
@@ -109,13 +108,13 @@ def mask_at_zero(patch: Patch) -> None:
 
 
 def exponent_of_products(patch: Patch) -> None:
-    product = linear.product
+    product = bilinear.product
 
     def faulty(*args: Any) -> Any:
         q = product(*args)
         return QTensor(q.codes, int(q.exponent) + 1, bound=q.bound)
 
-    patch.setattr("intnet.ops.conv.product", faulty)
+    patch.setitem(bilinear.PRODUCTS, bilinear.INTEGERS, faulty)
 
 
 def exponent_of_R(patch: Patch) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from intnet import datasets, methods
 from intnet import layers as kinds
 from intnet.autograd import Tensor
 from intnet.layers.joints import Join, SqueezeExcitation
 from intnet.methods import METHODS
 from intnet.methods.method import Method
 from intnet.models.model import Model
-from intnet.runs import run_folder
 from intnet.training.train import Run
 from intnet.verify import taken
 from intnet.verify.row import EQUAL, Options
@@ -48,8 +48,8 @@ class Everything(Model):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_every_layer_under_every_method_is_the_definition_s(method: str) -> None:
-    made = run_folder.build(method, {}, "mlp", "digits", 4, limit=16)
-    run = Run(Everything(), made.method, made.data, 4, seed=5)
+    data = datasets.load("digits").first(16)
+    run = Run(Everything(), methods.make(method), data, 4, seed=5)
     step = Step(taken.take(run, 2, lambda run, steps: run.train(steps)), Options(25))
     rows = [row for layer in step.layers() for row in step.rows(layer)]
     wrong = [f"{row.layer}/{row.path}: {row.why} {row.difference}" for row in rows if row.state != EQUAL]
