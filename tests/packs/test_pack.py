@@ -141,7 +141,8 @@ def test_an_expected_file_that_judges_nothing_is_refused(codes: list[int], what:
 
 def test_one_expected_word_judges_where_it_is_not_zero(tmp_path: Path) -> None:
     """As the mean loss of a step."""
-    pack.write(draft(ports.whole_number("loss", "out", np.array([3], np.int64), "C", 8)), tmp_path / "p")
+    loss = ports.whole_number("loss", "out", np.array([3], np.int64), "C", 8)
+    assert pack.read(pack.write(draft(loss), tmp_path / "p")).codes("loss").tolist() == [3]
 
 
 def test_what_makes_no_pack_is_refused(tmp_path: Path, folder: Path) -> None:
