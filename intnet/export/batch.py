@@ -10,9 +10,10 @@ import numpy as np
 
 from intnet.datasets import Dataset
 from intnet.datasets.dataset import Images
+from intnet.errors import ConfigError
 from intnet.export import program as p
 from intnet.export.program import Op, Program, Value, float_logits
-from intnet.training.inference import EVALUATION_BATCH, Scores, scores
+from intnet.training.inference import EVALUATION_BATCH, Scores, as_codes, scores
 
 EXACT = 1 << 53  # integers that float64 has all of
 
@@ -24,7 +25,15 @@ def logits(program: Program, images: Images) -> np.ndarray:
 
 
 def evaluate(program: Program, data: Dataset) -> Scores:
-    """Of the test images; the loss is that of the logits in float32."""
+    """Of the test images, by float32 logits; ConfigError where there are none, or of other codes."""
+    if not len(data.test_labels):
+        raise ConfigError(f"data set {data.name!r} has no test part")
+    given, known = as_codes(np.asarray(data.test_images[:1]), data.exponent), program.images
+    if (int(given.exponent), given.bound) != (known.exponent, known.hi):
+        raise ConfigError(
+            f"data set {data.name!r} has codes up to {given.bound} at 2^{given.exponent}, the model takes "
+            f"up to {known.hi} at 2^{known.exponent}: test images that are scaled as those it was trained on"
+        )
     codes = logits(program, data.test_images)
     return scores(float_logits(codes, program.logits.exponent), data.test_labels)
 
@@ -64,7 +73,7 @@ def _product(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
         part = _part(x, op, out, ky, kx)
         for g in range(op.groups):
             outs, ins = slice(g * each, (g + 1) * each), slice(g * own, (g + 1) * own)
-            total[..., outs] += part[..., ins] @ w[outs, :, ky, kx].T
+            total[..., outs] = total[..., outs] + part[..., ins] @ w[outs, :, ky, kx].T
     return total.astype(np.int64)
 
 

@@ -3,11 +3,12 @@
     #include <stdint.h>
     void intnet_run(const uint8_t image[784], int64_t logits[10]);     codes * 2^(INTNET_EXPONENT)
 
-A loop an operation that gathers (a product, a pool, a join), and in it, element by element, those that follow and
-have no other reader: what is stored are their results, in the smallest type that holds the proven interval. Stored
-values share arrays where one is read for the last time before the other is made. Nothing overflows, as every
-interval is proven; nothing shifts negative numbers; division rounds by its remainder. With -DINTNET_MAIN the file is
-a program that reads images from standard input and prints a line of codes each.
+A loop an operation that gathers (a product, a pool, a join), and in it, element by element, those that
+follow and have no other reader: what is stored are their results, in the smallest type that holds the
+proven interval. Stored values share arrays where one is read for the last time before the other is made.
+Nothing overflows, as every interval is proven; nothing shifts negative numbers; division rounds by its
+remainder. With -DINTNET_MAIN the file is a program that reads images from standard input and prints a line
+of codes each.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ static int64_t divide(int64_t n, int64_t d) {
 """
 MAIN = """\
 #ifdef INTNET_MAIN
-/* Reads images, %(size)d codes each, %(bytes)d little-endian byte(s) a code; prints a line of logits' codes each. */
+/* Reads images, %(size)d codes each of %(bytes)d little-endian byte(s); prints a line of codes each. */
 #include <stdio.h>
 int main(void) {
   static %(image)s image[%(size)d];
@@ -86,8 +87,9 @@ def _header(program: Program, sizes: Sizes) -> Iterator[str]:
     about, shape = program.about, program.images.shape
     yield f"/* {ascii(about.get('title', 'a network'))[1:-1].replace('*/', '* /')}"
     yield ""
-    yield f"   image   {' x '.join(map(str, shape))} codes (rows, columns, channels), value = code * 2^({program.images.exponent})"
-    yield f"   logits  {prod(program.logits.shape)} codes, value = code * 2^({program.logits.exponent})"
+    sides, value = " x ".join(map(str, shape)), "value = code * 2^"
+    yield f"   image   {sides} codes (rows, columns, channels), {value}({program.images.exponent})"
+    yield f"   logits  {prod(program.logits.shape)} codes, {value}({program.logits.exponent})"
     yield f"   memory  {sizes.memory} bytes of static memory beside {sizes.constants} bytes of constants"
     yield "   C99, integers alone; not reentrant. -DINTNET_MAIN makes it a program. */"
     yield "#include <stdint.h>"
@@ -101,7 +103,8 @@ def _main(program: Program, image: Slot) -> str:
     code = f"({_type(image)})bits"
     if image.signed:
         half = 1 << image.bits - 1
-        code = f"bits >= {half}u ? ({_type(image)})(-(int32_t)({half - 1}u - (bits - {half}u)) - 1) : ({_type(image)})bits"
+        below = f"({_type(image)})(-(int32_t)({half - 1}u - (bits - {half}u)) - 1)"
+        code = f"bits >= {half}u ? {below} : {code}"
     return MAIN % {
         "size": prod(program.images.shape), "classes": prod(program.logits.shape), "bytes": image.bits // 8,
         "image": _type(image), "code": code,
@@ -193,7 +196,9 @@ class Writer:
         self._names.add(name)
         texts = [_literal(v, bits) for v in flat]
         rows = [", ".join(texts[k : k + A_LINE]) for k in range(0, len(texts), A_LINE)]
-        self.constants.append(f"static const int{bits}_t {name}[{len(flat)}] = {{\n  " + ",\n  ".join(rows) + "};")
+        self.constants.append(
+            f"static const int{bits}_t {name}[{len(flat)}] = {{\n  " + ",\n  ".join(rows) + "};"
+        )
         self.constant_bytes += len(flat) * bits // 8
         return name
 
@@ -222,7 +227,10 @@ class Writer:
         if isinstance(op, p.Pool):
             return self._pool(op, sources[0])
         if isinstance(op, p.Add):
-            terms = [f"(int64_t){name}[{at}] * {_int64(1 << s)}" for name, s in zip(sources, op.shifts, strict=True)]
+            terms = [
+                f"(int64_t){name}[{at}] * {_int64(1 << s)}"
+                for name, s in zip(sources, op.shifts, strict=True)
+            ]
             return [f"int64_t v = {' + '.join(terms)};"]
         return [f"int64_t v = {sources[0]}[{at}];"]
 
@@ -274,7 +282,10 @@ class Writer:
         if np.any(op.den != 1):
             lines.append(f"v = divide(v, {self._channel(op.name, 'den', op.den)});")
         if op.lo is not None and op.hi is not None:
-            lines += [f"if (v < {_int64(op.lo)}) v = {_int64(op.lo)};", f"if (v > {_int64(op.hi)}) v = {_int64(op.hi)};"]
+            lines += [
+                f"if (v < {_int64(op.lo)}) v = {_int64(op.lo)};",
+                f"if (v > {_int64(op.hi)}) v = {_int64(op.hi)};",
+            ]
         return lines
 
     def _channel(self, name: str, what: str, codes: np.ndarray) -> str:
@@ -290,7 +301,8 @@ def _window(op: p.Product | p.Pool, kernel: Sequence[int], read: Value) -> list[
     return [
         f"for (int ky = 0; ky < {kernel[0]}; ky++)",
         f"  for (int kx = 0; kx < {kernel[1]}; kx++) {{",
-        f"    int r = y * {op.stride[0]} + ky - {op.padding[0]}, s = x * {op.stride[1]} + kx - {op.padding[1]};",
+        f"    int r = y * {op.stride[0]} + ky - {op.padding[0]};",
+        f"    int s = x * {op.stride[1]} + kx - {op.padding[1]};",
         f"    if (r < 0 || r >= {rows} || s < 0 || s >= {cols}) continue;",
     ]
 
@@ -312,7 +324,13 @@ def _groups(program: Program) -> list[Group]:
 def _literal(code: int, bits: int) -> str:
     if bits < 32:
         return str(code)
-    return f"INT32_C({code})" if bits == 32 and code > -(1 << 31) else _int64(code) if bits == 64 else "INT32_MIN"
+    return (
+        f"INT32_C({code})"
+        if bits == 32 and code > -(1 << 31)
+        else _int64(code)
+        if bits == 64
+        else "INT32_MIN"
+    )
 
 
 def _int64(code: int) -> str:

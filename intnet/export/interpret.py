@@ -31,7 +31,9 @@ def _images(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes
     return read[0]
 
 
-def _places(op: p.Product | p.Pool, kernel: Shape, image: Shape, y: int, x: int) -> list[tuple[int, int, int]]:
+def _places(
+    op: p.Product | p.Pool, kernel: Shape, image: Shape, y: int, x: int
+) -> list[tuple[int, int, int]]:
     """(place in the kernel, row, column) of what a window reads at (y, x), padding apart."""
     found = []
     for ky in range(kernel[0]):

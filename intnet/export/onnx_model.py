@@ -2,14 +2,14 @@
 
     images (N, H, W, C) uint8, or the data's own integers    ->    logits (N, classes) int64, codes
 
-    product   ConvInteger or MatMulInteger where both operands' intervals fit 8 bits and the sum 32; else MatMul of
-              int32 or int64, of a convolution over its windows, which Gather makes
+    product   ConvInteger or MatMulInteger where both operands' intervals fit 8 bits and the sum 32; else
+              MatMul of int32 or int64, of a convolution over its windows, which Gather makes
     round     Mod and Div of int64: Mod takes the divisor's sign, so the quotient is a floor
     the rest  Mul, Add, Clip, ReduceMax, ReduceSum of int64
 
-Both 8-bit operands are stored unsigned with a zero point: kernels for uint8 times int8 saturate sums of two products
-to 16 bits on processors without the dot product instructions, those for uint8 times uint8 nowhere. The logits' exponent
-is in the model's metadata. Needs the package onnx: `pip install 'intnet[onnx]'`.
+Both 8-bit operands are stored unsigned with a zero point: kernels for uint8 times int8 saturate sums of two
+products to 16 bits on processors without the dot product instructions, those for uint8 times uint8 nowhere.
+The logits' exponent is in the model's metadata. Needs the package onnx: `pip install 'intnet[onnx]'`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class Graph:
         kind = types.UINT8 if images.lo == 0 and images.hi <= 255 else types.INT32
         made: list[str] = []
         for op, value in zip(self.program.ops, self.program.values, strict=True):
-            made.append(self._op(op, value, [made[k] for k in op.reads], [self.program.values[k] for k in op.reads]))
+            made.append(
+                self._op(op, value, [made[k] for k in op.reads], [self.program.values[k] for k in op.reads])
+            )
         self._node("Identity", [made[-1]], out=LOGITS)
         given = helper.make_tensor_value_info(IMAGES, kind, ["N", *images.shape])
         gives = helper.make_tensor_value_info(LOGITS, types.INT64, ["N", *self.program.logits.shape])
@@ -76,7 +78,9 @@ class Graph:
     def _node(self, kind: str, reads: list[str], out: str = "", **attributes: Any) -> str:
         self._count += 1
         name = out or f"v{self._count}"
-        self.nodes.append(self.onnx.helper.make_node(kind, reads, [name], f"{kind}_{self._count}", **attributes))
+        self.nodes.append(
+            self.onnx.helper.make_node(kind, reads, [name], f"{kind}_{self._count}", **attributes)
+        )
         return name
 
     def _constant(self, codes: Any, kind: Any = np.int64) -> str:
@@ -98,25 +102,29 @@ class Graph:
 
     def _op(self, op: Op, value: Value, names: list[str], read: list[Value]) -> str:
         if isinstance(op, p.Images):
-            wide = self._cast(IMAGES, np.int64)
-            return self._node("Transpose", [wide], perm=CHANNELS_FIRST)
-        if isinstance(op, p.Product):
-            return self._product(op, value, names[0], read[0])
-        if isinstance(op, p.Affine):
-            scaled = names[0] if np.all(op.a == 1) else self._node("Mul", [names[0], self._channel(op.a, value)])
-            return self._node("Add", [scaled, self._channel(op.b, value)])
-        if isinstance(op, p.Add):
+            made = self._node("Transpose", [self._cast(IMAGES, np.int64)], perm=CHANNELS_FIRST)
+        elif isinstance(op, p.Product):
+            made = self._product(op, value, names[0], read[0])
+        elif isinstance(op, p.Affine):
+            scaled = (
+                names[0] if np.all(op.a == 1) else self._node("Mul", [names[0], self._channel(op.a, value)])
+            )
+            made = self._node("Add", [scaled, self._channel(op.b, value)])
+        elif isinstance(op, p.Add):
             pairs = zip(names, op.shifts, strict=True)
-            return self._node("Add", [self._node("Mul", [x, self._constant([1 << s])]) if s else x for x, s in pairs])
-        if isinstance(op, p.Round):
-            return self._round(op, value, names[0])
-        if isinstance(op, p.Relu):
-            return self._node("Max", [names[0], self._constant([0])])
-        if isinstance(op, p.Pool):
-            return self._pool(op, value, names[0], read[0])
-        assert isinstance(op, p.Flatten)
-        last = self._node("Transpose", names, perm=CHANNELS_LAST)
-        return self._node("Reshape", [last, self._constant([0, -1])])
+            lifted = [self._node("Mul", [x, self._constant([1 << s])]) if s else x for x, s in pairs]
+            made = self._node("Add", lifted)
+        elif isinstance(op, p.Round):
+            made = self._round(op, value, names[0])
+        elif isinstance(op, p.Relu):
+            made = self._node("Max", [names[0], self._constant([0])])
+        elif isinstance(op, p.Pool):
+            made = self._pool(op, value, names[0], read[0])
+        else:
+            assert isinstance(op, p.Flatten)
+            last = self._node("Transpose", names, perm=CHANNELS_LAST)
+            made = self._node("Reshape", [last, self._constant([0, -1])])
+        return made
 
     def _round(self, op: p.Round, value: Value, x: str) -> str:
         """Up where 2 rest > den, or 2 rest = den and the floor is odd, without doubling."""
@@ -160,8 +168,8 @@ class Graph:
         reads = [self._cast(x, np.uint8), self._constant(weight, np.uint8), *points]
         if op.weight.ndim == 2:
             return self._cast(self._node("MatMulInteger", reads), np.int64)
-        (top, side), window = op.padding, {"strides": list(op.stride), "group": op.groups}
-        made = self._node("ConvInteger", reads, pads=[top, side, top, side], **window)
+        (top, side), strides = op.padding, list(op.stride)
+        made = self._node("ConvInteger", reads, pads=[top, side] * 2, strides=strides, group=op.groups)
         return self._cast(made, np.int64)
 
     def _pool(self, op: p.Pool, value: Value, x: str, read: Value) -> str:
@@ -194,9 +202,9 @@ class Graph:
 
 def _zero_point(lo: int, hi: int) -> int | None:
     """What codes lo..hi are lifted by to be bytes; None where they are more."""
-    if 0 <= lo and hi <= 255:
+    if lo >= 0 and hi <= 255:
         return 0
-    return 128 if -128 <= lo and hi <= 127 else None
+    return 128 if lo >= -128 and hi <= 127 else None
 
 
 def _dense(op: p.Product) -> np.ndarray:

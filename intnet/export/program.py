@@ -6,10 +6,11 @@
     add        x 2^s + y 2^t                        flatten    (H, W, C) in C order
     round      x num / den to nearest, ties to even, then limited
 
-Nothing else is computed by what trains in integers: a bias is an affine, a mean a sum that a round divides, batch
-norm an affine, a round by sigma + eps and another affine, or one affine where it is a scale and an offset. A value
-is code * 2^exponent; images are (H, W, C), codes without a denominator. Of every value an interval is proven from
-the operands' (`Value`), partial sums of a product included, and so the container that each one needs.
+Nothing else is computed by what trains in integers: a bias is an affine, a mean a sum that a round divides,
+batch norm an affine, a round by sigma + eps and another affine, or one affine where it is a scale and an
+offset. A value is code * 2^exponent; images are (H, W, C), codes without a denominator. Of every value an
+interval is proven from the operands' (`Value`), partial sums of a product included, and so the container
+that each one needs.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Product(Op):
         flat = w.reshape(len(w), -1)
         up, down = (np.where(sign * flat > 0, flat, 0).sum(1).tolist() for sign in (1, -1))
         ends = [e for p, n in zip(up, down, strict=True) for e in (p * lo + n * hi, p * hi + n * lo)]
-        shape = (len(w),)
+        shape: Shape = (len(w),)
         if w.ndim == 4:
             shape = (*_sides(x.shape, w.shape[2:], self.stride, self.padding, self.name), len(w))
         return _value(shape, x.exponent + self.exponent, ends)
@@ -258,8 +259,8 @@ class Program:
             value = op.value(*(made[k] for k in op.reads))
             if value.peak.bit_length() > BITS:
                 raise ConfigError(
-                    f"{op.name}: it may need {value.peak.bit_length() + 1} bits, and 64 are what there is: bound the "
-                    "activations ahead of it, of wageubn by training with --set saturate=I (integer bits, as 0)"
+                    f"{op.name}: it may need {value.peak.bit_length() + 1} bits, and 64 are what there is: bound "
+                    "the activations ahead of it, of wageubn by training with --set saturate=0, or 1, 2, .."
                 )
             made.append(value)
         object.__setattr__(self, "values", tuple(made))

@@ -2,10 +2,10 @@
 
     program = trace(run.model, run.method, images, exponent)
 
-The operations are those that ran (`autograd.Watcher`), the formats and the constants those that the method told
-(`intnet.trace.Event`): no model and no method is written down here a second time. What a value is by then is told
-from its identity, as in `packs/layers/wiring.py`. ConfigError names the layer that has no place in a program, and
-what to set.
+The operations are those that ran (`autograd.Watcher`), the formats and the constants those that the method
+told (`intnet.trace.Event`): no model and no method is written down here a second time. What a value is by
+then is told from its identity, as in `packs/layers/wiring.py`. ConfigError names the layer that has no
+place in a program, and what to set.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from intnet.ops.norm import denominator
 from intnet.trace import Event
 from intnet.training.inference import as_codes
 
+INSTEAD = "export a run of wageubn (--set edges=fixed16) or of adapt"
 FLOATS = {
     "wageubn": "train it with --set edges=fixed16, which keeps the first and the last layer in integers too",
-    "muppet": "its batch norm is float32, and the scale of its codes follows each batch's extremes",
-    "dynasty": "only its products are of integers, in blocks whose exponents follow each batch",
+    "muppet": f"its scales follow the extremes of a batch, and its batch norm is float32; {INSTEAD}",
+    "dynasty": f"only its products are of integers, in blocks whose exponents follow a batch; {INSTEAD}",
 }
-INSTEAD = "export a run of wageubn (--set edges=fixed16) or of adapt"
 BATCH = "statistics=batch reads those of a batch of test images: train with --set statistics=running"
 
 
@@ -56,7 +56,7 @@ def _needed(ops: list[p.Op], last: int) -> list[p.Op]:
     for place in range(last, -1, -1):
         if place in keep:
             keep |= set(ops[place].reads)
-    found = []
+    found: list[p.Op] = []
     for place in sorted(keep):
         op = ops[place]
         places[place] = len(found)
@@ -128,7 +128,9 @@ class Follower(Watcher):
     def plain(self, place: int, where: str) -> int:
         """The place of codes without a denominator."""
         if place in self.dens:
-            raise ConfigError(f"{where}: reads a mean that no layer rounded, which an exported network cannot")
+            raise ConfigError(
+                f"{where}: reads a mean that no layer rounded, which an exported network cannot"
+            )
         return place
 
     def _push(self, op: p.Op) -> int:
@@ -164,12 +166,18 @@ class Follower(Watcher):
         where, form = f"{event.layer}/{event.path}", event.format
         if not isinstance(form, Direct | FixedPoint) or event.rounding != "ties_even":
             told = FLOATS.get(self.method.name, INSTEAD)
-            raise ConfigError(f"{where}: {form} is no format of fixed exponent: {told}")
+            raise ConfigError(
+                f"{where}: {form} has no fixed exponent, which an exported network needs: {told}"
+            )
         lo, hi = (None, None) if isinstance(form, Direct) else (form.lo, form.hi)
         if isinstance(form, FixedPoint) and not form.overflow.startswith("saturate"):
             raise ConfigError(f"{where}: {form} overflows by {form.overflow}: a program saturates")
-        shift = self.values[x].exponent - den_exponent - form.exponent
-        den = den.astype(np.int64) * self.dens.get(x, 1) << max(-shift, 0)
+        given = self.values[x]
+        shift = given.exponent - den_exponent - form.exponent
+        den = _lifted(den.astype(np.int64) * self.dens.get(x, 1), max(-shift, 0), where)
+        inside = lo is None or hi is None or lo <= given.lo <= given.hi <= hi
+        if shift == 0 and inside and np.all(den == 1):
+            return x
         return self._push(p.Round(where, (x,), 1 << max(shift, 0), den, form.exponent, lo, hi))
 
     # -- operations ------------------------------------------------------------------------------
@@ -187,9 +195,9 @@ class Follower(Watcher):
         given = self.values[x].exponent + (0 if scale is None else int(scale.exponent))
         exponent = min(given, int(offset.exponent))
         codes = np.ones(1, np.int64) if scale is None else scale.codes.astype(np.int64)
-        lifted = [_lifted(codes, given - exponent, where)]
-        lifted.append(_lifted(offset.codes.astype(np.int64), int(offset.exponent) - exponent, where))
-        return self._push(p.Affine(where, (x,), *lifted, exponent))
+        a = _lifted(codes, given - exponent, where)
+        b = _lifted(offset.codes.astype(np.int64), int(offset.exponent) - exponent, where)
+        return self._push(p.Affine(where, (x,), a, b, exponent))
 
     def _add_bias(self, y: Any, b: Any, *, where: str = "") -> int:
         return self._affine(self.place(y, where), None, self._constant(b, f"{where}/b"), f"{where}/x1")
@@ -203,7 +211,7 @@ class Follower(Watcher):
         seen = {event.path: event for event in self._events}
         mu, sigma = (self._constant(seen[path].result, f"{where}/{path}") for path in ("mu", "sigma"))
         minus = QTensor(-mu.codes.astype(np.int64), mu.exponent)
-        centred = self._affine(self.place(x, where), None, minus, f"{where}/x1 - mu")
+        centred = self._affine(self.place(x, where), None, minus, f"{where}/centred")
         x2 = self._rounded(centred, seen["x2"], *denominator(sigma, where))
         return self._affine(x2, g, b, f"{where}/x3")
 
@@ -236,8 +244,8 @@ class Follower(Watcher):
 
     def _global_pool(self, x: Any) -> int:
         place = self.place(x, "mean")
-        size = self.values[place].shape[:2]
-        summed = self._avg_pool(x, kernel=size, stride=size)
+        rows, cols, _ = self.values[place].shape
+        summed = self._avg_pool(x, kernel=(rows, cols), stride=(rows, cols))
         made = self._push(p.Flatten("mean", (summed,)))
         self.dens[made] = self.dens.pop(summed)
         return made
