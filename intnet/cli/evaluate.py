@@ -148,7 +148,9 @@ def _program(path: str) -> Loaded:
     program, size = model_file.load(path)
     about = program.about
     test = partial(batch.evaluate, program)
-    return Loaded(about["model"], test, program.images.shape, about["classes"], about, "running", size)
+    return Loaded(
+        about["model"], test, program.images.shape, about["classes"], about, about["batch_norm"], size
+    )
 
 
 def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:

@@ -22,8 +22,8 @@ and running statistics as float32. `intnet train --weights FILE` starts from suc
 
 --to: the network as integers alone, whose logits are those of intnet bit for bit. It takes a run of adapt, or
 of wageubn with --set edges=fixed16; saturate=0 beside it keeps hidden layers in 8 bits. c: one C99 file
-without a library; onnx: integer operators (needs the package onnx); mem: .mem, .mif and .coe of every constant,
-with an address map for C and SystemVerilog; npz: packed words, which `intnet eval` takes."""
+without a library; onnx: integer operators (needs the package onnx); mem: .mem, .mif and .coe of every
+constant, with an address map for C and SystemVerilog; npz: packed words, which `intnet eval` takes."""
 
 SUFFIXES = {"c": ".c", "onnx": ".onnx", "npz": ".npz", "mem": ""}
 

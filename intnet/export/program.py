@@ -259,8 +259,8 @@ class Program:
             value = op.value(*(made[k] for k in op.reads))
             if value.peak.bit_length() > BITS:
                 raise ConfigError(
-                    f"{op.name}: it may need {value.peak.bit_length() + 1} bits, and 64 are what there is: bound "
-                    "the activations ahead of it, of wageubn by training with --set saturate=0, or 1, 2, .."
+                    f"{op.name}: it may need {value.peak.bit_length() + 1} bits, and 64 are what there is: "
+                    "bound the activations ahead of it, of wageubn by training with --set saturate=0, or 1, 2, .."
                 )
             made.append(value)
         object.__setattr__(self, "values", tuple(made))

@@ -17,6 +17,7 @@ from intnet.export.trace import trace
 from intnet.runs import files
 from intnet.runs.archive import PathLike
 from intnet.training.inference import logits_of
+from intnet.training.reestimate import norms_of
 from intnet.training.train import Run
 
 CHECKED = 16  # images whose logits are compared ahead of writing
@@ -33,6 +34,7 @@ def of_run(run: Run) -> Program:
     about = {
         "title": title, "method": run.method.name, "model": model.kind, "data": data.name,
         "classes": model.classes, "steps": run.step, "seed": run.seed, "state_sha256": run.digest(),
+        "batch_norm": "running" if norms_of(model) else None,
     }  # fmt: skip
     program = Program(program.ops, about)
     wanted = logits_of(model, run.method, images, data.exponent)
