@@ -260,7 +260,7 @@ class Program:
             if value.peak.bit_length() > BITS:
                 raise ConfigError(
                     f"{op.name}: it may need {value.peak.bit_length() + 1} bits, and 64 are what there is: "
-                    "bound the activations ahead of it, of wageubn by training with --set saturate=0, or 1, 2, .."
+                    "bound the activations ahead of it, of wageubn by training with --set saturate=0, 1, .."
                 )
             made.append(value)
         object.__setattr__(self, "values", tuple(made))
