@@ -78,14 +78,15 @@ def source(program: Program) -> tuple[str, Sizes]:
     head = _header(program, sizes)
     arrays = [f"static {_type(slot)} {slot.name}[{slot.size}];" for slot in made.slots]
     image = f"const {_type(made.image)} image[{prod(program.images.shape)}]"
+    divide = [DIVIDE] if any("divide(" in line for line in body) else []
     run = f"void intnet_run({image}, int64_t logits[INTNET_CLASSES])"
-    lines = [*head, f"{run};", "", *made.constants, "", *arrays, "", DIVIDE, f"{run} {{", *body, "}", ""]
+    lines = [*head, f"{run};", "", *made.constants, "", *arrays, "", *divide, f"{run} {{", *body, "}", ""]
     return "\n".join([*lines, _main(program, made.image)]), sizes
 
 
 def _header(program: Program, sizes: Sizes) -> Iterator[str]:
-    about, shape = program.about, program.images.shape
-    yield f"/* {ascii(about.get('title', 'a network'))[1:-1].replace('*/', '* /')}"
+    shape = program.images.shape
+    yield f"/* {program.title}"
     yield ""
     sides, value = " x ".join(map(str, shape)), "value = code * 2^"
     yield f"   image   {sides} codes (rows, columns, channels), {value}({program.images.exponent})"

@@ -58,12 +58,12 @@ def files(program: Program) -> Iterator[tuple[str, bytes]]:
         yield f"{constant.name}.mif", mif_text(told, words, constant.bits).encode("ascii")
         yield f"{constant.name}.coe", coe_text(told, words).encode("ascii")
     addresses = np.cumsum([0, *(constant.words for constant in held)]).tolist()
-    told = [_title(program), f"{addresses[-1]} words of {WORD} bits; constants.h says what is where"]
+    told = [program.title, f"{addresses[-1]} words of {WORD} bits; constants.h says what is where"]
     yield "constants.mem", mem_text(told, [w for c in held for w in _words(c)]).encode("ascii")
     rows = list(_rows(held, addresses))
     yield "constants.h", "\n".join(_header(program, rows)).encode("ascii")
     yield "constants_pkg.sv", "\n".join(_package(program, rows)).encode("ascii")
-    yield "program.txt", "\n".join([_title(program), "", *_listing(program), ""]).encode("ascii")
+    yield "program.txt", "\n".join([program.title, "", *_listing(program), ""]).encode("ascii")
 
 
 def constants(program: Program) -> list[Constant]:
@@ -94,14 +94,10 @@ def _by_channel(codes: np.ndarray) -> bool:
     return bool(np.any(codes != codes[0]))
 
 
-def _title(program: Program) -> str:
-    return ascii(program.about.get("title", "a network"))[1:-1]
-
-
 def _about(program: Program, constant: Constant) -> list[str]:
     shape = " x ".join(map(str, constant.codes.shape))
     scale = [] if constant.exponent is None else [f"value = code * 2^({constant.exponent})"]
-    return [_title(program), f"{constant.told}: {shape} codes of {constant.bits} bits, signed", *scale]
+    return [program.title, f"{constant.told}: {shape} codes of {constant.bits} bits, signed", *scale]
 
 
 def _words(constant: Constant) -> list[str]:
@@ -124,7 +120,7 @@ def _rows(held: list[Constant], addresses: list[int]) -> Iterator[tuple[str, lis
 
 
 def _header(program: Program, rows: list[tuple[str, list[tuple[str, int]]]]) -> Iterator[str]:
-    yield f"/* {_title(program).replace('*/', '* /')}"
+    yield f"/* {program.title}"
     yield f"   Addresses count words of {WORD} bits of constants.mem. */"
     yield from ("#ifndef INTNET_CONSTANTS_H", "#define INTNET_CONSTANTS_H")
     for told, numbers in rows:
@@ -133,7 +129,7 @@ def _header(program: Program, rows: list[tuple[str, list[tuple[str, int]]]]) -> 
 
 
 def _package(program: Program, rows: list[tuple[str, list[tuple[str, int]]]]) -> Iterator[str]:
-    yield f"// {_title(program)}"
+    yield f"// {program.title}"
     yield f"// Addresses count words of {WORD} bits of constants.mem."
     yield "package constants_pkg;"
     for told, numbers in rows:

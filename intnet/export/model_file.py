@@ -10,6 +10,7 @@ program that was just traced.
 """
 
 import dataclasses
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,12 @@ WIDEST = 32  # bits of a packed word
 PAIRS = ("stride", "padding", "kernel", "shifts", "reads", "shape")  # tuples, which JSON has as lists
 
 _TENSOR = {"shape": [int], "bits": int}
-_DESCRIPTION = {"about": dict, "ops": [{"kind": str, "fields": dict, "tensors": {str: _TENSOR}}]}
+_ABOUT = {
+    "model": str, "data": str, "classes": int, "steps": int, "state_sha256": str,
+    "batch_norm": (str, NoneType),
+}  # fmt: skip
+_FIELD = (str, int, NoneType, [int])
+_DESCRIPTION = {"about": _ABOUT, "ops": [{"kind": str, "fields": {str: _FIELD}, "tensors": {str: _TENSOR}}]}
 
 
 def save(path: PathLike, program: Program) -> int:

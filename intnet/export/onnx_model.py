@@ -42,7 +42,7 @@ def model(program: Program) -> onnx.ModelProto:
         opset_imports=[onnx.helper.make_opsetid("", OPSET)],
         ir_version=IR,
         producer_name="intnet",
-        doc_string=str(program.about.get("title", "")),
+        doc_string=program.title,
     )
     onnx.helper.set_model_props(made, {"logits_exponent": str(program.logits.exponent)})
     onnx.checker.check_model(made, full_check=True)

@@ -277,6 +277,12 @@ class Program:
         """What it gives: codes * 2^exponent."""
         return self.values[-1]
 
+    @property
+    def title(self) -> str:
+        """Of what run, in ASCII, which any comment may hold."""
+        text = ascii(self.about.get("title", "a network"))[1:-1]
+        return text.replace("*/", "* /").replace("/*", "/ *")
+
     def readers(self) -> list[int]:
         """Of every operation, how many read what it makes."""
         found = [0] * len(self.ops)

@@ -11,6 +11,7 @@ place in a program, and what to set.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -58,10 +59,8 @@ def _needed(ops: list[p.Op], last: int) -> list[p.Op]:
             keep |= set(ops[place].reads)
     found: list[p.Op] = []
     for place in sorted(keep):
-        op = ops[place]
         places[place] = len(found)
-        object.__setattr__(op, "reads", tuple(places[k] for k in op.reads))
-        found.append(op)
+        found.append(replace(ops[place], reads=tuple(places[k] for k in ops[place].reads)))
     return found
 
 
@@ -225,11 +224,14 @@ class Follower(Watcher):
         return self._push(p.Add(where, tuple(places), shifts))
 
     def _relu(self, x: Any, **_: Any) -> int:
-        return self._push(p.Relu(f"{self.ops[-1].name}, rectified", (self.place(x, "relu"),)))
+        name = f"{self.ops[-1].name}, rectified"
+        return self._push(p.Relu(name, (self.plain(self.place(x, name), name),)))
 
     def _flatten(self, x: Any) -> int:
         place = self.place(x, "flatten")
-        return place if len(self.values[place].shape) == 1 else self._push(p.Flatten("flatten", (place,)))
+        if len(self.values[place].shape) == 1:
+            return place
+        return self._push(p.Flatten("flatten", (self.plain(place, "flatten"),)))
 
     def _max_pool(self, x: Any, *, kernel: p.Pair, stride: p.Pair, padding: p.Pair = (0, 0)) -> int:
         name = f"{self.ops[-1].name}, pooled"

@@ -82,6 +82,13 @@ def test_no_float_and_the_memory_that_is_told() -> None:
     assert (held, constants) == (sizes.memory, sizes.constants)
 
 
+def test_no_name_leaves_its_comment(tmp_path: Path) -> None:
+    """Data sets have the names of files; a comment in a comment is a warning."""
+    ops = (p.Images("images", (), (1, 1, 1), 0, 0, 255), p.Relu("r", (0,)))
+    program = Program(ops, {"title": "mlp on arrays:/tmp/*.npz */ int x; \u00e9"})
+    assert by_c(program, np.full((1, 1, 1, 1), 7, np.uint8), tmp_path, "gcc") == [[7]]
+
+
 def test_a_short_file_of_images_is_an_error(tmp_path: Path) -> None:
     run, program = program_of("mlp", *INTEGER[0])
     assert by_c(program, run.data.test_images[:0], tmp_path, "gcc") == []

@@ -52,6 +52,8 @@ def test_words_are_packed(tmp_path: Path) -> None:
         (lambda d: d["ops"][3]["fields"].update(reads=[7]), "not made ahead"),
         (lambda d: d["ops"][2]["tensors"]["weight"].update(shape=[1, 1]), "bytes"),
         (lambda d: d["ops"][2]["tensors"]["weight"].update(bits="8"), "bits"),
+        (lambda d: d["ops"][2]["fields"].update(exponent=1.5), "exponent"),
+        (lambda d: d["about"].pop("state_sha256"), "state_sha256"),
         (lambda d: d.pop("ops"), "ops"),
     ],
 )
