@@ -1,12 +1,20 @@
 """`intnet eval`: the test accuracy of a run, or of a fixed-point model."""
 
+from __future__ import annotations
+
 import argparse
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from intnet.cli import options
 from intnet.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from intnet.datasets import Dataset
+    from intnet.training.inference import Scores
 
 SUMMARY = "test a run at its last checkpoint, or a fixed-point model"
 EXAMPLE = """\
@@ -16,7 +24,8 @@ EXAMPLE = """\
   intnet eval runs/adapt/model.npz
 
 Inference uses the method's own arithmetic, integers where it has them. model.npz is what training by AdaPT
-leaves: packed words, and nothing else that a device would need to run the network.
+leaves, or what `intnet export RUN --to npz` writes: packed words, and nothing else that a device would need
+to run the network.
 
 Batch norm reads running statistics, which lag where parameters move fast. --reestimate N reads the means
 over N training batches instead, those that the next N steps would train on; nothing in the folder changes.
@@ -40,7 +49,10 @@ def run(args: argparse.Namespace) -> int:
     """Load and test."""
     source = Path(args.source)
     if source.suffix == ".npz" and not source.is_file():
-        raise DataError(f"{source}: there is no such file; only a run of adapt leaves a model.npz")
+        raise DataError(
+            f"{source}: there is no such file; a run of adapt leaves a model.npz, of "
+            "another method write it: intnet export RUN --to npz"
+        )
     title, result = _model(args) if source.is_file() else _run(args)
     if args.json:
         print(json.dumps(result))
@@ -106,26 +118,61 @@ def _told(result: dict[str, Any]) -> str:
     return "running statistics"
 
 
-def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
-    """The same of a fixed-point model, tested on the data it was trained on unless told otherwise."""
-    from intnet import datasets
+class Loaded(NamedTuple):
+    """A model from a file, whichever wrote it; batch_norm: what it reads, None where it has none."""
+
+    kind: str
+    evaluate: Callable[[Dataset], Scores]
+    image_shape: tuple[int, ...]
+    classes: int
+    trained: dict[str, Any]
+    batch_norm: str | None
+    bytes: int
+
+
+def _fixed(path: str) -> Loaded:
+    """What a run of adapt leaves."""
     from intnet.runs import fixed_model
     from intnet.training.reestimate import norms_of
 
-    if args.reestimate:
-        raise ConfigError(
-            f"--reestimate: {args.source} holds batch norm as a scale and an offset; name the run's folder"
-        )
-    model = fixed_model.load(args.source)
+    model = fixed_model.load(path)
+    net, norm = model.model, "running" if norms_of(model.model) else None
     trained = model.description["trained"]
+    return Loaded(net.kind, model.evaluate, net.image_shape, net.classes, trained, norm, model.bytes)
+
+
+def _program(path: str) -> Loaded:
+    """What `export --to npz` writes."""
+    from intnet.export import batch, model_file
+
+    program, size = model_file.load(path)
+    about = program.about
+    test = partial(batch.evaluate, program)
+    return Loaded(
+        about["model"], test, program.images.shape, about["classes"], about, about["batch_norm"], size
+    )
+
+
+def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """The same of a model file, tested on the data it was trained on unless told otherwise."""
+    from intnet import datasets
+    from intnet.export import model_file
+    from intnet.runs import archive
+
+    if args.reestimate:
+        raise ConfigError(f"--reestimate: {args.source} holds batch norm as constants; name the run's folder")
+    is_program = archive.format_of(args.source) == model_file.KIND.format
+    model = (_program if is_program else _fixed)(args.source)
+    trained = model.trained
     data = datasets.load(args.data or trained["data"], args.data_dir, args.image_size)
-    if data.image_shape != model.model.image_shape or data.classes > model.model.classes:
+    if data.image_shape != model.image_shape or data.classes > model.classes:
         raise ConfigError(
-            f"{args.source} takes images (H, W, C) = {model.model.image_shape} of {model.model.classes} "
+            f"{args.source} takes images (H, W, C) = {model.image_shape} of {model.classes} "
             f"classes; {data.name!r} has {data.image_shape} and {data.classes}"
         )
     found = model.evaluate(data)
-    title = f"fixed-point model, {model.model.kind} on {data.name}, trained for {trained['steps']:,} steps"
+    what = "integer model" if is_program else "fixed-point model"
+    title = f"{what}, {model.kind} on {data.name}, trained for {trained['steps']:,} steps"
     return title, {
         "model": args.source,
         "data": data.name,
@@ -133,7 +180,7 @@ def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         "test_accuracy": found.accuracy,
         **({"test_top5": found.top5} if data.classes > TOP else {}),
         "test_images": len(data.test_labels),
-        "batch_norm": "running" if norms_of(model.model) else None,
+        "batch_norm": model.batch_norm,
         "bytes": model.bytes,
         "state_sha256": trained["state_sha256"],
     }

@@ -1,54 +1,95 @@
-"""`intnet export`: the model of a run as a state dict that PyTorch loads."""
+"""`intnet export`: a run's weights as a state dict, or its inference in integers for C, ONNX and hardware."""
 
 import argparse
 import json
+from pathlib import Path
+from typing import Any
 
 from intnet.cli import options
-from intnet.errors import DataError
+from intnet.errors import ConfigError, DataError
 
-SUMMARY = "write the model of a run as a state dict for PyTorch, .npz or .safetensors"
+SUMMARY = "write a run's weights for PyTorch, or its integer inference as C, ONNX, memories, one file"
 EXAMPLE = """\
   intnet export runs/first --out resnet8.safetensors
   intnet export runs/first --out resnet8.npz
+  intnet export runs/integers --to c --out model.c
+  intnet export runs/integers --to onnx --out model.onnx
+  intnet export runs/integers --to mem --out memories
+  intnet export runs/integers --to npz --out model.npz
 
-Names, shapes and the order of flattened images are PyTorch's; numbers are the stored weights and running
-statistics as float32. `intnet train --weights FILE` starts from such a file."""
+Without --to: names, shapes and the order of flattened images are PyTorch's; numbers are the stored weights
+and running statistics as float32. `intnet train --weights FILE` starts from such a file.
+
+--to: the network as integers alone, whose logits are those of intnet bit for bit. It takes a run of adapt, or
+of wageubn with --set edges=fixed16; saturate=0 beside it keeps hidden layers in 8 bits. c: one C99 file
+without a library; onnx: integer operators (needs the package onnx); mem: .mem, .mif and .coe of every
+constant, with an address map for C and SystemVerilog; npz: packed words, which `intnet eval` takes."""
+
+SUFFIXES = {"c": ".c", "onnx": ".onnx", "npz": ".npz", "mem": ""}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The run, and the file."""
+    """The run, what to write, and where."""
     parser.add_argument("folder", metavar="RUN", help="the run's folder")
     parser.add_argument(
-        "--out", required=True, metavar="FILE", help="FILE.npz or FILE.safetensors, a new file"
+        "--to", choices=list(SUFFIXES), help="its inference in integers, as c, onnx, mem or npz"
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="a new file: .npz or .safetensors; with --to .c, .onnx, .npz, of mem a new folder",
     )
     options.add(parser, "--data-dir")
 
 
 def run(args: argparse.Namespace) -> int:
     """Load the run and write the file."""
-    from pathlib import Path
+    from intnet.runs import tensor_files
 
-    from intnet.runs import run_folder, state_dicts, tensor_files
-
-    tensor_files.check_writable(args.out)
-    if Path(args.out).exists():
+    out = Path(args.out)
+    if args.to is None:
+        tensor_files.check_writable(args.out)
+    elif out.suffix != SUFFIXES[args.to] and SUFFIXES[args.to]:
+        raise ConfigError(f"--to {args.to} --out {args.out}: name a file that ends in {SUFFIXES[args.to]}")
+    if out.exists():
         raise DataError(f"{args.out} is there already: name another --out")
-    if not Path(args.out).parent.is_dir():
-        raise DataError(f"{args.out}: there is no folder {Path(args.out).parent}: make it first")
+    if not out.parent.is_dir():
+        raise DataError(f"{args.out}: there is no folder {out.parent}: make it first")
+    text, result = _state_dict(args) if args.to is None else _program(args, out)
+    print(json.dumps(result) if args.json else text)
+    return 0
+
+
+def _state_dict(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """What is said, in words and as JSON."""
+    from intnet.runs import run_folder, state_dicts
+
     trained = run_folder.load(args.folder, data_dir=args.data_dir)
     tensors, rounded = state_dicts.save(args.out, trained.model)
-    result = {
-        "run": args.folder,
-        "file": args.out,
-        "step": trained.step,
-        "tensors": tensors,
-        "rounded": rounded,
-    }
-    if args.json:
-        print(json.dumps(result))
-    else:
-        print(
-            f"{args.out}: {tensors:,} tensors of {trained.model.kind} at step {trained.step:,}; "
-            f"{rounded:,} of their numbers are rounded to float32"
-        )
-    return 0
+    text = (
+        f"{args.out}: {tensors:,} tensors of {trained.model.kind} at step {trained.step:,}; "
+        f"{rounded:,} of their numbers are rounded to float32"
+    )
+    result = {"run": args.folder, "file": args.out, "step": trained.step, "tensors": tensors}
+    return text, result | {"rounded": rounded}
+
+
+def _program(args: argparse.Namespace, out: Path) -> tuple[str, dict[str, Any]]:
+    """The same of inference in integers."""
+    from intnet.export import writing
+    from intnet.runs import run_folder
+
+    trained = run_folder.load(args.folder, data_dir=args.data_dir)
+    program = writing.of_run(trained)
+    told = writing.write(program, args.to, out)
+    exponent = program.logits.exponent
+    widest = max(value.peak.bit_length() + 1 for value in program.values)
+    lines = [
+        f"{args.out}: {program.about['title']}",
+        f"{len(program.ops)} operations, {widest} bits at most; logits are codes * 2^({exponent})",
+        ", ".join(f"{number:,} {what.replace('_', ' ')}" for what, number in told.items()),
+    ]
+    result = {"run": args.folder, "file": args.out, "step": trained.step, "to": args.to, **told}
+    about = {"operations": len(program.ops), "bits": widest, "logits_exponent": exponent}
+    return "\n".join(lines), result | about | {"state_sha256": program.about["state_sha256"]}

@@ -105,6 +105,15 @@ def load(path: PathLike, kind: Kind) -> tuple[Arrays, dict[str, Any]]:
     return arrays, description
 
 
+def format_of(path: PathLike) -> str:
+    """What a file says that it is, not checked; '' of one that is none of ours."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return str(json.loads(_array(archive.read(f"{META}.npy")).tobytes())["format"])
+    except Exception:  # what the standard readers raise on damaged bytes is no closed list
+        return ""
+
+
 def _read(path: Path, kind: Kind, content: bytes) -> tuple[Arrays, dict[str, Any]]:
     """All arrays but meta.json, and meta.json, of one of our files of our version."""
     try:

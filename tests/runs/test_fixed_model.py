@@ -192,7 +192,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     }
     assert f"{got['bytes']:,} bytes packed" in text
     assert f"packed words: {got['bytes']:,} bytes" in here(capsys, "eval", alone)[1]
-    assert "holds batch norm as a scale and an offset" in refused(capsys, "eval", alone, "--reestimate", 2)
+    assert "holds batch norm as constants" in refused(capsys, "eval", alone, "--reestimate", 2)
     if datasets.available("fashion-mnist"):
         error = refused(capsys, "eval", alone, "--data", "fashion-mnist")
         assert "takes images (H, W, C) = (8, 8, 1)" in error

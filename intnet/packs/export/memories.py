@@ -54,21 +54,37 @@ def _each(pack: Pack, suffix: str, text: Callable[[Pack, Port], str]) -> Files:
 
 
 def _mem(pack: Pack, port: Port) -> str:
-    lines = [f"// {line}" for line in about(pack, port)]
-    return "\n".join([*lines, "@0", *words_of(pack, port), ""])
+    return mem_text(about(pack, port), words_of(pack, port))
 
 
 def _mif(pack: Pack, port: Port) -> str:
-    words = words_of(pack, port)
+    return mif_text(about(pack, port), words_of(pack, port), port.word_bits)
+
+
+def _coe(pack: Pack, port: Port) -> str:
+    return coe_text(about(pack, port), words_of(pack, port))
+
+
+# -- the texts, of any words in hex digits and lines that say what they are ------------------------
+
+
+def mem_text(told: list[str], words: list[str]) -> str:
+    """A .mem, from address 0."""
+    return "\n".join([*(f"// {line}" for line in told), "@0", *words, ""])
+
+
+def mif_text(told: list[str], words: list[str], bits: int) -> str:
+    """A .mif of words of so many bits."""
     digits = max(1, -(-(len(words) - 1).bit_length() // 4))
-    lines = [f"-- {line}" for line in about(pack, port)]
-    lines += [f"WIDTH = {port.word_bits};", f"DEPTH = {max(len(words), 1)};"]
+    lines = [f"-- {line}" for line in told]
+    lines += [f"WIDTH = {bits};", f"DEPTH = {max(len(words), 1)};"]
     lines += ["ADDRESS_RADIX = HEX;", "DATA_RADIX = HEX;", "CONTENT BEGIN"]
     lines += [f"  {at:0{digits}x} : {word};" for at, word in enumerate(words)]
     return "\n".join([*lines, "END;", ""])
 
 
-def _coe(pack: Pack, port: Port) -> str:
-    lines = [f"; {line}" for line in about(pack, port)]
+def coe_text(told: list[str], words: list[str]) -> str:
+    """A .coe."""
+    lines = [f"; {line}" for line in told]
     lines += ["memory_initialization_radix = 16;", "memory_initialization_vector ="]
-    return "\n".join([*lines, ",\n".join(words_of(pack, port)) + ";", ""])
+    return "\n".join([*lines, ",\n".join(words) + ";", ""])

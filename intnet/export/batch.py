@@ -1,0 +1,133 @@
+"""A program on many images at once, in NumPy's int64: every value is proven to fit.
+
+Sums of products go through float64 where their interval lies within 2^53: there they are exact in any order.
+Tested against `interpret.py`.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from intnet.datasets import Dataset
+from intnet.datasets.dataset import Images
+from intnet.errors import ConfigError
+from intnet.export import program as p
+from intnet.export.program import Op, Program, Value, float_logits
+from intnet.training.inference import EVALUATION_BATCH, Scores, as_codes, scores
+
+EXACT = 1 << 53  # integers that float64 has all of
+
+
+def logits(program: Program, images: Images) -> np.ndarray:
+    """int64 (N, classes): codes of images of a data set (N, H, W, C)."""
+    parts = range(0, len(images), EVALUATION_BATCH)
+    return np.concatenate([_logits(program, np.asarray(images[k : k + EVALUATION_BATCH])) for k in parts])
+
+
+def evaluate(program: Program, data: Dataset) -> Scores:
+    """Of the test images, by float32 logits; ConfigError where there are none, or of other codes."""
+    if not len(data.test_labels):
+        raise ConfigError(f"data set {data.name!r} has no test part")
+    given, known = as_codes(np.asarray(data.test_images[:1]), data.exponent), program.images
+    if (int(given.exponent), given.bound) != (known.exponent, known.hi):
+        raise ConfigError(
+            f"data set {data.name!r} has codes up to {given.bound} at 2^{given.exponent}, the model takes "
+            f"up to {known.hi} at 2^{known.exponent}: test images that are scaled as those it was trained on"
+        )
+    codes = logits(program, data.test_images)
+    return scores(float_logits(codes, program.logits.exponent), data.test_labels)
+
+
+def _logits(program: Program, images: np.ndarray) -> np.ndarray:
+    left, made = program.readers(), dict[int, np.ndarray]()
+    for place, (op, value) in enumerate(zip(program.ops, program.values, strict=True)):
+        read = [made[k] for k in op.reads] or [images.astype(np.int64)]
+        made[place] = RULES[type(op)](op, value, *read)
+        for k in op.reads:
+            left[k] -= 1
+            if not left[k]:
+                del made[k]
+    return made[len(program.ops) - 1]
+
+
+def _padded(x: np.ndarray, op: p.Product | p.Pool, fill: int) -> np.ndarray:
+    (top, side) = op.padding
+    return np.pad(x, ((0, 0), (top, top), (side, side), (0, 0)), constant_values=fill)
+
+
+def _part(x: np.ndarray, op: p.Product | p.Pool, out: Value, ky: int, kx: int) -> np.ndarray:
+    """What all windows read at one place of the kernel."""
+    (sh, sw), (rows, cols) = op.stride, out.shape[:2]
+    return x[:, ky : ky + sh * (rows - 1) + 1 : sh, kx : kx + sw * (cols - 1) + 1 : sw]
+
+
+def _product(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
+    assert isinstance(op, p.Product)
+    kind = np.float64 if out.peak < EXACT and _below(x) and _below(op.weight) else np.int64
+    w = op.weight.astype(kind)
+    if w.ndim == 2:
+        return (x.astype(kind) @ w.T).astype(np.int64)
+    x, total = _padded(x, op, 0).astype(kind), np.zeros((len(x), *out.shape), kind)
+    each, own = len(w) // op.groups, w.shape[1]
+    for ky, kx in np.ndindex(*w.shape[2:]):
+        part = _part(x, op, out, ky, kx)
+        for g in range(op.groups):
+            outs, ins = slice(g * each, (g + 1) * each), slice(g * own, (g + 1) * own)
+            total[..., outs] = total[..., outs] + part[..., ins] @ w[outs, :, ky, kx].T
+    return total.astype(np.int64)
+
+
+def _below(x: np.ndarray) -> bool:
+    return not x.size or (int(x.max()) < EXACT and int(x.min()) > -EXACT)
+
+
+def _affine(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
+    assert isinstance(op, p.Affine)
+    made: np.ndarray = op.a * x + op.b
+    return made
+
+
+def _add(op: Op, out: Value, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    assert isinstance(op, p.Add)
+    return (x << op.shifts[0]) + (y << op.shifts[1])
+
+
+def _round(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
+    assert isinstance(op, p.Round)
+    floor, rest = np.divmod(x * op.num, op.den)
+    above = op.den - rest  # 2 rest against den, without doubling
+    made = floor + ((rest > above) | ((rest == above) & (floor % 2 == 1)))
+    return made if op.lo is None else np.clip(made, op.lo, op.hi)
+
+
+def _relu(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0)
+
+
+def _max_pool(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
+    assert isinstance(op, p.Pool)
+    x = _padded(x, op, out.lo)  # where all of a window's own are less, which is never
+    return np.maximum.reduce([_part(x, op, out, ky, kx) for ky, kx in np.ndindex(*op.kernel)])
+
+
+def _sum_pool(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
+    assert isinstance(op, p.Pool)
+    x = _padded(x, op, 0)
+    return np.add.reduce([_part(x, op, out, ky, kx) for ky, kx in np.ndindex(*op.kernel)])
+
+
+def _images(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
+    return x.reshape(len(x), *out.shape)
+
+
+RULES: dict[type[Op], Callable[..., np.ndarray]] = {
+    p.Images: _images,
+    p.Product: _product,
+    p.Affine: _affine,
+    p.Add: _add,
+    p.Round: _round,
+    p.Relu: _relu,
+    p.MaxPool: _max_pool,
+    p.SumPool: _sum_pool,
+    p.Flatten: _images,
+}

@@ -1,0 +1,338 @@
+"""A program as one self-contained C99 file: integers alone, static memory, no library.
+
+    #include <stdint.h>
+    void intnet_run(const uint8_t image[784], int64_t logits[10]);     codes * 2^(INTNET_EXPONENT)
+
+A loop an operation that gathers (a product, a pool, a join), and in it, element by element, those that
+follow and have no other reader: what is stored are their results, in the smallest type that holds the
+proven interval. Stored values share arrays where one is read for the last time before the other is made.
+Nothing overflows, as every interval is proven; nothing shifts negative numbers; division rounds by its
+remainder. With -DINTNET_MAIN the file is a program that reads images from standard input and prints a line
+of codes each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from intnet.export import program as p
+from intnet.export.program import Op, Program, Value
+from intnet.packs.hdl.text import identifier
+
+SIZES = (8, 16, 32, 64)
+A_LINE = 16  # constants
+LEAST = -(1 << 63)  # C has no literal of it
+ELEMENTWISE = (p.Affine, p.Round, p.Relu)
+DIVIDE = """\
+/* n / d to nearest, ties to even, of d above 0. */
+static int64_t divide(int64_t n, int64_t d) {
+  int64_t q = n / d, r = n % d;
+  if (r < 0) {
+    r += d;
+    q -= 1;
+  }
+  return q + (r > d - r || (r == d - r && q % 2 != 0));
+}
+"""
+MAIN = """\
+#ifdef INTNET_MAIN
+/* Reads images, %(size)d codes each of %(bytes)d little-endian byte(s); prints a line of codes each. */
+#include <stdio.h>
+int main(void) {
+  static %(image)s image[%(size)d];
+  int64_t logits[%(classes)d];
+  unsigned char raw[%(bytes)d];
+  for (;;) {
+    for (int i = 0; i < %(size)d; i++) {
+      if (fread(raw, 1, sizeof raw, stdin) != sizeof raw) return i != 0;
+      uint32_t bits = 0;
+      for (int k = 0; k < %(bytes)d; k++) bits |= (uint32_t)raw[k] << (8 * k);
+      image[i] = %(code)s;
+    }
+    intnet_run(image, logits);
+    for (int i = 0; i < %(classes)d; i++) printf(i ? " %%lld" : "%%lld", (long long)logits[i]);
+    printf("\\n");
+  }
+}
+#endif
+"""
+
+
+class Sizes(NamedTuple):
+    """Bytes of constants, and of the memory that an image takes beside them."""
+
+    constants: int
+    memory: int
+
+
+def source(program: Program) -> tuple[str, Sizes]:
+    """The text of the file, ASCII, and what it takes."""
+    made = Writer(program)
+    body = made.body()
+    sizes = Sizes(made.constant_bytes, sum(slot.size * slot.bits // 8 for slot in made.slots))
+    head = _header(program, sizes)
+    arrays = [f"static {_type(slot)} {slot.name}[{slot.size}];" for slot in made.slots]
+    image = f"const {_type(made.image)} image[{prod(program.images.shape)}]"
+    divide = [DIVIDE] if any("divide(" in line for line in body) else []
+    run = f"void intnet_run({image}, int64_t logits[INTNET_CLASSES])"
+    lines = [*head, f"{run};", "", *made.constants, "", *arrays, "", *divide, f"{run} {{", *body, "}", ""]
+    return "\n".join([*lines, _main(program, made.image)]), sizes
+
+
+def _header(program: Program, sizes: Sizes) -> Iterator[str]:
+    shape = program.images.shape
+    yield f"/* {program.title}"
+    yield ""
+    sides, value = " x ".join(map(str, shape)), "value = code * 2^"
+    yield f"   image   {sides} codes (rows, columns, channels), {value}({program.images.exponent})"
+    yield f"   logits  {prod(program.logits.shape)} codes, {value}({program.logits.exponent})"
+    yield f"   memory  {sizes.memory} bytes of static memory beside {sizes.constants} bytes of constants"
+    yield "   C99, integers alone; not reentrant. -DINTNET_MAIN makes it a program. */"
+    yield "#include <stdint.h>"
+    yield ""
+    yield f"#define INTNET_CLASSES {prod(program.logits.shape)}"
+    yield f"#define INTNET_EXPONENT ({program.logits.exponent})"
+    yield ""
+
+
+def _main(program: Program, image: Slot) -> str:
+    code = f"({_type(image)})bits"
+    if image.signed:
+        half = 1 << image.bits - 1
+        below = f"({_type(image)})(-(int32_t)({half - 1}u - (bits - {half}u)) - 1)"
+        code = f"bits >= {half}u ? {below} : {code}"
+    return MAIN % {
+        "size": prod(program.images.shape), "classes": prod(program.logits.shape), "bytes": image.bits // 8,
+        "image": _type(image), "code": code,
+    }  # fmt: skip
+
+
+@dataclass
+class Slot:
+    """A static array: of elements of `bits`, as many as the greatest of the values that share it."""
+
+    name: str
+    bits: int
+    signed: bool
+    size: int = 0
+    until: int = -1  # the last group that reads what it holds
+
+
+@dataclass
+class Group:
+    """A gathering operation and the elementwise ones behind it; place: whose value is stored."""
+
+    ops: list[int] = field(default_factory=list)
+
+    @property
+    def place(self) -> int:
+        """The last one's."""
+        return self.ops[-1]
+
+
+def _type(slot: Slot) -> str:
+    return f"{'' if slot.signed else 'u'}int{slot.bits}_t"
+
+
+def _container(value: Value) -> tuple[int, bool]:
+    """(bits, signed) of the smallest type that holds it."""
+    signed = value.lo < 0
+    return next(bits for bits in SIZES if value.bits <= bits + (not signed)), signed
+
+
+class Writer:
+    """The pieces of the file: constants, arrays, statements."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.constants: list[str] = []
+        self.constant_bytes = 0
+        self.slots: list[Slot] = []
+        self.image = Slot("image", *_container(program.values[0]))
+        self._names: set[str] = set()
+        self._slot: dict[int, Slot] = {0: self.image}
+        self.groups = _groups(program)
+        self._last = {k: i for i, group in enumerate(self.groups) for k in self._sources(group)}
+
+    def _sources(self, group: Group) -> list[int]:
+        """The places of stored values that a group reads: flattened ones are those that they come from."""
+        return [self._stored(k) for k in self.program.ops[group.ops[0]].reads]
+
+    def _stored(self, place: int) -> int:
+        while isinstance(self.program.ops[place], p.Flatten):
+            (place,) = self.program.ops[place].reads
+        return place
+
+    def body(self) -> list[str]:
+        """The statements of intnet_run."""
+        lines: list[str] = []
+        for i, group in enumerate(self.groups):
+            out = "logits" if i == len(self.groups) - 1 else self._take(i, group).name
+            lines += self._loop(group, out)
+        return lines
+
+    def _take(self, i: int, group: Group) -> Slot:
+        """An array of the right type that holds nothing any more, or a new one."""
+        value = self.program.values[group.place]
+        bits, signed = _container(value)
+        free = [s for s in self.slots if (s.bits, s.signed) == (bits, signed) and s.until < i]
+        if not free:
+            self.slots.append(Slot(f"held_{len(self.slots)}", bits, signed))
+        slot = max(free, key=lambda s: s.size) if free else self.slots[-1]
+        slot.size, slot.until = max(slot.size, prod(value.shape)), self._last.get(group.place, i)
+        self._slot[group.place] = slot
+        return slot
+
+    def _array(self, name: str, codes: np.ndarray) -> str:
+        """A static array of constants; its name, which no other one has."""
+        flat = [int(v) for v in codes.reshape(-1)]
+        bits = next(b for b in SIZES if -(1 << b - 1) <= min(flat) and max(flat) < 1 << b - 1)
+        base = identifier(name)
+        name = next(n for n in (base, *(f"{base}_{k}" for k in range(2, 99))) if n not in self._names)
+        self._names.add(name)
+        texts = [_literal(v, bits) for v in flat]
+        rows = [", ".join(texts[k : k + A_LINE]) for k in range(0, len(texts), A_LINE)]
+        self.constants.append(
+            f"static const int{bits}_t {name}[{len(flat)}] = {{\n  " + ",\n  ".join(rows) + "};"
+        )
+        self.constant_bytes += len(flat) * bits // 8
+        return name
+
+    # -- loops -----------------------------------------------------------------------------------
+
+    def _loop(self, group: Group, out: str) -> list[str]:
+        place = group.ops[0]
+        op, value = self.program.ops[place], self.program.values[place]
+        at = "i" if len(value.shape) == 1 else f"(y * {value.shape[1]} + x) * {value.shape[2]} + i"
+        tail = [line for k in group.ops[1:] for line in self._element(k)]
+        if isinstance(op, ELEMENTWISE):
+            tail = [*self._element(place), *tail]
+        kind = "int64_t" if out == "logits" else _type(self._slot[group.place])
+        stored = [*self._gather(op, value, at), *tail, f"{out}[{at}] = ({kind})v;"]
+        names = ["i"] if len(value.shape) == 1 else ["y", "x", "i"]
+        lines = [f"  /* {' -> '.join(self.program.ops[k].name for k in group.ops)} */"]
+        for name, size in zip(names, value.shape, strict=True):
+            lines.append(f"  for (int {name} = 0; {name} < {size}; {name}++) {{")
+        return [*lines, *(f"    {line}" for line in stored), "  " + "}" * len(names)]
+
+    def _gather(self, op: Op, value: Value, at: str) -> list[str]:
+        """Statements that set v, an int64_t."""
+        sources = [self._slot[self._stored(k)].name for k in op.reads]
+        if isinstance(op, p.Product):
+            return self._product(op, value, sources[0])
+        if isinstance(op, p.Pool):
+            return self._pool(op, sources[0])
+        if isinstance(op, p.Add):
+            terms = [
+                f"(int64_t){name}[{at}] * {_int64(1 << s)}"
+                for name, s in zip(sources, op.shifts, strict=True)
+            ]
+            return [f"int64_t v = {' + '.join(terms)};"]
+        return [f"int64_t v = {sources[0]}[{at}];"]
+
+    def _product(self, op: p.Product, value: Value, source: str) -> list[str]:
+        wide = "int32_t" if value.peak < 1 << 31 else "int64_t"
+        (read,) = (self.program.values[k] for k in op.reads)
+        if op.weight.ndim == 2:
+            w, n = self._array(f"w_{op.name}", op.weight), op.weight.shape[1]
+            term = f"sum += ({wide}){source}[c] * ({wide}){w}[i * {n} + c];"
+            return [f"{wide} sum = 0;", f"for (int c = 0; c < {n}; c++) {term}", "int64_t v = sum;"]
+        w = self._array(f"w_{op.name}", op.weight.transpose(0, 2, 3, 1))  # channels last, as values have them
+        outs, ins, kh, kw = op.weight.shape
+        first = "" if op.groups == 1 else f" + i / {outs // op.groups} * {ins}"
+        row = f"&{source}[(r * {read.shape[1]} + s) * {read.shape[2]}{first}]"
+        return [
+            f"{wide} sum = 0;",
+            *_window(op, (kh, kw), read),
+            f"    const {_type(self._slot[self._stored(op.reads[0])])} *at = {row};",
+            f"    const int{self._bits(op.weight)}_t *by = &{w}[((i * {kh} + ky) * {kw} + kx) * {ins}];",
+            f"    for (int c = 0; c < {ins}; c++) sum += ({wide})at[c] * ({wide})by[c];",
+            "  }",
+            "int64_t v = sum;",
+        ]
+
+    @staticmethod
+    def _bits(codes: np.ndarray) -> int:
+        lo, hi = int(codes.min()), int(codes.max())
+        return next(b for b in SIZES if -(1 << b - 1) <= lo and hi < 1 << b - 1)
+
+    def _pool(self, op: p.Pool, source: str) -> list[str]:
+        (read,) = (self.program.values[k] for k in op.reads)
+        element = f"(int64_t){source}[(r * {read.shape[1]} + s) * {read.shape[2]} + i]"
+        if isinstance(op, p.SumPool):
+            return ["int64_t v = 0;", *_window(op, op.kernel, read), f"    v += {element};", "  }"]
+        step = [f"    int64_t e = {element};", "    if (e > v) v = e;", "  }"]
+        return [f"int64_t v = {_int64(read.lo)};", *_window(op, op.kernel, read), *step]
+
+    # -- element by element ----------------------------------------------------------------------
+
+    def _element(self, place: int) -> list[str]:
+        op = self.program.ops[place]
+        if isinstance(op, p.Relu):
+            return ["if (v < 0) v = 0;"]
+        if isinstance(op, p.Affine):
+            a, b = self._channel(op.name, "a", op.a), self._channel(op.name, "b", op.b)
+            return [f"v = v * {a} + {b};"]
+        assert isinstance(op, p.Round)
+        lines = [] if op.num == 1 else [f"v *= {_int64(op.num)};"]
+        if np.any(op.den != 1):
+            lines.append(f"v = divide(v, {self._channel(op.name, 'den', op.den)});")
+        if op.lo is not None and op.hi is not None:
+            lines += [
+                f"if (v < {_int64(op.lo)}) v = {_int64(op.lo)};",
+                f"if (v > {_int64(op.hi)}) v = {_int64(op.hi)};",
+            ]
+        return lines
+
+    def _channel(self, name: str, what: str, codes: np.ndarray) -> str:
+        """A constant, or that of the channel."""
+        if np.all(codes == codes[0]):
+            return _int64(int(codes[0]))
+        return f"{self._array(f'{what}_{name}', codes)}[i]"
+
+
+def _window(op: p.Product | p.Pool, kernel: Sequence[int], read: Value) -> list[str]:
+    """Loops over the places (r, s) that a window reads; their braces end by one line."""
+    rows, cols = read.shape[:2]
+    return [
+        f"for (int ky = 0; ky < {kernel[0]}; ky++)",
+        f"  for (int kx = 0; kx < {kernel[1]}; kx++) {{",
+        f"    int r = y * {op.stride[0]} + ky - {op.padding[0]};",
+        f"    int s = x * {op.stride[1]} + kx - {op.padding[1]};",
+        f"    if (r < 0 || r >= {rows} || s < 0 || s >= {cols}) continue;",
+    ]
+
+
+def _groups(program: Program) -> list[Group]:
+    """What one loop computes: an operation, then elementwise ones of which each is the only reader."""
+    readers, found = program.readers(), list[Group]()
+    for place, op in enumerate(program.ops):
+        if isinstance(op, p.Images | p.Flatten):
+            continue
+        joins = isinstance(op, ELEMENTWISE) and found and op.reads == (found[-1].place,)
+        if joins and readers[found[-1].place] == 1:
+            found[-1].ops.append(place)
+        else:
+            found.append(Group([place]))
+    return found
+
+
+def _literal(code: int, bits: int) -> str:
+    if bits < 32:
+        return str(code)
+    return (
+        f"INT32_C({code})"
+        if bits == 32 and code > -(1 << 31)
+        else _int64(code)
+        if bits == 64
+        else "INT32_MIN"
+    )
+
+
+def _int64(code: int) -> str:
+    return "INT64_MIN" if code == LEAST else f"INT64_C({code})"

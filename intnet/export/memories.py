@@ -1,0 +1,164 @@
+"""The constants of a program as memories for hardware, with an address map.
+
+    NAME.mem .mif .coe     one memory a tensor: a code a word, two's complement, in C order
+    constants.mem          all as one memory of 32-bit words; a wider code takes two, its low half first
+    constants.h            what each one is, as macros of C: address, words, bits, exponent, sizes
+    constants_pkg.sv       the same as localparams of a SystemVerilog package
+    program.txt            the operations in order: what they read, which constants, proven intervals
+
+A tensor is a weight, the a or b of an affine, or the denominators of a round; where one number serves all
+channels it stands in program.txt alone. Texts of memories are those of golden packs
+(`packs/export/memories.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from intnet.export import program as p
+from intnet.export.program import Op, Program
+from intnet.numbers import hexfiles
+from intnet.packs.export.memories import coe_text, mem_text, mif_text
+from intnet.packs.hdl.text import identifier
+
+WORD = 32  # bits of a word of the one memory
+
+
+class Constant(NamedTuple):
+    """A tensor of constants; name: an identifier; told: what it is."""
+
+    name: str
+    codes: np.ndarray
+    exponent: int | None
+    told: str
+
+    @property
+    def bits(self) -> int:
+        """Of its widest code, sign included."""
+        lo, hi = int(self.codes.min()), int(self.codes.max())
+        return max((lo + 1 if lo < 0 else lo).bit_length(), hi.bit_length()) + 1
+
+    @property
+    def words(self) -> int:
+        """In the one memory."""
+        return self.codes.size * -(-self.bits // WORD)
+
+
+def files(program: Program) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of every file."""
+    held = constants(program)
+    for constant in held:
+        text, _ = hexfiles.encode(constant.codes, hexfiles.Layout(bits=constant.bits))
+        words = text.decode("ascii").splitlines()
+        told = _about(program, constant)
+        yield f"{constant.name}.mem", mem_text(told, words).encode("ascii")
+        yield f"{constant.name}.mif", mif_text(told, words, constant.bits).encode("ascii")
+        yield f"{constant.name}.coe", coe_text(told, words).encode("ascii")
+    addresses = np.cumsum([0, *(constant.words for constant in held)]).tolist()
+    told = [program.title, f"{addresses[-1]} words of {WORD} bits; constants.h says what is where"]
+    yield "constants.mem", mem_text(told, [w for c in held for w in _words(c)]).encode("ascii")
+    rows = list(_rows(held, addresses))
+    yield "constants.h", "\n".join(_header(program, rows)).encode("ascii")
+    yield "constants_pkg.sv", "\n".join(_package(program, rows)).encode("ascii")
+    yield "program.txt", "\n".join([program.title, "", *_listing(program), ""]).encode("ascii")
+
+
+def constants(program: Program) -> list[Constant]:
+    """Every tensor in order of its operation."""
+    found: list[Constant] = []
+    names: set[str] = set()
+    for op in program.ops:
+        for what, codes, exponent in _tensors(program, op):
+            base = identifier(f"{op.name}_{what}")
+            name = next(n for n in (base, *(f"{base}_{k}" for k in range(2, 99))) if n not in names)
+            names.add(name)
+            found.append(Constant(name, codes, exponent, f"{what} of {op.name}"))
+    return found
+
+
+def _tensors(program: Program, op: Op) -> Iterator[tuple[str, np.ndarray, int | None]]:
+    if isinstance(op, p.Product):
+        yield "weight", op.weight, op.exponent
+    elif isinstance(op, p.Affine):
+        (read,) = (program.values[k] for k in op.reads)
+        pairs = (("a", op.a, op.exponent - read.exponent), ("b", op.b, op.exponent))
+        yield from (one for one in pairs if _by_channel(one[1]))
+    elif isinstance(op, p.Round) and _by_channel(op.den):
+        yield "den", op.den, None
+
+
+def _by_channel(codes: np.ndarray) -> bool:
+    return bool(np.any(codes != codes[0]))
+
+
+def _about(program: Program, constant: Constant) -> list[str]:
+    shape = " x ".join(map(str, constant.codes.shape))
+    scale = [] if constant.exponent is None else [f"value = code * 2^({constant.exponent})"]
+    return [program.title, f"{constant.told}: {shape} codes of {constant.bits} bits, signed", *scale]
+
+
+def _words(constant: Constant) -> list[str]:
+    """Of the one memory."""
+    each = -(-constant.bits // WORD)
+    mask = (1 << WORD) - 1
+    codes = [int(v) for v in constant.codes.reshape(-1)]
+    return [f"{code >> WORD * k & mask:0{WORD // 4}x}" for code in codes for k in range(each)]
+
+
+def _rows(held: list[Constant], addresses: list[int]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """(what it is, its numbers by name) of every tensor."""
+    for constant, address in zip(held, addresses[:-1], strict=True):
+        numbers = [("ADDRESS", address), ("WORDS", constant.words), ("CODES", constant.codes.size)]
+        numbers += [("BITS", constant.bits)]
+        if constant.exponent is not None:
+            numbers.append(("EXPONENT", constant.exponent))
+        numbers += [(f"SIZE_{k}", size) for k, size in enumerate(constant.codes.shape)]
+        yield constant.told, [(f"{constant.name.upper()}_{what}", number) for what, number in numbers]
+
+
+def _header(program: Program, rows: list[tuple[str, list[tuple[str, int]]]]) -> Iterator[str]:
+    yield f"/* {program.title}"
+    yield f"   Addresses count words of {WORD} bits of constants.mem. */"
+    yield from ("#ifndef INTNET_CONSTANTS_H", "#define INTNET_CONSTANTS_H")
+    for told, numbers in rows:
+        yield from ("", f"/* {told} */", *(f"#define {name} ({number})" for name, number in numbers))
+    yield from ("", "#endif", "")
+
+
+def _package(program: Program, rows: list[tuple[str, list[tuple[str, int]]]]) -> Iterator[str]:
+    yield f"// {program.title}"
+    yield f"// Addresses count words of {WORD} bits of constants.mem."
+    yield "package constants_pkg;"
+    for told, numbers in rows:
+        yield f"  // {told}"
+        yield from (f"  localparam int {name} = {number};" for name, number in numbers)
+    yield from ("endpackage", "")
+
+
+def _listing(program: Program) -> Iterator[str]:
+    """A line an operation: place, what it is, what it reads, its own numbers, what is proven of its value."""
+    for place, (op, value) in enumerate(zip(program.ops, program.values, strict=True)):
+        kind = next(name for name, cls in p.OPS.items() if cls is type(op))
+        shape = " x ".join(map(str, value.shape))
+        reads = ", ".join(map(str, op.reads))
+        yield f"{place:3}  {kind}({reads})  {op.name}{_numbers(op)}"
+        yield f"     {shape} codes, {value.lo}..{value.hi}, {value.bits} bits, * 2^({value.exponent})"
+
+
+def _numbers(op: Op) -> str:
+    """What is no tensor."""
+    if isinstance(op, p.Product) and op.weight.ndim == 4:
+        return f": stride {op.stride}, padding {op.padding}, groups {op.groups}"
+    if isinstance(op, p.Pool):
+        return f": kernel {op.kernel}, stride {op.stride}, padding {op.padding}"
+    if isinstance(op, p.Affine):
+        told = [f"{what} = {c[0]}" for what, c in (("a", op.a), ("b", op.b)) if not _by_channel(c)]
+        return f": {', '.join(told)}" if told else ""
+    if isinstance(op, p.Round):
+        den = "den" if _by_channel(op.den) else str(op.den[0])
+        limits = "" if op.lo is None else f", within {op.lo}..{op.hi}"
+        return f": x * {op.num} / {den} to nearest, ties to even{limits}"
+    return f": x * 2^{op.shifts[0]} + y * 2^{op.shifts[1]}" if isinstance(op, p.Add) else ""

@@ -1,0 +1,217 @@
+"""A program as an ONNX model of integer operators, which ONNX Runtime computes to the same bits.
+
+    images (N, H, W, C) uint8, or the data's own integers    ->    logits (N, classes) int64, codes
+
+    product   ConvInteger or MatMulInteger where both operands' intervals fit 8 bits and the sum 32; else
+              MatMul of int32 or int64, of a convolution over its windows, which Gather makes
+    round     Mod and Div of int64: Mod takes the divisor's sign, so the quotient is a floor
+    the rest  Mul, Add, Clip, ReduceMax, ReduceSum of int64
+
+Both 8-bit operands are stored unsigned with a zero point: kernels for uint8 times int8 saturate sums of two
+products to 16 bits on processors without the dot product instructions, those for uint8 times uint8 nowhere.
+The logits' exponent is in the model's metadata. Needs the package onnx: `pip install 'intnet[onnx]'`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from intnet.errors import ConfigError
+from intnet.export import program as p
+from intnet.export.program import Op, Program, Value
+
+if TYPE_CHECKING:
+    import onnx
+
+OPSET, IR = 17, 8
+IMAGES, LOGITS = "images", "logits"
+CHANNELS_FIRST, CHANNELS_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
+
+
+def model(program: Program) -> onnx.ModelProto:
+    """The model; ConfigError where onnx is not installed."""
+    try:
+        import onnx
+    except ImportError:
+        raise ConfigError("--to onnx needs the package onnx: pip install 'intnet[onnx]'") from None
+    graph = Graph(onnx, program)
+    made = onnx.helper.make_model(
+        graph.finished(),
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+        ir_version=IR,
+        producer_name="intnet",
+        doc_string=program.title,
+    )
+    onnx.helper.set_model_props(made, {"logits_exponent": str(program.logits.exponent)})
+    onnx.checker.check_model(made, full_check=True)
+    return made
+
+
+class Graph:
+    """The nodes so far. Between operations every value is int64, images channels first."""
+
+    def __init__(self, onnx: Any, program: Program) -> None:
+        self.onnx, self.program = onnx, program
+        self.nodes: list[Any] = []
+        self.constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self.initializers: list[Any] = []
+        self._count = 0
+
+    def finished(self) -> onnx.GraphProto:
+        """The graph of all operations."""
+        types, helper, images = self.onnx.TensorProto, self.onnx.helper, self.program.values[0]
+        kind = types.UINT8 if images.lo == 0 and images.hi <= 255 else types.INT32
+        made: list[str] = []
+        for op, value in zip(self.program.ops, self.program.values, strict=True):
+            made.append(
+                self._op(op, value, [made[k] for k in op.reads], [self.program.values[k] for k in op.reads])
+            )
+        self._node("Identity", [made[-1]], out=LOGITS)
+        given = helper.make_tensor_value_info(IMAGES, kind, ["N", *images.shape])
+        gives = helper.make_tensor_value_info(LOGITS, types.INT64, ["N", *self.program.logits.shape])
+        return helper.make_graph(self.nodes, "intnet", [given], [gives], self.initializers)
+
+    # -- pieces ----------------------------------------------------------------------------------
+
+    def _node(self, kind: str, reads: list[str], out: str = "", **attributes: Any) -> str:
+        self._count += 1
+        name = out or f"v{self._count}"
+        self.nodes.append(
+            self.onnx.helper.make_node(kind, reads, [name], f"{kind}_{self._count}", **attributes)
+        )
+        return name
+
+    def _constant(self, codes: Any, kind: Any = np.int64) -> str:
+        array = np.asarray(codes, kind)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self.constants:
+            self.constants[key] = f"c{len(self.constants)}"
+            self.initializers.append(self.onnx.numpy_helper.from_array(array, self.constants[key]))
+        return self.constants[key]
+
+    def _cast(self, x: str, kind: Any) -> str:
+        return self._node("Cast", [x], to=int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))))
+
+    def _channel(self, codes: np.ndarray, value: Value) -> str:
+        """Constants by channel, which broadcast over an image or a row."""
+        return self._constant(codes.reshape(-1, 1, 1) if len(value.shape) == 3 and len(codes) > 1 else codes)
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def _op(self, op: Op, value: Value, names: list[str], read: list[Value]) -> str:
+        if isinstance(op, p.Images):
+            made = self._node("Transpose", [self._cast(IMAGES, np.int64)], perm=CHANNELS_FIRST)
+        elif isinstance(op, p.Product):
+            made = self._product(op, value, names[0], read[0])
+        elif isinstance(op, p.Affine):
+            scaled = (
+                names[0] if np.all(op.a == 1) else self._node("Mul", [names[0], self._channel(op.a, value)])
+            )
+            made = self._node("Add", [scaled, self._channel(op.b, value)])
+        elif isinstance(op, p.Add):
+            pairs = zip(names, op.shifts, strict=True)
+            lifted = [self._node("Mul", [x, self._constant([1 << s])]) if s else x for x, s in pairs]
+            made = self._node("Add", lifted)
+        elif isinstance(op, p.Round):
+            made = self._round(op, value, names[0])
+        elif isinstance(op, p.Relu):
+            made = self._node("Max", [names[0], self._constant([0])])
+        elif isinstance(op, p.Pool):
+            made = self._pool(op, value, names[0], read[0])
+        else:
+            assert isinstance(op, p.Flatten)
+            last = self._node("Transpose", names, perm=CHANNELS_LAST)
+            made = self._node("Reshape", [last, self._constant([0, -1])])
+        return made
+
+    def _round(self, op: p.Round, value: Value, x: str) -> str:
+        """Up where 2 rest > den, or 2 rest = den and the floor is odd, without doubling."""
+        if op.num > 1:
+            x = self._node("Mul", [x, self._constant([op.num])])
+        if np.any(op.den != 1):
+            den = self._channel(op.den, value)
+            rest = self._node("Mod", [x, den])
+            floor = self._node("Div", [self._node("Sub", [x, rest]), den])
+            above = self._node("Sub", [den, rest])
+            odd = self._node("Equal", [self._node("Mod", [floor, self._constant([2])]), self._constant([1])])
+            tie = self._node("And", [self._node("Equal", [rest, above]), odd])
+            up = self._node("Or", [self._node("Greater", [rest, above]), tie])
+            x = self._node("Add", [floor, self._cast(up, np.int64)])
+        if op.lo is None:
+            return x
+        return self._node("Clip", [x, self._constant(op.lo), self._constant(op.hi)])
+
+    def _product(self, op: p.Product, value: Value, x: str, read: Value) -> str:
+        lo, hi = int(op.weight.min()), int(op.weight.max())
+        points = _zero_point(read.lo, read.hi), _zero_point(lo, hi)
+        if value.peak < 1 << 31 and points[0] is not None and points[1] is not None:
+            return self._bytes(op, x, points[0], points[1])
+        narrow = max(value.peak, read.peak, abs(lo), hi) < 1 << 31
+        kind = np.int32 if narrow else np.int64
+        if op.weight.ndim == 2:
+            made = self._node("MatMul", [self._cast(x, kind), self._constant(op.weight.T, kind)])
+            return self._cast(made, np.int64)
+        kernel = op.weight.shape[2:]
+        seen = self._windows(op, kernel, value, x, read, 0)
+        flat = self._node("Reshape", [seen, self._constant([0, read.shape[2] * kernel[0] * kernel[1], -1])])
+        made = self._node("MatMul", [self._constant(_dense(op), kind), self._cast(flat, kind)])
+        return self._image(self._cast(made, np.int64), value)
+
+    def _bytes(self, op: p.Product, x: str, x_point: int, w_point: int) -> str:
+        """Of 8-bit operands, both unsigned."""
+        if x_point:
+            x = self._node("Add", [x, self._constant([x_point])])
+        weight = op.weight + w_point if op.weight.ndim == 4 else op.weight.T + w_point
+        points = [self._constant(point, np.uint8) for point in (x_point, w_point)]
+        reads = [self._cast(x, np.uint8), self._constant(weight, np.uint8), *points]
+        if op.weight.ndim == 2:
+            return self._cast(self._node("MatMulInteger", reads), np.int64)
+        (top, side), strides = op.padding, list(op.stride)
+        made = self._node("ConvInteger", reads, pads=[top, side] * 2, strides=strides, group=op.groups)
+        return self._cast(made, np.int64)
+
+    def _pool(self, op: p.Pool, value: Value, x: str, read: Value) -> str:
+        if isinstance(op, p.MaxPool):
+            seen = self._windows(op, op.kernel, value, x, read, read.lo)
+            return self._image(self._node("ReduceMax", [seen], axes=[2], keepdims=0), value)
+        seen = self._windows(op, op.kernel, value, x, read, 0)
+        return self._image(self._node("ReduceSum", [seen, self._constant([2])], keepdims=0), value)
+
+    def _windows(
+        self, op: p.Product | p.Pool, kernel: tuple[int, ...], value: Value, x: str, read: Value, fill: int
+    ) -> str:
+        """(N, C, kh kw, Ho Wo): what every window reads."""
+        (rows, cols, _), (top, side) = read.shape, op.padding
+        if top or side:
+            pads = self._constant([0, 0, top, side, 0, 0, top, side])
+            x = self._node("Pad", [x, pads, self._constant(fill)])
+        width = cols + 2 * side
+        down = np.arange(value.shape[0])[:, None] * op.stride[0]
+        across = np.arange(value.shape[1])[None, :] * op.stride[1]
+        places = [((down + ky) * width + across + kx).reshape(-1) for ky, kx in np.ndindex(*kernel)]
+        flat = self._node("Reshape", [x, self._constant([0, read.shape[2], (rows + 2 * top) * width])])
+        return self._node("Gather", [flat, self._constant(np.stack(places))], axis=2)
+
+    def _image(self, x: str, value: Value) -> str:
+        """(N, C, Ho Wo) as (N, C, Ho, Wo)."""
+        rows, cols, channels = value.shape
+        return self._node("Reshape", [x, self._constant([0, channels, rows, cols])])
+
+
+def _zero_point(lo: int, hi: int) -> int | None:
+    """What codes lo..hi are lifted by to be bytes; None where they are more."""
+    if lo >= 0 and hi <= 255:
+        return 0
+    return 128 if lo >= -128 and hi <= 127 else None
+
+
+def _dense(op: p.Product) -> np.ndarray:
+    """Weights (Cout, Cin kh kw), zeros where a group does not read."""
+    outs, ins = op.weight.shape[:2]
+    each = outs // op.groups
+    full = np.zeros((outs, ins * op.groups, *op.weight.shape[2:]), np.int64)
+    for g in range(op.groups):
+        full[g * each : (g + 1) * each, g * ins : (g + 1) * ins] = op.weight[g * each : (g + 1) * each]
+    return full.reshape(outs, -1)

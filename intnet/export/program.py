@@ -1,0 +1,310 @@
+"""An integer inference program: the operations of one image in order, each with its constants.
+
+    images     codes of a data set                  relu       max(x, 0)
+    product    sums of W x over windows             max_pool   the greatest of a window; padding never wins
+    affine     a x + b, by channel                  sum_pool   the sum of a window; padding counts 0
+    add        x 2^s + y 2^t                        flatten    (H, W, C) in C order
+    round      x num / den to nearest, ties to even, then limited
+
+Nothing else is computed by what trains in integers: a bias is an affine, a mean a sum that a round divides,
+batch norm an affine, a round by sigma + eps and another affine, or one affine where it is a scale and an
+offset. A value is code * 2^exponent; images are (H, W, C), codes without a denominator. Of every value an
+interval is proven from the operands' (`Value`), partial sums of a product included, and so the container
+that each one needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from intnet.errors import ConfigError, ShapeError
+from intnet.methods.method import to_float32
+from intnet.numbers.qtensor import QTensor
+
+Pair = tuple[int, int]
+Shape = tuple[int, ...]
+BITS = 63  # what an int64 holds beside its sign
+
+
+class Value(NamedTuple):
+    """What is known of a value: codes within lo..hi, and within +-peak all that is computed on the way."""
+
+    shape: Shape
+    exponent: int
+    lo: int
+    hi: int
+    peak: int
+
+    @property
+    def bits(self) -> int:
+        """Of a two's complement word that holds every code."""
+        return max((self.lo + 1 if self.lo < 0 else self.lo).bit_length(), self.hi.bit_length()) + 1
+
+
+def _value(shape: Shape, exponent: int, ends: Sequence[int], peak: int = 0) -> Value:
+    lo, hi = min(ends), max(ends)
+    return Value(shape, exponent, lo, hi, max(peak, abs(lo), abs(hi)))
+
+
+def with_zero(x: Value) -> tuple[int, int]:
+    """Its interval with 0 in it."""
+    return min(x.lo, 0), max(x.hi, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """One operation; name: 'layer/path' that it makes; reads: the places of what it reads."""
+
+    name: str
+    reads: tuple[int, ...]
+
+    def value(self, *read: Value) -> Value:
+        """What it makes of values like these; ShapeError where they are none for it."""
+        raise NotImplementedError(f"{type(self).__name__} defines no value")
+
+
+@dataclass(frozen=True, eq=False)
+class Images(Op):
+    """The codes of an image, lo..hi."""
+
+    shape: Shape
+    exponent: int
+    lo: int
+    hi: int
+
+    def value(self, *read: Value) -> Value:
+        """As it says."""
+        return _value(self.shape, self.exponent, (self.lo, self.hi))
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Op):
+    """Sums of weights (Cout, Cin/groups, kh, kw) over windows of (H, W, Cin), or (Cout, Cin) over (Cin,)."""
+
+    weight: np.ndarray
+    exponent: int  # of the weights
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    groups: int = 1
+
+    def value(self, *read: Value) -> Value:
+        """Every partial sum lies in the interval too, as each term's has 0 in it."""
+        (x,) = read
+        w = self.weight
+        if w.ndim not in (2, 4) or len(x.shape) != w.ndim - 1 or x.shape[-1] != w.shape[1] * self.groups:
+            raise ShapeError(f"{self.name}: weights {w.shape} do not fit a value of shape {x.shape}")
+        lo, hi = with_zero(x)
+        flat = w.reshape(len(w), -1)
+        up, down = (np.where(sign * flat > 0, flat, 0).sum(1).tolist() for sign in (1, -1))
+        ends = [e for p, n in zip(up, down, strict=True) for e in (p * lo + n * hi, p * hi + n * lo)]
+        shape: Shape = (len(w),)
+        if w.ndim == 4:
+            shape = (*_sides(x.shape, w.shape[2:], self.stride, self.padding, self.name), len(w))
+        return _value(shape, x.exponent + self.exponent, ends)
+
+
+@dataclass(frozen=True, eq=False)
+class Affine(Op):
+    """a x + b; a and b int64, one or one a channel, in units of 2^exponent."""
+
+    a: np.ndarray
+    b: np.ndarray
+    exponent: int
+
+    def value(self, *read: Value) -> Value:
+        """The interval over all channels."""
+        (x,) = read
+        a, b = (_by_channel(v, x, self.name) for v in (self.a, self.b))
+        channels = range(max(len(a), len(b)))
+        products = [(a[k % len(a)] * x.lo, a[k % len(a)] * x.hi) for k in channels]
+        ends = [e + b[k % len(b)] for k in channels for e in products[k]]
+        return _value(x.shape, self.exponent, ends, max(abs(e) for both in products for e in both))
+
+
+@dataclass(frozen=True, eq=False)
+class Add(Op):
+    """x 2^shifts[0] + y 2^shifts[1]."""
+
+    shifts: Pair
+
+    def value(self, *read: Value) -> Value:
+        """At the exponent that both then have."""
+        x, y = read
+        s, t = self.shifts
+        if x.shape != y.shape or x.exponent - s != y.exponent - t or min(s, t) < 0:
+            raise ShapeError(f"{self.name}: {x} and {y} do not join by shifts {self.shifts}")
+        ends = ((x.lo << s) + (y.lo << t), (x.hi << s) + (y.hi << t))
+        peak = max(abs(e) << by for by, v in ((s, x), (t, y)) for e in (v.lo, v.hi))
+        return _value(x.shape, x.exponent - s, ends, peak)
+
+
+@dataclass(frozen=True, eq=False)
+class Round(Op):
+    """x num / den to nearest, ties to even; then within lo..hi, where these are given."""
+
+    num: int
+    den: np.ndarray
+    exponent: int
+    lo: int | None = None
+    hi: int | None = None
+
+    def value(self, *read: Value) -> Value:
+        """The division's operands have room in `peak`."""
+        (x,) = read
+        den = _by_channel(self.den, x, self.name)
+        if self.num < 1 or min(den) < 1:
+            raise ShapeError(f"{self.name}: a fraction {self.num}/{min(den)} is not above 0")
+        ends = [self._limited(round(Fraction(e * self.num, d))) for d in den for e in (x.lo, x.hi)]
+        peak = max(abs(x.lo), abs(x.hi)) * self.num + max(den)
+        return _value(x.shape, self.exponent, ends, peak)
+
+    def _limited(self, code: int) -> int:
+        if self.lo is None or self.hi is None:
+            return code
+        return max(self.lo, min(self.hi, code))
+
+
+@dataclass(frozen=True, eq=False)
+class Relu(Op):
+    """max(x, 0)."""
+
+    def value(self, *read: Value) -> Value:
+        """Without what is below 0."""
+        (x,) = read
+        return _value(x.shape, x.exponent, (max(x.lo, 0), max(x.hi, 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Pool(Op):
+    """Windows of an image."""
+
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+
+    def _shape(self, x: Value) -> Shape:
+        if len(x.shape) != 3:
+            raise ShapeError(f"{self.name}: a pool reads an image, not {x.shape}")
+        return (*_sides(x.shape, self.kernel, self.stride, self.padding, self.name), x.shape[2])
+
+
+@dataclass(frozen=True, eq=False)
+class MaxPool(Pool):
+    """The greatest of a window."""
+
+    def value(self, *read: Value) -> Value:
+        """As what it reads."""
+        (x,) = read
+        return _value(self._shape(x), x.exponent, (x.lo, x.hi))
+
+
+@dataclass(frozen=True, eq=False)
+class SumPool(Pool):
+    """The sum of a window."""
+
+    def value(self, *read: Value) -> Value:
+        """As many times as a window has places."""
+        (x,) = read
+        size = prod(self.kernel)
+        return _value(self._shape(x), x.exponent, [size * end for end in with_zero(x)])
+
+
+@dataclass(frozen=True, eq=False)
+class Flatten(Op):
+    """Codes in C order."""
+
+    def value(self, *read: Value) -> Value:
+        """One axis."""
+        (x,) = read
+        return x._replace(shape=(prod(x.shape),))
+
+
+OPS: dict[str, type[Op]] = {
+    "images": Images,
+    "product": Product,
+    "affine": Affine,
+    "add": Add,
+    "round": Round,
+    "relu": Relu,
+    "max_pool": MaxPool,
+    "sum_pool": SumPool,
+    "flatten": Flatten,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The operations in order: the first are the images, the last gives the logits.
+
+    about: of what run; values: of every operation, derived from the operations alone
+    """
+
+    ops: tuple[Op, ...]
+    about: dict[str, Any] = field(default_factory=dict)
+    values: tuple[Value, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.ops or not isinstance(self.ops[0], Images):
+            raise ShapeError("a program begins with its images")
+        made: list[Value] = []
+        for place, op in enumerate(self.ops):
+            if (isinstance(op, Images) != (place == 0)) or not all(0 <= k < place for k in op.reads):
+                raise ShapeError(f"{op.name}: it reads what is not made ahead of it")
+            value = op.value(*(made[k] for k in op.reads))
+            if value.peak.bit_length() > BITS:
+                raise ConfigError(
+                    f"{op.name}: it may need {value.peak.bit_length() + 1} bits, and 64 are what there is: "
+                    "bound the activations ahead of it, of wageubn by training with --set saturate=0, 1, .."
+                )
+            made.append(value)
+        object.__setattr__(self, "values", tuple(made))
+
+    @property
+    def images(self) -> Images:
+        """What it reads."""
+        first = self.ops[0]
+        assert isinstance(first, Images)
+        return first
+
+    @property
+    def logits(self) -> Value:
+        """What it gives: codes * 2^exponent."""
+        return self.values[-1]
+
+    @property
+    def title(self) -> str:
+        """Of what run, in ASCII, which any comment may hold."""
+        text = ascii(self.about.get("title", "a network"))[1:-1]
+        return text.replace("*/", "* /").replace("/*", "/ *")
+
+    def readers(self) -> list[int]:
+        """Of every operation, how many read what it makes."""
+        found = [0] * len(self.ops)
+        for op in self.ops:
+            for place in op.reads:
+                found[place] += 1
+        return found
+
+
+def float_logits(codes: np.ndarray, exponent: int) -> np.ndarray:
+    """float32 of codes * 2^exponent, rounded once. Defined by `spec/loss.py: logits32`."""
+    return np.asarray(to_float32(QTensor(codes, exponent)))
+
+
+def _by_channel(v: np.ndarray, x: Value, name: str) -> list[int]:
+    if v.ndim != 1 or len(v) not in (1, x.shape[-1]):
+        raise ShapeError(f"{name}: {v.shape} constants for a value of shape {x.shape}")
+    return [int(one) for one in v]
+
+
+def _sides(shape: Shape, kernel: Shape, stride: Pair, padding: Pair, name: str) -> Pair:
+    sides = [(shape[a] + 2 * padding[a] - kernel[a]) // stride[a] + 1 for a in (0, 1)]
+    if min(sides) < 1 or min(stride) < 1:
+        raise ShapeError(f"{name}: a window {kernel} does not fit {shape}")
+    return sides[0], sides[1]

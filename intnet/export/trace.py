@@ -1,0 +1,260 @@
+"""From a trained network to its program: one pass of inference, watched.
+
+    program = trace(run.model, run.method, images, exponent)
+
+The operations are those that ran (`autograd.Watcher`), the formats and the constants those that the method
+told (`intnet.trace.Event`): no model and no method is written down here a second time. What a value is by
+then is told from its identity, as in `packs/layers/wiring.py`. ConfigError names the layer that has no
+place in a program, and what to set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from intnet.autograd import Node, Op, Tensor, Watcher, watched
+from intnet.errors import ConfigError
+from intnet.export import program as p
+from intnet.export.program import Images, Program
+from intnet.methods.method import Method
+from intnet.models.model import Model
+from intnet.numbers.formats import Direct, FixedPoint
+from intnet.numbers.qtensor import QTensor
+from intnet.ops.norm import denominator
+from intnet.trace import Event
+from intnet.training.inference import as_codes
+
+INSTEAD = "export a run of wageubn (--set edges=fixed16) or of adapt"
+FLOATS = {
+    "wageubn": "train it with --set edges=fixed16, which keeps the first and the last layer in integers too",
+    "muppet": f"its scales follow the extremes of a batch, and its batch norm is float32; {INSTEAD}",
+    "dynasty": f"only its products are of integers, in blocks whose exponents follow a batch; {INSTEAD}",
+}
+BATCH = "statistics=batch reads those of a batch of test images: train with --set statistics=running"
+
+
+def trace(model: Model, method: Method, images: np.ndarray, exponent: int) -> Program:
+    """The program of a model; images: one of the data's, or more, (N, H, W, C) in the data's type."""
+    codes = as_codes(images[:1], exponent)
+    limit = codes.bound
+    low = 0 if images.dtype == np.uint8 else -limit
+    first = Images("images", (), tuple(model.image_shape), int(codes.exponent), low, limit)
+    seen = Follower(method, first, codes)
+    with watched(seen), method.within(training=False, observers=[seen.told]):
+        output = model(Tensor(codes), method).value
+    last = seen.plain(seen.place(output, "the logits"), "the logits")
+    return Program(tuple(_needed(seen.ops, last)))
+
+
+def _needed(ops: list[p.Op], last: int) -> list[p.Op]:
+    """Those that the last one depends on, renumbered."""
+    keep, places = {last}, dict[int, int]()
+    for place in range(last, -1, -1):
+        if place in keep:
+            keep |= set(ops[place].reads)
+    found: list[p.Op] = []
+    for place in sorted(keep):
+        places[place] = len(found)
+        found.append(replace(ops[place], reads=tuple(places[k] for k in ops[place].reads)))
+    return found
+
+
+class Follower(Watcher):
+    """Makes an operation of the program of each one that ran.
+
+    ops: so far; dens: the denominators of those that are quotients still to be rounded
+    """
+
+    def __init__(self, method: Method, first: Images, images: QTensor) -> None:
+        self.method, self.ops, self.dens = method, list[p.Op]([first]), dict[int, int]()
+        self.values = [first.value()]
+        self._made: dict[int, int] = {id(images): 0}
+        self._constants: dict[int, Any] = {}
+        self._kept: list[Any] = [images]  # a value that is gone could leave its identity to another
+        self._events: list[Event] = []
+        self._running: tuple[Op, tuple[Any, ...], dict[str, Any]] | None = None
+        self._rules: dict[str, Callable[..., int]] = {
+            "linear": self._product, "conv2d": self._product, "add_bias": self._add_bias, "add": self._add,
+            "relu": self._relu, "flatten": self._flatten, "normalize": self._normalize,
+            "scale_shift": self._scale_shift, "max_pool2d": self._max_pool, "avg_pool2d": self._avg_pool,
+            "global_avg_pool": self._global_pool,
+        }  # fmt: skip
+
+    # -- what the pass tells -------------------------------------------------------------------
+
+    def told(self, event: Event) -> None:
+        """An observer of the method."""
+        self._events.append(event)
+
+    def begins(self, op: Op, operands: tuple[Any, ...], attributes: dict[str, Any]) -> None:
+        """What is about to run."""
+        self._running, self._events = (op, operands, attributes), []
+
+    def ends(self, value: Any, node: Node | None) -> None:
+        """It did."""
+        assert self._running is not None
+        op, operands, attributes = self._running
+        self._kept.append(value)
+        if op.name == "cast" and id(operands[0]) not in self._made:  # a parameter's forward copy
+            self._constants[id(value)] = value
+            return
+        if op.name == "cast":
+            place = self._cast(self._made[id(operands[0])])
+        elif op.name in self._rules:
+            place = self._rules[op.name](*operands, **attributes)
+        else:
+            told = BATCH if op.name == "batch_norm" else "an exported network has none: choose another model"
+            raise ConfigError(f"{self._where(attributes)}: {op.name}: {told}")
+        self._made[id(value)] = place
+
+    def _where(self, attributes: dict[str, Any]) -> str:
+        layers = [event.layer for event in self._events]
+        return str(attributes.get("where") or (layers[0] if layers else self.ops[-1].name))
+
+    # -- what is known ---------------------------------------------------------------------------
+
+    def place(self, value: Any, where: str) -> int:
+        """Where a value was made."""
+        if id(value) not in self._made:
+            raise ConfigError(f"{where}: it reads what no operation of the network made")
+        return self._made[id(value)]
+
+    def plain(self, place: int, where: str) -> int:
+        """The place of codes without a denominator."""
+        if place in self.dens:
+            raise ConfigError(
+                f"{where}: reads a mean that no layer rounded, which an exported network cannot"
+            )
+        return place
+
+    def _push(self, op: p.Op) -> int:
+        self.ops.append(op)
+        self.values.append(op.value(*(self.values[k] for k in op.reads)))
+        return len(self.ops) - 1
+
+    def _constant(self, value: Any, where: str) -> QTensor:
+        """A parameter's codes; ConfigError where it is float32, or has an exponent a block."""
+        value = self._constants.get(id(value), value)
+        if not isinstance(value, QTensor) or isinstance(value.exponent, np.ndarray):
+            raise self._floats(where)
+        return value
+
+    def _floats(self, where: str) -> ConfigError:
+        name = self.method.name
+        return ConfigError(f"{where}: {name} computes it in float32: {FLOATS.get(name, INSTEAD)}")
+
+    # -- rounding --------------------------------------------------------------------------------
+
+    def _cast(self, x: int) -> int:
+        """What the method's hook made of x."""
+        for event in self._events:
+            where = f"{event.layer}/{event.path}"
+            if isinstance(event.result, np.ndarray):
+                raise self._floats(where)
+            if event.format is not None:
+                x = self._rounded(x, event, np.array([1]), 0)
+        return x
+
+    def _rounded(self, x: int, event: Event, den: np.ndarray, den_exponent: int) -> int:
+        """x / (den 2^den_exponent), as the event's format has it."""
+        where, form = f"{event.layer}/{event.path}", event.format
+        if not isinstance(form, Direct | FixedPoint) or event.rounding != "ties_even":
+            told = FLOATS.get(self.method.name, INSTEAD)
+            raise ConfigError(
+                f"{where}: {form} has no fixed exponent, which an exported network needs: {told}"
+            )
+        lo, hi = (None, None) if isinstance(form, Direct) else (form.lo, form.hi)
+        if isinstance(form, FixedPoint) and not form.overflow.startswith("saturate"):
+            raise ConfigError(f"{where}: {form} overflows by {form.overflow}: a program saturates")
+        given = self.values[x]
+        shift = given.exponent - den_exponent - form.exponent
+        den = _lifted(den.astype(np.int64) * self.dens.get(x, 1), max(-shift, 0), where)
+        inside = lo is None or hi is None or lo <= given.lo <= given.hi <= hi
+        if shift == 0 and inside and np.all(den == 1):
+            return x
+        return self._push(p.Round(where, (x,), 1 << max(shift, 0), den, form.exponent, lo, hi))
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def _product(self, x: Any, w: Any, *, where: str = "", **window: Any) -> int:
+        window.pop("keep", None)
+        weight = self._constant(w, f"{where}/W")
+        place = self.plain(self.place(x, where), where)
+        codes = weight.codes.astype(np.int64)
+        return self._push(p.Product(f"{where}/x1", (place,), codes, int(weight.exponent), **window))
+
+    def _affine(self, x: int, scale: QTensor | None, offset: QTensor, where: str) -> int:
+        """scale x + offset, exact, at the lesser exponent."""
+        self.plain(x, where)
+        given = self.values[x].exponent + (0 if scale is None else int(scale.exponent))
+        exponent = min(given, int(offset.exponent))
+        codes = np.ones(1, np.int64) if scale is None else scale.codes.astype(np.int64)
+        a = _lifted(codes, given - exponent, where)
+        b = _lifted(offset.codes.astype(np.int64), int(offset.exponent) - exponent, where)
+        return self._push(p.Affine(where, (x,), a, b, exponent))
+
+    def _add_bias(self, y: Any, b: Any, *, where: str = "") -> int:
+        return self._affine(self.place(y, where), None, self._constant(b, f"{where}/b"), f"{where}/x1")
+
+    def _scale_shift(self, x: Any, scale: QTensor, offset: QTensor, *, where: str) -> int:
+        return self._affine(self.place(x, where), scale, offset, f"{where}/x3")
+
+    def _normalize(self, x: Any, gamma: Any, beta: Any, *_: Any, where: str, **__: Any) -> int:
+        """x2 = (x1 - mu) / (sigma + eps), rounded; x3 = gamma x2 + beta."""
+        g, b = (self._constant(v, f"{where}/{name}") for v, name in ((gamma, "gamma"), (beta, "beta")))
+        seen = {event.path: event for event in self._events}
+        mu, sigma = (self._constant(seen[path].result, f"{where}/{path}") for path in ("mu", "sigma"))
+        minus = QTensor(-mu.codes.astype(np.int64), mu.exponent)
+        centred = self._affine(self.place(x, where), None, minus, f"{where}/centred")
+        x2 = self._rounded(centred, seen["x2"], *denominator(sigma, where))
+        return self._affine(x2, g, b, f"{where}/x3")
+
+    def _add(self, x: Any, y: Any) -> int:
+        where = f"the join behind {self.ops[-1].name}"
+        places = [self.plain(self.place(v, where), where) for v in (x, y)]
+        exponents = [self.values[k].exponent for k in places]
+        shifts = exponents[0] - min(exponents), exponents[1] - min(exponents)
+        if max(shifts) > p.BITS:
+            raise ConfigError(f"{where}: its branches' exponents {exponents} are too far apart")
+        return self._push(p.Add(where, tuple(places), shifts))
+
+    def _relu(self, x: Any, **_: Any) -> int:
+        name = f"{self.ops[-1].name}, rectified"
+        return self._push(p.Relu(name, (self.plain(self.place(x, name), name),)))
+
+    def _flatten(self, x: Any) -> int:
+        place = self.place(x, "flatten")
+        if len(self.values[place].shape) == 1:
+            return place
+        return self._push(p.Flatten("flatten", (self.plain(place, "flatten"),)))
+
+    def _max_pool(self, x: Any, *, kernel: p.Pair, stride: p.Pair, padding: p.Pair = (0, 0)) -> int:
+        name = f"{self.ops[-1].name}, pooled"
+        return self._push(p.MaxPool(name, (self.plain(self.place(x, name), name),), kernel, stride, padding))
+
+    def _avg_pool(self, x: Any, *, kernel: p.Pair, stride: p.Pair, padding: p.Pair = (0, 0)) -> int:
+        name = f"{self.ops[-1].name}, summed"
+        place = self.plain(self.place(x, name), name)
+        made = self._push(p.SumPool(name, (place,), kernel, stride, padding))
+        self.dens[made] = prod(kernel)
+        return made
+
+    def _global_pool(self, x: Any) -> int:
+        place = self.place(x, "mean")
+        rows, cols, _ = self.values[place].shape
+        summed = self._avg_pool(x, kernel=(rows, cols), stride=(rows, cols))
+        made = self._push(p.Flatten("mean", (summed,)))
+        self.dens[made] = self.dens.pop(summed)
+        return made
+
+
+def _lifted(codes: np.ndarray, shift: int, where: str) -> np.ndarray:
+    """int64 codes * 2^shift; ConfigError beyond."""
+    if codes.size and int(np.abs(codes).max()).bit_length() + shift > p.BITS:
+        raise ConfigError(f"{where}: exponents that meet are {shift} bits apart, beyond what 64 bits hold")
+    return codes << shift

@@ -1,0 +1,86 @@
+"""From a run to files: its program, held to the run's own logits, in one of `KINDS`.
+
+program = of_run(run)
+written = write(program, "c", "model.c")
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from intnet.errors import ConfigError, DataError
+from intnet.export import batch, c_source, memories, model_file, onnx_model
+from intnet.export.program import Program, float_logits
+from intnet.export.trace import trace
+from intnet.runs import files
+from intnet.runs.archive import PathLike
+from intnet.training.inference import logits_of
+from intnet.training.reestimate import norms_of
+from intnet.training.train import Run
+
+CHECKED = 16  # images whose logits are compared ahead of writing
+
+Told = dict[str, Any]
+
+
+def of_run(run: Run) -> Program:
+    """The program of a run as it stands; ConfigError where one of its first images has other logits by it."""
+    data, model = run.data, run.model
+    images = np.asarray((data.test_images if len(data.test_images) else data.train_images)[:CHECKED])
+    program = trace(model, run.method, images, data.exponent)
+    title = f"{model.kind} on {data.name} by {run.method.name}, {run.step} steps of seed {run.seed}"
+    about = {
+        "title": title, "method": run.method.name, "model": model.kind, "data": data.name,
+        "classes": model.classes, "steps": run.step, "seed": run.seed, "state_sha256": run.digest(),
+        "batch_norm": "running" if norms_of(model) else None,
+    }  # fmt: skip
+    program = Program(program.ops, about)
+    wanted = logits_of(model, run.method, images, data.exponent)
+    got = float_logits(batch.logits(program, images), program.logits.exponent)
+    if not np.array_equal(got, wanted):
+        raise ConfigError(f"{title}: its program gives other logits than the run: please report this defect")
+    return program
+
+
+def write(program: Program, kind: str, out: PathLike) -> Told:
+    """Write a new file, or of `mem` a new folder; what there is to tell of it."""
+    return KINDS[kind](program, Path(out))
+
+
+def _c(program: Program, out: Path) -> Told:
+    text, sizes = c_source.source(program)
+    files.replace(out, text.encode("ascii"))
+    return {"constant_bytes": sizes.constants, "memory_bytes": sizes.memory}
+
+
+def _onnx(program: Program, out: Path) -> Told:
+    made = onnx_model.model(program)
+    files.replace(out, made.SerializeToString())
+    kinds = [node.op_type for node in made.graph.node]
+    eight = sum(kinds.count(kind) for kind in ("ConvInteger", "MatMulInteger"))
+    return {
+        "nodes": len(kinds),
+        "products_of_8_bits": eight,
+        "products_of_32_or_64_bits": kinds.count("MatMul"),
+    }
+
+
+def _mem(program: Program, out: Path) -> Told:
+    names = []
+    try:
+        with files.new_folder(out) as partial:
+            for name, content in memories.files(program):
+                (partial / name).write_bytes(content)
+                names.append(name)
+    except OSError as error:
+        raise DataError(f"{out}: {error.strerror or error}") from None
+    return {"files": len(names), "words": sum(constant.words for constant in memories.constants(program))}
+
+
+def _npz(program: Program, out: Path) -> Told:
+    return {"packed_bytes": model_file.save(out, program)}
+
+
+KINDS: dict[str, Callable[[Program, Path], Told]] = {"c": _c, "onnx": _onnx, "mem": _mem, "npz": _npz}
