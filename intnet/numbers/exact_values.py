@@ -2,6 +2,7 @@
 
     fractions(codes, exponent)            array of Fraction: codes * 2**exponent
     digits(codes, bits, 4)                array of str: two's complement of `bits` bits in hex; 1 for binary
+    cast(values, np.float32)              the same numbers in another type, or an error
     compare(lt, codes, exponent, values)  elementwise, as bools, by a comparison of module `operator`
 
 `exponent` is an int, or an int array that broadcasts against the codes.
@@ -64,6 +65,17 @@ def _digits(words: np.ndarray, bits: int, of: int) -> np.ndarray:
         part = words >> np.uint64(of * (count - 1 - place))
         text[..., place] = _DIGITS[part & np.uint64((1 << of) - 1)]
     return text.view(f"S{count}")[..., 0].astype(str).astype(object)
+
+
+def cast(values: np.ndarray, dtype: Any) -> np.ndarray:
+    """float64 `values` in another type, or as they are for None; NumberError where that is not exact."""
+    if dtype is None:
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = values.astype(dtype)
+    if not np.array_equal(made.astype(np.float64), values, equal_nan=True):
+        raise NumberError(f"not every value is exactly a {np.dtype(dtype)}; round it by a quantizer")
+    return made
 
 
 def compare(
