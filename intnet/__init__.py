@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from intnet.inspect.over_steps import record
     from intnet.layers import BatchNorm2d, Conv2d, Linear
     from intnet.numbers import formats, rng, rounding
+    from intnet.numbers.ap_fixed import ApFixed
     from intnet.numbers.formats import BlockFloat, Constant, Direct, FixedPoint, Flag, Scaled, Shift
     from intnet.numbers.microscaling import (
         MXFP4,
@@ -65,6 +66,7 @@ __all__ = [
     "MXFP8_E4M3",
     "MXFP8_E5M2",
     "MXINT8",
+    "ApFixed",
     "BatchNorm2d",
     "BlockFloat",
     "BlockScaled",
@@ -109,6 +111,7 @@ _HOMES = {  # module -> what of it is public
     "exact.quantize": ("quantize",),
     "inspect.over_steps": ("record",),
     "layers": ("BatchNorm2d", "Conv2d", "Linear"),
+    "numbers.ap_fixed": ("ApFixed",),
     "numbers.formats": ("BlockFloat", "Constant", "Direct", "FixedPoint", "Flag", "Scaled", "Shift"),
     "numbers.microscaling": (
         "BlockScaled",

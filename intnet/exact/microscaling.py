@@ -39,8 +39,9 @@ def quantize(x: Parts, format: Microscaling, rounding: Rounding) -> BlockScaled:
         elements = FloatTensor(words.reshape(shape), format.element)
     else:
         codes, status = fixed_codes(moved, format.element, rounding)
-        bound = max(-format.element.lo, format.element.hi)
-        elements = QTensor(codes.astype(container(bound)), format.element.exponent, format.element, bound)
+        low, high = format.element.lo, format.element.hi
+        codes = codes.astype(container(max(-low - 1, high)))
+        elements = QTensor(codes, format.element.exponent, format.element, max(-low, high))
     return BlockScaled(elements, scales, format, status)
 
 

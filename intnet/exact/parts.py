@@ -1,6 +1,6 @@
 """Numbers as sign, magnitude and exponent, and their one rounding: what small floats and blocks are made by.
 
-    value = (-1)**negative * size * 2**exponent          size uint64, below 2**62
+    value = (-1)**negative * size * 2**exponent          size uint64; rounded are those below 2**62
 
 Floats come by the fields of their patterns, so nothing is rounded on the way. `rounded` drops bits of a
 magnitude and decides on those dropped, in integers; no container is left: of what is shifted up, the low 64
@@ -88,13 +88,21 @@ def _of_floats(x: np.ndarray) -> Parts:
 
 
 def _of_codes(q: QTensor) -> Parts:
-    """By code and exponent. Beyond 2**62 a magnitude keeps 62 bits, and whether there was more."""
+    """By code and exponent."""
     codes = q.codes.astype(np.int64)
-    size, exponent = np.abs(codes).view(np.uint64), np.broadcast_to(q.exponent, codes.shape).astype(np.int64)
-    wide = size >> np.uint64(62) != 0
-    sticky = (size >> np.uint64(2)) | (size & np.uint64(3) != 0)
-    size, exponent = np.where(wide, sticky, size), np.where(wide, exponent + 2, exponent)
-    return Parts(codes < 0, size, exponent, np.zeros(codes.shape, np.int8))
+    exponent = np.broadcast_to(q.exponent, codes.shape).astype(np.int64)
+    return Parts(codes < 0, np.abs(codes).view(np.uint64), exponent, np.zeros(codes.shape, np.int8))
+
+
+def narrowed(x: Parts) -> Parts:
+    """Beyond 2**62 a magnitude keeps 62 bits, and whether there was more: fewer are rounded to."""
+    wide = x.size >> np.uint64(62) != 0
+    if not wide.any():
+        return x
+    sticky = (x.size >> np.uint64(2)) | (x.size & np.uint64(3) != 0)
+    return x._replace(
+        size=np.where(wide, sticky, x.size), exponent=np.where(wide, x.exponent + 2, x.exponent)
+    )
 
 
 def bit_length(size: np.ndarray) -> np.ndarray:
@@ -167,6 +175,7 @@ def fixed_codes(x: Parts, format: FixedPoint, rounding: Rounding) -> tuple[np.nd
 
     Defined by `spec/formats.py: FixedPoint`.
     """
+    x = narrowed(x)
     drop = format.exponent - x.exponent
     drawn = rounding.words.reshape(x.size.shape) if rounding.mode == STOCHASTIC else rounding.words
     kept, some = rounded(

@@ -1,6 +1,6 @@
 """Quantizers: one exact expression, one format, one rounding -> QTensor.
 
-    quantize(x, format, rounding="ties_even", words=None, seed=None, word_bits=32, where="") -> QTensor
+    quantize(x, format, rounding=None, words=None, seed=None, word_bits=32, where="") -> QTensor
 
 `x` is anything `exact.exact` takes: a QTensor, numbers (0.3, a list, an array), or an expression such as a
 quotient.
@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from intnet.errors import ConfigError, FormatError, NumberError, ShapeError
-from intnet.exact import microscaling, small_floats
+from intnet.exact import ap_fixed, microscaling, small_floats
 from intnet.exact.expressions import Exact, Expression, FloatExact, exact
 from intnet.exact.own import quantize as own
 from intnet.exact.parts import Parts, parts
 from intnet.exact.sources import floor_log2
 from intnet.numbers import rng
+from intnet.numbers.ap_fixed import ApFixed
 from intnet.numbers.formats import (
     Constant,
     Direct,
@@ -47,30 +48,30 @@ from intnet.numbers.small_floats import Float, FloatTensor
 
 @overload
 def quantize(
-    x: Any, format: Float, *, rounding: str = ..., words: np.ndarray | None = ..., seed: int | None = ...,
-    word_bits: int = ..., where: str = ...,
+    x: Any, format: Float, *, rounding: str | None = ..., words: np.ndarray | None = ...,
+    seed: int | None = ..., word_bits: int = ..., where: str = ...,
 ) -> FloatTensor: ...  # fmt: skip
 
 
 @overload
 def quantize(
-    x: Any, format: Microscaling, *, rounding: str = ..., words: np.ndarray | None = ...,
+    x: Any, format: Microscaling, *, rounding: str | None = ..., words: np.ndarray | None = ...,
     seed: int | None = ..., word_bits: int = ..., where: str = ...,
 ) -> BlockScaled: ...  # fmt: skip
 
 
 @overload
 def quantize(
-    x: "QTensor | ArrayLike | Expression", format: Format, *, rounding: str = ...,
+    x: "QTensor | ArrayLike | Expression", format: Format | ApFixed, *, rounding: str | None = ...,
     words: np.ndarray | None = ..., seed: int | None = ..., word_bits: int = ..., where: str = ...,
 ) -> QTensor: ...  # fmt: skip
 
 
 def quantize(
     x: "QTensor | ArrayLike | Expression",
-    format: Format | Float | Microscaling,
+    format: Format | ApFixed | Float | Microscaling,
     *,
-    rounding: str = "ties_even",
+    rounding: str | None = None,
     words: np.ndarray | None = None,
     seed: int | None = None,
     word_bits: int = 32,
@@ -79,7 +80,8 @@ def quantize(
     """`x` in `format`: the correctly rounded codes of its exact value, then the format's range.
 
     x:         float16, float32, float64 and integers of int64 are rounded once, from what they are
-    rounding:  a name of `rounding.MODES`; `stochastic` needs `words` or `seed`
+    rounding:  a name of `rounding.MODES`; `stochastic` needs `words` or `seed`. None: `ties_even`, and
+               of `ApFixed` its own, beside which it takes no other
     words:     uint32, one an element in C order, of which the top `word_bits` are used
     seed:      instead: the words of this seed, always the same ones (`spec/words.py: seeded`)
     where:     'layer/path' for error messages
@@ -88,10 +90,13 @@ def quantize(
     ContainerError (a bound that no container holds).
 
     Defined by `spec/formats.py: quantize`, `spec/words.py: seeded`, `spec/small_floats.py: encode`,
-    `spec/microscaling.py: quantize_block`.
+    `spec/microscaling.py: quantize_block`, `spec/ap_fixed.py: code`.
     """
+    if isinstance(format, ApFixed) and rounding is not None:
+        raise ConfigError(f"{where or 'quantize'}: {format} has its rounding in it; leave rounding= out")
+    rounding = rounding or "ties_even"
     mode = mode_code(rounding)
-    if isinstance(format, Float | Microscaling):
+    if isinstance(format, Float | Microscaling | ApFixed):
         source = parts(x, where)
         words = _words(source.size.shape, mode, words, seed, word_bits, where)
         return _SCALED[type(format)](source, format, how(rounding, words, word_bits, where))
@@ -256,7 +261,8 @@ _QUANTIZERS: dict[type, Callable[[Any, Any, Rounding], QTensor]] = {
     Scaled: _scaled,
 }
 
-_SCALED: dict[type, Callable[[Parts, Any, Rounding], FloatTensor | BlockScaled]] = {
+_SCALED: dict[type, Callable[[Parts, Any, Rounding], QTensor | FloatTensor | BlockScaled]] = {
+    ApFixed: ap_fixed.quantize,
     Float: small_floats.quantize,
     Microscaling: microscaling.quantize,
 }

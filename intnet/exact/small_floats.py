@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import NumberError
-from intnet.exact.parts import Parts, bit_length, check_numbers, rounded
+from intnet.exact.parts import Parts, bit_length, check_numbers, narrowed, rounded
 from intnet.numbers.qtensor import Status
 from intnet.numbers.rounding import STOCHASTIC, TO_NEG, TO_POS, TO_ZERO, Rounding
 from intnet.numbers.small_floats import Float, FloatTensor
@@ -42,7 +42,7 @@ def encode(x: Parts, format: Float, rounding: Rounding) -> tuple[np.ndarray, int
 
     Defined by `spec/small_floats.py: encode`.
     """
-    words = np.empty(x.size.size, format.dtype)
+    x, words = narrowed(x), np.empty(x.size.size, format.dtype)
     saturated = inexact = 0
     for first in range(0, words.size, _PART):
         part = slice(first, first + _PART)

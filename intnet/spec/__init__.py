@@ -3,8 +3,8 @@
 Slow, complete, without NumPy, and sharing no code with the rest of the package, which it judges with ==.
 Every function names the equation of its paper, or says that it is intnet's own contract.
 
-    value of a number       tensor, rounding, formats, small_floats, microscaling, arithmetic, block_float,
-                            buckets, words
+    value of a number       tensor, rounding, formats, ap_fixed, small_floats, microscaling, arithmetic,
+                            block_float, buckets, words
     float32 and functions   float32, float64, elementary, curves
     operations              geometry, convolution, elementwise, pooling, batch_norm, float_batch_norm, loss
     before a step           initial, data
@@ -17,6 +17,7 @@ again; whole tensors are comprehensions over them.
 """
 
 from intnet.spec import (
+    ap_fixed,
     arithmetic,
     batch_norm,
     block_float,
@@ -50,6 +51,7 @@ __all__ = [
     "Fixed",
     "Tensor",
     "add_fixed",
+    "ap_fixed",
     "arithmetic",
     "batch_norm",
     "block_float",

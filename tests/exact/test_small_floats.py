@@ -317,7 +317,7 @@ FAULTS = {
     "directed modes forget the sign": (parts, "TO_POS: ~negative", "TO_POS: np.True_"),
     "negative words as positive ones": (parts, "words >= np.uint64(1 << bits) - ceil", "words < ceil"),
     "subnormals flushed": (small_floats, "(x.size == 0) & finite", "(number >> format.m == 0) & finite"),
-    "no carry into the exponent": (small_floats, "kept.astype(np.int64) +", "kept.astype(np.int64) - (kept > 7) +"),
+    "no carry of an exponent": (small_floats, "kept.astype(np.int64) +", "np.int64(kept) - (kept > 7) +"),
     "one number too many": (small_floats, "(number > format.greatest)", "(number > format.greatest + 1)"),
     "overflow towards zero": (small_floats, "TO_NEG: ~x.negative", "TO_NEG: x.negative"),
     "infinity forgets its sign": (small_floats, "return sign + format.gr", "return format.gr"),
