@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from intnet import autograd, datasets, layers, methods, models, ops, spec, trace
     from intnet.autograd import Tensor
+    from intnet.exact.dots import matmul
     from intnet.exact.quantize import quantize
     from intnet.inspect.over_steps import record
     from intnet.layers import BatchNorm2d, Conv2d, Linear
     from intnet.numbers import formats, rng, rounding
+    from intnet.numbers.accumulators import Narrow, Once, Stepped, Window
     from intnet.numbers.ap_fixed import ApFixed
     from intnet.numbers.formats import BlockFloat, Constant, Direct, FixedPoint, Flag, Scaled, Shift
     from intnet.numbers.microscaling import (
@@ -80,11 +82,15 @@ __all__ = [
     "FloatTensor",
     "Linear",
     "Microscaling",
+    "Narrow",
+    "Once",
     "QTensor",
     "Run",
     "Scaled",
     "Shift",
+    "Stepped",
     "Tensor",
+    "Window",
     "__version__",
     "autograd",
     "compare",
@@ -93,6 +99,7 @@ __all__ = [
     "formats",
     "layers",
     "load",
+    "matmul",
     "methods",
     "models",
     "ops",
@@ -108,9 +115,11 @@ __all__ = [
 
 _HOMES = {  # module -> what of it is public
     "autograd": ("Tensor",),
+    "exact.dots": ("matmul",),
     "exact.quantize": ("quantize",),
     "inspect.over_steps": ("record",),
     "layers": ("BatchNorm2d", "Conv2d", "Linear"),
+    "numbers.accumulators": ("Narrow", "Once", "Stepped", "Window"),
     "numbers.ap_fixed": ("ApFixed",),
     "numbers.formats": ("BlockFloat", "Constant", "Direct", "FixedPoint", "Flag", "Scaled", "Shift"),
     "numbers.microscaling": (

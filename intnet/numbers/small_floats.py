@@ -105,6 +105,17 @@ _USUAL = {"FP32": "infinity", "BF16": "infinity", "FP16": "infinity"}
 FLOATS = {name: Float(*key, _USUAL.get(name, "saturate")) for key, name in _NAMES.items()}
 FP32, BF16, FP16, E4M3, E5M2, E3M2, E2M3, E2M1 = FLOATS.values()
 
+_DTYPES = {
+    "FP32": "float32",
+    "BF16": "bfloat16",
+    "FP16": "float16",
+    "E4M3": "float8_e4m3fn",
+    "E5M2": "float8_e5m2",
+    "E3M2": "float6_e3m2fn",
+    "E2M3": "float6_e2m3fn",
+    "E2M1": "float4_e2m1fn",
+}
+
 
 class FloatTensor(Shown):
     """words (uint8, uint16 or uint32, each below 2^bits) of a `Float`, and a quantizer's counts or None.
@@ -136,6 +147,28 @@ class FloatTensor(Shown):
         if array.size and int(array.max()) >> format.bits:
             raise FormatError(f"word {int(array.max()):#x} has more than the {format.bits} bits of {format}")
         return cls(found.words.astype(format.dtype), format)
+
+    @classmethod
+    def from_array(cls, array: np.ndarray) -> "FloatTensor":
+        """Of an array of package ml_dtypes, float16 or float32: its words as they are, payloads of NaNs too."""
+        name = next((name for name, dtype in _DTYPES.items() if dtype == array.dtype.name), None)
+        if name is None:
+            raise FormatError(f"no format has the words of {array.dtype}; quantize(x, format) rounds to one")
+        format = FLOATS[name]
+        return cls(np.ascontiguousarray(array).view(format.dtype).reshape(array.shape), format)
+
+    def to_array(self) -> np.ndarray:
+        """The same words as an array of package ml_dtypes, float16 or float32; FormatError where it has no type."""
+        name = _NAMES.get((self.format.e, self.format.m, self.format.specials), "")
+        if name not in _DTYPES:
+            raise FormatError(f"ml_dtypes has no type of the words of {self.format}; to_float32() is exact")
+        try:
+            dtype = np.dtype(_DTYPES[name])  # ml_dtypes adds its types to NumPy's when it is imported
+        except TypeError:
+            raise FormatError(
+                f"{_DTYPES[name]} is of package ml_dtypes: pip install ml_dtypes, and import it"
+            ) from None
+        return np.ascontiguousarray(self.words).view(dtype).reshape(self.shape)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ Slow, complete, without NumPy, and sharing no code with the rest of the package,
 Every function names the equation of its paper, or says that it is intnet's own contract.
 
     value of a number       tensor, rounding, formats, ap_fixed, small_floats, microscaling, arithmetic,
-                            block_float, buckets, words
+                            accumulators, block_float, buckets, words
     float32 and functions   float32, float64, elementary, curves
     operations              geometry, convolution, elementwise, pooling, batch_norm, float_batch_norm, loss
     before a step           initial, data
@@ -17,6 +17,7 @@ again; whole tensors are comprehensions over them.
 """
 
 from intnet.spec import (
+    accumulators,
     ap_fixed,
     arithmetic,
     batch_norm,
@@ -50,6 +51,7 @@ __all__ = [
     "VERSION",
     "Fixed",
     "Tensor",
+    "accumulators",
     "add_fixed",
     "ap_fixed",
     "arithmetic",

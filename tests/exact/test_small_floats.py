@@ -91,6 +91,20 @@ def test_rounding_to_nearest_is_that_of_ml_dtypes(name: str) -> None:
     assert same(ours[~np.isnan(ours)], theirs[~np.isnan(ours)])
 
 
+@pytest.mark.parametrize("name", ML)
+def test_arrays_of_ml_dtypes_come_and_go_without_loss(name: str) -> None:
+    """Every word, payloads and signs of NaNs among them; what is quantized from one is what it was."""
+    theirs = every(SMALL[name]).words.view(ml_dtype(name)).reshape(4, -1)
+    q = FloatTensor.from_array(theirs)
+    assert q.format == SMALL[name] and q.shape == theirs.shape
+    assert np.array_equal(q.words, theirs.view(q.words.dtype))
+    back = q.to_array()
+    assert back.dtype == theirs.dtype and np.array_equal(back.view(q.words.dtype), q.words)
+    numbers = q.finite()
+    assert np.array_equal(quantize(theirs, q.format).words[numbers], q.words[numbers])
+    assert np.array_equal(np.from_dlpack(q.words), q.words)  # as torch and others read it
+
+
 GFLOAT = {
     "BF16": "bfloat16",
     "FP16": "binary16",
@@ -288,6 +302,8 @@ def test_inputs_of_every_kind_are_what_they_are() -> None:
         (lambda: FloatTensor(np.array([16], np.uint8), E2M1), FormatError, r"word 0x10 at \(0,\)"),
         (lambda: FloatTensor(np.array([1]), E2M1), FormatError, "words of E2M1 are uint8, not int64"),
         (lambda: quantize([np.inf], BF16).fractions(), NumberError, r"inf at \(0,\) has no code"),
+        (lambda: FloatTensor.from_array(np.zeros(1)), FormatError, "no format has the words of float64"),
+        (lambda: quantize([0.1], Float(3, 3)).to_array(), FormatError, "ml_dtypes has no type of the words"),
         (lambda: np.asarray(quantize([0.1], BF16), np.int8), NumberError, "not every value is exactly"),
     ],
 )  # fmt: skip
