@@ -150,7 +150,7 @@ class FloatTensor(Shown):
 
     @classmethod
     def from_array(cls, array: np.ndarray) -> "FloatTensor":
-        """Of an array of package ml_dtypes, float16 or float32: its words as they are, payloads of NaNs too."""
+        """Of an array of package ml_dtypes, float16 or float32: its words as they are, any NaN's too."""
         name = next((name for name, dtype in _DTYPES.items() if dtype == array.dtype.name), None)
         if name is None:
             raise FormatError(f"no format has the words of {array.dtype}; quantize(x, format) rounds to one")
@@ -158,16 +158,14 @@ class FloatTensor(Shown):
         return cls(np.ascontiguousarray(array).view(format.dtype).reshape(array.shape), format)
 
     def to_array(self) -> np.ndarray:
-        """The same words as an array of package ml_dtypes, float16 or float32; FormatError where it has no type."""
+        """The same words as an array of package ml_dtypes, of float16 or float32; FormatError for others."""
         name = _NAMES.get((self.format.e, self.format.m, self.format.specials), "")
         if name not in _DTYPES:
             raise FormatError(f"ml_dtypes has no type of the words of {self.format}; to_float32() is exact")
         try:
             dtype = np.dtype(_DTYPES[name])  # ml_dtypes adds its types to NumPy's when it is imported
         except TypeError:
-            raise FormatError(
-                f"{_DTYPES[name]} is of package ml_dtypes: pip install ml_dtypes, and import it"
-            ) from None
+            raise FormatError(f"{_DTYPES[name]} is of package ml_dtypes: install and import it") from None
         return np.ascontiguousarray(self.words).view(dtype).reshape(self.shape)
 
     @property

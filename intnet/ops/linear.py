@@ -3,10 +3,11 @@
     y[n, o] = sum over i of x[n, i] * w[o, i]        x (N, Cin), w (Cout, Cin)
     dx = dy w          dw = dy^T x                    z = y + b,  db = sum over n of dy
 
-Integers: exact sums; exponents add (`bilinear.py`), affine codes times their scales; by `accumulator=Narrow(..)`
-a forward sum in so many bits (`narrow.py`), whose gradients are those of the exact one. Block float: the exact
-sum, rounded once to float32 (`blocks.py`). float32: the defined sequence of `kernels/float_products.py`; in a
-backward pass also where only the error is float32, behind an integer forward pass.
+Integers: exact sums; exponents add (`bilinear.py`), affine codes times their scales. With
+`accumulator=Narrow(..)` a forward sum is one in so many bits (`narrow.py`); gradients are the exact one's.
+Block float: the exact sum, rounded once to float32 (`blocks.py`). float32: the defined sequence of
+`kernels/float_products.py`; in a backward pass also where only the error is float32, behind an integer
+forward pass.
 
 Defined by `spec/products.py: forward`, `spec/products.py: input_error`, `spec/products.py: weight_gradient`,
 `spec/products.py: with_bias`, `spec/products.py: bias_gradient`, `spec/convolution.py: linear`,
