@@ -62,14 +62,14 @@ def quantize(
 
 @overload
 def quantize(
-    x: "QTensor | ArrayLike | Expression", format: Format | ApFixed, *, rounding: str | None = ...,
+    x: "QTensor | ArrayLike | Expression", format: Format, *, rounding: str | None = ...,
     words: np.ndarray | None = ..., seed: int | None = ..., word_bits: int = ..., where: str = ...,
 ) -> QTensor: ...  # fmt: skip
 
 
 def quantize(
     x: "QTensor | ArrayLike | Expression",
-    format: Format | ApFixed | Float | Microscaling,
+    format: Format | Float | Microscaling,
     *,
     rounding: str | None = None,
     words: np.ndarray | None = None,

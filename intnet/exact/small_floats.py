@@ -75,7 +75,7 @@ def _encode(
     over = (number > format.greatest) & finite
     some &= finite
     sign = np.where(x.negative, 1 << (format.bits - 1), 0)
-    towards = {TO_ZERO: np.True_, TO_NEG: ~x.negative, TO_POS: x.negative}.get(rounding.mode, np.False_)
+    towards: Any = {TO_ZERO: np.True_, TO_NEG: ~x.negative, TO_POS: x.negative}.get(rounding.mode, np.False_)
     beyond = _beyond(format, sign)
     words = np.where(over, np.where(towards, sign + format.greatest, beyond), sign + number)
     if not finite.all():

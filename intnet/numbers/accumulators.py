@@ -14,9 +14,9 @@ Defined by `spec/accumulators.py: narrow`, `spec/accumulators.py: once`, `spec/a
 from dataclasses import dataclass
 
 from intnet.errors import FormatError
-from intnet.numbers.formats import check_bits
 from intnet.numbers.rounding import STOCHASTIC, mode
 from intnet.numbers.small_floats import FP32, Float
+from intnet.numbers.widths import check_bits
 
 ORDERS = ("ascending", "chunks", "tree")
 

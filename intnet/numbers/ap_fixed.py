@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from intnet.errors import FormatError
-from intnet.numbers.formats import check_bits, check_exponent
+from intnet.numbers.widths import check_bits, check_exponent
 
 ROUNDINGS = ("AP_RND", "AP_RND_ZERO", "AP_RND_MIN_INF", "AP_RND_INF", "AP_RND_CONV", "AP_TRN", "AP_TRN_ZERO")
 OVERFLOWS = ("AP_SAT", "AP_SAT_ZERO", "AP_SAT_SYM", "AP_WRAP", "AP_WRAP_SM")

@@ -18,6 +18,7 @@ from intnet import ApFixed, QTensor, quantize
 from intnet.errors import ConfigError, ContainerError, FormatError, NumberError
 from intnet.exact import ap_fixed, parts
 from intnet.numbers.ap_fixed import OVERFLOWS, ROUNDINGS
+from intnet.numbers.formats import kind_of
 from intnet.spec import ap_fixed as spec
 from tests.support.faults import Patch, caught, run_from_source
 
@@ -181,6 +182,7 @@ def test_a_type_is_read_and_written_as_c_writes_it() -> None:
         (lambda: ApFixed(33, 1), FormatError, "from 1 to 32"),
         (lambda: ApFixed.parse("fixed<8,4>"), FormatError, "is no type such as"),
         (lambda: quantize([1], ApFixed(8, 4), rounding="ties_even"), ConfigError, "has its rounding in it"),
+        (lambda: kind_of(ApFixed(8, 4)), FormatError, "methods and packs take FixedPoint"),
         (lambda: quantize([np.nan], ApFixed(8, 4)), NumberError, r"a NaN at \(0,\)"),
         (lambda: quantize([np.inf], ApFixed(8, 4)), NumberError, "an infinity"),
         (lambda: quantize(QTensor(np.array([2**62]), 0), ApFixed(8, 4)), ContainerError, "at most 62 bits"),

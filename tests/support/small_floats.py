@@ -28,7 +28,7 @@ def grid(format: Float, dtype: type = np.float64, step: int = 1) -> np.ndarray:
     points = [spec.value(n, whole) for n in numbers]
     points += [(spec.value(n, whole) + spec.value(n + 1, whole)) / 2 for n in numbers]
     with np.errstate(over="ignore"):
-        at = np.array([float(point) for point in points]).astype(dtype)
+        at: np.ndarray = np.array([float(point) for point in points]).astype(dtype)
         near = [at, np.nextafter(at, dtype(np.inf)), np.nextafter(at, dtype(0)), SPECIAL.astype(dtype)]
     found = np.concatenate(near)
     return np.concatenate([found, -found])
