@@ -24,6 +24,7 @@ from intnet.numbers.rounding import Rounding, how
 from intnet.numbers.small_floats import Float, FloatTensor
 
 CHUNK = 1024
+_FAR = -(1 << 40)  # the exponent of 0, below all others
 Operand = QTensor | FloatTensor | BlockScaled
 
 
@@ -201,8 +202,7 @@ def added(x: Parts, y: Parts) -> Parts:
     """
     ups = [np.where(z.size == 0, 0, 60 - bit_length(z.size)) for z in (x, y)]
     (x_size, y_size) = (z.size << up.astype(np.uint64) for z, up in zip((x, y), ups, strict=True))
-    far = np.iinfo(np.int32).min
-    x_e, y_e = (np.where(z.size == 0, far, z.exponent - up) for z, up in zip((x, y), ups, strict=True))
+    x_e, y_e = (np.where(z.size == 0, _FAR, z.exponent - up) for z, up in zip((x, y), ups, strict=True))
     top = np.maximum(x_e, y_e)
     sums = np.zeros(x.size.shape, np.int64)
     for size, e, negative in ((x_size, x_e, x.negative), (y_size, y_e, y.negative)):
@@ -232,7 +232,7 @@ def _exponents(q: QTensor, least: int | None) -> np.ndarray:
     """floor(log2) of each value, of subnormals their least normal exponent; far below all others for 0."""
     lead = np.asarray(q.exponent) + bit_length(np.abs(q.codes).view(np.uint64)) - 1
     lead = lead if least is None else np.maximum(lead, least)
-    return np.where(q.codes == 0, -(1 << 20), lead)
+    return np.where(q.codes == 0, _FAR, lead)
 
 
 def _windowed(
@@ -247,10 +247,10 @@ def _windowed(
     for first in range(0, a.shape[1], window.group):
         group = range(first, min(first + window.group, a.shape[1]))
         lead = np.maximum(acc.exponent + bit_length(acc.size) - 1, format.least)
-        top = np.where(acc.size == 0, -(1 << 20), lead)
+        top = np.where(acc.size == 0, _FAR, lead)
         for k in group:
             top = np.maximum(top, left[:, k, None] + right[k])
-        unit = np.maximum(top, -(1 << 19)) - format.m - window.guard
+        unit = np.maximum(top, _FAR // 2) - format.m - window.guard
         sums = np.zeros(shape, np.int64)
         for part in (acc, *(_term(a, b, k) for k in group)):
             up = np.clip(part.exponent - unit, 0, 62).astype(np.uint64)

@@ -47,9 +47,10 @@ def quantize(x: Parts, format: Microscaling, rounding: Rounding) -> BlockScaled:
 
 def _scales(x: Parts, format: Microscaling, where: str) -> np.ndarray:
     """uint8 words, one a block. Defined by `spec/microscaling.py: scale_of`."""
+    exponent = np.clip(x.exponent, -(1 << 20), 1 << 20).astype(np.int32)
     with np.errstate(over="ignore", invalid="ignore"):
-        values = np.ldexp(x.size.astype(np.float64), x.exponent.astype(np.int32))
-        back = np.ldexp(values, -x.exponent.astype(np.int32))
+        values = np.ldexp(x.size.astype(np.float64), exponent)
+        back = np.ldexp(values, -exponent)
         kept = (back.astype(np.uint64) == x.size) | (x.special != 0)
     if not kept.all():
         at = tuple(int(i) for i in np.argwhere(~kept)[0])

@@ -63,10 +63,11 @@ def parts(x: Any, where: str = "") -> Parts:
     found = exact(x, where)
     if isinstance(found, FloatExact) and found.den == 1 and isinstance(found.values, np.ndarray):
         return _of_floats(found.values.astype(np.float64))
-    if isinstance(found, Exact):
+    if isinstance(found, Exact) and not np.any(np.asarray(found.den) != 1):
         return _of_codes(found.to_qtensor(where))
     raise FormatError(
-        f"{where or 'quantize'}: a quotient or a root is not rounded to floats; quantize it first"
+        f"{where or 'quantize'}: a quotient or a root is no number times a power of two, of which words are "
+        "made here; its to_float32() rounds once, to float32"
     )
 
 

@@ -78,6 +78,17 @@ def cast(values: np.ndarray, dtype: Any) -> np.ndarray:
     return made
 
 
+def equal(values: np.ndarray, other: Any) -> Any:
+    """float64 `values` == other, elementwise and exactly; NotImplemented for what is no number."""
+    found = other.to_float64() if hasattr(other, "to_float64") else np.asarray(other)
+    if found.dtype.kind not in "biuf" or found.dtype.itemsize > 8:
+        return NotImplemented
+    if found.dtype.kind in "iu":  # beyond 2**53 a float64 may be another integer
+        same = found.astype(np.float64).astype(object) == found.astype(object)
+        return (values == found.astype(np.float64)) & same.astype(np.bool_)
+    return values == found
+
+
 def compare(
     operate: Callable[[Any, Any], Any], codes: np.ndarray, exponent: Any, values: np.ndarray, shift: Any = 0
 ) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import FormatError, NumberError, ShapeError
-from intnet.numbers import exact_values
+from intnet.numbers import exact_values, numpy_functions
 from intnet.numbers.formats import FixedPoint
 from intnet.numbers.qtensor import QTensor, Status
 from intnet.numbers.small_floats import E2M1, E2M3, E3M2, E4M3, E5M2, Float, FloatTensor
@@ -178,6 +178,19 @@ class BlockScaled(Shown):
         return exact_values.cast(self.to_float64(), dtype)
 
     __array_ufunc__ = None  # array * BlockScaled is an error, not a silent float64 product
+
+    def __eq__(self, other: object) -> Any:
+        """Elementwise by value, as floats compare: a NaN equals nothing, -0 equals 0."""
+        return exact_values.equal(self.to_float64(), other)
+
+    def __ne__(self, other: object) -> Any:
+        same = self.__eq__(other)
+        return same if same is NotImplemented else ~same
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return numpy_functions.of_words(function, args, kwargs)
 
     def summary(self) -> Table:
         """What it is, and what a quantizer did to it."""

@@ -245,9 +245,16 @@ class FloatTensor(Shown):
 
     def __eq__(self, other: object) -> Any:
         """Elementwise by value, as floats compare: a NaN equals nothing, -0 equals 0."""
-        if isinstance(other, FloatTensor):
-            return self.to_float64() == other.to_float64()
-        return NotImplemented
+        return exact_values.equal(self.to_float64(), other)
+
+    def __ne__(self, other: object) -> Any:
+        same = self.__eq__(other)
+        return same if same is NotImplemented else ~same
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from intnet.numbers import numpy_functions  # which imports what this module does
+
+        return numpy_functions.of_words(function, args, kwargs)
 
     __hash__ = None  # type: ignore[assignment]
 

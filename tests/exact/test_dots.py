@@ -222,7 +222,7 @@ FAULTS = {
     "wrapped a bit too wide": ("codes + edge) & (2 * edge - 1)", "codes + edge) & (4 * edge - 1)"),
     "a lost bit is forgotten": ("size >> down | (size & ((ONE << down) - ONE) != 0)", "size >> down"),
     "the tree is a chain": ("waiting[-1][0] == level", "waiting"),
-    "the window forgets the accumulator": ("acc.size == 0, -(1 << 20), lead", "acc.size >= 0, -500, lead"),
+    "the window forgets the accumulator": ("acc.size == 0, _FAR, lead", "acc.size >= 0, -500, lead"),
     "a window floors": ("part.negative, -cut, cut", "part.negative, -cut - 1, cut"),
     "big sums lose their tail": (">> drop | (abs(value) & ((1 << drop) - 1) != 0)", ">> drop"),
 }  # fmt: skip

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from intnet import QTensor, quantize
 from intnet.errors import FormatError, NumberError, ShapeError
 from intnet.exact import parts, small_floats
+from intnet.exact.expressions import Exact
 from intnet.numbers.small_floats import BF16, E2M1, E4M3, E5M2, FLOATS, FP16, FP32, Float, FloatTensor
 from intnet.spec import small_floats as spec
 from tests.support.faults import Patch, caught, run_from_source
 from tests.support.small_floats import MODES, NARROW, defined, exactly, grid, sweep
 
+WHOLE = QTensor(np.array([1, 2]), 0)
 SMALL = {name: format for name, format in FLOATS.items() if format.bits <= 16}
 OTHERS = [Float(4, 3), Float(5, 2, "none"), Float(2, 5, "nan"), Float(8, 1), Float(3, 4, overflow="infinity")]
 
@@ -304,6 +306,8 @@ def test_inputs_of_every_kind_are_what_they_are() -> None:
         (lambda: quantize([np.inf], BF16).fractions(), NumberError, r"inf at \(0,\) has no code"),
         (lambda: FloatTensor.from_array(np.zeros(1)), FormatError, "no format has the words of float64"),
         (lambda: quantize([0.1], Float(3, 3)).to_array(), FormatError, "ml_dtypes has no type of the words"),
+        (lambda: np.dot(quantize([0.1], BF16), [1.0]), NumberError, r"np\.dot of small floats would round"),
+        (lambda: quantize(Exact([(WHOLE, 1)], 0, den=3), BF16), FormatError, "a quotient or a root is no"),
         (lambda: np.asarray(quantize([0.1], BF16), np.int8), NumberError, "not every value is exactly"),
     ],
 )  # fmt: skip
@@ -319,6 +323,10 @@ def test_a_tensor_shows_itself() -> None:
     assert q.bin().tolist() == [["00101010", "10111100", "01111110"]]
     assert (q == quantize(np.array([[0.3, -1.5, 448.0]]), BF16)).tolist() == [[False, True, True]]
     assert np.asarray(q, np.float32).tolist() == [[0.3125, -1.5, 448.0]]
+    assert (q == [0.3125, 0, 448]).tolist() == [[True, False, True]] and (q != 448).tolist() == [
+        [True, True, False]
+    ]
+    assert not (quantize([2.0**53], FP32) == [2**53 + 1]).any() and np.shape(q) == (1, 3)
     assert [str(f) for f in (BF16, E4M3.to("nan"), BF16.to("saturate"), Float(4, 3))] == [
         "BF16", "E4M3 nan", "BF16 saturate", "E4M3 ieee",
     ]  # fmt: skip
