@@ -230,7 +230,7 @@ def test_links_names_and_anchors_are_found_as_written() -> None:
     text = "# A `b`: c, d\n[x](y.md#z) `[no](code)`\n```\n[no](block)\n```\n"
     assert pages.links(text) == ["y.md#z"]
     assert pages.anchors(text) == {"a-b-c-d"}
-    assert {"Flag", "Flag.hi", "FORMATS", "check_bits"} <= pages.names(ROOT / "intnet" / "numbers/formats.py")
+    assert {"Flag", "Flag.hi", "FORMATS", "kind_of"} <= pages.names(ROOT / "intnet" / "numbers/formats.py")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ WRONG = {
     'methods.Dynasty(bits="4")': 'Argument "bits" to "Dynasty" has incompatible type "str"; expected "float"',
     'methods.Saved(codec="affin")': 'Argument "codec" to "Saved" has incompatible type',
     'models.resnet8(data.image_shape, "ten")': 'Argument 2 to "resnet8" has incompatible type "str"',
-    "quantize(data, FixedPoint(8, 6))": 'Argument 1 to "quantize" has incompatible type "Dataset"',
+    "quantize(data, FixedPoint(8, 6))": 'No overload variant of "quantize" matches argument types "Dataset"',
     "intnet.fitt": 'Module has no attribute "fitt"',
 }
 

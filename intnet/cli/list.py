@@ -1,4 +1,4 @@
-"""`intnet list`: methods with their options, models, data sets, rounding modes, units and their levels."""
+"""`intnet list`: methods with their options, models, data sets, formats, rounding modes, units, levels."""
 
 import argparse
 import inspect
@@ -8,7 +8,7 @@ from typing import Any
 
 from intnet.cli import options as cli_options
 
-SUMMARY = "list methods with their options, models, data sets, rounding modes, units of golden packs"
+SUMMARY = "list methods with their options, models, data sets, formats, rounding modes, units of golden packs"
 EXAMPLE = "  intnet list\n  intnet list --json"
 
 
@@ -46,11 +46,15 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
     """All names, as JSON values."""
     from intnet import datasets, models, plugins
     from intnet.methods import METHODS
+    from intnet.numbers.microscaling import MXS
     from intnet.numbers.rounding import HLS_ALIASES, MODES
+    from intnet.numbers.small_floats import FLOATS
     from intnet.packs.units import LEVELS, UNITS
     from intnet.packs.units.drafts import LFSR, settings_of
 
     plugins.discover()
+    named = {name: format.bits for name, format in FLOATS.items()}
+    named |= {name: format.bits for name, format in MXS.items()}
     hls = {mode: alias for alias, mode in HLS_ALIASES.items()}
     return {
         "methods": {
@@ -69,6 +73,9 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
         "data": {name: _data(datasets.available(name, data_dir)) for name in datasets.LOADERS}
         | {"folder:PATH": _folder()}
         | {"arrays:FILE.npz": {"about": "X, y, perhaps X_test, y_test, of numpy.savez", "available": True}},
+        "formats": {
+            name: {"about": f"{bits} bits an element: intnet.{name}"} for name, bits in named.items()
+        },
         "rounding_modes": {
             name: {"about": f"HLS name {hls[name]}" if name in hls else "no HLS name"} for name in MODES
         },

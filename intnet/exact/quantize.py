@@ -1,6 +1,6 @@
 """Quantizers: one exact expression, one format, one rounding -> QTensor.
 
-    quantize(x, format, rounding="ties_even", words=None, seed=None, word_bits=32, where="") -> QTensor
+    quantize(x, format, rounding=None, words=None, seed=None, word_bits=32, where="") -> QTensor
 
 `x` is anything `exact.exact` takes: a QTensor, numbers (0.3, a list, an array), or an expression such as a
 quotient.
@@ -15,16 +15,19 @@ Defined by `spec/formats.py: quantize`.
 from collections.abc import Callable
 from fractions import Fraction
 from math import prod
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from intnet.errors import ConfigError, FormatError, NumberError, ShapeError
+from intnet.exact import ap_fixed, microscaling, small_floats
 from intnet.exact.expressions import Exact, Expression, FloatExact, exact
 from intnet.exact.own import quantize as own
+from intnet.exact.parts import Parts, parts
 from intnet.exact.sources import floor_log2
 from intnet.numbers import rng
+from intnet.numbers.ap_fixed import ApFixed
 from intnet.numbers.formats import (
     Constant,
     Direct,
@@ -37,52 +40,93 @@ from intnet.numbers.formats import (
     check_bits,
     kind_of,
 )
+from intnet.numbers.microscaling import BlockScaled, Microscaling
 from intnet.numbers.qtensor import QTensor, container, max_abs
 from intnet.numbers.rounding import STOCHASTIC, Rounding, how, mode_code
+from intnet.numbers.small_floats import Float, FloatTensor
+
+
+@overload
+def quantize(
+    x: Any, format: Float, *, rounding: str | None = ..., words: np.ndarray | None = ...,
+    seed: int | None = ..., word_bits: int = ..., where: str = ...,
+) -> FloatTensor: ...  # fmt: skip
+
+
+@overload
+def quantize(
+    x: Any, format: Microscaling, *, rounding: str | None = ..., words: np.ndarray | None = ...,
+    seed: int | None = ..., word_bits: int = ..., where: str = ...,
+) -> BlockScaled: ...  # fmt: skip
+
+
+@overload
+def quantize(
+    x: "QTensor | ArrayLike | Expression", format: Format, *, rounding: str | None = ...,
+    words: np.ndarray | None = ..., seed: int | None = ..., word_bits: int = ..., where: str = ...,
+) -> QTensor: ...  # fmt: skip
 
 
 def quantize(
     x: "QTensor | ArrayLike | Expression",
-    format: Format,
+    format: Format | Float | Microscaling,
     *,
-    rounding: str = "ties_even",
+    rounding: str | None = None,
     words: np.ndarray | None = None,
     seed: int | None = None,
     word_bits: int = 32,
     where: str = "",
-) -> QTensor:
+) -> QTensor | FloatTensor | BlockScaled:
     """`x` in `format`: the correctly rounded codes of its exact value, then the format's range.
 
     x:         float16, float32, float64 and integers of int64 are rounded once, from what they are
-    rounding:  a name of `rounding.MODES`; `stochastic` needs `words` or `seed`
+    rounding:  a name of `rounding.MODES`; `stochastic` needs `words` or `seed`. None: `ties_even`, and
+               of `ApFixed` its own, beside which it takes no other
     words:     uint32, one an element in C order, of which the top `word_bits` are used
     seed:      instead: the words of this seed, always the same ones (`spec/words.py: seeded`)
     where:     'layer/path' for error messages
+    A small float makes a `FloatTensor`, blocks with scales a `BlockScaled`, anything else a `QTensor`.
     Raises NumberError (NaN, infinity, an empty tensor where a maximum is needed), FormatError,
     ContainerError (a bound that no container holds).
 
-    Defined by `spec/formats.py: quantize`, `spec/words.py: seeded`.
+    Defined by `spec/formats.py: quantize`, `spec/words.py: seeded`, `spec/small_floats.py: encode`,
+    `spec/microscaling.py: quantize_block`, `spec/ap_fixed.py: code`.
     """
+    if isinstance(format, ApFixed) and rounding is not None:
+        raise ConfigError(f"{where or 'quantize'}: {format} has its rounding in it; leave rounding= out")
+    rounding = rounding or "ties_even"
     mode = mode_code(rounding)
+    if isinstance(format, Float | Microscaling | ApFixed):
+        source = parts(x, where)
+        words = _words(source.size.shape, mode, words, seed, word_bits, where)
+        return _SCALED[type(format)](source, format, how(rounding, words, word_bits, where))
     if type(format) not in _QUANTIZERS and not isinstance(format, OwnFormat):
         kind_of(format)
         raise FormatError(
             f"{where or 'quantize'}: {format} is no format of a whole tensor; block float is made by "
             "block_float.quantize_blocks"
         )
-    source = exact(x, where)
+    expression = exact(x, where)
+    words = _words(expression.shape, mode, words, seed, word_bits, where)
+    made = _QUANTIZERS.get(type(format), own)
+    return made(expression, format, how(rounding, words, word_bits, where))
+
+
+def _words(
+    shape: tuple[int, ...], mode: int, words: np.ndarray | None, seed: int | None, bits: int, where: str
+) -> np.ndarray | None:
+    """The words of stochastic rounding, one an element; ShapeError for others."""
     if seed is not None:
-        words = _seeded(seed, prod(source.shape), mode, words)
+        words = _seeded(seed, prod(shape), mode, words)
     if mode == STOCHASTIC:
-        check_bits(word_bits, f"{where or 'stochastic rounding'}: word_bits")
-        if words is None or words.dtype != np.uint32 or words.size != prod(source.shape):
+        check_bits(bits, f"{where or 'stochastic rounding'}: word_bits")
+        if words is None or words.dtype != np.uint32 or words.size != prod(shape):
             have = "none: give seed=N, or words=" if words is None else f"{words.size} of {words.dtype}"
             raise ShapeError(
                 f"{where or 'stochastic rounding'}: needs one uint32 word an element "
-                f"({prod(source.shape)}), got {have}"
+                f"({prod(shape)}), got {have}"
             )
-    made = _QUANTIZERS.get(type(format), own)
-    return made(source, format, how(rounding, words, word_bits, where))
+    return words
 
 
 def _seeded(seed: int, count: int, mode: int, words: np.ndarray | None) -> np.ndarray:
@@ -215,6 +259,12 @@ _QUANTIZERS: dict[type, Callable[[Any, Any, Rounding], QTensor]] = {
     Flag: _flag,
     Constant: _constant,
     Scaled: _scaled,
+}
+
+_SCALED: dict[type, Callable[[Parts, Any, Rounding], QTensor | FloatTensor | BlockScaled]] = {
+    ApFixed: ap_fixed.quantize,
+    Float: small_floats.quantize,
+    Microscaling: microscaling.quantize,
 }
 
 __all__ = ["Exact", "flag_words", "quantize"]

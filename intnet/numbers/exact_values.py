@@ -2,6 +2,7 @@
 
     fractions(codes, exponent)            array of Fraction: codes * 2**exponent
     digits(codes, bits, 4)                array of str: two's complement of `bits` bits in hex; 1 for binary
+    cast(values, np.float32)              the same numbers in another type, or an error
     compare(lt, codes, exponent, values)  elementwise, as bools, by a comparison of module `operator`
 
 `exponent` is an int, or an int array that broadcasts against the codes.
@@ -64,6 +65,28 @@ def _digits(words: np.ndarray, bits: int, of: int) -> np.ndarray:
         part = words >> np.uint64(of * (count - 1 - place))
         text[..., place] = _DIGITS[part & np.uint64((1 << of) - 1)]
     return text.view(f"S{count}")[..., 0].astype(str).astype(object)
+
+
+def cast(values: np.ndarray, dtype: Any) -> np.ndarray:
+    """float64 `values` in another type, or as they are for None; NumberError where that is not exact."""
+    if dtype is None:
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = values.astype(dtype)
+    if not np.array_equal(made.astype(np.float64), values, equal_nan=True):
+        raise NumberError(f"not every value is exactly a {np.dtype(dtype)}; round it by a quantizer")
+    return made
+
+
+def equal(values: np.ndarray, other: Any) -> Any:
+    """float64 `values` == other, elementwise and exactly; NotImplemented for what is no number."""
+    found = other.to_float64() if hasattr(other, "to_float64") else np.asarray(other)
+    if found.dtype.kind not in "biuf" or found.dtype.itemsize > 8:
+        return NotImplemented
+    if found.dtype.kind in "iu":  # beyond 2**53 a float64 may be another integer
+        same = found.astype(np.float64).astype(object) == found.astype(object)
+        return (values == found.astype(np.float64)) & same.astype(np.bool_)
+    return values == found
 
 
 def compare(

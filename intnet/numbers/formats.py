@@ -21,7 +21,9 @@ from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from intnet.errors import FormatError
+from intnet.numbers.ap_fixed import ApFixed
 from intnet.numbers.own_formats import Levels, OwnFormat
+from intnet.numbers.widths import MAX_BITS, check_bits, check_exponent
 from intnet.plugins import Registry
 
 __all__ = [
@@ -31,19 +33,6 @@ __all__ = [
 ]  # fmt: skip
 
 OVERFLOWS = ("saturate", "saturate_symmetric", "wrap", "error")
-MAX_BITS = 32
-
-
-def check_bits(bits: int, what: str) -> None:
-    """FormatError unless 1 <= bits <= 32."""
-    if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= MAX_BITS:
-        raise FormatError(f"{what} = {bits!r}: a bit width is a whole number from 1 to {MAX_BITS}")
-
-
-def check_exponent(exponent: int, what: str) -> None:
-    """FormatError unless a whole number."""
-    if isinstance(exponent, bool) or not isinstance(exponent, int):
-        raise FormatError(f"{what} = {exponent!r} is not a whole number")
 
 
 @dataclass(frozen=True)
@@ -304,7 +293,7 @@ class BlockFloat:
 # As the papers write them.
 Q, SQ, FlagQ, CQ, BF, BFP = Direct, Shift, Flag, Constant, Scaled, BlockFloat
 
-Format = FixedPoint | Direct | Shift | Flag | Constant | Scaled | BlockFloat | OwnFormat
+Format = FixedPoint | Direct | Shift | Flag | Constant | Scaled | BlockFloat | OwnFormat | ApFixed
 
 
 def _check(name: str, cls: Any) -> None:
@@ -327,6 +316,8 @@ def kind_of(format: Format) -> str:
     for name, cls in FORMATS.items():
         if cls is type(format):
             return name
+    if isinstance(format, ApFixed):
+        raise FormatError(f"{format} is for tensors by themselves: methods and packs take FixedPoint")
     raise FormatError(
         f"{format!r} is no format that intnet knows: put @formats.register('NAME') before its class, which "
         "derives from OwnFormat or Levels"

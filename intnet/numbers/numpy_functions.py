@@ -58,6 +58,16 @@ def answer(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
     return _moved(function, args, kwargs) if function in _MOVES else _summed(function, operands, args, kwargs)
 
 
+def of_words(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Of small floats and of blocks: their sizes; NumberError for what would compute in float64 unasked."""
+    if function in _SIZES:
+        return function(*(np.broadcast_to(np.int8(0), arg.shape) for arg in args[:1]), *args[1:], **kwargs)
+    raise NumberError(
+        f"np.{function.__name__} of small floats would round as float64 does: np.asarray(q) is exact and "
+        "float64, to go on with where that is meant; matmul(a, b, accumulator) adds products as you say"
+    )
+
+
 def _codes(arg: Any) -> Any:
     return arg.codes if isinstance(arg, QTensor) else arg
 

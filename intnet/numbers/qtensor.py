@@ -225,14 +225,7 @@ class QTensor(Shown):
         return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        values = self.to_float64()
-        if dtype is None:
-            return values
-        with np.errstate(over="ignore", invalid="ignore"):
-            cast = values.astype(dtype)
-        if not np.array_equal(cast.astype(np.float64), values):
-            raise NumberError(f"not every value is exactly a {np.dtype(dtype)}; round it by a quantizer")
-        return cast
+        return exact_values.cast(self.to_float64(), dtype)
 
     # -- computing and comparing ---------------------------------------------------------------
 

@@ -4,7 +4,8 @@
 
 x (N, H, W, Cin), w (Cout, Cin/groups, kh, kw) as in PyTorch, y (N, Ho, Wo, Cout). Integers: exact
 sums, exponents add (`bilinear.py`), of affine codes times their scales. Block float: the exact sum, rounded
-once to float32 (`blocks.py`).
+once to float32 (`blocks.py`). `accumulator=Narrow(..)` has a forward sum of integers in so many bits
+(`narrow.py`); gradients are those of the exact sum.
 float32: the defined sequence of `kernels/float_products.py`, in a backward pass also where only the error is
 one.
 
@@ -17,7 +18,8 @@ from typing import Any
 
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ShapeError
-from intnet.ops import blocks
+from intnet.numbers.accumulators import Narrow
+from intnet.ops import blocks, narrow
 from intnet.ops.bilinear import BLOCKS, PRODUCTS, bifurcated, copies, float_operands, operands
 from intnet.ops.kernels import float_products as float32
 from intnet.ops.kernels import int_conv
@@ -49,6 +51,7 @@ def _conv2d(
     padding: Pair = (0, 0),
     groups: int = 1,
     keep: Keep = as_it_is,
+    accumulator: Narrow | None = None,
     where: str = "",
 ) -> Any:
     (x, read), (w, saved.w) = copies(x), copies(w)
@@ -57,6 +60,8 @@ def _conv2d(
     saved.window, saved.hw, saved.where = (stride, padding, groups), x.shape[1:3], where
     if saved.needs[1]:
         saved.x = keep(read)
+    if accumulator is not None:
+        return narrow.conv2d(x, w, saved.window, accumulator, where)
     if kind == BLOCKS:
         return blocks.conv2d(x, w, saved.window, where)
     if kind in PRODUCTS:

@@ -3,9 +3,11 @@
     y[n, o] = sum over i of x[n, i] * w[o, i]        x (N, Cin), w (Cout, Cin)
     dx = dy w          dw = dy^T x                    z = y + b,  db = sum over n of dy
 
-Integers: exact sums; exponents add (`bilinear.py`), affine codes times their scales. Block float: the exact
-sum, rounded once to float32 (`blocks.py`). float32: the defined sequence of `kernels/float_products.py`; in a
-backward pass also where only the error is float32, behind an integer forward pass.
+Integers: exact sums; exponents add (`bilinear.py`), affine codes times their scales. With
+`accumulator=Narrow(..)` a forward sum is one in so many bits (`narrow.py`); gradients are the exact one's.
+Block float: the exact sum, rounded once to float32 (`blocks.py`). float32: the defined sequence of
+`kernels/float_products.py`; in a backward pass also where only the error is float32, behind an integer
+forward pass.
 
 Defined by `spec/products.py: forward`, `spec/products.py: input_error`, `spec/products.py: weight_gradient`,
 `spec/products.py: with_bias`, `spec/products.py: bias_gradient`, `spec/convolution.py: linear`,
@@ -21,8 +23,9 @@ from intnet.blocks.affine import AffineTensor
 from intnet.blocks.block_float import BlockTensor
 from intnet.errors import FormatError, ShapeError
 from intnet.exact.expressions import Exact, exact, times_power
+from intnet.numbers.accumulators import Narrow
 from intnet.numbers.qtensor import QTensor
-from intnet.ops import blocks
+from intnet.ops import blocks, narrow
 from intnet.ops.bilinear import BLOCKS, FLOATS, PRODUCTS, bifurcated, copies, float_operands, operands
 from intnet.ops.kernels import float32_rows
 from intnet.ops.kernels import float_products as float32
@@ -30,13 +33,23 @@ from intnet.ops.kernels.int_conv import gemm, gemm_nn, gemm_tn
 from intnet.ops.kernels.reduce import column_sums
 
 
-def _linear(saved: Saved, x: Any, w: Any, *, keep: Keep = as_it_is, where: str = "") -> Any:
+def _linear(
+    saved: Saved,
+    x: Any,
+    w: Any,
+    *,
+    keep: Keep = as_it_is,
+    accumulator: Narrow | None = None,
+    where: str = "",
+) -> Any:
     (x, read), (w, saved.w), saved.where = copies(x), copies(w), where
     kind = operands(x, w, f"{where or 'linear'}: linear")
     if len(x.shape) != 2 or x.shape[1] != w.shape[1]:
         raise ShapeError(f"{where or 'linear'}: input {x.shape} does not fit weights {w.shape} (Cout, Cin)")
     if saved.needs[1]:
         saved.x = keep(read)
+    if accumulator is not None:
+        return narrow.linear(x, w, accumulator, where)
     if kind == BLOCKS:
         return blocks.linear(x, w, where)
     return float32.matmul_nt(x, w) if kind == FLOATS else PRODUCTS[kind](x, w, x.shape[1], gemm, where)

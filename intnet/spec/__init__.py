@@ -3,7 +3,8 @@
 Slow, complete, without NumPy, and sharing no code with the rest of the package, which it judges with ==.
 Every function names the equation of its paper, or says that it is intnet's own contract.
 
-    value of a number       tensor, rounding, formats, arithmetic, block_float, buckets, words
+    value of a number       tensor, rounding, formats, ap_fixed, small_floats, microscaling, arithmetic,
+                            accumulators, block_float, buckets, words
     float32 and functions   float32, float64, elementary, curves
     operations              geometry, convolution, elementwise, pooling, batch_norm, float_batch_norm, loss
     before a step           initial, data
@@ -16,6 +17,8 @@ again; whole tensors are comprehensions over them.
 """
 
 from intnet.spec import (
+    accumulators,
+    ap_fixed,
     arithmetic,
     batch_norm,
     block_float,
@@ -33,8 +36,10 @@ from intnet.spec import (
     geometry,
     initial,
     loss,
+    microscaling,
     pooling,
     rounding,
+    small_floats,
     words,
 )
 from intnet.spec.rounding import overflow, round_fraction, round_sqrt
@@ -46,7 +51,9 @@ __all__ = [
     "VERSION",
     "Fixed",
     "Tensor",
+    "accumulators",
     "add_fixed",
+    "ap_fixed",
     "arithmetic",
     "batch_norm",
     "block_float",
@@ -64,6 +71,7 @@ __all__ = [
     "geometry",
     "initial",
     "loss",
+    "microscaling",
     "overflow",
     "pooling",
     "power",
@@ -71,6 +79,7 @@ __all__ = [
     "round_fraction",
     "round_sqrt",
     "rounding",
+    "small_floats",
     "tensor",
     "words",
 ]

@@ -238,6 +238,8 @@ def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
         models.MODELS
     )
     assert list(listing["rounding_modes"]) == list(rounding.MODES)
+    assert listing["formats"]["MXFP4"] == {"about": "4 bits an element: intnet.MXFP4"}
+    assert listing["formats"]["BF16"] == {"about": "16 bits an element: intnet.BF16"}
     by_path = ("folder:PATH", "arrays:FILE.npz")
     assert {name: entry["available"] for name, entry in listing["data"].items()} == {
         name: name in ("digits", *by_path) for name in (*datasets.LOADERS, *by_path)

@@ -32,7 +32,7 @@ from intnet.cli.main import main
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts]
-FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COPIED = ("intnet", "data", "tests", "pyproject.toml", "README.md")
 FLAGS = doctest.ELLIPSIS
 

@@ -1,0 +1,17 @@
+"""What a bit width and an exponent may be: whole numbers, or an error that says which one is not."""
+
+from intnet.errors import FormatError
+
+MAX_BITS = 32
+
+
+def check_bits(bits: int, what: str) -> None:
+    """FormatError unless 1 <= bits <= 32."""
+    if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= MAX_BITS:
+        raise FormatError(f"{what} = {bits!r}: a bit width is a whole number from 1 to {MAX_BITS}")
+
+
+def check_exponent(exponent: int, what: str) -> None:
+    """FormatError unless a whole number."""
+    if isinstance(exponent, bool) or not isinstance(exponent, int):
+        raise FormatError(f"{what} = {exponent!r} is not a whole number")
