@@ -250,7 +250,8 @@ class Reads:
             found.append(source["tensor"])
         if port["meaning"].endswith("after the step"):  # of float32, whose slots are no paths
             found += [prefix + path for path in self._paths(prefix) if path[:1] == "g" and path[:2] != "ga"]
-        known = any(other in self.plain.ports for other in found)
+        unnamed = any(other.startswith(f"{name}.") for other in found)  # of which only parts have ports
+        known = any(other in self.plain.ports for other in found) and not unnamed
         if not known or port["meaning"].startswith("dL"):
             found += [near + path for near in self.near.get(prefix, ()) for path in self._paths(near)]
         return [other for other in found if other != name]

@@ -213,7 +213,7 @@ FAULTS = {  # case, port, what takes the place of its rounding
     "conv2/gWq draws otherwise": ("wageubn step", "conv2/gWq", complemented),
     "bn1/m2 negated": ("wageubn step", "bn1/m2", minus),
     "excite.scale/x4 truncates": ("weighed step", "excite.scale/x4", truncated),
-    "excite.scale/e0 truncates": ("weighed step", "excite.scale/e0", truncated),
+    "join/e0 truncates": ("weighed step", "join/e0", truncated),
     "excite.scale_activation/e0 negated": ("weighed step", "excite.scale_activation/e0", minus),
     "excite.avgpool/e0 negated": ("weighed step", "excite.avgpool/e0", minus),
     "avgpool/x4 truncates": ("weighed step", "avgpool/x4", truncated),

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from intnet.packs.circuits.faults import Fault, needed, titles
 from intnet.spec.wires import Circuit, Wire, span, width
 
+WIDTHS = 64  # of an adder that are tried
 ARITHMETIC = ("+", "-", "*", "<<")
 OTHER = {"<": "<=", "<=": "<", "==": "!=", "!=": "=="}
 Values = Mapping[int, Sequence[int]]  # of a node by its place
@@ -188,8 +189,9 @@ def _wrapping(bits: int, signed: bool) -> Callable[[Circuit, Wire, list[Wire]], 
 
 
 def _narrow(node: Wire, name: str, values: Sequence[int]) -> Iterator[Fault]:
-    """In every number of bits that does not hold its values."""
+    """In every number of bits that does not hold its values, of a very wide one in the nearest."""
     where = name if node.kind == "wire" else f"a {node.at} of {name}"
-    for bits in range(width(min(values), max(values)) - 1, 1, -1):
+    top = width(min(values), max(values)) - 1
+    for bits in range(top, max(1, top - WIDTHS), -1):
         yield Fault(f"{where} wraps at {bits} bits", node.place, _wrapping(bits, node.signed))
         yield Fault(f"{where} saturates at {bits} bits", node.place, _saturating(bits, node.signed))
