@@ -7,6 +7,7 @@ into which a zero point is added too narrowly, units of one's own.
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import pytest
 
 from intnet.errors import PackError
 from intnet.packs import check, pack, unit_causes, units
-from intnet.packs.circuits import written
+from intnet.packs.circuits import stages, written
 from intnet.packs.units.signals import Group, Range, Unit, column, signal
 from intnet.spec import units as definition
+from intnet.spec.rounding import round_fraction
 from intnet.spec.wires import Circuit, run
 from tests.packs.test_pack import seal
 from tests.support.command import here
@@ -282,6 +284,41 @@ def test_on_the_command_line(mine: pack.Pack, tmp_path: Path, capsys: pytest.Cap
     assert status == 1
     assert "diagnosis: rounded: tie down (towards -infinity), as a constant of half less one: explains" in out
     assert "\nmet: " in out and "elements differ: follows from q" in out
+
+
+HALF = Fraction(1, 2)
+BY_FRACTIONS: dict[str, Callable[[Fraction, int], int]] = {  # of y / 2^n and n
+    "tie to even": lambda v, n: round_fraction(v),
+    "tie away from zero": lambda v, n: round_fraction(v, "ties_away"),
+    "tie up (towards +infinity)": lambda v, n: (v + HALF).__floor__(),
+    "tie down (towards -infinity), as a constant of half less one": lambda v, n: (v - HALF).__ceil__(),
+    "tie towards zero": lambda v, n: (v - HALF).__ceil__() if v > 0 else (v + HALF).__floor__(),
+    "tie to odd": lambda v, n: (
+        round_fraction(v + 1) - 1 if (v + HALF).denominator == 1 else round_fraction(v)
+    ),
+    "truncation (floor)": lambda v, n: v.__floor__(),
+    "truncation towards zero": lambda v, n: v.__trunc__(),
+    "rounded up always (ceiling)": lambda v, n: v.__ceil__(),
+    "a rounding constant of half and one": lambda v, n: (
+        v + (HALF + Fraction(1, 2**n) if n else 0)
+    ).__floor__(),
+    "the sign's nudge (half, or 1 - half below 0), then a shift in place of a division": lambda v, n: (
+        v + (0 if not n else HALF if v >= 0 else Fraction(1, 2**n) - HALF)
+    ).__floor__(),
+}
+
+
+@pytest.mark.parametrize("name", stages.UPS)
+def test_a_rounding_is_what_its_name_says(name: str) -> None:
+    """Every 8-bit number, shifted by 0 to 7."""
+    c = Circuit()
+    y, n = c.read("y", 8), c.read("n", 3, False)
+    floor, unit = y >> n, c.value(1) << n
+    lost = y - (floor << n)
+    c.give("q", floor + stages.UPS[name](c, y, floor, lost, lost << 1, unit))
+    beats = [{"y": v, "n": by} for v in range(-128, 128) for by in range(8)]
+    want = [BY_FRACTIONS[name](Fraction(beat["y"], 2 ** beat["n"]), beat["n"]) for beat in beats]
+    assert [row["q"] for row in run(c, beats)] == want
 
 
 # -- circuits in packs -------------------------------------------------------------------------------
