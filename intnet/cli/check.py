@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Verify the pack, compare, tell."""
     from intnet.errors import ConfigError
-    from intnet.packs import causes, check, pack
+    from intnet.packs import causes, check, pack, unit_causes
     from intnet.packs.by_spec import recompute
     from intnet.runs import files
     from intnet.show.bars import bar
@@ -61,10 +61,11 @@ def run(args: argparse.Namespace) -> int:
     read = pack.read(args.pack)
     if args.dut is not None:
         result = _watched(read, ("out",), lambda on_port: check.check_dut(read, args.dut, args.port, on_port))
-        if causes.worth_it(result):
-            with bar("looking for causes", 1) as move:
-                result = causes.trace(read, result)
-                move(advance=1)
+        for looks in (causes, unit_causes):  # of layers, of a unit
+            if looks.worth_it(result):
+                with bar("looking for causes", 1) as move:
+                    result = looks.trace(read, result)
+                    move(advance=1)
     elif args.by == "spec":
         result = _watched(read, ("out", "rnd", "trail"), lambda on_port: recompute.recompute(read, on_port))
     else:

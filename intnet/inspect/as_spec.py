@@ -43,6 +43,7 @@ KINDS: dict[type, str] = {
     layers.SiLU: "silu",
     layers.MaxPool2d: "max_pool",
     layers.AvgPool2d: "avg_pool",
+    layers.AdaptiveAvgPool2d: "adaptive_pool",
     layers.GlobalAvgPool: "mean",
     layers.Flatten: "flatten",
     layers.Dropout: "dropout",
@@ -93,6 +94,7 @@ def layer_of(layer: Layer, kind: str) -> nets.Layer:
     found: dict[str, Any] = {name: getattr(layer, name) for name in WINDOW if hasattr(layer, name)}
     outputs, *taps = layer.parameters[0].shape if layer.takes_weight else (0,)
     found |= {"kernel": tuple(taps[1:])} if taps[1:] else {}
+    found |= {"kernel": layer.output} if isinstance(layer, layers.AdaptiveAvgPool2d) else {}
     bias = any(parameter.symbol == "b" for parameter in layer.parameters)
     return nets.Layer(kind, layer.name, outputs, bias=bias, **found)
 

@@ -196,7 +196,9 @@ class Reads:
             entries = {one["layer"]: one for one in step["layers"]}
             for one in step["layers"]:
                 layers = [
-                    name for way in ("sources", "errors") for name in self._beside(start, entries, one, way)
+                    name
+                    for way in ("sources", "factor_sources", "errors")
+                    for name in self._beside(start, entries, one, way)
                 ]
                 self.near[f"{start}{one['layer']}/"] = [f"{start}{layer}/" for layer in layers]
                 old = {key.rpartition(":")[2] or key: json["tensor"] for key, json in one["before"].items()}
@@ -207,7 +209,7 @@ class Reads:
     def _beside(self, start: str, entries: Json, one: Json, way: str) -> list[str]:
         """The layers that a layer reads, or whose errors it gets; of those that store nothing, theirs too."""
         found = []
-        for _, layer in one[way]:
+        for _, layer in one.get(way, ()):
             paths = self._paths(f"{start}{layer}/")
             found.append(layer)
             if not any(path[0] == "e" for path in paths) if way == "errors" else not paths:
@@ -248,7 +250,8 @@ class Reads:
             found.append(source["tensor"])
         if port["meaning"].endswith("after the step"):  # of float32, whose slots are no paths
             found += [prefix + path for path in self._paths(prefix) if path[:1] == "g" and path[:2] != "ga"]
-        known = any(other in self.plain.ports for other in found)
+        unnamed = any(other.startswith(f"{name}.") for other in found)  # of which only parts have ports
+        known = any(other in self.plain.ports for other in found) and not unnamed
         if not known or port["meaning"].startswith("dL"):
             found += [near + path for near in self.near.get(prefix, ()) for path in self._paths(near)]
         return [other for other in found if other != name]

@@ -25,6 +25,8 @@ from intnet.packs.ports import Port
 LEAST_FLOAT, INFINITY = -149, 0x7F800000  # of binary32: log2 of the least number, a pattern
 GUARD = 4  # bits kept below the grid, at most, by a device that drops the others
 SIGN = 1 << 31  # of a float32
+LATENCY = "(latency)"
+AHEAD = "ahead of the rounding"  # where a sum is too narrow, as far as words can tell
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,8 @@ UP: dict[str, Decide] = {
     "ties_away": _nearest(lambda floor: floor >= 0),
     "ties_pos": _nearest(lambda floor: True),
     "ties_neg": _nearest(lambda floor: False),
+    "ties_zero": _nearest(lambda floor: floor < 0),
+    "ties_odd": _nearest(lambda floor: floor & 1 == 0),
     "to_neg": lambda floor, remainder, words, bits: np.zeros(floor.shape, np.bool_),
     "to_pos": lambda floor, remainder, words, bits: remainder != 0,
     "to_zero": lambda floor, remainder, words, bits: (floor < 0) & (remainder != 0),
@@ -140,7 +144,7 @@ UP: dict[str, Decide] = {
 }
 
 
-MIRRORED = {"ties_pos": "ties_neg", "to_neg": "to_pos", "to_pos": "to_neg"}
+MIRRORED = {"ties_pos": "ties_neg", "ties_neg": "ties_pos", "to_neg": "to_pos", "to_pos": "to_neg"}
 
 
 # -- the stages of a rounding --------------------------------------------------------------------
@@ -224,6 +228,9 @@ MODES = {
     "tie up (towards +infinity)": "ties_pos",
     "tie away from zero": "ties_away",
     "tie to even": "ties_even",
+    "tie down (towards -infinity), as a constant of half less one": "ties_neg",
+    "tie towards zero": "ties_zero",
+    "tie to odd": "ties_odd",
     "truncation (floor)": "to_neg",
     "truncation towards zero": "to_zero",
     "rounded up always (ceiling)": "to_pos",
@@ -335,11 +342,11 @@ def widths(w: Words) -> Iterator[tuple[str, Value]]:
     most = int(np.abs(w.way["floor"]).max(initial=0)).bit_length() + 1
     for bits in range(most - 1, 1, -1):
         yield (
-            f"the sum wraps ahead of the rounding, {bits} bits from the grid up",
+            f"the sum wraps {AHEAD}, {bits} bits from the grid up",
             _accumulated(wrapped, bits),
         )
         yield (
-            f"the sum saturates ahead of the rounding, {bits} bits from the grid up",
+            f"the sum saturates {AHEAD}, {bits} bits from the grid up",
             _accumulated(saturated, bits),
         )
     for bits in range(1, GUARD + 1):
@@ -429,8 +436,8 @@ def _early(w: Words, words: int = 1) -> np.ndarray:
 
 PLACES: dict[str, Variant] = {
     "lanes reversed": lambda w: _moved(w, lambda want, got: want[:, ::-1]),
-    "one vector late (latency)": _late,
-    "one vector early (latency)": _early,
+    f"one vector late {LATENCY}": _late,
+    f"one vector early {LATENCY}": _early,
 }
 FARTHEST = 64  # vectors that a latency is looked for
 
@@ -438,5 +445,5 @@ FARTHEST = 64  # vectors that a latency is looked for
 def latencies(w: Words) -> Iterator[tuple[str, Variant]]:
     """A right unit some vectors late, or early, of which at least half is left to judge."""
     for words in range(2, min(FARTHEST, w.want.size // w.port.lanes // 2) + 1):
-        yield f"{words} vectors late (latency)", partial(_late, words=words)
-        yield f"{words} vectors early (latency)", partial(_early, words=words)
+        yield f"{words} vectors late {LATENCY}", partial(_late, words=words)
+        yield f"{words} vectors early {LATENCY}", partial(_early, words=words)

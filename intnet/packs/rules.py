@@ -50,15 +50,23 @@ _PASSED = (
     "Of pools, flatten, dropout and join that is the value of `handed` too; v is what they read, e the error"
     " at their output, stored as e0 where there is a port of it.\n"
 )
+_SCALED = (
+    "Of scale it is the value of `handed` too, and for the layer that made its factors s that of `handed to"
+    " the factors`.\n"
+)
 _INFERRED = (
     "This is an inference: nothing goes back. Parameters are those behind the last step, running_mean and"
     " running_var the statistics that batch norm reads.\n"
 )
-_WORDS = {"output": "the output of", "handed": "what is handed on by"}
+_WORDS = {
+    "output": "the output of",
+    "handed": "what is handed on by",
+    "handed factors": "what is handed to the factors by",
+}
 _GIVEN = {"value": "what is read by", "error": "the error at the output of"}
 _SUMMED = ("x1", "e4", "gW", "gb")
 _BESIDE = pooling.RULES | elementwise.MOVED
-_BY_ERROR = ("max_pool",)  # whose way back is of the error's kind, not of the value's
+_BY_ERROR = ("max_pool", "adaptive_pool")  # whose way back is of the error's kind, not of the value's
 
 
 def _steps(manifest: Json) -> Iterator[tuple[str, Json, Json]]:
@@ -81,6 +89,8 @@ def graph(manifest: Json, expression: Callable[[Json], str]) -> Iterator[str]:
     yield _GRAPH
     if any(one["kind"] in _BESIDE for _, _, one in rows):
         yield _PASSED
+    if any("factors" in one for _, _, one in rows):
+        yield _SCALED
     if manifest["generator"]["kind"] == INFERENCE:
         yield _INFERRED
     yield "| layer | is | reads | error at its output | state before the step |"
@@ -92,6 +102,8 @@ def graph(manifest: Json, expression: Callable[[Json], str]) -> Iterator[str]:
         state = ", ".join(
             f"{key.replace(':', ' ').strip()} `{json['tensor']}`" for key, json in one["before"].items()
         )
+        if "factors" in one:
+            reads += f"; its factors s: {_origin(one, 'factor_sources', 'factors', expression)}"
         kind = f"{one['kind']}{_window(one)}" + ", hands nothing on" * (not one["wanted"])
         yield f"| `{prefix[:-1]}` | {kind} | {reads} | {error} | {state or '-'} |"
     yield ""
@@ -125,6 +137,8 @@ def _window(one: Json) -> str:
         window |= dict(zip(("top", "bottom", "left", "right"), sides, strict=True))
     if "stride" in window:
         window |= dict(zip(("sh", "sw"), geometry.both(window.pop("stride")), strict=True))
+    if "output" in window:
+        window |= dict(zip(("oh", "ow"), window.pop("output"), strict=True))
     return "".join(f", {name} {value}" for name, value in window.items())
 
 
@@ -235,11 +249,14 @@ def _beside(kind: str, ports: Json, mine: Json, one: Json) -> Iterator[str]:
     for place, told in _BESIDE[kind].items():
         path, _, index = place.partition("[")
         floating = error if path == "handed" and kind in _BY_ERROR else value
-        if path == "handed" and one["gradient"] is None:
+        if path.startswith("handed") and one["gradient"] is None:
             continue
-        label = f"`{path}`" if path in mine else path
-        index = f"[{index}" * bool(index)
-        yield f"{label}{index} = {told[floating]}{'; in binary32' * floating}"
+        label, rule = f"`{path}`" if path in mine else path, told[floating]
+        label += f"[{index}" * bool(index)
+        if kind == "mean" and path == "handed" and "e0" in mine:  # of an image that another layer reads too
+            label += ", stored as `e0` (here not the error at the output),"
+            rule = rule.removesuffix(", not rounded")
+        yield f"{label} = {rule}{'; in binary32' * floating}"
 
 
 def _binary32(ports: Json, given: Json | None) -> bool:

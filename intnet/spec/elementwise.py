@@ -47,6 +47,15 @@ MOVED = {
         ),
         "handed": ("e0 * (1 / keep) where x4 was kept, else 0", "e0 * k where x4 was kept, else 0"),
     },
+    "scale": {
+        "x4[n, y, x, c]": ("v[n, y, x, c] * s[n, c]",) * 2,
+        "handed[n, y, x, c]": ("e0[n, y, x, c] * s[n, c]",) * 2,
+        "handed to the factors[n, c]": (
+            "sum of e0[n, y, x, c] * v[n, y, x, c] over (y, x); where only one of two factors of a product is"
+            " binary32, here and above, the other one is rounded to it, and it is a product of binary32",
+            "sum of e0[n, y, x, c] * v[n, y, x, c] over (y, x), as a sum of products",
+        ),
+    },
     "join": {
         "x4": ("v, the sum of what the layer reads",) * 2,
         "handed": ("e0, to each of the two that were added",) * 2,

@@ -74,6 +74,8 @@ def output_shape(layer: Layer, shape: Shape) -> Shape:
         top, bottom, left, right = pads(layer.padding)
         c = layer.channels if layer.kind == "conv" else shape[2]
         return (shape[0] + top + bottom - kh) // sh + 1, (shape[1] + left + right - kw) // sw + 1, c
+    if layer.kind == "adaptive_pool":
+        return (*both(layer.kernel), shape[2])
     if layer.kind == "mean":
         return shape[-1:]
     return (prod(shape),) if layer.kind == "flatten" else shape

@@ -20,11 +20,10 @@ from intnet.spec import batch_norm as integer_norm
 from intnet.spec import float32 as floats
 from intnet.spec import float_batch_norm as float_norm
 from intnet.spec import pooling, products, range_norm
-from intnet.spec.convolution import exact_dot
 from intnet.spec.elementary import silu_error32
-from intnet.spec.elementwise import stays
+from intnet.spec.elementwise import scale_grad_at, stays
 from intnet.spec.geometry import Pair
-from intnet.spec.tensor import Fixed, Tensor
+from intnet.spec.tensor import Fixed, Tensor, places
 from intnet.spec.values import (
     Bifurcated,
     Copies,
@@ -49,10 +48,10 @@ WEIGHTED = ("linear", "conv")
 class Layer(NamedTuple):
     """One layer.
 
-    kind:     linear, conv, norm, relu, tanh, sigmoid, silu, max_pool, avg_pool, mean, flatten, dropout, join,
-              excite (squeeze and excitation), scale (its last part)
-    channels: outputs of linear and conv; of excite those between its two linear layers
-    kernel:   of conv and pools; stride, padding: of both; groups: of conv
+    kind:     linear, conv, norm, relu, tanh, sigmoid, silu, max_pool, avg_pool, adaptive_pool, mean, flatten,
+              dropout, join, excite (squeeze and excitation), scale (its last part)
+    channels: outputs of linear and conv; of excite those between its linear layers
+    kernel:   of conv and pools, of adaptive_pool windows a side; stride, padding: of both; groups: of conv
     keep:     share of elements that dropout keeps
     """
 
@@ -320,23 +319,26 @@ class Walk:
         return with_elements(e, back.shape, back.values)
 
     def _avg_pool(self, layer: Layer, x: Value) -> Value:
-        """x4 = the mean of each window, padding counted as 0; of float32 a sum and one division."""
-        window = layer.kernel, layer.stride, layer.padding
-        self.kept[layer.name] = x.shape, isinstance(x, Tensor)
-        if isinstance(x, Tensor):
-            y: Value = pooling.avg_pool32(x, *window)
+        """x4 = the mean of each window: with padding as 0, or adaptive; of float32 a sum and one division."""
+        if layer.kind == "avg_pool":
+            windows = pooling.windows_of(x.shape, layer.kernel, layer.stride, layer.padding)
         else:
-            y = Quotient(*pooling.avg_pool(Tensor(x.shape, exact(x)), *window))
+            windows = pooling.adaptive_windows(x.shape, layer.kernel)
+        self.kept[layer.name] = windows, isinstance(x, Tensor)
+        if isinstance(x, Tensor):
+            return self.rules.activation(layer, "x4", pooling.pooled32(x, windows))
+        y = Quotient(*pooling.pooled(Tensor(x.shape, exact(x)), windows))
         return self.rules.activation(layer, "x4", y)
 
     def _avg_pool_back(self, layer: Layer, e: Value) -> Value:
-        """e0 over the window's size, at every element that the window read."""
+        """e0 over a window's size, at every element that the window read."""
         e0 = self.rules.error(layer, "e0", e)
-        shape, floating = self.kept[layer.name]
-        window = layer.kernel, layer.stride, layer.padding
-        if floating:
-            return pooling.avg_pool32_grad(to_float(e0), shape, *window)
-        return Quotient(*pooling.avg_pool_grad(Tensor(e0.shape, exact(e0)), shape, *window))
+        windows, floating = self.kept[layer.name]
+        if isinstance(e0, Tensor) if layer.kind == "adaptive_pool" else floating:
+            return pooling.pooled32_grad(to_float(e0), windows)
+        return Quotient(*pooling.pooled_grad(Tensor(e0.shape, exact(e0)), windows))
+
+    _adaptive_pool, _adaptive_pool_back = _avg_pool, _avg_pool_back
 
     def _mean(self, layer: Layer, x: Value) -> Value:
         """The mean over all positions, exact of integers: the layer behind stores it."""
@@ -387,19 +389,25 @@ class Walk:
 
     # -- squeeze and excitation --------------------------------------------------------------------
 
+    def scaled(self, layer: Layer, x: Value, s: Value) -> Value:
+        """x4 = x (N, H, W, C) times the factors s (N, C)."""
+        self.kept[layer.name] = self._save(layer, "x0", x), s
+        return self.rules.activation(layer, "x4", times(*_alike(x, _spread(s, x.shape))))
+
+    def scaled_back(self, layer: Layer, e: Value) -> tuple[Value, Value]:
+        """(e0 s, the error at the factors: e0 x summed over the positions)."""
+        e0, (x, s) = self.rules.error(layer, "e0", e), self.kept[layer.name]
+        return times(*_alike(e0, _spread(s, e0.shape))), _over_positions(*_alike(e0, x))
+
     def _excite(self, layer: Layer, x: Value) -> Value:
-        """x4 = x (N, H, W, C) times the factors (N, C) that its means make."""
-        s, scale = self.forward(squeezed(layer), x), Layer("scale", f"{layer.name}.scale")
-        self.kept[layer.name] = self._save(scale, "x0", x), s
-        return self.rules.activation(scale, "x4", times(*_alike(x, _spread(s, x.shape))))
+        """x times the factors that its means make."""
+        return self.scaled(Layer("scale", f"{layer.name}.scale"), x, self.forward(squeezed(layer), x))
 
     def _excite_back(self, layer: Layer, e: Value) -> Value:
-        """e0 s, and what comes back by the factors, whose error is e0 x summed over the positions."""
-        inner, (x, s) = squeezed(layer), self.kept[layer.name]
-        e0 = self.rules.error(Layer("scale", f"{layer.name}.scale"), "e0", e)
-        means = self.backward(inner, _over_positions(*_alike(e0, x)))
-        means = self.rules.error(inner[0], "e0", means)
-        return joined(times(*_alike(e0, _spread(s, e0.shape))), means)
+        """What comes back by the product, and by the factors."""
+        dx, ds = self.scaled_back(Layer("scale", f"{layer.name}.scale"), e)
+        inner = squeezed(layer)
+        return joined(dx, self.rules.error(inner[0], "e0", self.backward(inner, ds)))
 
 
 def _copies(value: Any) -> Copies:
@@ -432,9 +440,8 @@ def _spread(s: Value, shape: tuple[int, ...]) -> Value:
 
 def _over_positions(e: Value, x: Value) -> Value:
     """sum(e x) over the positions of each image and channel: (N, C)."""
-    n, c, size = x.shape[0], x.shape[-1], prod(x.shape[1:])
-    a, b = elements(e), elements(x)
-    places = [slice(i * size + k, (i + 1) * size, c) for i in range(n) for k in range(c)]
+    shape, a, b = (x.shape[0], x.shape[-1]), elements(e), elements(x)
     if isinstance(e, Fixed) and isinstance(x, Fixed):
-        return Fixed((n, c), [exact_dot(a[at], b[at]) for at in places], e.exponent + x.exponent)
-    return Tensor((n, c), [floats.dot32(a[at], b[at]) for at in places])
+        sums = [scale_grad_at(a, b, x.shape, place) for place in places(shape)]
+        return Fixed(shape, sums, e.exponent + x.exponent)
+    return Tensor(shape, [scale_grad_at(a, b, x.shape, place, floats.dot32) for place in places(shape)])

@@ -34,6 +34,11 @@ from intnet.spec.tensor import Place, Tensor, index_of, places
 # e0 where that is stored.
 _WINDOW = "v[n, y*sh + i - top, x*sw + j - left, c] over (i, j), i < kh, j < kw, inside the image"
 _WON = "sum of e[n, y, x, c] over the windows (y, x) that the place won"
+_PART = (
+    "v[n, r, q, c] over (r, q), floor(y*H/oh) <= r < ceil((y + 1)*H/oh),"
+    " floor(x*W/ow) <= q < ceil((x + 1)*W/ow)"
+)
+_SHARE = "e0[n, y, x, c] / (how many window (y, x) has) over the windows (y, x) that hold the place"
 _CHAIN = ", a chain from +0: one addition a term"
 RULES = {
     "max_pool": {
@@ -49,6 +54,10 @@ RULES = {
             "sum of e0[n, y, x, c] / (kh * kw) over the windows (y, x) that hold the place",
             f"sum of e0[n, y, x, c] / (kh * kw) over the windows (y, x) that hold the place{_CHAIN}",
         ),
+    },
+    "adaptive_pool": {
+        "x4[n, y, x, c]": (f"sum of {_PART}, / how many", f"sum of {_PART}{_CHAIN}; then / how many"),
+        "handed[n, r, q, c]": (f"sum of {_SHARE}", f"sum of {_SHARE}{_CHAIN}"),
     },
     "mean": {
         "x4[n, c]": (

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from intnet.inspect import as_spec
-from intnet.layers import AdaptiveAvgPool2d, Layer
+from intnet.layers import Layer
 from intnet.methods import METHODS, Method
 from intnet.numbers.qtensor import QTensor
 from intnet.spec.digest import Exponents, Floats, Words
@@ -28,8 +28,6 @@ from intnet.verify.row import NotSpecified
 from intnet.verify.taken import Taken
 
 __all__ = ["FLOAT32", "Judge", "Lazy", "as_stored"]
-
-KINDS = as_spec.KINDS | {AdaptiveAvgPool2d: "avg_pool"}
 
 
 class Lazy(Sequence[Any]):
@@ -63,7 +61,7 @@ def as_stored(value: Any) -> Words | Floats:
 
 def described(layer: Layer) -> SpecLayer:
     """A layer as the definition's nets have it; one of a user's own by its base class, or by what it does."""
-    kind = next((KINDS[cls] for cls in type(layer).__mro__ if cls in KINDS), "")
+    kind = next((as_spec.KINDS[cls] for cls in type(layer).__mro__ if cls in as_spec.KINDS), "")
     return as_spec.layer_of(
         layer, kind or ("linear" if layer.takes_weight else "norm" if layer.normalizes else "join")
     )

@@ -82,6 +82,24 @@ def test_two_mistakes_of_one_rounding(pair: str) -> None:
     assert whole(told(PAIRS[pair])) == [pair]
 
 
+TIES: dict[str, Callable[[Fraction], bool]] = {  # at a tie: whether it goes up
+    "tie up (towards +infinity)": lambda x: True,
+    "tie down (towards -infinity), as a constant of half less one": lambda x: False,
+    "tie towards zero": lambda x: x < 0,
+    "tie to odd": lambda x: x.__floor__() % 2 == 0,
+    "tie away from zero": lambda x: x > 0,
+}
+
+
+@pytest.mark.parametrize("name", TIES)
+def test_ties_treated_otherwise(name: str) -> None:
+    def device(x: Fraction) -> int:
+        tie = (x - x.__floor__()) == Fraction(1, 2)
+        return saturate(x.__floor__() + TIES[name](x) if tie else round_fraction(x))
+
+    assert whole(told(device)) == [name]
+
+
 def test_a_single_mistake_is_never_told_as_a_pair() -> None:
     assert whole(told(lambda x: saturate(x.__floor__()))) == ["truncation (floor)"]
 

@@ -316,13 +316,12 @@ def test_a_pack_that_cannot_be_run(written: Write, tmp_path: Path) -> None:
 
 
 def test_every_layer_that_a_pack_can_hold_has_a_kind() -> None:
-    """But means of windows that adapt to the image's size."""
     classes = {
         cls for module in (net_layers, joints) for cls in vars(module).values() if isinstance(cls, type)
     }
     own = {cls for cls in classes if issubclass(cls, net_layers.Layer) and cls is not net_layers.Layer}
     groups = {net_layers.Sequential, joints.SqueezeExcitation}
-    assert own - groups - as_spec.KINDS.keys() == {net_layers.AdaptiveAvgPool2d}
+    assert own - groups == as_spec.KINDS.keys()
 
 
 def test_the_remainder_is_32_bits_and_a_sticky_one() -> None:

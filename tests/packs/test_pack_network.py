@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from fnmatch import fnmatch
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import pytest
 
 from intnet.cli.main import main
 from intnet.errors import ConfigError, PackError
-from intnet.packs import causes, check, pack
+from intnet.packs import causes, check, layers, pack
 from intnet.packs.by_spec.recompute import recompute
 from intnet.packs.layers import network
 from intnet.packs.layers.wiring import Wiring
 from intnet.runs import run_folder
 from tests.packs.test_contract_device import check_marks, complemented, given, minus, truncated
+from tests.support import weighed
 from tests.support.command import here
 from tests.support.contract_device import T
 from tests.support.contract_network import Network
@@ -29,6 +31,11 @@ CASES = {  # method, options, model, what of it: a step, a chain of steps, an in
     "wageubn classes": ("wageubn", {}, "lenet5", 0),
     "branches step": ("wageubn", FIXED, "resnet8", 1),
     "branches classes": ("wageubn", FIXED, "resnet8", 0),
+    "weighed step": ("wageubn", {}, weighed.NAME, 1),
+    "weighed classes": ("wageubn", {}, weighed.NAME, 0),
+    "weighed saved step": ("saved", {}, weighed.NAME, 1),
+    "weighed float32 step": ("float32", {}, weighed.NAME, 1),
+    "weighed dynasty classes": ("dynasty", {}, weighed.NAME, 0),
     "wageubn in a range": ("wageubn", {"saturate": "0", "first": "block"}, "mlp", 2),
     "adapt step": ("adapt", {}, "lenet5", 1),
     "adapt classes": ("adapt", {}, "lenet5", 0),
@@ -93,8 +100,8 @@ def test_inputs_are_images_labels_and_state(name: str, made: Make) -> None:
 
 
 def test_the_graph_is_that_of_the_network(made: Make) -> None:
-    layers = made("branches step").manifest["about"]["replay"][0]["layers"]
-    found = {one["layer"]: (one["sources"], one["errors"]) for one in layers}
+    entries_ = entries(made("branches step").manifest)
+    found = {name: (one["sources"], one["errors"]) for name, one in entries_.items()}
     assert found["conv1"] == ([], [["handed", "bn1"]])
     assert found["relu1"] == (
         [["output", "bn1"]], [["handed", "layer1.0.relu2"], ["handed", "layer1.0.conv1"]]
@@ -105,7 +112,45 @@ def test_the_graph_is_that_of_the_network(made: Make) -> None:
     assert found["avgpool"] == ([["output", "layer3.0.relu2"]], [["handed", "fc"]])
     assert found["fc"] == ([["output", "avgpool"]], [["handed", "loss"]])
     assert found["loss"] == ([["output", "fc"]], [])
-    assert [one["layer"] for one in layers][-1] == "loss"
+    assert list(entries_)[-1] == "loss"
+
+
+def test_factors_are_told_apart_from_what_they_multiply(made: Make) -> None:
+    entries_ = entries(made("weighed step").manifest)
+    assert "factors" not in entries_["join"] and entries_["excite.scale"]["factors"]["tensor"]
+    found = {name: (one["sources"], one["errors"]) for name, one in entries_.items()}
+    assert found["excite.scale"] == ([["output", "silu2"]], [["handed", "join"]])
+    assert entries_["excite.scale"]["factor_sources"] == [["output", "excite.scale_activation"]]
+    assert found["excite.scale_activation"][1] == [["handed factors", "excite.scale"]]
+    assert found["silu2"][1] == [["handed", "excite.scale"], ["handed", "excite.avgpool"]]
+    assert found["join"][0] == [["output", "excite.scale"], ["output", "silu1"]]
+    assert found["silu1"][1] == [["handed", "join"], ["handed", "conv2"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "picked"),
+    [
+        ("wageubn", ("excite.scale",)),
+        ("wageubn", ("join",)),
+        ("wageubn", ("excite.*", "join", "silu2", "avgpool")),
+        ("float32", ("excite.scale",)),
+        ("float32", ("excite.*", "join")),
+        ("muppet", ("excite.scale", "join")),
+    ],
+)
+def test_products_with_factors_in_packs_of_some_layers(
+    method: str, picked: tuple[str, ...], tmp_path: Path
+) -> None:
+    run = run_folder.build(method, {}, weighed.NAME, "digits", batch_size=2)
+    names = [layer.name for layer in run.model.all_layers() if any(fnmatch(layer.name, p) for p in picked)]
+    read = pack.read(pack.write(layers.draft(run, names), tmp_path / "pack"))
+    again, spec = check.recompute(read), recompute(read)
+    assert again.exit_status == spec.exit_status == 0 and not spec.unknown
+    scale = [one for one in read.manifest["about"]["replay"][0]["layers"] if one["kind"] == "scale"]
+    assert [one["factor_sources"] for one in scale] == [
+        [["output", "excite.scale_activation"]] if "excite.*" in picked else []
+    ] * ("excite.scale" in names)
 
 
 def test_equal_numbers_are_not_taken_for_one_another() -> None:
@@ -140,7 +185,17 @@ def test_classes_are_the_greatest_logits(made: Make) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["wageubn step", "wageubn classes", "branches step", "branches classes"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "wageubn step",
+        "wageubn classes",
+        "branches step",
+        "branches classes",
+        "weighed step",
+        "weighed classes",
+    ],
+)
 def test_every_word_from_the_page_alone(
     name: str, made: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,18 +207,24 @@ def test_every_word_from_the_page_alone(
     assert f"PASS: {len(ports)} ports, {words:,} words of the device are equal" in capsys.readouterr().out
 
 
-FAULTS = {
-    "bn3/x2 truncates": ("bn3/x2", truncated),
-    "fc1/e3 truncates": ("fc1/e3", truncated),
-    "conv2/gWq draws otherwise": ("conv2/gWq", complemented),
-    "bn1/m2 negated": ("bn1/m2", minus),
+FAULTS = {  # case, port, what takes the place of its rounding
+    "bn3/x2 truncates": ("wageubn step", "bn3/x2", truncated),
+    "fc1/e3 truncates": ("wageubn step", "fc1/e3", truncated),
+    "conv2/gWq draws otherwise": ("wageubn step", "conv2/gWq", complemented),
+    "bn1/m2 negated": ("wageubn step", "bn1/m2", minus),
+    "excite.scale/x4 truncates": ("weighed step", "excite.scale/x4", truncated),
+    "join/e0 truncates": ("weighed step", "join/e0", truncated),
+    "excite.scale_activation/e0 negated": ("weighed step", "excite.scale_activation/e0", minus),
+    "excite.avgpool/e0 negated": ("weighed step", "excite.avgpool/e0", minus),
+    "avgpool/x4 truncates": ("weighed step", "avgpool/x4", truncated),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_faulty_layer_is_named_and_what_follows_is_marked(fault: str, made: Make, tmp_path: Path) -> None:
-    read, (port, change) = made("wageubn step"), FAULTS[fault]
+    case, port, change = FAULTS[fault]
+    read = made(case)
     Network(read.folder, {port: change}).run(tmp_path / "dut")
     result = causes.trace(read, check.check_dut(read, tmp_path / "dut"))
     assert not result.untraced
@@ -231,20 +292,6 @@ REFUSED: list[tuple[tuple[Any, ...], str]] = [
     ((*NEW, "--inference", 99999, "--step", 2), "--inference 99999: digits has 359 test images"),
     ((*NEW, "--inference", 2), "no running statistics yet; train a step first"),
     (("unit", "quantize_sq", "--level", 0, "--network"), "--network is for a pack of layers, not of a unit"),
-    (
-        (
-            "--method",
-            "wageubn",
-            "--model",
-            "efficientnetv2",
-            "--data",
-            "digits",
-            "--batch-size",
-            2,
-            "--network",
-        ),
-        "reads two tensors: a pack holds layers that read one",
-    ),
 ]
 
 

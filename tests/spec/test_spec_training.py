@@ -24,7 +24,7 @@ from intnet.spec import models as spec_models
 from intnet.spec.__main__ import EXAMPLE
 from intnet.spec.digest import digest
 from intnet.spec.methods import METHODS
-from intnet.spec.nets import Layer, Net
+from intnet.spec.nets import Layer, Net, Residual
 from intnet.spec.training import first, train
 from intnet.training.train import Run
 from tests.methods.test_wageubn_layers import Zoo
@@ -32,6 +32,7 @@ from tests.support.cases import random_codes
 from tests.support.saved_world import NETS, Excited
 from tests.support.states import state_differences, state_of
 from tests.support.stepping import TinyResNet
+from tests.support.weighed import Weighed
 
 ALONE = """
 import sys
@@ -184,18 +185,34 @@ class Apart(Zoo):
 APART = tuple(
     x._replace(stride=2, padding=0) if isinstance(x, Layer) and x.name == "pool2" else x for x in ZOO
 )
+WEIGHED: Net = (
+    Layer("conv", "conv1", 4, 3, stride=2, padding=1),
+    Layer("norm", "bn1"),
+    Layer("silu", "silu1"),
+    Residual((
+        Layer("conv", "conv2", 4, 3, padding=1),
+        Layer("norm", "bn2"),
+        Layer("silu", "silu2"),
+        Layer("excite", "excite", 2),
+    )),
+    Layer("join", "join"),
+    Layer("adaptive_pool", "avgpool", kernel=3),
+    Layer("flatten", "flatten"),
+    Layer("linear", "fc", 3, bias=True),
+)  # fmt: skip
 KINDS: dict[str, tuple[Net, Callable[[], models.Model]]] = {
     "zoo": (ZOO, Zoo),
     "apart": (APART, Apart),
     "excited": (NETS["excited"], Excited),
+    "weighed": (WEIGHED, lambda: Weighed((8, 8, 1), 3)),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("net", ["zoo", "excited"])
+@pytest.mark.parametrize("net", ["zoo", "excited", "weighed"])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_kind_of_layer_under_every_method(method: str, net: str) -> None:
-    """tanh, pools that overlap, groups, strides of two numbers, dropout, silu, squeeze and excitation."""
+    """tanh, pools that overlap or adapt, groups, strides of two numbers, dropout, silu, excitation."""
     net = "apart" if (method, net) == ("adapt", "zoo") else net
     layers, make = KINDS[net]
     model = make()

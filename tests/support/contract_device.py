@@ -91,6 +91,7 @@ class Device:
         self.held: dict[str, T] = {}  # values by the name of their port
         self.output: dict[str, T] = {}
         self.handed: dict[str, T] = {}
+        self.to_factors: dict[str, T] = {}
         self.read: dict[str, T] = {}
 
     def run(self, folder: Path) -> None:
@@ -229,6 +230,7 @@ class Device:
         """'the output of `a` + what is handed on by `b`', or a formula of inputs."""
         kinds = {
             "the output of": self.output, "what is handed on by": self.handed, "what is read by": self.read,
+            "what is handed to the factors by": self.to_factors,
         }  # fmt: skip
         found = []
         for words, held in kinds.items():
@@ -271,7 +273,7 @@ class Device:
 
     def forward(self, layer: str) -> None:
         """The output of a layer."""
-        self.read[layer] = x = self.source(self.page.graph[layer][1])
+        self.read[layer] = x = self.source(self.page.graph[layer][1].split("; its factors s: ")[0])
         self.output[layer] = getattr(self, self.kind(layer))(layer, x)
 
     def conv(self, layer: str, x: T) -> T:

@@ -3,13 +3,15 @@
     Network(pack, faults).run(folder)     a training step with its loss, or an inference with its classes
 
 Beside convolution, batch norm and ReLU it has linear layers with biases, pools, flatten, the mean of images,
-the loss in binary32 and its error, and batch norm by running statistics.
+the loss in binary32 and its error, and batch norm by running statistics; squeeze and excitation with its
+curves in integers, sums of branches, adaptive means.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
 from math import prod
@@ -61,6 +63,14 @@ def ln(x: float) -> float:
     z, t = s * s, s + s
     h = horner([1.0 / n for n in range(23, 1, -2)], z)
     return single(k * LN2_HI + (k * LN2_LO + (t + t * (z * h))))
+
+
+def sigmoid(x: Fraction) -> Fraction:
+    """1 / (1 + exp(-x)) to 80 digits; only at 0 it is rational."""
+    with localcontext() as context:
+        context.prec = 80
+        power = (Decimal(-x.numerator) / Decimal(x.denominator)).exp()
+        return Fraction(1, 2) if x == 0 else Fraction(1 / (1 + power))
 
 
 class Network(Device):
@@ -208,7 +218,74 @@ class Network(Device):
     def mean_back(self, layer: str, e: T) -> T:
         n, height, width, c = shape = self.read[layer].shape
         size = height * width
-        return T(shape, [e.values[i // (size * c) * c + i % c] / size for i in range(n * size * c)])
+        spread = [e.values[i // (size * c) * c + i % c] / size for i in range(n * size * c)]
+        return self.keep(f"{layer}/e0", T(shape, spread))
+
+    def adaptive(self, layer: str) -> tuple[tuple[int, ...], list[list[int]]]:
+        """(shape of the output, the flat indices inside each window)."""
+        (n, height, width, c), at = self.read[layer].shape, self.window(layer)
+        oh, ow, windows = at["oh"], at["ow"], []
+        for image, y, x, k in product(range(n), range(oh), range(ow), range(c)):
+            rows = range(y * height // oh, -(-(y + 1) * height // oh))
+            columns = range(x * width // ow, -(-(x + 1) * width // ow))
+            windows.append([((image * height + r) * width + q) * c + k for r in rows for q in columns])
+        return (n, oh, ow, c), windows
+
+    def adaptive_pool(self, layer: str, x: T) -> T:
+        shape, windows = self.adaptive(layer)
+        means = [Fraction(sum(x.values[i] for i in window)) / len(window) for window in windows]
+        return self.keep(f"{layer}/x4", T(shape, means))
+
+    def adaptive_pool_back(self, layer: str, e: T) -> T:
+        e0, shape = self.keep(f"{layer}/e0", e), self.read[layer].shape
+        out = [Fraction(0)] * prod(shape)
+        for window, v in zip(self.adaptive(layer)[1], e0.values, strict=True):
+            for i in window:
+                out[i] += v / len(window)
+        return T(shape, out)
+
+    # -- curves, squeeze and excitation, sums ----------------------------------------------------
+
+    def silu(self, layer: str, x: T) -> T:
+        slopes = [(s := sigmoid(v)) * (1 + v * (1 - s)) for v in x.values]
+        self.held[f"{layer}/dx4"] = self.keep(f"{layer}/dx4", T(x.shape, slopes))
+        return self.keep(f"{layer}/x4", T(x.shape, [v * sigmoid(v) for v in x.values]))
+
+    def silu_back(self, layer: str, e: T) -> T:
+        e0, slopes = self.keep(f"{layer}/e0", e), self.held[f"{layer}/dx4"]
+        products = [v * slope for v, slope in zip(e0.values, slopes.values, strict=True)]
+        return self.keep(f"{layer}/e1q", T(e0.shape, products))
+
+    def sigmoid(self, layer: str, x: T) -> T:
+        return self.keep(f"{layer}/x4", T(x.shape, [sigmoid(v) for v in x.values]))
+
+    def sigmoid_back(self, layer: str, e: T) -> T:
+        e0 = self.keep(f"{layer}/e0", e)
+        pairs = zip(e0.values, self.output[layer].values, strict=True)
+        return self.keep(f"{layer}/e1", T(e0.shape, [v * (y * (1 - y)) for v, y in pairs]))
+
+    def scale(self, layer: str, x: T) -> T:
+        return self.keep(f"{layer}/x4", self.by_factors(layer, x))
+
+    def scale_back(self, layer: str, e: T) -> T:
+        e0, x = self.keep(f"{layer}/e0", e), self.read[layer]
+        n, height, width, c = x.shape
+        size, products = height * width * c, [a * b for a, b in zip(e0.values, x.values, strict=True)]
+        sums = [sum(products[i * size + k : (i + 1) * size : c]) for i in range(n) for k in range(c)]
+        self.to_factors[layer] = T((n, c), [Fraction(v) for v in sums])
+        return self.by_factors(layer, e0)
+
+    def by_factors(self, layer: str, x: T) -> T:
+        """Every element by the factor of its image and channel."""
+        size, c = prod(x.shape[1:]), x.shape[3]
+        s = self.source(self.page.graph[layer][1].split("; its factors s: ")[1]).values
+        return T(x.shape, [v * s[i // size * c + i % c] for i, v in enumerate(x.values)])
+
+    def join(self, layer: str, x: T) -> T:
+        return self.keep(f"{layer}/x4", x)
+
+    def join_back(self, layer: str, e: T) -> T:
+        return self.keep(f"{layer}/e0", e)
 
     def flatten(self, layer: str, x: T) -> T:
         return self.keep(f"{layer}/x4", T((x.shape[0], prod(x.shape[1:])), x.values))

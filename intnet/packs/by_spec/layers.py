@@ -85,6 +85,7 @@ class _Walked:
     walk: Walk
     output: Value | None = None
     handed: Value | None = None
+    handed_factors: Value | None = None
     value: Value | None = None
     error: Value | None = None
 
@@ -132,7 +133,8 @@ class Replay:
     def _check(self, step: Json) -> None:
         """PackError where a layer has its value or its error from one that the step has not."""
         names = {one["layer"] for one in step["layers"]}
-        origins = [part for one in step["layers"] for part in (*one["sources"], *one["errors"])]
+        keys = ("sources", "errors", "factor_sources")
+        origins = [part for one in step["layers"] for key in keys for part in one.get(key, ())]
         missing = [layer for _, layer in origins if layer not in names]
         if missing:
             where = f"{self.plain.pack.folder}: {MANIFEST}"
@@ -174,7 +176,11 @@ class Replay:
                 one.output, one.handed = self._head(one, one.value)
                 return one.output
             layer = self.layers[one.made.layer]
-            one.output = one.walk.forward((layer,), one.value)
+            if "factors" in one.entry:
+                factors = self._from("factor_sources", "factors", one, walked)
+                one.output = one.walk.scaled(layer, one.value, factors)
+            else:
+                one.output = one.walk.forward((layer,), one.value)
             if f"{one.made.prefix}x4" in self.plain.ports and "x4" not in one.made.seen:  # of a pool
                 one.output = one.step.note(layer, "x4", one.output, one.output)
         return one.output
@@ -196,6 +202,9 @@ class Replay:
         if one.handed is None and one.entry["gradient"] is not None:
             one.error = self._from("errors", "gradient", one, walked)
             layer = self.layers[one.made.layer]
+            if "factors" in one.entry:
+                one.handed, one.handed_factors = one.walk.scaled_back(layer, one.error)
+                return one.handed
             one.handed = one.walk.backward((layer,), one.error)
             if isinstance(self.model[one.made.layer], Squeeze):
                 one.handed = one.step.error(layer, "e0", one.handed)
@@ -221,12 +230,12 @@ class Replay:
         return value
 
     def _part(self, what: str, of: _Walked, walked: dict[str, _Walked]) -> Value | None:
-        """'output' and 'handed' of a layer, or the 'value' or the 'error' that it was given."""
+        """'output' and what is handed on of a layer, or the 'value' or the 'error' that it was given."""
         if what in ("output", "value"):
             self._forward(of, walked)
         else:
             self._back(of, walked)
-        found: Value | None = getattr(of, what)
+        found: Value | None = getattr(of, what.replace(" ", "_"))
         return found
 
     def _stored(self, json: Json) -> Words | Floats:

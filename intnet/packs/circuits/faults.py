@@ -30,11 +30,15 @@ Change = Callable[
 
 
 class Fault(NamedTuple):
-    """A mistake: its name, the node that it changes, and what it gives instead."""
+    """A mistake: its name, the node that it changes, and what it gives instead.
+
+    beside: places of nodes ahead of it whose values it reads too, behind its own arguments
+    """
 
     name: str
     place: int
     change: Change
+    beside: tuple[int, ...] = ()
 
 
 def _cut(bits: int, signed: bool) -> Change:
@@ -60,7 +64,7 @@ def _argument(index: int) -> Change:
 def faults(circuit: Circuit) -> list[Fault]:
     """All of a circuit, each name once."""
     found: dict[str, Fault] = {}
-    names, counts = _titles(circuit), dict[str, int]()
+    names, counts = titles(circuit), dict[str, int]()
     for node in needed(circuit, circuit.gives.values()):
         for what, change in _of(node):
             name = f"{names[node.place]}: {what}"
@@ -70,7 +74,7 @@ def faults(circuit: Circuit) -> list[Fault]:
     return list(found.values())
 
 
-def _titles(circuit: Circuit) -> dict[int, str]:
+def titles(circuit: Circuit) -> dict[int, str]:
     """For every node the wire or port that it leads to first: where a reader finds it."""
     titles: dict[int, str] = {}
     for name, wire in [*circuit.wires.items(), *circuit.gives.items()]:
@@ -124,8 +128,10 @@ def changed(circuit: Circuit, fault: Fault) -> Circuit:
         args = [made[arg.place] for arg in node.args]
         if any(arg.place in touched for arg in node.args):
             touched.add(node.place)
-        make = fault.change if node.place == fault.place else _again
-        value = make(new, node, args)
+        if node.place == fault.place:
+            value = fault.change(new, node, args + [made[place] for place in fault.beside])
+        else:
+            value = _again(new, node, args)
         if node.name and node.kind in ("wire", "cut"):
             keeps = node.place not in touched and node.kind == "wire"
             value = Wire(new, "wire", None, (value,), node.range if keeps else value.range, node.name)

@@ -92,5 +92,6 @@ def _again(given: Json, load: Load, layer: Layer, method: Method, told: Json) ->
     remember(method, told)
     captured = Captured(layer.name, value=load(given["value"]), wanted=given["wanted"])
     captured.gradient = None if given["gradient"] is None else load(given["gradient"])
+    captured.factors = load(given["factors"]) if "factors" in given else None
     captured.before = {key: load(json) for key, json in given["before"].items()}
     return replay(layer, method, captured)

@@ -25,6 +25,7 @@ from intnet.autograd import Tensor, backward, leaf
 from intnet.errors import PackError
 from intnet.inspect.as_spec import KINDS
 from intnet.layers import Dropout, Layer
+from intnet.layers.joints import Join, Scale
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import Method, Update
 from intnet.numbers.qtensor import QTensor
@@ -32,7 +33,7 @@ from intnet.packs.layers.wiring import Wiring
 from intnet.trace import Event
 from intnet.training.state import parts
 
-WINDOW = ("kernel", "stride", "padding", "groups")
+WINDOW = ("kernel", "stride", "padding", "groups", "output")
 OUTPUTS = {"linear": "x1", "conv": "x1", "norm": "x3"}  # the path of what a layer gives; x4 of all others
 FOLDED = ("scale", "offset")  # of a batch norm that inference has as two words a channel
 
@@ -44,7 +45,9 @@ class Captured:
     kind:   the definition's word for what the layer does, of a layer of a user's own its class
     output: what it gave on the way forward; handed: the gradient that it gave at its input
     wanted: whether it had to hand one on
-    sources, errors: what made its value and its gradient (`graph.py`), where that was seen and not compared
+    factors: what a product with factors (`Scale`) reads beside its value; handed_factors: the gradient there
+    sources, errors, factor_sources: what made its value, its gradient and its factors (`graph.py`), where
+        that was seen and not compared
     window: stride, padding, groups, kernel of a layer that has them
     """
 
@@ -55,8 +58,11 @@ class Captured:
     output: Any = None
     handed: Any = None
     wanted: bool = False
+    factors: Any = None
+    handed_factors: Any = None
     sources: list[list[str]] | None = None
     errors: list[list[str]] | None = None
+    factor_sources: list[list[str]] | None = None
     before: dict[str, Any] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
     window: dict[str, Any] = field(default_factory=dict)
@@ -175,20 +181,32 @@ class Taps:
             seen.handed = gradient
             return gradient
 
+        def hand_factors(gradient: Any) -> Any:
+            seen.handed_factors = gradient
+            return gradient
+
         def give(value: Any) -> Any:
             seen.output = value
             return value
 
         def forward(x: Tensor, method: Method, *others: Tensor) -> Tensor:
-            if others:
-                raise PackError(f"layer {layer.name} reads two tensors: a pack holds layers that read one")
+            if others and type(layer) is Join:
+                return forward(ops.add(x, *others), method)
+            if others and type(layer) is not Scale:
+                kind = type(layer).__name__
+                raise PackError(
+                    f"layer {layer.name} of the class {kind} reads two tensors: a pack holds of such layers "
+                    "those that have a definition, sums (Join) and products with factors (Scale)"
+                )
             if seen.value is not None:
                 raise PackError(f"layer {layer.name} runs twice in a step: a pack holds one pass of a layer")
             seen.value, seen.wanted = x.value, x.node is not None
+            seen.factors = others[0].value if others else None
             if self.wiring is not None:
-                self.wiring.reads(layer.name, x.value)
+                self.wiring.reads(layer.name, x.value, seen.factors)
             x = ops.cast(x, forward=lambda value: value, backward=hand)
-            y = ops.cast(inner(x, method), forward=give, backward=see)
+            others = tuple(ops.cast(s, forward=lambda value: value, backward=hand_factors) for s in others)
+            y = ops.cast(inner(x, method, *others), forward=give, backward=see)
             if self.wiring is not None:
                 self.wiring.makes(layer.name, y.value)
             return y
@@ -233,6 +251,7 @@ class Taps:
         found = [self._seen[name] for name in wiring.order]
         for seen in found:
             seen.sources, seen.errors = wiring.sources[seen.layer], wiring.readers(seen.layer)
+            seen.factor_sources = wiring.factors.get(seen.layer)
             path = OUTPUTS.get(seen.kind, "x4")
             if all(event.path != path for event in seen.events) and isinstance(
                 seen.output, QTensor | np.ndarray
@@ -246,7 +265,8 @@ def replay(layer: Layer, method: Method, given: Captured) -> Captured:
     """`given`'s step again, from its value, its gradient and its state before; the layer alone."""
     set_state(layer, given.before)
     with Taps([layer], method) as taps, method.within(observers=[taps]):
-        y = layer(leaf(given.value) if given.wanted else Tensor(given.value), method)
+        x = leaf(given.value) if given.wanted else Tensor(given.value)
+        y = layer(x, method, *([] if given.factors is None else [leaf(given.factors)]))
         if given.gradient is not None:
             gradients = backward(y, given.gradient, ops.elementwise.join)
             leaves = [(layer, p, gradients[p]) for p in layer.parameters]

@@ -21,17 +21,20 @@ from intnet.exact.expressions import Exact, exact
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.elementwise import join
 from intnet.packs.layers.capture import Captured
-from intnet.packs.layers.wiring import Origin
+from intnet.packs.layers.wiring import FACTORS, Origin
 
-FORWARD, BACK = ("output", "value"), ("handed", "gradient")
-NAMES = {"gradient": "error"}  # as PACK.json has them
+Origins = tuple[Origin, Origin, Origin]  # of a layer's value, its error and its factors
+Ways = dict[str, str]  # a field of `Captured` -> its name in PACK.json
+FORWARD: tuple[Ways, Ways] = {"output": "output"}, {"value": "value"}
+BACK: tuple[Ways, Ways] = {"handed": "handed", "handed_factors": FACTORS}, {"gradient": "error"}
 
 
-def origins(one: Captured, captured: Sequence[Captured]) -> tuple[Origin, Origin]:
-    """Of a layer's value and of its error; as they were seen, where they were (`wiring.py`)."""
+def origins(one: Captured, captured: Sequence[Captured]) -> Origins:
+    """What made all that a layer was given; as it was seen, where it was (`wiring.py`)."""
     if one.sources is not None and one.errors is not None:
-        return one.sources, one.errors
-    return sources(one.value, captured, one.layer), errors(one.gradient, captured, one.layer)
+        return one.sources, one.errors, one.factor_sources or []
+    value, factors = (sources(read, captured, one.layer) for read in (one.value, one.factors))
+    return value, errors(one.gradient, captured, one.layer), factors
 
 
 def sources(value: Any, captured: Sequence[Captured], own: str) -> Origin:
@@ -44,11 +47,13 @@ def errors(gradient: Any, captured: Sequence[Captured], own: str) -> Origin:
     return _origin(gradient, captured, own, BACK)
 
 
-def _origin(value: Any, captured: Sequence[Captured], own: str, way: tuple[str, str]) -> Origin:
+def _origin(value: Any, captured: Sequence[Captured], own: str, ways: tuple[Ways, Ways]) -> Origin:
     """What a layer made, or what it made and another value, added in either order."""
-    made, given = way
-    products = [([made, c.layer], getattr(c, made)) for c in captured if c.layer != own]
-    givens = [([NAMES.get(given, given), c.layer], getattr(c, given)) for c in captured if c.layer != own]
+    others = [one for one in captured if one.layer != own]
+    products, givens = (
+        [([name, one.layer], getattr(one, key)) for one in others for key, name in way.items()]
+        for way in ways
+    )
     for name, other in products:
         if same(value, other):
             return [name]

@@ -31,7 +31,7 @@ from intnet.spec.methods import METHODS
 from intnet.training.inference import as_codes, evaluation_batch
 from intnet.training.train import Run
 
-MOST = 1 << 26  # elements of all paths of a pack: with their trails some 50 bytes of memory each
+MOST = 1 << 27  # elements of all paths of a pack: with their trails some 70 bytes of memory each
 
 Advance = Callable[[Run, int, Any], None]
 

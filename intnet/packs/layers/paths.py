@@ -67,7 +67,7 @@ class Maker:
         for one in captured:
             self._name_handed(one)
         self._told_of = {one.layer: one for one in captured}
-        layers = [self._given(one, operands, *origins[one.layer]) for one in captured]
+        layers = [self._given(one, operands, origins[one.layer]) for one in captured]
         for one in captured:
             self._bring_words(one)
             for event in one.events:
@@ -118,14 +118,19 @@ class Maker:
             if array is not None and id(array) in self._inside and self.names.find(one.layer, array) is None:
                 self.names.produce(array, self._name(event))
 
-    def _given(self, one: Captured, operands: Operands, sources: graph.Origin, errors: graph.Origin) -> Json:
+    def _given(self, one: Captured, operands: Operands, origins: graph.Origins) -> Json:
         """Its entry of `replay`; what no layer of the pack made becomes `in` ports."""
+        sources, errors, factors = origins
         out: Json = {"layer": one.layer, "kind": one.kind, "wanted": one.wanted, "window": one.window}
         out["sources"], out["errors"] = sources, errors
-        for key, value, name, meaning, origin in (
+        read = [
             ("value", one.value, "x", "the layer's input", sources),
             ("gradient", one.gradient, "e", "the error at the layer's output", errors),
-        ):
+        ]
+        if one.factors is not None:
+            out["factor_sources"] = factors
+            read.append(("factors", one.factors, "s", "the factors of the input's channels", factors))
+        for key, value, name, meaning, origin in read:
             event = _reader(one, value)
             path = event.path if event else name
             base = of = f"{self.prefix}{one.layer}/{path}"
@@ -334,7 +339,8 @@ class Maker:
 
 def _axes(one: Captured, event: Event) -> dict[int, str]:
     """Names of the dimensions of a path, by their number."""
-    return heads.axes(one) or (DATA_AXES if event.path[0] in "xem" else PARAMETER_AXES)
+    data = event.path[0] in "xem" or event.path == "dx4"
+    return heads.axes(one) or (DATA_AXES if data else PARAMETER_AXES)
 
 
 def _axes_of(key: str) -> dict[int, str]:
@@ -346,12 +352,12 @@ def _axes_of(key: str) -> dict[int, str]:
 
 
 def _given(one: Captured) -> list[Any]:
-    return [one.value, one.gradient, *one.before.values()]
+    return [one.value, one.factors, one.gradient, *one.before.values()]
 
 
-def _made_inside(one: Captured, origins: Mapping[str, tuple[graph.Origin, graph.Origin]]) -> list[Any]:
-    """Its value and its gradient, where layers of the pack made them, as arrays."""
-    pairs = zip((one.value, one.gradient), origins[one.layer], strict=True)
+def _made_inside(one: Captured, origins: Mapping[str, graph.Origins]) -> list[Any]:
+    """Its value, its gradient and its factors, where layers of the pack made them, as arrays."""
+    pairs = zip((one.value, one.gradient, one.factors), origins[one.layer], strict=True)
     return [value for value, origin in pairs if origin and array_of(value) is not None]
 
 

@@ -6,7 +6,7 @@
 
 `graph.py` finds the same by comparing numbers, which is enough for a few layers that were picked; in a whole
 network two layers may well have equal ones, an error of zeros for one. Between layers stands nothing but the
-sum of two branches.
+sum of two branches. A layer that reads factors beside its value (`Scale`) hands an error to either.
 """
 
 from typing import Any
@@ -17,6 +17,7 @@ from intnet.ops.elementwise import add
 
 Origin = list[list[str]]  # [what it is, of which layer] of each value that was added
 BRANCHES = 2
+FACTORS = "handed factors"  # the error that a layer hands to the maker of its factors
 
 
 class Wiring(Watcher):
@@ -26,6 +27,7 @@ class Wiring(Watcher):
         self.images: Any = None
         self.order: list[str] = []
         self.sources: dict[str, Origin] = {}
+        self.factors: dict[str, Origin] = {}
         self._made: dict[int, Origin] = {}
         self._kept: list[Any] = []  # a value that is gone could leave its identity to another
         self._branches: tuple[Any, ...] = ()
@@ -40,18 +42,23 @@ class Wiring(Watcher):
         if origins and all(origin is not None for origin in origins):
             self._note(value, [part for origin in origins for part in origin or ()])
 
-    def reads(self, layer: str, value: Any) -> None:
+    def reads(self, layer: str, value: Any, factors: Any = None) -> None:
         """A layer begins, the first one with the images; PackError where it reads nothing that is known."""
         if not self.order:
             self.images = value
+        self.sources[layer] = self._origin(layer, value)
+        if factors is not None:
+            self.factors[layer] = self._origin(layer, factors)
+        self.order.append(layer)
+
+    def _origin(self, layer: str, value: Any) -> Origin:
         origin = [] if value is self.images else self._made.get(id(value))
         if origin is None or len(origin) > BRANCHES:
             raise PackError(
                 f"layer {layer} reads what is no layer's output, nor the sum of two: a pack of a whole "
                 "network holds no other operation between layers; name layers by --layer"
             )
-        self.order.append(layer)
-        self.sources[layer] = origin
+        return origin
 
     def makes(self, layer: str, value: Any) -> None:
         """It is done."""
@@ -69,7 +76,13 @@ class Wiring(Watcher):
 
     def readers(self, layer: str) -> Origin:
         """Who hands an error to a layer, as they come: the last one that ran first."""
-        found = [["handed", name] for name in reversed(self.order) if ["output", layer] in self.sources[name]]
+        ways = (("handed", self.sources), (FACTORS, self.factors))
+        found = [
+            [way, name]
+            for name in reversed(self.order)
+            for way, read in ways
+            if ["output", layer] in read.get(name, [])
+        ]
         if len(found) > BRANCHES:
             raise PackError(
                 f"{len(found)} layers read the output of {layer}: a pack of a whole network adds the errors "

@@ -27,7 +27,7 @@ import numpy as np
 
 from intnet.errors import ConfigError, PackError, unknown
 from intnet.numbers import hexfiles, rng
-from intnet.packs.circuits import coverage
+from intnet.packs.circuits import coverage, written
 from intnet.packs.ports import Case, Draft, Filled, Port
 from intnet.packs.units import stimuli, stimuli_scales, stimuli_sums, training
 from intnet.packs.units.listing import UNITS
@@ -196,6 +196,8 @@ def assemble(
         "outputs": names[1],
         "ignored": [{"name": s.name, "bits": s.bits * s.lanes} for s in ignored],
     }
+    if circuit is not None:
+        about["circuit"] = written.to_json(circuit)
     about["coverage"] = coverage.measure(ran.circuit, ran.reads, ran.wires).json()
     if level == "L4":
         about["chain"] = _chain(groups, cases, ports)

@@ -67,6 +67,17 @@ def run(name: str, parameters: Parameters, columns: Columns, circuit: Circuit | 
     circuit: that of a unit of one's own, which `spec.units` does not have
     """
     circuit = circuit or definition.circuit(name, parameters)
+    reads = reads_of(circuit, columns)
+    wires = fast.columns(circuit, reads, coverage.outputs(circuit))
+    for wire in circuit.wires.values():
+        values = wires[wire.name]
+        if reason := fast.checked(wire, min(values), max(values)):
+            raise PackError(f"{name}: {reason}; give it more bits")
+    return Ran(circuit, reads, wires)
+
+
+def reads_of(circuit: Circuit, columns: Columns) -> dict[str, list[int]]:
+    """The columns of a circuit's in ports, lane by lane."""
     reads: dict[str, list[int]] = {}
     for port, words in columns.items():
         flat = words.reshape(len(words), -1)
@@ -74,12 +85,7 @@ def run(name: str, parameters: Parameters, columns: Columns, circuit: Circuit | 
             reads |= {f"{port}[{i}]": flat[:, i].tolist() for i in range(flat.shape[1])}
         else:
             reads[port] = flat[:, 0].tolist()
-    wires = fast.columns(circuit, reads, coverage.outputs(circuit))
-    for wire in circuit.wires.values():
-        values = wires[wire.name]
-        if reason := fast.checked(wire, min(values), max(values)):
-            raise PackError(f"{name}: {reason}; give it more bits")
-    return Ran(circuit, reads, wires)
+    return reads
 
 
 def step(name: str, codes: np.ndarray, meaning: str, bits: int = 0, signed: bool = True) -> Filled:
