@@ -221,8 +221,8 @@ def codes_like(data: Dataset, X: Any, where: str = "X") -> np.ndarray:
         own = _own(data, array)
         if own is None:
             raise DataError(
-                f"{where} is of {array.dtype}, as the codes are that the run's data set holds, and no part of "
-                f"it: of codes give their numbers, X * 2.0**{data.exponent}, or a slice of data.test_images; of "
+                f"{where} is of {array.dtype}, as the codes of the run's data set are, but no part of it: of "
+                f"codes give their numbers, X * 2.0**{data.exponent}, or a slice of data.test_images; of "
                 "whole numbers X.astype(float)"
             )
         made = array if own else rounded_to(array, data.exponent, where)[0]

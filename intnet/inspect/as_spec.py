@@ -105,13 +105,17 @@ def definition_of(method: type[Method]) -> Any:
 def settings_of(definition: Any, method: str, options: Mapping[str, Any]) -> Any:
     """A definition's `Settings` of a run's options; ConfigError where a user's own does not take them."""
     try:
-        return definition.Settings.from_options(options)
+        made = definition.Settings.from_options(options)
+        for key, value in options.items():
+            if type(value) is int and type(getattr(made, key, value)) is float:
+                raise TypeError(f"{key}={value} is read as a float")
     except (TypeError, ValueError, KeyError) as error:
         raise ConfigError(
             f"{method}: its definition does not take the options: {type(error).__name__}: {error}; "
             "Settings has a field for each, and READ, where it is no float, what makes it of its text, as "
             'READ = float32.Settings.READ | {"k": int}'
         ) from error
+    return made
 
 
 def layer_of(layer: Layer, kind: str) -> nets.Layer:

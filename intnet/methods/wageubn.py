@@ -147,6 +147,11 @@ class Wageubn(Method):
             self._rules[layer.name] = self._of(of_layer(self.options, self.overrides, layer.name))
         return self._rules[layer.name]
 
+    def settings(self) -> dict[str, Any]:
+        """Without a k_e2 that is off: runs, sweeps and packs are written as before there was one."""
+        own = super().settings()
+        return {key: value for key, value in own.items() if (key, value) != ("k_e2", None)}
+
     def streams(self, layers: Sequence[Any]) -> list[str]:
         """CQ rounds stochastically: one stream a weight.
 

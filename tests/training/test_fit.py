@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +145,9 @@ def test_early_stopping_goes_back_to_its_best_epoch(method: str) -> None:
 
 def test_early_stopping_cannot_go_back_to_what_it_has_not_seen() -> None:
     run = made(epochs=1)
+    run.history.epochs = []
     for k, value in enumerate([0.9, 0.5], 1):
-        run.history.epochs.append(Epoch(k, k, 0.0, 0.0, 1.0, value, {}, {}))
+        run.history.epochs.append(Epoch(k, k, 0.0, 0.0, {}, {}, 1.0, value))
     with pytest.raises(ConfigError, match="the best epoch, 1, was before this callback saw the run"):
         EarlyStopping(patience=1, restore_best=True)(run)
 

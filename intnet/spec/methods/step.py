@@ -59,7 +59,7 @@ class Seen(NamedTuple):
     given: Expression
     stored: Any
     format: Any
-    mode: str | None
+    mode: Mode | None
     words: list[int] | None
 
 
@@ -232,11 +232,10 @@ class Step(Rules):
         if q.saturated:
             self.saturated[name] = self.saturated.get(name, 0) + q.saturated
         out = Fixed(given.shape, q.codes, q.exponent)
-        told = "stochastic" if drawn is not None else getattr(mode, "__name__", str(mode))
-        return self.note(layer, path, given, out, form, told, drawn)
+        return self.note(layer, path, given, out, form, mode if drawn is None else "stochastic", drawn)
 
     def note(
-        self, layer: Layer, path: str, given: Any, out: Any, form: Any = None, mode: str | None = None,
+        self, layer: Layer, path: str, given: Any, out: Any, form: Any = None, mode: Mode | None = None,
         drawn: list[int] | None = None,
     ) -> Any:  # fmt: skip
         """`out` as the value of a path."""
