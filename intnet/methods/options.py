@@ -45,7 +45,7 @@ def parse_options(
             raise unknown(f"key of method {owner!r}", key, list(fields))
         if at and (key not in by_layer or not pattern):
             able = ", ".join(f"{one}@PATTERN" for one in by_layer) or "no key"
-            shown = f", as in {by_layer[0]}@layer2.*={value}" if by_layer else ""
+            shown = f", as in {by_layer[0]}@layer2.*=VALUE" if by_layer else ""
             whole = "" if key in by_layer else f"{key} holds for all layers alike; "
             raise ConfigError(f"{owner}: {name}: {whole}by layers one sets {able}{shown}")
         (overrides if at else values)[name] = _parse_value(hints[key], value, f"{owner}: {name}")
