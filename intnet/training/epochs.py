@@ -37,7 +37,7 @@ class EarlyStopping:
         if patience < 1:
             raise ConfigError(f"EarlyStopping: patience={patience}: at least 1 epoch")
         self.patience, self.column, self.restore_best = patience, column, restore_best
-        self._best: tuple[int, dict[str, Any]] = 0, {}  # step, state
+        self._best: tuple[Run | None, int, dict[str, Any]] = None, 0, {}  # of a run: step, state
 
     def __call__(self, run: "Run") -> bool:
         """Whether to stop."""
@@ -50,11 +50,11 @@ class EarlyStopping:
         ordered = [sign * value for value in values]
         best = ordered.index(max(ordered))
         if self.restore_best and best == len(ordered) - 1:
-            self._best = run.step, copy.deepcopy(run.state())
+            self._best = run, run.step, copy.deepcopy(run.state())
         stops = len(ordered) - 1 - best >= self.patience
         if stops and self.restore_best:
-            step, state = self._best
-            if step != run.history.epochs[best].step:
+            of, step, state = self._best
+            if of is not run or step != run.history.epochs[best].step:
                 raise ConfigError(
                     f"EarlyStopping: the best epoch, {best + 1}, was before this callback saw the run, which "
                     "cannot go back to it: give restore_best=True from the first epoch on"
