@@ -6,6 +6,7 @@
 # make spec-digests   the longest: runs by the definition alone, which end in the digests of the fast code
 # make lint   ruff and mypy        make bench   timings as JSON and a table        make clean
 # make docs   docs/ as HTML in docs/_build/html, every link checked
+# make outside   a researcher's day (examples/) from the built wheel, in a fresh environment and an empty folder
 # make notebooks   execute examples/*.ipynb again and write what they print into them
 PYTHON ?= python3
 VENV   := .venv
@@ -15,7 +16,7 @@ PACK   := runs/make-run-pack
 # Collecting the tests takes 7 s with their bytecode kept and 20 without it, wherever the shell says not to keep it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run check test coverage spec-digests lint docs bench notebooks clean
+.PHONY: run check test coverage spec-digests lint docs bench notebooks outside clean
 run: $(VENV)/.core
 	rm -rf $(RUN) $(PACK)
 	$(BIN)/intnet train --method wageubn --model resnet8 --data digits --epochs 8 --set lr=26,6@6 --out $(RUN)
@@ -51,6 +52,13 @@ bench: $(VENV)/.bench
 
 notebooks: $(VENV)/.test
 	$(BIN)/python -m examples.execute
+
+outside:
+	here=$$(mktemp -d) && trap 'rm -rf "$$here"' EXIT && $(PYTHON) -m venv "$$here/venv" && \
+	"$$here/venv/bin/pip" wheel -q --no-deps -w "$$here" . && \
+	"$$here/venv/bin/pip" install -q "$$(ls "$$here"/intnet-*.whl)[plot]" nbclient ipykernel && \
+	mkdir "$$here/day" && cp examples/a_researchers_day.ipynb "$$here/day" && cd "$$here/day" && \
+	env -u PYTHONPATH "$$here/venv/bin/jupyter" execute a_researchers_day.ipynb
 
 clean:
 	rm -rf $(VENV) build docs/_build docs/notebooks runs *.egg-info

@@ -15,6 +15,7 @@ import importlib.util
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,6 +196,14 @@ def _line(error: Exception, path: str) -> str:
             line = trace.tb_lineno
         trace = trace.tb_next
     return f", line {line}" if line else ""
+
+
+def place(error: Exception) -> str:
+    """'FILE, line 3: ' of the last of users' files that an error passed through; '' of none."""
+    files = {origin.file for registry in _REGISTRIES.values() for origin in registry.origins.values()}
+    frames = traceback.extract_tb(error.__traceback__)
+    mine = [frame for frame in frames if frame.filename in files | _LOADED.keys()]
+    return f"{mine[-1].filename}, line {mine[-1].lineno}: " if mine else ""
 
 
 def loaded() -> list[str]:

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -152,12 +153,12 @@ def test_an_equation_becomes_an_element_and_what_is_none_stops_the_build() -> No
 @pytest.mark.parametrize("name", methods.METHODS)
 def test_a_method_s_page_tells_every_option_with_its_default(name: str) -> None:
     told = pages.rows((DOCS / "methods" / f"{name}.md").read_text(), "Options")
-    default = methods.make(name).settings()
+    default = asdict(methods.make(name).options)
     shared = methods.make("float32").settings() if issubclass(methods.METHODS[name], FloatMaster) else {}
     own = {key for key, value in default.items() if name == "float32" or shared.get(key, ...) != value}
     assert set(told) == own
     for key, (cell, meaning) in told.items():
-        assert methods.make(name, **{key: cell.strip("`")}).settings()[key] == default[key], key
+        assert getattr(methods.make(name, **{key: cell.strip("`")}).options, key) == default[key], key
         assert len(meaning) > 10
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -110,6 +111,7 @@ class Step(float32.Step):
 
 Mine.spec = types.SimpleNamespace(Settings=Settings, Step=Step)
 """
+BROKEN = "def format_of(self, layer, path):\n        1 // 0\n"
 KEYS = ["data set corners", "format quarters", "method mine", "model three", "rounding mode ties_neg"]
 PARTS = ["--method", "mine", "--model", "three", "--data", "corners", "--batch-size", "16"]
 
@@ -216,6 +218,27 @@ def test_a_definition_of_ones_own_verifies_and_a_wrong_one_does_not(tmp_path: Pa
     said = intnet(tmp_path, *verify, "--import", "defined.py")
     assert next(line for line in said.splitlines() if line.startswith("Wq")).endswith("equal")
     assert "fc2/Wq" in intnet(tmp_path, *verify, "--import", "wrong.py", status=1)
+    intnet(tmp_path, "golden", "run", "--layer", "fc2", "--out", "pack")
+    by_spec = ["check", "pack", "--by", "spec", "--import"]
+    said = intnet(tmp_path, *by_spec, "mine.py")
+    assert "no method 'mine': give --import FILE of one that registers it and names its definition" in said
+    assert "PASS" in intnet(tmp_path, *by_spec, "defined.py")
+    assert "fc2/Wq" in intnet(tmp_path, *by_spec, "wrong.py", status=1)
+
+
+@pytest.mark.slow
+def test_an_error_in_a_definition_of_ones_own_says_where(tmp_path: Path) -> None:
+    """What does not read the options, and what fails in the file itself."""
+    (tmp_path / "mine.py").write_text(MINE)
+    assert "READ = " in DEFINED
+    (tmp_path / "unread.py").write_text(re.sub("    READ = .*", "", DEFINED))
+    (tmp_path / "broken.py").write_text(DEFINED.replace("def format_of(self, layer, path):", BROKEN))
+    intnet(tmp_path, "train", "--import", "mine.py", *PARTS, "--set", "k=3", "--out", "run")
+    verify = ["verify", "run", "--layer", "fc2", "--import"]
+    said = intnet(tmp_path, *verify, "unread.py", status=2)
+    assert "mine: its definition does not take the options: " in said and "READ = " in said
+    said = intnet(tmp_path, *verify, "broken.py", status=2)
+    assert "broken.py, line " in said and "ZeroDivisionError" in said and "internal error" not in said
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`intnet list`: methods with their options, models, data sets, formats, rounding modes, units, levels."""
+"""`intnet list`: methods with their options, models, data sets, rounding modes, formats, units, levels."""
 
 import argparse
 import inspect
@@ -8,7 +8,7 @@ from typing import Any
 
 from intnet.cli import options as cli_options
 
-SUMMARY = "list methods with their options, models, data sets, formats, rounding modes, units of golden packs"
+SUMMARY = "list methods with their options, models, data sets, rounding modes, formats, units of golden packs"
 EXAMPLE = "  intnet list\n  intnet list --json"
 
 
@@ -27,7 +27,8 @@ def run(args: argparse.Namespace) -> int:
         print(kind.replace("_", " "))
         width = max(map(len, entries))
         for name, entry in entries.items():
-            print(f"  {name:{width}}  {entry['about']}")
+            shown = f"({', '.join(entry['fields'])})" if "fields" in entry else ""
+            print(f"  {name:{width}}  {entry['about']}{f'  {name}{shown}' * bool(shown)}")
             for line in filter(None, entry.get("options_help", "").splitlines()):
                 print(f"  {'':{width}}  {line}")
             shared = entry.get("shared", [])
@@ -46,6 +47,7 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
     """All names, as JSON values."""
     from intnet import datasets, models, plugins
     from intnet.methods import METHODS
+    from intnet.numbers.formats import FORMATS
     from intnet.numbers.microscaling import MXS
     from intnet.numbers.rounding import HLS_ALIASES, MODES
     from intnet.numbers.small_floats import FLOATS
@@ -73,12 +75,14 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
         "data": {name: _data(datasets.available(name, data_dir)) for name in datasets.LOADERS}
         | {"folder:PATH": _folder()}
         | {"arrays:FILE.npz": {"about": "X, y, perhaps X_test, y_test, of numpy.savez", "available": True}},
-        "formats": {
-            name: {"about": f"{bits} bits an element: intnet.{name}"} for name, bits in named.items()
-        },
         "rounding_modes": {
             name: {"about": f"HLS name {hls[name]}" if name in hls else "no HLS name"} for name in MODES
         },
+        "formats": {
+            name: {"about": _first_line(kind.__doc__, name), "fields": _fields(kind)}
+            for name, kind in FORMATS.items()
+        }
+        | {name: {"about": f"{bits} bits an element: intnet.{name}"} for name, bits in named.items()},
         "units": {
             name: {
                 "about": unit.summary,
@@ -119,6 +123,16 @@ def shared(method: Any) -> list[str]:
     given = {field.name: field.default for field in dataclasses.fields(bases[-1])} if bases else {}
     fields = dataclasses.fields(method.Options)
     return [field.name for field in fields if given.get(field.name, dataclasses.MISSING) == field.default]
+
+
+def _fields(format: Any) -> list[str]:
+    """Of its dataclass; those that may be left out with what they then are."""
+    import dataclasses
+
+    return [
+        field.name if field.default is dataclasses.MISSING else f"{field.name}={field.default}"
+        for field in dataclasses.fields(format)
+    ]
 
 
 def _data(available: bool) -> dict[str, Any]:

@@ -128,4 +128,5 @@ def _line(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)
     if isinstance(error, MemoryError):
         return "out of memory: use a smaller --batch-size or model"
-    return f"internal error: {type(error).__name__}: {error} (--debug shows where)"
+    where = plugins.place(error) or "internal error: "
+    return " ".join(f"{where}{type(error).__name__}: {error} (--debug shows more)".split())

@@ -200,7 +200,10 @@ def rounded_to(numbers: np.ndarray, exponent: int, where: str) -> tuple[np.ndarr
 
 
 def codes_like(data: Dataset, X: Any, where: str = "X") -> np.ndarray:
-    """Images as the data set's are, of arrays that came later; DataError where they are of another kind."""
+    """Images as the data set's are, of arrays that came later; DataError where they are of another kind.
+
+    A part of the data set's own arrays, as `data.test_images[:8]`, is taken as the codes that it holds.
+    """
     array = as_images(X, where)
     if data.of_bytes:
         integers = array.dtype.kind in "iu" and int(array.min()) >= 0 and int(array.max()) <= 255
@@ -215,10 +218,28 @@ def codes_like(data: Dataset, X: Any, where: str = "X") -> np.ndarray:
             raise DataError(
                 f"{where} is of bytes; the run was trained on numbers: give these, scaled as they were"
             )
-        made = rounded_to(array, data.exponent, where)[0]
+        own = _own(data, array)
+        if own is None:
+            raise DataError(
+                f"{where} is of {array.dtype}, as the codes of the run's data set are, but no part of it: of "
+                f"codes give their numbers, X * 2.0**{data.exponent}, or a slice of data.test_images; of "
+                "whole numbers X.astype(float)"
+            )
+        made = array if own else rounded_to(array, data.exponent, where)[0]
     if made.shape[1:] != data.image_shape:
         raise DataError(f"{where}: images (H, W, C) of {made.shape[1:]}; the run's are of {data.image_shape}")
     return made
+
+
+def _own(data: Dataset, array: np.ndarray) -> bool | None:
+    """Whether an array is a part of the data set's images, and so of codes, not of numbers; None where that
+    cannot be told: of the codes' type, where the numbers that they stand for are no whole ones."""
+    images = [part for part in (data.train_images, data.test_images) if isinstance(part, np.ndarray)]
+    if any(np.may_share_memory(array, part) for part in images):
+        return True
+    below = (1 << max(-data.exponent, 0)) - 1
+    alike = any(array.dtype == part.dtype for part in images)
+    return None if alike and any(np.any(part & below) for part in images) else False
 
 
 # ---- files ----

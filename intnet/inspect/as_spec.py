@@ -3,20 +3,24 @@
     format_of(Shift(8))        formats.Shift(k=8)
     grid(Shift(8), source)     what the whole tensor decides, from its exact extremes
     layer_of(layer, kind)      a layer as data; `KINDS` has the kind of each class
+    definition_of(Wageubn)     the module of a method's definition
 
 For what explains, checks or verifies; nothing that trains imports it. A format that has no entry in `FORMATS`
 is refused by its name: where it rounds is not defined.
 """
 
+import importlib
+from collections.abc import Mapping
 from dataclasses import astuple
 from fractions import Fraction
 from typing import Any
 
 from intnet import layers
-from intnet.errors import FormatError
+from intnet.errors import ConfigError, FormatError
 from intnet.exact.expressions import Exact, Expression
 from intnet.exact.sources import FloatExact
 from intnet.layers import Layer, joints
+from intnet.methods import METHODS, Method
 from intnet.numbers import formats as fast
 from intnet.numbers import rounding
 from intnet.spec import formats as spec
@@ -87,6 +91,32 @@ def grid(format: spec.Format, source: Expression) -> int:
     if isinstance(format, fast.OwnFormat):
         return format.grid((least, greatest))
     return format.grid_of(least, greatest)
+
+
+def definition_of(method: type[Method]) -> Any:
+    """The module of a method's definition, of a user's own what it names `spec`; None where there is none."""
+    own = getattr(method, "spec", None)
+    if own is not None:
+        return own
+    if METHODS.get(method.name) is method and method.name not in METHODS.origins:
+        return importlib.import_module(f"intnet.spec.methods.{method.name}")
+    return None
+
+
+def settings_of(definition: Any, method: str, options: Mapping[str, Any]) -> Any:
+    """A definition's `Settings` of a run's options; ConfigError where a user's own does not take them."""
+    try:
+        made = definition.Settings.from_options(options)
+        for key, value in options.items():
+            if type(value) is int and type(getattr(made, key, value)) is float:
+                raise TypeError(f"{key}={value} is read as a float")
+    except (TypeError, ValueError, KeyError) as error:
+        raise ConfigError(
+            f"{method}: its definition does not take the options: {type(error).__name__}: {error}; "
+            "Settings has a field for each, and READ, where it is no float, what makes it of its text, as "
+            'READ = float32.Settings.READ | {"k": int}'
+        ) from error
+    return made
 
 
 def layer_of(layer: Layer, kind: str) -> nets.Layer:

@@ -13,11 +13,12 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from intnet.errors import ConfigError, unknown
 
 P = ParamSpec("P")
+Given = TypeVar("Given")
 
 
 def takes(
@@ -44,7 +45,9 @@ def parse_options(
             raise unknown(f"key of method {owner!r}", key, list(fields))
         if at and (key not in by_layer or not pattern):
             able = ", ".join(f"{one}@PATTERN" for one in by_layer) or "no key"
-            raise ConfigError(f"{owner}: {name}: by layers one sets {able}, as in bits@layer2.*=4")
+            shown = f", as in {by_layer[0]}@layer2.*=VALUE" if by_layer else ""
+            whole = "" if key in by_layer else f"{key} holds for all layers alike; "
+            raise ConfigError(f"{owner}: {name}: {whole}by layers one sets {able}{shown}")
         (overrides if at else values)[name] = _parse_value(hints[key], value, f"{owner}: {name}")
     return cls(**values), overrides
 
@@ -53,18 +56,19 @@ def check_patterns(overrides: Mapping[str, Any], names: Sequence[str], owner: st
     """ConfigError naming an override whose pattern matches none of the layers' names."""
     for key in overrides:
         pattern = key.partition("@")[2]
-        if not fnmatch.filter(names, pattern):
-            shown = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+            shown = ", ".join(names)
             raise ConfigError(f"{owner}: {key}: no layer of this model has such a name; there are {shown}")
 
 
-def of_layer(default: Any, key: str, overrides: Mapping[str, Any], layer: str) -> Any:
-    """The value of `key` for a layer: of the last pattern that matches its name, else the default."""
-    for name, value in reversed(list(overrides.items())):
-        own, _, pattern = name.partition("@")
-        if own == key and fnmatch.fnmatchcase(layer, pattern):
-            return value
-    return default
+def of_layer(options: Given, overrides: Mapping[str, Any], layer: str) -> Given:
+    """The options as they hold for a layer: of each key that of the last pattern that matches its name.
+
+    Defined by `spec/methods/step.py: of_layer`.
+    """
+    parts = [(*name.partition("@")[::2], value) for name, value in overrides.items()]
+    own = {key: value for key, pattern, value in parts if fnmatch.fnmatchcase(layer, pattern)}
+    return dataclasses.replace(options, **own) if own else options  # type: ignore[type-var]
 
 
 _KINDS = {int: "a whole number", float: "a number"}

@@ -170,10 +170,6 @@ class Packing:
         if given and not any(plan and plan.share for plan in self._plans.values()):
             raise ConfigError(f"{self.where}: {', '.join(given)}: no layer mixes widths, as bits=2/4 does")
 
-    def option(self, key: str, layer: "LayerLike") -> Any:
-        """An option that may be set layer by layer."""
-        return of_layer(getattr(self.options, key), key, self.overrides, layer.name)
-
     def plan(self, layer: "LayerLike", path: str = "x0") -> "Plan | None":
         """How a layer's value is packed; None where it stays. ConfigError names what is wrong.
 
@@ -181,12 +177,11 @@ class Packing:
         """
         if path not in (*PACKED, MASK) or (path == "x3" and self.options.silu == "float32"):
             return None
-        values = [self.option(key, layer) for key in BY_LAYER]
-        codec, bits, levels, bucket, norm, prob, storage = values
+        options = of_layer(self.options, self.overrides, layer.name)
+        codec, bits, levels, bucket, norm, prob, storage = (getattr(options, key) for key in BY_LAYER)
         if bits == "off":
             return None
-        common = values == [getattr(self.options, key) for key in BY_LAYER]
-        where = self.where if common else f"{self.where}: layer {layer.name}"
+        where = self.where if options == self.options else f"{self.where}: layer {layer.name}"
         if levels is None:
             base, wider = widths(bits, "bits", "B, B/C or off, as in 4 or 2/4", where)
         elif codec != "levels":

@@ -1,7 +1,7 @@
 """WAGEUBN: training with 8-bit integers in every data path (Yang et al., 2020).
 
 One layer is convolution, batch norm, ReLU; symbols, equation numbers and Algorithms 1 and 2 are the
-paper's. `Wageubn._formats` is the whole method: which quantizer stands on which path.
+paper's. `Rules` is the whole method: which quantizer stands on which path of a layer.
 
     forward   Wq -> x1 = Wq * x0 -> mu, sigma -> x2 -> x3 = gammaq*x2 + betaq -> x4 = QA(relu(x3))
     backward  e0 = QE1(e4 of the next layer) -> e1 = e0 where x3 > 0 -> e2 = e1*gammaq
@@ -16,31 +16,28 @@ Defined by `spec/methods/wageubn.py: Step`, `spec/methods/wageubn.py: update`,
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from intnet.errors import ConfigError, ContainerError, FormatError
+from intnet.errors import ConfigError, ContainerError
 from intnet.exact.expressions import Exact, add, exact
 from intnet.exact.quantize import quantize
-from intnet.methods import schedules, symbols, wageubn_block
+from intnet.methods import symbols, wageubn_block
 from intnet.methods.float_master import sgd_momentum
 from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
-from intnet.methods.options import takes
-from intnet.methods.wageubn_widths import Widths, of_e3
+from intnet.methods.options import of_layer, takes
+from intnet.methods.wageubn_rules import INTEGER_BITS, Rules
+from intnet.methods.wageubn_widths import Widths
 from intnet.methods.wageubn_words import as_memory, joined, split
 from intnet.numbers import fp32
-from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.numbers.formats import Direct, FixedPoint, Format, Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels.combine import combine
 
 EDGE_BITS = 16  # widths of the first and last layer under edges=fixed16
-MAX_DECAY = 24  # 2^-24: the least weight decay
 TOGETHER = 1 << 17  # weights that are updated at once, a last parameter apart: what a cache holds
-M_BITS = 16  # m1 and m2 keep this many bits below the LSB of e2
-# Integer bits (sign apart) under `saturate`; activations take the number that the option gives.
-INTEGER_BITS = {"mu": 4, "sigma": 4, "x2": 3, "dx4": 1, "gamma": 1, "beta": 1, "b": 1}
 
 
 class Wageubn(Method):
@@ -52,6 +49,10 @@ class Wageubn(Method):
     name = "wageubn"
     exact_gradients = True
     SYMBOLS = symbols.WAGEUBN
+    BY_LAYER = (
+        "k_e2", "e2", "saturate", "lr", "dr", "weight_decay", "k_w", "k_a", "k_e1", "k_gamma", "k_beta",
+        "k_bn", "k_mu", "k_sigma", "k_acc", "k_mom", "k_lr", "mom",
+    )  # fmt: skip
 
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "eps_q": "the paper gives no value: 2^-15, the LSB of sigma_q, added to sigma_q",
@@ -87,16 +88,19 @@ class Wageubn(Method):
 
     @dataclass(frozen=True, kw_only=True)
     class Options:
-        """e2: of e3, flag8 or a width of SQ, as 16. edges: float32 or fixed16. first: what of the first block
-        is float32, its weight layer, or its batch norm and activation too.
+        """e2: of e3, flag8 or a width of SQ, as 16. k_e2: its width in place of that in e2. edges: float32 or
+        fixed16. first: what of the first block is float32, its weight layer, or its batch norm and activation
+        too.
 
         saturate: off, or the integer bits of activations. lr: learning rate codes of k_lr bits, code *
         2^(1-k_lr), by epoch; dr: range of CQ by epoch, powers of two. weight_decay: off, or s for 2^-s.
         statistics: running or batch, for inference. k_w .. k_lr: widths of section IV-A; those of gradients
         and of stored weights follow by (22) and (24). mom: the momentum's code of k_mom bits.
+        All but edges, first and statistics take a layer pattern: k_e2@layer2.*=6.
         """
 
         e2: str = "flag8"
+        k_e2: int | None = None
         edges: Literal["float32", "fixed16"] = "float32"
         first: Literal["layer", "block"] = "layer"
         saturate: int | None = None
@@ -121,72 +125,32 @@ class Wageubn(Method):
     def __init__(self, /, **options: Any) -> None:
         super().__init__(**options)
         o = self.options
-        self._flag, k_e2 = of_e3(o.e2)
-        free = {field.name: getattr(o, field.name) for field in fields(Widths) if hasattr(o, field.name)}
-        k = self.k = Widths.following(k_e2=k_e2, **free)
-        if not 0 <= o.mom < 1 << k.k_mom - 1:
-            raise ConfigError(
-                f"wageubn: mom={o.mom}: a {k.k_mom}-bit code is from 0 to {(1 << k.k_mom - 1) - 1}"
-            )
-        self.lr = schedules.parse(self.options.lr, lambda text: rate_code(text, k.k_lr), "wageubn: lr")
-        self.dr = schedules.parse(self.options.dr, int, "wageubn: dr")
-        for _, code in self.lr.steps:
-            if not 0 < code < 1 << k.k_lr - 1:
-                raise ConfigError(
-                    f"wageubn: lr={code}: a {k.k_lr}-bit code is from 1 to {(1 << k.k_lr - 1) - 1}"
-                )
-        for _, dr in self.dr.steps:
-            if dr > 1 << k.k_gw - 1:
-                raise ConfigError(f"wageubn: dr={dr} is above 2^(kGW-1) = {1 << k.k_gw - 1}")
-            Constant(k.k_gc, dr)
-        if self.options.saturate is not None and not 0 <= self.options.saturate < k.k_a:
-            raise ConfigError(f"wageubn: saturate={self.options.saturate}: integer bits are 0..{k.k_a - 1}")
-        if self.options.weight_decay is not None and not 1 <= self.options.weight_decay <= MAX_DECAY:
-            raise ConfigError(f"wageubn: weight_decay={self.options.weight_decay}: s is 1..{MAX_DECAY}")
+        self._rules: dict[Any, Rules] = {}  # by options, and by the name of a layer
+        ordinary = self._of(o)
+        self.k, self.formats = ordinary.k, ordinary.formats  # where no option of a layer says otherwise
         if o.first == "block":
             wageubn_block.check_edges(o.edges)
             self.SYMBOLS = {**self.SYMBOLS, **symbols.FIRST_BLOCK}
         self.running_statistics = self.options.statistics == "running"
-        try:
-            self.formats = self._formats()
-        except FormatError as error:
-            raise ConfigError(f"wageubn: no such width: {error}") from None
         self.copies: dict[Parameter, tuple[Any, QTensor]] = {}  # value, its forward copy: of one pass
 
     # -- which quantizer stands where -------------------------------------------------------
 
-    def _formats(self) -> dict[str, Format]:
-        """Path -> format of every quantized path of a hidden layer.
+    def _of(self, options: Any) -> Rules:
+        if options not in self._rules:
+            self._rules[options] = Rules(options)
+        return self._rules[options]
 
-        Defined by `spec/methods/wageubn.py: Step.format_of`.
-        """
-        k = self.k
-        limited = FixedPoint(k.k_w, k.k_w - 1, overflow="saturate_symmetric")  # (10): clip to +-(1 - d)
-        return {
-            "W": limited,
-            "gamma": self._direct("gamma", k.k_gamma),
-            "beta": self._direct("beta", k.k_beta),
-            "b": self._direct("b", k.k_beta),
-            "mu": self._direct("mu", k.k_mu),  # (13)
-            "sigma": self._direct("sigma", k.k_sigma),
-            "x2": self._direct("x2", k.k_bn),
-            "x4": self._direct("x4", k.k_a),  # (14)
-            "dx4": self._direct("dx4", k.k_a),
-            "e0": Shift(k.k_e1),  # (15)
-            "e1q": Shift(k.k_e1),
-            "e3": Flag(k.k_e2) if self._flag else Shift(k.k_e2),  # (17), (16)
-            "ggamma": self._direct("ggamma", k.k_ggamma),  # (18)
-            "gbeta": self._direct("gbeta", k.k_gbeta),
-            "gb": self._direct("gb", k.k_gbeta),
-            "Accq": self._direct("Accq", k.k_acc),  # (21)
-        }
+    def rules(self, layer: LayerLike) -> Rules:
+        """What the options make of a layer; the same object for all layers with the same options."""
+        if layer.name not in self._rules:
+            self._rules[layer.name] = self._of(of_layer(self.options, self.overrides, layer.name))
+        return self._rules[layer.name]
 
-    def _direct(self, path: str, bits: int) -> Format:
-        """(6), or with `saturate` a fixed-point format of the same width and a true range."""
-        if self.options.saturate is None:
-            return Direct(bits)
-        integer = self.options.saturate if path == "x4" else INTEGER_BITS.get(path, 0)
-        return FixedPoint(bits, bits - 1 - integer, overflow="saturate_symmetric")
+    def settings(self) -> dict[str, Any]:
+        """Without a k_e2 that is off: runs, sweeps and packs are written as before there was one."""
+        own = super().settings()
+        return {key: value for key, value in own.items() if (key, value) != ("k_e2", None)}
 
     def streams(self, layers: Sequence[Any]) -> list[str]:
         """CQ rounds stochastically: one stream a weight.
@@ -196,8 +160,13 @@ class Wageubn(Method):
         return super().streams(layers) + [f"{layer.name}/gW" for layer in layers]
 
     def follow(self, layers: Sequence[Any]) -> None:
-        """With first=block: ConfigError where the model has no first block that can be float32."""
+        """ConfigError where options of a layer do not go together, or a first block cannot be float32."""
         super().follow(layers)
+        for layer in layers:
+            try:
+                self.rules(layer)
+            except ConfigError as error:
+                raise ConfigError(f"{error} (of layer {layer.name})") from None
         if self.options.first == "block":
             wageubn_block.check_model(layers)
 
@@ -218,14 +187,10 @@ class Wageubn(Method):
             parameter.value = value
             return
         symbol, where = parameter.symbol, f"{layer.name}/{parameter.symbol}"
-        parameter.value = as_memory(self.store(layer, symbol, value, self._memory(symbol)), where)
+        parameter.value = as_memory(self.store(layer, symbol, value, self.rules(layer).memory(symbol)), where)
         zeros = np.zeros(parameter.shape, np.int32)
-        parameter.slots = {"Accq": QTensor(zeros, self.formats["Accq"].exponent)}  # type: ignore[union-attr, arg-type]
-
-    def _memory(self, symbol: str) -> Format:
-        """Weights saturate at their kWU bits, gamma and beta do not."""
-        k = self.k.k_wu
-        return FixedPoint(k, k - 1, overflow="saturate_symmetric") if symbol == "W" else Direct(k)
+        exponent = self.rules(layer).formats["Accq"].exponent  # type: ignore[union-attr]
+        parameter.slots = {"Accq": QTensor(zeros, exponent)}  # type: ignore[arg-type]
 
     def weight(self, layer: LayerLike, parameter: Parameter) -> Any:
         """(10), (13): Wq, gammaq, betaq."""
@@ -263,7 +228,8 @@ class Wageubn(Method):
             layer, parameter = one[:2]
             if self.observers or self._floating(layer):
                 continue
-            kind = found.setdefault((parameter.symbol == "W", self._weight_format(layer, parameter)), [[]])
+            same = (parameter.symbol == "W", self._weight_format(layer, parameter), self.rules(layer))
+            kind = found.setdefault(same, [[]])
             if sum(math.prod(other[1].shape) for other in kind[-1]) >= TOGETHER:
                 kind.append([])
             kind[-1].append(one)
@@ -272,7 +238,7 @@ class Wageubn(Method):
     def _weight_format(self, layer: LayerLike, parameter: Parameter) -> Format:
         if layer.edge:
             return FixedPoint(EDGE_BITS, EDGE_BITS - 1, overflow="saturate_symmetric")
-        return self.formats[parameter.symbol]
+        return self.rules(layer).formats[parameter.symbol]
 
     # -- forward and backward ---------------------------------------------------------------
 
@@ -285,11 +251,12 @@ class Wageubn(Method):
             return self._block_activation(layer, path, value)
         if layer.edge:
             return self._edge_activation(layer, path, value)
-        format = self.formats.get(path)
-        if path == "x0" and not isinstance(value, QTensor):  # no activation stands before it
-            format = self.formats["x4"]
+        rules = self.rules(layer)
+        format = rules.formats.get(path)
+        if path == "x0" and not rules.reads(value):  # no activation before it, or one of another grid
+            format = rules.formats["x4"]
         elif path == "x1" and isinstance(value, np.ndarray):  # a float layer stands before it
-            format = self._first_output()
+            format = rules.first_output()
         return self.passes(layer, path, value) if format is None else self.store(layer, path, value, format)
 
     def _block_activation(self, layer: LayerLike, path: str, value: Any) -> Any:
@@ -299,7 +266,7 @@ class Wageubn(Method):
         """
         value = wageubn_block.floats(layer, value)
         if path == "x4":
-            return self.store(layer, path, value, self.formats[path])
+            return self.store(layer, path, value, self.rules(layer).formats[path])
         return self.passes(layer, path, value)
 
     def _edge_activation(self, layer: LayerLike, path: str, value: Any) -> Any:
@@ -309,12 +276,8 @@ class Wageubn(Method):
         if path == "x0":
             return self.passes(layer, path, check_finite(to_float32(value), f"{layer.name}/x0"))
         if layer.edge == "first" and self.options.edges == "float32":
-            return self.store(layer, path, value, self._first_output())
+            return self.store(layer, path, value, self.rules(layer).first_output())
         return self.passes(layer, path, value)
-
-    def _first_output(self) -> Direct:
-        """The grid of a product of Wq and x0: exponent -14."""
-        return Direct(self.k.k_w + self.k.k_a - 1)
 
     def error(self, layer: LayerLike, path: str, value: Any) -> Any:
         """Algorithm 2. e0 and e3 are rounded; e1, e2 and e4 are exact.
@@ -324,15 +287,15 @@ class Wageubn(Method):
         if self._in_block(layer):
             return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
         if path in ("m1", "m2"):
-            width = self.k.k_e1 + self.k.k_gamma - 1 + M_BITS  # e2 nominally, and the bits below it
-            return self.store(layer, path, value, Direct(width, lsb=value.exponent - M_BITS))
+            return self.store(layer, path, value, self.rules(layer).mean_of_errors(value.exponent))
         if layer.edge and path == "e3":  # of the first layer from batch norm, of the last from the loss
             if self.options.edges == "fixed16":
                 return self.store(layer, path, value, Shift(EDGE_BITS))
             return self.passes(layer, path, to_float32(value))
-        format = self.formats.get(path)
+        formats = self.rules(layer).formats
+        format = formats.get(path)
         if path == "e1" and not isinstance(value, QTensor):  # no activation stands behind this batch norm
-            format = self.formats["e0"]
+            format = formats["e0"]
         return self.passes(layer, path, value) if format is None else self.store(layer, path, value, format)
 
     # -- gradients and update ---------------------------------------------------------------
@@ -344,12 +307,12 @@ class Wageubn(Method):
         if self._floating(layer):
             return value
         if parameter.symbol == "W":  # (7)
-            format = Constant(self.k.k_gc, self.dr.at(self.epoch))
+            format = self.rules(layer).of_gradient(self.epoch)
             return self.store(layer, "gWq", value, format, "stochastic", stream="gW")
-        return self.store(layer, f"{path}q", value, self.formats[path])
+        return self.store(layer, f"{path}q", value, self.rules(layer).formats[path])
 
     def _with_decay(self, layer: LayerLike, parameter: Parameter, value: Any) -> Any:
-        s, w = self.options.weight_decay, parameter.value
+        s, w = self.rules(layer).options.weight_decay, parameter.value
         if s is None or parameter.symbol != "W":
             return value
         if self._floating(layer):
@@ -363,8 +326,7 @@ class Wageubn(Method):
         """
         if self._floating(layer):
             gradient = check_finite(gradient, f"{layer.name}/{parameter.symbol}")
-            rate = self.lr.at(self.epoch) * 2.0 ** -(self.k.k_lr - 1)
-            sgd_momentum(parameter, gradient, self.options.mom * 2.0 ** (1 - self.k.k_mom), rate)
+            sgd_momentum(parameter, gradient, *self.rules(layer).sgd(self.epoch))
             return
         moved = self._moved(layer, parameter.symbol, parameter.slots["Accq"], gradient, parameter.value)
         parameter.slots["Accq"], parameter.value = moved
@@ -373,15 +335,15 @@ class Wageubn(Method):
         self, layer: LayerLike, symbol: str, old: QTensor, gradient: QTensor, value: QTensor
     ) -> tuple[QTensor, QTensor]:
         """(Acc_q', W'): Acc = Mom*Acc_q + g_q and W' = W - lr*Acc, both exact; Acc_q' = Q(Acc, kAcc)."""
-        lr, where, seen = self.lr.at(self.epoch), f"{layer.name}/{symbol}", bool(self.observers)
+        rules, where, seen = self.rules(layer), f"{layer.name}/{symbol}", bool(self.observers)
         slot = "" if symbol == "W" else f"_{symbol}"
-        mom = self.options.mom
+        lr, mom = rules.lr.at(self.epoch), rules.options.mom
         given = Exact([(old, mom), (gradient, 1)], int(gradient.exponent)) if seen else None
-        acc = self.passes(layer, f"Acc{slot}", momentum(old, gradient, mom, self.k, where), given)
-        acc_q = self.store(layer, f"Accq{slot}", acc, self.formats["Accq"])
-        moved = descend(value, acc, lr, self.k, where)
+        acc = self.passes(layer, f"Acc{slot}", momentum(old, gradient, mom, rules.k, where), given)
+        acc_q = self.store(layer, f"Accq{slot}", acc, rules.formats["Accq"])
+        moved = descend(value, acc, lr, rules.k, where)
         given = Exact([(value, 1), (acc, -lr)], int(moved.exponent)) if seen else None
-        stored = self.store(layer, symbol, moved, self._memory(symbol), operands=given)
+        stored = self.store(layer, symbol, moved, rules.memory(symbol), operands=given)
         return as_memory(acc_q, where), as_memory(stored, where)
 
     def update_all(self, updates: Sequence[Update]) -> None:
@@ -418,18 +380,6 @@ def momentum(acc_q: QTensor, gradient: QTensor, mom: int, k: Widths, where: str)
     """
     assert int(acc_q.exponent) + 1 - k.k_mom == int(gradient.exponent), "constraint (22)"
     return combine(mom, acc_q, 1, gradient, int(gradient.exponent), f"{where}: the accumulator")
-
-
-def rate_code(text: str, bits: int) -> int:
-    """A learning rate as its code; of a real number ConfigError says the nearest code."""
-    if "." in text:
-        unit, greatest = 2.0 ** (1 - bits), (1 << bits - 1) - 1
-        near = min(max(round(float(text) / unit), 1), greatest)
-        raise ConfigError(
-            f"wageubn: lr={text}: a learning rate is a whole code, of code * 2^{1 - bits}; the nearest is "
-            f"lr={near}, which means {near * unit:.6g}"
-        )
-    return int(text)
 
 
 def descend(w: QTensor, acc: QTensor, lr: int, k: Widths, where: str) -> QTensor:

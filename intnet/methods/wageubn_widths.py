@@ -64,9 +64,11 @@ class Widths:
         return cls(**free, k_ggamma=k_gc, k_gbeta=k_gc, k_gc=k_gc, k_wu=k_wu)
 
 
-def of_e3(text: str) -> tuple[bool, int]:
-    """(whether Flag-Q, its k) of an option e2."""
+def of_e3(text: str, width: int | None = None) -> tuple[bool, int]:
+    """(whether Flag-Q, its k) of options e2 and k_e2."""
     bits = text.removeprefix("flag")
     if not (bits.isascii() and bits.isdecimal() and 2 <= int(bits) <= 16):
         raise ConfigError(f"wageubn: e2={text!r}: use flag8, or a width of SQ from 2 to 16, as in e2=16")
-    return bits != text, int(bits)
+    if width is not None and not 2 <= width <= 16:
+        raise ConfigError(f"wageubn: k_e2={width}: the width of e3 is from 2 to 16")
+    return bits != text, int(bits) if width is None else width

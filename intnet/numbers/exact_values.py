@@ -8,20 +8,22 @@
 `exponent` is an int, or an int array that broadcasts against the codes.
 """
 
-from collections.abc import Callable
+import gc
+from collections import deque
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from intnet.errors import NumberError
 
-_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _MANY = 1 << 16  # at most so many words are made once and looked up: all of 16 bits
 
 
 def fractions(codes: np.ndarray, exponent: Any) -> np.ndarray:
-    """The values as an object array of codes' shape. Equal values are one object: codes repeat."""
+    """The values as an object array of codes' shape. Where codes are narrow, equal values are one object."""
     if np.ndim(exponent) == 0:
         return _at_one(codes.reshape(-1), int(exponent)).reshape(codes.shape)
     out = np.empty(codes.shape, object)
@@ -34,37 +36,63 @@ def fractions(codes: np.ndarray, exponent: Any) -> np.ndarray:
 
 def _at_one(codes: np.ndarray, exponent: int) -> np.ndarray:
     """`fractions` of flat codes at one exponent."""
-    distinct, places = _distinct(codes)
-    up, den = 1 << max(exponent, 0), 1 << max(-exponent, 0)
-    made = np.empty(len(distinct), object)
-    made[:] = [Fraction(code * up, den) for code in distinct.tolist()]
-    return made[places]
-
-
-def _distinct(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Integers among which all flat codes are, and the place of each."""
+    codes = codes.astype(np.int64)
     least, most = (int(codes.min()), int(codes.max())) if codes.size else (0, -1)
     if most - least < min(_MANY, codes.size):
-        return np.arange(least, most + 1), codes.astype(np.int64) - least
-    distinct, places = np.unique(codes, return_inverse=True)
-    return distinct, places.reshape(-1)
+        return _reduced(np.arange(least, most + 1), exponent)[codes - least]
+    return _reduced(codes, exponent)
+
+
+def _reduced(codes: np.ndarray, exponent: int) -> np.ndarray:
+    """Of int64 codes, each its own object: lowest terms of 2^down are found by the zeros at a code's end."""
+    up, down = max(exponent, 0), max(-exponent, 0)
+    ends = np.frexp((codes & -codes).view(np.uint64).astype(np.float64))[1] - 1  # its lowest 1, 2^ends
+    shift = np.where(codes == 0, down, np.minimum(ends, down))
+    numerators = [code << up for code in (codes >> np.minimum(shift, 63)).tolist()]
+    denominators = {k: 1 << down - k for k in (*range(min(down, 63) + 1), down)}
+    out = np.empty(len(codes), object)
+    out[:] = _of_terms(numerators, map(denominators.__getitem__, shift.tolist()))
+    return out
+
+
+def _of_terms(numerators: list[int], denominators: Iterable[int]) -> list[Fraction]:
+    """Fractions of lowest terms by their two slots, several times faster than `Fraction(a, b)`, which looks
+    for a common divisor; nor is garbage looked for while many are made, which would take as long again."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        made = list(map(object.__new__, repeat(Fraction, len(numerators))))
+    finally:
+        if collects:
+            gc.enable()
+    for slot, values in (("_numerator", numerators), ("_denominator", denominators)):
+        deque(map(vars(Fraction)[slot].__set__, made, values), 0)
+    return made
 
 
 def digits(codes: np.ndarray, bits: int, of: int) -> np.ndarray:
-    """Each code's low `bits` bits (1 to 64) as lower-case digits of `of` bits each, in an object array."""
+    """Each code's low `bits` bits (1 to 64) as lower-case digits of `of` bits each, in an object array.
+
+    of: 4, or 1 for binary
+    """
     words = codes.astype(np.int64).view(np.uint64) & np.uint64((1 << bits) - 1)
     if 1 << bits <= min(_MANY, words.size):
         return _digits(np.arange(1 << bits, dtype=np.uint64), bits, of)[words]
-    return _digits(words, bits, of)
+    return _digits(words.reshape(-1), bits, of).reshape(words.shape)
 
 
 def _digits(words: np.ndarray, bits: int, of: int) -> np.ndarray:
-    count = -(-bits // of)
-    text = np.empty((*words.shape, count), np.uint8)
-    for place in range(count):
-        part = words >> np.uint64(of * (count - 1 - place))
-        text[..., place] = _DIGITS[part & np.uint64((1 << of) - 1)]
-    return text.view(f"S{count}")[..., 0].astype(str).astype(object)
+    """Of flat words: whole bytes as one text, parted by spaces, without the zeros that no word has."""
+    size = -(-bits // 8)
+    stored = words.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - size :]
+    if of == 4:
+        text = stored.tobytes().hex(" ", size)
+    else:
+        cells = np.full((len(words), 8 * size + 1), ord(" "), np.uint8)
+        cells[:, :-1] = np.unpackbits(stored, axis=1) + ord("0")
+        text = cells.tobytes().decode()
+    spare = 8 * size // of - -(-bits // of)
+    return np.array(f" {text}".replace(" " + "0" * spare, " ").split(), object)
 
 
 def cast(values: np.ndarray, dtype: Any) -> np.ndarray:

@@ -153,7 +153,11 @@ def entry(port: Port) -> dict[str, Any]:
     """A port as JSON, without what only its words tell."""
     format = port.format
     if isinstance(format, Levels):
-        raise PackError(f"{port.name}: {format} has codes that are not equidistant, which no pack takes")
+        raise PackError(
+            f"{port.name}: {format} has codes that are not equidistant, and a pack's words are codes times a "
+            "power of two: for a pack give the path an OwnFormat, whose codes are; the words of this one are "
+            "`q.format.numbers(q.codes)`, and `intnet inspect --index` shows each on its way"
+        )
     made = {name: getattr(port, name) for name in PORT}
     made |= {"shape": list(port.shape), "rounding": dict(port.rounding)}
     made |= {ORDER: port.order} if port.order else {}

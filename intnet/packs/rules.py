@@ -26,6 +26,7 @@ from intnet.spec import (
 from intnet.spec.formats import Scaled
 from intnet.spec.methods import METHODS, wageubn
 from intnet.spec.methods.float_master import rules as float_rules
+from intnet.spec.methods.step import of_layer
 
 Json = dict[str, Any]
 
@@ -190,7 +191,7 @@ def _layer(manifest: Json, ports: Json, prefix: str, step: Json, one: Json) -> I
         yield f"the class {kind} is no layer of the definition, which has no rule of it"
     known = getattr(METHODS.get(manifest["generator"]["method"]), "RULES", {})
     yield from (f"`{path}` = {rule}" for path, rule in known.items() if path in mine)
-    yield from _update(manifest, step, mine)
+    yield from _update(manifest, step, one, mine)
 
 
 def _floating(port: Json) -> str:
@@ -300,7 +301,7 @@ def _sequences(ports: Json, rows: Sequence[tuple[str, Json, Json]]) -> Iterator[
         yield ""
 
 
-def _update(manifest: Json, step: Json, mine: Json) -> Iterator[str]:
+def _update(manifest: Json, step: Json, one: Json, mine: Json) -> Iterator[str]:
     """How float32 parameters move; of integers each port says what it came from."""
     moved = [
         name
@@ -315,7 +316,7 @@ def _update(manifest: Json, step: Json, mine: Json) -> Iterator[str]:
         rates = step["rates"]
         lines = float_rules(settings, rates["lr"], rates["t"], tuple(rates["penalties"]))
     else:
-        lines = wageubn.rules32(settings, step["epoch"])
+        lines = wageubn.rules32(of_layer(settings, one["layer"]), step["epoch"])
     yield (
         f"update of p = {', '.join(moved)}, in binary32; g is the last gradient of p above it: "
         + "; ".join(lines)

@@ -4,6 +4,7 @@
 being there; one that returns True stops the training. `EarlyStopping` is one.
 """
 
+import copy
 import os
 import signal
 import sys
@@ -26,15 +27,17 @@ class EarlyStopping:
     """A callback: stops when a column of `run.history` has not got better for `patience` epochs.
 
     column: less is better of a loss, more of all others. It reads the history alone, so a run that goes on
-    stops where an unbroken one would.
+    stops where an unbroken one would. restore_best: where it stops, the run goes back to where it was behind
+    its best epoch, to the bit: parameters, optimizer, step, history.
     """
 
-    def __init__(self, patience: int = 3, column: str = "test_accuracy") -> None:
+    def __init__(self, patience: int = 3, column: str = "test_accuracy", restore_best: bool = False) -> None:
         if column not in COLUMNS:
             raise ConfigError(f"EarlyStopping: no column {column!r}; there are {', '.join(COLUMNS)}")
         if patience < 1:
             raise ConfigError(f"EarlyStopping: patience={patience}: at least 1 epoch")
-        self.patience, self.column = patience, column
+        self.patience, self.column, self.restore_best = patience, column, restore_best
+        self._best: tuple[Run | None, int, dict[str, Any]] = None, 0, {}  # of a run: step, state
 
     def __call__(self, run: "Run") -> bool:
         """Whether to stop."""
@@ -45,7 +48,19 @@ class EarlyStopping:
             )
         sign = -1 if self.column.endswith("loss") else 1
         ordered = [sign * value for value in values]
-        return len(ordered) - 1 - ordered.index(max(ordered)) >= self.patience
+        best = ordered.index(max(ordered))
+        if self.restore_best and best == len(ordered) - 1:
+            self._best = run, run.step, copy.deepcopy(run.state())
+        stops = len(ordered) - 1 - best >= self.patience
+        if stops and self.restore_best:
+            of, step, state = self._best
+            if of is not run or step != run.history.epochs[best].step:
+                raise ConfigError(
+                    f"EarlyStopping: the best epoch, {best + 1}, was before this callback saw the run, which "
+                    "cannot go back to it: give restore_best=True from the first epoch on"
+                )
+            run.restore(state, step)
+        return stops
 
 
 class Stop:

@@ -4,7 +4,6 @@ The methods of `spec.methods` are asked by the names of layers and paths; a meth
 definition by the attribute `spec`: a module or object with `Settings` and `Step`, as those have.
 """
 
-import importlib
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -15,7 +14,6 @@ import numpy as np
 
 from intnet.inspect import as_spec
 from intnet.layers import Layer
-from intnet.methods import METHODS, Method
 from intnet.numbers.qtensor import QTensor
 from intnet.spec.digest import Exponents, Floats, Words
 from intnet.spec.methods.step import FLOAT32, Now, value_of
@@ -88,10 +86,10 @@ class Judge:
         self.net = tuple(self.layers.values())
         self.now = Now(run.seed, taken.step, run.steps_per_epoch, taken.inference is not None)
         self.before = dict(taken.before)
-        self.module = definition_of(method)
+        self.module = as_spec.definition_of(type(method))
         self.settings: Any = None
         if self.module is not None:
-            self.settings = self.module.Settings.from_options(method.settings())
+            self.settings = as_spec.settings_of(self.module, method.name, method.settings())
         self.exponents = exponents(taken.record)
         self.state = {name: as_stored(value) for name, value in self.before.items()}
 
@@ -147,16 +145,6 @@ class Judge:
     def _packed(self, path: str) -> Any:
         """The definition's `Packing` of x0s, x1s or x3s; None of other paths."""
         return getattr(self.settings, "packing", None) if path in ("x0s", "x1s", "x3s") else None
-
-
-def definition_of(method: Method) -> Any:
-    """The spec module of a method; None where it names none."""
-    own = getattr(method, "spec", None)
-    if own is not None:
-        return own
-    if METHODS.get(method.name) is type(method) and method.name not in METHODS.origins:
-        return importlib.import_module(f"intnet.spec.methods.{method.name}")
-    return None
 
 
 def numbers(stored: Any) -> list[Fraction]:

@@ -240,6 +240,20 @@ def test_what_is_classified_is_of_the_kind_that_was_trained_on() -> None:
         arrays.codes_like(of_numbers, [[1.0, 2, 3, 4]])
 
 
+def test_parts_of_the_data_set_itself_are_codes() -> None:
+    """A slice is known by its memory; a copy could be either, where its numbers are no whole ones."""
+    halves = datasets.from_arrays(some(4, 3) / 2, [0, 1, 0, 1], test=0.5)
+    wholes = datasets.from_arrays(some(4, 3).astype(np.int64) * 2, [0, 1, 0, 1], exponent=1)
+    for part in (halves.test_images, halves.test_images[:1], halves.train_images[::-1]):
+        assert np.array_equal(arrays.codes_like(halves, part), part)
+    with pytest.raises(DataError, match=re.escape("of codes give their numbers, X * 2.0**")):
+        arrays.codes_like(halves, halves.test_images[[0]])
+    numbers = halves.test_images[[1, 0]] * 2.0**halves.exponent
+    assert np.array_equal(arrays.codes_like(halves, numbers), halves.test_images[[1, 0]])
+    copy = wholes.train_images.copy()
+    assert np.array_equal(arrays.codes_like(wholes, copy * 2), copy)  # int16 numbers
+
+
 # ---- files ----
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,32 @@ def test_early_stopping(column: str, values: list[float], stops: int | None) -> 
             found = k
             break
     assert found == stops
+
+
+@pytest.mark.parametrize("method", ["float32", "wageubn", "adapt"])
+def test_early_stopping_goes_back_to_its_best_epoch(method: str) -> None:
+    """To the state and the step of a run that was stopped there, and to its history."""
+    accuracies = iter([0.5, 0.7, 0.6, 0.65])
+
+    def tested(run: Run) -> None:
+        last = replace(run.history.epochs[-1], test_accuracy=next(accuracies), test_loss=1.0)
+        run.history.epochs[-1] = last
+
+    stop = EarlyStopping(patience=2, restore_best=True)
+    run = fit(mlp(), methods.make(method), (X, Y), 9, 8, callbacks=[tested, stop], progress=False)
+    alone = fit(mlp(), methods.make(method), (X, Y), 2, 8, progress=False)
+    assert (run.step, len(run.history), run.digest()) == (alone.step, 2, alone.digest())
+    assert run.history["test_accuracy"] == [0.5, 0.7]
+    assert run.fit(3, progress=False).digest() == alone.fit(3, progress=False).digest()
+
+
+def test_early_stopping_cannot_go_back_to_what_it_has_not_seen() -> None:
+    run = made(epochs=1)
+    run.history.epochs = []
+    for k, value in enumerate([0.9, 0.5], 1):
+        run.history.epochs.append(Epoch(k, k, 0.0, 0.0, {}, {}, 1.0, value))
+    with pytest.raises(ConfigError, match="the best epoch, 1, was before this callback saw the run"):
+        EarlyStopping(patience=1, restore_best=True)(run)
 
 
 def test_early_stopping_needs_its_column() -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from intnet import models
+from intnet import methods, models
 from intnet.errors import PackError
 from intnet.inspect import as_spec
 from intnet.layers import Squeeze
@@ -27,7 +27,6 @@ from intnet.packs.ports import INFERENCE
 from intnet.spec import nets as spec
 from intnet.spec.digest import Floats, Words
 from intnet.spec.inference import Inference
-from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import NAMES, Now, Seen, State, Step, key, symbols_of
 from intnet.spec.nets import Walk
 from intnet.spec.tensor import Fixed
@@ -98,6 +97,8 @@ class Replay:
         self.given: Json = plain.manifest["generator"]
         model = models.make(self.given["model"], tuple(self.given["image_shape"]), self.given["classes"])
         self.model = {layer.name: layer for layer in model.all_layers()}
+        known = methods.METHODS.get(self.given["method"])
+        self.module: Any = known and as_spec.definition_of(known)
         kinds = as_spec.KINDS
         self.net = tuple(as_spec.layer_of(one, kinds.get(type(one), "")) for one in self.model.values())
         self.layers = {layer.name: layer for layer in self.net}
@@ -142,8 +143,11 @@ class Replay:
 
     def _unknown(self, one: Json) -> str:
         method = self.given["method"]
-        if method not in METHODS:
-            return f"the definition has no method {method!r}"
+        if self.module is None:
+            return (
+                f"the definition has no method {method!r}: give --import FILE of one that registers it and "
+                "names its definition, `spec`"
+            )
         if one["kind"] in heads.HEADS:
             return ""
         kind = type(self.model[one["layer"]])
@@ -151,16 +155,15 @@ class Replay:
 
     def _begin(self, one: Json, method: Json, made: LayerStep) -> _Walked:
         """A step of the method with the layer's state."""
-        module = METHODS[self.given["method"]]
         state = {f"method/{name}": _remembered(value) for name, value in method.items()}
         kept = one["before"].items() if one["kind"] not in heads.HEADS else ()
         state |= {_state_name(made.layer, name): self._stored(json) for name, json in kept}
-        settings = module.Settings.from_options(self.given["options"])
+        settings = as_spec.settings_of(self.module, self.given["method"], self.given["options"])
 
         def see(seen: Seen) -> None:
             made.seen[seen.path] = seen
 
-        step: Step = module.Step(self.net, settings, state, made.now, see)
+        step: Step = self.module.Step(self.net, settings, state, made.now, see)
         if self.change is not None:
             _changed(step, self.change, made.prefix)
         if made.now.inference:

@@ -174,7 +174,8 @@ def _ports_in(source: Json) -> Iterator[str]:
 
 def _rounding(plain: Plain, name: str, how: Json, seen: Seen) -> Iterator[str]:
     """Mode, grid and limits."""
-    if f"{name}.floor" in plain.ports and how["mode"] != seen.mode:  # where anything is rounded
+    told = isinstance(seen.mode, str)  # a rule of a user's own has no name here: words tell
+    if f"{name}.floor" in plain.ports and told and how["mode"] != seen.mode:  # where anything is rounded
         yield f"{name}: PACK.json has the mode {how['mode']}, the definition {seen.mode}"
     form = seen.format
     if not isinstance(form, Format) or how["mode"] == "exact":

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from math import prod
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,7 +24,7 @@ from intnet.spec import block_float, buckets
 from intnet.spec import float32 as floats
 from intnet.spec.block_float import Blocks
 from intnet.spec.formats import Direct, Scaled, quantize
-from intnet.spec.methods.step import Now, Schedule, at, schedule
+from intnet.spec.methods.step import Now, Overrides, Schedule, at, by_layer, of_layer, schedule
 from intnet.spec.nets import Layer
 from intnet.spec.tensor import Fixed, Tensor
 from intnet.spec.values import to_float
@@ -57,7 +56,7 @@ class Packing:
     elements that share a scale, or 'tensor'; mix_prob: share of C bits by epoch; storage: 'save' packs at
     once, 'on_backward' when it is read, to the same bits.
 
-    overrides: (key, pattern of layers' names, value) in the order given: the last that matches holds
+    overrides: of layers, `of_layer`
     own: these are the options of method `saved`
     """
 
@@ -69,7 +68,7 @@ class Packing:
     mix_prob: str | None = None
     storage: str = "save"
     silu: str = "float32"
-    overrides: tuple[tuple[str, str, Any], ...] = ()
+    overrides: Overrides = ()
     own: bool = False
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = {"mix_prob": _text, "levels": _text}
@@ -78,21 +77,13 @@ class Packing:
     def of(cls, options: Mapping[str, Any], own: bool = False) -> Packing:
         """From the options of a run by name; 'bits@layer2.*' is bits of the layers whose names match."""
         read = {name: cls.READ.get(name.partition("@")[0], str)(value) for name, value in options.items()}
-        plain = {name: value for name, value in read.items() if "@" not in name}
-        given = [(*name.split("@", 1), value) for name, value in read.items() if "@" in name]
-        return cls(**plain, overrides=tuple(given), own=own)
-
-    def option(self, name: str, layer: str) -> Any:
-        """An option as it holds for a layer."""
-        for own, pattern, value in reversed(self.overrides):
-            if own == name and fnmatchcase(layer, pattern):
-                return value
-        return getattr(self, name)
+        plain, overrides = by_layer(read)
+        return cls(**plain, overrides=overrides, own=own)
 
     def codec_of(self, layer: str, epoch: int) -> Codec:
         """How a layer's values are packed in an epoch."""
-        bits, bucket = self.option("bits", layer), self.option("bucket", layer)
-        kind, norm, levels = (self.option(name, layer) for name in ("codec", "norm", "levels"))
+        mine = of_layer(self, layer)
+        bits, bucket, kind, norm, levels = mine.bits, mine.bucket, mine.codec, mine.norm, mine.levels
         size = None if bucket == "tensor" or kind == "symmetric" else int(bucket)
         if bits == "off":
             return Codec(kind, None, None, 0.0, size, norm)
@@ -101,7 +92,7 @@ class Packing:
         base, *wider = map(int, bits.split("/"))
         if not wider:
             return Codec(kind, base, None, 0.0, size, norm)
-        prob = self.option("mix_prob", layer)
+        prob = mine.mix_prob
         shares: Schedule[float] = schedule(PRESETS[base, wider[0]] if prob is None else prob, float)
         return Codec(kind, base, wider[0], at(shares, epoch), size, norm)
 
@@ -124,7 +115,7 @@ class Packing:
         if step.now.inference or (path == "mask" and not isinstance(value, Tensor)):
             return value
         n, name, epoch = prod(value.shape), f"{layer.name}/{path}", step.now.epoch
-        late = self.option("storage", layer.name) == "on_backward"
+        late = of_layer(self, layer.name).storage == "on_backward"
         step.held[name] = n, 4 * n
         if path == "mask":
             if self.codec_of(layer.name, epoch).bits is not None and not late:

@@ -11,8 +11,9 @@ A state is a mapping from the names of a checkpoint to stored numbers: 'fc1.weig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeVar
 
@@ -38,6 +39,8 @@ CURVES32 = {
 
 State = dict[str, Words | Floats]
 T = TypeVar("T", int, float)
+S = TypeVar("S")
+Overrides = tuple[tuple[str, str, Any], ...]  # (key, pattern of layers' names, value), as they were given
 Schedule = tuple[tuple[int, T], ...]  # (first epoch, value), ascending
 
 
@@ -56,7 +59,7 @@ class Seen(NamedTuple):
     given: Expression
     stored: Any
     format: Any
-    mode: str | None
+    mode: Mode | None
     words: list[int] | None
 
 
@@ -97,6 +100,20 @@ def at(values: Schedule[T], epoch: int) -> T:
 def optional(value: Any, number: Callable[[str], Any]) -> Any:
     """None for None, 'off' and 'none', else the number."""
     return None if value is None or str(value) in ("off", "none") else number(str(value))
+
+
+def by_layer(options: Mapping[str, Any]) -> tuple[dict[str, Any], Overrides]:
+    """Options that hold for all layers, and those of some: 'bits@layer2.*' is ('bits', 'layer2.*', value)."""
+    plain = {name: value for name, value in options.items() if "@" not in name}
+    parts = [(*name.split("@", 1), value) for name, value in options.items() if "@" in name]
+    return plain, tuple((key, pattern, value) for key, pattern, value in parts)
+
+
+def of_layer(settings: S, layer: str) -> S:
+    """Settings as they hold for a layer: of `overrides` the last of a key whose pattern matches its name."""
+    given = settings.overrides  # type: ignore[attr-defined]
+    own = {key: value for key, pattern, value in given if fnmatchcase(layer, pattern)}
+    return replace(settings, **own) if own else settings  # type: ignore[type-var]
 
 
 # -- stored numbers --------------------------------------------------------------------------------
@@ -215,11 +232,10 @@ class Step(Rules):
         if q.saturated:
             self.saturated[name] = self.saturated.get(name, 0) + q.saturated
         out = Fixed(given.shape, q.codes, q.exponent)
-        told = "stochastic" if drawn is not None else getattr(mode, "__name__", str(mode))
-        return self.note(layer, path, given, out, form, told, drawn)
+        return self.note(layer, path, given, out, form, mode if drawn is None else "stochastic", drawn)
 
     def note(
-        self, layer: Layer, path: str, given: Any, out: Any, form: Any = None, mode: str | None = None,
+        self, layer: Layer, path: str, given: Any, out: Any, form: Any = None, mode: Mode | None = None,
         drawn: list[int] | None = None,
     ) -> Any:  # fmt: skip
         """`out` as the value of a path."""

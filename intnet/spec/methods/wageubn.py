@@ -35,12 +35,15 @@ from intnet.spec.methods.packing import Packing, split
 from intnet.spec.methods.step import (
     FLOAT32,
     Now,
+    Overrides,
     Schedule,
     Seen,
     State,
     at,
+    by_layer,
     in_float32,
     key,
+    of_layer,
     optional,
     rounded,
     schedule,
@@ -103,7 +106,8 @@ class Settings:
     block, in float32; lr: codes, dr: of CQ, by epoch.
 
     saturate: integer bits of activations, None: no range (6); weight_decay: s of 2^-s, None: none, as the
-    paper; statistics: of inference; the others: `Widths`. label_smoothing: none
+    paper; statistics: of inference; k_e2: None, or the width of e3 in place of that in e2; the others:
+    `Widths`. label_smoothing: none. overrides: of layers, `of_layer`
     """
 
     e2: str = "flag8"
@@ -127,12 +131,15 @@ class Settings:
     k_mom: int = PAPER.k_mom
     k_lr: int = PAPER.k_lr
     mom: int = PAPER.mom
+    k_e2: int | None = None
     packing: Packing | None = None
+    overrides: Overrides = ()
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = {
         **dict.fromkeys(Widths._fields, int),
         "lr": lambda text: schedule(text, int),
         "dr": lambda text: schedule(text, int),
+        "k_e2": lambda text: optional(text, int),
         "saturate": lambda text: optional(text, int),
         "weight_decay": lambda text: optional(text, int),
     }
@@ -141,7 +148,9 @@ class Settings:
     def from_options(cls, options: Mapping[str, Any]) -> Settings:
         """From the options of a run by name, numbers or texts."""
         own, tape = split(options)
-        return cls(**{name: cls.READ.get(name, str)(value) for name, value in own.items()}, **tape)
+        read = {name: cls.READ.get(name.partition("@")[0], str)(value) for name, value in own.items()}
+        plain, overrides = by_layer(read)
+        return cls(**plain, overrides=overrides, **tape)
 
     @property
     def widths(self) -> Widths:
@@ -151,8 +160,8 @@ class Settings:
     @property
     def of_e3(self) -> Format:
         """(16), (17)."""
-        flag = self.e2.startswith("flag")
-        return Flag(int(self.e2.removeprefix("flag"))) if flag else Shift(int(self.e2))
+        k = int(self.e2.removeprefix("flag")) if self.k_e2 is None else self.k_e2
+        return Flag(k) if self.e2.startswith("flag") else Shift(k)
 
 
 # -- what is float32 -------------------------------------------------------------------------------
@@ -246,9 +255,10 @@ def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: N
         if p.layer in floating:
             state[key(p.layer, p.symbol)] = store(value)
             continue
-        q = rounded(value, settings.widths.memory if p.symbol == "W" else Direct(settings.widths.k_wu))
+        k = of_layer(settings, p.layer).widths
+        q = rounded(value, k.memory if p.symbol == "W" else Direct(k.k_wu))
         state[key(p.layer, p.symbol)] = store(Fixed(p.shape, q.codes, q.exponent))
-        zeros = Fixed(p.shape, [0] * len(q.codes), 1 - settings.k_acc)
+        zeros = Fixed(p.shape, [0] * len(q.codes), 1 - k.k_acc)
         state[key(p.layer, p.symbol, "Accq")] = store(zeros)
     return state
 
@@ -276,46 +286,51 @@ class Step(AnyStep):
         """Whether the layer is float32: the first or last weight layer (sec. IV-A), or of the first block."""
         return self.in_block(layer) or (self.edge(layer) != "" and self.settings.edges == "float32")
 
-    def _direct(self, path: str, k: int) -> Format:
+    def of(self, layer: Layer) -> Settings:
+        """The options as they hold for a layer."""
+        return of_layer(self.settings, layer.name)
+
+    def _direct(self, layer: Layer, path: str, k: int) -> Format:
         """(6), or with `saturate` a fixed-point format of the same width and a range."""
-        if self.settings.saturate is None:
+        saturate = self.of(layer).saturate
+        if saturate is None:
             return Direct(k)
-        integer = self.settings.saturate if path in ("x4", "x0") else INTEGER_BITS.get(path, 0)
+        integer = saturate if path in ("x4", "x0") else INTEGER_BITS.get(path, 0)
         return FixedPoint(k, k - 1 - integer, overflow="saturate_symmetric")
 
     def format_of(self, layer: Layer, path: str) -> Any:
         """The whole method: which quantizer stands on which path."""
-        symbol, k = path.partition("_")[2] or "W", self.settings.widths
+        symbol, k = path.partition("_")[2] or "W", self.of(layer).widths
         if self.in_block(layer):
-            return self._direct(path, k.k_a) if path == "x4" else FLOAT32
+            return self._direct(layer, path, k.k_a) if path == "x4" else FLOAT32
         if self.edge(layer) and path in ("Wq", "bq", "x0", "x1", "e3"):
             return self._of_edge(layer, path)
         if self.floating(layer):
             return None
         formats: dict[str, Callable[[], Any]] = {
             "Wq": lambda: FixedPoint(k.k_w, k.k_w - 1, overflow="saturate_symmetric"),  # (10)
-            "gammaq": lambda: self._direct(path, k.k_gamma),  # (13)
-            "betaq": lambda: self._direct(path, k.k_beta),
-            "bq": lambda: self._direct(path, k.k_beta),
-            "mu": lambda: self._direct(path, k.k_mu),
-            "sigma": lambda: self._direct(path, k.k_sigma),
-            "x2": lambda: self._direct(path, k.k_bn),
-            "x0": lambda: self._direct(path, k.k_a) if layer.kind in WEIGHTED else None,
+            "gammaq": lambda: self._direct(layer, path, k.k_gamma),  # (13)
+            "betaq": lambda: self._direct(layer, path, k.k_beta),
+            "bq": lambda: self._direct(layer, path, k.k_beta),
+            "mu": lambda: self._direct(layer, path, k.k_mu),
+            "sigma": lambda: self._direct(layer, path, k.k_sigma),
+            "x2": lambda: self._direct(layer, path, k.k_bn),
+            "x0": lambda: self._direct(layer, path, k.k_a) if layer.kind in WEIGHTED else None,
             "x1": lambda: (
                 Direct(k.k_w + k.k_a - 1) if layer.kind == "norm" else None
             ),  # behind a float32 layer
-            "x4": lambda: self._direct(path, k.k_a),  # (14)
-            "dx4": lambda: self._direct(path, k.k_a),
+            "x4": lambda: self._direct(layer, path, k.k_a),  # (14)
+            "dx4": lambda: self._direct(layer, path, k.k_a),
             "e0": lambda: Shift(k.k_e1),  # (15)
             "e1q": lambda: Shift(k.k_e1),
             "m1": lambda: self._below_e2(layer),
             "m2": lambda: self._below_e2(layer),
-            "e3": lambda: self.settings.of_e3,  # (17), (16)
-            "gWq": lambda: Constant(k.k_gc, at(self.settings.dr, self.now.epoch)),  # (18), (7)
-            "ggammaq": lambda: self._direct("ggamma", k.k_gc),
-            "gbetaq": lambda: self._direct("gbeta", k.k_gc),
-            "gbq": lambda: self._direct("gb", k.k_gc),
-            acc_path("Accq", symbol): lambda: self._direct("Accq", k.k_acc),  # (21)
+            "e3": lambda: self.of(layer).of_e3,  # (17), (16)
+            "gWq": lambda: Constant(k.k_gc, at(self.of(layer).dr, self.now.epoch)),  # (18), (7)
+            "ggammaq": lambda: self._direct(layer, "ggamma", k.k_gc),
+            "gbetaq": lambda: self._direct(layer, "gbeta", k.k_gc),
+            "gbq": lambda: self._direct(layer, "gb", k.k_gc),
+            acc_path("Accq", symbol): lambda: self._direct(layer, "Accq", k.k_acc),  # (21)
             "W": lambda: k.memory,
             "gamma": lambda: Direct(k.k_wu),
             "beta": lambda: Direct(k.k_wu),
@@ -327,7 +342,7 @@ class Step(AnyStep):
         """x0, x1, e3 and the forward copies of the first and last layer."""
         if self.settings.edges == "float32":
             if path == "x1":
-                k = self.settings
+                k = self.of(layer)
                 return Direct(k.k_w + k.k_a - 1) if self.edge(layer) == "first" else None
             return FLOAT32
         if path in ("Wq", "bq"):
@@ -336,7 +351,8 @@ class Step(AnyStep):
 
     def _below_e2(self, layer: Layer) -> Format:
         """16 bits below the LSB of e2, whose exponent the step knows by then."""
-        width = self.settings.k_e1 + self.settings.k_gamma - 1 + M_BITS  # e2's nominal bits and those below
+        k = self.of(layer)
+        width = k.k_e1 + k.k_gamma - 1 + M_BITS  # e2's nominal bits and those below
         return Direct(width, lsb=self.tensors[f"{layer.name}/e2"].exponent - M_BITS)
 
     def stream_of(self, layer: Layer, path: str) -> str | None:
@@ -357,14 +373,14 @@ class Step(AnyStep):
     def error(self, layer: Layer, path: str, value: Value) -> Any:
         """As `format_of` says; e1 of a batch norm that no activation follows comes as e0 would."""
         if path == "e1" and not isinstance(value, Fixed) and not self.in_block(layer):
-            form = Shift(self.settings.k_e1)
+            form = Shift(self.of(layer).k_e1)
             q = rounded(value, form)
             return self.note(layer, path, value, Fixed(value.shape, q.codes, q.exponent), form, "ties_even")
         return self.stored(layer, path, value)
 
     def gradient(self, layer: Layer, symbol: str, value: Value) -> None:
         """(18); with weight decay 2^-s W joins gW, exactly, of float32 by one fma."""
-        path, s = f"g{symbol}", self.settings.weight_decay
+        path, s = f"g{symbol}", self.of(layer).weight_decay
         if s is not None and symbol == "W":
             value = _decayed(value, self.parameter(layer.name, "W"), s)
         g = self.stored(layer, path, value)
@@ -385,12 +401,12 @@ class Step(AnyStep):
 
     def update(self, layer: Layer, symbol: str, gradient: Any) -> None:
         """(20), (21), (23) with the learning rate of the epoch."""
-        lr, name = at(self.settings.lr, self.now.epoch), layer.name
+        lr, name = at(self.of(layer).lr, self.now.epoch), layer.name
         if self.floating(layer):
             self._update32(layer, symbol, gradient, lr)
             return
         w, accq = self.parameter(name, symbol), self.parameter(name, symbol, "Accq")
-        k = self.settings.widths
+        k = self.of(layer).widths
         grids = 1 - k.k_wu, 1 - k.k_acc, 1 - k.k_gc
         assert (w.exponent, accq.exponent, gradient.exponent) == grids, name
         acc = Fixed(w.shape, accumulate(accq.codes, gradient.codes, k.mom), 1 - k.k_gc)
@@ -404,7 +420,9 @@ class Step(AnyStep):
         name, shape = layer.name, gradient.shape
         kept = key(name, symbol, "Acc") in self.state
         old = self.parameter(name, symbol, "Acc").values if kept else [Fraction(0)] * len(gradient.values)
-        acc, w = update32(self.parameter(name, symbol).values, old, gradient.values, lr, self.settings.widths)
+        acc, w = update32(
+            self.parameter(name, symbol).values, old, gradient.values, lr, self.of(layer).widths
+        )
         for slot, path, values in (("Acc", acc_path("Acc", symbol), acc), ("", symbol, w)):
             value = self.stored(layer, path, Tensor(shape, values))
             self.state[key(name, symbol, slot)] = store(value)

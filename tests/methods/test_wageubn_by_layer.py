@@ -1,0 +1,207 @@
+"""WAGEUBN whose options differ by layer: fast code against definition, and every command on such a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intnet import methods
+from intnet.datasets import Dataset
+from intnet.errors import ConfigError
+from intnet.methods.wageubn import Wageubn
+from intnet.numbers.formats import Direct, FixedPoint, Flag, Shift
+from intnet.spec import data
+from intnet.spec.training import train
+from intnet.trace import Recorder
+from intnet.training.train import Run
+from tests.methods.test_wageubn_layers import Zoo
+from tests.spec.test_spec_inference import agree
+from tests.spec.test_spec_training import ZOO
+from tests.support.cases import random_codes
+from tests.support.command import MLP, here, last_line, refused
+from tests.support.saved_world import NETS, Excited
+from tests.support.states import state_differences, state_of
+from tests.support.stepping import NET, TinyResNet
+
+FORMS = {"k_e2@layer2.*": 6, "e2@layer1.*": "16", "k_e1@*relu1": 5, "k_e1@*relu2": 11}
+WIDE = {"k_w@layer1.0.conv1": 4, "k_w@layer2.*": 11, "k_a@layer1.0.relu1": 5, "k_a@relu1": 10, "k_bn@bn1": 12}
+NORMS = {"k_gamma@*bn2": 6, "k_beta@layer2.0.bn?": 11, "k_mu@bn1": 12, "k_sigma@layer1.0.bn1": 10}
+RATES = {
+    "k_acc@layer1.*": 10, "k_mom@*bn1": 5, "mom@*bn1": 13, "k_lr@layer2.*": 14, "lr@layer2.*": "900,30@1",
+    "lr@fc": "90", "mom@conv1": 1, "dr@layer1.*": "64,32@1", "weight_decay@layer2.*": 9, "weight_decay@fc": 4,
+}  # fmt: skip
+RANGES = {"saturate@layer1.0.relu1": 1, "saturate@layer1.0.bn?": 2, "k_a@layer1.0.relu1": 6}
+RESIDUAL: list[dict[str, Any]] = [
+    FORMS,
+    WIDE | NORMS,
+    RATES,
+    RANGES,
+    {"edges": "fixed16", "first": "layer"} | FORMS | RATES,
+    {"first": "block", "k_e2": 9} | FORMS | WIDE | RATES,
+    {"k_w": 6, "k_w@*": 5, "k_w@layer1.*": 7, "k_w@layer1.0.conv2": 3},
+]
+
+
+def trained(model: Any, options: dict[str, Any], steps: int = 3) -> tuple[Run, data.Dataset]:
+    """The library's steps, two an epoch, and the definition's data."""
+    n, shape = 6, model.image_shape
+    images = np.array(random_codes(1, n * int(np.prod(shape)), 0, 255), np.uint8).reshape(n, *shape)
+    labels = np.array([0, 1, 2, 0, 1, 2])
+    both = Dataset("six", images, labels, images, labels, -8, 3)
+    run = Run(model, Wageubn(**options), both, 3, 2)
+    run.train(steps)
+    told = [image.tobytes() for image in images]
+    return run, data.Dataset(told, labels.tolist(), [], [], shape, -8, 3)
+
+
+def differences(model: Any, net: Any, options: dict[str, Any]) -> list[str]:
+    run, found = trained(model, options)
+    wanted = train(net, "wageubn", found, 2, 3, 3, run.method.settings())
+    return state_differences(state_of(run), wanted)
+
+
+# -- the bits --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", RESIDUAL, ids=str)
+def test_a_residual_net_whose_layers_differ(options: dict[str, Any]) -> None:
+    """Branches of two grids meet in a join, and errors of two grids in its way back."""
+    assert differences(TinyResNet(), NET, options) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "net", "options"),
+    [
+        (Zoo, ZOO, {"k_a@tanh1": 6, "k_a@pool2": 5, "k_a@drop": 7, "k_w@conv2": 5, "k_beta@conv2": 6}),
+        (Zoo, ZOO, {"k_e1@pool2": 5, "k_e1@drop": 9, "k_e2@fc1": 4, "k_acc@conv2": 11, "saturate@tanh1": 0}),
+        (Excited, NETS["excited"], {"k_a@act1": 6, "k_e1@act1": 5, "k_w@se.*": 5, "k_e2@*": 7, "k_a@se*": 9}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_other_kinds_of_layers(model: Any, net: Any, options: dict[str, Any]) -> None:
+    assert differences(model(), net, options) == []
+
+
+@pytest.mark.slow
+def test_inference() -> None:
+    run, _ = trained(TinyResNet(), FORMS | WIDE | NORMS)
+    agree(run, NET, run.data.test_images)
+
+
+@pytest.mark.parametrize("key", Wageubn.BY_LAYER)
+def test_each_option_is_of_its_layer_alone(key: str) -> None:
+    """The last pattern that matches holds; what no pattern matches has what holds for all."""
+    values = {"e2": ("8", "16"), "k_e2": (5, 9), "lr": ("9", "7"), "dr": ("64", "32"), "mom": (1, 2)}
+    first, last = values.get(key, (10, 11) if key in ("k_acc", "k_lr", "weight_decay") else (5, 6))
+    method = Wageubn(**{f"{key}@layer*": first, f"{key}@layer2.*": last})
+    model = TinyResNet()
+    Run(model, method, Dataset("one", *(np.zeros((2, 6, 6, 2), np.uint8), np.arange(2)) * 2, -8, 3), 2, 1)
+    found = {layer.name: getattr(method.rules(layer).options, key) for layer in model.all_layers()}
+    assert found["layer1.0.conv1"] == first
+    assert found["layer2.0.conv1"] == last
+    assert found["conv1"] == getattr(Wageubn().options, key)
+
+
+def test_which_formats_stand_where() -> None:
+    run, recorder = trained(TinyResNet(), {}, 0)[0], Recorder("*")
+    run, _ = trained(TinyResNet(), FORMS | WIDE, 0)
+    run.method.set(observers=[recorder])
+    run.train(1)
+    formats = {
+        name: recorder.events[name].format
+        for name in ("layer1.0.conv1/e3", "layer2.0.conv1/e3", "layer1.0.relu1/e0", "layer1.0.conv1/Wq")
+    }
+    assert formats == {
+        "layer1.0.conv1/e3": Shift(16),
+        "layer2.0.conv1/e3": Flag(6),
+        "layer1.0.relu1/e0": Shift(5),
+        "layer1.0.conv1/Wq": FixedPoint(4, 3, overflow="saturate_symmetric"),
+    }
+    assert recorder.events["layer1.0.relu1/x4"].format == Direct(5)
+    assert recorder.events["relu1/x4"].format == Direct(10)
+
+
+def test_a_layer_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The definition against fast code that takes one layer for any other."""
+    right = Wageubn.rules
+    assert differences(TinyResNet(), NET, {"k_w@layer1.0.conv2": 5}) == []
+    monkeypatch.setattr(
+        Wageubn,
+        "rules",
+        lambda self, layer: self._of(self.options) if layer.name == "layer1.0.conv2" else right(self, layer),
+    )
+    assert "state layer1.0.conv2.weight" in differences(TinyResNet(), NET, {"k_w@layer1.0.conv2": 5})
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"k_e2@layr2.*": 6},
+            r"no layer of this model has such a name; there are conv1, bn1, .*avgpool, fc$",
+        ),
+        ({"edges@conv1": "fixed16"}, "edges holds for all layers alike; by layers one sets k_e2@PATTERN, "),
+        ({"statistics@bn1": "batch"}, "statistics holds for all layers alike"),
+        ({"first@conv1": "block"}, "first holds for all layers alike"),
+        ({"k_e3@conv1": 6}, "unknown key of method 'wageubn' 'k_e3'; did you mean"),
+        ({"k_w@": 6}, "k_w@: by layers one sets"),
+        ({"k_e2@fc": 17}, r"k_e2=17: the width of e3 is from 2 to 16 \(of layer fc\)"),
+        ({"k_w@fc": 40}, r"k_w = 40: a bit width is from 1 to 32 \(of layer fc\)"),
+        ({"k_lr@bn1": 22}, r"make kGC = 15 by \(22\) and kWU = 36 by \(24\).*\(of layer bn1\)"),
+        ({"lr@fc": "600"}, r"lr=600: a 10-bit code is from 1 to 511 \(of layer fc\)"),
+        ({"mom@fc": 4}, r"mom=4: a 3-bit code is from 0 to 3 \(of layer fc\)"),
+        ({"k_w@fc": "wide"}, "k_w@fc='wide' is not a whole number"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused_before_the_first_step(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        trained(TinyResNet(), options)
+
+
+def test_options_come_back_from_what_is_written() -> None:
+    method = Wageubn(**{"k_e2@layer2.*": 6, "lr@fc": "26,13@5"})  # type: ignore[arg-type]
+    again = methods.make("wageubn", **method.settings())
+    assert again.settings() == method.settings()
+    assert repr(method) == "Wageubn(**{'k_e2@layer2.*': 6}, **{'lr@fc': '26,13@5'})"
+
+
+# -- commands --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_every_command_takes_such_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """train, resume, eval, inspect, golden and check by both ways, verify, sweep."""
+    run, pack, sweep = tmp_path / "run", tmp_path / "pack", tmp_path / "sweep"
+    options = ("--set", "k_e2@fc2=6", "--set", "k_w@fc2=5", "--set", "lr@fc3=13")
+    status, told, _ = here(capsys, "train", *MLP, *options, "--steps", 3, "--out", run)
+    assert status == 0
+    whole = last_line(told)
+    status, _, _ = here(capsys, "train", *MLP, *options, "--steps", 2, "--out", tmp_path / "two")
+    status, told, _ = here(capsys, "resume", tmp_path / "two", "--steps", 3)
+    assert (status, last_line(told)) == (0, whole)
+    status, told, _ = here(capsys, "inspect", run, "--layer", "fc2", "--path", "e3")
+    assert status == 0 and "Flag-Q(6+1)" in told
+    assert here(capsys, "eval", run)[0] == 0
+    status, told, _ = here(capsys, "verify", run, "--elements", 50)
+    assert status == 0 and "no difference" in told
+    assert here(capsys, "golden", run, "--layer", "fc[23]", "--out", pack)[0] == 0
+    assert here(capsys, "check", pack)[0] == 0
+    status, told, _ = here(capsys, "check", pack, "--by", "spec")
+    assert status == 0 and "PASS" in told and "not recomputed" not in told
+    assert "update of p = W, b, in binary32" in (pack / "CONTRACT.md").read_text()
+    assert "-13 * 2^-9" in (pack / "CONTRACT.md").read_text()
+    grid = ("--vary", "k_e2@fc2=4,6", "--steps", 2, "--seeds", "1", "--jobs", "1", "--out", sweep)
+    status, told, err = here(capsys, "sweep", *MLP[:6], *grid)
+    assert status == 0, err
+    assert "k_e2@fc2" in told
+    told = refused(capsys, "train", *MLP, "--set", "k_e2@fcc=6", "--steps", 1, "--out", tmp_path / "no")
+    assert "there are flatten, fc1, bn1, relu1, fc2, bn2, relu2, fc3" in told

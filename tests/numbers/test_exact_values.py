@@ -1,0 +1,63 @@
+"""Digits and fractions of many codes at once, against Python's own of each alone."""
+
+from __future__ import annotations
+
+import gc
+from fractions import Fraction
+from math import gcd
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intnet.numbers import exact_values
+from tests.support import cases
+
+CODES = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20)
+
+
+@given(CODES, st.integers(1, 64))
+def test_digits_are_those_of_python(codes: list[int], bits: int) -> None:
+    """Any width, in hex and in binary; no space and no zero too many."""
+    array, mask = np.array(codes, np.int64), (1 << bits) - 1
+    wanted = [f"{code & mask:0{-(-bits // 4)}x}" for code in codes]
+    assert exact_values.digits(array, bits, 4).tolist() == wanted
+    assert exact_values.digits(array, bits, 1).tolist() == [f"{code & mask:0{bits}b}" for code in codes]
+
+
+@given(CODES, st.sampled_from([0, 1, -1, 70, -23, -62, -63, -64, -65, -149, -1100]))
+def test_fractions_are_those_of_python(codes: list[int], exponent: int) -> None:
+    """In lowest terms, of Python's integers, and as good as any other."""
+    found = exact_values.fractions(np.array(codes, np.int64), exponent).tolist()
+    wanted = [code * Fraction(2) ** exponent for code in codes]
+    assert found == wanted
+    assert [hash(one) for one in found] == [hash(one) for one in wanted]
+    for one, other in zip(found, wanted, strict=True):
+        assert type(one) is Fraction and type(one.numerator) is type(one.denominator) is int
+        assert gcd(one.numerator, one.denominator) == 1 and one.denominator == other.denominator
+        assert str(one + 1) == str(other + 1)
+
+
+@pytest.mark.parametrize("shape", [(0,), (), (2, 3, 4), (3, 0)])
+def test_shapes_stay(shape: tuple[int, ...]) -> None:
+    n = int(np.prod(shape))
+    codes = np.array(cases.random_codes(1, n, -(2**40), 2**40), np.int64).reshape(shape)
+    for made in (exact_values.digits(codes, 41, 4), exact_values.digits(codes, 41, 1)):
+        assert (made.shape, made.dtype) == (shape, object)
+    assert exact_values.fractions(codes, -3).shape == shape
+    assert exact_values.fractions(codes, -3).reshape(-1).tolist() == [
+        Fraction(int(code), 8) for code in codes.reshape(-1)
+    ]
+
+
+def test_garbage_is_looked_for_as_before() -> None:
+    assert gc.isenabled()
+    exact_values.fractions(np.array([2**40, 1, -5]), -3)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        exact_values.fractions(np.array([2**40, 1, -5]), -3)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
