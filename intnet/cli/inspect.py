@@ -14,6 +14,7 @@ from intnet.errors import ConfigError
 if TYPE_CHECKING:
     from intnet.inspect.measure import Measured
     from intnet.inspect.operands import Operands
+    from intnet.inspect.page.embed import Data
     from intnet.trace import Event
     from intnet.training.train import Run
 
@@ -60,6 +61,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--index", type=index, metavar="I,J,..", help="one element of a path, as a comma list"
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write everything as one page too")
+    parser.add_argument(
+        "--steps",
+        type=options.positive,
+        default=1,
+        metavar="N",
+        help="take N steps, from --step on; the page of --html shows each (1)",
+    )
+    parser.add_argument(
+        "--embed", type=options.positive, default=256, metavar="KIB",
+        help="of each tensor the page of --html holds up to so much, its steps together (256)",
+    )  # fmt: skip
     options.add(parser, "--plot", help="write the histograms too: .png, .svg, .pdf")
 
 
@@ -84,22 +96,28 @@ def run(args: argparse.Namespace) -> int:
     from intnet.cli import terminal
     from intnet.inspect import text
     from intnet.inspect.operands import Operands
+    from intnet.inspect.page.embed import Data
     from intnet.trace import Recorder
 
-    recorder = Recorder()
-    terminal.advance(inspected, step, [recorder])
-    events = _chosen(recorder.events, layers, args)
-    operands = Operands(recorder.events, inspected.method.SYMBOLS)
+    data = Data(1024 * args.embed, args.steps)
+    for number in range(step, step + args.steps):
+        recorder = Recorder()
+        terminal.advance(inspected, number, [recorder])
+        events = _chosen(recorder.events, layers, args)
+        operands = Operands(recorder.events, inspected.method.SYMBOLS)
+        if args.html is not None:
+            data.step(number, events, operands, {one.name: one for one in inspected.model.all_layers()})
     result, show = _result(inspected, events, operands, args)
-    _write(inspected, result, events, operands, args)
+    _write(inspected, result, events, operands, data, args)
     if args.json:
         print(json.dumps(result))
         return 0
     text.heading(result)
     show()
-    for file in (args.html, args.plot):
-        if file is not None:
-            print(f"\nwritten: {file}")
+    if args.html is not None:
+        print(f"\nwritten: {args.html}, {args.html.stat().st_size:,} bytes; {data.told()}")
+    if args.plot is not None:
+        print(f"\nwritten: {args.plot}")
     return 0
 
 
@@ -149,6 +167,7 @@ def _write(
     result: dict[str, Any],
     events: "list[Event]",
     operands: "Operands",
+    data: "Data",
     args: argparse.Namespace,
 ) -> None:
     """The files asked for."""
@@ -161,6 +180,6 @@ def _write(
     rows = _measured(events)
     if args.html is not None:
         given = Given(result, inspected.method.settings(), events, rows, operands, args.index)
-        html = page.page(given)
+        html = page.page(given, data)
         files.replace(args.html, html.encode())
     options.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))

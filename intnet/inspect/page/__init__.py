@@ -1,6 +1,6 @@
 """`intnet inspect --html`: one self-contained page of the inspected layers' step.
 
-    page(Given(step, options, events, rows, operands)) -> the page as text
+    page(Given(step, options, events, rows, operands), data) -> the page as text
 
 Python makes sections, each a function of `Given` in a module of its own, listed here in their order:
 of the whole page ahead of and behind the layers, of each layer, of each path. Scripts make what answers:
@@ -13,6 +13,7 @@ from string import Template
 
 import intnet
 from intnet.inspect.page import charts, diagram, tables, ways
+from intnet.inspect.page.embed import Data
 from intnet.inspect.page.sections import Given, Section, Shown, to
 from intnet.inspect.text import packed
 from intnet.runs import report
@@ -23,11 +24,12 @@ OF_LAYER: tuple[Callable[[Given, str], Section], ...] = (diagram.section, tables
 OF_PATH: tuple[Callable[[Given, Shown], Section], ...] = (charts.section,)  # beside its elements
 BEHIND: tuple[Callable[[Given], Section], ...] = ()
 
-SCRIPTS = ("elements",)
+ELEMENTS = ("data", "tell", "way", "groups", "products")  # what computes
+SCRIPTS = (*ELEMENTS, "picture", "what_if", "explorer")
 
 
-def page(given: Given) -> str:
-    """The page."""
+def page(given: Given, data: Data) -> str:
+    """The page; data: what it holds of the steps."""
     step = given.step
     title = f"{report.title(dict(step))}, step {step['step']:,}"
     found = ways.found(given)
@@ -40,9 +42,10 @@ def page(given: Given) -> str:
         layers="\n".join(_layer(given, layer, found) for layer in given.layers),
         behind=_joined(make(given) for make in BEHIND),
     )
-    data = f'<script type="application/json" id="ways">{ways.as_json(found)}</script>'
+    json = f'<script type="application/json" id="data">{ways.as_json(data, found)}</script>'
     style = web.text(__name__, "style.css")
-    return web.document(title, body, style, lab.arithmetic(), web.script(__name__, *SCRIPTS), data=data)
+    scripts = lab.arithmetic(), lab.shown(), web.script(__name__, *SCRIPTS)
+    return web.document(title, body, style, *scripts, data=json)
 
 
 def _joined(sections: Iterable[Section], level: int = 2) -> str:
@@ -80,6 +83,6 @@ def _path(given: Given, one: Shown, found: ways.Found) -> str:
     told = f'<p class="quiet">{escape(packed(row))}</p>' if row.buckets else ""
     head = f'<header><h3 id="{name}--head">{name}</h3>{formula}<p class="quiet">{shape}</p>{told}</header>'
     charts = _joined((make(given, one) for make in OF_PATH), 4)
-    elements = ways.elements(one.name, found[one.name])
+    elements = ways.elements(one, found[one.name])
     body = f'<div class="parts"><div>{charts}</div><div>{elements}</div></div>'
     return f'<section class="path" id="{name}" aria-labelledby="{name}--head">{head}{body}</section>'
