@@ -47,9 +47,14 @@ exponent. Indices count from 0: N,H,W,C for activations and errors, Cout,Cin,kh,
 vectors. In --json an exact fraction is a text, 'p/q'.
 
 --html writes all that into one page that needs nothing else: each layer's data flow, its table, histograms,
-and of every path the elements worth reading (rounded up, rounded down, a tie, saturated, the greatest, a
-zero, and that of --index). --plot writes the histograms as a picture for a slide, of more than 12 paths those
+and of every path a picture, in which a click, or an index, gives an element's way; its sum opens into its
+products, and the same value can be put into other formats. Elements worth reading are offered (rounded up,
+rounded down, a tie, saturated, the greatest, a zero, and that of --index). --steps N puts N steps into it,
+for a slider: what changed? --embed KIB is how much of each tensor it holds; of a greater one the first part. --plot writes the histograms as a picture for a slide, of more than 12 paths those
 of the least SQNR; it needs matplotlib (pip install matplotlib)."""
+
+
+EMBED = 256  # KiB
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,16 +67,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write everything as one page too")
     parser.add_argument(
-        "--steps",
-        type=options.positive,
-        default=1,
-        metavar="N",
-        help="take N steps, from --step on; the page of --html shows each (1)",
+        "--steps", type=options.positive, metavar="N", help="with --html: N steps from --step on (1)"
     )
     parser.add_argument(
-        "--embed", type=options.positive, default=256, metavar="KIB",
-        help="of each tensor the page of --html holds up to so much, its steps together (256)",
-    )  # fmt: skip
+        "--embed",
+        type=options.positive,
+        metavar="KIB",
+        help=f"with --html: of each tensor the page holds so much, its steps together ({EMBED})",
+    )
     options.add(parser, "--plot", help="write the histograms too: .png, .svg, .pdf")
 
 
@@ -87,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
     """Take the step and show it."""
     if args.index is not None and args.path is None:
         raise ConfigError("--index needs --path: an element belongs to one data path")
+    if args.html is None and (args.steps or args.embed):
+        raise ConfigError("--steps and --embed are of the page: give --html FILE too")
     inspected = source.run(args)
     layers = source.matching([layer.name for layer in inspected.model.all_layers()], args.layer, "layer")
     step = source.step(args, inspected)
@@ -99,8 +104,9 @@ def run(args: argparse.Namespace) -> int:
     from intnet.inspect.page.embed import Data
     from intnet.trace import Recorder
 
-    data = Data(1024 * args.embed, args.steps)
-    for number in range(step, step + args.steps):
+    steps = args.steps or 1
+    data = Data(1024 * (args.embed or EMBED), steps)
+    for number in range(step, step + steps):
         recorder = Recorder()
         terminal.advance(inspected, number, [recorder])
         events = _chosen(recorder.events, layers, args)
@@ -115,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     text.heading(result)
     show()
     if args.html is not None:
-        print(f"\nwritten: {args.html}, {args.html.stat().st_size:,} bytes; {data.told()}")
+        print(f"\nwritten: {args.html}, {result['page']['bytes']:,} bytes; {data.told()}")
     if args.plot is not None:
         print(f"\nwritten: {args.plot}")
     return 0
@@ -182,4 +188,5 @@ def _write(
         given = Given(result, inspected.method.settings(), events, rows, operands, args.index)
         html = page.page(given, data)
         files.replace(args.html, html.encode())
+        result["page"] = {"file": str(args.html), "bytes": len(html.encode()), "holds": data.told()}
     options.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))

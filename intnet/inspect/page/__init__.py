@@ -37,6 +37,7 @@ def page(given: Given, data: Data) -> str:
         title=escape(title),
         facts=_facts(given),
         nav=_nav(given),
+        held=escape(f"This page needs no network. Of operands {data.told()}."),
         legend=diagram.legend(),
         ahead=_joined(make(given) for make in AHEAD),
         layers="\n".join(_layer(given, layer, found) for layer in given.layers),
