@@ -50,10 +50,10 @@ vectors. In --json an exact fraction is a text, 'p/q'.
 and of every path a picture, in which a click, or an index, gives an element's way; its sum opens into its
 products, and the same value can be put into other formats. Elements worth reading are offered (rounded up,
 rounded down, a tie, saturated, the greatest, a zero, and that of --index). --steps N puts N steps into it,
-for a slider: what changed? --embed KIB is how much of each tensor it holds; of a greater one the first part. --plot writes the histograms as a picture for a slide, of more than 12 paths those
-of the least SQNR; it needs matplotlib (pip install matplotlib)."""
+for a slider: what changed? --embed KIB is how much of each tensor it holds; of a greater one the first part.
 
-
+--plot writes the histograms as a picture for a slide, of more than 12 paths those of the least SQNR; it needs
+matplotlib (pip install matplotlib)."""
 EMBED = 256  # KiB
 
 
