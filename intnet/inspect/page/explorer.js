@@ -24,7 +24,7 @@ class Explorer {
     this.typed = show.make("input", {name: "index", size: 12, spellcheck: "false", autocomplete: "off"});
     this.worth = show.make("select", {name: "worth", autocomplete: "off"}, show.make("option", {value: ""}, "another"));
     for (const [k, one] of this.elements.entries()) this.worth.append(new Option(`[${one.index}] ${one.is}`, k));
-    const fields = [label("element", this.typed), label("worth reading", this.worth)];
+    const fields = [label("element", this.typed), label(`worth reading${held.steps.length > 1 ? ` in step ${held.steps.at(-1).step}` : ""}`, this.worth)];
     if (this.path.shape.length === 4) this.image = show.make("input", {type: "number", name: "image", min: 0, max: this.path.shape[0] - 1, value: 0});
     if (this.image && !this.weights) fields.unshift(label("image", this.image));
     this.canvas = show.make("canvas", {tabindex: 0, role: "img"});
