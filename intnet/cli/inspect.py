@@ -14,6 +14,7 @@ from intnet.errors import ConfigError
 if TYPE_CHECKING:
     from intnet.inspect.measure import Measured
     from intnet.inspect.operands import Operands
+    from intnet.inspect.page.embed import Data
     from intnet.trace import Event
     from intnet.training.train import Run
 
@@ -46,9 +47,14 @@ exponent. Indices count from 0: N,H,W,C for activations and errors, Cout,Cin,kh,
 vectors. In --json an exact fraction is a text, 'p/q'.
 
 --html writes all that into one page that needs nothing else: each layer's data flow, its table, histograms,
-and of every path the elements worth reading (rounded up, rounded down, a tie, saturated, the greatest, a
-zero, and that of --index). --plot writes the histograms as a picture for a slide, of more than 12 paths those
-of the least SQNR; it needs matplotlib (pip install matplotlib)."""
+and of every path a picture, in which a click, or an index, gives an element's way; its sum opens into its
+products, and the same value can be put into other formats. Elements worth reading are offered (rounded up,
+rounded down, a tie, saturated, the greatest, a zero, and that of --index). --steps N puts N steps into it,
+for a slider: what changed? --embed KIB is how much of each tensor it holds; of a greater one the first part.
+
+--plot writes the histograms as a picture for a slide, of more than 12 paths those of the least SQNR; it needs
+matplotlib (pip install matplotlib)."""
+EMBED = 256  # KiB
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +66,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--index", type=index, metavar="I,J,..", help="one element of a path, as a comma list"
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write everything as one page too")
+    parser.add_argument(
+        "--steps", type=options.positive, metavar="N", help="with --html: N steps from --step on (1)"
+    )
+    parser.add_argument(
+        "--embed",
+        type=options.positive,
+        metavar="KIB",
+        help=f"with --html: of each tensor the page holds so much, its steps together ({EMBED})",
+    )
     options.add(parser, "--plot", help="write the histograms too: .png, .svg, .pdf")
 
 
@@ -75,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
     """Take the step and show it."""
     if args.index is not None and args.path is None:
         raise ConfigError("--index needs --path: an element belongs to one data path")
+    if args.html is None and (args.steps or args.embed):
+        raise ConfigError("--steps and --embed are of the page: give --html FILE too")
     inspected = source.run(args)
     layers = source.matching([layer.name for layer in inspected.model.all_layers()], args.layer, "layer")
     step = source.step(args, inspected)
@@ -84,22 +101,29 @@ def run(args: argparse.Namespace) -> int:
     from intnet.cli import terminal
     from intnet.inspect import text
     from intnet.inspect.operands import Operands
+    from intnet.inspect.page.embed import Data
     from intnet.trace import Recorder
 
-    recorder = Recorder()
-    terminal.advance(inspected, step, [recorder])
-    events = _chosen(recorder.events, layers, args)
-    operands = Operands(recorder.events, inspected.method.SYMBOLS)
+    steps = args.steps or 1
+    data = Data(1024 * (args.embed or EMBED), steps)
+    for number in range(step, step + steps):
+        recorder = Recorder()
+        terminal.advance(inspected, number, [recorder])
+        events = _chosen(recorder.events, layers, args)
+        operands = Operands(recorder.events, inspected.method.SYMBOLS)
+        if args.html is not None:
+            data.step(number, events, operands, {one.name: one for one in inspected.model.all_layers()})
     result, show = _result(inspected, events, operands, args)
-    _write(inspected, result, events, operands, args)
+    _write(inspected, result, events, operands, data, args)
     if args.json:
         print(json.dumps(result))
         return 0
     text.heading(result)
     show()
-    for file in (args.html, args.plot):
-        if file is not None:
-            print(f"\nwritten: {file}")
+    if args.html is not None:
+        print(f"\nwritten: {args.html}, {result['page']['bytes']:,} bytes; {data.told()}")
+    if args.plot is not None:
+        print(f"\nwritten: {args.plot}")
     return 0
 
 
@@ -149,16 +173,20 @@ def _write(
     result: dict[str, Any],
     events: "list[Event]",
     operands: "Operands",
+    data: "Data",
     args: argparse.Namespace,
 ) -> None:
     """The files asked for."""
     if args.html is None and args.plot is None:
         return
     from intnet.inspect import page, plot, text
+    from intnet.inspect.page.sections import Given
     from intnet.runs import files
 
     rows = _measured(events)
     if args.html is not None:
-        html = page.page(result, inspected.method.settings(), events, rows, operands, args.index)
+        given = Given(result, inspected.method.settings(), events, rows, operands, args.index)
+        html = page.page(given, data)
         files.replace(args.html, html.encode())
+        result["page"] = {"file": str(args.html), "bytes": len(html.encode()), "holds": data.told()}
     options.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))
