@@ -133,11 +133,16 @@ def _short(code: int) -> str:
 
 def sparkline(counts: Sequence[int], narrow: bool = False) -> str:
     """One block a bin (two bins where it is narrow), as high as its count; only empty bins are blank."""
-    if narrow:
-        counts = [a + b for a, b in zip(counts[::2], counts[1::2], strict=True)]
+    if narrow:  # from both ends, so that what is symmetric stays so
+        half, odd = len(counts) // 2, len(counts) % 2
+        counts = [*_pairs(counts[:half]), *counts[half : half + odd], *_pairs(counts[: -half - 1 : -1])[::-1]]
     top = max(counts, default=0) or 1
     blocks = BLOCKS if (sys.stdout.encoding or "").lower().startswith("utf") else PLAIN
     return "".join(blocks[-(-count * (len(blocks) - 1) // top)] for count in counts)
+
+
+def _pairs(counts: Sequence[int]) -> list[int]:
+    return [sum(counts[k : k + 2]) for k in range(0, len(counts), 2)]
 
 
 # -- one element -------------------------------------------------------------------------------
