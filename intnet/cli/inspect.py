@@ -155,10 +155,12 @@ def _write(
     if args.html is None and args.plot is None:
         return
     from intnet.inspect import page, plot, text
+    from intnet.inspect.page.sections import Given
     from intnet.runs import files
 
     rows = _measured(events)
     if args.html is not None:
-        html = page.page(result, inspected.method.settings(), events, rows, operands, args.index)
+        given = Given(result, inspected.method.settings(), events, rows, operands, args.index)
+        html = page.page(given)
         files.replace(args.html, html.encode())
     options.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))

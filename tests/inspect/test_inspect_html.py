@@ -18,7 +18,7 @@ from intnet.inspect.elements import interesting
 from intnet.inspect.explain import explain
 from intnet.inspect.flow import Box, draw
 from intnet.inspect.operands import Operands
-from intnet.inspect.page import _json
+from intnet.inspect.page.ways import as_json
 from intnet.inspect.text import stations
 from intnet.runs import run_folder
 from intnet.trace import Recorder
@@ -212,7 +212,7 @@ def test_every_fate_of_a_path_is_shown() -> None:
 def test_no_text_ends_the_script(recorded: tuple[Recorder, Operands]) -> None:
     recorder, operands = recorded
     element = explain(recorder.events["fc/bq"], (0,), operands)
-    text = _json({"</script><!--": [("<b>", element)]})
+    text = as_json({"</script><!--": [("<b>", element)]})
     assert "<" not in text and "</script><!--" in json.loads(text)
 
 

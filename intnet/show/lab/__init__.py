@@ -7,31 +7,25 @@ The arithmetic is written by hand from `intnet.spec`, in exact rationals of BigI
 here; `tests/show/test_lab.py` holds it to the definition in a browser. The other half only draws.
 """
 
-from importlib import resources
 from string import Template
 
 import intnet
+from intnet.show import web
 
 ARITHMETIC = ("exact", "rounding", "formats", "blocks", "buckets", "words")  # in the order of what they use
 PICTURES = ("svg", "quantize", "element", "tensor", "walks", "page")
+TITLE = "intnet lab: one number, its grid, its bits"
 
 
 def page(version: int) -> str:
     """The whole page; version: of the definition, as the page says it."""
     told = f"intnet {intnet.__version__}, definition {version}"
-    return Template(_file("frame.html")).substitute(
-        arithmetic=arithmetic(), pictures=_scripts(PICTURES), version=told
+    body = Template(web.text(__name__, "frame.html")).substitute(version=told)
+    return web.document(
+        TITLE, body, web.text(__name__, "style.css"), arithmetic(), web.script(__name__, *PICTURES)
     )
 
 
 def arithmetic() -> str:
     """The scripts that compute."""
-    return _scripts(ARITHMETIC)
-
-
-def _scripts(names: tuple[str, ...]) -> str:
-    return "\n".join(_file(f"{name}.js") for name in names)
-
-
-def _file(name: str) -> str:
-    return resources.files("intnet.show.lab").joinpath(name).read_text(encoding="utf-8")
+    return web.script(__name__, *ARITHMETIC)

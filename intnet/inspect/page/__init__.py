@@ -1,0 +1,85 @@
+"""`intnet inspect --html`: one self-contained page of the inspected layers' step.
+
+    page(Given(step, options, events, rows, operands)) -> the page as text
+
+Python makes sections, each a function of `Given` in a module of its own, listed here in their order:
+of the whole page ahead of and behind the layers, of each layer, of each path. Scripts make what answers:
+`SCRIPTS` are the files beside this one, in the order of what they use, behind the lab's arithmetic.
+"""
+
+from collections.abc import Callable, Iterable
+from html import escape
+from string import Template
+
+import intnet
+from intnet.inspect.page import charts, diagram, tables, ways
+from intnet.inspect.page.sections import Given, Section, Shown, to
+from intnet.inspect.text import packed
+from intnet.runs import report
+from intnet.show import lab, web
+
+AHEAD: tuple[Callable[[Given], Section], ...] = ()
+OF_LAYER: tuple[Callable[[Given, str], Section], ...] = (diagram.section, tables.section)
+OF_PATH: tuple[Callable[[Given, Shown], Section], ...] = (charts.section,)  # beside its elements
+BEHIND: tuple[Callable[[Given], Section], ...] = ()
+
+SCRIPTS = ("elements",)
+
+
+def page(given: Given) -> str:
+    """The page."""
+    step = given.step
+    title = f"{report.title(dict(step))}, step {step['step']:,}"
+    found = ways.found(given)
+    body = Template(web.text(__name__, "frame.html")).substitute(
+        title=escape(title),
+        facts=_facts(given),
+        nav=_nav(given),
+        legend=diagram.legend(),
+        ahead=_joined(make(given) for make in AHEAD),
+        layers="\n".join(_layer(given, layer, found) for layer in given.layers),
+        behind=_joined(make(given) for make in BEHIND),
+    )
+    data = f'<script type="application/json" id="ways">{ways.as_json(found)}</script>'
+    style = web.text(__name__, "style.css")
+    return web.document(title, body, style, lab.arithmetic(), web.script(__name__, *SCRIPTS), data=data)
+
+
+def _joined(sections: Iterable[Section], level: int = 2) -> str:
+    return "\n".join(one.text(level) for one in sections)
+
+
+def _facts(given: Given) -> str:
+    facts = [f"seed {given.step['seed']}"]
+    facts += [f"{key}={'off' if value is None else value}" for key, value in given.options.items()]
+    if given.step["run"] is not None:
+        facts.append(f"run {given.step['run']}")
+    return escape(", ".join([*facts, f"intnet {intnet.__version__}"]))
+
+
+def _nav(given: Given) -> str:
+    links = "".join(f'<li><a href="{to(layer)}">{escape(layer)}</a></li>' for layer in given.layers)
+    return f'<nav aria-label="layers"><ul>{links}</ul></nav>'
+
+
+def _layer(given: Given, layer: str, found: ways.Found) -> str:
+    name = escape(layer)
+    parts = [
+        f'<section aria-labelledby="{name}"><h2 id="{name}">{name}</h2>',
+        _joined((make(given, layer) for make in OF_LAYER), 3),
+        *(_path(given, one, found) for one in given.of(layer)),
+        "</section>",
+    ]
+    return "\n".join(parts)
+
+
+def _path(given: Given, one: Shown, found: ways.Found) -> str:
+    row, name = one.row, escape(one.name)
+    formula = f'<p class="formula">{escape(one.formula)}</p>' if one.formula else ""
+    shape = " x ".join(map(str, row.shape)) or "scalar"
+    told = f'<p class="quiet">{escape(packed(row))}</p>' if row.buckets else ""
+    head = f'<header><h3 id="{name}--head">{name}</h3>{formula}<p class="quiet">{shape}</p>{told}</header>'
+    charts = _joined((make(given, one) for make in OF_PATH), 4)
+    elements = ways.elements(one.name, found[one.name])
+    body = f'<div class="parts"><div>{charts}</div><div>{elements}</div></div>'
+    return f'<section class="path" id="{name}" aria-labelledby="{name}--head">{head}{body}</section>'

@@ -1,0 +1,87 @@
+"""What sections of the page are made from, and what they are: a heading and HTML."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import Any
+from urllib.parse import quote
+
+from intnet.inspect.explain import Index
+from intnet.inspect.measure import Measured
+from intnet.inspect.operands import Operands
+from intnet.trace import Event
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page; title: its heading, '' where it needs none; html: '' for no section at all."""
+
+    title: str
+    html: str
+
+    def text(self, level: int) -> str:
+        """As it stands on the page, its heading of this level."""
+        if not self.html:
+            return ""
+        head = f"<h{level}>{escape(self.title)}</h{level}>" if self.title else ""
+        return f'<section class="part-of">{head}{self.html}</section>'
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A path on the page."""
+
+    name: str  # layer/path
+    event: Event
+    row: Measured
+    part: str
+    formula: str
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the page is about.
+
+    step: what `--json` says of run and step; options: of the method; index: of an element that is asked for
+    """
+
+    step: Mapping[str, Any]
+    options: Mapping[str, Any]
+    events: Sequence[Event]
+    rows: Sequence[Measured]
+    operands: Operands
+    index: Index | None = None
+
+    @cached_property
+    def shown(self) -> list[Shown]:
+        """The paths in their order."""
+        found = []
+        for event, row in zip(self.events, self.rows, strict=True):
+            symbol = self.operands.symbol(event.path)
+            found.append(Shown(f"{event.layer}/{event.path}", event, row, symbol.part, symbol.formula))
+        return found
+
+    @cached_property
+    def names(self) -> set[str]:
+        """Of all paths, 'layer/path'."""
+        return {one.name for one in self.shown}
+
+    @cached_property
+    def layers(self) -> list[str]:
+        """Their layers in their order."""
+        return list(dict.fromkeys(event.layer for event in self.events))
+
+    def of(self, layer: str) -> list[Shown]:
+        """The paths of a layer."""
+        return [one for one in self.shown if one.event.layer == layer]
+
+
+def to(name: str) -> str:
+    """A link to the layer or path `name` of this page."""
+    return f"#{quote(name)}"
+
+
+def wide(content: str, label: str) -> str:
+    """Scrolls on its own where the screen is narrow, with the keyboard too."""
+    return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}">{content}</div>'
