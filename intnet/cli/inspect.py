@@ -8,8 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import intnet
 from intnet.cli import options, source
 from intnet.errors import ConfigError
+from intnet.runs import metrics, run_folder
+from intnet.runs.metrics import step_lines
 
 if TYPE_CHECKING:
     from intnet.inspect.measure import Measured
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from intnet.trace import Event
     from intnet.training.train import Run
 
+PAGES = (".html", ".htm")  # endings of one page; any other name is that of a folder
+DOCS = Path(intnet.__file__).resolve().parent.parent / "docs"
 SUMMARY = "show every quantization of a layer's step, or one number's way from its value to its bits"
 EXAMPLE = """\
   intnet inspect runs/first --layer layer1.0.bn1
@@ -31,7 +36,7 @@ model is trained from its seed. The last step taken is shown: one row a path, in
   bound          bits that the exact value before rounding is proven to fit (its accumulator)
   SQNR           10 log10(sum s^2 / sum (s - c)^2) in dB over all elements, s the exact value in steps of the
                  grid (CQ: after its scaling by dr/R(x)), c the code; '-' where no element changed
-  before, after  histograms of s and of c over one range, +-the greatest of both, in 16 bins
+  before, after  histograms of s and of c in bins of equally many whole codes, at most 17
                  (block float and codecs, whose blocks and buckets have steps of their own: both, and SQNR,
                  in units of value)
 
@@ -45,21 +50,24 @@ was rounded, and the bits where the code is packed. Coefficients and offsets are
 exponent. Indices count from 0: N,H,W,C for activations and errors, Cout,Cin,kh,kw for weights, C for
 vectors. In --json an exact fraction is a text, 'p/q'.
 
---html writes all that into one page that needs nothing else: each layer's data flow, its table, histograms,
-and of every path the elements worth reading (rounded up, rounded down, a tie, saturated, the greatest, a
-zero, and that of --index). --plot writes the histograms as a picture for a slide, of more than 12 paths those
+--html FILE.html writes all that into one page that needs nothing else: each layer's data flow, its table, how
+wrong its gradients are, why its widths moved, DYNASTY's map, histograms, and of every path the elements worth
+reading (rounded up, rounded down, a tie, saturated, the greatest, a zero, and that of --index). --html FOLDER
+writes a page a layer, of all without --layer, and index.html, the whole network, which leads to them. --plot writes the histograms as a picture for a slide, of more than 12 paths those
 of the least SQNR; it needs matplotlib (pip install matplotlib)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A run or a new model, the layer, the path, the element."""
     parser.add_argument("folder", nargs="?", metavar="RUN", help="a run's folder; or name a new model:")
-    source.add_arguments(parser, layer_needed=True)
+    source.add_arguments(parser, layer_needed=False)
     parser.add_argument("--path", metavar="PATH", help="only these data paths: x4, 'e?', ...")
     parser.add_argument(
         "--index", type=index, metavar="I,J,..", help="one element of a path, as a comma list"
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write everything as one page too")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write everything as one page too, or as pages in a folder"
+    )
     options.add(parser, "--plot", help="write the histograms too: .png, .svg, .pdf")
 
 
@@ -75,32 +83,47 @@ def run(args: argparse.Namespace) -> int:
     """Take the step and show it."""
     if args.index is not None and args.path is None:
         raise ConfigError("--index needs --path: an element belongs to one data path")
+    whole = args.html is not None and args.html.suffix not in PAGES
+    if args.layer is None and not whole:
+        raise ConfigError("give --layer, or --html and the name of a folder for pages of all layers")
     inspected = source.run(args)
-    layers = source.matching([layer.name for layer in inspected.model.all_layers()], args.layer, "layer")
+    names = [layer.name for layer in inspected.model.all_layers()]
+    layers = source.matching(names, args.layer or "*", "layer")
     step = source.step(args, inspected)
     if args.html is not None:
-        options.check_file("--html", args.html)
+        options.check_folder("--html", args.html) if whole else options.check_file("--html", args.html)
     options.check_picture(args.plot)
     from intnet.cli import terminal
     from intnet.inspect import text
+    from intnet.inspect.masters import with_masters
     from intnet.inspect.operands import Operands
     from intnet.trace import Recorder
 
-    recorder = Recorder()
-    terminal.advance(inspected, step, [recorder])
-    events = _chosen(recorder.events, layers, args)
-    operands = Operands(recorder.events, inspected.method.SYMBOLS)
+    recorder, lines = Recorder(), _logged(args, inspected)
+    terminal.advance(inspected, step, [recorder], lambda report: lines.extend(step_lines(report)))
+    seen, symbols = with_masters(inspected, recorder.events)
+    events = _chosen(seen, layers, args)
+    operands = Operands(seen, symbols)
     result, show = _result(inspected, events, operands, args)
-    _write(inspected, result, events, operands, args)
+    _write(inspected, result, events, operands, lines, args)
     if args.json:
         print(json.dumps(result))
         return 0
     text.heading(result)
-    show()
+    if args.layer is not None:
+        show()
     for file in (args.html, args.plot):
         if file is not None:
-            print(f"\nwritten: {file}")
+            print(f"\nwritten: {file / 'index.html' if file == args.html and whole else file}")
     return 0
+
+
+def _logged(args: argparse.Namespace, inspected: "Run") -> list[dict[str, Any]]:
+    """The lines of the run's log up to where it stands."""
+    if args.folder is None:
+        return []
+    lines = metrics.read_metrics(Path(args.folder) / run_folder.METRICS)
+    return [line for line in lines if line["step"] <= inspected.step]
 
 
 def _chosen(events: "dict[str, Event]", layers: list[str], args: argparse.Namespace) -> "list[Event]":
@@ -130,7 +153,8 @@ def _result(
         return result, lambda: text.elements(elements)
     rows = [(operands.symbol(event.path), row) for event, row in zip(events, _measured(events), strict=True)]
     result["paths"] = [
-        dataclasses.asdict(row) | {"part": symbol.part, "formula": symbol.formula} for symbol, row in rows
+        dataclasses.asdict(row) | {"part": symbol.part, "formula": operands.formula(event)}
+        for event, (symbol, row) in zip(events, rows, strict=True)
     ]
     return result, lambda: text.show(rows)
 
@@ -149,18 +173,35 @@ def _write(
     result: dict[str, Any],
     events: "list[Event]",
     operands: "Operands",
+    lines: list[dict[str, Any]],
     args: argparse.Namespace,
 ) -> None:
     """The files asked for."""
     if args.html is None and args.plot is None:
         return
-    from intnet.inspect import page, plot, text
+    from intnet.inspect import page, plot, text, width_log
+    from intnet.inspect.page import glossary
     from intnet.inspect.page.sections import Given
     from intnet.runs import files
 
     rows = _measured(events)
     if args.html is not None:
-        given = Given(result, inspected.method.settings(), events, rows, operands, args.index)
-        html = page.page(given)
-        files.replace(args.html, html.encode())
+        whole = args.html.suffix not in PAGES
+        links = glossary.beside(args.html / page.INDEX if whole else args.html, DOCS)
+        given = Given(
+            result,
+            inspected.method.settings(),
+            events,
+            rows,
+            operands,
+            args.index,
+            inspected.model,
+            width_log.read(lines),
+            links,
+        )
+        made = page.folder(given) if whole else {args.html.name: page.page(given)}
+        folder = args.html if whole else args.html.parent
+        folder.mkdir(exist_ok=True)
+        for name, html in made.items():
+            files.replace(folder / name, html.encode())
     options.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))

@@ -61,6 +61,7 @@ class Measured:
     """One row of the table; None where a float path or an unrounded value has no such number.
 
     short:    the format as narrow tables write it
+    mean_bits: that the format names, of blocks or buckets of several widths an element's mean
     buckets:  of a bucketed codec; its range is of codes, its zeros are values of 0
     range:    the least and the greatest code; a float path's least and greatest value
     sqnr_db:  see the module; None where no value changed or where nothing is quantized
@@ -76,6 +77,7 @@ class Measured:
     short: str
     rounding: str | None
     nominal_bits: int | None
+    mean_bits: float | None
     used_bits: int | None
     range_bits: float | None
     bound_bits: int | None
@@ -128,6 +130,7 @@ def measure(event: Event, most: int = BINS) -> Measured:
         row.short,
         event.rounding,
         row.nominal,
+        row.mean,
         row.used if integer else None,
         round(row.fraction_bits, 1) if integer else None,
         row.bound or None,
@@ -220,7 +223,7 @@ def _many_steps(result: Any) -> bool:
 
 def in_values(numbers: np.ndarray, result: QTensor) -> np.ndarray:
     """`numbers` of each element, in steps of its own grid, in units of value."""
-    return np.ldexp(numbers.reshape(-1), np.broadcast_to(result.exponent, result.shape).reshape(-1))
+    return np.ldexp(numbers.reshape(-1).astype(np.float64), np.broadcast_to(result.exponent, result.shape).reshape(-1))
 
 
 def _sqnr(scaled: np.ndarray, errors: np.ndarray) -> float | None:
@@ -299,9 +302,10 @@ def against(event: Event, result: QTensor | Packed) -> Against:
         numerator, den = numerators(source)
         return _against_exact(numerator, den, source.exponent - grid, codes)
     if isinstance(source, Root):
-        values = source.fractions() / Fraction(2) ** grid
-        over = np.array([value.denominator for value in values.reshape(-1)], object).reshape(values.shape)
-        return _against_exact((values * over).astype(object), over, 0, codes)
+        values = (source.fractions() / Fraction(2) ** grid).reshape(-1).tolist()
+        top = np.array([value.numerator for value in values], object)
+        bottom = np.array([value.denominator for value in values], object)
+        return Against(top, top - codes.reshape(-1).astype(object) * bottom, bottom)
     den = 1
     if isinstance(source, FloatExact):
         top, den = np.ldexp(source.values.astype(np.float64), -grid).reshape(-1), source.den
