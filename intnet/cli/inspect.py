@@ -17,6 +17,8 @@ from intnet.runs.metrics import step_lines
 if TYPE_CHECKING:
     from intnet.inspect.measure import Measured
     from intnet.inspect.operands import Operands
+    from intnet.inspect.page.embed import Data
+    from intnet.inspect.page.sections import Given
     from intnet.trace import Event
     from intnet.training.train import Run
 
@@ -53,8 +55,9 @@ vectors. In --json an exact fraction is a text, 'p/q'.
 --html FILE.html writes all that into one page that needs nothing else: each layer's data flow, its table, how
 wrong its gradients are, why its widths moved, DYNASTY's map, histograms, and of every path the elements worth
 reading (rounded up, rounded down, a tie, saturated, the greatest, a zero, and that of --index). --html FOLDER
-writes a page a layer, of all without --layer, and index.html, the whole network, which leads to them. --plot writes the histograms as a picture for a slide, of more than 12 paths those
-of the least SQNR; it needs matplotlib (pip install matplotlib)."""
+writes a page a layer, of all without --layer, and index.html, the whole network, which leads to them. --plot
+writes the histograms as a picture for a slide, of more than 12 paths those of the least SQNR; it needs
+matplotlib (pip install matplotlib)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +71,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write everything as one page too, or as pages in a folder"
     )
+    parser.add_argument(
+        "--steps",
+        type=options.positive,
+        default=1,
+        metavar="N",
+        help="take N steps, from --step on; the page of --html shows each (1)",
+    )
+    parser.add_argument(
+        "--embed", type=options.positive, default=256, metavar="KIB",
+        help="of each tensor the page of --html holds up to so much, its steps together (256)",
+    )  # fmt: skip
     options.add(parser, "--plot", help="write the histograms too: .png, .svg, .pdf")
 
 
@@ -99,23 +113,35 @@ def run(args: argparse.Namespace) -> int:
     from intnet.inspect.operands import Operands
     from intnet.trace import Recorder
 
-    recorder, lines = Recorder(), _logged(args, inspected)
-    terminal.advance(inspected, step, [recorder], lambda report: lines.extend(step_lines(report)))
-    seen, symbols = with_masters(inspected, recorder.events)
-    events = _chosen(seen, layers, args)
-    operands = Operands(seen, symbols)
+    lines, pages = _logged(args, inspected), _held(args, layers, whole)
+    for number in range(step, step + args.steps):
+        recorder = Recorder()
+        terminal.advance(inspected, number, [recorder], lambda report: lines.extend(step_lines(report)))
+        seen, symbols = with_masters(inspected, recorder.events)
+        events = _chosen(seen, layers, args)
+        operands = Operands(seen, symbols)
+        for layer, data in pages.items():
+            own = [event for event in events if layer in (None, event.layer)]
+            data.step(number, own, operands, {one.name: one for one in inspected.model.all_layers()})
     result, show = _result(inspected, events, operands, args)
-    _write(inspected, result, events, operands, lines, args)
+    written = _write(inspected, result, events, operands, lines, pages, args)
     if args.json:
         print(json.dumps(result))
         return 0
     text.heading(result)
     if args.layer is not None:
         show()
-    for file in (args.html, args.plot):
-        if file is not None:
-            print(f"\nwritten: {file / 'index.html' if file == args.html and whole else file}")
+    for line in written:
+        print(f"\nwritten: {line}")
     return 0
+
+
+def _held(args: argparse.Namespace, layers: list[str], whole: bool) -> "dict[str | None, Data]":
+    """What each page will hold: by layer in a folder, else of None."""
+    from intnet.inspect.page.embed import Data
+
+    names = [] if args.html is None else layers if whole else [None]
+    return {name: Data(1024 * args.embed, args.steps) for name in names}
 
 
 def _logged(args: argparse.Namespace, inspected: "Run") -> list[dict[str, Any]]:
@@ -174,34 +200,38 @@ def _write(
     events: "list[Event]",
     operands: "Operands",
     lines: list[dict[str, Any]],
+    pages: "dict[str | None, Data]",
     args: argparse.Namespace,
-) -> None:
-    """The files asked for."""
+) -> list[str]:
+    """The files asked for; what to say of them."""
     if args.html is None and args.plot is None:
-        return
+        return []
     from intnet.inspect import page, plot, text, width_log
     from intnet.inspect.page import glossary
     from intnet.inspect.page.sections import Given
+
+    rows, told = _measured(events), []
+    if args.html is not None:
+        links = glossary.beside(args.html if None in pages else args.html / page.INDEX, DOCS)
+        log = width_log.read(lines)
+        facts = result, inspected.method.settings(), events, rows, operands, args.index
+        given = Given(*facts, inspected.model, log, links)
+        told.append(_write_pages(given, pages, args.html))
+    options.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))
+    return told + ([] if args.plot is None else [str(args.plot)])
+
+
+def _write_pages(given: "Given", pages: "dict[str | None, Data]", target: Path) -> str:
+    """One page, or a folder of them; what to say of it."""
+    from intnet.inspect import page
     from intnet.runs import files
 
-    rows = _measured(events)
-    if args.html is not None:
-        whole = args.html.suffix not in PAGES
-        links = glossary.beside(args.html / page.INDEX if whole else args.html, DOCS)
-        given = Given(
-            result,
-            inspected.method.settings(),
-            events,
-            rows,
-            operands,
-            args.index,
-            inspected.model,
-            width_log.read(lines),
-            links,
-        )
-        made = page.folder(given) if whole else {args.html.name: page.page(given)}
-        folder = args.html if whole else args.html.parent
-        folder.mkdir(exist_ok=True)
-        for name, html in made.items():
-            files.replace(folder / name, html.encode())
-    options.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))
+    if None in pages:
+        html = page.page(given, pages[None]).encode()
+        files.replace(target, html)
+        return f"{target}, {len(html):,} bytes; {pages[None].told()}"
+    target.mkdir(exist_ok=True)
+    made = page.folder(given, pages)
+    for name, text in made.items():
+        files.replace(target / name, text.encode())
+    return f"{target / page.INDEX}, which leads to {len(made) - 1} pages of layers"

@@ -2,13 +2,13 @@
 
     found(layer, events, operands) -> a Compared for each gradient and error of the layer, in the step's order
 
-The operands of the exact g* are those ahead of their quantizers, each the float32 nearest to its exact value: what
-float32 training would multiply. Products of float32 are exact in float64, `math.fsum` adds them exactly and
-rounds once. So, of all elements that are compared (of many, so many as PRODUCTS allow, evenly spread),
+The operands of the exact g* are those ahead of their quantizers, each the float32 nearest to its exact
+value: what float32 training would multiply. Products of float32 are exact in float64, `math.fsum` adds them
+exactly and rounds once. So, of all elements that are compared (of many, evenly spread ones within PRODUCTS),
 
-    cosine      <g, g*> / (|g| |g*|)                           1: the same direction
-    length      |g| / |g*|                                     CQ and gWn of AdaPT choose a length of their own
-    mean error  (mean(g) / length - mean(g*)) / rms(g*)        0: no bias, both at the same length
+    cosine      <g, g*> / (|g| |g*|)                        1: the same direction
+    length      |g| / |g*|                                  CQ and AdaPT's gWn have one of their own
+    mean error  (mean(g) / length - mean(g*)) / rms(g*)     0: no bias, both at the same length
 
 gW and gb are of x0 and e3 ahead of rounding, e4 of W and e3, gbeta and ggamma of e1 and of x1 normalized in
 float64 by its variance; e3 and e0 are compared with what they were ahead of their own rounding.
@@ -71,11 +71,13 @@ def found(layer: Any, events: Mapping[str, Event], operands: Operands) -> list[C
         if base in wanted:
             lines.append(_compared(event, *wanted[base]))
         elif path in ("e0", "e3"):
-            before = unrounded(event, operands).reshape(-1)
-            lines.append(
-                _compared(event, f"{path} ahead of rounding", before.size, 1, lambda k, b=before: [b[k]])
-            )
+            lines.append(_compared(event, f"{path} ahead of rounding", *_itself(unrounded(event, operands))))
     return lines
+
+
+def _itself(values: np.ndarray) -> tuple[int, int, Sums]:
+    flat = values.reshape(-1)
+    return flat.size, 1, lambda k: [float(flat[k])]
 
 
 def _compared(event: Event, made_of: str, size: int, products: int, sums: Sums) -> Compared:
@@ -102,9 +104,8 @@ def values(event: Event) -> np.ndarray:
     if isinstance(result, Packed):
         return result.load().astype(np.float64).reshape(-1)
     codes = codes_of(result).astype(np.float64)
-    if isinstance(result, QTensor):
-        codes = np.ldexp(codes, result.exponent)
-    elif isinstance(result, Exact) and not np.any(np.asarray(result.den) != 1):
+    whole = isinstance(result, Exact) and not np.any(np.asarray(result.den) != 1)
+    if whole or isinstance(result, QTensor):
         codes = np.ldexp(codes, result.exponent)
     return codes.reshape(-1)
 

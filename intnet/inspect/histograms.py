@@ -3,8 +3,8 @@
     bins(top, grain, most, signed)   Bins: how wide, how many
     Bins.counts(top, bottom)         elements of top / bottom by bin
 
-Bin k is of (k - 1/2) * width to (k + 1/2) * width; a value on an edge counts with the bin nearer to 0. A width
-of codes is an odd number of them (of `grain`, where all codes are its multiples), so no code is on an edge.
+Bin k is of (k - 1/2) * width to (k + 1/2) * width; a value on an edge counts with the bin nearer to 0. A
+width of codes is an odd number of them (of `grain`, where all are its multiples), so none is on an edge.
 All comparisons are exact: of integers, or of floats with a width of few bits.
 """
 
@@ -52,7 +52,7 @@ class Bins:
     def _sizes(self, top: np.ndarray, bottom: Any) -> tuple[np.ndarray, Any]:
         """(2 |top|, width * bottom), of Python integers where int64 does not hold the edges."""
         top, bottom = np.asarray(top), np.asarray(bottom)
-        if top.dtype == np.float64 or bottom.dtype == np.float64:
+        if np.float64 in (top.dtype, bottom.dtype):
             return 2 * np.abs(top.astype(np.float64)), self.width * bottom.astype(np.float64)
         width = int(self.width)
         wide = max(2 * max_abs(top), (2 * self.last + 1) * width * max_abs(bottom)) >= INT64_BOUND

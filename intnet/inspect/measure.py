@@ -67,8 +67,8 @@ class Measured:
     sqnr_db:  see the module; None where no value changed or where nothing is quantized
     inexact:  elements that rounding or saturation changed
     exponent: the least and the greatest; of block float those of codes that are not 0, None where all are
-    edges:    of the histograms' bins, from the lowest up, in units of the code, of float paths, of block float
-              and of codecs in units of value; `before` counts the exact values in them, `after` the codes
+    edges:    of the histograms' bins, from the lowest up, in units of the code; of float paths, block float
+              and codecs in units of value; `before` counts the exact values in them, `after` the codes
     """
 
     layer: str
@@ -223,7 +223,9 @@ def _many_steps(result: Any) -> bool:
 
 def in_values(numbers: np.ndarray, result: QTensor) -> np.ndarray:
     """`numbers` of each element, in steps of its own grid, in units of value."""
-    return np.ldexp(numbers.reshape(-1).astype(np.float64), np.broadcast_to(result.exponent, result.shape).reshape(-1))
+    return np.ldexp(
+        numbers.reshape(-1).astype(np.float64), np.broadcast_to(result.exponent, result.shape).reshape(-1)
+    )
 
 
 def _sqnr(scaled: np.ndarray, errors: np.ndarray) -> float | None:

@@ -70,7 +70,7 @@ class Operands:
         return self.symbols.get(path, NO_SYMBOL)
 
     def formula(self, event: Event) -> str:
-        """The symbol's, without the quantizer where this value was not rounded: a float32 copy, or codes kept."""
+        """The symbol's; without the quantizer where this value was not rounded."""
         formula = self.symbol(event.path).formula
         if event.format is not None or not _ROUNDED.match(formula):
             return formula

@@ -1,4 +1,4 @@
-"""Widths over time and what moved them, as a run's log has them (`runs/metrics.py`, precision and decision)."""
+"""Widths over time and what moved them, as a run's log has them (`runs/metrics.py`)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Moved:
-    """A decision: `layer` is 'net' where one word length is for all; before: (WL, FL) in the step that made it.
+    """A decision; before: (WL, FL) in the step that made it; layer: 'net' where one WL is for all.
 
     found: the log's numbers (`Method.moves`)
     """

@@ -1,19 +1,21 @@
 """`intnet inspect --html`: one self-contained page of the inspected layers' step.
 
-    page(Given(step, options, events, rows, operands)) -> the page as text
+    page(Given(step, options, events, rows, operands), data) -> the page as text
 
 Python makes sections, each a function of `Given` in a module of its own, listed here in their order:
 of the whole page ahead of and behind the layers, of each layer, of each path. Scripts make what answers:
 `SCRIPTS` are the files beside this one, in the order of what they use, behind the lab's arithmetic.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from string import Template
+from typing import Any
 from urllib.parse import quote
 
 from intnet.inspect.page import block_map, charts, diagram, errors, glossary, overview, tables, ways, widths
+from intnet.inspect.page.embed import Data
 from intnet.inspect.page.sections import Given, Section, Shown, to
 from intnet.inspect.text import packed
 from intnet.runs import report
@@ -31,13 +33,14 @@ OF_LAYER: tuple[Callable[[Given, str], Section], ...] = (
 OF_PATH: tuple[Callable[[Given, Shown], Section], ...] = (charts.section,)  # beside its elements
 BEHIND: tuple[Callable[[Given], Section], ...] = (glossary.section,)
 
-SCRIPTS = ("elements",)
+ELEMENTS = ("data", "tell", "way", "groups", "products")  # what computes
+SCRIPTS = (*ELEMENTS, "picture", "what_if", "explorer")
 KINDS = ("drawn", "beside", "whole")  # of a layer's sections
 INDEX = "index.html"  # of a folder of pages
 
 
-def page(given: Given) -> str:
-    """The page."""
+def page(given: Given, data: Data) -> str:
+    """The page; data: what it holds of the steps."""
     step = given.step
     title = f"{report.title(dict(step))}, step {step['step']:,}"
     found = ways.found(given)
@@ -50,12 +53,13 @@ def page(given: Given) -> str:
         layers="\n".join(_layer(given, layer, found) for layer in given.layers),
         behind=_joined(make(given) for make in BEHIND),
     )
-    data = f'<script type="application/json" id="ways">{ways.as_json(found)}</script>'
+    json = f'<script type="application/json" id="data">{ways.as_json(data, found)}</script>'
     style = web.text(__name__, "style.css")
-    return web.document(title, body, style, lab.arithmetic(), web.script(__name__, *SCRIPTS), data=data)
+    scripts = lab.arithmetic(), lab.shown(), web.script(__name__, *SCRIPTS)
+    return web.document(title, body, style, *scripts, data=json)
 
 
-def folder(given: Given) -> dict[str, str]:
+def folder(given: Given, data: Mapping[Any, Data]) -> dict[str, str]:
     """Pages by the name of their file: one a layer, and of the whole network, which leads to them."""
     pages = {layer: f"{layer}.html" for layer in given.layers}
     whole = replace(given, pages=pages)
@@ -63,7 +67,7 @@ def folder(given: Given) -> dict[str, str]:
     for layer, file in pages.items():
         own = [one for one in whole.shown if one.event.layer == layer]
         events, rows = [one.event for one in own], [one.row for one in own]
-        made[file] = page(replace(whole, events=events, rows=rows))
+        made[file] = page(replace(whole, events=events, rows=rows), data[layer])
     return made
 
 
@@ -104,6 +108,6 @@ def _path(given: Given, one: Shown, found: ways.Found) -> str:
     told = f'<p class="quiet">{escape(packed(row))}</p>' if row.buckets else ""
     head = f'<header><h3 id="{name}--head">{name}</h3>{formula}<p class="quiet">{shape}</p>{told}</header>'
     charts = _joined((make(given, one) for make in OF_PATH), 4)
-    elements = ways.elements(one.name, found[one.name])
+    elements = ways.elements(one, found[one.name])
     body = f'<div class="parts"><div>{charts}</div><div>{elements}</div></div>'
     return f'<section class="path" id="{name}" aria-labelledby="{name}--head">{head}{body}</section>'

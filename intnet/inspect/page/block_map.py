@@ -36,6 +36,10 @@ def _path(one: Shown) -> str:
     return text + _bar(held, bits.size) + wide(_drawn(panels, across), f"widths of the blocks of {one.name}")
 
 
+def _nearest(bits: float) -> int:
+    return min(WIDTHS, key=lambda width: abs(width - bits))
+
+
 def _color(width: int) -> str:
     return block_maps.COLORS[WIDTHS.index(width)]
 
@@ -46,9 +50,8 @@ def _bar(held: dict[int, int], size: int) -> str:
     for width, count in held.items():
         share = 320 * count / size
         about = f"<title>{width} bits: {count:,} blocks</title>"
-        parts.append(
-            f'<rect class="block" x="{x:.1f}" width="{share:.1f}" height="12" fill="{_color(width)}">{about}</rect>'
-        )
+        place = f'x="{x:.1f}" width="{share:.1f}" height="12" fill="{_color(width)}"'
+        parts.append(f'<rect class="block" {place}>{about}</rect>')
         x += share
     return f'<svg class="chart" viewBox="0 0 320 12" aria-hidden="true">{"".join(parts)}</svg>'
 
@@ -69,14 +72,15 @@ def _drawn(panels: block_maps.Panels, across: int) -> str:
         parts.append(f'<rect class="panel" x="{x}" y="{y + HEAD}" {frame}/>')
     size = width * across, height * -(-len(panels) // across)
     about = f"{len(panels)} panels of {down} x {wide_} blocks"
-    return f'<svg class="map" width="{size[0]}" height="{size[1]}" role="img" aria-label="{about}">{"".join(parts)}</svg>'
+    head = f'<svg class="map" width="{size[0]}" height="{size[1]}" role="img" aria-label="{about}">'
+    return f"{head}{''.join(parts)}</svg>"
 
 
 def _cells(bits: np.ndarray, x: int, y: int) -> list[str]:
     """A row of equal neighbours is one rectangle: a big layer's page stays small."""
     parts = []
     for i, row in enumerate(bits):
-        widths = [min(WIDTHS, key=lambda width, b=float(b): abs(width - b)) for b in row]
+        widths = [_nearest(float(b)) for b in row]
         start = 0
         for j in range(1, len(widths) + 1):
             if j == len(widths) or widths[j] != widths[start]:
@@ -96,7 +100,8 @@ def _legend() -> str:
         for width in WIDTHS
     )
     told = (
-        "A square is a block of 4x4 values: of weights 4 output channels down, 4 input channels across, a panel a "
-        "place of the kernel; of activations a pixel, a panel 4 channels, the mean over the batch's blocks, nearest width."
+        "A square is a block of 4x4 values: of weights 4 output channels down, 4 input channels across, a "
+        "panel a place of the kernel; of activations a pixel of 4 images, a panel 4 channels, colored by the width "
+        "nearest to the mean over the batch's blocks."
     )
     return f'<p class="quiet">{told}</p><ul class="legend">{items}</ul>'

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import ceil, floor
 
-from intnet.inspect.histograms import ERROR_BINS, EIGHTHS, Errors
+from intnet.inspect.histograms import EIGHTHS, ERROR_BINS, Errors
 from intnet.inspect.measure import errors_of, measure
 from intnet.inspect.page.sections import Given, Section, Shown
 from intnet.inspect.text import unit
@@ -68,6 +68,8 @@ def chart(
         )
         bars.append(f"<rect {place}><title>{_bin(start, end, whole)}: {count:,}</title></rect>")
     ends = [ceil(low), floor(high)] if whole else [low, high]
+    if kind == "lost":  # in the middle of the outer bins
+        ends = [-1, 1]
     labels = [
         (LEFT, ground + 13, "start", number(ends[0])),
         (right, ground + 13, "end", number(ends[1])),

@@ -7,7 +7,7 @@ from intnet.inspect.gradient_error import Compared
 from intnet.inspect.page.sections import Given, Section
 
 TITLE = "How wrong are these gradients?"
-HEADS = ("path", "against the exact", "cosine", "mean error", "length", "elements")
+HEADS = ("path", "against the exact", "cosine", "mean error", "length")
 FAR = 0.9  # a cosine below it is marked
 
 
@@ -20,9 +20,9 @@ def section(given: Given, layer: str) -> Section:
     heads = "".join(f'<th scope="col">{name}</th>' for name in HEADS[:2])
     heads += "".join(f'<th scope="col" class="number">{name}</th>' for name in HEADS[2:])
     told = (
-        '<p class="quiet">Against the exact sum of what float32 would multiply. Cosine 1: the same direction. '
-        "Mean error: both at the same length, over the exact one's root mean square. Length: over the exact "
-        "one's; CQ, and AdaPT's gWn, set it themselves.</p>"
+        '<p class="quiet">Against the exact sum of what float32 would multiply. Cosine 1: the same '
+        "direction. Mean error: both at the same length, over the exact one's root mean square. Length: over "
+        "the exact one's; CQ, and AdaPT's gWn, set it themselves.</p>"
     )
     table = f'<table class="errors stacked"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
     return Section(TITLE, table + told, "beside")
@@ -53,11 +53,8 @@ def _row(line: Compared) -> str:
     far = " over" if line.cosine is not None and line.cosine < FAR else ""
     length = "-" if line.length is None else f"{line.length:.4g}"
     bias = "-" if line.mean_error is None else f"{line.mean_error:+.2g}"
-    some = f"{line.elements:,}" + (f" of {line.of:,}" if line.elements < line.of else "")
+    some = f"; {line.elements:,} of its {line.of:,} elements" if line.elements < line.of else ""
     cells = [("cosine", cosine(line.cosine), far), ("mean error", bias, ""), ("length", length, "")]
-    texts = "".join(
-        f'<td class="number{mark}" data-is="{name}">{text}</td>'
-        for name, text, mark in [*cells, ("elements", some, "")]
-    )
-    about = f'<td data-is="against">{escape(line.made_of)}</td>'
+    texts = "".join(f'<td class="number{mark}" data-is="{name}">{text}</td>' for name, text, mark in cells)
+    about = f'<td class="about">{escape(line.made_of)}{some}</td>'
     return f'<tr><th scope="row">{escape(line.path)}</th>{about}{texts}</tr>'

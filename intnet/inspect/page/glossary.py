@@ -1,4 +1,4 @@
-"""The symbols of a method's paper: what each is, by which equation, and the page of the docs that tells more."""
+"""The symbols of a method's paper: what each is, by which equation, and where the docs tell more."""
 
 from collections.abc import Mapping
 from html import escape
@@ -91,17 +91,19 @@ def section(given: Given) -> Section:
     own = OF.get(method, ())
     covered = {name for symbols, _, _ in own for name in symbols.split(", ")}
     common = [one for one in COMMON if one[0] not in covered]
-    rows = "".join(
-        f'<tr><th scope="row">{escape(symbols)}</th><td class="about">{escape(what)}</td>'
-        f'<td class="number{"" if equation else " none"}" data-is="equation">{escape(equation) or "-"}</td></tr>'
-        for symbols, what, equation in (*own, *common)
-    )
+    rows = "".join(_row(*entry) for entry in (*own, *common))
     pages = [f"docs/methods/{method}.md", "docs/numbers.md", "docs/how-to/look-inside.md"]
     links = ", ".join(_link(page, given.links) for page in pages if method in OF or "methods" not in page)
     heads = "".join(f'<th scope="col">{name}</th>' for name in ("symbol", "what it is", "equation"))
     table = f'<table class="glossary stacked"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
     told = f"<p>Equation numbers are the paper's. More, with the code of each equation: {links}.</p>"
     return Section("Glossary", f"<details><summary>Symbols and equations</summary>{told}{table}</details>")
+
+
+def _row(symbols: str, what: str, equation: str) -> str:
+    about = f'<th scope="row">{escape(symbols)}</th><td class="about">{escape(what)}</td>'
+    none = "" if equation else ' class="none"'
+    return f'<tr>{about}<td{none} data-is="equation">{escape(equation) or "-"}</td></tr>'
 
 
 def _link(page: str, links: Mapping[str, str]) -> str:

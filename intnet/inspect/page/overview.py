@@ -27,11 +27,11 @@ HEADS = (
 OF_GRADIENT = ("gW", "ggamma")  # of these the last stage stands for a layer
 
 HOW = """\
-<p>Each layer leads to its own page: its data flow, every path's numbers, histograms and single elements. Widths:
-bits of the weights and of the activation that enters, or that the layer makes; <i>mean</i> where blocks differ. Least
+<p>Each layer leads to its own page: its data flow, every path's numbers, histograms and single elements.
+Widths: of the weights and activations that are rounded in this layer; <i>mean</i> where blocks differ. Least
 SQNR: of the path that rounding changed most. Limited: values that a range changed in this step. Too narrow:
-paths whose codes needed more bits than their format names. Cosine and mean error: of the gradient that the update
-takes, against the exact one of unrounded operands.</p>"""
+paths whose codes needed more bits than their format names. Cosine and mean error: of the gradient as it
+leaves its last quantizer, against the exact one of unrounded operands.</p>"""
 
 
 def overview(given: Given, pages: Mapping[str, str]) -> str:
@@ -58,7 +58,7 @@ def _table(given: Given, pages: Mapping[str, str]) -> str:
 def _row(given: Given, layer: str, page: str) -> str:
     shown = given.of(layer)
     ratios = [(one.row.sqnr_db, one.row.path) for one in shown if one.row.sqnr_db is not None]
-    least = "{0:.1f} dB, {1}".format(*min(ratios)) if ratios else "-"
+    least = f"{min(ratios)[0]:.1f} dB, {min(ratios)[1]}" if ratios else "-"
     limited = sum(one.row.saturated or 0 for one in shown)
     narrow = ", ".join(one.row.path for one in shown if over(one.row))
     gradient = _gradient(errors.compared(given, layer))

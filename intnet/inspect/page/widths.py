@@ -18,7 +18,7 @@ HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 250, 44, 12, 14, 34
 FLOAT = 32  # bits of float32, the highest level
 MOST = 400  # decisions that a page lists: of more those that moved a width, the latest
 STYLES = 8  # colours of lines, each with its own dashes (style.css)
-LONGEST = 24  # names of layers beside the picture
+LONGEST, LINE = 24, 13  # names of layers beside the picture, px of one
 DASHES = ("", "6 3", "2 3")
 
 
@@ -57,7 +57,8 @@ def reasons(log: Log, options: Mapping[str, Any], layer: str = "") -> Section:
 
 def _drawn(lines: Mapping[str, Sequence[tuple[int, int]]], steps: int, width: int) -> str:
     """Word length by step; lines that lie on each other are drawn ever thinner."""
-    height, most = HEIGHT, max(FLOAT, *(wl for line in lines.values() for _, wl in line))
+    height = max(HEIGHT, TOP + LINE * (min(len(lines), LONGEST) + 1) + 8)
+    most = max(FLOAT, *(wl for line in lines.values() for _, wl in line))
     legend = 150 if len(lines) > 1 else 0
     right, ground = width - RIGHT - legend, height - BOTTOM
 
@@ -89,13 +90,15 @@ def _drawn(lines: Mapping[str, Sequence[tuple[int, int]]], steps: int, width: in
         )
         parts.append(f'<path {how} d="{path}"><title>{escape(name)}</title></path>')
         if legend and k < LONGEST:
-            at = TOP + 4 + k * 13
-            if at > height - 4:
-                continue
+            at = TOP + 4 + k * LINE
             parts.append(f'<path {how} d="M{right + 10} {at}h18"/>')
             parts.append(f'<text x="{right + 32}" y="{at + 4}">{escape(_short(name))}</text>')
+    if len(lines) > LONGEST:
+        at = TOP + 8 + LONGEST * LINE
+        parts.append(f'<text x="{right + 10}" y="{at}">and {len(lines) - LONGEST} more</text>')
     about = f"word length by step, {len(lines)} layers, {steps:,} steps"
-    return f'<svg class="over-time" style="max-width: {width}px" viewBox="0 0 {width} {height}" role="img" aria-label="{about}">{"".join(parts)}</svg>'
+    size = f'style="max-width: {width}px" viewBox="0 0 {width} {height}"'
+    return f'<svg class="over-time" {size} role="img" aria-label="{about}">{"".join(parts)}</svg>'
 
 
 def _short(name: str) -> str:
@@ -151,8 +154,9 @@ def _policy(one: Moved, options: Mapping[str, Any]) -> str:
     """MuPPET's, once in `resolution` epochs."""
     found = one.found
     above = "above" if found["violated"] else "not above"
-    told = f"p = {found['p']:.4g}, the greatest diversity since the last switch over this one, D = {found['D']:.4g}"
-    told += f"; the threshold 1 + 1.5 exp(-0.1 epoch) is {found['threshold']:.4g}: p is {above} it"
+    p, d = found["p"], found["D"]
+    told = f"p = {p:.4g}, the greatest diversity since the last switch over this one, D = {d:.4g}; the"
+    told += f"  threshold 1 + 1.5 exp(-0.1 epoch) is {found['threshold']:.4g}: p is {above} it"
     patience = options.get("patience")
     if not found["violated"]:
         return f"{told}, no violation; {found['violations']} since the last switch."

@@ -13,7 +13,8 @@ import intnet
 from intnet.show import web
 
 ARITHMETIC = ("exact", "rounding", "formats", "blocks", "buckets", "words")  # in the order of what they use
-PICTURES = ("svg", "quantize", "element", "tensor", "walks", "page")
+SHOWN = ("svg", "choices", "quantize", "element")  # what other pages show too
+PICTURES = (*SHOWN, "tensor", "walks", "page")
 TITLE = "intnet lab: one number, its grid, its bits"
 
 
@@ -29,3 +30,8 @@ def page(version: int) -> str:
 def arithmetic() -> str:
     """The scripts that compute."""
     return web.script(__name__, *ARITHMETIC)
+
+
+def shown() -> str:
+    """Those that show a choice of formats and what became of an element, for other pages."""
+    return web.script(__name__, *SHOWN)

@@ -4,8 +4,8 @@ const page = {
   form: document.getElementById("choices"),
   start() {
     const formats = page.form.elements.format;
-    for (const [name, one] of [...Object.entries(FORMATS), ...Object.entries(CODECS)]) formats.append(new Option(one.title, name));
-    for (const [name, title] of Object.entries(MODES)) page.form.elements.mode.append(new Option(title, name));
+    choices.formats(formats);
+    choices.modes(page.form.elements.mode);
     for (const shape of Object.keys(tensor.SHAPES)) page.form.elements.shape.append(new Option(shape, shape));
     const link = new URLSearchParams(location.hash.slice(1));
     formats.value = FORMATS[link.get("format")] || CODECS[link.get("format")] ? link.get("format") : "sq";
@@ -27,34 +27,11 @@ const page = {
   },
   // the fields of the chosen format
   fields() {
-    const name = page.form.elements.format.value;
-    const one = FORMATS[name] ?? {fields: {b: ["b, bits", 1, 16, 4], ...(CODECS[name].whole ? {} : {size: ["elements a bucket", 1, 256, 64]})}};
-    const made = Object.entries(one.fields).map(([key, [title, least, most, first]]) => show.make("label", {}, `${title} `,
-      show.make("input", {type: "number", name: key, min: least, max: most, value: first, required: ""})));
-    for (const [key, options] of Object.entries(one.choices ?? {})) {
-      const select = show.make("select", {name: key});
-      options.forEach((option) => select.append(new Option(option.replace("_", " "), option)));
-      made.push(show.make("label", {}, `${key} `, select));
-    }
-    show.put("fields", ...made);
-    page.form.elements.mode.value = one.mode ?? "ties_even";
-    const codec = CODECS[name];
-    page.form.elements.mode.disabled = page.form.elements.bits.disabled = Boolean(codec);
-    show.put("formula", (codec ?? one).formula, ...(one.hint ? [show.make("br"), one.hint] : []));
-  },
-  // the choices, checked: numbers within what their fields allow
-  read(form) {
-    const o = {};
-    for (const field of form.elements) {
-      if (!field.name) continue;
-      if (field.type === "number") {
-        const value = Number(field.value);
-        if (field.value === "" || !Number.isInteger(value) || value < Number(field.min) || value > Number(field.max))
-          throw new Error(`${field.closest("label").textContent.trim()}: a whole number from ${field.min} to ${field.max}`);
-        o[field.name] = value;
-      } else o[field.name] = field.value;
-    }
-    return o;
+    const made = choices.of(page.form.elements.format.value);
+    show.put("fields", ...made.fields);
+    page.form.elements.mode.value = made.mode;
+    page.form.elements.mode.disabled = page.form.elements.bits.disabled = made.codec;
+    show.put("formula", made.formula, ...(made.hint ? [show.make("br"), made.hint] : []));
   },
   guarded(id, draw) {
     const note = document.getElementById(id);
@@ -67,7 +44,7 @@ const page = {
   },
   show() {
     page.guarded("trouble", () => {
-      const o = page.read(page.form);
+      const o = choices.read(page.form);
       page.values = o.values.split(/[,;\n]+/).filter((text) => text.trim()).map(exact.parse);
       if (!page.values.length) throw new Error("type a number, or some with commas between them");
       if (page.values.length > 4096) throw new Error("up to 4096 numbers");
@@ -80,7 +57,7 @@ const page = {
       history.replaceState(null, "", `#${link}`);
     });
     for (const name of ["update", "dot"])
-      page.guarded(`${name}-trouble`, () => walks[name]({...page.read(document.getElementById(name)), seed: Number(page.form.elements.seed.value) || 1}));
+      page.guarded(`${name}-trouble`, () => walks[name]({...choices.read(document.getElementById(name)), seed: Number(page.form.elements.seed.value) || 1}));
   },
   // element `index` becomes x, as it was dragged
   set(x) {
@@ -98,7 +75,7 @@ const page = {
   },
   random() {
     page.guarded("trouble", () => {
-      const o = page.read(page.form);
+      const o = choices.read(page.form);
       page.form.elements.values.value = tensor.drawn(o.shape, o.n, o.seed, exact.number(exact.parse(o.scale))).map(page.typed).join(", ");
     });
   },
