@@ -53,11 +53,17 @@ exponent. Indices count from 0: N,H,W,C for activations and errors, Cout,Cin,kh,
 vectors. In --json an exact fraction is a text, 'p/q'.
 
 --html FILE.html writes all that into one page that needs nothing else: each layer's data flow, its table, how
-wrong its gradients are, why its widths moved, DYNASTY's map, histograms, and of every path the elements worth
-reading (rounded up, rounded down, a tie, saturated, the greatest, a zero, and that of --index). --html FOLDER
-writes a page a layer, of all without --layer, and index.html, the whole network, which leads to them. --plot
-writes the histograms as a picture for a slide, of more than 12 paths those of the least SQNR; it needs
-matplotlib (pip install matplotlib)."""
+wrong its gradients are, why its widths moved, DYNASTY's map, histograms, and of every path a picture, in which
+a click, or an index, gives an element's way; its sum opens into its products, and the same value can be put
+into other formats. Elements worth reading are offered (rounded up, rounded down, a tie, saturated, the
+greatest, a zero, and that of --index). --steps N puts N steps into it, for a slider: what changed? --embed KIB
+is how much of each tensor it holds; of a greater one the first part. --html FOLDER writes a page a layer, of
+all without --layer, and index.html, the whole network, which leads to them. --plot writes the histograms as a
+picture for a slide, of more than 12 paths those of the least SQNR; it needs matplotlib (pip install
+matplotlib)."""
+
+
+EMBED = 256  # KiB
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,16 +78,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--html", type=Path, metavar="FILE", help="write everything as one page too, or as pages in a folder"
     )
     parser.add_argument(
-        "--steps",
-        type=options.positive,
-        default=1,
-        metavar="N",
-        help="take N steps, from --step on; the page of --html shows each (1)",
+        "--steps", type=options.positive, metavar="N", help="with --html: N steps from --step on (1)"
     )
     parser.add_argument(
-        "--embed", type=options.positive, default=256, metavar="KIB",
-        help="of each tensor the page of --html holds up to so much, its steps together (256)",
-    )  # fmt: skip
+        "--embed",
+        type=options.positive,
+        metavar="KIB",
+        help=f"with --html: of each tensor the page holds so much, its steps together ({EMBED})",
+    )
     options.add(parser, "--plot", help="write the histograms too: .png, .svg, .pdf")
 
 
@@ -97,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
     """Take the step and show it."""
     if args.index is not None and args.path is None:
         raise ConfigError("--index needs --path: an element belongs to one data path")
+    if args.html is None and (args.steps or args.embed):
+        raise ConfigError("--steps and --embed are of the page: give --html FILE too")
     whole = args.html is not None and args.html.suffix not in PAGES
     if args.layer is None and not whole:
         raise ConfigError("give --layer, or --html and the name of a folder for pages of all layers")
@@ -114,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     from intnet.trace import Recorder
 
     lines, pages = _logged(args, inspected), _held(args, layers, whole)
-    for number in range(step, step + args.steps):
+    for number in range(step, step + (args.steps or 1)):
         recorder = Recorder()
         terminal.advance(inspected, number, [recorder], lambda report: lines.extend(step_lines(report)))
         seen, symbols = with_masters(inspected, recorder.events)
@@ -141,7 +147,7 @@ def _held(args: argparse.Namespace, layers: list[str], whole: bool) -> "dict[str
     from intnet.inspect.page.embed import Data
 
     names = [] if args.html is None else layers if whole else [None]
-    return {name: Data(1024 * args.embed, args.steps) for name in names}
+    return {name: Data(1024 * (args.embed or EMBED), args.steps or 1) for name in names}
 
 
 def _logged(args: argparse.Namespace, inspected: "Run") -> list[dict[str, Any]]:
@@ -216,22 +222,24 @@ def _write(
         log = width_log.read(lines)
         facts = result, inspected.method.settings(), events, rows, operands, args.index
         given = Given(*facts, inspected.model, log, links)
-        told.append(_write_pages(given, pages, args.html))
+        one = result["page"] = _write_pages(given, pages, args.html)
+        told.append(f"{one['file']}, {one['bytes']:,} bytes; {one['holds']}")
     options.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))
     return told + ([] if args.plot is None else [str(args.plot)])
 
 
-def _write_pages(given: "Given", pages: "dict[str | None, Data]", target: Path) -> str:
-    """One page, or a folder of them; what to say of it."""
+def _write_pages(given: "Given", pages: "dict[str | None, Data]", target: Path) -> dict[str, Any]:
+    """One page, or a folder of them; what `--json` says of it."""
     from intnet.inspect import page
     from intnet.runs import files
 
     if None in pages:
-        html = page.page(given, pages[None]).encode()
-        files.replace(target, html)
-        return f"{target}, {len(html):,} bytes; {pages[None].told()}"
-    target.mkdir(exist_ok=True)
-    made = page.folder(given, pages)
-    for name, text in made.items():
-        files.replace(target / name, text.encode())
-    return f"{target / page.INDEX}, which leads to {len(made) - 1} pages of layers"
+        made, held = {target: page.page(given, pages[None])}, pages[None].told()
+    else:
+        target.mkdir(exist_ok=True)
+        made = {target / name: html for name, html in page.folder(given, pages).items()}
+        target, held = target / page.INDEX, f"it leads to {len(made) - 1} pages of layers"
+    for file, html in made.items():
+        files.replace(file, html.encode())
+    size = sum(len(html.encode()) for html in made.values())
+    return {"file": str(target), "bytes": size, "holds": held}

@@ -48,6 +48,7 @@ def page(given: Given, data: Data) -> str:
         title=escape(title),
         facts=escape(given.facts()),
         nav=_nav(given),
+        held=escape(f"This page needs no network. Of operands {data.told()}."),
         legend=diagram.legend(),
         ahead=_joined(make(given) for make in AHEAD),
         layers="\n".join(_layer(given, layer, found) for layer in given.layers),

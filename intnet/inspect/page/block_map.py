@@ -101,7 +101,7 @@ def _legend() -> str:
     )
     told = (
         "A square is a block of 4x4 values: of weights 4 output channels down, 4 input channels across, a "
-        "panel a place of the kernel; of activations a pixel of 4 images, a panel 4 channels, colored by the width "
-        "nearest to the mean over the batch's blocks."
+        "panel a place of the kernel; of activations a pixel of 4 images, a panel 4 channels, colored by the "
+        "width nearest to the mean over the batch's blocks."
     )
     return f'<p class="quiet">{told}</p><ul class="legend">{items}</ul>'

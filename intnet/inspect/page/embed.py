@@ -78,9 +78,9 @@ class Data:
         partly = [name for name, path in paths.items() if path["held"] < prod(path["shape"])]
         limit = f"up to {self.limit // 1024:,} KiB a tensor (--embed)"
         if not partly:
-            return f"it holds all of every tensor, {limit}"
+            return f"it holds all, {limit}"
         names = ", ".join(partly[:6]) + ", .." * (len(partly) > 6)
-        return f"{limit}, so it holds the first part alone of {len(partly)} of {len(paths)}: {names}"
+        return f"it holds {limit}: the first part alone of {len(partly)} of {len(paths)} paths, {names}"
 
     def holds(self, name: str, flat: int) -> bool:
         """Whether the last step's path has all that the scripts need for an element."""

@@ -8,7 +8,8 @@ class Explorer {
     this.place = place;
     this.name = place.dataset.path;
     this.elements = held.elements[this.name];
-    this.index = this.elements[0].index;
+    // one that the page holds, so that its neighbours can be seen too
+    this.index = (this.elements.find((one) => one.is.startsWith("asked for") || !one.stations) ?? this.elements[0]).index;
     this.mode = "held";
     this.seen = false;
     Explorer.all.push(this);
@@ -34,9 +35,10 @@ class Explorer {
     this.trouble.setAttribute("role", "alert");
     part("div", "way");
     this.way.setAttribute("aria-live", "polite");
-    this.sum = this.folded("its products: what makes this sum?", (body) => this.products(body));
-    this.other = this.folded("what if: another format, width or rounding", (body) => this.whatIf(body));
-    this.place.replaceChildren(...(held.steps.length > 1 ? [this.slider()] : []), form, this.wide, this.note, this.trouble, this.way, this.sum, this.other);
+    this.more = [];
+    if (this.path.sum) this.more.push(this.folded("its products: what makes this sum?", (body) => this.products(body)));
+    if (this.path.extremes) this.more.push(this.folded("what if: another format, width or rounding", (body) => this.whatIf(body)));
+    this.place.replaceChildren(...(held.steps.length > 1 ? [this.slider()] : []), form, this.wide, this.note, this.trouble, this.way, ...this.more);
     form.addEventListener("submit", (event) => event.preventDefault());
     this.typed.addEventListener("change", () => this.type(this.typed.value));
     this.worth.addEventListener("change", () => this.worth.value && this.choose(this.elements[this.worth.value].index));
@@ -111,18 +113,16 @@ class Explorer {
     this.canvas.setAttribute("aria-label", `picture of ${this.name}: element ${this.index} is chosen; arrow keys choose another`);
     this.note.textContent = `${this.mode === "held" ? "Blue above 0, orange below, the deeper the greater" : "Blue: grew, orange: fell"}; up to ±${show.short(most)}. ${this.part()}`;
     this.tell();
-    if (this.range) this.between(values);
-    for (const details of [this.sum, this.other]) details.refresh();
+    if (this.range) this.between();
+    for (const details of this.more) details.refresh();
   }
   // what the picture shows of an element, as a double; null where the page does not hold it
   values() {
-    const [now, before] = [this.path, Explorer.step && this.mode === "change" ? this.at(Explorer.step - 1) : null];
-    const of = (path) => (flat) => (flat < path.held ? picture.number(path, flat) : null);
-    const change = (flat) => (flat < Math.min(now.held, before.held) ? of(now)(flat) - of(before)(flat) : null);
-    const made = this.mode === "held" ? of(now) : before ? change : (flat) => (flat < now.held ? 0 : null);
-    let most = 0;
-    for (let flat = 0; flat < now.held; flat++) most = Math.max(most, Math.abs(made(flat) ?? 0));
-    return [made, most];
+    const now = picture.numbers(this.path);
+    const before = Explorer.step ? picture.numbers(this.at(Explorer.step - 1)) : now;
+    const made = this.mode === "held" ? now : now.subarray(0, before.length).map((value, flat) => value - before[flat]);
+    const most = made.reduce((top, value) => Math.max(top, Math.abs(value)), 0);
+    return [(flat) => (flat < made.length ? made[flat] : null), most];
   }
   part() {
     const {path} = this;
@@ -130,7 +130,8 @@ class Explorer {
     if (path.source === null) return "No script here does this path again: the elements worth reading are told as the library does.";
     if (path.held >= n) return "";
     const rows = path.held / (n / path.shape[0]);
-    return `The page holds ${rows ? `0..${rows - 1}` : "none"} of the first index's 0..${path.shape[0] - 1} (at most ${tell.commas(held.limit)} bytes a tensor), and beyond it the elements worth reading.`;
+    const what = path.shape.length === 1 ? "elements" : /^(g?W|Acc|[mv]W)/.test(path.path) ? "outputs" : "images";
+    return `The page holds ${what} ${rows ? `0..${rows - 1}` : "none"} of 0..${path.shape[0] - 1} (up to ${held.limit / 1024} KiB a tensor), and beyond it the elements worth reading, of the last step.`;
   }
   tell() {
     const told = this.elements.find((one) => `${one.index}` === `${this.index}` && one.stations);
@@ -151,7 +152,7 @@ class Explorer {
       body.replaceChildren(...(made ?? [show.make("p", {}, "This path is no sum of products.")]));
     } catch (error) {
       if (!(error instanceof NotHeld)) throw error;
-      body.replaceChildren(show.make("p", {class: "trouble"}, "The page does not hold all factors of this sum: give --embed a greater size."));
+      body.replaceChildren(show.make("p", {class: "trouble"}, "The page does not hold all factors of this sum: give --embed a greater size, or fewer --steps."));
     }
   }
   whatIf(body) {
@@ -165,17 +166,15 @@ class Explorer {
     const flat = data.flat(this.index, this.path.shape);
     const each = held.steps.map(({step, paths}) => {
       const path = paths[this.name];
-      return `${step}: ${flat < path.held ? picture.text(path, flat) : "not held"}`;
+      return `${step}: ${flat < path.held ? picture.text(path, flat) : "not on this page"}`;
     });
     let told = `[${this.index}] in step ${each.join("; ")}. `;
     const [now, before] = [this.path, Explorer.step ? this.at(Explorer.step - 1) : null];
     if (before) {
-      const n = Math.min(now.held, before.held);
+      const [a, b] = [picture.numbers(now), picture.numbers(before)];
+      const n = Math.min(a.length, b.length);
       let [changed, most] = [0, 0];
-      for (let k = 0; k < n; k++) {
-        const by = Math.abs(picture.number(now, k) - picture.number(before, k));
-        if (by) [changed, most] = [changed + 1, Math.max(most, by)];
-      }
+      for (let k = 0; k < n; k++) if (a[k] !== b[k]) [changed, most] = [changed + 1, Math.max(most, Math.abs(a[k] - b[k]))];
       told += `From step ${held.steps[Explorer.step - 1].step} to ${held.steps[Explorer.step].step} ${tell.commas(changed)} of ${tell.commas(n)} elements changed, by up to ${show.short(most)}.`;
       if (now.format !== before.format) told += ` The format was ${before.format}, it is ${now.format}.`;
     }

@@ -10,6 +10,12 @@ const picture = {
     const stored = Number(data.at(result.array, flat));
     return result.kind === "codes" ? stored * 2 ** (result.exponents === null ? result.exponent : data.at(result.exponents, flat)) : stored;
   },
+  // of all that the page holds, made once
+  made: new WeakMap(),
+  numbers(path) {
+    if (!picture.made.has(path)) picture.made.set(path, Float64Array.from({length: path.held}, (_, flat) => picture.number(path, flat)));
+    return picture.made.get(path);
+  },
   text(path, flat) {
     const value = show.short(picture.number(path, flat), 6);
     if (path.result.kind === "packed") return `code ${data.integer(path.result.codes, flat)} (${value})`;
@@ -55,6 +61,7 @@ const picture = {
     [canvas.width, canvas.height] = [layout.columns * cell, layout.rows * cell];
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
     const pen = canvas.getContext("2d");
+    canvas.at = null;
     for (let y = 0; y < layout.rows; y++) for (let x = 0; x < layout.columns; x++) {
       const flat = layout.flat(x, y);
       if (flat < 0) continue;
@@ -64,10 +71,11 @@ const picture = {
       if (flat !== chosen) continue;
       canvas.at = {x, y};
     }
-    if (canvas.at) {
+    if (canvas.at) {  // a frame inside its cell, or about it where that is too small
+      const [x, y, side] = cell < 6 ? [canvas.at.x * cell - 1, canvas.at.y * cell - 1, cell + 2] : [canvas.at.x * cell + 1, canvas.at.y * cell + 1, cell - 2];
       pen.strokeStyle = dark ? "#ffffff" : "#000000";
       pen.lineWidth = 2;
-      pen.strokeRect(canvas.at.x * cell - 1, canvas.at.y * cell - 1, cell + 2, cell + 2);
+      pen.strokeRect(x, y, side, side);
     }
     canvas.cell = cell;
   },

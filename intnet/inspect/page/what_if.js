@@ -37,16 +37,19 @@ const whatIf = {
     update();
     return update;
   },
-  own({rounding: r}) {
-    if (!r) return {format: "fixed", o: {}};
+  own({rounding: r, extremes}) {
+    if (!r) {  // 8 bits that hold the greatest magnitude
+      const top = exact.greatest(extremes.map((text) => exact.size(exact.ratio(...text.split("/").map(BigInt)))));
+      return {format: "fixed", o: {wl: 8, fl: Math.max(-8, Math.min(32, top.n ? 7 - Math.ceil(Math.log2(exact.number(top) || 1)) : 7))}};
+    }
     if (r.kind === "format") return {format: r.name, o: r.o, mode: r.mode};
     if (r.kind === "block") return {format: "block", o: {b: r.b}, mode: r.mode};
     const name = {"affine-stochastic": "affine_stochastic", levels: "levels"}[r.codec] ?? "affine";
     return {format: name, o: {b: Number(data.at(r.bits, 0)), size: Math.min(r.size, 256)}};
   },
   answer({path, index}, chosen) {
-    if (path.source?.kind === "root") throw new Error("a root is irrational: the lab's formats take fractions");
     const flat = data.flat(index, path.shape);
+    if (flat >= path.held) throw new NotHeld("the page does not hold this element: choose one of the part that it holds");
     const r = path.rounding;
     const size = chosen.size ?? 1;
     const first = Math.floor(flat / size / Math.ceil(whatIf.RUN / size)) * size * Math.ceil(whatIf.RUN / size);

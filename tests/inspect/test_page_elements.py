@@ -1,0 +1,216 @@
+"""What the page of `intnet inspect --html` computes, held to the definition: ways of elements, sums."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intnet.inspect.explain import explain
+from intnet.inspect.operands import Operands
+from intnet.inspect.page import ELEMENTS
+from intnet.inspect.page.embed import Data, rows_held
+from intnet.inspect.text import stations
+from intnet.runs import run_folder
+from intnet.show import lab, web
+from intnet.spec.float32 import to_float32
+from intnet.spec.tensor import place_of
+from intnet.trace import Recorder
+from tests.support.browser import CHROMIUM, Browser
+
+EACH = 8  # elements of a path
+PAGES = (  # method, model, options, images of a batch
+    *((method, "mlp", ()) for method in ("adapt", "muppet", "float32", "banner")),
+    ("wageubn", "resnet8", ()),
+    ("dynasty", "resnet8", ()),
+    ("saved", "lenet5", ()),
+    ("saved", "mlp", (("codec", "levels"),)),
+    ("saved", "mlp", (("codec", "levels"), ("levels", "5"))),
+    ("saved", "mlp", (("codec", "symmetric"), ("bucket", "tensor"))),
+    ("saved", "mlp", (("bits", "2/4"), ("mix_prob", "0.5"))),
+)  # fmt: skip
+Made = tuple[Recorder, Operands, Data]
+Options = tuple[tuple[str, str], ...]
+
+
+@lru_cache
+def made(method: str, model: str, options: Options = (), limit: int = 1 << 20) -> Made:
+    """The second step of a run, and what a page holds of it."""
+    run, recorder = run_folder.build(method, dict(options), model, "digits", 12, 1, 24), Recorder()
+    run.train(2, observe_last=[recorder])
+    operands, data = Operands(recorder.events, run.method.SYMBOLS), Data(limit)
+    layers = {layer.name: layer for layer in run.model.all_layers()}
+    data.step(2, list(recorder.events.values()), operands, layers)
+    return recorder, operands, data
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no browser: apt-get install chromium")
+    with Browser() as browser:
+        yield browser
+
+
+def opened(browser: Browser, folder: Path, data: Data, scripts: str = "") -> None:
+    """A page of the scripts that compute, and the data."""
+    text = json.dumps(data.to_dict()).replace("<", "\\u003c")
+    held = f'<script type="application/json" id="data">{text}</script>'
+    scripts = scripts or web.script("intnet.inspect.page", *ELEMENTS)
+    page = folder / "elements.html"
+    page.write_text(web.document("x", "", "", lab.arithmetic(), scripts, data=held))
+    browser.complaints.clear()
+    browser.open(page, 800, 600)
+    assert browser.complaints == []
+
+
+def some(shape: tuple[int, ...], seed: str) -> list[tuple[int, ...]]:
+    rng = random.Random(seed)
+    return [place_of(rng.randrange(prod(shape)), shape) for _ in range(EACH)]
+
+
+def different(browser: Browser, step: Made) -> list[str]:
+    """'layer/path[index]' of elements of all paths whose stations are not the definition's."""
+    recorder, operands, data = step
+    found = []
+    for name, event in recorder.events.items():
+        assert data.steps[0]["paths"][name]["source"] is not None, f"{name} is told by Python"
+        indices = some(event.result.shape, name)
+        told = browser.evaluate(
+            f"{json.dumps(indices)}.map((index) => way.of(held.steps[0].paths[{json.dumps(name)}], index))"
+            ".map((made) => [made.stations, made.agrees])"
+        )
+        for index, (shown, agrees) in zip(indices, told, strict=True):
+            wanted = [list(row) for row in stations(explain(event, index, operands))]
+            if shown != wanted or not agrees:
+                found.append(f"{name}{list(index)}")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "model", "options"), PAGES)
+def test_every_paths_elements_are_the_definitions(
+    browser: Browser, tmp_path: Path, method: str, model: str, options: Options
+) -> None:
+    """All stations, letter by letter, as exact arithmetic in Python tells them."""
+    step = made(method, model, options)
+    opened(browser, tmp_path, step[2])
+    assert different(browser, step) == []
+
+
+@pytest.mark.slow
+def test_a_fault_of_the_scripts_is_seen(browser: Browser, tmp_path: Path) -> None:
+    step = made("adapt", "mlp")
+    scripts = web.script("intnet.inspect.page", *ELEMENTS)
+    faulty = scripts.replace("BigInt(32 - r.bits)", "BigInt(33 - r.bits)")
+    assert faulty != scripts
+    opened(browser, tmp_path, step[2], faulty)
+    assert different(browser, step)
+
+
+# -- sums ----------------------------------------------------------------------------------------
+
+
+def total(browser: Browser, name: str, index: tuple[int, ...]) -> tuple[Fraction, Fraction]:
+    """(the sum of the products that the page shows, its bias)."""
+    code = (
+        f"((step) => {{ const found = products.of(step.paths[{json.dumps(name)}], {list(index)}, step);"
+        " const told = (a) => `${a.n}/${a.d}`;"
+        " return [told(products.total(products.values(found))), told(found.bias ?? {n: 0n, d: 1n})]; }"
+        ")(held.steps[0])"
+    )
+    one, bias = map(Fraction, browser.evaluate(code))
+    return one, bias
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "model"), [("wageubn", "resnet8"), ("muppet", "lenet5")])
+def test_products_sum_to_the_exact_value(browser: Browser, tmp_path: Path, method: str, model: str) -> None:
+    """Of convolutions of stride 1 and 2 with padding, and linear layers: forward, errors, gradients."""
+    recorder, operands, data = made(method, model)
+    opened(browser, tmp_path, data)
+    seen: set[str] = set()
+    for name, event in recorder.events.items():
+        path = data.steps[0]["paths"][name]
+        factors = [data.steps[0]["factors"][one] for one in (path["sum"] or {"factors": []})["factors"]]
+        if not factors or any(one["kind"] != "codes" for one in (path["result"], *factors)):
+            continue
+        seen.add(event.path)
+        for index in some(event.result.shape, name)[:3]:
+            value = explain(event, index, operands).value.value
+            assert sum(total(browser, name, index)) == value, f"{name} {index}"
+    assert {"x1", "e4", "gW"} <= seen
+
+
+@pytest.mark.slow
+def test_products_of_floats(browser: Browser, tmp_path: Path) -> None:
+    """A linear layer, term by term; block float's is rounded once to float32."""
+    recorder, _, data = made("float32", "mlp")
+    opened(browser, tmp_path, data)
+
+    def value(name: str, *index: int) -> Fraction:
+        return Fraction(float(recorder.events[f"fc2/{name}"].result[index]))
+
+    n, o, c = 5, 7, 11
+    inputs, outputs = recorder.events["fc2/x0"].result.shape[1], recorder.events["fc2/x1"].result.shape[1]
+    forward = sum((value("W", o, k) * value("x0", n, k) for k in range(inputs)), Fraction(0))
+    error = sum((value("W", k, c) * value("e3", n, k) for k in range(outputs)), Fraction(0))
+    gradient = sum((value("e3", k, o) * value("x0", k, c) for k in range(12)), Fraction(0))
+    assert total(browser, "fc2/x1", (n, o))[0] == forward
+    assert total(browser, "fc2/e4", (n, c))[0] == error
+    assert total(browser, "fc2/gW", (o, c))[0] == gradient
+    recorder, _, data = made("dynasty", "resnet8")
+    opened(browser, tmp_path, data)
+    for path, index in (("x1", (3, 2, 3, 7)), ("e4", (1, 7, 0, 4)), ("gW", (6, 2, 0, 1))):
+        exact, _ = total(browser, f"layer2.0.conv1/{path}", index)
+        stored = recorder.events[f"layer2.0.conv1/{path}"].result[index]
+        assert to_float32(exact) == Fraction(float(stored))
+
+
+# -- what is held --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "limit", "rows"),
+    [
+        ((16, 8), 4, 512, 16), ((16, 8), 4, 511, 12), ((16, 8), 4, 127, 0), ((3,), 8, 24, 3), ((), 8, 0, 1),
+        ((5, 0), 1, 0, 5),
+    ],
+)  # fmt: skip
+def test_rows_are_held_in_fours(shape: tuple[int, ...], size: int, limit: int, rows: int) -> None:
+    assert rows_held(shape, size, limit) == rows
+
+
+@pytest.mark.slow
+def test_the_page_says_what_it_does_not_hold(browser: Browser, tmp_path: Path) -> None:
+    _, _, data = made("wageubn", "mlp", (), 1 << 10)
+    opened(browser, tmp_path, data)
+    paths = data.steps[0]["paths"]
+    partly = [name for name, path in paths.items() if 0 < path["held"] < prod(path["shape"])]
+    assert partly and f"of {len(paths)}" in data.told() and "1 KiB a tensor" in data.told()
+    for name in partly[:3]:
+        shape, held = paths[name]["shape"], paths[name]["held"]
+        for flat, known in ((held - 1, True), (held, False)):
+            index = [int(i) for i in np.unravel_index(flat, shape)]
+            ask = f"way.of(held.steps[0].paths[{json.dumps(name)}], {index})"
+            caught = f"try {{ {ask}; return true; }} catch (e) {{ return !(e instanceof NotHeld); }}"
+            assert browser.evaluate(f"(() => {{ {caught} }})()") is known, f"{name} {index}"
+
+
+def test_arrays_are_narrow_and_there_once() -> None:
+    recorder, _, data = made("wageubn", "mlp")
+    x0: dict[str, Any] = data.steps[0]["paths"]["fc2/x0"]
+    x1 = data.steps[0]["paths"]["fc2/x1"]
+    assert x0["result"]["array"] == x0["source"]["terms"][0]["array"]
+    assert data.steps[0]["factors"]["fc2/x0"]["array"] == x0["result"]["array"]
+    assert data.arrays[x1["result"]["array"]]["type"] == "i4"
+    assert recorder.events["fc2/x0"].result.codes.max() > 127
+    assert data.arrays[x0["result"]["array"]]["type"] == "i2"
