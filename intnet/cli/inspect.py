@@ -52,15 +52,15 @@ was rounded, and the bits where the code is packed. Coefficients and offsets are
 exponent. Indices count from 0: N,H,W,C for activations and errors, Cout,Cin,kh,kw for weights, C for
 vectors. In --json an exact fraction is a text, 'p/q'.
 
---html FILE.html writes all that into one page that needs nothing else: each layer's data flow, its table, how
-wrong its gradients are, why its widths moved, DYNASTY's map, histograms, and of every path a picture, in which
-a click, or an index, gives an element's way; its sum opens into its products, and the same value can be put
-into other formats. Elements worth reading are offered (rounded up, rounded down, a tie, saturated, the
-greatest, a zero, and that of --index). --steps N puts N steps into it, for a slider: what changed? --embed KIB
-is how much of each tensor it holds; of a greater one the first part. --html FOLDER writes a page a layer, of
-all without --layer, and index.html, the whole network, which leads to them. --plot writes the histograms as a
-picture for a slide, of more than 12 paths those of the least SQNR; it needs matplotlib (pip install
-matplotlib)."""
+--html FILE.html writes all that into one page that needs nothing else: each layer's data flow, its table,
+how wrong its gradients are, why its widths moved, DYNASTY's map, histograms, and of every path a picture,
+in which a click, or an index, gives an element's way; its sum opens into its products, and the same value
+can be put into other formats. Elements worth reading are offered (rounded up, rounded down, a tie,
+saturated, the greatest, a zero, and that of --index). --steps N puts N steps into it, for a slider: what
+changed? --embed KIB is how much of each tensor it holds; of a greater one the first part. --html FOLDER
+writes a page a layer, of all without --layer, and index.html, the whole network, which leads to them.
+--plot writes the histograms as a picture for a slide, of more than 12 paths those of the least SQNR; it
+needs matplotlib (pip install matplotlib)."""
 
 
 EMBED = 256  # KiB

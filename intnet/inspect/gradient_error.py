@@ -175,11 +175,21 @@ def _of_norm(
         return
     e = values(own["e1"]).reshape(-1, own["e1"].result.shape[-1])
     yield "gbeta", ("sum(e1)", e.shape[1], e.shape[0], lambda k: e[:, k].tolist())
-    read = [events[f"{one.layer}/{one.path}"] for one in operands.inputs(own["mu"]) if one.path == "x1"]
-    if read:
-        x = values(read[0]).reshape(e.shape)
+    read = _read(own["mu"], events, operands)
+    if read is not None and read.result.shape == own["e1"].result.shape:
+        x = values(read).reshape(e.shape)
         x = (x - x.mean(0)) / np.sqrt(x.var(0) + EPS)
         yield (
             "ggamma",
             ("sum(e1 * x1 normalized)", e.shape[1], e.shape[0], lambda k: (e[:, k] * x[:, k]).tolist()),
         )
+
+
+def _read(mu: Event, events: Mapping[str, Event], operands: Operands) -> Event | None:
+    """The x1 that a batch norm read: what entered mu, or where nobody says that the last one ahead of it."""
+    for one in operands.inputs(mu):
+        if one.path == "x1":
+            return events[f"{one.layer}/{one.path}"]
+    order = list(events.values())
+    ahead = order[: next(k for k, one in enumerate(order) if one is mu)]
+    return next((one for one in reversed(ahead) if one.path == "x1"), None)

@@ -70,9 +70,9 @@ def bins(top: int | float | Fraction, grain: int, most: int, signed: bool) -> Bi
     assert most % 2
     reach = most // 2 if signed else most - 1
     if grain:
-        wide = max(1, ceil((Fraction(top) / grain - Fraction(1, 2)) / (reach + Fraction(1, 2))))
+        wide = max(1, ceil(Fraction(top) / grain / (reach + Fraction(1, 2))))
         width: float = grain * (wide + (wide % 2 == 0))
-        last = max(0, ceil(Fraction(top) / int(width) - Fraction(1, 2)))
+        last = max(int(signed), ceil(Fraction(top) / int(width) - Fraction(1, 2)))
     else:
         fraction, exponent = frexp(float(top) / (reach + 0.5) or 1.0)
         width, last = ldexp(ceil(ldexp(fraction, FEW_BITS)), exponent - FEW_BITS), reach
