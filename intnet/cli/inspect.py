@@ -59,10 +59,9 @@ can be put into other formats. Elements worth reading are offered (rounded up, r
 saturated, the greatest, a zero, and that of --index). --steps N puts N steps into it, for a slider: what
 changed? --embed KIB is how much of each tensor it holds; of a greater one the first part. --html FOLDER
 writes a page a layer, of all without --layer, and index.html, the whole network, which leads to them.
---plot writes the histograms as a picture for a slide, of more than 12 paths those of the least SQNR; it
-needs matplotlib (pip install matplotlib)."""
 
-
+--plot writes the histograms as a picture for a slide, of more than 12 paths those of the least SQNR; it needs
+matplotlib (pip install matplotlib)."""
 EMBED = 256  # KiB
 
 

@@ -154,6 +154,31 @@ def test_what_if(browser: Browser, file: Path, steps: list[tuple[Recorder, Opera
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["wageubn", "muppet", "banner", "dynasty"])
+def test_what_if_begins_with_the_paths_own_format(browser: Browser, tmp_path: Path, method: str) -> None:
+    """Its code is the one that is stored (a codec's buckets and block float's blocks are cut otherwise)."""
+    page = tmp_path / "x.html"
+    names = ["--model", "resnet8", "--data", "digits", "--batch-size", "8", "--limit", "8"]
+    assert main(["inspect", "--method", method, *names, "--layer", "layer1.0.*1", "--html", str(page)]) == 0
+    browser.complaints.clear()
+    browser.open(page, 1300, 800)
+    told = browser.evaluate("""Explorer.all.map((one) => {
+      if (!one.seen) (near.unobserve(one.place), one.build());
+      for (const details of one.more) (details.open = true, details.refresh());
+      const rows = [...one.place.querySelectorAll('.answer tr')];
+      const code = rows.find((row) => row.cells[0].textContent === 'code')?.cells[1].textContent;
+      const trouble = [...one.place.querySelectorAll('.trouble')].map((p) => p.textContent).join('');
+      return [one.name, one.path.rounding?.kind ?? '', trouble, code, one.way.innerText];
+    })""")
+    assert browser.complaints == [] and [row for row in told if row[2]] == []
+    formats = [row for row in told if row[1] == "format" and row[3] is not None]
+    for name, _, _, code, shown in formats:
+        (line,) = (text.split("\t")[1] for text in shown.split("\n") if text.startswith("code\t"))
+        assert line.split(" ")[0].replace(",", "") == code, name
+    assert len(told) > 15 and len(formats) > (method in ("wageubn", "muppet")) * 5 - 1
+
+
+@pytest.mark.slow
 def test_what_changes_between_two_steps(
     browser: Browser, file: Path, steps: list[tuple[Recorder, Operands]]
 ) -> None:

@@ -46,6 +46,7 @@ LAB: dict[type, tuple[str, dict[str, str]]] = {
 SUMS = ("x1", "e4", "gW", "gb", "ggamma", "gbeta")  # paths that open into their products
 CODECS = ("affine", "affine-stochastic", "levels", "counted", "symmetric")
 _NAME = re.compile(r"[A-Za-z]\w*")
+_SUM = re.compile(r"sum\(\w+\)")
 
 
 class Data:
@@ -198,7 +199,7 @@ class Data:
         made |= {
             "kind": "bucket", "codec": codec.kind, "name": str(codec), "size": size, "elements": flat.size,
             "buckets": starts.size, "reach": float(reach_of(flat)) if codec.kind == "symmetric" else None,
-            "scales": self._array(packed.scales), "bits": self._array(widths), "ahead": self._array(ahead),
+            "scales": self._array(packed.scales), "widths": self._array(widths), "ahead": self._array(ahead),
             "least": self._array(np.minimum.reduceat(flat, starts)),
             "greatest": self._array(np.maximum.reduceat(flat, starts)), "mix": None,
         }  # fmt: skip
@@ -238,9 +239,10 @@ class Data:
         if event.path not in SUMS:
             return None
         symbol = operands.symbol(event.path)
-        names = symbol.factors or tuple(
-            name for name in _NAME.findall(symbol.formula) if f"{event.layer}/{name}" in operands.events
-        )
+        names = symbol.factors
+        if not names and (event.path in ("e4", "gW") or _SUM.fullmatch(symbol.formula)):
+            said = _NAME.findall(symbol.formula)
+            names = tuple(name for name in said if f"{event.layer}/{name}" in operands.events)
         factors = [operands.events.get(f"{event.layer}/{name}") for name in names]
         if not factors or None in factors or (event.path in ("x1", "e4", "gW") and len(factors) != 2):
             return None

@@ -82,7 +82,7 @@ const codec = {
   rounded(r, flat, value) {
     const k = Math.floor(flat / r.size);
     const last = Math.min((k + 1) * r.size, r.elements) - 1;
-    const b = Number(data.at(r.bits, k));
+    const b = Number(data.at(r.widths, k));
     const word = r.words === null ? null : data.integer(r.words, flat);
     const [least, greatest] = [data.rational(r.least, k), data.rational(r.greatest, k)];
     const {operations, scale, zero} = codec.scaling(r, k, b);

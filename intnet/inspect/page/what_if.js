@@ -31,7 +31,11 @@ const whatIf = {
     const own = whatIf.own(state().path);
     format.value = own.format;
     pick();
-    for (const [key, value] of Object.entries(own.o)) if (form.elements[key]) form.elements[key].value = value;
+    for (const [key, value] of Object.entries(own.o)) {
+      const field = form.elements[key];
+      if (field?.type === "number") field.max = Math.max(field.max, value);  // the lab's fields end earlier
+      if (field) field.value = value;
+    }
     if (own.mode) mode.value = own.mode;
     place.replaceChildren(form, answer);
     update();
@@ -45,7 +49,7 @@ const whatIf = {
     if (r.kind === "format") return {format: r.name, o: r.o, mode: r.mode};
     if (r.kind === "block") return {format: "block", o: {b: r.b}, mode: r.mode};
     const name = {"affine-stochastic": "affine_stochastic", levels: "levels"}[r.codec] ?? "affine";
-    return {format: name, o: {b: Number(data.at(r.bits, 0)), size: Math.min(r.size, 256)}};
+    return {format: name, o: {b: Number(data.at(r.widths, 0)), size: Math.min(r.size, 256)}};
   },
   answer({path, index}, chosen) {
     const flat = data.flat(index, path.shape);
