@@ -68,7 +68,7 @@ EMBED = 256  # KiB
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A run or a new model, the layer, the path, the element."""
     parser.add_argument("folder", nargs="?", metavar="RUN", help="a run's folder; or name a new model:")
-    source.add_arguments(parser, layer_needed=False)
+    source.add_arguments(parser)
     parser.add_argument("--path", metavar="PATH", help="only these data paths: x4, 'e?', ...")
     parser.add_argument(
         "--index", type=index, metavar="I,J,..", help="one element of a path, as a comma list"

@@ -20,6 +20,7 @@ import pytest
 
 from intnet import methods
 from intnet.costs import plots
+from intnet.inspect import block_maps
 from intnet.methods.float32 import Float32
 from intnet.runs import metrics, run_folder
 from intnet.show import pictures

@@ -72,7 +72,8 @@ def _drawn(panels: block_maps.Panels, across: int) -> str:
         parts.append(f'<rect class="panel" x="{x}" y="{y + HEAD}" {frame}/>')
     size = width * across, height * -(-len(panels) // across)
     about = f"{len(panels)} panels of {down} x {wide_} blocks"
-    head = f'<svg class="map" width="{size[0]}" height="{size[1]}" role="img" aria-label="{about}">'
+    box = f'width="{size[0]}" viewBox="0 0 {size[0]} {size[1]}"'
+    head = f'<svg class="map" {box} role="img" aria-label="{about}">'
     return f"{head}{''.join(parts)}</svg>"
 
 

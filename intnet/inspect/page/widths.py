@@ -13,7 +13,7 @@ from intnet.inspect.page.sections import Given, Section, wide
 from intnet.inspect.width_log import Log, Moved
 from intnet.methods import adapt_switch as switch
 
-NARROW, WIDE = 740, 1200  # px of a picture beside a diagram, of one by itself
+NARROW, WIDE = 520, 1200  # px of a picture beside a diagram, of one by itself
 HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 250, 44, 12, 14, 34
 FLOAT = 32  # bits of float32, the highest level
 MOST = 400  # decisions that a page lists: of more those that moved a width, the latest
@@ -97,7 +97,8 @@ def _drawn(lines: Mapping[str, Sequence[tuple[int, int]]], steps: int, width: in
         at = TOP + 8 + LONGEST * LINE
         parts.append(f'<text x="{right + 10}" y="{at}">and {len(lines) - LONGEST} more</text>')
     about = f"word length by step, {len(lines)} layers, {steps:,} steps"
-    size = f'style="max-width: {width}px" viewBox="0 0 {width} {height}"'
+    size = f'width="{width}" viewBox="0 0 {width} {height}"'
+    size += ' style="max-width: 100%"' if width == NARROW else ""
     return f'<svg class="over-time" {size} role="img" aria-label="{about}">{"".join(parts)}</svg>'
 
 
