@@ -87,7 +87,7 @@ class Errors:
     """Of s - c, value less code in steps of the element's own grid.
 
     counts:    in bins of an eighth of a step, the middle one of 0, up to a step either way
-    unchanged: elements without any; beyond: those of more than 17/16 of a step: saturated, or lost
+    unchanged: elements without any; beyond: those of more than 17/16 of a step: saturated
     mean:      of all elements
     """
 

@@ -212,6 +212,9 @@ def test_every_view_of_block_float(capsys: pytest.CaptureFixture[str], tmp_path:
     where, page = ("--layer", "layer2.0.conv1"), tmp_path / "page.html"
     files = ("--html", page, "--plot", tmp_path / "plot.svg")
     result = json_of(capsys, *given, *where, *files)
+    told = result.pop("page")
+    assert (told["file"], told["bytes"]) == (str(page), page.stat().st_size)
+    assert told["holds"] == "it holds all, up to 256 KiB a tensor (--embed)"
     records.check(result, HEAD | {"paths": [PATH]})
     rows = {row["path"]: row for row in result["paths"]}
     assert all(row["part"] and row["formula"] for row in result["paths"])
@@ -219,19 +222,22 @@ def test_every_view_of_block_float(capsys: pytest.CaptureFixture[str], tmp_path:
     assert 3 < rows["Wb"]["sqnr_db"] < 25 < rows["Wq"]["sqnr_db"] < 60 > rows["e3"]["sqnr_db"] > 25
     assert -30 < rows["e3"]["exponent"][0] < rows["e3"]["exponent"][1] < 0
     text = page.read_text()
-    ways = json.loads(text.partition('id="ways">')[2].partition("</script>")[0])
-    found = {label: one for one in ways["layer2.0.conv1/Wb"] for label in one["is"].split(", ")}
+    data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+    elements = data["elements"]["layer2.0.conv1/Wb"]
+    found = {label: ",".join(map(str, one["index"])) for one in elements for label in one["is"].split(", ")}
     assert {"in a block of 0 bits", "rounds up", "rounds down", "saturated"} <= set(found)
-    for one in found.values():
-        records.check(one["explanation"], ELEMENT)
-    empty = found["in a block of 0 bits"]
-    assert ["decision", "b = 0: a block of zeros"] in empty["stations"]
-    assert empty["explanation"]["rounding"]["block"]["bits"] == empty["explanation"]["code"] == 0
     assert "elements by value" in text and "elements by code" not in text
     assert (tmp_path / "plot.svg").read_text().count("<svg") == 1
-    index = ",".join(map(str, found["saturated"]["explanation"]["index"]))
+    explained = {}
+    for label, index in found.items():
+        where_it_is = (*where, "--path", "Wb", "--index", index)
+        (explained[label],) = json_of(capsys, *given, *where_it_is)["elements"]
+        records.check(explained[label], ELEMENT)
+    empty = explained["in a block of 0 bits"]
+    assert empty["rounding"]["rule"] == "b = 0: a block of zeros"
+    assert empty["rounding"]["block"]["bits"] == empty["code"] == 0
+    index, block = found["saturated"], explained["saturated"]["rounding"]["block"]
     status, out, err = here(capsys, "inspect", *given, *where, "--path", "Wb", "--index", index)
-    block = found["saturated"]["explanation"]["rounding"]["block"]
     assert (status, err) == (0, "") and f"  bits b             {block['bits']}\n" in out
     assert f"  exponent e         {block['exponent']}, the smallest with max < 2^e" in out
     assert f"[{','.join(map(str, block['index']))}], 16 values" in out and "max of block" in out

@@ -77,8 +77,8 @@ def test_the_page_and_the_picture(capsys: pytest.CaptureFixture[str], tmp_path: 
     files = ("--html", tmp_path / "a.html", "--plot", tmp_path / "a.svg")
     shown(capsys, *SAVED, "--layer", LAYER, "--set", "bits=2/4", "--set", "bucket=64", *files)
     page, picture = (tmp_path / "a.html").read_text(), (tmp_path / "a.svg").read_text()
-    ways = json.loads(re.search(r'id="ways">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
-    labels = {label for one in ways[f"{LAYER}/x0s"] for label in one["is"].split(", ")}
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
+    labels = {label for one in data["elements"][f"{LAYER}/x0s"] for label in one["is"].split(", ")}
     assert {"rounds up", "rounds down", "in a promoted bucket", "in a bucket that is not promoted"} <= labels
     for words in ("stoch 2/4b /64", "affine-stochastic 2/4 bits, buckets of 64: 4/16 codes, "):
         assert words in page, words

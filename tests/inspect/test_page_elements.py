@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intnet.inspect.elements import interesting
 from intnet.inspect.explain import explain
 from intnet.inspect.operands import Operands
 from intnet.inspect.page import ELEMENTS
 from intnet.inspect.page.embed import Data, rows_held
+from intnet.inspect.page.ways import as_json
 from intnet.inspect.text import stations
 from intnet.runs import run_folder
 from intnet.show import lab, web
@@ -42,9 +44,9 @@ Options = tuple[tuple[str, str], ...]
 
 
 @lru_cache
-def made(method: str, model: str, options: Options = (), limit: int = 1 << 20) -> Made:
+def made(method: str, model: str, options: Options = (), limit: int = 1 << 20, paths: str = "*") -> Made:
     """The second step of a run, and what a page holds of it."""
-    run, recorder = run_folder.build(method, dict(options), model, "digits", 12, 1, 24), Recorder()
+    run, recorder = run_folder.build(method, dict(options), model, "digits", 12, 1, 24), Recorder(paths)
     run.train(2, observe_last=[recorder])
     operands, data = Operands(recorder.events, run.method.SYMBOLS), Data(limit)
     layers = {layer.name: layer for layer in run.model.all_layers()}
@@ -132,10 +134,19 @@ def total(browser: Browser, name: str, index: tuple[int, ...]) -> tuple[Fraction
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "model"), [("wageubn", "resnet8"), ("muppet", "lenet5")])
-def test_products_sum_to_the_exact_value(browser: Browser, tmp_path: Path, method: str, model: str) -> None:
-    """Of convolutions of stride 1 and 2 with padding, and linear layers: forward, errors, gradients."""
-    recorder, operands, data = made(method, model)
+@pytest.mark.parametrize(
+    ("method", "model", "paths"),
+    [
+        ("wageubn", "resnet8", "*"),
+        ("muppet", "lenet5", "*"),
+        ("wageubn", "efficientnetv2", "features.4.0.block.1.*"),
+    ],
+)
+def test_products_sum_to_the_exact_value(
+    browser: Browser, tmp_path: Path, method: str, model: str, paths: str
+) -> None:
+    """Of convolutions of stride 1 and 2 with padding and groups, and linear layers, in all three sums."""
+    recorder, operands, data = made(method, model, paths=paths)
     opened(browser, tmp_path, data)
     seen: set[str] = set()
     for name, event in recorder.events.items():
@@ -203,6 +214,18 @@ def test_the_page_says_what_it_does_not_hold(browser: Browser, tmp_path: Path) -
             ask = f"way.of(held.steps[0].paths[{json.dumps(name)}], {index})"
             caught = f"try {{ {ask}; return true; }} catch (e) {{ return !(e instanceof NotHeld); }}"
             assert browser.evaluate(f"(() => {{ {caught} }})()") is known, f"{name} {index}"
+
+
+def test_what_no_script_does_is_told_by_python() -> None:
+    """Levels of a bucket's norm: each element worth reading has its whole way."""
+    recorder, operands, data = made("saved", "mlp", (("codec", "levels"), ("norm", "l2")))
+    event = recorder.events["fc2/x0s"]
+    assert data.steps[0]["paths"]["fc2/x0s"]["source"] is None and not data.holds("fc2/x0s", 0)
+    found = interesting(event, operands)
+    told = json.loads(as_json(data, {"fc2/x0s": found}))["elements"]["fc2/x0s"]
+    assert [one["stations"] for one in told] == [
+        [list(row) for row in stations(explain(event, one.index, operands))] for _, one in found
+    ]
 
 
 def test_arrays_are_narrow_and_there_once() -> None:

@@ -123,7 +123,7 @@ def test_a_sum_opens_into_its_products(
     assert f"144 products, {(terms == 0).sum()} of them 0" in text and "the exact value above" in text
     c, u, v = np.unravel_index(np.argmax(np.abs(terms)), terms.shape)
     first = seen.does("one.more[0].querySelector('tbody tr').textContent")
-    assert first.startswith(f"Wq[9,{c},{u},{v}] = {w[9, c, u, v]} · 2^-7x0[2,{2 + u},{3 + v},{c}] = ")
+    assert f"Wq[9,{c},{u},{v}] = {w[9, c, u, v]} · 2^-7x0[2,{2 + u},{3 + v},{c}] = " in first
     rows = "one.more[0].querySelectorAll('tbody tr').length"
     assert seen.does(rows) == 12
     seen.does("[...one.more[0].querySelectorAll('button')].at(-1).click()")

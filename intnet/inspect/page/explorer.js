@@ -24,7 +24,7 @@ class Explorer {
     this.typed = show.make("input", {name: "index", size: 12, spellcheck: "false", autocomplete: "off"});
     this.worth = show.make("select", {name: "worth", autocomplete: "off"}, show.make("option", {value: ""}, "another"));
     for (const [k, one] of this.elements.entries()) this.worth.append(new Option(`[${one.index}] ${one.is}`, k));
-    const fields = [label("element", this.typed), label("worth reading", this.worth)];
+    const fields = [label("element", this.typed), label(`worth reading${held.steps.length > 1 ? ` in step ${held.steps.at(-1).step}` : ""}`, this.worth)];
     if (this.path.shape.length === 4) this.image = show.make("input", {type: "number", name: "image", min: 0, max: this.path.shape[0] - 1, value: 0});
     if (this.image && !this.weights) fields.unshift(label("image", this.image));
     this.canvas = show.make("canvas", {tabindex: 0, role: "img"});
@@ -101,6 +101,12 @@ class Explorer {
 
   // -- showing -----------------------------------------------------------------------------------------
   show() {
+    if (!this.path) {  // of a step in which the method has no such path
+      this.step.textContent = `${held.steps[Explorer.step].step}`;
+      this.range.value = Explorer.step;
+      this.trouble.textContent = `${this.name} has no value in this step`;
+      return;
+    }
     const flat = data.flat(this.index, this.path.shape);
     this.typed.value = this.index.join(",");
     this.worth.value = this.elements.findIndex((one) => `${one.index}` === `${this.index}`);
@@ -119,7 +125,7 @@ class Explorer {
   // what the picture shows of an element, as a double; null where the page does not hold it
   values() {
     const now = picture.numbers(this.path);
-    const before = Explorer.step ? picture.numbers(this.at(Explorer.step - 1)) : now;
+    const before = picture.numbers(this.at(Math.max(Explorer.step - 1, 0)) ?? this.path);
     const made = this.mode === "held" ? now : now.subarray(0, before.length).map((value, flat) => value - before[flat]);
     const most = made.reduce((top, value) => Math.max(top, Math.abs(value)), 0);
     return [(flat) => (flat < made.length ? made[flat] : null), most];
@@ -166,7 +172,7 @@ class Explorer {
     const flat = data.flat(this.index, this.path.shape);
     const each = held.steps.map(({step, paths}) => {
       const path = paths[this.name];
-      return `${step}: ${flat < path.held ? picture.text(path, flat) : "not on this page"}`;
+      return `${step}: ${flat < path?.held ? picture.text(path, flat) : "not on this page"}`;
     });
     let told = `[${this.index}] in step ${each.join("; ")}. `;
     const [now, before] = [this.path, Explorer.step ? this.at(Explorer.step - 1) : null];
@@ -176,6 +182,7 @@ class Explorer {
       let [changed, most] = [0, 0];
       for (let k = 0; k < n; k++) if (a[k] !== b[k]) [changed, most] = [changed + 1, Math.max(most, Math.abs(a[k] - b[k]))];
       told += `From step ${held.steps[Explorer.step - 1].step} to ${held.steps[Explorer.step].step} ${tell.commas(changed)} of ${tell.commas(n)} elements changed, by up to ${show.short(most)}.`;
+      if (/^d?[xe]\d/.test(now.path)) told += " Each step has a batch of its own.";
       if (now.format !== before.format) told += ` The format was ${before.format}, it is ${now.format}.`;
     }
     this.changed.textContent = told;

@@ -1,6 +1,6 @@
 // The products that a sum is made of: of a convolution or linear layer forward, its error, its gradients.
 const products = {
-  LANES: 12,  // shown at first
+  FIRST: 12,  // shown at first
   // {factors: [path of the step ..], pairs: [[place in each factor] ..], bias} of an element, or null
   of(path, index, step) {
     if (!path.sum) return null;
@@ -95,12 +95,12 @@ const products = {
     const state = {all: false, bySize: true};
     const fill = () => {
       const rows = state.bySize ? order : sizes.map((_, k) => k);
-      body.replaceChildren(...rows.slice(0, state.all ? undefined : products.LANES).map((k) => show.make("tr", {},
-        ...found.pairs[k].map((flat, n) => show.make("td", {}, products.text(found.factors[n], flat))),
+      body.replaceChildren(...rows.slice(0, state.all ? undefined : products.FIRST).map((k) => show.make("tr", {},
+        show.make("td", {class: "lane", "aria-hidden": "true"}, show.make("span", {class: sizes[k] < 0 ? "minus" : "plus", style: `width:${(Math.abs(sizes[k]) / most * 100).toFixed(1)}%`})),
         show.make("td", {class: "number"}, show.short(sizes[k], 6)),
-        show.make("td", {class: "lane", "aria-hidden": "true"}, show.make("span", {class: sizes[k] < 0 ? "minus" : "plus", style: `width:${(Math.abs(sizes[k]) / most * 100).toFixed(1)}%`})))));
-      all.textContent = state.all ? `the first ${products.LANES}` : `all ${tell.commas(sizes.length)}`;
-      all.hidden = sizes.length <= products.LANES;
+        ...found.pairs[k].map((flat, n) => show.make("td", {}, products.text(found.factors[n], flat))))));
+      all.textContent = state.all ? `the first ${products.FIRST}` : `all ${tell.commas(sizes.length)}`;
+      all.hidden = sizes.length <= products.FIRST;
       order_.textContent = state.bySize ? "in the order of the sum" : "the greatest first";
     };
     const press = (key) => () => { state[key] = !state[key]; fill(); };
@@ -110,7 +110,7 @@ const products = {
       return button;
     });
     fill();
-    const heads = [...found.factors.map((f) => f.path), found.factors.length > 1 ? "product" : "term", ""];
+    const heads = ["", found.factors.length > 1 ? "product" : "term", ...found.factors.map((f) => f.path)];
     const table = show.make("table", {class: "products"}, show.make("thead", {}, show.make("tr", {}, ...heads.map((head) => show.make("th", {scope: "col"}, head)))), body);
     const told = `${tell.commas(sizes.length)} products, ${tell.commas(zeros)} of them 0; ${products.verdict(products.total(values), found.bias, value)}.`;
     return [show.make("p", {}, told), show.make("p", {class: "choose"}, order_, all), show.make("div", {class: "wide", tabindex: 0, role: "region", "aria-label": "products"}, table)];
