@@ -335,6 +335,9 @@ def test_a_browser_shows_it(browser: Browser, file: Path, width: int, height: in
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     browser.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     assert browser.evaluate("document.documentElement.scrollWidth") <= width, "with everything unfolded"
+    lanes = "[...document.querySelectorAll('.flow .lane')].map((one) => one.getBBox().width)"
+    drawn = "[...document.querySelectorAll('.flow')].map((one) => one.viewBox.baseVal.width - 4)"
+    assert set(browser.evaluate(lanes)) == set(browser.evaluate(drawn)), "no style of the page cuts a lane"
     back = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert back == ("rgb(13, 17, 23)" if dark else "rgb(255, 255, 255)")
     assert browser.complaints == []

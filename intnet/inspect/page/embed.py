@@ -44,7 +44,6 @@ LAB: dict[type, tuple[str, dict[str, str]]] = {
     formats.Scaled: ("scaled", {"wl": "wl"}),
 }
 SUMS = ("x1", "e4", "gW", "gb", "ggamma", "gbeta")  # paths that open into their products
-CODECS = ("affine", "affine-stochastic", "levels", "counted", "symmetric")
 _NAME = re.compile(r"[A-Za-z]\w*")
 _SUM = re.compile(r"sum\(\w+\)")
 
@@ -98,9 +97,10 @@ class Data:
         shown = values if shape is None else values.reshape(shape)
         kind = _type(shown)
         held = rows_held(shown.shape, np.dtype(kind).itemsize, self.share)
-        part: np.ndarray = np.ascontiguousarray(shown[:held] if shown.ndim else shown).astype(kind)
+        small = np.dtype(kind).newbyteorder("<")
+        part: np.ndarray = np.ascontiguousarray(shown[:held] if shown.ndim else shown).astype(small)
         text = base64.b64encode(part.tobytes()).decode()
-        one = {"type": np.dtype(kind).str[1:], "held": part.size, "shape": list(shown.shape), "base64": text}
+        one = {"type": small.str[1:], "held": part.size, "shape": list(shown.shape), "base64": text}
         self.arrays.append(one)
         self._known[id(values)] = (values, len(self.arrays) - 1)
         return len(self.arrays) - 1
@@ -189,7 +189,7 @@ class Data:
 
     def _codec(self, event: Event, codec: Codec, made: dict[str, Any]) -> dict[str, Any]:
         packed: Packed = event.result
-        if codec.kind not in CODECS or codec.by_norm or not packed.scales.size:
+        if codec.by_norm or not packed.scales.size:
             return {}
         flat = event.source.reshape(-1)
         size = codec.size(flat.size)
@@ -199,13 +199,12 @@ class Data:
         made |= {
             "kind": "bucket", "codec": codec.kind, "name": str(codec), "size": size, "elements": flat.size,
             "buckets": starts.size, "reach": float(reach_of(flat)) if codec.kind == "symmetric" else None,
-            "scales": self._array(packed.scales), "widths": self._array(widths), "ahead": self._array(ahead),
+            "widths": self._array(widths), "ahead": self._array(ahead),
             "least": self._array(np.minimum.reduceat(flat, starts)),
             "greatest": self._array(np.maximum.reduceat(flat, starts)), "mix": None,
         }  # fmt: skip
         if event.mix is not None:
-            words = self._array(event.mix.words)
-            made["mix"] = {"bits": codec.mix, "words": words, "share": float(event.mix.probability)}
+            made["mix"] = {"words": self._array(event.mix.words), "share": float(event.mix.probability)}
         return made
 
     def _result(self, result: Any) -> dict[str, Any]:

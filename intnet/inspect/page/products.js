@@ -96,7 +96,7 @@ const products = {
     const fill = () => {
       const rows = state.bySize ? order : sizes.map((_, k) => k);
       body.replaceChildren(...rows.slice(0, state.all ? undefined : products.FIRST).map((k) => show.make("tr", {},
-        show.make("td", {class: "lane", "aria-hidden": "true"}, show.make("span", {class: sizes[k] < 0 ? "minus" : "plus", style: `width:${(Math.abs(sizes[k]) / most * 100).toFixed(1)}%`})),
+        show.make("td", {class: "size", "aria-hidden": "true"}, show.make("span", {class: sizes[k] < 0 ? "minus" : "plus", style: `width:${(Math.abs(sizes[k]) / most * 100).toFixed(1)}%`})),
         show.make("td", {class: "number"}, show.short(sizes[k], 6)),
         ...found.pairs[k].map((flat, n) => show.make("td", {}, products.text(found.factors[n], flat))))));
       all.textContent = state.all ? `the first ${products.FIRST}` : `all ${tell.commas(sizes.length)}`;

@@ -51,6 +51,12 @@ const whatIf = {
     const name = {"affine-stochastic": "affine_stochastic", levels: "levels"}[r.codec] ?? "affine";
     return {format: name, o: {b: Number(data.at(r.widths, 0)), size: Math.min(r.size, 256)}};
   },
+  // how the path's own groups are cut, where these are cut otherwise
+  cut(r, o) {
+    if (r?.kind === "block" && o.format === "block") return " The path's own blocks are 4 along two axes, these are elements one after another.";
+    if (r?.kind === "bucket" && o.size && r.size !== o.size) return ` The path's own buckets have ${tell.commas(r.size)} elements.`;
+    return "";
+  },
   answer({path, index}, chosen) {
     const flat = data.flat(index, path.shape);
     if (flat >= path.held) throw new NotHeld("the page does not hold this element: choose one of the part that it holds");
@@ -73,6 +79,7 @@ const whatIf = {
       show.table(rows),
       show.make("p", {class: "quiet"}, `So elements ${tell.commas(first)}..${tell.commas(last - 1)} of the tensor would have: SQNR ${Number.isFinite(facts.sqnr) ? `${facts.sqnr.toFixed(1)} dB` : "nothing lost"}, `
         + `bias ${show.short(facts.mean)}, ${facts.zeros} became 0, ${facts.saturated} limited, ${facts.codes} codes in use.`
+        + whatIf.cut(r, o)
         + (drawn ? " This path has no random words: these are drawn from seed 1." : "")),
     ];
   },
