@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 import intnet
 from intnet.cli import options, source
 from intnet.errors import ConfigError
-from intnet.runs import metrics, run_folder
-from intnet.runs.metrics import step_lines
 
 if TYPE_CHECKING:
     from intnet.inspect.measure import Measured
@@ -116,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
     from intnet.inspect import text
     from intnet.inspect.masters import with_masters
     from intnet.inspect.operands import Operands
+    from intnet.runs.metrics import step_lines
     from intnet.trace import Recorder
 
     lines, pages = _logged(args, inspected), _held(args, layers, whole)
@@ -153,6 +152,8 @@ def _logged(args: argparse.Namespace, inspected: "Run") -> list[dict[str, Any]]:
     """The lines of the run's log up to where it stands."""
     if args.folder is None:
         return []
+    from intnet.runs import metrics, run_folder
+
     lines = metrics.read_metrics(Path(args.folder) / run_folder.METRICS)
     return [line for line in lines if line["step"] <= inspected.step]
 
