@@ -33,7 +33,7 @@ def _errors(found: Errors | None) -> str:
     edges = [edge / EIGHTHS for edge in ERROR_BINS.edges]
     drawn = chart("lost", "value less code", found.counts, edges, "error, in steps of its grid", False)
     told = f"Mean error {found.mean:+.4g} steps; {found.unchanged:,} of {found.elements:,} unchanged"
-    beyond = f"; {found.beyond:,} limited: off by more than 17/16 of a step, in the outer bins" if found.beyond else ""
+    beyond = f"; {found.beyond:,} off by more than 17/16 steps, in the outer bins" if found.beyond else ""
     return f'{drawn}<p class="quiet">{told}{beyond}.</p>'
 
 
