@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN | unit NAME | PACK",
         help="a run's folder, a unit, a pack with --as; or name a new model:",
     )
-    source.add_arguments(parser, layer_needed=False)
+    source.add_arguments(parser)
     parser.add_argument(
         "--steps", type=options.positive, default=1, metavar="N", help="a chain of N steps (1)"
     )

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import intnet
 from intnet.cli import options, source
 from intnet.errors import ConfigError
 
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
     from intnet.inspect.measure import Measured
     from intnet.inspect.operands import Operands
     from intnet.inspect.page.embed import Data
+    from intnet.inspect.page.sections import Given
     from intnet.trace import Event
     from intnet.training.train import Run
 
+PAGES = (".html", ".htm")  # endings of one page; any other name is that of a folder
+DOCS = Path(intnet.__file__).resolve().parent.parent / "docs"
 SUMMARY = "show every quantization of a layer's step, or one number's way from its value to its bits"
 EXAMPLE = """\
   intnet inspect runs/first --layer layer1.0.bn1
@@ -32,7 +36,7 @@ model is trained from its seed. The last step taken is shown: one row a path, in
   bound          bits that the exact value before rounding is proven to fit (its accumulator)
   SQNR           10 log10(sum s^2 / sum (s - c)^2) in dB over all elements, s the exact value in steps of the
                  grid (CQ: after its scaling by dr/R(x)), c the code; '-' where no element changed
-  before, after  histograms of s and of c over one range, +-the greatest of both, in 16 bins
+  before, after  histograms of s and of c in bins of equally many whole codes, at most 17
                  (block float and codecs, whose blocks and buckets have steps of their own: both, and SQNR,
                  in units of value)
 
@@ -46,11 +50,13 @@ was rounded, and the bits where the code is packed. Coefficients and offsets are
 exponent. Indices count from 0: N,H,W,C for activations and errors, Cout,Cin,kh,kw for weights, C for
 vectors. In --json an exact fraction is a text, 'p/q'.
 
---html writes all that into one page that needs nothing else: each layer's data flow, its table, histograms,
-and of every path a picture, in which a click, or an index, gives an element's way; its sum opens into its
-products, and the same value can be put into other formats. Elements worth reading are offered (rounded up,
-rounded down, a tie, saturated, the greatest, a zero, and that of --index). --steps N puts N steps into it,
-for a slider: what changed? --embed KIB is how much of each tensor it holds; of a greater one the first part.
+--html FILE.html writes all that into one page that needs nothing else: each layer's data flow, its table,
+how wrong its gradients are, why its widths moved, DYNASTY's map, histograms, and of every path a picture,
+in which a click, or an index, gives an element's way; its sum opens into its products, and the same value
+can be put into other formats. Elements worth reading are offered (rounded up, rounded down, a tie,
+saturated, the greatest, a zero, and that of --index). --steps N puts N steps into it, for a slider: what
+changed? --embed KIB is how much of each tensor it holds; of a greater one the first part. --html FOLDER
+writes a page a layer, of all without --layer, and index.html, the whole network, which leads to them.
 
 --plot writes the histograms as a picture for a slide, of more than 12 paths those of the least SQNR; it needs
 matplotlib (pip install matplotlib)."""
@@ -60,12 +66,14 @@ EMBED = 256  # KiB
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A run or a new model, the layer, the path, the element."""
     parser.add_argument("folder", nargs="?", metavar="RUN", help="a run's folder; or name a new model:")
-    source.add_arguments(parser, layer_needed=True)
+    source.add_arguments(parser)
     parser.add_argument("--path", metavar="PATH", help="only these data paths: x4, 'e?', ...")
     parser.add_argument(
         "--index", type=index, metavar="I,J,..", help="one element of a path, as a comma list"
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write everything as one page too")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write everything as one page too, or as pages in a folder"
+    )
     parser.add_argument(
         "--steps", type=options.positive, metavar="N", help="with --html: N steps from --step on (1)"
     )
@@ -92,39 +100,62 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--index needs --path: an element belongs to one data path")
     if args.html is None and (args.steps or args.embed):
         raise ConfigError("--steps and --embed are of the page: give --html FILE too")
+    whole = args.html is not None and args.html.suffix not in PAGES
+    if args.layer is None and not whole:
+        raise ConfigError("give --layer, or --html and the name of a folder for pages of all layers")
     inspected = source.run(args)
-    layers = source.matching([layer.name for layer in inspected.model.all_layers()], args.layer, "layer")
+    names = [layer.name for layer in inspected.model.all_layers()]
+    layers = source.matching(names, args.layer or "*", "layer")
     step = source.step(args, inspected)
     if args.html is not None:
-        options.check_file("--html", args.html)
+        options.check_folder("--html", args.html) if whole else options.check_file("--html", args.html)
     options.check_picture(args.plot)
     from intnet.cli import terminal
     from intnet.inspect import text
+    from intnet.inspect.masters import with_masters
     from intnet.inspect.operands import Operands
-    from intnet.inspect.page.embed import Data
+    from intnet.runs.metrics import step_lines
     from intnet.trace import Recorder
 
-    steps = args.steps or 1
-    data = Data(1024 * (args.embed or EMBED), steps)
-    for number in range(step, step + steps):
+    lines, pages = _logged(args, inspected), _held(args, layers, whole)
+    for number in range(step, step + (args.steps or 1)):
         recorder = Recorder()
-        terminal.advance(inspected, number, [recorder])
-        events = _chosen(recorder.events, layers, args)
-        operands = Operands(recorder.events, inspected.method.SYMBOLS)
-        if args.html is not None:
-            data.step(number, events, operands, {one.name: one for one in inspected.model.all_layers()})
+        terminal.advance(inspected, number, [recorder], lambda report: lines.extend(step_lines(report)))
+        seen, symbols = with_masters(inspected, recorder.events)
+        events = _chosen(seen, layers, args)
+        operands = Operands(seen, symbols)
+        for layer, data in pages.items():
+            own = [event for event in events if layer in (None, event.layer)]
+            data.step(number, own, operands, {one.name: one for one in inspected.model.all_layers()})
     result, show = _result(inspected, events, operands, args)
-    _write(inspected, result, events, operands, data, args)
+    written = _write(inspected, result, events, operands, lines, pages, args)
     if args.json:
         print(json.dumps(result))
         return 0
     text.heading(result)
-    show()
-    if args.html is not None:
-        print(f"\nwritten: {args.html}, {result['page']['bytes']:,} bytes; {data.told()}")
-    if args.plot is not None:
-        print(f"\nwritten: {args.plot}")
+    if args.layer is not None:
+        show()
+    for line in written:
+        print(f"\nwritten: {line}")
     return 0
+
+
+def _held(args: argparse.Namespace, layers: list[str], whole: bool) -> "dict[str | None, Data]":
+    """What each page will hold: by layer in a folder, else of None."""
+    from intnet.inspect.page.embed import Data
+
+    names = [] if args.html is None else layers if whole else [None]
+    return {name: Data(1024 * (args.embed or EMBED), args.steps or 1) for name in names}
+
+
+def _logged(args: argparse.Namespace, inspected: "Run") -> list[dict[str, Any]]:
+    """The lines of the run's log up to where it stands."""
+    if args.folder is None:
+        return []
+    from intnet.runs import metrics, run_folder
+
+    lines = metrics.read_metrics(Path(args.folder) / run_folder.METRICS)
+    return [line for line in lines if line["step"] <= inspected.step]
 
 
 def _chosen(events: "dict[str, Event]", layers: list[str], args: argparse.Namespace) -> "list[Event]":
@@ -154,7 +185,8 @@ def _result(
         return result, lambda: text.elements(elements)
     rows = [(operands.symbol(event.path), row) for event, row in zip(events, _measured(events), strict=True)]
     result["paths"] = [
-        dataclasses.asdict(row) | {"part": symbol.part, "formula": symbol.formula} for symbol, row in rows
+        dataclasses.asdict(row) | {"part": symbol.part, "formula": operands.formula(event)}
+        for event, (symbol, row) in zip(events, rows, strict=True)
     ]
     return result, lambda: text.show(rows)
 
@@ -173,20 +205,41 @@ def _write(
     result: dict[str, Any],
     events: "list[Event]",
     operands: "Operands",
-    data: "Data",
+    lines: list[dict[str, Any]],
+    pages: "dict[str | None, Data]",
     args: argparse.Namespace,
-) -> None:
-    """The files asked for."""
+) -> list[str]:
+    """The files asked for; what to say of them."""
     if args.html is None and args.plot is None:
-        return
-    from intnet.inspect import page, plot, text
+        return []
+    from intnet.inspect import page, plot, text, width_log
+    from intnet.inspect.page import glossary
     from intnet.inspect.page.sections import Given
+
+    rows, told = _measured(events), []
+    if args.html is not None:
+        links = glossary.beside(args.html if None in pages else args.html / page.INDEX, DOCS)
+        log = width_log.read(lines)
+        facts = result, inspected.method.settings(), events, rows, operands, args.index
+        given = Given(*facts, inspected.model, log, links)
+        one = result["page"] = _write_pages(given, pages, args.html)
+        told.append(f"{one['file']}, {one['bytes']:,} bytes; {one['holds']}")
+    options.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))
+    return told + ([] if args.plot is None else [str(args.plot)])
+
+
+def _write_pages(given: "Given", pages: "dict[str | None, Data]", target: Path) -> dict[str, Any]:
+    """One page, or a folder of them; what `--json` says of it."""
+    from intnet.inspect import page
     from intnet.runs import files
 
-    rows = _measured(events)
-    if args.html is not None:
-        given = Given(result, inspected.method.settings(), events, rows, operands, args.index)
-        html = page.page(given, data)
-        files.replace(args.html, html.encode())
-        result["page"] = {"file": str(args.html), "bytes": len(html.encode()), "holds": data.told()}
-    options.write_picture(args.plot, partial(plot.draw, title=text.title(result), rows=rows))
+    if None in pages:
+        made, held = {target: page.page(given, pages[None])}, pages[None].told()
+    else:
+        target.mkdir(exist_ok=True)
+        made = {target / name: html for name, html in page.folder(given, pages).items()}
+        target, held = target / page.INDEX, f"it leads to {len(made) - 1} pages of layers"
+    for file, html in made.items():
+        files.replace(file, html.encode())
+    size = sum(len(html.encode()) for html in made.values())
+    return {"file": str(target), "bytes": size, "holds": held}

@@ -122,6 +122,14 @@ def check_file(option: str, file: Path) -> None:
         raise ConfigError(f"{option} {file}: that is a folder; name a file")
 
 
+def check_folder(option: str, folder: Path) -> None:
+    """ConfigError where there can be no such folder."""
+    if not folder.parent.is_dir():
+        raise ConfigError(f"{option} {folder}: there is no folder {folder.parent}")
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{option} {folder}: that is a file; end the name of a page in .html")
+
+
 def check_stats(file: Path | None) -> None:
     """ConfigError, before the work starts, where --stats can not become a new file."""
     if file is not None and file.exists():

@@ -13,7 +13,7 @@ NAMES = ("method", "model", "data")
 OF_THE_RUN = (*NAMES, "seed", "batch_size", "set", "limit", "augment", "image_size")  # a folder has them
 
 
-def add_arguments(parser: argparse.ArgumentParser, layer_needed: bool) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A new model, the step, the layers."""
     options.add(parser, *options.NAMES, "--seed", *options.SETTINGS)
     parser.add_argument(
@@ -22,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser, layer_needed: bool) -> None:
     parser.add_argument(
         "--layer",
         action=options.Once,
-        required=layer_needed,
         metavar="PATTERN",
         help="names of layers, * ? [] as in a shell",
     )

@@ -7,7 +7,7 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -27,10 +27,20 @@ from intnet.training.history import StepReport
 from intnet.training.train import Run
 
 
-def advance(run: Run, steps: int, observers: Sequence[Observer]) -> None:
+def advance(
+    run: Run,
+    steps: int,
+    observers: Sequence[Observer],
+    on_step: Callable[[StepReport], None] = lambda step: None,
+) -> None:
     """Train up to step `steps` behind a bar; `observers` see the last step. Nothing is saved."""
     with bar("training", steps, run.step, FIRST) as move:
-        run.train(steps, lambda step: move(completed=step.step, note=note(step)), observers)
+
+        def seen(step: StepReport) -> None:
+            move(completed=step.step, note=note(step))
+            on_step(step)
+
+        run.train(steps, seen, observers)
 
 
 class Show:

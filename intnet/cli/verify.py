@@ -51,7 +51,7 @@ Exit status 0: no difference, 1: a difference; the first one is shown with its t
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A run or a new model, which elements, where the results go."""
     parser.add_argument("folder", nargs="?", metavar="RUN", help="a run's folder; or name a new model:")
-    source.add_arguments(parser, layer_needed=False)
+    source.add_arguments(parser)
     parser.add_argument(
         "--inference", type=_batch, nargs="?", const=1, metavar="K",
         help="test batch K (1) of 256 images behind --step T in place of a training step",

@@ -17,6 +17,7 @@ from intnet.costs import adapt_costs
 from intnet.costs.adapt_costs import History
 from intnet.costs.array_costs import PARTS, START_BITS, STATIC_BITS
 from intnet.errors import ConfigError
+from intnet.inspect.block_maps import COLORS, of_activations, of_weights
 from intnet.methods.dynasty_map import rounded
 from intnet.show.pictures import MARKED, MARKS, STYLES, by_epoch, legend_outside, picture, styled, wrapped
 from intnet.training.train import Run
@@ -291,11 +292,9 @@ def _energies(axis: "Axes", result: dict[str, Any]) -> None:
 
 # -- the map of a layer ------------------------------------------------------------------------
 
-COLORS = ("#efefef", "#f6c667", "#e5734b", "#a2305b", "#2d1447")
-MOST, ACROSS = 16, 4  # panels of activations; in a row
+ACROSS = 4  # panels in a row
 PANEL, LEAST = 1.7, (5.5, 3.4)  # inches of a panel, and at least of the picture
 FEW = 4  # blocks, up to which each has its number
-BLOCK = 4  # channels, or images, of a block
 
 
 def maps_of(run: Run, name: str) -> tuple[np.ndarray, np.ndarray | None]:
@@ -307,21 +306,13 @@ def maps_of(run: Run, name: str) -> tuple[np.ndarray, np.ndarray | None]:
     return rounded(slots["b"]), rounded(layer.buffers["b"]) if "b" in layer.buffers else None
 
 
-Panels = list[tuple[str, np.ndarray]]  # title, bits
-
-
 def layer_map(stream: BinaryIO, file: Path, run: Run, name: str) -> None:
-    """The widths of a layer's blocks, as the next step uses them, as an image.
-
-    Weights: a panel a kernel position, blocks of output channels down, of input channels across. Activations:
-    a panel a block of channels, the image's positions, each the mean over the blocks of the batch; of a
-    linear layer one panel, blocks of the batch down, of channels across.
-    """
+    """The widths of a layer's blocks, as the next step uses them, as an image: `inspect/block_maps.py`."""
     weights, activations = maps_of(run, name)
     kernel = weights.shape[2:] or (1, 1)
-    parts = [(_of_weights(weights), kernel[1], ("Cin blocks", "Cout blocks"))]
+    parts = [(of_weights(weights), kernel[1], ("Cin blocks", "Cout blocks"))]
     if activations is not None:
-        panels = _of_activations(activations)
+        panels = of_activations(activations)
         labels = ("W", "H") if activations.ndim == 4 else ("Cin blocks", "batch blocks")
         parts.append((panels, min(ACROSS, len(panels)), labels))
     across = [columns for _, columns, _ in parts]
@@ -339,30 +330,6 @@ def layer_map(stream: BinaryIO, file: Path, run: Run, name: str) -> None:
                     axis.set_xlabel(labels[0])
                     axis.set_ylabel(labels[1])
         _legend(figure)
-
-
-def _of_weights(weights: np.ndarray) -> Panels:
-    """Of (Cout blocks, Cin blocks, kh, kw) or (Cout blocks, Cin blocks)."""
-    if weights.ndim == 2:
-        return [("weights", weights)]
-    rows, columns = weights.shape[2:]
-    one = rows * columns == 1
-    return [
-        ("weights" if one else f"weights at {i},{j}", weights[:, :, i, j])
-        for i in range(rows)
-        for j in range(columns)
-    ]
-
-
-def _of_activations(activations: np.ndarray) -> Panels:
-    """Of (batch blocks, H, W, Cin blocks), the mean over the first; or of (batch blocks, Cin blocks)."""
-    if activations.ndim == 2:
-        return [("activations", activations)]
-    mean = activations.mean(axis=0)
-    return [
-        (f"activations {BLOCK * k}..{BLOCK * k + BLOCK - 1}", mean[:, :, k])
-        for k in range(min(MOST, mean.shape[2]))
-    ]
 
 
 def _image(axis: "Axes", values: np.ndarray, title: str) -> None:

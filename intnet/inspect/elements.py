@@ -13,7 +13,7 @@ import numpy as np
 from intnet.blocks.buckets import Packed
 from intnet.inspect.explain import Explanation, Index, Rounding, explain
 from intnet.inspect.explain_blocks import mantissa_bits
-from intnet.inspect.measure import codes_of, compare, in_values
+from intnet.inspect.measure import codes_of, compare, in_bucket_steps, in_values
 from intnet.inspect.operands import Operands
 from intnet.inspect.trail import HALF, bucket_trail
 from intnet.numbers.formats import BlockFloat, Flag
@@ -94,13 +94,11 @@ def _in_buckets(event: Event, packed: Packed) -> Iterator[Sought]:
     if not a.size:
         return
     codec = packed.codec
-    levels = not codec.has_zero and codec.kind != "symmetric"
-    count = np.array([codec.grade(b) for b in packed.widths.tolist()], np.float64) if levels else 1
-    steps = packed.scales.astype(np.float64) / count
-    of = np.arange(a.size) // packed.codec.size(a.size)
-    constant = steps[of] == 0
-    errors = np.where(constant, 0, errors / np.where(constant, 1, steps[of]))
-    if levels:
+    of = np.arange(a.size) // codec.size(a.size)
+    constant = packed.scales[of] == 0
+    left, bottom = in_bucket_steps(packed, errors)
+    errors = left / bottom
+    if not codec.has_zero and codec.kind != "symmetric":  # of levels, whose codes are magnitudes
         errors = np.where(a < 0, -errors, errors)
     size = np.abs(errors)
     yield "rounds up", _by(size, errors < 0), lambda r: r and r.up and not (r.tie or r.saturated)

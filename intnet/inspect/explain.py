@@ -111,7 +111,7 @@ def explain(event: Event, index: Index, operands: Operands | None = None) -> Exp
     exactly, Disagreement where the code reached is not the one that was stored.
     """
     operands = operands or Operands()
-    where, symbol = f"{event.layer}/{event.path}", operands.symbol(event.path)
+    where = f"{event.layer}/{event.path}"
     shape = tuple(event.result.shape)
     if len(index) != len(shape) or any(not 0 <= i < size for i, size in zip(index, shape, strict=False)):
         raise ShapeError(
@@ -137,7 +137,7 @@ def explain(event: Event, index: Index, operands: Operands | None = None) -> Exp
         event.step,
         index,
         str(event.format) if event.format else None,
-        symbol.formula,
+        operands.formula(event),
         value,
         operands.product(event),
         rounding,

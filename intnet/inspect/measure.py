@@ -12,13 +12,14 @@ steps differ from element to element, both count in units of value: s * 2**grid 
 a - a~. Every one is an
 exact rational before it becomes a float64 (within 2 units in the last place); `math.fsum` adds the
 squares, so the order does not matter. It has no value where no element changed.
-Saturation and the coarse steps of large values count as noise, as they do in training.
+Saturation and the coarse steps of large values count as noise, as they do in training. Histograms:
+`histograms.py`.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
 from math import fsum, log10
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,11 +27,13 @@ from intnet.blocks.buckets import Packed
 from intnet.errors import FormatError
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.sources import FloatExact, Root
-from intnet.numbers.formats import Constant
+from intnet.inspect import histograms
+from intnet.inspect.histograms import Bins, Errors
+from intnet.numbers.formats import Constant, Flag
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
 from intnet.trace import Event, PathTable
 
-BINS = 16
+BINS = 17  # at most, of a line of text
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,14 @@ class Measured:
     """One row of the table; None where a float path or an unrounded value has no such number.
 
     short:    the format as narrow tables write it
+    mean_bits: that the format names, of blocks or buckets of several widths an element's mean
     buckets:  of a bucketed codec; its range is of codes, its zeros are values of 0
     range:    the least and the greatest code; a float path's least and greatest value
     sqnr_db:  see the module; None where no value changed or where nothing is quantized
     inexact:  elements that rounding or saturation changed
     exponent: the least and the greatest; of block float those of codes that are not 0, None where all are
-    edges:    the histograms' range in units of the code; `before` counts the exact values in `BINS` equal
-              bins, `after` the codes, both within +-edges; of block float and codecs in units of value
+    edges:    of the histograms' bins, from the lowest up, in units of the code; of float paths, block float
+              and codecs in units of value; `before` counts the exact values in them, `after` the codes
     """
 
     layer: str
@@ -73,6 +77,7 @@ class Measured:
     short: str
     rounding: str | None
     nominal_bits: int | None
+    mean_bits: float | None
     used_bits: int | None
     range_bits: float | None
     bound_bits: int | None
@@ -84,29 +89,40 @@ class Measured:
     inexact: int | None
     zeros: int
     sqnr_db: float | None
-    edges: float
+    edges: list[float]
     before: list[int] | None
     after: list[int]
     buckets: Buckets | None = None
 
 
-def measure(event: Event) -> Measured:
-    """The row of one event."""
+class Against(NamedTuple):
+    """Of every element, flat: s = top / bottom, s - c = left / bottom; integers or float64, bottom above 0.
+
+    Of a codec a, a - a~ and 1, in units of value.
+    """
+
+    top: np.ndarray
+    left: np.ndarray
+    bottom: np.ndarray | int
+
+
+def measure(event: Event, most: int = BINS) -> Measured:
+    """The row of one event, with histograms of at most so many bins, an odd number."""
     table = PathTable()
     table(event)
     row = table.rows[event.layer, event.path]
     result = event.result
     integer = row.integer
     codes = codes_of(result)
-    scaled, errors = compare(event, result) if event.format is not None else (None, None)
+    given = None if event.format is None else against(event, result)
+    scaled, errors = (None, None) if given is None else _ratios(given, result)
     low, high = (codes.min(), codes.max()) if codes.size else (0, 0)
-    shown = codes.astype(np.float64)
-    if scaled is not None and errors is not None and _many_steps(result):
-        scaled, errors, shown = (in_values(numbers, result) for numbers in (scaled, errors, shown))
+    shown = codes
     if isinstance(result, Packed):
         shown = result.load().astype(np.float64)
-    tops = [float(np.abs(numbers).max(initial=0)) for numbers in (shown, scaled) if numbers is not None]
-    edge = max(tops)
+    elif _many_steps(result):
+        shown = in_values(codes, result)
+    binned, before, after = _histograms(event, shown, given, scaled, most)
     return Measured(
         event.layer,
         event.path,
@@ -114,6 +130,7 @@ def measure(event: Event) -> Measured:
         row.short,
         event.rounding,
         row.nominal,
+        row.mean,
         row.used if integer else None,
         round(row.fraction_bits, 1) if integer else None,
         row.bound or None,
@@ -125,9 +142,9 @@ def measure(event: Event) -> Measured:
         _inexact(result, errors),
         int(np.count_nonzero(shown == 0)),
         None if scaled is None or errors is None else _sqnr(scaled, errors),
-        edge,
-        None if scaled is None else histogram(scaled, edge),
-        histogram(shown, edge),
+        binned.edges,
+        before,
+        after,
         _buckets(result) if isinstance(result, Packed) else None,
     )
 
@@ -152,10 +169,51 @@ def _buckets(packed: Packed) -> Buckets:
     )
 
 
-def histogram(values: np.ndarray, edge: float) -> list[int]:
-    """Counts of `values` in `BINS` equal bins of [-edge, edge]."""
-    counts, _ = np.histogram(values, BINS, (-edge or -1.0, edge or 1.0))
-    return [int(count) for count in counts]
+def _histograms(
+    event: Event, shown: np.ndarray, given: Against | None, scaled: np.ndarray | None, most: int
+) -> tuple[Bins, list[int] | None, list[int]]:
+    """(the bins, elements before rounding in them, elements after it); `shown` are codes or values."""
+    others = shown[:0] if scaled is None else scaled
+    in_codes = shown.dtype not in (np.float64, np.float32)
+    shown = shown if in_codes else shown.astype(np.float64)
+    greatest = max_abs(shown) if in_codes else float(np.abs(shown).max(initial=0))
+    tops = [greatest, float(np.abs(others).max(initial=0))]
+    signed = bool((shown < 0).any() or (others < 0).any())
+    grain = max(1, int(np.gcd.reduce(np.abs(shown.reshape(-1).astype(object)), initial=0))) if in_codes else 0
+    made = histograms.bins(max(tops), grain, most, signed)
+    if isinstance(event.format, Flag) and made.width > 1 << event.format.fine:
+        made = histograms.bins(max(tops), 1 << event.format.fine, most, signed)
+    after = made.counts(shown)
+    if given is None or scaled is None:
+        return made, None, after
+    return made, made.counts(given.top, given.bottom) if in_codes else made.counts(scaled), after
+
+
+def errors_of(event: Event) -> Errors | None:
+    """The errors of a rounded path, in steps of each element's own grid; None where nothing is rounded."""
+    if event.format is None:
+        return None
+    given = against(event, event.result)
+    top, left, bottom = given
+    if isinstance(event.result, Packed):
+        left, bottom = in_bucket_steps(event.result, left)
+    elif isinstance(event.format, Flag):  # the coarse grid from its first code on
+        fine = event.format.fine
+        wide = np.abs(top) >= (bottom << fine)
+        bottom = np.where(wide, bottom << fine, bottom)
+    mean = fsum(_ratio(left, bottom).tolist()) / left.size if left.size else 0.0
+    return histograms.errors(left, bottom, mean)
+
+
+def in_bucket_steps(packed: Packed, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(left, bottom) of `errors` in steps of each element's own bucket; 0 where the bucket is constant."""
+    codec = packed.codec
+    levels = not codec.has_zero and codec.kind != "symmetric"
+    count = np.array([codec.grade(b) for b in packed.widths.tolist()], np.float64) if levels else 1.0
+    of = np.arange(errors.size) // codec.size(errors.size)
+    constant = packed.scales[of] == 0
+    left = np.where(constant, 0.0, errors * np.broadcast_to(count, packed.scales.shape)[of])
+    return left, np.where(constant, 1.0, packed.scales[of].astype(np.float64))
 
 
 def _many_steps(result: Any) -> bool:
@@ -165,7 +223,9 @@ def _many_steps(result: Any) -> bool:
 
 def in_values(numbers: np.ndarray, result: QTensor) -> np.ndarray:
     """`numbers` of each element, in steps of its own grid, in units of value."""
-    return np.ldexp(numbers.reshape(-1), np.broadcast_to(result.exponent, result.shape).reshape(-1))
+    return np.ldexp(
+        numbers.reshape(-1).astype(np.float64), np.broadcast_to(result.exponent, result.shape).reshape(-1)
+    )
 
 
 def _sqnr(scaled: np.ndarray, errors: np.ndarray) -> float | None:
@@ -211,9 +271,23 @@ def compare(event: Event, result: QTensor | Packed) -> tuple[np.ndarray, np.ndar
 
     Of a codec (a, a - a~), in units of value.
     """
+    top, left, bottom = against(event, result)
+    return _ratio(top, bottom), _ratio(left, bottom)
+
+
+def _ratios(given: Against, result: Any) -> tuple[np.ndarray, np.ndarray]:
+    """`compare`, in units of value where steps differ from element to element."""
+    both = _ratio(given.top, given.bottom), _ratio(given.left, given.bottom)
+    if not _many_steps(result):
+        return both
+    return in_values(both[0], result), in_values(both[1], result)
+
+
+def against(event: Event, result: QTensor | Packed) -> Against:
+    """What every element was, and what its code lost."""
     if isinstance(result, Packed):
-        given = event.source.astype(np.float64).reshape(-1)
-        return given, given - result.load().reshape(-1)
+        a = event.source.astype(np.float64).reshape(-1)
+        return Against(a, a - result.load().reshape(-1), 1)
     source, codes = exact(event.source), result.codes
     if _many_steps(result):  # every element in steps of its own, or of its block
         if not isinstance(source, FloatExact) or source.den != 1:
@@ -221,30 +295,32 @@ def compare(event: Event, result: QTensor | Packed) -> tuple[np.ndarray, np.ndar
                 f"{event.layer}/{event.path}: what {event.format} does to sums is not measured: its elements "
                 "have steps of their own, and it was given no float32"
             )
-        scaled = np.ldexp(source.values.astype(np.float64), -np.asarray(result.exponent))
-        return scaled.reshape(-1), (scaled - codes).reshape(-1)
+        top = np.ldexp(source.values.astype(np.float64), -np.asarray(result.exponent)).reshape(-1)
+        return Against(top, top - codes.reshape(-1), 1)
     grid = int(np.max(result.exponent))
     if isinstance(event.format, Constant):
         grid = source.log2_max() - (event.format.dr.bit_length() - 1)
     if isinstance(source, Exact):
-        top, den = numerators(source)
-        return _exact_compare(top, den, source.exponent - grid, codes)
+        numerator, den = numerators(source)
+        return _against_exact(numerator, den, source.exponent - grid, codes)
     if isinstance(source, Root):
-        exact_values = source.fractions().reshape(-1) / Fraction(2) ** grid
-        differences = exact_values - codes.reshape(-1).astype(object)
-        return exact_values.astype(np.float64), differences.astype(np.float64)
+        values = (source.fractions() / Fraction(2) ** grid).reshape(-1).tolist()
+        top = np.array([value.numerator for value in values], object)
+        bottom = np.array([value.denominator for value in values], object)
+        return Against(top, top - codes.reshape(-1).astype(object) * bottom, bottom)
+    den = 1
     if isinstance(source, FloatExact):
-        scaled = np.ldexp(source.values.astype(np.float64), -grid) / source.den
+        top, den = np.ldexp(source.values.astype(np.float64), -grid).reshape(-1), source.den
     else:  # a curve, such as tanh (`ops/`): near enough for a measure
-        scaled = np.ldexp(source.to_float32().astype(np.float64), -grid)
-    return scaled.reshape(-1), (scaled - codes).reshape(-1)
+        top = np.ldexp(source.to_float32().astype(np.float64), -grid).reshape(-1)
+    return Against(top, top - codes.reshape(-1).astype(np.float64) * den, den)
 
 
-def _exact_compare(top: np.ndarray, den: Any, shift: int, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """s = top * 2^shift / den and s - codes: integers until the last division."""
+def _against_exact(numerator: np.ndarray, den: Any, shift: int, codes: np.ndarray) -> Against:
+    """s = numerator * 2^shift / den and s - codes, in integers."""
     up, down = max(shift, 0), max(-shift, 0)
-    largest = max((max_abs(top) << up), (max_abs(codes) * max_abs(den)) << down, max_abs(den) << down)
-    kind: Any = np.int64 if 2 * largest < INT64_BOUND and top.dtype != object else object
-    top, bottom = top.astype(kind) << up, np.asarray(den).astype(kind) << down
+    largest = max((max_abs(numerator) << up), (max_abs(codes) * max_abs(den)) << down, max_abs(den) << down)
+    kind: Any = np.int64 if 2 * largest < INT64_BOUND and numerator.dtype != object else object
+    top, bottom = numerator.astype(kind) << up, np.asarray(den).astype(kind) << down
     left = top - codes.astype(kind) * bottom
-    return _ratio(top, bottom).reshape(-1), _ratio(left, bottom).reshape(-1)
+    return Against(top.reshape(-1), left.reshape(-1), np.broadcast_to(bottom, codes.shape).reshape(-1))

@@ -42,6 +42,7 @@ class Input:
 
 NO_SYMBOL = Symbol("", "")
 _NAME = re.compile(r"[A-Za-z]\w*")
+_ROUNDED = re.compile(r"^(?:SR|BF|AQ)\((.*?)(?:; <WL,FL>|, WL|, \d+)\)")  # as symbols.py writes quantizers
 
 
 class Operands:
@@ -67,6 +68,25 @@ class Operands:
     def symbol(self, path: str) -> Symbol:
         """The symbol of a path; an empty one where the method's table has none."""
         return self.symbols.get(path, NO_SYMBOL)
+
+    def formula(self, event: Event) -> str:
+        """The symbol's; without the quantizer where this value was not rounded."""
+        formula = self.symbol(event.path).formula
+        if event.format is not None or not _ROUNDED.match(formula):
+            return formula
+        entered = self.inputs(event)
+        how = "in float32" if isinstance(event.result, np.ndarray) else "as it is"
+        if len(entered) == 1 and entered[0].path in (event.path, "x3", "x4"):
+            return f"{entered[0].layer}/{entered[0].path}, {how}"
+        plain = _ROUNDED.sub(r"\1", formula)
+        return f"{plain}, {how}"
+
+    def maker(self, event: Event) -> Event:
+        """The event that made the codes which `event` hands on as they are, or `event` itself."""
+        codes = _codes(event.result)
+        if event.format is not None or codes is None:
+            return event
+        return next((one for one in self._by_codes.get(id(codes), []) if one.format is not None), event)
 
     def name(self, event: Event, term: QTensor, k: int) -> str:
         """The name of term `k` of an event's sum: a path of its layer, 'layer/path' of another, or ''."""

@@ -1,6 +1,7 @@
 """`intnet inspect --plot`: the histograms of every shown path, before and after rounding, as one picture."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -55,12 +56,10 @@ def _histogram(axis: "Axes", row: Measured) -> None:
     """Bars of the codes, over them the exact values' steps."""
     from matplotlib.ticker import MaxNLocator
 
-    edge, bins = row.edges or 1.0, len(row.after)
-    width = 2 * edge / bins
-    edges = [-edge + k * width for k in range(bins + 1)]
-    axis.bar(edges[:-1], row.after, width, align="edge", color="#9ecae1", label="after")
+    widths = [high - low for low, high in pairwise(row.edges)]
+    axis.bar(row.edges[:-1], row.after, widths, align="edge", color="#9ecae1", label="after")
     if row.before is not None:
-        axis.stairs(row.before, edges, color="#08306b", label="before")
+        axis.stairs(row.before, row.edges, color="#08306b", label="before")
     sqnr = "" if row.sqnr_db is None else f", SQNR {row.sqnr_db:.1f} dB"
     bits = f", {row.range_bits:.1f} bits used" if over(row) else ""
     if row.buckets is not None:

@@ -23,7 +23,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 PLAIN = " .:-=+*#@"  # where the output's encoding has no blocks
 WIDTH = 126  # of the widest table
 DIGITS = 20  # of a decimal
-NUMBERS = ("nominal", "used", "bound", "exp", "range of codes", "sat.", "zeros", "SQNR")
+NUMBERS = ("nominal", "used", "bound", "exp", "range", "sat.", "zeros", "SQNR")
 
 
 def title(result: dict[str, Any]) -> str:
@@ -98,7 +98,7 @@ def over(row: Measured) -> bool:
 def numbers(row: Measured) -> list[str]:
     """nominal, used, bound, exponent, range of codes, saturated, zeros, SQNR as texts."""
     return [
-        "/".join(map(str, row.buckets.nominal_bits)) if row.buckets else tables.text(row.nominal_bits),
+        _nominal(row),
         tables.text(row.range_bits, ".1f"),
         tables.text(row.bound_bits),
         report.span(row.exponent) if row.exponent else "-",
@@ -107,6 +107,14 @@ def numbers(row: Measured) -> list[str]:
         _share(row.zeros, row.elements),
         tables.text(row.sqnr_db, ".1f"),
     ]
+
+
+def _nominal(row: Measured) -> str:
+    """Of a mix of two widths both, of blocks of several the widest and the mean."""
+    if row.buckets:
+        return "/".join(map(str, row.buckets.nominal_bits))
+    mixed = in_blocks(row) and row.mean_bits is not None and row.mean_bits != row.nominal_bits
+    return f"{row.nominal_bits}, mean {row.mean_bits:.3g}" if mixed else tables.text(row.nominal_bits)
 
 
 def _share(count: int, of: int) -> str:
@@ -133,11 +141,16 @@ def _short(code: int) -> str:
 
 def sparkline(counts: Sequence[int], narrow: bool = False) -> str:
     """One block a bin (two bins where it is narrow), as high as its count; only empty bins are blank."""
-    if narrow:
-        counts = [a + b for a, b in zip(counts[::2], counts[1::2], strict=True)]
+    if narrow:  # from both ends, so that what is symmetric stays so
+        half, odd = len(counts) // 2, len(counts) % 2
+        counts = [*_pairs(counts[:half]), *counts[half : half + odd], *_pairs(counts[: -half - 1 : -1])[::-1]]
     top = max(counts, default=0) or 1
     blocks = BLOCKS if (sys.stdout.encoding or "").lower().startswith("utf") else PLAIN
     return "".join(blocks[-(-count * (len(blocks) - 1) // top)] for count in counts)
+
+
+def _pairs(counts: Sequence[int]) -> list[int]:
+    return [sum(counts[k : k + 2]) for k in range(0, len(counts), 2)]
 
 
 # -- one element -------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import pytest
 
 from intnet import methods
 from intnet.costs import plots
+from intnet.inspect import block_maps
 from intnet.methods.float32 import Float32
 from intnet.runs import metrics, run_folder
 from intnet.show import pictures
@@ -321,9 +322,9 @@ def test_the_map_is_the_one_in_use(folder: Path) -> None:
     nearest = np.array([0, 2, 4, 6, 8])[np.abs(slots["b"][..., None] - [0, 2, 4, 6, 8]).argmin(axis=-1)]
     assert np.array_equal(weights, nearest) and weights.shape == (4, 2, 5, 5)
     assert activations is not None and activations.shape == ACTIVATIONS["conv2"]
-    panels = dict(plots._of_weights(weights))
+    panels = dict(block_maps.of_weights(weights))
     assert np.array_equal(panels["weights at 1,3"], weights[:, :, 1, 3])
-    panels = dict(plots._of_activations(activations))
+    panels = dict(block_maps.of_activations(activations))
     assert list(panels) == ["activations 0..3", "activations 4..7"]
     assert panels["activations 4..7"][1, 2] == activations[:, 1, 2, 1].mean()
     assert plots.maps_of(run, "conv1")[1] is None

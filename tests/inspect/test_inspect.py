@@ -46,7 +46,8 @@ PATH = {
     "nominal_bits": (int, NoneType), "used_bits": (int, NoneType), "range_bits": (float, NoneType),
     "bound_bits": (int, NoneType), "exponent": ([int], NoneType), "range": ([float], NoneType),
     "shape": [int], "elements": int, "saturated": (int, NoneType), "inexact": (int, NoneType),
-    "zeros": int, "sqnr_db": (float, NoneType), "edges": float, "before": ([int], NoneType), "after": [int],
+    "zeros": int, "sqnr_db": (float, NoneType), "edges": [float], "mean_bits": (float, NoneType),
+    "before": ([int], NoneType), "after": [int],
 }  # fmt: skip
 HEAD = {"run": (str, NoneType), "method": str, "model": str, "data": str, "seed": int, "step": int}
 

@@ -278,7 +278,8 @@ def test_every_method_and_model_has_a_page(
 def test_a_file_that_cannot_be_is_refused_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "give --html FILE too" in refused(capsys, "inspect", *FC2, "--steps", 2)
     assert "there is no folder" in refused(capsys, "inspect", *FC2, "--html", tmp_path / "none" / "x.html")
-    assert "that is a folder" in refused(capsys, "inspect", *FC2, "--html", tmp_path)
+    (tmp_path / "x.html").mkdir()
+    assert "that is a folder" in refused(capsys, "inspect", *FC2, "--html", tmp_path / "x.html")
 
 
 # -- the diagram --------------------------------------------------------------------------------

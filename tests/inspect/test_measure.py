@@ -13,7 +13,8 @@ from intnet.blocks.block_float import quantize_blocks
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.quantize import quantize
 from intnet.exact.sources import FloatExact, Root
-from intnet.inspect.measure import BINS, histogram, measure
+from intnet.inspect.histograms import Errors
+from intnet.inspect.measure import errors_of, measure
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.trace import Event
@@ -40,6 +41,34 @@ def sqnr(scaled: Any, codes: np.ndarray) -> float:
     return 10 * log10(sum(Fraction(s) ** 2 for s, _ in pairs) / noise)
 
 
+def counted(values: list[Fraction], edges: list[float]) -> list[int]:
+    """Elements of each bin, an element on an edge with the bin nearer to 0."""
+    found = [0] * (len(edges) - 1)
+    for value in values:
+        inside = [k for k in range(len(found)) if Fraction(edges[k]) <= value <= Fraction(edges[k + 1])]
+        found[min(inside, key=lambda k: abs(Fraction(edges[k]) + Fraction(edges[k + 1])))] += 1
+    return found
+
+
+def own_errors(scaled: Any, codes: np.ndarray, format: Format) -> list[Fraction]:
+    """s - c in steps of the element's own grid."""
+    pairs = zip(scaled.reshape(-1), codes.reshape(-1), strict=True)
+    fine = 1 << format.fine if isinstance(format, Flag) else 0
+    return [(Fraction(s) - int(c)) / (fine if fine and abs(s) >= fine else 1) for s, c in pairs]
+
+
+def check_errors(found: Errors, errors: list[Fraction]) -> None:
+    """By plain counting: 17 bins of an eighth of a step, what is farther away in the outer ones."""
+    edges = [k / 16 for k in range(-17, 19, 2)]
+    away = [error for error in errors if abs(error) > Fraction(17, 16)]
+    inner = counted([error for error in errors if abs(error) <= Fraction(17, 16)], edges)
+    inner[0] += sum(error < 0 for error in away)
+    inner[-1] += sum(error > 0 for error in away)
+    assert (found.counts, found.beyond, found.elements) == (inner, len(away), len(errors))
+    assert found.unchanged == sum(error == 0 for error in errors)
+    assert found.mean == pytest.approx(float(sum(errors) / len(errors)), rel=1e-12, abs=1e-15)
+
+
 # a root is not rounded to the flag format, and has no least value
 PAIRS = [(k, f) for k in SOURCES for f in FORMATS if not (k == "roots" and isinstance(f, Flag | Scaled))]
 
@@ -54,8 +83,11 @@ def test_sqnr_is_its_definition(kind: str, format: Format) -> None:
     assert sum(got.after) == sum(got.before or []) == got.elements == result.size
     assert got.inexact == result.status.inexact and got.saturated == result.status.saturated
     assert got.range == [int(result.codes.min()), int(result.codes.max())]
-    assert got.edges >= np.abs(result.codes.astype(np.int64)).max()
-    assert got.edges >= float(max(abs(scaled.reshape(-1)))) * (1 - 1e-15)
+    assert got.after == counted([Fraction(int(c)) for c in result.codes.reshape(-1)], got.edges)
+    assert got.before == counted(list(scaled.reshape(-1)), got.edges)
+    found = errors_of(Event("layer", "path", 0, source, result, format, "ties_even"))
+    assert found is not None
+    check_errors(found, own_errors(scaled, result.codes, format))
 
 
 def test_block_float_is_measured_in_units_of_value() -> None:
@@ -64,11 +96,12 @@ def test_block_float_is_measured_in_units_of_value() -> None:
     bits = np.array([[4], [8], [0], [8]], np.uint8)
     result = quantize_blocks(x, bits, (0, 1)).to_qtensor(x)
     got = measure(Event("layer", "path", 0, x, result, result.format, "ties_even"))
-    values, pairs = [Fraction(float(v)) for v in x.reshape(-1)], []
+    values, pairs, own_steps = [Fraction(float(v)) for v in x.reshape(-1)], [], []
     for k, v in enumerate(values):
         b, top = int(bits[k // 16, 0]), max(abs(other) for other in values[k // 16 * 16 : k // 16 * 16 + 16])
         e = next(e for e in range(-128, 128) if top < Fraction(2) ** e)
         step, high = Fraction(2) ** (e - b + 1), 2 ** max(b - 1, 0) - 1
+        own_steps.append(Fraction(2) ** (e - max(b, 1) + 1))
         pairs.append((v, max(-high, min(high, round(v / step))) * step, e - b + 1))
     noise = sum((v - kept) ** 2 for v, kept, _ in pairs)
     assert got.sqnr_db == pytest.approx(10 * log10(sum(v * v for v in values) / noise), abs=0.0051)
@@ -76,9 +109,11 @@ def test_block_float_is_measured_in_units_of_value() -> None:
     assert got.exponent == [min(steps), max(steps)] and min(steps) > -128
     assert got.inexact == sum(v != kept for v, kept, _ in pairs) > 16
     assert got.zeros == sum(not kept for _, kept, _ in pairs) >= 32
-    assert got.edges == float(max(abs(part) for v, kept, _ in pairs for part in (v, kept)))
-    assert got.before == histogram(x.astype(np.float64), got.edges)
-    assert got.after == histogram(np.array([float(kept) for _, kept, _ in pairs]), got.edges)
+    assert got.before == counted(values, got.edges)
+    assert got.after == counted([Fraction(kept) for _, kept, _ in pairs], got.edges)
+    found = errors_of(Event("layer", "path", 0, x, result, result.format, "ties_even"))
+    assert found is not None
+    check_errors(found, [(v - kept) / step for (v, kept, _), step in zip(pairs, own_steps, strict=True)])
     assert (got.format, got.nominal_bits, got.used_bits) == ("BFP(8)", 8, 8)
 
 
@@ -120,9 +155,4 @@ def test_paths_that_are_passed_on_and_floats() -> None:
     got = measure(Event("layer", "x0", 0, third, third))
     assert got.range == pytest.approx([-4 / 3, 1]) and got.exponent is None
     empty = QTensor(np.zeros((0, 3), np.int8), 0)
-    assert measure(Event("layer", "x0", 0, empty, empty)).after == [0] * BINS
-
-
-def test_a_histogram_counts_every_value_once() -> None:
-    assert histogram(np.array([-1.0, -0.99, 0, 1.0]), 1.0) == [2] + [0] * 7 + [1] + [0] * 6 + [1]
-    assert sum(histogram(np.zeros(5), 0.0)) == 5
+    assert measure(Event("layer", "x0", 0, empty, empty)).after == [0]

@@ -7,12 +7,14 @@ of the whole page ahead of and behind the layers, of each layer, of each path. S
 `SCRIPTS` are the files beside this one, in the order of what they use, behind the lab's arithmetic.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from string import Template
+from typing import Any
+from urllib.parse import quote
 
-import intnet
-from intnet.inspect.page import charts, diagram, tables, ways
+from intnet.inspect.page import block_map, charts, diagram, errors, glossary, overview, tables, ways, widths
 from intnet.inspect.page.embed import Data
 from intnet.inspect.page.sections import Given, Section, Shown, to
 from intnet.inspect.text import packed
@@ -20,12 +22,21 @@ from intnet.runs import report
 from intnet.show import lab, web
 
 AHEAD: tuple[Callable[[Given], Section], ...] = ()
-OF_LAYER: tuple[Callable[[Given, str], Section], ...] = (diagram.section, tables.section)
+OF_LAYER: tuple[Callable[[Given, str], Section], ...] = (
+    diagram.section,
+    errors.section,
+    widths.pictured,
+    block_map.section,
+    widths.explained,
+    tables.section,
+)
 OF_PATH: tuple[Callable[[Given, Shown], Section], ...] = (charts.section,)  # beside its elements
-BEHIND: tuple[Callable[[Given], Section], ...] = ()
+BEHIND: tuple[Callable[[Given], Section], ...] = (glossary.section,)
 
 ELEMENTS = ("data", "tell", "way", "groups", "products")  # what computes
 SCRIPTS = (*ELEMENTS, "picture", "what_if", "explorer")
+KINDS = ("drawn", "beside", "whole")  # of a layer's sections
+INDEX = "index.html"  # of a folder of pages
 
 
 def page(given: Given, data: Data) -> str:
@@ -35,7 +46,7 @@ def page(given: Given, data: Data) -> str:
     found = ways.found(given)
     body = Template(web.text(__name__, "frame.html")).substitute(
         title=escape(title),
-        facts=_facts(given),
+        facts=escape(given.facts()),
         nav=_nav(given),
         held=escape(f"This page needs no network. Of operands {data.told()}."),
         legend=diagram.legend(),
@@ -49,32 +60,46 @@ def page(given: Given, data: Data) -> str:
     return web.document(title, body, style, *scripts, data=json)
 
 
+def folder(given: Given, data: Mapping[Any, Data]) -> dict[str, str]:
+    """Pages by the name of their file: one a layer, and of the whole network, which leads to them."""
+    pages = {layer: f"{layer}.html" for layer in given.layers}
+    whole = replace(given, pages=pages)
+    made = {INDEX: overview.overview(whole, pages)}
+    for layer, file in pages.items():
+        own = [one for one in whole.shown if one.event.layer == layer]
+        events, rows = [one.event for one in own], [one.row for one in own]
+        made[file] = page(replace(whole, events=events, rows=rows), data[layer])
+    return made
+
+
 def _joined(sections: Iterable[Section], level: int = 2) -> str:
     return "\n".join(one.text(level) for one in sections)
 
 
-def _facts(given: Given) -> str:
-    facts = [f"seed {given.step['seed']}"]
-    facts += [f"{key}={'off' if value is None else value}" for key, value in given.options.items()]
-    if given.step["run"] is not None:
-        facts.append(f"run {given.step['run']}")
-    return escape(", ".join([*facts, f"intnet {intnet.__version__}"]))
-
-
 def _nav(given: Given) -> str:
-    links = "".join(f'<li><a href="{to(layer)}">{escape(layer)}</a></li>' for layer in given.layers)
+    targets = {layer: to(layer) for layer in given.layers}
+    if given.pages:  # of a folder: the whole network, and every layer
+        targets = {"the whole network": INDEX} | {name: quote(file) for name, file in given.pages.items()}
+    links = "".join(f'<li><a href="{href}">{escape(name)}</a></li>' for name, href in targets.items())
     return f'<nav aria-label="layers"><ul>{links}</ul></nav>'
 
 
 def _layer(given: Given, layer: str, found: ways.Found) -> str:
     name = escape(layer)
     parts = [
-        f'<section aria-labelledby="{name}"><h2 id="{name}">{name}</h2>',
-        _joined((make(given, layer) for make in OF_LAYER), 3),
+        f'<section class="layer" aria-labelledby="{name}"><h2 id="{name}">{name}</h2>',
+        *_beside([make(given, layer) for make in OF_LAYER]),
         *(_path(given, one, found) for one in given.of(layer)),
         "</section>",
     ]
     return "\n".join(parts)
+
+
+def _beside(sections: Sequence[Section]) -> list[str]:
+    """The diagram, then in a column of their own all that stand beside it, then the others."""
+    kinds = {kind: _joined((one for one in sections if one.kind == kind), 3) for kind in KINDS}
+    column = kinds["beside"].strip()
+    return [kinds["drawn"], f'<div class="beside">{column}</div>' if column else "", kinds["whole"]]
 
 
 def _path(given: Given, one: Shown, found: ways.Found) -> str:

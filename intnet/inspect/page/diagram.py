@@ -19,7 +19,7 @@ LEGEND = (
 def section(given: Given, layer: str) -> Section:
     """The drawing of a layer."""
     boxes, links = graph(given.of(layer), given.operands, given.names)
-    return Section("", wide(flow.draw(layer, boxes, links), f"data flow of {layer}"))
+    return Section("", wide(flow.draw(layer, boxes, links), f"data flow of {layer}"), "drawn")
 
 
 def legend() -> str:
@@ -58,7 +58,7 @@ def graph(
 
 def _box(one: Shown, lane: str) -> flow.Box:
     row = one.row
-    nominal, used, *_ = numbers(row)
+    nominal, used = (text.partition(",")[0] for text in numbers(row)[:2])
     lines: tuple[str, ...] = (row.short, f"{nominal}/{used} bits")
     kind = "rounded" if one.event.format is not None else "exact"
     if row.format == "float32":

@@ -114,7 +114,7 @@ class Data:
     # -- a path ---------------------------------------------------------------------------------
 
     def _path(self, event: Event, operands: Operands, layers: Mapping[str, Layer]) -> dict[str, Any]:
-        result, symbol = event.result, operands.symbol(event.path)
+        result = event.result
         source = _source(event)
         rounding = self._rounding(event, source)
         told = rounding == {} or not isinstance(source, Exact | FloatExact | Root)
@@ -123,7 +123,7 @@ class Data:
             "layer": event.layer,
             "path": event.path,
             "shape": list(result.shape),
-            "formula": symbol.formula,
+            "formula": operands.formula(event),
             "format": str(event.format) if event.format else None,
             "source": None if told else self._entered(event, source, operands),
             "rounding": None if told else rounding,

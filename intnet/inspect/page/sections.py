@@ -1,31 +1,37 @@
 """What sections of the page are made from, and what they are: a heading and HTML."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from typing import Any
 from urllib.parse import quote
 
+import intnet
 from intnet.inspect.explain import Index
 from intnet.inspect.measure import Measured
 from intnet.inspect.operands import Operands
+from intnet.inspect.width_log import Log
 from intnet.trace import Event
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page; title: its heading, '' where it needs none; html: '' for no section at all."""
+    """A part of the page; title: its heading, '' where it needs none; html: '' for no section at all.
+
+    kind: its class, by which `style.css` sets it beside others
+    """
 
     title: str
     html: str
+    kind: str = "whole"
 
     def text(self, level: int) -> str:
         """As it stands on the page, its heading of this level."""
         if not self.html:
             return ""
         head = f"<h{level}>{escape(self.title)}</h{level}>" if self.title else ""
-        return f'<section class="part-of">{head}{self.html}</section>'
+        return f'<section class="part-of {self.kind}">{head}{self.html}</section>'
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,9 @@ class Given:
     """What the page is about.
 
     step: what `--json` says of run and step; options: of the method; index: of an element that is asked for
+    model: whose layers they are, None where nobody says; log: of a run whose widths move
+    links: what is linked beside the page, as 'docs/methods/adapt.md' -> where it lies from there
+    pages: of a folder of pages, layer -> file; compared: layer -> its gradient errors, once they are found
     """
 
     step: Mapping[str, Any]
@@ -52,6 +61,19 @@ class Given:
     rows: Sequence[Measured]
     operands: Operands
     index: Index | None = None
+    model: Any = None
+    log: Log | None = None
+    links: Mapping[str, str] = field(default_factory=dict)
+    pages: Mapping[str, str] = field(default_factory=dict)
+    compared: dict[str, Any] = field(default_factory=dict)
+
+    def facts(self) -> str:
+        """Seed, options, folder, version."""
+        told = [f"seed {self.step['seed']}"]
+        told += [f"{key}={'off' if value is None else value}" for key, value in self.options.items()]
+        if self.step["run"] is not None:
+            told.append(f"run {self.step['run']}")
+        return ", ".join([*told, f"intnet {intnet.__version__}"])
 
     @cached_property
     def shown(self) -> list[Shown]:
@@ -59,7 +81,8 @@ class Given:
         found = []
         for event, row in zip(self.events, self.rows, strict=True):
             symbol = self.operands.symbol(event.path)
-            found.append(Shown(f"{event.layer}/{event.path}", event, row, symbol.part, symbol.formula))
+            formula = self.operands.formula(event)
+            found.append(Shown(f"{event.layer}/{event.path}", event, row, symbol.part, formula))
         return found
 
     @cached_property

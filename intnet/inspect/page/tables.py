@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from html import escape
 
-from intnet.inspect.page.sections import Given, Section, Shown, to, wide
+from intnet.inspect.gradient_error import values
+from intnet.inspect.page.sections import Given, Section, Shown, to
 from intnet.inspect.text import numbers, over
 
-COLUMNS = ("nominal", "used", "bound", "exponent", "range", "saturated", "zeros", "SQNR")
+COLUMNS = ("nominal", "used", "bound", "exponent", "codes", "values", "saturated", "zeros", "SQNR")
 
 
 def section(given: Given, layer: str) -> Section:
     """The table of a layer."""
-    return Section("", wide(_table(given.of(layer)), f"numbers of {layer}"))
+    return Section("", _table(given.of(layer)))
 
 
 def _table(shown: Sequence[Shown]) -> str:
@@ -23,12 +24,27 @@ def _table(shown: Sequence[Shown]) -> str:
             part = one.part
             across = 3 + len(COLUMNS)
             lines.append(f'<tr class="part"><th scope="colgroup" colspan="{across}">{escape(part)}</th></tr>')
-        texts = "".join(
-            f'<td class="number{" over" if name == "used" and over(one.row) else ""}">{escape(text)}</td>'
-            for name, text in zip(COLUMNS, numbers(one.row), strict=True)
-        )
-        link = f'<a href="{to(one.name)}">{escape(one.row.path)}</a>'
-        about = f"<td>{escape(one.formula)}</td><td>{escape(one.row.format)}</td>"
-        lines.append(f'<tr><th scope="row">{link}</th>{about}{texts}</tr>')
+        lines.append(_row(one))
     body = "\n".join(lines)
-    return f'<table class="paths"><thead><tr>{heads}</tr></thead><tbody>\n{body}\n</tbody></table>'
+    return f'<table class="paths stacked"><thead><tr>{heads}</tr></thead><tbody>\n{body}\n</tbody></table>'
+
+
+def _row(one: Shown) -> str:
+    """What there is none of is a dash, which a narrow page leaves out."""
+    nominal, used, bound, exponent, span, *others = numbers(one.row)
+    codes = span if one.row.exponent or one.row.buckets else "-"
+    texts = ""
+    for name, text in zip(
+        COLUMNS, (nominal, used, bound, exponent, codes, _values(one), *others), strict=True
+    ):
+        kinds = ["number"] + ["over"] * (name == "used" and over(one.row)) + ["none"] * (text == "-")
+        texts += f'<td class="{" ".join(kinds)}" data-is="{name}">{escape(text)}</td>'
+    link = f'<a href="{to(one.name)}">{escape(one.row.path)}</a>'
+    about = f'<td class="about">{escape(one.formula)}</td><td data-is="format">{escape(one.row.format)}</td>'
+    return f'<tr><th scope="row">{link}</th>{about}{texts}</tr>'
+
+
+def _values(one: Shown) -> str:
+    """The least and the greatest value that readers get."""
+    found = values(one.event)
+    return f"{found.min():.3g}..{found.max():.3g}" if found.size else "-"

@@ -1,0 +1,60 @@
+"""How wrong a layer's gradients are, as a table: `inspect/gradient_error.py`."""
+
+from html import escape
+
+from intnet.inspect import gradient_error
+from intnet.inspect.gradient_error import Compared
+from intnet.inspect.page.sections import Given, Section
+
+TITLE = "How wrong are these gradients?"
+HEADS = ("path", "against the exact", "cosine", "mean error", "length")
+FAR = 0.9  # a cosine below it is marked
+
+
+def section(given: Given, layer: str) -> Section:
+    """Of a layer; none where nobody says what the layer is, or it has none."""
+    lines = compared(given, layer)
+    if not lines:
+        return Section("", "")
+    rows = "".join(_row(line) for line in lines)
+    heads = "".join(f'<th scope="col">{name}</th>' for name in HEADS[:2])
+    heads += "".join(f'<th scope="col" class="number">{name}</th>' for name in HEADS[2:])
+    told = (
+        '<p class="quiet">Against the exact sum of what float32 would multiply. Cosine 1: the same '
+        "direction. Mean error: both at the same length, over the exact one's root mean square. Length: over "
+        "the exact one's; CQ, and AdaPT's gWn, set it themselves.</p>"
+    )
+    table = f'<table class="errors stacked"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    return Section(TITLE, table + told, "beside")
+
+
+def compared(given: Given, layer: str) -> list[Compared]:
+    """The lines of a layer, found once."""
+    if layer not in given.compared:
+        given.compared[layer] = _found(given, layer)
+    lines: list[Compared] = given.compared[layer]
+    return lines
+
+
+def _found(given: Given, layer: str) -> list[Compared]:
+    layers = [] if given.model is None else given.model.all_layers()
+    found = next((one for one in layers if one.name == layer), None)
+    return [] if found is None else gradient_error.found(found, given.operands.events, given.operands)
+
+
+def cosine(value: float | None) -> str:
+    """To as many digits as say how far it is from 1."""
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if value < 0.99995 else f"1 - {1 - value:.1g}" if value < 1 else "1"
+
+
+def _row(line: Compared) -> str:
+    far = " over" if line.cosine is not None and line.cosine < FAR else ""
+    length = "-" if line.length is None else f"{line.length:.4g}"
+    bias = "-" if line.mean_error is None else f"{line.mean_error:+.2g}"
+    some = f"; {line.elements:,} of its {line.of:,} elements" if line.elements < line.of else ""
+    cells = [("cosine", cosine(line.cosine), far), ("mean error", bias, ""), ("length", length, "")]
+    texts = "".join(f'<td class="number{mark}" data-is="{name}">{text}</td>' for name, text, mark in cells)
+    about = f'<td class="about">{escape(line.made_of)}{some}</td>'
+    return f'<tr><th scope="row">{escape(line.path)}</th>{about}{texts}</tr>'
