@@ -94,6 +94,8 @@ def train(work: RunFolder, args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 128 + stop.signal
+    if not work.writes:
+        return 0
     if args.json:
         print(json.dumps(result))
     else:

@@ -24,7 +24,7 @@ from intnet.errors import ConfigError, FormatError, NumberError, ShapeError
 from intnet.exact.expressions import Exact, Expression, FloatExact, exact
 from intnet.exact.own import quantize as own
 from intnet.exact.sources import floor_log2
-from intnet.numbers import rng
+from intnet.numbers import rng, shares
 from intnet.numbers.formats import (
     Constant,
     Direct,
@@ -50,6 +50,7 @@ def quantize(
     seed: int | None = None,
     word_bits: int = 32,
     where: str = "",
+    of_batch: bool = False,
 ) -> QTensor:
     """`x` in `format`: the correctly rounded codes of its exact value, then the format's range.
 
@@ -58,6 +59,7 @@ def quantize(
     words:     uint32, one an element in C order, of which the top `word_bits` are used
     seed:      instead: the words of this seed, always the same ones (`spec/words.py: seeded`)
     where:     'layer/path' for error messages
+    of_batch:  x is this rank's part of a batch: its maxima are those of all parts (`numbers/shares.py`)
     Raises NumberError (NaN, infinity, an empty tensor where a maximum is needed), FormatError,
     ContainerError (a bound that no container holds).
 
@@ -82,7 +84,7 @@ def quantize(
                 f"({prod(source.shape)}), got {have}"
             )
     made = _QUANTIZERS.get(type(format), own)
-    return made(source, format, how(rounding, words, word_bits, where))
+    return made(source, format, how(rounding, words, word_bits, where)._replace(of_batch=of_batch))
 
 
 def _seeded(seed: int, count: int, mode: int, words: np.ndarray | None) -> np.ndarray:
@@ -96,7 +98,8 @@ def _log2_max(x: Expression, rounding: Rounding) -> int:
     """log2 of R(x), which an empty tensor does not have. Defined by `spec/formats.py: exponent_of`."""
     if 0 in x.shape:
         raise NumberError(f"{rounding.where or 'tensor'}: an empty tensor of shape {x.shape} has no maximum")
-    return x.log2_max()
+    n = x.log2_max()
+    return shares.log2_max(n, n or x.max()) if rounding.of_batch else n
 
 
 def _fixed(x: Expression, format: FixedPoint, rounding: Rounding) -> QTensor:
@@ -163,12 +166,12 @@ def _scaled(x: Expression, format: Scaled, rounding: Rounding) -> QTensor:
 
     Defined by `spec/formats.py: Scaled`.
     """
-    exponent = -scale(x, format, rounding.where)
+    exponent = -scale(x, format, rounding.where, rounding.of_batch)
     codes, status = x.round_to(exponent, rounding.within(format.lo, format.hi))
     return QTensor(codes, exponent, format, -format.lo, status)
 
 
-def scale(x: Expression, format: Scaled, where: str = "") -> int:
+def scale(x: Expression, format: Scaled, where: str = "", of_batch: bool = False) -> int:
     """The largest s with max x * 2^s <= UB + 1/2 and min x * 2^s >= LB - 1/2, decided exactly.
 
     The greatest magnitude alone decides, unless it falls between the two limits. Zeros scale as a 1 does.
@@ -181,10 +184,14 @@ def scale(x: Expression, format: Scaled, where: str = "") -> int:
         )
     above, below = Fraction(2 * format.hi + 1, 2), Fraction(1 - 2 * format.lo, 2)
     top = x.max()
+    if of_batch:
+        top, _ = shares.extremes(top, top)
     s = floor_log2(above / (top or 1))
     if not top or s == floor_log2(below / top):
         return s
     greatest, least = x.extremes()
+    if of_batch:
+        greatest, least = shares.extremes(greatest, least)
     if greatest <= 0:
         return floor_log2(below / -least)
     return min(floor_log2(above / greatest), floor_log2(below / -least)) if least < 0 else s

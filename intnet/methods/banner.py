@@ -82,8 +82,7 @@ class Banner(Float32):
         """A tensor in a codec, seen by observers. Defined by `spec/methods/banner.py: Step.packed`."""
         name = f"{layer.name}/{path}"
         packed = encode(value, codec, Draw(self.seed, self.step, rng.stream(name)), where=name)
-        if packed.clipped:
-            self.saturated[name] = self.saturated.get(name, 0) + packed.clipped
+        self.count(name, packed.clipped)
         if self.observers:
             words = self.words(name, value.size) if codec is STOCHASTIC else None
             rounding = "ties_even" if words is None else "stochastic"

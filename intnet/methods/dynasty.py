@@ -150,8 +150,7 @@ class Dynasty(Float32):
     ) -> BlockTensor:
         name = f"{layer.name}/{path}"
         result = quantize_blocks(value, bits, axes, name)
-        if result.saturated:
-            self.saturated[name] = self.saturated.get(name, 0) + result.saturated
+        self.count(name, result.saturated)
         if self.observers:
             codes = result.to_qtensor(value)
             given = (value, codes, codes.format, "ties_even")

@@ -241,8 +241,7 @@ class Packing:
         def pack(x: Any) -> Kept:
             floats = _floats_of(x, name)
             packed = encode(floats, plan.codec, draw, promoted, name)
-            if packed.clipped:
-                owner.saturated[f"{name}s"] = owner.saturated.get(f"{name}s", 0) + packed.clipped
+            owner.count(f"{name}s", packed.clipped)
             if owner.observers:
                 self._emit(layer, path, floats, packed, share)
             return self._alike(x, packed, f"{name}s")

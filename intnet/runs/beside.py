@@ -1,0 +1,96 @@
+"""A run on many ranks: rank 0 keeps its folder, the others train beside it and write nothing.
+
+    with create("RUN", run, steps=60) as work:      on every rank; alone it is `run_folder.create`
+        work.train()
+
+All that a folder holds is what one process writes, so that every other command reads it as any run's, and
+`resume` goes on on another number of ranks.
+"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from intnet.machine.ranks import World, current
+from intnet.runs import across, config, files, kept_data, report, run_folder
+from intnet.runs.config import CHECKPOINT_EVERY, CONFIG, Plan
+from intnet.runs.identity import identity
+from intnet.runs.run_folder import CHECKPOINT, PathLike, RunFolder
+from intnet.trace import PathTable
+from intnet.training.tape import Tape
+from intnet.training.train import Run
+
+COPIED = (CONFIG, CHECKPOINT, kept_data.DATA)  # of a folder that is gone on with
+
+
+class Beside(RunFolder):
+    """The same training on a rank that has no folder: it takes part in all that rank 0 asks of every rank."""
+
+    writes = False
+
+    def __init__(self, folder: Path, run: Run, own: dict[str, Any], plan: Plan, world: World) -> None:
+        self.folder, self.run, self.identity, self.plan, self.world = folder, run, own, plan, world
+        self.saved, self.at_a_time, self._before = run.step, 1, None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def log(self, line: dict[str, Any]) -> None:
+        """Rank 0 does."""
+
+    def checkpoint(self) -> None:
+        """Its part of the counts and of the state."""
+        self.run.counts()
+        self.run.state()
+        self.saved = self.run.step
+
+    def _again(self, on_test: Callable[[int], None] | None) -> dict[str, Any]:
+        return self._report(PathTable(), self._accuracy(on_test)) if self._any(False) else {}
+
+    def _report(self, table: PathTable, accuracy: float | None, held: Tape | None = None) -> dict[str, Any]:
+        return report.make(self.run, self.identity, across.path_table(table), accuracy, [])
+
+
+def create(
+    folder: PathLike,
+    run: Run,
+    steps: int,
+    checkpoint_every: int = CHECKPOINT_EVERY,
+    data_dir: PathLike | None = None,
+) -> RunFolder:
+    """As `run_folder.create`, on all ranks; ConfigError where they are not to train the same."""
+    world = current()
+    if world is None:
+        return run_folder.create(folder, run, steps, checkpoint_every, data_dir)
+    own = identity(run)
+    across.agree(world, own, steps)
+    if world.rank == 0:
+        return run_folder.create(folder, run, steps, checkpoint_every, data_dir)
+    run.state()  # of the checkpoint that rank 0 begins with
+    return Beside(Path(folder), run, own, Plan(steps, checkpoint_every), world)
+
+
+def resume(
+    folder: PathLike, steps: int | None = None, epochs: int | None = None, data_dir: PathLike | None = None
+) -> RunFolder:
+    """As `run_folder.resume`, on all ranks: rank 0 reads the folder, the others a copy of what they need."""
+    world, work = current(), None
+    if world is None or world.rank == 0:
+        work = run_folder.resume(folder, steps, epochs, data_dir)
+        if world is None:
+            return work
+    with tempfile.TemporaryDirectory() as copy:
+        for name in COPIED:
+            path = Path(folder) / name
+            there = work is not None and path.exists()
+            sent = world.messages(path.read_bytes() if there else b"")[0]
+            if work is None and sent:
+                files.replace(Path(copy) / name, sent)
+        if work is None:
+            own, plan = config.read(Path(copy))
+            run = run_folder.load(copy, data_dir=data_dir)
+            run.method.set(saturated={})  # counts so far are rank 0's
+            work = Beside(Path(folder), run, own, plan, world)
+    across.agree(world, identity(work.run), work.plan.steps)
+    return work
