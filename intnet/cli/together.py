@@ -40,7 +40,9 @@ def ranks(args: argparse.Namespace) -> Iterator[None]:
     with joined(_world):
         yield
     if not _world.rank:
-        told = f"{_world.size} ranks; rank 0 gave {_world.sent:,} bytes to others in {_world.calls:,} messages"
+        told = (
+            f"{_world.size} ranks; rank 0 gave {_world.sent:,} bytes to others in {_world.calls:,} messages"
+        )
         print(told, file=sys.stderr)  # the last line of stdout is the digest
 
 

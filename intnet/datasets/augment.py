@@ -54,7 +54,7 @@ class Augment:
             raise ConfigError(f"crop={self.crop}: an image of {width}x{height} pixels would be cut off whole")
 
     def __call__(self, images: np.ndarray, seed: int, step: int, first: int = 0) -> np.ndarray:
-        """(n, H, W, C), the images of step `step` (from 0) in their places from `first` on, altered; a new array.
+        """(n, H, W, C), the images of step `step` (from 0) in places `first` .., altered; a new array.
 
         Defined by `spec/data.py: augmented`.
         """

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from intnet.errors import ConfigError, FormatError, NumberError, ShapeError
 from intnet.exact.expressions import Exact, Expression, FloatExact, exact
 from intnet.exact.own import quantize as own
-from intnet.exact.sources import floor_log2
+from intnet.exact.sources import Root, floor_log2
 from intnet.numbers import rng, shares
 from intnet.numbers.formats import (
     Constant,
@@ -99,7 +99,9 @@ def _log2_max(x: Expression, rounding: Rounding) -> int:
     if 0 in x.shape:
         raise NumberError(f"{rounding.where or 'tensor'}: an empty tensor of shape {x.shape} has no maximum")
     n = x.log2_max()
-    return shares.log2_max(n, n or x.max()) if rounding.of_batch else n
+    if rounding.of_batch and not isinstance(x, Root):
+        return shares.log2_max(n, n or x.max())
+    return n
 
 
 def _fixed(x: Expression, format: FixedPoint, rounding: Rounding) -> QTensor:

@@ -30,8 +30,8 @@ class MpiWorld(World):
             from mpi4py import MPI
         except ImportError as error:
             raise ConfigError(
-                f"mpirun started {launched()} processes, and mpi4py, over which they would train together, is "
-                f"not here ({error}): pip install 'intnet[mpi]'"
+                f"mpirun started {launched()} processes, which train together over mpi4py, and it is not here "
+                f"({error}): pip install 'intnet[mpi]'"
             ) from None
         self._mpi: Any = MPI
         self._all: Any = MPI.COMM_WORLD

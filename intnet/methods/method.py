@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from intnet.blocks.buckets import Draw
 from intnet.errors import NumberError
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.exact.quantize import quantize
@@ -280,6 +281,9 @@ class Method(Shown):
         for layer, parameter, gradient in updates:
             self.update(layer, parameter, gradient)
 
+    def meet(self) -> None:
+        """Make whole, on all ranks, what each remembers of its own images (`numbers/shares.py`)."""
+
     def see_loss(self, loss: float) -> None:
         """The mean loss of this step's batch, before its gradients are known."""
 
@@ -335,8 +339,13 @@ class Method(Shown):
 
         Defined by `spec/words.py: words`.
         """
+        seed, step, stream, start = self.draw(name, n)
+        return rng.words(seed, step, stream, n, start)
+
+    def draw(self, name: str, n: int) -> Draw:
+        """Where the words of `words` come from, for what draws them itself."""
         start = shares.start(n) if of_batch(name.rpartition("/")[2]) else 0
-        return rng.words(self.seed, self.step, rng.stream(name), n, start)
+        return Draw(self.seed, self.step, rng.stream(name), start)
 
     def count(self, name: str, saturated: int) -> None:
         """So many more values of 'layer/path' that a range changed."""
@@ -346,7 +355,7 @@ class Method(Shown):
     def passes(self, layer: LayerLike, path: str, value: Any, operands: Exact | None = None) -> Any:
         """`value` as it is, seen by observers; `operands` is the sum that it came from."""
         if self.observers:
-            self._emit(Event(layer.name, path, self.step, value, value, operands=operands))
+            self.emit(Event(layer.name, path, self.step, value, value, operands=operands))
         return value
 
     def store(
@@ -371,16 +380,17 @@ class Method(Shown):
         words = None
         if mode_code(rounding) == STOCHASTIC:
             words = self.words(f"{layer.name}/{stream or path}", int(np.prod(source.shape)))
-        result = quantize(
-            source, format, rounding=rounding, words=words, where=name, of_batch=of_batch(path)
-        )
+        result = quantize(source, format, rounding=rounding, words=words, where=name, of_batch=of_batch(path))
         self.count(name, 0 if result.status is None else result.status.saturated)
         if self.observers:
             given = (source, result, format, rounding, words)
-            self._emit(Event(layer.name, path, self.step, *given, operands=operands))
+            self.emit(Event(layer.name, path, self.step, *given, operands=operands))
         return result
 
-    def _emit(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
+        """Tell observers; not of what another rank tells them."""
+        if shares.idle() and of_batch(event.path):
+            return
         for observer in self.observers:
             observer(event)
 

@@ -29,7 +29,9 @@ from intnet.machine.ranks import World, current
 from intnet.numbers.batch_sums import GROUP
 from intnet.numbers.qtensor import QTensor, container, max_abs
 
-Node = tuple[int, int]  # (first group, groups) of a node of the tree: a power of two, more maybe than are left
+Node = tuple[
+    int, int
+]  # (first group, groups) of a node of the tree: a power of two, more maybe than are left
 
 NOTHING = -(1 << 40)  # below every exponent
 
@@ -135,6 +137,11 @@ def start(n: int) -> int:
     return 0 if _now is None else n // (_now.last - _now.first) * _now.first
 
 
+def first_image() -> int:
+    """The number of this rank's first image in the batch."""
+    return 0 if _now is None else _now.first
+
+
 def alike(*values: Any) -> tuple[Any, ...]:
     """The values, QTensors among them with a bound that holds on all ranks: so all choose one container."""
     if _now is None:
@@ -187,7 +194,7 @@ def folded(sum_of: Callable[..., Any], *arrays: np.ndarray) -> Any:
 
 
 def log2_max(n: int, filled: Any) -> int:
-    """log2 of R(x) over all ranks, n that of this one's part; filled: whether it has other values than 0."""
+    """log2 of R(x) over all ranks, n that of this one's part; filled: whether that is not all 0."""
     if _now is None:
         return n
     found = int(greatest(np.array([n if filled else NOTHING]))[0])
@@ -207,9 +214,67 @@ def greatest(array: np.ndarray) -> np.ndarray:
     return array if _now is None else _now.world.greatest(array)
 
 
+def largest(values: np.ndarray, n: int) -> np.ndarray:
+    """The n largest of all ranks' vectors, in no order."""
+    assert _now is not None
+    own = values[:0] if _now.idle else values
+    sizes = [min(n, length) for length in _now.lengths(values.size // (_now.last - _now.first))]
+    own = np.partition(own, own.size - n)[own.size - n :] if own.size > n else own
+    found = np.concatenate(_now.world.gather(own, sizes))
+    return np.partition(found, found.size - n)[found.size - n :]
+
+
+def bordered(values: np.ndarray, unit: int) -> tuple[np.ndarray, int]:
+    """This rank's elements from the last border ahead of them to the first behind, flat; how many are ahead.
+
+    Borders stand at multiples of `unit`, counted over the batch; what is missing comes from other ranks.
+    Where all ranks' ends are borders, the values as they are.
+    """
+    if _now is None or GROUP * values.size // (_now.last - _now.first) % unit == 0:
+        return values, 0
+    flat = np.ascontiguousarray(values).reshape(-1)
+    lengths = _now.lengths(flat.size // (_now.last - _now.first))
+    ends = np.cumsum(lengths).tolist()
+    first = start(flat.size)
+    last, low = first + flat.size, first // unit * unit
+    out = np.empty(min(-(-last // unit) * unit, ends[-1]) - low, values.dtype)
+    sent = [min(length, unit - 1) for length in lengths]
+    n = sent[_now.world.rank]
+    own = np.concatenate([flat[:n], flat[flat.size - n :]])
+    for found, length, end, m in zip(
+        _now.world.gather(own, [2 * m for m in sent]), lengths, ends, sent, strict=True
+    ):
+        for at, part in ((end - length, found[:m]), (end - m, found[m:])):
+            begin, stop = max(at, low), min(at + m, low + out.size)
+            if begin < stop:
+                out[begin - low : stop - low] = part[begin - at : stop - at]
+    out[first - low : last - low] = flat
+    return out, first - low
+
+
+def met(array: np.ndarray, images: int, per_row: int) -> np.ndarray:
+    """[rows of so many images, ..] of a whole batch, from the ranks' own rows of it; outside of `sharing`."""
+    world = current()
+    if world is None:
+        return array
+    share, size = Share(world, images), array[0].size
+    ends = [-(-min(end * GROUP, images) // per_row) for _, end in share.division]
+    begins = [begin * GROUP // per_row for begin, _ in share.division]
+    lengths = [max(0, end - begin) * size for begin, end in zip(begins, ends, strict=True)]
+    own = array[begins[world.rank] : ends[world.rank]].reshape(-1)
+    return np.concatenate(world.gather(own, lengths)).reshape(array.shape)
+
+
 def everywhere(holds: bool) -> bool:
     """Whether it holds on all ranks."""
     return holds if _now is None else not _now.world.greatest(np.array([not holds], np.int8))[0]
+
+
+def sum_of(value: float) -> float:
+    """A bound's sum over ranks, the same on all of them; not exact."""
+    if _now is None:
+        return value
+    return float(sum(np.concatenate(_now.world.gather(np.array([value]), [1] * _now.world.size))))
 
 
 def idle() -> bool:
@@ -218,7 +283,7 @@ def idle() -> bool:
 
 
 def counted(counts: dict[str, int], of_batch: Callable[[str], bool]) -> dict[str, int]:
-    """Counts by 'layer/path' over all ranks, of tensors of a batch and of others, which all ranks have alike."""
+    """Counts by 'layer/path' over all ranks; of tensors that are not of a batch all ranks have them alike."""
     world = current()
     if world is None:
         return dict(counts)

@@ -100,7 +100,7 @@ def _conv2d_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
         if kind == BLOCKS:
             dw = blocks.conv2d_weight_grad(e, x, kernel, saved.window, where)
         else:
-            dw = shares.folded(lambda *part: float32.conv2d_weight_grad(*part, kernel, *saved.window), e, x)
+            dw = shares.folded(lambda e, x: float32.conv2d_weight_grad(e, x, kernel, *saved.window), e, x)
     return dx, dw
 
 

@@ -134,7 +134,7 @@ def float_statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def error_sums(e: np.ndarray, x: np.ndarray, mean: np.ndarray, r: np.ndarray) -> Any:
     """(sum of e, sum of e * x2), float32[C]. Defined by `spec/float_batch_norm.py: error_sums_of`."""
-    return shares.folded(lambda *parts: float32_rows.error_sums(*parts, mean, r), e, x)
+    return shares.folded(lambda *part: float32_rows.error_sums(part[0], part[1], mean, r), e, x)
 
 
 def reciprocal_root(variance: np.ndarray) -> np.ndarray:

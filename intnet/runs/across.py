@@ -32,7 +32,7 @@ def sources() -> str:
 
 
 def agree(world: World, own: dict[str, Any], steps: int) -> None:
-    """ConfigError, on all ranks alike, unless all are to train the run of the identity `own` to step `steps`."""
+    """ConfigError, on all ranks alike, unless all are to train the run of identity `own` to step `steps`."""
     mine = {"definition": definition.VERSION, "intnet": intnet.__version__, "steps": steps, **own}
     mine["sources"] = sources()
     said = [json.loads(text) for text in world.messages(json.dumps(mine).encode())]

@@ -28,7 +28,17 @@ from intnet import datasets, methods, models, plugins
 from intnet.datasets import Augment, Dataset
 from intnet.errors import CheckpointError, ConfigError, IntnetError
 from intnet.machine import ranks
-from intnet.runs import across, checkpoint, config, files, fixed_model, kept_data, records, report, state_dicts
+from intnet.runs import (
+    across,
+    checkpoint,
+    config,
+    files,
+    fixed_model,
+    kept_data,
+    records,
+    report,
+    state_dicts,
+)
 from intnet.runs.config import CHECKPOINT_EVERY, CONFIG, Plan
 from intnet.runs.identity import IDENTITY, check_same_data, identity
 from intnet.runs.metrics import cut_metrics, epoch_line, history, read_metrics, step_lines

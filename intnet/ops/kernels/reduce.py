@@ -95,9 +95,7 @@ def _lines(u: np.ndarray, kinds: int) -> np.ndarray:
 
 
 def _by_channel(lines: np.ndarray, channels: int) -> np.ndarray:
-    """int64[kinds, channels]: sums of the whole batch, or maxima of what is here, over the blocks and over the
-    pixels of a row.
-    """
+    """int64[kinds, channels]: of all blocks and pixels of a row sums over the batch, maxima of what is here."""
     totals = np.zeros((len(lines), channels), np.int64)
     _fold(lines.reshape(len(lines), -1, channels), totals)
     totals[:_TOPS] = shares.totals(totals[:_TOPS])
