@@ -2,10 +2,12 @@
 
 import argparse
 import os
+import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from intnet.errors import ConfigError
@@ -44,6 +46,25 @@ def ranks(args: argparse.Namespace) -> Iterator[None]:
             f"{_world.size} ranks; rank 0 gave {_world.sent:,} bytes to others in {_world.calls:,} messages"
         )
         print(told, file=sys.stderr)  # the last line of stdout is the digest
+
+
+def signals(kept: Callable[[], str]) -> tuple[int, ...]:
+    """Those that let a run stop behind a step; among ranks none: who stops leaves the others waiting.
+
+    There each ends the process at once, and rank 0 says what is kept: mpirun sends one when any rank ends.
+    """
+    if _world is None:
+        return signal.SIGINT, signal.SIGTERM
+    speaks = _world.rank == 0
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if speaks:
+            os.write(2, f"intnet: all ranks end, one of them or mpirun was stopped: {kept()}\n".encode())
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    return ()
 
 
 def writes() -> bool:

@@ -30,7 +30,7 @@ class MpiWorld(World):
             from mpi4py import MPI
         except ImportError as error:
             raise ConfigError(
-                f"mpirun started {launched()} processes, which train together over mpi4py, and it is not here "
+                f"mpirun started {launched()} processes, which train together over mpi4py; it is not here "
                 f"({error}): pip install 'intnet[mpi]'"
             ) from None
         self._mpi: Any = MPI
@@ -45,6 +45,11 @@ class MpiWorld(World):
     def _gather(self, flat: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
         out = np.empty(sum(lengths), flat.dtype)
         self._all.Allgatherv(np.ascontiguousarray(flat), [out, list(lengths)])
+        return np.split(out, np.cumsum(lengths)[:-1])
+
+    def _exchange(self, parts: Sequence[np.ndarray], lengths: Sequence[int]) -> list[np.ndarray]:
+        out = np.empty(sum(lengths), parts[0].dtype)
+        self._all.Alltoallv([np.concatenate(parts), [part.size for part in parts]], [out, list(lengths)])
         return np.split(out, np.cumsum(lengths)[:-1])
 
     def _reduced(self, array: np.ndarray, how: Any) -> np.ndarray:

@@ -36,6 +36,21 @@ class World:
         self._count(flat)
         return self._gather(flat, lengths)
 
+    def exchange(self, parts: Sequence[np.ndarray], lengths: Sequence[int]) -> list[np.ndarray]:
+        """What every rank has for this one, of these lengths; parts: what this has for each, of one type."""
+        self._count(np.concatenate(parts))
+        return self._exchange(parts, lengths)
+
+    def _exchange(self, parts: Sequence[np.ndarray], lengths: Sequence[int]) -> list[np.ndarray]:
+        table = self._gather(np.array([part.size for part in parts]), [self.size] * self.size)
+        sizes = [own.tolist() for own in table]
+        found = self._gather(np.concatenate(parts), [sum(own) for own in sizes])
+        mine = [
+            part[sum(own[: self.rank]) :][: own[self.rank]] for part, own in zip(found, sizes, strict=True)
+        ]
+        assert [part.size for part in mine] == list(lengths)
+        return mine
+
     def total(self, array: np.ndarray) -> np.ndarray:
         """The sum over ranks of integers of one shape and type, which must hold it."""
         assert array.dtype.kind == "i"  # exact in any order; float32 has `shares.folded`

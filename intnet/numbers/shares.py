@@ -21,6 +21,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ Node = tuple[
 ]  # (first group, groups) of a node of the tree: a power of two, more maybe than are left
 
 NOTHING = -(1 << 40)  # below every exponent
+LONG = 1 << 12  # words from which on a second message costs less than it saves
 
 
 def division(images: int, ranks: int) -> list[tuple[int, int]]:
@@ -182,12 +184,7 @@ def folded(sum_of: Callable[..., Any], *arrays: np.ndarray) -> Any:
     several = isinstance(made[0], tuple)
     shapes = [one.shape for one in (made[0] if several else (made[0],))]
     lines = [np.concatenate([one.reshape(-1) for one in (own if several else (own,))]) for own in made]
-    size, own = lines[0].size, lines[:0] if share.idle else lines
-    flat = np.concatenate(own) if own else np.zeros(0, np.float32)
-    found = share.world.gather(flat, [len(each) * size for each in share.nodes])
-    every = zip(share.nodes, (part.reshape(-1, size) for part in found), strict=True)
-    sums = {node: line for each, part in every for node, line in zip(each, part, strict=True)}
-    total = tree(sums, share.groups)
+    total = _met_in_tree(share, lines[:0] if share.idle else lines, lines[0].size)
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
     result = tuple(one.reshape(shape) for one, shape in zip(np.split(total, ends), shapes, strict=True))
     return result if several else result[0]
@@ -207,6 +204,32 @@ def extremes(high: Fraction, low: Fraction) -> tuple[Fraction, Fraction]:
         return high, low
     pairs = [said.decode().split() for said in _now.world.messages(f"{high} {low}".encode())]
     return max(Fraction(one) for one, _ in pairs), min(Fraction(one) for _, one in pairs)
+
+
+def _met_in_tree(share: Share, lines: list[np.ndarray], size: int) -> np.ndarray:
+    """The tree of all ranks' lines, a line of `size` words a node.
+
+    Of long ones each rank adds up a share of the words, of all nodes, and tells the others: so a word is sent
+    twice, however many ranks there are; of short ones each hears all at once.
+    """
+    world, none = share.world, np.zeros(0, np.float32)
+    if size < LONG:
+        own = np.concatenate([none, *lines])
+        return _tree_of(share, world.gather(own, [len(each) * size for each in share.nodes]), size)
+    cuts = [rank * size // world.size for rank in range(world.size + 1)]
+    words = [high - low for low, high in pairwise(cuts)]
+    mine = words[world.rank]
+    parts = [np.concatenate([none, *(line[low:high] for line in lines)]) for low, high in pairwise(cuts)]
+    found = world.exchange(parts, [len(each) * mine for each in share.nodes])
+    return np.concatenate(world.gather(_tree_of(share, found, mine), words))
+
+
+def _tree_of(share: Share, found: list[np.ndarray], size: int) -> np.ndarray:
+    """`tree` of all ranks' nodes."""
+    sums: dict[Node, np.ndarray] = {}
+    for each, part in zip(share.nodes, found, strict=True):
+        sums |= dict(zip(each, part.reshape(len(each), size), strict=True))
+    return tree(sums, share.groups)
 
 
 def greatest(array: np.ndarray) -> np.ndarray:

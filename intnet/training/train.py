@@ -24,6 +24,7 @@ from intnet.datasets.dataset import is_int
 from intnet.errors import ConfigError, ShapeError
 from intnet.layers import Conv2d
 from intnet.machine.ahead import compile_kernels, group, listed
+from intnet.machine.ranks import current
 from intnet.methods.method import Method, of_batch
 from intnet.models.model import Model
 from intnet.numbers import shares
@@ -76,7 +77,7 @@ class Run(Shown):
         self.history, self.paths = History(), Recorder()
         self.recorders: Sequence[Observer] = ()  # see the last step of every epoch of `fit`
         self.on_tape: Callable[[Tensor], None] | None = None  # sees the loss ahead of its backward pass
-        compile_kernels(_kernels(model, method))
+        _compile(_kernels(model, method))
         method.start(model.all_layers(), seed)
         model.taken = method.taken = True
         self._batches, self._ahead = batches, Ahead(batches)
@@ -286,6 +287,16 @@ class Run(Shown):
         self.method.state = {name.removeprefix(METHOD_STATE): state[name] for name in names}
         self.method.set(step=step, epoch=step // self.steps_per_epoch)
         self.history.cut(step)
+
+
+def _compile(group: str) -> None:
+    """The kernels of a first step; among ranks first on rank 0, whose cache others may read."""
+    world = current()
+    if world is not None and world.rank:
+        world.messages(b"")
+    compile_kernels(group)
+    if world is not None and not world.rank:
+        world.messages(b"")
 
 
 def _kernels(model: Model, method: Method) -> str:

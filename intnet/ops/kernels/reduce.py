@@ -95,7 +95,7 @@ def _lines(u: np.ndarray, kinds: int) -> np.ndarray:
 
 
 def _by_channel(lines: np.ndarray, channels: int) -> np.ndarray:
-    """int64[kinds, channels]: of all blocks and pixels of a row sums over the batch, maxima of what is here."""
+    """int64[kinds, channels]: of blocks and a row's pixels sums over the batch, maxima of what is here."""
     totals = np.zeros((len(lines), channels), np.int64)
     _fold(lines.reshape(len(lines), -1, channels), totals)
     totals[:_TOPS] = shares.totals(totals[:_TOPS])
