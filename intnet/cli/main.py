@@ -109,11 +109,11 @@ def main(arguments: list[str] | None = None) -> int:
         return status
     except KeyboardInterrupt:
         print(f"intnet {args.command}: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return together.ended(INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output (head, less) is gone; nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        return together.ended(BROKEN_PIPE)
     except Exception as error:
         if args.debug:
             traceback.print_exc()

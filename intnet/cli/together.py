@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -37,10 +37,10 @@ def ranks(args: argparse.Namespace) -> Iterator[None]:
         raise ConfigError(f"mpirun trains: {' and '.join(COMMANDS)}; run `intnet {args.command}` without it")
     if getattr(args, "stats", None) is not None:
         raise ConfigError("--stats sees one process's values: leave it out under mpirun")
-    if _world.rank:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
-    with joined(_world):
-        yield
+    with open(os.devnull, "w") as nowhere:
+        speaking = redirect_stdout(nowhere) if _world.rank else nullcontext()
+        with joined(_world), speaking:
+            yield
     if not _world.rank:
         told = (
             f"{_world.size} ranks; rank 0 gave {_world.sent:,} bytes to others in {_world.calls:,} messages"

@@ -77,10 +77,9 @@ def _range_norm_vjp(saved: Saved, e: np.ndarray) -> tuple[Any, Any, Any]:
     dx = float32_rows.input_error(e, x, mean, r, sum_e / np.float32(n), none, slope)
     k = ((slope * sum_ex) * (w * r)) * constant(n)
     out = dx.reshape(rows.shape)
-    at, here = _first(rows.argmax(axis=0), rows.max(axis=0), rows.shape[0])
-    out[at, here] -= k[here]
-    at, here = _first(rows.argmin(axis=0), -rows.min(axis=0), rows.shape[0])
-    out[at, here] += k[here]
+    for at, sign in ((rows.argmax(axis=0), 1), (rows.argmin(axis=0), -1)):
+        first, here = _first(at, sign * rows[at, np.arange(at.size)], rows.shape[0])
+        out[first, here] -= sign * k[here]
     return dx, sum_ex, sum_e
 
 

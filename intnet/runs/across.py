@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import intnet
-from intnet.errors import ConfigError
+from intnet.errors import ConfigError, NumberError
 from intnet.machine.ranks import World, current
 from intnet.methods.method import of_batch
 from intnet.runs import definition
 from intnet.trace import PathRow, PathTable
+from intnet.training.state import State, digest
 
 
 def anywhere(world: World, holds: bool) -> bool:
@@ -39,8 +40,19 @@ def agree(world: World, own: dict[str, Any], steps: int) -> None:
     for rank, other in enumerate(said):
         keys = [key for key in sorted({*said[0], *other}) if said[0].get(key) != other.get(key)]
         if keys:
-            told = "; ".join(f"{key} is {other.get(key)!r} there, {said[0].get(key)!r} here" for key in keys)
+            told = "; ".join(f"{key} is {other.get(key)!r}, not {said[0].get(key)!r}" for key in keys)
             raise ConfigError(f"rank {rank} is not to train what rank 0 is: {told}")
+
+
+def check_same(world: World, state: State, step: int) -> None:
+    """NumberError, on all ranks alike, unless all have the same state."""
+    said = [text.decode() for text in world.messages(digest(state).encode())]
+    other = [rank for rank, text in enumerate(said) if text != said[0]]
+    if other:
+        raise NumberError(
+            f"behind step {step:,} rank {other[0]} has another state than rank 0: a fault of its machine, or "
+            "a method of one's own that sums over images without the other ranks; the last checkpoint stands"
+        )
 
 
 # -- the table of data paths -------------------------------------------------------------------

@@ -30,7 +30,8 @@ class Beside(RunFolder):
     writes = False
 
     def __init__(self, folder: Path, run: Run, own: dict[str, Any], plan: Plan, world: World) -> None:
-        self.folder, self.run, self.identity, self.plan, self.world = folder, run, own, plan, world
+        self.folder, self.run, self.identity, self.plan = folder, run, own, plan
+        self.world: World = world
         self.saved, self.at_a_time, self._before = run.step, 1, None
 
     def close(self) -> None:
@@ -42,7 +43,7 @@ class Beside(RunFolder):
     def checkpoint(self) -> None:
         """Its part of the counts and of the state."""
         self.run.counts()
-        self.run.state()
+        across.check_same(self.world, self.run.state(), self.run.step)
         self.saved = self.run.step
 
     def _again(self, on_test: Callable[[int], None] | None) -> dict[str, Any]:
@@ -67,8 +68,9 @@ def create(
     across.agree(world, own, steps)
     if world.rank == 0:
         return run_folder.create(folder, run, steps, checkpoint_every, data_dir)
-    run.state()  # of the checkpoint that rank 0 begins with
-    return Beside(Path(folder), run, own, Plan(steps, checkpoint_every), world)
+    work = Beside(Path(folder), run, own, Plan(steps, checkpoint_every), world)
+    work.checkpoint()  # as rank 0 begins
+    return work
 
 
 def resume(

@@ -380,7 +380,10 @@ class RunFolder:
             "saturated": self.run.counts(),
             "intnet": intnet.__version__,
         }
-        checkpoint.save(self.folder / CHECKPOINT, self.run.state(), meta)
+        state = self.run.state()
+        if self.world is not None:
+            across.check_same(self.world, state, self.run.step)
+        checkpoint.save(self.folder / CHECKPOINT, state, meta)
         self.saved = self.run.step
 
     def log(self, line: dict[str, Any]) -> None:

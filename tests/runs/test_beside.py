@@ -97,7 +97,7 @@ def test_ranks_with_other_settings_are_refused(tmp_path: Path) -> None:
     found = subprocess.run(both, env=settings(), capture_output=True, text=True, check=False)
     assert found.returncode != 0
     assert "rank 1 is not to train what rank 0 is" in found.stderr
-    assert "limit is 200 there, 400 here" in found.stderr
+    assert "limit is 200, not 400" in found.stderr
     assert not (tmp_path / "run").exists()
 
 
