@@ -7,6 +7,7 @@ All that a folder holds is what one process writes, so that every other command 
 `resume` goes on on another number of ranks.
 """
 
+import dataclasses
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -77,22 +78,23 @@ def resume(
     folder: PathLike, steps: int | None = None, epochs: int | None = None, data_dir: PathLike | None = None
 ) -> RunFolder:
     """As `run_folder.resume`, on all ranks: rank 0 reads the folder, the others a copy of what they need."""
-    world, work = current(), None
-    if world is None or world.rank == 0:
-        work = run_folder.resume(folder, steps, epochs, data_dir)
-        if world is None:
-            return work
+    world = current()
+    if world is None:
+        return run_folder.resume(folder, steps, epochs, data_dir)
     with tempfile.TemporaryDirectory() as copy:
         for name in COPIED:
             path = Path(folder) / name
-            there = work is not None and path.exists()
-            sent = world.messages(path.read_bytes() if there else b"")[0]
-            if work is None and sent:
+            sent = world.messages(path.read_bytes() if world.rank == 0 and path.exists() else b"")[0]
+            if world.rank and sent:
                 files.replace(Path(copy) / name, sent)
-        if work is None:
+        if world.rank == 0:  # all make their runs at a time: compiling, rank 0 is waited for
+            work = run_folder.resume(folder, steps, epochs, data_dir)
+        else:
             own, plan = config.read(Path(copy))
             run = run_folder.load(copy, data_dir=data_dir)
             run.method.set(saturated={})  # counts so far are rank 0's
             work = Beside(Path(folder), run, own, plan, world)
-    across.agree(world, identity(work.run), work.plan.steps)
+    planned = int(world.messages(b"%d" % work.plan.steps)[0])
+    work.plan = dataclasses.replace(work.plan, steps=planned)
+    across.agree(world, identity(work.run), planned)
     return work
