@@ -4,10 +4,10 @@ import argparse
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from intnet.errors import ConfigError
@@ -55,15 +55,19 @@ def signals(kept: Callable[[], str]) -> tuple[int, ...]:
     """
     if _world is None:
         return signal.SIGINT, signal.SIGTERM
-    speaks = _world.rank == 0
+    speaks, (heard, told) = _world.rank == 0, os.pipe()
+    os.set_blocking(told, False)
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end() -> None:
+        (number,) = os.read(heard, 1)
         if speaks:
             os.write(2, f"intnet: all ranks end, one of them or mpirun was stopped: {kept()}\n".encode())
         os._exit(128 + number)
 
+    threading.Thread(target=end, daemon=True).start()
+    signal.set_wakeup_fd(told)  # a handler would wait for the main thread, which waits for the other ranks
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+        signal.signal(number, lambda *_: None)
     return ()
 
 
