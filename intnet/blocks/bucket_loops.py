@@ -353,7 +353,7 @@ def _unpack_piece(
 
 @njit
 def _encode_part(
-    x: F32, first: int, last: int, bucket: int, kind: int, of_group: int, grades: np.ndarray,
+    x: F32, first: int, last: int, bucket: int, kind: int, of_group: int, origin: int, grades: np.ndarray,
     starts: np.ndarray, measured: bool, scales: F32, zeros: F32, words: np.ndarray, small: np.ndarray,
     wide: np.ndarray, out: np.ndarray, found: np.ndarray,
 ) -> int:  # fmt: skip
@@ -365,7 +365,7 @@ def _encode_part(
         k, piece = start // bucket, x[start : min(start + min(bucket, PART), last)]
         grade, inside = grades[k], False
         if not measured:
-            found[0], inside = measure(piece, kind, grade, start, of_group, scales, zeros, k)
+            found[0], inside = measure(piece, kind, grade, start + origin, of_group, scales, zeros, k)
             if found[0] != FINITE:
                 return clipped
         at, z = starts[k] + (start - k * bucket) // 64 * code_width(kind, grade), _ZERO
@@ -378,14 +378,14 @@ def _encode_part(
 
 @pjit
 def encode(
-    team: int, x: F32, bucket: int, kind: int, of_group: int, grades: np.ndarray, starts: np.ndarray,
-    measured: bool, above: np.uint64, seed: np.uint64, scales: F32, zeros: F32, out: np.ndarray,
-    found: np.ndarray, clipped: np.ndarray,
+    team: int, x: F32, bucket: int, kind: int, of_group: int, origin: int, grades: np.ndarray,
+    starts: np.ndarray, measured: bool, above: np.uint64, seed: np.uint64, scales: F32, zeros: F32,
+    out: np.ndarray, found: np.ndarray, clipped: np.ndarray,
 ) -> None:  # fmt: skip
     """Packed codes, scales and zero points of flat x; tasks: `reach`.
 
     starts: the first words of buckets in `out`; above, seed: of random words, see `rng.fill`
-    of_group: of `measure`; measured: scales and zeros are given
+    of_group: of `measure`; origin: the number of the first element; measured: scales and zeros are given
     found, clipped: of tasks, see FINITE, and codes clipped
 
     Defined by `spec/buckets.py: save`.
@@ -397,10 +397,11 @@ def encode(
         first, last = reach(task, bucket, x.size)
         small, wide, words = np.empty(PART, np.uint8), np.empty(room, np.uint64), np.empty(drawn, np.uint32)
         if drawn:
-            fill(words[: (last - first // 4 * 4 + 3) // 4 * 4], np.uint64(first // 4), above, seed)
+            block = (first + origin) // 4
+            fill(words[: (last + origin - block * 4 + 3) // 4 * 4], np.uint64(block), above, seed)
         clipped[task] = _encode_part(
-            x, first, last, bucket, kind, of_group, grades, starts, measured, scales, zeros,
-            words[first % 4 :] if drawn else words, small, wide, out, found[task:],
+            x, first, last, bucket, kind, of_group, origin, grades, starts, measured, scales, zeros,
+            words[(first + origin) % 4 :] if drawn else words, small, wide, out, found[task:],
         )  # fmt: skip
 
 

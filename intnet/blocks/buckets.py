@@ -40,7 +40,7 @@ from intnet.autograd import Kept
 from intnet.blocks import bucket_loops, sign_loops
 from intnet.errors import FormatError, NumberError
 from intnet.machine.buffers import empty
-from intnet.numbers import bitpack, rng
+from intnet.numbers import bitpack, rng, shares
 from intnet.numbers.batch_sums import GROUP
 from intnet.numbers.formats import MAX_BITS, check_bits
 
@@ -172,11 +172,12 @@ class Codec:
 
 
 class Draw(NamedTuple):
-    """Where the random words of a tensor's elements come from; see `rng.words`."""
+    """Where the words of a tensor's elements come from; see `rng.words`. start: the first one's number."""
 
     seed: int
     step: int
     stream: int
+    start: int = 0
 
 
 class Mix(NamedTuple):
@@ -288,13 +289,17 @@ def _tasks(bucket: int, elements: int) -> int:
     return whole * -(-bucket // part) + -(-rest // part)
 
 
-def reach_of(x: np.ndarray) -> np.float32:
+def reach_of(x: np.ndarray, of_batch: bool = False) -> np.float32:
     """T of symmetric codes: the k-th smallest |x|, k = floor(0.01 * PERCENTILE * n + 0.5), at least 1e-10.
 
     k is made in float64, from left to right, as Brevitas does. Defined by `spec/buckets.py: reach_of`.
     """
-    k = floor(0.01 * PERCENTILE * x.size + 0.5)
-    return max(np.partition(np.abs(x), k - 1)[k - 1], LEAST_REACH)
+    n = shares.rows(x.size) if of_batch else x.size
+    k, magnitudes = floor(0.01 * PERCENTILE * n + 0.5), np.abs(x)
+    if n != x.size:  # the greatest of all ranks are among the greatest of each
+        magnitudes = shares.largest(magnitudes, n - k + 1)
+        k = 1
+    return max(np.partition(magnitudes, k - 1)[k - 1], LEAST_REACH)
 
 
 def encode(
@@ -303,12 +308,16 @@ def encode(
     draw: Draw | None = None,
     promoted: np.ndarray | None = None,
     where: str = "",
+    of_batch: bool = False,
+    per_image: int | None = None,
 ) -> Packed:
     """x packed. draw: its random words, where the codec rounds by them; promoted: bool a bucket, of a mix.
 
     NumberError, naming `where`, for a NaN or infinity, and for a bucket whose range, norm, or value of a code
     float32 does not hold; FormatError for anything but float32, and where `draw` or `promoted` is missing or
-    does not fit. ConfigError for a draw that `rng.words` does not take.
+    does not fit. ConfigError for a draw that `rng.words` does not take. of_batch: x is a part of a batch, of
+    which a single bucket is measured over all ranks (`numbers/shares.py`); per_image: elements an image has,
+    where x is flat.
 
     Defined by `spec/buckets.py: save`.
     """
@@ -326,10 +335,10 @@ def encode(
     grades = _grades(codec, _widths(codec, buckets, promoted))
     starts, size = _starts(codec, flat.size, grades)
     kind, bucket = KINDS[codec.kind], codec.size(flat.size)
-    of_group = GROUP * prod(x.shape[1:]) if codec.norm == "l2" else 0
+    of_group = GROUP * (per_image or prod(x.shape[1:])) if codec.norm == "l2" else 0
     if draw is None and codec.kind in BY_WORDS:
         raise FormatError(f"{where}: codec {codec.kind} rounds by random words: give a draw")
-    seed, step, stream = draw or Draw(0, 0, 0)
+    seed, step, stream, start = draw or Draw(0, 0, 0)
     rng.check_counter(seed, step, stream)
     above = np.uint64(step) << np.uint64(32) | np.uint64(stream)
     found, clipped = np.zeros((2, _tasks(bucket, flat.size)), np.int64)
@@ -339,10 +348,10 @@ def encode(
         words[:] = 0  # nor one of any other size its last word
     measured = bucket > bitpack.PART or codec.bucket == TENSOR  # a task sees a piece only
     if measured:
-        _measure(x, codec, flat, grades, of_group, scales, zeros, where)
+        _measure(x, codec, flat, grades, of_group, scales, zeros, where, of_batch)
     bucket_loops.encode(
-        flat, bucket, kind, of_group, grades, starts, measured, above, np.uint64(seed), scales, zeros, words,
-        found, clipped,
+        flat, bucket, kind, of_group, start, grades, starts, measured, above, np.uint64(seed), scales, zeros,
+        words, found, clipped,
     )  # fmt: skip
     if found.any():
         task = int(np.flatnonzero(found)[0])
@@ -352,19 +361,37 @@ def encode(
 
 def _measure(
     x: np.ndarray, codec: Codec, flat: np.ndarray, grades: np.ndarray, of_group: int, scales: np.ndarray,
-    zeros: np.ndarray, where: str,
+    zeros: np.ndarray, where: str, of_batch: bool,
 ) -> None:  # fmt: skip
     """Scales and zero points of all buckets, of `flat`, which is x."""
     if codec.kind == "symmetric":
         if not np.isfinite(flat).all():
             raise _not_stored(x, codec, 0, where)
-        scales[0] = reach_of(flat) / np.float32(1 << (int(grades[0]) - 1))
+        scales[0] = reach_of(flat, of_batch) / np.float32(1 << (int(grades[0]) - 1))
         return
     size, kind = codec.size(flat.size), KINDS[codec.kind]
     for k, grade in enumerate(grades.tolist()):
         piece = flat[k * size : (k + 1) * size]
+        if of_batch and shares.now() is not None and codec.bucket == TENSOR:
+            piece, of_group = _standing_for(x, of_group, where, codec), 0
         if bucket_loops.measure(piece, kind, grade, k * size, of_group, scales, zeros, k)[0]:
             raise _not_stored(x, codec, k * size, where)
+
+
+def _standing_for(x: np.ndarray, of_group: int, where: str, codec: Codec) -> np.ndarray:
+    """What has the same measure as the whole batch, of which x is here: its extremes, or its norm."""
+    if not np.isfinite(x).all():
+        raise _not_stored(x, codec, 0, where)
+    if not of_group:
+        high, low = shares.greatest(np.array([x.max(), -x.min()]))
+        return np.array([-low, high])
+
+    def squares(part: np.ndarray) -> np.ndarray:
+        return np.array([bucket_loops.sum_of_squares(part.reshape(-1), 0, of_group)], np.float32)
+
+    with np.errstate(over="ignore"):
+        found: np.ndarray = np.sqrt(shares.folded(squares, x))
+    return found
 
 
 def _not_stored(x: np.ndarray, codec: Codec, first: int, where: str) -> NumberError:
@@ -384,7 +411,7 @@ def promotions(n: int, probability: float, draw: Draw) -> np.ndarray:
 
     Defined by `spec/methods/packing.py: pack`.
     """
-    words = rng.words(draw.seed, draw.step, draw.stream, n)
+    words = rng.words(draw.seed, draw.step, draw.stream, n, draw.start)
     return words < np.uint64(int(probability * 2**32))
 
 

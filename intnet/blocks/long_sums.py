@@ -13,6 +13,7 @@ import numpy as np
 from intnet.errors import NumberError
 from intnet.exact.loops import nearest_float32
 from intnet.machine.jit import pjit, prange
+from intnet.numbers import shares
 
 _BITS = 30
 _MASK = (1 << _BITS) - 1
@@ -77,6 +78,10 @@ class LongSum:
         """Add codes * 2**exponent, element by element."""
         assert self.least <= exponent <= self.greatest and codes.shape == self.shape
         _add(np.ascontiguousarray(codes).reshape(-1), exponent - self.least, self._digits)
+
+    def meet(self) -> None:
+        """Become the sum over all ranks, which have sums of the same exponents."""
+        self._digits = shares.totals(self._digits)
 
     def to_float32(self, where: str = "") -> np.ndarray:
         """float32 array, each sum correctly rounded once (ties to even); it may be read once.

@@ -30,6 +30,7 @@ from intnet.cli import (
     papers,
     resume,
     sweep,
+    together,
     train,
     verify,
 )
@@ -100,24 +101,25 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit status."""
     args = parser().parse_args(arguments)
     try:
-        for file in getattr(args, "imports", ()):
-            plugins.load(file)
-        status: int = COMMANDS[args.command].run(args)
+        with together.ranks(args):
+            for file in getattr(args, "imports", ()):
+                plugins.load(file)
+            status: int = COMMANDS[args.command].run(args)
         sys.stdout.flush()  # here, so that a closed pipe is met inside this try
         return status
     except KeyboardInterrupt:
         print(f"intnet {args.command}: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return together.ended(INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output (head, less) is gone; nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        return together.ended(BROKEN_PIPE)
     except Exception as error:
         if args.debug:
             traceback.print_exc()
         else:
-            print(f"intnet {args.command}: {_line(error)}", file=sys.stderr)
-        return BAD_INPUT
+            print(f"intnet {args.command}: {together.where()}{_line(error)}", file=sys.stderr, flush=True)
+        return together.ended(BAD_INPUT)
 
 
 def _line(error: Exception) -> str:

@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Lock the folder, load its checkpoint and train."""
     from intnet.cli import terminal
-    from intnet.runs import run_folder
+    from intnet.runs import beside
 
     options.check_stats(args.stats)
-    with run_folder.resume(args.folder, args.steps, args.epochs, args.data_dir) as work:
+    with beside.resume(args.folder, args.steps, args.epochs, args.data_dir) as work:
         return terminal.train(work, args)

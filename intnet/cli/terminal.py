@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import TaskID
 from rich.text import Text
 
+from intnet.cli import together
 from intnet.inspect.over_steps import logged
 from intnet.runs import report
 from intnet.runs.run_folder import RunFolder, resume_command
@@ -90,7 +91,7 @@ def train(work: RunFolder, args: argparse.Namespace) -> int:
             f"from step {run.step:,} to {work.plan.steps:,} in {work.folder}",
             flush=True,
         )
-    stop, show = Stop(signal.SIGINT, signal.SIGTERM), Show(work, args.json)
+    stop, show = Stop(*together.signals(lambda: _kept(work))), Show(work, args.json)
     try:
         watched = nullcontext() if args.stats is None else logged(work.run, args.stats, args.stats_every)
         with stop, show.bars, watched:
@@ -98,17 +99,22 @@ def train(work: RunFolder, args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         result, stop.signal = None, stop.signal or signal.SIGINT
     if result is None:
-        print(
-            f"stopped: {work.folder} is saved at step {work.saved:,} of {work.plan.steps:,}; "
-            f"go on with: {resume_command(work.folder)}",
-            file=sys.stderr,
-        )
+        print(f"stopped: {_kept(work)}", file=sys.stderr)
         return 128 + stop.signal
+    if not work.writes:
+        return 0
     if args.json:
         print(json.dumps(result))
     else:
         summary(result, work)
     return 0
+
+
+def _kept(work: RunFolder) -> str:
+    return (
+        f"{work.folder} is saved at step {work.saved:,} of {work.plan.steps:,}; "
+        f"go on with: {resume_command(work.folder)}"
+    )
 
 
 def summary(result: dict[str, Any], work: RunFolder) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from intnet.cli import options
+from intnet.cli import options, together
 from intnet.errors import ConfigError
 
 SUMMARY = "train a model under a method and keep the run in a folder"
@@ -48,13 +48,14 @@ def show_weights(given: dict[str, Any], args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> int:
     """Make the folder and train."""
     from intnet.cli import terminal
-    from intnet.runs import run_folder
+    from intnet.runs import beside, run_folder
 
     chosen = options.settings(args.set)
     if args.weights_partial and args.weights is None:
         raise ConfigError("--weights-partial: there is no --weights FILE to take a part of")
     options.check_stats(args.stats)
-    run_folder.check_unused(args.out)  # before anything that takes time
+    if together.writes():
+        run_folder.check_unused(args.out)  # before anything that takes time
     new = run_folder.build(
         args.method, chosen, args.model, args.data, args.batch_size, args.seed, args.limit, args.data_dir,
         args.augment, args.image_size, args.weights, args.weights_partial,
@@ -62,5 +63,5 @@ def run(args: argparse.Namespace) -> int:
     if new.weights is not None and not args.json:
         show_weights(new.weights, args)
     steps = args.steps or (args.epochs or 1) * new.steps_per_epoch
-    with run_folder.create(args.out, new, steps, args.checkpoint_every, args.data_dir) as work:
+    with beside.create(args.out, new, steps, args.checkpoint_every, args.data_dir) as work:
         return terminal.train(work, args)

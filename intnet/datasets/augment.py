@@ -53,35 +53,35 @@ class Augment:
         if self.crop >= min(height, width):
             raise ConfigError(f"crop={self.crop}: an image of {width}x{height} pixels would be cut off whole")
 
-    def __call__(self, images: np.ndarray, seed: int, step: int) -> np.ndarray:
-        """(n, H, W, C), the images of step `step` (from 0) in their places, altered; a new array.
+    def __call__(self, images: np.ndarray, seed: int, step: int, first: int = 0) -> np.ndarray:
+        """(n, H, W, C), the images of step `step` (from 0) in places `first` .., altered; a new array.
 
         Defined by `spec/data.py: augmented`.
         """
-        out = self._cropped(images, seed, step) if self.crop else images.copy()
+        out = self._cropped(images, seed, step, first) if self.crop else images.copy()
         if self.flip:
-            top = rng.words(seed, step, rng.stream("data/flip"), len(images), alone=True) >> np.uint32(31)
-            mirrored = top == 1
+            words = rng.words(seed, step, rng.stream("data/flip"), len(images), first, alone=True)
+            mirrored = words >> np.uint32(31) == 1
             out[mirrored] = out[mirrored, :, ::-1]
         return out
 
-    def _cropped(self, images: np.ndarray, seed: int, step: int) -> np.ndarray:
+    def _cropped(self, images: np.ndarray, seed: int, step: int, first: int) -> np.ndarray:
         n, height, width, channels = images.shape
         pad = self.crop
         padded = np.zeros((n, height + 2 * pad, width + 2 * pad, channels), images.dtype)
         padded[:, pad : pad + height, pad : pad + width] = images
         out = np.empty_like(images)
-        for i, (y, x) in enumerate(offsets(pad, n, seed, step).tolist()):
+        for i, (y, x) in enumerate(offsets(pad, n, seed, step, first).tolist()):
             out[i] = padded[i, y : y + height, x : x + width]
         return out
 
 
-def offsets(pad: int, n: int, seed: int, step: int) -> np.ndarray:
-    """int64 (n, 2): where each image of a step is cut, (y, x) in 0..2 pad.
+def offsets(pad: int, n: int, seed: int, step: int, first: int = 0) -> np.ndarray:
+    """int64 (n, 2): where each image of a step, from place `first` on, is cut, (y, x) in 0..2 pad.
 
     Defined by `spec/data.py: offset`.
     """
-    found = rng.words(seed, step, rng.stream("data/crop"), 4 * n, alone=True)
+    found = rng.words(seed, step, rng.stream("data/crop"), 4 * n, 4 * first, alone=True)
     halves = found.astype(np.uint64).reshape(n, 2, 2)
     many, low = np.uint64(2 * pad + 1), halves[:, :, 1]
     # the upper 64 bits of a product of 64 by 31 bits, by halves: no sum here reaches 2^64

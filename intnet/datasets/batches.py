@@ -18,7 +18,9 @@ import numpy as np
 from intnet.datasets.augment import Augment
 from intnet.datasets.dataset import Dataset, is_int
 from intnet.errors import ConfigError
+from intnet.machine import ranks
 from intnet.numbers import rng
+from intnet.numbers.shares import Share
 
 READERS = 2  # threads of a stream
 DEPTH = 4  # results that are kept ahead: the memory that a stream may take
@@ -46,7 +48,7 @@ def order(seed: int, epoch: int, n: int) -> np.ndarray:
 class Batches:
     """(images (n, H, W, C), int64 labels (n,)) of step s from 0; the last one of an epoch may be short.
 
-    Any thread may call it. per_epoch: steps of an epoch
+    Any thread may call it. Among ranks: this one's images. per_epoch: steps of an epoch
 
     Defined by `spec/data.py: batch`, `spec/data.py: members`.
     """
@@ -57,17 +59,26 @@ class Batches:
             raise ConfigError(f"batch size {batch_size}: the data set has {images} training images")
         augment.check(*data.image_shape[:2])
         self.data, self.batch_size, self.seed, self.augment = data, batch_size, seed, augment
-        self.per_epoch = -(-images // batch_size)
+        self.per_epoch, self._world = -(-images // batch_size), ranks.current()
         # two: while an epoch ends, the next one's first batches are read
         self._order = lru_cache(maxsize=2)(lambda epoch: order(seed, epoch, images))
+
+    def share(self, step: int) -> Share | None:
+        """The images of a step that this rank has; None where it is alone."""
+        if self._world is None:
+            return None
+        first = step % self.per_epoch * self.batch_size
+        return Share(self._world, min(self.batch_size, len(self.data.train_labels) - first))
 
     def __call__(self, step: int) -> tuple[np.ndarray, np.ndarray]:
         """The batch of a step; DataError where a file of it is bad."""
         epoch, position = divmod(step, self.per_epoch)
         index = self._order(epoch)[position * self.batch_size : (position + 1) * self.batch_size]
+        own = self.share(step)
+        index = index if own is None else index[own.own]
         images = self.data.train_images[index]
         if self.augment != Augment():
-            images = self.augment(images, self.seed, step)
+            images = self.augment(images, self.seed, step, 0 if own is None else own.first)
         return images, self.data.train_labels[index]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from intnet.errors import FormatError, NumberError
 from intnet.exact.expressions import Exact, Expression
 from intnet.exact.sources import FloatExact
+from intnet.numbers import shares
 from intnet.numbers.formats import Levels, OwnFormat, kind_of
 from intnet.numbers.qtensor import QTensor, Status, container, max_abs
 from intnet.numbers.rounding import MODES, STOCHASTIC, Rounding
@@ -26,7 +27,8 @@ def quantize(x: Expression, format: OwnFormat, rounding: Rounding) -> QTensor:
         raise FormatError(f"{where}: {format} needs exact extremes, which a root or a curve has not")
     if 0 in x.shape:
         raise NumberError(f"{where}: an empty tensor of shape {x.shape} has no extremes for {format}")
-    grid = format.grid(x.extremes())
+    extremes = x.extremes()
+    grid = format.grid(shares.extremes(*extremes) if rounding.of_batch else extremes)
     exponent = format.exponent(grid)
     if format.step(grid) != power(exponent):
         raise FormatError(f"{where}: {format} has steps of {format.step(grid)}, and code 1 is 2^{exponent}")

@@ -25,8 +25,8 @@ from intnet.exact import ap_fixed, microscaling, small_floats
 from intnet.exact.expressions import Exact, Expression, FloatExact, exact
 from intnet.exact.own import quantize as own
 from intnet.exact.parts import Parts, parts
-from intnet.exact.sources import floor_log2
-from intnet.numbers import rng
+from intnet.exact.sources import Root, floor_log2
+from intnet.numbers import rng, shares
 from intnet.numbers.ap_fixed import ApFixed
 from intnet.numbers.formats import (
     Constant,
@@ -63,7 +63,7 @@ def quantize(
 @overload
 def quantize(
     x: "QTensor | ArrayLike | Expression", format: Format, *, rounding: str | None = ...,
-    words: np.ndarray | None = ..., seed: int | None = ..., word_bits: int = ..., where: str = ...,
+    words: np.ndarray | None = ..., seed: int | None = ..., word_bits: int = ..., where: str = ..., of_batch: bool = ...,
 ) -> QTensor: ...  # fmt: skip
 
 
@@ -76,6 +76,7 @@ def quantize(
     seed: int | None = None,
     word_bits: int = 32,
     where: str = "",
+    of_batch: bool = False,
 ) -> QTensor | FloatTensor | BlockScaled:
     """`x` in `format`: the correctly rounded codes of its exact value, then the format's range.
 
@@ -85,6 +86,7 @@ def quantize(
     words:     uint32, one an element in C order, of which the top `word_bits` are used
     seed:      instead: the words of this seed, always the same ones (`spec/words.py: seeded`)
     where:     'layer/path' for error messages
+    of_batch:  x is this rank's part of a batch: its maxima are those of all parts (`numbers/shares.py`)
     A small float makes a `FloatTensor`, blocks with scales a `BlockScaled`, anything else a `QTensor`.
     Raises NumberError (NaN, infinity, an empty tensor where a maximum is needed), FormatError,
     ContainerError (a bound that no container holds).
@@ -109,7 +111,7 @@ def quantize(
     expression = exact(x, where)
     words = _words(expression.shape, mode, words, seed, word_bits, where)
     made = _QUANTIZERS.get(type(format), own)
-    return made(expression, format, how(rounding, words, word_bits, where))
+    return made(expression, format, how(rounding, words, word_bits, where)._replace(of_batch=of_batch))
 
 
 def _words(
@@ -140,7 +142,10 @@ def _log2_max(x: Expression, rounding: Rounding) -> int:
     """log2 of R(x), which an empty tensor does not have. Defined by `spec/formats.py: exponent_of`."""
     if 0 in x.shape:
         raise NumberError(f"{rounding.where or 'tensor'}: an empty tensor of shape {x.shape} has no maximum")
-    return x.log2_max()
+    n = x.log2_max()
+    if rounding.of_batch and not isinstance(x, Root):
+        return shares.log2_max(n, n or x.max())
+    return n
 
 
 def _fixed(x: Expression, format: FixedPoint, rounding: Rounding) -> QTensor:
@@ -207,12 +212,12 @@ def _scaled(x: Expression, format: Scaled, rounding: Rounding) -> QTensor:
 
     Defined by `spec/formats.py: Scaled`.
     """
-    exponent = -scale(x, format, rounding.where)
+    exponent = -scale(x, format, rounding.where, rounding.of_batch)
     codes, status = x.round_to(exponent, rounding.within(format.lo, format.hi))
     return QTensor(codes, exponent, format, -format.lo, status)
 
 
-def scale(x: Expression, format: Scaled, where: str = "") -> int:
+def scale(x: Expression, format: Scaled, where: str = "", of_batch: bool = False) -> int:
     """The largest s with max x * 2^s <= UB + 1/2 and min x * 2^s >= LB - 1/2, decided exactly.
 
     The greatest magnitude alone decides, unless it falls between the two limits. Zeros scale as a 1 does.
@@ -225,10 +230,14 @@ def scale(x: Expression, format: Scaled, where: str = "") -> int:
         )
     above, below = Fraction(2 * format.hi + 1, 2), Fraction(1 - 2 * format.lo, 2)
     top = x.max()
+    if of_batch:
+        top, _ = shares.extremes(top, top)
     s = floor_log2(above / (top or 1))
     if not top or s == floor_log2(below / top):
         return s
     greatest, least = x.extremes()
+    if of_batch:
+        greatest, least = shares.extremes(greatest, least)
     if greatest <= 0:
         return floor_log2(below / -least)
     return min(floor_log2(above / greatest), floor_log2(below / -least)) if least < 0 else s

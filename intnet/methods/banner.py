@@ -19,13 +19,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from intnet.blocks.affine import steps
-from intnet.blocks.buckets import TENSOR, Codec, Draw, Packed, encode
+from intnet.blocks.buckets import TENSOR, Codec, Packed, encode
 from intnet.errors import ConfigError
 from intnet.methods import symbols
 from intnet.methods.float32 import Float32
-from intnet.methods.method import LayerLike, Parameter, to_float32
+from intnet.methods.method import LayerLike, Parameter, of_batch, to_float32
 from intnet.methods.packing import PREFIX
-from intnet.numbers import rng
 from intnet.ops.bilinear import Bifurcated
 from intnet.trace import Event
 
@@ -81,13 +80,12 @@ class Banner(Float32):
     def _packed(self, layer: LayerLike, path: str, value: np.ndarray, codec: Codec) -> Packed:
         """A tensor in a codec, seen by observers. Defined by `spec/methods/banner.py: Step.packed`."""
         name = f"{layer.name}/{path}"
-        packed = encode(value, codec, Draw(self.seed, self.step, rng.stream(name)), where=name)
-        if packed.clipped:
-            self.saturated[name] = self.saturated.get(name, 0) + packed.clipped
+        packed = encode(value, codec, self.draw(name, value.size), where=name, of_batch=of_batch(path))
+        self.count(name, packed.clipped)
         if self.observers:
             words = self.words(name, value.size) if codec is STOCHASTIC else None
             rounding = "ties_even" if words is None else "stochastic"
-            self._emit(Event(layer.name, path, self.step, value, packed, codec, rounding, words))
+            self.emit(Event(layer.name, path, self.step, value, packed, codec, rounding, words))
         return packed
 
     def weight(self, layer: LayerLike, parameter: Parameter) -> Any:

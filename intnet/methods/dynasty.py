@@ -21,13 +21,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from intnet.blocks.block_float import WIDTHS, Axes, BlockTensor, blocks_shape, quantize_blocks
+from intnet.blocks.block_float import SIDE, WIDTHS, Axes, BlockTensor, blocks_shape, quantize_blocks
 from intnet.errors import ConfigError
 from intnet.methods import dynasty_map, symbols
 from intnet.methods.dynasty_map import FIRST, Given
 from intnet.methods.float32 import Float32
 from intnet.methods.method import LayerLike, Parameter, check_finite, to_float32, whole
 from intnet.methods.options import takes
+from intnet.numbers import shares
 from intnet.ops.bilinear import Copies
 from intnet.trace import Event
 
@@ -138,10 +139,10 @@ class Dynasty(Float32):
         if known is None or known[0] is not store["b"]:
             known = store["b"], dynasty_map.rounded(store["b"])
             self._maps[layer.name, kind] = known
-        rows = known[1].shape[0]
-        if rows == blocks[0]:
+        rows, first = known[1].shape[0], shares.first_image() // SIDE if kind == ACTIVATIONS else 0
+        if rows == blocks[0] and first % rows == 0:
             return known[1]
-        return np.ascontiguousarray(known[1][np.arange(blocks[0]) % rows])
+        return np.ascontiguousarray(known[1][(first + np.arange(blocks[0])) % rows])
 
     # -- forward and backward ---------------------------------------------------------------
 
@@ -150,12 +151,11 @@ class Dynasty(Float32):
     ) -> BlockTensor:
         name = f"{layer.name}/{path}"
         result = quantize_blocks(value, bits, axes, name)
-        if result.saturated:
-            self.saturated[name] = self.saturated.get(name, 0) + result.saturated
+        self.count(name, result.saturated)
         if self.observers:
             codes = result.to_qtensor(value)
             given = (value, codes, codes.format, "ties_even")
-            self._emit(Event(layer.name, path, self.step, *given, mean_bits=result.mean_bits))
+            self.emit(Event(layer.name, path, self.step, *given, mean_bits=result.mean_bits))
         return result
 
     def weight(self, layer: LayerLike, parameter: Parameter) -> Any:
@@ -183,7 +183,7 @@ class Dynasty(Float32):
             return self.passes(layer, path, value)
         axes = pixels(value)
         if self.training:
-            self._batch, self._shapes[layer.name] = value.shape[0], value.shape[1:]
+            self._batch, self._shapes[layer.name] = shares.rows(value.shape[0]), value.shape[1:]
             if not self.number("images"):
                 self.state["images"] = whole(self._batch)
         if layer.edge == "first":
@@ -207,7 +207,7 @@ class Dynasty(Float32):
         if path == "e3":
             return self._block_float(layer, path, value, STATIC, pixels(value))
         if path == "e4" and layer.takes_weight:
-            self._add(self._seen.pop((layer.name, ACTIVATIONS)), value, layer.buffers)
+            self._add(self._seen.pop((layer.name, ACTIVATIONS)), value, layer.buffers, ACTIVATIONS)
         return self.passes(layer, path, value)
 
     def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> np.ndarray:
@@ -216,12 +216,12 @@ class Dynasty(Float32):
         Defined by `spec/methods/dynasty.py: Step.gradient`.
         """
         if parameter.symbol == "W":
-            self._add(self._seen.pop((layer.name, WEIGHTS)), value, parameter.slots)
+            self._add(self._seen.pop((layer.name, WEIGHTS)), value, parameter.slots, WEIGHTS)
         return super().gradient(layer, parameter, value)
 
     # -- sensitivity and map ------------------------------------------------------------------
 
-    def _add(self, blocks: BlockTensor, g: np.ndarray, store: dict[str, Any]) -> None:
+    def _add(self, blocks: BlockTensor, g: np.ndarray, store: dict[str, Any], kind: str) -> None:
         """Add the sensitivity of each block in this batch to S, unless the batch is a short one (1).
 
         Defined by `spec/methods/dynasty.py: Step._add`.
@@ -230,10 +230,24 @@ class Dynasty(Float32):
             return
         with self.timed():
             if "S" not in store:
-                first = np.full(blocks.bits.shape, FIRST, np.float32)
+                shape = blocks.bits.shape
+                if kind == ACTIVATIONS:
+                    shape = (-(-self._batch // SIDE), *shape[1:])
+                first = np.full(shape, FIRST, np.float32)
                 store |= {"b": first, "b_new": first, "S": np.zeros(first.shape)}
             store["S"] = store["S"].copy()  # what observers hold of the step before stays as it is
-            blocks.add_sensitivities(g, store["S"])
+            if kind == WEIGHTS:
+                blocks.add_sensitivities(g, store["S"])
+            elif not shares.idle():
+                row = shares.first_image() // SIDE
+                blocks.add_sensitivities(g, store["S"][row : row + blocks.bits.shape[0]])
+
+    def meet(self) -> None:
+        """S of activations, of which a rank has the blocks of its own images."""
+        for layer in self._weighted:
+            if "S" in layer.buffers:
+                images = self.number("images")
+                layer.buffers["S"] = shares.met(layer.buffers["S"], images, SIDE)
 
     def see_loss(self, loss: float) -> None:
         """The backward pass begins, and with it the analytics of this step, whose time is `overhead`."""
@@ -256,6 +270,7 @@ class Dynasty(Float32):
         if self.options.map == "dynamic" and self.number("batches"):
             before = self.overhead  # which `_seconds` has already
             with self.timed():
+                self.meet()
                 self._new_maps()
             self.map["seconds"], self._seconds = self._seconds + self.overhead - before, 0.0
         super().end_of_epoch()

@@ -26,13 +26,14 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from intnet.blocks.buckets import Draw
 from intnet.errors import NumberError
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.exact.quantize import quantize
 from intnet.methods.options import check_patterns, parse_options
 from intnet.methods.packing import Held, Packing, split
 from intnet.methods.symbols import PACKED, Symbol
-from intnet.numbers import fp32, rng
+from intnet.numbers import fp32, rng, shares
 from intnet.numbers.formats import Format
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import STOCHASTIC, mode_code
@@ -280,6 +281,9 @@ class Method(Shown):
         for layer, parameter, gradient in updates:
             self.update(layer, parameter, gradient)
 
+    def meet(self) -> None:
+        """Make whole, on all ranks, what each remembers of its own images (`numbers/shares.py`)."""
+
     def see_loss(self, loss: float) -> None:
         """The mean loss of this step's batch, before its gradients are known."""
 
@@ -331,16 +335,27 @@ class Method(Shown):
     # -- for the hooks ----------------------------------------------------------------------
 
     def words(self, name: str, n: int) -> np.ndarray:
-        """uint32[n]: this step's random words of the stream 'layer/path'.
+        """uint32[n]: this step's random words of the stream 'layer/path', for the elements that are here.
 
         Defined by `spec/words.py: words`.
         """
-        return rng.words(self.seed, self.step, rng.stream(name), n)
+        seed, step, stream, start = self.draw(name, n)
+        return rng.words(seed, step, stream, n, start)
+
+    def draw(self, name: str, n: int) -> Draw:
+        """Where the words of `words` come from, for what draws them itself."""
+        start = shares.start(n) if of_batch(name.rpartition("/")[2]) else 0
+        return Draw(self.seed, self.step, rng.stream(name), start)
+
+    def count(self, name: str, saturated: int) -> None:
+        """So many more values of 'layer/path' that a range changed."""
+        if saturated and not (shares.idle() and of_batch(name.rpartition("/")[2])):
+            self.saturated[name] = self.saturated.get(name, 0) + saturated
 
     def passes(self, layer: LayerLike, path: str, value: Any, operands: Exact | None = None) -> Any:
         """`value` as it is, seen by observers; `operands` is the sum that it came from."""
         if self.observers:
-            self._emit(Event(layer.name, path, self.step, value, value, operands=operands))
+            self.emit(Event(layer.name, path, self.step, value, value, operands=operands))
         return value
 
     def store(
@@ -365,17 +380,27 @@ class Method(Shown):
         words = None
         if mode_code(rounding) == STOCHASTIC:
             words = self.words(f"{layer.name}/{stream or path}", int(np.prod(source.shape)))
-        result = quantize(source, format, rounding=rounding, words=words, where=name)
-        if result.status is not None and result.status.saturated:
-            self.saturated[name] = self.saturated.get(name, 0) + result.status.saturated
+        result = quantize(source, format, rounding=rounding, words=words, where=name, of_batch=of_batch(path))
+        self.count(name, 0 if result.status is None else result.status.saturated)
         if self.observers:
             given = (source, result, format, rounding, words)
-            self._emit(Event(layer.name, path, self.step, *given, operands=operands))
+            self.emit(Event(layer.name, path, self.step, *given, operands=operands))
         return result
 
-    def _emit(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
+        """Tell observers; not of what another rank tells them."""
+        if shares.idle() and of_batch(event.path):
+            return
         for observer in self.observers:
             observer(event)
+
+
+def of_batch(path: str) -> bool:
+    """Whether tensors of a path have the batch as an axis, by the papers' letters: x activations, e errors.
+
+    All others, statistics (mu, sigma, var, m1, m2), parameters and gradients, are of the whole batch.
+    """
+    return path[:1] in ("x", "e") or path in ("dx4", "mask")
 
 
 def to_float32(value: Any, where: str = "") -> np.ndarray:

@@ -26,9 +26,10 @@ from intnet.errors import ConfigError, NumberError
 from intnet.exact.expressions import Exact, exact
 from intnet.methods import symbols
 from intnet.methods.float_master import FloatMaster
-from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32, whole
+from intnet.methods.method import LayerLike, Parameter, Update, check_finite, of_batch, to_float32, whole
 from intnet.methods.options import takes
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
+from intnet.numbers import shares
 from intnet.numbers.formats import Scaled
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels.histograms import sum_of_squares
@@ -132,9 +133,11 @@ class Muppet(RoundedCopies):
             return self.passes(layer, path, to_float32(value, f"{layer.name}/{path}"))
         format = Scaled(self.wl)
         source = exact(value, f"{layer.name}/{path}")
-        if isinstance(source, Exact) and np.all(source.den == 1) and _near(source, -format.lo):
-            kept = source.to_qtensor() if isinstance(value, Exact) else value
-            if kept.bound <= format.hi or kept.codes.max() <= format.hi:
+        if isinstance(source, Exact) and np.all(source.den == 1):
+            fits = _near(source, -format.lo)
+            kept = source.to_qtensor() if fits and isinstance(value, Exact) else value
+            fits = fits and (kept.bound <= format.hi or kept.codes.max() <= format.hi)
+            if shares.everywhere(fits) if of_batch(path) else fits:
                 result = QTensor(kept.codes, int(kept.exponent), format, kept.bound)
                 return self.passes(layer, path, result, source if isinstance(value, Exact) else None)
         rounding = "stochastic" if self.training or stream else "ties_even"

@@ -35,13 +35,13 @@ import numpy as np
 
 from intnet.autograd import Kept
 from intnet.blocks.block_float import BlockTensor, quantize_blocks
-from intnet.blocks.buckets import BY_WORDS, TENSOR, Codec, Draw, Mix, Packed, Signs, encode, promotions
+from intnet.blocks.buckets import BY_WORDS, TENSOR, Codec, Mix, Packed, Signs, encode, promotions
 from intnet.errors import ConfigError, FormatError
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.quantize import quantize
 from intnet.methods import schedules
 from intnet.methods.options import check_patterns, of_layer, parse_options
-from intnet.numbers import rng
+from intnet.numbers import shares
 from intnet.numbers.formats import Direct, Scaled
 from intnet.numbers.qtensor import QTensor
 from intnet.trace import Event
@@ -97,10 +97,27 @@ class Later(Kept):
         return self._pack(self.value).load()
 
 
+class Part(Kept):
+    """Of packed buckets that reach beyond a rank's images (`numbers/shares.py`) those of its images."""
+
+    def __init__(self, packed: Packed, ahead: int, shape: tuple[int, ...]) -> None:
+        self.packed, self.ahead, self.shape = packed, ahead, shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return self.packed.nbytes
+
+    def load(self) -> np.ndarray:
+        """a~ of the images."""
+        last = self.ahead + int(np.prod(self.shape))
+        return self.packed.load().reshape(-1)[self.ahead : last].reshape(self.shape)
+
+
 class Alike(Kept):
     """Packed values that come back as the kind that they were: words of an exponent, or block float."""
 
-    def __init__(self, packed: Packed, back: Callable[[np.ndarray], Any]) -> None:
+    def __init__(self, packed: Packed | Part, back: Callable[[np.ndarray], Any]) -> None:
         self.shape, self.packed, self._back = packed.shape, packed, back
 
     @property
@@ -226,32 +243,41 @@ class Packing:
 
     def _packed(self, layer: "LayerLike", path: str, value: Any, plan: "Plan") -> Kept:
         owner, name = self.owner, f"{layer.name}/{path}"
-        draw = Draw(owner.seed, owner.step, rng.stream(self.stream(layer, path)))
-        promoted, share = None, 0.0
-        if plan.share is not None:
-            share = plan.share.at(owner.epoch)
-            choice = Draw(owner.seed, owner.step, rng.stream(f"{layer.name}/mix"))
-            promoted = promotions(plan.codec.buckets(int(np.prod(value.shape))), share, choice)
+        draw = owner.draw(self.stream(layer, path), int(np.prod(value.shape)))
+        choice, codec = owner.draw(f"{layer.name}/mix", 0), plan.codec
+        share = plan.promoted(owner.epoch)
+
+        def packed(x: np.ndarray, first: int) -> Packed:
+            promoted = None
+            if plan.share is not None:
+                bucket = 0 if isinstance(codec.bucket, str) else first // codec.bucket
+                promoted = promotions(codec.buckets(x.size), share, choice._replace(start=bucket))
+            start = draw._replace(start=first)
+            return encode(x, codec, start, promoted, name, True, int(np.prod(value.shape[1:])))
 
         def pack(x: Any) -> Kept:
-            floats = _floats_of(x, name)
-            packed = encode(floats, plan.codec, draw, promoted, name)
-            if packed.clipped:
-                owner.saturated[f"{name}s"] = owner.saturated.get(f"{name}s", 0) + packed.clipped
+            floats, ahead = _floats_of(x, name), 0
+            whole = floats
+            if not isinstance(codec.bucket, str):
+                whole, ahead = shares.bordered(floats, codec.bucket)
+            made = own = packed(whole, draw.start - ahead)
+            if ahead:  # its first bucket is another rank's to count
+                own = packed(whole[codec.size(whole.size) :], draw.start - ahead + codec.size(whole.size))
+            owner.count(f"{name}s", own.clipped)
             if owner.observers:
-                self._emit(layer, path, floats, packed, share)
-            return self._alike(x, packed, f"{name}s")
+                self._emit(layer, path, floats, own, share)
+            return self._alike(x, made if made.shape == x.shape else Part(made, ahead, x.shape), f"{name}s")
 
         return pack(value) if plan.at_once else Later(value, pack)
 
-    def _alike(self, x: Any, packed: Packed, where: str) -> Kept:
+    def _alike(self, x: Any, packed: "Packed | Part", where: str) -> Kept:
         """`packed`, or what makes of a~ the kind that x is, where its gradient takes no other."""
         if isinstance(x, BlockTensor):
             bits, axes = x.bits, x.axes
             return Alike(packed, lambda a: quantize_blocks(a, bits, axes, where))
         if isinstance(x, QTensor) and self.owner.exact_gradients:
             format = x.format if isinstance(x.format, Scaled) else Direct(WORD, lsb=int(x.exponent))
-            return Alike(packed, lambda a: quantize(exact(a, where), format, where=where))
+            return Alike(packed, lambda a: quantize(exact(a, where), format, where=where, of_batch=True))
         return packed
 
     def _emit(self, layer: "LayerLike", path: str, x: np.ndarray, packed: Packed, share: float) -> None:
@@ -262,9 +288,9 @@ class Packing:
         if packed.flags is not None:
             mix = Mix(owner.words(f"{layer.name}/mix", packed.scales.size), share)
         rounding = "ties_even" if words is None else "stochastic"
-        event = Event(layer.name, f"{path}s", owner.step, x, packed, packed.codec, rounding, words, mix=mix)
-        for observer in owner.observers:
-            observer(event)
+        owner.emit(
+            Event(layer.name, f"{path}s", owner.step, x, packed, packed.codec, rounding, words, mix=mix)
+        )
 
 
 def widths(text: Any, key: str, forms: str, where: str) -> tuple[int, int | None]:

@@ -86,6 +86,7 @@ class Rounding(NamedTuple):
     words:     uint32 an element where mode is STOCHASTIC, of which the top `bits` are used
     where:     'layer/path' for error messages
     rule:      of mode OWN, what decides
+    of_batch:  the tensor is a part of a batch (`numbers/shares.py`), whose maxima are those of all parts
     """
 
     mode: int = TIES_EVEN
@@ -95,6 +96,7 @@ class Rounding(NamedTuple):
     bits: int = 32
     where: str = ""
     rule: Rule | None = None
+    of_batch: bool = False
 
     def within(self, low: int, high: int) -> "Rounding":
         """The same, limited to low..high."""

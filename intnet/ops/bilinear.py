@@ -22,6 +22,7 @@ from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.long_sums import LongSum
 from intnet.errors import ContainerError, FormatError
 from intnet.exact.expressions import Exact, exact
+from intnet.numbers import shares
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.kernels.plan import Plan, plan, split
 
@@ -57,13 +58,16 @@ def _expression(result: QTensor | Exact) -> Exact:
     return result if isinstance(result, Exact) else Exact([(result, 1)], int(result.exponent))
 
 
-def block_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = "") -> np.ndarray:
+def block_product(
+    a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = "", of_batch: bool = False
+) -> np.ndarray:
     """float32 of the exact bilinear form of two block-float tensors, rounded once (ties to even).
 
     As `exact_product`; an exponent is an int, or an array that broadcasts against the codes. The
     aligned operands have integer products whose sum is exact in any order: one such product where
     int64 holds it, else one a pair of bands, all added up in `LongSum`. NumberError for a result beyond
-    float32's range; ContainerError for codes whose products not even two limbs hold.
+    float32's range; ContainerError for codes whose products not even two limbs hold. of_batch: over the
+    images of all ranks (`numbers/shares.py`).
 
     Defined by `spec/block_float.py: exact`, `spec/block_float.py: rounded`.
     """
@@ -72,12 +76,18 @@ def block_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str
     xs, ys = [left.aligned(band) for band in a_bands], [right.aligned(band) for band in b_bands]
     results = (_expression(exact_product(x, y, terms, kernel, where)) for x in xs for y in ys)
     first = next(results)
-    if len(xs) == len(ys) == 1:
+    if len(xs) == len(ys) == 1 and not of_batch:
         return first.to_float32(where)
-    total = LongSum(first.shape, first.exponent, int(xs[-1].exponent) + int(ys[-1].exponent) + 16)
+    least, greatest = first.exponent, int(xs[-1].exponent) + int(ys[-1].exponent) + 16
+    if of_batch:
+        low, greatest = shares.greatest(np.array([-least, greatest])).tolist()
+        least = -low
+    total = LongSum(first.shape, least, greatest)
     for result in chain([first], results):
         for term, coef in result.terms:  # one, or the two of two limbs: 2**16 and 1
             total.add(term.codes, result.exponent + int(coef).bit_length() - 1)
+    if of_batch:
+        total.meet()
     return total.to_float32(where)
 
 

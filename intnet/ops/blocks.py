@@ -23,6 +23,7 @@ import numpy as np
 from intnet.blocks.block_float import BlockTensor
 from intnet.errors import NumberError
 from intnet.machine.buffers import empty
+from intnet.numbers import shares
 from intnet.ops.bilinear import Kernel, block_product
 from intnet.ops.kernels import int_conv
 from intnet.ops.kernels.block_products import block_sums, correlate_blocks
@@ -55,6 +56,8 @@ def _product(
     loops: the quick road, if there is one; kernel: of `block_product`; totals: each channel of a is summed
     over all else, so that its real sum of magnitudes is a bound. NumberError beyond float32's range.
     """
+    if totals and shares.now() is not None:
+        return _over_ranks(a, b, terms, loops, kernel, where)
     if loops is None:
         return block_product(a.to_qtensor(), b.to_qtensor(), terms, kernel, where)
     total = _total(a, terms)
@@ -69,6 +72,41 @@ def _product(
     if _fits(lower, b, _total(lower, terms)) and _fits(upper, b, total):
         return _checked(_odd_sum(loops(upper, b, np.float64), loops(lower, b, np.float64)), where)
     return block_product(a.to_qtensor(), b.to_qtensor(), terms, kernel, where)
+
+
+def _over_ranks(
+    a: BlockTensor, b: BlockTensor, terms: int, loops: Loops | None, kernel: Kernel, where: str
+) -> np.ndarray:
+    """`_product` over the images of all ranks, whose sums are integers that meet; all take the same road."""
+    if loops is not None:
+        sums = _met(a, b, loops)
+        if sums is not None:
+            return _checked(sums, where)
+        low, _, other, high = _extents(a, b)
+        cut = _DIGITS - 1 + low + other - high - shares.rows(terms).bit_length()
+        lower = _met(a.select(low - 1, cut), b, loops)
+        upper = None if lower is None else _met(a.select(cut + 1, _FLOAT32), b, loops)
+        if lower is not None and upper is not None:
+            return _checked(_odd_sum(upper, lower), where)
+    return block_product(a.to_qtensor(), b.to_qtensor(), terms, kernel, where, of_batch=True)
+
+
+def _extents(a: BlockTensor, b: BlockTensor) -> tuple[int, int, int, int]:
+    """Extents of both that hold on all ranks."""
+    ends = np.array([-a.extent[0], a.extent[1], -b.extent[0], b.extent[1]])
+    low, top, other, high = shares.greatest(ends).tolist()
+    return -low, top, -other, high
+
+
+def _met(a: BlockTensor, b: BlockTensor, loops: Loops) -> np.ndarray | None:
+    """The sums over all ranks in float64, None where it may not hold them."""
+    low, _, other, high = _extents(a, b)
+    own = float(np.abs(a.values).reshape(-1, a.shape[-1]).sum(axis=0, dtype=np.float64).max())
+    total = shares.sum_of(own)
+    if total * _MARGIN > ldexp(1.0, _DIGITS + low + other - high):
+        return None
+    codes = np.ldexp(loops(a, b, np.float64), -(low + other)).astype(np.int64)
+    return np.ldexp(shares.totals(codes).astype(np.float64), low + other)
 
 
 def _cut(a: BlockTensor, b: BlockTensor, terms: int) -> int:

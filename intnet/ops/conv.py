@@ -18,6 +18,7 @@ from typing import Any
 
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ShapeError
+from intnet.numbers import shares
 from intnet.numbers.accumulators import Narrow
 from intnet.ops import blocks, narrow
 from intnet.ops.bilinear import BLOCKS, PRODUCTS, bifurcated, copies, float_operands, operands
@@ -80,8 +81,9 @@ def _integer_products(saved: Saved, kind: str, error: Any, w: Any) -> tuple[Any,
         input_grad = partial(int_conv.input_grad, window=window, input_hw=saved.hw)
         dx = product(e, w, per_input, input_grad, where)
     if saved.needs[1]:
-        weight_grad = partial(int_conv.weight_grad, window=window, kernel=kernel)
-        dw = product(e_weight, loaded(saved.x), positions, weight_grad, where)
+        weight_grad = shares.summed(partial(int_conv.weight_grad, window=window, kernel=kernel))
+        e_weight, x = shares.alike(e_weight, loaded(saved.x))
+        dw = product(e_weight, x, shares.rows(positions), weight_grad, where)
     return dx, dw
 
 
@@ -103,7 +105,7 @@ def _conv2d_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
         if kind == BLOCKS:
             dw = blocks.conv2d_weight_grad(e, x, kernel, saved.window, where)
         else:
-            dw = float32.conv2d_weight_grad(e, x, kernel, *saved.window)
+            dw = shares.folded(lambda e, x: float32.conv2d_weight_grad(e, x, kernel, *saved.window), e, x)
     return dx, dw
 
 

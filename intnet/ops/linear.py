@@ -23,6 +23,7 @@ from intnet.blocks.affine import AffineTensor
 from intnet.blocks.block_float import BlockTensor
 from intnet.errors import FormatError, ShapeError
 from intnet.exact.expressions import Exact, exact, times_power
+from intnet.numbers import shares
 from intnet.numbers.accumulators import Narrow
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import blocks, narrow
@@ -73,9 +74,10 @@ def _linear_vjp(saved: Saved, error: Any) -> tuple[Any, Any]:
         if kind == BLOCKS:
             dw = blocks.linear_weight_grad(e, x, where)
         elif kind == FLOATS:
-            dw = float32.matmul_tn(e, x)
+            dw = shares.folded(float32.matmul_tn, e, x)
         else:
-            dw = PRODUCTS[kind](e_weight, x, x.shape[0], gemm_tn, where)
+            e_weight, x = shares.alike(e_weight, x)
+            dw = PRODUCTS[kind](e_weight, x, shares.rows(x.shape[0]), shares.summed(gemm_tn), where)
     return dx, dw
 
 
@@ -98,9 +100,9 @@ def _add_bias_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
         return e, None
     weight = bifurcated(e).weight
     if isinstance(weight, QTensor):
-        return e, column_sums(weight)
+        return e, column_sums(*shares.alike(weight))
     values = weight.values if isinstance(weight, BlockTensor | AffineTensor) else weight
-    return e, float32_rows.sum_rows(values)
+    return e, shares.folded(float32_rows.sum_rows, values)
 
 
 linear = Op("linear", _linear, _linear_vjp)

@@ -23,6 +23,7 @@ from intnet.autograd import Op, Saved
 from intnet.errors import ConfigError, DataError, NumberError, ShapeError
 from intnet.exact.expressions import exact
 from intnet.machine.jit import njit
+from intnet.numbers import shares
 from intnet.numbers.batch_sums import GROUP, settle, stack_lines
 from intnet.numbers.fp32 import exp32, fma32, log32
 
@@ -99,10 +100,15 @@ def _softmax_cross_entropy(
     if not np.all(np.isfinite(values)):
         raise NumberError("the logits hold a NaN or infinity: training diverged, or the input did")
     saved.p, saved.labels = np.empty_like(values), labels
+    saved.images = shares.rows(labels.size)
     saved.on, saved.off = _targets(smoothing, values.shape[1])
     stack = np.empty((stack_lines(-(-labels.size // GROUP)), 1), np.float32)
-    total = _softmax(values, labels.astype(np.int64), saved.on, saved.off, saved.p, stack)
-    return np.float32(total / np.float32(labels.size))
+
+    def losses(*rows: np.ndarray) -> np.ndarray:
+        return np.array([_softmax(*rows[:2], saved.on, saved.off, rows[2], stack)], np.float32)
+
+    (total,) = shares.folded(losses, values, labels.astype(np.int64), saved.p)
+    return np.float32(total / np.float32(saved.images))
 
 
 def _softmax_cross_entropy_vjp(saved: Saved, seed: Any) -> tuple[np.ndarray]:
@@ -111,7 +117,7 @@ def _softmax_cross_entropy_vjp(saved: Saved, seed: Any) -> tuple[np.ndarray]:
     rows = np.arange(labels.size)
     error = saved.p - saved.off
     error[rows, labels] -= saved.on
-    return (error / np.float32(labels.size),)
+    return (error / np.float32(saved.images),)
 
 
 softmax_cross_entropy = Op("softmax_cross_entropy", _softmax_cross_entropy, _softmax_cross_entropy_vjp)

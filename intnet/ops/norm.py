@@ -26,6 +26,7 @@ import numpy as np
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import ContainerError, FormatError, ShapeError
 from intnet.exact.expressions import Exact, Root
+from intnet.numbers import shares
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.elementwise import codes_of
 from intnet.ops.kernels import float32_rows
@@ -45,7 +46,8 @@ def statistics(x1: QTensor, q: Quantizer, where: str = "") -> tuple[QTensor, QTe
 
     Defined by `spec/batch_norm.py: statistics_of`.
     """
-    n = x1.size // x1.shape[-1]
+    n = shares.rows(x1.size // x1.shape[-1])
+    (x1,) = shares.alike(x1)
     sums, squares, _ = column_products(x1, x1, f"{where}/mu", f"{where}/sigma")
     mu = q("mu", Exact([(sums, 1)], int(x1.exponent), den=n))
     deviations = [n * square - int(total) ** 2 for square, total in zip(squares, sums.codes, strict=True)]
@@ -94,7 +96,8 @@ def _forward_integer(saved: Saved, x1: QTensor, gamma: QTensor, beta: QTensor, a
 
 def _backward_integer(saved: Saved, e1: QTensor) -> tuple[Exact | None, QTensor, QTensor]:
     x2, gamma, err, where = saved.x2, saved.gamma, saved.err, saved.where
-    n = x2.size // x2.shape[-1]
+    n = shares.rows(x2.size // x2.shape[-1])
+    e1, x2 = shares.alike(e1, x2)
     sum_e, dots, tops = column_products(e1, x2, f"{where}/gbeta", f"{where}/ggamma")
     if max(map(abs, dots)) >= INT64_BOUND:
         raise ContainerError(f"{where}/ggamma: the sum of e1 * x2 does not fit int64")
@@ -124,9 +127,14 @@ def float_statistics(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Defined by `spec/float_batch_norm.py: statistics_of`.
     """
-    n = np.float32(x.size // x.shape[-1])
-    mean = float32_rows.sum_rows(x) / n
-    return mean, float32_rows.centred_squares(x, mean) / n
+    n = np.float32(shares.rows(x.size // x.shape[-1]))
+    mean = shares.folded(float32_rows.sum_rows, x) / n
+    return mean, shares.folded(lambda part: float32_rows.centred_squares(part, mean), x) / n
+
+
+def error_sums(e: np.ndarray, x: np.ndarray, mean: np.ndarray, r: np.ndarray) -> Any:
+    """(sum of e, sum of e * x2), float32[C]. Defined by `spec/float_batch_norm.py: error_sums_of`."""
+    return shares.folded(lambda *part: float32_rows.error_sums(part[0], part[1], mean, r), e, x)
 
 
 def reciprocal_root(variance: np.ndarray) -> np.ndarray:
@@ -149,10 +157,10 @@ def _forward_float(
 
 def _backward_float(saved: Saved, e: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
     x, mean, r = loaded(saved.x), saved.mean, saved.r
-    sum_e, sum_ex = float32_rows.error_sums(e, x, mean, r)
+    sum_e, sum_ex = error_sums(e, x, mean, r)
     if not saved.needs[0]:
         return None, sum_ex, sum_e
-    n = np.float32(x.size // x.shape[-1])
+    n = np.float32(shares.rows(x.size // x.shape[-1]))
     dx = float32_rows.input_error(e, x, mean, r, sum_e / n, sum_ex / n, saved.gamma * r)
     return dx, sum_ex, sum_e
 

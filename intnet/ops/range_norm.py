@@ -19,8 +19,9 @@ import numpy as np
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import FormatError
 from intnet.exact.sources import fraction_to_float32
+from intnet.numbers import shares
 from intnet.ops.kernels import float32_rows
-from intnet.ops.norm import Quantizer, check_channels, reciprocal_root
+from intnet.ops.norm import Quantizer, check_channels, error_sums, reciprocal_root
 
 DIGITS = Context(prec=50)
 
@@ -36,7 +37,8 @@ def constant(n: int) -> np.float32:
 def width(x: np.ndarray) -> np.ndarray:
     """w, float32[C]. Defined by `spec/range_norm.py: width_of`."""
     rows = x.reshape(-1, x.shape[-1])
-    return constant(rows.shape[0]) * (rows.max(axis=0) - rows.min(axis=0))
+    ends = shares.greatest(np.stack([rows.max(axis=0), -rows.min(axis=0)]))
+    return constant(shares.rows(rows.shape[0])) * (ends[0] + ends[1])
 
 
 def _range_norm(
@@ -46,7 +48,8 @@ def _range_norm(
     if not isinstance(x, np.ndarray):
         raise FormatError(f"{where or 'range_norm'} takes float32, not a {type(x).__name__}")
     check_channels(x, gamma, where or "range_norm")
-    mean, saved.width = float32_rows.sum_rows(x) / np.float32(x.size // x.shape[-1]), width(x)
+    n = np.float32(shares.rows(x.size // x.shape[-1]))
+    mean, saved.width = shares.folded(float32_rows.sum_rows, x) / n, width(x)
     act("mu", mean)
     act("var", saved.width * saved.width)
     r = reciprocal_root(saved.width * saved.width)
@@ -56,18 +59,27 @@ def _range_norm(
     return float32_rows.normalize(x, mean, r, gamma, beta)
 
 
+def _first(at: np.ndarray, top: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(rows, channels) whose `top` is the first greatest of all ranks; at: where it stands, of n rows."""
+    number = shares.start(n) + at
+    behind = np.where(top == shares.greatest(top), -number, -shares.rows(n))
+    channels = np.flatnonzero(-shares.greatest(behind) == number)
+    return at[channels], channels
+
+
 def _range_norm_vjp(saved: Saved, e: np.ndarray) -> tuple[Any, Any, Any]:
     x, mean, r, w = loaded(saved.x), saved.mean, saved.r, saved.width
-    sum_e, sum_ex = float32_rows.error_sums(e, x, mean, r)
+    sum_e, sum_ex = error_sums(e, x, mean, r)
     if not saved.needs[0]:
         return None, sum_ex, sum_e
     rows, slope = x.reshape(-1, x.shape[-1]), saved.gamma * r
-    m1, none = sum_e / np.float32(rows.shape[0]), np.zeros_like(mean)
-    dx = float32_rows.input_error(e, x, mean, r, m1, none, slope)
-    k = ((slope * sum_ex) * (w * r)) * constant(rows.shape[0])
-    out, channels = dx.reshape(rows.shape), np.arange(rows.shape[1])
-    out[rows.argmax(axis=0), channels] -= k
-    out[rows.argmin(axis=0), channels] += k
+    n, none = shares.rows(rows.shape[0]), np.zeros_like(mean)
+    dx = float32_rows.input_error(e, x, mean, r, sum_e / np.float32(n), none, slope)
+    k = ((slope * sum_ex) * (w * r)) * constant(n)
+    out = dx.reshape(rows.shape)
+    for at, sign in ((rows.argmax(axis=0), 1), (rows.argmin(axis=0), -1)):
+        first, here = _first(at, sign * rows[at, np.arange(at.size)], rows.shape[0])
+        out[first, here] -= sign * k[here]
     return dx, sum_ex, sum_e
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import intnet
 from intnet.errors import CheckpointError
+from intnet.machine.ranks import current
 from intnet.methods.method import Held
 from intnet.runs import records
 from intnet.show.tables import Column, Table, text
@@ -119,7 +120,7 @@ def make(
         "model_bytes": model_bytes.stored_bytes(run),
         "paths": [_row(row, saturated) for row in table.rows.values()],
     }
-    result |= {"saved": _held(run.method.held)} if run.method.held else {}
+    result |= {"saved": _held(run.method.held)} if run.method.held and current() is None else {}
     return result | ({"tape": dataclasses.asdict(tape)} if tape is not None else {})
 
 

@@ -27,7 +27,18 @@ import intnet
 from intnet import datasets, methods, models, plugins
 from intnet.datasets import Augment, Dataset
 from intnet.errors import CheckpointError, ConfigError, IntnetError
-from intnet.runs import checkpoint, config, files, fixed_model, kept_data, records, report, state_dicts
+from intnet.machine import ranks
+from intnet.runs import (
+    across,
+    checkpoint,
+    config,
+    files,
+    fixed_model,
+    kept_data,
+    records,
+    report,
+    state_dicts,
+)
 from intnet.runs.config import CHECKPOINT_EVERY, CONFIG, Plan
 from intnet.runs.identity import IDENTITY, check_same_data, identity
 from intnet.runs.metrics import cut_metrics, epoch_line, history, read_metrics, step_lines
@@ -286,9 +297,12 @@ def never() -> bool:
 class RunFolder:
     """A run and its locked folder; use it in a `with` statement."""
 
+    writes = True
+
     def __init__(self, folder: Path, run: Run, own: dict[str, Any], plan: Plan, lock: IO[str]) -> None:
         self.folder, self.run, self.identity, self.plan = folder, run, own, plan
         self.saved = run.step
+        self.world = ranks.current()
         self.at_a_time = 1  # runs that are trained at a time on this machine, this one included
         self._lock = lock
         self._before: int | None = None  # bytes of the process ahead of the first step
@@ -332,22 +346,28 @@ class RunFolder:
 
         while run.step < self.plan.steps:
             last = run.step == self.plan.steps - 1
-            run.on_tape = (lambda loss: held.append(measure(loss))) if last else None
+            run.on_tape = (lambda loss: held.append(measure(loss))) if last and self.world is None else None
             run.train(run.step + 1, after_step, [table] if last else [])
             run.on_tape = None
             line = self._end_epoch(on_epoch, on_test) if run.step % run.steps_per_epoch == 0 else None
             if last:  # before the checkpoint: a run whose last step is saved has its report
-                self._report(table, line["test_accuracy"] if line else self._accuracy(on_test), held[0])
-            stopped = stop()
+                self._report(table, line["test_accuracy"] if line else self._accuracy(on_test), *held)
+            stopped = self._any(stop())
             if last or line or stopped or run.step % self.plan.checkpoint_every == 0:
                 self.checkpoint()
             if stopped and not last:
                 return None
+        return self._again(on_test)
+
+    def _again(self, on_test: Callable[[int], None] | None) -> dict[str, Any]:
+        """The report that is there, or one without what the last step showed."""
+        run = self.run
         result = report.read(self.folder, self.identity, run.step)
         path = self.folder / fixed_model.FILE
         if result is not None and run.method.fixed_model and not path.exists():
             fixed_model.save(path, run)
-        return self._report(PathTable(), self._accuracy(on_test)) if result is None else result
+        missing = self._any(result is None)
+        return self._report(PathTable(), self._accuracy(on_test)) if missing or result is None else result
 
     def checkpoint(self) -> None:
         """Save the state; everything logged so far is on the disk before it."""
@@ -360,13 +380,20 @@ class RunFolder:
             "saturated": self.run.counts(),
             "intnet": intnet.__version__,
         }
-        checkpoint.save(self.folder / CHECKPOINT, self.run.state(), meta)
+        state = self.run.state()
+        if self.world is not None:
+            across.check_same(self.world, state, self.run.step)
+        checkpoint.save(self.folder / CHECKPOINT, state, meta)
         self.saved = self.run.step
 
     def log(self, line: dict[str, Any]) -> None:
         """Write a line of metrics.jsonl."""
         with files.naming(self.folder / METRICS):
             self._metrics.write(json.dumps(line) + "\n")
+
+    def _any(self, holds: bool) -> bool:
+        """Whether it holds on this rank or another."""
+        return holds if self.world is None else across.anywhere(self.world, holds)
 
     def _test(self, on_test: Callable[[int], None] | None) -> Scores | None:
         """None where there is no test part."""
@@ -390,7 +417,7 @@ class RunFolder:
 
     def _report(self, table: PathTable, accuracy: float | None, held: Tape | None = None) -> dict[str, Any]:
         self._metrics.flush()
-        metrics = read_metrics(self.folder / METRICS)
+        metrics, table = read_metrics(self.folder / METRICS), across.path_table(table)
         result = report.make(self.run, self.identity, table, accuracy, metrics, held)
         if self.run.method.fixed_model:
             sizes = fixed_model.save(self.folder / fixed_model.FILE, self.run)

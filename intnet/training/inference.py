@@ -14,9 +14,12 @@ from intnet.autograd import Tensor
 from intnet.datasets import Ahead, Dataset
 from intnet.datasets.dataset import Images, is_int
 from intnet.errors import ConfigError
+from intnet.machine.ranks import current
 from intnet.methods.method import Method
 from intnet.models.model import Model
+from intnet.numbers import shares
 from intnet.numbers.qtensor import QTensor
+from intnet.numbers.shares import Share
 from intnet.ops.loss import float_logits
 from intnet.show.tables import Shown, Table, facts
 
@@ -109,12 +112,22 @@ def all_logits(
 
     def each() -> Iterator[np.ndarray]:
         parts = -(-len(images) // batch_size)
-        ahead = Ahead(lambda k: images[k * batch_size : (k + 1) * batch_size], end=parts)
+        ahead = Ahead(lambda k: images[of_batch(k)[1]], end=parts)
         for k in range(parts):
-            part = ahead(k)
-            yield logits_of(model, method, part, exponent)
+            share, _ = of_batch(k)
+            with shares.sharing(share):
+                logits = shares.joined(logits_of(model, method, ahead(k), exponent))
+            yield logits
             if on_batch is not None:
-                on_batch(len(part))
+                on_batch(len(logits))
+
+    def of_batch(k: int) -> tuple[Share | None, slice]:
+        first, last = k * batch_size, min((k + 1) * batch_size, len(images))
+        world = current()
+        if world is None:
+            return None, slice(first, last)
+        share = Share(world, last - first)
+        return share, slice(first + share.first, first + share.last)
 
     if not is_int(batch_size) or batch_size < 1:
         raise ConfigError(f"batch_size={batch_size!r}: a whole number of at least 1")

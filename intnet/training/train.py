@@ -24,8 +24,10 @@ from intnet.datasets.dataset import is_int
 from intnet.errors import ConfigError, ShapeError
 from intnet.layers import Conv2d
 from intnet.machine.ahead import compile_kernels, group, listed
-from intnet.methods.method import Method
+from intnet.machine.ranks import current
+from intnet.methods.method import Method, of_batch
 from intnet.models.model import Model
+from intnet.numbers import shares
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.loss import float_logits, probabilities
 from intnet.show.tables import Shown, Table, facts
@@ -75,7 +77,7 @@ class Run(Shown):
         self.history, self.paths = History(), Recorder()
         self.recorders: Sequence[Observer] = ()  # see the last step of every epoch of `fit`
         self.on_tape: Callable[[Tensor], None] | None = None  # sees the loss ahead of its backward pass
-        compile_kernels(_kernels(model, method))
+        _compile(_kernels(model, method))
         method.start(model.all_layers(), seed)
         model.taken = method.taken = True
         self._batches, self._ahead = batches, Ahead(batches)
@@ -92,7 +94,9 @@ class Run(Shown):
 
     def counts(self) -> dict[str, int]:
         """'layer/path' -> values saturated so far in the epoch that is under way; none between two."""
-        return dict(self.method.saturated) if self.step % self.steps_per_epoch else {}
+        if not self.step % self.steps_per_epoch:
+            return {}
+        return shares.counted(self.method.saturated, of_batch)
 
     def train_step(self) -> StepReport:
         """One step: forward, backward, update of every parameter."""
@@ -105,7 +109,8 @@ class Run(Shown):
         pixels, labels = self._ahead(step)
         images = as_codes(pixels, self.data.exponent)
         # a float32 run that diverges overflows first; the checks of logits and gradients then say so
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        diverging = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+        with shares.sharing(self._batches.share(step)), diverging:
             logits = self.model(Tensor(images), method)
             loss = ops.softmax_cross_entropy(logits, labels=labels, smoothing=method.label_smoothing)
             method.see_loss(float(loss.value))
@@ -113,19 +118,19 @@ class Run(Shown):
                 self.on_tape(loss)
             gradients = backward(loss, np.float32(1), ops.elementwise.join)
             method.update_all([(layer, p, gradients[p]) for _, layer, p in self.model.all_parameters()])
+            right = shares.joined(float_logits(logits.value).argmax(axis=1) == labels)
         method.end_of_step()
         ended = method.step % self.steps_per_epoch == 0
         if ended:
             method.end_of_epoch()
-        right = float(np.mean(float_logits(logits.value).argmax(axis=1) == labels))
         seconds = perf_counter() - started
         report = StepReport(
             step + 1,
             step // self.steps_per_epoch,
             float(loss.value),
-            right,
+            float(np.mean(right)),
             seconds,
-            len(labels),
+            len(right),
             dict(method.widths()),
             method.overhead,
             method.moves,
@@ -133,7 +138,7 @@ class Run(Shown):
         )
         self.history.saw(report)
         if ended:
-            self.history.end(len(self.data.train_labels), method.saturated)
+            self.history.end(len(self.data.train_labels), shares.counted(method.saturated, of_batch))
         return report
 
     def train(
@@ -266,6 +271,7 @@ class Run(Shown):
 
     def state(self) -> dict[str, Any]:
         """Name -> QTensor or float32 array of all that the next step depends on; see `restore`."""
+        self.method.meet()
         own = {f"{METHOD_STATE}{name}": value for name, value in self.method.state.items()}
         return self.model.state_dict() | own
 
@@ -281,6 +287,16 @@ class Run(Shown):
         self.method.state = {name.removeprefix(METHOD_STATE): state[name] for name in names}
         self.method.set(step=step, epoch=step // self.steps_per_epoch)
         self.history.cut(step)
+
+
+def _compile(group: str) -> None:
+    """The kernels of a first step; among ranks first on rank 0, whose cache others may read."""
+    world = current()
+    if world is not None and world.rank:
+        world.messages(b"")
+    compile_kernels(group)
+    if world is not None and not world.rank:
+        world.messages(b"")
 
 
 def _kernels(model: Model, method: Method) -> str:

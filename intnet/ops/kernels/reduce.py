@@ -14,6 +14,7 @@ from intnet.errors import ContainerError
 from intnet.exact.loops import blocks_for
 from intnet.machine.instructions import wide_vectors
 from intnet.machine.jit import njit, pjit, prange
+from intnet.numbers import shares
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.kernels.plan import split
 
@@ -94,19 +95,20 @@ def _lines(u: np.ndarray, kinds: int) -> np.ndarray:
 
 
 def _by_channel(lines: np.ndarray, channels: int) -> np.ndarray:
-    """int64[kinds, channels]: sums, or maxima, over the blocks and over the pixels of a row."""
+    """int64[kinds, channels]: of blocks and a row's pixels sums over the batch, maxima of what is here."""
     totals = np.zeros((len(lines), channels), np.int64)
     _fold(lines.reshape(len(lines), -1, channels), totals)
+    totals[:_TOPS] = shares.totals(totals[:_TOPS])
     return totals
 
 
 def _sum_bound(q: QTensor) -> int:
-    return q.bound * (q.size // max(q.shape[-1], 1))
+    return q.bound * shares.rows(q.size // max(q.shape[-1], 1))
 
 
 def _check_sum(q: QTensor, where: str) -> None:
     if _sum_bound(q) >= INT64_BOUND:
-        rows = q.size // q.shape[-1]
+        rows = shares.rows(q.size // q.shape[-1])
         raise ContainerError(f"{where or 'sum'}: {rows} codes up to {q.bound} do not fit int64")
 
 
@@ -126,7 +128,7 @@ def column_products(
     a: QTensor, b: QTensor, where_sum: str = "", where_dot: str = ""
 ) -> tuple[QTensor, list[int], np.ndarray]:
     """Over all axes but the last: the sum of a, a QTensor[C]; the sum of a * b in codes, exact Python
-    ints; max |a| in codes, int64[C].
+    ints; of what is here max |a| in codes, int64[C].
 
     Defined by `spec/batch_norm.py: moments_of`, `spec/batch_norm.py: gamma_grad`.
     """  # fmt: skip

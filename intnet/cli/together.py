@@ -1,0 +1,92 @@
+"""Commands that `mpirun` started many times: one world of ranks, one of which speaks."""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from typing import TYPE_CHECKING
+
+from intnet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from intnet.machine.mpi import MpiWorld
+
+COMMANDS = ("train", "resume")
+WAIT = 0.5  # seconds that an error of another rank waits: what all ranks meet, rank 0 has said then
+
+_world: "MpiWorld | None" = None
+
+
+@contextmanager
+def ranks(args: argparse.Namespace) -> Iterator[None]:
+    """Inside the block this process is one of those that `mpirun` started, if it did; rank 0 alone prints."""
+    global _world  # noqa: PLW0603 (MPI joins a process once)
+    from intnet.machine.mpi import MpiWorld, launched
+
+    if launched() == 1:
+        yield
+        return
+    from intnet.machine.ranks import joined
+
+    _world = MpiWorld()
+    if args.command not in COMMANDS:
+        raise ConfigError(f"mpirun trains: {' and '.join(COMMANDS)}; run `intnet {args.command}` without it")
+    if getattr(args, "stats", None) is not None:
+        raise ConfigError("--stats sees one process's values: leave it out under mpirun")
+    with open(os.devnull, "w") as nowhere:
+        speaking = redirect_stdout(nowhere) if _world.rank else nullcontext()
+        with joined(_world), speaking:
+            yield
+    if not _world.rank:
+        told = (
+            f"{_world.size} ranks; rank 0 gave {_world.sent:,} bytes to others in {_world.calls:,} messages"
+        )
+        print(told, file=sys.stderr)  # the last line of stdout is the digest
+
+
+def signals(kept: Callable[[], str]) -> tuple[int, ...]:
+    """Those that let a run stop behind a step; among ranks none: who stops leaves the others waiting.
+
+    There each ends the process at once, and rank 0 says what is kept: mpirun sends one when any rank ends.
+    """
+    if _world is None:
+        return signal.SIGINT, signal.SIGTERM
+    speaks, (heard, told) = _world.rank == 0, os.pipe()
+    os.set_blocking(told, False)
+
+    def end() -> None:
+        (number,) = os.read(heard, 1)
+        if speaks:
+            os.write(2, f"intnet: all ranks end, one of them or mpirun was stopped: {kept()}\n".encode())
+        os._exit(128 + number)
+
+    threading.Thread(target=end, daemon=True).start()
+    signal.set_wakeup_fd(told)  # a handler would wait for the main thread, which waits for the other ranks
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    return ()
+
+
+def writes() -> bool:
+    """Whether this process has the run's folder."""
+    return _world is None or _world.rank == 0
+
+
+def where() -> str:
+    """'rank 2: ' of an error."""
+    if _world is None:
+        return ""
+    if _world.rank:
+        time.sleep(WAIT)
+    return f"rank {_world.rank}: "
+
+
+def ended(status: int) -> int:
+    """The exit status of a rank that cannot go on; the others, which would wait for it, end too."""
+    if _world is not None:
+        _world.abort(status)
+    return status

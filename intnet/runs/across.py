@@ -1,0 +1,95 @@
+"""What ranks ask of each other around a run: whether they are to train the same one, what all of them saw.
+
+Read next: `runs/beside.py`.
+"""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import intnet
+from intnet.errors import ConfigError, NumberError
+from intnet.machine.ranks import World, current
+from intnet.methods.method import of_batch
+from intnet.runs import definition
+from intnet.trace import PathRow, PathTable
+from intnet.training.state import State, digest
+
+
+def anywhere(world: World, holds: bool) -> bool:
+    """Whether it holds on any rank."""
+    return any(said == b"1" for said in world.messages(b"1" if holds else b"0"))
+
+
+def sources() -> str:
+    """Hex SHA-256 over the package's own files, by their names."""
+    package, sha = Path(intnet.__file__).parent, hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        sha.update(f"{path.relative_to(package).as_posix()} {path.stat().st_size}\n".encode())
+        sha.update(path.read_bytes())
+    return sha.hexdigest()
+
+
+def agree(world: World, own: dict[str, Any], steps: int) -> None:
+    """ConfigError, on all ranks alike, unless all are to train the run of identity `own` to step `steps`."""
+    mine = {"definition": definition.VERSION, "intnet": intnet.__version__, "steps": steps, **own}
+    mine["sources"] = sources()
+    said = [json.loads(text) for text in world.messages(json.dumps(mine).encode())]
+    for rank, other in enumerate(said):
+        keys = [key for key in sorted({*said[0], *other}) if said[0].get(key) != other.get(key)]
+        if keys:
+            told = "; ".join(f"{key} is {other.get(key)!r}, not {said[0].get(key)!r}" for key in keys)
+            raise ConfigError(f"rank {rank} is not to train what rank 0 is: {told}")
+
+
+def check_same(world: World, state: State, step: int) -> None:
+    """NumberError, on all ranks alike, unless all have the same state."""
+    said = [text.decode() for text in world.messages(digest(state).encode())]
+    other = [rank for rank, text in enumerate(said) if text != said[0]]
+    if other:
+        raise NumberError(
+            f"behind step {step:,} rank {other[0]} has another state than rank 0: a fault of its machine, or "
+            "a method of one's own that sums over images without the other ranks; the last checkpoint stands"
+        )
+
+
+# -- the table of data paths -------------------------------------------------------------------
+
+
+def path_table(table: PathTable) -> PathTable:
+    """What all ranks saw of the data paths, as one process would have seen it."""
+    world = current()
+    if world is None:
+        return table
+    own = json.dumps([dataclasses.asdict(row) for row in table.rows.values()]).encode()
+    made = PathTable()
+    for said in world.messages(own):
+        for found in json.loads(said):
+            row = PathRow(**found)
+            row.exponents = row.exponents and (row.exponents[0], row.exponents[1])
+            before = made.rows.get((row.layer, row.path))
+            made.rows[row.layer, row.path] = row if before is None else _together(before, row)
+    return made
+
+
+def _together(a: PathRow, b: PathRow) -> PathRow:
+    """Two parts of a tensor of a batch; of any other tensor, which both ranks have, the one."""
+    if not of_batch(a.path) or not b.elements:
+        return a
+    ends = [end for row in (a, b) for end in row.exponents or ()]
+    mean = a.mean
+    if a.mean is not None and b.mean is not None:
+        mean = (a.mean * a.elements + b.mean * b.elements) / (a.elements + b.elements)
+    return dataclasses.replace(
+        a,
+        used=max(a.used, b.used),
+        bound=max(a.bound, b.bound),
+        peak=max(a.peak, b.peak),
+        elements=a.elements + b.elements,
+        saturated=a.saturated + b.saturated,
+        zeros=a.zeros + b.zeros,
+        exponents=(min(ends), max(ends)) if ends else None,
+        mean=mean,
+    )

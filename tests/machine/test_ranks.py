@@ -1,0 +1,52 @@
+"""What joins processes: vectors of many lengths, sums, maxima, messages; and MPI where it is not."""
+
+import numpy as np
+import pytest
+
+from intnet.errors import ConfigError
+from intnet.machine import mpi
+from intnet.machine.ranks import current, joined
+from tests.support.pipes import together
+
+
+def spoken() -> dict[str, object]:
+    world = current()
+    assert world is not None
+    rank = world.rank
+    return {
+        "gathered": world.gather(np.arange(rank, dtype=np.int16), [0, 1, 2]),
+        "total": world.total(np.array([[rank, -rank]], np.int8)),
+        "greatest": world.greatest(np.array([rank, -rank], np.float32)),
+        "messages": world.messages(b"x" * rank),
+        "sent": world.sent,
+    }
+
+
+def test_all_ranks_hear_the_same() -> None:
+    for rank, found in enumerate(together(3, spoken)):
+        assert [part.tolist() for part in found["gathered"]] == [[], [0], [0, 1]]
+        assert found["total"].tolist() == [[3, -3]] and found["total"].dtype == np.int8
+        assert found["greatest"].tolist() == [2, 0]
+        assert found["messages"] == [b"", b"x", b"xx"]
+        assert found["sent"] == 2 * rank + 2 + 8 + 8 + rank  # int16s, two int8, two float32, a length, a text
+
+
+def test_alone_there_is_no_world() -> None:
+    assert current() is None
+    with joined(None):
+        assert current() is None
+
+
+def test_without_mpirun_nothing_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in mpi.SIZES:
+        monkeypatch.delenv(name, raising=False)
+    assert mpi.launched() == 1
+    monkeypatch.setenv(mpi.SIZES[0], "4")
+    assert mpi.launched() == 4
+
+
+def test_mpirun_without_mpi4py_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(mpi.SIZES[0], "4")
+    monkeypatch.setitem(__import__("sys").modules, "mpi4py", None)
+    with pytest.raises(ConfigError, match=r"started 4 processes.*pip install 'intnet\[mpi\]'"):
+        mpi.MpiWorld()

@@ -1,0 +1,55 @@
+"""Ranks train together: bits, losses, counts and tests are those of one process, under every method."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intnet.numbers import shares
+from tests.support.pipes import together
+from tests.support.shared_run import all_trained, trained
+
+PLAIN: list[tuple[Any, ...]] = [("wageubn", "mlp", {}), ("float32", "mlp", {})]
+METHODS = ("wageubn", "float32", "adapt", "muppet", "dynasty", "saved", "banner")
+EVERY: list[tuple[Any, ...]] = [
+    *((method, "resnet8", {}) for method in METHODS),
+    ("wageubn", "resnet8", {"edges": "fixed16", "saved.bits": "4"}, "crop=1,flip"),
+    ("float32", "resnet8", {"optimizer": "adamw", "clip": 1.0, "statistics": "batch", "accs": 2}),
+    ("adapt", "mlp", {"lookback": "2-3", "rop": 1}),
+    ("muppet", "mlp", {"resolution": 1, "patience": 1, "saved.bits": "4"}),
+    ("saved", "resnet8", {"bits": "2/4", "bucket": 100}),  # buckets reach over from rank to rank
+    ("saved", "resnet8", {"codec": "levels", "norm": "l2", "bucket": 100}),
+    ("saved", "resnet8", {"codec": "levels", "norm": "l2", "bucket": "tensor"}),
+    ("saved", "resnet8", {"codec": "symmetric", "storage": "on_backward"}),
+]
+
+
+def check(ranks: int, cases: list[tuple[Any, ...]]) -> None:
+    alone = all_trained(cases)
+    for found in together(ranks, all_trained, cases):
+        for case, one, mine in zip(cases, alone, found, strict=True):
+            assert mine == one, f"{case} on {ranks} ranks"
+
+
+def test_two_ranks_train_what_one_process_trains() -> None:
+    """Three steps, the second of 54 images: groups of 3 and 3, then 2 and 2."""
+    check(2, PLAIN)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [3, 7])
+def test_any_number_of_ranks_under_every_method(ranks: int) -> None:
+    """Of seven ranks some have no images: batches have six groups, and four."""
+    check(ranks, EVERY)
+
+
+def chained(*case: Any) -> dict[str, Any]:
+    """`trained`, where float32 sums of ranks are added one after another: not the tree of the definition."""
+    shares.tree = lambda sums, groups: np.sum([sums[node] for node in sorted(sums)][::-1], axis=0)
+    return trained(*case)
+
+
+@pytest.mark.slow
+def test_ranks_that_add_in_another_order_are_found() -> None:
+    case = ("float32", "resnet8", {})
+    assert {found["digest"] for found in together(6, chained, *case)} != {trained(*case)["digest"]}
