@@ -63,7 +63,8 @@ def quantize(
 @overload
 def quantize(
     x: "QTensor | ArrayLike | Expression", format: Format, *, rounding: str | None = ...,
-    words: np.ndarray | None = ..., seed: int | None = ..., word_bits: int = ..., where: str = ..., of_batch: bool = ...,
+    words: np.ndarray | None = ..., seed: int | None = ..., word_bits: int = ..., where: str = ...,
+    of_batch: bool = ...,
 ) -> QTensor: ...  # fmt: skip
 
 
