@@ -101,8 +101,15 @@ def test_ranks_with_other_settings_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_ranks_on_other_processors_have_the_same_bits(tmp_path: Path) -> None:
-    each = [{"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ""} for name in ("haswell", "x86-64")]
+@pytest.mark.parametrize(
+    "each",
+    [
+        [{}, {"NUMBA_DISABLE_JIT": "1"}],
+        [{"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ""} for name in ("haswell", "x86-64")],
+    ],
+    ids=["not compiled", "haswell beside x86-64"],
+)
+def test_ranks_on_other_processors_have_the_same_bits(each: list[dict[str, str]], tmp_path: Path) -> None:
     alone = intnet(*train("wageubn", tmp_path / "one", "--steps", "3"))
     found = mpirun(2, *train("wageubn", tmp_path / "many", "--steps", "3"), each=each)
     assert found.returncode == 0, found.stderr
