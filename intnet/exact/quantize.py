@@ -97,7 +97,7 @@ def quantize(
     """
     if isinstance(format, ApFixed) and rounding is not None:
         raise ConfigError(f"{where or 'quantize'}: {format} has its rounding in it; leave rounding= out")
-    rounding = rounding or "ties_even"
+    rounding = "ties_even" if rounding is None else rounding
     mode = mode_code(rounding)
     if isinstance(format, Float | Microscaling | ApFixed):
         source = parts(x, where)
