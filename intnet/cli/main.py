@@ -131,4 +131,4 @@ def _line(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "out of memory: use a smaller --batch-size or model"
     where = plugins.place(error) or "internal error: "
-    return " ".join(f"{where}{type(error).__name__}: {error} (--debug shows more)".split())
+    return " ".join(f"{where}{type(error).__name__}: {error} (--debug shows where)".split())

@@ -19,6 +19,7 @@ from intnet.exact.expressions import Exact, FloatExact, Root
 from intnet.layers import BatchNorm2d
 from intnet.methods import Wageubn, wageubn
 from intnet.methods.method import to_float32
+from intnet.methods.wageubn_rules import Rules
 from intnet.numbers import rng
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Shift
 from intnet.numbers.qtensor import QTensor
@@ -74,7 +75,7 @@ def clip_to_the_most_negative_code(patch: Patch) -> None:
 
 
 def weights_without_limit(patch: Patch) -> None:
-    patch.setattr(Wageubn, "_memory", lambda self, symbol: Direct(24))
+    patch.setattr(Rules, "memory", lambda self, symbol: Direct(24))
 
 
 def finer(path: str) -> Callable[[Patch], None]:
