@@ -221,8 +221,9 @@ def test_every_method_and_model_is_registered_under_its_name() -> None:
 
 def test_every_registered_thing_stands_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
-    for name in (*methods.METHODS, *models.MODELS):
-        assert f"`{name}`" in readme, f"{name} is not in the README"
+    for registry in (methods.METHODS, models.MODELS):
+        for name in registry.keys() - registry.origins.keys():  # those of tests are a user's own
+            assert f"`{name}`" in readme, f"{name} is not in the README"
 
 
 # -- what defines the fast code ------------------------------------------------------------------

@@ -103,8 +103,8 @@ FAULTS = {
     ),
     "a scale of MuPPET one step coarse": Fault(
         "exact/quantize.py",
-        "exponent = -scale(x, format, rounding.where)",
-        "exponent = 1 - scale(x, format, rounding.where)",
+        "exponent = -scale(x, format, rounding.where, ",
+        "exponent = 1 - scale(x, format, rounding.where, ",
         "muppet", "Wq",
     ),
     "zero points of buckets cut off": Fault(
@@ -129,12 +129,12 @@ FAULTS = {
         "ops/bilinear.py", "floats * (a.scale * b.scale)", "floats * a.scale * b.scale", "banner", "x1"
     ),
     "a range from 0": Fault(
-        "ops/range_norm.py", "(rows.max(axis=0) - rows.min(axis=0))", "rows.max(axis=0)", "banner", "var"
+        "ops/range_norm.py", "(ends[0] + ends[1])", "ends[0]", "banner", "var"
     ),
     "the range's gradient to the last of the greatest": Fault(
         "ops/range_norm.py",
-        "out[rows.argmax(axis=0), channels] -= k",
-        "out[len(rows) - 1 - rows[::-1].argmax(axis=0), channels] -= k",
+        "((rows.argmax(axis=0), 1), ",
+        "((len(rows) - 1 - rows[::-1].argmax(axis=0), 1), ",
         "banner", "e3w",
     ),
     "mantissas one bit short": Fault(
