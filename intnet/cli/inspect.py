@@ -220,7 +220,7 @@ def _write(
     if args.html is not None:
         links = glossary.beside(args.html if None in pages else args.html / page.INDEX, DOCS)
         log = width_log.read(lines)
-        facts = result, inspected.method.settings(), events, rows, operands, args.index
+        facts = result, inspected.method.changed(), events, rows, operands, args.index
         given = Given(*facts, inspected.model, log, links)
         one = result["page"] = _write_pages(given, pages, args.html)
         told.append(f"{one['file']}, {one['bytes']:,} bytes; {one['holds']}")
@@ -238,7 +238,7 @@ def _write_pages(given: "Given", pages: "dict[str | None, Data]", target: Path) 
     else:
         target.mkdir(exist_ok=True)
         made = {target / name: html for name, html in page.folder(given, pages).items()}
-        target, held = target / page.INDEX, f"it leads to {len(made) - 1} pages of layers"
+        target, held = target / page.INDEX, f"with the {len(made) - 1} pages of layers that it leads to"
     for file, html in made.items():
         files.replace(file, html.encode())
     size = sum(len(html.encode()) for html in made.values())

@@ -238,7 +238,15 @@ def test_the_page_comes_beside_the_output(capsys: pytest.CaptureFixture[str], tm
     assert (status, err, out.count("\n")) == (0, "", 1) and json.loads(out)["paths"]
     assert target.read_bytes() == first, "the same step, the same page"
     assert [path.name for path in tmp_path.iterdir()] == ["x.html"]
-    assert "wageubn, mlp on digits, step 1" in first.decode() and "seed 3, e2=flag8" in first.decode()
+    assert "wageubn, mlp on digits, step 1" in first.decode() and "seed 3, intnet" in first.decode()
+
+
+def test_a_page_says_the_options_that_are_not_defaults(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "x.html"
+    status, _, err = here(capsys, "inspect", *FC2, "--set", "saturate=0", "--set", "lr=26", "--html", target)
+    assert (status, err) == (0, "") and "seed 3, saturate=0, intnet" in target.read_text()
 
 
 def test_the_element_of_index_comes_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

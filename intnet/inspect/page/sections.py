@@ -49,7 +49,8 @@ class Shown:
 class Given:
     """What the page is about.
 
-    step: what `--json` says of run and step; options: of the method; index: of an element that is asked for
+    step: what `--json` says of run and step; options: of the method, where they are not its defaults
+    index: of an element that is asked for
     model: whose layers they are, None where nobody says; log: of a run whose widths move
     links: what is linked beside the page, as 'docs/methods/adapt.md' -> where it lies from there
     pages: of a folder of pages, layer -> file; compared: layer -> its gradient errors, once they are found
@@ -68,7 +69,7 @@ class Given:
     compared: dict[str, Any] = field(default_factory=dict)
 
     def facts(self) -> str:
-        """Seed, options, folder, version."""
+        """Seed, options that are not as without a word, folder, version."""
         told = [f"seed {self.step['seed']}"]
         told += [f"{key}={'off' if value is None else value}" for key, value in self.options.items()]
         if self.step["run"] is not None:
