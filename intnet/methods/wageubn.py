@@ -253,7 +253,9 @@ class Wageubn(Method):
             return self._edge_activation(layer, path, value)
         rules = self.rules(layer)
         format = rules.formats.get(path)
-        if path == "x0" and not rules.reads(value):  # no activation before it, or one of another grid
+        if path == "x0" and not _within(
+            value, *rules.read
+        ):  # no activation before it, or one of another grid
             format = rules.formats["x4"]
         elif path == "x1" and isinstance(value, np.ndarray):  # a float layer stands before it
             format = rules.first_output()
@@ -371,6 +373,11 @@ class Wageubn(Method):
         ):
             parameter.slots["Accq"], parameter.value = parts
         return True
+
+
+def _within(value: Any, exponent: Any, limit: float) -> bool:
+    """Whether a value is stored on a grid, and bounded below `limit`."""
+    return isinstance(value, QTensor) and bool(value.exponent == exponent) and value.bound < limit
 
 
 def momentum(acc_q: QTensor, gradient: QTensor, mom: int, k: Widths, where: str) -> QTensor:

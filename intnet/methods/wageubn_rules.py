@@ -5,6 +5,7 @@ Options may differ by layer (`k_e2@layer2.*=6`); `Wageubn.rules` has one `Rules`
 Defined by `spec/methods/wageubn.py: Step.format_of`.
 """
 
+import math
 from dataclasses import fields
 from typing import Any
 
@@ -12,7 +13,6 @@ from intnet.errors import ConfigError, FormatError
 from intnet.methods import schedules
 from intnet.methods.wageubn_widths import Widths, of_e3
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
-from intnet.numbers.qtensor import QTensor
 
 MAX_DECAY = 24  # 2^-24: the least weight decay
 M_BITS = 16  # m1 and m2 keep this many bits below the LSB of e2
@@ -24,7 +24,7 @@ class Rules:
     """Of the `Options` that hold for a layer; ConfigError says which of them cannot be.
 
     k: widths; lr, dr: codes and ranges by epoch; formats: path -> format of every quantized path of a
-    hidden layer
+    hidden layer; read: exponent, and what bounds lie below, of values that a weight layer reads as they are
     """
 
     def __init__(self, options: Any) -> None:
@@ -55,6 +55,9 @@ class Rules:
             self.formats = self._formats()
         except FormatError as error:
             raise ConfigError(f"wageubn: no such width: {error}") from None
+        x4 = self.formats["x4"]
+        limit = math.inf if isinstance(x4, Direct) else 1 << k.k_a - 1
+        self.read: tuple[Any, float] = x4.exponent, limit  # type: ignore[union-attr]
 
     def _formats(self) -> dict[str, Format]:
         """Path -> format.
@@ -93,13 +96,6 @@ class Rules:
         """Of stored parameters: weights saturate at their kWU bits, gamma and beta do not."""
         k = self.k.k_wu
         return FixedPoint(k, k - 1, overflow="saturate_symmetric") if symbol == "W" else Direct(k)
-
-    def reads(self, value: Any) -> bool:
-        """Whether a value is stored already as a weight layer reads it, in the format of x4."""
-        format = self.formats["x4"]
-        if not isinstance(value, QTensor) or value.exponent != format.exponent:  # type: ignore[union-attr]
-            return False
-        return isinstance(format, Direct) or value.bound < 1 << format.wl - 1  # type: ignore[union-attr]
 
     def first_output(self) -> Direct:
         """Of what a float32 layer hands to integers: the grid of a product of Wq and x0, exponent -14."""

@@ -171,9 +171,10 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
     "the other way": (LOOPS, "_MOST)) > word", "_MOST)) > ~word", ["stochastic", "levels"]),
     "the next word": (LOOPS, DRAWN, DRAWN.replace("- first", "- first + 1"), ["stochastic", "levels"]),
     "words anew in each bucket": (LOOPS, DRAWN, "drawn = words", ["stochastic"]),
-    "words of another task": (LOOPS, "np.uint64(first // 4)", "np.uint64(first)", ["tasks"]),
+    "words of another task": (LOOPS, "block = (first + origin) // 4", "block = first + origin", ["tasks"]),
     "step and stream swapped": (
-        CODEC, "seed, step, stream = draw or", "seed, stream, step = draw or", ["stochastic", "levels"]),
+        CODEC, "seed, step, stream, start = draw or", "seed, stream, step, start = draw or",
+        ["stochastic", "levels"]),
     "one level less": (
         LOOPS, "_BELOW_ONE) * factor", "_BELOW_ONE) * (factor - _ONE)", ["levels"]),
     "the end of the codes is not the last": (

@@ -216,18 +216,18 @@ def norms_go_on(original: Any, self: Adapt, layer: Any, parameter: Any) -> None:
 # -- MuPPET ----------------------------------------------------------------------------------------
 
 
-def swapped_limits(original: Any, x: Any, format: Scaled, where: str) -> Any:
+def swapped_limits(original: Any, x: Any, format: Scaled, *more: Any) -> Any:
     """UB + 1/2 for the minimum, LB - 1/2 for the maximum."""
-    return original(x, SimpleNamespace(hi=-format.lo, lo=-format.hi), where)
+    return original(x, SimpleNamespace(hi=-format.lo, lo=-format.hi), *more)
 
 
-def limits_without_a_half(original: Any, x: Any, format: Scaled, where: str) -> int:
+def limits_without_a_half(original: Any, x: Any, format: Scaled, *more: Any) -> int:
     """UB/max and LB/min."""
-    s, top = int(original(x, format, where)), x.max()
+    s, top = int(original(x, format, *more)), x.max()
     return s if not top or top * Fraction(2) ** s <= format.hi else s - 1
 
 
-def maximum_alone(original: Any, x: Any, format: Scaled, where: str) -> Any:
+def maximum_alone(original: Any, x: Any, format: Scaled, *more: Any) -> Any:
     """The greatest magnitude decides by UB alone."""
     top = x.max()
     return quantizers.floor_log2(Fraction(2 * format.hi + 1, 2) / (top or 1))

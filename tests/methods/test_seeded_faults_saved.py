@@ -14,7 +14,7 @@ import pytest
 
 from intnet.autograd import loaded
 from intnet.blocks.buckets import Signs
-from intnet.methods import Saved, packing
+from intnet.methods import Saved, method, packing
 from intnet.methods.method import Held
 from intnet.methods.packing import Packing
 from intnet.numbers import rng
@@ -113,13 +113,13 @@ def drawn(**changes: Callable[[int], int]) -> Fault:
     """Random words from elsewhere."""
 
     def seed(patch: Patch) -> None:
-        original = packing.Draw
+        original = method.Draw
 
         def faulty(*given: int) -> Any:
             made = original(*given)
             return made._replace(**{name: change(getattr(made, name)) for name, change in changes.items()})
 
-        patch.setattr(packing, "Draw", faulty)
+        patch.setattr(method, "Draw", faulty)
 
     return seed
 
@@ -221,7 +221,7 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
     "later words": (late_words, ["late"]),
     "codec of the layer before": (replace(Packing, "start", shifted_plans), ["resnet"]),
     "patterns are ignored": (
-        replace(Packing, "option", lambda f, self, key, layer: getattr(self.options, key)), ["resnet"]),
+        replace(packing, "of_layer", lambda f, options, overrides, layer: options), ["resnet"]),
     "an even mix": (replace(packing, "promotions", lambda f, n, share, draw: f(n, 0.5, draw)), ["mlp"]),
     "a mix of the other share": (
         replace(packing, "promotions", lambda f, n, share, draw: ~f(n, share, draw)), ["mlp", "late"]),

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from intnet import methods, models
-from intnet.errors import PackError
+from intnet.errors import ConfigError, PackError
 from intnet.inspect import as_spec
 from intnet.layers import Squeeze
 from intnet.packs.by_spec import heads
@@ -158,7 +158,11 @@ class Replay:
         state = {f"method/{name}": _remembered(value) for name, value in method.items()}
         kept = one["before"].items() if one["kind"] not in heads.HEADS else ()
         state |= {_state_name(made.layer, name): self._stored(json) for name, json in kept}
-        settings = as_spec.settings_of(self.module, self.given["method"], self.given["options"])
+        try:
+            settings = as_spec.settings_of(self.module, self.given["method"], self.given["options"])
+        except ConfigError as error:
+            where = f"{self.plain.pack.folder}: {MANIFEST}"
+            raise PackError(f"{where} cannot be run by the definition: {error}") from error
 
         def see(seen: Seen) -> None:
             made.seen[seen.path] = seen
