@@ -72,9 +72,8 @@ def _drawn(lines: Mapping[str, Sequence[tuple[int, int]]], steps: int, width: in
     for bits in range(0, most + 1, 8):
         parts.append(f'<path class="axis faint" d="M{LEFT} {y(bits):.1f}H{right}"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{y(bits) + 4:.1f}" text-anchor="end">{bits}</text>')
-    for k in range(5):
-        step = 1 + round(k * (steps - 1) / 4)
-        anchor = "middle" if k < 4 else "end"
+    for step in dict.fromkeys(1 + round(k * (steps - 1) / 4) for k in range(5)):
+        anchor = "middle" if step < steps else "end"
         parts.append(f'<text x="{x(step):.1f}" y="{ground + 14}" text-anchor="{anchor}">{step:,}</text>')
     parts.append(f'<text x="{(LEFT + right) / 2:.1f}" y="{height - 4}" text-anchor="middle">step</text>')
     parts.append(f'<text x="4" y="{TOP - 3}">bits</text>')
