@@ -212,7 +212,7 @@ def sweeps() -> None:
 
 
 def test_without_a_fault_the_sweeps_pass() -> None:
-    sweeps()
+    assert not caught(sweeps)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
