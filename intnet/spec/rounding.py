@@ -55,28 +55,28 @@ def decision(
     >>> decision(Fraction(7, 2))
     Decision(floor=3, fraction=Fraction(1, 2), tie=True, threshold=None, up=True)
     """
-    x = Fraction(x)
-    floor = x.numerator // x.denominator
-    fraction = x - floor
+    num, den = x.as_integer_ratio()
+    floor, rest = divmod(num, den)
+    fraction, tie = Fraction(rest, den), 2 * rest == den
     if mode == "stochastic":
         return drawn(floor, fraction, word, bits)
     if callable(mode):
-        up = fraction > 0 and mode(floor, fraction)
+        up = rest > 0 and mode(floor, fraction)
     elif mode == "ties_even":
-        up = fraction > HALF or (fraction == HALF and floor % 2 == 1)
+        up = 2 * rest > den or (tie and floor % 2 == 1)
     elif mode == "ties_away":
-        up = fraction > HALF or (fraction == HALF and x > 0)
+        up = 2 * rest > den or (tie and num > 0)
     elif mode == "ties_pos":
-        up = fraction >= HALF
+        up = 2 * rest >= den
     elif mode == "to_neg":
         up = False
     elif mode == "to_pos":
-        up = fraction > 0
+        up = rest > 0
     elif mode == "to_zero":
-        up = fraction > 0 and x < 0
+        up = rest > 0 and num < 0
     else:
         raise ValueError(f"unknown rounding mode {mode!r}; choose one of {', '.join(MODES)}")
-    return Decision(floor, fraction, fraction == HALF, None, up)
+    return Decision(floor, fraction, tie, None, up)
 
 
 def drawn(floor: int, fraction: Fraction, word: int | None, bits: int = 32) -> Decision:

@@ -43,7 +43,8 @@ class Fixed(NamedTuple):
     def real(self) -> Tensor:
         """The exact values as Fractions."""
         unit = power(self.exponent)
-        return Tensor(self.shape, [code * unit for code in self.codes])
+        values = {code: code * unit for code in set(self.codes)}  # of many elements the codes are few
+        return Tensor(self.shape, [values[code] for code in self.codes])
 
     def ints(self) -> Tensor:
         """The codes as a tensor of integers, for exact sums in code units."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from intnet.packs.ports import LAYERS, OF_LAYERS
@@ -21,7 +22,7 @@ def names_of(ports: Sequence[dict[str, Any]]) -> list[str]:
     for entry in ports:
         base = identifier(entry["name"])
         others = (f"{base}_{k}" for k in range(2, len(ports) + 2))
-        out[next(name for name in (base, *others) if name not in out)] = None
+        out[next(name for name in chain([base], others) if name not in out)] = None
     return list(out)
 
 
