@@ -11,15 +11,18 @@ import hashlib
 import importlib
 import os
 import shutil
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
+from numba.np import linalg
 
 from intnet.machine import folders
 from intnet.machine.threads import prange
@@ -109,9 +112,26 @@ def _load_threads() -> None:
         importlib.import_module("numba.np.ufunc.omppool")
 
 
+def _leave_scipy() -> None:
+    """Have Numba load SciPy's linear algebra when a kernel is compiled that uses it: none of intnet's does.
+
+    It would load all of it ahead of the first kernel, 0.3 s, to know whether it is there.
+    """
+    asked = linalg.ensure_blas
+
+    def ensure_blas() -> None:
+        linalg.ensure_blas = asked
+        if find_spec("scipy") is None:
+            raise ImportError("scipy is required for linear algebra")
+
+    if "numba.np.arraymath" not in sys.modules:  # which asks once, as it is loaded
+        linalg.ensure_blas = ensure_blas
+
+
 FOLDER = str(cache_folder())
 if not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
     _load_threads()
+    _leave_scipy()
 
 
 def _compile(function: Callable[..., Any], **options: Any) -> Any:

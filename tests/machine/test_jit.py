@@ -144,3 +144,24 @@ def test_threads_are_told_how_to_wait_and_the_environment_is_clean(
     if "OMP_WAIT_POLICY" not in done.stderr:
         pytest.skip("this Numba has no GNU OpenMP")
     assert f"OMP_WAIT_POLICY = '{policy}'" in done.stderr and "GOMP_SPINCOUNT = '20000'" in done.stderr
+
+
+# -- what Numba loads --------------------------------------------------------------------------
+
+ALGEBRA = """
+import sys
+from intnet.numbers import batch_sums
+batch_sums.chunks_of_group(5)
+loaded = [name for name in sys.modules if name.startswith("scipy.linalg")]
+import numba, numpy as np
+a = np.arange(9.0).reshape(3, 3)
+print(loaded, (numba.njit(lambda a: a @ a)(a) == a @ a).all())
+"""
+
+
+@pytest.mark.slow
+def test_kernels_run_without_the_linear_algebra_of_scipy_and_those_of_users_have_it() -> None:
+    pytest.importorskip("scipy")
+    command = [sys.executable, "-W", "error", "-c", ALGEBRA]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[] True\n", "")
