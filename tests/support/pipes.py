@@ -1,6 +1,8 @@
 """Ranks over pipes: a world of processes of this machine, without MPI, so that every test can have one.
 
 together(3, job, *args)     job(*args) on three ranks; what each of them returned
+
+Ranks are forked from a process that has imported intnet and started no thread.
 """
 
 import multiprocessing
@@ -42,14 +44,15 @@ def _rank(
 
 def together(size: int, job: Callable[..., Any], *args: Any) -> list[Any]:
     """What job(*args) returns on each of `size` ranks."""
-    spawn = multiprocessing.get_context("spawn")
-    pairs = [spawn.Pipe() for _ in range(size - 1)]
-    results = [spawn.Pipe() for _ in range(size)]
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["tests.support.shared_run"])
+    pairs = [server.Pipe() for _ in range(size - 1)]
+    results = [server.Pipe() for _ in range(size)]
     ranks = []
     for rank in range(size):
         others = [pairs[rank - 1][1]] if rank else [one for one, _ in pairs]
         given = (rank, size, others, results[rank][1], job, args)
-        ranks.append(spawn.Process(target=_rank, args=given))
+        ranks.append(server.Process(target=_rank, args=given))
         ranks[-1].start()
         results[rank][1].close()  # so that a rank that ends without a result is an EOFError here
     found = [mine.recv() for mine, _ in results]

@@ -24,8 +24,13 @@ EVERY: list[tuple[Any, ...]] = [
 ]
 
 
-def check(ranks: int, cases: list[tuple[Any, ...]]) -> None:
-    alone = all_trained(cases)
+@pytest.fixture(scope="module")
+def alone() -> list[dict[str, Any]]:
+    """What this process makes of EVERY."""
+    return all_trained(EVERY)
+
+
+def check(ranks: int, cases: list[tuple[Any, ...]], alone: list[dict[str, Any]]) -> None:
     for found in together(ranks, all_trained, cases):
         for case, one, mine in zip(cases, alone, found, strict=True):
             assert mine == one, f"{case} on {ranks} ranks"
@@ -33,14 +38,14 @@ def check(ranks: int, cases: list[tuple[Any, ...]]) -> None:
 
 def test_two_ranks_train_what_one_process_trains() -> None:
     """Three steps, the second of 54 images: groups of 3 and 3, then 2 and 2."""
-    check(2, PLAIN)
+    check(2, PLAIN, all_trained(PLAIN))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [3, 7])
-def test_any_number_of_ranks_under_every_method(ranks: int) -> None:
+def test_any_number_of_ranks_under_every_method(ranks: int, alone: list[dict[str, Any]]) -> None:
     """Of seven ranks some have no images: batches have six groups, and four."""
-    check(ranks, EVERY)
+    check(ranks, EVERY, alone)
 
 
 def chained(*case: Any) -> dict[str, Any]:
