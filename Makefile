@@ -3,7 +3,8 @@
 # make check  lint, types and the quick tests: less than a minute where kernels are compiled
 # make test   every test but the longest, in this checkout's own virtual environment
 # make coverage      the quick tests, and how many lines of Python they run
-# make spec-digests   the longest: runs by the definition alone, which end in the digests of the fast code
+# make spec-digests   the longest: runs by the definition alone, which end in the digests of the fast code;
+#                     and a proof
 # make lint   ruff and mypy        make bench   timings as JSON and a table        make clean
 # make docs   docs/ as HTML in docs/_build/html, every link checked
 # make outside   a researcher's day (examples/) from the built wheel, in a fresh environment and an empty folder
