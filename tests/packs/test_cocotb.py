@@ -109,7 +109,7 @@ def test_units_of_every_kind_pass(name: str, settings: Settings, choice: Choice,
 @pytest.mark.slow
 @in_icarus
 def test_a_mutant_is_caught_told_and_diagnosed(tmp_path: Path) -> None:
-    folder = pack.write(made("quantize_sq", "L1", {"W": 10, "EX": -40, "K": 4}), tmp_path / "pack")
+    folder = pack.write(made("quantize_sq", "L2", {"W": 10, "EX": -40, "K": 4}), tmp_path / "pack")
     passed, log = played(folder, tmp_path / "run", TIE_UP, tmp_path / "dut")
     assert not passed
     assert re.search(r"q\[\d+\]: got \w \(-?\d\) want \w \(-?\d\), case \S+ \([^)]+\)", log), log
