@@ -29,7 +29,7 @@ from intnet.methods.float_master import sgd_momentum
 from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.methods.options import of_layer, takes
 from intnet.methods.wageubn_rules import INTEGER_BITS, Rules, read_by
-from intnet.methods.wageubn_widths import MODE_OF, Modes, Widths
+from intnet.methods.wageubn_widths import MODES, Widths
 from intnet.methods.wageubn_words import as_memory, joined, split
 from intnet.numbers import fp32
 from intnet.numbers.formats import Direct, FixedPoint, Format, Shift
@@ -52,9 +52,9 @@ class Wageubn(Method):
     BY_LAYER = (
         "k_e2", "e2", "saturate", "lr", "dr", "weight_decay", "k_w", "k_a", "k_e1", "k_gamma", "k_beta",
         "k_bn", "k_mu", "k_sigma", "k_acc", "k_mom", "k_lr", "mom",
-        *dict.fromkeys(MODE_OF.values()),
+        *MODES,
     )  # fmt: skip
-    LATER = ("k_e2", *dict.fromkeys(MODE_OF.values()))
+    LATER = ("k_e2", *MODES)
 
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "eps_q": "the paper gives no value: 2^-15, the LSB of sigma_q, added to sigma_q",
@@ -89,7 +89,7 @@ class Wageubn(Method):
     }
 
     @dataclass(frozen=True, kw_only=True)
-    class Options(Modes):
+    class Options:
         """e2: of e3, flag8 or a width of SQ, as 16. k_e2: its width in place of that in e2. edges: float32 or
         fixed16. first: what of the first block is float32, its weight layer, or its batch norm and activation
         too.
@@ -124,6 +124,19 @@ class Wageubn(Method):
         k_mom: int = 3
         k_lr: int = 10
         mom: int = 3
+        r_w: str = "ties_even"
+        r_a: str = "ties_even"
+        r_e1: str = "ties_even"
+        r_e2: str = "ties_even"
+        r_gamma: str = "ties_even"
+        r_beta: str = "ties_even"
+        r_bn: str = "ties_even"
+        r_mu: str = "ties_even"
+        r_sigma: str = "ties_even"
+        r_gw: str = "stochastic"
+        r_ggamma: str = "ties_even"
+        r_gbeta: str = "ties_even"
+        r_acc: str = "ties_even"
 
     @takes(Options)
     def __init__(self, /, **options: Any) -> None:

@@ -5,6 +5,7 @@
 """
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 from intnet.errors import ConfigError, FormatError
 from intnet.numbers import rounding
@@ -65,28 +66,6 @@ class Widths:
         return cls(**free, k_ggamma=k_gc, k_gbeta=k_gc, k_gc=k_gc, k_wu=k_wu)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Modes:
-    """How the paths round whose widths have the same letters, by names of `rounding.MODES`; the paper's.
-
-    Defined by `spec/methods/wageubn_modes.py: Modes`.
-    """
-
-    r_w: str = "ties_even"
-    r_a: str = "ties_even"
-    r_e1: str = "ties_even"
-    r_e2: str = "ties_even"
-    r_gamma: str = "ties_even"
-    r_beta: str = "ties_even"
-    r_bn: str = "ties_even"
-    r_mu: str = "ties_even"
-    r_sigma: str = "ties_even"
-    r_gw: str = "stochastic"
-    r_ggamma: str = "ties_even"
-    r_gbeta: str = "ties_even"
-    r_acc: str = "ties_even"
-
-
 FRACTIONS = (rounding.STOCHASTIC, rounding.OWN)  # modes that need a fraction, which no root and no curve has
 # Path -> the option that says how it rounds; all other paths round to nearest, ties to even.
 MODE_OF = {
@@ -96,11 +75,15 @@ MODE_OF = {
     **{"gWq": "r_gw", "ggammaq": "r_ggamma", "gbetaq": "r_gbeta", "gbq": "r_gbeta"},
     **dict.fromkeys(("Accq", "Accq_b", "Accq_gamma", "Accq_beta"), "r_acc"),
 }
+MODES = tuple(dict.fromkeys(MODE_OF.values()))
 
 
-def modes_of(options: Modes) -> dict[str, str]:
-    """Path -> mode of rounding; ConfigError for what is no mode, or none that the path can have."""
-    given = {field.name: getattr(options, field.name) for field in fields(Modes)}
+def modes_of(options: Any) -> dict[str, str]:
+    """Path -> mode of rounding; ConfigError for what is no mode, or none that the path can have.
+
+    Defined by `spec/methods/wageubn_modes.py: Modes`.
+    """
+    given = {name: getattr(options, name) for name in MODES}
     for name, mode in given.items():
         try:
             code = rounding.mode_code(mode)
