@@ -8,7 +8,7 @@ read_curve    any run as a baseline: how long it trained, and its tests
 
 import dataclasses
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,9 @@ from intnet.costs import adapt_costs, array_costs
 from intnet.costs.adapt_costs import LayerSize
 from intnet.costs.array_costs import START_BITS, Curve, LayerMaps, Width
 from intnet.errors import CheckpointError, ConfigError
+from intnet.methods.dynasty import ACTIVATIONS, WEIGHTS, Dynasty, alphas
 from intnet.methods.dynasty_map import multiply_adds
+from intnet.methods.options import of_layer
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import metrics, records, report, run_folder
 from intnet.runs.metrics import LAYER_MAP
@@ -213,7 +215,7 @@ class Maps:
 def read_maps(folder: str, run: Run) -> Maps:
     """The run up to its last checkpoint; ConfigError where it has made no map yet."""
     own = run_folder.identity(run)
-    if own["options"].get("map") == "uniform":
+    if not _moving(own):
         bits, weights = own["options"]["bits"], own["options"]["weight_bits"]
         widths = f"weights of {bits if weights is None else weights:g} bits, activations of {bits:g}"
         raise ConfigError(f"{folder}: its map is uniform and never moves: {widths}")
@@ -235,7 +237,7 @@ class Timed:
 def read_timed(folder: str, run: Run) -> Timed:
     """The run up to its last checkpoint; ConfigError where it has not done a whole epoch."""
     own = run_folder.identity(run)
-    if own["options"].get("map") != "uniform":
+    if _moving(own):
         found = read_maps(folder, run)
         return Timed(own, found.history, found.tested)
     curve, _ = read_curve(folder, run)
@@ -244,9 +246,21 @@ def read_timed(folder: str, run: Run) -> Timed:
     return Timed(own, _uniform(own, curve.length), list(curve.tested))
 
 
+def _by_layer(own: dict[str, Any]) -> Callable[[str], Dynasty.Options]:
+    """A layer's name -> the options that hold for it."""
+    method = Dynasty(**own["options"])
+    return lambda name: of_layer(method.options, method.overrides, name)
+
+
+def _moving(own: dict[str, Any]) -> bool:
+    """Whether a layer's map moves."""
+    options, made = _by_layer(own), models.make(own["model"], tuple(own["image_shape"]), own["classes"])
+    return any(options(one.name).map == "dynamic" for one in made.all_layers() if one.takes_weight)
+
+
 def _uniform(own: dict[str, Any], length: float) -> array_costs.History:
     """One width in all blocks from the start, for so many epochs; the network's input is of 8 bits."""
-    bits, weights = own["options"]["bits"], own["options"]["weight_bits"]
+    options = _by_layer(own)
     made = models.make(own["model"], tuple(own["image_shape"]), own["classes"])
     seen = adapt_costs.image_through(made, "*/x0")
     weighted: list[Any] = [layer for layer in made.all_layers() if layer.takes_weight]
@@ -255,7 +269,8 @@ def _uniform(own: dict[str, Any], length: float) -> array_costs.History:
         shape = seen[f"{layer.name}/x0"].shape
         uses, _ = multiply_adds(shape, layer.weight.shape, layer.stride, layer.padding)
         whole = Width(int(uses.sum()), 0, 0, 1, 0)
-        operands = whole.at(bits if weights is None else weights), whole.at(bits) if layers else None
+        widths = alphas(options(layer.name))
+        operands = whole.at(widths[WEIGHTS]), whole.at(widths[ACTIVATIONS]) if layers else None
         layers.append(LayerMaps(layer.name, *operands))
     forward = str(own["options"].get("forward_dynamic", "activation"))
     return array_costs.of_length(tuple(layers), length, forward)
@@ -302,7 +317,7 @@ def _by_epoch(
 
 
 def _history(maps: list[dict[str, Any]], own: dict[str, Any], step: int) -> array_costs.History:
-    """The first epoch's 4 bits, then each map for the epoch after it."""
+    """The first epoch's 4 bits, then each map for the epoch after it; where no map moves, as it is."""
     model = models.make(own["model"], tuple(own["image_shape"]), own["classes"])
     names = [layer.name for layer in model.all_layers() if layer.takes_weight]
     made = [_layers(line, names) for line in maps]
@@ -311,7 +326,9 @@ def _history(maps: list[dict[str, Any]], own: dict[str, Any], step: int) -> arra
             raise ValueError(f"epoch {line['epoch']}: its blocks and multiply-adds are not those of epoch 0")
     length = _per_epoch(own)
     begun = -(-step // length)
-    epochs = (tuple(layer.at(START_BITS) for layer in made[0]), *made)[:begun]
+    options = _by_layer(own)
+    start = (one if options(one.name).map == "uniform" else one.at(START_BITS) for one in made[0])
+    epochs = (tuple(start), *made)[:begun]
     last = (step - (begun - 1) * length) / length
     forward = str(own["options"].get("forward_dynamic", "activation"))
     return array_costs.History(epochs, (1.0,) * (begun - 1) + (last,), forward)

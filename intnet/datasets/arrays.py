@@ -186,7 +186,7 @@ def rounded_to(numbers: np.ndarray, exponent: int, where: str) -> tuple[np.ndarr
             k = start + int(np.argmax(np.abs(made) > WIDEST))
             index = tuple(int(i) for i in np.unravel_index(k, numbers.shape))
             raise DataError(
-                f"{where}: {flat[k]!r} at index {index} of (N, H, W, C) needs more than 24 bits in steps of "
+                f"{where}: {flat[k]} at index {index} of (N, H, W, C) needs more than 24 bits in steps of "
                 f"2^{exponent}: scale it as the training part was"
             )
         errors = np.abs(values - np.ldexp(made, exponent))

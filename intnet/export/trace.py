@@ -163,7 +163,12 @@ class Follower(Watcher):
     def _rounded(self, x: int, event: Event, den: np.ndarray, den_exponent: int) -> int:
         """x / (den 2^den_exponent), as the event's format has it."""
         where, form = f"{event.layer}/{event.path}", event.format
-        if not isinstance(form, Direct | FixedPoint) or event.rounding != "ties_even":
+        if event.rounding != "ties_even":
+            raise ConfigError(
+                f"{where}: it rounds by {event.rounding}, and an exported network to nearest, ties to even: "
+                "train without that option"
+            )
+        if not isinstance(form, Direct | FixedPoint):
             told = FLOATS.get(self.method.name, INSTEAD)
             raise ConfigError(
                 f"{where}: {form} has no fixed exponent, which an exported network needs: {told}"

@@ -11,7 +11,7 @@ is refused by its name: where it rounds is not defined.
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +26,7 @@ from intnet.numbers import rounding
 from intnet.spec import formats as spec
 from intnet.spec import nets
 from intnet.spec.curves import curve_bounds, tanh_bounds
+from intnet.spec.methods.wageubn_modes import Modes
 from intnet.spec.rounding import Mode
 
 # Both have the same fields in the same order.
@@ -106,7 +107,7 @@ def definition_of(method: type[Method]) -> Any:
 def settings_of(definition: Any, method: str, options: Mapping[str, Any]) -> Any:
     """A definition's `Settings` of a run's options; ConfigError where a user's own does not take them."""
     try:
-        made = definition.Settings.from_options(options)
+        made = definition.Settings.from_options(_with_rules(definition.Settings, options))
         for key, value in options.items():
             if type(value) is int and type(getattr(made, key, value)) is float:
                 raise TypeError(f"{key}={value} is read as a float")
@@ -117,6 +118,16 @@ def settings_of(definition: Any, method: str, options: Mapping[str, Any]) -> Any
             'READ = float32.Settings.READ | {"k": int}'
         ) from error
     return made
+
+
+def _with_rules(settings: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options whose values are rounding modes as the definition takes them."""
+    own = issubclass(settings, Modes) if isinstance(settings, type) else False
+    names = [one.name for one in fields(Modes)] if own else []
+    return {
+        name: mode_of(str(value)) if name.partition("@")[0] in names else value
+        for name, value in options.items()
+    }
 
 
 def layer_of(layer: Layer, kind: str) -> nets.Layer:

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from intnet.blocks.buckets import Packed
+from intnet.blocks.buckets import Codec, Packed
 from intnet.errors import FormatError
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.sources import FloatExact, Root
 from intnet.inspect import histograms
 from intnet.inspect.histograms import Bins, Errors
-from intnet.numbers.formats import Constant, Flag
+from intnet.numbers.formats import Constant, Flag, kind_of
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
 from intnet.trace import Event, PathTable
 
@@ -107,7 +107,11 @@ class Against(NamedTuple):
 
 
 def measure(event: Event, most: int = BINS) -> Measured:
-    """The row of one event, with histograms of at most so many bins, an odd number."""
+    """The row of one event, with histograms of at most so many bins, an odd number.
+
+    FormatError for what is no event, for a result or a format that is not measured.
+    """
+    _check(event)
     table = PathTable()
     table(event)
     row = table.rows[event.layer, event.path]
@@ -232,6 +236,24 @@ def _sqnr(scaled: np.ndarray, errors: np.ndarray) -> float | None:
     noise = fsum((errors * errors).tolist())
     signal = fsum((scaled * scaled).tolist())
     return round(10 * log10(signal / noise), 2) if noise and signal else None
+
+
+def _check(event: Any) -> None:
+    """FormatError unless it is an event whose result, of what entered it, can be measured."""
+    if not isinstance(event, Event):
+        raise FormatError(
+            f"measure reads an event, not a {type(event).__name__}: recorder.events['fc1/x0'] of a Recorder, "
+            "or Event(layer, path, step, source, result, format) of a tensor by itself"
+        )
+    where, result = f"{event.layer}/{event.path}", event.result
+    if not isinstance(result, QTensor | np.ndarray | Packed | Exact | FloatExact):
+        raise FormatError(f"{where}: a {type(result).__name__} is not measured: it has no codes of one step")
+    if event.format is not None and not isinstance(event.format, Codec):
+        kind_of(event.format)
+    if event.format is not None and tuple(event.source.shape) != tuple(result.shape):
+        raise FormatError(
+            f"{where}: a result of shape {tuple(result.shape)} is none of {tuple(event.source.shape)} numbers"
+        )
 
 
 def codes_of(result: Any) -> np.ndarray:

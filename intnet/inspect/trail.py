@@ -68,8 +68,13 @@ def grid(source: Expression, format: Format) -> int:
 
 
 def limits(format: Format) -> tuple[int | None, int | None, str]:
-    """(least, greatest, overflow) of presat, by the format's definition; of Flag-Q on the coarse grid."""
+    """(least, greatest, overflow) of presat, by the format's definition; of Flag-Q on the coarse grid.
+
+    Of `Levels` the least and the greatest level.
+    """
     of_one = as_spec.format_of(format).way(1, 0)  # where R = 1, so 1 is on the coarse grid
+    if of_one.levels is not None:
+        return min(of_one.levels.values()), max(of_one.levels.values()), "saturate"
     return of_one.limits or (None, None, "")
 
 

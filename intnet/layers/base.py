@@ -31,6 +31,7 @@ class Layer(Shown):
 
     takes_weight = False  # a matrix product with its parameters
     normalizes = False  # by statistics of the batch
+    stores = True  # it has data paths of its own, on which a method puts values
     derivative = ""  # of an activation: what it is made from, 'mask', 'x3' or 'x4'
 
     def __init__(self) -> None:

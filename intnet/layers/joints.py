@@ -41,6 +41,8 @@ class Scale(Layer):
 class Squeeze(GlobalAvgPool):
     """GlobalAvgPool of an image that another layer reads too: its error is stored, so that both join."""
 
+    stores = True
+
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """The means."""
         return super().forward(self.on_path(x, method, None, "e0"), method)

@@ -9,6 +9,8 @@ from intnet.methods.method import Method
 class MaxPool2d(Layer):
     """Maximum of windows; exact, so nothing is rounded."""
 
+    stores = False
+
     def __init__(
         self, kernel_size: int | Pair, stride: int | Pair | None = None, padding: int | Pair = 0
     ) -> None:
@@ -23,6 +25,8 @@ class MaxPool2d(Layer):
 
 class AvgPool2d(MaxPool2d):
     """Mean of windows, padding counted as 0; rounded to the activation format."""
+
+    stores = True
 
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """x4 = QA(mean)."""
@@ -44,6 +48,8 @@ class AdaptiveAvgPool2d(Layer):
 
 class GlobalAvgPool(Layer):
     """Mean over all positions, (N, C): exact; the next layer rounds it."""
+
+    stores = False
 
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """The means."""

@@ -59,6 +59,10 @@ class Linear(Layer):
 
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """x1 = x0 Wq^T (+ bq)."""
+        if len(x.value.shape) != 2:
+            raise ShapeError(
+                f"{self.name or 'Linear'}: reads rows (N, F), not {x.value.shape}: put a Flatten() ahead"
+            )
         x = self.on_path(x, method, "x0", "e4")
         w = self.read(self.weight, method)
         y = ops.linear(x, w, keep=self.keeper(method, "x0"), where=self.name)

@@ -15,6 +15,8 @@ from intnet.methods.method import Method
 class Flatten(Layer):
     """(N, H, W, C) -> (N, H*W*C) in C order."""
 
+    stores = False
+
     def forward(self, x: Tensor, method: Method) -> Tensor:
         """The same elements."""
         return ops.flatten(x)

@@ -29,7 +29,7 @@ from intnet.methods import adapt_switch as switch
 from intnet.methods import symbols
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import LayerLike, Parameter, Update, check_finite, to_float32, whole
-from intnet.methods.options import takes
+from intnet.methods.options import of_layer, takes
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
 from intnet.numbers.formats import MAX_BITS, FixedPoint, Scaled
 from intnet.numbers.qtensor import QTensor
@@ -47,6 +47,8 @@ class Adapt(RoundedCopies):
     SYMBOLS = symbols.ADAPT
     STREAMS = ("push_down",)
     fixed_model = True
+    BY_LAYER = ("start", "switch")
+    LATER = ("switch",)
     STATE: ClassVar[dict[str, str]] = FloatMaster.STATE | {
         "precision": "[WL, FL]",
         "window": "[lb, r, n]: lookback, resolution, gradients in G",
@@ -92,11 +94,12 @@ class Adapt(RoundedCopies):
     class Options(FloatMaster.Options):
         """eps: bits of KL that PushDown may lose, 0 in the paper. buff: bits in front of the point.
 
-        start: <WL,FL> of every layer at first. lookback, resolution: their bounds; both start at the lower
-        one. gamma: momentum of the lookback. reading: of 'log^2 D - 1' in (3.6), graded (ln D - 1)^2 or
-        printed (ln D)^2 - 1. buffer: raised counts the bits of PushUp, printed does not. normalize: off
-        leaves (3.4) out, and D is (3.3). penalty: on adds WL/32 * (share of non-zeros) to the loss that the
-        strategy sees (first version). l1, l2: penalties, behind clip; weight_decay is for adamw.
+        start: <WL,FL> of every layer at first; switch: off leaves it so. Both take a pattern of weight
+        layers, start@fc=16,8, and hold for the layers behind. lookback, resolution: their bounds; both start
+        at the lower one. gamma: momentum of the lookback. reading: of 'log^2 D - 1' in (3.6), graded
+        (ln D - 1)^2 or printed (ln D)^2 - 1. buffer: raised counts the bits of PushUp, printed does not.
+        normalize: off leaves (3.4) out, and D is (3.3). penalty: on adds WL/32 * (share of non-zeros) to the
+        loss that the strategy sees (first version). l1, l2: penalties, behind clip; weight_decay: of adamw.
         """
 
         lr: str = "0.02"
@@ -113,6 +116,7 @@ class Adapt(RoundedCopies):
         l2: float = 0.01
         init: Literal["normal", "tnvs", "uniform"] = "tnvs"
         penalty: Literal["off", "on"] = "off"
+        switch: Literal["on", "off"] = "on"
 
     @takes(Options)
     def __init__(self, /, **options: Any) -> None:
@@ -126,9 +130,7 @@ class Adapt(RoundedCopies):
             raise ConfigError(f"adapt: buff={o.buff}: the bits in front of the point are 1 to {MAX_BITS - 1}")
         if not 0 <= o.gamma <= 1:
             raise ConfigError(f"adapt: gamma={o.gamma:g}: the share of the new lookback is from 0 to 1")
-        self._start = numbers(o.start, ",", "start", "8,4")
-        if not 0 <= self._start[1] < self._start[0] <= MAX_BITS:
-            raise ConfigError(f"adapt: start={o.start}: WL,FL with 0 <= FL < WL <= {MAX_BITS}")
+        first_precision(o.start)
         self._rule = switch.Rule(
             numbers(o.lookback, "-", "lookback", "25-100"),
             numbers(o.resolution, "-", "resolution", "50-150"),
@@ -148,9 +150,9 @@ class Adapt(RoundedCopies):
         Defined by `spec/methods/adapt.py: first`.
         """
         super().start(layers, seed)
-        for layer in layers:
-            layer.buffers["precision"] = whole(*self._start)
         for layer in self._weighted:
+            for follower in self._behind[layer.name]:
+                follower.buffers["precision"] = whole(*first_precision(self._of(layer).start))
             layer.buffers["window"] = whole(self._rule.lookback[0], self._rule.resolution[0], 0)
         self.state |= {"strategy": whole(0), "losses": np.zeros(0, np.float32)}
 
@@ -161,6 +163,13 @@ class Adapt(RoundedCopies):
         for layer in layers:
             current = layer if layer.takes_weight else current
             self._behind[current.name].append(layer)
+
+    def reads(self, layer: LayerLike) -> Sequence[str]:
+        """Only weight layers have a precision of their own."""
+        return self.BY_LAYER if layer.takes_weight else ()
+
+    def _of(self, layer: LayerLike) -> Options:
+        return of_layer(self.options, self.overrides, layer.name)
 
     def buffers_set_elsewhere(self, layer: LayerLike) -> Sequence[str]:
         """The precision, of which the weight layer ahead decides."""
@@ -285,6 +294,8 @@ class Adapt(RoundedCopies):
 
         Defined by `spec/methods/adapt.py: Step.gather`.
         """
+        if self._of(layer).switch == "off":
+            return
         slots, (lb, r, n) = parameter.slots, layer.buffers["window"].codes.tolist()
         slots["G"] = slots["G"] + gradient if "G" in slots else gradient
         if self.options.normalize == "off":
@@ -324,6 +335,14 @@ class Adapt(RoundedCopies):
     def penalties(self) -> tuple[float, float]:
         """l1 and l2."""
         return self.options.l1, self.options.l2
+
+
+def first_precision(text: str) -> tuple[int, int]:
+    """<WL,FL> of option start; ConfigError for one that there is not."""
+    wl, fl = numbers(text, ",", "start", "8,4")
+    if not 0 <= fl < wl <= MAX_BITS:
+        raise ConfigError(f"adapt: start={text}: WL,FL with 0 <= FL < WL <= {MAX_BITS}")
+    return wl, fl
 
 
 def numbers(text: str, between: str, key: str, example: str) -> tuple[int, int]:

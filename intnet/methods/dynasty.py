@@ -27,7 +27,7 @@ from intnet.methods import dynasty_map, symbols
 from intnet.methods.dynasty_map import FIRST, Given
 from intnet.methods.float32 import Float32
 from intnet.methods.method import LayerLike, Parameter, check_finite, to_float32, whole
-from intnet.methods.options import takes
+from intnet.methods.options import of_layer, takes
 from intnet.numbers import shares
 from intnet.ops.bilinear import Copies
 from intnet.trace import Event
@@ -50,6 +50,7 @@ class Dynasty(Float32):
 
     name = "dynasty"
     SYMBOLS = symbols.DYNASTY
+    BY_LAYER = ("map", "bits", "weight_bits")
     STATE: ClassVar[dict[str, str]] = Float32.STATE | {
         "b": "widths of the blocks' mantissas, smoothed; in use are the nearest of 0, 2, 4, 6, 8",
         "b_new": "the same before smoothing",
@@ -82,7 +83,8 @@ class Dynasty(Float32):
     class Options(Float32.Options):
         """bits: alpha, the mean width of dynamic operands; weight_bits: the same of weights, if it differs.
 
-        map: 'uniform' gives every block just these bits from the start, the baseline of a map.
+        map: 'uniform' gives every block just these bits from the start, the baseline of a map; map@fc=uniform
+        those of some weight layers, with bits@fc=6 beside it, which leave the map of the others.
         forward_dynamic: the operand of b bits in the forward product. gamma: smoothing of the map, 0: none.
         lambdas: two, of weights and of activations, or one of both. mean: of b, over blocks as in
         Algorithm 1 or over work as in (2b). tuning: off takes the estimate of lambda alone (figure 5).
@@ -103,11 +105,8 @@ class Dynasty(Float32):
         o = self.options
         if o.forward_dynamic == "weight":
             self.SYMBOLS = {**self.SYMBOLS, **symbols.DYNASTY_WEIGHT}
-        self.alpha = {WEIGHTS: o.bits if o.weight_bits is None else o.weight_bits, ACTIVATIONS: o.bits}
-        if not all(0 <= alpha <= dynasty_map.BETA for alpha in self.alpha.values()):
-            raise ConfigError("dynasty: bits and weight_bits are mean widths from 0 to 8")
-        if o.map == "uniform" and not set(self.alpha.values()) <= set(WIDTHS):
-            raise ConfigError("dynasty: a uniform map has 0, 2, 4, 6 or 8 bits")
+        self.alpha = alphas(o)
+        check_widths(o)
         if o.lambdas == "one" and o.weight_bits is not None:
             raise ConfigError("dynasty: lambdas=one has one mean width: leave weight_bits out")
         if not 0 <= o.gamma < 1:
@@ -119,6 +118,25 @@ class Dynasty(Float32):
         self._maps: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}  # b, and the bits in use
 
     # -- starting ---------------------------------------------------------------------------
+
+    def follow(self, layers: Sequence[Any]) -> None:
+        """ConfigError where options of a layer do not go together."""
+        super().follow(layers)
+        for layer in self._weighted:
+            try:
+                check_widths(self._of(layer))
+            except ConfigError as error:
+                raise ConfigError(f"{error} (of layer {layer.name})") from None
+        self._moving = any(self._of(layer).map == "dynamic" for layer in self._weighted)
+
+    def reads(self, layer: LayerLike) -> Sequence[str]:
+        """Only weight layers have blocks; a map that moves has one mean width for all layers."""
+        if not layer.takes_weight:
+            return ()
+        return self.BY_LAYER if self._of(layer).map == "uniform" else ("map",)
+
+    def _of(self, layer: LayerLike) -> Options:
+        return of_layer(self.options, self.overrides, layer.name)
 
     def start(self, layers: Sequence[Any], seed: int) -> None:
         """Every block starts with 4 bits."""
@@ -133,8 +151,8 @@ class Dynasty(Float32):
         Defined by `spec/methods/dynasty.py: Step.bits`.
         """
         if "b" not in store:
-            uniform = self.options.map == "uniform"
-            return np.full(blocks, int(self.alpha[kind] if uniform else FIRST), np.uint8)
+            own = self._of(layer)
+            return np.full(blocks, int(alphas(own)[kind] if own.map == "uniform" else FIRST), np.uint8)
         known = self._maps.get((layer.name, kind))
         if known is None or known[0] is not store["b"]:
             known = store["b"], dynasty_map.rounded(store["b"])
@@ -207,7 +225,7 @@ class Dynasty(Float32):
         if path == "e3":
             return self._block_float(layer, path, value, STATIC, pixels(value))
         if path == "e4" and layer.takes_weight:
-            self._add(self._seen.pop((layer.name, ACTIVATIONS)), value, layer.buffers, ACTIVATIONS)
+            self._add(layer, self._seen.pop((layer.name, ACTIVATIONS)), value, layer.buffers, ACTIVATIONS)
         return self.passes(layer, path, value)
 
     def gradient(self, layer: LayerLike, parameter: Parameter, value: Any) -> np.ndarray:
@@ -216,17 +234,19 @@ class Dynasty(Float32):
         Defined by `spec/methods/dynasty.py: Step.gradient`.
         """
         if parameter.symbol == "W":
-            self._add(self._seen.pop((layer.name, WEIGHTS)), value, parameter.slots, WEIGHTS)
+            self._add(layer, self._seen.pop((layer.name, WEIGHTS)), value, parameter.slots, WEIGHTS)
         return super().gradient(layer, parameter, value)
 
     # -- sensitivity and map ------------------------------------------------------------------
 
-    def _add(self, blocks: BlockTensor, g: np.ndarray, store: dict[str, Any], kind: str) -> None:
+    def _add(
+        self, layer: LayerLike, blocks: BlockTensor, g: np.ndarray, store: dict[str, Any], kind: str
+    ) -> None:
         """Add the sensitivity of each block in this batch to S, unless the batch is a short one (1).
 
         Defined by `spec/methods/dynasty.py: Step._add`.
         """
-        if self.options.map == "uniform" or self._batch != self.number("images"):
+        if self._of(layer).map == "uniform" or self._batch != self.number("images"):
             return
         with self.timed():
             if "S" not in store:
@@ -256,7 +276,7 @@ class Dynasty(Float32):
 
     def end_of_step(self) -> None:
         """Count a full batch."""
-        if self.options.map == "dynamic" and self._batch == self.number("images"):
+        if self._moving and self._batch == self.number("images"):
             self.state["batches"] = whole(self.number("batches") + 1)
         self._seconds += self.overhead
         super().end_of_step()
@@ -267,7 +287,7 @@ class Dynasty(Float32):
         Defined by `spec/methods/dynasty.py: Step.end_of_epoch`.
         """
         self.map = {}
-        if self.options.map == "dynamic" and self.number("batches"):
+        if self._moving and self.number("batches"):
             before = self.overhead  # which `_seconds` has already
             with self.timed():
                 self.meet()
@@ -296,7 +316,18 @@ class Dynasty(Float32):
         for kind, part, r, lam in zip(KINDS, parts, rs, lams, strict=True):
             if part.stores:  # else one layer alone, whose input has no sensitivity
                 self._use(kind, part, dynasty_map.make(part.given, r, lam, self.options.gamma))
+        self._tell_fixed(of_kind)
         self.state |= {"lambda": np.array(lams), "batches": whole(0)}
+
+    def _tell_fixed(self, uses: Sequence[dict[str, np.ndarray]]) -> None:
+        """Of layers of one width in all blocks; the first one's input has no map (8 bits)."""
+        for layer in self._weighted:
+            own = self._of(layer)
+            if own.map == "uniform":
+                told = self.map["layers"][layer.name]
+                for kind, used in zip(KINDS, uses, strict=True):
+                    if kind == WEIGHTS or layer.edge != "first":
+                        told[kind] = dynasty_map.fixed_record(used[layer.name], int(alphas(own)[kind]))
 
     def _lambda(self, r: np.ndarray, uses: np.ndarray, last: float | None, alpha: float) -> float:
         """The next lambda, from the last one. Defined by `spec/methods/dynasty.py: Step._lambda`."""
@@ -335,6 +366,21 @@ class Dynasty(Float32):
                 store[key][read] = widths[own]
             store["S"] = np.zeros(read.shape)
             start = own.stop
+
+
+def alphas(options: Dynasty.Options) -> dict[str, float]:
+    """Mean widths by kind, of a uniform map every block's."""
+    o = options
+    return {WEIGHTS: o.bits if o.weight_bits is None else o.weight_bits, ACTIVATIONS: o.bits}
+
+
+def check_widths(options: Dynasty.Options) -> None:
+    """ConfigError for widths that there are not."""
+    widths = alphas(options).values()
+    if not all(0 <= width <= dynasty_map.BETA for width in widths):
+        raise ConfigError("dynasty: bits and weight_bits are mean widths from 0 to 8")
+    if options.map == "uniform" and not set(widths) <= set(WIDTHS):
+        raise ConfigError("dynasty: a uniform map has 0, 2, 4, 6 or 8 bits")
 
 
 class Part(NamedTuple):

@@ -205,6 +205,16 @@ def layer_record(given: Given, made: Map, part: slice) -> dict[str, Any]:
     }
 
 
+def fixed_record(uses: np.ndarray, bits: int) -> dict[str, Any]:
+    """The same of a layer that has one width in all blocks, and no sensitivities."""
+    read = uses[uses > 0]
+    return {
+        **{"blocks": int(read.size), "macs": int(read.sum()), "mean": float(bits), "mac_bits": float(bits)},
+        **{"skipped": float(bits == 0), "counts": [int(read.size) * (bits == width) for width in WIDTHS]},
+        **{"r": [], "infinite": 0, "change": 0.0, "change_new": 0.0},
+    }
+
+
 # -- multiply-adds -------------------------------------------------------------------------------
 
 

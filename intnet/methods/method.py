@@ -19,7 +19,7 @@ layer in its `buffers`, of the whole net in `Method.state`.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, ClassVar, Protocol
@@ -63,6 +63,7 @@ class LayerLike(Protocol):
     takes_weight: bool
     normalizes: bool
     derivative: str
+    stores: bool
     buffers: dict[str, Any]
 
 
@@ -105,6 +106,8 @@ class Method(Shown):
     packing: Packing | None  # what its tape packs, where asked to
 
     BY_LAYER: ClassVar[tuple[str, ...]] = ()  # keys that may be set for some layers only: bits@layer2.*
+
+    LATER: ClassVar[tuple[str, ...]] = ()  # keys that files name only where they are not as by default
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Options:
@@ -195,10 +198,10 @@ class Method(Shown):
     def start(self, layers: Sequence[Any], seed: int) -> None:
         """Give every parameter of `layers` its first value, drawn from the seed; forget all other state."""
         rng.check_streams(self.streams(layers))
-        check_patterns(self.overrides, [layer.name for layer in layers], self.name)
         self.set(seed=seed, step=0, epoch=0, saturated={})
         self.held, self.map, self.moves = {}, {}, {}
         self.follow(layers)
+        check_patterns(self.overrides, layers, self.reads, self.name)
         if self.packing is not None:
             self.packing.start(layers)
         for layer in layers:
@@ -229,6 +232,10 @@ class Method(Shown):
 
     def follow(self, layers: Sequence[Any]) -> None:
         """Note what must be known of the layers of a model, and of their order, before one of them runs."""
+
+    def reads(self, layer: LayerLike) -> Collection[str]:
+        """The keys of BY_LAYER that mean something to a layer; those of other layers only are refused."""
+        return self.BY_LAYER
 
     def buffers_set_elsewhere(self, layer: LayerLike) -> Sequence[str]:
         """Names of a layer's buffers that the update of another layer sets."""
@@ -302,8 +309,13 @@ class Method(Shown):
     # -- options ----------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
-        """All options by key, those of some layers by 'key@pattern'; `methods.make` takes them back."""
-        own = dataclasses.asdict(self.options) | self.overrides
+        """All options by key, those of some layers by 'key@pattern'; `methods.make` takes them back.
+
+        Of LATER only those that were set: files are written as before there were such options.
+        """
+        plain = {one.name: one.default for one in dataclasses.fields(self.Options) if one.name in self.LATER}
+        given = dataclasses.asdict(self.options).items()
+        own = {key: value for key, value in given if key not in plain or value != plain[key]} | self.overrides
         return own if self.packing is None else own | self.packing.settings()
 
     def changed(self) -> dict[str, Any]:

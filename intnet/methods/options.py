@@ -12,7 +12,7 @@ import fnmatch
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from intnet.errors import ConfigError, unknown
@@ -52,13 +52,23 @@ def parse_options(
     return cls(**values), overrides
 
 
-def check_patterns(overrides: Mapping[str, Any], names: Sequence[str], owner: str) -> None:
-    """ConfigError naming an override whose pattern matches none of the layers' names."""
-    for key in overrides:
-        pattern = key.partition("@")[2]
-        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
-            shown = ", ".join(names)
-            raise ConfigError(f"{owner}: {key}: no layer of this model has such a name; there are {shown}")
+def check_patterns(
+    overrides: Mapping[str, Any], layers: Sequence[Any], reads: Callable[[Any], Collection[str]], owner: str
+) -> None:
+    """ConfigError naming an override whose pattern matches no layer, or none that reads the key."""
+    for name in overrides:
+        key, _, pattern = name.partition("@")
+        found = [layer for layer in layers if fnmatch.fnmatchcase(layer.name, pattern)]
+        if not found:
+            shown = ", ".join(layer.name for layer in layers)
+            raise ConfigError(f"{owner}: {name}: no layer of this model has such a name; there are {shown}")
+        if not any(key in reads(layer) for layer in found):
+            first, able = found[0].name, [layer.name for layer in layers if key in reads(layer)]
+            raise ConfigError(
+                f"{owner}: {name}: no layer that it matches reads {key}, nothing would change; {first} reads "
+                f"{', '.join(sorted(reads(found[0]))) or 'none of the options by layer'}; {key} is read by "
+                f"{', '.join(able) or 'no layer of this model'}"
+            )
 
 
 def of_layer(options: Given, overrides: Mapping[str, Any], layer: str) -> Given:

@@ -27,7 +27,7 @@ bits.
 Defined by `spec/methods/packing.py: Packing.save`, `spec/methods/packing.py: pack`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -176,7 +176,7 @@ class Packing:
 
     def start(self, layers: Sequence[Any]) -> None:
         """Every layer's codec is known before the first step: what is wrong with one is said here."""
-        check_patterns(self.overrides, [layer.name for layer in layers], self.where)
+        check_patterns(self.overrides, layers, self.reads, self.where)
         self._plans = {
             (layer.name, path): self.plan(layer, path) for layer in layers for path in (*PACKED, MASK)
         }
@@ -186,6 +186,20 @@ class Packing:
         given = [f"{key}={value}" for key, value in shares.items() if value is not None]
         if given and not any(plan and plan.share for plan in self._plans.values()):
             raise ConfigError(f"{self.where}: {', '.join(given)}: no layer mixes widths, as bits=2/4 does")
+
+    def reads(self, layer: "LayerLike") -> Collection[str]:
+        """The keys of BY_LAYER that mean something to a layer: it keeps what its gradients are made from."""
+        options = of_layer(self.options, self.overrides, layer.name)
+        silent = layer.derivative == "x4" or (layer.derivative == "x3" and self.options.silu == "float32")
+        if silent or not layer.stores:
+            return ()
+        if options.bits == "off":
+            return ("bits",)
+        if layer.derivative == "mask":
+            return "bits", "storage"
+        levels, fixed = options.codec == "levels", options.codec == "symmetric"
+        unread = {"levels": not levels, "norm": not levels, "bucket": fixed}
+        return [key for key in BY_LAYER if not unread.get(key)]
 
     def plan(self, layer: "LayerLike", path: str = "x0") -> "Plan | None":
         """How a layer's value is packed; None where it stays. ConfigError names what is wrong.

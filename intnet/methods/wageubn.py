@@ -28,8 +28,8 @@ from intnet.methods import symbols, wageubn_block
 from intnet.methods.float_master import sgd_momentum
 from intnet.methods.method import LayerLike, Method, Parameter, Update, check_finite, to_float32
 from intnet.methods.options import of_layer, takes
-from intnet.methods.wageubn_rules import INTEGER_BITS, Rules
-from intnet.methods.wageubn_widths import Widths
+from intnet.methods.wageubn_rules import INTEGER_BITS, Rules, read_by
+from intnet.methods.wageubn_widths import MODES, Widths
 from intnet.methods.wageubn_words import as_memory, joined, split
 from intnet.numbers import fp32
 from intnet.numbers.formats import Direct, FixedPoint, Format, Shift
@@ -52,7 +52,9 @@ class Wageubn(Method):
     BY_LAYER = (
         "k_e2", "e2", "saturate", "lr", "dr", "weight_decay", "k_w", "k_a", "k_e1", "k_gamma", "k_beta",
         "k_bn", "k_mu", "k_sigma", "k_acc", "k_mom", "k_lr", "mom",
+        *MODES,
     )  # fmt: skip
+    LATER = ("k_e2", *MODES)
 
     DEVIATIONS: ClassVar[dict[str, str]] = {
         "eps_q": "the paper gives no value: 2^-15, the LSB of sigma_q, added to sigma_q",
@@ -95,7 +97,9 @@ class Wageubn(Method):
         saturate: off, or the integer bits of activations. lr: learning rate codes of k_lr bits, code *
         2^(1-k_lr), by epoch; dr: range of CQ by epoch, powers of two. weight_decay: off, or s for 2^-s.
         statistics: running or batch, for inference. k_w .. k_lr: widths of section IV-A; those of gradients
-        and of stored weights follow by (22) and (24). mom: the momentum's code of k_mom bits.
+        and of stored weights follow by (22) and (24). mom: the momentum's code of k_mom bits. r_w .. r_acc:
+        how what has these widths rounds, gW by r_gw; inference draws no words: what is stochastic rounds to
+        nearest, ties to even.
         All but edges, first and statistics take a layer pattern: k_e2@layer2.*=6.
         """
 
@@ -120,6 +124,19 @@ class Wageubn(Method):
         k_mom: int = 3
         k_lr: int = 10
         mom: int = 3
+        r_w: str = "ties_even"
+        r_a: str = "ties_even"
+        r_e1: str = "ties_even"
+        r_e2: str = "ties_even"
+        r_gamma: str = "ties_even"
+        r_beta: str = "ties_even"
+        r_bn: str = "ties_even"
+        r_mu: str = "ties_even"
+        r_sigma: str = "ties_even"
+        r_gw: str = "stochastic"
+        r_ggamma: str = "ties_even"
+        r_gbeta: str = "ties_even"
+        r_acc: str = "ties_even"
 
     @takes(Options)
     def __init__(self, /, **options: Any) -> None:
@@ -144,31 +161,57 @@ class Wageubn(Method):
     def rules(self, layer: LayerLike) -> Rules:
         """What the options make of a layer; the same object for all layers with the same options."""
         if layer.name not in self._rules:
-            self._rules[layer.name] = self._of(of_layer(self.options, self.overrides, layer.name))
+            try:
+                self._rules[layer.name] = self._of(of_layer(self.options, self.overrides, layer.name))
+            except ConfigError as error:
+                raise ConfigError(f"{error} (of layer {layer.name})") from None
         return self._rules[layer.name]
 
-    def settings(self) -> dict[str, Any]:
-        """Without a k_e2 that is off: runs, sweeps and packs are written as before there was one."""
-        own = super().settings()
-        return {key: value for key, value in own.items() if (key, value) != ("k_e2", None)}
+    def mode(self, layer: LayerLike, path: str) -> str:
+        """How a path rounds now. Defined by `spec/methods/wageubn_modes.py: Modes.mode`."""
+        mode = self.rules(layer).modes.get(path, "ties_even")
+        return mode if self.training or mode != "stochastic" else "ties_even"
+
+    def store(
+        self, layer: LayerLike, path: str, value: Any, format: Format, rounding: str = "", stream: str = "",
+        operands: Exact | None = None,
+    ) -> QTensor:  # fmt: skip
+        """As `Method.store`; rounding: where it is not given, the path's `mode`."""
+        rounding = rounding or self.mode(layer, path)
+        return super().store(layer, path, value, format, rounding, stream, operands)
 
     def streams(self, layers: Sequence[Any]) -> list[str]:
-        """CQ rounds stochastically: one stream a weight.
+        """CQ rounds stochastically, one stream a weight, and each path of which options say so.
 
         Defined by `spec/methods/wageubn.py: Step.stream_of`.
         """
-        return super().streams(layers) + [f"{layer.name}/gW" for layer in layers]
+        drawn = [
+            f"{layer.name}/{path}"
+            for layer in layers
+            for path, mode in self.rules(layer).modes.items()
+            if mode == "stochastic" and path != "gWq"
+        ]
+        return super().streams(layers) + [f"{layer.name}/gW" for layer in layers] + drawn
 
     def follow(self, layers: Sequence[Any]) -> None:
         """ConfigError where options of a layer do not go together, or a first block cannot be float32."""
         super().follow(layers)
         for layer in layers:
-            try:
-                self.rules(layer)
-            except ConfigError as error:
-                raise ConfigError(f"{error} (of layer {layer.name})") from None
+            rules = self.rules(layer)
+            if layer.edge == "first" and self.options.edges == "float32":
+                rules.first_output()
+            if not self._in_block(layer):
+                rules.check_modes(layer)
         if self.options.first == "block":
             wageubn_block.check_model(layers)
+        last = max((i for i, layer in enumerate(layers) if layer.takes_weight), default=len(layers))
+        self._behind_last = [layer.name for layer in layers[last:] if layer.normalizes]
+
+    def reads(self, layer: LayerLike) -> set[str]:
+        """As options by layer: what stands on none of its paths it does not read."""
+        meets_float = layer.edge == "first" or layer.name in self._behind_last
+        meets_float &= self.options.edges == "float32" and not self._in_block(layer)
+        return read_by(layer, self._floating(layer), meets_float)
 
     def _in_block(self, layer: LayerLike) -> bool:
         return self.options.first == "block" and layer.first_block
@@ -212,7 +255,8 @@ class Wageubn(Method):
         for group in self._groups([(layer, p) for layer in layers for p in layer.parameters]):
             layer, parameters = group[0][0], [parameter for _, parameter in group]
             format = self._weight_format(layer, parameters[0])
-            copy = quantize(joined([p.value for p in parameters]), format)
+            mode = self.mode(layer, f"{parameters[0].symbol}q")
+            copy = quantize(joined([p.value for p in parameters]), format, rounding=mode)
             if copy.status is not None and not copy.status.saturated:  # `weight` counts it, by layer
                 bound = copy.bound if isinstance(format, FixedPoint) else None
                 parts = zip(parameters, split(copy, [p.shape for p in parameters], bound), strict=True)
@@ -221,14 +265,16 @@ class Wageubn(Method):
     def _groups(self, members: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
         """(layer, parameter, ..) that one vector may hold, of one format and of several parameters.
 
-        Not those that somebody observes: an event is of one parameter.
+        Not those that somebody observes, an event is of one parameter, nor those that draw words.
         """
         found: dict[Any, list[list[tuple[Any, ...]]]] = {}
         for one in members:
             layer, parameter = one[:2]
-            if self.observers or self._floating(layer):
+            modes = [self.mode(layer, path) for path in (f"{parameter.symbol}q", "Accq")]
+            if self.observers or self._floating(layer) or "stochastic" in modes:
                 continue
-            same = (parameter.symbol == "W", self._weight_format(layer, parameter), self.rules(layer))
+            format, rules = self._weight_format(layer, parameter), self.rules(layer)
+            same = (parameter.symbol == "W", format, rules, modes[0])
             kind = found.setdefault(same, [[]])
             if sum(math.prod(other[1].shape) for other in kind[-1]) >= TOGETHER:
                 kind.append([])
@@ -310,7 +356,7 @@ class Wageubn(Method):
             return value
         if parameter.symbol == "W":  # (7)
             format = self.rules(layer).of_gradient(self.epoch)
-            return self.store(layer, "gWq", value, format, "stochastic", stream="gW")
+            return self.store(layer, "gWq", value, format, stream="gW")
         return self.store(layer, f"{path}q", value, self.rules(layer).formats[path])
 
     def _with_decay(self, layer: LayerLike, parameter: Parameter, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What WAGEUBN's options make of one layer: its widths, which quantizer stands on which path, its rates.
+"""What WAGEUBN's options make of one layer: its widths, its paths' quantizers and rounding, its rates.
 
 Options may differ by layer (`k_e2@layer2.*=6`); `Wageubn.rules` has one `Rules` for all layers with the same.
 
@@ -11,8 +11,9 @@ from typing import Any
 
 from intnet.errors import ConfigError, FormatError
 from intnet.methods import schedules
-from intnet.methods.wageubn_widths import Widths, of_e3
-from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
+from intnet.methods.wageubn_widths import FRACTIONS, Widths, modes_of, of_e3
+from intnet.numbers import rounding
+from intnet.numbers.formats import MAX_BITS, Constant, Direct, FixedPoint, Flag, Format, Shift
 
 MAX_DECAY = 24  # 2^-24: the least weight decay
 M_BITS = 16  # m1 and m2 keep this many bits below the LSB of e2
@@ -24,7 +25,8 @@ class Rules:
     """Of the `Options` that hold for a layer; ConfigError says which of them cannot be.
 
     k: widths; lr, dr: codes and ranges by epoch; formats: path -> format of every quantized path of a
-    hidden layer; read: exponent, and what bounds lie below, of values that a weight layer reads as they are
+    hidden layer; modes: path -> how it rounds; read: exponent, and what bounds lie below, of values that a
+    weight layer reads as they are
     """
 
     def __init__(self, options: Any) -> None:
@@ -36,6 +38,7 @@ class Rules:
             raise ConfigError(
                 f"wageubn: mom={o.mom}: a {k.k_mom}-bit code is from 0 to {(1 << k.k_mom - 1) - 1}"
             )
+        self.modes = modes_of(o)
         self.lr = schedules.parse(o.lr, lambda text: rate_code(text, k.k_lr), "wageubn: lr")
         self.dr = schedules.parse(o.dr, int, "wageubn: dr")
         for _, code in self.lr.steps:
@@ -58,6 +61,20 @@ class Rules:
         x4 = self.formats["x4"]
         limit = math.inf if isinstance(x4, Direct) else 1 << k.k_a - 1
         self.read: tuple[Any, float] = x4.exponent, limit  # type: ignore[union-attr]
+
+    def check_modes(self, layer: Any) -> None:
+        """ConfigError where a hidden layer has a path that cannot round as its options say."""
+        e3, x4 = self.modes["e3"], self.modes["x4"]
+        if self._flag and e3 == "stochastic" and layer.takes_weight and not layer.edge:
+            raise ConfigError(
+                f"wageubn: r_e2={e3}: Flag-Q draws no random words: set e2=16, say, beside it "
+                f"(of {layer.name})"
+            )
+        if layer.derivative in ("x3", "x4") and rounding.mode_code(x4) in FRACTIONS:
+            raise ConfigError(
+                f"wageubn: r_a={x4}: {layer.name} ({type(layer).__name__}) is a curve, rounded by comparing: "
+                f"take one of intnet's modes but stochastic there, as in r_a@{layer.name}=ties_even"
+            )
 
     def _formats(self) -> dict[str, Format]:
         """Path -> format.
@@ -99,11 +116,18 @@ class Rules:
 
     def first_output(self) -> Direct:
         """Of what a float32 layer hands to integers: the grid of a product of Wq and x0, exponent -14."""
-        return Direct(self.k.k_w + self.k.k_a - 1)
+        k = self.k.k_w + self.k.k_a - 1
+        if k > MAX_BITS:
+            raise ConfigError(
+                f"wageubn: k_w={self.k.k_w}, k_a={self.k.k_a}: what a float32 layer hands to integers has "
+                f"k_w + k_a - 1 = {k} bits, at most {MAX_BITS}; with edges=fixed16 no layer does"
+            )
+        return Direct(k)
 
     def mean_of_errors(self, exponent: int) -> Direct:
-        """Of m1 and m2, from the exponent of e2: its nominal bits, and those below."""
-        return Direct(self.k.k_e1 + self.k.k_gamma - 1 + M_BITS, lsb=exponent - M_BITS)
+        """Of m1 and m2, from the exponent of e2: its nominal bits, and those below; no range binds them."""
+        k = self.k.k_e1 + self.k.k_gamma - 1 + M_BITS
+        return Direct(min(k, MAX_BITS), lsb=exponent - M_BITS)
 
     def of_gradient(self, epoch: int) -> Constant:
         """(7), of gW."""
@@ -112,6 +136,40 @@ class Rules:
     def sgd(self, epoch: int) -> tuple[float, float]:
         """(momentum, learning rate) of a float32 layer."""
         return self.options.mom * 2.0 ** (1 - self.k.k_mom), self.lr.at(epoch) * 2.0 ** (1 - self.k.k_lr)
+
+
+# -- which options a layer reads -------------------------------------------------------------------
+
+_RATES = {"lr", "k_lr", "mom", "k_mom"}
+_UPDATE = _RATES | {"k_acc", "r_acc", "saturate"}
+_WEIGHT = {"dr", "weight_decay", "r_gw", "r_w", "r_a", "r_e2"}
+_HIDDEN = {"e2", "k_e2", "k_w", "k_a"}
+_NORM = {
+    f"{letter}_{path}"
+    for letter, paths in (("k", "gamma beta bn mu sigma e1"), ("r", "gamma beta bn mu sigma ggamma gbeta e1"))
+    for path in paths.split()
+}
+_PASSED = {"k_a", "r_a", "saturate"}  # by an activation, a pool, a join
+_ERROR = {"k_e1", "r_e1"}
+
+
+def read_by(layer: Any, floating: bool, meets_float: bool) -> set[str]:
+    """Keys that mean something to a layer.
+
+    floating: it is float32; meets_float: it rounds what float32 layers hand to it, to the grid of k_w and k_a
+    """
+    grid = {"k_w", "k_a"} if meets_float else set()
+    if layer.takes_weight:
+        if floating:
+            return _RATES | {"weight_decay"} | grid
+        bias = {"r_beta", "r_gbeta"} | ({"k_beta"} if not layer.edge else set())
+        has_bias = any(parameter.symbol == "b" for parameter in layer.parameters)
+        return _UPDATE | _WEIGHT | (_HIDDEN if not layer.edge else set()) | (bias if has_bias else set())
+    if layer.normalizes:
+        return set(_RATES) if floating else _UPDATE | _NORM | grid
+    if not layer.stores:
+        return set()
+    return set(_PASSED) if floating else _PASSED | _ERROR
 
 
 def rate_code(text: str, bits: int) -> int:

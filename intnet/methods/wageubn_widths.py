@@ -1,12 +1,14 @@
-"""WAGEUBN's bit widths (Yang et al. 2020, sec. IV-A), and the constraints that bind them.
+"""WAGEUBN's bit widths (Yang et al. 2020, sec. IV-A), the constraints that bind them, and rounding modes.
 
 (22)  kGC = kGgamma = kGbeta = kMom + kAcc - 1     both terms of Acc lie on one grid
 (24)  kWU = kGC + klr - 1                          an update lands on the grid of the stored weights
 """
 
 from dataclasses import dataclass, fields
+from typing import Any
 
-from intnet.errors import ConfigError
+from intnet.errors import ConfigError, FormatError
+from intnet.numbers import rounding
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,38 @@ class Widths:
                 "(24): gradients have at least 2 bits, stored weights at most 32"
             )
         return cls(**free, k_ggamma=k_gc, k_gbeta=k_gc, k_gc=k_gc, k_wu=k_wu)
+
+
+FRACTIONS = (rounding.STOCHASTIC, rounding.OWN)  # modes that need a fraction, which no root and no curve has
+# Path -> the option that says how it rounds; all other paths round to nearest, ties to even.
+MODE_OF = {
+    **{"Wq": "r_w", "gammaq": "r_gamma", "betaq": "r_beta", "bq": "r_beta"},
+    **{"mu": "r_mu", "sigma": "r_sigma", "x2": "r_bn", "x0": "r_a", "x4": "r_a", "dx4": "r_a"},
+    **{"e0": "r_e1", "e1": "r_e1", "e1q": "r_e1", "e3": "r_e2"},
+    **{"gWq": "r_gw", "ggammaq": "r_ggamma", "gbetaq": "r_gbeta", "gbq": "r_gbeta"},
+    **dict.fromkeys(("Accq", "Accq_b", "Accq_gamma", "Accq_beta"), "r_acc"),
+}
+MODES = tuple(dict.fromkeys(MODE_OF.values()))
+
+
+def modes_of(options: Any) -> dict[str, str]:
+    """Path -> mode of rounding; ConfigError for what is no mode, or none that the path can have.
+
+    Defined by `spec/methods/wageubn_modes.py: Modes`.
+    """
+    given = {name: getattr(options, name) for name in MODES}
+    for name, mode in given.items():
+        try:
+            code = rounding.mode_code(mode)
+        except FormatError as error:
+            raise ConfigError(f"wageubn: {name}: {error}") from None
+        if name == "r_sigma" and code in FRACTIONS:
+            raise ConfigError(
+                f"wageubn: r_sigma={mode}: sigma is a square root, rounded by comparing squares: take one of "
+                "intnet's modes but stochastic"
+            )
+    own = {name: rounding.HLS_ALIASES.get(mode, mode) for name, mode in given.items()}
+    return {path: own[name] for path, name in MODE_OF.items()}
 
 
 def of_e3(text: str, width: int | None = None) -> tuple[bool, int]:

@@ -10,9 +10,9 @@
         def limits(self):                        # least and greatest code, and what happens beyond
             return -7, 7, "saturate"
 
-An `OwnFormat` has equidistant codes: rounded by the same loops as intnet's own, and put into packs. `Levels`
-has any codes: rounded an element at a time on fractions, tens of microseconds each; no pack takes it. A rule
-is what the definition's formats are (`spec.formats.Format`), and serves as definition and as format at once.
+An `OwnFormat` has equidistant codes: rounded by the same loops as intnet's own. `Levels` has any codes:
+rounded an element at a time on fractions, tens of microseconds each. A rule is what the definition's formats
+are (`spec.formats.Format`), and serves as definition and as format at once.
 """
 
 from bisect import bisect_right
@@ -72,8 +72,18 @@ class Levels(OwnFormat):
     A value between two neighbours is rounded by where it lies between them, in parts of their distance: up
     or down as the mode says of floor + f, where floor counts levels from 0. A tie is the middle of two
     levels, the even one of them has an even number, and stochastic rounding has no bias. Beyond the last one
-    it saturates. What is stored is the number of a level; a tensor's `codes` are the levels.
+    it saturates. What is stored is the number of a level; a tensor's `codes`, and a pack's words, are the
+    levels.
+
+    ROUNDING: the same as the page of a pack prints it
     """
+
+    ROUNDING: ClassVar[str] = (
+        "A code is one of the port's levels. Let s be the value in steps of the grid, a and b the two"
+        " neighbours with a <= s < b, outside the levels the two that are nearest, n the number of a, counted"
+        " from 0 at level 0. The mode rounds n + (s - a) / (b - a); the number is limited to those that there"
+        " are, and its level is the word."
+    )
 
     def levels(self) -> tuple[int, ...]:
         """In units of 2^e."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from intnet.numbers.formats import FORMATS
+from intnet.numbers.formats import FORMATS, Levels
 from intnet.numbers.rounding import MODES
 from intnet.packs import rules
 from intnet.packs.hdl import stream
@@ -190,7 +190,8 @@ def _quantizers(manifest: Json) -> Iterator[str]:
 def _own(kind: str) -> str:
     """A format of a user's own: its rule, or what its class says."""
     cls: Any = FORMATS.find(kind)
-    return f"- `{kind}`, a format of its maker's own: {cls.RULE or ' '.join((cls.__doc__ or '').split())}"
+    told = f"- `{kind}`, a format of its maker's own: {cls.RULE or ' '.join((cls.__doc__ or '').split())}"
+    return f"{told} {cls.ROUNDING}" if issubclass(cls, Levels) else told
 
 
 def _own_modes(manifest: Json) -> Iterator[str]:
@@ -341,6 +342,8 @@ def _limits(how: Json) -> str:
         return f"+-`{how['limit']}`"
     if how.get("low") is None:
         return "-"
+    if how.get("levels"):
+        return f"levels {', '.join(map(str, how['levels']))}"
     where = " on the coarse grid" if how.get("lift") else ""
     return f"{how['low']}..{how['high']}{where}, {how.get('overflow') or 'saturate'}"
 

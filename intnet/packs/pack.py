@@ -35,7 +35,7 @@ from intnet import plugins
 from intnet.blocks.block_float import expand
 from intnet.errors import ConfigError, FormatError, PackError
 from intnet.numbers import formats
-from intnet.numbers.formats import BlockFloat, Format, Levels
+from intnet.numbers.formats import BlockFloat, Format
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import contract, hdl, lines, sizes
@@ -152,12 +152,6 @@ def _write_port(filled: Filled, folder: Path) -> dict[str, Any]:
 def entry(port: Port) -> dict[str, Any]:
     """A port as JSON, without what only its words tell."""
     format = port.format
-    if isinstance(format, Levels):
-        raise PackError(
-            f"{port.name}: {format} has codes that are not equidistant, and a pack's words are codes times a "
-            "power of two: for a pack give the path an OwnFormat, whose codes are; the words of this one are "
-            "`q.format.numbers(q.codes)`, and `intnet inspect --index` shows each on its way"
-        )
     made = {name: getattr(port, name) for name in PORT}
     made |= {"shape": list(port.shape), "rounding": dict(port.rounding)}
     made |= {ORDER: port.order} if port.order else {}

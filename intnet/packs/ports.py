@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from intnet.exact.quantize import flag_words
-from intnet.numbers.formats import Flag, Format
+from intnet.numbers.formats import Flag, Format, Levels
 from intnet.numbers.hexfiles import MOST_BITS, Layout
 from intnet.numbers.qtensor import QTensor, container, max_abs
 from intnet.packs.order import file_shape
@@ -187,6 +187,8 @@ def tensor(name: str, direction: str, value: QTensor | np.ndarray, axes: str, **
         fields |= {"signed": False, "encoding": "flag"}
         return [whole_number(name, direction, words, axes, value.format.bits, **fields), *out]
     bits = max(value.format.bits if value.format else 1, value.width)
+    if isinstance(value.format, Levels):  # words are levels, not their numbers, so that a word is its value
+        bits = QTensor(np.array(value.format.table[0], np.int64), 0).width
     return [whole_number(name, direction, value.codes, axes, bits, **fields), *out]
 
 

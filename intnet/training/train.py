@@ -151,6 +151,8 @@ class Run(Shown):
 
         Nothing is tested and nobody called back between: that is `fit`.
         """
+        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 0:
+            raise ConfigError(f"run.train({steps!r}): how many steps are done in all, a whole number from 0")
         if steps < self.step:
             raise ConfigError(
                 f"run.train({steps}): steps are counted from the run's start, and {self.step:,} are done; "

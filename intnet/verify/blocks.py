@@ -17,6 +17,7 @@ from intnet.spec import block_float
 from intnet.spec.methods import dynasty_map
 from intnet.spec.methods.dynasty import BlockFloat as SpecBlocks
 from intnet.spec.methods.dynasty import axes_of
+from intnet.spec.methods.step import of_layer
 from intnet.spec.tensor import Tensor, place_of
 from intnet.verify.events import Place
 from intnet.verify.floats import fractions
@@ -65,8 +66,8 @@ def bits_of(judge: Judge, layer: str, form: Any, shape: Any) -> np.ndarray:
         return np.full(shape, form.bits)
     stored = judge.before.get(judge.rules.kept(layer, form.bits, "b"))
     if stored is None:
-        uniform = judge.settings.map == "uniform"
-        return np.full(shape, int(judge.settings.alpha(form.bits)) if uniform else STARTED)
+        own = of_layer(judge.settings, layer)
+        return np.full(shape, int(own.alpha(form.bits)) if own.map == "uniform" else STARTED)
     numbers, places = np.unique(np.asarray(stored), return_inverse=True)
     widths = np.array([dynasty_map.in_use(v) for v in fractions(numbers)])[places.reshape(-1)].reshape(
         stored.shape

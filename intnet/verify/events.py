@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -14,9 +13,9 @@ from intnet.inspect.explain import value_at
 from intnet.inspect.operands import Operands
 from intnet.numbers.qtensor import QTensor
 from intnet.spec import words as random
-from intnet.spec.curves import curve_round, tanh_round
 from intnet.spec.float32 import to_float32
 from intnet.spec.formats import Direct, FixedPoint, Format
+from intnet.spec.methods.step import curve_code
 from intnet.spec.rounding import Mode, round_fraction
 from intnet.spec.tensor import place_of, power
 from intnet.trace import Event
@@ -197,8 +196,8 @@ def _code(form: Format, source: Source, x: Fraction, grid: int, mode: Mode, word
     if source.root:
         return form.root_code(x, grid, mode)[0]
     if source.curve:
-        curve = tanh_round if source.curve == "tanh" else partial(curve_round, source.curve)
-        return form.limited(int(curve(x, form.exponent(grid))))[0]
+        assert isinstance(mode, str), "a curve has no fraction to ask a rule of"
+        return form.limited(curve_code(source.curve, x, form.exponent(grid), mode))[0]
     return form.code(x, grid, mode, word)[0]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from intnet.spec.digest import Floats
 from intnet.spec.float32 import add32, to_float32
 from intnet.spec.methods.dynasty import FIRST
-from intnet.spec.methods.step import value_of, whole
+from intnet.spec.methods.step import of_layer, value_of, whole
 from intnet.spec.nets import WEIGHTED
 from intnet.spec.tensor import Tensor
 from intnet.verify import chains
@@ -128,7 +128,8 @@ class Remembered:
         gather, penalties = step.gather, self._penalties(step)
 
         def some(layer: Any) -> None:
-            if int(np.prod(self.taken.before[f"{layer.name}.weight"].shape)) <= SMALL:
+            fixed = of_layer(step.settings, layer.name).switch == "off"
+            if fixed or int(np.prod(self.taken.before[f"{layer.name}.weight"].shape)) <= SMALL:
                 gather(layer)
             else:
                 self._gathered(step, layer.name)
@@ -178,7 +179,7 @@ class Remembered:
         for layer in self.judge.layers.values():
             for kind in ("W", "A") if layer.kind in WEIGHTED and layer.name != step.first else ("W",):
                 sums, *widths = (step.kept(layer.name, kind, slot) for slot in TABLES)
-                if layer.kind not in WEIGHTED or not (sums in step.state or step.full()):
+                if layer.kind not in WEIGHTED or not (sums in step.state or step.counts(layer.name)):
                     continue
                 if sums not in found:
                     self.row.differs(f"{sums} is missing")

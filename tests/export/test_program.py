@@ -125,6 +125,7 @@ def test_what_does_not_fit_is_refused() -> None:
     ("method", "options", "line"),
     [
         ("wageubn", {}, r"fc1/x0: wageubn computes it in float32: train it with --set edges=fixed16"),
+        ("wageubn", {"edges": "fixed16", "r_a": "to_neg"}, "fc1/x0: it rounds by to_neg, and an exported"),
         ("wageubn", {"edges": "fixed16", "statistics": "batch"}, r"bn1: batch_norm: statistics=batch reads"),
         ("adapt", {"statistics": "batch"}, r"bn1/x1: adapt computes it in float32"),
         ("muppet", {}, r"fc1/x0: BF\(8\) has no fixed exponent.*extremes of a batch"),

@@ -183,7 +183,10 @@ def _rounding(plain: Plain, name: str, how: Json, seen: Seen) -> Iterator[str]:
     grid = form.grid([0]) if isinstance(seen.given, Roots | Curve) else form.grid(exact(seen.given))
     if power(how["grid"]) != form.step(grid):
         yield f"{name}: PACK.json has the grid 2^{how['grid']}, the definition steps of {form.step(grid)}"
-    limits = form.way(Fraction(1), 0).limits if isinstance(form, Flag) else form.limits()
+    of_one = form.way(Fraction(1), 0)
+    limits = of_one.limits if isinstance(form, Flag) else form.limits()
+    if of_one.levels is not None:
+        limits = min(of_one.levels.values()), max(of_one.levels.values()), "saturate"
     if (how["low"], how["high"]) != (limits[:2] if limits else (None, None)):
         yield f"{name}: PACK.json has the limits {how['low']}..{how['high']}, the definition {limits}"
 

@@ -13,11 +13,10 @@ from intnet.packs.by_spec.plain import Plain
 from intnet.spec import buckets
 from intnet.spec import float32 as floats
 from intnet.spec.block_float import Blocks, block_of, exponent, places
-from intnet.spec.curves import curve_round, tanh_round
 from intnet.spec.formats import Format, Way
 from intnet.spec.methods.saved import Packed
-from intnet.spec.methods.step import Now, Seen
-from intnet.spec.rounding import Decision, decision
+from intnet.spec.methods.step import Now, Seen, curve_code
+from intnet.spec.rounding import Decision, Mode, decision
 from intnet.spec.tensor import Tensor, power
 from intnet.spec.values import Curve, Roots, exact
 
@@ -49,7 +48,7 @@ def trail_of(plain: Plain, name: str, seen: Seen, now: Now) -> Trail:
     if isinstance(seen.stored, Packed):
         made = _of_buckets(seen.stored, seen, now)
     elif isinstance(seen.given, Roots | Curve):
-        made = _of_function(seen.given, seen.format)
+        made = _of_function(seen.given, seen.format, seen.mode or "ties_even")
     elif isinstance(seen.stored, Blocks):
         made = _of_blocks(seen.stored, exact(seen.given))
     else:
@@ -67,15 +66,16 @@ def _of_ways(seen: Seen) -> Trail:
     return parts([way.decision for way in made]) | {"coarse": [int(way.lift > 1) for way in made]}
 
 
-def _of_function(given: Roots | Curve, form: Format) -> Trail:
+def _of_function(given: Roots | Curve, form: Format, mode: Mode) -> Trail:
     """Of a value that is irrational as a rule."""
     grid = form.grid([0])
+    assert isinstance(mode, str)
     if isinstance(given, Roots):
-        rounded = [form.root_way(v, grid).decision.rounded for v in given.squares]
+        rounded = [form.root_way(v, grid, mode).decision.rounded for v in given.squares]
         fine = [_root_below(v / form.step(grid) ** 2) for v in given.squares]
     else:
         e = form.exponent(grid)
-        rounded = [_curve(given.name, x, e, "ties_even") for x in given.at]
+        rounded = [curve_code(given.name, x, e, mode) for x in given.at]
         fine = [_curve_below(given.name, x, e - FRACTION_BITS) for x in given.at]
     floors = [below >> FRACTION_BITS for below, _ in fine]
     rests = [(below & (1 << FRACTION_BITS) - 1) << 1 | sticky for below, sticky in fine]
@@ -90,13 +90,9 @@ def _root_below(square: Fraction) -> tuple[int, bool]:
     return below, below * below != fine
 
 
-def _curve(name: str, x: Fraction, e: int, mode: str) -> int:
-    return tanh_round(x, e, mode) if name == "tanh" else int(curve_round(name, x, e, mode))
-
-
 def _curve_below(name: str, x: Fraction, e: int) -> tuple[int, bool]:
-    below = _curve(name, x, e, "to_neg")
-    return below, _curve(name, x, e, "to_pos") != below
+    below = curve_code(name, x, e, "to_neg")
+    return below, curve_code(name, x, e, "to_pos") != below
 
 
 def _of_blocks(stored: Blocks, xs: Sequence[Fraction]) -> Trail:

@@ -21,7 +21,7 @@ from intnet.inspect.operands import Operands
 from intnet.inspect.trail import block_trail, bucket_trail, grid, limits, trail
 from intnet.methods.method import Method
 from intnet.numbers import hexfiles
-from intnet.numbers.formats import BlockFloat, Format
+from intnet.numbers.formats import BlockFloat, Format, Levels
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import ports
 from intnet.packs.layers import blocks, graph, heads, worth
@@ -232,6 +232,7 @@ class Maker:
         words = None if event.words is None else self.names.find(one.layer, event.words)
         rounding: Json = {"mode": event.rounding, "grid": grid(value, format), "low": low, "high": high}
         rounding |= {"overflow": overflow, "words": words, "word_bits": event.word_bits, "source": source}
+        rounding |= {"levels": list(format.table[0])} if isinstance(format, Levels) else {}
         status = event.result.status
         if direction != "out" or not (status.inexact or status.saturated):
             return rounding, "exact"

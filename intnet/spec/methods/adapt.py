@@ -28,7 +28,7 @@ from intnet.spec.formats import FixedPoint
 from intnet.spec.methods import adapt_switch as switch
 from intnet.spec.methods import float_master
 from intnet.spec.methods.float_master import FloatMaster, floats, update
-from intnet.spec.methods.step import FLOAT32, Schedule, State, key, store, value_of, whole
+from intnet.spec.methods.step import FLOAT32, Schedule, State, key, of_layer, store, value_of, whole
 from intnet.spec.models import Parameter
 from intnet.spec.nets import WEIGHTED, Layer, Net, layers_of
 from intnet.spec.tensor import Fixed, Tensor
@@ -53,7 +53,8 @@ class Settings(float_master.Settings):
     """eps: bits of KL that PushDown may lose; buff: bits in front of the point; start: the first <WL,FL>;
     lookback, resolution: their bounds; gamma: momentum of the lookback; reading: of (3.6); buffer: 'raised'
     or 'printed'; normalize: 'off' leaves (3.4) out, D is (3.3); l1, l2: penalties;
-    penalty: 'on' has WL/32 (share of non-zeros) in the loss that the strategy sees.
+    penalty: 'on' has WL/32 (share of non-zeros) in the loss that the strategy sees; switch: 'off' leaves a
+    layer at its first <WL,FL>. start and switch may be a weight layer's own, `of_layer`
     """
 
     lr: Schedule[float] = ((0, 0.02),)
@@ -70,6 +71,7 @@ class Settings(float_master.Settings):
     l2: float = 0.01
     init: str = "tnvs"
     penalty: str = "off"
+    switch: str = "on"
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = float_master.Settings.READ | {
         "buff": int,
@@ -81,6 +83,7 @@ class Settings(float_master.Settings):
         "buffer": str,
         "normalize": str,
         "penalty": str,
+        "switch": str,
     }
 
 
@@ -95,8 +98,9 @@ def _two(text: str, between: str) -> tuple[int, int]:
 def first(parameters: Sequence[Parameter], settings: Settings, seed: int, net: Net) -> State:
     """Truncated normals for weights; <8,4> and the lower bounds, unless options say otherwise, everywhere."""
     state = float_master.first(parameters, settings, seed)
+    ahead = {follower: name for name, followers in behind(net).items() for follower in followers}
     for layer in layers_of(net):
-        state[f"{layer.name}.precision"] = whole(*settings.start)
+        state[f"{layer.name}.precision"] = whole(*of_layer(settings, ahead[layer.name]).start)
         if layer.kind in WEIGHTED:
             state[f"{layer.name}.window"] = whole(settings.lookback[0], settings.resolution[0], 0)
     return state | {"method/strategy": whole(0), "method/losses": floats()}
@@ -203,7 +207,12 @@ class Step(FloatMaster):
         super().update_all()
 
     def gather(self, layer: Layer) -> None:
-        """G <- G + g, n <- n + 1; where the lookback is full, D = n/||G||_2 and the switch."""
+        """G <- G + g, n <- n + 1; where the lookback is full, D = n/||G||_2 and the switch.
+
+        With switch=off none of it: the layer's <WL,FL> stays, and so does its lookback.
+        """
+        if of_layer(self.settings, layer.name).switch == "off":
+            return
         name, g = layer.name, self.gradients[f"{layer.name}/W"]
         slot = key(name, "W", "G")
         total: Any = joined(value_of(self.state[slot]), g) if slot in self.state else g

@@ -28,7 +28,7 @@ from intnet.spec.digest import Floats
 from intnet.spec.methods import dynasty_map, float_master
 from intnet.spec.methods.dynasty_map import Map, in_use, sensitivity, zero_blocks
 from intnet.spec.methods.float32 import PlainStep, update
-from intnet.spec.methods.step import FLOAT32, State, optional, value_of, whole
+from intnet.spec.methods.step import FLOAT32, State, of_layer, optional, value_of, whole
 from intnet.spec.models import Parameter
 from intnet.spec.nets import WEIGHTED, Layer, Net
 from intnet.spec.tensor import Tensor
@@ -53,7 +53,8 @@ class Settings(float_master.Settings):
 
     forward_dynamic: the operand of b bits in the forward product, 'activation' or 'weight'; lambdas: 'two',
     or 'one' of both operands; mean: of b over 'blocks' as in Algorithm 1 or over 'work' as in (2b); tuning:
-    'off' takes the estimate of lambda alone
+    'off' takes the estimate of lambda alone. map, and bits and weight_bits where it is 'uniform', may be a
+    weight layer's own, `of_layer`: what has a uniform map has no part in the others'
     """
 
     bits: float = 4.0
@@ -155,8 +156,8 @@ class Step(PlainStep):
         found = block_float.blocks(shape, axes)
         stored = self.state.get(self.kept(layer, kind, "b"))
         if stored is None:
-            uniform = self.settings.map == "uniform"
-            return dict.fromkeys(found, int(self.settings.alpha(kind)) if uniform else FIRST)
+            own = of_layer(self.settings, layer)
+            return dict.fromkeys(found, int(own.alpha(kind)) if own.map == "uniform" else FIRST)
         b, period = table(stored), stored.shape[0]
         return {block: in_use(b[(block[0] % period, *block[1:])]) for block in found}
 
@@ -207,14 +208,20 @@ class Step(PlainStep):
 
     def full(self) -> bool:
         """Whether the step's batch counts: as large as the first one, and there is a map to make."""
-        return (
-            self.settings.map == "dynamic" and self.images == value_of(self.state["method/images"]).codes[0]
-        )
+        return self.moves() and self.images == value_of(self.state["method/images"]).codes[0]
+
+    def counts(self, layer: str) -> bool:
+        """Whether it counts in the layer's sums."""
+        return self.full() and of_layer(self.settings, layer).map == "dynamic"
+
+    def moves(self) -> bool:
+        """Whether a layer has a map that moves."""
+        return any(of_layer(self.settings, layer.name).map == "dynamic" for layer in self.weighted)
 
     def _add(self, layer: str, kind: str, g: Tensor) -> None:
         """S <- S + this batch's (1)."""
         found = self.found[f"{layer}/{kind}"] = sensitivity(g, *self.dynamic[f"{layer}/{kind}"])
-        if not self.full():
+        if not self.counts(layer):
             return
         b, b_new, s = (self.kept(layer, kind, slot) for slot in ("b", "b_new", "S"))
         if s not in self.state:
@@ -232,7 +239,7 @@ class Step(PlainStep):
         """New maps of the weights and of the activations, each kind with its lambda; S begins again."""
         super().end_of_epoch()
         batches = value_of(self.state["method/batches"]).codes[0]
-        if self.settings.map == "uniform" or not batches:
+        if not self.moves() or not batches:
             return
         last = value_of(self.state["method/lambda"]).values
         found = [self._relative(kind, batches) for kind in KINDS]

@@ -27,10 +27,12 @@ from intnet.spec.initial import first_value
 from intnet.spec.methods.packing import Packing, split
 from intnet.spec.methods.step import (
     FLOAT32,
+    Overrides,
     Schedule,
     State,
     Step,
     at,
+    by_layer,
     in_float32,
     key,
     optional,
@@ -77,6 +79,7 @@ class Settings:
     init_scale: float = 1.0
     statistics: str = "running"
     packing: Packing | None = None
+    overrides: Overrides = ()
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "lr": lambda text: schedule(text, float),
@@ -96,7 +99,9 @@ class Settings:
     def from_options(cls, options: Mapping[str, Any]) -> Any:
         """From the options of a run by name, numbers or texts; those that READ has not are float64."""
         own, tape = split(options)
-        return cls(**{name: cls.READ.get(name, float)(value) for name, value in own.items()}, **tape)
+        read = {name: cls.READ.get(name.partition("@")[0], float)(value) for name, value in own.items()}
+        plain, overrides = by_layer(read)
+        return cls(**plain, overrides=overrides, **tape)
 
 
 # -- rates -----------------------------------------------------------------------------------------

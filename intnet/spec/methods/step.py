@@ -219,9 +219,10 @@ class Step(Rules):
         """A parameter's value, or a slot's."""
         return value_of(self.state[key(layer, symbol, slot)])
 
-    def stored(self, layer: Layer, path: str, given: Expression) -> Any:
-        """`given` in the format of its path."""
-        form, stream = self.format_of(layer, path), self.stream_of(layer, path)
+    def stored(self, layer: Layer, path: str, given: Expression, form: Format | None = None) -> Any:
+        """`given` in a format, that of its path where none is given."""
+        form = self.format_of(layer, path) if form is None else form
+        stream = self.stream_of(layer, path)
         if form is None or form == FLOAT32:
             return self.note(layer, path, given, given if form is None else in_float32(given), form)
         assert isinstance(form, Format)
@@ -324,21 +325,24 @@ def rounded(
     value: Expression, form: Format, drawn: Sequence[int] | None = None, mode: Mode = "ties_even"
 ) -> Quantized:
     """Every element rounded once, by `drawn` stochastically; a root and a curve from their exact argument."""
-    if isinstance(value, Roots | Curve) and mode != "ties_even":
-        raise ValueError("a root and a curve are rounded to nearest, ties to even")
+    if isinstance(value, Roots | Curve) and (drawn is not None or callable(mode)):
+        raise ValueError("a root and a curve are rounded by a mode of `rounding.MODES` that draws no words")
     if isinstance(value, Roots | Curve):
         grid = form.grid([0])
         if isinstance(value, Roots):
-            made = [form.root_code(v, grid) for v in value.squares]
+            made = [form.root_code(v, grid, mode) for v in value.squares]
         else:
             exponent = form.exponent(grid)
-            made = [form.limited(_curve_code(value.name, x, exponent)) for x in value.at]
+            made = [form.limited(curve_code(value.name, x, exponent, mode)) for x in value.at]
         return Quantized([c for c, _ in made], form.exponent(grid), sum(limited for _, limited in made))
     return quantize(exact(value), form, mode if drawn is None else "stochastic", drawn)
 
 
-def _curve_code(name: str, x: Fraction, exponent: int) -> int:
-    return tanh_round(x, exponent) if name == "tanh" else int(curve_round(name, x, exponent))
+def curve_code(name: str, x: Fraction, exponent: int, mode: str = "ties_even") -> int:
+    """The code of a curve at x, rounded by a mode that draws no words."""
+    if name == "tanh":
+        return tanh_round(x, exponent, mode)
+    return int(curve_round(name, x, exponent, mode))
 
 
 def _size(value: Expression) -> int:

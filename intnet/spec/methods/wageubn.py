@@ -51,8 +51,10 @@ from intnet.spec.methods.step import (
     value_of,
 )
 from intnet.spec.methods.step import Step as AnyStep
+from intnet.spec.methods.wageubn_modes import MODE_OF, Modes
 from intnet.spec.models import Parameter
 from intnet.spec.nets import WEIGHTED, Layer, Net, layers_of
+from intnet.spec.rounding import Mode
 from intnet.spec.tensor import Fixed, Tensor, power
 from intnet.spec.values import Curve, Expression, Value
 
@@ -101,13 +103,13 @@ PAPER = Widths()
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Modes):
     """e2: 'flag8', or a width of SQ; edges: 'float32' or 'fixed16'; first: 'layer' or 'block', of the first
     block, in float32; lr: codes, dr: of CQ, by epoch.
 
     saturate: integer bits of activations, None: no range (6); weight_decay: s of 2^-s, None: none, as the
     paper; statistics: of inference; k_e2: None, or the width of e3 in place of that in e2; the others:
-    `Widths`. label_smoothing: none. overrides: of layers, `of_layer`
+    `Widths` and `Modes`. label_smoothing: none. overrides: of layers, `of_layer`
     """
 
     e2: str = "flag8"
@@ -137,6 +139,7 @@ class Settings:
 
     READ: ClassVar[dict[str, Callable[[Any], Any]]] = {
         **dict.fromkeys(Widths._fields, int),
+        **dict.fromkeys(MODE_OF.values(), lambda mode: mode),
         "lr": lambda text: schedule(text, int),
         "dr": lambda text: schedule(text, int),
         "k_e2": lambda text: optional(text, int),
@@ -352,12 +355,21 @@ class Step(AnyStep):
     def _below_e2(self, layer: Layer) -> Format:
         """16 bits below the LSB of e2, whose exponent the step knows by then."""
         k = self.of(layer)
-        width = k.k_e1 + k.k_gamma - 1 + M_BITS  # e2's nominal bits and those below
-        return Direct(width, lsb=self.tensors[f"{layer.name}/e2"].exponent - M_BITS)
+        width = k.k_e1 + k.k_gamma - 1 + M_BITS  # e2's nominal bits and those below; a name, no range
+        return Direct(min(width, 32), lsb=self.tensors[f"{layer.name}/e2"].exponent - M_BITS)
 
     def stream_of(self, layer: Layer, path: str) -> str | None:
-        """CQ alone rounds stochastically, by the words of 'layer/gW'."""
-        return f"{layer.name}/gW" if path == "gWq" else None
+        """Of what rounds stochastically: in the paper CQ alone, by the words of 'layer/gW'."""
+        if self._mode(layer, path) != "stochastic":
+            return None
+        return f"{layer.name}/{'gW' if path == 'gWq' else path}"
+
+    def mode_of(self, layer: Layer, path: str) -> Mode:
+        """As the options say."""
+        return self._mode(layer, path)
+
+    def _mode(self, layer: Layer, path: str) -> Mode:
+        return self.of(layer).mode(path, self.now.inference)
 
     def running(self, layer: Layer) -> tuple[list[Fraction], list[Fraction]] | None:
         """As intnet has it; with `statistics=batch` the batch's own, as the paper may be read."""
@@ -373,9 +385,7 @@ class Step(AnyStep):
     def error(self, layer: Layer, path: str, value: Value) -> Any:
         """As `format_of` says; e1 of a batch norm that no activation follows comes as e0 would."""
         if path == "e1" and not isinstance(value, Fixed) and not self.in_block(layer):
-            form = Shift(self.of(layer).k_e1)
-            q = rounded(value, form)
-            return self.note(layer, path, value, Fixed(value.shape, q.codes, q.exponent), form, "ties_even")
+            return self.stored(layer, path, value, Shift(self.of(layer).k_e1))
         return self.stored(layer, path, value)
 
     def gradient(self, layer: Layer, symbol: str, value: Value) -> None:

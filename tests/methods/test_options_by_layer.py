@@ -1,0 +1,184 @@
+"""Options by layer of adapt, dynasty and the packed tape: fast code against definition, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intnet import methods
+from intnet.datasets import Dataset
+from intnet.errors import ConfigError
+from intnet.methods.adapt import Adapt
+from intnet.methods.dynasty import Dynasty
+from intnet.spec import data
+from intnet.spec.training import train
+from intnet.training.train import Run
+from tests.spec.test_spec_inference import agree
+from tests.support.cases import random_codes
+from tests.support.command import here, last_line
+from tests.support.states import state_differences, state_of
+from tests.support.stepping import NET, TinyResNet
+
+SMALL = {"lookback": "2-3", "resolution": "5-9"}
+ADAPT: list[dict[str, Any]] = [
+    SMALL | {"start": "9,3", "start@layer1.*": "16,10", "switch@layer1.0.conv?": "off", "penalty": "on"},
+    SMALL | {"switch": "off", "switch@layer2.*": "on", "start@conv1": "6,4", "normalize": "off"},
+]
+DYNASTY: list[dict[str, Any]] = [
+    {"map@layer1.0.conv1": "uniform", "bits@layer1.0.conv1": 6, "weight_bits@layer1.0.conv1": 2},
+    {"map": "uniform", "bits": 4, "bits@fc": 8, "map@layer2.*": "dynamic"},
+    {"map@*": "uniform", "bits@layer2.*": 2, "bits@fc": 0, "forward_dynamic": "weight"},
+    {"map@fc": "uniform", "lambdas": "one", "weight_bits@fc": 6, "mean": "work"},
+]
+
+
+def nothing() -> None:
+    """No change."""
+
+
+def trained(
+    method: str, options: dict[str, Any], steps: int = 4, change: Callable[[], None] = nothing
+) -> tuple[Run, data.Dataset]:
+    """The library's steps, two an epoch, and the definition's data; change: made ahead of the first step."""
+    model, n = TinyResNet(), 8
+    shape = model.image_shape
+    images = np.array(random_codes(1, n * int(np.prod(shape)), 0, 255), np.uint8).reshape(n, *shape)
+    labels = np.array([0, 1, 2, 0, 1, 2, 0, 1])
+    run = Run(model, methods.make(method, **options), Dataset("eight", *(images, labels) * 2, -8, 3), 4, 2)
+    change()
+    run.train(steps)
+    told = [image.tobytes() for image in images]
+    return run, data.Dataset(told, labels.tolist(), [], [], shape, -8, 3)
+
+
+def differences(method: str, options: dict[str, Any], change: Callable[[], None] = nothing) -> list[str]:
+    run, found = trained(method, options, 4, change)
+    wanted = train(NET, method, found, 2, 4, 4, run.method.settings())
+    return state_differences(state_of(run), wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ADAPT, ids=str)
+def test_adapt(options: dict[str, Any]) -> None:
+    assert differences("adapt", options) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", DYNASTY, ids=str)
+def test_dynasty(options: dict[str, Any]) -> None:
+    assert differences("dynasty", options) == []
+
+
+@pytest.mark.slow
+def test_inference() -> None:
+    run, _ = trained("adapt", ADAPT[0])
+    agree(run, NET, run.data.test_images)
+
+
+def test_a_layer_of_fixed_precision_stays_and_the_others_move() -> None:
+    run, _ = trained("adapt", SMALL | {"start@layer1.*": "16,10", "switch@layer1.*": "off"})
+    found = {one.name: tuple(one.buffers["precision"].codes.tolist()) for one in run.model.all_layers()}
+    assert {name: wl for name, wl in found.items() if name.startswith("layer1")} == dict.fromkeys(
+        (f"layer1.0.{name}" for name in ("conv1", "bn1", "conv2", "bn2", "relu1", "relu2")), (16, 10)
+    )
+    assert found["conv1"] != (8, 4) and found["fc"] != (8, 4)
+    assert "layer1.0.conv1" not in run.method.moves
+
+
+def test_a_layer_of_fixed_bits_has_no_map() -> None:
+    run, _ = trained("dynasty", DYNASTY[0])
+    layers = {layer.name: layer for layer in run.model.all_layers()}
+    fixed = layers["layer1.0.conv1"]
+    assert "b" not in fixed.buffers and "S" not in fixed.parameters[0].slots
+    moving = layers["layer1.0.conv2"].parameters[0].slots
+    assert set(np.unique(moving["b"])) != {4.0}
+    told = run.method.map["layers"]["layer1.0.conv1"]
+    assert (told["weights"]["blocks"], told["weights"]["mean"], told["activations"]["mean"]) == (9, 2.0, 6.0)
+    assert told["weights"]["counts"] == [0, 9, 0, 0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "options"), [(Adapt, ADAPT[0]), (Dynasty, DYNASTY[0])])
+def test_a_layer_that_is_forgotten_is_seen(
+    kind: type, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The definition against fast code that takes all layers alike."""
+
+    def change() -> None:
+        monkeypatch.setattr(kind, "_of", lambda self, layer: self.options)
+
+    assert any("layer1.0.conv1" in line for line in differences(kind.name, options, change))  # type: ignore
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("adapt", {"start@relu1": "8,4"}, "start@relu1: no layer that it matches reads start, nothing would"),
+        ("adapt", {"start@fc": "8,8"}, "start=8,8: WL,FL with 0 <= FL < WL <= 32"),
+        (
+            "adapt",
+            {"lr@fc": "0.1"},
+            "lr holds for all layers alike; by layers one sets start@PATTERN, switch@",
+        ),
+        ("adapt", {"switch@fc": "no"}, "switch@fc='no': use one of on, off"),
+        ("dynasty", {"bits@fc": 6}, "bits@fc: no layer that it matches reads bits, .* fc reads map"),
+        ("dynasty", {"map@bn1": "uniform"}, "map@bn1: no layer that it matches reads map"),
+        ("dynasty", {"map@fc": "uniform", "bits@fc": 5}, r"has 0, 2, 4, 6 or 8 bits \(of layer fc\)"),
+        ("dynasty", {"map@fd": "uniform"}, "map@fd: no layer of this model has such a name; there are conv1"),
+        ("muppet", {"lr@fc": "0.1"}, "lr@fc: lr holds for all layers alike; by layers one sets no key"),
+        ("saved", {"bits@avgpool": "4"}, "avgpool reads none of the options by layer; bits is read by conv1"),
+        ("saved", {"norm@fc": "l2"}, "norm@fc: no layer that it matches reads norm"),
+        (
+            "saved",
+            {"codec@relu1": "levels"},
+            "relu1 reads bits, storage; codec is read by conv1, bn1, layer1",
+        ),
+        ("float32", {"saved.bits@avgpool": "4"}, "float32: saved: bits@avgpool: no layer that it matches"),
+    ],
+    ids=str,
+)
+def test_what_no_layer_reads_is_refused(method: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        trained(method, options, 0)
+
+
+def test_files_name_what_came_later_only_where_it_is_set() -> None:
+    assert "switch" not in Adapt().settings()
+    assert Adapt(switch="off", **{"start@fc": "9,3"}).settings()["switch"] == "off"  # type: ignore[arg-type]
+    assert (
+        methods.make("adapt", **Adapt(switch="off").settings()).settings() == Adapt(switch="off").settings()
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("adapt", ("start@fc2=12,6", "switch@fc2=off")), ("dynasty", ("map@fc2=uniform", "bits@fc2=6"))],
+)
+def test_every_command_takes_such_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, options: tuple[str, ...]
+) -> None:
+    """train, resume, inspect, verify, golden and check by both ways, costs."""
+    run, pack = tmp_path / "run", tmp_path / "pack"
+    given = ("--method", method, "--model", "mlp", "--data", "digits", "--batch-size", 700)
+    told = [word for option in options for word in ("--set", option)]
+    status, out, err = here(capsys, "train", *given, *told, "--steps", 4, "--out", run)
+    assert status == 0, err
+    whole = last_line(out)
+    here(capsys, "train", *given, *told, "--steps", 2, "--out", tmp_path / "two")
+    status, out, _ = here(capsys, "resume", tmp_path / "two", "--steps", 4)
+    assert (status, last_line(out)) == (0, whole)
+    status, out, _ = here(capsys, "inspect", run, "--layer", "fc2", "--path", "x0", "--index", "0,0")
+    assert status == 0 and ("<12,6>" in out or "6 bits" in out)
+    status, out, _ = here(capsys, "verify", run, "--elements", 30)
+    assert status == 0 and "no difference" in out
+    assert here(capsys, "golden", run, "--layer", "fc2", "--out", pack)[0] == 0
+    assert here(capsys, "check", pack)[0] == 0
+    status, out, _ = here(capsys, "check", pack, "--by", "spec")
+    assert status == 0 and "PASS" in out
+    status, out, err = here(capsys, "costs", run)
+    assert status == 0, err
