@@ -2,10 +2,10 @@
 
 ResNet-20 on 150 images of 32x32x3, EfficientNetV2 on as many digits; three epochs of two steps, of six groups
 of 16 images and of four, the last one short: so some ranks have more than others, and of seven some none.
-What a method moves, it moves here: adapt's word lengths, muppet's, dynasty's map. A run is `intnet train` in a
-process that `mpirun` started, all runs of so many ranks and threads one after another in the same processes.
-Compared with one process: the state's SHA-256, metrics.jsonl without times, the report without what the machine
-held. What is done is kept in bench/results/ranks.jsonl, by the sources: a second call goes on behind it.
+adapt switches its word lengths meanwhile, dynasty makes its map, muppet's policy decides. A run is `intnet
+train` in a process that `mpirun` started, all runs of so many ranks and threads one after another in the same
+processes. Compared with one process: the state's SHA-256, metrics.jsonl without times, the report without what
+the machine held. What is done is kept in bench/results/ranks.jsonl, by the sources: the next call goes on there.
 
 Needs mpirun and mpi4py: pip install 'intnet[mpi]'.
 """
@@ -65,8 +65,9 @@ def train(case: Case, file: Path, out: Path) -> list[str]:
     """The arguments of `intnet` that train a case."""
     data = MODELS[case["model"]].format(images=file)
     line = ["train", "--method", case["method"], "--model", case["model"], "--data", data, "--epochs", "3"]
-    line += ["--limit", str(IMAGES), "--batch-size", "96", "--out", str(out)]
-    return line + [part for option in MOVING.get(case["method"], ()) for part in ("--set", option)]
+    line += ["--limit", str(IMAGES), "--batch-size", "96"]
+    line += [part for option in MOVING.get(case["method"], ()) for part in ("--set", option)]
+    return [*line, "--out", str(out)]
 
 
 def mpirun(ranks: int, *own: str) -> list[str]:
