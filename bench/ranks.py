@@ -3,9 +3,10 @@
 ResNet-20 on 150 images of 32x32x3, EfficientNetV2 on as many digits; three epochs of two steps, of six groups
 of 16 images and of four, the last one short: so some ranks have more than others, and of seven some none.
 adapt switches its word lengths meanwhile, dynasty makes its map, muppet's policy decides. A run is `intnet
-train` in a process that `mpirun` started, all runs of so many ranks and threads one after another in the same
-processes. Compared with one process: the state's SHA-256, metrics.jsonl without times, the report without what
-the machine held. What is done is kept in bench/results/ranks.jsonl, by the sources: the next call goes on there.
+train` in a process that `mpirun` started, all runs of so many ranks and threads one after another in the
+same processes. Compared with one process: the state's SHA-256, metrics.jsonl without times, the report
+without what the machine held. What is done is kept in bench/results/ranks.jsonl, by the sources: the next
+call goes on there.
 
 Needs mpirun and mpi4py: pip install 'intnet[mpi]'.
 """
