@@ -1,12 +1,12 @@
 """Do ranks give the digest of one process? Every method, on up to seven ranks of one and two threads each.
 
-ResNet-20 on 150 images of 32x32x3, EfficientNetV2 on as many digits; three epochs of two steps, of six groups
-of 16 images and of four, the last one short: so some ranks have more than others, and of seven some none.
-adapt switches its word lengths meanwhile, dynasty makes its map, muppet's policy decides. A run is `intnet
-train` in a process that `mpirun` started, all runs of so many ranks and threads one after another in the
-same processes. Compared with one process: the state's SHA-256, metrics.jsonl without times, the report
-without what the machine held. What is done is kept in bench/results/ranks.jsonl, by the sources: the next
-call goes on there.
+ResNet-20 on 120 images of 32x32x3, EfficientNetV2 on as many of 8x8: an epoch of two steps and one more, of
+five groups of 16 images, of three (the last one short), of five: so some ranks have more than others, and of
+seven some none. Between the epochs dynasty makes its map, adapt switches its word lengths, muppet's policy
+decides. A run is `intnet train` in a process that `mpirun` started, all runs of so many ranks and threads one
+after another in the same processes. Compared with one process: the state's SHA-256, metrics.jsonl without
+times, the report without what the machine held. What is done is kept in bench/results/ranks.jsonl, by the
+sources: the next call goes on there.
 
 Needs mpirun and mpi4py: pip install 'intnet[mpi]'.
 """
@@ -31,10 +31,10 @@ from intnet.errors import ConfigError
 from intnet.methods import METHODS
 from intnet.runs import across
 
-RANKS, THREADS = (1, 2, 3, 4, 7), (1, 2)
-QUESTION = f"digests on {', '.join(map(str, RANKS))} ranks of one and two threads, beside one process"
-IMAGES, TESTED = 150, 40
-MODELS = {"resnet20": "arrays:{images}", "efficientnetv2": "digits"}
+RANKS, THREADS = (3, 7, 2, 4, 1), (1, 2)  # in the order in which they run
+QUESTION = f"digests on {', '.join(map(str, sorted(RANKS)))} ranks of one and two threads, beside one process"
+IMAGES, TESTED, BATCH, STEPS = 120, 24, 80, 3
+MODELS = {"resnet20": (32, 32, 3), "efficientnetv2": (8, 8, 1)}
 MOVING = {"adapt": ("lookback=2-3", "resolution=20-30"), "muppet": ("resolution=1", "patience=1")}
 TOLD = "told: "  # leads a line of stdout
 KEPT = Path(__file__).parent / "results" / "ranks.jsonl"
@@ -54,21 +54,21 @@ def cases() -> list[Case]:
     return [{"model": model, "method": method} for model in MODELS for method in METHODS]
 
 
-def images(path: Path) -> None:
+def images(path: Path, shape: tuple[int, ...]) -> None:
     """A file of random bytes of ten classes, for `arrays:`."""
     rng = np.random.default_rng(20)
-    X = rng.integers(0, 256, (IMAGES + TESTED, 32, 32, 3), dtype=np.uint8)
+    X = rng.integers(0, 256, (IMAGES + TESTED, *shape), dtype=np.uint8)
     y = rng.integers(0, 10, len(X))
     np.savez(path, X=X[:IMAGES], y=y[:IMAGES], X_test=X[IMAGES:], y_test=y[IMAGES:])
 
 
-def train(case: Case, file: Path, out: Path) -> list[str]:
-    """The arguments of `intnet` that train a case."""
-    data = MODELS[case["model"]].format(images=file)
-    line = ["train", "--method", case["method"], "--model", case["model"], "--data", data, "--epochs", "3"]
-    line += ["--limit", str(IMAGES), "--batch-size", "96"]
-    line += [part for option in MOVING.get(case["method"], ()) for part in ("--set", option)]
-    return [*line, "--out", str(out)]
+def train(case: Case, folder: Path) -> list[str]:
+    """The arguments of `intnet` that train a case, on the images of `folder`; the last is the run."""
+    model, method = case["model"], case["method"]
+    line = ["train", "--method", method, "--model", model, "--data", f"arrays:{folder / model}.npz"]
+    line += ["--steps", str(STEPS), "--batch-size", str(BATCH)]
+    line += [part for option in MOVING.get(method, ()) for part in ("--set", option)]
+    return [*line, "--out", str(folder / f"{model} {method}")]
 
 
 def mpirun(ranks: int, *own: str) -> list[str]:
@@ -117,9 +117,9 @@ def _run(ranks: int | None, threads: int, missing: list[Case], sources: str) -> 
     """Train them, on ranks or (None) in one process, and keep what came of each as soon as it is there."""
     left = iter(missing)
     with tempfile.TemporaryDirectory() as folder, KEPT.open("a", buffering=1) as kept:
-        file = Path(folder) / "images.npz"
-        images(file)
-        jobs = [train(case, file, Path(folder) / str(k)) for k, case in enumerate(missing)]
+        for model, shape in MODELS.items():
+            images(Path(folder) / f"{model}.npz", shape)
+        jobs = [train(case, Path(folder)) for case in missing]
         own = [*("-u", "-m", "bench.ranks"), json.dumps(jobs)]
         line = [sys.executable, *own] if ranks is None else mpirun(ranks, *own)
         with subprocess.Popen(line, env=environment(threads), stdout=subprocess.PIPE, text=True) as process:
@@ -135,7 +135,7 @@ def _run(ranks: int | None, threads: int, missing: list[Case], sources: str) -> 
 def rows() -> list[Row]:
     KEPT.parent.mkdir(exist_ok=True)
     sources = across.sources()
-    for ranks, threads in [(None, 1), *((r, t) for r in RANKS for t in THREADS)]:
+    for ranks, threads in [(None, 1), *((r, t) for t in THREADS for r in RANKS)]:
         known = [row for row in _done(sources) if (row["ranks"], row["threads"]) == (ranks, threads)]
         have = [{key: row[key] for key in ("model", "method")} for row in known]
         if missing := [case for case in cases() if case not in have]:
@@ -147,7 +147,7 @@ def rows() -> list[Row]:
 def _row(case: Case, found: list[Row]) -> Row:
     (alone,) = [row for row in found if row["ranks"] is None]
     row = {**case, "moved": alone["moved"], "maps": alone["maps"], "digest": alone["digest"][:8]}
-    for one in found:
+    for one in sorted(found, key=lambda one: (one["ranks"] or 0, one["threads"])):
         if one is not alone:
             alike = all(one[key] == alone[key] for key in ("digest", "rest"))
             row[f"{one['ranks']} x {one['threads']}"] = alike

@@ -52,20 +52,20 @@ class MpiWorld(World):
         self._all.Alltoallv([np.concatenate(parts), [part.size for part in parts]], [out, list(lengths)])
         return np.split(out, np.cumsum(lengths)[:-1])
 
-    def _reduced(self, array: np.ndarray, how: Any) -> np.ndarray:
-        self._count(array)
+    def _reduced(self, array: np.ndarray, how: Any, what: str) -> np.ndarray:
+        self._count(what, array)
         out = np.empty(array.shape, array.dtype)
         self._all.Allreduce(np.ascontiguousarray(array), out, how)
         return out
 
-    def total(self, array: np.ndarray) -> np.ndarray:
+    def total(self, array: np.ndarray, what: str = "sums") -> np.ndarray:
         """As `World.total`."""
         assert array.dtype.kind == "i"
-        return self._reduced(array, self._mpi.SUM)
+        return self._reduced(array, self._mpi.SUM, what)
 
-    def greatest(self, array: np.ndarray) -> np.ndarray:
+    def greatest(self, array: np.ndarray, what: str = "maxima") -> np.ndarray:
         """As `World.greatest`."""
-        return self._reduced(array, self._mpi.MAX)
+        return self._reduced(array, self._mpi.MAX, what)
 
     def abort(self, status: int) -> None:
         """End every rank: one of them cannot go on, and the others wait for it."""

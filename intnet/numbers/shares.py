@@ -35,6 +35,7 @@ Node = tuple[
 ]  # (first group, groups) of a node of the tree: a power of two, more maybe than are left
 
 NOTHING = -(1 << 40)  # below every exponent
+SUMS = "sums"  # their name in `World.sent`
 LONG = 1 << 12  # words from which on a second message costs less than it saves
 
 
@@ -149,7 +150,7 @@ def alike(*values: Any) -> tuple[Any, ...]:
     if _now is None:
         return values
     bounds = [value.bound if isinstance(value, QTensor) else 0 for value in values]
-    found = _now.world.greatest(np.array(bounds, np.int64)).tolist()
+    found = _now.world.greatest(np.array(bounds, np.int64), "bounds").tolist()
     return tuple(
         QTensor(value.codes, value.exponent, value.format, bound, value.status)
         if isinstance(value, QTensor)
@@ -163,7 +164,7 @@ def totals(array: np.ndarray) -> np.ndarray:
     if _now is None:
         return array
     world, own = _now.world, np.zeros_like(array) if _now.idle else array
-    bound = int(world.total(np.array([max_abs(own)]))[0])
+    bound = int(world.total(np.array([max_abs(own)]), "bounds")[0])
     return world.total(own.astype(container(bound))).astype(array.dtype)
 
 
@@ -215,13 +216,13 @@ def _met_in_tree(share: Share, lines: list[np.ndarray], size: int) -> np.ndarray
     world, none = share.world, np.zeros(0, np.float32)
     if size < LONG:
         own = np.concatenate([none, *lines])
-        return _tree_of(share, world.gather(own, [len(each) * size for each in share.nodes]), size)
+        return _tree_of(share, world.gather(own, [len(each) * size for each in share.nodes], SUMS), size)
     cuts = [rank * size // world.size for rank in range(world.size + 1)]
     words = [high - low for low, high in pairwise(cuts)]
     mine = words[world.rank]
     parts = [np.concatenate([none, *(line[low:high] for line in lines)]) for low, high in pairwise(cuts)]
-    found = world.exchange(parts, [len(each) * mine for each in share.nodes])
-    return np.concatenate(world.gather(_tree_of(share, found, mine), words))
+    found = world.exchange(parts, [len(each) * mine for each in share.nodes], SUMS)
+    return np.concatenate(world.gather(_tree_of(share, found, mine), words, SUMS))
 
 
 def _tree_of(share: Share, found: list[np.ndarray], size: int) -> np.ndarray:

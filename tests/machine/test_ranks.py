@@ -28,7 +28,13 @@ def test_all_ranks_hear_the_same() -> None:
         assert found["total"].tolist() == [[3, -3]] and found["total"].dtype == np.int8
         assert found["greatest"].tolist() == [2, 0]
         assert found["messages"] == [b"", b"x", b"xx"]
-        assert found["sent"] == 2 * rank + 2 + 8 + 8 + rank  # int16s, two int8, two float32, a length, a text
+        assert found["sent"] == {
+            "parts of int16": 2 * rank,
+            "sums of int8": 2,
+            "maxima of float32": 8,
+            "messages of int64": 8,  # a length
+            "messages of uint8": rank,
+        }
 
 
 def test_alone_there_is_no_world() -> None:
