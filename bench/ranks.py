@@ -88,6 +88,7 @@ def told(run: Path) -> dict[str, Any]:
     """What a run's folder holds that does not depend on the machine; what moved in it, in words."""
     lines = [json.loads(text) for text in (run / "metrics.jsonl").read_text().splitlines()]
     report = json.loads((run / "report.json").read_text())
+    del report["run"]["data"]  # where it lay; its SHA-256 stands there too
     plain = [{key: value for key, value in one.items() if key not in UNLIKE} for one in [*lines, report]]
     widths = [line["layers"] for line in lines if line["kind"] == "precision"]
     words = [{name: one["WL"] for name, one in layers.items()} for layers in widths]
