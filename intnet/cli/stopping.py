@@ -21,8 +21,8 @@ class Asked(Stop):
     """A stop behind a step on all ranks: the first SIGINT or SIGUSR1 of any of them asks for it.
 
     SIGTERM, by which mpirun ends all when a rank or itself was stopped, leaves a moment for it: a step that
-    waits for a rank that is gone never ends. A second signal leaves as much. Rank 0 says what is kept, or rank
-    1 where rank 0 is gone, ahead of that moment: mpirun passes on what ranks say no longer than it must.
+    waits for a rank that is gone never ends. A second signal leaves as much. Ahead of that moment, for mpirun
+    soon hands on nothing that ranks say, rank 0 says what is kept, or rank 1 where rank 0 is gone.
     """
 
     def __init__(self, kept: Callable[[], str], world: World) -> None:

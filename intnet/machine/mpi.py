@@ -6,7 +6,7 @@ Without `mpirun` nothing of MPI is imported. How a user starts one: `docs/how-to
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,19 @@ class MpiWorld(World):
         """As `World.total`."""
         assert array.dtype.kind == "i"
         return self._reduced(array, self._mpi.SUM, what)
+
+    def begin_total(self, array: np.ndarray, what: str = "sums") -> Callable[[], np.ndarray]:
+        """As `World.begin_total`: MPI takes it further whenever it is called for anything."""
+        assert array.dtype.kind == "i"
+        self._count(what, array)
+        own, out = np.ascontiguousarray(array), np.empty(array.shape, array.dtype)
+        request = self._all.Iallreduce(own, out, self._mpi.SUM)
+
+        def wait(own: np.ndarray = own) -> np.ndarray:  # which MPI reads until then
+            request.Wait()
+            return out
+
+        return wait
 
     def greatest(self, array: np.ndarray, what: str = "maxima") -> np.ndarray:
         """As `World.greatest`."""

@@ -8,7 +8,7 @@ a process is alone and nothing below is called. Over MPI: `machine/mpi.py`.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -60,6 +60,11 @@ class World:
         assert array.dtype.kind == "i"  # exact in any order; float32 has `shares.folded`
         parts = self.gather(array.reshape(-1), [array.size] * self.size, what)
         return np.sum(parts, axis=0, dtype=array.dtype).reshape(array.shape)
+
+    def begin_total(self, array: np.ndarray, what: str = "sums") -> Callable[[], np.ndarray]:
+        """`total`, which whoever calls the result waits for; a world that can goes on meanwhile."""
+        found = self.total(array, what)
+        return lambda: found
 
     def greatest(self, array: np.ndarray, what: str = "maxima") -> np.ndarray:
         """The greatest over ranks, element by element."""

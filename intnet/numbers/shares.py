@@ -8,7 +8,8 @@ handed:
 
     rows(n)             how many rows or images all ranks have, where this one has n
     alike(a, b)         the same tensors with bounds that hold on all ranks
-    summed(kernel)      an integer kernel whose result is the sum over all images; totals(array) such a sum
+    summed(kernel)      an integer kernel whose result is the sum over all images; totals(array) such a sum;
+                        begun(array) one that is waited for later
     folded(sum_of, x)   a float32 sum over images, in the groups and the tree of `numbers/batch_sums.py`
     greatest(array)     maxima over all ranks
     start(n)            the number of this rank's first element, of which it has n
@@ -161,11 +162,25 @@ def alike(*values: Any) -> tuple[Any, ...]:
 
 def totals(array: np.ndarray) -> np.ndarray:
     """The sum over ranks of integers that their type holds; they travel in the narrowest that does."""
-    if _now is None:
-        return array
-    world, own = _now.world, np.zeros_like(array) if _now.idle else array
-    bound = int(world.total(np.array([max_abs(own)]), "bounds")[0])
-    return world.total(own.astype(container(bound))).astype(array.dtype)
+    return array if _now is None else _now.world.total(_narrow(_now, array)).astype(array.dtype)
+
+
+def _narrow(share: Share, array: np.ndarray) -> np.ndarray:
+    """What this rank has of a sum, in the narrowest type that holds the sum."""
+    own = np.zeros_like(array) if share.idle else array
+    bound = int(share.world.total(np.array([max_abs(own)]), "bounds")[0])
+    return own.astype(container(bound))
+
+
+def begun(array: np.ndarray) -> tuple[np.ndarray, Callable[[], None]]:
+    """`totals`, still empty, and what waits for them and fills them in."""
+    assert _now is not None
+    out, wait = np.empty_like(array), _now.world.begin_total(_narrow(_now, array))
+
+    def fill() -> None:
+        out[...] = wait()
+
+    return out, fill
 
 
 def summed(kernel: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:

@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+from intnet.cli.main import main
 from intnet.runs import run_folder
 from tests.support.command import intnet, last_line
 from tests.support.mpi import command, mpirun, needs_mpi, settings
@@ -47,6 +48,39 @@ def test_a_folder_is_that_of_one_process(method: str, ranks: int, threads: int, 
     assert lines(tmp_path / "many") == lines(tmp_path / "one")
     assert report(tmp_path / "many") == report(tmp_path / "one")
     assert intnet("eval", str(tmp_path / "many")).stdout == intnet("eval", str(tmp_path / "one")).stdout
+
+
+def test_commands_read_it_as_any_run_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that goes on behind it too: inspected, verified against the definition, packed, checked."""
+    small = (
+        "--method",
+        "wageubn",
+        "--model",
+        "mlp",
+        "--data",
+        "digits",
+        "--limit",
+        "64",
+        "--batch-size",
+        "64",
+    )
+    found = mpirun(3, "train", *small, "--steps", "3", "--out", str(tmp_path / "many"))
+    assert found.returncode == 0, found.stderr
+    assert main(["train", *small, "--steps", "3", "--out", str(tmp_path / "one")]) == 0
+    packs, said = [], []
+    for name in ("many", "one"):
+        run, pack = str(tmp_path / name), tmp_path / f"{name} pack"
+        assert main(["golden", run, "--layer", "fc2", "--out", str(pack)]) == 0
+        assert main(["check", str(pack), "--by", "spec"]) == 0
+        packs.append(
+            {path.relative_to(pack): path.read_bytes() for path in pack.rglob("*") if path.is_file()}
+        )
+        assert main(["verify", run]) == 0
+        capsys.readouterr()
+        assert main(["inspect", run, "--layer", "fc2"]) == 0
+        said.append(capsys.readouterr().out.replace(run, "RUN"))
+    assert packs[0] == packs[1] and len(packs[0]) > 5
+    assert said[0] == said[1]
 
 
 def test_a_run_goes_on_with_another_number_of_ranks(tmp_path: Path) -> None:
