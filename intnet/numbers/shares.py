@@ -77,9 +77,13 @@ def tree(sums: dict[Node, np.ndarray], groups: int) -> np.ndarray:
 
 
 class Share:
-    """Images first .. last - 1 of a batch of `images`: this rank's. idle: they are another's."""
+    """Images first .. last - 1 of a batch of `images`: this rank's. idle: they are another's.
 
-    def __init__(self, world: World, images: int) -> None:
+    watched: observers see values, in the order in which one process makes them: no sum is waited for later
+    """
+
+    def __init__(self, world: World, images: int, watched: bool = False) -> None:
+        self.watched = watched
         self.world, self.images, self.groups = world, images, -(-images // GROUP)
         self.division = division(images, world.size)
         begin, end = self.division[world.rank]
@@ -170,6 +174,11 @@ def _narrow(share: Share, array: np.ndarray) -> np.ndarray:
     own = np.zeros_like(array) if share.idle else array
     bound = int(share.world.total(np.array([max_abs(own)]), "bounds")[0])
     return own.astype(container(bound))
+
+
+def travel() -> bool:
+    """Whether there are sums that may be waited for later (`begun`)."""
+    return _now is not None and not _now.watched
 
 
 def begun(array: np.ndarray) -> tuple[np.ndarray, Callable[[], None]]:

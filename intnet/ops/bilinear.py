@@ -180,7 +180,7 @@ def over_batch(kind: str, a: Any, b: Any, terms: int, kernel: Kernel, where: str
     """
     a, b = shares.alike(a, b)
     terms = shares.rows(terms)
-    if shares.now() is None or kind != INTEGERS or not isinstance(a.exponent + b.exponent, int):
+    if not shares.travel() or kind != INTEGERS or not isinstance(a.exponent + b.exponent, int):
         return PRODUCTS[kind](a, b, terms, shares.summed(kernel), where)
     fills: list[Callable[[], None]] = []
 

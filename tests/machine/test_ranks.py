@@ -16,6 +16,7 @@ def spoken() -> dict[str, object]:
     return {
         "gathered": world.gather(np.arange(rank, dtype=np.int16), [0, 1, 2]),
         "total": world.total(np.array([[rank, -rank]], np.int8)),
+        "begun": world.begin_total(np.array([rank], np.int64), "late")(),
         "greatest": world.greatest(np.array([rank, -rank], np.float32)),
         "messages": world.messages(b"x" * rank),
         "sent": world.sent,
@@ -26,11 +27,13 @@ def test_all_ranks_hear_the_same() -> None:
     for rank, found in enumerate(together(3, spoken)):
         assert [part.tolist() for part in found["gathered"]] == [[], [0], [0, 1]]
         assert found["total"].tolist() == [[3, -3]] and found["total"].dtype == np.int8
+        assert found["begun"].tolist() == [3]
         assert found["greatest"].tolist() == [2, 0]
         assert found["messages"] == [b"", b"x", b"xx"]
         assert found["sent"] == {
             "parts of int16": 2 * rank,
             "sums of int8": 2,
+            "late of int64": 8,
             "maxima of float32": 8,
             "messages of int64": 8,  # a length
             "messages of uint8": rank,

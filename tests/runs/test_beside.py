@@ -44,7 +44,14 @@ def test_a_folder_is_that_of_one_process(method: str, ranks: int, threads: int, 
     found = mpirun(ranks, *train(method, tmp_path / "many", "--epochs", "2"), threads=threads)
     assert found.returncode == 0, found.stderr
     assert last_line(found.stdout) == last_line(alone.stdout)
-    assert f"{ranks} ranks; rank 0 gave" in found.stderr
+    sent = json.loads((tmp_path / "many" / "sent.json").read_text())
+    assert (sent["ranks"], sent["steps"]) == (ranks, 8) and sent["all_bytes"] == sum(sent["bytes"].values())
+    if method == "wageubn":  # of the mlp's layers of 64x64 the second: the first is float32
+        assert sent["bytes"]["sums of int32"] == 4 * 64 * 64
+    else:  # a node of each or more, then the words that this rank added up
+        assert sent["bytes"]["sums of float32"] > 2 * 4 * 64 * 64 * (1 + 1 / ranks)
+    assert sent["float32_gradients"] == 4 * (2 * 64 * 64 + 10 * 64 + 10 + 2 * 2 * 64)
+    assert f"{ranks} ranks; in a step rank 0 gave others {sent['all_bytes']:,.0f} bytes" in found.stderr
     assert lines(tmp_path / "many") == lines(tmp_path / "one")
     assert report(tmp_path / "many") == report(tmp_path / "one")
     assert intnet("eval", str(tmp_path / "many")).stdout == intnet("eval", str(tmp_path / "one")).stdout
