@@ -28,8 +28,9 @@ class World:
     def _gather(self, flat: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
         raise NotImplementedError("a world defines _gather")
 
-    def _count(self, what: str, *arrays: np.ndarray) -> None:
-        self.sent[f"{what} of {arrays[0].dtype}"] += sum(array.nbytes for array in arrays)
+    def _count(self, what: str, array: np.ndarray, kept: int = 0) -> None:
+        """kept: bytes of it that are for this rank itself."""
+        self.sent[f"{what} of {array.dtype}"] += array.nbytes - kept
         self.calls += 1
 
     def gather(self, flat: np.ndarray, lengths: Sequence[int], what: str = "parts") -> list[np.ndarray]:
@@ -42,7 +43,7 @@ class World:
         self, parts: Sequence[np.ndarray], lengths: Sequence[int], what: str = "parts"
     ) -> list[np.ndarray]:
         """What every rank has for this one, of these lengths; parts: what this has for each, of one type."""
-        self._count(what, *parts)
+        self._count(what, np.concatenate(parts), parts[self.rank].nbytes)
         return self._exchange(parts, lengths)
 
     def _exchange(self, parts: Sequence[np.ndarray], lengths: Sequence[int]) -> list[np.ndarray]:
