@@ -24,7 +24,7 @@ from bench.summary import Row, markdown, show
 
 NAMES = (
     "startup", "gemm", "conv", "quantizers", "step", "inference", "adapt", "dynasty", "saved", "trace",
-    "packs", "threads", "memory", "models", "larger", "machines",
+    "packs", "threads", "memory", "models", "larger", "machines", "ranks", "kills",
 )  # fmt: skip
 LOAD = os.getloadavg()[0]  # of the last minute
 RESULTS = Path(__file__).parent / "results"

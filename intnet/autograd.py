@@ -36,6 +36,24 @@ def loaded(value: Any) -> Any:
     return value.load() if isinstance(value, Kept) else value
 
 
+class Later:
+    """A gradient of which parts are on their way from other processes: called, it waits for them.
+
+    `backward` goes on meanwhile, and calls it where it is added to another one, else at its end.
+    """
+
+    def __init__(self, arrive: Callable[[], Any]) -> None:
+        self._arrive = arrive
+
+    def __call__(self) -> Any:
+        """The gradient."""
+        return self._arrive()
+
+
+def _here(gradient: Any) -> Any:
+    return gradient() if isinstance(gradient, Later) else gradient
+
+
 class Watcher:
     """What is told of each operation while `watched`; verification derives from it (`verify/record.py`)."""
 
@@ -206,20 +224,29 @@ def backward(output: Tensor, seed: Any, add: Callable[[Any, Any], Any]) -> dict[
             raise ValueError(f"backward: the graph was used up already (at {node.op.name!r})")
         if _watcher is not None:
             _watcher.goes_back(node, gradient)
-        parts = node.op.vjp(node.saved, gradient)
+        parts = _parts(node, node.op.vjp, gradient)
         if _watcher is not None:
             _watcher.came_back(parts)
         node.saved = None
         for parent, part in zip(node.parents, parts, strict=True):
             if parent is not None and part is not None:
                 gradients[parent] = _joined(gradients.get(parent), part, add)
-    return leaves
+    return {of: _here(gradient) for of, gradient in leaves.items()}
+
+
+def _parts(node: Node, vjp: Callable[[Any, Any], tuple[Any, ...]], gradient: Any) -> tuple[Any, ...]:
+    """The gradients of a node's operands; of a single one, later where its own is."""
+    if isinstance(gradient, Later) and len(node.parents) == 1:
+        saved = node.saved
+        return (Later(lambda: vjp(saved, gradient())[0]),)
+    return vjp(node.saved, _here(gradient))
 
 
 def _joined(before: Any, part: Any, add: Callable[[Any, Any], Any]) -> Any:
     """A gradient and what came to it before, if anything."""
     if before is None:
         return part
+    before, part = _here(before), _here(part)
     total = add(before, part)
     if _watcher is not None:
         _watcher.joins(before, part, total)

@@ -145,7 +145,7 @@ def test_the_house_has_these_rooms() -> None:
 
 def test_a_command_is_one_file() -> None:
     """Beside them what all share; what a command computes and shows is in the room that it is about."""
-    shared = {"__init__", "main", "options", "source", "terminal", "together"}
+    shared = {"__init__", "main", "options", "source", "stopping", "terminal", "together"}
     files = {f"intnet.cli.{path.stem}" for path in (PACKAGE / "cli").glob("*.py") if path.stem not in shared}
     assert files == {module.__name__ for module in COMMANDS.values()}
 

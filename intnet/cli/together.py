@@ -2,11 +2,8 @@
 
 import argparse
 import os
-import signal
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING
 
@@ -41,34 +38,6 @@ def ranks(args: argparse.Namespace) -> Iterator[None]:
         speaking = redirect_stdout(nowhere) if _world.rank else nullcontext()
         with joined(_world), speaking:
             yield
-    if not _world.rank:
-        told = (
-            f"{_world.size} ranks; rank 0 gave {_world.sent:,} bytes to others in {_world.calls:,} messages"
-        )
-        print(told, file=sys.stderr)  # the last line of stdout is the digest
-
-
-def signals(kept: Callable[[], str]) -> tuple[int, ...]:
-    """Those that let a run stop behind a step; among ranks none: who stops leaves the others waiting.
-
-    There each ends the process at once, and rank 0 says what is kept: mpirun sends one when any rank ends.
-    """
-    if _world is None:
-        return signal.SIGINT, signal.SIGTERM
-    speaks, (heard, told) = _world.rank == 0, os.pipe()
-    os.set_blocking(told, False)
-
-    def end() -> None:
-        (number,) = os.read(heard, 1)
-        if speaks:
-            os.write(2, f"intnet: all ranks end, one of them or mpirun was stopped: {kept()}\n".encode())
-        os._exit(128 + number)
-
-    threading.Thread(target=end, daemon=True).start()
-    signal.set_wakeup_fd(told)  # a handler would wait for the main thread, which waits for the other ranks
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    return ()
 
 
 def writes() -> bool:

@@ -63,12 +63,12 @@ class Batches:
         # two: while an epoch ends, the next one's first batches are read
         self._order = lru_cache(maxsize=2)(lambda epoch: order(seed, epoch, images))
 
-    def share(self, step: int) -> Share | None:
-        """The images of a step that this rank has; None where it is alone."""
+    def share(self, step: int, watched: bool = False) -> Share | None:
+        """The images of a step that this rank has; None where it is alone. watched: as `Share` has it."""
         if self._world is None:
             return None
         first = step % self.per_epoch * self.batch_size
-        return Share(self._world, min(self.batch_size, len(self.data.train_labels) - first))
+        return Share(self._world, min(self.batch_size, len(self.data.train_labels) - first), watched)
 
     def __call__(self, step: int) -> tuple[np.ndarray, np.ndarray]:
         """The batch of a step; DataError where a file of it is bad."""

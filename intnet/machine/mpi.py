@@ -6,7 +6,7 @@ Without `mpirun` nothing of MPI is imported. How a user starts one: `docs/how-to
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,20 +52,33 @@ class MpiWorld(World):
         self._all.Alltoallv([np.concatenate(parts), [part.size for part in parts]], [out, list(lengths)])
         return np.split(out, np.cumsum(lengths)[:-1])
 
-    def _reduced(self, array: np.ndarray, how: Any) -> np.ndarray:
-        self._count(array)
+    def _reduced(self, array: np.ndarray, how: Any, what: str) -> np.ndarray:
+        self._count(what, array)
         out = np.empty(array.shape, array.dtype)
         self._all.Allreduce(np.ascontiguousarray(array), out, how)
         return out
 
-    def total(self, array: np.ndarray) -> np.ndarray:
+    def total(self, array: np.ndarray, what: str = "sums") -> np.ndarray:
         """As `World.total`."""
         assert array.dtype.kind == "i"
-        return self._reduced(array, self._mpi.SUM)
+        return self._reduced(array, self._mpi.SUM, what)
 
-    def greatest(self, array: np.ndarray) -> np.ndarray:
+    def begin_total(self, array: np.ndarray, what: str = "sums") -> Callable[[], np.ndarray]:
+        """As `World.begin_total`: MPI takes it further whenever it is called for anything."""
+        assert array.dtype.kind == "i"
+        self._count(what, array)
+        own, out = np.ascontiguousarray(array), np.empty(array.shape, array.dtype)
+        request = self._all.Iallreduce(own, out, self._mpi.SUM)
+
+        def wait(own: np.ndarray = own) -> np.ndarray:  # which MPI reads until then
+            request.Wait()
+            return out
+
+        return wait
+
+    def greatest(self, array: np.ndarray, what: str = "maxima") -> np.ndarray:
         """As `World.greatest`."""
-        return self._reduced(array, self._mpi.MAX)
+        return self._reduced(array, self._mpi.MAX, what)
 
     def abort(self, status: int) -> None:
         """End every rank: one of them cannot go on, and the others wait for it."""

@@ -8,7 +8,8 @@ handed:
 
     rows(n)             how many rows or images all ranks have, where this one has n
     alike(a, b)         the same tensors with bounds that hold on all ranks
-    summed(kernel)      an integer kernel whose result is the sum over all images; totals(array) such a sum
+    summed(kernel)      an integer kernel whose result is the sum over all images; totals(array) such a sum;
+                        begun(array) one that is waited for later
     folded(sum_of, x)   a float32 sum over images, in the groups and the tree of `numbers/batch_sums.py`
     greatest(array)     maxima over all ranks
     start(n)            the number of this rank's first element, of which it has n
@@ -35,6 +36,7 @@ Node = tuple[
 ]  # (first group, groups) of a node of the tree: a power of two, more maybe than are left
 
 NOTHING = -(1 << 40)  # below every exponent
+SUMS = "sums"  # their name in `World.sent`
 LONG = 1 << 12  # words from which on a second message costs less than it saves
 
 
@@ -75,9 +77,13 @@ def tree(sums: dict[Node, np.ndarray], groups: int) -> np.ndarray:
 
 
 class Share:
-    """Images first .. last - 1 of a batch of `images`: this rank's. idle: they are another's."""
+    """Images first .. last - 1 of a batch of `images`: this rank's. idle: they are another's.
 
-    def __init__(self, world: World, images: int) -> None:
+    watched: observers see values, in the order in which one process makes them: no sum is waited for later
+    """
+
+    def __init__(self, world: World, images: int, watched: bool = False) -> None:
+        self.watched = watched
         self.world, self.images, self.groups = world, images, -(-images // GROUP)
         self.division = division(images, world.size)
         begin, end = self.division[world.rank]
@@ -149,7 +155,7 @@ def alike(*values: Any) -> tuple[Any, ...]:
     if _now is None:
         return values
     bounds = [value.bound if isinstance(value, QTensor) else 0 for value in values]
-    found = _now.world.greatest(np.array(bounds, np.int64)).tolist()
+    found = _now.world.greatest(np.array(bounds, np.int64), "bounds").tolist()
     return tuple(
         QTensor(value.codes, value.exponent, value.format, bound, value.status)
         if isinstance(value, QTensor)
@@ -160,11 +166,30 @@ def alike(*values: Any) -> tuple[Any, ...]:
 
 def totals(array: np.ndarray) -> np.ndarray:
     """The sum over ranks of integers that their type holds; they travel in the narrowest that does."""
-    if _now is None:
-        return array
-    world, own = _now.world, np.zeros_like(array) if _now.idle else array
-    bound = int(world.total(np.array([max_abs(own)]))[0])
-    return world.total(own.astype(container(bound))).astype(array.dtype)
+    return array if _now is None else _now.world.total(_narrow(_now, array)).astype(array.dtype)
+
+
+def _narrow(share: Share, array: np.ndarray) -> np.ndarray:
+    """What this rank has of a sum, in the narrowest type that holds the sum."""
+    own = np.zeros_like(array) if share.idle else array
+    bound = int(share.world.total(np.array([max_abs(own)]), "bounds")[0])
+    return own.astype(container(bound))
+
+
+def travel() -> bool:
+    """Whether there are sums that may be waited for later (`begun`)."""
+    return _now is not None and not _now.watched
+
+
+def begun(array: np.ndarray) -> tuple[np.ndarray, Callable[[], None]]:
+    """`totals`, still empty, and what waits for them and fills them in."""
+    assert _now is not None
+    out, wait = np.empty_like(array), _now.world.begin_total(_narrow(_now, array))
+
+    def fill() -> None:
+        out[...] = wait()
+
+    return out, fill
 
 
 def summed(kernel: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
@@ -215,13 +240,13 @@ def _met_in_tree(share: Share, lines: list[np.ndarray], size: int) -> np.ndarray
     world, none = share.world, np.zeros(0, np.float32)
     if size < LONG:
         own = np.concatenate([none, *lines])
-        return _tree_of(share, world.gather(own, [len(each) * size for each in share.nodes]), size)
+        return _tree_of(share, world.gather(own, [len(each) * size for each in share.nodes], SUMS), size)
     cuts = [rank * size // world.size for rank in range(world.size + 1)]
     words = [high - low for low, high in pairwise(cuts)]
     mine = words[world.rank]
     parts = [np.concatenate([none, *(line[low:high] for line in lines)]) for low, high in pairwise(cuts)]
-    found = world.exchange(parts, [len(each) * mine for each in share.nodes])
-    return np.concatenate(world.gather(_tree_of(share, found, mine), words))
+    found = world.exchange(parts, [len(each) * mine for each in share.nodes], SUMS)
+    return np.concatenate(world.gather(_tree_of(share, found, mine), words, SUMS))
 
 
 def _tree_of(share: Share, found: list[np.ndarray], size: int) -> np.ndarray:

@@ -4,6 +4,7 @@
     block_product    an exponent a code: the exact sum, rounded once to float32
     affine_product   codes in steps of a float32: the exact sum as a float32, times both scales
     product          whichever of these it is
+    over_batch       the same over the images of all ranks, of a weight's gradient
 
 Tensors in blocks of 4x4 have a quicker road, `blocks.py`; float32 has the defined sequence of
 `kernels/float_products.py`. `Copies` is an operand that is read forward in one format, backward in another;
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from intnet.autograd import Later
 from intnet.blocks.affine import AffineTensor
 from intnet.blocks.bands import Banded, matching_bands
 from intnet.blocks.block_float import BlockTensor
@@ -169,3 +171,29 @@ def float_operands(error: Any, *values: Any) -> list[Any]:
         exact(v).to_float32() if isinstance(error, np.ndarray) and isinstance(v, QTensor) else v  # type: ignore[union-attr]
         for v in values
     ]
+
+
+def over_batch(kind: str, a: Any, b: Any, terms: int, kernel: Kernel, where: str) -> Any:
+    """`PRODUCTS[kind]` whose terms are a batch's rows: the sum over those of all ranks (`numbers/shares.py`).
+
+    Of codes of one exponent each it is a Later among ranks: sums travel while the backward pass goes on.
+    """
+    a, b = shares.alike(a, b)
+    terms = shares.rows(terms)
+    if not shares.travel() or kind != INTEGERS or not isinstance(a.exponent + b.exponent, int):
+        return PRODUCTS[kind](a, b, terms, shares.summed(kernel), where)
+    fills: list[Callable[[], None]] = []
+
+    def begun(*given: Any) -> np.ndarray:
+        codes, fill = shares.begun(kernel(*given))
+        fills.append(fill)
+        return codes
+
+    made = exact_product(a, b, terms, begun, where)  # which reads no code of the sums
+
+    def arrive() -> QTensor | Exact:
+        for fill in fills:
+            fill()
+        return made
+
+    return Later(arrive)

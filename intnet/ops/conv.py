@@ -21,7 +21,7 @@ from intnet.errors import ShapeError
 from intnet.numbers import shares
 from intnet.numbers.accumulators import Narrow
 from intnet.ops import blocks, narrow
-from intnet.ops.bilinear import BLOCKS, PRODUCTS, bifurcated, copies, float_operands, operands
+from intnet.ops.bilinear import BLOCKS, PRODUCTS, bifurcated, copies, float_operands, operands, over_batch
 from intnet.ops.kernels import float_products as float32
 from intnet.ops.kernels import int_conv
 from intnet.ops.kernels.windows import Pair, forward_windows
@@ -81,9 +81,8 @@ def _integer_products(saved: Saved, kind: str, error: Any, w: Any) -> tuple[Any,
         input_grad = partial(int_conv.input_grad, window=window, input_hw=saved.hw)
         dx = product(e, w, per_input, input_grad, where)
     if saved.needs[1]:
-        weight_grad = shares.summed(partial(int_conv.weight_grad, window=window, kernel=kernel))
-        e_weight, x = shares.alike(e_weight, loaded(saved.x))
-        dw = product(e_weight, x, shares.rows(positions), weight_grad, where)
+        weight_grad = partial(int_conv.weight_grad, window=window, kernel=kernel)
+        dw = over_batch(kind, e_weight, loaded(saved.x), positions, weight_grad, where)
     return dx, dw
 
 

@@ -27,7 +27,16 @@ from intnet.numbers import shares
 from intnet.numbers.accumulators import Narrow
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import blocks, narrow
-from intnet.ops.bilinear import BLOCKS, FLOATS, PRODUCTS, bifurcated, copies, float_operands, operands
+from intnet.ops.bilinear import (
+    BLOCKS,
+    FLOATS,
+    PRODUCTS,
+    bifurcated,
+    copies,
+    float_operands,
+    operands,
+    over_batch,
+)
 from intnet.ops.kernels import float32_rows
 from intnet.ops.kernels import float_products as float32
 from intnet.ops.kernels.int_conv import gemm, gemm_nn, gemm_tn
@@ -76,8 +85,7 @@ def _linear_vjp(saved: Saved, error: Any) -> tuple[Any, Any]:
         elif kind == FLOATS:
             dw = shares.folded(float32.matmul_tn, e, x)
         else:
-            e_weight, x = shares.alike(e_weight, x)
-            dw = PRODUCTS[kind](e_weight, x, shares.rows(x.shape[0]), shares.summed(gemm_tn), where)
+            dw = over_batch(kind, e_weight, x, x.shape[0], gemm_tn, where)
     return dx, dw
 
 

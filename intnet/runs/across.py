@@ -6,16 +6,24 @@ Read next: `runs/beside.py`.
 import dataclasses
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import intnet
 from intnet.errors import ConfigError, NumberError
 from intnet.machine.ranks import World, current
 from intnet.methods.method import of_batch
-from intnet.runs import definition
+from intnet.runs import definition, files
 from intnet.trace import PathRow, PathTable
 from intnet.training.state import State, digest
+from intnet.training.train import Run
+
+SENT = "sent.json"
 
 
 def anywhere(world: World, holds: bool) -> bool:
@@ -53,6 +61,40 @@ def check_same(world: World, state: State, step: int) -> None:
             f"behind step {step:,} rank {other[0]} has another state than rank 0: a fault of its machine, or "
             "a method of one's own that sums over images without the other ranks; the last checkpoint stands"
         )
+
+
+class Sent:
+    """What this rank gave others to read in training steps, without tests and checkpoints (`World.sent`)."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.steps = world, 0
+        self._bytes, self._messages = Counter[str](), 0
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Inside the block a step is made."""
+        given, calls = self.world.sent.copy(), self.world.calls
+        yield
+        self._bytes += self.world.sent - given
+        self._messages += self.world.calls - calls
+        self.steps += 1
+
+    def told(self, run: Run) -> dict[str, Any]:
+        """A step's means; float32_gradients: the bytes that an all-reduce of float32 gradients would take."""
+        kinds = {kind: round(count / self.steps, 1) for kind, count in sorted(self._bytes.items())}
+        return {
+            "ranks": self.world.size,
+            "steps": self.steps,
+            "messages": round(self._messages / self.steps, 1),
+            "bytes": kinds,
+            "all_bytes": round(self._bytes.total() / self.steps, 1),
+            "float32_gradients": 4 * sum(int(np.prod(p.shape)) for _, _, p in run.model.all_parameters()),
+        }
+
+    def write(self, folder: Path, run: Run) -> None:
+        """As JSON into the run's folder, of rank 0."""
+        if self.steps:
+            files.replace(folder / SENT, (json.dumps(self.told(run), indent=1) + "\n").encode())
 
 
 # -- the table of data paths -------------------------------------------------------------------

@@ -3,8 +3,8 @@
     with create("RUN", run, steps=60) as work:      on every rank; alone it is `run_folder.create`
         work.train()
 
-All that a folder holds is what one process writes, so that every other command reads it as any run's, and
-`resume` goes on on another number of ranks.
+All that a folder holds is what one process writes, and `across.SENT`: so every other command reads it as any
+run's, and `resume` goes on on another number of ranks.
 """
 
 import dataclasses
@@ -33,6 +33,7 @@ class Beside(RunFolder):
     def __init__(self, folder: Path, run: Run, own: dict[str, Any], plan: Plan, world: World) -> None:
         self.folder, self.run, self.identity, self.plan = folder, run, own, plan
         self.world: World = world
+        self.sent = None  # rank 0 tells
         self.saved, self.at_a_time, self._before = run.step, 1, None
 
     def close(self) -> None:
@@ -45,6 +46,7 @@ class Beside(RunFolder):
         """Its part of the counts and of the state."""
         self.run.counts()
         across.check_same(self.world, self.run.state(), self.run.step)
+        self._any(False)  # rank 0 has saved it
         self.saved = self.run.step
 
     def _again(self, on_test: Callable[[int], None] | None) -> dict[str, Any]:

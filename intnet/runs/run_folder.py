@@ -8,6 +8,7 @@
     data.npz        the data, of a run on arrays at hand (`datasets/arrays.py`)
     checkpoint.npz  the newest saved state (`runs/checkpoint.py`)
     report.json .md the result (`report.py`), when the planned steps are done
+    sent.json       of a run on many ranks: what they sent (`across.py`)
     model.npz       with it, the fixed-point model of a method that trains one (`runs/fixed_model.py`)
 
 A kill at any moment loses at most the steps since the last checkpoint: `resume` cuts metrics.jsonl
@@ -19,6 +20,7 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -303,6 +305,7 @@ class RunFolder:
         self.folder, self.run, self.identity, self.plan = folder, run, own, plan
         self.saved = run.step
         self.world = ranks.current()
+        self.sent = self.world and across.Sent(self.world)
         self.at_a_time = 1  # runs that are trained at a time on this machine, this one included
         self._lock = lock
         self._before: int | None = None  # bytes of the process ahead of the first step
@@ -347,7 +350,8 @@ class RunFolder:
         while run.step < self.plan.steps:
             last = run.step == self.plan.steps - 1
             run.on_tape = (lambda loss: held.append(measure(loss))) if last and self.world is None else None
-            run.train(run.step + 1, after_step, [table] if last else [])
+            with self.sent.step() if self.sent else nullcontext():
+                run.train(run.step + 1, after_step, [table] if last else [])
             run.on_tape = None
             line = self._end_epoch(on_epoch, on_test) if run.step % run.steps_per_epoch == 0 else None
             if last:  # before the checkpoint: a run whose last step is saved has its report
@@ -384,6 +388,9 @@ class RunFolder:
         if self.world is not None:
             across.check_same(self.world, state, self.run.step)
         checkpoint.save(self.folder / CHECKPOINT, state, meta)
+        if self.sent:
+            self.sent.write(self.folder, self.run)
+        self._any(False)  # the others know that it is saved
         self.saved = self.run.step
 
     def log(self, line: dict[str, Any]) -> None:

@@ -110,7 +110,7 @@ class Run(Shown):
         images = as_codes(pixels, self.data.exponent)
         # a float32 run that diverges overflows first; the checks of logits and gradients then say so
         diverging = np.errstate(over="ignore", invalid="ignore", divide="ignore")
-        with shares.sharing(self._batches.share(step)), diverging:
+        with shares.sharing(self._batches.share(step, bool(method.observers))), diverging:
             logits = self.model(Tensor(images), method)
             loss = ops.softmax_cross_entropy(logits, labels=labels, smoothing=method.label_smoothing)
             method.see_loss(float(loss.value))

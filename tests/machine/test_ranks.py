@@ -16,6 +16,8 @@ def spoken() -> dict[str, object]:
     return {
         "gathered": world.gather(np.arange(rank, dtype=np.int16), [0, 1, 2]),
         "total": world.total(np.array([[rank, -rank]], np.int8)),
+        "begun": world.begin_total(np.array([rank], np.int64), "late")(),
+        "exchanged": world.exchange([np.full(k, rank, np.int32) for k in range(3)], [rank] * 3, "own"),
         "greatest": world.greatest(np.array([rank, -rank], np.float32)),
         "messages": world.messages(b"x" * rank),
         "sent": world.sent,
@@ -26,9 +28,19 @@ def test_all_ranks_hear_the_same() -> None:
     for rank, found in enumerate(together(3, spoken)):
         assert [part.tolist() for part in found["gathered"]] == [[], [0], [0, 1]]
         assert found["total"].tolist() == [[3, -3]] and found["total"].dtype == np.int8
+        assert found["begun"].tolist() == [3]
+        assert [part.tolist() for part in found["exchanged"]] == [[other] * rank for other in range(3)]
         assert found["greatest"].tolist() == [2, 0]
         assert found["messages"] == [b"", b"x", b"xx"]
-        assert found["sent"] == 2 * rank + 2 + 8 + 8 + rank  # int16s, two int8, two float32, a length, a text
+        assert found["sent"] == {
+            "parts of int16": 2 * rank,
+            "sums of int8": 2,
+            "late of int64": 8,
+            "own of int32": 4 * (0 + 1 + 2 - rank),  # what it has for itself it sends nobody
+            "maxima of float32": 8,
+            "messages of int64": 8,  # a length
+            "messages of uint8": rank,
+        }
 
 
 def test_alone_there_is_no_world() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.autograd import Op, Saved, Tensor, backward, leaf
+from intnet.autograd import Later, Op, Saved, Tensor, backward, leaf
 from intnet.errors import FormatError
 from intnet.exact.expressions import add as join
 from intnet.exact.quantize import quantize
@@ -82,6 +82,38 @@ def test_sums_are_joined_from_the_newest_reader_to_the_oldest() -> None:
     total = Op("all", lambda saved, *v: sum(v), lambda saved, e: (e, e, e))(*readers)
     assert backward(total, 1, note)[x.node] == 111
     assert order == [(100, 10), (110, 1)]
+
+
+def late(told: list[str]) -> Op:
+    """A product whose first gradient is on its way; the second one's, which is there, is told of."""
+
+    def vjp(saved: Saved, e: int) -> tuple[Any, int]:
+        a, b = saved.ab
+        told.append(f"walked {b}")
+        return Later(lambda: (told.append(f"came {a}"), e * b)[1]), e * a
+
+    return Op("late", PRODUCT.forward, vjp)
+
+
+def test_a_gradient_on_its_way_is_waited_for_at_the_end() -> None:
+    """Behind another operation of one operand too: that waits with it."""
+    told: list[str] = []
+    product, x, v, w = late(told), leaf(2), leaf(3), leaf(5)
+    y = product(SCALE(w, by=10), product(v, x))  # 50 * (3 * 2)
+    found = backward(y, 7, plus)
+    assert [found[leaf.node] for leaf in (x, v, w)] == [7 * 50 * 3, 7 * 50 * 2, 7 * 6 * 10]
+    assert told == ["walked 6", "walked 2", "came 50", "came 3"]
+
+
+def test_a_gradient_on_its_way_is_waited_for_where_it_is_added_or_used() -> None:
+    told: list[str] = []
+    product, w = late(told), leaf(5)
+    y = SUM(product(w, 4), product(w, 6))
+    assert backward(y, 7, plus) == {w.node: 7 * (4 + 6)}
+    assert told == ["walked 6", "walked 4", "came 5", "came 5"]
+    a, b, told[:] = leaf(2), leaf(3), []
+    found = backward(product(PRODUCT(a, b), SCALE(leaf(4), by=1)), 7, plus)
+    assert (found[a.node], found[b.node]) == (7 * 4 * 3, 7 * 4 * 2)
 
 
 def test_a_deep_graph_needs_no_recursion() -> None:

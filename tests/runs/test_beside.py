@@ -12,6 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
+from intnet.cli.main import main
+from intnet.runs import run_folder
 from tests.support.command import intnet, last_line
 from tests.support.mpi import command, mpirun, needs_mpi, settings
 
@@ -42,10 +44,50 @@ def test_a_folder_is_that_of_one_process(method: str, ranks: int, threads: int, 
     found = mpirun(ranks, *train(method, tmp_path / "many", "--epochs", "2"), threads=threads)
     assert found.returncode == 0, found.stderr
     assert last_line(found.stdout) == last_line(alone.stdout)
-    assert f"{ranks} ranks; rank 0 gave" in found.stderr
+    sent = json.loads((tmp_path / "many" / "sent.json").read_text())
+    assert (sent["ranks"], sent["steps"]) == (ranks, 8) and sent["all_bytes"] == sum(sent["bytes"].values())
+    if method == "wageubn":  # of the mlp's layers of 64x64 the second: the first is float32
+        assert sent["bytes"]["sums of int32"] == 4 * 64 * 64
+    else:  # a node of each or more, then the words that this rank added up
+        assert sent["bytes"]["sums of float32"] > 2 * 4 * 64 * 64 * (1 + 1 / ranks)
+    assert sent["float32_gradients"] == 4 * (2 * 64 * 64 + 10 * 64 + 10 + 2 * 2 * 64)
+    assert f"{ranks} ranks; in a step rank 0 gave others {sent['all_bytes']:,.0f} bytes" in found.stderr
     assert lines(tmp_path / "many") == lines(tmp_path / "one")
     assert report(tmp_path / "many") == report(tmp_path / "one")
     assert intnet("eval", str(tmp_path / "many")).stdout == intnet("eval", str(tmp_path / "one")).stdout
+
+
+def test_commands_read_it_as_any_run_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that goes on behind it too: inspected, verified against the definition, packed, checked."""
+    small = (
+        "--method",
+        "wageubn",
+        "--model",
+        "mlp",
+        "--data",
+        "digits",
+        "--limit",
+        "64",
+        "--batch-size",
+        "64",
+    )
+    found = mpirun(3, "train", *small, "--steps", "3", "--out", str(tmp_path / "many"))
+    assert found.returncode == 0, found.stderr
+    assert main(["train", *small, "--steps", "3", "--out", str(tmp_path / "one")]) == 0
+    packs, said = [], []
+    for name in ("many", "one"):
+        run, pack = str(tmp_path / name), tmp_path / f"{name} pack"
+        assert main(["golden", run, "--layer", "fc2", "--out", str(pack)]) == 0
+        assert main(["check", str(pack), "--by", "spec"]) == 0
+        packs.append(
+            {path.relative_to(pack): path.read_bytes() for path in pack.rglob("*") if path.is_file()}
+        )
+        assert main(["verify", run]) == 0
+        capsys.readouterr()
+        assert main(["inspect", run, "--layer", "fc2"]) == 0
+        said.append(capsys.readouterr().out.replace(run, "RUN"))
+    assert packs[0] == packs[1] and len(packs[0]) > 5
+    assert said[0] == said[1]
 
 
 def test_a_run_goes_on_with_another_number_of_ranks(tmp_path: Path) -> None:
@@ -64,29 +106,47 @@ def ranks_of(process: subprocess.Popen[str]) -> Iterator[psutil.Process]:
             yield child
 
 
-@pytest.mark.parametrize("moment", [2, 5])
-def test_a_killed_rank_ends_all_and_nothing_is_lost(moment: int, tmp_path: Path) -> None:
+def started(line: list[str], run: Path, steps: int) -> subprocess.Popen[str]:
+    """The command behind so many lines of its metrics."""
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(line, env=settings(), **how)
+    while not (run / "metrics.jsonl").exists() or (run / "metrics.jsonl").read_text().count("\n") < steps:
+        assert process.poll() is None
+        time.sleep(0.01)
+    return process
+
+
+@pytest.mark.parametrize(("moment", "killed"), [(2, 1), (5, 0)])
+def test_a_killed_rank_ends_all_and_nothing_is_lost(moment: int, killed: int, tmp_path: Path) -> None:
     run = tmp_path / "run"
     more = ("--steps", "60", "--checkpoint-every", "1")
     alone = intnet(*train("float32", tmp_path / "one", "--steps", "60"))
-    process = subprocess.Popen(
-        command(2, *train("float32", run, *more)),
-        env=settings(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not (run / "metrics.jsonl").exists() or (run / "metrics.jsonl").read_text().count("\n") < moment:
-        assert process.poll() is None
-        time.sleep(0.01)
-    last = max(ranks_of(process), key=lambda child: int(child.environ()["OMPI_COMM_WORLD_RANK"]))
-    os.kill(last.pid, signal.SIGKILL)
+    process = started(command(2, *train("float32", run, *more)), run, moment)
+    numbers = {int(child.environ()["OMPI_COMM_WORLD_RANK"]): child.pid for child in ranks_of(process)}
+    os.kill(numbers[killed], signal.SIGKILL)
     _, said = process.communicate(timeout=60)
     assert process.returncode != 0
-    assert f"go on with: intnet resume {run}" in said
+    assert said.count(f"go on with: intnet resume {run}\n") == 1
     found = mpirun(3, "resume", str(run))
     assert found.returncode == 0, found.stderr
     assert last_line(found.stdout) == last_line(alone.stdout)
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_to_mpirun_stops_behind_a_step(number: int, tmp_path: Path) -> None:
+    """SIGUSR1 it hands on; of SIGINT, which Ctrl-C is, it makes a SIGTERM and hears no rank any more."""
+    run = tmp_path / "run"
+    process = started(command(2, *train("wageubn", run, "--steps", "3000")), run, 6)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    done = [line["step"] for line in lines(run)][-1]
+    assert run_folder.load(run).step == done < 3000
+    if number == signal.SIGUSR1:
+        assert process.returncode == 128 + number
+        assert f"stopped: {run} is saved at step {done} of 3,000; go on with: intnet resume {run}\n" in said
+    alone = run_folder.build("wageubn", {}, "mlp", "digits", 112, 3, 400)
+    alone.train(done)
+    assert run_folder.load(run).digest() == alone.digest()
 
 
 def test_ranks_with_other_settings_are_refused(tmp_path: Path) -> None:
