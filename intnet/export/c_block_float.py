@@ -29,6 +29,15 @@ static int step_of(int64_t top, int64_t low, int64_t above, int64_t below) {
   return j + 1;
 }
 """,
+    "in_steps(": """\
+/* v / 2^n to nearest, ties to even, n from 0 to 62. */
+static int64_t in_steps(int64_t v, int n) {
+  const uint64_t u = (uint64_t)v + ((uint64_t)1 << 63), rest = u & (((uint64_t)1 << n) - 1);
+  const uint64_t half = ((uint64_t)1 << n) >> 1;
+  const int64_t floor = n == 0 ? v : (int64_t)(u >> n) - ((int64_t)1 << (63 - n));
+  return floor + (rest > half || (n > 0 && rest == half && floor % 2 != 0));
+}
+""",
     "raised(": """\
 static int least(int a, int b) {
   return a < b ? a : b;
@@ -84,7 +93,7 @@ static int64_t nearest(double x) {
 class Source(NamedTuple):
     """An array of what an operation reads, or of its constants.
 
-    each: how many of them there are, after which they begin again; exponent: an expression
+    each: how many there are, one an element or one a channel; exponent: an expression
     """
 
     name: str
@@ -92,8 +101,8 @@ class Source(NamedTuple):
     exponent: str
 
     def at(self, size: int) -> str:
-        """An element."""
-        return f"{self.name}[i]" if self.each == size else f"{self.name}[i % {self.each}]"
+        """An element: i, or of the channel c."""
+        return f"{self.name}[i]" if self.each == size else f"{self.name}[c]"
 
 
 def exponent(value: Value) -> str:
@@ -120,16 +129,21 @@ def scaled(
         ]
     sums = [f"int64_t v = {total};", *(["if (v < 0) v = 0;"] if op.rectified else [])]
     ends = [f"INT64_C({((1 << op.wl) + sign) * op.den})" for sign in (-1, 1)]
-    codes = [*sums, "v = divide(v * num, den);", *_within(op.wl), *store]
+    channels = terms[-1].each
+    if op.den == 1:
+        divided = [], "v = in_steps(v * num, step > 0 ? step : 0);"
+    else:
+        den = f"const int64_t den = INT64_C({op.den}) * ((int64_t)1 << (step > 0 ? step : 0));"
+        divided = [den], "v = divide(v * num, den);"
+    codes = [*sums, divided[1], *_within(op.wl), *store]
     return _block(
         place,
         [
             *made, "int64_t top = 0, low = 0;",
-            *_loop(size, [*sums, "if (v > top) top = v;", "if (v < low) low = v;"]),
+            *_loop(size, channels, [*sums, "if (v > top) top = v;", "if (v < low) low = v;"]),
             f"const int step = step_of(top, low, {', '.join(ends)});",
             "const int64_t num = (int64_t)1 << (step < 0 ? -step : 0);",
-            f"const int64_t den = INT64_C({op.den}) * ((int64_t)1 << (step > 0 ? step : 0));",
-            *_chosen(op.wl, place, shared, " + step"), *_loop(size, codes),
+            *divided[0], *_chosen(op.wl, place, shared, " + step"), *_loop(size, channels, codes),
         ],
     )  # fmt: skip
 
@@ -138,7 +152,9 @@ def norm(
     op: p.Norm, place: int, size: int, x: Source, constants: Sequence[str], store: Sequence[str]
 ) -> list[str]:
     """As `scaled`; constants: names of mean, r, gamma and beta."""
-    of_channel = ", ".join(f"{name}[i % {len(op.mean)}]" for name in constants)
+    of_channel, channels = ", ".join(f"{name}[c]" for name in constants), len(op.mean)
+    if channels == size:
+        of_channel = of_channel.replace("[c]", "[i]")
     value = f"const float x3 = normed((double){x.at(size)} * unit, {of_channel});"
     ends = ", ".join(str((1 << op.wl) + sign) for sign in (-1, 1))
     codes = [value, "int64_t v = nearest((double)x3 * per);", *_within(op.wl), *store]
@@ -147,10 +163,10 @@ def norm(
         [
             f"const double unit = two_to({x.exponent});",
             "float top = 0, low = 0;",
-            *_loop(size, [value, "if (x3 > top) top = x3;", "if (x3 < low) low = x3;"]),
+            *_loop(size, channels, [value, "if (x3 > top) top = x3;", "if (x3 < low) low = x3;"]),
             f"const int step = float_step(top, low, {ends});",
             "const double per = two_to(-step);",
-            *_chosen(op.wl, place, "step"), *_loop(size, codes),
+            *_chosen(op.wl, place, "step"), *_loop(size, channels, codes),
         ],
     )  # fmt: skip
 
@@ -165,8 +181,12 @@ def _within(wl: int) -> list[str]:
     return [f"if (v < -{half}) v = -{half};", f"if (v > {half - 1}) v = {half - 1};"]
 
 
-def _loop(size: int, lines: Sequence[str]) -> list[str]:
-    return [f"for (int i = 0; i < {size}; i++) {{", *(f"  {line}" for line in lines), "}"]
+def _loop(size: int, channels: int, lines: Sequence[str]) -> list[str]:
+    """Over elements i, and over channels c where they are fewer."""
+    head = f"for (int i = 0; i < {size}; i++) {{"
+    if channels < size:
+        head = f"for (int i = 0, c = 0; i < {size}; i++, c = c + 1 < {channels} ? c + 1 : 0) {{"
+    return [head, *(f"  {line}" for line in lines), "}"]
 
 
 def _block(place: int, lines: Sequence[str]) -> list[str]:
