@@ -119,6 +119,12 @@ def _round(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
     return made if op.lo is None else np.clip(made, op.lo, op.hi)
 
 
+def _curve(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
+    assert isinstance(op, p.Curve)
+    made: np.ndarray = op.codes[np.searchsorted(op.steps, x, side="right")]
+    return made
+
+
 def _relu(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
     return np.maximum(x, 0)
 
@@ -145,6 +151,7 @@ RULES: dict[type[Op], Callable[..., np.ndarray]] = {
     p.Affine: _affine,
     p.Add: _add,
     p.Round: _round,
+    p.Curve: _curve,
     p.Relu: _relu,
     p.MaxPool: _max_pool,
     p.SumPool: _sum_pool,

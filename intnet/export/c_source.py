@@ -31,7 +31,7 @@ from intnet.packs.hdl.text import identifier
 SIZES = (8, 16, 32, 64)
 A_LINE = 16  # constants
 LEAST = -(1 << 63)  # C has no literal of it
-ELEMENTWISE = (p.Affine, p.Round, p.Relu)
+ELEMENTWISE = (p.Affine, p.Round, p.Relu, p.Curve)
 DIVIDE = """\
 /* n / d to nearest, ties to even, of d above 0. */
 static int64_t divide(int64_t n, int64_t d) {
@@ -320,6 +320,8 @@ class Writer:
         if isinstance(op, p.Affine):
             a, b = self._channel(op.name, "a", op.a), self._channel(op.name, "b", op.b)
             return [f"v = v * {a} + {b};"]
+        if isinstance(op, p.Curve):
+            return self._curve(op)
         assert isinstance(op, p.Round)
         lines = [] if op.num == 1 else [f"v *= {_int64(op.num)};"]
         if np.any(op.den != 1):
@@ -330,6 +332,23 @@ class Writer:
                 f"if (v > {_int64(op.hi)}) v = {_int64(op.hi)};",
             ]
         return lines
+
+    def _curve(self, op: p.Curve) -> list[str]:
+        """How many steps are at most v, by halves."""
+        if not op.steps.size:
+            return [f"v = {_int64(int(op.codes[0]))};"]
+        steps, codes = self._array(f"steps_{op.name}", op.steps), self._array(f"codes_{op.name}", op.codes)
+        return [
+            "{",
+            f"  int first = 0, last = {op.steps.size};",
+            "  while (first < last) {",
+            "    const int middle = first + (last - first) / 2;",
+            f"    if ({steps}[middle] <= v) first = middle + 1;",
+            "    else last = middle;",
+            "  }",
+            f"  v = {codes}[first];",
+            "}",
+        ]
 
     def _channel(self, name: str, what: str, codes: np.ndarray) -> str:
         """A constant, or that of the channel."""

@@ -143,6 +143,12 @@ def _round(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     return [max(op.lo, min(op.hi, v)) for v in made]
 
 
+def _curve(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
+    assert isinstance(op, p.Curve)
+    steps, codes = op.steps.tolist(), op.codes.tolist()
+    return [codes[sum(step <= v for step in steps)] for v in read[0]]
+
+
 def _relu(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     return [max(v, 0) for v in read[0]]
 
@@ -153,6 +159,7 @@ RULES: dict[type[Op], Callable[[Op, list[Codes], list[Value], Value], Codes]] = 
     p.Affine: _affine,
     p.Add: _add,
     p.Round: _round,
+    p.Curve: _curve,
     p.Relu: _relu,
     p.MaxPool: _windows(max),
     p.SumPool: _windows(sum),

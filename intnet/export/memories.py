@@ -6,9 +6,10 @@
     constants_pkg.sv       the same as localparams of a SystemVerilog package
     program.txt            the operations in order: what they read, which constants, proven intervals
 
-A tensor is a weight, the a or b of an affine, the denominators of a round, the b of what is scaled by the
-image, or the bits of a float32 constant of batch norm; where one number serves all channels it stands in
-program.txt alone. Texts of memories are those of golden packs (`packs/export/memories.py`).
+A tensor is a weight, the a or b of an affine, the steps of a curve and the codes between them, the
+denominators of a round, the b of what is scaled by the image, or the bits of a float32 constant of batch
+norm; where one number serves all channels it stands in program.txt alone. Texts of memories are those of
+golden packs (`packs/export/memories.py`).
 """
 
 from __future__ import annotations
@@ -90,6 +91,11 @@ def _tensors(program: Program, op: Op) -> Iterator[tuple[str, np.ndarray, int | 
         yield "den", op.den, None
     elif isinstance(op, p.Scaled) and op.b is not None:
         yield "b", op.b, op.exponent
+    elif isinstance(op, p.Curve):
+        (read,) = (program.values[k] for k in op.reads)
+        yield "codes", op.codes, op.exponent
+        if op.steps.size:
+            yield "steps", op.steps, read.exponent
     elif isinstance(op, p.Norm):
         floats = ("mean", op.mean), ("r", op.r), ("gamma", op.gamma), ("beta", op.beta)
         yield from ((f"float32 {what}", codes.view(np.int32), None) for what, codes in floats)
@@ -169,6 +175,8 @@ def _numbers(op: Op) -> str:
         den = "den" if _by_channel(op.den) else str(op.den[0])
         limits = "" if op.lo is None else f", within {op.lo}..{op.hi}"
         return f": x * {op.num} / {den} to nearest, ties to even{limits}"
+    if isinstance(op, p.Curve):
+        return ": codes[k] where k steps are at most x"
     return _by_image(op) if isinstance(op, p.Scaled | p.Norm) else _shifts(op)
 
 

@@ -5,6 +5,7 @@
     product   ConvInteger or MatMulInteger where both operands' intervals fit 8 bits and the sum 32; else
               MatMul of int32 or int64, of a convolution over its windows, which Gather makes
     round     Mod and Div of int64: Mod takes the divisor's sign, so the quotient is a floor
+    curve     Gather of a table, or of counted steps
     the rest  Mul, Add, Clip, ReduceMax, ReduceSum of int64
     scaled, norm   `onnx_block_float.py`
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import onnx
 
 OPSET, IR = 17, 8
+TABLE = 1 << 16  # codes of a function that stand in a table
 IMAGES, LOGITS, EXPONENTS = "images", "logits", "exponents"
 CHANNELS_FIRST, CHANNELS_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 
@@ -151,6 +153,8 @@ class Graph:
             made = self.node("Add", lifted)
         elif isinstance(op, p.Round):
             made = self._round(op, value, names[0])
+        elif isinstance(op, p.Curve):
+            made = self._curve(op, value, names[0], read[0])
         elif isinstance(op, p.Relu):
             made = self.node("Max", [names[0], self.constant([0])])
         elif isinstance(op, p.Pool):
@@ -170,6 +174,18 @@ class Graph:
         if op.lo is None:
             return x
         return self.node("Clip", [x, self.constant(op.lo), self.constant(op.hi)])
+
+    def _curve(self, op: p.Curve, value: Value, x: str, read: Value) -> str:
+        """By a table of all codes where it is small enough, else by counting steps."""
+        if read.hi - read.lo < TABLE:
+            places = np.searchsorted(op.steps, np.arange(read.lo, read.hi + 1), side="right")
+            place = self.node("Sub", [x, self.constant([read.lo])])
+            return self.node("Gather", [self.constant(op.codes[places]), place])
+        rank = len(value.shape) + 1
+        column = self.node("Unsqueeze", [x, self.constant([rank])])
+        beyond = self.cast(self.node("GreaterOrEqual", [column, self.constant(op.steps)]), np.int64)
+        count = self.node("ReduceSum", [beyond, self.constant([rank])], keepdims=0)
+        return self.node("Gather", [self.constant(op.codes), count])
 
     def _product(self, op: p.Product, value: Value, x: str, read: Value) -> str:
         lo, hi = int(op.weight.min()), int(op.weight.max())

@@ -5,6 +5,7 @@
     affine     a x + b, by channel                  sum_pool   the sum of a window; padding counts 0
     add        x 2^s + y 2^t                        flatten    (H, W, C) in C order
     round      x num / den to nearest, ties to even, then limited
+    curve      a function of codes, as the steps where it changes
     scaled     x, x + b or x + y as block float, at a scale by the greatest of the image
     norm       batch norm in float32, then the same
 
@@ -22,84 +23,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from intnet.errors import ConfigError, ShapeError
+from intnet.export.values import BITS, ROOM, Op, Pair, Shape, Value, by_channel, fixed, proven, with_zero
 from intnet.methods.method import to_float32
 from intnet.numbers.qtensor import QTensor
-
-Pair = tuple[int, int]
-Shape = tuple[int, ...]
-BITS = 63  # what an int64 holds beside its sign
-ROOM = 61  # bits of each of two terms whose exponents are known by the image alone
-
-
-class Value(NamedTuple):
-    """What is known of a value: codes within lo..hi, and within +-peak all that is computed on the way.
-
-    scale: None, or the place of the operation that chose a scale by the image: its exponent comes on top
-    top: where there is a scale, a bound of what the codes stand for
-    """
-
-    shape: Shape
-    exponent: int
-    lo: int
-    hi: int
-    peak: int
-    scale: int | None = None
-    top: Fraction = Fraction(0)
-
-    @property
-    def bits(self) -> int:
-        """Of a two's complement word that holds every code."""
-        return max((self.lo + 1 if self.lo < 0 else self.lo).bit_length(), self.hi.bit_length()) + 1
-
-    @property
-    def greatest(self) -> int:
-        """Of the codes' magnitudes."""
-        return max(abs(self.lo), abs(self.hi))
-
-    @property
-    def reach(self) -> Fraction:
-        """A bound of the magnitudes that the codes stand for."""
-        return self.top if self.scale is not None else self.greatest * Fraction(2) ** self.exponent
-
-    def told(self, of: str = "") -> str:
-        """Its exponent as text; of: what stands ahead of the place that the scale is of."""
-        if self.scale is None:
-            return str(self.exponent)
-        return f"{of}{self.scale}" + (
-            f" {'+-'[self.exponent < 0]} {abs(self.exponent)}" if self.exponent else ""
-        )
-
-
-def _value(
-    shape: Shape, exponent: int, ends: Sequence[int], peak: int = 0, like: Value | None = None,
-    grows: Fraction | int = 1,
-) -> Value:  # fmt: skip
-    """like: whose scale it has, of values so many times as great."""
-    lo, hi = min(ends), max(ends)
-    made = Value(shape, exponent, lo, hi, max(peak, abs(lo), abs(hi)))
-    return made if like is None else made._replace(scale=like.scale, top=like.top * grows)
-
-
-def with_zero(x: Value) -> tuple[int, int]:
-    """Its interval with 0 in it."""
-    return min(x.lo, 0), max(x.hi, 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Op:
-    """One operation; name: 'layer/path' that it makes; reads: the places of what it reads."""
-
-    name: str
-    reads: tuple[int, ...]
-
-    def value(self, *read: Value) -> Value:
-        """What it makes of values like these; ShapeError where they are none for it."""
-        raise NotImplementedError(f"{type(self).__name__} defines no value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +44,7 @@ class Images(Op):
 
     def value(self, *read: Value) -> Value:
         """As it says."""
-        return _value(self.shape, self.exponent, (self.lo, self.hi))
+        return proven(self.shape, self.exponent, (self.lo, self.hi))
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +71,7 @@ class Product(Op):
         if w.ndim == 4:
             shape = (*_sides(x.shape, w.shape[2:], self.stride, self.padding, self.name), len(w))
         grows = max(p - n for p, n in zip(up, down, strict=True)) * Fraction(2) ** self.exponent
-        return _value(shape, x.exponent + self.exponent, ends, like=x, grows=grows)
+        return proven(shape, x.exponent + self.exponent, ends, like=x, grows=grows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,12 +84,12 @@ class Affine(Op):
 
     def value(self, *read: Value) -> Value:
         """The interval over all channels."""
-        x = _fixed(read[0], self.name)
-        a, b = (_by_channel(v, x, self.name) for v in (self.a, self.b))
+        x = fixed(read[0], self.name)
+        a, b = (by_channel(v, x, self.name) for v in (self.a, self.b))
         channels = range(max(len(a), len(b)))
         products = [(a[k % len(a)] * x.lo, a[k % len(a)] * x.hi) for k in channels]
         ends = [e + b[k % len(b)] for k in channels for e in products[k]]
-        return _value(x.shape, self.exponent, ends, max(abs(e) for both in products for e in both))
+        return proven(x.shape, self.exponent, ends, max(abs(e) for both in products for e in both))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,13 +100,13 @@ class Add(Op):
 
     def value(self, *read: Value) -> Value:
         """At the exponent that both then have."""
-        x, y = (_fixed(one, self.name) for one in read)
+        x, y = (fixed(one, self.name) for one in read)
         s, t = self.shifts
         if x.shape != y.shape or x.exponent - s != y.exponent - t or min(s, t) < 0:
             raise ShapeError(f"{self.name}: {x} and {y} do not join by shifts {self.shifts}")
         ends = ((x.lo << s) + (y.lo << t), (x.hi << s) + (y.hi << t))
         peak = max(abs(e) << by for by, v in ((s, x), (t, y)) for e in (v.lo, v.hi))
-        return _value(x.shape, x.exponent - s, ends, peak)
+        return proven(x.shape, x.exponent - s, ends, peak)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,18 +121,38 @@ class Round(Op):
 
     def value(self, *read: Value) -> Value:
         """The division's operands have room in `peak`."""
-        x = _fixed(read[0], self.name)
-        den = _by_channel(self.den, x, self.name)
+        x = fixed(read[0], self.name)
+        den = by_channel(self.den, x, self.name)
         if self.num < 1 or min(den) < 1:
             raise ShapeError(f"{self.name}: a fraction {self.num}/{min(den)} is not above 0")
         ends = [self._limited(round(Fraction(e * self.num, d))) for d in den for e in (x.lo, x.hi)]
         peak = max(abs(x.lo), abs(x.hi)) * self.num + max(den)
-        return _value(x.shape, self.exponent, ends, peak)
+        return proven(x.shape, self.exponent, ends, peak)
 
     def _limited(self, code: int) -> int:
         if self.lo is None or self.hi is None:
             return code
         return max(self.lo, min(self.hi, code))
+
+
+@dataclass(frozen=True, eq=False)
+class Curve(Op):
+    """A function of codes, as a staircase: codes[k] where k of the steps are at most x.
+
+    steps: int64, ascending; codes: int64, one more, in units of 2^exponent
+    """
+
+    steps: np.ndarray
+    codes: np.ndarray
+    exponent: int
+
+    def value(self, *read: Value) -> Value:
+        """The interval of the codes that it reaches."""
+        x = fixed(read[0], self.name)
+        if self.codes.shape != (self.steps.size + 1,) or not np.all(np.diff(self.steps) > 0):
+            raise ShapeError(f"{self.name}: {self.codes.shape} codes for {self.steps.shape} ascending steps")
+        first, last = np.searchsorted(self.steps, [x.lo, x.hi], side="right").tolist()
+        return proven(x.shape, self.exponent, self.codes[first : last + 1].tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +162,7 @@ class Relu(Op):
     def value(self, *read: Value) -> Value:
         """Without what is below 0."""
         (x,) = read
-        return _value(x.shape, x.exponent, (max(x.lo, 0), max(x.hi, 0)), like=x)
+        return proven(x.shape, x.exponent, (max(x.lo, 0), max(x.hi, 0)), like=x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +186,7 @@ class MaxPool(Pool):
     def value(self, *read: Value) -> Value:
         """As what it reads."""
         (x,) = read
-        return _value(self._shape(x), x.exponent, (x.lo, x.hi), like=x)
+        return proven(self._shape(x), x.exponent, (x.lo, x.hi), like=x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +197,7 @@ class SumPool(Pool):
         """As many times as a window has places."""
         (x,) = read
         size = prod(self.kernel)
-        return _value(self._shape(x), x.exponent, [size * end for end in with_zero(x)], like=x, grows=size)
+        return proven(self._shape(x), x.exponent, [size * end for end in with_zero(x)], like=x, grows=size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,8 +229,8 @@ class Scaled(Op):
         """What is added up: what it reads, and b as a value."""
         if self.b is None:
             return list(read)
-        codes = _by_channel(self.b, read[0], self.name)
-        return [*read, _value((len(codes),), self.exponent, codes)]
+        codes = by_channel(self.b, read[0], self.name)
+        return [*read, proven((len(codes),), self.exponent, codes)]
 
     def rooms(self, *read: Value) -> list[int]:
         """By how many bits each term may be raised; behind its point is then more than a rounding sees.
@@ -342,7 +293,7 @@ class Norm(Op):
 def _scaled(shape: Shape, wl: int, least: int, peak: int, reach: Fraction) -> Value:
     """Block float of values up to `reach`, beyond which half a step may round."""
     hi = (1 << wl - 1) - 1
-    return _value(shape, 0, (least, hi), peak)._replace(top=reach * Fraction(2 * hi + 3, 2 * hi + 1))
+    return proven(shape, 0, (least, hi), peak)._replace(top=reach * Fraction(2 * hi + 3, 2 * hi + 1))
 
 
 OPS: dict[str, type[Op]] = {
@@ -351,6 +302,7 @@ OPS: dict[str, type[Op]] = {
     "affine": Affine,
     "add": Add,
     "round": Round,
+    "curve": Curve,
     "relu": Relu,
     "max_pool": MaxPool,
     "sum_pool": SumPool,
@@ -427,18 +379,6 @@ def float_logits(codes: np.ndarray, exponent: int | np.ndarray) -> np.ndarray:
     """
     q = QTensor(codes, exponent)
     return q.to_float32() if isinstance(exponent, np.ndarray) else np.asarray(to_float32(q))
-
-
-def _fixed(x: Value, name: str) -> Value:
-    if x.scale is not None:
-        raise ShapeError(f"{name}: it reads a value whose exponent follows the image")
-    return x
-
-
-def _by_channel(v: np.ndarray, x: Value, name: str) -> list[int]:
-    if v.ndim != 1 or len(v) not in (1, x.shape[-1]):
-        raise ShapeError(f"{name}: {v.shape} constants for a value of shape {x.shape}")
-    return [int(one) for one in v]
 
 
 def _sides(shape: Shape, kernel: Shape, stride: Pair, padding: Pair, name: str) -> Pair:

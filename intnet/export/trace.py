@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from intnet.autograd import Node, Op, Tensor, Watcher, watched
 from intnet.errors import ConfigError
+from intnet.export import curves
 from intnet.export import program as p
 from intnet.export.program import Images, Program
 from intnet.methods.method import Method
@@ -95,7 +97,8 @@ class Follower(Watcher):
             "linear": self._product, "conv2d": self._product, "add_bias": self._add_bias, "add": self._add,
             "relu": self._relu, "flatten": self._flatten, "normalize": self._normalize,
             "scale_shift": self._scale_shift, "max_pool2d": self._max_pool, "avg_pool2d": self._avg_pool,
-            "global_avg_pool": self._global_pool,
+            "global_avg_pool": self._global_pool, "adaptive_avg_pool2d": self._adaptive_pool,
+            **{kind: partial(self._curve, kind) for kind in curves.KINDS},
         }  # fmt: skip
 
     # -- what the pass tells -------------------------------------------------------------------
@@ -291,6 +294,34 @@ class Follower(Watcher):
         made = self._push(p.SumPool(name, (place,), kernel, stride, padding))
         self.dens[made] = prod(kernel)
         return made
+
+    def _adaptive_pool(self, x: Any, *, output: p.Pair) -> int:
+        (rows, cols, _), (down, across) = self.values[self.place(x, "mean")].shape, output
+        if rows % down or cols % across:
+            raise ConfigError(
+                f"{self.ops[-1].name}, pooled: windows of {rows}x{cols} into {down}x{across} differ in size, "
+                f"which an exported network has not: take images whose sides there are multiples of those"
+            )
+        window = rows // down, cols // across
+        return self._avg_pool(x, kernel=window, stride=window)
+
+    def _curve(self, kind: str, x: Any, *, quantize: Callable[[Any], Any], **_: Any) -> int:
+        """What the method makes of the codes that may come."""
+        name = f"{self._events[-1].layer}/{self._events[-1].path}"
+        place = self.plain(self.place(x, name), name)
+        given = self.values[place]
+        if given.scale is not None:
+            raise ConfigError(f"{name}: {kind} of codes whose scale follows the image: choose a net of ReLUs")
+        made = curves.rounded(kind, quantize, given.exponent)
+        with self.method.within(saturated={}, observers=()):
+            one = made(np.array([given.lo]))
+            if not isinstance(one, QTensor) or isinstance(one.format, Scaled):
+                raise self._floats(name)
+            rises = isinstance(self._events[-1].source, curves.RISING)
+            steps, codes = curves.staircase(
+                given.lo, given.hi, lambda x: made(x).codes.astype(np.int64), rises, name
+            )
+        return self._push(p.Curve(name, (place,), steps, codes, int(one.exponent)))
 
     def _global_pool(self, x: Any) -> int:
         place = self.place(x, "mean")
