@@ -1,4 +1,4 @@
-"""tanh, sigmoid and SiLU in programs: the definition's codes as staircases; adaptive pools of even windows."""
+"""tanh, sigmoid and SiLU in programs, the definition's codes as stairs; adaptive pools of even windows."""
 
 from __future__ import annotations
 
