@@ -130,6 +130,7 @@ def scaled(
     sums = [f"int64_t v = {total};", *(["if (v < 0) v = 0;"] if op.rectified else [])]
     ends = [f"INT64_C({((1 << op.wl) + sign) * op.den})" for sign in (-1, 1)]
     channels = terms[-1].each
+    divided: tuple[list[str], str]
     if op.den == 1:
         divided = [], "v = in_steps(v * num, step > 0 ? step : 0);"
     else:

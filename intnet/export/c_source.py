@@ -6,11 +6,12 @@
 
 A loop an operation that gathers (a product, a pool, a join), and in it, element by element, those that
 follow and have no other reader: what is stored are their results, in the smallest type that holds the
-proven interval. Stored values share arrays where one is read for the last time before the other is made.
-What has a scale by the image goes over its operand twice (`c_block_float.py`), and where batch norm is
-float32 it is float32 here. Nothing overflows, as every interval is proven; nothing shifts negative numbers;
-division rounds by its remainder. With -DINTNET_MAIN the file is a program that reads images from standard
-input and prints a line of codes each, behind them the exponent where it is the image's.
+proven interval. A product adds to the sums of all channels at once, which compilers make vectors of. Stored
+values share arrays where one is read for the last time before the other is made. What has a scale by the
+image goes over its operand twice (`c_block_float.py`), and where batch norm is float32 it is float32 here.
+Nothing overflows, as every interval is proven; nothing shifts negative numbers; division rounds by its
+remainder. With -DINTNET_MAIN the file is a program that reads images from standard input and prints a line
+of codes each, behind them the exponent where it is the image's.
 """
 
 from __future__ import annotations
@@ -79,9 +80,10 @@ def source(program: Program) -> tuple[str, Sizes]:
     """The text of the file, ASCII, and what it takes."""
     made = Writer(program)
     body = made.body()
-    sizes = Sizes(made.constant_bytes, sum(slot.size * slot.bits // 8 for slot in made.slots))
+    slots = [*made.slots, *made.sums.values()]
+    sizes = Sizes(made.constant_bytes, sum(slot.size * slot.bits // 8 for slot in slots))
     head = _header(program, sizes)
-    arrays = [f"static {_type(slot)} {slot.name}[{slot.size}];" for slot in made.slots]
+    arrays = [f"static {_type(slot)} {slot.name}[{slot.size}];" for slot in slots]
     image = f"const {_type(made.image)} image[{prod(program.images.shape)}]"
     helpers = {"divide(": DIVIDE, **c_block_float.HELPERS}
     used = [text for call, text in helpers.items() if any(call in line for line in body)]
@@ -171,6 +173,7 @@ class Writer:
         self.constants: list[str] = []
         self.constant_bytes = 0
         self.slots: list[Slot] = []
+        self.sums: dict[int, Slot] = {}  # of a product's channels, by their bits
         self.image = Slot("image", *_container(program.values[0]))
         self._names: set[str] = set()
         self._slot: dict[int, Slot] = {0: self.image}
@@ -236,10 +239,42 @@ class Writer:
         kind = "int64_t" if out == "logits" else _type(self._slot[group.place])
         stored = [*self._gather(op, value, at), *tail, f"{out}[{at}] = ({kind})v;"]
         names = ["i"] if len(value.shape) == 1 else ["y", "x", "i"]
+        ahead = self._sums(op, value) if isinstance(op, p.Product) and op.groups == 1 else []
         lines = [self._named(group)]
         for name, size in zip(names, value.shape, strict=True):
+            lines += [f"    {line}" for line in ahead] if name == "i" else []
             lines.append(f"  for (int {name} = 0; {name} < {size}; {name}++) {{")
         return [*lines, *(f"    {line}" for line in stored), "  " + "}" * len(names)]
+
+    def _sums(self, op: p.Product, value: Value) -> list[str]:
+        """Statements that set the sums of all channels, at one place of an image or of a row."""
+        (read,), bits = (self.program.values[k] for k in op.reads), 32 if value.peak < 1 << 31 else 64
+        source, outs = self._slot[self._stored(op.reads[0])], len(op.weight)
+        held = self.sums.setdefault(bits, Slot(f"sums_{bits}", bits, True))
+        held.size = max(held.size, outs)
+        codes = op.weight.transpose(*range(2, op.weight.ndim), 1, 0)  # [ky, kx,] input, output
+        w, wide, ins = self._array(f"w_{op.name}", codes), f"int{bits}_t", op.weight.shape[1]
+
+        def added(x: str, by: str) -> list[str]:
+            return [
+                f"for (int c = 0; c < {ins}; c++) {{",
+                f"  const {wide} a = {x}[c];",
+                f"  for (int i = 0; i < {outs}; i++) {held.name}[i] += a * ({wide}){by}[c * {outs} + i];",
+                "}",
+            ]
+
+        zeros = f"for (int i = 0; i < {outs}; i++) {held.name}[i] = 0;"
+        if op.weight.ndim == 2:
+            return [zeros, *added(source.name, w)]
+        kernel = op.weight.shape[2:]
+        return [
+            zeros,
+            *_window(op, kernel, read),
+            f"    const {_type(source)} *at = &{source.name}[(r * {read.shape[1]} + s) * {read.shape[2]}];",
+            f"    const int{self._bits(op.weight)}_t *by = &{w}[(ky * {kernel[1]} + kx) * {ins * outs}];",
+            *(f"    {line}" for line in added("at", "by")),
+            "  }",
+        ]
 
     def _named(self, group: Group) -> str:
         return f"  /* {' -> '.join(self.program.ops[k].name for k in group.ops)} */"
@@ -278,16 +313,14 @@ class Writer:
         return [f"int64_t v = {sources[0]}[{at}];"]
 
     def _product(self, op: p.Product, value: Value, source: str) -> list[str]:
+        """Of one channel: of groups by itself, else a sum that is there by then."""
         wide = "int32_t" if value.peak < 1 << 31 else "int64_t"
+        if op.groups == 1:
+            return [f"int64_t v = sums_{wide[3:5]}[i];"]
         (read,) = (self.program.values[k] for k in op.reads)
-        if op.weight.ndim == 2:
-            w, n = self._array(f"w_{op.name}", op.weight), op.weight.shape[1]
-            term = f"sum += ({wide}){source}[c] * ({wide}){w}[i * {n} + c];"
-            return [f"{wide} sum = 0;", f"for (int c = 0; c < {n}; c++) {term}", "int64_t v = sum;"]
         w = self._array(f"w_{op.name}", op.weight.transpose(0, 2, 3, 1))  # channels last, as values have them
         outs, ins, kh, kw = op.weight.shape
-        first = "" if op.groups == 1 else f" + i / {outs // op.groups} * {ins}"
-        row = f"&{source}[(r * {read.shape[1]} + s) * {read.shape[2]}{first}]"
+        row = f"&{source}[(r * {read.shape[1]} + s) * {read.shape[2]} + i / {outs // op.groups} * {ins}]"
         return [
             f"{wide} sum = 0;",
             *_window(op, (kh, kw), read),
