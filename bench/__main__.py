@@ -23,8 +23,8 @@ from bench import peers
 from bench.summary import Row, markdown, show
 
 NAMES = (
-    "startup", "gemm", "conv", "quantizers", "step", "inference", "adapt", "dynasty", "saved", "trace",
-    "packs", "threads", "memory", "models", "larger", "machines", "ranks", "kills",
+    "startup", "gemm", "conv", "quantizers", "step", "inference", "exported", "adapt", "dynasty", "saved",
+    "trace", "packs", "threads", "memory", "models", "larger", "machines", "ranks", "kills",
 )  # fmt: skip
 LOAD = os.getloadavg()[0]  # of the last minute
 RESULTS = Path(__file__).parent / "results"

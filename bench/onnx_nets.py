@@ -1,7 +1,9 @@
-"""ResNet-20 for ONNX Runtime, in float32 and quantized to int8 by its own tool. Imported only where it is."""
+"""ResNet-20 and LeNet-5 for ONNX Runtime, in float32 and quantized to int8 by its own tool.
+
+Imported only where it is.
+"""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,8 +19,8 @@ INT8, FLOAT = "ONNX Runtime int8", "ONNX Runtime float32"
 STAGES = ((16, 1), (32, 2), (64, 2))  # channels, stride of the first block
 
 
-class _Net:
-    """Nodes and weights of ResNet-20 as ONNX; weights at random, which do not change the time."""
+class Net:
+    """Nodes and weights as ONNX; weights at random, which do not change the time."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -50,19 +52,40 @@ class _Net:
         joined = x if depth == channels else self.conv(x, depth, channels, stride, 1)
         return self.add("Relu", self.add("Add", y, joined))
 
-    def model(self) -> Any:
-        """The whole network, images NCHW."""
+    def lenet5(self) -> Any:
+        """As `models/lenet.py` has it, images NCHW."""
+        y, side = "x", 28
+        for depth, channels in ((1, 6), (6, 16)):
+            y = self.add("Relu", self.conv(y, depth, channels, kernel=5))
+            y, side = self.add("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2]), side // 2
+        y, depth = self.add("Flatten", y), 16 * side**2
+        for channels in (120, 84):
+            y = self.add("Relu", self.linear(y, depth, channels))
+            depth = channels
+        self.linear(y, depth, 10)
+        return self.model()
+
+    def linear(self, x: str, depth: int, channels: int) -> str:
+        """A linear layer with a bias."""
+        return self.add("Gemm", x, self.weight(channels, depth), self.weight(channels), transB=1)
+
+    def resnet20(self) -> Any:
+        """As `models/resnet.py` has it, images NCHW."""
         y, depth = self.add("Relu", self.conv("x", 1, 16)), 16
         for channels, first in STAGES:
             for stride in (first, 1, 1):
                 y, depth = self.block(y, depth, channels, stride), channels
         y = self.add("Flatten", self.add("GlobalAveragePool", y))
-        self.add("Gemm", y, self.weight(10, depth), self.weight(10), transB=1)
+        self.linear(y, depth, 10)
+        return self.model()
+
+    def model(self) -> Any:
+        """All nodes so far."""
         shapes = {"x": (1, 28, 28), self.nodes[-1].output[0]: (10,)}
         ends = [
             helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", *s]) for name, s in shapes.items()
         ]
-        graph = helper.make_graph(self.nodes, "resnet20", ends[:1], ends[1:], self.weights)
+        graph = helper.make_graph(self.nodes, "net", ends[:1], ends[1:], self.weights)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
@@ -77,21 +100,31 @@ class _Calibration:
         return next(self.batches, None)
 
 
-def sessions(images: np.ndarray) -> dict[str, Callable[[], Any]]:
-    """Calls that classify the images, by name."""
+def sessions(
+    images: np.ndarray, net: Callable[[Net], Any] = Net.resnet20, threads: int = 0, batch: int = 0
+) -> dict[str, Callable[[], Any]]:
+    """Calls that classify the images, all at once or `batch` at a time, by name; threads: 0 for all."""
     x = np.ascontiguousarray(images.transpose(0, 3, 1, 2), np.float32) / 255
     with TemporaryDirectory() as folder:
         plain, quantized = Path(folder, "float32.onnx"), Path(folder, "int8.onnx")
-        onnx.save(_Net().model(), plain)
+        onnx.save(net(Net()), plain)
         kinds = quantization.QuantType
         quantization.quantize_static(
             plain, quantized, _Calibration(x), per_channel=True, activation_type=kinds.QUInt8,
             weight_type=kinds.QInt8,
         )  # fmt: skip
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # numba sets it
-        made = {
-            name: onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-            for name, path in ((INT8, quantized), (FLOAT, plain))
-        }
-    return {name: partial(session.run, None, {"x": x}) for name, session in made.items()}
+        made = {name: session(path, threads) for name, path in ((INT8, quantized), (FLOAT, plain))}
+    return {name: in_turn(one, "x", x, batch or len(x)) for name, one in made.items()}
+
+
+def session(model: Any, threads: int = 0) -> onnxruntime.InferenceSession:
+    """Of a file, or of a model's bytes."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # numba sets it
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def in_turn(session: onnxruntime.InferenceSession, name: str, x: np.ndarray, batch: int) -> Callable[[], Any]:
+    """A call that runs so many images at a time."""
+    parts = [x[k : k + batch] for k in range(0, len(x), batch)]
+    return lambda: [session.run(None, {name: part}) for part in parts]

@@ -20,10 +20,11 @@ EXAMPLE = """\
 Without --to: names, shapes and the order of flattened images are PyTorch's; numbers are the stored weights
 and running statistics as float32. `intnet train --weights FILE` starts from such a file.
 
---to: the network as integers alone, whose logits are those of intnet bit for bit. It takes a run of adapt, or
-of wageubn with --set edges=fixed16; saturate=0 beside it keeps hidden layers in 8 bits. c: one C99 file
-without a library; onnx: integer operators (needs the package onnx); mem: .mem, .mif and .coe of every
-constant, with an address map for C and SystemVerilog; npz: packed words, which `intnet eval` takes."""
+--to: the network in integers, whose logits are those of intnet bit for bit. It takes a run of adapt, of
+wageubn with --set edges=fixed16 (saturate=0 beside it keeps hidden layers in 8 bits), or of muppet, whose
+scales are then each image's own and whose batch norm is float32. c: one C99 file without a library; onnx:
+integer operators (needs the package onnx); mem: .mem, .mif and .coe of every constant, with an address map
+for C and SystemVerilog; npz: packed words, which `intnet eval` takes."""
 
 SUFFIXES = {"c": ".c", "onnx": ".onnx", "npz": ".npz", "mem": ""}
 
@@ -83,11 +84,13 @@ def _program(args: argparse.Namespace, out: Path) -> tuple[str, dict[str, Any]]:
     trained = run_folder.load(args.folder, data_dir=args.data_dir)
     program = writing.of_run(trained)
     told = writing.write(program, args.to, out)
-    exponent = program.logits.exponent
+    own = program.logits.scale is not None
+    exponent = None if own else program.logits.exponent
     widest = max(value.peak.bit_length() + 1 for value in program.values)
     lines = [
         f"{args.out}: {program.about['title']}",
-        f"{len(program.ops)} operations, {widest} bits at most; logits are codes * 2^({exponent})",
+        f"{len(program.ops)} operations, {widest} bits at most; logits are codes * "
+        f"{'2^e, e by the image' if own else f'2^({exponent})'}",
         ", ".join(f"{number:,} {what.replace('_', ' ')}" for what, number in told.items()),
     ]
     result = {"run": args.folder, "file": args.out, "step": trained.step, "to": args.to, **told}

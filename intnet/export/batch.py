@@ -11,6 +11,7 @@ import numpy as np
 from intnet.datasets import Dataset
 from intnet.datasets.dataset import Images
 from intnet.errors import ConfigError
+from intnet.export import block_float
 from intnet.export import program as p
 from intnet.export.program import Op, Program, Value, float_logits
 from intnet.training.inference import EVALUATION_BATCH, Scores, as_codes, scores
@@ -20,8 +21,19 @@ EXACT = 1 << 53  # integers that float64 has all of
 
 def logits(program: Program, images: Images) -> np.ndarray:
     """int64 (N, classes): codes of images of a data set (N, H, W, C)."""
+    return outputs(program, images)[0]
+
+
+def outputs(program: Program, images: Images) -> tuple[np.ndarray, np.ndarray]:
+    """`logits`, and int64 (N, 1): the exponent of each image's, which are all alike without scales."""
     parts = range(0, len(images), EVALUATION_BATCH)
-    return np.concatenate([_logits(program, np.asarray(images[k : k + EVALUATION_BATCH])) for k in parts])
+    made = [_outputs(program, np.asarray(images[k : k + EVALUATION_BATCH])) for k in parts]
+    return np.concatenate([codes for codes, _ in made]), np.concatenate([e for _, e in made])[:, None]
+
+
+def logits32(program: Program, images: Images) -> np.ndarray:
+    """float32 (N, classes): the logits' values, rounded once."""
+    return float_logits(*outputs(program, images))
 
 
 def evaluate(program: Program, data: Dataset) -> Scores:
@@ -34,20 +46,29 @@ def evaluate(program: Program, data: Dataset) -> Scores:
             f"data set {data.name!r} has codes up to {given.bound} at 2^{given.exponent}, the model takes "
             f"up to {known.hi} at 2^{known.exponent}: test images that are scaled as those it was trained on"
         )
-    codes = logits(program, data.test_images)
-    return scores(float_logits(codes, program.logits.exponent), data.test_labels)
+    return scores(logits32(program, data.test_images), data.test_labels)
 
 
-def _logits(program: Program, images: np.ndarray) -> np.ndarray:
-    left, made = program.readers(), dict[int, np.ndarray]()
+def _outputs(program: Program, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    left, made, scales = program.readers(), dict[int, np.ndarray](), dict[int, np.ndarray]()
+
+    def exponents(value: Value) -> np.ndarray:
+        own = np.full(len(images), value.exponent)
+        return own if value.scale is None else own + scales[value.scale]
+
     for place, (op, value) in enumerate(zip(program.ops, program.values, strict=True)):
         read = [made[k] for k in op.reads] or [images.astype(np.int64)]
-        made[place] = RULES[type(op)](op, value, *read)
+        if isinstance(op, p.Scaled | p.Norm):
+            values = [program.values[k] for k in op.reads]
+            given = [exponents(one) for one in values]
+            made[place], scales[place] = block_float.RULES[type(op)](op, values, given, *read)
+        else:
+            made[place] = RULES[type(op)](op, value, *read)
         for k in op.reads:
             left[k] -= 1
             if not left[k]:
                 del made[k]
-    return made[len(program.ops) - 1]
+    return made[len(program.ops) - 1], exponents(program.logits)
 
 
 def _padded(x: np.ndarray, op: p.Product | p.Pool, fill: int) -> np.ndarray:
@@ -94,10 +115,14 @@ def _add(op: Op, out: Value, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _round(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
     assert isinstance(op, p.Round)
-    floor, rest = np.divmod(x * op.num, op.den)
-    above = op.den - rest  # 2 rest against den, without doubling
-    made = floor + ((rest > above) | ((rest == above) & (floor % 2 == 1)))
+    made = block_float.divided(x * op.num, op.den)
     return made if op.lo is None else np.clip(made, op.lo, op.hi)
+
+
+def _curve(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
+    assert isinstance(op, p.Curve)
+    made: np.ndarray = op.codes[np.searchsorted(op.steps, x, side="right")]
+    return made
 
 
 def _relu(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
@@ -126,6 +151,7 @@ RULES: dict[type[Op], Callable[..., np.ndarray]] = {
     p.Affine: _affine,
     p.Add: _add,
     p.Round: _round,
+    p.Curve: _curve,
     p.Relu: _relu,
     p.MaxPool: _max_pool,
     p.SumPool: _sum_pool,

@@ -2,13 +2,16 @@
 
     #include <stdint.h>
     void intnet_run(const uint8_t image[784], int64_t logits[10]);     codes * 2^(INTNET_EXPONENT)
+    int intnet_run(...);                                        where images have exponents of their own
 
 A loop an operation that gathers (a product, a pool, a join), and in it, element by element, those that
 follow and have no other reader: what is stored are their results, in the smallest type that holds the
-proven interval. Stored values share arrays where one is read for the last time before the other is made.
+proven interval. A product adds to the sums of all channels at once, which compilers make vectors of. Stored
+values share arrays where one is read for the last time before the other is made. What has a scale by the
+image goes over its operand twice (`c_block_float.py`), and where batch norm is float32 it is float32 here.
 Nothing overflows, as every interval is proven; nothing shifts negative numbers; division rounds by its
 remainder. With -DINTNET_MAIN the file is a program that reads images from standard input and prints a line
-of codes each.
+of codes each, behind them the exponent where it is the image's.
 """
 
 from __future__ import annotations
@@ -20,14 +23,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from intnet.export import c_block_float
 from intnet.export import program as p
+from intnet.export.c_block_float import Source
 from intnet.export.program import Op, Program, Value
 from intnet.packs.hdl.text import identifier
 
 SIZES = (8, 16, 32, 64)
 A_LINE = 16  # constants
 LEAST = -(1 << 63)  # C has no literal of it
-ELEMENTWISE = (p.Affine, p.Round, p.Relu)
+ELEMENTWISE = (p.Affine, p.Round, p.Relu, p.Curve)
 DIVIDE = """\
 /* n / d to nearest, ties to even, of d above 0. */
 static int64_t divide(int64_t n, int64_t d) {
@@ -41,7 +46,8 @@ static int64_t divide(int64_t n, int64_t d) {
 """
 MAIN = """\
 #ifdef INTNET_MAIN
-/* Reads images, %(size)d codes each of %(bytes)d little-endian byte(s); prints a line of codes each. */
+/* Reads images, %(size)d codes each of %(bytes)d little-endian byte(s); prints a line of codes each%(more)s.
+*/
 #include <stdio.h>
 int main(void) {
   static %(image)s image[%(size)d];
@@ -54,9 +60,9 @@ int main(void) {
       for (int k = 0; k < %(bytes)d; k++) bits |= (uint32_t)raw[k] << (8 * k);
       image[i] = %(code)s;
     }
-    intnet_run(image, logits);
+    %(call)s;
     for (int i = 0; i < %(classes)d; i++) printf(i ? " %%lld" : "%%lld", (long long)logits[i]);
-    printf("\\n");
+    %(end)s
   }
 }
 #endif
@@ -74,13 +80,17 @@ def source(program: Program) -> tuple[str, Sizes]:
     """The text of the file, ASCII, and what it takes."""
     made = Writer(program)
     body = made.body()
-    sizes = Sizes(made.constant_bytes, sum(slot.size * slot.bits // 8 for slot in made.slots))
+    slots = [*made.slots, *made.sums.values()]
+    sizes = Sizes(made.constant_bytes, sum(slot.size * slot.bits // 8 for slot in slots))
     head = _header(program, sizes)
-    arrays = [f"static {_type(slot)} {slot.name}[{slot.size}];" for slot in made.slots]
+    arrays = [f"static {_type(slot)} {slot.name}[{slot.size}];" for slot in slots]
     image = f"const {_type(made.image)} image[{prod(program.images.shape)}]"
-    divide = [DIVIDE] if any("divide(" in line for line in body) else []
-    run = f"void intnet_run({image}, int64_t logits[INTNET_CLASSES])"
-    lines = [*head, f"{run};", "", *made.constants, "", *arrays, "", *divide, f"{run} {{", *body, "}", ""]
+    helpers = {"divide(": DIVIDE, **c_block_float.HELPERS}
+    used = [text for call, text in helpers.items() if any(call in line for line in body)]
+    own = program.logits.scale is not None
+    run = f"{'int' if own else 'void'} intnet_run({image}, int64_t logits[INTNET_CLASSES])"
+    body += [f"  return {c_block_float.exponent(program.logits)};"] if own else []
+    lines = [*head, f"{run};", "", *made.constants, "", *arrays, "", *used, f"{run} {{", *body, "}", ""]
     return "\n".join([*lines, _main(program, made.image)]), sizes
 
 
@@ -90,13 +100,19 @@ def _header(program: Program, sizes: Sizes) -> Iterator[str]:
     yield ""
     sides, value = " x ".join(map(str, shape)), "value = code * 2^"
     yield f"   image   {sides} codes (rows, columns, channels), {value}({program.images.exponent})"
-    yield f"   logits  {prod(program.logits.shape)} codes, {value}({program.logits.exponent})"
+    own, floats = program.logits.scale is not None, any(isinstance(op, p.Norm) for op in program.ops)
+    by = "(what intnet_run returns)" if own else f"({program.logits.exponent})"
+    yield f"   logits  {prod(program.logits.shape)} codes, {value}{by}"
     yield f"   memory  {sizes.memory} bytes of static memory beside {sizes.constants} bytes of constants"
-    yield "   C99, integers alone; not reentrant. -DINTNET_MAIN makes it a program. */"
+    kinds = "float32 in batch norm, else integers" if floats else "integers alone"
+    yield f"   C99, {kinds}; not reentrant. -DINTNET_MAIN makes it a program. */"
+    if floats:
+        yield "#include <float.h>"
     yield "#include <stdint.h>"
     yield ""
     yield f"#define INTNET_CLASSES {prod(program.logits.shape)}"
-    yield f"#define INTNET_EXPONENT ({program.logits.exponent})"
+    if not own:
+        yield f"#define INTNET_EXPONENT ({program.logits.exponent})"
     yield ""
 
 
@@ -106,7 +122,11 @@ def _main(program: Program, image: Slot) -> str:
         half = 1 << image.bits - 1
         below = f"({_type(image)})(-(int32_t)({half - 1}u - (bits - {half}u)) - 1)"
         code = f"bits >= {half}u ? {below} : {code}"
+    own = program.logits.scale is not None
     return MAIN % {
+        "call": "const int exponent = intnet_run(image, logits)" if own else "intnet_run(image, logits)",
+        "end": 'printf(" %d\\n", exponent);' if own else 'printf("\\n");',
+        "more": ", its exponent behind them" if own else "",
         "size": prod(program.images.shape), "classes": prod(program.logits.shape), "bytes": image.bits // 8,
         "image": _type(image), "code": code,
     }  # fmt: skip
@@ -153,6 +173,7 @@ class Writer:
         self.constants: list[str] = []
         self.constant_bytes = 0
         self.slots: list[Slot] = []
+        self.sums: dict[int, Slot] = {}  # of a product's channels, by their bits
         self.image = Slot("image", *_container(program.values[0]))
         self._names: set[str] = set()
         self._slot: dict[int, Slot] = {0: self.image}
@@ -189,17 +210,18 @@ class Writer:
         return slot
 
     def _array(self, name: str, codes: np.ndarray) -> str:
-        """A static array of constants; its name, which no other one has."""
-        flat = [int(v) for v in codes.reshape(-1)]
-        bits = next(b for b in SIZES if -(1 << b - 1) <= min(flat) and max(flat) < 1 << b - 1)
+        """A static array of constants, integers or float32; its name, which no other one has."""
+        flat = codes.reshape(-1).tolist()
+        if codes.dtype == np.float32:
+            bits, kind, texts = 32, "float", [f"{v.hex()}f" for v in flat]
+        else:
+            bits = self._bits(codes)
+            kind, texts = f"int{bits}_t", [_literal(v, bits) for v in flat]
         base = identifier(name)
         name = next(n for n in (base, *(f"{base}_{k}" for k in range(2, 99))) if n not in self._names)
         self._names.add(name)
-        texts = [_literal(v, bits) for v in flat]
         rows = [", ".join(texts[k : k + A_LINE]) for k in range(0, len(texts), A_LINE)]
-        self.constants.append(
-            f"static const int{bits}_t {name}[{len(flat)}] = {{\n  " + ",\n  ".join(rows) + "};"
-        )
+        self.constants.append(f"static const {kind} {name}[{len(flat)}] = {{\n  " + ",\n  ".join(rows) + "};")
         self.constant_bytes += len(flat) * bits // 8
         return name
 
@@ -208,6 +230,8 @@ class Writer:
     def _loop(self, group: Group, out: str) -> list[str]:
         place = group.ops[0]
         op, value = self.program.ops[place], self.program.values[place]
+        if isinstance(op, p.Scaled | p.Norm):
+            return [self._named(group), *self._scaled(op, group, out)]
         at = "i" if len(value.shape) == 1 else f"(y * {value.shape[1]} + x) * {value.shape[2]} + i"
         tail = [line for k in group.ops[1:] for line in self._element(k)]
         if isinstance(op, ELEMENTWISE):
@@ -215,10 +239,63 @@ class Writer:
         kind = "int64_t" if out == "logits" else _type(self._slot[group.place])
         stored = [*self._gather(op, value, at), *tail, f"{out}[{at}] = ({kind})v;"]
         names = ["i"] if len(value.shape) == 1 else ["y", "x", "i"]
-        lines = [f"  /* {' -> '.join(self.program.ops[k].name for k in group.ops)} */"]
+        ahead = self._sums(op, value) if isinstance(op, p.Product) and op.groups == 1 else []
+        lines = [self._named(group)]
         for name, size in zip(names, value.shape, strict=True):
+            lines += [f"    {line}" for line in ahead] if name == "i" else []
             lines.append(f"  for (int {name} = 0; {name} < {size}; {name}++) {{")
         return [*lines, *(f"    {line}" for line in stored), "  " + "}" * len(names)]
+
+    def _sums(self, op: p.Product, value: Value) -> list[str]:
+        """Statements that set the sums of all channels, at one place of an image or of a row."""
+        (read,), bits = (self.program.values[k] for k in op.reads), 32 if value.peak < 1 << 31 else 64
+        source, outs = self._slot[self._stored(op.reads[0])], len(op.weight)
+        held = self.sums.setdefault(bits, Slot(f"sums_{bits}", bits, True))
+        held.size = max(held.size, outs)
+        codes = op.weight.transpose(*range(2, op.weight.ndim), 1, 0)  # [ky, kx,] input, output
+        w, wide, ins = self._array(f"w_{op.name}", codes), f"int{bits}_t", op.weight.shape[1]
+
+        def added(x: str, by: str) -> list[str]:
+            return [
+                f"for (int c = 0; c < {ins}; c++) {{",
+                f"  const {wide} a = {x}[c];",
+                f"  for (int i = 0; i < {outs}; i++) {held.name}[i] += a * ({wide}){by}[c * {outs} + i];",
+                "}",
+            ]
+
+        zeros = f"for (int i = 0; i < {outs}; i++) {held.name}[i] = 0;"
+        if op.weight.ndim == 2:
+            return [zeros, *added(source.name, w)]
+        kernel = op.weight.shape[2:]
+        return [
+            zeros,
+            *_window(op, kernel, read),
+            f"    const {_type(source)} *at = &{source.name}[(r * {read.shape[1]} + s) * {read.shape[2]}];",
+            f"    const int{self._bits(op.weight)}_t *by = &{w}[(ky * {kernel[1]} + kx) * {ins * outs}];",
+            *(f"    {line}" for line in added("at", "by")),
+            "  }",
+        ]
+
+    def _named(self, group: Group) -> str:
+        return f"  /* {' -> '.join(self.program.ops[k].name for k in group.ops)} */"
+
+    def _scaled(self, op: p.Scaled | p.Norm, group: Group, out: str) -> list[str]:
+        """Of a value in C order, whatever its axes."""
+        place, read = group.ops[0], [self.program.values[k] for k in op.reads]
+        size = prod(read[0].shape)
+        terms = [
+            Source(self._slot[self._stored(k)].name, size, c_block_float.exponent(value))
+            for k, value in zip(op.reads, read, strict=True)
+        ]
+        kind = "int64_t" if out == "logits" else _type(self._slot[group.place])
+        store = [*(line for k in group.ops[1:] for line in self._element(k)), f"{out}[i] = ({kind})v;"]
+        if isinstance(op, p.Norm):
+            constants = ("mean", op.mean), ("r", op.r), ("gamma", op.gamma), ("beta", op.beta)
+            names = [self._array(f"{what}_{op.name}", values) for what, values in constants]
+            return c_block_float.norm(op, place, size, terms[0], names, store)
+        if op.b is not None:
+            terms.append(Source(self._array(f"b_{op.name}", op.b), len(op.b), str(op.exponent)))
+        return c_block_float.scaled(op, place, read, size, terms, store)
 
     def _gather(self, op: Op, value: Value, at: str) -> list[str]:
         """Statements that set v, an int64_t."""
@@ -236,16 +313,14 @@ class Writer:
         return [f"int64_t v = {sources[0]}[{at}];"]
 
     def _product(self, op: p.Product, value: Value, source: str) -> list[str]:
+        """Of one channel: of groups by itself, else a sum that is there by then."""
         wide = "int32_t" if value.peak < 1 << 31 else "int64_t"
+        if op.groups == 1:
+            return [f"int64_t v = sums_{wide[3:5]}[i];"]
         (read,) = (self.program.values[k] for k in op.reads)
-        if op.weight.ndim == 2:
-            w, n = self._array(f"w_{op.name}", op.weight), op.weight.shape[1]
-            term = f"sum += ({wide}){source}[c] * ({wide}){w}[i * {n} + c];"
-            return [f"{wide} sum = 0;", f"for (int c = 0; c < {n}; c++) {term}", "int64_t v = sum;"]
         w = self._array(f"w_{op.name}", op.weight.transpose(0, 2, 3, 1))  # channels last, as values have them
         outs, ins, kh, kw = op.weight.shape
-        first = "" if op.groups == 1 else f" + i / {outs // op.groups} * {ins}"
-        row = f"&{source}[(r * {read.shape[1]} + s) * {read.shape[2]}{first}]"
+        row = f"&{source}[(r * {read.shape[1]} + s) * {read.shape[2]} + i / {outs // op.groups} * {ins}]"
         return [
             f"{wide} sum = 0;",
             *_window(op, (kh, kw), read),
@@ -278,6 +353,8 @@ class Writer:
         if isinstance(op, p.Affine):
             a, b = self._channel(op.name, "a", op.a), self._channel(op.name, "b", op.b)
             return [f"v = v * {a} + {b};"]
+        if isinstance(op, p.Curve):
+            return self._curve(op)
         assert isinstance(op, p.Round)
         lines = [] if op.num == 1 else [f"v *= {_int64(op.num)};"]
         if np.any(op.den != 1):
@@ -288,6 +365,23 @@ class Writer:
                 f"if (v > {_int64(op.hi)}) v = {_int64(op.hi)};",
             ]
         return lines
+
+    def _curve(self, op: p.Curve) -> list[str]:
+        """How many steps are at most v, by halves."""
+        if not op.steps.size:
+            return [f"v = {_int64(int(op.codes[0]))};"]
+        steps, codes = self._array(f"steps_{op.name}", op.steps), self._array(f"codes_{op.name}", op.codes)
+        return [
+            "{",
+            f"  int first = 0, last = {op.steps.size};",
+            "  while (first < last) {",
+            "    const int middle = first + (last - first) / 2;",
+            f"    if ({steps}[middle] <= v) first = middle + 1;",
+            "    else last = middle;",
+            "  }",
+            f"  v = {codes}[first];",
+            "}",
+        ]
 
     def _channel(self, name: str, what: str, codes: np.ndarray) -> str:
         """A constant, or that of the channel."""

@@ -5,25 +5,69 @@ Every other way to run a program is tested against this one, and this one agains
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from intnet.export import program as p
 from intnet.export.program import Op, Program, Shape, Value
+from intnet.spec import float_batch_norm
+from intnet.spec.float32 import to_float32
+from intnet.spec.formats import Scaled, quantize
 
 Codes = list[int]
 
 
+class Made(NamedTuple):
+    """Codes, and log2 of what 1 stands for."""
+
+    codes: Codes
+    exponent: int
+
+    def real(self) -> list[Fraction]:
+        """What they stand for."""
+        return [code * Fraction(2) ** self.exponent for code in self.codes]
+
+
 def logits(program: Program, image: Sequence[int]) -> Codes:
     """The codes of an image's logits, of its codes in the order (H, W, C)."""
-    return values(program, image)[-1]
+    return outputs(program, image)[-1].codes
 
 
-def values(program: Program, image: Sequence[int]) -> list[Codes]:
+def outputs(program: Program, image: Sequence[int]) -> list[Made]:
     """What every operation makes."""
-    made: list[Codes] = []
+    made: list[Made] = []
     for op, value in zip(program.ops, program.values, strict=True):
-        read = [made[k] for k in op.reads] or [list(image)]
-        shapes = [program.values[k] for k in op.reads]
-        made.append(RULES[type(op)](op, read, shapes, value))
+        read = [made[k] for k in op.reads]
+        if isinstance(op, p.Scaled | p.Norm):
+            total = _sums(op, read) if isinstance(op, p.Scaled) else _normed(op, read[0])
+            q = quantize(total, Scaled(op.wl))
+            made.append(Made(q.codes, q.exponent))
+            continue
+        codes = RULES[type(op)](
+            op, [one.codes for one in read] or [list(image)], [program.values[k] for k in op.reads], value
+        )
+        of = value.scale
+        made.append(Made(codes, value.exponent + (0 if of is None else made[of].exponent)))
+    return made
+
+
+def _sums(op: p.Scaled, read: list[Made]) -> list[Fraction]:
+    """(x + y + b) / den, rectified where that is asked for."""
+    terms = [one.real() for one in read]
+    if op.b is not None:
+        b = Made(op.b.tolist(), op.exponent).real()
+        terms.append([b[i % len(b)] for i in range(len(terms[0]))])
+    sums = [sum(parts, Fraction(0)) / op.den for parts in zip(*terms, strict=True)]
+    return [max(v, Fraction(0)) for v in sums] if op.rectified else sums
+
+
+def _normed(op: p.Norm, x: Made) -> list[Fraction]:
+    """x3, by the definition's rules of one element."""
+    mean, r, gamma, beta = ([Fraction(float(v)) for v in part] for part in (op.mean, op.r, op.gamma, op.beta))
+    made = []
+    for i, v in enumerate(x.real()):
+        c = i % len(mean)
+        x2 = float_batch_norm.x2_at(to_float32(v), mean[c], r[c])
+        made.append(float_batch_norm.x3_at(x2, gamma[c], beta[c]))
     return made
 
 
@@ -99,6 +143,12 @@ def _round(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     return [max(op.lo, min(op.hi, v)) for v in made]
 
 
+def _curve(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
+    assert isinstance(op, p.Curve)
+    steps, codes = op.steps.tolist(), op.codes.tolist()
+    return [codes[sum(step <= v for step in steps)] for v in read[0]]
+
+
 def _relu(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     return [max(v, 0) for v in read[0]]
 
@@ -109,6 +159,7 @@ RULES: dict[type[Op], Callable[[Op, list[Codes], list[Value], Value], Codes]] = 
     p.Affine: _affine,
     p.Add: _add,
     p.Round: _round,
+    p.Curve: _curve,
     p.Relu: _relu,
     p.MaxPool: _windows(max),
     p.SumPool: _windows(sum),

@@ -6,9 +6,10 @@
     constants_pkg.sv       the same as localparams of a SystemVerilog package
     program.txt            the operations in order: what they read, which constants, proven intervals
 
-A tensor is a weight, the a or b of an affine, or the denominators of a round; where one number serves all
-channels it stands in program.txt alone. Texts of memories are those of golden packs
-(`packs/export/memories.py`).
+A tensor is a weight, the a or b of an affine, the steps of a curve and the codes between them, the
+denominators of a round, the b of what is scaled by the image, or the bits of a float32 constant of batch
+norm; where one number serves all channels it stands in program.txt alone. Texts of memories are those of
+golden packs (`packs/export/memories.py`).
 """
 
 from __future__ import annotations
@@ -88,6 +89,16 @@ def _tensors(program: Program, op: Op) -> Iterator[tuple[str, np.ndarray, int | 
         yield from (one for one in pairs if _by_channel(one[1]))
     elif isinstance(op, p.Round) and _by_channel(op.den):
         yield "den", op.den, None
+    elif isinstance(op, p.Scaled) and op.b is not None:
+        yield "b", op.b, op.exponent
+    elif isinstance(op, p.Curve):
+        (read,) = (program.values[k] for k in op.reads)
+        yield "codes", op.codes, op.exponent
+        if op.steps.size:
+            yield "steps", op.steps, read.exponent
+    elif isinstance(op, p.Norm):
+        floats = ("mean", op.mean), ("r", op.r), ("gamma", op.gamma), ("beta", op.beta)
+        yield from ((f"float32 {what}", codes.view(np.int32), None) for what, codes in floats)
 
 
 def _by_channel(codes: np.ndarray) -> bool:
@@ -139,13 +150,16 @@ def _package(program: Program, rows: list[tuple[str, list[tuple[str, int]]]]) ->
 
 
 def _listing(program: Program) -> Iterator[str]:
-    """A line an operation: place, what it is, what it reads, its own numbers, what is proven of its value."""
+    """Two lines an operation: place, what it is, what it reads, its own numbers; what is proven of its value.
+
+    ePLACE is the exponent that the operation of that place chose by the image.
+    """
     for place, (op, value) in enumerate(zip(program.ops, program.values, strict=True)):
         kind = next(name for name, cls in p.OPS.items() if cls is type(op))
         shape = " x ".join(map(str, value.shape))
         reads = ", ".join(map(str, op.reads))
         yield f"{place:3}  {kind}({reads})  {op.name}{_numbers(op)}"
-        yield f"     {shape} codes, {value.lo}..{value.hi}, {value.bits} bits, * 2^({value.exponent})"
+        yield f"     {shape} codes, {value.lo}..{value.hi}, {value.bits} bits, * 2^({value.told('e')})"
 
 
 def _numbers(op: Op) -> str:
@@ -161,4 +175,20 @@ def _numbers(op: Op) -> str:
         den = "den" if _by_channel(op.den) else str(op.den[0])
         limits = "" if op.lo is None else f", within {op.lo}..{op.hi}"
         return f": x * {op.num} / {den} to nearest, ties to even{limits}"
+    if isinstance(op, p.Curve):
+        return ": codes[k] where k steps are at most x"
+    return _by_image(op) if isinstance(op, p.Scaled | p.Norm) else _shifts(op)
+
+
+def _by_image(op: p.Scaled | p.Norm) -> str:
+    if isinstance(op, p.Norm):
+        total = "((x - mean) * r) * gamma + beta in float32"
+    else:
+        total = "x + y" if len(op.reads) == 2 else "x" if op.b is None else f"x + b * 2^({op.exponent})"
+        total = f"({total}) / {op.den}" if op.den > 1 else total
+        total = f"max({total}, 0)" if op.rectified else total
+    return f": BF({op.wl}) of {total}"
+
+
+def _shifts(op: Op) -> str:
     return f": x * 2^{op.shifts[0]} + y * 2^{op.shifts[1]}" if isinstance(op, p.Add) else ""

@@ -4,9 +4,9 @@
     program = load("run/model.npz")
 
 `words/PLACE/NAME` are the codes of a tensor in two's complement, each as wide as the widest needs
-(`bitpack.py`; codes beyond 32 bits as int64). The description has the operations with all that is no
-tensor. A file is believed once its hash holds; then every shape and interval is derived anew, as of a
-program that was just traced.
+(`bitpack.py`; codes beyond 32 bits as int64), or float32 as it is, of 0 bits. The description has the
+operations with all that is no tensor. A file is believed once its hash holds; then every shape and interval
+is derived anew, as of a program that was just traced.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ _ABOUT = {
     "model": str, "data": str, "classes": int, "steps": int, "state_sha256": str,
     "batch_norm": (str, NoneType),
 }  # fmt: skip
-_FIELD = (str, int, NoneType, [int])
+_FIELD = (str, int, bool, NoneType, [int])
 _DESCRIPTION = {"about": _ABOUT, "ops": [{"kind": str, "fields": {str: _FIELD}, "tensors": {str: _TENSOR}}]}
 
 
@@ -64,19 +64,23 @@ def load(path: PathLike) -> tuple[Program, int]:
         program = Program(tuple(ops), description["about"])
         if len(arrays) != sum(len(told["tensors"]) for told in description["ops"]):
             raise ValueError("arrays that belong to no operation")
-    except (ValueError, KeyError, TypeError, IntnetError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IntnetError) as error:
         raise CheckpointError(f"{path}: not a model of this intnet ({error}): {KIND.advice}") from None
     return program, _bytes(arrays)
 
 
 def _op(place: int, told: dict[str, Any], arrays: Arrays) -> Op:
     fields: dict[str, Any] = {k: tuple(v) if k in PAIRS else v for k, v in told["fields"].items()}
+    if told["kind"] != "norm" and any(tensor["bits"] == 0 for tensor in told["tensors"].values()):
+        raise ValueError(f"float32 in operation {place}, of kind {told['kind']}")
     for name, tensor in told["tensors"].items():
         fields[name] = _unpacked(arrays[f"words/{place}/{name}"], tensor)
     return OPS[told["kind"]](**fields)
 
 
 def _packed(codes: np.ndarray) -> tuple[np.ndarray, int]:
+    if codes.dtype == np.float32:
+        return codes.reshape(-1), 0
     lo, hi = int(codes.min()), int(codes.max())
     bits = max((lo + 1 if lo < 0 else lo).bit_length(), hi.bit_length()) + 1
     return (bitpack.pack(codes, bits), bits) if bits <= WIDEST else (codes.reshape(-1).astype(np.int64), 64)
@@ -84,6 +88,10 @@ def _packed(codes: np.ndarray) -> tuple[np.ndarray, int]:
 
 def _unpacked(words: np.ndarray, tensor: dict[str, Any]) -> np.ndarray:
     shape = tuple(tensor["shape"])
+    if tensor["bits"] == 0:
+        if words.dtype != np.float32 or not np.all(np.isfinite(words)):
+            raise ValueError(f"words of {words.dtype}, not finite ones of float32")
+        return words.reshape(shape)
     if tensor["bits"] <= WIDEST:
         words = bitpack.unpack(words, tensor["bits"], int(np.prod(shape)))
     elif words.dtype != np.int64:

@@ -5,11 +5,14 @@
     product   ConvInteger or MatMulInteger where both operands' intervals fit 8 bits and the sum 32; else
               MatMul of int32 or int64, of a convolution over its windows, which Gather makes
     round     Mod and Div of int64: Mod takes the divisor's sign, so the quotient is a floor
+    curve     Gather of a table, or of counted steps
     the rest  Mul, Add, Clip, ReduceMax, ReduceSum of int64
+    scaled, norm   `onnx_block_float.py`
 
 Both 8-bit operands are stored unsigned with a zero point: kernels for uint8 times int8 saturate sums of two
 products to 16 bits on processors without the dot product instructions, those for uint8 times uint8 nowhere.
-The logits' exponent is in the model's metadata. Needs the package onnx: `pip install 'intnet[onnx]'`.
+The logits' exponent is in the model's metadata; where each image has its own they are a second output,
+`exponents`, int64 (N,). Needs the package onnx: `pip install 'intnet[onnx]'`.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from intnet.errors import ConfigError
+from intnet.export import onnx_block_float
 from intnet.export import program as p
 from intnet.export.program import Op, Program, Value
 
@@ -26,7 +30,8 @@ if TYPE_CHECKING:
     import onnx
 
 OPSET, IR = 17, 8
-IMAGES, LOGITS = "images", "logits"
+TABLE = 1 << 16  # codes of a function that stand in a table
+IMAGES, LOGITS, EXPONENTS = "images", "logits", "exponents"
 CHANNELS_FIRST, CHANNELS_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 
 
@@ -44,7 +49,8 @@ def model(program: Program) -> onnx.ModelProto:
         producer_name="intnet",
         doc_string=program.title,
     )
-    onnx.helper.set_model_props(made, {"logits_exponent": str(program.logits.exponent)})
+    if program.logits.scale is None:
+        onnx.helper.set_model_props(made, {"logits_exponent": str(program.logits.exponent)})
     onnx.checker.check_model(made, full_check=True)
     return made
 
@@ -57,6 +63,7 @@ class Graph:
         self.nodes: list[Any] = []
         self.constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self.initializers: list[Any] = []
+        self.exponents: dict[int, str] = {}  # of what chose a scale, by place
         self._count = 0
 
     def finished(self) -> onnx.GraphProto:
@@ -64,18 +71,30 @@ class Graph:
         types, helper, images = self.onnx.TensorProto, self.onnx.helper, self.program.values[0]
         kind = types.UINT8 if images.lo == 0 and images.hi <= 255 else types.INT32
         made: list[str] = []
-        for op, value in zip(self.program.ops, self.program.values, strict=True):
-            made.append(
-                self._op(op, value, [made[k] for k in op.reads], [self.program.values[k] for k in op.reads])
-            )
-        self._node("Identity", [made[-1]], out=LOGITS)
+        for place, (op, value) in enumerate(zip(self.program.ops, self.program.values, strict=True)):
+            names, read = [made[k] for k in op.reads], [self.program.values[k] for k in op.reads]
+            if isinstance(op, p.Scaled | p.Norm):
+                exponents = [self.exponent(one) for one in read]
+                if isinstance(op, p.Scaled):
+                    codes, chosen = onnx_block_float.scaled(self, op, read, names, exponents)
+                else:
+                    codes, chosen = onnx_block_float.norm(self, op, read[0], names[0], exponents[0])
+                made.append(codes)
+                self.exponents[place] = chosen
+            else:
+                made.append(self._op(op, value, names, read))
+        self.node("Identity", [made[-1]], out=LOGITS)
         given = helper.make_tensor_value_info(IMAGES, kind, ["N", *images.shape])
-        gives = helper.make_tensor_value_info(LOGITS, types.INT64, ["N", *self.program.logits.shape])
-        return helper.make_graph(self.nodes, "intnet", [given], [gives], self.initializers)
+        gives = [helper.make_tensor_value_info(LOGITS, types.INT64, ["N", *self.program.logits.shape])]
+        if self.program.logits.scale is not None:
+            self.node("Identity", [self.exponent(self.program.logits)], out=EXPONENTS)
+            gives.append(helper.make_tensor_value_info(EXPONENTS, types.INT64, ["N"]))
+        return helper.make_graph(self.nodes, "intnet", [given], gives, self.initializers)
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _node(self, kind: str, reads: list[str], out: str = "", **attributes: Any) -> str:
+    def node(self, kind: str, reads: list[str], out: str = "", **attributes: Any) -> str:
+        """A node more; the name of what it gives."""
         self._count += 1
         name = out or f"v{self._count}"
         self.nodes.append(
@@ -83,7 +102,8 @@ class Graph:
         )
         return name
 
-    def _constant(self, codes: Any, kind: Any = np.int64) -> str:
+    def constant(self, codes: Any, kind: Any = np.int64) -> str:
+        """The name of a tensor, one for all that are alike."""
         array = np.asarray(codes, kind)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self.constants:
@@ -91,57 +111,81 @@ class Graph:
             self.initializers.append(self.onnx.numpy_helper.from_array(array, self.constants[key]))
         return self.constants[key]
 
-    def _cast(self, x: str, kind: Any) -> str:
-        return self._node("Cast", [x], to=int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))))
+    def cast(self, x: str, kind: Any) -> str:
+        """x as another type."""
+        return self.node("Cast", [x], to=int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))))
 
-    def _channel(self, codes: np.ndarray, value: Value) -> str:
+    def channel(self, codes: np.ndarray, value: Value, kind: Any = np.int64) -> str:
         """Constants by channel, which broadcast over an image or a row."""
-        return self._constant(codes.reshape(-1, 1, 1) if len(value.shape) == 3 and len(codes) > 1 else codes)
+        images = len(value.shape) == 3 and len(codes) > 1
+        return self.constant(codes.reshape(-1, 1, 1) if images else codes, kind)
+
+    def divided(self, x: str, den: str) -> str:
+        """x / den: up where 2 rest > den, or 2 rest = den and the floor is odd, without doubling."""
+        rest = self.node("Mod", [x, den])
+        floor = self.node("Div", [self.node("Sub", [x, rest]), den])
+        above = self.node("Sub", [den, rest])
+        odd = self.node("Equal", [self.node("Mod", [floor, self.constant([2])]), self.constant([1])])
+        tie = self.node("And", [self.node("Equal", [rest, above]), odd])
+        up = self.node("Or", [self.node("Greater", [rest, above]), tie])
+        return self.node("Add", [floor, self.cast(up, np.int64)])
+
+    def exponent(self, value: Value) -> str:
+        """Of every image, (N,) or (1,)."""
+        own = self.constant([value.exponent])
+        return own if value.scale is None else self.node("Add", [self.exponents[value.scale], own])
 
     # -- operations ------------------------------------------------------------------------------
 
     def _op(self, op: Op, value: Value, names: list[str], read: list[Value]) -> str:
         if isinstance(op, p.Images):
-            made = self._node("Transpose", [self._cast(IMAGES, np.int64)], perm=CHANNELS_FIRST)
+            made = self.node("Transpose", [self.cast(IMAGES, np.int64)], perm=CHANNELS_FIRST)
         elif isinstance(op, p.Product):
             made = self._product(op, value, names[0], read[0])
         elif isinstance(op, p.Affine):
             scaled = (
-                names[0] if np.all(op.a == 1) else self._node("Mul", [names[0], self._channel(op.a, value)])
+                names[0] if np.all(op.a == 1) else self.node("Mul", [names[0], self.channel(op.a, value)])
             )
-            made = self._node("Add", [scaled, self._channel(op.b, value)])
+            made = self.node("Add", [scaled, self.channel(op.b, value)])
         elif isinstance(op, p.Add):
             pairs = zip(names, op.shifts, strict=True)
-            lifted = [self._node("Mul", [x, self._constant([1 << s])]) if s else x for x, s in pairs]
-            made = self._node("Add", lifted)
+            lifted = [self.node("Mul", [x, self.constant([1 << s])]) if s else x for x, s in pairs]
+            made = self.node("Add", lifted)
         elif isinstance(op, p.Round):
             made = self._round(op, value, names[0])
+        elif isinstance(op, p.Curve):
+            made = self._curve(op, value, names[0], read[0])
         elif isinstance(op, p.Relu):
-            made = self._node("Max", [names[0], self._constant([0])])
+            made = self.node("Max", [names[0], self.constant([0])])
         elif isinstance(op, p.Pool):
             made = self._pool(op, value, names[0], read[0])
         else:
             assert isinstance(op, p.Flatten)
-            last = self._node("Transpose", names, perm=CHANNELS_LAST)
-            made = self._node("Reshape", [last, self._constant([0, -1])])
+            last = self.node("Transpose", names, perm=CHANNELS_LAST)
+            made = self.node("Reshape", [last, self.constant([0, -1])])
         return made
 
     def _round(self, op: p.Round, value: Value, x: str) -> str:
-        """Up where 2 rest > den, or 2 rest = den and the floor is odd, without doubling."""
+        """To nearest, ties to even, then limited."""
         if op.num > 1:
-            x = self._node("Mul", [x, self._constant([op.num])])
+            x = self.node("Mul", [x, self.constant([op.num])])
         if np.any(op.den != 1):
-            den = self._channel(op.den, value)
-            rest = self._node("Mod", [x, den])
-            floor = self._node("Div", [self._node("Sub", [x, rest]), den])
-            above = self._node("Sub", [den, rest])
-            odd = self._node("Equal", [self._node("Mod", [floor, self._constant([2])]), self._constant([1])])
-            tie = self._node("And", [self._node("Equal", [rest, above]), odd])
-            up = self._node("Or", [self._node("Greater", [rest, above]), tie])
-            x = self._node("Add", [floor, self._cast(up, np.int64)])
+            x = self.divided(x, self.channel(op.den, value))
         if op.lo is None:
             return x
-        return self._node("Clip", [x, self._constant(op.lo), self._constant(op.hi)])
+        return self.node("Clip", [x, self.constant(op.lo), self.constant(op.hi)])
+
+    def _curve(self, op: p.Curve, value: Value, x: str, read: Value) -> str:
+        """By a table of all codes where it is small enough, else by counting steps."""
+        if read.hi - read.lo < TABLE:
+            places = np.searchsorted(op.steps, np.arange(read.lo, read.hi + 1), side="right")
+            place = self.node("Sub", [x, self.constant([read.lo])])
+            return self.node("Gather", [self.constant(op.codes[places]), place])
+        rank = len(value.shape) + 1
+        column = self.node("Unsqueeze", [x, self.constant([rank])])
+        beyond = self.cast(self.node("GreaterOrEqual", [column, self.constant(op.steps)]), np.int64)
+        count = self.node("ReduceSum", [beyond, self.constant([rank])], keepdims=0)
+        return self.node("Gather", [self.constant(op.codes), count])
 
     def _product(self, op: p.Product, value: Value, x: str, read: Value) -> str:
         lo, hi = int(op.weight.min()), int(op.weight.max())
@@ -151,33 +195,33 @@ class Graph:
         narrow = max(value.peak, read.peak, abs(lo), hi) < 1 << 31
         kind = np.int32 if narrow else np.int64
         if op.weight.ndim == 2:
-            made = self._node("MatMul", [self._cast(x, kind), self._constant(op.weight.T, kind)])
-            return self._cast(made, np.int64)
+            made = self.node("MatMul", [self.cast(x, kind), self.constant(op.weight.T, kind)])
+            return self.cast(made, np.int64)
         kernel = op.weight.shape[2:]
         seen = self._windows(op, kernel, value, x, read, 0)
-        flat = self._node("Reshape", [seen, self._constant([0, read.shape[2] * kernel[0] * kernel[1], -1])])
-        made = self._node("MatMul", [self._constant(_dense(op), kind), self._cast(flat, kind)])
-        return self._image(self._cast(made, np.int64), value)
+        flat = self.node("Reshape", [seen, self.constant([0, read.shape[2] * kernel[0] * kernel[1], -1])])
+        made = self.node("MatMul", [self.constant(_dense(op), kind), self.cast(flat, kind)])
+        return self._image(self.cast(made, np.int64), value)
 
     def _bytes(self, op: p.Product, x: str, x_point: int, w_point: int) -> str:
         """Of 8-bit operands, both unsigned."""
         if x_point:
-            x = self._node("Add", [x, self._constant([x_point])])
+            x = self.node("Add", [x, self.constant([x_point])])
         weight = op.weight + w_point if op.weight.ndim == 4 else op.weight.T + w_point
-        points = [self._constant(point, np.uint8) for point in (x_point, w_point)]
-        reads = [self._cast(x, np.uint8), self._constant(weight, np.uint8), *points]
+        points = [self.constant(point, np.uint8) for point in (x_point, w_point)]
+        reads = [self.cast(x, np.uint8), self.constant(weight, np.uint8), *points]
         if op.weight.ndim == 2:
-            return self._cast(self._node("MatMulInteger", reads), np.int64)
+            return self.cast(self.node("MatMulInteger", reads), np.int64)
         (top, side), strides = op.padding, list(op.stride)
-        made = self._node("ConvInteger", reads, pads=[top, side] * 2, strides=strides, group=op.groups)
-        return self._cast(made, np.int64)
+        made = self.node("ConvInteger", reads, pads=[top, side] * 2, strides=strides, group=op.groups)
+        return self.cast(made, np.int64)
 
     def _pool(self, op: p.Pool, value: Value, x: str, read: Value) -> str:
         if isinstance(op, p.MaxPool):
             seen = self._windows(op, op.kernel, value, x, read, read.lo)
-            return self._image(self._node("ReduceMax", [seen], axes=[2], keepdims=0), value)
+            return self._image(self.node("ReduceMax", [seen], axes=[2], keepdims=0), value)
         seen = self._windows(op, op.kernel, value, x, read, 0)
-        return self._image(self._node("ReduceSum", [seen, self._constant([2])], keepdims=0), value)
+        return self._image(self.node("ReduceSum", [seen, self.constant([2])], keepdims=0), value)
 
     def _windows(
         self, op: p.Product | p.Pool, kernel: tuple[int, ...], value: Value, x: str, read: Value, fill: int
@@ -185,19 +229,19 @@ class Graph:
         """(N, C, kh kw, Ho Wo): what every window reads."""
         (rows, cols, _), (top, side) = read.shape, op.padding
         if top or side:
-            pads = self._constant([0, 0, top, side, 0, 0, top, side])
-            x = self._node("Pad", [x, pads, self._constant(fill)])
+            pads = self.constant([0, 0, top, side, 0, 0, top, side])
+            x = self.node("Pad", [x, pads, self.constant(fill)])
         width = cols + 2 * side
         down = np.arange(value.shape[0])[:, None] * op.stride[0]
         across = np.arange(value.shape[1])[None, :] * op.stride[1]
         places = [((down + ky) * width + across + kx).reshape(-1) for ky, kx in np.ndindex(*kernel)]
-        flat = self._node("Reshape", [x, self._constant([0, read.shape[2], (rows + 2 * top) * width])])
-        return self._node("Gather", [flat, self._constant(np.stack(places))], axis=2)
+        flat = self.node("Reshape", [x, self.constant([0, read.shape[2], (rows + 2 * top) * width])])
+        return self.node("Gather", [flat, self.constant(np.stack(places))], axis=2)
 
     def _image(self, x: str, value: Value) -> str:
         """(N, C, Ho Wo) as (N, C, Ho, Wo)."""
         rows, cols, channels = value.shape
-        return self._node("Reshape", [x, self._constant([0, channels, rows, cols])])
+        return self.node("Reshape", [x, self.constant([0, channels, rows, cols])])
 
 
 def _zero_point(lo: int, hi: int) -> int | None:

@@ -5,12 +5,16 @@
     affine     a x + b, by channel                  sum_pool   the sum of a window; padding counts 0
     add        x 2^s + y 2^t                        flatten    (H, W, C) in C order
     round      x num / den to nearest, ties to even, then limited
+    curve      a function of codes, as the steps where it changes
+    scaled     x, x + b or x + y as block float, at a scale by the greatest of the image
+    norm       batch norm in float32, then the same
 
 Nothing else is computed by what trains in integers: a bias is an affine, a mean a sum that a round divides,
 batch norm an affine, a round by sigma + eps and another affine, or one affine where it is a scale and an
-offset. A value is code * 2^exponent; images are (H, W, C), codes without a denominator. Of every value an
-interval is proven from the operands' (`Value`), partial sums of a product included, and so the container
-that each one needs.
+offset. The last two are MuPPET's, whose scales follow what is scaled and whose batch norm is float32
+(`block_float.py`). A value is code * 2^exponent; images are (H, W, C), codes without a denominator. Of every
+value an interval is proven from the operands' (`Value`), partial sums of a product included, and so the
+container that each one needs.
 """
 
 from __future__ import annotations
@@ -19,54 +23,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from intnet.errors import ConfigError, ShapeError
+from intnet.export.values import BITS, ROOM, Op, Pair, Shape, Value, by_channel, fixed, proven, with_zero
 from intnet.methods.method import to_float32
 from intnet.numbers.qtensor import QTensor
-
-Pair = tuple[int, int]
-Shape = tuple[int, ...]
-BITS = 63  # what an int64 holds beside its sign
-
-
-class Value(NamedTuple):
-    """What is known of a value: codes within lo..hi, and within +-peak all that is computed on the way."""
-
-    shape: Shape
-    exponent: int
-    lo: int
-    hi: int
-    peak: int
-
-    @property
-    def bits(self) -> int:
-        """Of a two's complement word that holds every code."""
-        return max((self.lo + 1 if self.lo < 0 else self.lo).bit_length(), self.hi.bit_length()) + 1
-
-
-def _value(shape: Shape, exponent: int, ends: Sequence[int], peak: int = 0) -> Value:
-    lo, hi = min(ends), max(ends)
-    return Value(shape, exponent, lo, hi, max(peak, abs(lo), abs(hi)))
-
-
-def with_zero(x: Value) -> tuple[int, int]:
-    """Its interval with 0 in it."""
-    return min(x.lo, 0), max(x.hi, 0)
-
-
-@dataclass(frozen=True, eq=False)
-class Op:
-    """One operation; name: 'layer/path' that it makes; reads: the places of what it reads."""
-
-    name: str
-    reads: tuple[int, ...]
-
-    def value(self, *read: Value) -> Value:
-        """What it makes of values like these; ShapeError where they are none for it."""
-        raise NotImplementedError(f"{type(self).__name__} defines no value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +44,7 @@ class Images(Op):
 
     def value(self, *read: Value) -> Value:
         """As it says."""
-        return _value(self.shape, self.exponent, (self.lo, self.hi))
+        return proven(self.shape, self.exponent, (self.lo, self.hi))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +70,8 @@ class Product(Op):
         shape: Shape = (len(w),)
         if w.ndim == 4:
             shape = (*_sides(x.shape, w.shape[2:], self.stride, self.padding, self.name), len(w))
-        return _value(shape, x.exponent + self.exponent, ends)
+        grows = max(p - n for p, n in zip(up, down, strict=True)) * Fraction(2) ** self.exponent
+        return proven(shape, x.exponent + self.exponent, ends, like=x, grows=grows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,12 +84,12 @@ class Affine(Op):
 
     def value(self, *read: Value) -> Value:
         """The interval over all channels."""
-        (x,) = read
-        a, b = (_by_channel(v, x, self.name) for v in (self.a, self.b))
+        x = fixed(read[0], self.name)
+        a, b = (by_channel(v, x, self.name) for v in (self.a, self.b))
         channels = range(max(len(a), len(b)))
         products = [(a[k % len(a)] * x.lo, a[k % len(a)] * x.hi) for k in channels]
         ends = [e + b[k % len(b)] for k in channels for e in products[k]]
-        return _value(x.shape, self.exponent, ends, max(abs(e) for both in products for e in both))
+        return proven(x.shape, self.exponent, ends, max(abs(e) for both in products for e in both))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,13 +100,13 @@ class Add(Op):
 
     def value(self, *read: Value) -> Value:
         """At the exponent that both then have."""
-        x, y = read
+        x, y = (fixed(one, self.name) for one in read)
         s, t = self.shifts
         if x.shape != y.shape or x.exponent - s != y.exponent - t or min(s, t) < 0:
             raise ShapeError(f"{self.name}: {x} and {y} do not join by shifts {self.shifts}")
         ends = ((x.lo << s) + (y.lo << t), (x.hi << s) + (y.hi << t))
         peak = max(abs(e) << by for by, v in ((s, x), (t, y)) for e in (v.lo, v.hi))
-        return _value(x.shape, x.exponent - s, ends, peak)
+        return proven(x.shape, x.exponent - s, ends, peak)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,18 +121,38 @@ class Round(Op):
 
     def value(self, *read: Value) -> Value:
         """The division's operands have room in `peak`."""
-        (x,) = read
-        den = _by_channel(self.den, x, self.name)
+        x = fixed(read[0], self.name)
+        den = by_channel(self.den, x, self.name)
         if self.num < 1 or min(den) < 1:
             raise ShapeError(f"{self.name}: a fraction {self.num}/{min(den)} is not above 0")
         ends = [self._limited(round(Fraction(e * self.num, d))) for d in den for e in (x.lo, x.hi)]
         peak = max(abs(x.lo), abs(x.hi)) * self.num + max(den)
-        return _value(x.shape, self.exponent, ends, peak)
+        return proven(x.shape, self.exponent, ends, peak)
 
     def _limited(self, code: int) -> int:
         if self.lo is None or self.hi is None:
             return code
         return max(self.lo, min(self.hi, code))
+
+
+@dataclass(frozen=True, eq=False)
+class Curve(Op):
+    """A function of codes, as a staircase: codes[k] where k of the steps are at most x.
+
+    steps: int64, ascending; codes: int64, one more, in units of 2^exponent
+    """
+
+    steps: np.ndarray
+    codes: np.ndarray
+    exponent: int
+
+    def value(self, *read: Value) -> Value:
+        """The interval of the codes that it reaches."""
+        x = fixed(read[0], self.name)
+        if self.codes.shape != (self.steps.size + 1,) or not np.all(np.diff(self.steps) > 0):
+            raise ShapeError(f"{self.name}: {self.codes.shape} codes for {self.steps.shape} ascending steps")
+        first, last = np.searchsorted(self.steps, [x.lo, x.hi], side="right").tolist()
+        return proven(x.shape, self.exponent, self.codes[first : last + 1].tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +162,7 @@ class Relu(Op):
     def value(self, *read: Value) -> Value:
         """Without what is below 0."""
         (x,) = read
-        return _value(x.shape, x.exponent, (max(x.lo, 0), max(x.hi, 0)))
+        return proven(x.shape, x.exponent, (max(x.lo, 0), max(x.hi, 0)), like=x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +186,7 @@ class MaxPool(Pool):
     def value(self, *read: Value) -> Value:
         """As what it reads."""
         (x,) = read
-        return _value(self._shape(x), x.exponent, (x.lo, x.hi))
+        return proven(self._shape(x), x.exponent, (x.lo, x.hi), like=x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +197,7 @@ class SumPool(Pool):
         """As many times as a window has places."""
         (x,) = read
         size = prod(self.kernel)
-        return _value(self._shape(x), x.exponent, [size * end for end in with_zero(x)])
+        return proven(self._shape(x), x.exponent, [size * end for end in with_zero(x)], like=x, grows=size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,17 +210,112 @@ class Flatten(Op):
         return x._replace(shape=(prod(x.shape),))
 
 
+@dataclass(frozen=True, eq=False)
+class Scaled(Op):
+    """BF((x + b) / den) or BF((x + y) / den) of wl bits: to nearest, ties to even, LB..UB in steps 2^-s.
+
+    s is the greatest with max 2^s <= UB + 1/2 and min 2^s >= LB - 1/2 over the image; of zeros s = wl - 2.
+    b: int64, one a channel, in units of 2^exponent; rectified: sums below 0 are 0 ahead of all that.
+    Defined by `spec/formats.py: Scaled`.
+    """
+
+    wl: int
+    den: int = 1
+    b: np.ndarray | None = None
+    exponent: int = 0
+    rectified: bool = False
+
+    def terms(self, *read: Value) -> list[Value]:
+        """What is added up: what it reads, and b as a value."""
+        if self.b is None:
+            return list(read)
+        codes = by_channel(self.b, read[0], self.name)
+        return [*read, proven((len(codes),), self.exponent, codes)]
+
+    def rooms(self, *read: Value) -> list[int]:
+        """By how many bits each term may be raised; behind its point is then more than a rounding sees.
+
+        ConfigError where 64 bits hold no such sum.
+        """
+        bits = [term.greatest.bit_length() for term in self.terms(*read)]
+        rooms = [ROOM - own for own in bits]
+        for own, other in zip(rooms, reversed(bits), strict=True):
+            if len(bits) == 2 and own < max(self.wl + 3, other + 1):
+                raise ConfigError(
+                    f"{self.name}: sums of {bits[0]} and {bits[1]} bits, whose exponents follow the image, "
+                    f"and {self.wl} bits of their sum: 64 bits are what there is: choose smaller layers"
+                )
+        return rooms
+
+    def value(self, *read: Value) -> Value:
+        """Its scale is set by `Program`."""
+        terms = self.terms(*read)
+        if not 1 <= len(read) <= len(terms) <= 2 or any(x.shape != read[0].shape for x in read):
+            raise ShapeError(f"{self.name}: it adds one value and b, or two of one shape")
+        if self.wl < 4 or self.den < 1:
+            raise ShapeError(f"{self.name}: {self.wl} bits of x / {self.den}")
+        self.rooms(*read)
+        room = max(term.greatest for term in terms) if len(terms) == 1 else (1 << ROOM + 1) - 1
+        positive = self.rectified or all(term.lo >= 0 for term in terms)
+        least = 0 if positive else -(1 << self.wl - 1)
+        reach = sum((term.reach for term in terms), Fraction(0)) / self.den
+        return _scaled(read[0].shape, self.wl, least, max(room, ((1 << self.wl) + 1) * self.den), reach)
+
+
+@dataclass(frozen=True, eq=False)
+class Norm(Op):
+    """BF(((x - mean) r) gamma + beta) of wl bits, of float32 with one rounding an operation; see `Scaled`.
+
+    mean, r, gamma, beta: float32, one a channel. Defined by `spec/float_batch_norm.py: x2_at` and `x3_at`.
+    """
+
+    mean: np.ndarray
+    r: np.ndarray
+    gamma: np.ndarray
+    beta: np.ndarray
+    wl: int
+
+    def value(self, *read: Value) -> Value:
+        """ConfigError unless float32 is proven to hold all of it; its scale is set by `Program`."""
+        (x,) = read
+        constants = self.mean, self.r, self.gamma, self.beta
+        if any(v.dtype != np.float32 or v.shape != (x.shape[-1],) for v in constants):
+            raise ShapeError(f"{self.name}: float32 constants, one a channel of {x.shape}")
+        mean, r, gamma, beta = (Fraction(float(np.abs(v).max())) for v in constants)
+        centred = x.reach + mean
+        parts = [centred, centred * r, centred * r * gamma, centred * r * gamma + beta]
+        reach = parts[-1] * (1 + Fraction(1, 1 << 20)) + Fraction(1, 1 << 140)  # of four roundings
+        if not max(*parts, reach) < Fraction(2) ** 127:
+            raise ConfigError(f"{self.name}: its float32 may be beyond 2^127, for images it may come to see")
+        return _scaled(x.shape, self.wl, -(1 << self.wl - 1), x.greatest, reach)
+
+
+def _scaled(shape: Shape, wl: int, least: int, peak: int, reach: Fraction) -> Value:
+    """Block float of values up to `reach`, beyond which half a step may round."""
+    hi = (1 << wl - 1) - 1
+    return proven(shape, 0, (least, hi), peak)._replace(top=reach * Fraction(2 * hi + 3, 2 * hi + 1))
+
+
 OPS: dict[str, type[Op]] = {
     "images": Images,
     "product": Product,
     "affine": Affine,
     "add": Add,
     "round": Round,
+    "curve": Curve,
     "relu": Relu,
     "max_pool": MaxPool,
     "sum_pool": SumPool,
     "flatten": Flatten,
+    "scaled": Scaled,
+    "norm": Norm,
 }
+
+
+def valued(op: Op, place: int, made: Sequence[Value]) -> Value:
+    """The value of an operation at a place, of those made so far."""
+    value = op.value(*(made[k] for k in op.reads))
+    return value._replace(scale=place) if isinstance(op, Scaled | Norm) else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +336,7 @@ class Program:
         for place, op in enumerate(self.ops):
             if (isinstance(op, Images) != (place == 0)) or not all(0 <= k < place for k in op.reads):
                 raise ShapeError(f"{op.name}: it reads what is not made ahead of it")
-            value = op.value(*(made[k] for k in op.reads))
+            value = valued(op, place, made)
             if value.peak.bit_length() > BITS:
                 raise ConfigError(
                     f"{op.name}: it may need {value.peak.bit_length() + 1} bits, and 64 are what there is: "
@@ -292,15 +372,13 @@ class Program:
         return found
 
 
-def float_logits(codes: np.ndarray, exponent: int) -> np.ndarray:
-    """float32 of codes * 2^exponent, rounded once. Defined by `spec/loss.py: logits32`."""
-    return np.asarray(to_float32(QTensor(codes, exponent)))
+def float_logits(codes: np.ndarray, exponent: int | np.ndarray) -> np.ndarray:
+    """float32 of codes * 2^exponent, rounded once; exponent: one, or (N, 1).
 
-
-def _by_channel(v: np.ndarray, x: Value, name: str) -> list[int]:
-    if v.ndim != 1 or len(v) not in (1, x.shape[-1]):
-        raise ShapeError(f"{name}: {v.shape} constants for a value of shape {x.shape}")
-    return [int(one) for one in v]
+    Defined by `spec/loss.py: logits32`.
+    """
+    q = QTensor(codes, exponent)
+    return q.to_float32() if isinstance(exponent, np.ndarray) else np.asarray(to_float32(q))
 
 
 def _sides(shape: Shape, kernel: Shape, stride: Pair, padding: Pair, name: str) -> Pair:

@@ -12,30 +12,45 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from intnet.autograd import Node, Op, Tensor, Watcher, watched
 from intnet.errors import ConfigError
+from intnet.export import curves
 from intnet.export import program as p
 from intnet.export.program import Images, Program
 from intnet.methods.method import Method
 from intnet.models.model import Model
-from intnet.numbers.formats import Direct, FixedPoint
+from intnet.numbers.formats import Direct, FixedPoint, Scaled
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.norm import denominator
+from intnet.ops.norm import denominator, reciprocal_root
 from intnet.trace import Event
 from intnet.training.inference import as_codes
 
-INSTEAD = "export a run of wageubn (--set edges=fixed16) or of adapt"
+INSTEAD = "export a run of wageubn (--set edges=fixed16), of adapt or of muppet"
 FLOATS = {
     "wageubn": "train it with --set edges=fixed16, which keeps the first and the last layer in integers too",
-    "muppet": f"its scales follow the extremes of a batch, and its batch norm is float32; {INSTEAD}",
+    "muppet": "its last level, which the run has reached, is float32: train for fewer epochs",
     "dynasty": f"only its products are of integers, in blocks whose exponents follow a batch; {INSTEAD}",
 }
 BATCH = "statistics=batch reads those of a batch of test images: train with --set statistics=running"
+
+
+class Waiting(NamedTuple):
+    """What a rounding is still to make a value of.
+
+    fields: of the operation that does both, None where it is a value in float32; where: layer/path
+    """
+
+    where: str
+    x: int
+    fields: dict[str, Any] | None = None
+    kind: type[p.Scaled | p.Norm] = p.Scaled
+    reads: tuple[int, ...] = ()
 
 
 def trace(model: Model, method: Method, images: np.ndarray, exponent: int) -> Program:
@@ -73,16 +88,17 @@ class Follower(Watcher):
     def __init__(self, method: Method, first: Images, images: QTensor) -> None:
         self.method, self.ops, self.dens = method, list[p.Op]([first]), dict[int, int]()
         self.values = [first.value()]
-        self._made: dict[int, int] = {id(images): 0}
+        self._made: dict[int, int | Waiting] = {id(images): 0}
         self._constants: dict[int, Any] = {}
         self._kept: list[Any] = [images]  # a value that is gone could leave its identity to another
         self._events: list[Event] = []
         self._running: tuple[Op, tuple[Any, ...], dict[str, Any]] | None = None
-        self._rules: dict[str, Callable[..., int]] = {
+        self._rules: dict[str, Callable[..., int | Waiting]] = {
             "linear": self._product, "conv2d": self._product, "add_bias": self._add_bias, "add": self._add,
             "relu": self._relu, "flatten": self._flatten, "normalize": self._normalize,
             "scale_shift": self._scale_shift, "max_pool2d": self._max_pool, "avg_pool2d": self._avg_pool,
-            "global_avg_pool": self._global_pool,
+            "global_avg_pool": self._global_pool, "adaptive_avg_pool2d": self._adaptive_pool,
+            **{kind: partial(self._curve, kind) for kind in curves.KINDS},
         }  # fmt: skip
 
     # -- what the pass tells -------------------------------------------------------------------
@@ -103,6 +119,7 @@ class Follower(Watcher):
         if op.name == "cast" and id(operands[0]) not in self._made:  # a parameter's forward copy
             self._constants[id(value)] = value
             return
+        place: int | Waiting
         if op.name == "cast":
             place = self._cast(self._made[id(operands[0])])
         elif op.name in self._rules:
@@ -122,7 +139,10 @@ class Follower(Watcher):
         """Where a value was made."""
         if id(value) not in self._made:
             raise ConfigError(f"{where}: it reads what no operation of the network made")
-        return self._made[id(value)]
+        made = self._made[id(value)]
+        if isinstance(made, Waiting):
+            raise self._floats(made.where)
+        return made
 
     def plain(self, place: int, where: str) -> int:
         """The place of codes without a denominator."""
@@ -134,7 +154,7 @@ class Follower(Watcher):
 
     def _push(self, op: p.Op) -> int:
         self.ops.append(op)
-        self.values.append(op.value(*(self.values[k] for k in op.reads)))
+        self.values.append(p.valued(op, len(self.values), self.values))
         return len(self.ops) - 1
 
     def _constant(self, value: Any, where: str) -> QTensor:
@@ -150,15 +170,31 @@ class Follower(Watcher):
 
     # -- rounding --------------------------------------------------------------------------------
 
-    def _cast(self, x: int) -> int:
+    def _cast(self, x: int | Waiting) -> int | Waiting:
         """What the method's hook made of x."""
         for event in self._events:
-            where = f"{event.layer}/{event.path}"
-            if isinstance(event.result, np.ndarray):
-                raise self._floats(where)
-            if event.format is not None:
+            where, form = f"{event.layer}/{event.path}", getattr(event.result, "format", None)
+            if isinstance(form, Scaled):
+                x = self._scaled(x, form.wl, where)
+            elif isinstance(event.result, np.ndarray):
+                if isinstance(x, int):
+                    x = Waiting(where, self.plain(x, where))
+            elif isinstance(x, Waiting):
+                raise self._floats(x.where)
+            elif event.format is not None:
                 x = self._rounded(x, event, np.array([1]), 0)
         return x
+
+    def _scaled(self, x: int | Waiting, wl: int, where: str) -> int:
+        """In block float, with what waits ahead of it; codes that have wl bits stay as they are."""
+        if isinstance(x, Waiting):
+            if x.fields is None:
+                raise self._floats(x.where)
+            return self._push(x.kind(where, x.reads, wl=wl, **x.fields))
+        given, den = self.values[x], self.dens.get(x, 1)
+        if den == 1 and given.bits <= wl:
+            return x
+        return self._push(p.Scaled(where, (x,), wl, den))
 
     def _rounded(self, x: int, event: Event, den: np.ndarray, den_exponent: int) -> int:
         """x / (den 2^den_exponent), as the event's format has it."""
@@ -188,8 +224,8 @@ class Follower(Watcher):
 
     def _product(self, x: Any, w: Any, *, where: str = "", **window: Any) -> int:
         window.pop("keep", None)
-        weight = self._constant(w, f"{where}/W")
         place = self.plain(self.place(x, where), where)
+        weight = self._constant(w, f"{where}/W")
         codes = weight.codes.astype(np.int64)
         return self._push(p.Product(f"{where}/x1", (place,), codes, int(weight.exponent), **window))
 
@@ -203,14 +239,24 @@ class Follower(Watcher):
         b = _lifted(offset.codes.astype(np.int64), int(offset.exponent) - exponent, where)
         return self._push(p.Affine(where, (x,), a, b, exponent))
 
-    def _add_bias(self, y: Any, b: Any, *, where: str = "") -> int:
-        return self._affine(self.place(y, where), None, self._constant(b, f"{where}/b"), f"{where}/x1")
+    def _add_bias(self, y: Any, b: Any, *, where: str = "") -> int | Waiting:
+        place, bias = self.place(y, where), self._constant(b, f"{where}/b")
+        if self.values[place].scale is None:
+            return self._affine(place, None, bias, f"{where}/x1")
+        fields = {"b": bias.codes.astype(np.int64), "exponent": int(bias.exponent)}
+        return Waiting(f"{where}/x1", place, fields, reads=(place,))
 
     def _scale_shift(self, x: Any, scale: QTensor, offset: QTensor, *, where: str) -> int:
         return self._affine(self.place(x, where), scale, offset, f"{where}/x3")
 
-    def _normalize(self, x: Any, gamma: Any, beta: Any, *_: Any, where: str, **__: Any) -> int:
-        """x2 = (x1 - mu) / (sigma + eps), rounded; x3 = gamma x2 + beta."""
+    def _normalize(
+        self, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any, *, where: str, **_: Any
+    ) -> int | Waiting:
+        """x2 = (x1 - mu) / (sigma + eps), rounded; x3 = gamma x2 + beta; float32 waits to be scaled."""
+        read = self._made.get(id(x))
+        if isinstance(read, Waiting) and read.fields is None:
+            fields = {"mean": mean, "r": reciprocal_root(variance), "gamma": gamma, "beta": beta}
+            return Waiting(f"{where}/x3", read.x, fields, p.Norm, (read.x,))
         g, b = (self._constant(v, f"{where}/{name}") for v, name in ((gamma, "gamma"), (beta, "beta")))
         seen = {event.path: event for event in self._events}
         mu, sigma = (self._constant(seen[path].result, f"{where}/{path}") for path in ("mu", "sigma"))
@@ -219,16 +265,21 @@ class Follower(Watcher):
         x2 = self._rounded(centred, seen["x2"], *denominator(sigma, where))
         return self._affine(x2, g, b, f"{where}/x3")
 
-    def _add(self, x: Any, y: Any) -> int:
+    def _add(self, x: Any, y: Any) -> int | Waiting:
         where = f"the join behind {self.ops[-1].name}"
         places = [self.plain(self.place(v, where), where) for v in (x, y)]
+        if any(self.values[k].scale is not None for k in places):
+            return Waiting(where, places[0], {}, reads=tuple(places))
         exponents = [self.values[k].exponent for k in places]
         shifts = exponents[0] - min(exponents), exponents[1] - min(exponents)
         if max(shifts) > p.BITS:
             raise ConfigError(f"{where}: its branches' exponents {exponents} are too far apart")
         return self._push(p.Add(where, tuple(places), shifts))
 
-    def _relu(self, x: Any, **_: Any) -> int:
+    def _relu(self, x: Any, **_: Any) -> int | Waiting:
+        made = self._made.get(id(x))
+        if isinstance(made, Waiting) and made.kind is p.Scaled and made.fields is not None:
+            return made._replace(fields=made.fields | {"rectified": True})
         name = f"{self.ops[-1].name}, rectified"
         return self._push(p.Relu(name, (self.plain(self.place(x, name), name),)))
 
@@ -248,6 +299,34 @@ class Follower(Watcher):
         made = self._push(p.SumPool(name, (place,), kernel, stride, padding))
         self.dens[made] = prod(kernel)
         return made
+
+    def _adaptive_pool(self, x: Any, *, output: p.Pair) -> int:
+        (rows, cols, _), (down, across) = self.values[self.place(x, "mean")].shape, output
+        if rows % down or cols % across:
+            raise ConfigError(
+                f"{self.ops[-1].name}, pooled: windows of {rows}x{cols} into {down}x{across} differ in size, "
+                f"which an exported network has not: take images whose sides there are multiples of those"
+            )
+        window = rows // down, cols // across
+        return self._avg_pool(x, kernel=window, stride=window)
+
+    def _curve(self, kind: str, x: Any, *, quantize: Callable[[Any], Any], **_: Any) -> int:
+        """What the method makes of the codes that may come."""
+        name = f"{self._events[-1].layer}/{self._events[-1].path}"
+        place = self.plain(self.place(x, name), name)
+        given = self.values[place]
+        if given.scale is not None:
+            raise ConfigError(f"{name}: {kind} of codes whose scale follows the image: choose a net of ReLUs")
+        made = curves.rounded(kind, quantize, given.exponent)
+        with self.method.within(saturated={}, observers=()):
+            one = made(np.array([given.lo]))
+            if not isinstance(one, QTensor) or isinstance(one.format, Scaled):
+                raise self._floats(name)
+            rises = isinstance(self._events[-1].source, curves.RISING)
+            steps, codes = curves.staircase(
+                given.lo, given.hi, lambda x: made(x).codes.astype(np.int64), rises, name
+            )
+        return self._push(p.Curve(name, (place,), steps, codes, int(one.exponent)))
 
     def _global_pool(self, x: Any) -> int:
         place = self.place(x, "mean")

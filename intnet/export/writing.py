@@ -12,11 +12,11 @@ import numpy as np
 
 from intnet.errors import ConfigError, DataError
 from intnet.export import batch, c_source, memories, model_file, onnx_model
-from intnet.export.program import Program, float_logits
+from intnet.export.program import Program
 from intnet.export.trace import trace
 from intnet.runs import files
 from intnet.runs.archive import PathLike
-from intnet.training.inference import logits_of
+from intnet.training.inference import all_logits
 from intnet.training.reestimate import norms_of
 from intnet.training.train import Run
 
@@ -26,7 +26,10 @@ Told = dict[str, Any]
 
 
 def of_run(run: Run) -> Program:
-    """The program of a run as it stands; ConfigError where one of its first images has other logits by it."""
+    """The program of a run as it stands; ConfigError where one of its first images has other logits by it.
+
+    Of a method whose scales follow a batch it is that of batches of one image.
+    """
     data, model = run.data, run.model
     images = np.asarray((data.test_images if len(data.test_images) else data.train_images)[:CHECKED])
     program = trace(model, run.method, images, data.exponent)
@@ -37,9 +40,8 @@ def of_run(run: Run) -> Program:
         "batch_norm": "running" if norms_of(model) else None,
     }  # fmt: skip
     program = Program(program.ops, about)
-    wanted = logits_of(model, run.method, images, data.exponent)
-    got = float_logits(batch.logits(program, images), program.logits.exponent)
-    if not np.array_equal(got, wanted):
+    wanted = all_logits(model, run.method, images, data.exponent, batch_size=1)
+    if not np.array_equal(batch.logits32(program, images), wanted):
         raise ConfigError(f"{title}: its program gives other logits than the run: please report this defect")
     return program
 

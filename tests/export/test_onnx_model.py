@@ -18,15 +18,17 @@ WHY = "needs the packages onnx and onnxruntime: pip install -e '.[test]'"
 
 
 def by_runtime(program: Program, images: np.ndarray) -> tuple[np.ndarray, Counter[str]]:
-    """Logits, and how many nodes of each kind."""
+    """Logits, whose exponents are found to be right, and how many nodes of each kind."""
     pytest.importorskip("onnx", reason=WHY)
     runtime = pytest.importorskip("onnxruntime", reason=WHY)
     made = onnx_model.model(program)
-    (prop,) = made.metadata_props
-    assert (prop.key, prop.value) == ("logits_exponent", str(program.logits.exponent))
+    props = {prop.key: prop.value for prop in made.metadata_props}
+    own = program.logits.scale is not None
+    assert props == ({} if own else {"logits_exponent": str(program.logits.exponent)})
     session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     kind = np.uint8 if images.dtype == np.uint8 else np.int32
-    (codes,) = session.run(None, {onnx_model.IMAGES: images.astype(kind)})
+    codes, *exponents = session.run(None, {onnx_model.IMAGES: images.astype(kind)})
+    assert [e.tolist() for e in exponents] == [batch.outputs(program, images)[1][:, 0].tolist()] * own
     return codes, Counter(node.op_type for node in made.graph.node)
 
 

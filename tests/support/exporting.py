@@ -27,6 +27,7 @@ INTEGER: list[tuple[str, dict[str, Any]]] = [
     ("wageubn", {"edges": "fixed16", "saturate": 0}),
     ("wageubn", {"edges": "fixed16"}),
     ("adapt", {}),
+    ("muppet", {}),
 ]
 NETS: dict[str, tuple[Net, Any]] = {
     "mlp": (spec_models.mlp((8, 8, 1), 10, hidden=12), lambda: models.MLP((8, 8, 1), 10, hidden=12)),
@@ -53,7 +54,9 @@ def trained(net: str, method: str, options: dict[str, Any], steps: int = 4) -> R
 
 
 def by_the_definition(run: Run, net: str, images: np.ndarray) -> list[Fraction]:
-    """Float32 logits of images, as one batch."""
+    """Float32 logits of images, each a batch of its own."""
+    if len(images) > 1:
+        return [v for k in range(len(images)) for v in by_the_definition(run, net, images[k : k + 1])]
     module = METHODS[run.method.name]
     settings = module.Settings.from_options(run.method.settings())
     given = data.Fixed(images.shape, images.reshape(-1).tolist(), run.data.exponent)

@@ -1,0 +1,97 @@
+"""What is known of a value, and what an operation of a program is: the base of `program.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from intnet.errors import ShapeError
+
+Pair = tuple[int, int]
+Shape = tuple[int, ...]
+BITS = 63  # what an int64 holds beside its sign
+ROOM = 61  # bits of each of two terms whose exponents are known by the image alone
+
+
+class Value(NamedTuple):
+    """What is known of a value: codes within lo..hi, and within +-peak all that is computed on the way.
+
+    scale: None, or the place of the operation that chose a scale by the image: its exponent comes on top
+    top: where there is a scale, a bound of what the codes stand for
+    """
+
+    shape: Shape
+    exponent: int
+    lo: int
+    hi: int
+    peak: int
+    scale: int | None = None
+    top: Fraction = Fraction(0)
+
+    @property
+    def bits(self) -> int:
+        """Of a two's complement word that holds every code."""
+        return max((self.lo + 1 if self.lo < 0 else self.lo).bit_length(), self.hi.bit_length()) + 1
+
+    @property
+    def greatest(self) -> int:
+        """Of the codes' magnitudes."""
+        return max(abs(self.lo), abs(self.hi))
+
+    @property
+    def reach(self) -> Fraction:
+        """A bound of the magnitudes that the codes stand for."""
+        return self.top if self.scale is not None else self.greatest * Fraction(2) ** self.exponent
+
+    def told(self, of: str = "") -> str:
+        """Its exponent as text; of: what stands ahead of the place that the scale is of."""
+        if self.scale is None:
+            return str(self.exponent)
+        return f"{of}{self.scale}" + (
+            f" {'+-'[self.exponent < 0]} {abs(self.exponent)}" if self.exponent else ""
+        )
+
+
+def proven(
+    shape: Shape, exponent: int, ends: Sequence[int], peak: int = 0, like: Value | None = None,
+    grows: Fraction | int = 1,
+) -> Value:  # fmt: skip
+    """A value of these ends; like: whose scale it has, of values so many times as great."""
+    lo, hi = min(ends), max(ends)
+    made = Value(shape, exponent, lo, hi, max(peak, abs(lo), abs(hi)))
+    return made if like is None else made._replace(scale=like.scale, top=like.top * grows)
+
+
+def with_zero(x: Value) -> tuple[int, int]:
+    """Its interval with 0 in it."""
+    return min(x.lo, 0), max(x.hi, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """One operation; name: 'layer/path' that it makes; reads: the places of what it reads."""
+
+    name: str
+    reads: tuple[int, ...]
+
+    def value(self, *read: Value) -> Value:
+        """What it makes of values like these; ShapeError where they are none for it."""
+        raise NotImplementedError(f"{type(self).__name__} defines no value")
+
+
+def fixed(x: Value, name: str) -> Value:
+    """x; ShapeError where its exponent follows the image."""
+    if x.scale is not None:
+        raise ShapeError(f"{name}: it reads a value whose exponent follows the image")
+    return x
+
+
+def by_channel(v: np.ndarray, x: Value, name: str) -> list[int]:
+    """Constants of a value's channels, or one of all; ShapeError where they are others."""
+    if v.ndim != 1 or len(v) not in (1, x.shape[-1]):
+        raise ShapeError(f"{name}: {v.shape} constants for a value of shape {x.shape}")
+    return [int(one) for one in v]
