@@ -26,7 +26,8 @@ def public(kind: Any) -> dict[str, Any]:
     found = {}
     for module in MODULES:
         head = "" if module is np else f"{module.__name__.split('.')[-1]}."
-        found |= {head + n: f for n in module.__all__ if isinstance(f := getattr(module, n), kind)}
+        names = getattr(module, "__all__", dir(module))
+        found |= {head + n: f for n in names if isinstance(f := getattr(module, n, None), kind)}
     return found
 
 
