@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from intnet.errors import ShapeError
+from intnet.errors import FormatError, ShapeError
 from intnet.exact.ap_fixed import MODES as AP_MODES
 from intnet.exact.expressions import FloatExact, exact
 from intnet.exact.parts import bit_length, narrowed, parts, rounded
@@ -53,8 +53,12 @@ def saturated(
 ) -> np.ndarray:
     """bool array of q's shape: which elements of `x` the range of q's format changed.
 
-    x:  the float array that `quantize` made q of, with this rounding and these words or this seed
+    x:  the array that `quantize` made q of, with this rounding and these words or this seed
+    FormatError for what `quantize` did not make: codes without a format, or with an exponent a block.
     """
+    x = np.asarray(x)
+    if isinstance(q, QTensor) and (q.format is None or isinstance(q.exponent, np.ndarray)):
+        raise FormatError(f"{q!r} was not made by quantize, whose formats have a range to look at")
     if x.shape != q.shape:
         raise ShapeError(f"q of shape {q.shape} was not made of x of shape {x.shape}")
     found = np.zeros(q.size, np.bool_)

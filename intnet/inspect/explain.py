@@ -197,7 +197,9 @@ def _at(part: Any, index: Index) -> int:
 
 def _stored(result: Any, value: Value, index: Index) -> tuple[int | None, int | None, Fraction]:
     """(code, exponent, value) that readers get; no code where they get a quotient or a float."""
-    if isinstance(result, FloatTensor | BlockScaled):
+    if isinstance(result, FloatTensor):
+        result, index = result[index].to_qtensor(), ()
+    elif isinstance(result, BlockScaled):
         result = result.to_qtensor()
     if isinstance(result, QTensor):
         exponent = result.exponent

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet import ApFixed, Constant, Direct, FixedPoint, Flag, Microscaling, Scaled, Shift, quantize
-from intnet.errors import NumberError, ShapeError
+from intnet import ApFixed, Constant, Direct, FixedPoint, Flag, Microscaling, QTensor, Scaled, Shift, quantize
+from intnet.errors import FormatError, NumberError, ShapeError
 from intnet.exact import saturated as module
 from intnet.exact.saturated import saturated
 from intnet.inspect.as_spec import FORMATS
@@ -156,6 +156,9 @@ def test_what_does_not_belong_together_is_refused() -> None:
         saturated(np.ones(3), q)
     with pytest.raises(ShapeError, match="needs one uint32 word an element"):
         saturated(np.ones(2), q, rounding="stochastic")
+    for other in (q + q * 2.0**40, QTensor(q.codes, np.array([1, 2]), q.format)):
+        with pytest.raises(FormatError, match="was not made by quantize"):
+            saturated(np.ones(2), other)
     with pytest.raises(NumberError, match="overflow is 'error'"):
         quantize([9.0], FixedPoint(4, 2, overflow="error"))
     fits = quantize([1.75, -2.0], FixedPoint(4, 2, overflow="error"))
