@@ -15,7 +15,9 @@ import numpy as np
 from intnet.blocks.buckets import Codec, Mix, Packed
 from intnet.exact.expressions import Exact, Root
 from intnet.numbers.formats import BlockFloat, Flag, Format, Levels
+from intnet.numbers.microscaling import Microscaling
 from intnet.numbers.qtensor import QTensor, max_abs
+from intnet.numbers.small_floats import Float
 from intnet.show.tables import Column, Shown, Table, numbers
 
 
@@ -25,7 +27,7 @@ class Event:
 
     source: what was given (a QTensor, a float32 array or an exact expression)
     result: what readers get: a QTensor in `format`, packed codes, or `source` where the path is exact or
-            float
+            float; small floats and MX blocks are measured and explained, and no method's path yet
     words:  uint32 random words where rounding is stochastic, of which the top `word_bits` count
     operands: the sum that `source` already holds the codes of, where one was added up before
     mix:    what chose the widths of a codec's buckets
@@ -37,7 +39,7 @@ class Event:
     step: int
     source: Any
     result: Any
-    format: Format | Codec | None = None
+    format: Format | Codec | Float | Microscaling | None = None
     rounding: str | None = None
     words: np.ndarray | None = None
     word_bits: int = 32

@@ -47,14 +47,16 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
     """All names, as JSON values."""
     from intnet import datasets, models, plugins
     from intnet.methods import METHODS
+    from intnet.numbers.ap_fixed import ApFixed
     from intnet.numbers.formats import FORMATS
-    from intnet.numbers.microscaling import MXS
+    from intnet.numbers.microscaling import MXS, Microscaling
     from intnet.numbers.rounding import HLS_ALIASES, MODES
-    from intnet.numbers.small_floats import FLOATS
+    from intnet.numbers.small_floats import FLOATS, Float
     from intnet.packs.units import LEVELS, UNITS
     from intnet.packs.units.drafts import LFSR, settings_of
 
     plugins.discover()
+    of_tensors = {kind.__name__: kind for kind in (ApFixed, Float, Microscaling)}
     named = {name: format.bits for name, format in FLOATS.items()}
     named |= {name: format.bits for name, format in MXS.items()}
     hls = {mode: alias for alias, mode in HLS_ALIASES.items()}
@@ -80,7 +82,7 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
         },
         "formats": {
             name: {"about": _first_line(kind.__doc__, name), "fields": _fields(kind)}
-            for name, kind in FORMATS.items()
+            for name, kind in (FORMATS | of_tensors).items()
         }
         | {name: {"about": f"{bits} bits an element: intnet.{name}"} for name, bits in named.items()},
         "units": {

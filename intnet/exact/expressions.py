@@ -37,6 +37,7 @@ from intnet.exact.sources import (
 )
 from intnet.machine.buffers import empty
 from intnet.numbers import wide
+from intnet.numbers.exact_values import plain
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
 from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, UNLIMITED, Rounding
 
@@ -350,7 +351,8 @@ Expression = Exact | FloatExact | Root
 def exact(value: "QTensor | ArrayLike | Expression", where: str = "") -> Expression:
     """The expression that a QTensor, an expression, an array, a number or nested lists of numbers are.
 
-    Integers are those of int64. float16, float32 and float64 are what they are, never rounded to each other.
+    Integers are those of int64. float16, float32, float64 and the numbers of package ml_dtypes are what they
+    are, never rounded to each other.
     FormatError for other types, and for what these do not hold.
     """
     if isinstance(value, QTensor):
@@ -364,7 +366,7 @@ def exact(value: "QTensor | ArrayLike | Expression", where: str = "") -> Express
 
 def _of_numbers(value: ArrayLike, where: str) -> Expression:
     """The expression that an array of another type, a number or lists are."""
-    array = np.asarray(value) if hasattr(value, "__array__") else _array(value, where)
+    array = plain(np.asarray(value) if hasattr(value, "__array__") else _array(value, where))
     if array.dtype.kind in "bi" or (array.dtype.kind == "u" and max_abs(array) < 1 << 63):
         return Exact([(QTensor(array.astype(np.int64), 0), 1)], 0)
     if array.dtype not in (np.float16, np.float32, np.float64):

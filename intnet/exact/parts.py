@@ -16,6 +16,7 @@ import numpy as np
 from intnet.errors import FormatError, NumberError
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.sources import FloatExact
+from intnet.numbers.exact_values import plain
 from intnet.numbers.formats import FixedPoint
 from intnet.numbers.qtensor import QTensor, Status
 from intnet.numbers.rounding import (
@@ -57,7 +58,8 @@ def parts(x: Any, where: str = "") -> Parts:
         return _of_codes(x)
     if not isinstance(x, np.ndarray) and hasattr(x, "to_float64"):
         return _of_floats(x.to_float64())
-    if isinstance(x, np.ndarray) and (x.dtype in _FLOATS or x.dtype.name in EXTENDED):
+    x = plain(x) if isinstance(x, np.ndarray) else x
+    if isinstance(x, np.ndarray) and x.dtype in _FLOATS:
         with np.errstate(invalid="ignore"):  # a signalling NaN is one too
             return _of_floats(x.astype(np.float64))
     found = exact(x, where)
@@ -72,11 +74,6 @@ def parts(x: Any, where: str = "") -> Parts:
 
 
 _FLOATS = (np.float16, np.float32, np.float64)
-# of package ml_dtypes, whose arrays NumPy knows by these names: each a subset of float64
-EXTENDED = (
-    "bfloat16", "float8_e4m3fn", "float8_e5m2", "float6_e3m2fn", "float6_e2m3fn", "float4_e2m1fn",
-    "float8_e8m0fnu",
-)  # fmt: skip
 
 
 def _of_floats(x: np.ndarray) -> Parts:

@@ -13,6 +13,7 @@ Defined by `spec/formats.py: quantize`.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
 from typing import Any, overload
@@ -101,7 +102,7 @@ def quantize(
     mode = mode_code(rounding)
     if isinstance(format, Float | Microscaling | ApFixed):
         source = parts(x, where)
-        words = _words(source.size.shape, mode, words, seed, word_bits, where)
+        words = words_of(source.size.shape, mode, words, seed, word_bits, where)
         return _SCALED[type(format)](source, format, how(rounding, words, word_bits, where))
     if type(format) not in _QUANTIZERS and not isinstance(format, OwnFormat):
         kind_of(format)
@@ -110,12 +111,12 @@ def quantize(
             "block_float.quantize_blocks"
         )
     expression = exact(x, where)
-    words = _words(expression.shape, mode, words, seed, word_bits, where)
+    words = words_of(expression.shape, mode, words, seed, word_bits, where)
     made = _QUANTIZERS.get(type(format), own)
     return made(expression, format, how(rounding, words, word_bits, where)._replace(of_batch=of_batch))
 
 
-def _words(
+def words_of(
     shape: tuple[int, ...], mode: int, words: np.ndarray | None, seed: int | None, bits: int, where: str
 ) -> np.ndarray | None:
     """The words of stochastic rounding, one an element; ShapeError for others."""
@@ -159,7 +160,8 @@ def _fixed(x: Expression, format: FixedPoint, rounding: Rounding) -> QTensor:
         span = 1 << format.wl
         wide = codes.astype(np.int64)
         codes = wide - span * ((wide - format.lo) // span)
-        codes = codes.astype(container(max_abs(codes)))
+        changed = int((codes != wide).sum())
+        codes, status = codes.astype(container(max_abs(codes))), replace(status, saturated=changed)
     elif codes.size and (int(codes.min()) < format.lo or int(codes.max()) > format.hi):
         index = tuple(int(i) for i in np.argwhere((codes < format.lo) | (codes > format.hi))[0])
         raise NumberError(

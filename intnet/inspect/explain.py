@@ -29,10 +29,13 @@ from intnet.inspect import as_spec
 from intnet.inspect.explain_blocks import Block, in_block
 from intnet.inspect.explain_buckets import Rounding, way
 from intnet.inspect.explain_rules import Disagreement, Index, comma
+from intnet.inspect.explain_words import in_word
 from intnet.inspect.operands import Operands, Product
 from intnet.numbers.formats import BlockFloat, Flag, Format
+from intnet.numbers.microscaling import BlockScaled, Microscaling
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import HLS_ALIASES, MODES
+from intnet.numbers.small_floats import Float, FloatTensor
 from intnet.spec import formats as spec
 from intnet.spec.rounding import HALF
 from intnet.spec.tensor import power
@@ -171,7 +174,11 @@ def _word(
         return 32, f"{pattern:032b}", f"{pattern:08x}", flag
     if code is None:
         return None, "", "", flag
-    width = result.word_bits() if isinstance(result, QTensor) else code.bit_length() + 1
+    elements = result.elements if isinstance(result, BlockScaled) else result
+    if isinstance(elements, FloatTensor):
+        one = elements[index]
+        return one.format.bits, one.bin().item(), one.hex().item(), flag
+    width = elements.word_bits() if isinstance(elements, QTensor) else code.bit_length() + 1
     if rounding is not None and rounding.block is not None:
         width = rounding.block.bits
     word = code & ((1 << width) - 1)
@@ -190,6 +197,10 @@ def _at(part: Any, index: Index) -> int:
 
 def _stored(result: Any, value: Value, index: Index) -> tuple[int | None, int | None, Fraction]:
     """(code, exponent, value) that readers get; no code where they get a quotient or a float."""
+    if isinstance(result, FloatTensor):
+        result, index = result[index].to_qtensor(), ()
+    elif isinstance(result, BlockScaled):
+        result = result.to_qtensor()
     if isinstance(result, QTensor):
         exponent = result.exponent
         if isinstance(exponent, np.ndarray):
@@ -274,10 +285,21 @@ def _sum(event: Event, source: Exact, index: Index, operands: Operands) -> Value
 # -- rounding ----------------------------------------------------------------------------------
 
 
-def _round(event: Event, format: Format, source: Expression, value: Value, index: Index) -> Rounding:
+def _round(
+    event: Event, format: Format | Float | Microscaling, source: Expression, value: Value, index: Index
+) -> Rounding:
     where, mode = f"{event.layer}/{event.path}", HLS_ALIASES.get(event.rounding or "", event.rounding or "")
     if mode not in MODES:
         raise FormatError(f"{where}: its event names no rounding mode, but {mode!r}")
+    word, bits = None, None
+    if mode == "stochastic":
+        if event.words is None:
+            raise FormatError(f"{where}: its event has no random words")
+        bits, flat = event.word_bits, int(np.ravel_multi_index(index, event.result.shape))
+        word = int(event.words.reshape(-1)[flat]) >> (32 - bits)
+    if isinstance(format, Float | Microscaling):
+        assert value.value is not None, "a root is no word's value"
+        return in_word(event, format, value.value, value.number, mode, (word, bits), index)
     block = in_block(event, index) if isinstance(format, BlockFloat) else None
     if block is not None and block.emptied:
         return _emptied(mode, block)
@@ -287,12 +309,7 @@ def _round(event: Event, format: Format, source: Expression, value: Value, index
     else:
         form = as_spec.format_of(format)
     rule = as_spec.mode_of(mode)
-    grid, word, bits = as_spec.grid(form, source), None, None
-    if mode == "stochastic":
-        if event.words is None:
-            raise FormatError(f"{where}: its event has no random words")
-        bits, flat = event.word_bits, int(np.ravel_multi_index(index, event.result.shape))
-        word = int(event.words.reshape(-1)[flat]) >> (32 - bits)
+    grid = as_spec.grid(form, source)
     scaled: Fraction | None = None
     square: Fraction | None = None
     remainder: Fraction | None

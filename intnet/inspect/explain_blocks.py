@@ -27,6 +27,7 @@ class Block:
     greatest: their largest magnitude, that of element `at`
     exponent: e, the smallest with greatest < 2**e; -128 where that is less, and all are 0 then
     bits:     b of the mantissas
+    Of MX the exponent is k, log2 of the block's scale, and bits are those of an element.
     """
 
     index: Index

@@ -16,7 +16,7 @@ Saturation and the coarse steps of large values count as noise, as they do in tr
 `histograms.py`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import fsum, log10
 from typing import Any, NamedTuple
@@ -30,7 +30,9 @@ from intnet.exact.sources import FloatExact, Root
 from intnet.inspect import histograms
 from intnet.inspect.histograms import Bins, Errors
 from intnet.numbers.formats import Constant, Flag, kind_of
+from intnet.numbers.microscaling import BlockScaled, Microscaling
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
+from intnet.numbers.small_floats import Float, FloatTensor
 from intnet.trace import Event, PathTable
 
 BINS = 17  # at most, of a line of text
@@ -112,6 +114,7 @@ def measure(event: Event, most: int = BINS) -> Measured:
     FormatError for what is no event, for a result or a format that is not measured.
     """
     _check(event)
+    event = _in_codes(event)
     table = PathTable()
     table(event)
     row = table.rows[event.layer, event.path]
@@ -151,6 +154,16 @@ def measure(event: Event, most: int = BINS) -> Measured:
         after,
         _buckets(result) if isinstance(result, Packed) else None,
     )
+
+
+def _in_codes(event: Event) -> Event:
+    """Small floats and MX blocks as significands with exponents; NumberError where one is not finite."""
+    result = event.result
+    if not isinstance(result, FloatTensor | BlockScaled):
+        return event
+    q = result.to_qtensor()
+    made = QTensor(q.codes, q.exponent, bound=q.bound, status=result.status)
+    return replace(event, result=made, mean_bits=float(result.format.bits))
 
 
 def _inexact(result: Any, errors: np.ndarray | None) -> int | None:
@@ -197,6 +210,7 @@ def errors_of(event: Event) -> Errors | None:
     """The errors of a rounded path, in steps of each element's own grid; None where nothing is rounded."""
     if event.format is None:
         return None
+    event = _in_codes(event)
     given = against(event, event.result)
     top, left, bottom = given
     if isinstance(event.result, Packed):
@@ -246,9 +260,9 @@ def _check(event: Any) -> None:
             "or Event(layer, path, step, source, result, format) of a tensor by itself"
         )
     where, result = f"{event.layer}/{event.path}", event.result
-    if not isinstance(result, QTensor | np.ndarray | Packed | Exact | FloatExact):
+    if not isinstance(result, QTensor | FloatTensor | BlockScaled | np.ndarray | Packed | Exact | FloatExact):
         raise FormatError(f"{where}: a {type(result).__name__} is not measured: it has no codes of one step")
-    if event.format is not None and not isinstance(event.format, Codec):
+    if event.format is not None and not isinstance(event.format, Codec | Float | Microscaling):
         kind_of(event.format)
     if event.format is not None and tuple(event.source.shape) != tuple(result.shape):
         raise FormatError(

@@ -242,7 +242,7 @@ def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
     if (one.format or "").startswith("BF("):
         set_by = f", s = {-r.grid} by the tensor's extremes"
     if r.block is not None:
-        rows = _block(r, r.block)
+        rows = _mx_block(one, r, r.block) if (one.format or "").startswith("MX(") else _block(r, r.block)
         if not r.block.bits or r.scaled is None:
             return [*rows, ("decision", r.rule)]
     else:
@@ -356,6 +356,17 @@ def _block(r: Rounding, block: Block) -> list[tuple[str, str]]:
         return rows
     step = f"2^(e - b + 1) = 2^{r.grid}"
     return [*rows, ("rounded to", f"{block.bits} bits, {r.mode}, steps of {step}")]
+
+
+def _mx_block(one: Explanation, r: Rounding, block: Block) -> list[tuple[str, str]]:
+    """The block of MX that the element is in, and its scale."""
+    index, at = (",".join(map(str, numbers)) for numbers in (block.index, block.at))
+    return [
+        ("block", f"[{index}], {block.elements} values"),
+        ("max of block", f"{both(block.greatest)} at [{at}]"),
+        ("scale", f"2^{block.exponent}"),
+        ("rounded to", f"{one.format}, {r.mode}, steps of 2^{r.grid} here"),
+    ]
 
 
 def _code(one: Explanation) -> list[tuple[str, str]]:

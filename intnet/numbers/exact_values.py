@@ -4,6 +4,7 @@
     digits(codes, bits, 4)                array of str: two's complement of `bits` bits in hex; 1 for binary
     cast(values, np.float32)              the same numbers in another type, or an error
     compare(lt, codes, exponent, values)  elementwise, as bools, by a comparison of module `operator`
+    plain(values)                         of a type of package ml_dtypes the same numbers in NumPy's
 
 `exponent` is an int, or an int array that broadcasts against the codes.
 """
@@ -18,6 +19,13 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import NumberError
+
+# of package ml_dtypes, whose arrays NumPy knows by these names: floats within float32, and integers
+_ML_FLOATS = (
+    "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn",
+)  # fmt: skip
+_ML_INTEGERS = ("int1", "int2", "int4", "uint1", "uint2", "uint4")
 
 _MANY = 1 << 16  # at most so many words are made once and looked up: all of 16 bits
 
@@ -95,6 +103,14 @@ def _digits(words: np.ndarray, bits: int, of: int) -> np.ndarray:
     return np.array(f" {text}".replace(" " + "0" * spare, " ").split(), object)
 
 
+def plain(values: np.ndarray) -> np.ndarray:
+    """An array of package ml_dtypes as float32 or int8, which hold all its numbers; any other as it is."""
+    if values.dtype.name in _ML_FLOATS:
+        with np.errstate(invalid="ignore"):  # a signalling NaN is one too
+            return values.astype(np.float32)
+    return values.astype(np.int8) if values.dtype.name in _ML_INTEGERS else values
+
+
 def cast(values: np.ndarray, dtype: Any) -> np.ndarray:
     """float64 `values` in another type, or as they are for None; NumberError where that is not exact."""
     if dtype is None:
@@ -106,9 +122,19 @@ def cast(values: np.ndarray, dtype: Any) -> np.ndarray:
     return made
 
 
+def exported(view: np.ndarray, how: dict[str, Any]) -> Any:
+    """A read-only array by DLPack; BufferError for a reader that cannot be told that it is."""
+    try:
+        return view.__dlpack__(**how)
+    except BufferError as error:
+        raise BufferError(
+            f"{error}: what reads this knows no read-only arrays; give it a copy, of q.raw()"
+        ) from None
+
+
 def equal(values: np.ndarray, other: Any) -> Any:
     """float64 `values` == other, elementwise and exactly; NotImplemented for what is no number."""
-    found = other.to_float64() if hasattr(other, "to_float64") else np.asarray(other)
+    found = other.to_float64() if hasattr(other, "to_float64") else plain(np.asarray(other))
     if found.dtype.kind not in "biuf" or found.dtype.itemsize > 8:
         return NotImplemented
     if found.dtype.kind in "iu":  # beyond 2**53 a float64 may be another integer
@@ -125,6 +151,7 @@ def compare(
     Values beyond int64 and Fractions come as objects, with shift 0.
     NumberError for what is no number, or has more bits than float64.
     """
+    values = plain(values)
     if values.dtype in (np.dtype(object), np.dtype(np.uint64)):
         return np.asarray(operate(fractions(codes, exponent), values.astype(object)), np.bool_)
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8:

@@ -177,7 +177,14 @@ class BlockScaled(Shown):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return exact_values.cast(self.to_float64(), dtype)
 
-    __array_ufunc__ = None  # array * BlockScaled is an error, not a silent float64 product
+    def __dlpack__(self, **how: Any) -> Any:
+        raise BufferError("blocks with scales are two arrays: export q.elements and q.scales, one by one")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.raw().__dlpack_device__()
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return numpy_functions.computed(ufunc, method, inputs, kwargs)
 
     def __eq__(self, other: object) -> Any:
         """Elementwise by value, as floats compare: a NaN equals nothing, -0 equals 0."""

@@ -227,6 +227,12 @@ class QTensor(Shown):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return exact_values.cast(self.to_float64(), dtype)
 
+    def __dlpack__(self, **how: Any) -> Any:
+        return exact_values.exported(self.raw(), how)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.raw().__dlpack_device__()
+
     # -- computing and comparing ---------------------------------------------------------------
 
     __add__, __radd__ = _operator("plus"), _operator("plus")
@@ -238,7 +244,10 @@ class QTensor(Shown):
     def __neg__(self) -> "QTensor":
         return 0 - self
 
-    __array_ufunc__ = None  # array * QTensor is an error, not a silent float64 product
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from intnet.numbers import numpy_functions  # which imports this module
+
+        return numpy_functions.computed(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         from intnet.numbers import numpy_functions  # which imports this module
@@ -274,7 +283,7 @@ class QTensor(Shown):
         if isinstance(other, QTensor):
             values, exponent = other.codes, other.exponent
         else:
-            values, exponent = np.asarray(other), 0
+            values, exponent = exact_values.plain(np.asarray(other)), 0
         if values.dtype.kind in "USV":  # strings
             return NotImplemented
         try:

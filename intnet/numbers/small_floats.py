@@ -106,14 +106,16 @@ FLOATS = {name: Float(*key, _USUAL.get(name, "saturate")) for key, name in _NAME
 FP32, BF16, FP16, E4M3, E5M2, E3M2, E2M3, E2M1 = FLOATS.values()
 
 _DTYPES = {
-    "FP32": "float32",
-    "BF16": "bfloat16",
-    "FP16": "float16",
-    "E4M3": "float8_e4m3fn",
-    "E5M2": "float8_e5m2",
-    "E3M2": "float6_e3m2fn",
-    "E2M3": "float6_e2m3fn",
-    "E2M1": "float4_e2m1fn",
+    (8, 23, "ieee"): "float32",
+    (8, 7, "ieee"): "bfloat16",
+    (5, 10, "ieee"): "float16",
+    (4, 3, "nan"): "float8_e4m3fn",
+    (4, 3, "ieee"): "float8_e4m3",
+    (3, 4, "ieee"): "float8_e3m4",
+    (5, 2, "ieee"): "float8_e5m2",
+    (3, 2, "none"): "float6_e3m2fn",
+    (2, 3, "none"): "float6_e2m3fn",
+    (2, 1, "none"): "float4_e2m1fn",
 }
 
 
@@ -151,21 +153,21 @@ class FloatTensor(Shown):
     @classmethod
     def from_array(cls, array: np.ndarray) -> "FloatTensor":
         """Of an array of package ml_dtypes, float16 or float32: its words as they are, any NaN's too."""
-        name = next((name for name, dtype in _DTYPES.items() if dtype == array.dtype.name), None)
-        if name is None:
+        key = next((key for key, dtype in _DTYPES.items() if dtype == array.dtype.name), None)
+        if key is None:
             raise FormatError(f"no format has the words of {array.dtype}; quantize(x, format) rounds to one")
-        format = FLOATS[name]
+        format = FLOATS[_NAMES[key]] if key in _NAMES else Float(*key)
         return cls(np.ascontiguousarray(array).view(format.dtype).reshape(array.shape), format)
 
     def to_array(self) -> np.ndarray:
         """The same words as an array of package ml_dtypes, of float16 or float32; FormatError for others."""
-        name = _NAMES.get((self.format.e, self.format.m, self.format.specials), "")
-        if name not in _DTYPES:
+        name = _DTYPES.get((self.format.e, self.format.m, self.format.specials))
+        if name is None:
             raise FormatError(f"ml_dtypes has no type of the words of {self.format}; to_float32() is exact")
         try:
-            dtype = np.dtype(_DTYPES[name])  # ml_dtypes adds its types to NumPy's when it is imported
+            dtype = np.dtype(name)  # ml_dtypes adds its types to NumPy's when it is imported
         except TypeError:
-            raise FormatError(f"{_DTYPES[name]} is of package ml_dtypes: install and import it") from None
+            raise FormatError(f"{name} is of package ml_dtypes: install and import it") from None
         return np.ascontiguousarray(self.words).view(dtype).reshape(self.shape)
 
     @property
@@ -241,7 +243,16 @@ class FloatTensor(Shown):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return exact_values.cast(self.to_float64(), dtype)
 
-    __array_ufunc__ = None  # array * FloatTensor is an error, not a silent float64 product
+    def __dlpack__(self, **how: Any) -> Any:
+        return exact_values.exported(self.raw(), how)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.raw().__dlpack_device__()
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from intnet.numbers import numpy_functions  # which imports this module
+
+        return numpy_functions.computed(ufunc, method, inputs, kwargs)
 
     def __eq__(self, other: object) -> Any:
         """Elementwise by value, as floats compare: a NaN equals nothing, -0 equals 0."""
@@ -252,7 +263,7 @@ class FloatTensor(Shown):
         return same if same is NotImplemented else ~same
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from intnet.numbers import numpy_functions  # which imports what this module does
+        from intnet.numbers import numpy_functions  # which imports this module
 
         return numpy_functions.of_words(function, args, kwargs)
 

@@ -22,7 +22,9 @@ from intnet.inspect.trail import block_trail, bucket_trail, grid, limits, trail
 from intnet.methods.method import Method
 from intnet.numbers import hexfiles
 from intnet.numbers.formats import BlockFloat, Format, Levels
+from intnet.numbers.microscaling import Microscaling
 from intnet.numbers.qtensor import QTensor
+from intnet.numbers.small_floats import Float
 from intnet.packs import ports
 from intnet.packs.layers import blocks, graph, heads, worth
 from intnet.packs.layers.capture import Captured
@@ -199,6 +201,7 @@ class Maker:
         if isinstance(event.format, Codec):
             self._in_buckets(one, event, event.format, operands, axes)
             return
+        assert not isinstance(event.format, Float | Microscaling)  # no method's path has words of floats
         if event.format is not None:
             rounding, flags = self._rounding(one, event, event.format, operands, direction, axes)
         else:
@@ -381,7 +384,7 @@ def state_path(key: str) -> str:
 def _as_stored(one: Captured, key: str, value: Any) -> Any:
     """A state tensor in the format that the step stores it in: a checkpoint keeps codes, not formats."""
     formats = [event.format for event in one.events if event.path == state_path(key)]
-    if not formats or not isinstance(value, QTensor) or isinstance(formats[0], Codec):
+    if not formats or not isinstance(value, QTensor) or isinstance(formats[0], Codec | Float | Microscaling):
         return value
     return QTensor(value.codes, value.exponent, formats[0], value.bound)
 
