@@ -34,7 +34,8 @@ class Words:
     """One port's elements, flat: what was wanted, what came, and the trail where there is one.
 
     way: floor, remainder, up, presat, and coarse, limit, words where the rounding has them; of a float
-        floor is that of the magnitude, beside sign and exponent (of the fraction's last bit)
+        floor is that of the magnitude, beside sign and exponent (of the fraction's last bit), and
+        special where words are NaNs and infinities that no rounding gave
     """
 
     port: Port
@@ -83,7 +84,9 @@ class Words:
         """The port's elements for results in steps of the grid."""
         if self.port.encoding == "float32":
             pattern = (self.way["exponent"] - LEAST_FLOAT << 23) + kept
-            return np.minimum(pattern, INFINITY) | self.way["sign"] << 31
+            rounded = np.minimum(pattern, INFINITY) | self.way["sign"] << 31
+            special = self.way.get("special", np.zeros_like(rounded))
+            return np.where(special != 0, self.want, rounded)
         format = self.port.format
         if self.port.encoding != "flag" or not isinstance(format, Flag):
             return wrapped(kept, self.port.bits, self.port.signed)
