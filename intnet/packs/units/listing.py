@@ -168,10 +168,8 @@ def _element(name: str, kind: str, lanes: int) -> Port:
     if not isinstance(element, Float):
         return signal(name, element.wl, f"MX{kind}: codes, in units of 2^-{element.fl}", lanes=lanes)
     e, m, least = element.e, element.m, element.least
-    text = (
-        f"{kind}: s [{e + m}], e [{e + m - 1}:{m}], f [{m - 1}:0]: (-1)^s 2^(e - {1 - least}) (1 + f/{1 << m}), "
-        f"of e = 0 (-1)^s 2^{least} f/{1 << m}"
-    )
+    text = f"{kind}: s [{e + m}], e [{e + m - 1}:{m}], f [{m - 1}:0]: (-1)^s 2^(e - {1 - least}) (1 + f/{1 << m})"
+    text += f", of e = 0 (-1)^s 2^{least} f/{1 << m}"
     if element.specials == "nan":
         text += f"; {element.greatest + 1:x} is NaN, of either s"
     if element.specials == "ieee":
@@ -191,15 +189,13 @@ def _mx_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
             "y",
             32,
             "float32(2^(sa + sb - 254) * sum of a * b), the sum exact, rounded once; subnormals kept, 0 is "
-            "+0, a negative underflow -0, beyond float32 infinity. 7fc00000 (NaN) of a scale or an element that "
-            "is NaN, of an infinity times 0, of products that are infinities of both signs; else infinities "
-            "make one of their sign",
+            "+0, a negative underflow -0, beyond float32 infinity. 7fc00000 (NaN) of a scale or an element "
+            "that is NaN, of an infinity times 0, of products that are infinities of both signs; else "
+            "infinities make one of their sign",
             signed=False,
             direction="out",
             encoding="float32",
-            rounding=rounding(
-                "ties_even", None, None, sign="y.sign", grid="y.exponent", special="y.special"
-            ),
+            rounding=rounding("ties_even", None, None, sign="y.sign", grid="y.exponent", special="y.special"),
         ),
         signal("overflow", 1, "1 where a finite sum made y infinite", signed=False, direction="out"),
     )
@@ -319,7 +315,7 @@ UNITS: dict[str, Unit] = {
             "mx_dot",
             "dot product of two MX blocks: exact sum, one rounding to float32",
             {
-                "LANES": Range(4, 1, 64),
+                "LANES": Range(4, 1, 32),
                 "K": Range(32, 1, 1024),
                 "A": Choice("E4M3", tuple(ELEMENTS)),
                 "B": Choice("E5M2", tuple(ELEMENTS)),

@@ -58,7 +58,7 @@ def values(kind: str) -> dict[int, int]:
     """Values of an element other than 0, in units of its least bit -> word."""
     element = ELEMENTS[kind]
     if isinstance(element, FixedPoint):
-        return {word: word for word in _words(kind) if word}
+        return {word: word for word in words(kind) if word}
     found = ((decode(word, element), word) for word in finite(kind))
     return {int(Fraction(value) / power(unit(element))): word for value, word in found if Fraction(value)}
 
@@ -114,8 +114,8 @@ def split(scales: int, turn: int) -> Pair:
 
 
 def summed(value: int, scales: int, turn: int, p: Parameters, tail: int = 0) -> list[Block]:
-    """The block whose elements have the sum value + tail, scaled by 2^(scales - 254); none where it takes more
-    than K elements, or scales that there are not.
+    """The block whose elements have the sum value + tail, scaled by 2^(scales - 254); none where it takes
+    more than K elements, or scales that there are not.
     """
     low, high = sums(p)
     if not 0 <= scales <= TOP or not low <= value <= high:
@@ -213,11 +213,18 @@ def _rims(element: Element) -> list[int]:
     return [element.greatest, negated(element.greatest, element)]
 
 
-def _words(kind: str) -> list[int]:
+def words(kind: str) -> list[int]:
     """All of an element."""
     element = ELEMENTS[kind]
     half = 1 << bits(element) - 1
     return list(range(-half, half) if isinstance(element, FixedPoint) else range(2 * half))
+
+
+def _bits(kind: str) -> list[int]:
+    """Words of one bit, of all bits but one, of none and of all; those of one beside the sign; special ones."""
+    every, top = set(words(kind)), bits(ELEMENTS[kind])
+    found = {sign ^ 1 << bit for bit in range(top) for sign in (0, 1 << top - 1, -1)} | {0, -1}
+    return sorted(every & ({word & (1 << top) - 1 for word in found} | found | set(specials(kind))))
 
 
 def _one(kind: str) -> int:
@@ -226,14 +233,16 @@ def _one(kind: str) -> int:
 
 
 def _lanes(p: Parameters) -> Groups:
-    """Every word of each lane, the other lanes 0; all pairs of short words."""
+    """Every word of lane 0, of the others every bit alone and without it, the other lanes 0; all pairs of
+    short words."""
     groups = []
     for turn in range(p["LANES"]):
-        pairs = [(a, _one(p["B"])) for a in _words(p["A"])] + [(_one(p["A"]), b) for b in _words(p["B"])]
+        some = _bits if turn else words
+        pairs = [(a, _one(p["B"])) for a in some(p["A"])] + [(_one(p["A"]), b) for b in some(p["B"])]
         blocks = [Block(beats_of([pair], turn, p), *split(EVEN + pair[0] % 7, turn)) for pair in pairs]
         groups.append(group(f"lane{turn}", "lane negative nan", blocks))
     if bits(ELEMENTS[p["A"]]) + bits(ELEMENTS[p["B"]]) <= PAIRS:
-        every = list(product(_words(p["A"]), _words(p["B"])))
+        every = list(product(words(p["A"]), words(p["B"])))
         blocks = [Block(beats_of([pair], k, p), *split(EVEN, k)) for k, pair in enumerate(every)]
         groups.append(group("every-product", "lane negative", blocks))
     return groups
@@ -304,26 +313,26 @@ def _directed(p: Parameters) -> Groups:
 # -- corners ---------------------------------------------------------------------------------------
 
 
-def random_beats(source: Source, p: Parameters, count: int, words: Sequence[Sequence[int]]) -> list[Beat]:
+def random_beats(source: Source, p: Parameters, count: int, kinds: Sequence[Sequence[int]]) -> list[Beat]:
     """Lanes of one of these words each."""
-    a, b = words
+    a, b = kinds
     lanes = range(p["LANES"])
     return [([source.one_of(a) for _ in lanes], [source.one_of(b) for _ in lanes]) for _ in range(count)]
 
 
 def finite(kind: str) -> list[int]:
     """All words of numbers."""
-    return [word for word in _words(kind) if word not in specials(kind)]
+    return [word for word in words(kind) if word not in specials(kind)]
 
 
 def _corners(p: Parameters) -> Groups:
     source, most = Source(11), max(1, p["K"] // p["LANES"])
     numbers, rims = [finite(p[k]) for k in ("A", "B")], [_against(p[k]) for k in ("A", "B")]
-    plain = [[w for w in words if w in all_] for words, all_ in zip(rims, numbers, strict=True)]
+    plain = [[w for w in some_ if w in all_] for some_, all_ in zip(rims, numbers, strict=True)]
 
-    def some(words: Sequence[Sequence[int]], count: int, low: int, high: int) -> list[Block]:
+    def some(kinds: Sequence[Sequence[int]], count: int, low: int, high: int) -> list[Block]:
         return [
-            Block(random_beats(source, p, source.within(1, most), words),
+            Block(random_beats(source, p, source.within(1, most), kinds),
                   *split(source.within(low, high), source.below(97)))
             for _ in range(count)
         ]  # fmt: skip
@@ -331,11 +340,10 @@ def _corners(p: Parameters) -> Groups:
     middle = edge(p) - MANTISSA
     cancel = []
     for k in range(12):
-        beats = random_beats(source, p, max(1, most // 2), plain)
+        beats = random_beats(source, p, max(1, (most - k % 2) // 2), plain)
         back = [([negated(w, ELEMENTS[p["A"]]) for w in a], b) for a, b in beats]
-        last = [random_beats(source, p, 1, numbers)] if k % 2 else []
-        whole = [*beats, *back, *(one for beat in last for one in beat)][: most if k % 4 else None]
-        cancel.append(Block(whole[:most], *split(EVEN - k, k)))
+        last = random_beats(source, p, k % 2, numbers)
+        cancel.append(Block([*beats, *back, *last][:most], *split(EVEN - k, k)))
     return [
         group("random", "sticky clear", some(numbers, 30, EVEN - 40, EVEN + 40)),
         group("low", "subnormal underflow sticky", some(numbers, 20, max(0, middle - 40), middle + 10)),

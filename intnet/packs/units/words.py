@@ -200,9 +200,7 @@ def _mx_dot(p: Parameters, w: Lists) -> list[Filled]:
         LEAST - least + scales + lsb if size else LEAST
         for size, scales, lsb in zip(sizes, w["scales"], w["lsb"], strict=True)
     ]
-    remainder = [
-        fraction_word(size & (1 << lsb) - 1, lsb) for size, lsb in zip(sizes, w["lsb"], strict=True)
-    ]
+    remainder = [fraction_word(size & (1 << lsb) - 1, lsb) for size, lsb in zip(sizes, w["lsb"], strict=True)]
     steps = _float32_steps(parts, column(exponents), remainder)
     return [*steps, step("special", column(special), "1 where y is no rounded sum", 1, False)]
 

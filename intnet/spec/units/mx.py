@@ -190,6 +190,8 @@ def rounded(c: Circuit, dot: Wire, scales: Wire, p: Parameters) -> tuple[Wire, W
 
 def unreached(c: Circuit, wide: int, greatest: int, p: Parameters) -> None:
     """What no block reaches: of a magnitude of `wide` bits, `greatest` at most."""
+    if p["K"] < 2 * p["LANES"]:
+        c.never |= {f"{name}[0] = 0": "a block is one beat" for name in ("first", "last")}
     for bit in range(MANTISSA):
         c.never[f"lost[{bit}] = 1"] = "the sum was moved up by so many bits, which are 0"
     if wide <= MANTISSA:
@@ -199,4 +201,6 @@ def unreached(c: Circuit, wide: int, greatest: int, p: Parameters) -> None:
         c.never["lost: one bit narrower"] = "only the greatest sum has so many bits, and its lower ones are 0"
     if any(getattr(ELEMENTS[p[k]], "specials", "") == "ieee" for k in ("A", "B")):
         for name in ("dot", *(f"product[{i}]" for i in range(p["LANES"]))):
-            c.never[f"{name}: one bit narrower"] = "only infinities and NaNs reach so far, and their sums are 0"
+            c.never[f"{name}: one bit narrower"] = (
+                "only infinities and NaNs reach so far, and their sums are 0"
+            )
