@@ -11,6 +11,7 @@ from intnet.packs import pack, units
 from intnet.packs.ports import Draft
 from intnet.packs.units import drafts
 from intnet.packs.units.signals import Columns, Group, Parameters, Source, column, ends, limits
+from intnet.packs.units import stimuli_mx
 from intnet.packs.units.stimuli import TENSOR, n_of
 from intnet.packs.units.stimuli_sums import block_group, random_beats, random_block
 from intnet.packs.units.training import Taken
@@ -24,7 +25,7 @@ def draft(name: str, beats: int, seed: int = 1) -> Draft:
     Of more, where results of so few are all alike: that is no pack.
     """
     unit = units.UNITS[name]
-    made = {"mac_requant": _mac, "block_dot": _block}.get(name, _tensors)
+    made = {"mac_requant": _mac, "block_dot": _block, "mx_dot": _mx}.get(name, _tensors)
     group = made(name, unit.defaults, beats, Source(seed))
     out = drafts.assemble(unit, "L2", {}, Taken([group], unit.defaults))
     try:
@@ -67,3 +68,13 @@ def _block(name: str, p: Parameters, beats: int, source: Source) -> Group:
     count = max(2, beats // VECTOR)
     blocks = [[random_block(source, 0, 127, p) for _ in range(VECTOR)] for _ in range(count)]
     return block_group("uniform", "random", blocks)
+
+
+def _mx(name: str, p: Parameters, beats: int, source: Source) -> Group:
+    """Blocks of 4 beats of any words, with any scales."""
+    words = [stimuli_mx.words(p["A"]), stimuli_mx.words(p["B"])]
+    blocks = [
+        stimuli_mx.Block(stimuli_mx.random_beats(source, p, VECTOR, words), source.bits(8), source.bits(8))
+        for _ in range(max(2, beats // VECTOR))
+    ]
+    return stimuli_mx.group("uniform", "random", blocks)

@@ -34,7 +34,7 @@ class Words:
     """One port's elements, flat: what was wanted, what came, and the trail where there is one.
 
     way: floor, remainder, up, presat, and coarse, limit, words where the rounding has them; of a float
-        floor is that of the magnitude, beside sign and exponent (of the fraction's last bit)
+        floor is that of the magnitude, beside sign, exponent (of the fraction's last bit), special (no sum)
     """
 
     port: Port
@@ -83,7 +83,8 @@ class Words:
         """The port's elements for results in steps of the grid."""
         if self.port.encoding == "float32":
             pattern = (self.way["exponent"] - LEAST_FLOAT << 23) + kept
-            return np.minimum(pattern, INFINITY) | self.way["sign"] << 31
+            rounded = np.minimum(pattern, INFINITY) | self.way["sign"] << 31
+            return np.where(self.way.get("special", 0), self.want, rounded)
         format = self.port.format
         if self.port.encoding != "flag" or not isinstance(format, Flag):
             return wrapped(kept, self.port.bits, self.port.signed)

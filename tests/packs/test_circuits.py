@@ -230,7 +230,7 @@ def test_an_out_port_is_compared_to_its_top_bit(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(simulate.missing("verilator")), reason=simulate.missing("verilator"))
-@pytest.mark.parametrize("name", ["quantize_cq", "mac_requant", "block_dot", "requantize"])
+@pytest.mark.parametrize("name", ["quantize_cq", "mac_requant", "block_dot", "mx_dot", "requantize"])
 def test_random_words_agree_with_the_model(name: str, tmp_path: Path) -> None:
     """And a unit with a bug does not, where it has mutants."""
     folder = models.write(name, {}, tmp_path / "model")

@@ -96,6 +96,7 @@ def passes(folder: Path, place: Path) -> None:
         ("mac_requant", ALL, Choice("nhwc", 1, 12)),
         ("mac_requant", {"latency": 4}, Choice("nhwc", 2, 12)),
         ("block_dot", {"ready": 1}, Choice("nhwc", None, 3)),
+        ("mx_dot", {"reset": 1}, Choice("nhwc", None, 3)),
         ("r_exponent", {"reset": 1}, Choice()),
         ("quantize_cq", {"latency": 2, "ready": 1}, Choice("nhwc", None, 64)),
     ],

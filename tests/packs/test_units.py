@@ -43,6 +43,9 @@ SMALL: list[tuple[str, Settings]] = [
     ("r_exponent", {"W": 8, "EX": 3}),
     ("mac_requant", {"LANES": 1, "A": 4, "B": 4, "ACC": 12, "S": 1, "OUT": 4}),
     ("block_dot", {"BLOCK": 3, "M": 5, "GUARD": 8}),
+    ("mx_dot", {"A": "E2M1", "B": "E2M1", "LANES": 1, "K": 3}),
+    ("mx_dot", {"A": "E5M2", "B": "E5M2", "LANES": 2, "K": 8}),
+    ("mx_dot", {"A": "INT8", "B": "E3M2", "LANES": 2, "K": 6}),
     ("mac_requant", {"MODE": "ties_away", "XS": 0, "WS": 0, "ZX": 128, "ZW": 7, "QS": 0, "ZQ": 3, "ACC": 30}),
     ("mac_requant", {"MODE": "to_zero", "OVERFLOW": "wrap", "SUMS": "wrap", "ACC": 20, "S": 0, "LANES": 2}),
     ("mac_requant", {"MODE": "ties_pos", "OVERFLOW": "saturate", "SUMS": "saturate", "ACC": 20, "S": 6}),
@@ -57,7 +60,7 @@ SMALL: list[tuple[str, Settings]] = [
 ]
 EVERY = [(name, level, {}) for name in units.UNITS for level in units.LEVELS]
 EVERY += [(name, level, settings) for name, settings in SMALL for level in ("L0", "L1", "L2")]
-ROUNDED = [one for one in EVERY if one[0] not in ("r_exponent", "block_dot")]
+ROUNDED = [one for one in EVERY if one[0] not in ("r_exponent", "block_dot", "mx_dot")]
 
 
 def label(value: object) -> str:
@@ -138,6 +141,11 @@ def test_small_inputs_are_exhausted(name: str) -> None:
         words = words_of(made(name, "L1", settings))
         pairs = {(x, n) for x in range(-128, 128) for n in range(-128, 128)}
         assert set(zip(words["x"], words["n"], strict=True)) == pairs and len(words["x"]) == len(pairs)
+    if name == "mx_dot":
+        words = words_of(made(name, "L1", {"A": "E2M1", "B": "E2M1", "LANES": 1, "K": 3}))
+        alone = [first and last for first, last in zip(words["first"], words["last"], strict=True)]
+        pairs = {(a[0], b[0]) for a, b, one in zip(words["a"], words["b"], alone, strict=True) if one}
+        assert pairs == {(a, b) for a in range(16) for b in range(16)}
     if name == "r_exponent":
         words = words_of(made(name, "L1", {"W": 8, "EX": 3}))
         alone = [x for x, a, b in zip(words["x"], words["first"], words["last"], strict=True) if a and b]
@@ -238,7 +246,7 @@ def test_ids_on_file_do_not_change() -> None:
     assert hashlib.sha256(lines.encode()).hexdigest() == IDS_SHA256
 
 
-IDS_SHA256 = "4db11017790c5e2eb8facc8e1e4686c1108046b06314c8a1403d0112cd8319a7"
+IDS_SHA256 = "11cfa37d2933fc1c009b4e100b45700f4c309c2a74d1fb00785391b73fe19f0b"
 
 
 # -- settings ------------------------------------------------------------------------------------
@@ -267,6 +275,8 @@ WRONG = [
     ("mac_requant", "L1", {"MODE": "up"}, "unknown MODE of mac_requant 'up'"),
     ("requantize", "L1", {"TWICE": 1}, "set MODE=ties_away"),
     ("block_dot", "L1", {"BLOCK": 129}, "give a number from"),
+    ("mx_dot", "L1", {"A": "E4M4"}, "unknown A of mx_dot 'E4M4'"),
+    ("mx_dot", "L1", {"LANES": 8, "K": 4}, "a beat of 8 lanes"),
     ("quantize_sq", "L3", {"EX": 0}, "contradicts this level's data"),
     ("quantize_sq", "L3", {"K": 4}, "contradicts this level's data"),
     ("quantize_q", "L4", {"W": 4}, "too narrow for this level"),

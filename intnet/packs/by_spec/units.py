@@ -15,8 +15,10 @@ from intnet.errors import PackError
 from intnet.packs.by_spec.plain import Plain, flag_word
 from intnet.packs.by_spec.trails import parts
 from intnet.spec.float32 import bits_of, to_float32, units
-from intnet.spec.formats import Constant, Direct, Flag, Shift, Way, exponent_of
+from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Shift, Way, exponent_of
+from intnet.spec.microscaling import decoded
 from intnet.spec.rounding import Decision, decision, overflow
+from intnet.spec.small_floats import Float
 from intnet.spec.tensor import power
 from intnet.spec.words import lfsr
 from intnet.spec.words import words as philox
@@ -24,6 +26,15 @@ from intnet.spec.words import words as philox
 Words = dict[str, list[Any]]  # of a port; a list of lanes a word where it has lanes
 Parameters = Mapping[str, Any]
 INFINITY, LEAST, MANTISSA = 0x7F800000, -149, 24
+QUIET_NAN = 0x7FC00000
+ELEMENTS = {  # of microscaling formats; of INT8 words are signed codes
+    "E4M3": Float(4, 3, "nan"),
+    "E5M2": Float(5, 2),
+    "E3M2": Float(3, 2, "none"),
+    "E2M3": Float(2, 3, "none"),
+    "E2M1": Float(2, 1, "none"),
+    "INT8": FixedPoint(8, 6),
+}
 CORNERS = 24  # words of the corner stream that each case of an L2 pack has for its own
 
 
@@ -183,6 +194,38 @@ def _block_dot(p: Parameters, words: Words, bits: int) -> Words:
     return out
 
 
+def _mx_dot(p: Parameters, words: Words, bits: int) -> Words:
+    """Of a NaN, and of an infinity that came in, the trail is that of 0."""
+    out: Words = {}
+    for beats in vectors(words):
+        sa, sb = words["sa"][beats][-1], words["sb"][beats][-1]
+        total, special = _mx_block(p, words["a"][beats], words["b"][beats], sa, sb)
+        row = _float32(total) | {"y.special": int(special > 0)}
+        for name, value in (row | {"y": special or row["y"]}).items():
+            out.setdefault(name, []).append(value)
+    return out
+
+
+def _mx_block(p: Parameters, a: Sequence[Any], b: Sequence[Any], sa: int, sb: int) -> tuple[Fraction, int]:
+    """(the exact sum, 0) of a block's elements, or (0, the word of a NaN or an infinity)."""
+    total, infinities = Fraction(0), set[bool]()
+    for xs, ys in zip(a, b, strict=True):
+        for x, y in zip(xs, ys, strict=True):
+            pair = decoded(x, sa, ELEMENTS[p["A"]]), decoded(y, sb, ELEMENTS[p["B"]])
+            minus, zero = [str(v).startswith("-") for v in pair], [v in (0, "-0") for v in pair]
+            if "nan" in pair:
+                return Fraction(0), QUIET_NAN
+            if {"inf", "-inf"} & set(pair):
+                if any(zero):
+                    return Fraction(0), QUIET_NAN
+                infinities.add(minus[0] != minus[1])
+            else:
+                total += Fraction(pair[0]) * Fraction(pair[1])
+    if infinities:
+        return Fraction(0), QUIET_NAN if len(infinities) > 1 else infinities.pop() << 31 | INFINITY
+    return total, 0
+
+
 def _float32(total: Fraction) -> dict[str, int]:
     """One rounding to float32, of the magnitude: 0 is +0, a negative underflow -0, beyond it infinity."""
     sign, size, lsb = int(total < 0), abs(total), LEAST
@@ -205,6 +248,7 @@ EXPECTED: dict[str, Callable[[Parameters, Words, int], Words]] = {
     "r_exponent": _r_exponent,
     "mac_requant": _mac_requant,
     "block_dot": _block_dot,
+    "mx_dot": _mx_dot,
     "shift": _shift,
     "shift_by": _shift_by,
     "scale_add": _scale_add,

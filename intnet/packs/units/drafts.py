@@ -29,7 +29,7 @@ from intnet.errors import ConfigError, PackError, unknown
 from intnet.numbers import hexfiles, rng
 from intnet.packs.circuits import coverage, written
 from intnet.packs.ports import Case, Draft, Filled, Port
-from intnet.packs.units import stimuli, stimuli_scales, stimuli_sums, training
+from intnet.packs.units import stimuli, stimuli_mx, stimuli_scales, stimuli_sums, training
 from intnet.packs.units.listing import UNITS
 from intnet.packs.units.signals import Choice, Columns, Group, Parameters, Range, Setting, Unit, joined
 from intnet.packs.units.words import Results, results, run
@@ -43,7 +43,7 @@ LEVELS = {
     "L4": "a chain of real training steps, one digest a step",
 }
 STEPS = {"L3": 1, "L4": training.STEPS}  # of training
-STIMULI = stimuli.GROUPS | stimuli_sums.GROUPS | stimuli_scales.GROUPS
+STIMULI = stimuli.GROUPS | stimuli_sums.GROUPS | stimuli_mx.GROUPS | stimuli_scales.GROUPS
 DETECTION = "detection.json"
 OWN = "own unit"  # the kind of a pack that only its maker can make again
 LFSR = "lfsr"  # a seed, from which CQ's words come: no parameter, nor are these

@@ -11,6 +11,8 @@ from intnet.packs.ports import Port
 from intnet.packs.units.scales import SCALES, limited_port, limits_of_q, rounding
 from intnet.packs.units.signals import Choice, Parameters, Range, Scale, Unit, limits, signal
 from intnet.packs.units.words import FLAG, K_GC, K_Q
+from intnet.spec.small_floats import Float
+from intnet.spec.units.mx import ELEMENTS
 from intnet.spec.wires import span
 
 # -- the ports of each unit ----------------------------------------------------------------------
@@ -160,6 +162,45 @@ def _block_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
     )
 
 
+def _element(name: str, kind: str, lanes: int) -> Port:
+    """Of a microscaling format: its words in bits."""
+    element = ELEMENTS[kind]
+    if not isinstance(element, Float):
+        return signal(name, element.wl, f"MX{kind}: codes, in units of 2^-{element.fl}", lanes=lanes)
+    e, m, least = element.e, element.m, element.least
+    text = f"{kind}: s [{e + m}], e [{e + m - 1}:{m}], f [{m - 1}:0]: (-1)^s 2^(e - {1 - least}) (1 + f/{1 << m})"
+    text += f", of e = 0 (-1)^s 2^{least} f/{1 << m}"
+    if element.specials == "nan":
+        text += f"; {element.greatest + 1:x} is NaN, of either s"
+    if element.specials == "ieee":
+        text += f"; of e = {(1 << e) - 1} an infinity where f = 0, else NaN"
+    return signal(name, element.bits, text, lanes=lanes, signed=False)
+
+
+def _mx_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
+    elements = [_element(name, p[choice], p["LANES"]) for name, choice in (("a", "A"), ("b", "B"))]
+    scale_ = "E8M0, the scale of {0}: 2^(s{0} - 127), of 255 NaN; read at the last beat"
+    scales = [signal(f"s{name}", 8, scale_.format(name), signed=False) for name in ("a", "b")]
+    return (
+        *_ends(),
+        *elements,
+        *scales,
+        signal(
+            "y",
+            32,
+            "float32(2^(sa + sb - 254) * sum of a * b), the sum exact, rounded once; subnormals kept, 0 is "
+            "+0, a negative underflow -0, beyond float32 infinity. 7fc00000 (NaN) of a scale or an element "
+            "that is NaN, of an infinity times 0, of products that are infinities of both signs; else "
+            "infinities make one of their sign",
+            signed=False,
+            direction="out",
+            encoding="float32",
+            rounding=rounding("ties_even", None, None, sign="y.sign", grid="y.exponent", special="y.special"),
+        ),
+        signal("overflow", 1, "1 where a finite sum made y infinite", signed=False, direction="out"),
+    )
+
+
 # -- which settings are possible -----------------------------------------------------------------
 
 
@@ -192,6 +233,12 @@ def _wrong_mac(p: Parameters) -> str:
 def _wrong_block(p: Parameters) -> str:
     if p["BLOCK"] * p["M"] > MOST_BITS:
         return f"a block of {p['BLOCK'] * p['M']} bits is more than a word's {MOST_BITS}"
+    return ""
+
+
+def _wrong_mx(p: Parameters) -> str:
+    if p["K"] < p["LANES"]:
+        return f"K = {p['K']}: a beat of {p['LANES']} lanes has more elements than a block"
     return ""
 
 
@@ -263,6 +310,18 @@ UNITS: dict[str, Unit] = {
             {"BLOCK": Range(4, 1, 128), "M": Range(8, 2, 8), "GUARD": Range(12, 4, 32)},
             _block_signals,
             _wrong_block,
+        ),
+        Unit(
+            "mx_dot",
+            "dot product of two MX blocks: exact sum, one rounding to float32",
+            {
+                "LANES": Range(4, 1, 32),
+                "K": Range(32, 1, 1024),
+                "A": Choice("E4M3", tuple(ELEMENTS)),
+                "B": Choice("E5M2", tuple(ELEMENTS)),
+            },
+            _mx_signals,
+            _wrong_mx,
         ),
         *SCALES,
     )

@@ -9,7 +9,7 @@ that contradicts them is an error, a width that is more than enough is not.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 from intnet.errors import PackError
 from intnet.exact.expressions import Exact
 from intnet.exact.quantize import quantize
+from intnet.numbers import microscaling
 from intnet.numbers.formats import Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.packs.units.signals import Columns, Group, Unit, column, ends
@@ -36,12 +37,22 @@ PATHS = {
     "r_exponent": ("layer2.0.relu2/e0", "layer3.0.relu1/e0"),
     "mac_requant": (f"{PRODUCT}/x0", f"{PRODUCT}/Wq"),
     "block_dot": ("layer2.0.relu2/e0", f"{PRODUCT}/Wq"),
+    "mx_dot": ("layer2.0.relu2/e0", f"{PRODUCT}/Wq"),
     "shift": ("layer1.0.conv1/Accq", "layer1.0.bn1/Accq_gamma", "layer1.0.bn1/Accq_beta"),
     "shift_by": ("layer2.0.relu2/e0",),
     "scale_add": (f"{PRODUCT}/x0", f"{PRODUCT}/Wq"),
     "requantize": (f"{PRODUCT}/x0", f"{PRODUCT}/Wq"),
 }
 PIXELS = 1  # images whose pixels become rows of a sum
+
+MXS = {
+    "E4M3": microscaling.MXFP8_E4M3,
+    "E5M2": microscaling.MXFP8_E5M2,
+    "E3M2": microscaling.MXFP6_E3M2,
+    "E2M3": microscaling.MXFP6_E2M3,
+    "E2M1": microscaling.MXFP4,
+    "INT8": microscaling.MXINT8,
+}
 
 Events = Mapping[str, Event]
 
@@ -216,6 +227,33 @@ def _blocks(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
     return Taken(groups, p)
 
 
+def _scaled(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
+    """The columns of that convolution's weights (a) against errors (b), each quantized block by block."""
+    p = unit.defaults | dict(settings)
+    groups = []
+    for made in steps()[:count]:
+        event = made["layer2.0.relu2/e0"]
+        errors, memory = _source(event), _source(made[f"{PRODUCT}/Wq"])
+        rows = errors.codes[:PIXELS].reshape(-1, errors.shape[-1]).astype(np.int64)
+        size = p["LANES"] * min(p["K"] // p["LANES"], -(-rows.shape[1] // p["LANES"]))
+        weights = memory.codes.reshape(len(memory.codes), -1).T.astype(np.int64)
+        b, sb = _microscaled(_padded(rows, size), int(errors.exponent), p["B"], p["LANES"])
+        a, sa = _microscaled(_padded(weights, size), int(memory.exponent), p["A"], p["LANES"])
+        (b, a), (sb, sa) = _every_product(b, a), _every_product(sb, sa)
+        columns = ends([size // p["LANES"]] * (len(a) * p["LANES"] // size))
+        columns |= {"a": a, "b": b, "sa": sa, "sb": sb}
+        groups.append(Group(f"{PRODUCT}.mx.step{event.step + 1}", "real", columns, event.step + 1))
+    return Taken(groups, p)
+
+
+def _microscaled(blocks: np.ndarray, exponent: int, kind: str, lanes: int) -> tuple[np.ndarray, np.ndarray]:
+    """(words beat by beat, scales beat by beat) of blocks, the last axis, in a microscaling format."""
+    made = quantize(QTensor(blocks, exponent), replace(MXS[kind], block=blocks.shape[-1]))
+    beats = blocks.shape[-1] // lanes
+    words = made.raw().astype(np.int64).reshape(len(blocks), -1, lanes)
+    return words, np.repeat(made.scales.astype(np.int64).reshape(len(blocks), -1), beats, axis=1)
+
+
 def _shifted(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
     """The words that Q rounds, and errors whose shift follows their R: to 8 bits."""
     tensors, exponent = _aligned(unit.name, count)
@@ -274,6 +312,7 @@ TAKES: dict[str, Callable[[Unit, Mapping[str, int], int], Taken]] = {
     "r_exponent": _vectors,
     "mac_requant": _products,
     "block_dot": _blocks,
+    "mx_dot": _scaled,
     "shift": _shifted,
     "shift_by": _shifted,
     "scale_add": _normalized,

@@ -27,7 +27,8 @@ from intnet.packs.units.signals import Columns, Parameters
 from intnet.spec import units as definition
 from intnet.spec.formats import log2_R
 from intnet.spec.tensor import power
-from intnet.spec.units.sums import LOWEST, MANTISSA
+from intnet.spec.units import mx
+from intnet.spec.units.sums import LEAST, LOWEST, MANTISSA
 from intnet.spec.wires import Circuit
 
 K_Q = 8  # of Q(., k): the grid 2^-7, as of activations and of forward copies
@@ -186,9 +187,32 @@ def _mac_requant(p: Parameters, w: Lists) -> list[Filled]:
 
 def _block_dot(p: Parameters, w: Lists) -> list[Filled]:
     remainder = [fraction_word(lost, lsb) for lost, lsb in zip(w["lost"], w["lsb"], strict=True)]
+    return _float32_steps(w, column(w["lsb"]) + LOWEST, remainder)
+
+
+def _mx_dot(p: Parameters, w: Lists) -> list[Filled]:
+    """Of a NaN, and of an infinity that came in, those of a sum of 0."""
+    special = [int(one) for one in w["special"]]
+    parts = {name: [0 if s else v for s, v in zip(special, w[name], strict=True)] for name in _FLOAT}
+    sizes = [0 if s else abs(v) << MANTISSA for s, v in zip(special, w["after"], strict=True)]
+    least = mx.edge(p)
+    exponents = [
+        LEAST - least + scales + lsb if size else LEAST
+        for size, scales, lsb in zip(sizes, w["scales"], w["lsb"], strict=True)
+    ]
+    remainder = [fraction_word(size & (1 << lsb) - 1, lsb) for size, lsb in zip(sizes, w["lsb"], strict=True)]
+    steps = _float32_steps(parts, column(exponents), remainder)
+    return [*steps, step("special", column(special), "1 where y is no rounded sum", 1, False)]
+
+
+_FLOAT = ("sign", "floor", "up", "presat")
+
+
+def _float32_steps(w: Lists, exponents: np.ndarray, remainder: Sequence[int]) -> list[Filled]:
+    """Those of one rounding to float32 of a magnitude, its sign apart."""
     return [
         step("sign", column(w["sign"]), "1 where the sum is negative", 1, False),
-        step("exponent", column(w["lsb"]) + LOWEST, "log2 of the least bit that float32 keeps of the sum"),
+        step("exponent", exponents, "log2 of the least bit that float32 keeps of the sum"),
         step("floor", column(w["floor"]), "floor of |sum| in units of 2^exponent", MANTISSA, False),
         step(
             "remainder", column(remainder), "its fraction: 32 bits, then a sticky bit", REMAINDER_BITS, False
@@ -225,6 +249,7 @@ STEPS: dict[str, Callable[[Parameters, Lists], list[Filled]]] = {
     "r_exponent": _r_exponent,
     "mac_requant": _mac_requant,
     "block_dot": _block_dot,
+    "mx_dot": _mx_dot,
     "shift": _shift,
     "shift_by": _shift_by,
     "scale_add": _scale_add,

@@ -77,18 +77,30 @@ def block_dot(c: Circuit, p: Parameters) -> None:
     least = LEAST - LOWEST
     lsb = c.wire("lsb", c.select(top < least + MANTISSA, least, top - MANTISSA))  # the bit that float32 keeps
     lsb.low = least
-    floor = c.wire("floor", size >> lsb, MANTISSA, False)
-    lost = c.wire("lost", size & ((1 << lsb) - 1))
-    c.never[f"lost[{lost.bits - 1}] = 1"] = "only the least sum has so many bits, and its lower ones are 0"
-    c.never["lost: one bit narrower"] = "only the least sum has so many bits, and its lower ones are 0"
+    y, overflow = float32(c, size, minus, lsb, lsb - least)
+    lost = f"lost[{c.wires['lost'].bits - 1}] = 1"
+    for name in (lost, "lost: one bit narrower"):
+        c.never[name] = "only the least sum has so many bits, and its lower ones are 0"
     c.never["lsb: one bit narrower"] = (
         "without its top bit the floor is so wide that the result is infinite as well"
     )
+    c.give("y", (minus << 31) + y)
+    c.give("overflow", overflow)
+
+
+def float32(c: Circuit, size: Wire, minus: Wire, lsb: Wire, steps: Wire) -> tuple[Wire, Wire]:
+    """The word, without its sign, of a magnitude of which float32 keeps what is above 2^lsb, and whether it
+    is infinite.
+
+    steps: how far lsb is from the least subnormal's bit; the leading bit at lsb + 23, or lower where it is 0
+    """
+    floor = c.wire("floor", size >> lsb, MANTISSA, False)
+    lost = c.wire("lost", size & ((1 << lsb) - 1))
     half = (1 << lsb) >> 1
     tie, odd = lost.equals(half), floor & 1
     up = c.wire("up", (lost > half) | (tie & odd))
     presat = c.wire("presat", floor + up)
-    pattern = c.wire("pattern", ((lsb - least) << MANTISSA - 1) + presat)
+    pattern = c.wire("pattern", (steps << MANTISSA - 1) + presat)
     overflow = c.wire("infinite", pattern >= INFINITY)
     kept = c.select(overflow, INFINITY, pattern)
     for sign, of_sign in (("positive", minus.equals(0)), ("negative", minus)):
@@ -97,5 +109,4 @@ def block_dot(c: Circuit, p: Parameters) -> None:
         c.seen(f"subnormal, {sign}", c.all([pattern < 1 << MANTISSA - 1, pattern.differs(0), of_sign]))
         c.seen(f"underflow, {sign}", c.all([pattern.equals(0), size.differs(0), of_sign]))
         c.seen(f"infinity, {sign}", overflow & of_sign)
-    c.give("y", (minus << 31) + kept)
-    c.give("overflow", overflow)
+    return kept, overflow
