@@ -34,6 +34,7 @@ FLOATS = {
     "wageubn": "train it with --set edges=fixed16, which keeps the first and the last layer in integers too",
     "muppet": f"its scales follow the extremes of a batch, and its batch norm is float32; {INSTEAD}",
     "dynasty": f"only its products are of integers, in blocks whose exponents follow a batch; {INSTEAD}",
+    "mx": f"its products are of float32 values of MX blocks, whose scales follow a batch; {INSTEAD}",
 }
 BATCH = "statistics=batch reads those of a batch of test images: train with --set statistics=running"
 

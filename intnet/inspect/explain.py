@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from intnet.blocks.buckets import Codec
+from intnet.blocks.mx_blocks import Along
 from intnet.errors import FormatError, ShapeError
 from intnet.exact.expressions import Exact, Expression, exact
 from intnet.exact.quantize import flag_words
@@ -28,6 +29,7 @@ from intnet.exact.sources import FloatExact, Root
 from intnet.inspect import as_spec
 from intnet.inspect.explain_blocks import Block, in_block
 from intnet.inspect.explain_buckets import Rounding, way
+from intnet.inspect.explain_mx import in_mx_block
 from intnet.inspect.explain_rules import Disagreement, Index, comma
 from intnet.inspect.operands import Operands, Product
 from intnet.numbers.formats import BlockFloat, Flag, Format
@@ -274,20 +276,24 @@ def _sum(event: Event, source: Exact, index: Index, operands: Operands) -> Value
 # -- rounding ----------------------------------------------------------------------------------
 
 
-def _round(event: Event, format: Format, source: Expression, value: Value, index: Index) -> Rounding:
+def _round(event: Event, format: Format | Along, source: Expression, value: Value, index: Index) -> Rounding:
     where, mode = f"{event.layer}/{event.path}", HLS_ALIASES.get(event.rounding or "", event.rounding or "")
     if mode not in MODES:
         raise FormatError(f"{where}: its event names no rounding mode, but {mode!r}")
     block = in_block(event, index) if isinstance(format, BlockFloat) else None
     if block is not None and block.emptied:
         return _emptied(mode, block)
+    shared = None
     if block is not None:  # the codes of a block are those of fixed point
         fl = block.bits - 1 - block.exponent
         form: spec.Format = spec.FixedPoint(block.bits, fl, overflow="saturate_symmetric")
+    elif isinstance(format, Along):
+        shared, form = in_mx_block(event, index)
     else:
         form = as_spec.format_of(format)
     rule = as_spec.mode_of(mode)
-    grid, word, bits = as_spec.grid(form, source), None, None
+    grid = as_spec.grid(form, source) if shared is None else shared.k
+    word, bits = None, None
     if mode == "stochastic":
         if event.words is None:
             raise FormatError(f"{where}: its event has no random words")
@@ -310,7 +316,8 @@ def _round(event: Event, format: Format, source: Expression, value: Value, index
         grid=as_spec.log2(way.step), log2_r=grid if isinstance(form, as_spec.OF_R) else None,
         scaled=scaled, scaled_square=square, remainder=remainder, word_bits=bits, low=low, high=high,
         overflow="saturate" if block else overflow, kept=way.kept, saturated=way.saturated,
-        lift=way.lift.bit_length() - 1, block=block, level=None if way.levels is None else way.code,
+        lift=way.lift.bit_length() - 1, block=block, shared=shared,
+        level=None if way.levels is None else way.code,
     )  # fmt: skip
 
 

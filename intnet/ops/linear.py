@@ -74,7 +74,7 @@ def _linear_vjp(saved: Saved, error: Any) -> tuple[Any, Any]:
         if kind == BLOCKS:
             dw = blocks.linear_weight_grad(e, x, where)
         elif kind == FLOATS:
-            dw = shares.folded(float32.matmul_tn, e, x)
+            dw = shares.folded(float32.matmul_tn, e_weight, x)
         else:
             e_weight, x = shares.alike(e_weight, x)
             dw = PRODUCTS[kind](e_weight, x, shares.rows(x.shape[0]), shares.summed(gemm_tn), where)
