@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from intnet.blocks.buckets import Codec, Mix, Packed
+from intnet.blocks.mx_blocks import Along
 from intnet.exact.expressions import Exact, Root
 from intnet.numbers.formats import BlockFloat, Flag, Format, Levels
 from intnet.numbers.microscaling import Microscaling
@@ -39,7 +40,7 @@ class Event:
     step: int
     source: Any
     result: Any
-    format: Format | Codec | Float | Microscaling | None = None
+    format: Format | Codec | Along | Float | Microscaling | None = None
     rounding: str | None = None
     words: np.ndarray | None = None
     word_bits: int = 32
@@ -162,13 +163,16 @@ class PathTable:
             result = result.to_qtensor(f"{event.layer}/{event.path}")
         row.elements += int(np.prod(result.shape))
         if isinstance(result, QTensor):
-            self._count(row, result)
+            self._count(row, result, event.format)
         elif isinstance(result, Packed):
             self._count_packed(row, result)
 
     @staticmethod
-    def _count(row: PathRow, q: QTensor) -> None:
+    def _count(row: PathRow, q: QTensor, format: Any) -> None:
         peak, width = max_abs(q.codes), q.width
+        if isinstance(format, Along):  # elements are not equidistant: their words count
+            peak = format.number(peak)
+            width = peak.bit_length() + 1
         if isinstance(q.format, BlockFloat):
             width = min(width, q.format.b)  # 0 where no block keeps bits
         if isinstance(q.format, Flag):  # one flag bit picks the grid, so the stored magnitude is shorter

@@ -46,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to train, the rows, and where it runs."""
     need = parser.add_argument_group("what to train")
     need.add_argument(
-        "--methods", metavar="M1,M2,..", help="wageubn, adapt, muppet, dynasty, saved, banner, float32; all"
+        "--methods",
+        metavar="M1,M2,..",
+        help="wageubn, adapt, muppet, dynasty, saved, banner, mx, float32; all",
     )
     options.add(need, "--model", "--data")
     rows = parser.add_argument_group("rows")

@@ -39,7 +39,7 @@ def seeds(text: str) -> list[int]:
     return found
 
 
-METHODS = "how numbers are stored: wageubn, adapt, muppet, dynasty, saved, banner, float32"
+METHODS = "how numbers are stored: wageubn, adapt, muppet, dynasty, saved, banner, mx, float32"
 DATA = "the data set: digits, fashion-mnist, cifar10, ..., folder:PATH or arrays:FILE.npz"
 AUGMENT = "of training images, of the seed: crop=P, flip, or crop=P,flip"
 SET = "an option of the method, repeatable"

@@ -36,6 +36,7 @@ FLOATS = {
     "wageubn": "train it with --set edges=fixed16, which keeps the first and the last layer in integers too",
     "muppet": "its last level, which the run has reached, is float32: train for fewer epochs",
     "dynasty": f"only its products are of integers, in blocks whose exponents follow a batch; {INSTEAD}",
+    "mx": f"its products are of float32 values of MX blocks, whose scales follow a batch; {INSTEAD}",
 }
 BATCH = "statistics=batch reads those of a batch of test images: train with --set statistics=running"
 

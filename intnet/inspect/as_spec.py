@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from intnet import layers
+from intnet.blocks.mx_blocks import Along
 from intnet.errors import ConfigError, FormatError
 from intnet.exact.expressions import Exact, Expression
 from intnet.exact.sources import FloatExact
@@ -24,7 +25,7 @@ from intnet.methods import METHODS, Method
 from intnet.numbers import formats as fast
 from intnet.numbers import rounding
 from intnet.spec import formats as spec
-from intnet.spec import nets
+from intnet.spec import mx_blocks, nets, small_floats
 from intnet.spec.curves import curve_bounds, tanh_bounds
 from intnet.spec.methods.wageubn_modes import Modes
 from intnet.spec.rounding import Mode
@@ -69,6 +70,14 @@ def format_of(format: fast.Format) -> spec.Format:
     if type(format) not in FORMATS:
         raise FormatError(f"where the format {format} rounds is not told here")
     return FORMATS[type(format)](*astuple(format))
+
+
+def along_of(format: Along, mode: str = "ties_even") -> mx_blocks.Along:
+    """The definition of MX blocks along an axis."""
+    given = format.mx.element
+    element: Any = FORMATS[fast.FixedPoint] if isinstance(given, fast.FixedPoint) else small_floats.Float
+    made = element(*astuple(given))
+    return mx_blocks.Along(made, format.mx.scale, mode_of(mode), format.axis, format.groups)
 
 
 def mode_of(name: str) -> Mode:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from intnet.blocks.buckets import Codec
+from intnet.blocks.mx_blocks import Along
 from intnet.errors import FormatError, ShapeError
 from intnet.exact.expressions import Exact, Expression, exact
 from intnet.exact.quantize import flag_words
@@ -28,6 +29,7 @@ from intnet.exact.sources import FloatExact, Root
 from intnet.inspect import as_spec
 from intnet.inspect.explain_blocks import Block, in_block
 from intnet.inspect.explain_buckets import Rounding, way
+from intnet.inspect.explain_mx import in_mx_block
 from intnet.inspect.explain_rules import Disagreement, Index, comma
 from intnet.inspect.explain_words import in_word
 from intnet.inspect.operands import Operands, Product
@@ -286,7 +288,11 @@ def _sum(event: Event, source: Exact, index: Index, operands: Operands) -> Value
 
 
 def _round(
-    event: Event, format: Format | Float | Microscaling, source: Expression, value: Value, index: Index
+    event: Event,
+    format: Format | Along | Float | Microscaling,
+    source: Expression,
+    value: Value,
+    index: Index,
 ) -> Rounding:
     where, mode = f"{event.layer}/{event.path}", HLS_ALIASES.get(event.rounding or "", event.rounding or "")
     if mode not in MODES:
@@ -303,13 +309,16 @@ def _round(
     block = in_block(event, index) if isinstance(format, BlockFloat) else None
     if block is not None and block.emptied:
         return _emptied(mode, block)
+    shared = None
     if block is not None:  # the codes of a block are those of fixed point
         fl = block.bits - 1 - block.exponent
         form: spec.Format = spec.FixedPoint(block.bits, fl, overflow="saturate_symmetric")
+    elif isinstance(format, Along):
+        shared, form = in_mx_block(event, index)
     else:
         form = as_spec.format_of(format)
     rule = as_spec.mode_of(mode)
-    grid = as_spec.grid(form, source)
+    grid = as_spec.grid(form, source) if shared is None else shared.k
     scaled: Fraction | None = None
     square: Fraction | None = None
     remainder: Fraction | None
@@ -327,7 +336,8 @@ def _round(
         grid=as_spec.log2(way.step), log2_r=grid if isinstance(form, as_spec.OF_R) else None,
         scaled=scaled, scaled_square=square, remainder=remainder, word_bits=bits, low=low, high=high,
         overflow="saturate" if block else overflow, kept=way.kept, saturated=way.saturated,
-        lift=way.lift.bit_length() - 1, block=block, level=None if way.levels is None else way.code,
+        lift=way.lift.bit_length() - 1, block=block, shared=shared,
+        level=None if way.levels is None else way.code,
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from intnet.blocks.buckets import Codec, Packed
 from intnet.errors import FormatError
 from intnet.inspect.explain_blocks import Block
+from intnet.inspect.explain_mx import Shared
 from intnet.inspect.explain_rules import Disagreement, Index, comma, rule
 from intnet.spec import buckets as spec
 from intnet.spec.float32 import CHUNK, ONE, Rounded
@@ -114,6 +115,7 @@ class Rounding:
                and remainder the part of the distance to the next one
     block:     of block float, whose block sets the grid; where it keeps no bits nothing is rounded
     bucket:    of a codec; where it is constant nothing is rounded
+    shared:    of MX blocks, whose scale sets the grid, with the binade of the value
     """
 
     mode: str
@@ -139,6 +141,7 @@ class Rounding:
     level: int | None = None
     block: Block | None = None
     bucket: Bucket | None = None
+    shared: Shared | None = None
 
     @classmethod
     def of(cls, mode: str, made: Decision, word: int | None) -> "Rounding":

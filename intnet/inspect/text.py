@@ -13,6 +13,7 @@ from rich.text import Text
 from intnet.inspect.explain import Explanation, Rounding, Term, Value
 from intnet.inspect.explain_blocks import Block
 from intnet.inspect.explain_buckets import Bucket, Operation
+from intnet.inspect.explain_mx import Shared
 from intnet.inspect.measure import Measured
 from intnet.methods.symbols import Symbol
 from intnet.runs import report
@@ -247,6 +248,8 @@ def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
             return [*rows, ("decision", r.rule)]
     else:
         rows = [("rounded to", f"{one.format}, {r.mode}, steps of 2^{r.grid}{set_by}")]
+    if r.shared is not None:
+        rows = [*_shared(r.shared), *rows]
     if r.scaled is not None:
         rows.append(("scaled", both(r.scaled)))
     elif r.scaled_square is not None:
@@ -257,7 +260,9 @@ def _rounded(one: Explanation, r: Rounding) -> list[tuple[str, str]]:
     rows += _decided(r)
     if r.level is not None:
         rows.append(("level", f"number {r.kept:,} is code {r.level:,}"))
-    if r.lift:
+    if r.lift and r.shared is not None:
+        rows.append(("binade", f"of the value: code = {r.kept} * 2^{r.lift}, in the block's least steps"))
+    elif r.lift:
         rows.append(("flag", f"coarse grid: code = {r.kept} * 2^{r.lift}"))
     return rows
 
@@ -337,6 +342,16 @@ def _packed(one: Explanation, bucket: Bucket) -> list[tuple[str, str]]:
         bound = {"affine": "at most s/2", "symmetric": "at most s/2"}.get(bucket.kind, f"below {unit}")
         error = f"{error}: {float(share):+.3f} {unit} ({bound} where nothing saturates)"
     return [*rows, ("error a~ - a", error)]
+
+
+def _shared(block: Shared) -> list[tuple[str, str]]:
+    """The MX block that the element is in, and its scale."""
+    of = f"{block.elements} values" if block.elements > 1 else "1 value"
+    return [
+        ("block", f"{of} along axis {block.axis}"),
+        ("max of block", f"{both(block.greatest)} at [{','.join(map(str, block.at))}]"),
+        ("scale", f"2^{block.k}, by rule {block.rule} of the maximum"),
+    ]
 
 
 def _block(r: Rounding, block: Block) -> list[tuple[str, str]]:

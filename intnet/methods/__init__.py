@@ -9,6 +9,7 @@ from intnet.methods.dynasty import Dynasty
 from intnet.methods.float32 import Float32
 from intnet.methods.method import Method, Parameter
 from intnet.methods.muppet import Muppet
+from intnet.methods.mx import Mx
 from intnet.methods.saved import Saved
 from intnet.methods.wageubn import Wageubn
 from intnet.plugins import Registry
@@ -31,13 +32,14 @@ _KNOWN: dict[str, type[Method]] = {
     "dynasty": Dynasty,
     "saved": Saved,
     "banner": Banner,
+    "mx": Mx,
 }
 METHODS = Registry("method", _KNOWN, _named)
 register = METHODS.register
 
 __all__ = [
-    "METHODS", "Adapt", "Banner", "Dynasty", "Float32", "Method", "Muppet", "Parameter", "Saved", "Wageubn",
-    "make", "register",
+    "METHODS", "Adapt", "Banner", "Dynasty", "Float32", "Method", "Muppet", "Mx", "Parameter", "Saved",
+    "Wageubn", "make", "register",
 ]  # fmt: skip
 
 

@@ -215,6 +215,21 @@ BANNER: dict[str, Symbol] = FLOAT32 | {
 for _p in _COPIES:
     BANNER[_p] = Symbol("update", f"{_p} - lr*Acc{_p}")
 
+# MX: what a product reads is in blocks along the axis that it sums over.
+MX: dict[str, Symbol] = FLOAT32 | {
+    "Wq": Symbol("forward", "MX(W) along the input channels", ("W",)),
+    "Wb": Symbol("forward", "MX(W) along the output channels, for the backward product", ("W",)),
+    "x0": Symbol("forward", "MX(x4 of the layer before) along the channels"),
+    "x0b": Symbol("forward", "MX(x4 of the layer before) along the batch, for the update's product"),
+    "x1": Symbol("forward", "Wq * x0 (+ b)", factors=("Wq", "x0")),
+    "e3w": Symbol("backward", "MX(dL/dx1) along the batch"),
+    "e3": Symbol("backward", "MX(dL/dx1) along the channels"),
+    "e4": Symbol("backward", "Wb^T e3", factors=("Wb", "e3")),
+    "gW": Symbol("backward", "e3w x0b^T", factors=("e3w", "x0b")),
+    "gb": Symbol("backward", "sum(e3w)"),
+    "W": Symbol("update", "W - lr*AccW"),
+}
+
 # What the levers of `float_master.py` change: the gradient after clipping, and AdamW's moments for Acc.
 CLIPPED: dict[str, Symbol] = {
     f"g{p}c": Symbol("update", f"g*min(1, clip/||g||_2), g the last g{p} above") for p in _COPIES

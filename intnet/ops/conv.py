@@ -86,11 +86,12 @@ def _integer_products(saved: Saved, kind: str, error: Any, w: Any) -> tuple[Any,
     return dx, dw
 
 
-def _conv2d_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
+def _conv2d_vjp(saved: Saved, error: Any) -> tuple[Any, Any]:
+    e, e_weight = bifurcated(error)
     (w,) = float_operands(e, saved.w)
-    kind = operands(bifurcated(e).down, w, f"{saved.where or 'conv2d'}: gradient")
+    kind = operands(e, w, f"{saved.where or 'conv2d'}: gradient")
     if kind in PRODUCTS:
-        return _integer_products(saved, kind, e, w)
+        return _integer_products(saved, kind, error, w)
     kernel, where = w.shape[2:], saved.where
     dx: Any = None
     dw: Any = None
@@ -104,7 +105,9 @@ def _conv2d_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
         if kind == BLOCKS:
             dw = blocks.conv2d_weight_grad(e, x, kernel, saved.window, where)
         else:
-            dw = shares.folded(lambda e, x: float32.conv2d_weight_grad(e, x, kernel, *saved.window), e, x)
+            dw = shares.folded(
+                lambda e, x: float32.conv2d_weight_grad(e, x, kernel, *saved.window), e_weight, x
+            )
     return dx, dw
 
 

@@ -83,7 +83,7 @@ def _linear_vjp(saved: Saved, error: Any) -> tuple[Any, Any]:
         if kind == BLOCKS:
             dw = blocks.linear_weight_grad(e, x, where)
         elif kind == FLOATS:
-            dw = shares.folded(float32.matmul_tn, e, x)
+            dw = shares.folded(float32.matmul_tn, e_weight, x)
         else:
             dw = over_batch(kind, e_weight, x, x.shape[0], gemm_tn, where)
     return dx, dw

@@ -3,8 +3,8 @@
 Slow, complete, without NumPy, and sharing no code with the rest of the package, which it judges with ==.
 Every function names the equation of its paper, or says that it is intnet's own contract.
 
-    value of a number       tensor, rounding, formats, ap_fixed, small_floats, microscaling, arithmetic,
-                            accumulators, block_float, buckets, words
+    value of a number       tensor, rounding, formats, ap_fixed, small_floats, microscaling, mx_blocks,
+                            arithmetic, accumulators, block_float, buckets, words
     float32 and functions   float32, float64, elementary, curves
     operations              geometry, convolution, elementwise, pooling, batch_norm, float_batch_norm, loss
     before a step           initial, data

@@ -15,12 +15,13 @@ import numpy as np
 from intnet.blocks.affine import AffineTensor
 from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.buckets import Packed
+from intnet.blocks.mx_blocks import Along
 from intnet.numbers.formats import BlockFloat
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.bilinear import Bifurcated, Copies
 from intnet.spec import words as random
 from intnet.trace import Event
-from intnet.verify import blocks, events, inferred, packed
+from intnet.verify import blocks, events, inferred, mx_blocks, packed
 from intnet.verify.events import Place
 from intnet.verify.floats import fractions
 from intnet.verify.judge import FLOAT32, Judge
@@ -210,6 +211,8 @@ class Happenings:
                 packed.check(self.values, place, row)
             elif isinstance(event.format, BlockFloat):
                 blocks.check(self.values, place, out, row)
+            elif isinstance(event.format, Along):
+                mx_blocks.check(self.values, place, row)
             elif self._as_it_comes(place):
                 row.specs, row.elements = [AS_IT_COMES], 0
             else:
@@ -230,9 +233,11 @@ class Happenings:
 
 
 def _out(event: Event, out: Any, last: bool) -> Any:
-    """What readers get of an event's path: of an error in two copies its own, else the last event's."""
+    """What readers get of an event's path: of two copies of one value its own, else the last event's."""
     if isinstance(out, Bifurcated):
         return out.weight if event.path == "e3w" else out.down
+    if isinstance(out, Copies) and isinstance(event.format, Along):
+        return out.backward if event.path in ("Wb", "x0b") else out.forward
     return out if last else None
 
 

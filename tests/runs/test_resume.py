@@ -285,7 +285,9 @@ def test_kill_9_under_saved_activations(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 6, 10, 13])
-@pytest.mark.parametrize(("method", "options"), [("saved", SAVED), ("banner", {})])
+@pytest.mark.parametrize(
+    ("method", "options"), [("saved", SAVED), ("banner", {}), ("mx", {"g": "MXFP4/fit/stochastic"})]
+)
 def test_resuming_amid_an_epoch(method: str, options: dict[str, Any], steps: int, tmp_path: Path) -> None:
     runs = (run_folder.build(method, options, "mlp", "digits", 32, 3, limit=128) for _ in range(3))
     whole, first, again = runs

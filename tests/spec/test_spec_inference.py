@@ -35,6 +35,7 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("wageubn", {"first": "block", "statistics": "batch"}),
     ("dynasty", {"forward_dynamic": "weight"}),
     ("saved", {"bits": 2}),
+    ("mx", {"format": "MXFP4/ceil/stochastic"}),
 ]
 
 

@@ -80,6 +80,7 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("dynasty", {"tuning": "off", "mean": "work", "bits": 3.0}),
     ("dynasty", {"tuning": "off", "lambdas": "one"}),
     ("banner", {"optimizer": "adamw", "accs": 2, "clip": 0.2, "rop": 0, "init": "tnvs"}),
+    ("mx", {"x": "MXFP4/fit/stochastic", "e": "MXFP8_E5M2", "g@fc3": "off", "clip": 0.3}),
     ("saved", {"bits": "2/4", "bits@fc3": "off", "codec@fc2": "levels", "bucket": 64}),
 ]
 

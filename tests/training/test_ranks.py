@@ -10,7 +10,7 @@ from tests.support.pipes import together
 from tests.support.shared_run import all_trained, trained
 
 PLAIN: list[tuple[Any, ...]] = [("wageubn", "mlp", {}), ("float32", "mlp", {})]
-METHODS = ("wageubn", "float32", "adapt", "muppet", "dynasty", "saved", "banner")
+METHODS = ("wageubn", "float32", "adapt", "muppet", "dynasty", "saved", "banner", "mx")
 EVERY: list[tuple[Any, ...]] = [
     *((method, "resnet8", {}) for method in METHODS),
     ("wageubn", "resnet8", {"edges": "fixed16", "saved.bits": "4"}, "crop=1,flip"),
@@ -21,6 +21,7 @@ EVERY: list[tuple[Any, ...]] = [
     ("saved", "resnet8", {"codec": "levels", "norm": "l2", "bucket": 100}),
     ("saved", "resnet8", {"codec": "levels", "norm": "l2", "bucket": "tensor"}),
     ("saved", "resnet8", {"codec": "symmetric", "storage": "on_backward"}),
+    ("mx", "resnet8", {"format": "MXFP4/ceil/stochastic"}),  # 32 images of a block, on two ranks
 ]
 
 

@@ -38,6 +38,7 @@ CASES = {
     "muppet": ("muppet", {}),
     "dynasty": ("dynasty", {}),
     "banner": ("banner", {}),
+    "mx": ("mx", {"x": "MXFP4/ceil/stochastic", "e": "MXINT8"}),
     "saved": ("saved", {}),
     "saved mixed": ("saved", {"bits": "2/4", "storage": "on_backward", "bucket": "64"}),
     "saved levels": ("saved", {"codec": "levels"}),

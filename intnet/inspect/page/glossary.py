@@ -81,6 +81,20 @@ OF: Mapping[str, tuple[Entry, ...]] = {
         ("e3w, e3", "the error in 16 bits for the weights' gradient, in 8 for the layer ahead", "sec. 5"),
         ("var", "by the batch's range: (C(n) (max - min))^2", "sec. 4"),
     ),
+    "mx": (
+        (
+            "MX(x)",
+            "blocks of 32 along an axis: elements of a narrow format, a power of two a block",
+            "OCP, 5.3",
+        ),
+        (
+            "Wq, Wb",
+            "W for the forward product, along its inputs, and for the backward one, along its outputs",
+            "",
+        ),
+        ("e3, e3w", "the error for e4, along the outputs, and for gW, along the batch", ""),
+        ("x0, x0b", "the input for x1, along the channels, and for gW, along the batch", ""),
+    ),
     "float32": (),
 }
 

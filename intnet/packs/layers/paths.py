@@ -15,6 +15,7 @@ import numpy as np
 
 from intnet.blocks.block_float import blocks_of
 from intnet.blocks.buckets import Codec, Packed
+from intnet.blocks.mx_blocks import Along
 from intnet.errors import ContainerError, FormatError
 from intnet.exact.expressions import Exact, exact
 from intnet.inspect.operands import Operands
@@ -195,6 +196,8 @@ class Maker:
         direction = "out" if judges else "trail"
         axes = _axes(one, event)[len(result.shape)]
         flags = "exact"
+        if isinstance(event.format, Along):
+            raise FormatError(f"{name}: {event.format}: golden packs of method mx are not made yet")
         if isinstance(event.format, BlockFloat):
             self._in_blocks(one, event, operands, axes)
             return

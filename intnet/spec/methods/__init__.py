@@ -11,6 +11,7 @@ from intnet.spec.methods import (
     float32,
     float_master,
     muppet,
+    mx,
     saved,
     step,
     wageubn,
@@ -24,6 +25,7 @@ METHODS: dict[str, ModuleType] = {
     "dynasty": dynasty,
     "saved": saved,
     "banner": banner,
+    "mx": mx,
 }
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "float32",
     "float_master",
     "muppet",
+    "mx",
     "saved",
     "step",
     "wageubn",

@@ -1,0 +1,139 @@
+"""Tensors in MX blocks along one axis, as float32: what the products of training with MX formats read.
+
+A product sums over an axis, and both of its operands have their blocks along it: SIZE elements each, what is
+left at its end is a smaller block. An axis of channels that falls into groups, of which a sum reads one, is
+cut into them first, so that no block reaches into two.
+
+    shape (.., n, ..) -> (.., groups, n/groups, ..), blocks of SIZE along n/groups
+    value = element * 2^k            k and the elements by `microscaling.quantize_block`
+
+Every such value is a float32, and a product of two is the product that hardware makes of both elements, times
+a power of two; sums of them are `float32`'s. The least step, 2^(k + L - m), is at least 2^-143; a block with
+k + E > 127, E = floor(log2 g), whose greatest elements float32 would not hold, is refused, as is one of a NaN
+or an infinity.
+
+>>> form = Along(Float(2, 1, "none"), "floor", "ties_even", 1)
+>>> q = quantize_along(Tensor((1, 2), [Fraction(5), Fraction(-1, 5)]), form)
+>>> [str(v) for v in q.values], q.scales
+(['4', '0'], [127])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from intnet.spec.formats import Exact, Format, Way
+from intnet.spec.microscaling import (
+    GREATEST,
+    Element,
+    decoded,
+    digits,
+    greatest,
+    log2_floor,
+    quantize_block,
+)
+from intnet.spec.rounding import Mode, decision
+from intnet.spec.small_floats import Float
+from intnet.spec.tensor import Place, Tensor, index_of, places, power
+
+SIZE = 32  # elements of a block
+
+
+class Along(NamedTuple):
+    """MX blocks along `axis`, which falls into `groups`; scale: a rule of `microscaling.SCALES`."""
+
+    element: Element
+    scale: str
+    mode: Mode
+    axis: int
+    groups: int = 1
+
+
+class Quantized(NamedTuple):
+    """float32 values of the tensor's shape; a scale's word a block, in the order of `blocks`; how many were
+    limited."""
+
+    values: list[Fraction]
+    scales: list[int]
+    saturated: int
+
+
+def block_at(shape: Sequence[int], form: Along, place: Place) -> list[int]:
+    """Flat indices of the elements of the block that the element at `place` lies in."""
+    axis = form.axis % len(shape)
+    part = shape[axis] // form.groups
+    group, inside = divmod(place[axis], part)
+    first = inside - inside % SIZE
+    run = range(group * part + first, group * part + min(first + SIZE, part))
+    return [index_of((*place[:axis], i, *place[axis + 1 :]), shape) for i in run]
+
+
+def blocks(shape: Sequence[int], form: Along) -> list[list[int]]:
+    """Those of every block, by its first element in C order."""
+    found = ((i, block_at(shape, form, place)) for i, place in enumerate(places(shape)))
+    return [block for i, block in found if block[0] == i]
+
+
+def quantize_along(x: Tensor, form: Along, words: Sequence[int] | None = None) -> Quantized:
+    """x in blocks; `words`: a random word an element of x, in C order. OverflowError for a refused block."""
+    values, scales, saturated = [Fraction(0)] * len(x.values), [], 0
+    for block in blocks(x.shape, form):
+        drawn = None if words is None else [words[i] for i in block]
+        made = quantize_block([x.values[i] for i in block], form.element, form.scale, form.mode, drawn)
+        if made.scale - GREATEST + log2_floor(greatest(form.element)) > 127:
+            raise OverflowError("a block's values are beyond float32")
+        for i, word in zip(block, made.elements, strict=True):
+            value = decoded(word, made.scale, form.element)
+            assert not isinstance(value, str) or value == "-0"
+            values[i] = Fraction(value)
+        scales.append(made.scale)
+        saturated += made.saturated
+    return Quantized(values, scales, saturated)
+
+
+@dataclass(frozen=True)
+class InBlock(Format):
+    """An element of a block as a code, its value in the block's least steps, 2^(k + L - m). Grid: k.
+
+    The same as `microscaling.quantize_block` makes, in the words of `formats`: steps double with each binade
+    of x / 2^k above the least one, up to that of the greatest element, g, beyond which codes are limited.
+    """
+
+    element: Element
+
+    @property
+    def least(self) -> int:
+        """L: the exponent of the least normal element; of fixed point that of its leading bit."""
+        if isinstance(self.element, Float):
+            return self.element.least
+        return self.element.wl - 2 - self.element.fl
+
+    def grid_of(self, least: Exact, greatest: Exact) -> int:
+        """Blocks have scales, not tensors."""
+        raise ValueError("a block's scale is its grid")
+
+    def exponent(self, grid: int) -> int:
+        """k + L - m."""
+        return grid + self.least - digits(self.element)
+
+    def step(self, grid: int) -> Fraction:
+        """The least one."""
+        return power(self.exponent(grid))
+
+    def limits(self) -> tuple[int, int, str]:
+        """g, in least steps."""
+        edge = int(greatest(self.element) / self.step(0))
+        return -edge, edge, "saturate"
+
+    def way(
+        self, x: Exact, grid: int, mode: Mode = "ties_even", word: int | None = None, bits: int = 32
+    ) -> Way:
+        """On the grid of the binade that x / 2^k lies in."""
+        lead = log2_floor(abs(Fraction(x)) / power(grid)) if x else self.least
+        lead = min(max(lead, self.least), log2_floor(greatest(self.element)))
+        step, lift = power(grid + lead - digits(self.element)), 2 ** (lead - self.least)
+        edge = self.limits()[1] // lift
+        return Way(step, decision(Fraction(x) / step, mode, word, bits), (-edge, edge, "saturate"), lift)
