@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from intnet.blocks.buckets import Codec, Packed
+from intnet.blocks.mx_blocks import Along
 from intnet.errors import FormatError
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.sources import FloatExact, Root
@@ -262,7 +263,7 @@ def _check(event: Any) -> None:
     where, result = f"{event.layer}/{event.path}", event.result
     if not isinstance(result, QTensor | FloatTensor | BlockScaled | np.ndarray | Packed | Exact | FloatExact):
         raise FormatError(f"{where}: a {type(result).__name__} is not measured: it has no codes of one step")
-    if event.format is not None and not isinstance(event.format, Codec | Float | Microscaling):
+    if event.format is not None and not isinstance(event.format, Codec | Along | Float | Microscaling):
         kind_of(event.format)
     if event.format is not None and tuple(event.source.shape) != tuple(result.shape):
         raise FormatError(
