@@ -4,9 +4,9 @@
 
 A scale is found without logarithms: step(top, low) is the least j with top <= (2^wl - 1) den 2^j and
 -low <= (2^wl + 1) den 2^j, so that a step is den 2^(j+1) (`LIMITS`). Two terms meet at the lesser exponent.
-Where these are further apart than 64 bits hold (`program.Scaled.rooms`), the finer term counts in units that
-are still a quarter of a step or less, and what is cut off makes it odd: every comparison with a limit or a
-tie, which are even, comes out as of the exact sum.
+Where these are further apart than 64 bits hold (`program.Scaled.rooms`), the finer term counts in units of
+which a step still has four or more, and what is cut off makes it odd: every comparison with a limit or a tie,
+which are even numbers of them, comes out as of the exact sum.
 
 Tested against `interpret.py`, which adds fractions.
 """

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.errors import ConfigError, ShapeError
+from intnet.errors import ConfigError, NumberError, ShapeError
 from intnet.export.values import BITS, ROOM, Op, Pair, Shape, Value, by_channel, fixed, proven, with_zero
 from intnet.methods.method import to_float32
 from intnet.numbers.qtensor import QTensor
@@ -233,14 +233,15 @@ class Scaled(Op):
         return [*read, proven((len(codes),), self.exponent, codes)]
 
     def rooms(self, *read: Value) -> list[int]:
-        """By how many bits each term may be raised; behind its point is then more than a rounding sees.
+        """By how many bits each term may be raised.
 
-        ConfigError where 64 bits hold no such sum.
+        Raised so far, beyond what the other needs, the greatest sum is so many units that limits and ties are
+        even numbers of them (`block_float.py`). ConfigError where 64 bits hold no such sum.
         """
         bits = [term.greatest.bit_length() for term in self.terms(*read)]
         rooms = [ROOM - own for own in bits]
         for own, other in zip(rooms, reversed(bits), strict=True):
-            if len(bits) == 2 and own < max(self.wl + 3, other + 1):
+            if len(bits) == 2 and own < max(self.wl + 2 + self.den.bit_length(), other + 1):
                 raise ConfigError(
                     f"{self.name}: sums of {bits[0]} and {bits[1]} bits, whose exponents follow the image, "
                     f"and {self.wl} bits of their sum: 64 bits are what there is: choose smaller layers"
@@ -266,7 +267,8 @@ class Scaled(Op):
 class Norm(Op):
     """BF(((x - mean) r) gamma + beta) of wl bits, of float32 with one rounding an operation; see `Scaled`.
 
-    mean, r, gamma, beta: float32, one a channel. Defined by `spec/float_batch_norm.py: x2_at` and `x3_at`.
+    mean, r, gamma, beta: float32, one a channel.
+    Defined by `spec/float_batch_norm.py: x2_at`, `spec/float_batch_norm.py: x3_at`.
     """
 
     mean: np.ndarray
@@ -281,6 +283,8 @@ class Norm(Op):
         constants = self.mean, self.r, self.gamma, self.beta
         if any(v.dtype != np.float32 or v.shape != (x.shape[-1],) for v in constants):
             raise ShapeError(f"{self.name}: float32 constants, one a channel of {x.shape}")
+        if not all(np.all(np.isfinite(v)) for v in constants):
+            raise NumberError(f"{self.name}: NaN or infinity among its statistics or parameters")
         mean, r, gamma, beta = (Fraction(float(np.abs(v).max())) for v in constants)
         centred = x.reach + mean
         parts = [centred, centred * r, centred * r * gamma, centred * r * gamma + beta]

@@ -178,8 +178,9 @@ class Follower(Watcher):
             if isinstance(form, Scaled):
                 x = self._scaled(x, form.wl, where)
             elif isinstance(event.result, np.ndarray):
-                if isinstance(x, int):
-                    x = Waiting(where, self.plain(x, where))
+                if isinstance(x, Waiting) and x.fields is not None:  # a sum, which float32 would round
+                    raise self._floats(where)
+                x = x if isinstance(x, Waiting) else Waiting(where, self.plain(x, where))
             elif isinstance(x, Waiting):
                 raise self._floats(x.where)
             elif event.format is not None:

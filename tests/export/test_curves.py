@@ -62,6 +62,7 @@ def lenet5_tanh() -> Model:
     return models.make("lenet5-tanh", (12, 12, 1), 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("net", "method", "options"),
     [(lenet5_tanh, "wageubn", FIXED), (lenet5_tanh, "adapt", {}), (Curved, "wageubn", FIXED)],
