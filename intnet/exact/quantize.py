@@ -13,7 +13,6 @@ Defined by `spec/formats.py: quantize`.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from math import prod
 from typing import Any, overload
@@ -160,8 +159,7 @@ def _fixed(x: Expression, format: FixedPoint, rounding: Rounding) -> QTensor:
         span = 1 << format.wl
         wide = codes.astype(np.int64)
         codes = wide - span * ((wide - format.lo) // span)
-        changed = int((codes != wide).sum())
-        codes, status = codes.astype(container(max_abs(codes))), replace(status, saturated=changed)
+        codes = codes.astype(container(max_abs(codes)))
     elif codes.size and (int(codes.min()) < format.lo or int(codes.max()) > format.hi):
         index = tuple(int(i) for i in np.argwhere((codes < format.lo) | (codes > format.hi))[0])
         raise NumberError(

@@ -5,7 +5,8 @@
 
 A straight-through gradient with clipping asks for it (`torch.py`). Kernels count and keep no mask, so it is
 found again: x is rounded once more, with no range, where q is at an edge, and what comes out beyond the edge
-was changed. Elsewhere a range that saturates has changed nothing; one that wraps is looked at everywhere.
+was changed. Elsewhere a range that saturates has changed nothing; an ap_fixed that wraps is looked at all
+over. As in `Status`, a `FixedPoint` that wraps counts nothing.
 
 Defined by `spec/formats.py: Way.saturated`, `spec/small_floats.py: encode`,
 `spec/microscaling.py: quantize_block`, `spec/ap_fixed.py: code`.
@@ -21,7 +22,7 @@ from intnet.exact.expressions import FloatExact, exact
 from intnet.exact.parts import bit_length, narrowed, parts, rounded
 from intnet.exact.quantize import words_of
 from intnet.numbers.ap_fixed import ApFixed
-from intnet.numbers.formats import Constant, Direct, Flag, Levels, OwnFormat
+from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Levels, OwnFormat
 from intnet.numbers.microscaling import BIAS, BlockScaled
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import HLS_ALIASES, STOCHASTIC, Rounding, how, mode_code
@@ -118,7 +119,8 @@ def _edges(x: np.ndarray, q: Quantized) -> _Edges | None:
         n = exact(x).log2_max() - (q.format.dr.bit_length() - 1)
         return _of_codes(q)._replace(exponent=n)
     unlimited = isinstance(q.format, OwnFormat) and q.format.limits() is None
-    return None if unlimited or isinstance(q.format, Direct) else _of_codes(q)
+    wraps = isinstance(q.format, FixedPoint) and q.format.overflow == "wrap"
+    return None if unlimited or wraps or isinstance(q.format, Direct) else _of_codes(q)
 
 
 def _of_words(q: FloatTensor) -> _Edges:
@@ -130,13 +132,13 @@ def _of_words(q: FloatTensor) -> _Edges:
 
 
 def _of_codes(q: QTensor) -> _Edges:
-    """The format's range, in the steps that it has at its edges; elements there, of a wrap all."""
+    """The format's range, in the steps that it has at its edges; elements there, or all."""
     format: Any = q.format
     if isinstance(format, OwnFormat):
         low, high, _ = format.limits() or (0, 0, "")
     else:
         low, high = getattr(format, "lo", -format.hi), format.hi
-    leaves = "wrap" in getattr(format, "overflow", "") or getattr(format, "o", "") in AP_LEAVING
+    leaves = isinstance(format, ApFixed) and format.o in AP_LEAVING
     at = np.arange(q.size) if leaves else np.flatnonzero((q.codes <= low) | (q.codes >= high))
     step = format.fine if isinstance(format, Flag) else 0
     return _Edges(-(-low >> step), high >> step, int(q.exponent) + step, at)

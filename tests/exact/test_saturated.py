@@ -64,6 +64,8 @@ def by_definition(x: np.ndarray, format: Any, mode: str, words: np.ndarray | Non
     if isinstance(format, ApFixed):
         told = spec_ap.ApFixed(format.w, format.i, format.q, format.o, format.n, format.signed)
         return [spec_ap.code(v, told)[1] for v in numbers]  # type: ignore[arg-type]
+    if isinstance(format, FixedPoint) and format.overflow == "wrap":
+        return [False] * x.size  # as counts have it
     rules = FORMATS[type(format)](*vars(format).values()) if type(format) in FORMATS else format
     grid = rules.grid(numbers)
     each = zip(numbers, drawn, strict=True)
