@@ -9,9 +9,8 @@ import numpy as np
 from intnet.errors import PackError
 from intnet.packs import pack, units
 from intnet.packs.ports import Draft
-from intnet.packs.units import drafts
+from intnet.packs.units import drafts, stimuli_mx
 from intnet.packs.units.signals import Columns, Group, Parameters, Source, column, ends, limits
-from intnet.packs.units import stimuli_mx
 from intnet.packs.units.stimuli import TENSOR, n_of
 from intnet.packs.units.stimuli_sums import block_group, random_beats, random_block
 from intnet.packs.units.training import Taken
