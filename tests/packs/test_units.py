@@ -13,8 +13,12 @@ import numpy as np
 import pytest
 
 from intnet.errors import ConfigError, IntnetError, PackError
+from intnet.exact import dots
 from intnet.numbers import rng
+from intnet.numbers.accumulators import Once
 from intnet.numbers.hexfiles import MOST_BITS
+from intnet.numbers.microscaling import BlockScaled, Microscaling
+from intnet.numbers.small_floats import E4M3, E5M2, FLOATS, FloatTensor
 from intnet.packs import check, pack, units
 from intnet.packs.by_spec.units import EXPECTED, Words
 from intnet.packs.ports import Draft, Port
@@ -171,6 +175,22 @@ def test_sums_are_those_of_the_layer() -> None:
     x, w = (events[path].result.codes.astype(np.int64) for path in training.PATHS["mac_requant"])
     pixels = x[: training.PIXELS, ::2, ::2].reshape(-1, x.shape[-1])
     assert words["q.acc"] == (pixels @ w.reshape(len(w), -1).T).reshape(-1).tolist()
+
+
+def test_products_of_blocks_are_those_of_matrices() -> None:
+    """`exact.dots` sums the same elements in another way: integers on one grid."""
+    words, seen = words_of(made("mx_dot", "L3")), set[int]()
+    stops = [i + 1 for i, last in enumerate(words["last"]) if last]
+    for k, (start, stop) in enumerate(pairwise([0, *stops])):
+        a, b = (column(words[name][start:stop]).astype(np.uint8).reshape(-1) for name in ("a", "b"))
+        scales = [np.array([[words[name][stop - 1]]], np.uint8) for name in ("sa", "sb")]
+        row, col = Microscaling(E4M3, (1, a.size)), Microscaling(E5M2, (a.size, 1))
+        left = BlockScaled(FloatTensor(a.reshape(1, -1), E4M3), scales[0], row)
+        right = BlockScaled(FloatTensor(b.reshape(-1, 1), E5M2), scales[1], col)
+        total = dots.matmul(left, right, Once(FLOATS["FP32"]))
+        assert total.raw().item() == words["y"][k]
+        seen.add(words["y"][k])
+    assert len(seen) > 100
 
 
 def test_words_are_those_that_training_drew() -> None:

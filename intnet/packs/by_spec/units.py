@@ -16,7 +16,7 @@ from intnet.packs.by_spec.plain import Plain, flag_word
 from intnet.packs.by_spec.trails import parts
 from intnet.spec.float32 import bits_of, to_float32, units
 from intnet.spec.formats import Constant, Direct, FixedPoint, Flag, Shift, Way, exponent_of
-from intnet.spec.microscaling import decoded
+from intnet.spec.microscaling import Element, decoded
 from intnet.spec.rounding import Decision, decision, overflow
 from intnet.spec.small_floats import Float
 from intnet.spec.tensor import power
@@ -27,7 +27,7 @@ Words = dict[str, list[Any]]  # of a port; a list of lanes a word where it has l
 Parameters = Mapping[str, Any]
 INFINITY, LEAST, MANTISSA = 0x7F800000, -149, 24
 QUIET_NAN = 0x7FC00000
-ELEMENTS = {  # of microscaling formats; of INT8 words are signed codes
+ELEMENTS: dict[str, Element] = {  # of microscaling formats; of INT8 words are signed codes
     "E4M3": Float(4, 3, "nan"),
     "E5M2": Float(5, 2),
     "E3M2": Float(3, 2, "none"),

@@ -168,8 +168,8 @@ def _element(name: str, kind: str, lanes: int) -> Port:
     if not isinstance(element, Float):
         return signal(name, element.wl, f"MX{kind}: codes, in units of 2^-{element.fl}", lanes=lanes)
     e, m, least = element.e, element.m, element.least
-    text = f"{kind}: s [{e + m}], e [{e + m - 1}:{m}], f [{m - 1}:0]: (-1)^s 2^(e - {1 - least}) (1 + f/{1 << m})"
-    text += f", of e = 0 (-1)^s 2^{least} f/{1 << m}"
+    text = f"{kind}: s [{e + m}], e [{e + m - 1}:{m}], f [{m - 1}:0]: (-1)^s 2^(e - {1 - least})"
+    text += f" (1 + f/{1 << m}), of e = 0 (-1)^s 2^{least} f/{1 << m}"
     if element.specials == "nan":
         text += f"; {element.greatest + 1:x} is NaN, of either s"
     if element.specials == "ieee":

@@ -221,7 +221,7 @@ def words(kind: str) -> list[int]:
 
 
 def _bits(kind: str) -> list[int]:
-    """Words of one bit, of all bits but one, of none and of all; those of one beside the sign; special ones."""
+    """Words of one bit, beside the sign too, of all bits but one, of none and of all; special ones."""
     every, top = set(words(kind)), bits(ELEMENTS[kind])
     found = {sign ^ 1 << bit for bit in range(top) for sign in (0, 1 << top - 1, -1)} | {0, -1}
     return sorted(every & ({word & (1 << top) - 1 for word in found} | found | set(specials(kind))))
