@@ -10,6 +10,8 @@ of y, from L on, less m; the binade is read off x. All other ways to round, and 
 in which x may be subnormal where that counts, or beyond UP_TO, take float64, in which every step is exact.
 """
 
+from typing import Any
+
 import numpy as np
 
 from intnet.machine.jit import inlined, njit, pjit, prange
@@ -27,7 +29,7 @@ _POWERS = (2.0 ** np.arange(LEAST, GREATEST + 1)).astype(np.float32)
 
 
 @njit
-def _scale(top: int, edge: int, limit: int) -> int:
+def _scale(top: Any, edge: int, limit: int) -> Any:
     """k of a block whose greatest magnitude has the bits `top`; limit: fractions of it above this lift k.
 
     Beyond GREATEST where it is infinite or NaN. Defined by `spec/microscaling.py: scale_of`.
@@ -84,7 +86,7 @@ def _spread(of: np.ndarray, n: int, each: np.ndarray) -> None:
 
 
 @njit
-def _scales(each: np.ndarray, edge: int, limit: int, words: np.ndarray) -> tuple[bool, bool]:
+def _scales(each: np.ndarray, edge: int, limit: int, words: np.ndarray) -> tuple[bool, Any]:
     """Of each block the bits of its greatest magnitude become its k, of zeros 0; words: those of the scales.
 
     (whether a block is refused, whether all may take float32). In a loop of vectors, unless a block has an
@@ -112,7 +114,7 @@ def _scales(each: np.ndarray, edge: int, limit: int, words: np.ndarray) -> tuple
 
 
 @inlined
-def _nearest(x: float, bits: int, k: int, least: int, m: int) -> float:
+def _nearest(x: Any, bits: Any, k: Any, least: Any, m: Any) -> Any:
     """An element to nearest, ties to even, ahead of its limit, in units of 2^k; bits: of x.
 
     Defined by `spec/mx_blocks.py: InBlock.way`.
@@ -155,7 +157,7 @@ def _anyhow(x: float, down: float, least: int, m: int, mode: int, word: int) -> 
 def _row(
     x: np.ndarray, bits: np.ndarray, words: np.ndarray, k: np.ndarray, element: tuple[int, ...], most: float,
     mode: int, fast: bool, out: np.ndarray,
-) -> int:  # fmt: skip
+) -> Any:  # fmt: skip
     """Elements side by side, of blocks with these k; how many were limited. fast: in float32."""
     least, m, count = np.int32(element[0]), np.int32(element[1]), np.int32(0)
     if fast:

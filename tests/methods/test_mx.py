@@ -176,7 +176,7 @@ def test_what_it_refuses() -> None:
 
 def test_what_is_no_number_is_named() -> None:
     run = run_of("mlp", 1)
-    weight = run.model.fc2.weight
+    weight = next(p for name, _, p in run.model.all_parameters() if name == "fc2.weight")
     weight.value = weight.value.copy()
     weight.value[1, 2] = np.inf
     with pytest.raises(NumberError, match=r"fc2/Wq: NaN or infinity at index \(1, 2\)"):

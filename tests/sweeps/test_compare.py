@@ -40,7 +40,7 @@ def test_the_rows() -> None:
         Part("wageubn", [("lr", ["78,52@1"]), ("e2", ["16"])]),
     ]
     assert [part.method for part in compare.parts("all", [])] == [
-        "float32", "wageubn", "adapt", "muppet", "dynasty", "saved", "banner",
+        "float32", "wageubn", "adapt", "muppet", "dynasty", "saved", "banner", "mx",
     ]  # fmt: skip
 
 

@@ -387,7 +387,8 @@ def state_path(key: str) -> str:
 def _as_stored(one: Captured, key: str, value: Any) -> Any:
     """A state tensor in the format that the step stores it in: a checkpoint keeps codes, not formats."""
     formats = [event.format for event in one.events if event.path == state_path(key)]
-    if not formats or not isinstance(value, QTensor) or isinstance(formats[0], Codec | Float | Microscaling):
+    words = Codec | Along | Float | Microscaling
+    if not formats or not isinstance(value, QTensor) or isinstance(formats[0], words):
         return value
     return QTensor(value.codes, value.exponent, formats[0], value.bound)
 
