@@ -57,6 +57,21 @@ class Recording:
             last(event)
             self.values.setdefault(name, {})[step] = _kept(last[name])
 
+    def check(self, steps: int) -> None:
+        """ConfigError for a pattern that no path of so many steps had."""
+        names = sorted({name for _, name in self._rows})
+        for pattern in self.patterns if steps else ():
+            if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+                raise ConfigError(
+                    f"{pattern}: nothing stood on such a path in {steps} steps that were looked at"
+                )
+
+    def __repr__(self) -> str:
+        steps = sorted({step for step, _ in self._rows})
+        told = f"steps {steps[0]} to {steps[-1]}" if steps else "no step yet"
+        paths = len({name for _, name in self._rows})
+        return f"Recording({', '.join(self.patterns)}: {paths} paths, {told}, every {self.every})"
+
     def records(self) -> list[dict[str, Any]]:
         """A path and step a dict: as a table `pandas.DataFrame(seen.records())`.
 
@@ -142,11 +157,19 @@ def record(run: Run, *patterns: str, every: int = 1, values: bool = True) -> Ite
         raise ConfigError(f"every={every!r}: a whole number of steps of at least 1")
     names = {layer.name for layer in run.model.all_layers()}
     for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise ConfigError(
+                f"{pattern!r}: patterns stand one by one: record(run, 'fc1/x0', 'fc1/gW', every=10)"
+            )
+        if "/" not in pattern and pattern != "*":
+            raise ConfigError(f"{pattern}: write 'layer/path', as '{pattern}/*'")
         if not any(fnmatch.fnmatchcase(name, pattern.rpartition("/")[0]) for name in names):
             raise ConfigError(f"{pattern}: no layer has such a name; there are {', '.join(sorted(names))}")
     seen = Recording(run, patterns or ("*",), every, values)
+    begun = run.step
     with run.method.within(observers=[*run.method.observers, seen]):
         yield seen
+    seen.check(run.step // every - begun // every)
 
 
 @contextmanager

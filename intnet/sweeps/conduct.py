@@ -89,6 +89,8 @@ def compare(
              {"float32": {"lr": 0.05}, "saved": [{"bits": 2}, {"bits": 4}]}
     jobs, cluster, more: as of `sweep`
     """
+    if isinstance(methods, str):
+        raise ConfigError(f"compare takes several methods: a list of names, not {methods!r}")
     rows = methods if isinstance(methods, Mapping) else {name: {} for name in methods}
     parts = [
         Part(name, _grid({key: [value] for key, value in one.items()}))
@@ -105,12 +107,18 @@ def _texts(settings: Settings) -> dict[str, str]:
 
 def _grid(values: Values) -> Grid:
     for key, chosen in values.items():
-        if isinstance(chosen, str) or not len(chosen):
+        if isinstance(chosen, str) or not hasattr(chosen, "__len__") or not len(chosen):
             raise ConfigError(f"{key}: give a list of values, as in {{{key!r}: [8, 4]}}, not {chosen!r}")
     return [(key, [str(value) for value in chosen]) for key, chosen in values.items()]
 
 
 def _asked(parts: Sequence[Part], model: str, data: str, more: More) -> Asked:
+    for what, name in (("model", model), ("data", data), *(("method", part.method) for part in parts)):
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"{what}: a sweep takes a name, of which other processes make it, no {type(name).__name__}: "
+                "register your own ('From a file of your own' in the docs); arrays: data='arrays:FILE.npz'"
+            )
     told: dict[str, Any] = {**more, "settings": _texts(more.get("settings", {}))}
     return Asked(parts, model, data, **told)
 

@@ -67,6 +67,8 @@ class Run(Shown):
                 f"model {model.kind!r} was built for images (H, W, C) = {model.image_shape}, data set "
                 f"{data.name!r} has {data.image_shape}: build it for the data's shape"
             )
+        if not (is_int(batch_size) and is_int(seed)):
+            raise ConfigError(f"batch_size={batch_size!r}, seed={seed!r}: both are whole numbers")
         batches = Batches(data, batch_size, seed, augment)
         self.model, self.method, self.data = model, method, data
         self.batch_size, self.seed = batch_size, seed
@@ -151,7 +153,7 @@ class Run(Shown):
 
         Nothing is tested and nobody called back between: that is `fit`.
         """
-        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 0:
+        if not is_int(steps) or steps < 0:
             raise ConfigError(f"run.train({steps!r}): how many steps are done in all, a whole number from 0")
         if steps < self.step:
             raise ConfigError(
@@ -183,6 +185,7 @@ class Run(Shown):
                 f"run.fit(epochs={epochs!r}): epochs are counted from the run's start, and "
                 f"{self.step / self.steps_per_epoch:g} are done: give a whole number above"
             )
+        _check_callbacks(callbacks)
         train_epochs(self, int(epochs), callbacks, on_step, progress)
         return self
 
@@ -308,6 +311,17 @@ def _kernels(model: Model, method: Method) -> str:
     return next((name for name in names if name in listed()), group("float32", convolves))
 
 
+def _check_callbacks(callbacks: Any) -> None:
+    """ConfigError unless these are functions of a run."""
+    if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
+        raise ConfigError(f"callbacks={callbacks!r}: give a list, as callbacks=[EarlyStopping(patience=2)]")
+    for one in callbacks:
+        if isinstance(one, type):
+            raise ConfigError(f"callbacks: {one.__name__} is a class: make one, as {one.__name__}()")
+        if not callable(one):
+            raise ConfigError(f"callbacks: {one!r} is no function: each is called with the run, every epoch")
+
+
 def _check_new(model: Any, method: Any) -> None:
     """ConfigError unless these are a model and a method that no run has yet."""
     if isinstance(model, type) and issubclass(model, Model):
@@ -368,6 +382,9 @@ def fit(
     """
     _check_new(model, method)
     given = data if isinstance(data, Dataset) else _from_pair(data)
+    _check_callbacks(callbacks)
+    if isinstance(record, str):
+        raise ConfigError(f"record={record!r}: patterns are a list, as record=[{record!r}]")
     for pattern in record:
         _check_pattern(pattern, [layer.name for layer in model.all_layers()])
     if not progress:

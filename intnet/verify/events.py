@@ -196,7 +196,6 @@ def _code(form: Format, source: Source, x: Fraction, grid: int, mode: Mode, word
     if source.root:
         return form.root_code(x, grid, mode)[0]
     if source.curve:
-        assert isinstance(mode, str), "a curve has no fraction to ask a rule of"
         return form.limited(curve_code(source.curve, x, form.exponent(grid), mode))[0]
     return form.code(x, grid, mode, word)[0]
 

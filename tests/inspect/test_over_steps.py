@@ -84,12 +84,19 @@ def test_statistics_alone_keep_no_values() -> None:
 
 def test_what_names_nothing_is_refused() -> None:
     run = new()
-    for pattern in ("fc9/*", "Wq", "fc1"):
-        with (
-            pytest.raises(ConfigError, match=r"no layer has such a name; there are .*fc1"),
-            intnet.record(run, pattern),
-        ):
+    lines = {
+        "fc9/*": r"no layer has such a name; there are .*fc1",
+        "Wq": "write 'layer/path'",
+        "fc1": r"as 'fc1/\*'",
+        ("fc1/x0",): "patterns stand one by one",
+    }
+    for pattern, message in lines.items():
+        with pytest.raises(ConfigError, match=message), intnet.record(run, pattern):  # type: ignore[arg-type]
             pass
+    nothing = pytest.raises(ConfigError, match="fc2/zz: nothing stood on such a path in 1 steps")
+    with nothing, intnet.record(run, "fc2/zz", "fc2/x0", every=2) as seen:
+        run.train(run.step + 2)
+    assert repr(seen) == f"Recording(fc2/zz, fc2/x0: 1 paths, steps {run.step} to {run.step}, every 2)"
     for every in (0, -1, 2.0, True):
         with pytest.raises(ConfigError, match="every="), intnet.record(run, every=every):  # type: ignore[arg-type]
             pass

@@ -114,6 +114,13 @@ SAVED = ("saved", "mlp", "digits")
         (lambda out: library.sweep(*SAVED, out, vary={"bits": []}), "bits: give a list of values"),
         (lambda out: library.sweep(*SAVED, out, vary={"bits": [2]}, settings={"bits": 4}), "give it once"),
         (lambda out: library.sweep(*SAVED, out, vary={"bit": [2]}), "did you mean 'bits'"),
+        (lambda out: library.sweep(*SAVED, out, vary={"bits": 4}), "bits: give a list of values"),
+        (
+            lambda out: library.sweep("saved", "mlp", object(), out),
+            "data: a sweep takes a name, of which other",
+        ),
+        (lambda out: library.compare([object()], "mlp", "digits", out), "method: a sweep takes a name"),
+        (lambda out: library.compare("saved", "mlp", "digits", out), "compare takes several methods"),
         (lambda out: library.compare(["floot32"], "mlp", "digits", out), "did you mean 'float32'"),
     ],
 )

@@ -218,6 +218,18 @@ class Unfinished(Model):
         return self.flat(x, method)
 
 
+class Rows(Model):
+    """A linear layer on images."""
+
+    def __init__(self) -> None:
+        super().__init__("rows", (1, 1, 6), 2)
+        self.fc = layers.Linear(6, 2)
+        self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        return self.fc(x, method)
+
+
 def test_a_model_and_a_method_belong_to_one_run() -> None:
     run = made(epochs=1)
     digest = run.digest()
@@ -259,6 +271,21 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (asked_of(method="wageubn"), "'wageubn' is no method"),
     (asked_of(data=X), "a ndarray is no data set: give datasets.load('digits'), or arrays: (X, y)"),
     (asked_of(data=(X,)), "a tuple is no data set"),
+    (
+        lambda: made(callbacks=[EarlyStopping]),
+        "callbacks: EarlyStopping is a class: make one, as EarlyStopping()",
+    ),
+    (lambda: made(callbacks=print), "give a list, as callbacks=[EarlyStopping(patience=2)]"),
+    (lambda: made(callbacks=[3]), "callbacks: 3 is no function"),
+    (lambda: made(record="fc1/*"), "record='fc1/*': patterns are a list, as record=['fc1/*']"),
+    (lambda: Run(mlp(), methods.Float32(), DATA, "8"), "batch_size='8', seed=1: both are whole"),  # type: ignore
+    (lambda: Run(mlp(), methods.Float32(), DATA, 8, 1.5), "batch_size=8, seed=1.5: both"),  # type: ignore
+    (lambda: made().train("9"), "run.train('9'): how many steps are done in all"),  # type: ignore
+    (lambda: made().train(-1), "run.train(-1): how many steps are done in all, a whole number from 0"),
+    (
+        lambda: Run(Rows(), methods.Float32(), DATA, 8).train(1),
+        "fc: reads rows (N, F), not (8, 1, 1, 6): put a Flatten() ahead",
+    ),
     (asked_of(models.mlp((1, 1, 7), 2)), SHAPES),
     (lambda: fit(Unfinished(False), methods.Float32(), DATA), UNNAMED),
     (lambda: Unfinished(True), "model 'unfinished' has no layer with weights"),

@@ -69,7 +69,6 @@ def _of_ways(seen: Seen) -> Trail:
 def _of_function(given: Roots | Curve, form: Format, mode: Mode) -> Trail:
     """Of a value that is irrational as a rule."""
     grid = form.grid([0])
-    assert isinstance(mode, str)
     if isinstance(given, Roots):
         rounded = [form.root_way(v, grid, mode).decision.rounded for v in given.squares]
         fine = [_root_below(v / form.step(grid) ** 2) for v in given.squares]

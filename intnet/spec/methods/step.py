@@ -221,19 +221,19 @@ class Step(Rules):
 
     def stored(self, layer: Layer, path: str, given: Expression, form: Format | None = None) -> Any:
         """`given` in a format, that of its path where none is given."""
-        form = self.format_of(layer, path) if form is None else form
         stream = self.stream_of(layer, path)
-        if form is None or form == FLOAT32:
-            return self.note(layer, path, given, given if form is None else in_float32(given), form)
-        assert isinstance(form, Format)
+        found = self.format_of(layer, path) if form is None else form
+        if found is None or found == FLOAT32:
+            return self.note(layer, path, given, given if found is None else in_float32(given), found)
+        assert isinstance(found, Format)
         drawn = None if stream is None else self.words(stream, _size(given))
         mode = self.mode_of(layer, path)
-        q = rounded(given, form, drawn, mode)
+        q = rounded(given, found, drawn, mode)
         name = f"{layer.name}/{path}"
         if q.saturated:
             self.saturated[name] = self.saturated.get(name, 0) + q.saturated
         out = Fixed(given.shape, q.codes, q.exponent)
-        return self.note(layer, path, given, out, form, mode if drawn is None else "stochastic", drawn)
+        return self.note(layer, path, given, out, found, mode if drawn is None else "stochastic", drawn)
 
     def note(
         self, layer: Layer, path: str, given: Any, out: Any, form: Any = None, mode: Mode | None = None,
@@ -338,8 +338,9 @@ def rounded(
     return quantize(exact(value), form, mode if drawn is None else "stochastic", drawn)
 
 
-def curve_code(name: str, x: Fraction, exponent: int, mode: str = "ties_even") -> int:
-    """The code of a curve at x, rounded by a mode that draws no words."""
+def curve_code(name: str, x: Fraction, exponent: int, mode: Mode = "ties_even") -> int:
+    """The code of a curve at x, rounded by a mode of `rounding.MODES` that draws no words."""
+    assert isinstance(mode, str)
     if name == "tanh":
         return tanh_round(x, exponent, mode)
     return int(curve_round(name, x, exponent, mode))
