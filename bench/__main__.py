@@ -1,4 +1,4 @@
-"""Run benchmarks by name (default: all): a table a question on the terminal, JSON in bench/results/.
+"""Run benchmarks by name (default: all but `ranks` and `kills`): a table a question, JSON in bench/results/.
 
 A benchmark is a module with QUESTION, `rows()`, a list of flat dicts, and `targets(rows)`, what the
 rows say against the targets (`summary.py`). Timings are medians after a warm-up, and what is compared
@@ -24,8 +24,9 @@ from bench.summary import Row, markdown, show
 
 NAMES = (
     "startup", "gemm", "conv", "quantizers", "step", "inference", "exported", "adapt", "dynasty", "saved",
-    "trace", "packs", "threads", "memory", "models", "larger", "machines", "ranks", "kills",
+    "trace", "packs", "threads", "memory", "models", "larger", "machines",
 )  # fmt: skip
+BY_NAME = ("ranks", "kills")  # only where asked for: they take long and need mpirun
 LOAD = os.getloadavg()[0]  # of the last minute
 RESULTS = Path(__file__).parent / "results"
 WIDTH = 130  # characters, where no terminal says
@@ -80,7 +81,7 @@ def run(name: str, console: Console) -> list[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="which (default: all)")
+    parser.add_argument("names", nargs="*", choices=[*NAMES, *BY_NAME, []], help="which")
     parser.add_argument("--markdown", action="store_true", help="print the last runs' targets, run nothing")
     options = parser.parse_args()
     names = options.names or NAMES

@@ -152,12 +152,12 @@ def carry_out(
     missing = [f"--{name}" for name in needed if getattr(args, name) is None]
     if missing:
         raise ConfigError(f"give {', '.join(missing)} (or --show DIR, to see what one has come to)")
-    from intnet.cli.terminal import Stop
     from intnet.sweeps import cluster, conduct, plan, work
     from intnet.sweeps.compared import RESULTS
     from intnet.sweeps.progress import Show
+    from intnet.training.epochs import Stop
 
-    stop = Stop()
+    stop = Stop(signal.SIGINT, signal.SIGTERM)
     with ExitStack() as held:
         new = plan.make(ask(args))
         client = held.enter_context(cluster.connected(args.cluster)) if args.cluster else None
