@@ -15,6 +15,7 @@ from intnet import datasets, formats, methods, models, plugins, rounding
 from intnet.errors import ConfigError, IntnetError
 from intnet.runs import run_folder
 from intnet.runs.identity import identity
+from tests.support.command import afresh, forgotten
 
 ROOT = Path(__file__).resolve().parents[1]
 MINE = '''
@@ -116,13 +117,20 @@ KEYS = ["data set corners", "format quarters", "method mine", "model three", "ro
 PARTS = ["--method", "mine", "--model", "three", "--data", "corners", "--batch-size", "16"]
 
 
-def intnet(folder: Path, *arguments: str, path: str = "", status: int = 0) -> str:
-    """What a fresh process says: stdout, of a refusal stderr."""
+def fresh(folder: Path, *arguments: str, path: str = "", status: int = 0) -> str:
+    """What a process of its own says: stdout, of a refusal stderr."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), path]))}
     command = [sys.executable, "-m", "intnet", *arguments]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == status, f"{arguments}: {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stderr if status == 2 else done.stdout
+
+
+def intnet(folder: Path, *arguments: str, status: int = 0) -> str:
+    """What it says in this process, which knows nothing of the folder before it and forgets all behind it."""
+    found, out, err = afresh(folder, *arguments)
+    assert found == status, f"{arguments}: {found}\n{out}{err}"
+    return err if status == 2 else out
 
 
 def last(text: str) -> str:
@@ -131,22 +139,10 @@ def last(text: str) -> str:
 
 
 @pytest.fixture
-def clean() -> Iterator[None]:
+def clean(tmp_path: Path) -> Iterator[None]:
     """What a test registers is forgotten behind it."""
-    registries = plugins._REGISTRIES.values()
-    before = [(dict(one), dict(one.origins)) for one in registries]
-    loaded, path, modules = dict(plugins._LOADED), list(sys.path), dict(sys.modules)
-    yield
-    for registry, (known, origins) in zip(registries, before, strict=True):
-        registry.clear()
-        registry.update(known)
-        registry.origins = origins
-    plugins._LOADED.clear()
-    plugins._LOADED.update(loaded)
-    sys.path[:] = path
-    for name in set(sys.modules) - set(modules):
-        if not name.startswith(("intnet", "numpy", "numba", "llvmlite", "scipy")):
-            del sys.modules[name]
+    with forgotten(tmp_path):
+        yield
 
 
 @pytest.fixture
@@ -156,7 +152,7 @@ def mine(tmp_path: Path, clean: None) -> Path:
     return file
 
 
-# -- the whole way, in fresh processes -------------------------------------------------------------
+# -- the whole way, in processes of their own and in this one without what it has met -------------------
 
 
 @pytest.mark.slow
@@ -164,23 +160,23 @@ def test_every_command_finds_what_a_run_was_made_of(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     sha256 = hashlib.sha256(MINE.encode()).hexdigest()
     given = ["--import", "mine.py", *PARTS, "--set", "k=3"]
-    whole = last(intnet(tmp_path, "train", *given, "--epochs", "2", "--out", "whole"))
+    whole = last(fresh(tmp_path, "train", *given, "--epochs", "2", "--out", "whole"))
     intnet(tmp_path, "train", *given, "--epochs", "1", "--out", "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["run"]["plugins"] == dict.fromkeys(KEYS, sha256)
     assert config["plan"]["imports"] == [str(tmp_path / "mine.py")]
-    assert last(intnet(tmp_path, "resume", "run", "--epochs", "2")) == whole
+    assert last(fresh(tmp_path, "resume", "run", "--epochs", "2")) == whole
     assert last(intnet(tmp_path, "eval", "run")) == whole
     assert "Quarters(k=3), ties_neg" in intnet(
         tmp_path, "inspect", "run", "--layer", "fc2", "--path", "Wq", "--index", "0,0"
     )
-    assert "no difference" in intnet(tmp_path, "verify", "run", "--layer", "fc2")
+    assert "no difference" in fresh(tmp_path, "verify", "run", "--layer", "fc2")
     intnet(tmp_path, "golden", "run", "--layer", "fc2", "--out", "pack")
     contract = (tmp_path / "pack" / "CONTRACT.md").read_text()
     assert "Mode ties_neg, of its maker's own, goes up by: f > 1/2" in contract
     assert "`quarters`, a format of its maker's own" in contract and str(tmp_path) not in contract
     assert "give --import FILE" in intnet(tmp_path, "check", "pack", status=2)
-    assert "PASS" in intnet(tmp_path, "check", "pack", "--import", "mine.py")
+    assert "PASS" in fresh(tmp_path, "check", "pack", "--import", "mine.py")
     assert "  ties_neg " in intnet(tmp_path, "list", "--import", "mine.py")
 
 
@@ -252,7 +248,7 @@ def test_workers_of_a_cluster_read_it_and_read_it_again_when_it_changed(tmp_path
         for name, text in (("first", MINE), ("second", MINE.replace("default_rng(1)", "default_rng(2)"))):
             (tmp_path / "mine.py").write_text(text)
             there = ["--cluster", cluster.scheduler_address, "--out", name]
-            digests.append(last(intnet(tmp_path, "sweep", *given, *there)))
+            digests.append(last(fresh(tmp_path, "sweep", *given, *there)))
             assert last(intnet(tmp_path, "sweep", *given, "--out", f"{name} here")) == digests[-1]
     assert digests[0] != digests[1]
 
@@ -266,12 +262,12 @@ def test_a_package_adds_its_parts_by_an_entry_point(tmp_path: Path) -> None:
     (info / "entry_points.txt").write_text("[intnet.plugins]\nmine = mypackage_parts\n")
     (site / "mypackage_parts.py").write_text(MINE)
     path = str(site)
-    digest = last(intnet(tmp_path, "train", *PARTS, "--out", "run", path=path))
-    assert last(intnet(tmp_path, "eval", "run", path=path)) == digest
-    assert "  mine " in intnet(tmp_path, "list", path=path)
-    assert last(intnet(tmp_path, "eval", "run")) == digest  # by the file that the run remembers
+    digest = last(fresh(tmp_path, "train", *PARTS, "--out", "run", path=path))
+    assert last(fresh(tmp_path, "eval", "run", path=path)) == digest
+    assert "  mine " in fresh(tmp_path, "list", path=path)
+    assert last(fresh(tmp_path, "eval", "run")) == digest  # by the file that the run remembers
     (site / "mypackage_parts.py").write_text("import no_such_module\n")
-    said = intnet(tmp_path, "train", *PARTS, "--out", "other", path=path, status=2)
+    said = fresh(tmp_path, "train", *PARTS, "--out", "other", path=path, status=2)
     assert "mypackage, entry point 'mine': ModuleNotFoundError: No module named 'no_such_module'" in said
 
 

@@ -247,7 +247,7 @@ SUMS = [
 ]  # fmt: skip
 
 
-def sums_of(exponents: list[int]) -> None:
+def assert_sums(exponents: list[int]) -> None:
     """Every choice of signs of the terms, times powers of two down to where float32 ends and below."""
     signs = list(product((1, -1), repeat=len(exponents)))
     for unit in (0, -21, -22, -23, -24, -25, -60, -128):
@@ -260,7 +260,7 @@ def sums_of(exponents: list[int]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("exponents", SUMS, ids=str)
 def test_ties_and_what_breaks_them(exponents: list[int]) -> None:
-    sums_of(exponents)
+    assert_sums(exponents)
 
 
 @pytest.mark.slow
@@ -397,11 +397,11 @@ def band_at_the_wrong_place(patch: pytest.MonkeyPatch) -> None:
 
 
 FAULTS = [
-    (rounded_twice, lambda: sums_of([*TIE, -30])),
-    (long_sums_rounded_twice, lambda: sums_of([*TIE, -60])),
-    (wrong_least_exponent, lambda: sums_of([3, 0])),
-    (wrong_least_exponent, lambda: sums_of([*TIE, -60])),
-    (band_at_the_wrong_place, lambda: sums_of([*TIE, -60])),
+    (rounded_twice, lambda: assert_sums([*TIE, -30])),
+    (long_sums_rounded_twice, lambda: assert_sums([*TIE, -60])),
+    (wrong_least_exponent, lambda: assert_sums([3, 0])),
+    (wrong_least_exponent, lambda: assert_sums([*TIE, -60])),
+    (band_at_the_wrong_place, lambda: assert_sums([*TIE, -60])),
 ]  # fmt: skip
 
 

@@ -195,7 +195,7 @@ def test_spreads_around_what_float64_sums_exactly(spread: int) -> None:
 # -- ties of float32 -------------------------------------------------------------------------------
 
 
-def sums(exponents: list[int]) -> None:
+def assert_sums(exponents: list[int]) -> None:
     """Every choice of signs of a sum of powers of two, a block a power, at four scales."""
     signs = np.array(list(product((1, -1), repeat=len(exponents))), np.float32)
     blocks = np.repeat(np.ldexp(signs, exponents).astype(np.float32), 4, axis=1)
@@ -216,7 +216,7 @@ TIES = [
 @pytest.mark.parametrize("exponents", TIES, ids=str)
 def test_ties_and_what_breaks_them(exponents: list[int]) -> None:
     """What float64 would round twice is among them: a tie of float32 beside a term below 2^-53."""
-    sums(exponents)
+    assert_sums(exponents)
 
 
 @pytest.mark.slow

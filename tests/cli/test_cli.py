@@ -171,10 +171,12 @@ def test_eval_says_whose_statistics_it_read(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.slow
-def test_json_of_train(tmp_path: Path) -> None:
-    done = intnet("train", *MLP, *SHORT, "--set", "e2=16", "--json", "--out", tmp_path / "run")
-    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
-    result = json.loads(done.stdout)
+def test_json_of_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = here(
+        capsys, "train", *MLP, *SHORT, "--set", "e2=16", "--json", "--out", tmp_path / "run"
+    )
+    assert (status, err, out.count("\n")) == (0, "", 1)
+    result = json.loads(out)
     assert result == json.loads((tmp_path / "run" / "report.json").read_text())
     assert (
         len(result["state_sha256"]) == 64 and result["steps"] == 2 and result["run"]["options"]["e2"] == "16"

@@ -12,7 +12,7 @@ from intnet.datasets.augment import offsets
 from intnet.errors import ConfigError
 from intnet.runs import run_folder
 from intnet.spec import data as oracle
-from tests.support.command import MLP, here, intnet, last_line, refused, signalled
+from tests.support.command import MLP, here, last_line, refused, signalled
 
 SHAPES = [(5, 6, 4, 3), (3, 4, 4, 1), (1, 2, 7, 2)]
 
@@ -102,7 +102,7 @@ def test_kill_and_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     status, out, _ = here(capsys, *TRAIN, "--steps", 61, "--out", tmp_path / "whole")
     assert status == 0
     signalled(9, tmp_path / "cut", 20, *TRAIN, "--steps", 61, "--out", tmp_path / "cut")  # type: ignore[arg-type]
-    assert last_line(intnet("resume", tmp_path / "cut").stdout) == last_line(out)
+    assert last_line(here(capsys, "resume", tmp_path / "cut")[1]) == last_line(out)
     _, plain, _ = here(capsys, *TRAIN[:-2], "--steps", 61, "--out", tmp_path / "plain")
     assert last_line(plain) != last_line(out)
     assert run_folder.load(tmp_path / "cut").augment == Augment(1, True)
@@ -116,7 +116,7 @@ def test_kill_and_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_inspect_and_sweep_carry_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     new: tuple[Any, ...] = ("--method", "float32", "--model", "mlp", "--data", "digits", "--limit", 64)
     sweep = ("sweep", *new, "--steps", 3, "--vary", "lr=0.1,0.2", "--out", tmp_path / "sweep")
-    assert intnet(*sweep, "--augment", "flip").returncode == 0
+    assert here(capsys, *sweep, "--augment", "flip")[0] == 0
     run = tmp_path / "sweep" / "runs" / "float32+lr=0.1+seed=1"
     assert run_folder.load(run).augment == Augment(flip=True)
     assert "augment is flip there and none here" in refused(capsys, *sweep)

@@ -17,7 +17,7 @@ from intnet.errors import DataError
 from intnet.numbers import rng
 from intnet.runs import run_folder
 from tests.datasets.test_idx import idx
-from tests.support.command import here, intnet, last_line, refused, signalled
+from tests.support.command import here, last_line, refused, signalled
 from tests.support.image_world import encoded, folder, pixels, put
 
 
@@ -214,12 +214,12 @@ def test_commands_on_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert signalled(signal.SIGKILL, run, 20, "resume", run)[0] == -signal.SIGKILL
     shutil.move(sets, tmp_path / "moved")
     assert "there is no folder" in refused(capsys, "resume", run)
-    done = intnet("resume", run, "--data-dir", tmp_path / "moved")
-    assert last_line(done.stdout) == last_line(out)
+    resumed = here(capsys, "resume", run, "--data-dir", tmp_path / "moved")[1]
+    assert last_line(resumed) == last_line(out)
     own = run_folder.identity(run_folder.load(run))
     assert own["image_size"] == 8 and own["decoder"].startswith("Pillow ") and own["data"] == "folder:mine"
     status, out, _ = here(capsys, "eval", run)
-    assert status == 0 and last_line(out) == last_line(done.stdout)
+    assert status == 0 and last_line(out) == last_line(resumed)
     other = folder(tmp_path / "other", train=1, test=3, channels=3)
     status, out, _ = here(capsys, "eval", run, "--data", f"folder:{other}")
     assert status == 0 and "of 6 images" in out

@@ -50,7 +50,7 @@ ALL = [
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 def test_every_16_bit_code_into_fixed_and_direct(mode):
-    comparing.sweep_codes(16, -9, [FIXED[0], Direct(8)], mode)
+    comparing.assert_codes(16, -9, [FIXED[0], Direct(8)], mode)
 
 
 @pytest.mark.slow
@@ -58,14 +58,14 @@ def test_every_16_bit_code_into_fixed_and_direct(mode):
 def test_every_11_bit_code_into_every_fixed_format(mode):
     every = [FixedPoint(wl, fl, s, o) for wl in (1, 2, 5, 8) for fl in (-1, 0, 3, 9) for s in (True, False)
              for o in ("saturate", "saturate_symmetric", "wrap")]  # fmt: skip
-    comparing.sweep_codes(11, -5, every[:: 1 if mode == "ties_even" else 5], mode)
+    comparing.assert_codes(11, -5, every[:: 1 if mode == "ties_even" else 5], mode)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", DETERMINISTIC)
 def test_every_pair_of_8_bits_and_a_maximum_into_shift_and_constant(mode):
     formats = [Shift(8), Shift(4), Shift(1), Constant(15, 128), Constant(15, 8), Constant(8, 1)]
-    comparing.sweep_pairs(8 if mode == "ties_even" else 6, formats, mode)
+    comparing.assert_pairs(8 if mode == "ties_even" else 6, formats, mode)
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ def test_every_pair_of_8_bits_and_a_maximum_into_shift_and_constant(mode):
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_every_pair_of_7_bits_and_a_maximum_into_flag(mode, k):
     """Flag(k) has 2(k-1) bits below R, so these widths see both grids rounded."""
-    comparing.sweep_pairs(7, [Flag(k)], mode)
+    comparing.assert_pairs(7, [Flag(k)], mode)
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ def test_stochastic_rounding_on_both_sides_of_every_threshold(word_bits):
         Constant(15, 8),
         Constant(15, 128),
     ):
-        comparing.sweep_words(9, fmt, word_bits)
+        comparing.assert_words(9, fmt, word_bits)
 
 
 @pytest.mark.slow
@@ -130,12 +130,12 @@ def test_corners_of_every_container(fmt):
 @pytest.mark.parametrize("mode", MODES)
 def test_random_codes_into_every_format(mode):
     formats = [f for f in ALL if mode != "stochastic" or not isinstance(f, Flag)]
-    comparing.sweep_random(11, 250, formats, mode)
-    comparing.sweep_random(12, 60, [f for f in formats if not isinstance(f, Direct)], mode, bits=40)
+    comparing.assert_random(11, 250, formats, mode)
+    comparing.assert_random(12, 60, [f for f in formats if not isinstance(f, Direct)], mode, bits=40)
 
 
 def test_R_at_both_neighbours_of_sqrt2_times_every_power():
-    comparing.sweep_sqrt2(60)
+    comparing.assert_sqrt2(60)
 
 
 def test_R_of_rationals_beside_sqrt2():

@@ -20,7 +20,7 @@ from intnet.numbers import rounding
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Shift
 from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, Rounding, how
 from tests.support import comparing
-from tests.support.comparing import sweep_codes, sweep_pairs, sweep_random, sweep_sqrt2, sweep_words
+from tests.support.comparing import assert_codes, assert_pairs, assert_random, assert_sqrt2, assert_words
 from tests.support.faults import Patch, caught
 from tests.support.lanes import replace_kernels
 
@@ -33,17 +33,17 @@ def plain(kernel: Any) -> Callable[..., Any]:
 
 
 SWEEPS: dict[str, Callable[[], None]] = {
-    "codes": lambda: sweep_codes(11, -6, FIXED, "ties_even"),
-    "codes to_zero": lambda: sweep_codes(9, -6, FIXED, "to_zero"),
-    "codes to_neg": lambda: sweep_codes(9, -6, FIXED, "to_neg"),
-    "symmetric": lambda: sweep_codes(9, -4, [FixedPoint(8, 4, overflow="saturate_symmetric")], "ties_even"),
-    "direct": lambda: sweep_codes(9, -9, [Direct(8)], "ties_even"),
-    "pairs": lambda: sweep_pairs(6, [Shift(4), Constant(15, 8)], "ties_even"),
-    "flag": lambda: sweep_pairs(6, [Flag(3)], "ties_even"),
-    "sqrt2": lambda: sweep_sqrt2(24),
-    "words": lambda: sweep_words(8, FixedPoint(8, 4), 32),
-    "words of 8 bits": lambda: sweep_words(8, FixedPoint(8, -1), 8),
-    "random": lambda: sweep_random(1, 100, [FixedPoint(16, fl) for fl in range(0, 40, 8)], "to_neg"),
+    "codes": lambda: assert_codes(11, -6, FIXED, "ties_even"),
+    "codes to_zero": lambda: assert_codes(9, -6, FIXED, "to_zero"),
+    "codes to_neg": lambda: assert_codes(9, -6, FIXED, "to_neg"),
+    "symmetric": lambda: assert_codes(9, -4, [FixedPoint(8, 4, overflow="saturate_symmetric")], "ties_even"),
+    "direct": lambda: assert_codes(9, -9, [Direct(8)], "ties_even"),
+    "pairs": lambda: assert_pairs(6, [Shift(4), Constant(15, 8)], "ties_even"),
+    "flag": lambda: assert_pairs(6, [Flag(3)], "ties_even"),
+    "sqrt2": lambda: assert_sqrt2(24),
+    "words": lambda: assert_words(8, FixedPoint(8, 4), 32),
+    "words of 8 bits": lambda: assert_words(8, FixedPoint(8, -1), 8),
+    "random": lambda: assert_random(1, 100, [FixedPoint(16, fl) for fl in range(0, 40, 8)], "to_neg"),
 }
 
 
@@ -333,8 +333,8 @@ def test_a_fault_is_caught(fault, sweep, monkeypatch):
 
 def test_float64_log2_is_caught_where_float64_errs(monkeypatch):
     float64_log2(monkeypatch)
-    assert not caught(lambda: sweep_sqrt2(30))
-    assert caught(lambda: sweep_sqrt2(60))
+    assert not caught(lambda: assert_sqrt2(30))
+    assert caught(lambda: assert_sqrt2(60))
 
 
 def test_a_fault_in_two_limbs_or_in_floats_is_caught(monkeypatch):

@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from intnet.cli.main import main
 from intnet.runs import run_folder
-from tests.support.command import intnet, last_line
+from tests.support.command import afresh, last_line
 from tests.support.mpi import command, mpirun, needs_mpi, settings
 
 pytestmark = [pytest.mark.slow, needs_mpi]
@@ -37,13 +38,34 @@ def report(run: Path) -> dict[str, Any]:
     return {k: v for k, v in json.loads((run / "report.json").read_text()).items() if k not in UNLIKE}
 
 
+def told(folder: Path, *arguments: object) -> str:
+    """What a command that ends well prints in this process, run in a folder."""
+    status, out, err = afresh(folder, *map(str, arguments))
+    assert status == 0, err
+    return out
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, str]]:
+    """Trains a run in this process, once: (method, options of the command) -> (its folder, its last line)."""
+
+    @cache
+    def trained(method: str, *more: str) -> tuple[Path, str]:
+        folder = tmp_path_factory.mktemp("alone") / "one"
+        return folder, last_line(told(folder.parent, *train(method, folder, *more)))
+
+    return trained
+
+
 @pytest.mark.parametrize(("ranks", "threads"), [(2, 2), (3, 1)])
 @pytest.mark.parametrize("method", ["wageubn", "float32"])
-def test_a_folder_is_that_of_one_process(method: str, ranks: int, threads: int, tmp_path: Path) -> None:
-    alone = intnet(*train(method, tmp_path / "one", "--epochs", "2"))
+def test_a_folder_is_that_of_one_process(
+    method: str, ranks: int, threads: int, tmp_path: Path, alone: Callable[..., tuple[Path, str]]
+) -> None:
+    one, last = alone(method, "--epochs", "2")
     found = mpirun(ranks, *train(method, tmp_path / "many", "--epochs", "2"), threads=threads)
     assert found.returncode == 0, found.stderr
-    assert last_line(found.stdout) == last_line(alone.stdout)
+    assert last_line(found.stdout) == last
     sent = json.loads((tmp_path / "many" / "sent.json").read_text())
     assert (sent["ranks"], sent["steps"]) == (ranks, 8) and sent["all_bytes"] == sum(sent["bytes"].values())
     if method == "wageubn":  # of the mlp's layers of 64x64 the second: the first is float32
@@ -52,25 +74,14 @@ def test_a_folder_is_that_of_one_process(method: str, ranks: int, threads: int, 
         assert sent["bytes"]["sums of float32"] > 2 * 4 * 64 * 64 * (1 + 1 / ranks)
     assert sent["float32_gradients"] == 4 * (2 * 64 * 64 + 10 * 64 + 10 + 2 * 2 * 64)
     assert f"{ranks} ranks; in a step rank 0 gave others {sent['all_bytes']:,.0f} bytes" in found.stderr
-    assert lines(tmp_path / "many") == lines(tmp_path / "one")
-    assert report(tmp_path / "many") == report(tmp_path / "one")
-    assert intnet("eval", str(tmp_path / "many")).stdout == intnet("eval", str(tmp_path / "one")).stdout
+    assert lines(tmp_path / "many") == lines(one)
+    assert report(tmp_path / "many") == report(one)
+    assert told(tmp_path, "eval", "many") == told(one.parent, "eval", "one")
 
 
 def test_commands_read_it_as_any_run_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A run that goes on behind it too: inspected, verified against the definition, packed, checked."""
-    small = (
-        "--method",
-        "wageubn",
-        "--model",
-        "mlp",
-        "--data",
-        "digits",
-        "--limit",
-        "64",
-        "--batch-size",
-        "64",
-    )
+    small = (*"--method wageubn --model mlp --data digits --limit 64 --batch-size 64".split(),)
     found = mpirun(3, "train", *small, "--steps", "3", "--out", str(tmp_path / "many"))
     assert found.returncode == 0, found.stderr
     assert main(["train", *small, "--steps", "3", "--out", str(tmp_path / "one")]) == 0
@@ -90,14 +101,16 @@ def test_commands_read_it_as_any_run_s(tmp_path: Path, capsys: pytest.CaptureFix
     assert said[0] == said[1]
 
 
-def test_a_run_goes_on_with_another_number_of_ranks(tmp_path: Path) -> None:
+def test_a_run_goes_on_with_another_number_of_ranks(
+    tmp_path: Path, alone: Callable[..., tuple[Path, str]]
+) -> None:
     """Six steps on three ranks, inside an epoch; then on two, then alone."""
-    alone = intnet(*train("wageubn", tmp_path / "one", "--steps", "11"))
+    one, last = alone("wageubn", "--steps", "11")
     assert mpirun(3, *train("wageubn", tmp_path / "many", "--steps", "6")).returncode == 0
     found = mpirun(2, "resume", str(tmp_path / "many"), "--steps", "9")
     assert found.returncode == 0, found.stderr
-    assert last_line(intnet("resume", tmp_path / "many", "--steps", "11").stdout) == last_line(alone.stdout)
-    assert lines(tmp_path / "many") == lines(tmp_path / "one")
+    assert last_line(told(tmp_path, "resume", "many", "--steps", "11")) == last
+    assert lines(tmp_path / "many") == lines(one)
 
 
 def ranks_of(process: subprocess.Popen[str]) -> Iterator[psutil.Process]:
@@ -117,10 +130,11 @@ def started(line: list[str], run: Path, steps: int) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(("moment", "killed"), [(2, 1), (5, 0)])
-def test_a_killed_rank_ends_all_and_nothing_is_lost(moment: int, killed: int, tmp_path: Path) -> None:
+def test_a_killed_rank_ends_all_and_nothing_is_lost(
+    moment: int, killed: int, tmp_path: Path, alone: Callable[..., tuple[Path, str]]
+) -> None:
     run = tmp_path / "run"
     more = ("--steps", "60", "--checkpoint-every", "1")
-    alone = intnet(*train("float32", tmp_path / "one", "--steps", "60"))
     process = started(command(2, *train("float32", run, *more)), run, moment)
     numbers = {int(child.environ()["OMPI_COMM_WORLD_RANK"]): child.pid for child in ranks_of(process)}
     os.kill(numbers[killed], signal.SIGKILL)
@@ -129,7 +143,7 @@ def test_a_killed_rank_ends_all_and_nothing_is_lost(moment: int, killed: int, tm
     assert said.count(f"go on with: intnet resume {run}\n") == 1
     found = mpirun(3, "resume", str(run))
     assert found.returncode == 0, found.stderr
-    assert last_line(found.stdout) == last_line(alone.stdout)
+    assert last_line(found.stdout) == alone("float32", "--steps", "60")[1]
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGINT])
@@ -169,11 +183,12 @@ def test_ranks_with_other_settings_are_refused(tmp_path: Path) -> None:
     ],
     ids=["not compiled", "haswell beside x86-64"],
 )
-def test_ranks_on_other_processors_have_the_same_bits(each: list[dict[str, str]], tmp_path: Path) -> None:
-    alone = intnet(*train("wageubn", tmp_path / "one", "--steps", "3"))
+def test_ranks_on_other_processors_have_the_same_bits(
+    each: list[dict[str, str]], tmp_path: Path, alone: Callable[..., tuple[Path, str]]
+) -> None:
     found = mpirun(2, *train("wageubn", tmp_path / "many", "--steps", "3"), each=each)
     assert found.returncode == 0, found.stderr
-    assert last_line(found.stdout) == last_line(alone.stdout)
+    assert last_line(found.stdout) == alone("wageubn", "--steps", "3")[1]
 
 
 def test_other_commands_are_refused(tmp_path: Path) -> None:

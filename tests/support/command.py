@@ -1,16 +1,21 @@
-"""Running the command line in tests: as a process of its own, or in this one where only errors are read."""
+"""Running the command line in tests: as a process of its own, or in this one."""
 
+import importlib
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from intnet import plugins
 from intnet.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +44,55 @@ def here(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
         status = exit.code
     captured = capsys.readouterr()
     return status, captured.out, captured.err
+
+
+@contextmanager
+def forgotten(folder: Path) -> Iterator[None]:
+    """What is registered meanwhile is forgotten behind it, with the modules that stand in the folder."""
+    before = {kind: (dict(one), dict(one.origins)) for kind, one in plugins._REGISTRIES.items()}
+    loaded, path = dict(plugins._LOADED), list(sys.path)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        for kind, registry in plugins._REGISTRIES.items():
+            own = {name: made for name, made in registry.items() if name not in registry.origins}
+            known, origins = before.get(kind, (own, {}))  # its module was imported only now: intnet's own
+            registry.clear()
+            registry.update(known)
+            registry.origins = origins
+        plugins._LOADED.clear()
+        plugins._LOADED.update(loaded)
+        sys.path[:] = path
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None)).startswith(f"{folder}{os.sep}"):
+                del sys.modules[name]
+
+
+def afresh(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """(exit status, stdout, stderr) of a command run in a folder, in this process, which has started already.
+
+    It knows no part of a user's own, whatever has been registered ahead of it, and leaves none.
+    """
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))  # as pipes are
+    before = Path.cwd()
+    with forgotten(folder), redirect_stdout(out), redirect_stderr(err):
+        plugins._LOADED.clear()
+        for registry in plugins._REGISTRIES.values():
+            for name in registry.origins:
+                del registry[name]
+            registry.origins = {}
+        os.chdir(folder)
+        try:
+            status = main(list(arguments))
+        except SystemExit as exit:
+            assert isinstance(exit.code, int)
+            status = exit.code
+        finally:
+            os.chdir(before)
+    out.seek(0)
+    err.seek(0)
+    return status, out.read(), err.read()
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:

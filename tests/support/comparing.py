@@ -144,14 +144,14 @@ def signed_codes(bits: int) -> range:
 # -- sweeps ----------------------------------------------------------------------------------
 
 
-def sweep_codes(bits: int, exponent: int, formats: Sequence[Format], mode: str) -> None:
+def assert_codes(bits: int, exponent: int, formats: Sequence[Format], mode: str) -> None:
     """Every code of `bits` bits through every format, one mode."""
     x, xs = tensor(signed_codes(bits), exponent, np.int16 if bits <= 16 else np.int64)
     for fmt in formats:
         compare(x, xs, fmt, mode)
 
 
-def sweep_pairs(bits: int, formats: Sequence[Format], mode: str) -> None:
+def assert_pairs(bits: int, formats: Sequence[Format], mode: str) -> None:
     """Every pair (x, max) of `bits`-bit codes: a tensor for each maximum, with every x below it."""
     for top in signed_codes(bits):
         codes = [c for c in signed_codes(bits) if abs(c) <= abs(top)]
@@ -160,7 +160,7 @@ def sweep_pairs(bits: int, formats: Sequence[Format], mode: str) -> None:
             compare(x, xs, fmt, mode)
 
 
-def sweep_words(bits: int, fmt: Format, word_bits: int) -> None:
+def assert_words(bits: int, fmt: Format, word_bits: int) -> None:
     """Every code of `bits` bits at exponent -bits, stochastic, with words on both sides of its threshold.
 
     Each code also with a tail of 37 bits, so that the last of 32 random bits decides.
@@ -175,7 +175,7 @@ def sweep_words(bits: int, fmt: Format, word_bits: int) -> None:
     compare(x, xs, fmt, "stochastic", words, word_bits)
 
 
-def sweep_random(seed: int, n: int, formats: Sequence[Format], mode: str, bits: int = 31) -> None:
+def assert_random(seed: int, n: int, formats: Sequence[Format], mode: str, bits: int = 31) -> None:
     """Codes of random length at a random exponent, with random words where they are needed."""
     source = random.Random(seed)
     for fmt in formats:
@@ -184,7 +184,7 @@ def sweep_random(seed: int, n: int, formats: Sequence[Format], mode: str, bits: 
         compare(x, xs, fmt, mode, words)
 
 
-def sweep_sqrt2(last: int) -> None:
+def assert_sqrt2(last: int) -> None:
     """R at both neighbours of sqrt(2) * 2^n for every n: as the only element, and as the greatest of some."""
     for n in range(last + 1):
         for top in cases.sqrt2_neighbours(n):

@@ -4,7 +4,8 @@
                   namespace. One that starts with `# intnet/....py` is also what that file would hold
     ```console    `$ ` commands with what they print; `...` stands for what may differ
     A ```python block that starts with `# NAME.py` is a file of the reader's own: it is written into the
-    scratch folder, and from here on every block is a process of its own.
+    scratch folder; from here on commands know of it by --import alone, and other blocks are processes of
+    their own.
 
     ```diff       a change of the library: from here on the page goes on in a changed copy of it, where
                   every block is a process of its own, without Numba's compiler
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intnet.cli.main import main
+from tests.support.command import afresh
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -166,24 +168,26 @@ class Session:
     def _command(self, command: str) -> str:
         """What a command prints on stdout, without trailing blanks; intnet's run in this process."""
         words = shlex.split(command)
-        if words[0] == "intnet" and self.copy is None and not self.own:
-            out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # as a terminal's, for histograms
+        if words[0] == "intnet" and self.copy is None and self.own:
+            status, out, err = afresh(self.folder, *words[1:])
+            assert status == 2 or (status in (0, 1) and not err), f"$ {command}\n{err}"
+            return _trimmed(err if status == 2 else out)  # refused, as the page shows
+        if words[0] == "intnet" and self.copy is None:
+            printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # as a terminal's, for histograms
             before = Path.cwd()
             try:
                 os.chdir(self.folder)
-                with contextlib.redirect_stdout(out):
+                with contextlib.redirect_stdout(printed):
                     assert main(words[1:]) in (0, 1), command
             finally:
                 os.chdir(before)
-            out.seek(0)
-            return _trimmed(out.read())
+            printed.seek(0)
+            return _trimmed(printed.read())
         if words[0] == "intnet":
             words[:1] = [sys.executable, "-m", "intnet"]
         elif words[0] == "python":
             words[0] = sys.executable
         done = self._process(words)
-        if self.own and done.returncode == 2:  # refused, as the page shows
-            return _trimmed(done.stderr)
         assert done.returncode in (0, 1) and not done.stderr, f"$ {command}\n{done.stderr}"
         return _trimmed(done.stdout)
 

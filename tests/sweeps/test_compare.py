@@ -19,7 +19,7 @@ from intnet.runs import report, run_folder
 from intnet.sweeps import compared, figures, plan, plots, processes, work
 from intnet.sweeps.plan import Asked, Part
 from intnet.training import model_bytes
-from tests.support.command import here, intnet, last_line, refused
+from tests.support.command import here, last_line, refused
 
 ALL = "float32,wageubn,adapt,muppet,dynasty,saved,banner"
 BASE = ("--model", "mlp", "--data", "digits", "--limit", 128, "--batch-size", 64)
@@ -323,9 +323,11 @@ def test_all_methods(at_once: None, tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_in_processes_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One run of two fails; a comparison of which nothing is there yet can be shown and drawn."""
     folder = tmp_path / "c"
-    done = intnet("compare", *SMALL, "--steps", 30, "--with", "float32 lr=1e30", "--jobs", 2, "--out", folder)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "1 of 2 runs are done." in done.stdout and "failed: float32, seed 1: " in done.stdout
+    status, out, err = here(
+        capsys, "compare", *SMALL, "--steps", 30, "--with", "float32 lr=1e30", "--jobs", 2, "--out", folder
+    )
+    assert (status, err) == (1, "")
+    assert "1 of 2 runs are done." in out and "failed: float32, seed 1: " in out
     made = json.loads((folder / "runs" / "wageubn+seed=1" / "report.json").read_text())
     assert made["process"]["beside"] == 2
     assert "| float32 | 0/1 failed | - | - |" in (folder / "table.md").read_text()

@@ -14,7 +14,7 @@ import pytest
 
 from intnet.runs import run_folder
 from intnet.sweeps import work
-from tests.support.command import PYTHON, ROOT, environment, here, intnet, last_line
+from tests.support.command import PYTHON, ROOT, environment, here, last_line
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +153,9 @@ def test_a_worker_is_killed(
 
 
 def test_the_command_is_killed(
-    begun: tuple[Path, subprocess.Popen[str]], expected: dict[str, dict[str, Any]]
+    begun: tuple[Path, subprocess.Popen[str]],
+    expected: dict[str, dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Its workers notice and end; the same command goes on, here with another number of them."""
     folder, process = begun
@@ -162,8 +164,8 @@ def test_the_command_is_killed(
     process.communicate()
     while Path(f"/proc/{worker}").exists() and not defunct(worker):
         time.sleep(0.01)
-    done = intnet("sweep", *GRID, "--out", folder)
-    assert (done.returncode, done.stderr) == (0, "")
+    status, _, err = here(capsys, "sweep", *GRID, "--out", folder)
+    assert (status, err) == (0, "")
     check(folder, expected)
 
 
@@ -174,7 +176,11 @@ def defunct(process: int) -> bool:
         return True
 
 
-def test_interrupted(begun: tuple[Path, subprocess.Popen[str]], expected: dict[str, dict[str, Any]]) -> None:
+def test_interrupted(
+    begun: tuple[Path, subprocess.Popen[str]],
+    expected: dict[str, dict[str, Any]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     folder, process = begun
     half_way(folder, process)
     process.send_signal(signal.SIGINT)
@@ -185,7 +191,7 @@ def test_interrupted(begun: tuple[Path, subprocess.Popen[str]], expected: dict[s
     # a worker of a sweep that is over does nothing
     task = {"sweep": str(folder), "session": "another", "name": "x", "intnet": run_folder.intnet.__version__}
     assert work.train(task) == work.Outcome("x", "stopped")
-    assert intnet("sweep", *GRID, "--jobs", 2, "--out", folder).returncode == 0
+    assert here(capsys, "sweep", *GRID, "--jobs", 2, "--out", folder)[0] == 0
     check(folder, expected)
 
 

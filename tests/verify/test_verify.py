@@ -22,7 +22,7 @@ from intnet.training.train import Run
 from intnet.verify import remembered, taken, work
 from intnet.verify.row import DIFFERS, EQUAL, UNSPECIFIED, Options, Row, written
 from intnet.verify.tasks import Step
-from tests.support.command import intnet
+from tests.support.command import afresh, intnet
 
 MLP = ("--model", "mlp", "--data", "digits", "--batch-size", "20")
 CASES = {
@@ -382,10 +382,12 @@ def test_a_method_of_one_s_own_is_listed() -> None:
 
 @pytest.mark.slow
 def test_the_command_shows_a_table_and_ends_well(tmp_path: Path) -> None:
-    done = intnet("verify", "--method", "wageubn", *MLP, "--layer", "fc2", "--step", "1", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "formats.Constant, words.word" in done.stdout
-    assert done.stdout.rstrip().endswith("no difference")
+    status, out, err = afresh(
+        tmp_path, "verify", "--method", "wageubn", *MLP, "--layer", "fc2", "--step", "1"
+    )
+    assert status == 0, err
+    assert "formats.Constant, words.word" in out
+    assert out.rstrip().endswith("no difference")
 
 
 @pytest.mark.slow
@@ -422,16 +424,16 @@ def test_a_run_s_folder_is_verified_from_its_last_checkpoint(tmp_path: Path) -> 
     assert (told["step"], told["equal"], told["method"]) == (3, True, "muppet")
     assert (folder / "checkpoint.npz").read_bytes() == before
     assert (folder / "verify.json").exists()
-    wrong = intnet("verify", str(folder), "--step", "1", cwd=tmp_path)
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    status, _, err = afresh(tmp_path, "verify", str(folder), "--step", "1")
+    assert (status, err.count("\n")) == (2, 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("given", [["--elements", "0"], ["--layer", "none"], ["--out", "no/x.json"], []])
 def test_what_is_wrong_is_said_in_a_line(given: list[str], tmp_path: Path) -> None:
     named = ["--method", "float32", *MLP, "--step", "1"] if given else []
-    done = intnet("verify", *named, *given, cwd=tmp_path)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    status, _, err = afresh(tmp_path, "verify", *named, *given)
+    assert (status, err.count("\n")) == (2, 1), err
 
 
 def test_codes_that_were_changed_are_found() -> None:
