@@ -30,6 +30,7 @@ from intnet.exact.expressions import Exact, exact
 from intnet.exact.sources import FloatExact, Root
 from intnet.inspect import histograms
 from intnet.inspect.histograms import Bins, Errors
+from intnet.numbers.ap_fixed import ApFixed
 from intnet.numbers.formats import Constant, Flag, kind_of
 from intnet.numbers.microscaling import BlockScaled, Microscaling
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
@@ -253,6 +254,9 @@ def _sqnr(scaled: np.ndarray, errors: np.ndarray) -> float | None:
     return round(10 * log10(signal / noise), 2) if noise and signal else None
 
 
+_UNNAMED = Codec | Along | Float | Microscaling | ApFixed  # formats that `FORMATS` has not
+
+
 def _check(event: Any) -> None:
     """FormatError unless it is an event whose result, of what entered it, can be measured."""
     if not isinstance(event, Event):
@@ -263,7 +267,7 @@ def _check(event: Any) -> None:
     where, result = f"{event.layer}/{event.path}", event.result
     if not isinstance(result, QTensor | FloatTensor | BlockScaled | np.ndarray | Packed | Exact | FloatExact):
         raise FormatError(f"{where}: a {type(result).__name__} is not measured: it has no codes of one step")
-    if event.format is not None and not isinstance(event.format, Codec | Along | Float | Microscaling):
+    if event.format is not None and not isinstance(event.format, _UNNAMED):
         kind_of(event.format)
     if event.format is not None and tuple(event.source.shape) != tuple(result.shape):
         raise FormatError(

@@ -81,7 +81,8 @@ def test_a_folder_is_that_of_one_process(
 
 def test_commands_read_it_as_any_run_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A run that goes on behind it too: inspected, verified against the definition, packed, checked."""
-    small = ["--method", "wageubn", "--model", "mlp", "--data", "digits", "--limit", "64", "--batch-size", "64"]
+    net = ("--method", "wageubn", "--model", "mlp", "--data", "digits")
+    small = (*net, "--limit", "64", "--batch-size", "64")
     found = mpirun(3, "train", *small, "--steps", "3", "--out", str(tmp_path / "many"))
     assert found.returncode == 0, found.stderr
     assert main(["train", *small, "--steps", "3", "--out", str(tmp_path / "one")]) == 0

@@ -13,7 +13,7 @@ W, x0 and e3 are float32, and each copy is rounded once, from them. Sums are flo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,7 +21,7 @@ from intnet.spec.formats import FixedPoint
 from intnet.spec.methods import float_master
 from intnet.spec.methods.float32 import PlainStep, update
 from intnet.spec.methods.float_master import first
-from intnet.spec.methods.step import FLOAT32, Overrides, by_layer, in_float32, of_layer
+from intnet.spec.methods.step import FLOAT32, in_float32, of_layer
 from intnet.spec.microscaling import Element
 from intnet.spec.mx_blocks import Along, quantize_along
 from intnet.spec.nets import WEIGHTED, Layer
@@ -58,29 +58,17 @@ class Rounded(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings(float_master.Settings):
-    """format: of all that products read; w, x, e, g: of a role, where it is not 'format'.
-
-    overrides: of layers, `of_layer`
-    """
+    """format: of all that products read; w, x, e, g: of a role, where it is not 'format'; of layers too."""
 
     format: str = "MXFP6_E3M2"
     w: str = "format"
     x: str = "format"
     e: str = "format"
     g: str = "format"
-    overrides: Overrides = ()
 
-    READ: ClassVar[dict[str, Callable[[Any], Any]]] = float_master.Settings.READ | {
-        **dict.fromkeys(("format", "w", "x", "e", "g"), str),
-        "overrides": lambda given: given,
-    }
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any]) -> Settings:
-        """From the options of a run by name."""
-        plain, overrides = by_layer(options)
-        made: Settings = super().from_options(plain | {"overrides": overrides})
-        return made
+    READ: ClassVar[dict[str, Callable[[Any], Any]]] = float_master.Settings.READ | dict.fromkeys(
+        ("format", "w", "x", "e", "g"), str
+    )
 
     def rounded(self, layer: str, role: str) -> Rounded | None:
         """How a layer's operands of a role are rounded; None: they stay float32."""
