@@ -122,6 +122,10 @@ class Mx(Float32):
             self._rounded[at] = Rounded.of(own.format if text == OF_ALL else text, f"mx: {role}")
         return self._rounded[at]
 
+    def reads(self, layer: LayerLike) -> tuple[str, ...]:
+        """Only layers with a product have blocks."""
+        return self.BY_LAYER if layer.takes_weight else ()
+
     def streams(self, layers: Any) -> list[str]:
         """Beside the others one of every copy that products read."""
         return super().streams(layers) + [f"{layer.name}/{path}" for layer in layers for path in COPIES]

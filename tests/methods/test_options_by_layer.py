@@ -131,6 +131,7 @@ def test_a_layer_that_is_forgotten_is_seen(
         ("dynasty", {"map@fd": "uniform"}, "map@fd: no layer of this model has such a name; there are conv1"),
         ("muppet", {"lr@fc": "0.1"}, "lr@fc: lr holds for all layers alike; by layers one sets no key"),
         ("saved", {"bits@avgpool": "4"}, "avgpool reads none of the options by layer; bits is read by conv1"),
+        ("mx", {"w@bn1": "off"}, "w@bn1: no layer that it matches reads w"),
         ("saved", {"norm@fc": "l2"}, "norm@fc: no layer that it matches reads norm"),
         (
             "saved",
