@@ -17,32 +17,13 @@ class Ratio:
         self.denominator: Any = value.denominator if isinstance(value, Ratio) else Whole(whole(den))
         require(self.denominator > 0)
 
-    def __sub__(self, other: Any) -> Ratio:
-        assert isinstance(other, Whole), "less an integer"
-        return Ratio(self.numerator - other * self.denominator, self.denominator)
-
-    def __mul__(self, other: Any) -> Ratio:
-        return Ratio(self.numerator * other, self.denominator)
-
-    def _cross(self, other: Any) -> tuple[Whole, Whole]:
-        other = Ratio(other.numerator, other.denominator)
-        return self.numerator * other.denominator, other.numerator * self.denominator
+    def as_integer_ratio(self) -> tuple[Any, Any]:
+        """(num, den)."""
+        return self.numerator, self.denominator
 
     def __eq__(self, other: Any) -> Bit:  # type: ignore[override]
-        left, right = self._cross(other)
-        return left == right
-
-    def __lt__(self, other: Any) -> Bit:
-        left, right = self._cross(other)
-        return left < right
-
-    def __gt__(self, other: Any) -> Bit:
-        left, right = self._cross(other)
-        return left > right
-
-    def __ge__(self, other: Any) -> Bit:
-        left, right = self._cross(other)
-        return left >= right
+        other = Ratio(other.numerator, other.denominator)
+        return self.numerator * other.denominator == other.numerator * self.denominator
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -157,6 +157,11 @@ class Whole:
             assume(z3.Implies(den > 0, floor_facts(num, den, q, product)))
         return Whole(run.quotients[self.term, den], self.limited)
 
+    def __divmod__(self, other: Any) -> tuple[Whole, Whole]:
+        """The floor, and the rest by it: as linear as the floor."""
+        floor = self // other
+        return floor, self - floor * other
+
     def __mod__(self, other: Any) -> Whole:
         return Whole(self.term % whole(other), self.limited)
 
