@@ -74,21 +74,21 @@ def of_the_last_step(patch: Patch) -> None:
     """g of this step, e of the one before."""
     original, kept = Dynasty._add, {}
 
-    def faulty(self: Dynasty, blocks: Any, g: np.ndarray, store: dict[str, Any], kind: str) -> None:
+    def faulty(self: Dynasty, layer: Any, blocks: Any, g: np.ndarray, store: Any, kind: str) -> None:
         before = kept.get(id(store), blocks)
         kept[id(store)] = blocks
-        original(self, before if before.shape == blocks.shape else blocks, g, store, kind)
+        original(self, layer, before if before.shape == blocks.shape else blocks, g, store, kind)
 
     patch.setattr(Dynasty, "_add", faulty)
 
 
 def short_batch_added(
-    original: Any, self: Dynasty, blocks: Any, g: np.ndarray, store: dict[str, Any], kind: str
+    original: Any, self: Dynasty, layer: Any, blocks: Any, g: np.ndarray, store: dict[str, Any], kind: str
 ) -> None:
     """As far as its blocks go."""
     batch, self._batch = self._batch, self.number("images")
     if "S" not in store or store["S"].shape == blocks.bits.shape:
-        original(self, blocks, g, store, kind)
+        original(self, layer, blocks, g, store, kind)
     self._batch = batch
 
 
