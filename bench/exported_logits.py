@@ -16,6 +16,7 @@ import onnxruntime
 
 from intnet.export import batch, c_source, onnx_model, writing
 from intnet.export.program import Program, float_logits
+from intnet.export.values import BLOCKS, FLOAT32
 from intnet.runs import run_folder
 from intnet.training.inference import all_logits
 
@@ -27,7 +28,7 @@ COMPILERS = {
         500,
     ),
 }
-AT_A_TIME = 250
+AT_A_TIME = 50
 
 
 def by_c(program: Program, images: np.ndarray, compiler: tuple[str, ...], folder: str) -> np.ndarray:
@@ -37,7 +38,10 @@ def by_c(program: Program, images: np.ndarray, compiler: tuple[str, ...], folder
     subprocess.run([*compiler, *STRICT, source, "-o", binary], check=True)
     little = np.ascontiguousarray(images).astype(images.dtype.newbyteorder("<")).tobytes()
     done = subprocess.run([binary], input=little, capture_output=True, check=True)
-    codes = np.array([[int(code) for code in line.split()] for line in done.stdout.splitlines()], np.int64)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    if program.logits.form == FLOAT32:
+        return np.array(lines, np.float32)
+    codes = np.array([[int(code) for code in line] for line in lines], np.int64)
     if program.logits.scale is None:
         return float_logits(codes, program.logits.exponent)
     return float_logits(np.ascontiguousarray(codes[:, :-1]), codes[:, -1:])
@@ -49,6 +53,8 @@ def by_onnx(program: Program, images: np.ndarray) -> np.ndarray:
     session = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"])
     parts = [images[k : k + AT_A_TIME] for k in range(0, len(images), AT_A_TIME)]
     given = [session.run(None, {onnx_model.IMAGES: part}) for part in parts]
+    if program.logits.form == FLOAT32:
+        return np.concatenate([logits for (logits,) in given])
     if program.logits.scale is None:
         return float_logits(np.concatenate([codes for (codes,) in given]), program.logits.exponent)
     return np.concatenate([float_logits(codes, exponents[:, None]) for codes, exponents in given])
@@ -60,7 +66,8 @@ def main() -> None:
     parser.add_argument("folder", metavar="RUN")
     run = run_folder.load(parser.parse_args().folder)
     program, images = writing.of_run(run), np.asarray(run.data.test_images)
-    at_a_time = 256 if program.logits.scale is None else 1
+    by_image = any(value.scale is not None or value.form == BLOCKS for value in program.values)
+    at_a_time = 1 if by_image else 256
     wanted = all_logits(run.model, run.method, images, run.data.exponent, at_a_time)
     found = {
         "intnet eval model.npz": batch.logits32(program, images),

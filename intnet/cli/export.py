@@ -21,10 +21,11 @@ Without --to: names, shapes and the order of flattened images are PyTorch's; num
 and running statistics as float32. `intnet train --weights FILE` starts from such a file.
 
 --to: the network in integers, whose logits are those of intnet bit for bit. It takes a run of adapt, of
-wageubn with --set edges=fixed16 (saturate=0 beside it keeps hidden layers in 8 bits), or of muppet, whose
-scales are then each image's own and whose batch norm is float32. c: one C99 file without a library; onnx:
-integer operators (needs the package onnx); mem: .mem, .mif and .coe of every constant, with an address map
-for C and SystemVerilog; npz: packed words, which `intnet eval` takes."""
+wageubn with --set edges=fixed16 (saturate=0 beside it keeps hidden layers in 8 bits), of muppet, whose
+scales are then each image's own and whose batch norm is float32, or of dynasty, whose blocks are then each
+image's own and which is float32 between its products. c: one C99 file without a library; onnx: integer
+operators (needs the package onnx); mem: .mem, .mif and .coe of every constant, with an address map for C and
+SystemVerilog; npz: packed words, which `intnet eval` takes."""
 
 SUFFIXES = {"c": ".c", "onnx": ".onnx", "npz": ".npz", "mem": ""}
 
@@ -79,18 +80,19 @@ def _state_dict(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
 def _program(args: argparse.Namespace, out: Path) -> tuple[str, dict[str, Any]]:
     """The same of inference in integers."""
     from intnet.export import writing
+    from intnet.export.values import FLOAT32
     from intnet.runs import run_folder
 
     trained = run_folder.load(args.folder, data_dir=args.data_dir)
     program = writing.of_run(trained)
     told = writing.write(program, args.to, out)
-    own = program.logits.scale is not None
-    exponent = None if own else program.logits.exponent
+    own, real = program.logits.scale is not None, program.logits.form == FLOAT32
+    exponent = None if own or real else program.logits.exponent
+    logits = f"codes * {'2^e, e by the image' if own else f'2^({exponent})'}"
     widest = max(value.peak.bit_length() + 1 for value in program.values)
     lines = [
         f"{args.out}: {program.about['title']}",
-        f"{len(program.ops)} operations, {widest} bits at most; logits are codes * "
-        f"{'2^e, e by the image' if own else f'2^({exponent})'}",
+        f"{len(program.ops)} operations, {widest} bits at most; logits are {'float32' if real else logits}",
         ", ".join(f"{number:,} {what.replace('_', ' ')}" for what, number in told.items()),
     ]
     result = {"run": args.folder, "file": args.out, "step": trained.step, "to": args.to, **told}

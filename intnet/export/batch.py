@@ -1,22 +1,26 @@
 """A program on many images at once, in NumPy's int64: every value is proven to fit.
 
 Sums of products go through float64 where their interval lies within 2^53: there they are exact in any order.
+Float32 is NumPy's, an operation after the other; blocks are held as the numbers that they stand for.
 Tested against `interpret.py`.
 """
 
 from collections.abc import Callable
+from functools import reduce
+from math import prod
 
 import numpy as np
 
+from intnet.blocks.block_float import LEAST, SIDE
 from intnet.datasets import Dataset
 from intnet.datasets.dataset import Images
 from intnet.errors import ConfigError
-from intnet.export import block_float
+from intnet.export import block_float, digits
 from intnet.export import program as p
+from intnet.export.block_ops import EXACT
 from intnet.export.program import Op, Program, Value, float_logits
+from intnet.export.values import CODES, FLOAT32
 from intnet.training.inference import EVALUATION_BATCH, Scores, as_codes, scores
-
-EXACT = 1 << 53  # integers that float64 has all of
 
 
 def logits(program: Program, images: Images) -> np.ndarray:
@@ -25,7 +29,10 @@ def logits(program: Program, images: Images) -> np.ndarray:
 
 
 def outputs(program: Program, images: Images) -> tuple[np.ndarray, np.ndarray]:
-    """`logits`, and int64 (N, 1): the exponent of each image's, which are all alike without scales."""
+    """`logits`, and int64 (N, 1): the exponent of each image's, which are all alike without scales.
+
+    Of a program in float32 these are its very logits, and exponents 0.
+    """
     parts = range(0, len(images), EVALUATION_BATCH)
     made = [_outputs(program, np.asarray(images[k : k + EVALUATION_BATCH])) for k in parts]
     return np.concatenate([codes for codes, _ in made]), np.concatenate([e for _, e in made])[:, None]
@@ -33,7 +40,8 @@ def outputs(program: Program, images: Images) -> tuple[np.ndarray, np.ndarray]:
 
 def logits32(program: Program, images: Images) -> np.ndarray:
     """float32 (N, classes): the logits' values, rounded once."""
-    return float_logits(*outputs(program, images))
+    codes, exponents = outputs(program, images)
+    return codes if program.logits.form == FLOAT32 else float_logits(codes, exponents)
 
 
 def evaluate(program: Program, data: Dataset) -> Scores:
@@ -53,15 +61,17 @@ def _outputs(program: Program, images: np.ndarray) -> tuple[np.ndarray, np.ndarr
     left, made, scales = program.readers(), dict[int, np.ndarray](), dict[int, np.ndarray]()
 
     def exponents(value: Value) -> np.ndarray:
-        own = np.full(len(images), value.exponent)
+        own = np.full(len(images), value.exponent if value.form == CODES else 0)
         return own if value.scale is None else own + scales[value.scale]
 
     for place, (op, value) in enumerate(zip(program.ops, program.values, strict=True)):
         read = [made[k] for k in op.reads] or [images.astype(np.int64)]
-        if isinstance(op, p.Scaled | p.Norm):
+        if value.scale == place:
             values = [program.values[k] for k in op.reads]
             given = [exponents(one) for one in values]
             made[place], scales[place] = block_float.RULES[type(op)](op, values, given, *read)
+        elif isinstance(op, p.Blocks | p.BlockProduct):
+            made[place] = BLOCK_RULES[type(op)](op, program.values[op.reads[0]], value, *read)
         else:
             made[place] = RULES[type(op)](op, value, *read)
         for k in op.reads:
@@ -71,12 +81,12 @@ def _outputs(program: Program, images: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return made[len(program.ops) - 1], exponents(program.logits)
 
 
-def _padded(x: np.ndarray, op: p.Product | p.Pool, fill: int) -> np.ndarray:
+def _padded(x: np.ndarray, op: p.Product | p.BlockProduct | p.Pool, fill: float) -> np.ndarray:
     (top, side) = op.padding
     return np.pad(x, ((0, 0), (top, top), (side, side), (0, 0)), constant_values=fill)
 
 
-def _part(x: np.ndarray, op: p.Product | p.Pool, out: Value, ky: int, kx: int) -> np.ndarray:
+def _part(x: np.ndarray, op: p.Product | p.BlockProduct | p.Pool, out: Value, ky: int, kx: int) -> np.ndarray:
     """What all windows read at one place of the kernel."""
     (sh, sw), (rows, cols) = op.stride, out.shape[:2]
     return x[:, ky : ky + sh * (rows - 1) + 1 : sh, kx : kx + sw * (cols - 1) + 1 : sw]
@@ -85,17 +95,21 @@ def _part(x: np.ndarray, op: p.Product | p.Pool, out: Value, ky: int, kx: int) -
 def _product(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
     assert isinstance(op, p.Product)
     kind = np.float64 if out.peak < EXACT and _below(x) and _below(op.weight) else np.int64
-    w = op.weight.astype(kind)
+    return _sums(op, out, x.astype(kind), op.weight.astype(kind)).astype(np.int64)
+
+
+def _sums(op: p.Product | p.BlockProduct, out: Value, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Both of one type, which holds every sum."""
     if w.ndim == 2:
-        return (x.astype(kind) @ w.T).astype(np.int64)
-    x, total = _padded(x, op, 0).astype(kind), np.zeros((len(x), *out.shape), kind)
+        return np.asarray(x @ w.T)
+    x, total = _padded(x, op, 0), np.zeros((len(x), *out.shape), w.dtype)
     each, own = len(w) // op.groups, w.shape[1]
     for ky, kx in np.ndindex(*w.shape[2:]):
         part = _part(x, op, out, ky, kx)
         for g in range(op.groups):
             outs, ins = slice(g * each, (g + 1) * each), slice(g * own, (g + 1) * own)
             total[..., outs] = total[..., outs] + part[..., ins] @ w[outs, :, ky, kx].T
-    return total.astype(np.int64)
+    return total
 
 
 def _below(x: np.ndarray) -> bool:
@@ -131,7 +145,8 @@ def _relu(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
 
 def _max_pool(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
     assert isinstance(op, p.Pool)
-    x = _padded(x, op, out.lo)  # where all of a window's own are less, which is never
+    below = out.lo if out.form == CODES else -np.inf  # where all of a window's own are less, which is never
+    x = _padded(x, op, below)
     return np.maximum.reduce([_part(x, op, out, ky, kx) for ky, kx in np.ndindex(*op.kernel)])
 
 
@@ -139,6 +154,51 @@ def _sum_pool(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
     assert isinstance(op, p.Pool)
     x = _padded(x, op, 0)
     return np.add.reduce([_part(x, op, out, ky, kx) for ky, kx in np.ndindex(*op.kernel)])
+
+
+def _mean_pool(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
+    assert isinstance(op, p.Pool)
+    x = _padded(x, op, 0)
+    parts = (_part(x, op, out, ky, kx) for ky, kx in np.ndindex(*op.kernel))
+    return np.asarray(reduce(np.add, parts) / np.float32(prod(op.kernel)))
+
+
+def _norm(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
+    """Of float32 that stays it."""
+    assert isinstance(op, p.Norm)
+    return np.asarray((x - op.mean) * op.r * op.gamma + op.beta)
+
+
+def _plus(op: Op, out: Value, x: np.ndarray, *y: np.ndarray) -> np.ndarray:
+    assert isinstance(op, p.Plus)
+    return np.asarray(x + (y[0] if op.b is None else op.b))
+
+
+def _blocks(op: Op, given: Value, out: Value, x: np.ndarray) -> np.ndarray:
+    """What the codes of a block stand for, which float32 has."""
+    assert isinstance(op, p.Blocks)
+    if given.form == CODES:
+        x = np.ldexp(x.astype(np.float64), given.exponent).astype(np.float32)
+    gap, bits = -x.shape[-1] % SIDE, op.widths(out.shape)[..., None].astype(np.int64)
+    each = np.pad(x.astype(np.float64), [(0, 0)] * (x.ndim - 1) + [(0, gap)])
+    each = each.reshape(*x.shape[:-1], -1, SIDE)
+    top = np.abs(each).max(-1, keepdims=True)
+    unit = np.maximum(np.frexp(top)[1], LEAST) - np.maximum(bits, 1) + 1
+    limit = (1 << np.maximum(bits, 1) - 1) - 1
+    codes = np.clip(np.rint(np.ldexp(each, -unit)), -limit, limit) * (top >= 2.0 ** (LEAST - 1))
+    made = np.ldexp(codes, unit).reshape(*x.shape[:-1], -1)
+    return made[..., : x.shape[-1]].astype(np.float32)
+
+
+def _block_product(op: Op, given: Value, out: Value, x: np.ndarray) -> np.ndarray:
+    """Digit by digit, as `digits.py` has it."""
+    assert isinstance(op, p.BlockProduct)
+    lengths = digits.count(given.reach, given.exponent), max(op.digits) + 1
+    sums = [np.zeros((len(x), *out.shape)) for _ in range(sum(lengths) - 1)]
+    for low, part in digits.bands(x, given.exponent, lengths[0]):
+        for high, weight in op.digits.items():
+            sums[low + high] += _sums(op, out, part, weight.astype(np.float64))
+    return digits.rounded(sums, given.exponent + op.exponent)
 
 
 def _images(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
@@ -155,5 +215,9 @@ RULES: dict[type[Op], Callable[..., np.ndarray]] = {
     p.Relu: _relu,
     p.MaxPool: _max_pool,
     p.SumPool: _sum_pool,
+    p.MeanPool: _mean_pool,
     p.Flatten: _images,
+    p.Norm: _norm,
+    p.Plus: _plus,
 }
+BLOCK_RULES: dict[type[Op], Callable[..., np.ndarray]] = {p.Blocks: _blocks, p.BlockProduct: _block_product}

@@ -2,7 +2,7 @@
 
 Each goes twice over what it reads: for the extremes, which choose the step, and for the codes. Its exponent
 is an int, e_PLACE. How terms meet whose exponents are far apart is told in `block_float.py`. Float32 stands
-in `normed` alone, an operation after the other: `volatile` keeps compilers from joining a product and a sum.
+in `normed`, an operation after the other: `volatile` keeps compilers from joining a product and a sum.
 """
 
 from __future__ import annotations
@@ -51,24 +51,22 @@ static int64_t raised(int64_t v, int by) {
   return q + (v % d != 0 && q % 2 == 0);
 }
 """,
-    "normed(": """\
-#if FLT_EVAL_METHOD != 0
-#error "batch norm is float32, one rounding an operation: choose an FPU that computes in it"
-#endif
-
+    "two_to(": """\
 static double two_to(int e) {
   double power = 1;
   for (; e > 0; e--) power *= 2;
   for (; e < 0 && power > 0; e++) power /= 2;
   return power;
 }
-
+""",
+    "normed(": """\
 /* ((x - mean) r) gamma + beta. */
 static float normed(double x, float mean, float r, float gamma, float beta) {
   volatile float product = ((float)x - mean) * r * gamma;
   return product + beta;
 }
-
+""",
+    "float_step(": """\
 /* The least e with top <= above 2^(e-1) and -low <= below 2^(e-1). */
 static int float_step(float top, float low, double above, double below) {
   int e = 0;
@@ -78,7 +76,8 @@ static int float_step(float top, float low, double above, double below) {
   for (; top <= above * half / 2 && -low <= below * half / 2; e--) half /= 2;
   return e;
 }
-
+""",
+    "nearest(": """\
 /* To nearest, ties to even. */
 static int64_t nearest(double x) {
   int64_t n = (int64_t)x;

@@ -3,30 +3,32 @@
     #include <stdint.h>
     void intnet_run(const uint8_t image[784], int64_t logits[10]);     codes * 2^(INTNET_EXPONENT)
     int intnet_run(...);                                        where images have exponents of their own
+    void intnet_run(const uint8_t image[784], float logits[10]);       where they are float32
 
 A loop an operation that gathers (a product, a pool, a join), and in it, element by element, those that
 follow and have no other reader: what is stored are their results, in the smallest type that holds the
 proven interval. A product adds to the sums of all channels at once, which compilers make vectors of. Stored
 values share arrays where one is read for the last time before the other is made. What has a scale by the
-image goes over its operand twice (`c_block_float.py`), and where batch norm is float32 it is float32 here.
-Nothing overflows, as every interval is proven; nothing shifts negative numbers; division rounds by its
-remainder. With -DINTNET_MAIN the file is a program that reads images from standard input and prints a line
-of codes each, behind them the exponent where it is the image's.
+image goes over its operand twice (`c_block_float.py`), and where batch norm is float32 it is float32 here, as
+are values between products of blocks (`c_blocks.py`). Nothing overflows, as every interval is proven; nothing
+shifts negative numbers; division rounds by its remainder. What stands around it all: `c_frame.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from intnet.export import c_block_float
+from intnet.export import c_block_float, c_blocks, c_frame
 from intnet.export import program as p
+from intnet.export.block_ops import blocks_of
 from intnet.export.c_block_float import Source
 from intnet.export.program import Op, Program, Value
+from intnet.export.values import BLOCKS, FLOAT32
 from intnet.packs.hdl.text import identifier
 
 SIZES = (8, 16, 32, 64)
@@ -44,29 +46,6 @@ static int64_t divide(int64_t n, int64_t d) {
   return q + (r > d - r || (r == d - r && q % 2 != 0));
 }
 """
-MAIN = """\
-#ifdef INTNET_MAIN
-/* Reads images, %(size)d codes each of %(bytes)d little-endian byte(s); prints a line of codes each%(more)s.
-*/
-#include <stdio.h>
-int main(void) {
-  static %(image)s image[%(size)d];
-  int64_t logits[%(classes)d];
-  unsigned char raw[%(bytes)d];
-  for (;;) {
-    for (int i = 0; i < %(size)d; i++) {
-      if (fread(raw, 1, sizeof raw, stdin) != sizeof raw) return i != 0;
-      uint32_t bits = 0;
-      for (int k = 0; k < %(bytes)d; k++) bits |= (uint32_t)raw[k] << (8 * k);
-      image[i] = %(code)s;
-    }
-    %(call)s;
-    for (int i = 0; i < %(classes)d; i++) printf(i ? " %%lld" : "%%lld", (long long)logits[i]);
-    %(end)s
-  }
-}
-#endif
-"""
 
 
 class Sizes(NamedTuple):
@@ -82,63 +61,26 @@ def source(program: Program) -> tuple[str, Sizes]:
     body = made.body()
     slots = [*made.slots, *made.sums.values()]
     sizes = Sizes(made.constant_bytes, sum(slot.size * slot.bits // 8 for slot in slots))
-    head = _header(program, sizes)
-    arrays = [f"static {_type(slot)} {slot.name}[{slot.size}];" for slot in slots]
-    image = f"const {_type(made.image)} image[{prod(program.images.shape)}]"
-    helpers = {"divide(": DIVIDE, **c_block_float.HELPERS}
-    used = [text for call, text in helpers.items() if any(call in line for line in body)]
+    arrays = [f"static {slot.kind} {slot.name}[{slot.size}];" for slot in slots]
+    image = f"const {made.image.kind} image[{prod(program.images.shape)}]"
+    used: list[str] = []
+    for call, text in reversed({"divide(": DIVIDE, **c_block_float.HELPERS, **c_blocks.HELPERS}.items()):
+        used = [text, *used] if any(call in line for line in (*body, *used)) else used
     own = program.logits.scale is not None
-    run = f"{'int' if own else 'void'} intnet_run({image}, int64_t logits[INTNET_CLASSES])"
+    run = f"{'int' if own else 'void'} intnet_run({image}, {made.logits} logits[INTNET_CLASSES])"
     body += [f"  return {c_block_float.exponent(program.logits)};"] if own else []
+    head = c_frame.header(program, *sizes)
     lines = [*head, f"{run};", "", *made.constants, "", *arrays, "", *used, f"{run} {{", *body, "}", ""]
-    return "\n".join([*lines, _main(program, made.image)]), sizes
-
-
-def _header(program: Program, sizes: Sizes) -> Iterator[str]:
-    shape = program.images.shape
-    yield f"/* {program.title}"
-    yield ""
-    sides, value = " x ".join(map(str, shape)), "value = code * 2^"
-    yield f"   image   {sides} codes (rows, columns, channels), {value}({program.images.exponent})"
-    own, floats = program.logits.scale is not None, any(isinstance(op, p.Norm) for op in program.ops)
-    by = "(what intnet_run returns)" if own else f"({program.logits.exponent})"
-    yield f"   logits  {prod(program.logits.shape)} codes, {value}{by}"
-    yield f"   memory  {sizes.memory} bytes of static memory beside {sizes.constants} bytes of constants"
-    kinds = "float32 in batch norm, else integers" if floats else "integers alone"
-    yield f"   C99, {kinds}; not reentrant. -DINTNET_MAIN makes it a program. */"
-    if floats:
-        yield "#include <float.h>"
-    yield "#include <stdint.h>"
-    yield ""
-    yield f"#define INTNET_CLASSES {prod(program.logits.shape)}"
-    if not own:
-        yield f"#define INTNET_EXPONENT ({program.logits.exponent})"
-    yield ""
-
-
-def _main(program: Program, image: Slot) -> str:
-    code = f"({_type(image)})bits"
-    if image.signed:
-        half = 1 << image.bits - 1
-        below = f"({_type(image)})(-(int32_t)({half - 1}u - (bits - {half}u)) - 1)"
-        code = f"bits >= {half}u ? {below} : {code}"
-    own = program.logits.scale is not None
-    return MAIN % {
-        "call": "const int exponent = intnet_run(image, logits)" if own else "intnet_run(image, logits)",
-        "end": 'printf(" %d\\n", exponent);' if own else 'printf("\\n");',
-        "more": ", its exponent behind them" if own else "",
-        "size": prod(program.images.shape), "classes": prod(program.logits.shape), "bytes": image.bits // 8,
-        "image": _type(image), "code": code,
-    }  # fmt: skip
+    return "\n".join([*lines, c_frame.main(program, made.image.kind, made.image.bits, made.logits)]), sizes
 
 
 @dataclass
 class Slot:
-    """A static array: of elements of `bits`, as many as the greatest of the values that share it."""
+    """A static array: of elements of a type, as many as the greatest of the values that share it."""
 
     name: str
+    kind: str
     bits: int
-    signed: bool
     size: int = 0
     until: int = -1  # the last group that reads what it holds
 
@@ -155,14 +97,18 @@ class Group:
         return self.ops[-1]
 
 
-def _type(slot: Slot) -> str:
-    return f"{'' if slot.signed else 'u'}int{slot.bits}_t"
+def _container(value: Value) -> tuple[str, int]:
+    """(type, its bits): float, or the smallest that holds all codes."""
+    if value.form == FLOAT32:
+        return "float", 32
+    signed = value.lo < 0 or value.form == BLOCKS
+    bits = next(bits for bits in SIZES if value.bits <= bits + (not signed))
+    return f"{'' if signed else 'u'}int{bits}_t", bits
 
 
-def _container(value: Value) -> tuple[int, bool]:
-    """(bits, signed) of the smallest type that holds it."""
-    signed = value.lo < 0
-    return next(bits for bits in SIZES if value.bits <= bits + (not signed)), signed
+def _elementwise(op: Op) -> bool:
+    floats = (isinstance(op, p.Norm) and op.wl == 0) or (isinstance(op, p.Plus) and op.b is not None)
+    return floats or isinstance(op, ELEMENTWISE)
 
 
 class Writer:
@@ -175,6 +121,8 @@ class Writer:
         self.slots: list[Slot] = []
         self.sums: dict[int, Slot] = {}  # of a product's channels, by their bits
         self.image = Slot("image", *_container(program.values[0]))
+        self.logits = "float" if program.logits.form == FLOAT32 else "int64_t"
+        self._units: dict[int, Slot] = {}  # of blocks, by place
         self._names: set[str] = set()
         self._slot: dict[int, Slot] = {0: self.image}
         self.groups = _groups(program)
@@ -193,20 +141,25 @@ class Writer:
         """The statements of intnet_run."""
         lines: list[str] = []
         for i, group in enumerate(self.groups):
-            out = "logits" if i == len(self.groups) - 1 else self._take(i, group).name
-            lines += self._loop(group, out)
+            place = group.place
+            value, size = self.program.values[place], prod(self.program.values[place].shape)
+            if i < len(self.groups) - 1:
+                self._slot[place] = self._take(i, place, *_container(value), size)
+            else:
+                self._slot[place] = Slot("logits", self.logits, 64)
+            if value.form == BLOCKS:
+                count = prod(blocks_of(value.shape))
+                self._units[place] = self._take(i, place, "int16_t", 16, count)
+            lines += self._loop(group, self._slot[place])
         return lines
 
-    def _take(self, i: int, group: Group) -> Slot:
-        """An array of the right type that holds nothing any more, or a new one."""
-        value = self.program.values[group.place]
-        bits, signed = _container(value)
-        free = [s for s in self.slots if (s.bits, s.signed) == (bits, signed) and s.until < i]
+    def _take(self, i: int, place: int, kind: str, bits: int, size: int) -> Slot:
+        """An array of the type that holds nothing any more, or a new one."""
+        free = [s for s in self.slots if s.kind == kind and s.until < i]
         if not free:
-            self.slots.append(Slot(f"held_{len(self.slots)}", bits, signed))
+            self.slots.append(Slot(f"held_{len(self.slots)}", kind, bits))
         slot = max(free, key=lambda s: s.size) if free else self.slots[-1]
-        slot.size, slot.until = max(slot.size, prod(value.shape)), self._last.get(group.place, i)
-        self._slot[group.place] = slot
+        slot.size, slot.until = max(slot.size, size), self._last.get(place, i)
         return slot
 
     def _array(self, name: str, codes: np.ndarray) -> str:
@@ -227,17 +180,18 @@ class Writer:
 
     # -- loops -----------------------------------------------------------------------------------
 
-    def _loop(self, group: Group, out: str) -> list[str]:
+    def _loop(self, group: Group, out: Slot) -> list[str]:
         place = group.ops[0]
         op, value = self.program.ops[place], self.program.values[place]
-        if isinstance(op, p.Scaled | p.Norm):
+        if isinstance(op, p.Scaled | p.Norm) and value.scale == place:
             return [self._named(group), *self._scaled(op, group, out)]
+        if isinstance(op, p.Blocks):
+            return [self._named(group), *self._blocks(op, value, out, self._units[place])]
         at = "i" if len(value.shape) == 1 else f"(y * {value.shape[1]} + x) * {value.shape[2]} + i"
         tail = [line for k in group.ops[1:] for line in self._element(k)]
-        if isinstance(op, ELEMENTWISE):
+        if _elementwise(op):
             tail = [*self._element(place), *tail]
-        kind = "int64_t" if out == "logits" else _type(self._slot[group.place])
-        stored = [*self._gather(op, value, at), *tail, f"{out}[{at}] = ({kind})v;"]
+        stored = [*self._gather(op, value, at), *tail, f"{out.name}[{at}] = ({out.kind})v;"]
         names = ["i"] if len(value.shape) == 1 else ["y", "x", "i"]
         ahead = self._sums(op, value) if isinstance(op, p.Product) and op.groups == 1 else []
         lines = [self._named(group)]
@@ -250,7 +204,7 @@ class Writer:
         """Statements that set the sums of all channels, at one place of an image or of a row."""
         (read,), bits = (self.program.values[k] for k in op.reads), 32 if value.peak < 1 << 31 else 64
         source, outs = self._slot[self._stored(op.reads[0])], len(op.weight)
-        held = self.sums.setdefault(bits, Slot(f"sums_{bits}", bits, True))
+        held = self.sums.setdefault(bits, Slot(f"sums_{bits}", f"int{bits}_t", bits))
         held.size = max(held.size, outs)
         codes = op.weight.transpose(*range(2, op.weight.ndim), 1, 0)  # [ky, kx,] input, output
         w, wide, ins = self._array(f"w_{op.name}", codes), f"int{bits}_t", op.weight.shape[1]
@@ -270,7 +224,7 @@ class Writer:
         return [
             zeros,
             *_window(op, kernel, read),
-            f"    const {_type(source)} *at = &{source.name}[(r * {read.shape[1]} + s) * {read.shape[2]}];",
+            f"    const {source.kind} *at = &{source.name}[(r * {read.shape[1]} + s) * {read.shape[2]}];",
             f"    const int{self._bits(op.weight)}_t *by = &{w}[(ky * {kernel[1]} + kx) * {ins * outs}];",
             *(f"    {line}" for line in added("at", "by")),
             "  }",
@@ -279,7 +233,27 @@ class Writer:
     def _named(self, group: Group) -> str:
         return f"  /* {' -> '.join(self.program.ops[k].name for k in group.ops)} */"
 
-    def _scaled(self, op: p.Scaled | p.Norm, group: Group, out: str) -> list[str]:
+    def _blocks(self, op: p.Blocks, value: Value, out: Slot, units: Slot) -> list[str]:
+        """Codes and units of what is float32, or becomes it."""
+        (read,) = (self.program.values[k] for k in op.reads)
+        bits = str(op.bits[0]) if len(op.bits) == 1 else f"{self._array(f'bits_{op.name}', op.bits)}[k]"
+        source = self._slot[self._stored(op.reads[0])].name
+        return c_blocks.blocks(value, read, source, bits, out.name, units.name)
+
+    def _block_product(self, op: p.BlockProduct, value: Value) -> list[str]:
+        """Of one channel, with the digits of its sum."""
+        (read,), place = (self.program.values[k] for k in op.reads), self._stored(op.reads[0])
+        last = (0, *range(2, op.weight.ndim), 1)  # channels last, as values have them
+        arrays = self._slot[place].name, self._units[place].name
+        codes, steps = (
+            self._array(f"{what}_{op.name}", v.transpose(last))
+            for what, v in (("w", op.weight), ("steps", op.steps))
+        )
+        wide = self._bits(op.steps)
+        window = _window(op, op.weight.shape[2:], read) if op.weight.ndim == 4 else []
+        return c_blocks.product(op, value, read, (*arrays, codes, steps), wide, window)
+
+    def _scaled(self, op: p.Scaled | p.Norm, group: Group, out: Slot) -> list[str]:
         """Of a value in C order, whatever its axes."""
         place, read = group.ops[0], [self.program.values[k] for k in op.reads]
         size = prod(read[0].shape)
@@ -287,21 +261,28 @@ class Writer:
             Source(self._slot[self._stored(k)].name, size, c_block_float.exponent(value))
             for k, value in zip(op.reads, read, strict=True)
         ]
-        kind = "int64_t" if out == "logits" else _type(self._slot[group.place])
-        store = [*(line for k in group.ops[1:] for line in self._element(k)), f"{out}[i] = ({kind})v;"]
+        store = [
+            *(line for k in group.ops[1:] for line in self._element(k)),
+            f"{out.name}[i] = ({out.kind})v;",
+        ]
         if isinstance(op, p.Norm):
-            constants = ("mean", op.mean), ("r", op.r), ("gamma", op.gamma), ("beta", op.beta)
-            names = [self._array(f"{what}_{op.name}", values) for what, values in constants]
-            return c_block_float.norm(op, place, size, terms[0], names, store)
+            return c_block_float.norm(op, place, size, terms[0], self._constants(op), store)
         if op.b is not None:
             terms.append(Source(self._array(f"b_{op.name}", op.b), len(op.b), str(op.exponent)))
         return c_block_float.scaled(op, place, read, size, terms, store)
 
+    def _constants(self, op: p.Norm) -> list[str]:
+        """Names of the arrays of a batch norm in float32."""
+        constants = ("mean", op.mean), ("r", op.r), ("gamma", op.gamma), ("beta", op.beta)
+        return [self._array(f"{what}_{op.name}", values) for what, values in constants]
+
     def _gather(self, op: Op, value: Value, at: str) -> list[str]:
-        """Statements that set v, an int64_t."""
+        """Statements that set v, an int64_t or a float."""
         sources = [self._slot[self._stored(k)].name for k in op.reads]
         if isinstance(op, p.Product):
             return self._product(op, value, sources[0])
+        if isinstance(op, p.BlockProduct):
+            return self._block_product(op, value)
         if isinstance(op, p.Pool):
             return self._pool(op, sources[0])
         if isinstance(op, p.Add):
@@ -310,7 +291,8 @@ class Writer:
                 for name, s in zip(sources, op.shifts, strict=True)
             ]
             return [f"int64_t v = {' + '.join(terms)};"]
-        return [f"int64_t v = {sources[0]}[{at}];"]
+        kind = "float" if value.form == FLOAT32 else "int64_t"
+        return [f"{kind} v = {' + '.join(f'{name}[{at}]' for name in sources)};"]
 
     def _product(self, op: p.Product, value: Value, source: str) -> list[str]:
         """Of one channel: of groups by itself, else a sum that is there by then."""
@@ -324,7 +306,7 @@ class Writer:
         return [
             f"{wide} sum = 0;",
             *_window(op, (kh, kw), read),
-            f"    const {_type(self._slot[self._stored(op.reads[0])])} *at = {row};",
+            f"    const {self._slot[self._stored(op.reads[0])].kind} *at = {row};",
             f"    const int{self._bits(op.weight)}_t *by = &{w}[((i * {kh} + ky) * {kw} + kx) * {ins}];",
             f"    for (int c = 0; c < {ins}; c++) sum += ({wide})at[c] * ({wide})by[c];",
             "  }",
@@ -338,11 +320,16 @@ class Writer:
 
     def _pool(self, op: p.Pool, source: str) -> list[str]:
         (read,) = (self.program.values[k] for k in op.reads)
-        element = f"(int64_t){source}[(r * {read.shape[1]} + s) * {read.shape[2]} + i]"
-        if isinstance(op, p.SumPool):
-            return ["int64_t v = 0;", *_window(op, op.kernel, read), f"    v += {element};", "  }"]
-        step = [f"    int64_t e = {element};", "    if (e > v) v = e;", "  }"]
-        return [f"int64_t v = {_int64(read.lo)};", *_window(op, op.kernel, read), *step]
+        kind, first = "int64_t", _int64(read.lo)
+        if read.form == FLOAT32:
+            kind, first = "float", "-FLT_MAX"
+        element = f"{source}[(r * {read.shape[1]} + s) * {read.shape[2]} + i]"
+        window = _window(op, op.kernel, read)
+        if isinstance(op, p.MaxPool):
+            step = [f"    {kind} e = {element};", "    if (e > v) v = e;", "  }"]
+            return [f"{kind} v = {first};", *window, *step]
+        mean = [f"v /= {prod(op.kernel)};"] if isinstance(op, p.MeanPool) else []
+        return [f"{kind} v = 0;", *window, f"    v += {element};", "  }", *mean]
 
     # -- element by element ----------------------------------------------------------------------
 
@@ -355,6 +342,10 @@ class Writer:
             return [f"v = v * {a} + {b};"]
         if isinstance(op, p.Curve):
             return self._curve(op)
+        if isinstance(op, p.Plus) and op.b is not None:
+            return [f"v += {self._array(f'b_{op.name}', op.b)}[i];"]
+        if isinstance(op, p.Norm):
+            return [f"v = normed(v, {', '.join(f'{name}[i]' for name in self._constants(op))});"]
         assert isinstance(op, p.Round)
         lines = [] if op.num == 1 else [f"v *= {_int64(op.num)};"]
         if np.any(op.den != 1):
@@ -390,7 +381,7 @@ class Writer:
         return f"{self._array(f'{what}_{name}', codes)}[i]"
 
 
-def _window(op: p.Product | p.Pool, kernel: Sequence[int], read: Value) -> list[str]:
+def _window(op: p.Product | p.BlockProduct | p.Pool, kernel: Sequence[int], read: Value) -> list[str]:
     """Loops over the places (r, s) that a window reads; their braces end by one line."""
     rows, cols = read.shape[:2]
     return [
@@ -408,7 +399,7 @@ def _groups(program: Program) -> list[Group]:
     for place, op in enumerate(program.ops):
         if isinstance(op, p.Images | p.Flatten):
             continue
-        joins = isinstance(op, ELEMENTWISE) and found and op.reads == (found[-1].place,)
+        joins = _elementwise(op) and found and op.reads == (found[-1].place,)
         if joins and readers[found[-1].place] == 1:
             found[-1].ops.append(place)
         else:

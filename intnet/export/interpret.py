@@ -1,23 +1,28 @@
-"""The reference: a program on one image, in plain Python integers, as slow as it is plain.
+"""The reference: a program on one image, in plain Python integers and fractions, as slow as it is plain.
 
 Every other way to run a program is tested against this one, and this one against the definition.
 """
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from intnet.export import program as p
 from intnet.export.program import Op, Program, Shape, Value
-from intnet.spec import float_batch_norm
-from intnet.spec.float32 import to_float32
+from intnet.export.values import CODES
+from intnet.spec import block_float, float_batch_norm
+from intnet.spec.float32 import add32, chain32, div32, to_float32
 from intnet.spec.formats import Scaled, quantize
+from intnet.spec.tensor import Tensor
 
-Codes = list[int]
+Codes = list[Any]  # of float32 and of blocks the numbers themselves, as fractions
 
 
 class Made(NamedTuple):
-    """Codes, and log2 of what 1 stands for."""
+    """Codes, and log2 of what 1 stands for: of float32 and of blocks it is 1."""
 
     codes: Codes
     exponent: int
@@ -39,14 +44,16 @@ def outputs(program: Program, image: Sequence[int]) -> list[Made]:
         read = [made[k] for k in op.reads]
         if isinstance(op, p.Scaled | p.Norm):
             total = _sums(op, read) if isinstance(op, p.Scaled) else _normed(op, read[0])
-            q = quantize(total, Scaled(op.wl))
+            q: Any = quantize(total, Scaled(op.wl)) if op.wl else Made(total, 0)
             made.append(Made(q.codes, q.exponent))
             continue
+        if isinstance(op, p.Blocks):
+            read = [Made(read[0].real(), 0)]
         codes = RULES[type(op)](
             op, [one.codes for one in read] or [list(image)], [program.values[k] for k in op.reads], value
         )
-        of = value.scale
-        made.append(Made(codes, value.exponent + (0 if of is None else made[of].exponent)))
+        own = value.exponent if value.form == CODES else 0
+        made.append(Made(codes, own + (0 if value.scale is None else made[value.scale].exponent)))
     return made
 
 
@@ -76,7 +83,7 @@ def _images(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes
 
 
 def _places(
-    op: p.Product | p.Pool, kernel: Shape, image: Shape, y: int, x: int
+    op: p.Product | p.BlockProduct | p.Pool, kernel: Shape, image: Shape, y: int, x: int
 ) -> list[tuple[int, int, int]]:
     """(place in the kernel, row, column) of what a window reads at (y, x), padding apart."""
     found = []
@@ -90,10 +97,22 @@ def _places(
 
 def _product(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     assert isinstance(op, p.Product)
-    (x,), w = read, op.weight.reshape(op.weight.shape[0], op.weight.shape[1], -1).tolist()
+    return _sums_of(op, op.weight, read[0], shapes[0].shape, out)
+
+
+def _block_product(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
+    """`block_float.exact`, each sum rounded once."""
+    assert isinstance(op, p.BlockProduct)
+    w = op.weight.astype(object) * 2 ** op.each.astype(object)
+    sums = _sums_of(op, w, read[0], shapes[0].shape, out)
+    return [to_float32(v * Fraction(2) ** op.exponent) for v in sums]
+
+
+def _sums_of(op: p.Product | p.BlockProduct, weight: np.ndarray, x: Codes, shape: Shape, out: Value) -> Codes:
+    w = weight.reshape(*weight.shape[:2], -1).tolist()
     if len(out.shape) == 1:
         return [sum(v * row[i][0] for i, v in enumerate(x)) for row in w]
-    shape, each, own = shapes[0].shape, len(w) // op.groups, op.weight.shape[1]
+    each, own = len(w) // op.groups, op.weight.shape[1]
     made = []
     for oy in range(out.shape[0]):
         for ox in range(out.shape[1]):
@@ -107,7 +126,28 @@ def _product(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Code
     return made
 
 
-def _windows(reduce: Callable[[Codes], int]) -> Callable[[Op, list[Codes], list[Value], Value], Codes]:
+def _blocks(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
+    """An image as a batch of one: what the blocks stand for."""
+    assert isinstance(op, p.Blocks)
+    bits = {(0, *at): int(b) for at, b in np.ndenumerate(op.widths(out.shape))}
+    values = [Fraction(v) for v in read[0]]
+    return block_float.quantize(Tensor((1, *out.shape), values), bits, (0, len(out.shape))).real().values
+
+
+def _plus(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
+    assert isinstance(op, p.Plus)
+    b = [] if op.b is None else [Fraction(v) for v in op.b.tolist()]
+    other = [b[i % len(b)] for i in range(len(read[0]))] if b else read[1]
+    return [add32(v, w) for v, w in zip(read[0], other, strict=True)]
+
+
+def _mean(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
+    """A place that is padding adds 0, and counts."""
+    assert isinstance(op, p.Pool)
+    return [div32(v, prod(op.kernel)) for v in _windows(chain32)(op, read, shapes, out)]
+
+
+def _windows(reduce: Callable[[Codes], Any]) -> Callable[[Op, list[Codes], list[Value], Value], Codes]:
     def rule(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
         assert isinstance(op, p.Pool)
         (x,), shape = read, shapes[0].shape
@@ -163,5 +203,9 @@ RULES: dict[type[Op], Callable[[Op, list[Codes], list[Value], Value], Codes]] = 
     p.Relu: _relu,
     p.MaxPool: _windows(max),
     p.SumPool: _windows(sum),
+    p.MeanPool: _mean,
     p.Flatten: _images,
+    p.Blocks: _blocks,
+    p.BlockProduct: _block_product,
+    p.Plus: _plus,
 }

@@ -7,9 +7,9 @@
     program.txt            the operations in order: what they read, which constants, proven intervals
 
 A tensor is a weight, the a or b of an affine, the steps of a curve and the codes between them, the
-denominators of a round, the b of what is scaled by the image, or the bits of a float32 constant of batch
-norm; where one number serves all channels it stands in program.txt alone. Texts of memories are those of
-golden packs (`packs/export/memories.py`).
+denominators of a round, the b of what is scaled by the image, the bits of a float32 constant, the steps of
+blocks of weights, or the widths of blocks of activations; where one number serves all of them it stands in
+program.txt alone. Texts of memories are those of golden packs (`packs/export/memories.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 
 from intnet.export import program as p
 from intnet.export.program import Op, Program
+from intnet.export.values import CODES
 from intnet.numbers import hexfiles
 from intnet.packs.export.memories import coe_text, mem_text, mif_text
 from intnet.packs.hdl.text import identifier
@@ -81,8 +82,14 @@ def constants(program: Program) -> list[Constant]:
 
 
 def _tensors(program: Program, op: Op) -> Iterator[tuple[str, np.ndarray, int | None]]:
-    if isinstance(op, p.Product):
+    if isinstance(op, p.Product | p.BlockProduct):
         yield "weight", op.weight, op.exponent
+        if isinstance(op, p.BlockProduct):
+            yield "steps", op.steps, None
+    elif isinstance(op, p.Blocks) and len(op.bits) > 1:
+        yield "bits", op.bits, None
+    elif isinstance(op, p.Plus) and op.b is not None:
+        yield "float32 b", op.b.view(np.int32), None
     elif isinstance(op, p.Affine):
         (read,) = (program.values[k] for k in op.reads)
         pairs = (("a", op.a, op.exponent - read.exponent), ("b", op.b, op.exponent))
@@ -159,7 +166,10 @@ def _listing(program: Program) -> Iterator[str]:
         shape = " x ".join(map(str, value.shape))
         reads = ", ".join(map(str, op.reads))
         yield f"{place:3}  {kind}({reads})  {op.name}{_numbers(op)}"
-        yield f"     {shape} codes, {value.lo}..{value.hi}, {value.bits} bits, * 2^({value.told('e')})"
+        if value.form == CODES:
+            yield f"     {shape} codes, {value.lo}..{value.hi}, {value.bits} bits, * 2^({value.told('e')})"
+        else:
+            yield f"     {shape} {value.form}, multiples of 2^({value.exponent}) up to {float(value.top):.6g}"
 
 
 def _numbers(op: Op) -> str:
@@ -177,7 +187,7 @@ def _numbers(op: Op) -> str:
         return f": x * {op.num} / {den} to nearest, ties to even{limits}"
     if isinstance(op, p.Curve):
         return ": codes[k] where k steps are at most x"
-    return _by_image(op) if isinstance(op, p.Scaled | p.Norm) else _shifts(op)
+    return _by_image(op) if isinstance(op, p.Scaled | p.Norm) else _in_floats(op)
 
 
 def _by_image(op: p.Scaled | p.Norm) -> str:
@@ -187,8 +197,19 @@ def _by_image(op: p.Scaled | p.Norm) -> str:
         total = "x + y" if len(op.reads) == 2 else "x" if op.b is None else f"x + b * 2^({op.exponent})"
         total = f"({total}) / {op.den}" if op.den > 1 else total
         total = f"max({total}, 0)" if op.rectified else total
-    return f": BF({op.wl}) of {total}"
+    return f": BF({op.wl}) of {total}" if op.wl else f": {total}"
 
 
-def _shifts(op: Op) -> str:
-    return f": x * 2^{op.shifts[0]} + y * 2^{op.shifts[1]}" if isinstance(op, p.Add) else ""
+def _in_floats(op: Op) -> str:
+    """Of operations on float32 and blocks, and of joins."""
+    if isinstance(op, p.BlockProduct):
+        window = (
+            f"; stride {op.stride}, padding {op.padding}, groups {op.groups}" if op.weight.ndim == 4 else ""
+        )
+        return f": weights in units of 2^({op.exponent} + steps), sums rounded to float32{window}"
+    if isinstance(op, p.Blocks):
+        b = "bits" if len(op.bits) > 1 else op.bits[0]
+        return f": b = {b}, code * 2^(e - b + 1), e the least with max abs(x) < 2^e of four channels"
+    if isinstance(op, p.Add):
+        return f": x * 2^{op.shifts[0]} + y * 2^{op.shifts[1]}"
+    return f": x + {'y' if op.b is None else 'b'} in float32" if isinstance(op, p.Plus) else ""

@@ -25,6 +25,7 @@ KIND = archive.Kind(
     "integer model", "intnet integer program", 1, "write it again: intnet export RUN --to npz"
 )
 WIDEST = 32  # bits of a packed word
+FLOATS = ("norm", "plus")  # operations that have constants in float32
 PAIRS = ("stride", "padding", "kernel", "shifts", "reads", "shape")  # tuples, which JSON has as lists
 
 _TENSOR = {"shape": [int], "bits": int}
@@ -71,7 +72,7 @@ def load(path: PathLike) -> tuple[Program, int]:
 
 def _op(place: int, told: dict[str, Any], arrays: Arrays) -> Op:
     fields: dict[str, Any] = {k: tuple(v) if k in PAIRS else v for k, v in told["fields"].items()}
-    if told["kind"] != "norm" and any(tensor["bits"] == 0 for tensor in told["tensors"].values()):
+    if told["kind"] not in FLOATS and any(tensor["bits"] == 0 for tensor in told["tensors"].values()):
         raise ValueError(f"float32 in operation {place}, of kind {told['kind']}")
     for name, tensor in told["tensors"].items():
         fields[name] = _unpacked(arrays[f"words/{place}/{name}"], tensor)

@@ -62,15 +62,19 @@ def scaled(
 def norm(g: Nodes, op: p.Norm, read: Value, x: str, exponent: str) -> tuple[str, str]:
     """(codes, their exponent)."""
     rank = len(read.shape)
-    real = g.node("Mul", [g.cast(x, np.float64), _each(g, _float_power(g, exponent), rank)])
-    made = g.cast(real, np.float32)
-    for kind, constant in (("Sub", op.mean), ("Mul", op.r), ("Mul", op.gamma), ("Add", op.beta)):
-        made = g.node(kind, [made, g.channel(constant, read, np.float32)])
-    made = g.cast(made, np.float64)
+    real = g.node("Mul", [g.cast(x, np.float64), _each(g, float_power(g, exponent), rank)])
+    made = g.cast(normed(g, op, read, g.cast(real, np.float32)), np.float64)
     step, some = _step(g, op, made, rank, np.float64)
-    per = _each(g, _float_power(g, g.node("Neg", [step])), rank)
+    per = _each(g, float_power(g, g.node("Neg", [step])), rank)
     codes = g.cast(g.node("Round", [g.node("Mul", [made, per])]), np.int64)
     return _ends(g, op.wl, codes, some, step)
+
+
+def normed(g: Nodes, op: p.Norm, read: Value, x: str) -> str:
+    """((x - mean) r) gamma + beta of float32."""
+    for kind, constant in (("Sub", op.mean), ("Mul", op.r), ("Mul", op.gamma), ("Add", op.beta)):
+        x = g.node(kind, [x, g.channel(constant, read, np.float32)])
+    return x
 
 
 def _ends(g: Nodes, wl: int, codes: str, some: str, exponent: str) -> tuple[str, str]:
@@ -109,7 +113,7 @@ def _power(g: Nodes, e: str) -> str:
     return g.node("Gather", [g.constant([1 << k for k in range(most + 1)]), held])
 
 
-def _float_power(g: Nodes, e: str) -> str:
+def float_power(g: Nodes, e: str) -> str:
     """2^e as float64; far below what float32 knows, 0 or as good as that."""
     first, last = block_float.EXPONENTS[0], block_float.EXPONENTS[-1]
     held = g.node("Clip", [e, g.constant(first), g.constant(last)])

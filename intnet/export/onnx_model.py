@@ -7,24 +7,28 @@
     round     Mod and Div of int64: Mod takes the divisor's sign, so the quotient is a floor
     curve     Gather of a table, or of counted steps
     the rest  Mul, Add, Clip, ReduceMax, ReduceSum of int64
-    scaled, norm   `onnx_block_float.py`
+    scaled, norm   `onnx_block_float.py`; blocks and their products: `onnx_blocks.py`
 
 Both 8-bit operands are stored unsigned with a zero point: kernels for uint8 times int8 saturate sums of two
 products to 16 bits on processors without the dot product instructions, those for uint8 times uint8 nowhere.
 The logits' exponent is in the model's metadata; where each image has its own they are a second output,
-`exponents`, int64 (N,). Needs the package onnx: `pip install 'intnet[onnx]'`.
+`exponents`, int64 (N,); where logits are float32 they are given as such. Needs the package onnx: `pip install
+'intnet[onnx]'`.
 """
 
 from __future__ import annotations
 
+from functools import reduce
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from intnet.errors import ConfigError
-from intnet.export import onnx_block_float
+from intnet.export import onnx_block_float, onnx_blocks
 from intnet.export import program as p
 from intnet.export.program import Op, Program, Value
+from intnet.export.values import CODES, FLOAT32
 
 if TYPE_CHECKING:
     import onnx
@@ -49,14 +53,14 @@ def model(program: Program) -> onnx.ModelProto:
         producer_name="intnet",
         doc_string=program.title,
     )
-    if program.logits.scale is None:
+    if program.logits.scale is None and program.logits.form == CODES:
         onnx.helper.set_model_props(made, {"logits_exponent": str(program.logits.exponent)})
     onnx.checker.check_model(made, full_check=True)
     return made
 
 
 class Graph:
-    """The nodes so far. Between operations every value is int64, images channels first."""
+    """The nodes so far. Between operations a value is int64, of blocks float64, images channels first."""
 
     def __init__(self, onnx: Any, program: Program) -> None:
         self.onnx, self.program = onnx, program
@@ -73,7 +77,7 @@ class Graph:
         made: list[str] = []
         for place, (op, value) in enumerate(zip(self.program.ops, self.program.values, strict=True)):
             names, read = [made[k] for k in op.reads], [self.program.values[k] for k in op.reads]
-            if isinstance(op, p.Scaled | p.Norm):
+            if isinstance(op, p.Scaled | p.Norm) and value.scale == place:
                 exponents = [self.exponent(one) for one in read]
                 if isinstance(op, p.Scaled):
                     codes, chosen = onnx_block_float.scaled(self, op, read, names, exponents)
@@ -85,9 +89,11 @@ class Graph:
                 made.append(self._op(op, value, names, read))
         self.node("Identity", [made[-1]], out=LOGITS)
         given = helper.make_tensor_value_info(IMAGES, kind, ["N", *images.shape])
-        gives = [helper.make_tensor_value_info(LOGITS, types.INT64, ["N", *self.program.logits.shape])]
-        if self.program.logits.scale is not None:
-            self.node("Identity", [self.exponent(self.program.logits)], out=EXPONENTS)
+        last = self.program.logits
+        made_of = types.FLOAT if last.form == FLOAT32 else types.INT64
+        gives = [helper.make_tensor_value_info(LOGITS, made_of, ["N", *last.shape])]
+        if last.scale is not None:
+            self.node("Identity", [self.exponent(last)], out=EXPONENTS)
             gives.append(helper.make_tensor_value_info(EXPONENTS, types.INT64, ["N"]))
         return helper.make_graph(self.nodes, "intnet", [given], gives, self.initializers)
 
@@ -156,7 +162,9 @@ class Graph:
         elif isinstance(op, p.Curve):
             made = self._curve(op, value, names[0], read[0])
         elif isinstance(op, p.Relu):
-            made = self.node("Max", [names[0], self.constant([0])])
+            made = self.node("Max", [names[0], self.constant([0], _kind(value))])
+        elif isinstance(op, p.Plus | p.Norm | p.Blocks | p.BlockProduct):
+            made = self._floats(op, value, names, read[0])
         elif isinstance(op, p.Pool):
             made = self._pool(op, value, names[0], read[0])
         else:
@@ -164,6 +172,30 @@ class Graph:
             last = self.node("Transpose", names, perm=CHANNELS_LAST)
             made = self.node("Reshape", [last, self.constant([0, -1])])
         return made
+
+    def _floats(
+        self, op: p.Plus | p.Norm | p.Blocks | p.BlockProduct, value: Value, names: list[str], read: Value
+    ) -> str:
+        if isinstance(op, p.Norm):
+            return onnx_block_float.normed(self, op, read, names[0])
+        if isinstance(op, p.Blocks):
+            return onnx_blocks.blocks(self, op, value, read, names[0])
+        if isinstance(op, p.BlockProduct):
+            return self._block_product(op, value, names[0], read)
+        b = [] if op.b is None else [self.channel(op.b, value, np.float32)]
+        return self.node("Add", [*names, *b])
+
+    def _block_product(self, op: p.BlockProduct, value: Value, x: str, read: Value) -> str:
+        """A product of float64 for every pair of digits, and their sums rounded."""
+        sums: dict[int, list[str]] = {}
+        for low, part in onnx_blocks.bands(self, read, x):
+            seen = part if op.weight.ndim == 2 else self._seen(op, value, part, read, np.float64)
+            for high, weight in op.digits.items():
+                w = self.constant(weight.T if op.weight.ndim == 2 else _dense(weight, op.groups), np.float64)
+                both = [seen, w] if op.weight.ndim == 2 else [w, seen]
+                sums.setdefault(low + high, []).append(self.node("MatMul", both))
+        made = onnx_blocks.rounded(self, sums, read.exponent + op.exponent)
+        return made if op.weight.ndim == 2 else self._image(made, value)
 
     def _round(self, op: p.Round, value: Value, x: str) -> str:
         """To nearest, ties to even, then limited."""
@@ -197,11 +229,15 @@ class Graph:
         if op.weight.ndim == 2:
             made = self.node("MatMul", [self.cast(x, kind), self.constant(op.weight.T, kind)])
             return self.cast(made, np.int64)
-        kernel = op.weight.shape[2:]
-        seen = self._windows(op, kernel, value, x, read, 0)
-        flat = self.node("Reshape", [seen, self.constant([0, read.shape[2] * kernel[0] * kernel[1], -1])])
-        made = self.node("MatMul", [self.constant(_dense(op), kind), self.cast(flat, kind)])
+        seen = self.cast(self._seen(op, value, x, read, np.int64), kind)
+        made = self.node("MatMul", [self.constant(_dense(op.weight, op.groups), kind), seen])
         return self._image(self.cast(made, np.int64), value)
+
+    def _seen(self, op: p.Product | p.BlockProduct, value: Value, x: str, read: Value, kind: Any) -> str:
+        """(N, Cin kh kw, Ho Wo): what the windows of a convolution read."""
+        kernel = op.weight.shape[2:]
+        seen = self._windows(op, kernel, value, x, read, self.constant(0, kind))
+        return self.node("Reshape", [seen, self.constant([0, read.shape[2] * kernel[0] * kernel[1], -1])])
 
     def _bytes(self, op: p.Product, x: str, x_point: int, w_point: int) -> str:
         """Of 8-bit operands, both unsigned."""
@@ -217,20 +253,33 @@ class Graph:
         return self.cast(made, np.int64)
 
     def _pool(self, op: p.Pool, value: Value, x: str, read: Value) -> str:
+        kind = _kind(read)
         if isinstance(op, p.MaxPool):
-            seen = self._windows(op, op.kernel, value, x, read, read.lo)
+            below = -np.inf if read.form == FLOAT32 else read.lo
+            seen = self._windows(op, op.kernel, value, x, read, self.constant(below, kind))
             return self._image(self.node("ReduceMax", [seen], axes=[2], keepdims=0), value)
-        seen = self._windows(op, op.kernel, value, x, read, 0)
+        seen = self._windows(op, op.kernel, value, x, read, self.constant(0, kind))
+        if isinstance(op, p.MeanPool):
+            size = prod(op.kernel)
+            parts = [self.node("Gather", [seen, self.constant(k)], axis=2) for k in range(size)]
+            total = reduce(lambda a, b: self.node("Add", [a, b]), parts)
+            return self._image(self.node("Div", [total, self.constant([size], np.float32)]), value)
         return self._image(self.node("ReduceSum", [seen, self.constant([2])], keepdims=0), value)
 
     def _windows(
-        self, op: p.Product | p.Pool, kernel: tuple[int, ...], value: Value, x: str, read: Value, fill: int
+        self,
+        op: p.Product | p.BlockProduct | p.Pool,
+        kernel: tuple[int, ...],
+        value: Value,
+        x: str,
+        read: Value,
+        fill: str,
     ) -> str:
         """(N, C, kh kw, Ho Wo): what every window reads."""
         (rows, cols, _), (top, side) = read.shape, op.padding
         if top or side:
             pads = self.constant([0, 0, top, side, 0, 0, top, side])
-            x = self.node("Pad", [x, pads, self.constant(fill)])
+            x = self.node("Pad", [x, pads, fill])
         width = cols + 2 * side
         down = np.arange(value.shape[0])[:, None] * op.stride[0]
         across = np.arange(value.shape[1])[None, :] * op.stride[1]
@@ -251,11 +300,15 @@ def _zero_point(lo: int, hi: int) -> int | None:
     return 128 if lo >= -128 and hi <= 127 else None
 
 
-def _dense(op: p.Product) -> np.ndarray:
+def _kind(value: Value) -> Any:
+    return np.float32 if value.form == FLOAT32 else np.int64
+
+
+def _dense(weight: np.ndarray, groups: int) -> np.ndarray:
     """Weights (Cout, Cin kh kw), zeros where a group does not read."""
-    outs, ins = op.weight.shape[:2]
-    each = outs // op.groups
-    full = np.zeros((outs, ins * op.groups, *op.weight.shape[2:]), np.int64)
-    for g in range(op.groups):
-        full[g * each : (g + 1) * each, g * ins : (g + 1) * ins] = op.weight[g * each : (g + 1) * each]
+    outs, ins = weight.shape[:2]
+    each = outs // groups
+    full = np.zeros((outs, ins * groups, *weight.shape[2:]), np.int64)
+    for g in range(groups):
+        full[g * each : (g + 1) * each, g * ins : (g + 1) * ins] = weight[g * each : (g + 1) * each]
     return full.reshape(outs, -1)

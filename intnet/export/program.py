@@ -7,14 +7,16 @@
     round      x num / den to nearest, ties to even, then limited
     curve      a function of codes, as the steps where it changes
     scaled     x, x + b or x + y as block float, at a scale by the greatest of the image
-    norm       batch norm in float32, then the same
+    norm       batch norm in float32, then the same where it has a width
+    mean_pool  the mean of a window, of float32
+    blocks, block_product, plus    `block_ops.py`
 
 Nothing else is computed by what trains in integers: a bias is an affine, a mean a sum that a round divides,
 batch norm an affine, a round by sigma + eps and another affine, or one affine where it is a scale and an
-offset. The last two are MuPPET's, whose scales follow what is scaled and whose batch norm is float32
-(`block_float.py`). A value is code * 2^exponent; images are (H, W, C), codes without a denominator. Of every
-value an interval is proven from the operands' (`Value`), partial sums of a product included, and so the
-container that each one needs.
+offset. Scaled and norm are MuPPET's, whose scales follow what is scaled and whose batch norm is float32
+(`block_float.py`); what follows is DYNASTY's, which has integer products and float32 between them. A value is
+code * 2^exponent; images are (H, W, C), codes without a denominator. Of every value an interval is proven
+from the operands' (`Value`), partial sums of a product included, and so the container that each one needs.
 """
 
 from __future__ import annotations
@@ -27,8 +29,31 @@ from typing import Any
 
 import numpy as np
 
-from intnet.errors import ConfigError, NumberError, ShapeError
-from intnet.export.values import BITS, ROOM, Op, Pair, Shape, Value, by_channel, fixed, proven, with_zero
+from intnet.errors import ConfigError, ShapeError
+from intnet.export.block_ops import (
+    BlockProduct,
+    Blocks,
+    Plus,
+    check_constants,
+    floats,
+    unit_of,
+)
+from intnet.export.values import (
+    BITS,
+    CODES,
+    LEAST_FLOAT,
+    ROOM,
+    Op,
+    Pair,
+    Shape,
+    Value,
+    by_channel,
+    fixed,
+    floating,
+    proven,
+    sides,
+    with_zero,
+)
 from intnet.methods.method import to_float32
 from intnet.numbers.qtensor import QTensor
 
@@ -61,6 +86,8 @@ class Product(Op):
         """Every partial sum lies in the interval too, as each term's has 0 in it."""
         (x,) = read
         w = self.weight
+        if x.form != CODES:
+            raise ShapeError(f"{self.name}: it reads {x.form} where codes are wanted")
         if w.ndim not in (2, 4) or len(x.shape) != w.ndim - 1 or x.shape[-1] != w.shape[1] * self.groups:
             raise ShapeError(f"{self.name}: weights {w.shape} do not fit a value of shape {x.shape}")
         lo, hi = with_zero(x)
@@ -69,7 +96,7 @@ class Product(Op):
         ends = [e for p, n in zip(up, down, strict=True) for e in (p * lo + n * hi, p * hi + n * lo)]
         shape: Shape = (len(w),)
         if w.ndim == 4:
-            shape = (*_sides(x.shape, w.shape[2:], self.stride, self.padding, self.name), len(w))
+            shape = (*sides(x.shape, w.shape[2:], self.stride, self.padding, self.name), len(w))
         grows = max(p - n for p, n in zip(up, down, strict=True)) * Fraction(2) ** self.exponent
         return proven(shape, x.exponent + self.exponent, ends, like=x, grows=grows)
 
@@ -176,7 +203,7 @@ class Pool(Op):
     def _shape(self, x: Value) -> Shape:
         if len(x.shape) != 3:
             raise ShapeError(f"{self.name}: a pool reads an image, not {x.shape}")
-        return (*_sides(x.shape, self.kernel, self.stride, self.padding, self.name), x.shape[2])
+        return (*sides(x.shape, self.kernel, self.stride, self.padding, self.name), x.shape[2])
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +224,23 @@ class SumPool(Pool):
         """As many times as a window has places."""
         (x,) = read
         size = prod(self.kernel)
+        if x.form != CODES:
+            raise ShapeError(f"{self.name}: it reads {x.form} where codes are wanted")
         return proven(self._shape(x), x.exponent, [size * end for end in with_zero(x)], like=x, grows=size)
+
+
+@dataclass(frozen=True, eq=False)
+class MeanPool(Pool):
+    """The mean of a window in float32: additions in row-major order, then a division by all its places.
+
+    Defined by `spec/pooling.py: avg32_at`.
+    """
+
+    def value(self, *read: Value) -> Value:
+        """Its sum is proven, too."""
+        x, size = floats(read[0], self.name), prod(self.kernel)
+        total = floating(self._shape(x), x.exponent, x.reach * size, self.name, size)
+        return floating(total.shape, LEAST_FLOAT, total.reach / size, self.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +310,7 @@ class Scaled(Op):
 class Norm(Op):
     """BF(((x - mean) r) gamma + beta) of wl bits, of float32 with one rounding an operation; see `Scaled`.
 
-    mean, r, gamma, beta: float32, one a channel.
+    mean, r, gamma, beta: float32, one a channel; of wl = 0 it stays float32.
     Defined by `spec/float_batch_norm.py: x2_at`, `spec/float_batch_norm.py: x3_at`.
     """
 
@@ -281,16 +324,19 @@ class Norm(Op):
         """ConfigError unless float32 is proven to hold all of it; its scale is set by `Program`."""
         (x,) = read
         constants = self.mean, self.r, self.gamma, self.beta
-        if any(v.dtype != np.float32 or v.shape != (x.shape[-1],) for v in constants):
-            raise ShapeError(f"{self.name}: float32 constants, one a channel of {x.shape}")
-        if not all(np.all(np.isfinite(v)) for v in constants):
-            raise NumberError(f"{self.name}: NaN or infinity among its statistics or parameters")
+        check_constants(self.name, x.shape, *constants)
         mean, r, gamma, beta = (Fraction(float(np.abs(v).max())) for v in constants)
         centred = x.reach + mean
         parts = [centred, centred * r, centred * r * gamma, centred * r * gamma + beta]
         reach = parts[-1] * (1 + Fraction(1, 1 << 20)) + Fraction(1, 1 << 140)  # of four roundings
-        if not max(*parts, reach) < Fraction(2) ** 127:
-            raise ConfigError(f"{self.name}: its float32 may be beyond 2^127, for images it may come to see")
+        made = floating(x.shape, LEAST_FLOAT, max(*parts, reach), self.name)._replace(top=reach)
+        if self.wl == 0:
+            floats(x, self.name)
+            units = [unit_of(v) for v in constants]
+            unit = min(min(x.exponent, units[0]) + units[1] + units[2], units[3])
+            return made._replace(exponent=max(unit, LEAST_FLOAT))
+        if x.form != CODES:
+            raise ShapeError(f"{self.name}: it reads {x.form} where codes are wanted")
         return _scaled(x.shape, self.wl, -(1 << self.wl - 1), x.greatest, reach)
 
 
@@ -310,16 +356,20 @@ OPS: dict[str, type[Op]] = {
     "relu": Relu,
     "max_pool": MaxPool,
     "sum_pool": SumPool,
+    "mean_pool": MeanPool,
     "flatten": Flatten,
     "scaled": Scaled,
     "norm": Norm,
+    "blocks": Blocks,
+    "block_product": BlockProduct,
+    "plus": Plus,
 }
 
 
 def valued(op: Op, place: int, made: Sequence[Value]) -> Value:
     """The value of an operation at a place, of those made so far."""
     value = op.value(*(made[k] for k in op.reads))
-    return value._replace(scale=place) if isinstance(op, Scaled | Norm) else value
+    return value._replace(scale=place) if isinstance(op, Scaled | Norm) and value.form == CODES else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,10 +433,3 @@ def float_logits(codes: np.ndarray, exponent: int | np.ndarray) -> np.ndarray:
     """
     q = QTensor(codes, exponent)
     return q.to_float32() if isinstance(exponent, np.ndarray) else np.asarray(to_float32(q))
-
-
-def _sides(shape: Shape, kernel: Shape, stride: Pair, padding: Pair, name: str) -> Pair:
-    sides = [(shape[a] + 2 * padding[a] - kernel[a]) // stride[a] + 1 for a in (0, 1)]
-    if min(sides) < 1 or min(stride) < 1:
-        raise ShapeError(f"{name}: a window {kernel} does not fit {shape}")
-    return sides[0], sides[1]

@@ -19,23 +19,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from intnet.autograd import Node, Op, Tensor, Watcher, watched
+from intnet.blocks.block_float import BlockTensor
 from intnet.errors import ConfigError
 from intnet.export import curves
 from intnet.export import program as p
 from intnet.export.program import Images, Program
+from intnet.export.values import FLOAT32
 from intnet.methods.method import Method
 from intnet.models.model import Model
 from intnet.numbers.formats import Direct, FixedPoint, Scaled
 from intnet.numbers.qtensor import QTensor
+from intnet.ops.bilinear import copies
 from intnet.ops.norm import denominator, reciprocal_root
 from intnet.trace import Event
 from intnet.training.inference import as_codes
 
-INSTEAD = "export a run of wageubn (--set edges=fixed16), of adapt or of muppet"
+INSTEAD = "export a run of wageubn (--set edges=fixed16), of adapt, of muppet or of dynasty"
 FLOATS = {
     "wageubn": "train it with --set edges=fixed16, which keeps the first and the last layer in integers too",
     "muppet": "its last level, which the run has reached, is float32: train for fewer epochs",
-    "dynasty": f"only its products are of integers, in blocks whose exponents follow a batch; {INSTEAD}",
+    "dynasty": "its products are of integers, but this is none: choose a net of ReLUs",
     "mx": f"its products are of float32 values of MX blocks, whose scales follow a batch; {INSTEAD}",
 }
 BATCH = "statistics=batch reads those of a batch of test images: train with --set statistics=running"
@@ -121,7 +124,10 @@ class Follower(Watcher):
             self._constants[id(value)] = value
             return
         place: int | Waiting
-        if op.name == "cast":
+        blocks = copies(value).forward
+        if op.name == "cast" and isinstance(blocks, BlockTensor):
+            place = self._blocks(self._made[id(operands[0])], blocks)
+        elif op.name == "cast":
             place = self._cast(self._made[id(operands[0])])
         elif op.name in self._rules:
             place = self._rules[op.name](*operands, **attributes)
@@ -173,6 +179,8 @@ class Follower(Watcher):
 
     def _cast(self, x: int | Waiting) -> int | Waiting:
         """What the method's hook made of x."""
+        if isinstance(x, int) and self.values[x].form == FLOAT32:
+            return x
         for event in self._events:
             where, form = f"{event.layer}/{event.path}", getattr(event.result, "format", None)
             if isinstance(form, Scaled):
@@ -186,6 +194,18 @@ class Follower(Watcher):
             elif event.format is not None:
                 x = self._rounded(x, event, np.array([1]), 0)
         return x
+
+    def _blocks(self, x: int | Waiting, made: BlockTensor) -> int:
+        """What a product reads: float32, or codes that float32 has, in blocks."""
+        event = self._events[0]
+        if isinstance(x, Waiting):
+            if x.fields is not None:
+                raise self._floats(x.where)
+            x = x.x
+        bits = made.bits[0].astype(np.int64)
+        if np.all(bits == bits.flat[0]):
+            bits = bits.reshape(-1)[:1]
+        return self._push(p.Blocks(f"{event.layer}/{event.path}", (x,), bits))
 
     def _scaled(self, x: int | Waiting, wl: int, where: str) -> int:
         """In block float, with what waits ahead of it; codes that have wl bits stay as they are."""
@@ -227,6 +247,9 @@ class Follower(Watcher):
     def _product(self, x: Any, w: Any, *, where: str = "", **window: Any) -> int:
         window.pop("keep", None)
         place = self.plain(self.place(x, where), where)
+        blocks = copies(self._constants.get(id(w), w)).forward
+        if isinstance(blocks, BlockTensor):
+            return self._push(block_product(f"{where}/x1", place, blocks, **window))
         weight = self._constant(w, f"{where}/W")
         codes = weight.codes.astype(np.int64)
         return self._push(p.Product(f"{where}/x1", (place,), codes, int(weight.exponent), **window))
@@ -242,7 +265,10 @@ class Follower(Watcher):
         return self._push(p.Affine(where, (x,), a, b, exponent))
 
     def _add_bias(self, y: Any, b: Any, *, where: str = "") -> int | Waiting:
-        place, bias = self.place(y, where), self._constant(b, f"{where}/b")
+        place = self.place(y, where)
+        if self.values[place].form == FLOAT32:
+            return self._push(p.Plus(f"{where}/x1", (place,), b))
+        bias = self._constant(b, f"{where}/b")
         if self.values[place].scale is None:
             return self._affine(place, None, bias, f"{where}/x1")
         fields = {"b": bias.codes.astype(np.int64), "exponent": int(bias.exponent)}
@@ -256,6 +282,9 @@ class Follower(Watcher):
     ) -> int | Waiting:
         """x2 = (x1 - mu) / (sigma + eps), rounded; x3 = gamma x2 + beta; float32 waits to be scaled."""
         read = self._made.get(id(x))
+        if isinstance(read, int) and self.values[read].form == FLOAT32:
+            r = reciprocal_root(variance)
+            return self._push(p.Norm(f"{where}/x3", (read,), mean, r, gamma, beta, 0))
         if isinstance(read, Waiting) and read.fields is None:
             fields = {"mean": mean, "r": reciprocal_root(variance), "gamma": gamma, "beta": beta}
             return Waiting(f"{where}/x3", read.x, fields, p.Norm, (read.x,))
@@ -270,6 +299,8 @@ class Follower(Watcher):
     def _add(self, x: Any, y: Any) -> int | Waiting:
         where = f"the join behind {self.ops[-1].name}"
         places = [self.plain(self.place(v, where), where) for v in (x, y)]
+        if all(self.values[k].form == FLOAT32 for k in places):
+            return self._push(p.Plus(where, tuple(places)))
         if any(self.values[k].scale is not None for k in places):
             return Waiting(where, places[0], {}, reads=tuple(places))
         exponents = [self.values[k].exponent for k in places]
@@ -298,6 +329,8 @@ class Follower(Watcher):
     def _avg_pool(self, x: Any, *, kernel: p.Pair, stride: p.Pair, padding: p.Pair = (0, 0)) -> int:
         name = f"{self.ops[-1].name}, summed"
         place = self.plain(self.place(x, name), name)
+        if self.values[place].form == FLOAT32:
+            return self._push(p.MeanPool(name, (place,), kernel, stride, padding))
         made = self._push(p.SumPool(name, (place,), kernel, stride, padding))
         self.dens[made] = prod(kernel)
         return made
@@ -317,6 +350,8 @@ class Follower(Watcher):
         name = f"{self._events[-1].layer}/{self._events[-1].path}"
         place = self.plain(self.place(x, name), name)
         given = self.values[place]
+        if given.form == FLOAT32:
+            raise self._floats(name)
         if given.scale is not None:
             raise ConfigError(f"{name}: {kind} of codes whose scale follows the image: choose a net of ReLUs")
         made = curves.rounded(kind, quantize, given.exponent)
@@ -335,8 +370,18 @@ class Follower(Watcher):
         rows, cols, _ = self.values[place].shape
         summed = self._avg_pool(x, kernel=(rows, cols), stride=(rows, cols))
         made = self._push(p.Flatten("mean", (summed,)))
-        self.dens[made] = self.dens.pop(summed)
+        if summed in self.dens:
+            self.dens[made] = self.dens.pop(summed)
         return made
+
+
+def block_product(name: str, read: int, w: BlockTensor, **window: Any) -> p.BlockProduct:
+    """The product by weights in blocks; blocks of zeros have the least step."""
+    q, units = w.to_qtensor(), w.steps().astype(np.int64)
+    live = w.live.view(bool)
+    least = int(units[live].min(initial=1 << 9)) if live.any() else 0
+    steps = np.where(live, units - least, 0)
+    return p.BlockProduct(name, (read,), q.codes.astype(np.int64), least, steps, **window)
 
 
 def _lifted(codes: np.ndarray, shift: int, where: str) -> np.ndarray:

@@ -9,19 +9,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from intnet.errors import ShapeError
+from intnet.errors import ConfigError, ShapeError
 
 Pair = tuple[int, int]
 Shape = tuple[int, ...]
 BITS = 63  # what an int64 holds beside its sign
 ROOM = 61  # bits of each of two terms whose exponents are known by the image alone
+CODES, FLOAT32, BLOCKS = "codes", "float32", "blocks"  # forms of a value
+LEAST_FLOAT = -149  # log2 of what all float32 are multiples of
+BEYOND = Fraction(2) ** 127  # float32 holds all below, and so does block float
 
 
 class Value(NamedTuple):
     """What is known of a value: codes within lo..hi, and within +-peak all that is computed on the way.
 
     scale: None, or the place of the operation that chose a scale by the image: its exponent comes on top
-    top: where there is a scale, a bound of what the codes stand for
+    top: where there is a scale, or no code, a bound of what the codes stand for
+    form: codes at one exponent; float32, which has no code; or blocks of four channels, of codes with an
+    exponent a block. Of the latter two `exponent` is that of a unit of which all numbers are multiples
     """
 
     shape: Shape
@@ -31,6 +36,7 @@ class Value(NamedTuple):
     peak: int
     scale: int | None = None
     top: Fraction = Fraction(0)
+    form: str = CODES
 
     @property
     def bits(self) -> int:
@@ -45,7 +51,11 @@ class Value(NamedTuple):
     @property
     def reach(self) -> Fraction:
         """A bound of the magnitudes that the codes stand for."""
-        return self.top if self.scale is not None else self.greatest * Fraction(2) ** self.exponent
+        return (
+            self.top
+            if self.scale is not None or self.form != CODES
+            else self.greatest * Fraction(2) ** self.exponent
+        )
 
     def told(self, of: str = "") -> str:
         """Its exponent as text; of: what stands ahead of the place that the scale is of."""
@@ -60,10 +70,29 @@ def proven(
     shape: Shape, exponent: int, ends: Sequence[int], peak: int = 0, like: Value | None = None,
     grows: Fraction | int = 1,
 ) -> Value:  # fmt: skip
-    """A value of these ends; like: whose scale it has, of values so many times as great."""
+    """A value of these ends; like: whose scale and form it has, of values so many times as great."""
     lo, hi = min(ends), max(ends)
     made = Value(shape, exponent, lo, hi, max(peak, abs(lo), abs(hi)))
-    return made if like is None else made._replace(scale=like.scale, top=like.top * grows)
+    return made if like is None else made._replace(scale=like.scale, top=like.top * grows, form=like.form)
+
+
+def floating(shape: Shape, exponent: int, reach: Fraction, name: str, roundings: int = 1) -> Value:
+    """float32 up to `reach`, behind so many roundings more, multiples of 2^exponent.
+
+    ConfigError where it is not proven that float32 holds them.
+    """
+    top = reach * (1 + Fraction(1, 1 << 23)) ** roundings + roundings * Fraction(2) ** LEAST_FLOAT
+    if not top < BEYOND:
+        raise ConfigError(f"{name}: its float32 may be beyond 2^127, for images it may come to see")
+    return Value(shape, max(exponent, LEAST_FLOAT), 0, 0, 0, None, top, FLOAT32)
+
+
+def sides(shape: Shape, kernel: Shape, stride: Pair, padding: Pair, name: str) -> Pair:
+    """Rows and columns of windows over an image."""
+    found = [(shape[a] + 2 * padding[a] - kernel[a]) // stride[a] + 1 for a in (0, 1)]
+    if min(found) < 1 or min(stride) < 1:
+        raise ShapeError(f"{name}: a window {kernel} does not fit {shape}")
+    return found[0], found[1]
 
 
 def with_zero(x: Value) -> tuple[int, int]:
@@ -84,9 +113,11 @@ class Op:
 
 
 def fixed(x: Value, name: str) -> Value:
-    """x; ShapeError where its exponent follows the image."""
+    """x; ShapeError where its exponent follows the image, or where it has no codes."""
     if x.scale is not None:
         raise ShapeError(f"{name}: it reads a value whose exponent follows the image")
+    if x.form != CODES:
+        raise ShapeError(f"{name}: it reads {x.form} where codes are wanted")
     return x
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from intnet.errors import ConfigError, DataError
 from intnet.export import batch, c_source, memories, model_file, onnx_model
-from intnet.export.program import Program
+from intnet.export.program import BlockProduct, Program
 from intnet.export.trace import trace
 from intnet.runs import files
 from intnet.runs.archive import PathLike
@@ -62,11 +62,9 @@ def _onnx(program: Program, out: Path) -> Told:
     files.replace(out, made.SerializeToString())
     kinds = [node.op_type for node in made.graph.node]
     eight = sum(kinds.count(kind) for kind in ("ConvInteger", "MatMulInteger"))
-    return {
-        "nodes": len(kinds),
-        "products_of_8_bits": eight,
-        "products_of_32_or_64_bits": kinds.count("MatMul"),
-    }
+    by_digits = any(isinstance(op, BlockProduct) for op in program.ops)
+    wide = "products_of_digits" if by_digits else "products_of_32_or_64_bits"
+    return {"nodes": len(kinds), "products_of_8_bits": eight, wide: kinds.count("MatMul")}
 
 
 def _mem(program: Program, out: Path) -> Told:

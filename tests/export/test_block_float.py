@@ -146,9 +146,10 @@ def test_float32_is_refused() -> None:
         writing.of_run(run)
 
 
-def test_a_logit_is_the_image_s_alone() -> None:
+@pytest.mark.parametrize("method", ["muppet", "dynasty"])
+def test_a_logit_is_the_image_s_alone(method: str) -> None:
     """Those of the run with batches of one image; with whole batches it has others."""
-    run = trained("resnet", "muppet", {})
+    run = trained("resnet", method, {})
     data = run.data
     got = batch.logits32(writing.of_run(run), data.test_images)
     one, all_of_them = (

@@ -14,6 +14,7 @@ import pytest
 from intnet.export import batch, c_source
 from intnet.export import program as p
 from intnet.export.program import Program
+from intnet.export.values import CODES
 from tests.support.exporting import INTEGER, NETS, program_of
 
 STRICT = ["-std=c99", "-O1", "-pedantic", "-Wall", "-Wextra", "-Werror", "-DINTNET_MAIN"]
@@ -27,18 +28,19 @@ def wanted(program: Program, images: np.ndarray) -> list[list[int]]:
 
 
 def by_c(program: Program, images: np.ndarray, folder: Path, compiler: str) -> list[list[int]]:
-    """Logits of images in the data's own type."""
+    """Logits of images in the data's own type, codes or float32."""
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler} here")
     (folder / "model.c").write_text(c_source.source(program)[0], "ascii")
     subprocess.run([compiler, *SANITIZED, "model.c", "-o", "model"], cwd=folder, check=True)
     little = images.astype(images.dtype.newbyteorder("<")).tobytes()
     done = subprocess.run([folder / "model"], input=little, capture_output=True, check=True)
-    return [[int(code) for code in line.split()] for line in done.stdout.splitlines()]
+    number = int if program.logits.form == CODES else lambda text: float(np.float32(text))
+    return [[number(one) for one in line.split()] for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("net", NETS)
-@pytest.mark.parametrize(("method", "options"), [INTEGER[0], INTEGER[2], INTEGER[3]], ids=str)
+@pytest.mark.parametrize(("method", "options"), [INTEGER[0], *INTEGER[2:]], ids=str)
 def test_every_logit_under_gcc(net: str, method: str, options: dict[str, Any], tmp_path: Path) -> None:
     run, program = program_of(net, method, options)
     images = run.data.test_images
@@ -47,9 +49,10 @@ def test_every_logit_under_gcc(net: str, method: str, options: dict[str, Any], t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("net", NETS)
-def test_every_logit_under_clang(net: str, tmp_path: Path) -> None:
-    """Of unlimited activations, which need wider words."""
-    run, program = program_of(net, *INTEGER[1])
+@pytest.mark.parametrize(("method", "options"), [INTEGER[1], INTEGER[4]], ids=str)
+def test_every_logit_under_clang(net: str, method: str, options: dict[str, Any], tmp_path: Path) -> None:
+    """Of unlimited activations, which need wider words, and of float32."""
+    run, program = program_of(net, method, options)
     images = run.data.test_images
     assert by_c(program, images, tmp_path, "clang") == batch.logits(program, images).tolist()
 

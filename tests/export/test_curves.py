@@ -158,6 +158,7 @@ def test_silu_falls_and_rises() -> None:
     ("net", "method", "options", "line"),
     [
         (lenet5_tanh, "muppet", {}, r"tanh1/x4: tanh of codes whose scale follows the image"),
+        (lenet5_tanh, "dynasty", {}, r"tanh1/x4: dynasty computes it in float32: its products are"),
         (lambda: Curved(7), "adapt", {}, r"windows of 7x7 into 2x2 differ in size"),
     ],
 )

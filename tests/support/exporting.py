@@ -28,6 +28,7 @@ INTEGER: list[tuple[str, dict[str, Any]]] = [
     ("wageubn", {"edges": "fixed16"}),
     ("adapt", {}),
     ("muppet", {}),
+    ("dynasty", {"bits": 3.0}),
 ]
 NETS: dict[str, tuple[Net, Any]] = {
     "mlp": (spec_models.mlp((8, 8, 1), 10, hidden=12), lambda: models.MLP((8, 8, 1), 10, hidden=12)),
