@@ -25,7 +25,7 @@ from intnet.export.program import Program
 IMAGES = 16
 QUESTION = "an image through an exported lenet5, 28x28x1, one at a time, one thread"
 METHODS: dict[str, dict[str, Any]] = {
-    "wageubn": {"edges": "fixed16", "saturate": 0}, "adapt": {}, "muppet": {},
+    "wageubn": {"edges": "fixed16", "saturate": 0}, "adapt": {}, "muppet": {}, "dynasty": {},
 }  # fmt: skip
 PEER = "ONNX Runtime int8"
 COMPILE = ("cc", "-std=c99", "-O3", "-march=native", "-shared", "-fPIC")

@@ -14,7 +14,7 @@ from intnet.export.program import Program
 from intnet.export.values import FLOAT32
 
 FLOATS = """\
-#if FLT_EVAL_METHOD != 0
+#if FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16
 #error "float32 is one rounding an operation: choose an FPU that computes in it"
 #endif
 """
