@@ -26,6 +26,7 @@ from intnet.export.values import BLOCKS, FLOAT32, Op, Pair, Shape, Value, fixed,
 
 EXACT = 1 << 53  # integers that float64 has all of
 MANTISSA = 1 << 24  # codes that float32 has all of
+MOST = 1 << 9  # bits that blocks of one tensor are apart, and more
 KERNEL = (0, 1)  # blocks of weights: (Cout, Cin) at each place of the kernel
 
 
@@ -94,8 +95,9 @@ class BlockProduct(Op):
             raise ShapeError(f"{self.name}: it reads {x.form} where blocks are wanted")
         if w.ndim not in (2, 4) or len(x.shape) != w.ndim - 1 or x.shape[-1] != w.shape[1] * self.groups:
             raise ShapeError(f"{self.name}: weights {w.shape} do not fit a value of shape {x.shape}")
-        if self.steps.shape != blocks_shape(w.shape, KERNEL) or int(self.steps.min()) < 0:
-            raise ShapeError(f"{self.name}: steps {self.steps.shape} for weights {w.shape}")
+        lo, hi = int(self.steps.min()), int(self.steps.max())
+        if self.steps.shape != blocks_shape(w.shape, KERNEL) or lo < 0 or hi > MOST:
+            raise ShapeError(f"{self.name}: steps {self.steps.shape} of {lo}..{hi} for weights {w.shape}")
         terms = prod(w.shape[1:]) * len(self.digits)
         peak = terms << 2 * (digits.CODE + digits.DIGIT) - 1  # of both operands' digits
         if int(np.abs(w).max()) >= 1 << digits.CODE or peak > EXACT:

@@ -180,6 +180,9 @@ class Follower(Watcher):
     def _cast(self, x: int | Waiting) -> int | Waiting:
         """What the method's hook made of x."""
         if isinstance(x, int) and self.values[x].form == FLOAT32:
+            for event in self._events:
+                if not isinstance(event.result, np.ndarray):  # nothing rounds float32 but blocks
+                    raise self._floats(f"{event.layer}/{event.path}")
             return x
         for event in self._events:
             where, form = f"{event.layer}/{event.path}", getattr(event.result, "format", None)

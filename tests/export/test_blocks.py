@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intnet import FixedPoint, methods, quantize
 from intnet.blocks.block_float import quantize_blocks
 from intnet.errors import ConfigError, NumberError, ShapeError
 from intnet.export import batch, c_blocks, digits, interpret, memories, writing
 from intnet.export import program as p
 from intnet.export.program import Program
-from intnet.export.trace import block_product
+from intnet.export.trace import block_product, trace
+from intnet.trace import Event
 from tests.export.test_c_source import by_c, wanted
 from tests.export.test_onnx_model import by_runtime
 from tests.methods.test_mx import WORLD, Grouped
@@ -239,6 +241,9 @@ def test_what_does_not_fit_is_refused() -> None:
         row(0, 4, p.Blocks("fc/x0", (1,), np.array([8, 8])))
     with pytest.raises(ConfigError, match=r"fc/x0: codes up to \d+, beyond those that float32"):
         Program((images_of((4,), 0, 1 << 25), p.Blocks("fc/x0", (0,), np.array([8]))))
+    for step in (-1, 1 << 40):
+        with pytest.raises(ShapeError, match=rf"x1: steps \(1, 1\) of {step}\.\.{step} for weights"):
+            row(0, 4, eight, p.BlockProduct("x1", (2,), weight, 0, steps + step))
     wide = np.ones((1, (1 << 20) + 4), np.int64)
     with pytest.raises(ConfigError, match=r"fc/x1: 1,048,580 products of 8 bits a sum"):
         ops = p.Blocks("x0", (0,), np.array([8])), p.BlockProduct("fc/x1", (1,), wide, 0, wide[:, ::4] - 1)
@@ -246,6 +251,26 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(NumberError, match=r"b: NaN or infinity"):
         b = np.full(1, np.nan, np.float32)
         row(0, 4, eight, p.BlockProduct("x1", (2,), weight, 0, steps), p.Plus("b", (3,), b))
+
+
+class Coarse(methods.Dynasty):
+    """What stands between products is rounded to codes."""
+
+    def activation(self, layer: Any, path: str, value: Any) -> Any:
+        if path != "x3":
+            return super().activation(layer, path, value)
+        made = quantize(value, FixedPoint(8, 4))
+        self.emit(Event(layer.name, path, self.step, value, made, made.format, "ties_even"))
+        return made
+
+
+def test_a_rounding_of_float32_is_refused() -> None:
+    """Of a method of a user's own, which no operation of a program does."""
+    run = trained("mlp", "dynasty", {}, steps=2)
+    coarse = Coarse()
+    coarse.state = run.method.state
+    with pytest.raises(ConfigError, match=r"bn1/x3: dynasty computes it in float32"):
+        trace(run.model, coarse, run.data.test_images, run.data.exponent)
 
 
 # -- seeded faults ---------------------------------------------------------------------------------
