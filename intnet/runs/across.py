@@ -123,10 +123,12 @@ def _together(a: PathRow, b: PathRow) -> PathRow:
         return a
     ends = [end for row in (a, b) for end in row.exponents or ()]
     mean = a.mean
-    if a.mean is not None and b.mean is not None:
-        mean = (a.mean * a.elements + b.mean * b.elements) / (a.elements + b.elements)
+    if a.mean is not None and b.mean is not None and a.mean != b.mean:
+        # of widths of elements, whose sums are integers: one division, as of one process
+        mean = (round(a.mean * a.elements) + round(b.mean * b.elements)) / (a.elements + b.elements)
+    wider = max(a, b, key=lambda row: row.nominal or 0)  # where blocks differ, a format is that of the widest
     return dataclasses.replace(
-        a,
+        wider,
         used=max(a.used, b.used),
         bound=max(a.bound, b.bound),
         peak=max(a.peak, b.peak),
