@@ -54,7 +54,8 @@ which have the same intnet and see SWEEP and the data by the same paths; a worke
   NUMBA_NUM_THREADS=2 dask worker --nthreads 1 --nworkers 4 tcp://localhost:8786 &
   intnet sweep --cluster tcp://localhost:8786 ...
 
---launch 'mpirun -n 4' makes each run a job of its own of four ranks, here or on the cluster's workers.
+--launch 'mpirun -n 4' makes each run a job of its own of four ranks, here or on the cluster's workers, and
+leaves threads to it.
 The bits depend on none of that. SWEEP has sweep.json (the plan), table.md, table.csv (a line a run) and
 table.json. --plot draws test accuracy over epochs, and at the end over the first varied key of numbers.
 The last line of stdout is 'sweep sha256: HEX', over the states of all runs that are done."""

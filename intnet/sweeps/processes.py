@@ -52,6 +52,7 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, **own, "PYTHONPATH": path},
+            start_new_session=bool(launch),  # mpirun would end its ranks at a Ctrl-C, amid a step
         )
         self.task: dict[str, Any] | None = None
         self._line = ""

@@ -1,4 +1,4 @@
-"""Runs of a sweep that many ranks train each: digests of one process, and what becomes of a job that fails."""
+"""Runs of a sweep that many ranks train each: digests of one process, and jobs that fail."""
 
 import dataclasses
 import os
