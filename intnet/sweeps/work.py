@@ -111,9 +111,10 @@ def _train(task: dict[str, Any], stop: Callable[[], bool]) -> bool:
 
 def _way(task: dict[str, Any], stop: Callable[[], bool]) -> bytes:
     """What to do with the task's run, once nobody else is at work on it; OVER where `stop` says so."""
-    folder, until = Path(task["folder"]), monotonic() + WAIT
+    _check_place(task)
+    until = monotonic() + WAIT
     while not stop():
-        _check_place(task)
+        folder = Path(task["folder"])
         try:
             if (folder / files.LOCK).exists():
                 files.lock(folder).close()
