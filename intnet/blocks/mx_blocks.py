@@ -116,19 +116,20 @@ class InBlocks:
     limited: np.ndarray
     along: Along
 
-    def to_qtensor(self, source: np.ndarray, saturated: int) -> QTensor:
+    def to_qtensor(self, source: np.ndarray, saturated: int, own: slice = slice(None)) -> QTensor:
         """Codes in each block's least steps, with an exponent an element; source: what was rounded.
+
+        own: the part along the first axis that is asked for, which `source` and `saturated` are of
 
         Defined by `spec/mx_blocks.py: InBlock`.
         """
         n = self.along.view(self.values.shape)[1]
         k = np.repeat(self.scales.astype(np.int32) - BIAS, SIZE, axis=1)[:, :n]
-        exponents = np.ascontiguousarray(k).reshape(self.values.shape) + (
-            self.along.least - self.along.digits
-        )
+        each = np.ascontiguousarray(k).reshape(self.values.shape)[own]
+        exponents, values = each + (self.along.least - self.along.digits), self.values[own]
         bound = int(np.ldexp(self.along.greatest, self.along.digits - self.along.least))
-        codes = np.ldexp(self.values.astype(np.float64), -exponents).astype(container(bound))
-        inexact = int(np.count_nonzero(self.values != source))
+        codes = np.ldexp(values.astype(np.float64), -exponents).astype(container(bound))
+        inexact = int(np.count_nonzero(values != source))
         return QTensor(codes, exponents, bound=bound, status=Status(saturated, inexact, codes.size))
 
 

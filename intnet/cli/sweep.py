@@ -54,6 +54,8 @@ which have the same intnet and see SWEEP and the data by the same paths; a worke
   NUMBA_NUM_THREADS=2 dask worker --nthreads 1 --nworkers 4 tcp://localhost:8786 &
   intnet sweep --cluster tcp://localhost:8786 ...
 
+--launch 'mpirun -n 4' makes each run a job of its own of four ranks, here or on the cluster's workers, and
+leaves threads to it.
 The bits depend on none of that. SWEEP has sweep.json (the plan), table.md, table.csv (a line a run) and
 table.json. --plot draws test accuracy over epochs, and at the end over the first varied key of numbers.
 The last line of stdout is 'sweep sha256: HEX', over the states of all runs that are done."""
@@ -61,7 +63,7 @@ The last line of stdout is 'sweep sha256: HEX', over the states of all runs that
 NEEDED = ("method", "model", "data", "out")
 OF_TRAINING = (  # what --show leaves no use for
     *("vary", "also", "baseline", "with", "set", "seeds", "epochs", "steps", "batch_size", "limit"),
-    *("augment", "image_size", "data_dir", "checkpoint_every", "jobs", "cluster"),
+    *("augment", "image_size", "data_dir", "checkpoint_every", "jobs", "cluster", "launch"),
 )
 
 
@@ -130,6 +132,7 @@ def add_training(
     where = how.add_mutually_exclusive_group()
     options.add(where, "--jobs")
     where.add_argument("--cluster", metavar="ADDRESS", help="a Dask scheduler, tcp://HOST:PORT")
+    how.add_argument("--launch", metavar="'CMD ..'", help="what starts the ranks of a run: 'mpirun -n 4'")
     options.add(how, "--plot")
 
 
@@ -157,7 +160,7 @@ def carry_out(
     from intnet.sweeps.progress import Show
     from intnet.training.epochs import Stop
 
-    stop = Stop(signal.SIGINT, signal.SIGTERM)
+    stop, launch = Stop(signal.SIGINT, signal.SIGTERM), words(args.launch or "", "--launch")
     with ExitStack() as held:
         new = plan.make(ask(args))
         client = held.enter_context(cluster.connected(args.cluster)) if args.cluster else None
@@ -165,7 +168,7 @@ def carry_out(
         show, failed = Show(args.out, new, args.json or getattr(args, "quiet", False)), {}
         try:
             with stop, show.bars:
-                failed = conduct.train(args.out, new, show, args.jobs, args.data_dir, client, stop)
+                failed = conduct.train(args.out, new, show, args.jobs, args.data_dir, client, stop, launch)
         except KeyboardInterrupt:
             stop.signal = stop.signal or signal.SIGINT
         finally:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from intnet.machine.mpi import MpiWorld
 
 COMMANDS = ("train", "resume")
-WAIT = 0.5  # seconds that an error of another rank waits: what all ranks meet, rank 0 has said then
 
 _world: "MpiWorld | None" = None
 
@@ -49,6 +48,8 @@ def where() -> str:
     """'rank 2: ' of an error."""
     if _world is None:
         return ""
+    from intnet.machine.mpi import WAIT
+
     if _world.rank:
         time.sleep(WAIT)
     return f"rank {_world.rank}: "

@@ -14,6 +14,7 @@ import numpy as np
 from intnet.errors import ConfigError
 from intnet.machine.ranks import World
 
+WAIT = 0.5  # seconds that an error of another rank waits: what all ranks meet, rank 0 has said then
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")  # what Open MPI, MPICH and their kin tell a process
 
 

@@ -148,7 +148,7 @@ class Mx(Float32):
         self.count(name, limited)
         if self.observers:
             words = self.words(name, value.size) if mode == "stochastic" else None
-            codes = made.to_qtensor(value, limited)
+            codes = made.to_qtensor(value, limited, own)
             self.emit(
                 Event(layer.name, path, self.step, value, codes, along, mode, words, mean_bits=along.bits)
             )

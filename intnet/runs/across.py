@@ -107,8 +107,9 @@ def path_table(table: PathTable) -> PathTable:
         return table
     own = json.dumps([dataclasses.asdict(row) for row in table.rows.values()]).encode()
     made = PathTable()
-    for said in world.messages(own):
-        for found in json.loads(said):
+    # an idle rank, which sees no tensors of a batch, last: rows are in the order of one that has all
+    for seen in sorted(map(json.loads, world.messages(own)), key=len, reverse=True):
+        for found in seen:
             row = PathRow(**found)
             row.exponents = row.exponents and (row.exponents[0], row.exponents[1])
             before = made.rows.get((row.layer, row.path))
@@ -122,10 +123,12 @@ def _together(a: PathRow, b: PathRow) -> PathRow:
         return a
     ends = [end for row in (a, b) for end in row.exponents or ()]
     mean = a.mean
-    if a.mean is not None and b.mean is not None:
-        mean = (a.mean * a.elements + b.mean * b.elements) / (a.elements + b.elements)
+    if a.mean is not None and b.mean is not None and a.mean != b.mean:
+        # of widths of elements, whose sums are integers: one division, as of one process
+        mean = (round(a.mean * a.elements) + round(b.mean * b.elements)) / (a.elements + b.elements)
+    wider = max(a, b, key=lambda row: row.nominal or 0)  # where blocks differ, a format is that of the widest
     return dataclasses.replace(
-        a,
+        wider,
         used=max(a.used, b.used),
         bound=max(a.bound, b.bound),
         peak=max(a.peak, b.peak),

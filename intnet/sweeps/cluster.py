@@ -3,7 +3,7 @@
 Workers need the same intnet and the sweep's folder by the same path. A run whose worker dies is given to
 another one, by Dask, which goes on from the checkpoint; so often as `distributed.scheduler.allowed-failures`
 of Dask's configuration says (3). A worker trains one run at a time, with the threads of its own
-NUMBA_NUM_THREADS: `dask worker --nthreads 1` fits.
+NUMBA_NUM_THREADS: `dask worker --nthreads 1` fits. Where a run is a job of ranks, a worker starts it.
 
 distributed is not needed otherwise: it is the extra `cluster`, and imported only here.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from intnet.errors import ConfigError
 from intnet.runs import run_folder
-from intnet.sweeps import work
+from intnet.sweeps import processes, work
 from intnet.sweeps.processes import TICK
 from intnet.sweeps.work import FAILED, Outcome
 
@@ -50,13 +50,16 @@ def connected(address: str) -> "Iterator[Client]":
         yield client
 
 
-def run(tasks: Sequence[dict[str, Any]], client: "Client") -> Generator[Outcome | None, None, None]:
+def run(
+    tasks: Sequence[dict[str, Any]], client: "Client", launch: Sequence[str] = ()
+) -> Generator[Outcome | None, None, None]:
     """Outcomes as tasks end; None in between, every TICK seconds at least: a caller can look around."""
     ended: queue.SimpleQueue[tuple[str, Future]] = queue.SimpleQueue()
     futures = []
     for task in tasks:
         name = task["name"]
-        future = client.submit(work.train, task, key=f"{name}-{task['session']}", pure=False)
+        job = (processes.train, task, launch) if launch else (work.train, task)
+        future = client.submit(*job, key=f"{name}-{task['session']}", pure=False)
         future.add_done_callback(lambda future, name=name: ended.put((name, future)))
         futures.append(future)
     over, left = work.Ended(tasks[0]) if tasks else run_folder.never, {future.key for future in futures}

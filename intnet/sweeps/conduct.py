@@ -4,6 +4,7 @@ They do what `intnet sweep` and `intnet compare` do, in the same folders, with t
 begun the other goes on with. A run is trained in a process of its own (`processes.py`), also from a notebook.
 """
 
+import shlex
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -52,6 +53,7 @@ def sweep(
     baseline: tuple[str, Settings] | None = None,
     jobs: int = 1,
     cluster: str | None = None,
+    launch: str = "",
     quiet: bool = False,
     **more: Unpack[More],
 ) -> Sweep:
@@ -60,6 +62,7 @@ def sweep(
     vary:     values of keys, every combination a point; also: further grids beside it
     baseline: another method with its own settings, as ("float32", {"lr": 0.05})
     jobs:     runs at a time; cluster: the address of a Dask scheduler that trains them instead
+    launch:   what starts the ranks of each run, as "mpirun -n 4"
     more:     see `More`
     """
     shared = _texts(more.get("settings", {}))
@@ -70,7 +73,7 @@ def sweep(
     if baseline is not None:
         name, own = baseline
         parts.append(Part(name, _grid({key: [value] for key, value in own.items()}), baseline=True))
-    return _carried_out(Sweep, _asked(parts, model, data, more), Path(out), jobs, cluster, quiet)
+    return _carried_out(Sweep, _asked(parts, model, data, more), Path(out), jobs, cluster, launch, quiet)
 
 
 def compare(
@@ -80,6 +83,7 @@ def compare(
     out: str | Path,
     jobs: int = 1,
     cluster: str | None = None,
+    launch: str = "",
     quiet: bool = False,
     **more: Unpack[More],
 ) -> Compared:
@@ -87,7 +91,7 @@ def compare(
 
     methods: names, or of each name its settings, or a list of such for several rows:
              {"float32": {"lr": 0.05}, "saved": [{"bits": 2}, {"bits": 4}]}
-    jobs, cluster, more: as of `sweep`
+    jobs, cluster, launch, more: as of `sweep`
     """
     if isinstance(methods, str):
         raise ConfigError(f"compare takes several methods: a list of names, not {methods!r}")
@@ -97,7 +101,7 @@ def compare(
         for name, own in rows.items()
         for one in ([own] if isinstance(own, Mapping) else own)
     ]
-    return _carried_out(Compared, _asked(parts, model, data, more), Path(out), jobs, cluster, quiet)
+    return _carried_out(Compared, _asked(parts, model, data, more), Path(out), jobs, cluster, launch, quiet)
 
 
 def _texts(settings: Settings) -> dict[str, str]:
@@ -123,7 +127,9 @@ def _asked(parts: Sequence[Part], model: str, data: str, more: More) -> Asked:
     return Asked(parts, model, data, **told)
 
 
-def _carried_out(kind: type[T], asked: Asked, out: Path, jobs: int, cluster: str | None, quiet: bool) -> T:
+def _carried_out(
+    kind: type[T], asked: Asked, out: Path, jobs: int, cluster: str | None, launch: str, quiet: bool
+) -> T:
     """Plan, train what is not done, and what it came to."""
     with ExitStack() as held:
         plan = plans.make(asked)
@@ -132,7 +138,7 @@ def _carried_out(kind: type[T], asked: Asked, out: Path, jobs: int, cluster: str
         show = Show(out, plan, quiet)
         try:
             with show.bars:
-                failed = train(out, plan, show, jobs, asked.data_dir, client)
+                failed = train(out, plan, show, jobs, asked.data_dir, client, launch=shlex.split(launch))
         finally:  # also where it is interrupted: workers then stop after their step, and save it
             work.end(out)
         found = kind(out, plan, failed)
@@ -148,20 +154,24 @@ def train(
     data_dir: str | None,
     client: "Client | None" = None,
     stop: Callable[[], bool] = lambda: False,
+    launch: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Train what is not done in a folder that is held; why runs failed, by name."""
+    """Train what is not done in a folder that is held; why runs failed, by name.
+
+    launch: the command that starts a run's ranks
+    """
     session, failed = work.begin(folder), {}
     tasks = [plans.task(folder, plan, *run, session, data_dir, jobs) for run in show.pending.values()]
     outcomes: Generator[Outcome | None]
+    each = f", each run by {shlex.join(launch)}" if launch else ""
     if client is not None:
-        show.start(
-            f"on the cluster at {client.scheduler_info()['address']}, workers: {len(client.nthreads())}"
-        )
-        outcomes = clusters.run(tasks, client)
+        workers = f"workers: {len(client.nthreads())}"
+        show.start(f"on the cluster at {client.scheduler_info()['address']}, {workers}{each}")
+        outcomes = clusters.run(tasks, client, launch)
     else:
         many, share = f"{jobs} process{'es' * (jobs > 1)}", processes.threads(jobs)
-        show.start(f"in {many} of {share} thread{'s' * (share > 1)}")
-        outcomes = processes.run(tasks, jobs)
+        show.start(f"{jobs} at a time{each}" if launch else f"in {many} of {share} thread{'s' * (share > 1)}")
+        outcomes = processes.run(tasks, jobs, launch)
     with closing(outcomes):
         for outcome in outcomes:
             if stop():

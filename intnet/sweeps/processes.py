@@ -1,9 +1,11 @@
 """The runs of a sweep in processes of this machine: `run(tasks, jobs)` yields how each one ended.
 
-    python -m intnet.sweeps.processes        a worker: a task a line on stdin, its outcome a line on stdout
+    python -m intnet.sweeps.processes        a worker: a task as a line on stdin, its outcome a line on stdout
 
 Workers are new interpreters, each with its share of the threads; what they compute does not depend on it.
-Each trains one run, so that the memory which a run's report tells is its own. Threads wait at the pipes: here
+Each trains one run, so that the memory which a run's report tells is its own. Started by a command such as
+`mpirun -n 4`, a worker is that many processes, the ranks of one run: rank 0 has stdin, and speaks for all but
+for a rank that fails alone. Threads wait at the pipes: here
 for outcomes, in a worker for the end of its stdin. Not every system can wait for several pipes at once.
 A worker that dies takes its run nowhere: the next one goes on from the checkpoint. A run in which ATTEMPTS
 workers died is given up, the others go on.
@@ -17,12 +19,15 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from intnet.machine.mpi import WAIT, MpiWorld, launched
+from intnet.machine.ranks import joined
 from intnet.runs.process import cores
 from intnet.sweeps import work
 from intnet.sweeps.work import FAILED, STOPPED, Outcome
@@ -34,17 +39,20 @@ TICK = 0.25  # seconds between two looks of whoever waits for outcomes
 class Worker:
     """A process that trains a task and puts itself into `heard` when it has said how, or died.
 
-    Use it in a `with` statement, which ends it.
+    launch: the command that starts it, as many times as there are ranks; how many threads each has is its
+    business. Use a worker in a `with` statement, which ends it.
     """
 
-    def __init__(self, threads: int, heard: "queue.SimpleQueue[Worker]") -> None:
+    def __init__(self, threads: int, heard: "queue.SimpleQueue[Worker]", launch: Sequence[str] = ()) -> None:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        own = {} if launch else {"NUMBA_NUM_THREADS": str(threads)}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
+            [*launch, sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "NUMBA_NUM_THREADS": str(threads), "PYTHONPATH": path},
+            env={**os.environ, **own, "PYTHONPATH": path},
+            start_new_session=bool(launch),  # mpirun would end its ranks at a Ctrl-C, amid a step
         )
         self.task: dict[str, Any] | None = None
         self._line = ""
@@ -94,7 +102,9 @@ def threads(jobs: int) -> int:
     return max(1, total // jobs)
 
 
-def run(tasks: Sequence[dict[str, Any]], jobs: int) -> Generator[Outcome | None, None, None]:
+def run(
+    tasks: Sequence[dict[str, Any]], jobs: int, launch: Sequence[str] = ()
+) -> Generator[Outcome | None, None, None]:
     """Outcomes as tasks end; None in between, every TICK seconds at least: a caller can look around."""
     waiting, died = deque(tasks), Counter[str]()
     share = threads(jobs)
@@ -102,7 +112,7 @@ def run(tasks: Sequence[dict[str, Any]], jobs: int) -> Generator[Outcome | None,
     heard: queue.SimpleQueue[Worker] = queue.SimpleQueue()
     try:
         for _ in range(min(jobs, len(tasks))):
-            workers.append(Worker(share, heard))
+            workers.append(Worker(share, heard, launch))
             workers[-1].give(waiting.popleft())
         while any(worker.task is not None for worker in workers):
             yield None
@@ -118,13 +128,18 @@ def run(tasks: Sequence[dict[str, Any]], jobs: int) -> Generator[Outcome | None,
                 if outcome is None:
                     waiting.appendleft(task)
             if waiting:
-                workers[workers.index(worker)] = following = Worker(share, heard)
+                workers[workers.index(worker)] = following = Worker(share, heard, launch)
                 following.give(waiting.popleft())
             if outcome is not None:
                 yield outcome
     finally:
         for worker in workers:
             worker.__exit__(None, None, None)
+
+
+def train(task: dict[str, Any], launch: Sequence[str]) -> Outcome:
+    """`work.train` by ranks that `launch` starts."""
+    return next(outcome for outcome in run([task], 1, launch) if outcome is not None)
 
 
 def _end(worker: Worker) -> int:
@@ -148,28 +163,38 @@ def _after_death(task: dict[str, Any], status: int, died: Counter[str]) -> Outco
 
 
 def main() -> None:
-    """A worker."""
+    """A worker, or a rank of one."""
     # Signals of a terminal go to whole groups; who started this one stops it by the session's file.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     answers = os.dup(1)
     os.dup2(2, 1)  # what else is printed is no outcome
-    tasks: queue.SimpleQueue[str] = queue.SimpleQueue()
-    ended = threading.Event()
+    world = MpiWorld() if launched() > 1 else None
+    speaks, ended = world is None or world.rank == 0, threading.Event()
+    line = next(sys.stdin, "") if speaks else ""
+    if world is not None:
+        line = world.messages(line.encode())[0].decode()
+    if not line:
+        return
 
     def listen() -> None:
-        for line in sys.stdin:
-            tasks.put(line)
+        os.read(0, 1)  # the end, which mpirun does not hand on
         ended.set()
-        tasks.put("")
 
-    threading.Thread(target=listen).start()
-    while line := tasks.get():
+    if speaks:
+        threading.Thread(target=listen, daemon=True).start()
+    with joined(world):
         outcome = work.train(json.loads(line), stop=ended.is_set)
-        try:
-            os.write(answers, (json.dumps(dataclasses.asdict(outcome)) + "\n").encode())
-        except OSError:  # the command was killed: the folder of the run says it all
+    failed = outcome.state == FAILED
+    if world is not None and world.rank:
+        if not failed:
             return
+        time.sleep(WAIT)
+        outcome = dataclasses.replace(outcome, why=f"rank {world.rank}: {outcome.why}")
+    with suppress(OSError):  # the command was killed: the folder of the run says it all
+        os.write(answers, (json.dumps(dataclasses.asdict(outcome)) + "\n").encode())
+    if world is not None and failed:
+        world.abort(1)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ whether someone is at work, its checkpoint where to go on.
 A sweep's command that is at work keeps a session: a file with a token in the sweep's folder, which stands in
 its tasks too. Who trains stops after the step when it is gone or another one: so a command that was stopped,
 or killed and given again, meets no run that goes on behind its back, on whatever machine.
+
+Where many ranks train a run (`runs/beside.py`), all call `train`; rank 0 alone looks at the sweep's folder.
 """
 
 import threading
@@ -20,7 +22,8 @@ from typing import Any
 import intnet
 from intnet import plugins
 from intnet.errors import ConfigError, IntnetError, InUseError
-from intnet.runs import config, files, run_folder
+from intnet.machine.ranks import current
+from intnet.runs import beside, config, files, run_folder
 from intnet.runs.identity import check_same_data
 from intnet.sweeps import plan
 
@@ -28,6 +31,7 @@ SESSION = ".intnet.session"
 LOOK = 0.25  # seconds between two looks at the session
 WAIT = 120.0  # seconds for which a run in use is waited for: the step of an earlier session's worker, or NFS
 DONE, STOPPED, FAILED = "done", "stopped", "failed"
+BEGIN, GO_ON, OVER = b"begin", b"go on", b"over"  # what to do with a run
 
 _ONE = threading.Lock()  # a run at a time in a process: its kernels and buffers are the process's
 
@@ -77,7 +81,6 @@ def train(task: dict[str, Any], stop: Callable[[], bool] = run_folder.never) -> 
     ended = Ended(task)
     with _ONE:
         try:
-            _check_place(task)
             done = _train(task, lambda: ended() or stop())
         except Exception as error:  # whatever it is, the other runs go on
             return Outcome(task["name"], FAILED, _line(error))
@@ -94,35 +97,48 @@ def _check_place(task: dict[str, Any]) -> None:
 
 def _train(task: dict[str, Any], stop: Callable[[], bool]) -> bool:
     """Whether the run is at its end."""
-    if stop():
+    world = current()
+    watches = world is None or world.rank == 0
+    way = _way(task, stop) if watches else b""
+    if world is not None:
+        way = world.messages(way)[0]
+    if way == OVER:
         return False
+    with _open(task, way) as work:
+        work.at_a_time = task["jobs"]
+        return work.train(stop=stop if watches else run_folder.never) is not None
+
+
+def _way(task: dict[str, Any], stop: Callable[[], bool]) -> bytes:
+    """What to do with the task's run, once nobody else is at work on it; OVER where `stop` says so."""
+    _check_place(task)
     until = monotonic() + WAIT
-    while True:
+    while not stop():
+        folder = Path(task["folder"])
         try:
-            with _open(task) as work:
-                work.at_a_time = task["jobs"]
-                return work.train(stop=stop) is not None
+            if (folder / files.LOCK).exists():
+                files.lock(folder).close()
+            return GO_ON if (folder / config.CONFIG).exists() else BEGIN
         except InUseError:
-            if stop():
-                return False
             if monotonic() > until:
                 raise
             sleep(LOOK)
+    return OVER
 
 
-def _open(task: dict[str, Any]) -> run_folder.RunFolder:
+def _open(task: dict[str, Any], way: bytes) -> run_folder.RunFolder:
     """The task's run, begun or gone on with; ConfigError or DataError where it is another one."""
     folder, own = Path(task["folder"]), task["run"]
     plugins.need(own.get("plugins", {}), task["imports"], "the sweep")
-    if (folder / config.CONFIG).exists():
-        work = run_folder.resume(folder, steps=task["steps"], data_dir=task["data_dir"])
+    if way == GO_ON:
+        work = beside.resume(folder, steps=task["steps"], data_dir=task["data_dir"])
         if work.identity != own:
             work.close()
             raise ConfigError(f"{folder} holds a run that is not of this sweep: remove it")
         return work
     run = run_folder.build_again(own, task["settings"], task["data_dir"])
     check_same_data(own, run, "the sweep")
-    return run_folder.create(folder, run, task["steps"], task["checkpoint_every"], task["data_dir"])
+    return beside.create(folder, run, task["steps"], task["checkpoint_every"], task["data_dir"])
 
 
 def _line(error: Exception) -> str:

@@ -2,17 +2,28 @@
 
 from typing import Any
 
-from intnet.runs import run_folder
+from intnet.runs import across, run_folder
+from intnet.trace import PathTable
+from intnet.training.history import StepReport
 
 # What stands here is small, and yet each batch has whole groups for some ranks and none for others.
 LIMIT, BATCH, STEPS = 150, 96, 3
 
 
 def trained(method: str, model: str, options: dict[str, Any], augment: str | None = None) -> dict[str, Any]:
-    """Digest, losses, counts and test accuracy of a short run on digits; on a rank of its share."""
+    """Digest, losses, counts, data paths of the last step, test accuracy of a short run on digits.
+
+    On a rank of its share.
+    """
     run = run_folder.build(method, options, model, "digits", BATCH, 1, LIMIT, augment=augment)
     losses: list[float] = []
-    run.train(STEPS, lambda step: losses.extend([step.loss, step.accuracy, step.images]))
+
+    def seen(step: StepReport) -> None:
+        losses.extend([step.loss, step.accuracy, step.images])
+
+    table = PathTable()
+    run.train(STEPS - 1, seen)
+    run.train(STEPS, seen, [table])  # as a report is made
     found = run.evaluate()
     counts = run.counts()
     epochs = [(epoch.loss, epoch.saturated) for epoch in run.history.epochs]
@@ -20,6 +31,7 @@ def trained(method: str, model: str, options: dict[str, Any], augment: str | Non
         "digest": run.digest(),
         "losses": losses,
         "counts": counts,
+        "paths": list(across.path_table(table).rows.values()),
         "epochs": epochs,
         "accuracy": (found.accuracy, found.loss),
     }

@@ -5,7 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intnet.machine.ranks import current
 from intnet.numbers import shares
+from intnet.runs import across
+from intnet.trace import PathRow, PathTable
 from tests.support.pipes import together
 from tests.support.shared_run import all_trained, trained
 
@@ -47,6 +50,27 @@ def test_two_ranks_train_what_one_process_trains() -> None:
 def test_any_number_of_ranks_under_every_method(ranks: int, alone: list[dict[str, Any]]) -> None:
     """Of seven ranks some have no images: batches have six groups, and four."""
     check(ranks, EVERY, alone)
+
+
+def labelled(widths: list[tuple[int, int]]) -> dict[str, Any]:
+    """What a report tells of a tensor in blocks, of which this rank has `elements` of `width` bits."""
+    world = current()
+    assert world is not None
+    table = PathTable()
+    total, size = sum(w * n for w, n in widths[world.rank :: 3]), sum(n for _, n in widths[world.rank :: 3])
+    widest = max(w for w, _ in widths[world.rank :: 3])
+    row = PathRow("fc1", "x0", f"BFP({widest})", widest, mean=total / size, elements=size)
+    table.rows["fc1", "x0"] = row
+    (found,) = across.path_table(table).rows.values()
+    return {"format": found.format, "nominal": found.nominal, "mean": found.mean}
+
+
+def test_blocks_of_several_widths_are_told_as_of_one_process() -> None:
+    """The format of the widest, the mean width by one division; as 4.065 is not by two."""
+    widths = [(4, 30000), (6, 1000), (4, 20003), (3, 9997), (4, 10013), (6, 5787)]
+    total, size = sum(w * n for w, n in widths), sum(n for _, n in widths)
+    for found in together(3, labelled, widths):
+        assert found == {"format": "BFP(6)", "nominal": 6, "mean": total / size}
 
 
 def chained(*case: Any) -> dict[str, Any]:
