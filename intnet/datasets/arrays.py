@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.datasets.dataset import Dataset, Rounded, check_images, check_labels, is_int
+from intnet.datasets.dataset import Dataset, Rounded, as_array, check_images, check_labels, is_int
 from intnet.errors import ConfigError, DataError
 from intnet.numbers import rng
 
@@ -28,6 +28,7 @@ BYTES_EXPONENT = -8  # of bytes, unless told: 0..255 are 0..255/256
 CODE, WIDEST = (1 << 15) - 1, 1 << 23  # greatest |code| of X; of what comes later, which float32 holds
 EXPONENTS = range(-100, 101)
 REQUIRED, OPTIONAL = ("X", "y"), ("X_test", "y_test", "classes", "exponent")
+_MOST = 1 << 16  # classes that labels may ask for by themselves: more is what identifiers look like
 _PART = 1 << 20  # numbers that are rounded at a time
 
 
@@ -60,11 +61,11 @@ def from_arrays(
             f"{name}: exponent {exponent!r} is not an integer from -100 to 100 (value = code * 2**exponent)"
         )
     where = [f"{name} {part}" for part in ("X", "y", "X_test", "y_test")]
-    given, labels = as_images(X, where[0]), np.asarray(y)
+    given, labels = as_images(X, where[0]), as_array(y, where[1])
     count = _classes(labels, y_test, where[1]) if classes is None else classes
     labels = _labels(given, labels, count, where[0], where[1])
     if X_test is not None:
-        tested, test_labels = as_images(X_test, where[2]), np.asarray(y_test)
+        tested, test_labels = as_images(X_test, where[2]), as_array(y_test, where[3])
         test_labels = _labels(tested, test_labels, count, where[2], where[3])
         if (tested.dtype == np.uint8) != (given.dtype == np.uint8):
             raise DataError(f"{where[0]} is {given.dtype}, {where[2]} {tested.dtype}: both bytes, or neither")
@@ -89,7 +90,7 @@ def from_arrays(
 
 def as_images(X: Any, where: str) -> np.ndarray:
     """X as (N, H, W, C), of uint8, or of numbers that float64 holds; DataError naming `where`."""
-    array = np.asarray(X)
+    array = as_array(X, where)
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise DataError(
             f"{where} is of {array.dtype}, not of numbers: bytes (uint8), integers, or floats of up to 64 "
@@ -104,6 +105,11 @@ def as_images(X: Any, where: str) -> np.ndarray:
         raise DataError(
             f"{where} is of shape {array.shape}; expected (N, F), (N, H, W) or (N, H, W, C){alone}"
         )
+    if _channels_first(array):
+        raise DataError(
+            f"{where} is of shape {array.shape}, which looks like (N, C, H, W); images are (N, H, W, C), "
+            "X.transpose(0, 2, 3, 1)"
+        )
     if array.dtype == np.uint8:
         return check_images(array, where)
     if array.size == 0:
@@ -111,6 +117,12 @@ def as_images(X: Any, where: str) -> np.ndarray:
     if array.dtype.kind in "iu" and max(int(array.max()), -int(array.min())) > 1 << 53:
         raise DataError(f"{where} has integers beyond 2^53: scale it")
     return array
+
+
+def _channels_first(images: np.ndarray) -> bool:
+    """Whether these must be (N, C, H, W): as (N, H, W, C) a square's side would be the number of channels."""
+    _, c, h, w = images.shape
+    return c in (1, 3) and h == w > 4
 
 
 def _labels(
@@ -124,15 +136,23 @@ def _labels(
 
 def _classes(labels: np.ndarray, others: Any, where: str) -> int:
     """One more than the greatest label of both parts."""
-    parts = [part for part in (labels, None if others is None else np.asarray(others)) if part is not None]
+    parts = [labels, *([] if others is None else [as_array(others, where)])]
     if any(part.dtype.kind not in "iu" or part.size == 0 for part in parts):
         check_labels(next(part for part in parts if part.dtype.kind not in "iu" or part.size == 0), 1, where)
-    return max(1, *(int(part.max()) + 1 for part in parts))
+    count = max(1, *(int(part.max()) + 1 for part in parts))
+    if count > _MOST:
+        raise DataError(
+            f"{where}: by its greatest label there would be {count:,} classes; labels are numbered from 0 by "
+            "classes, y = np.unique(y, return_inverse=True); where so many are meant, give classes="
+        )
+    return count
 
 
 def split_members(seed: int, n: int, share: float) -> np.ndarray:
     """bool[n]: which examples are the test part. Defined by `spec/data.py: split_members`."""
-    if isinstance(share, bool) or not isinstance(share, float) or not 1 <= round(share * n) < n:
+    if not is_int(seed):
+        raise ConfigError(f"seed={seed!r}: a whole number")
+    if not isinstance(share, float) or not 1 <= round(share * n) < n:
         raise ConfigError(
             f"test={share!r}: a share of {n:,} examples, as 0.2, that leaves some of either part"
         )
@@ -209,8 +229,8 @@ def codes_like(data: Dataset, X: Any, where: str = "X") -> np.ndarray:
         integers = array.dtype.kind in "iu" and int(array.min()) >= 0 and int(array.max()) <= 255
         if not integers:
             raise DataError(
-                f"{where} is of {array.dtype}; the run was trained on bytes (byte * 2^{data.exponent}): "
-                "give whole numbers from 0 to 255"
+                f"{where} is of {array.dtype}, from {array.min()} to {array.max()}; the run was trained on "
+                f"bytes (byte * 2^{data.exponent}): give integers from 0 to 255, as np.uint8"
             )
         made = array.astype(np.uint8)
     else:

@@ -56,7 +56,12 @@ class Batches:
     def __init__(self, data: Dataset, batch_size: int, seed: int, augment: Augment) -> None:
         images = len(data.train_labels)
         if not 1 <= batch_size <= images:
-            raise ConfigError(f"batch size {batch_size}: the data set has {images} training images")
+            raise ConfigError(
+                f"batch size {batch_size}: the data set has {images} training images: give a number from 1 "
+                f"to {images}"
+            )
+        if not isinstance(augment, Augment):
+            raise ConfigError(f"augment={augment!r}: make one, as datasets.Augment(crop=4, flip=True)")
         augment.check(*data.image_shape[:2])
         self.data, self.batch_size, self.seed, self.augment = data, batch_size, seed, augment
         self.per_epoch, self._world = -(-images // batch_size), ranks.current()

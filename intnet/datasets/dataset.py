@@ -4,6 +4,7 @@ Read `Dataset` first; `assemble` makes one for the modules that read files, `arr
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -116,6 +117,16 @@ def is_int(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+def as_array(values: Any, where: str) -> np.ndarray:
+    """np.asarray of what a user gives; DataError where rows differ in length, or elements are masked."""
+    if np.ma.is_masked(values):
+        raise DataError(f"{where} has masked elements: fill them, as by .filled(0), or leave them out")
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"{where} is no array, rows of one length each: {error}") from None
+
+
 def check_images(images: np.ndarray, where: str) -> np.ndarray:
     """`images` in C order, when they are uint8 (N, H, W, C) and not empty; else DataError naming `where`."""
     array = np.asarray(images)
@@ -131,14 +142,14 @@ def check_images(images: np.ndarray, where: str) -> np.ndarray:
     return np.ascontiguousarray(array)
 
 
-def check_labels(labels: np.ndarray, classes: int, where: str) -> np.ndarray:
+def check_labels(labels: Any, classes: int, where: str) -> np.ndarray:
     """`labels` as int64 (N,), when they are integers in 0..classes-1 and not empty.
 
     Otherwise DataError naming `where` and the first bad index; ConfigError for a bad `classes`.
     """
     if not is_int(classes) or classes < 1:
         raise ConfigError(f"{where}: the number of classes is {classes!r}, not an integer of at least 1")
-    array = np.asarray(labels)
+    array = as_array(labels, where)
     if array.ndim != 1:
         hot = "; of one-hot rows it is y.argmax(axis=1)" if array.ndim == 2 else ""
         raise DataError(

@@ -81,7 +81,8 @@ def of_layer(options: Given, overrides: Mapping[str, Any], layer: str) -> Given:
     return dataclasses.replace(options, **own) if own else options  # type: ignore[type-var]
 
 
-_KINDS = {int: "a whole number", float: "a number"}
+_KINDS = {int: "a whole number", float: "a number", bool: "on or off"}
+_SWITCHES = {"on": True, "True": True, "off": False, "False": False}
 
 
 def _parse_value(hint: Any, value: Any, what: str) -> Any:
@@ -100,9 +101,11 @@ def _parse_value(hint: Any, value: Any, what: str) -> Any:
         if str(value) in words:
             return str(value)
     try:
-        number = hint(value)
-    except (TypeError, ValueError):
+        number = _SWITCHES[str(value)] if hint is bool else hint(value)
+    except (TypeError, ValueError, KeyError, OverflowError):
         raise ConfigError(f"{what}={value!r} is not {_KINDS.get(hint, hint.__name__)}") from None
     if isinstance(number, float) and not math.isfinite(number):
         raise ConfigError(f"{what}={value!r} is not a finite number")
+    if hint in (int, float) and not isinstance(value, str) and (isinstance(value, bool) or number != value):
+        raise ConfigError(f"{what}={value!r} is not {_KINDS[hint]}")  # int(7.9) would be 7, float(True) 1
     return number

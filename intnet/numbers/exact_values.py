@@ -1,7 +1,7 @@
 """What codes stand for, exactly: fractions, digits, and how values compare.
 
     fractions(codes, exponent)            array of Fraction: codes * 2**exponent
-    digits(codes, bits, 4)                array of str: two's complement of `bits` bits in hex; 1 for binary
+    digits(codes, bits, 4)                array of strings: two's complement of `bits` bits; 1: binary
     cast(values, np.float32)              the same numbers in another type, or an error
     compare(lt, codes, exponent, values)  elementwise, as bools, by a comparison of module `operator`
     plain(values)                         of a type of package ml_dtypes the same numbers in NumPy's
@@ -10,8 +10,7 @@
 """
 
 import gc
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import repeat
 from typing import Any
@@ -27,7 +26,8 @@ _ML_FLOATS = (
 )  # fmt: skip
 _ML_INTEGERS = ("int1", "int2", "int4", "uint1", "uint2", "uint4")
 
-_MANY = 1 << 16  # at most so many words are made once and looked up: all of 16 bits
+_MANY = 1 << 16  # at most so many values are made once and looked up: all of 16 bits
+_OF_BYTES = {of: np.array([f"{byte:{form}}" for byte in range(256)]) for of, form in ((4, "02x"), (1, "08b"))}
 
 
 def fractions(codes: np.ndarray, exponent: Any) -> np.ndarray:
@@ -54,53 +54,44 @@ def _at_one(codes: np.ndarray, exponent: int) -> np.ndarray:
 def _reduced(codes: np.ndarray, exponent: int) -> np.ndarray:
     """Of int64 codes, each its own object: lowest terms of 2^down are found by the zeros at a code's end."""
     up, down = max(exponent, 0), max(-exponent, 0)
-    ends = np.frexp((codes & -codes).view(np.uint64).astype(np.float64))[1] - 1  # its lowest 1, 2^ends
-    shift = np.where(codes == 0, down, np.minimum(ends, down))
-    numerators = [code << up for code in (codes >> np.minimum(shift, 63)).tolist()]
-    denominators = {k: 1 << down - k for k in (*range(min(down, 63) + 1), down)}
-    out = np.empty(len(codes), object)
-    out[:] = _of_terms(numerators, map(denominators.__getitem__, shift.tolist()))
-    return out
+    possible = min(down, 63)
+    zeros = np.bitwise_count((codes & -codes).view(np.uint64) - np.uint64(1))  # 64 of a code of 0
+    shift = np.where(codes == 0, possible + 1, np.minimum(zeros, possible))
+    numerators = (codes >> np.minimum(shift, 63)).tolist()
+    if up:
+        numerators = [code << up for code in numerators]
+    denominators = np.array([*(1 << down - k for k in range(possible + 1)), 1], object)[shift].tolist()
+    return np.fromiter(_of_terms(numerators, denominators), object, len(codes))
 
 
-def _of_terms(numerators: list[int], denominators: Iterable[int]) -> list[Fraction]:
+def _of_terms(numerators: list[int], denominators: list[int]) -> list[Fraction]:
     """Fractions of lowest terms by their two slots, several times faster than `Fraction(a, b)`, which looks
     for a common divisor; nor is garbage looked for while many are made, which would take as long again."""
     collects = gc.isenabled()
     gc.disable()
     try:
-        made = list(map(object.__new__, repeat(Fraction, len(numerators))))
+        made: list[Any] = list(map(object.__new__, repeat(Fraction, len(numerators))))
     finally:
         if collects:
             gc.enable()
-    for slot, values in (("_numerator", numerators), ("_denominator", denominators)):
-        deque(map(vars(Fraction)[slot].__set__, made, values), 0)
+    for one, numerator, denominator in zip(made, numerators, denominators, strict=True):
+        one._numerator, one._denominator = numerator, denominator
     return made
 
 
 def digits(codes: np.ndarray, bits: int, of: int) -> np.ndarray:
-    """Each code's low `bits` bits (1 to 64) as lower-case digits of `of` bits each, in an object array.
+    """Each code's low `bits` bits (1 to 64) as lower-case digits of `of` bits each, an array of NumPy's
+    strings, read-only: NumPy would cut a longer one that is put into it.
 
     of: 4, or 1 for binary
     """
-    words = codes.astype(np.int64).view(np.uint64) & np.uint64((1 << bits) - 1)
-    if 1 << bits <= min(_MANY, words.size):
-        return _digits(np.arange(1 << bits, dtype=np.uint64), bits, of)[words]
-    return _digits(words.reshape(-1), bits, of).reshape(words.shape)
-
-
-def _digits(words: np.ndarray, bits: int, of: int) -> np.ndarray:
-    """Of flat words: whole bytes as one text, parted by spaces, without the zeros that no word has."""
-    size = -(-bits // 8)
-    stored = words.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - size :]
-    if of == 4:
-        text = stored.tobytes().hex(" ", size)
-    else:
-        cells = np.full((len(words), 8 * size + 1), ord(" "), np.uint8)
-        cells[:, :-1] = np.unpackbits(stored, axis=1) + ord("0")
-        text = cells.tobytes().decode()
-    spare = 8 * size // of - -(-bits // of)
-    return np.array(f" {text}".replace(" " + "0" * spare, " ").split(), object)
+    words = codes.reshape(-1, 1).astype(np.int64).view(np.uint64) & np.uint64((1 << bits) - 1)
+    stored = words.astype(">u8").view(np.uint8)[:, 8 - -(-bits // 8) :]
+    characters = _OF_BYTES[of][stored].view(np.uint32)  # each has 32 bits; zeros that no word has lead
+    count = -(-bits // of)
+    texts = np.ascontiguousarray(characters[:, characters.shape[1] - count :]).view(f"U{count}")
+    texts.flags.writeable = False
+    return texts.reshape(codes.shape)
 
 
 def plain(values: np.ndarray) -> np.ndarray:

@@ -10,7 +10,8 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
-from intnet.errors import ConfigError
+from intnet.datasets.dataset import is_int
+from intnet.errors import ConfigError, unknown
 from intnet.sweeps import cluster as clusters
 from intnet.sweeps import plan as plans
 from intnet.sweeps import processes, work
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 Values = Mapping[str, Sequence[Any]]  # of keys, as in {"bits": [8, 4], "codec": ["affine", "levels"]}
 Settings = Mapping[str, Any]
 T = TypeVar("T", bound=Sweep)
+
+COUNTS = ("epochs", "steps", "batch_size", "limit", "image_size", "checkpoint_every")
 
 
 class More(TypedDict, total=False):
@@ -65,8 +68,7 @@ def sweep(
     launch:   what starts the ranks of each run, as "mpirun -n 4"
     more:     see `More`
     """
-    shared = _texts(more.get("settings", {}))
-    clash = next((key for key in vary or {} if key in shared), None)
+    clash = next((key for key in vary or {} if key in more.get("settings", {})), None)
     if clash is not None:
         raise ConfigError(f"{clash} is in settings and in vary: give it once")
     parts = [Part(method, _grid(grid)) for grid in ([vary or {}] if vary or not also else []) + list(also)]
@@ -96,24 +98,32 @@ def compare(
     if isinstance(methods, str):
         raise ConfigError(f"compare takes several methods: a list of names, not {methods!r}")
     rows = methods if isinstance(methods, Mapping) else {name: {} for name in methods}
+    if not rows:
+        raise ConfigError("compare: no methods: a list of names, as ['float32', 'wageubn']")
     parts = [
-        Part(name, _grid({key: [value] for key, value in one.items()}))
+        Part(name, _grid({key: [value] for key, value in _mapping(name, one).items()}))
         for name, own in rows.items()
-        for one in ([own] if isinstance(own, Mapping) else own)
+        for one in (own if isinstance(own, list | tuple) else [own])
     ]
     return _carried_out(Compared, _asked(parts, model, data, more), Path(out), jobs, cluster, launch, quiet)
 
 
-def _texts(settings: Settings) -> dict[str, str]:
-    """As a command has them."""
-    return {key: str(value) for key, value in settings.items()}
+def _mapping(what: str, given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{what}: give a dict of keys, as {{'lr': 0.05}}, not {given!r}")
+    return given
 
 
 def _grid(values: Values) -> Grid:
-    for key, chosen in values.items():
+    for key, chosen in _mapping("a grid", values).items():
         if isinstance(chosen, str) or not hasattr(chosen, "__len__") or not len(chosen):
             raise ConfigError(f"{key}: give a list of values, as in {{{key!r}: [8, 4]}}, not {chosen!r}")
-    return [(key, [str(value) for value in chosen]) for key, chosen in values.items()]
+    return [(key, [_text(value) for value in chosen]) for key, chosen in values.items()]
+
+
+def _text(value: Any) -> str:
+    """As a command has it."""
+    return "off" if value is None else str(value)
 
 
 def _asked(parts: Sequence[Part], model: str, data: str, more: More) -> Asked:
@@ -123,14 +133,39 @@ def _asked(parts: Sequence[Part], model: str, data: str, more: More) -> Asked:
                 f"{what}: a sweep takes a name, of which other processes make it, no {type(name).__name__}: "
                 "register your own ('From a file of your own' in the docs); arrays: data='arrays:FILE.npz'"
             )
-    told: dict[str, Any] = {**more, "settings": _texts(more.get("settings", {}))}
-    return Asked(parts, model, data, **told)
+    told: dict[str, Any] = dict(more)
+    odd = next((name for name in told if name not in More.__annotations__), None)
+    if odd is not None:
+        raise unknown("argument of a sweep", odd, list(More.__annotations__))
+    for name in COUNTS:
+        if told.get(name) is not None:
+            told[name] = _count(name, told[name])
+    if told.get("augment") is not None:
+        told["augment"] = str(told["augment"]) or None
+    seeds = told.get("seeds", [1])
+    if (
+        isinstance(seeds, str)
+        or not hasattr(seeds, "__len__")
+        or not all(map(is_int, seeds))
+        or not len(seeds)
+    ):
+        raise ConfigError(f"seeds={seeds!r}: give a list of whole numbers, as [1, 2, 3]")
+    settings = _mapping("settings", told.get("settings", {}))
+    texts = {key: _text(value) for key, value in settings.items()}
+    return Asked(parts, model, data, **told | {"seeds": [int(seed) for seed in seeds], "settings": texts})
+
+
+def _count(name: str, value: Any) -> int:
+    if not is_int(value) or value < 1:
+        raise ConfigError(f"{name}={value!r}: a whole number of at least 1")
+    return int(value)
 
 
 def _carried_out(
     kind: type[T], asked: Asked, out: Path, jobs: int, cluster: str | None, launch: str, quiet: bool
 ) -> T:
     """Plan, train what is not done, and what it came to."""
+    jobs = _count("jobs", jobs)
     with ExitStack() as held:
         plan = plans.make(asked)
         client = held.enter_context(clusters.connected(cluster)) if cluster else None

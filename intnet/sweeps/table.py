@@ -22,7 +22,7 @@ from intnet.runs import files, records, report
 from intnet.runs.metrics import read_metrics
 from intnet.runs.run_folder import METRICS
 from intnet.show import tables
-from intnet.show.tables import Table, text
+from intnet.show.tables import Shown, Table, text
 from intnet.sweeps.plan import Plan, Point, run_folder, run_name
 from intnet.sweeps.work import SESSION
 
@@ -136,7 +136,7 @@ MEASURES = {
 }
 
 
-class Sweep:
+class Sweep(Shown):
     """What `intnet sweep` shows of the runs in a folder as they are now; each report is read once.
 
     failed: why a run failed, by the run's name
@@ -234,6 +234,13 @@ class Sweep:
         ]
 
     # -- for people -----------------------------------------------------------------------------
+
+    def summary(self) -> Table:
+        """The table."""
+        return self.table()
+
+    def __repr__(self) -> str:
+        return "\n".join([title(self.plan), repr(self.table()), *self.failed()])
 
     def count(self, row: Row) -> str:
         """'1/2 failed': runs that are done."""

@@ -406,6 +406,8 @@ def _from_pair(data: Any) -> Dataset:
 
 def _check_pattern(pattern: str, names: Sequence[str]) -> None:
     """ConfigError where no layer has a name that 'layer/path' could mean."""
+    if not isinstance(pattern, str):
+        raise ConfigError(f"record={[pattern]!r}: patterns are texts, as record=['{names[0]}/*']")
     layer = pattern.rpartition("/")[0] or pattern
     if not any(fnmatch.fnmatchcase(name, layer) for name in names):
         raise ConfigError(

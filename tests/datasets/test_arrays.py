@@ -184,6 +184,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"y": np.array(["a", "b", "a"])}, "arrays y: labels are <U1, not integers; they are numbered by"),
     ({"y_test": np.array([], np.int64)}, "arrays y_test: no labels"),
     ({"y": np.eye(3, dtype=np.int64)}, "labels of shape (3, 3); expected (N,), one class number an image"),
+    ({"y": [[0], [1, 0], [1]]}, "arrays y is no array, rows of one length each: "),
+    ({"X_test": [[1, 2], [3]]}, "arrays X_test is no array, rows of one length each: "),
+    ({"y": np.ma.masked_equal([0, 1, 1], 0)}, "arrays y has masked elements: fill them, as by .filled(0)"),
+    ({"X": np.ma.masked_equal(some(3, 4, 5, 2), 7)}, "arrays X has masked elements: fill them"),
+    ({"X": some(3, 3, 5, 5)}, "arrays X is of shape (3, 3, 5, 5), which looks like (N, C, H, W); images are"),
+    ({"X": some(3, 1, 6, 6) / 2}, "arrays X is of shape (3, 1, 6, 6), which looks like (N, C, H, W); images"),
     ({"classes": 0}, "the number of classes is 0, not an integer of at least 1"),
     ({"classes": 2.5}, "the number of classes is 2.5, not an integer"),
     ({"exponent": -1.5}, "arrays: exponent -1.5 is not an integer"),
@@ -191,6 +197,22 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"y_test": None}, "arrays: give a test part as X_test and y_test, or as a share"),
     ({"test": 0.5}, "arrays: give a test part as X_test and y_test, or as a share"),
 ]  # fmt: skip
+
+
+def test_what_is_meant_is_taken() -> None:
+    """Classes by number where so many are meant; masks of nothing; sides as few as channels are."""
+    assert datasets.from_arrays(some(2, 2), [0, 1 << 16], classes=1 << 17).classes == 1 << 17
+    with pytest.raises(DataError, match="y: by its greatest label there would be 65,537 classes; labels are"):
+        datasets.from_arrays(some(2, 2), [0, 1 << 16])
+    assert len(datasets.from_arrays(np.ma.masked_equal(some(2, 2), 9), [0, 1]).train_labels) == 2
+    for shape in ((3, 4, 4), (3, 5, 6), (2, 5, 5), (5, 5, 3)):
+        assert datasets.from_arrays(some(2, *shape), [0, 1]).image_shape == shape
+
+
+@pytest.mark.parametrize("seed", [1.5, None, "1", True])
+def test_a_seed_of_the_test_part_is_a_whole_number(seed: Any) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"seed={seed!r}: a whole number")):
+        datasets.from_arrays(some(4, 2), [0, 1, 0, 1], test=0.5, seed=seed)
 
 
 @pytest.mark.parametrize(("change", "message"), BAD, ids=[row[1] for row in BAD])
@@ -225,7 +247,7 @@ def test_what_is_classified_is_of_the_kind_that_was_trained_on() -> None:
     assert arrays.codes_like(of_bytes, [[0, 7, 255]]).tolist() == [[[[0, 7, 255]]]]
     for X, message in (
         ([[0.5, 1, 2]], "trained on bytes"),
-        ([[0, 1, 256]], "whole numbers from 0 to 255"),
+        ([[0, 1, 256]], "from 0 to 256; .* integers from 0 to 255"),
         ([[-1, 0, 0]], "0 to"),
     ):
         with pytest.raises(DataError, match=message):

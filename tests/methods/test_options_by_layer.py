@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from intnet.datasets import Dataset
 from intnet.errors import ConfigError
 from intnet.methods.adapt import Adapt
 from intnet.methods.dynasty import Dynasty
+from intnet.methods.options import parse_options
 from intnet.spec import data
 from intnet.spec.training import train
 from intnet.training.train import Run
@@ -145,6 +147,37 @@ def test_a_layer_that_is_forgotten_is_seen(
 def test_what_no_layer_reads_is_refused(method: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         trained(method, options, 0)
+
+
+@dataclass(frozen=True)
+class Fields:
+    count: int | None = 1
+    rate: float = 0.5
+    flag: bool = False
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("count", 7.9, "count=7.9 is not a whole number"),
+        ("count", True, "count=True is not a whole number"),
+        ("count", float("inf"), "count=inf is not a whole number"),
+        ("rate", True, "rate=True is not a number"),
+        ("flag", "maybe", "flag='maybe' is not on or off"),
+    ],
+)
+def test_no_value_is_cut_to_its_kind(key: str, value: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse_options(Fields, {key: value}, "own")
+
+
+def test_values_of_any_kind_that_say_it_are_taken() -> None:
+    for value in (7, 7.0, "7", np.int8(7), np.float32(7)):
+        assert parse_options(Fields, {"count": value}, "own")[0] == Fields(count=7)
+    for value in (True, "on", "True"):
+        assert parse_options(Fields, {"flag": value}, "own")[0] == Fields(flag=True)
+    for value in (False, "off", "False"):
+        assert parse_options(Fields, {"flag": value}, "own")[0] == Fields(flag=False)
 
 
 def test_files_name_what_came_later_only_where_it_is_set() -> None:

@@ -70,6 +70,18 @@ def test_the_picture_is_a_figure(found: Sweep, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_failed_is_shown(tmp_path: Path) -> None:
+    """Quiet or not: at a prompt, in a notebook, and when asked."""
+    made = library.sweep(*SAVED, tmp_path / "f", vary={"lr": [0.05, 1e30]}, quiet=True, **SMALL)
+    (line,) = made.failed()
+    assert line.startswith("failed: lr=1e+30, seed 1: ") and "NaN or infinity" in line
+    title, heads, *rows, last = repr(made).splitlines()
+    assert title.startswith("mlp on digits: 64 training images") and heads.split()[:2] == ["lr", "runs"]
+    assert [row.split()[1] for row in rows] == ["1/1", "0/1"] and last == line
+    assert "0/1 failed" in made._repr_html_() and len(made.records()) == 1
+
+
+@pytest.mark.slow
 def test_a_comparison(tmp_path: Path) -> None:
     methods = {"float32": {"lr": 0.05}, "saved": [{"bits": 2}, {"bits": 4}]}
     made = library.compare(methods, "mlp", "digits", tmp_path / "c", quiet=True, **SMALL)
@@ -98,6 +110,9 @@ def test_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
         plan.Part("saved", [("codec", ["levels"]), ("bucket", ["64", "512"])])
     ]
     assert len(parts(monkeypatch, lambda: library.sweep(*whole, vary={"bits": (2,)}, also=also))) == 2
+    assert parts(monkeypatch, lambda: library.sweep(*whole, vary={"rop": [None, 3]})) == [
+        plan.Part("saved", [("rop", ["off", "3"])])
+    ]
     assert parts(monkeypatch, lambda: library.compare(["saved", "float32"], *whole[1:])) == [
         one,
         plan.Part("float32"),
@@ -121,6 +136,28 @@ SAVED = ("saved", "mlp", "digits")
         ),
         (lambda out: library.compare([object()], "mlp", "digits", out), "method: a sweep takes a name"),
         (lambda out: library.compare("saved", "mlp", "digits", out), "compare takes several methods"),
+        (
+            lambda out: library.sweep(*SAVED, out, vary=["bits"]),
+            "a grid: give a dict of keys, as {'lr': 0.05}",
+        ),
+        (lambda out: library.sweep(*SAVED, out, settings="bits=2"), "settings: give a dict of keys"),
+        (
+            lambda out: library.sweep(*SAVED, out, seed=3),
+            "unknown argument of a sweep 'seed'; did you mean 'see",
+        ),
+        (
+            lambda out: library.sweep(*SAVED, out, seeds=3),
+            r"seeds=3: give a list of whole numbers, as \[1, 2",
+        ),
+        (lambda out: library.sweep(*SAVED, out, seeds="1"), "seeds='1': give a list of whole numbers"),
+        (lambda out: library.sweep(*SAVED, out, seeds=[]), "give a list of whole numbers"),
+        (lambda out: library.sweep(*SAVED, out, jobs=0), "jobs=0: a whole number of at least 1"),
+        (lambda out: library.sweep(*SAVED, out, jobs=1.5), "jobs=1.5: a whole number of at least 1"),
+        (lambda out: library.sweep(*SAVED, out, epochs="2"), "epochs='2': a whole number of at least 1"),
+        (lambda out: library.sweep(*SAVED, out, limit=0), "limit=0: a whole number of at least 1"),
+        (lambda out: library.sweep(*SAVED, out, augment=3), "--augment 3: '3': write crop=P, flip"),
+        (lambda out: library.compare([], "mlp", "digits", out), "compare: no methods: a list of names"),
+        (lambda out: library.compare({"saved": 2}, "mlp", "digits", out), "saved: give a dict of keys"),
         (lambda out: library.compare(["floot32"], "mlp", "digits", out), "did you mean 'float32'"),
     ],
 )

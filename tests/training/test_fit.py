@@ -277,6 +277,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: made(callbacks=print), "give a list, as callbacks=[EarlyStopping(patience=2)]"),
     (lambda: made(callbacks=[3]), "callbacks: 3 is no function"),
+    (lambda: made(record=[3]), "record=[3]: patterns are texts, as record=['flatten/*']"),
+    (lambda: made(augment="flip"), "augment='flip': make one, as datasets.Augment(crop=4, flip=True)"),
     (lambda: made(record="fc1/*"), "record='fc1/*': patterns are a list, as record=['fc1/*']"),
     (lambda: Run(mlp(), methods.Float32(), DATA, "8"), "batch_size='8', seed=1: both are whole"),  # type: ignore
     (lambda: Run(mlp(), methods.Float32(), DATA, 8, 1.5), "batch_size=8, seed=1.5: both"),  # type: ignore
