@@ -70,8 +70,8 @@ def test_a_folder_is_that_of_one_process(
     assert (sent["ranks"], sent["steps"]) == (ranks, 8) and sent["all_bytes"] == sum(sent["bytes"].values())
     if method == "wageubn":  # of the mlp's layers of 64x64 the second: the first is float32
         assert sent["bytes"]["sums of int32"] == 4 * 64 * 64
-    else:  # a node of each or more, then the words that this rank added up
-        assert sent["bytes"]["sums of float32"] > 2 * 4 * 64 * 64 * (1 + 1 / ranks)
+    else:  # what is others' of a node or more, then the words that this rank added up: together one node
+        assert sent["bytes"]["sums of float32"] > 2 * 4 * 64 * 64
     assert sent["float32_gradients"] == 4 * (2 * 64 * 64 + 10 * 64 + 10 + 2 * 2 * 64)
     assert f"{ranks} ranks; in a step rank 0 gave others {sent['all_bytes']:,.0f} bytes" in found.stderr
     assert lines(tmp_path / "many") == lines(one)

@@ -267,7 +267,9 @@ def test_units_are_those_of_costs(reports: dict[str, dict[str, Any]]) -> None:
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are trained in this process: that they can be trained in others is shown of sweeps."""
 
-    def run(tasks: Sequence[dict[str, Any]], jobs: int) -> Iterator[work.Outcome | None]:
+    def run(
+        tasks: Sequence[dict[str, Any]], jobs: int, launch: Sequence[str]
+    ) -> Iterator[work.Outcome | None]:
         for task in tasks:
             yield None
             yield work.train(task)
