@@ -58,18 +58,23 @@ class Recorder(Shown):
     def __init__(self, *patterns: str) -> None:
         self.patterns = patterns or ("*",)
         self.events: dict[str, Event] = {}
+        self.passed: dict[str, None] = {}  # names of all that went by, kept or not
 
     def __call__(self, event: Event) -> None:
         """Observe one event."""
         name = f"{event.layer}/{event.path}"
+        self.passed[name] = None
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.patterns):
             self.events[name] = event
 
     def __getitem__(self, name: str) -> Any:
         """The value of 'layer/path': a QTensor, or a float32 array on a float path."""
         if name not in self.events:
+            layer = name.rpartition("/")[0]
+            paths = [other[len(layer) + 1 :] for other in self.passed if other.rpartition("/")[0] == layer]
             raise KeyError(
                 f"no value of {name!r} was recorded; there are {', '.join(sorted(self.events)) or 'none'}"
+                + (f"; paths of {layer} are {', '.join(sorted(paths))}" if paths else "")
             )
         result = self.events[name].result
         return (

@@ -4,6 +4,7 @@ import argparse
 import inspect
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from intnet.cli import options as cli_options
@@ -70,10 +71,7 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
             }
             for name, cls in METHODS.items()
         },
-        "models": {
-            name: {"about": f"{_first_line(sys.modules[make.__module__].__doc__, name)} {make.__doc__}"}
-            for name, make in models.MODELS.items()
-        },
+        "models": {name: {"about": _told(make, name)} for name, make in models.MODELS.items()},
         "data": {name: _data(datasets.available(name, data_dir)) for name in datasets.LOADERS}
         | {"folder:PATH": _folder()}
         | {"arrays:FILE.npz": {"about": "X, y, perhaps X_test, y_test, of numpy.savez", "available": True}},
@@ -147,6 +145,11 @@ def _folder() -> dict[str, Any]:
     about = "images by class, PNG or JPEG: PATH/train/CLASS/*.png and PATH/test/CLASS/ or PATH/val/CLASS/"
     here = find_spec("PIL") is not None
     return {"about": about + ("" if here else "; pip install pillow"), "available": here}
+
+
+def _told(make: Callable[..., Any], name: str) -> str:
+    """The first line of the model's module, and the model's own docstring, where it has one."""
+    return f"{_first_line(sys.modules[make.__module__].__doc__, name)} {make.__doc__ or ''}".rstrip()
 
 
 def _first_line(doc: str | None, name: str) -> str:

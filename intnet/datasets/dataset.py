@@ -90,8 +90,16 @@ class Dataset(Shown):
         shape = "x".join(map(str, self.image_shape))
         return (
             f"Dataset({self.name!r}: {len(self.train_labels):,} images to train on, "
-            f"{len(self.test_labels):,} to test, {shape}, {self.classes} classes)"
+            f"{len(self.test_labels):,} to test, {shape}, {self.classes} classes{self._empty()})"
         )
+
+    def _empty(self) -> str:
+        """Of which classes no image is trained on, as labels that begin at 1 leave class 0; '' if of none."""
+        found = np.flatnonzero(np.bincount(self.train_labels, minlength=self.classes) == 0).tolist()
+        if len(found) < 2:
+            return f"; class {found[0]} has no image to train on" if found else ""
+        names = ", ".join(map(str, found[:4])) + (f", .. ({len(found):,} in all)" if len(found) > 4 else "")
+        return f"; classes {names} have no image to train on"
 
     def summary(self) -> Table:
         """What it is, and what a value of it is."""
@@ -101,7 +109,8 @@ class Dataset(Shown):
             "to train on": f"{len(self.train_labels):,} images",
             "to test on": f"{len(self.test_labels):,} images",
             "image (H, W, C)": str(self.image_shape),
-            "classes": f"{self.classes}, of {labels.min():,} to {labels.max():,} images to train on",
+            "classes": f"{self.classes}, of {labels.min():,} to {labels.max():,} images to train on"
+            + self._empty(),
             "value": f"{code} * 2^{self.exponent}",
         }
         if self.rounded is not None:

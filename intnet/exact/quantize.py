@@ -136,6 +136,8 @@ def _seeded(seed: int, count: int, mode: int, words: np.ndarray | None) -> np.nd
     """The words of a seed alone. Defined by `spec/words.py: seeded`."""
     if mode != STOCHASTIC or words is not None:
         raise ConfigError("seed= is for rounding='stochastic', in the place of words=")
+    if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
+        raise ConfigError(f"seed={seed!r}: a whole number")
     return rng.words(seed, 0, rng.stream("quantize"), count)
 
 

@@ -23,6 +23,7 @@ from intnet.errors import ConfigError
 from intnet.inspect.measure import codes_of, measure
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import archive, files
+from intnet.show.tables import Column, Shown, Table, numbers
 from intnet.trace import Event, Recorder
 from intnet.training.train import Run
 
@@ -32,7 +33,7 @@ COLUMNS = (
 )  # of `Measured`
 
 
-class Recording:
+class Recording(Shown):
     """The chosen paths of every n-th training step; steps count from 1, as reports have them.
 
     values: whether what stood on the paths is kept too, not its statistics alone
@@ -71,6 +72,19 @@ class Recording:
         told = f"steps {steps[0]} to {steps[-1]}" if steps else "no step yet"
         paths = len({name for _, name in self._rows})
         return f"Recording({', '.join(self.patterns)}: {paths} paths, {told}, every {self.every})"
+
+    def summary(self) -> Table:
+        """The last step of each path: its format, bits that its codes need, how many were limited, SQNR."""
+        last = {f"{row['layer']}/{row['path']}": row for row in self._rows.values()}
+        keys = ("step", "format", "used_bits", "saturated", "sqnr_db")
+        rows = [(name, *(row[key] for key in keys)) for name, row in last.items()]
+        columns = [
+            Column("path", right=False),
+            *numbers("last step", spec=","),
+            Column("format", right=False),
+        ]
+        columns += [*numbers("bits used", "saturated", spec=","), *numbers("SQNR", spec=".2f")]
+        return Table("", columns, rows)
 
     def records(self) -> list[dict[str, Any]]:
         """A path and step a dict: as a table `pandas.DataFrame(seen.records())`.

@@ -233,9 +233,11 @@ def test_a_row_has_the_format_of_the_last_step() -> None:
 
 def test_list(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("INTNET_DATA", raising=False)
+    monkeypatch.setitem(models.MODELS, "plain", type("Plain", (models.MLP,), {"__module__": __name__}))
     status, out, err = here(capsys, "list", "--data-dir", tmp_path, "--json")
     listing = json.loads(out)
     assert (status, err) == (0, "")
+    assert listing["models"]["plain"]["about"] == (__doc__ or "").split("\n")[0]
     assert list(listing["methods"]) == list(methods.METHODS) and list(listing["models"]) == list(
         models.MODELS
     )

@@ -349,6 +349,25 @@ def test_what_a_data_set_tells() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([1, 2, 3, 1, 2, 3], "; class 0 has no image to train on"),  # counted from 1
+        ([0, 1, 2, 0, 1, 2], ""),
+        ([1, 3, 3, 1, 1, 1], "; classes 0, 2 have no image to train on"),
+        ([0, 7, 7, 7, 0, 0], "; classes 1, 2, 3, 4, .. (6 in all) have no image to train on"),
+    ],
+)
+def test_a_class_without_an_image_is_named(given: list[int], told: str) -> None:
+    d = datasets.from_arrays(some(6, 3), np.array(given))
+    assert (
+        repr(d)
+        == f"Dataset('arrays': 6 images to train on, 0 to test, 1x1x3, {max(given) + 1} classes{told})"
+    )
+    (line,) = [line for line in repr(d.summary()).split("\n") if line.startswith("classes")]
+    assert line.endswith(f"images to train on{told}")
+
+
+@pytest.mark.parametrize(
     "fault", [np.trunc, np.floor, lambda x: np.floor(x + 0.5), lambda x: np.ceil(x - 0.5)]
 )
 def test_a_seeded_fault_of_rounding_is_seen(monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:

@@ -241,6 +241,10 @@ def test_a_seed_elsewhere_is_refused() -> None:
     for seed in (-1, 2**64):
         with pytest.raises(ConfigError, match=r"seed .* is outside"):
             quantize(0.3, EIGHT, rounding="stochastic", seed=seed)
+    for seed in (0.5, True, "1"):
+        with pytest.raises(ConfigError, match=f"seed={seed!r}: a whole number"):
+            quantize(0.3, EIGHT, rounding="stochastic", seed=seed)  # type: ignore[call-overload]
+    assert quantize(0.3, EIGHT, rounding="stochastic", seed=np.int64(3)).shape == ()
     with pytest.raises(ShapeError, match="got none: give seed=N, or words="):
         quantize(0.3, EIGHT, rounding="stochastic")
 

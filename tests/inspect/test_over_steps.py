@@ -80,6 +80,17 @@ def test_statistics_alone_keep_no_values() -> None:
     with pytest.raises(KeyError, match="nothing of 'fc2/Wq' is kept"):
         seen["fc2/Wq"]
     assert not run.method.observers
+    (told,) = seen.summary().records()
+    row = seen.records()[-1]
+    assert told == {
+        "path": "fc2/Wq",
+        "last step": 3,
+        "format": row["format"],
+        "bits used": row["used_bits"],
+        "saturated": row["saturated"],
+        "SQNR": row["sqnr_db"],
+    }
+    assert seen._repr_html_() == seen.summary()._repr_html_()
 
 
 def test_what_names_nothing_is_refused() -> None:

@@ -395,6 +395,17 @@ def test_reprs_and_summaries() -> None:
     assert run.digest() in repr(run.summary())
 
 
+def test_a_path_that_is_none_is_told_with_those_that_are() -> None:
+    run = made(epochs=1, record=["fc1/zz", "fc2/Wq"])
+    with pytest.raises(
+        KeyError, match=r"no value of 'fc1/zz' .* there are fc2/Wq; paths of fc1 are .*x0, x1"
+    ):
+        run.paths["fc1/zz"]
+    with pytest.raises(KeyError, match=r"no value of 'fc9/x0' was recorded; there are fc2/Wq\"$"):
+        run.paths["fc9/x0"]
+    assert list(run.paths) == ["fc2/Wq"]
+
+
 def test_a_summary_of_codes() -> None:
     q = made(epochs=1, record=["fc2/Wq"]).paths["fc2/Wq"]
     told = dict(q.summary().rows)
