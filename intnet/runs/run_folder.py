@@ -279,7 +279,9 @@ def _for_test(folder: Path, own: dict[str, Any], data: Dataset) -> Run:
             f"classes; {data.name!r} has {data.image_shape} and {data.classes}"
         )
     model = models.make(own["model"], data.image_shape, own["classes"])
-    return Run(model, methods.make(own["method"], **own["options"]), data, batch_size=1, seed=own["seed"])
+    run = Run(model, methods.make(own["method"], **own["options"]), data, batch_size=1, seed=own["seed"])
+    run.tested_only = True
+    return run
 
 
 def _difference(meta: dict[str, Any], own: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ def save(run: Run, folder: str | os.PathLike[str]) -> None:
 
     ConfigError where the folder is in use, or where the run could not be opened again.
     """
+    run.check_own_data()
     _check_names(run)
     lines = [epoch_line(epoch) for epoch in run.history.epochs]
     lines += [line for step in run.history.steps for line in step_lines(step)]

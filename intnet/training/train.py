@@ -75,6 +75,7 @@ class Run(Shown):
         self.augment = augment
         self.weights: dict[str, Any] | None = None  # what `state_dicts.load` gave its model, if anything
         self.plugins: dict[str, str] | None = None  # of the header that it was made again from, if any
+        self.tested_only = False  # whether its data are others than it was trained on: see `check_own_data`
         self.steps_per_epoch = method.steps_per_epoch = batches.per_epoch
         self.history, self.paths = History(), Recorder()
         self.recorders: Sequence[Observer] = ()  # see the last step of every epoch of `fit`
@@ -94,6 +95,14 @@ class Run(Shown):
         images, labels = self._batches(step)
         return as_codes(images, self.data.exponent), labels
 
+    def check_own_data(self) -> None:
+        """ConfigError where the run was loaded with other data: its batches are none of the training's."""
+        if self.tested_only:
+            raise ConfigError(
+                f"this run was loaded with other data, {self.data.name!r}, which it can be tested on alone: "
+                "intnet.load(RUN) has those that it was trained on, and goes on"
+            )
+
     def counts(self) -> dict[str, int]:
         """'layer/path' -> values saturated so far in the epoch that is under way; none between two."""
         if not self.step % self.steps_per_epoch:
@@ -102,6 +111,7 @@ class Run(Shown):
 
     def train_step(self) -> StepReport:
         """One step: forward, backward, update of every parameter."""
+        self.check_own_data()
         started = perf_counter()
         method, step = self.method, self.method.step
         if step % self.steps_per_epoch == 0:
@@ -224,6 +234,7 @@ class Run(Shown):
                 "run.evaluate takes images and their classes, (X, y), or neither: the test part"
             )
         if reestimate:
+            self.check_own_data()
             ahead = Ahead(self._batches, end=self.step + reestimate)
             steps = range(self.step, self.step + reestimate)
             images = (as_codes(ahead(step)[0], self.data.exponent) for step in steps)
@@ -246,10 +257,10 @@ class Run(Shown):
     # -- what it is -----------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        epochs = self.step / self.steps_per_epoch
+        epochs = f"epoch {self.step / self.steps_per_epoch:.4g}"
         return (
             f"Run({self.method!r}, {self.model.kind} on {self.data.name!r}, behind step {self.step:,}, "
-            f"epoch {epochs:.4g})"
+            f"{'to be tested on these data' if self.tested_only else epochs})"
         )
 
     def summary(self) -> Table:
@@ -258,7 +269,9 @@ class Run(Shown):
             "method": repr(self.method),
             "model": repr(self.model),
             "data": repr(self.data),
-            "steps": f"{self.step:,} of {self.batch_size} images, {self.steps_per_epoch:,} an epoch",
+            "steps": f"{self.step:,}, of other data"
+            if self.tested_only
+            else f"{self.step:,} of {self.batch_size} images, {self.steps_per_epoch:,} an epoch",
             "seed": str(self.seed),
         }
         last = self.history.epochs[-1] if self.history.epochs else None

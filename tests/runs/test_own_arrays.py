@@ -124,6 +124,17 @@ def test_data_that_are_gone_or_changed(tmp_path: Path) -> None:
         intnet.load(tmp_path / "run")
     other = intnet.load(tmp_path / "run", data=datasets.from_arrays(X[:9], Y[:9], X[9:], Y[9:]))
     assert other.evaluate().images == 51
+    digest = other.digest()
+    assert repr(other).endswith("to be tested on these data)") and "of other data" in repr(other.summary())
+    for goes_on in (
+        lambda: other.train(other.step + 1),
+        lambda: other.fit(epochs=9, progress=False),
+        lambda: other.evaluate(reestimate=1),
+        lambda: intnet.save(other, tmp_path / "other"),
+    ):
+        with pytest.raises(ConfigError, match=r"loaded with other data, 'arrays', .* tested on alone"):
+            goes_on()
+    assert other.digest() == digest and not (tmp_path / "other").exists()
 
 
 def test_data_that_are_too_large_are_refused_before_anything_is_written(
