@@ -22,7 +22,7 @@ import numpy as np
 from intnet.blocks.block_float import LEAST, SIDE, blocks_shape, expand
 from intnet.errors import ConfigError, NumberError, ShapeError
 from intnet.export import digits
-from intnet.export.values import BLOCKS, FLOAT32, Op, Pair, Shape, Value, fixed, floating, sides
+from intnet.export.values import BLOCKS, FLOAT32, Op, Pair, Shape, Value, fixed, floating, sums_shape
 
 EXACT = 1 << 53  # integers that float64 has all of
 MANTISSA = 1 << 24  # codes that float32 has all of
@@ -91,10 +91,7 @@ class BlockProduct(Op):
         """ConfigError where float64 is not proven to hold the sums of a digit."""
         (x,) = read
         w = self.weight
-        if x.form != BLOCKS:
-            raise ShapeError(f"{self.name}: it reads {x.form} where blocks are wanted")
-        if w.ndim not in (2, 4) or len(x.shape) != w.ndim - 1 or x.shape[-1] != w.shape[1] * self.groups:
-            raise ShapeError(f"{self.name}: weights {w.shape} do not fit a value of shape {x.shape}")
+        shape = sums_shape(self.name, x, BLOCKS, w, self.stride, self.padding, self.groups)
         lo, hi = int(self.steps.min()), int(self.steps.max())
         if self.steps.shape != blocks_shape(w.shape, KERNEL) or lo < 0 or hi > MOST:
             raise ShapeError(f"{self.name}: steps {self.steps.shape} of {lo}..{hi} for weights {w.shape}")
@@ -102,9 +99,6 @@ class BlockProduct(Op):
         peak = terms << 2 * (digits.CODE + digits.DIGIT) - 1  # of both operands' digits
         if int(np.abs(w).max()) >= 1 << digits.CODE or peak > EXACT:
             raise ConfigError(f"{self.name}: {terms:,} products of 8 bits a sum: choose smaller layers")
-        shape: Shape = (len(w),)
-        if w.ndim == 4:
-            shape = (*sides(x.shape, w.shape[2:], self.stride, self.padding, self.name), len(w))
         total = x.reach * self.greatest_row * Fraction(2) ** self.exponent
         return floating(shape, x.exponent + self.exponent, total, self.name)._replace(peak=peak)
 

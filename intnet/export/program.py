@@ -52,6 +52,7 @@ from intnet.export.values import (
     floating,
     proven,
     sides,
+    sums_shape,
     with_zero,
 )
 from intnet.methods.method import to_float32
@@ -86,17 +87,11 @@ class Product(Op):
         """Every partial sum lies in the interval too, as each term's has 0 in it."""
         (x,) = read
         w = self.weight
-        if x.form != CODES:
-            raise ShapeError(f"{self.name}: it reads {x.form} where codes are wanted")
-        if w.ndim not in (2, 4) or len(x.shape) != w.ndim - 1 or x.shape[-1] != w.shape[1] * self.groups:
-            raise ShapeError(f"{self.name}: weights {w.shape} do not fit a value of shape {x.shape}")
+        shape = sums_shape(self.name, x, CODES, w, self.stride, self.padding, self.groups)
         lo, hi = with_zero(x)
         flat = w.reshape(len(w), -1)
         up, down = (np.where(sign * flat > 0, flat, 0).sum(1).tolist() for sign in (1, -1))
         ends = [e for p, n in zip(up, down, strict=True) for e in (p * lo + n * hi, p * hi + n * lo)]
-        shape: Shape = (len(w),)
-        if w.ndim == 4:
-            shape = (*sides(x.shape, w.shape[2:], self.stride, self.padding, self.name), len(w))
         grows = max(p - n for p, n in zip(up, down, strict=True)) * Fraction(2) ** self.exponent
         return proven(shape, x.exponent + self.exponent, ends, like=x, grows=grows)
 

@@ -95,6 +95,20 @@ def sides(shape: Shape, kernel: Shape, stride: Pair, padding: Pair, name: str) -
     return found[0], found[1]
 
 
+def sums_shape(
+    name: str, x: Value, form: str, w: np.ndarray, stride: Pair, padding: Pair, groups: int
+) -> Shape:
+    """Of sums of weights (Cout, Cin/groups, kh, kw) over windows of x, or (Cout, Cin) over all of it.
+
+    ShapeError where x is not of this form, or weights do not fit it.
+    """
+    if x.form != form:
+        raise ShapeError(f"{name}: it reads {x.form} where {form} are wanted")
+    if w.ndim not in (2, 4) or len(x.shape) != w.ndim - 1 or x.shape[-1] != w.shape[1] * groups:
+        raise ShapeError(f"{name}: weights {w.shape} do not fit a value of shape {x.shape}")
+    return (*sides(x.shape, w.shape[2:], stride, padding, name), len(w)) if w.ndim == 4 else (len(w),)
+
+
 def with_zero(x: Value) -> tuple[int, int]:
     """Its interval with 0 in it."""
     return min(x.lo, 0), max(x.hi, 0)
