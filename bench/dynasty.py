@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from bench import training
 from bench.summary import Row, at_least, at_most, column
 from bench.timing import PAUSE, medians
-from intnet import datasets, methods, models
+from bench.training import BATCH, STEPS
+from intnet import methods
 from intnet.blocks.block_float import quantize_blocks
 from intnet.ops import blocks
 from intnet.ops.kernels import float_products as float32
-from intnet.training.train import Run
 
-BATCH, STEPS = 128, 16
 QUESTION = f"dynasty, resnet20, batch {BATCH}, 28x28x1, and single products"
 WINDOW: blocks.Window = ((1, 1), (1, 1), 1)
 LAYER = (BATCH, 14, 14, 64)
@@ -29,19 +29,12 @@ ZEROS = (0.0, 0.5, 0.75)
 STEP, ANALYTICS, DENSE = "x float32", "analytics", "x dense"
 
 
-def _run(method: str, **options: Any) -> Run:
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (BATCH * STEPS, 28, 28, 1)).astype(np.uint8)
-    labels = rng.integers(0, 10, BATCH * STEPS)
-    data = datasets.from_arrays(images, labels, images[:16], labels[:16], 10)
-    return Run(models.make("resnet20", data.image_shape, 10), methods.make(method, **options), data, BATCH)
-
-
 def _steps() -> list[Row]:
     """Third epochs, under maps of 4 and 2 bits, each step of float32 and of dynasty in turns."""
     found = []
     for bits in (4, 2):
-        ours, theirs = _run("dynasty", bits=bits), _run("float32")
+        ours = training.run(methods.make("dynasty", bits=bits), steps=STEPS)
+        theirs = training.run(methods.make("float32"), steps=STEPS)
         ours.train(2 * STEPS)
         theirs.train_step()
         pairs, spent, seconds = [], 0.0, 0.0

@@ -7,39 +7,127 @@ innermost loops run over B*S elements that lie side by side. What the numbers me
 
 import numpy as np
 
+from intnet.machine.instructions import wide_vectors
 from intnet.machine.jit import njit, pjit, prange
 
 SIDE = 4  # of a block
 LEAST, GREATEST = -128, 127  # exponents of a block: two's complement of 8 bits
-_MAGIC = 1.5 * 2.0**52  # added and taken away, it rounds a float64 below 2**51 to an integer, ties to even
-_TOP = 0x7FFFFFFF  # a float32 without its sign: as integers these order as magnitudes do
+_MAGIC = np.float32(
+    1.5 * 2.0**23
+)  # added and taken away, it rounds a float32 below 2**22 to an integer, ties to even
+_TOP = np.int32(0x7FFFFFFF)  # a float32 without its sign: as integers these order as magnitudes do
 _BIAS = 300
 _POWERS = 2.0 ** np.arange(-_BIAS, _BIAS + 1)
+_BIAS32, _MOST32 = 149, np.int32(127)
+_POWERS32 = np.float32(2) ** np.arange(-_BIAS32, _MOST32 + 1).astype(np.float32)  # all that float32 has
+_ZERO, _ONE = np.float32(0), np.float32(1)
 
 
-@njit
-def _exponent(top: int) -> int:
-    """The smallest e with |x| < 2**e, of the bits of |x| as float32; far below LEAST for 0.
-
-    Defined by `spec/block_float.py: exponent`.
-    """
-    field = top >> 23
-    if field:
-        return field - 126
-    length = 0
-    while top >> length:
-        length += 1
-    return length - 149 if length else -1000
+# --- rounding: the greatest magnitudes, what they ask of each block, the codes --------------------
 
 
 @njit
 def _column_tops(bits: np.ndarray, a0: int, a1: int, m: int, tops: np.ndarray) -> None:
     """tops[b*S + s] = the greatest magnitude, as bits, of rows a0 .. a1-1."""
+    wide_vectors()
     tops[:] = 0
     for a in range(a0, a1):
         line = bits[a, m]
         for i in range(line.size):
-            tops[i] = max(tops[i], line[i] & _TOP)
+            tops[i] = np.int32(max(tops[i], np.int32(line[i] & _TOP)))
+
+
+@njit
+def _block_tops(tops: np.ndarray, inner: int, out: np.ndarray) -> None:
+    """out[b*S + s] = the greatest of the block's four of `tops`, of the last block's what there are."""
+    whole = tops.size // SIDE if inner == 1 else 0
+    for k in range(whole):  # a loop of vectors
+        out[k] = np.int32(max(tops[SIDE * k], tops[SIDE * k + 1], tops[SIDE * k + 2], tops[SIDE * k + 3]))
+    for k in range(whole, out.size):
+        out[k] = 0
+    for at in range(whole * SIDE, tops.size, inner):
+        first = at // (SIDE * inner) * inner
+        for s in range(inner):
+            out[first + s] = np.int32(max(out[first + s], tops[at + s]))
+
+
+@njit
+def _exponent(top: np.int32) -> np.int32:
+    """The smallest e with |x| < 2**e, of the bits of |x| as float32; far below LEAST for 0.
+
+    Those of a subnormal are |x| in units of 2**-149, whose length is the exponent of that integer as float32.
+
+    Defined by `spec/block_float.py: exponent`.
+    """
+    field = np.int32(top >> np.int32(23))
+    length = np.int32(np.int32(np.float32(top).view(np.int32) >> np.int32(23)) - np.int32(126))
+    below = np.int32(length - np.int32(149)) if top > 0 else np.int32(-1000)
+    return np.int32(field - np.int32(126)) if field > 0 else below
+
+
+@njit
+def _scales(
+    tops: np.ndarray, widths: np.ndarray, exponents: np.ndarray, filled: np.ndarray, scales: np.ndarray
+) -> int:
+    """The exponents of a line of blocks, which are not all 0, and their scales; how many are beyond GREATEST.
+
+    scales: float32[4, blocks]: `up` and `more`, factors of 1 / down, which float32 may not have; `down`, the
+    value of a code; the greatest code
+
+    Defined by `spec/block_float.py: quantize`.
+    """
+    wide_vectors()
+    up, more, down, limit = scales[0], scales[1], scales[2], scales[3]
+    beyond = 0
+    for k in range(tops.size):
+        e, width = _exponent(tops[k]), np.int32(widths[k])
+        beyond += e > GREATEST
+        kept = LEAST <= e <= GREATEST
+        e = e if kept else np.int32(LEAST)
+        exponents[k] = e
+        filled[k] = kept
+        alive = kept and width > 0
+        power = np.int32(width - 1 - e)
+        first = _MOST32 if power > _MOST32 else power
+        up[k] = _POWERS32[_BIAS32 + first] if alive else _ZERO
+        more[k] = _POWERS32[_BIAS32 + power - first]
+        down[k] = _POWERS32[_BIAS32 - power]
+        limit[k] = _POWERS32[_BIAS32 + width - 1] - _ONE if alive else _ZERO
+    return beyond
+
+
+@njit
+def _spread(of_blocks: np.ndarray, inner: int, line: np.ndarray) -> None:
+    """line[i] = what its block has."""
+    whole = line.size // SIDE if inner == 1 else 0
+    for k in range(whole):  # a loop of vectors
+        value = of_blocks[k]
+        for j in range(SIDE):
+            line[SIDE * k + j] = value
+    for at in range(whole * SIDE, line.size, inner):
+        first = at // (SIDE * inner) * inner
+        for s in range(inner):
+            line[at + s] = of_blocks[first + s]
+
+
+@njit
+def round_line(source: np.ndarray, scales: np.ndarray, target: np.ndarray) -> np.int32:
+    """target = source in the steps of its blocks; how many codes were limited. scales: of each element.
+
+    float32 has every number on the way: a power of two times x is exact unless it is far below 1/2, where the
+    code is 0, and a code, of 8 bits at most, times a power of two is a float32.
+
+    Defined by `spec/block_float.py: quantize`.
+    """
+    wide_vectors()
+    up, more, down, limit = scales[0], scales[1], scales[2], scales[3]
+    count = np.int32(0)
+    for i in range(source.size):
+        code = (source[i] * up[i] * more[i] + _MAGIC) - _MAGIC
+        inside = min(max(code, -limit[i]), limit[i])
+        count = np.int32(count + np.int32(inside != code))
+        target[i] = inside * down[i] + _ZERO  # -0 becomes +0
+    return count
 
 
 @pjit
@@ -56,39 +144,25 @@ def quantize(
     Defined by `spec/block_float.py: quantize`.
     """
     rows, mids, size = x.shape
+    blocks = exponents.shape[2] * inner
     for task in prange(team, exponents.shape[0] * mids):
         block_row, m = task // mids, task % mids
         a0, a1 = block_row * SIDE, min(block_row * SIDE + SIDE, rows)
-        tops = np.empty(size, np.int32)
-        up, down, limit = np.empty(size), np.empty(size), np.empty(size)
+        tops, of_blocks = np.empty(size, np.int32), np.empty(blocks, np.int32)
+        scales, lines = np.empty((4, blocks), np.float32), np.empty((4, size), np.float32)
         _column_tops(bits, a0, a1, m, tops)
-        for b in range(exponents.shape[2]):
-            first, last = b * SIDE * inner, min((b + 1) * SIDE * inner, size)
-            for s in range(inner):
-                top = np.int32(0)
-                for i in range(first + s, last, inner):
-                    top = max(top, tops[i])
-                e, width = _exponent(top), np.int64(widths[block_row, m, b, s])
-                beyond[task] += e > GREATEST
-                kept = LEAST <= e <= GREATEST
-                e = e if kept else LEAST
-                exponents[block_row, m, b, s] = e
-                filled[block_row, m, b, s] = kept
-                alive = kept and width > 0
-                lsb, most = _POWERS[_BIAS + e - width + 1], _POWERS[_BIAS + width - 1] - 1.0
-                for i in range(first + s, last, inner):
-                    up[i] = 1.0 / lsb if alive else 0.0
-                    down[i] = lsb
-                    limit[i] = most if alive else 0.0
-        count = 0
+        _block_tops(tops, inner, of_blocks)
+        beyond[task] = _scales(
+            of_blocks, widths[block_row, m].reshape(blocks), exponents[block_row, m].reshape(blocks),
+            filled[block_row, m].reshape(blocks), scales,
+        )  # fmt: skip
+        for k in range(4):
+            _spread(scales[k], inner, lines[k])
         for a in range(a0, a1):
-            source, target = x[a, m], values[a, m]
-            for i in range(size):
-                code = (np.float64(source[i]) * up[i] + _MAGIC) - _MAGIC
-                inside = min(max(code, -limit[i]), limit[i])
-                count += inside != code
-                target[i] = np.float32(inside * down[i] + 0.0)  # -0 becomes +0
-        saturated[task] = count
+            saturated[task] += round_line(x[a, m], lines, values[a, m])
+
+
+# --- bands, and sums of squares -------------------------------------------------------------------
 
 
 @pjit

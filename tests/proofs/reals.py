@@ -1,9 +1,9 @@
 """Floats of a kernel as real numbers, where the code claims that nothing is rounded; and where it is, how.
 
 `Double` is a multiple of 2**-grid; every sum is required to have 53 bits, so that float64 holds it. A grid
-that is None is any: then exactness is another claim's. Beside a number of 2**52 or more such a sum is
-rounded to an integer, to nearest with ties to even. `Factor` is a product of powers of two unknowns, with
-a factor 1 + e for every rounding.
+that is None is any: then exactness is another claim's. Beside a number of 2**52 or more (float32: 2**23) such
+a sum is rounded to an integer, to nearest with ties to even. `Factor` is a product of powers of two unknowns,
+with a factor 1 + e for every rounding.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import frexp
 from typing import Any
 
+import numpy as np
 import z3
 
 from tests.proofs.machine import Bit, Num, Type, assume, formula, require
@@ -52,12 +53,13 @@ class Double:
         return cls(exact(value), max(0, value.as_integer_ratio()[1].bit_length() - 1))
 
     def _sum(self, other: Any, sign: int) -> Double:
+        large = 2.0**23 if isinstance(other, np.float32) else LARGE
         other = Double.of(other)
         total = self.term + sign * other.term
         if self.grid is None or other.grid is None:
             big = z3.simplify(other.term)
-            if z3.is_rational_value(big) and big.numerator_as_long() >= LARGE * big.denominator_as_long():
-                require(z3.And(total >= exact(LARGE), total < exact(2 * LARGE)))  # steps of 1
+            if z3.is_rational_value(big) and big.numerator_as_long() >= large * big.denominator_as_long():
+                require(z3.And(total >= exact(large), total < exact(2 * large)))  # steps of 1
                 return Double(to_even(total))
             return Double(total, None)
         grid = max(self.grid, other.grid)

@@ -6,10 +6,7 @@ every multiple of 1/2 as num/den does, and is it where num/den is one.
 
 from __future__ import annotations
 
-import ast
-import textwrap
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import pytest
@@ -20,7 +17,7 @@ from intnet.exact import stages
 from tests.proofs.machine import I64, Bit, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.memory import Cells
 from tests.proofs.reals import CHOICES, FLOATS, Double, real, to_even, whole
-from tests.proofs.rules import named, on_terms, plain, source_of, with_fault
+from tests.proofs.rules import named, on_terms, with_fault
 
 Claim = Callable[[], Any]
 GRIDS = (0, 1, 31, 32, 51, 52, 53, 128)  # beyond 52 floor(q) is 0 or -1, and nothing is taken from q
@@ -249,29 +246,15 @@ def quotient_to_odd(f: Any) -> Claim:
 # --- blocks ------------------------------------------------------------------------------------------
 
 
-def line_of_block(f: Any) -> Callable[..., Any]:
-    """What `quantize` does with one element, its own lines, as a function."""
-    names = "i, source, up, down, limit, target, count"
-    bodies = [node.body for node in ast.walk(ast.parse(source_of(f))) if isinstance(node, ast.For)]
-    body = next(lines for lines in bodies if ast.unparse(lines[0]).startswith("code ="))
-    lines = textwrap.indent("\n".join(ast.unparse(node) for node in body), "    ")
-    space = dict(plain(f).__globals__)
-    exec(f"def element({names}):\n{lines}\n    return count", space)
-    found = space["element"]
-    assert isinstance(found, FunctionType)
-    return found
-
-
-def block_element(f: Any) -> Claim:
-    """x in steps of `down` to nearest, ties to even, by adding 1.5 * 2**52; limited, counted."""
+def block_line(f: Any) -> Claim:
+    """x in steps of 1/8 to nearest, ties to even, by adding 1.5 * 2**23 in float32; limited, counted."""
 
     def claim() -> Any:
-        x, limit = real("x"), whole("limit", 0, 2**24)
-        assume(z3.And(8 * x.term < 2**51, 8 * x.term > -(2**51)))
+        x, limit = real("x"), whole("limit", 0, 2**20)
+        assume(z3.And(8 * x.term < 2**22, 8 * x.term > -(2**22)))
         target = Cells([None])
-        count = on_terms(f, FLOATS, **CHOICES)(
-            0, Cells([x]), Cells([8.0]), Cells([0.125]), Cells([limit]), target, Num(0, I64)
-        )
+        scales = [Cells([value]) for value in (4.0, 2.0, 0.125, limit)]
+        count = on_terms(f, FLOATS, **CHOICES)(Cells([x]), scales, target)
         return clipped(count, target[0] * 8.0, to_even(8 * x.term), -limit, limit)
 
     return claim
@@ -283,7 +266,7 @@ CLAIMS = [
     (stages.nearest, to_nearest()), (stages.unclipped, unclipped),
     *((stages.flagged, to_nearest(1 << fine)) for fine in (1, 7, 15)),
     (stages.floats, quotient_to_odd),
-    (line_of_block(block_loops.quantize), block_element),
+    (block_loops.round_line, block_line),
 ]  # fmt: skip
 
 
@@ -305,6 +288,9 @@ FAULTS = [
     (stages.floats, "(rest > 0.0) == (q > 0.0)", "rest > 0.0", quotient_to_odd),
     (stages.floats, "np.int64(rest != 0.0) * ", "", quotient_to_odd),
     (stages.floats, "& 1 == 0", "& 1 == 1", quotient_to_odd),
+    (block_loops.round_line, "more[i] + _MAGIC", "more[i] + 0.5 + _MAGIC", block_line),
+    (block_loops.round_line, "inside != code", "inside == code", block_line),
+    (block_loops.round_line, "max(code, -limit[i])", "max(code, limit[i])", block_line),
 ]
 
 
@@ -312,11 +298,3 @@ FAULTS = [
 @pytest.mark.parametrize(("function", "right", "wrong", "claim"), FAULTS, ids=named)
 def test_a_fault_has_a_counterexample(function: Any, right: str, wrong: str, claim: Any) -> None:
     assert counterexample(claim(with_fault(function, right, wrong))) is not None
-
-
-@pytest.mark.parametrize(
-    ("right", "wrong"), [("up[i] + _MAGIC", "up[i] + 0.5 + _MAGIC"), ("inside != code", "inside == code")]
-)
-def test_a_fault_of_blocks_has_a_counterexample(right: str, wrong: str) -> None:
-    faulty = line_of_block(with_fault(block_loops.quantize, right, wrong))
-    assert counterexample(block_element(faulty)) is not None

@@ -139,8 +139,8 @@ FAULTS = {
     ),
     "mantissas one bit short": Fault(
         "blocks/block_loops.py",
-        "lsb, most = _POWERS[_BIAS + e - width + 1], _POWERS[_BIAS + width - 1] - 1.0",
-        "lsb, most = _POWERS[_BIAS + e - width + 1], _POWERS[_BIAS + width - 1] - 2.0",
+        "limit[k] = _POWERS32[_BIAS32 + width - 1] - _ONE",
+        "limit[k] = _POWERS32[_BIAS32 + width - 1] - _ONE - _ONE",
         "dynasty",
         "Wb",
     ),
