@@ -14,6 +14,7 @@ EXAMPLE = """\
   intnet export runs/first --out resnet8.npz
   intnet export runs/integers --to c --out model.c
   intnet export runs/integers --to onnx --out model.onnx
+  intnet export runs/adapted --to qonnx --out model.onnx
   intnet export runs/integers --to mem --out memories
   intnet export runs/integers --to npz --out model.npz
 
@@ -24,18 +25,17 @@ and running statistics as float32. `intnet train --weights FILE` starts from suc
 wageubn with --set edges=fixed16 (saturate=0 beside it keeps hidden layers in 8 bits), of muppet, whose
 scales are then each image's own and whose batch norm is float32, or of dynasty, whose blocks are then each
 image's own and which is float32 between its products. c: one C99 file without a library; onnx: integer
-operators (needs the package onnx); mem: .mem, .mif and .coe of every constant, with an address map for C and
-SystemVerilog; npz: packed words, which `intnet eval` takes."""
+operators; qonnx: Quant and MultiThreshold, of adapt (both need the package onnx); mem: .mem, .mif and .coe
+of every constant, with an address map for C and SystemVerilog; npz: packed words, which `intnet eval`
+takes."""
 
-SUFFIXES = {"c": ".c", "onnx": ".onnx", "npz": ".npz", "mem": ""}
+SUFFIXES = {"c": ".c", "onnx": ".onnx", "qonnx": ".onnx", "npz": ".npz", "mem": ""}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The run, what to write, and where."""
     parser.add_argument("folder", metavar="RUN", help="the run's folder")
-    parser.add_argument(
-        "--to", choices=list(SUFFIXES), help="its inference in integers, as c, onnx, mem or npz"
-    )
+    parser.add_argument("--to", choices=list(SUFFIXES), help="its inference in integers, as one of these")
     parser.add_argument(
         "--out",
         required=True,

@@ -39,12 +39,18 @@ IMAGES, LOGITS, EXPONENTS = "images", "logits", "exponents"
 CHANNELS_FIRST, CHANNELS_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 
 
-def model(program: Program) -> onnx.ModelProto:
-    """The model; ConfigError where onnx is not installed."""
+def installed(kind: str) -> Any:
+    """The package onnx; ConfigError where it is not installed, for what is to be written."""
     try:
         import onnx
     except ImportError:
-        raise ConfigError("--to onnx needs the package onnx: pip install 'intnet[onnx]'") from None
+        raise ConfigError(f"--to {kind} needs the package onnx: pip install 'intnet[onnx]'") from None
+    return onnx
+
+
+def model(program: Program) -> onnx.ModelProto:
+    """The model; ConfigError where onnx is not installed."""
+    onnx = installed("onnx")
     graph = Graph(onnx, program)
     made = onnx.helper.make_model(
         graph.finished(),

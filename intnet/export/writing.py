@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import ConfigError, DataError
-from intnet.export import batch, c_source, memories, model_file, onnx_model
+from intnet.export import batch, c_source, memories, model_file, onnx_model, qonnx_model
 from intnet.export.program import BlockProduct, Program
 from intnet.export.trace import trace
 from intnet.runs import files
@@ -67,6 +67,17 @@ def _onnx(program: Program, out: Path) -> Told:
     return {"nodes": len(kinds), "products_of_8_bits": eight, wide: kinds.count("MatMul")}
 
 
+def _qonnx(program: Program, out: Path) -> Told:
+    made = qonnx_model.model(program)
+    files.replace(out, made.SerializeToString())
+    kinds = [node.op_type for node in made.graph.node]
+    return {
+        "nodes": len(kinds),
+        "quant": kinds.count("Quant"),
+        "multi_threshold": kinds.count("MultiThreshold"),
+    }
+
+
 def _mem(program: Program, out: Path) -> Told:
     names = []
     try:
@@ -83,4 +94,6 @@ def _npz(program: Program, out: Path) -> Told:
     return {"packed_bytes": model_file.save(out, program)}
 
 
-KINDS: dict[str, Callable[[Program, Path], Told]] = {"c": _c, "onnx": _onnx, "mem": _mem, "npz": _npz}
+KINDS: dict[str, Callable[[Program, Path], Told]] = {
+    "c": _c, "onnx": _onnx, "qonnx": _qonnx, "mem": _mem, "npz": _npz
+}  # fmt: skip
