@@ -2,9 +2,9 @@
 
     diagnose(Words(port, want, got, way)) -> [Verdict, ...]      `whole`: it explains every word
 
-A mistake (`mistakes.py`) is tried on every element, right and wrong ones. One that explains every word is the
-finding; single ones are tried first, then rarer ones, then pairs. Where there is none the closest are named,
-by the wrong elements that they explain less the right ones that they contradict.
+A mistake (`mistakes.py`, `places.py`) is tried on every element, right and wrong ones. One that explains
+every word is the finding; single ones are tried first, then rarer ones, then pairs. Where there is none the
+closest are named, by the wrong elements that they explain less the right ones that they contradict.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from intnet.packs import lines
-from intnet.packs.mistakes import PLACES, Variant, Words, latencies, pairs, rarer, singles
+from intnet.packs.mistakes import Variant, Words, pairs, rarer, singles
+from intnet.packs.places import PLACES, latencies
 
 FEW = 4  # elements whose bits are told one by one
 SHOWN = 3  # verdicts that do not explain everything

@@ -5,8 +5,9 @@
 A rounding has three stages, each with its mistakes: the value that comes (`VALUES`: shifted, from an
 accumulator that is too narrow), the decision whether to go up (`DECISIONS`: another tie rule, truncation, a
 random word compared wrongly), the limits (`LIMITS`: left out, one code too wide). `pairs` are mistakes of
-two stages at once. Of any port: `BITS`, bits stuck or inverted, sums that wrap or saturate too early. They
-start from the trail (`inspect/trail.py`). A mistake more is a line in one of the tables.
+two stages at once. Of any port: bits stuck or inverted, sums that wrap or saturate too early. They start
+from the trail (`inspect/trail.py`). A mistake more is a line in one of the tables; those that move whole
+words are in `places.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,13 +20,11 @@ import numpy as np
 
 from intnet.inspect.trail import FRACTION_BITS, HALF
 from intnet.numbers.formats import Flag
-from intnet.packs import lines
 from intnet.packs.ports import Port
 
 LEAST_FLOAT, INFINITY = -149, 0x7F800000  # of binary32: log2 of the least number, a pattern
 GUARD = 4  # bits kept below the grid, at most, by a device that drops the others
 SIGN = 1 << 31  # of a float32
-LATENCY = "(latency)"
 AHEAD = "ahead of the rounding"  # where a sum is too narrow, as far as words can tell
 
 
@@ -416,35 +415,3 @@ def rarer(w: Words, all_of_it: Words) -> Iterator[tuple[str, Variant]]:
     if above or below:
         told = [f"above at {high:,}"] * above + [f"below at {low:,}"] * below
         yield f"a clip {' and '.join(told)}", lambda w: np.clip(w.want, *ends)
-
-
-# -- of places -----------------------------------------------------------------------------------
-
-
-def _moved(w: Words, move: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-    """The elements of other rows of lanes, made from those wanted and those given."""
-    return lines.held(w.port, move(lines.rows(w.port, w.want), lines.rows(w.port, w.got)))
-
-
-def _late(w: Words, words: int = 1) -> np.ndarray:
-    """The vectors so many before; the first ones may be anything."""
-    return _moved(w, lambda want, got: np.concatenate([got[:words], want[:-words]]))
-
-
-def _early(w: Words, words: int = 1) -> np.ndarray:
-    return _moved(w, lambda want, got: np.concatenate([want[words:], got[-words:]]))
-
-
-PLACES: dict[str, Variant] = {
-    "lanes reversed": lambda w: _moved(w, lambda want, got: want[:, ::-1]),
-    f"one vector late {LATENCY}": _late,
-    f"one vector early {LATENCY}": _early,
-}
-FARTHEST = 64  # vectors that a latency is looked for
-
-
-def latencies(w: Words) -> Iterator[tuple[str, Variant]]:
-    """A right unit some vectors late, or early, of which at least half is left to judge."""
-    for words in range(2, min(FARTHEST, w.want.size // w.port.lanes // 2) + 1):
-        yield f"{words} vectors late {LATENCY}", partial(_late, words=words)
-        yield f"{words} vectors early {LATENCY}", partial(_early, words=words)

@@ -23,8 +23,9 @@ from intnet.packs.circuits.fast import columns, needed
 from intnet.packs.circuits.faults import Fault, changed, faults
 from intnet.packs.circuits.stages import stages
 from intnet.packs.diagnosis import SHOWN, Verdict
-from intnet.packs.mistakes import AHEAD, LATENCY
+from intnet.packs.mistakes import AHEAD
 from intnet.packs.pack import MANIFEST, Pack
+from intnet.packs.places import LATENCY
 from intnet.packs.units.drafts import OWN
 from intnet.packs.units.words import reads_of
 from intnet.spec import units as definition

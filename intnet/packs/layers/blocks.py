@@ -14,16 +14,19 @@
 alike judges nothing: such a port is `trail`. `trail.py` explains the codes of the affine kinds.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from intnet.blocks.block_float import BlockTensor
+from intnet.blocks.block_float import BlockTensor, blocks_of
 from intnet.blocks.buckets import Codec, Packed
-from intnet.inspect.trail import block_limits
+from intnet.inspect.trail import block_limits, block_trail, bucket_trail
+from intnet.numbers.formats import BlockFloat
 from intnet.packs import ports
+from intnet.packs.layers import worth
+from intnet.trace import Event
 
 Json = dict[str, Any]
 WORD_BYTES = 8
@@ -31,6 +34,58 @@ BUCKET = "bucket"
 BITS = 4  # of a width
 
 STATE = ("b", "b_new", "S")  # what a method keeps of every block
+
+
+@dataclass(frozen=True)
+class Path:
+    """What ports are made of.
+
+    name: of the path's port; axes: names of its dimensions; formula: what it is
+    rounding: what all kinds say of it; chosen: the port of the words that chose the widths of buckets
+    """
+
+    name: str
+    event: Event
+    axes: str
+    formula: str
+    rounding: Json
+    chosen: str | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """The ports of a path in the order of PACK.json; flags: what the words of those that judge hunt.
+
+    skipped: what is no port -> the reason
+    """
+
+    ports: Sequence[ports.Filled]
+    judged: Mapping[str, str]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+# -- block float -----------------------------------------------------------------------------------
+
+
+def block_float(path: Path) -> Made:
+    """Codes, e and b of the blocks, the trail; `trail` where codes are alike."""
+    event, name = path.event, path.name
+    assert isinstance(event.format, BlockFloat)
+    codes, status = event.result.codes, event.result.status
+    direction = "out" if np.any(codes != codes.flat[0]) else "trail"
+    found = blocks_of(event.result, event.source)
+    others, fields = beside(name, found, path.axes, direction)
+    rounding = path.rounding | block_limits_of(name, event.source, found) | fields
+    flags, explained = "exact", list[ports.Filled]()
+    if direction == "out" and status.inexact:
+        way = block_trail(event.source, found)
+        explained, flags = worth.trail_ports(name, way, path.axes), worth.flags(event, way)
+    elif "limit" in rounding:  # nothing explains it
+        del rounding["limit"]
+    of = {"meaning": path.formula, "rounding": rounding, "format": event.format, "exponent": f"{name}.e"}
+    width = max(event.format.bits, 1)
+    filled = [ports.whole_number(name, direction, codes, path.axes, width, **of), *others]
+    return Made([*explained, *filled], {port.name: flags for port, _ in filled if port.direction == "out"})
 
 
 def block_axes(axes: Mapping[int, str], second: int | None = None) -> dict[int, str]:
@@ -72,6 +127,28 @@ def block_limits_of(name: str, source: np.ndarray, blocks: BlockTensor) -> Json:
 
 
 # -- buckets ---------------------------------------------------------------------------------------
+
+
+def buckets(path: Path) -> Made:
+    """What is stored of what a codec packed, what gradients read, the trail of affine codes."""
+    event, name, skipped = path.event, path.name, {}
+    codec, packed = event.format, event.result
+    assert isinstance(codec, Codec) and isinstance(packed, Packed)
+    share = None if event.mix is None else event.mix.probability
+    rounding = path.rounding | limits_of(codec) | {"codec": told(codec, share, path.chosen)}
+    flags, explained = f"{event.rounding} saturated:{packed.clipped}", list[ports.Filled]()
+    if codec.has_zero:
+        way = bucket_trail(event.source, packed, event.words)
+        explained = worth.trail_ports(f"{name}.code", way, path.axes)
+        flags += f" rounded:{np.count_nonzero(way.remainder)}"
+    else:
+        signed = "codes have a sign"
+        rounded = signed if codec.kind == "symmetric" else f"levels round magnitudes, {signed}"
+        skipped[f"{name}.code.floor"] = f"no trail of it: {rounded}"
+    filled = made(name, packed, path.axes, path.formula, rounding)
+    outs = [port.name for port, _ in filled if port.direction == "out"]
+    judged = {one: flags if one == f"{name}.code" else "packed" for one in outs}
+    return Made([*explained, *filled], judged, skipped)
 
 
 def told(codec: Codec, probability: float | None, mix_words: str | None) -> Json:

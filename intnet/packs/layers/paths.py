@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.block_float import blocks_of
-from intnet.blocks.buckets import Codec, Packed
+from intnet.blocks.buckets import Codec
 from intnet.blocks.mx_blocks import Along
 from intnet.errors import ContainerError, FormatError
 from intnet.exact.expressions import Exact, exact
 from intnet.inspect.operands import Operands
-from intnet.inspect.trail import block_trail, bucket_trail, grid, limits, trail
+from intnet.inspect.trail import grid, limits, trail
 from intnet.methods.method import Method
 from intnet.numbers import hexfiles
 from intnet.numbers.formats import BlockFloat, Format, Levels
@@ -198,11 +197,8 @@ class Maker:
         flags = "exact"
         if isinstance(event.format, Along):
             raise FormatError(f"{name}: {event.format}: golden packs of method mx are not made yet")
-        if isinstance(event.format, BlockFloat):
+        if isinstance(event.format, BlockFloat | Codec):
             self._in_blocks(one, event, operands, axes)
-            return
-        if isinstance(event.format, Codec):
-            self._in_buckets(one, event, event.format, operands, axes)
             return
         assert not isinstance(event.format, Float | Microscaling)  # no method's path has words of floats
         if event.format is not None:
@@ -251,61 +247,21 @@ class Maker:
         return rounding | {"lift": way.lift}, worth.flags(event, way)
 
     def _in_blocks(self, one: Captured, event: Event, operands: Operands, axes: str) -> None:
-        """A path in block float: codes, e and b of its blocks, its trail; `trail` where codes are alike."""
-        assert isinstance(event.format, BlockFloat)
-        name, codes, status = self._name(event), event.result.codes, event.result.status
-        direction = "out" if np.any(codes != codes.flat[0]) else "trail"
-        found = blocks_of(event.result, event.source)
-        others, fields = blocks.beside(name, found, axes, direction)
-        source = self._source(one, event, exact(event.source, name), operands)
-        rounding: Json = {"mode": event.rounding, "grid": None, "overflow": "saturate", "words": None}
-        rounding |= {"word_bits": event.word_bits, "source": source}
-        rounding |= blocks.block_limits_of(name, event.source, found) | fields
-        flags = "exact"
-        if direction == "out" and status.inexact:
-            way = block_trail(event.source, found)
-            self.names.ports += worth.trail_ports(name, way, axes)
-            flags = worth.flags(event, way)
-        elif "limit" in rounding:  # nothing explains it
-            del rounding["limit"]
-        of = {"meaning": operands.symbol(event.path).formula, "rounding": rounding, "format": event.format}
-        of["exponent"] = f"{name}.e"
-        self.names.ports += [
-            ports.whole_number(name, direction, codes, axes, max(event.format.bits, 1), **of)
-        ]
-        self.names.ports += others
-        for port, _ in self.names.ports[-1 - len(others) :]:
-            if port.direction == "out":
-                self._case(port.name, flags)
-
-    def _in_buckets(self, one: Captured, event: Event, codec: Codec, operands: Operands, axes: str) -> None:
-        """A path that a codec packed: what is stored, what gradients read, the trail of affine codes."""
-        name, packed = self._name(event), event.result
-        assert isinstance(packed, Packed)
-        words = None if event.words is None else self.names.find(one.layer, event.words)
-        share, chosen = None, None
-        if event.mix is not None:
-            share, chosen = event.mix.probability, self.names.find(one.layer, event.mix.words)
+        """A path whose numbers share something: all of its ports, its trail with them."""
+        packs = blocks.buckets if isinstance(event.format, Codec) else blocks.block_float
+        entered = event.source if isinstance(event.format, Codec) else exact(event.source, self._name(event))
+        words, chosen = (
+            None if drawn is None else self.names.find(one.layer, drawn)
+            for drawn in (event.words, event.mix and event.mix.words)
+        )
         rounding: Json = {"mode": event.rounding, "grid": None, "overflow": "saturate", "words": words}
-        rounding |= {"word_bits": event.word_bits, "source": self._source(one, event, event.source, operands)}
-        rounding |= blocks.limits_of(codec) | {"codec": blocks.told(codec, share, chosen)}
-        flags = f"{event.rounding} saturated:{packed.clipped}"
-        if not codec.has_zero:
-            rounded = (
-                "codes have a sign"
-                if codec.kind == "symmetric"
-                else "levels round magnitudes, codes have a sign"
-            )
-            self.skipped[f"{name}.code.floor"] = f"no trail of it: {rounded}"
-        else:
-            way = bucket_trail(event.source, packed, event.words)
-            self.names.ports += worth.trail_ports(f"{name}.code", way, axes)
-            flags += f" rounded:{np.count_nonzero(way.remainder)}"
-        made = blocks.made(name, packed, axes, operands.symbol(event.path).formula, rounding)
-        self.names.ports += made
-        for port, _ in made:
-            if port.direction == "out":
-                self._case(port.name, flags if port.name == f"{name}.code" else "packed")
+        rounding |= {"word_bits": event.word_bits, "source": self._source(one, event, entered, operands)}
+        formula = operands.symbol(event.path).formula
+        made = packs(blocks.Path(self._name(event), event, axes, formula, rounding, chosen))
+        self.names.ports += made.ports
+        self.skipped |= made.skipped
+        for name, flags in made.judged.items():
+            self._case(name, flags)
 
     # -- and left -----------------------------------------------------------------------------
 
