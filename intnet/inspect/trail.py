@@ -13,16 +13,20 @@ Whole tensors, so these are arrays; their definition is `spec.rounding.decision`
 `packs/by_spec/trails.py` of all of a pack.
 """
 
+from math import frexp
 from typing import NamedTuple
 
 import numpy as np
 
 from intnet.blocks.block_float import BlockTensor, expand
 from intnet.blocks.buckets import Packed
+from intnet.blocks.mx_blocks import Along
 from intnet.errors import FormatError
 from intnet.exact.expressions import Expression
+from intnet.exact.sources import FloatExact
 from intnet.inspect import as_spec
-from intnet.numbers.formats import Flag, Format, Levels
+from intnet.numbers.formats import FixedPoint, Flag, Format, Levels
+from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import TO_NEG, TO_POS, Rounding, how
 
 FRACTION_BITS = 32
@@ -35,6 +39,7 @@ class Trail(NamedTuple):
 
     coarse: of Flag-Q, whether the coarse grid holds; lift: log2 of the coarse grid in codes
     limit:  of block float, +- that of presat of each element where they differ
+    exponent: of small floats in MX blocks, log2 of the step of each element's grid over its block's scale
     """
 
     floor: np.ndarray
@@ -44,6 +49,7 @@ class Trail(NamedTuple):
     coarse: np.ndarray | None = None
     lift: int = 0
     limit: np.ndarray | None = None
+    exponent: np.ndarray | None = None
 
 
 def trail(
@@ -111,6 +117,22 @@ def block_trail(source: np.ndarray, blocks: BlockTensor) -> Trail:
     alike = high.size and (high == high.flat[0]).all()
     limit = None if alike else expand(high, blocks.shape, blocks.axes)
     return Trail(floor, remainder, presat - floor, presat, limit=limit)
+
+
+def mx_trail(source: np.ndarray, q: QTensor, along: Along, rounding: str, words: np.ndarray | None) -> Trail:
+    """The trail of float32 `source` in the MX blocks of `q`, each element on the grid of its binade.
+
+    Defined by `spec/mx_blocks.py: InBlock.way`.
+    """
+    y = np.ldexp(source.astype(np.float64), along.least - along.digits - q.exponent)  # x / 2^k, exact
+    edge = frexp(along.greatest)[1] - 1
+    lead = np.where(y == 0, along.least, np.clip(np.frexp(y)[1] - 1, along.least, edge)).astype(np.int64)
+    exponent = lead - along.digits
+    scaled = np.ldexp(y, -exponent)
+    tiny = np.copysign(2.0**-FRACTION_BITS / 4, scaled)  # what is less still rounds alike, in float32 too
+    scaled = np.where((scaled != 0) & (np.abs(scaled) < np.abs(tiny)), tiny, scaled).astype(np.float32)
+    way = _on_grid(FloatExact(scaled), 0, how(rounding, words))
+    return way._replace(exponent=None if isinstance(along.mx.element, FixedPoint) else exponent)
 
 
 def bucket_trail(source: np.ndarray, packed: Packed, words: np.ndarray | None) -> Trail:

@@ -9,7 +9,8 @@ what its operands ask for. Sums of products are tried in other orders and with o
 (`sums.py`).
 
 Ports that were not compared, of block float or packed, and words that are no number go on as the definition
-makes them. A fault of a value that the definition does not store shows where it enters the next port.
+makes them; elements in MX blocks are judged on the device's own scales. A fault of a value that the
+definition does not store shows where it enters the next port.
 """
 
 import re
@@ -20,17 +21,19 @@ from typing import Any
 
 import numpy as np
 
-from intnet.packs import sums
+from intnet.numbers.microscaling import NAN
+from intnet.packs import mx, sums
 from intnet.packs.by_spec import ports as expected
 from intnet.packs.by_spec.layers import LayerStep, Replay
 from intnet.packs.by_spec.plain import Json, Plain, flag_code, flag_word
 from intnet.packs.by_spec.recompute import as_array
 from intnet.packs.check import TRAIL, WRONG, PortResult, Result, compare
+from intnet.packs.mistakes import FLOATS
 from intnet.packs.pack import Pack
 from intnet.packs.ports import OF_LAYERS
+from intnet.spec.mx_blocks import Along
 from intnet.spec.tensor import Fixed, Tensor
 
-MAGNITUDE = 0x7FFFFFFF  # of a float32
 NOT_FINITE = 0x7F800000  # exponent of a float32 that is no number
 _NAME = re.compile(r"[A-Za-z]\w*")
 Arrays = Mapping[str, np.ndarray]
@@ -98,9 +101,13 @@ class _Device(Plain):
             port, codes = self.port(name), self.raw(name)
             same = [_in_words(port, made) for made in _readings(port, out)]  # more bits may go on inside
             return out if codes in same else out._replace(codes=codes)
-        if isinstance(out, Tensor) and self.port(name)["encoding"] == "float32":
-            return self.value(name)
-        return out
+        floats = self.port(name)["encoding"] == "float32" or mx.MX in self.port(name)["rounding"]
+        return self.value(name) if isinstance(out, Tensor) and floats else out
+
+    def scales(self, name: str, given: Tensor, form: Along) -> list[int]:
+        """The device's, on which its elements are right or wrong."""
+        name += mx.SCALE
+        return self.codes(name) if name in self.compared else super().scales(name, given, form)
 
     def raw(self, name: str) -> list[int]:
         """Codes, of stored words those that they stand for."""
@@ -132,8 +139,12 @@ def _in_words(port: Json, codes: Sequence[int]) -> list[int]:
 
 def _lost(one: PortResult) -> bool:
     """Whether there are words that are no number, on which nothing can be computed."""
-    floats = one.port.encoding == "float32"
-    return floats and one.got is not None and bool(np.any(one.got & NOT_FINITE == NOT_FINITE))
+    assert one.got is not None
+    if one.port.encoding == "e8m0":
+        return bool(np.any(one.got == NAN))
+    if one.port.encoding == "minifloat":
+        return not np.all(np.isfinite(mx.numbers(one.got, mx.along_of(one.port.rounding[mx.MX]))))
+    return one.port.encoding == "float32" and bool(np.any(one.got & NOT_FINITE == NOT_FINITE))
 
 
 def _wanted(device: _Device, made: LayerStep) -> dict[str, Any]:
@@ -164,9 +175,9 @@ def _own(pack: Pack, one: PortResult, wanted: Mapping[str, Any]) -> tuple[PortRe
     if name not in wanted:
         return one, pack.codes(name).reshape(-1)
     want = as_array(wanted[name])
-    if one.port.encoding == "float32":  # the definition's zeros have no sign
-        golden = pack.codes(name).reshape(-1)
-        want = np.where((want == 0) & (got & MAGNITUDE == 0), np.where(golden & MAGNITUDE, got, golden), want)
+    if one.port.encoding in FLOATS:  # the definition's zeros have no sign
+        golden, size = pack.codes(name).reshape(-1), (1 << one.port.bits - 1) - 1
+        want = np.where((want == 0) & (got & size == 0), np.where(golden & size, got, golden), want)
     way = {part: as_array(wanted[f"{name}.{part}"]) for part in TRAIL if f"{name}.{part}" in wanted}
     if one.port.rounding.get("words"):
         way["words"] = pack.codes(str(one.port.rounding["words"])).reshape(-1)
@@ -248,6 +259,8 @@ class Reads:
             found.append(term["port"])
         if "tensor" in source:
             found.append(source["tensor"])
+        if isinstance(port["exponent"], str):
+            found.append(port["exponent"])
         if port["meaning"].endswith("after the step"):  # of float32, whose slots are no paths
             found += [prefix + path for path in self._paths(prefix) if path[:1] == "g" and path[:2] != "ga"]
         unnamed = any(other.startswith(f"{name}.") for other in found)  # of which only parts have ports

@@ -34,7 +34,7 @@ WRONG = (  # what comes of a PACK.json that says what cannot be
 UNKNOWN = -(1 << 63)  # in the place of a code with x or z: equal to none
 ROOM = 1 << 20  # bytes of comments that a device's file may have in any case
 SHOWN = 8  # mismatches of a port that are told one by one
-TRAIL = ("floor", "remainder", "up", "presat", "coarse", "limit", "sign", "exponent", "special")
+TRAIL = ("floor", "remainder", "up", "presat", "coarse", "limit", "sign", "exponent", "special", "top")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from intnet.numbers.formats import FORMATS, Levels
 from intnet.numbers.rounding import MODES
-from intnet.packs import rules
+from intnet.packs import mx, rules
 from intnet.packs.hdl import stream
 from intnet.spec import block_float, buckets, formats
 from intnet.spec.rounding import GOES_UP
@@ -66,7 +66,7 @@ _TITLES = {
 
 def text(manifest: Json) -> str:
     """The page of a PACK.json."""
-    how = (_reading, _layout, _own_modes, _quantizers, _codecs)
+    how = (_reading, _layout, _own_modes, _quantizers, _codecs, _microscaling)
     parts = (_head, _unit, _graph, _rules, _memory, *how, _ports, _sources, _chain)
     return "\n".join(line for part in parts for line in part(manifest))
 
@@ -228,6 +228,10 @@ def _codecs(manifest: Json) -> Iterator[str]:
     yield ""
 
 
+def _microscaling(manifest: Json) -> Iterator[str]:
+    yield from mx.chapter(manifest["ports"])
+
+
 def _ports(manifest: Json) -> Iterator[str]:
     """A table of ports for each direction."""
     for direction, title in _TITLES.items():
@@ -255,6 +259,8 @@ def _element(port: Json) -> str:
         return "binary32: sign [31], exponent [30:23], fraction [22:0]"
     if port["encoding"] == "float64":
         return "binary64: sign [63], exponent [62:52], fraction [51:0]"
+    if port["encoding"] in ("minifloat", "e8m0"):
+        return mx.bits_of(port)
     if port["encoding"] == "flag":
         return f"flag [{bits - 1}], sign [{bits - 2}], magnitude [{bits - 3}:0]"
     return f"{'signed' if port['signed'] else 'unsigned'} {_span(bits)}"
@@ -283,6 +289,8 @@ def _span(bits: int) -> str:
 def _value(port: Json) -> str:
     """What an element stands for."""
     exponent = port["exponent"]
+    if mx.MX in port["rounding"] or port["encoding"] == "e8m0":
+        return mx.value_of(port)
     if exponent is None:
         return "-"
     power = f"2^`{exponent}`" if isinstance(exponent, str) else f"2^{exponent}"
@@ -320,6 +328,7 @@ def _sources(manifest: Json) -> Iterator[str]:
         words = f"`{how['words']}`, top {how['word_bits']} bits" if how.get("words") else "-"
         source = expression(how["source"]) if how.get("source") else "-"
         form = port["format"]["name"] if port["format"] and how["mode"] != "exact" else "-"
+        form = mx.name_of(port) or form
         cells = [f"`{port['name']}`", form, how["mode"], _grid(port), _limits(how), words, source]
         yield f"| {' | '.join(cells)} |"
     yield ""
@@ -329,6 +338,8 @@ def _grid(port: Json) -> str:
     how = port["rounding"]
     if how["mode"] == "exact" or "codec" in how:
         return "-"
+    if mx.MX in how:
+        return "of its binade"
     if _in_blocks(port):
         return _block_step(port)
     exponent = how.get("grid", port["exponent"])
@@ -336,6 +347,8 @@ def _grid(port: Json) -> str:
 
 
 def _limits(how: Json) -> str:
+    if mx.MX in how:
+        return "+-g"
     if "codec" in how:
         return "-" if how["codec"]["kind"] == "levels" else "0..2^b - 1"
     if how.get("limit"):

@@ -2,18 +2,21 @@
 
     diagnose(Words(port, want, got, way)) -> [Verdict, ...]      `whole`: it explains every word
 
-A mistake (`mistakes.py`, `places.py`) is tried on every element, right and wrong ones. One that explains
-every word is the finding; single ones are tried first, then rarer ones, then pairs. Where there is none the
-closest are named, by the wrong elements that they explain less the right ones that they contradict.
+A mistake (`mistakes.py`, `mx_mistakes.py`, `places.py`) is tried on every element, right and wrong ones. One
+that explains every word is the finding; single ones are tried first, then rarer ones, then pairs. Where there
+is none the closest are named, by the wrong elements that they explain less the right ones that they
+contradict.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from intnet.packs import lines
 from intnet.packs.mistakes import Variant, Words, pairs, rarer, singles
+from intnet.packs.mx_mistakes import in_mx
 from intnet.packs.places import PLACES, latencies
 
 FEW = 4  # elements whose bits are told one by one
@@ -53,7 +56,10 @@ def diagnose(w: Words) -> list[Verdict]:
     row = lines.places(w.port, wrong)[0] // w.port.row_words
     inner = wrong[(row > 0) & (row < w.port.words // w.port.row_words - 1)]  # judged by any of PLACES
     banks = [
-        lambda: _elementwise(w, few, singles(w)) + (_places(w, wrong, PLACES.items()) if inner.size else []),
+        lambda: (
+            _elementwise(w, few, chain(in_mx(w), singles(w)))
+            + (_places(w, wrong, PLACES.items()) if inner.size else [])
+        ),
         lambda: (
             _elementwise(w, few, rarer(few, w))
             + [one for one in _places(w, wrong, latencies(w)) if one.whole]

@@ -18,13 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from intnet.blocks.mx_blocks import Along
 from intnet.inspect.trail import FRACTION_BITS, HALF
 from intnet.numbers.formats import Flag
+from intnet.packs import mx
 from intnet.packs.ports import Port
 
 LEAST_FLOAT, INFINITY = -149, 0x7F800000  # of binary32: log2 of the least number, a pattern
 GUARD = 4  # bits kept below the grid, at most, by a device that drops the others
-SIGN = 1 << 31  # of a float32
+FLOATS = ("float32", "minifloat")  # encodings with a sign in front
 AHEAD = "ahead of the rounding"  # where a sum is too narrow, as far as words can tell
 
 
@@ -47,6 +49,11 @@ class Words:
         return str(self.port.rounding.get("mode", ""))
 
     @property
+    def along(self) -> Along:
+        """The format of elements, or of scales, in MX blocks."""
+        return mx.along_of(self.port.rounding.get(mx.MX) or self.port.rounding[mx.SCALED])
+
+    @property
     def traced(self) -> bool:
         """Whether it was rounded, and how can be replayed."""
         signed_float = self.port.encoding != "float32" or "sign" in self.way
@@ -64,6 +71,9 @@ class Words:
 
     def limits(self) -> tuple[Any, Any]:
         """(least, greatest) of presat: numbers, arrays where they change from word to word, or None."""
+        if self.port.encoding == "minifloat":  # of the element's binade
+            most = np.floor(np.ldexp(self.along.greatest, -self.way["exponent"])).astype(np.int64)
+            return -most, most
         if "limit" in self.way:
             return -self.way["limit"], self.way["limit"]
         return self.port.rounding.get("low"), self.port.rounding.get("high")
@@ -84,6 +94,10 @@ class Words:
             pattern = (self.way["exponent"] - LEAST_FLOAT << 23) + kept
             rounded = np.minimum(pattern, INFINITY) | self.way["sign"] << 31
             return np.where(self.way.get("special", 0), self.want, rounded)
+        if self.port.encoding == "minifloat":
+            along, negative = self.along, self.want >> self.port.bits - 1 != 0
+            codes = kept << self.way["exponent"] - (along.least - along.digits)
+            return mx.words_of(codes, negative, along) & (1 << self.port.bits) - 1
         format = self.port.format
         if self.port.encoding != "flag" or not isinstance(format, Flag):
             return wrapped(kept, self.port.bits, self.port.signed)
@@ -379,8 +393,8 @@ def _narrow(keep: Callable[[np.ndarray, int], np.ndarray], bits: int, w: Words) 
 
 
 def _negated(w: Words) -> np.ndarray:
-    if w.port.encoding == "float32":
-        return w.want ^ SIGN
+    if w.port.encoding in FLOATS:
+        return w.want ^ 1 << w.port.bits - 1
     return wrapped(-w.want, w.port.bits, w.port.signed)
 
 

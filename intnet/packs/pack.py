@@ -38,7 +38,7 @@ from intnet.numbers import formats
 from intnet.numbers.formats import BlockFloat, Format
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.numbers.qtensor import QTensor
-from intnet.packs import contract, hdl, lines, sizes
+from intnet.packs import contract, hdl, lines, mx, sizes
 from intnet.packs.ports import ENCODINGS, FOLDERS, Case, Draft, Filled, Port, as_tensor
 from intnet.runs import definition, files, records
 
@@ -196,6 +196,9 @@ class Pack:
     def __getitem__(self, name: str) -> QTensor | np.ndarray:
         """The QTensor of a port; of a float path the float32 array."""
         port = self._port(name)
+        if mx.MX in port.rounding:
+            scales = self.codes(str(port.exponent))
+            return mx.tensor(self.codes(name), scales, mx.along_of(port.rounding[mx.MX]), name)
         return as_tensor(port, self.codes(name), self._exponents(port))
 
     def _exponents(self, port: Port) -> np.ndarray | None:
@@ -334,6 +337,8 @@ def _port(entry_: dict[str, Any], path: Path) -> Port:
         raise PackError(f"{path}: port {entry_['name']!r}: stored flag words need a Flag format")
     try:
         port = Port(**given)
+        if mx.MX in port.rounding or port.encoding == "minifloat":
+            mx.check(port.bits, port.exponent, port.rounding.get(mx.MX))
         most_of = {"bits": MOST_LANE, "lanes": MOST_BITS, "word_bits": MOST_BITS}
         odd = [name for name, most in most_of.items() if not 1 <= entry_[name] <= most]
         if odd or min(port.shape, default=0) < 0:

@@ -12,6 +12,7 @@ A `Port` says what one hex file holds; `Draft` is all that a builder (`layers/`,
                flag     stored words of Flag-Q: flag, sign, magnitude (`quantize.flag_words`)
                float32  bit patterns of IEEE binary32
                float64  of binary64, as signed integers
+               minifloat  words of a small float in MX blocks, and e8m0 of their scales (`mx.py`)
 
 Next: `pack.py` writes and reads them.
 """
@@ -30,7 +31,7 @@ from intnet.numbers.qtensor import QTensor, container, max_abs
 from intnet.packs.order import file_shape
 
 FOLDERS = {"in": "in", "rnd": "rnd", "out": "exp", "trail": "trail"}
-ENCODINGS = ("integer", "flag", "float32", "float64")
+ENCODINGS = ("integer", "flag", "float32", "float64", "minifloat", "e8m0")
 FLOAT_BITS = 32
 LAYERS, NETWORK, INFERENCE = "layers", "network", "inference"  # generator.kind of packs of layers
 OF_LAYERS = (LAYERS, NETWORK, INFERENCE)
@@ -50,6 +51,7 @@ class Port:
               least significant first, and bits above it are 0; 0: a row is a word
     exponent: log2 of the value of code 1; the name of a port that holds one a block; None: no number
               of block float the port of e, where log2 is e - b + 1: b is `rounding`'s bits, or their port
+              of MX blocks the port of the scales' words
     meaning:  one line: the formula, or what the bits say
     explains: of a trail: the port whose results it explains
     rounding: of a rounded result, as JSON: mode, low, high, overflow, words (a port), word_bits, ...

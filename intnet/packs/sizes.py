@@ -22,6 +22,8 @@ RANGES: dict[str, tuple[int, int]] = {  # of the numbers behind a key, those of 
     "stride": (1, TAPS),
     "padding": (0, TAPS),
     "groups": (1, 1 << 16),
+    "axis": (0, 1 << 6),
+    "block": (1, 1 << 12),
     "image_shape": (1, 1 << 12),
     "classes": (1, 1 << 16),
     "batch_size": (1, 1 << 24),

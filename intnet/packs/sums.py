@@ -60,7 +60,8 @@ def _weight(held: Mapping[str, Any]) -> Any:
 def _operands(path: str, held: Mapping[str, Any], window: Json) -> Any:
     """(the first factor, the second, sizes, the result's shape, the rule of an element), flat and whole."""
     x0, w, e3 = held.get("x0"), _weight(held), held.get("e3")
-    pairs: dict[str, tuple[Any, Any]] = {"x1": (x0, w), "e4": (e3, w), "gW": (e3, x0)}
+    wide = held.get("e3w", e3), held.get("x0b", x0)  # of `mx`, which rounds an operand for each product
+    pairs: dict[str, tuple[Any, Any]] = {"x1": (x0, w), "e4": (e3, held.get("Wb", w)), "gW": wide}
     first, second = pairs[path]
     if not all(isinstance(one, Fixed | Tensor) for one in (first, second, x0, w)):
         return None

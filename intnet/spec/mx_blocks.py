@@ -41,6 +41,31 @@ from intnet.spec.tensor import Place, Tensor, index_of, places, power
 
 SIZE = 32  # elements of a block
 
+# As golden packs print it, beside a table of the formats.
+RULES = (
+    "L is the exponent of the least normal element, m how many bits it has behind its leading one, g the"
+    " greatest element, E = floor(log2 g).",
+    f"A block is {SIZE} elements that follow one another along the axis that the table names, at one place of"
+    " all other axes; what is left at its end is a smaller block. An axis of several groups is cut into as"
+    " many equal parts first, and blocks begin anew in each. Along that axis `.scale` has a word a block (its"
+    f" name ends in /{SIZE} there), in the order of the blocks, those of the first group first.",
+    "A scale is a word w of 8 bits, E8M0: 2^k, k = w - 127. t is the greatest magnitude in the block. Rule"
+    " `floor`: k = floor(log2 t) - E; `ceil`: k = ceil(log2 t) - E; `round`: k = floor(log2 t') - E, where t'"
+    " is t rounded to m bits behind its leading one, to nearest, ties to even; `fit`: the least k with"
+    " t <= g * 2^k. Where that is below -127, and of a block of zeros, k is -127. No word is 255, which would"
+    " be NaN: a block with a NaN, an infinity or k + E > 127, where binary32 ends, is an error.",
+    "An element is y = x / 2^k, exact, rounded once: its step is 2^(lead - m), where lead is floor(log2 |y|),"
+    " but at least L and at most E; of y = 0 it is L. y in these steps is rounded by the port's mode; what is"
+    " then beyond +-g becomes +-g.",
+    "The word of a small float is a sign, a field f of exponent bits and a fraction c of m bits. Its size is"
+    " (2^m + c) * 2^(f - 1 + L - m), of f = 0 c * 2^(L - m). No element is a NaN or an infinity, as f = 15"
+    " with c = 7 of E4M3 and f = 31 of E5M2 are; the others have none. A zero has the sign of x: what was -0,"
+    " and a negative number that becomes zero, is -0, and +0 as a value. An element <8,6> is a code in two's"
+    " complement, code * 2^-6.",
+    "The value, element * 2^k, is a binary32. Products are of these values: x1, e4, gW and gb add up by the"
+    " rules of binary32, term by term, whatever the blocks.",
+)
+
 
 class Along(NamedTuple):
     """MX blocks along `axis`, which falls into `groups`; scale: a rule of `microscaling.SCALES`."""

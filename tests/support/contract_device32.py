@@ -101,19 +101,18 @@ class Device32:
         self.x: dict[str, F] = {}
         self.y: dict[str, F] = {}
         self.handed: dict[str, F] = {}
+        self.on_the_way_forward = {"conv": self.conv, "norm": self.norm, "relu": self.relu}
+        self.on_the_way_back = {"conv": self.conv_back, "norm": self.norm_back, "relu": self.relu_back}
 
     def run(self, folder: Path) -> None:
         """Forward, back, update; the files."""
         layers = list(self.page.graph)
         for layer in layers:
             self.x[layer] = x = self.source(self.page.graph[layer][1])
-            self.y[layer] = {"conv": self.conv, "norm": self.norm, "relu": self.relu}[self.kind(layer)](
-                layer, x
-            )
+            self.y[layer] = self.on_the_way_forward[self.kind(layer)](layer, x)
         for layer in reversed(layers):
             e = self.source(self.page.graph[layer][2])
-            by = {"conv": self.conv_back, "norm": self.norm_back, "relu": self.relu_back}[self.kind(layer)]
-            self.handed[layer] = by(layer, e)
+            self.handed[layer] = self.on_the_way_back[self.kind(layer)](layer, e)
         for layer in layers:
             self.update(layer)
         folder.mkdir()
@@ -121,8 +120,9 @@ class Device32:
             port = self.page.ports[name]
             lines = []
             for at in range(0, len(codes), port.lanes):
-                word = sum(code << lane * 32 for lane, code in enumerate(codes[at : at + port.lanes]))
-                lines.append(f"{word:0{8 * port.lanes}x}\n")
+                row = codes[at : at + port.lanes]
+                word = sum(code << lane * port.bits for lane, code in enumerate(row))
+                lines.append(f"{word:0{-(-port.bits * port.lanes // 4)}x}\n")
             (folder / f"{name.replace('/', '.')}.hex").write_text("".join(lines))
 
     def kind(self, layer: str) -> str:
@@ -166,7 +166,11 @@ class Device32:
     # -- conv --------------------------------------------------------------------------------
 
     def conv(self, layer: str, x: F) -> F:
-        x0, w, at = self.keep(f"{layer}/x0", x), self.given(f"{layer}/W.old"), self.window(layer)
+        x0, w = self.keep(f"{layer}/x0", x), self.given(f"{layer}/W.old")
+        return self.keep(f"{layer}/x1", self.forward(x0, w, self.window(layer)))
+
+    def forward(self, x0: F, w: F, at: dict[str, int]) -> F:
+        """x1."""
         shape = size_out(x0.shape, w.shape, at)
         out = []
         for n, y, column, o in product(*map(range, shape)):
@@ -175,7 +179,7 @@ class Device32:
                 row, col = y * at["sh"] + i - at["top"], column * at["sw"] + j - at["left"]
                 terms.append((self.pixel(x0, n, row, col, c), self.tap(w, o, c, i, j)))
             out.append(self.products.chain(terms))
-        return self.keep(f"{layer}/x1", F(shape, out))
+        return F(shape, out)
 
     @staticmethod
     def pixel(x: F, n: int, row: int, col: int, c: int) -> float:
@@ -193,8 +197,13 @@ class Device32:
     def conv_back(self, layer: str, e: F) -> F:
         e3, at = self.keep(f"{layer}/e3", e), self.window(layer)
         x0, w = self.held[f"{layer}/x0"], self.given(f"{layer}/W.old")
+        self.keep(f"{layer}/gW", self.gradient(e3, x0, w.shape, at))
+        return self.keep(f"{layer}/e4", self.input_error(e3, w, x0.shape, at))
+
+    def input_error(self, e3: F, w: F, shape: tuple[int, ...], at: dict[str, int]) -> F:
+        """e4."""
         out = []
-        for n, y, column, c in product(*map(range, x0.shape)):
+        for n, y, column, c in product(*map(range, shape)):
             terms = []
             for i, j, o in product(*map(range, (w.shape[2], w.shape[3], w.shape[0]))):
                 (row, odd), (col, off) = (
@@ -203,8 +212,12 @@ class Device32:
                 error = 0.0 if odd or off else self.pixel(e3, n, row, col, o)
                 terms.append((error, self.tap(w, o, c, i, j)))
             out.append(self.products.chain(terms))
+        return F(shape, out)
+
+    def gradient(self, e3: F, x0: F, shape: tuple[int, ...], at: dict[str, int]) -> F:
+        """gW."""
         grads = []
-        for o, c, i, j in product(*map(range, w.shape)):
+        for o, c, i, j in product(*map(range, shape)):
             images = []
             for n in range(x0.shape[0]):
                 places = product(range(e3.shape[1]), range(e3.shape[2]))
@@ -216,8 +229,7 @@ class Device32:
                     for y, x in places
                 ])  # fmt: skip
             grads.append(self.products.batch(images))
-        self.keep(f"{layer}/gW", F(w.shape, grads))
-        return self.keep(f"{layer}/e4", F(x0.shape, out))
+        return F(shape, grads)
 
     # -- norm and relu -----------------------------------------------------------------------
 
@@ -293,4 +305,5 @@ class Device32:
             acc = [fma(momentum, a, v) for a, v in zip(old, g, strict=True)]
             acc = self.keep(f"{layer}/Acc{p}", F(before.shape, acc)).values
             moved = [fma(-lr, a, v) for a, v in zip(acc, before.values, strict=True)]
-            self.keep(f"{layer}/{p}.new", F(before.shape, moved))
+            new = f"{layer}/{p}.new"
+            self.keep(new if new in self.page.ports else f"{layer}/{p}", F(before.shape, moved))

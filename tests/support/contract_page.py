@@ -16,6 +16,7 @@ class Port(NamedTuple):
     lanes: int
     exponent: int
     shape: tuple[int, ...]
+    axes: tuple[str, ...]
 
 
 class Row(NamedTuple):
@@ -27,6 +28,20 @@ class Row(NamedTuple):
     limits: str
     words: str
     source: str
+
+
+class Blocks(NamedTuple):
+    """A row of 'Microscaling', as text."""
+
+    element: str
+    bits: str
+    least: str
+    m: str
+    edge: str
+    greatest: str
+    rule: str
+    along: str
+    groups: str
 
 
 class Page:
@@ -45,8 +60,11 @@ class Page:
                 self.ports[name.strip("`")] = Port(
                     ways[part.split()[0].rstrip(":")], bits, element.split()[0],
                     int(lanes[1]) + 1 if lanes else 1, int(power[1]) if power else 0, sizes,
+                    tuple(shape.split(" = ")[0].split(",")),
                 )  # fmt: skip
         self.rows = {cells[0].strip("`"): Row(*cells[1:]) for cells in _rows(text, "port", "format")}
+        found = _rows(text, "port", "element", "bits", "L")
+        self.mx = {cells[0].strip("`"): Blocks(*cells[1:]) for cells in found}
         self.graph = {cells[0].strip("`"): cells[1:] for cells in _rows(text, "layer", "is")}
         self.twice = dict(re.findall(r"^- `(\S+)` is `(\S+)`$", text, re.MULTILINE))
 

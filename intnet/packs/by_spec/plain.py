@@ -18,15 +18,16 @@ from math import prod
 from typing import Any
 
 from intnet.errors import PackError
+from intnet.packs.by_spec import mx
 from intnet.packs.pack import Pack
 from intnet.packs.ports import OF_LAYERS
 from intnet.spec.block_float import block_of, places
 from intnet.spec.formats import flag_decode, flag_encode
+from intnet.spec.mx_blocks import Along
 from intnet.spec.tensor import Fixed, Tensor, power
 from intnet.spec.values import Quotient, Value, exact
 
 Json = dict[str, Any]
-MINUS_ZERO = 1 << 31  # of float32
 KINDS = {32: ("<I", "<f"), 64: ("<q", "<d")}  # bits of a float -> its pattern, it
 
 
@@ -59,11 +60,13 @@ class Plain:
         return self._codes[name]
 
     def words(self, name: str) -> list[int]:
-        """The same where zero has no sign, as in the definition of layers: -0 of a float32 is 0."""
+        """The same where zero has no sign, as in the definition of layers: -0 of a float is 0."""
         codes, layers = self.codes(name), self.manifest["generator"]["kind"] in OF_LAYERS
-        if not layers or self.port(name)["encoding"] != "float32":
+        port = self.port(name)
+        if not layers or port["encoding"] not in ("float32", "minifloat"):
             return codes
-        return [0 if code == MINUS_ZERO else code for code in codes]
+        minus_zero = 1 << port["bits"] - 1
+        return [0 if code == minus_zero else code for code in codes]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Of the elements."""
@@ -74,6 +77,9 @@ class Plain:
         port, codes = self.port(name), self.codes(name)
         if port["encoding"] in ("float32", "float64"):
             return Tensor(self.shape(name), [floating(pattern, port["bits"]) for pattern in codes])
+        if "mx" in port["rounding"]:
+            form, scales = mx.form_of(port["rounding"]), self.codes(port["exponent"])
+            return Tensor(self.shape(name), mx.values(codes, scales, self.shape(name), form))
         if port["encoding"] == "flag":
             codes = [flag_code(word, port["bits"] - 1) for word in codes]
         if isinstance(port["exponent"], str):
@@ -91,6 +97,10 @@ class Plain:
         blocks = places(self.shape(port["exponent"]))
         unit = {at: e - max(b, 1) + 1 for at, e, b in zip(blocks, exponents, bits, strict=True)}
         return [unit[block_of(place, axes)] for place in places(port["shape"])]
+
+    def scales(self, name: str, given: Tensor, form: Along) -> list[int]:
+        """The scales on which the elements of a path in MX blocks are rounded: the definition's."""
+        return mx.scales(given.values, given.shape, form)
 
     def spread(self, name: str, count: int) -> list[int]:
         """The codes of a port of one number a channel, or one an element, as `count` of them."""

@@ -2,9 +2,9 @@
 
     for name, codes in expected(plain, made): ...      codes None where PACK.json fits no words of it
 
-Of a path: its words in the port's encoding; of blocks their exponents and widths besides, of a codec the
-codes, scales and packed memory; its trail; the state that is left; the random words. Behind the words come
-what entered, the grid and the limits: each difference is a line for people, naming the port.
+Of a path: its words in the port's encoding; of blocks their exponents and widths or scales besides, of a
+codec the codes, scales and packed memory; its trail; the state that is left; the random words. Behind the
+words come what entered, the grid and the limits: each difference is a line for people, naming the port.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+from intnet.packs.by_spec import mx
 from intnet.packs.by_spec.layers import LayerStep
 from intnet.packs.by_spec.plain import Json, Plain, flag_word, pattern_of
 from intnet.packs.by_spec.trails import trail_of
@@ -23,7 +24,8 @@ from intnet.spec.digest import Words
 from intnet.spec.formats import Flag, Format
 from intnet.spec.methods.saved import Packed
 from intnet.spec.methods.step import Seen
-from intnet.spec.tensor import Fixed, place_of, power
+from intnet.spec.mx_blocks import Along
+from intnet.spec.tensor import Fixed, Tensor, place_of, power
 from intnet.spec.values import Curve, Roots, exact
 
 Codes = list[int | None]  # None: no word of the port stands for the number
@@ -38,6 +40,8 @@ def expected(plain: Plain, made: LayerStep) -> Expected:
             yield from (part for part in _packed(name, seen.stored) if part[0] in plain.ports)
         elif isinstance(seen.stored, Blocks):
             yield from (part for part in _blocks(name, seen.stored) if part[0] in plain.ports)
+        elif isinstance(seen.format, Along):
+            yield from (part for part in _mx(plain, name, seen) if part[0] in plain.ports)
         elif name in plain.ports:
             yield name, codes_of(plain, name, seen.stored)
         for part, numbers in trail_of(plain, name, seen, made.now).items():
@@ -101,6 +105,19 @@ def _blocks(name: str, value: Blocks) -> Expected:
     yield name, list(value.codes)
     yield f"{name}.e", list(value.exponents.values())
     yield f"{name}.bits", list(value.bits.values())
+
+
+def _mx(plain: Plain, name: str, seen: Seen) -> Expected:
+    """Elements, on the scales that are there; scales, and what they come from."""
+    given, form, values = seen.given, seen.format, seen.stored.values
+    assert isinstance(given, Tensor)
+    scales, held = mx.scales(given.values, given.shape, form), plain.scales(name, given, form)
+    if held != scales:  # a device's
+        values = [w.kept * w.step for w in mx.ways(given.values, held, given.shape, form, seen.words)]
+    yield name, mx.words(values, held, given.shape, form)
+    yield f"{name}{mx.SCALE}", list(scales)
+    tops = mx.tops(given.values, given.shape, form)
+    yield f"{name}{mx.SCALE}.top", [pattern_of(top, 32) for top in tops]
 
 
 def _packed(name: str, value: Packed) -> Expected:
@@ -178,6 +195,8 @@ def _rounding(plain: Plain, name: str, how: Json, seen: Seen) -> Iterator[str]:
     if f"{name}.floor" in plain.ports and told and how["mode"] != seen.mode:  # where anything is rounded
         yield f"{name}: PACK.json has the mode {how['mode']}, the definition {seen.mode}"
     form = seen.format
+    if isinstance(form, Along) and not mx.same(mx.form_of(how), form, len(seen.stored.shape)):
+        yield f"{name}: PACK.json has {how['mx']['name']}, scale {how['mx']['scale']}, the definition {form}"
     if not isinstance(form, Format) or how["mode"] == "exact":
         return
     grid = form.grid([0]) if isinstance(seen.given, Roots | Curve) else form.grid(exact(seen.given))
@@ -199,7 +218,8 @@ def of_aliases(plain: Plain, made: LayerStep) -> list[str]:
         if not name.startswith(made.prefix) or path not in made.seen or other not in plain.ports:
             continue
         stored = made.seen[path].stored
-        if not isinstance(stored, Packed | Blocks) and codes_of(plain, other, stored) != plain.words(other):
+        in_blocks = isinstance(stored, Packed | Blocks) or isinstance(made.seen[path].format, Along)
+        if not in_blocks and codes_of(plain, other, stored) != plain.words(other):
             found.append(f"{name} is not {other}, as PACK.json says, by the definition")
     return found
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import Any
 
+from intnet.packs.by_spec import mx
 from intnet.packs.by_spec.plain import Plain
 from intnet.spec import buckets
 from intnet.spec import float32 as floats
@@ -16,6 +17,7 @@ from intnet.spec.block_float import Blocks, block_of, exponent, places
 from intnet.spec.formats import Format, Way
 from intnet.spec.methods.saved import Packed
 from intnet.spec.methods.step import Now, Seen, curve_code
+from intnet.spec.mx_blocks import Along, InBlock
 from intnet.spec.rounding import Decision, Mode, decision
 from intnet.spec.tensor import Tensor, power
 from intnet.spec.values import Curve, Roots, exact
@@ -49,6 +51,8 @@ def trail_of(plain: Plain, name: str, seen: Seen, now: Now) -> Trail:
         made = _of_buckets(seen.stored, seen, now)
     elif isinstance(seen.given, Roots | Curve):
         made = _of_function(seen.given, seen.format, seen.mode or "ties_even")
+    elif isinstance(seen.format, Along):
+        made = _of_mx(plain, name, seen)
     elif isinstance(seen.stored, Blocks):
         made = _of_blocks(seen.stored, exact(seen.given))
     else:
@@ -107,6 +111,16 @@ def _of_blocks(stored: Blocks, xs: Sequence[Fraction]) -> Trail:
     steps = {block: power(e - max(stored.bits[block], 1) + 1) for block, e in stored.exponents.items()}
     made = [decision(x / steps[block]) for block, x in zip(at, xs, strict=True)]
     return parts(made) | {"limit": [limits[block] for block in at]}
+
+
+def _of_mx(plain: Plain, name: str, seen: Seen) -> Trail:
+    """Each element on the grid of its binade; log2 of its step over the scale."""
+    assert isinstance(seen.given, Tensor)
+    given, form = seen.given, seen.format
+    ways = mx.ways(given.values, plain.scales(name, given, form), given.shape, form, seen.words)
+    least = InBlock(form.element).exponent(0)
+    found = parts([way.decision for way in ways])
+    return found | {"exponent": [least + way.lift.bit_length() - 1 for way in ways]}
 
 
 def _of_buckets(stored: Packed, seen: Seen, now: Now) -> Trail:

@@ -8,7 +8,7 @@ step: what the layers produce gets its names, then what they were given, then ev
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from intnet.numbers.microscaling import Microscaling
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.small_floats import Float
 from intnet.packs import ports
-from intnet.packs.layers import blocks, graph, heads, worth
+from intnet.packs.layers import blocks, graph, heads, mx_blocks, worth
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import HEADS, INFERENCE, LAYERS, Case, Draft
@@ -35,6 +35,9 @@ from intnet.trace import Event
 
 PARAMETER_AXES = {4: "Cout,Cin,kh,kw", 2: "Cout,Cin", 1: "C"}
 DATA_AXES = {4: "N,H,W,C", 2: "N,C", 1: "C"}
+IN_BLOCKS: dict[type, Callable[[blocks.Path], blocks.Made]] = {
+    BlockFloat: blocks.block_float, Codec: blocks.buckets, Along: mx_blocks.mx_blocks
+}  # fmt: skip
 WORDS = (
     "random words of stream {stream}: Philox4x32-10, key (seed low, high), counter (i//4 low, high, first 4 "
     "bytes, big-endian, of SHA-256 of the stream's name, step - 1), word i % 4 for element i in C order"
@@ -179,6 +182,7 @@ class Maker:
             if found != name:
                 self.aliases[name] = found
             return
+        self.aliases.pop(name, None)  # a parameter that was read as it stood has moved
         result = event.result
         formula = operands.symbol(event.path).formula
         if isinstance(result, Exact):
@@ -195,9 +199,7 @@ class Maker:
         direction = "out" if judges else "trail"
         axes = _axes(one, event)[len(result.shape)]
         flags = "exact"
-        if isinstance(event.format, Along):
-            raise FormatError(f"{name}: {event.format}: golden packs of method mx are not made yet")
-        if isinstance(event.format, BlockFloat | Codec):
+        if isinstance(event.format, BlockFloat | Codec | Along):
             self._in_blocks(one, event, operands, axes)
             return
         assert not isinstance(event.format, Float | Microscaling)  # no method's path has words of floats
@@ -248,7 +250,7 @@ class Maker:
 
     def _in_blocks(self, one: Captured, event: Event, operands: Operands, axes: str) -> None:
         """A path whose numbers share something: all of its ports, its trail with them."""
-        packs = blocks.buckets if isinstance(event.format, Codec) else blocks.block_float
+        packs = next(packs for kind, packs in IN_BLOCKS.items() if isinstance(event.format, kind))
         entered = event.source if isinstance(event.format, Codec) else exact(event.source, self._name(event))
         words, chosen = (
             None if drawn is None else self.names.find(one.layer, drawn)

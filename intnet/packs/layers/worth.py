@@ -44,7 +44,7 @@ def alike(result: Any) -> bool:
 
 
 def trail_ports(name: str, way: Trail, axes: str) -> list[ports.Filled]:
-    """floor, remainder, up, presat, of Flag-Q coarse, of block float limit."""
+    """floor, remainder, up, presat, of Flag-Q coarse, of block float limit, in MX blocks exponent."""
     bits = max(QTensor(part, 0).width for part in (way.floor, way.presat))
     parts = [
         ("floor", way.floor, bits, True, "floor of the value in steps of the grid"),
@@ -56,6 +56,9 @@ def trail_ports(name: str, way: Trail, axes: str) -> list[ports.Filled]:
         parts.append(("coarse", way.coarse.astype(np.int64), 1, False, "1 on the coarse grid"))
     if way.limit is not None:
         parts.append(("limit", way.limit.astype(np.int64), 7, False, "+- the limit of presat"))
+    if way.exponent is not None:
+        meaning = "log2 of the step of the grid, over the block's scale"
+        parts.append(("exponent", way.exponent, QTensor(way.exponent, 0).width, True, meaning))
     return [
         ports.whole_number(
             f"{name}.{part}", "trail", codes, axes, width, signed=signed, meaning=meaning, explains=name

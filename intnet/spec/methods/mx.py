@@ -114,8 +114,8 @@ class Step(PlainStep):
         if q.saturated:
             self.saturated[f"{layer.name}/{path}"] = q.saturated
         out = Tensor(x.shape, q.values)
-        self.note(layer, path, x, out, form, form.mode, drawn)
-        return out
+        kept: Tensor = self.note(layer, path, x, out, form, form.mode, drawn)
+        return kept
 
     # -- hooks -------------------------------------------------------------------------------------
 
