@@ -28,7 +28,7 @@ class Event:
 
     source: what was given (a QTensor, a float32 array or an exact expression)
     result: what readers get: a QTensor in `format`, packed codes, or `source` where the path is exact or
-            float; small floats and MX blocks are measured and explained, and no method's path yet
+            float; small floats are measured and explained, and no method's path yet
     words:  uint32 random words where rounding is stochastic, of which the top `word_bits` count
     operands: the sum that `source` already holds the codes of, where one was added up before
     mix:    what chose the widths of a codec's buckets

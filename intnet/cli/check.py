@@ -189,6 +189,12 @@ def trail_lines(port: "Port", one: "Mismatch") -> list[str]:
             f"random word {word:0{bits // 4}x} {'<' if word < limit else '>='} {limit:0{bits // 4}x}"
         )
     lines.append(f"{how['mode']}: {'up' if way['up'] else 'down'} to {way['presat']:,}")
+    if port.encoding == "minifloat":
+        from intnet.packs import mx
+
+        most = mx.along_of(how[mx.MX]).greatest
+        lines.append(f"in steps of 2^{way['exponent']} over the block's scale")
+        lines += [f"limited to +-{most:g}"] * (abs(way["presat"]) * 2.0 ** way["exponent"] > most)
     low, high = how.get("low"), how.get("high")
     if "limit" in way:
         low, high = -way["limit"], way["limit"]

@@ -61,10 +61,12 @@ def trace(pack: Pack, result: Result) -> Result:
             wanted |= _wanted(device, step)
     except WRONG as error:  # a device's words may be beyond float32, divide by 0, or be of no such grid
         return replace(result, untraced=f"on the device's own operands the definition ends in {error!r}")
-    told = {
-        one.port.name: _own(pack, one, wanted) for one in result.ports if one.wrong and one.got is not None
-    }
     graph = Reads(device, made)
+    wrong = {one.port.name: one for one in result.ports if one.wrong and one.got is not None}
+    told = {
+        name: _own(pack, one, wanted, not wrong.keys().isdisjoint(graph.of(name)))
+        for name, one in wrong.items()
+    }
     faults = {name for name, (one, _) in told.items() if one.own != 0}
     for name, (one, want) in told.items():
         roots = graph.behind(name, faults, set(told)) if _inherits(pack, one, want) else ()
@@ -168,8 +170,13 @@ def _wanted(device: _Device, made: LayerStep) -> dict[str, Any]:
 # -- whose fault it is -----------------------------------------------------------------------------
 
 
-def _own(pack: Pack, one: PortResult, wanted: Mapping[str, Any]) -> tuple[PortResult, np.ndarray]:
-    """(how many elements are its own fault, with their diagnosis, what it had to be)."""
+def _own(
+    pack: Pack, one: PortResult, wanted: Mapping[str, Any], moved: bool
+) -> tuple[PortResult, np.ndarray]:
+    """(how many elements are its own fault, with their diagnosis, what it had to be).
+
+    moved: whether what it reads is wrong, so that an element in MX blocks may be a zero of the other sign
+    """
     name, got = one.port.name, one.got
     assert got is not None
     if name not in wanted:
@@ -177,7 +184,8 @@ def _own(pack: Pack, one: PortResult, wanted: Mapping[str, Any]) -> tuple[PortRe
     want = as_array(wanted[name])
     if one.port.encoding in FLOATS:  # the definition's zeros have no sign
         golden, size = pack.codes(name).reshape(-1), (1 << one.port.bits - 1) - 1
-        want = np.where((want == 0) & (got & size == 0), np.where(golden & size, got, golden), want)
+        free = (golden & size != 0) | (moved and one.port.encoding == "minifloat")
+        want = np.where((want == 0) & (got & size == 0), np.where(free, got, golden), want)
     way = {part: as_array(wanted[f"{name}.{part}"]) for part in TRAIL if f"{name}.{part}" in wanted}
     if one.port.rounding.get("words"):
         way["words"] = pack.codes(str(one.port.rounding["words"])).reshape(-1)
@@ -264,6 +272,8 @@ class Reads:
         if port["meaning"].endswith("after the step"):  # of float32, whose slots are no paths
             found += [prefix + path for path in self._paths(prefix) if path[:1] == "g" and path[:2] != "ga"]
         unnamed = any(other.startswith(f"{name}.") for other in found)  # of which only parts have ports
+        if port["encoding"] == "e8m0":
+            unnamed = self.plain.port(source["tensor"])["direction"] == "trail"
         known = any(other in self.plain.ports for other in found) and not unnamed
         if not known or port["meaning"].startswith("dL"):
             found += [near + path for near in self.near.get(prefix, ()) for path in self._paths(near)]

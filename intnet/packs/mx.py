@@ -17,9 +17,9 @@ import numpy as np
 
 from intnet.blocks.mx_blocks import Along
 from intnet.blocks.mx_loops import SIZE
-from intnet.errors import ConfigError, FormatError, PackError
+from intnet.errors import ConfigError, FormatError, PackError, ShapeError
 from intnet.numbers.formats import FixedPoint
-from intnet.numbers.microscaling import BIAS, NAN, SCALES, Microscaling
+from intnet.numbers.microscaling import BIAS, NAN, Microscaling
 from intnet.numbers.qtensor import QTensor, container
 from intnet.numbers.small_floats import Float, FloatTensor
 from intnet.spec.mx_blocks import RULES
@@ -49,18 +49,25 @@ def along_of(json: Mapping[str, Any]) -> Along:
     try:
         element = ELEMENTS[json["element"]["kind"]](**json["element"]["fields"])
         along = Along(Microscaling(element, SIZE, json["scale"]), json["axis"], json["groups"])
+        size = json["block"]
     except (KeyError, TypeError, AttributeError, ConfigError, FormatError) as error:
         raise PackError(f"{json!r} is no format of MX blocks ({error})") from None
-    if json["block"] != SIZE or json["scale"] not in SCALES:
-        raise PackError(f"{json!r}: blocks have {SIZE} elements, and a scale by {', '.join(SCALES)}")
+    if size != SIZE:
+        raise PackError(f"{json!r}: blocks have {SIZE} elements")
     return along
 
 
-def check(bits: int, exponent: Any, json: Any) -> None:
+def check(bits: int, exponent: Any, json: Any, shape: tuple[int, ...]) -> None:
     """PackError where a port of elements does not say what they are."""
     along = along_of(json)
     if bits != along.bits or not isinstance(exponent, str):
         raise PackError(f"elements of {along.bits} bits and a port of scales, not {bits} and {exponent!r}")
+    try:
+        if along.axis not in range(len(shape)):
+            raise ShapeError(f"axis {along.axis} is none of {len(shape)}")
+        along.view(shape)
+    except (ArithmeticError, TypeError, ShapeError) as error:
+        raise PackError(f"elements of the shape {shape} have no blocks {along} ({error})") from None
 
 
 def block_shape(shape: tuple[int, ...], along: Along) -> tuple[int, ...]:

@@ -338,7 +338,7 @@ def _port(entry_: dict[str, Any], path: Path) -> Port:
     try:
         port = Port(**given)
         if mx.MX in port.rounding or port.encoding == "minifloat":
-            mx.check(port.bits, port.exponent, port.rounding.get(mx.MX))
+            mx.check(port.bits, port.exponent, port.rounding.get(mx.MX), port.shape)
         most_of = {"bits": MOST_LANE, "lanes": MOST_BITS, "word_bits": MOST_BITS}
         odd = [name for name, most in most_of.items() if not 1 <= entry_[name] <= most]
         if odd or min(port.shape, default=0) < 0:

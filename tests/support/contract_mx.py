@@ -158,7 +158,9 @@ class DeviceMX(Device32):
         x0, w = self.copy(f"{layer}/x0", pixels), self.copy(f"{layer}/Wq", self.old(layer))
         self.held[f"{layer}/x0b"] = self.copy(f"{layer}/x0b", pixels)
         x1 = self.forward(x0, w, self.window(layer))
-        return self.keep(f"{layer}/x1", F((*x.shape[:-1], x1.shape[-1]) if len(x.shape) == 2 else x1.shape, x1.values))
+        return self.keep(
+            f"{layer}/x1", F((*x.shape[:-1], x1.shape[-1]) if len(x.shape) == 2 else x1.shape, x1.values)
+        )
 
     def conv_back(self, layer: str, e: F) -> F:
         pixels = F((e.shape[0], 1, 1, e.shape[-1]) if len(e.shape) == 2 else e.shape, e.values)
@@ -167,7 +169,9 @@ class DeviceMX(Device32):
         wb = self.copy(f"{layer}/Wb", w)
         self.keep(f"{layer}/gW", self.gradient(e3w, x0b, w.shape, at))
         e4 = self.input_error(e3, wb, x0b.shape, at)
-        return self.keep(f"{layer}/e4", F((*e.shape[:-1], e4.shape[-1]) if len(e.shape) == 2 else e4.shape, e4.values))
+        return self.keep(
+            f"{layer}/e4", F((*e.shape[:-1], e4.shape[-1]) if len(e.shape) == 2 else e4.shape, e4.values)
+        )
 
 
 __all__ = ["DeviceMX", "Sums"]

@@ -165,7 +165,7 @@ class Replay:
             raise PackError(f"{where} cannot be run by the definition: {error}") from error
 
         def see(seen: Seen) -> None:
-            made.seen[seen.path] = seen
+            made.seen.setdefault(seen.path, seen)  # of a parameter what was read, not what it became
 
         step: Step = self.module.Step(self.net, settings, state, made.now, see)
         if self.change is not None:

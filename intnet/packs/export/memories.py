@@ -8,6 +8,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 
+from intnet.packs import mx
 from intnet.packs.pack import Pack
 from intnet.packs.ports import Port
 
@@ -43,6 +44,8 @@ def about(pack: Pack, port: Port) -> list[str]:
     if port.word:
         row += f", a row in {port.row_words} words of {port.word} bits"
     scale = "" if port.exponent is None else f"value = code * 2^({port.exponent})"
+    if mx.MX in port.rounding or port.encoding == "e8m0":
+        scale = f"value = {mx.value_of(pack.entries[port.name])}"
     lines = [f"{pack.manifest['name']} {pack.manifest['version']}, port {port.name} ({port.direction})"]
     lines += [shape, row, *([scale] if scale else []), port.meaning]
     return [ascii(line)[1:-1].replace("*/", "* /") for line in lines if line]

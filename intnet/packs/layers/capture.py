@@ -148,9 +148,11 @@ class Taps:
         self.rates: dict[str, Any] = {}
 
     def __call__(self, event: Event) -> None:
-        """Observe one event."""
-        if event.layer in self._seen:
-            self._seen[event.layer].events.append(event)
+        """Observe one event; of a parameter that is read as it stands, and told again when it has moved, the
+        first: what it has become is state."""
+        seen = self._seen.get(event.layer)
+        if seen is not None and all(event.path != one.path for one in seen.events):
+            seen.events.append(event)
 
     def __enter__(self) -> "Taps":
         for layer in self.layers:

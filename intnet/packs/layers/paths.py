@@ -182,7 +182,6 @@ class Maker:
             if found != name:
                 self.aliases[name] = found
             return
-        self.aliases.pop(name, None)  # a parameter that was read as it stood has moved
         result = event.result
         formula = operands.symbol(event.path).formula
         if isinstance(result, Exact):
