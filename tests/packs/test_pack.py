@@ -41,6 +41,11 @@ KNOWN = [
         "0b86066ac6ac4a48107ceb8ab0c3b3ca85e24d49ba1ec235c6f8d2e1978c5bea",
     ),
     (
+        "--method mx --model lenet5 --data digits --layer conv2 --batch-size 35 --step 2 "
+        "--set e=MXFP4/ceil/stochastic",
+        "8310a5a699aa35fe64c1f37f83f3b302c8bd1ddf1709c31965cc53b02df1f20d",
+    ),
+    (
         "unit quantize_sq --level 1",
         "e971dd7c9d347a1e4c89d2c57ea0208e958cf5213ab1913c911cc704653c1fb1",
     ),
