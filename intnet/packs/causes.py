@@ -267,7 +267,7 @@ class Reads:
             found.append(term["port"])
         if "tensor" in source:
             found.append(source["tensor"])
-        if isinstance(port["exponent"], str):
+        if mx.MX in port["rounding"]:
             found.append(port["exponent"])
         if port["meaning"].endswith("after the step"):  # of float32, whose slots are no paths
             found += [prefix + path for path in self._paths(prefix) if path[:1] == "g" and path[:2] != "ga"]

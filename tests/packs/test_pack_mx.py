@@ -386,3 +386,18 @@ def test_a_zero_without_its_sign_is_named(made: Make, tmp_path: Path) -> None:
     give(read, "fc2/e3w", np.where(codes == minus, 0, codes).tolist(), dut)
     found = result_of(read, dut, "fc2/e3w")
     assert "a zero that has lost its sign" in [verdict.name for verdict in found.verdicts if verdict.whole]
+
+
+@pytest.mark.slow
+def test_words_that_are_no_number_stop_nothing(made: Make, tmp_path: Path) -> None:
+    """A NaN of an element, the NaN of a scale: what follows is told as it would be without them."""
+    read = made("linear")
+    dut = good(read, tmp_path / "dut")
+    for name, word in (("fc2/x0", 0x7F), ("fc2/e3.scale", 0xFF)):
+        codes = read.codes(name).reshape(-1)
+        codes[0] = word
+        give(read, name, codes.tolist(), dut)
+    result = causes.trace(read, check.check_dut(read, dut))
+    assert not result.untraced
+    bad = [(one.port.name, one.wrong, one.own) for one in result.ports if one.status != "pass"]
+    assert sorted(bad) == [("fc2/e3.scale", 1, 1), ("fc2/x0", 1, 1)]
