@@ -28,6 +28,7 @@ from intnet.ops import conv2d, linear
 from intnet.ops.bilinear import block_product
 from intnet.ops.kernels.int_conv import gemm
 from intnet.spec.float32 import to_float32
+from tests.support.blocks import agrees, check_conv, check_linear
 from tests.support.opcheck import run, threads, values
 
 MATRIX, IMAGE, WEIGHT = (0, 1), (0, 3), (0, 1)  # axes of 4x4 blocks
@@ -75,47 +76,6 @@ def row(exponents: list[int], codes: list[int] | None = None) -> QTensor:
     """A matrix of one row, an exponent an element."""
     ones = np.ones(len(exponents), np.int32) if codes is None else np.array(codes, np.int32)
     return QTensor(ones[None], np.array([exponents], np.int16))
-
-
-def agrees(got: Any, want: oracle.Tensor) -> None:
-    """`got` is `want` rounded once, and a sum of exactly zero is +0; an overflow of `want` is no value."""
-    assert got.dtype == np.float32 and got.shape == want.shape
-    assert values(got) == oracle.block_float.rounded(want).values
-    exact_zero = np.array([value == 0 for value in want.values], np.bool_).reshape(want.shape)
-    assert not np.any(np.signbit(got[exact_zero]))
-
-
-def check(op: Any, x: Pair, w: Pair, e: Pair, wants: list[Callable[[], oracle.Tensor]], **how: Any) -> None:
-    """Forward and both gradients; NumberError just where the oracle overflows."""
-    results = [want() for want in wants]
-    try:
-        for want in results:
-            oracle.block_float.rounded(want)
-    except OverflowError:
-        with pytest.raises(NumberError, match="layer: a value is beyond float32's range"):
-            run(op, x.q, w.q, error=e.q, where="layer", **how)
-        return
-    got, gradients = run(op, x.q, w.q, error=e.q, where="layer", **how)
-    for value, want in zip((got, *gradients), results, strict=True):
-        agrees(value, want)
-
-
-def check_linear(x: Pair, w: Pair, e: Pair) -> None:
-    wants = [
-        lambda: oracle.convolution.linear(x.exact, w.exact),
-        lambda: oracle.convolution.linear_input_grad(e.exact, w.exact),
-        lambda: oracle.convolution.linear_weight_grad(e.exact, x.exact),
-    ]
-    check(linear, x, w, e, wants)
-
-
-def check_conv(x: Pair, w: Pair, e: Pair, **how: Any) -> None:
-    wants = [
-        lambda: oracle.convolution.conv2d(x.exact, w.exact, **how),
-        lambda: oracle.convolution.conv2d_input_grad(e.exact, w.exact, x.q.shape, **how),
-        lambda: oracle.convolution.conv2d_weight_grad(e.exact, x.exact, w.q.shape, **how),
-    ]
-    check(conv2d, x, w, e, wants, **how)
 
 
 # -- linear and conv2d --------------------------------------------------------------------------

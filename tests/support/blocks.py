@@ -110,7 +110,7 @@ def agrees(got: Any, want: oracle.Tensor) -> None:
     """`got` is `want` rounded once; what is exactly zero is +0."""
     assert got.dtype == np.float32 and got.shape == want.shape
     assert values(got) == block_float.rounded(want).values
-    zero = np.array([not value for value in want.values]).reshape(want.shape)
+    zero = np.array([not value for value in want.values], np.bool_).reshape(want.shape)
     assert not np.any(np.signbit(got[zero]))
 
 
