@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,24 +83,28 @@ def _run(command: list[str], until: float) -> str:
     return done.stdout
 
 
-def _decide(script: str, folder: Path, unlike: bool = False) -> Proof:
-    """Whether `differ` of the module miter, which a script for Yosys makes, is 0 whatever its inputs are.
+def _decide(script: str, folder: Path, count: int = 1, unlike: bool = False) -> list[Proof]:
+    """Whether each output of the module miter, which a script for Yosys makes, is 0 whatever its inputs are.
 
     unlike: a difference is expected, and looked for ahead of what both sides have in common
     """
-    begin, gates, words = time.monotonic(), folder / "miter.blif", folder / "words"
-    path = folder / "script.ys"
+    begin, gates, path = time.monotonic(), folder / "miter.blif", folder / "script.ys"
+    until = begin + TIMEOUT * count
     path.write_text(f"{script}\n{GATES}\nwrite_blif {gates}\n")
     # An input or a register of another width than the definition's is no match.
-    _run(["yosys", "-q", "-e", "Resizing cell port", "-s", str(path)], begin + TIMEOUT)
+    _run(["yosys", "-q", "-e", "Resizing cell port", "-s", str(path)], until)
+    proofs: dict[int, Proof] = {}
     for tactic in (SEARCH, SWEEP) if unlike else (SWEEP,):
-        proving = f"read_blif {gates}; strash; {tactic}; write_cex -n {words}"
-        said = _run(["yosys-abc", "-c", proving], begin + TIMEOUT)
-        seconds = time.monotonic() - begin
-        if "UNSATISFIABLE" in said:
-            return Proof(True, {}, seconds)
-        if "SATISFIABLE" in said:
-            return Proof(False, _words(words.read_text()), seconds)
+        left = [k for k in range(count) if k not in proofs]
+        each = "; ".join(
+            f"echo output {k}:; cone -O {k}; {tactic}; write_cex -n {folder}/{k}; restore" for k in left
+        )
+        said = _run(["yosys-abc", "-c", f"read_blif {gates}; strash; backup; {each}"], until)
+        for k, answer in re.findall(r"^output (\d+):\s+(SAT|UNSAT)ISFIABLE", said, re.M):
+            told = _words((folder / k).read_text()) if answer == "SAT" else {}
+            proofs[int(k)] = Proof(answer == "UNSAT", told, time.monotonic() - begin)
+        if len(proofs) == count:
+            return [proofs[k] for k in range(count)]
     raise Undecided(f"yosys-abc did not decide:\n{said[-2000:]}")
 
 
@@ -134,18 +138,20 @@ def _definition(name: str, circuit: Circuit, prefix: str, ports: list[str], like
     return [*lines, f"{name} {prefix}({', '.join(wiring)});"]
 
 
-def _unit(unit: Unit, circuit: Circuit, parameters: Mapping[str, Any], ports: list[str]) -> list[str]:
+def _unit(
+    unit: Unit, circuit: Circuit, parameters: Mapping[str, Any], ports: list[str], prefix: str
+) -> list[str]:
     """An instance of the unit, cut at its registers: .q of each is what it holds, .d what it will."""
-    lines, wiring = ["wire unit_valid;"], [*ports, ".in_valid(in_valid)", ".rst(rst)"]
-    wiring.append(".\\out_valid.d (unit_valid)")
+    lines, wiring = [f"wire {prefix}_valid;"], [*ports, ".in_valid(in_valid)", ".rst(rst)"]
+    wiring.append(f".\\out_valid.d ({prefix}_valid)")
     for port in unit.signals(parameters, {}):
         if port.direction == "out":
-            lines.append(f"wire [{port.bits - 1}:0] unit_{port.name};")
-            wiring.append(f".\\{port.name}.d (unit_{port.name})")
+            lines.append(f"wire [{port.bits - 1}:0] {prefix}_{port.name};")
+            wiring.append(f".\\{port.name}.d ({prefix}_{port.name})")
     for register, (before, _) in circuit.registers.items():
-        lines.append(f"wire [{before.bits - 1}:0] unit_next_{register};")
-        wiring += [f".\\{register}.q (state_{register})", f".\\{register}.d (unit_next_{register})"]
-    return [*lines, f"evert the_unit({', '.join(wiring)});"]
+        lines.append(f"wire [{before.bits - 1}:0] {prefix}_next_{register};")
+        wiring += [f".\\{register}.q (state_{register})", f".\\{register}.d ({prefix}_next_{register})"]
+    return [*lines, f"{prefix}_evert {prefix}({', '.join(wiring)});"]
 
 
 def _number(name: str, signed: bool) -> str:
@@ -153,58 +159,66 @@ def _number(name: str, signed: bool) -> str:
     return f"$signed({name})" if signed else f"$signed({{1'b0, {name}}})"
 
 
-def _agree(unit: Unit, circuit: Circuit, parameters: Mapping[str, Any]) -> str:
-    """That a clock leaves the unit as the definition has it: out_valid, results, registers."""
+def _agree(unit: Unit, circuit: Circuit, parameters: Mapping[str, Any], prefix: str) -> str:
+    """That a clock leaves an instance as the definition has it: out_valid, results, registers."""
     gives = "in_valid && !rst && last" if "last" in circuit.reads else "in_valid && !rst"
     signed = {port.name: port.signed for port in unit.signals(parameters, {}) if port.direction == "out"}
     results = [
-        f"{_number(f'unit_{port}', signed[port])} == {_number(f'def_{port}', wire.signed)}"
+        f"{_number(f'{prefix}_{port}', signed[port])} == {_number(f'def_{port}', wire.signed)}"
         for port, wire in circuit.gives.items()
     ]
-    clauses = [f"unit_valid == ({gives})", f"!({gives} && def_holds) || ({' && '.join(results)})"]
+    clauses = [f"{prefix}_valid == ({gives})", f"!({gives} && def_holds) || ({' && '.join(results)})"]
     for r in circuit.registers:
-        clauses.append(f"!rst || unit_next_{r} == 0")
-        clauses.append(f"rst || in_valid || unit_next_{r} == state_{r}")
-        clauses.append(f"rst || !in_valid || !def_holds || unit_next_{r} == def_next_{r}")
+        clauses.append(f"!rst || {prefix}_next_{r} == 0")
+        clauses.append(f"rst || in_valid || {prefix}_next_{r} == state_{r}")
+        clauses.append(f"rst || !in_valid || !def_holds || {prefix}_next_{r} == def_next_{r}")
     return " && ".join(f"({clause})" for clause in clauses)
 
 
-def _miter(inputs: list[str], body: list[str], agree: str) -> str:
+def _miter(inputs: list[str], body: list[str], agree: list[str]) -> str:
+    """An output for each agreement: 1 where it is none."""
     return (
         "module miter(\n  "
-        + ",\n  ".join([*inputs, "output wire differ"])
+        + ",\n  ".join([*inputs, *(f"output wire differ_{k}" for k in range(len(agree)))])
         + "\n);\n  "
-        + "\n  ".join([*body, f"assign differ = !({agree});"])
+        + "\n  ".join([*body, *(f"assign differ_{k} = !({one});" for k, one in enumerate(agree))])
         + "\nendmodule\n"
     )
 
 
-def prove(rtl: Path, unit: Unit, circuit: Circuit, parameters: Mapping[str, Any], mutant: int = 0) -> Proof:
-    """A unit in SystemVerilog, or a mutant of it, against its circuit.
+def prove(rtl: Path, unit: Unit, circuit: Circuit, parameters: Mapping[str, Any]) -> Proof:
+    """A unit in SystemVerilog against its circuit.
 
     Undecided where that takes too long, RuntimeError where the two cannot be compared.
     """
+    return _each(rtl, unit, circuit, parameters, [0])[0]
+
+
+def _each(
+    rtl: Path, unit: Unit, circuit: Circuit, parameters: Mapping[str, Any], which: Sequence[int]
+) -> list[Proof]:
+    """The unit (0) or mutants of it, each against the circuit, side by side in one design."""
     inputs, ports = _declared(circuit)
-    body = _unit(unit, circuit, parameters, ports)
-    body += _definition(f"{unit.name}_spec", circuit, "def", ports, circuit)
-    define = f"-DMUT={mutant}" if mutant else ""
+    body, agree, script = _definition(f"{unit.name}_spec", circuit, "def", ports, circuit), [], []
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         (here / rtl.name).write_text(_set(rtl.read_text(), unit.generics(parameters)))
         (here / "spec.sv").write_text(verilog.text(unit.name, circuit))
-        (here / "miter.sv").write_text(_miter(inputs, body, _agree(unit, circuit, parameters)))
-        return _decide(
-            f"""\
+        for n in which:
+            side, define = f"unit{n}", f"-DMUT={n}" if n else ""
+            body += _unit(unit, circuit, parameters, ports, side)
+            agree.append(_agree(unit, circuit, parameters, side))
+            script.append(f"""\
 read_verilog -sv {define} -I{HERE} -I{rtl.parent} {here / rtl.name}
 hierarchy -top {unit.name}
 proc; flatten; opt_clean
 expose -dff -evert-dff
-rename -top evert
-read_verilog -sv {here / "spec.sv"}
-read_verilog -sv {here / "miter.sv"}""",
-            here,
-            unlike=bool(mutant),
-        )
+rename -top {side}_evert
+design -stash {side}""")
+        script += [f"design -copy-from unit{n} unit{n}_evert" for n in which]
+        script += [f"read_verilog -sv {here / 'spec.sv'} {here / 'miter.sv'}"]
+        (here / "miter.sv").write_text(_miter(inputs, body, agree))
+        return _decide("\n".join(script), here, len(which), unlike=0 not in which)
 
 
 def _set(text: str, generics: Mapping[str, int]) -> str:
@@ -227,15 +241,23 @@ def same(name: str, circuit: Circuit, changed: Circuit) -> Proof:
         here = Path(folder)
         (here / "specs.sv").write_text(verilog.text(name, circuit) + verilog.text("bad", changed, circuit))
         agree = f"!def_holds || ({' && '.join([results, *kept])})"
-        (here / "miter.sv").write_text(_miter(inputs, body, agree))
-        return _decide(f"read_verilog -sv {here / 'specs.sv'} {here / 'miter.sv'}", here)
+        (here / "miter.sv").write_text(_miter(inputs, body, [agree]))
+        return _decide(f"read_verilog -sv {here / 'specs.sv'} {here / 'miter.sv'}", here)[0]
 
 
-def of(name: str, settings: Mapping[str, Any], mutant: int = 0) -> Proof:
-    """A unit of `examples/rtl`, or a mutant of it, at some settings and defaults."""
+def of(name: str, settings: Mapping[str, Any]) -> Proof:
+    """A unit of `examples/rtl`, at some settings and defaults."""
     unit = UNITS[name]
     parameters = unit.defaults | dict(settings)
-    return prove(source(name), unit, definition.circuit(name, parameters), parameters, mutant)
+    return prove(source(name), unit, definition.circuit(name, parameters), parameters)
+
+
+def of_mutants(name: str, settings: Mapping[str, Any]) -> dict[int, Proof]:
+    """Each mutant of a unit against its definition."""
+    unit, which = UNITS[name], list(mutants(name))
+    parameters = unit.defaults | dict(settings)
+    proofs = _each(source(name), unit, definition.circuit(name, parameters), parameters, which)
+    return dict(zip(which, proofs, strict=True))
 
 
 def main() -> None:
@@ -256,13 +278,14 @@ def main() -> None:
         given = drafts.parse(UNITS[name], dict(text.split("=", 1) for text in args.settings))
         try:
             proof = of(name, given)
-            refuted = [n for n in mutants(name) if not of(name, given, n).equal] if args.mutants else []
+            tried = of_mutants(name, given) if args.mutants and mutants(name) else {}
         except Undecided as why:
             print(f"{name}: {why}", flush=True)
             failed = True
             continue
         verdict = "equal for every input" if proof.equal else f"different at {proof.told}"
-        also = f"; {len(refuted)} of {len(mutants(name))} mutants refuted" if args.mutants else ""
+        refuted = sum(not one.equal for one in tried.values())
+        also = f"; {refuted} of {len(tried)} mutants refuted" if args.mutants else ""
         print(f"{name}: {verdict} ({proof.seconds:.1f} s){also}", flush=True)
         failed = failed or not proof.equal
     sys.exit(int(failed))
