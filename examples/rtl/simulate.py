@@ -87,17 +87,19 @@ def random_words(model: Path, unit: str, folder: Path, beats: int, mutant: int =
     """A unit, or a mutant of it, against its C model by DPI-C, in Verilator: whether all random words agree.
 
     model: the folder that `intnet golden unit NAME --c` writes
+    folder: where it is built; what stands there of the simulator's own library is not compiled again
     """
     folder.mkdir(parents=True, exist_ok=True)
     define = [f"-DMUT={mutant}"] if mutant else []
-    top = f"{unit}_random_tb"
+    top, built = f"{unit}_random_tb", folder / "verilated"
+    flags = ["OPT_FAST=-O1", *(f"--old-file={part.name}" for part in built.glob("verilated*.o"))]
     command([
         "verilator", "--binary", "--timing", "-Wno-fatal", "-Wno-WIDTH", *define, f"-I{HERE}", f"-I{model}",
-        "-MAKEFLAGS", "OPT_FAST=-O1", "-CFLAGS", f"-I{model}", "--top-module", top,
-        "--Mdir", folder / "verilated", model / f"{top}.sv", source(unit),
+        "-MAKEFLAGS", " ".join(flags), "-CFLAGS", f"-I{model}", "--top-module", top,
+        "--Mdir", built, model / f"{top}.sv", source(unit),
         model / f"{unit}_model.c", model / f"{unit}_dpi.c",
     ])  # fmt: skip
-    return run([str(folder / "verilated" / f"V{top}"), f"+beats={beats}"])
+    return run([str(built / f"V{top}"), f"+beats={beats}"])
 
 
 def chosen(program: Sequence[str], pack: Path) -> list[str]:

@@ -230,16 +230,22 @@ def test_an_out_port_is_compared_to_its_top_bit(tmp_path: Path) -> None:
 # -- random words, in Verilator against the C model ------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def verilated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where units are built one after the other, and the simulator's own library once."""
+    return tmp_path_factory.mktemp("verilated")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(bool(simulate.missing("verilator")), reason=simulate.missing("verilator"))
 @pytest.mark.parametrize("name", ["quantize_cq", "mac_requant", "block_dot", "mx_dot", "requantize"])
-def test_random_words_agree_with_the_model(name: str, tmp_path: Path) -> None:
+def test_random_words_agree_with_the_model(name: str, tmp_path: Path, verilated: Path) -> None:
     """And a unit with a bug does not, where it has mutants."""
     folder = models.write(name, {}, tmp_path / "model")
-    passed, said = simulate.random_words(folder, name, tmp_path / "right", beats=30_000)
+    passed, said = simulate.random_words(folder, name, verilated, beats=30_000)
     assert passed, said
     if mutants(name):
-        passed, _ = simulate.random_words(folder, name, tmp_path / "wrong", beats=30_000, mutant=1)
+        passed, _ = simulate.random_words(folder, name, verilated, beats=30_000, mutant=1)
         assert not passed
 
 
