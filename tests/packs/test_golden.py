@@ -53,7 +53,7 @@ def test_a_run_goes_on_and_its_folder_stays_as_it_is(tmp_path: Path, capsys: Cap
 @pytest.mark.parametrize("method", ["adapt", "muppet"])
 def test_methods_with_float32_masters(method: str, tmp_path: Path, capsys: Capture) -> None:
     """A pack of a layer, checked by itself, and by two faulty devices that are found at their coordinates."""
-    given = ("--method", method, "--model", "lenet5", "--data", "digits", "--limit", 256)
+    given = ("--method", method, "--model", "lenet5", "--data", "digits", "--limit", 32, "--batch-size", 8)
     where = ("--layer", "conv2", "--step", 6, "--out", tmp_path / "pack")
     assert here(capsys, "golden", *given, *where)[0] == 0
     assert here(capsys, "check", tmp_path / "pack")[0] == 0

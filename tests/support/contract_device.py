@@ -45,13 +45,13 @@ class Roots(NamedTuple):
 
 def rounded(scaled: Fraction, mode: str, word: int, low: int | None, high: int | None) -> int:
     """As the page's table of modes, then the limits."""
-    floor = scaled.__floor__()
-    f = scaled - floor
+    whole = scaled.denominator
+    floor, f = divmod(scaled.numerator, whole)  # f in parts of `whole`
     if mode == "stochastic":
-        up = word < (f * 2**32).__floor__()
+        up = word < (f << 32) // whole
     else:
         assert mode == "ties_even"
-        up = f > Fraction(1, 2) or (f == Fraction(1, 2) and floor % 2 == 1)
+        up = 2 * f > whole or (2 * f == whole and floor % 2 == 1)
     return limited(floor + up, low, high)
 
 
@@ -179,9 +179,9 @@ class Device:
             if row.words != "-":
                 words = self.codes(row.words.split("`")[1])
         grid, exponent = self.grid(row, port, value)
+        scale = Fraction(2) ** -grid
         codes = [
-            fault(v / Fraction(2) ** grid, mode, word, low, high)
-            for v, word in zip(value.values, words, strict=True)
+            fault(v * scale, mode, word, low, high) for v, word in zip(value.values, words, strict=True)
         ]
         self.note(name, judged, codes)
         return codes, exponent
@@ -208,9 +208,9 @@ class Device:
         fine = k - 1
         step = log2_r(value.values) - 2 * fine
         fault, limit = self.faults.get(name, rounded), (1 << fine) - 1
-        codes, words = [], []
+        scale, codes, words = Fraction(2) ** -step, [], []
         for v in value.values:
-            scaled = v / Fraction(2) ** step
+            scaled = v * scale
             if abs(scaled) >= 1 << fine:
                 size = fault(scaled / (1 << fine), row.mode, 0, -limit, limit)
                 flag = 1
@@ -252,10 +252,12 @@ class Device:
             unit = Fraction(2) ** self.page.ports[name].exponent
             columns.append([v / unit for v in self.value(name).values])
             text = text.replace(f"`{name}`", f"c[{len(columns) - 1}][i % n[{len(columns) - 1}]]")
-        code = compile(re.sub(r"2\^(-?\d+)", r"Fraction(2) ** (\1)", text), "formula", "eval")
-        scope = {"c": columns, "n": [len(c) for c in columns], "Fraction": Fraction, "max": max}
+        powers = [Fraction(2) ** int(exponent) for exponent in re.findall(r"2\^(-?\d+)", text)]
+        places = iter(range(len(powers)))
+        text = re.sub(r"2\^-?\d+", lambda _: f"p[{next(places)}]", text)
         shape = max((self.value(name).shape for name in names), key=prod)
-        return T(shape, [eval(code, scope | {"i": i}) for i in range(prod(shape))])
+        scope = {"c": columns, "n": [len(c) for c in columns], "p": powers, "max": max, "all": prod(shape)}
+        return T(shape, eval(f"[{text} for i in range(all)]", scope))
 
     def value(self, name: str) -> T:
         """A port that was stored, or an input."""
