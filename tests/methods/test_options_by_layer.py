@@ -198,7 +198,7 @@ def test_every_command_takes_such_a_run(
 ) -> None:
     """train, resume, inspect, verify, golden and check by both ways, costs."""
     run, pack = tmp_path / "run", tmp_path / "pack"
-    given = ("--method", method, "--model", "mlp", "--data", "digits", "--batch-size", 700)
+    given = ("--method", method, "--model", "mlp", "--data", "digits", "--limit", 144, "--batch-size", 70)
     told = [word for option in options for word in ("--set", option)]
     status, out, err = here(capsys, "train", *given, *told, "--steps", 4, "--out", run)
     assert status == 0, err
