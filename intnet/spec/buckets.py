@@ -280,14 +280,16 @@ def symmetric_back(q: int, s: int) -> Back:
 def symmetric(values: Sequence[int], b: int) -> Bucket:
     """A whole tensor: one scale, zero at code 2^(b-1)."""
     s = quotient(reach_of(values), 2 ** (b - 1) * ONE).units
-    ways = [symmetric_way(a, s, b) for a in values]
+    found = {a: symmetric_way(a, s, b) for a in set(values)}  # of a ReLU most are 0
+    ways = [found[a] for a in values]
     codes = [2 ** (b - 1) + way.kept for way in ways]
     return Bucket(codes, s, 0, sum(way.kept != way.decision.rounded for way in ways))
 
 
 def symmetric_values(bucket: Bucket, b: int) -> list[int]:
     """a~ of every element."""
-    return [symmetric_back(code - 2 ** (b - 1), bucket.scale).value.units for code in bucket.codes]
+    made = {code: symmetric_back(code - 2 ** (b - 1), bucket.scale) for code in set(bucket.codes)}
+    return [made[code].value.units for code in bucket.codes]
 
 
 # -- a tensor ----------------------------------------------------------------------------------------
@@ -295,9 +297,9 @@ def symmetric_values(bucket: Bucket, b: int) -> list[int]:
 
 def pack(codes: Sequence[int], width: int, unit: int = 1) -> bytes:
     """One code above the other in one long integer, little-endian, filled to a multiple of `unit` bytes."""
-    total = sum((code % 2**width) << (width * i) for i, code in enumerate(codes))
+    digits = "".join(f"{code % 2**width:0{width}b}" for code in reversed(codes))
     size = -(-len(codes) * width // 8)
-    return total.to_bytes(-(-size // unit) * unit, "little")
+    return int(digits or "0", 2).to_bytes(-(-size // unit) * unit, "little")
 
 
 def width_of(kind: str, b: int) -> int:

@@ -57,8 +57,10 @@ def nearest_integer(num: int, den: int) -> int:
 def nearest_units(num: int, den: int = 1) -> int:
     """The float32 nearest to num/den units (den > 0), in units; OverflowError beyond the last one."""
     size = abs(num)
-    drop = max(size.bit_length() - den.bit_length() - MANTISSA, 0)
-    if size >= den << (drop + MANTISSA):
+    drop = size.bit_length() - den.bit_length() - MANTISSA
+    if drop < 0:
+        drop = 0  # nothing is finer than a unit
+    elif size >= den << drop + MANTISSA:
         drop += 1
     size = nearest_integer(size, den << drop) << drop
     if size >= INFINITE:
@@ -79,9 +81,11 @@ def units(x: Fraction | int) -> int:
     """A float32 in units of 2^-149; ValueError where `x` is not a float32."""
     num, den = x.as_integer_ratio()
     places = den.bit_length() - 1
-    drop = max(num.bit_length() - MANTISSA, 0)
-    n = num << max(-LEAST - places, 0)
-    if den != 1 << places or places > -LEAST or num >> drop << drop != num or abs(n) >= INFINITE:
+    drop = num.bit_length() - MANTISSA
+    if den != 1 << places or places > -LEAST or (drop > 0 and num >> drop << drop != num):
+        raise ValueError(f"{x} is not a float32")
+    n = num << -LEAST - places
+    if abs(n) >= INFINITE:
         raise ValueError(f"{x} is not a float32")
     return n
 

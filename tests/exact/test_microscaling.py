@@ -36,18 +36,15 @@ def sweep(
 ) -> None:
     """AssertionError where a scale, an element, a value or a count is not the definition's."""
     made = quantize(x, format, rounding=mode, words=words, word_bits=bits)
-    counts = np.zeros(2, int)
-    flat = x.reshape(-1).tolist()
+    counts, of = np.zeros(2, int), element(format)
+    flat, raw, held = (one.reshape(-1).tolist() for one in (x, made.raw(), made.to_float64()))
     for block, inside in spec.members(x.shape, format.sizes).items():
         drawn = None if words is None else [int(words.reshape(-1)[i]) >> (32 - bits) for i in inside]
-        told = spec.quantize_block(
-            [exactly(flat[i]) for i in inside], element(format), format.scale, mode, drawn, bits
-        )
+        told = spec.quantize_block([exactly(flat[i]) for i in inside], of, format.scale, mode, drawn, bits)
         assert made.scales[block] == told.scale, (block, made.scales[block], told)
-        assert made.raw().reshape(-1)[inside].tolist() == told.elements
-        values = made.to_float64().reshape(-1)[inside].tolist()
-        assert [exactly(v) for v in values] == [
-            spec.decoded(word, told.scale, element(format)) for word in told.elements
+        assert [raw[i] for i in inside] == told.elements
+        assert [exactly(held[i]) for i in inside] == [
+            spec.decoded(word, told.scale, of) for word in told.elements
         ]
         counts += told.saturated, told.inexact
     assert made.status is not None and (made.status.saturated, made.status.inexact) == tuple(counts)

@@ -56,13 +56,14 @@ def trained(net: str, method: str, options: dict[str, Any], steps: int = 4) -> R
 
 def by_the_definition(run: Run, net: str, images: np.ndarray) -> list[Fraction]:
     """Float32 logits of images, each a batch of its own."""
-    if len(images) > 1:
-        return [v for k in range(len(images)) for v in by_the_definition(run, net, images[k : k + 1])]
-    module = METHODS[run.method.name]
+    module, state = METHODS[run.method.name], state_of(run)
     settings = module.Settings.from_options(run.method.settings())
-    given = data.Fixed(images.shape, images.reshape(-1).tolist(), run.data.exponent)
-    now = Now(run.seed, run.step, run.steps_per_epoch)
-    return inference.logits(NETS[net][0], module, settings, state_of(run), given, now).values
+    now, shape = Now(run.seed, run.step, run.steps_per_epoch), (1, *images.shape[1:])
+    found = []
+    for image in images:
+        given = data.Fixed(shape, image.reshape(-1).tolist(), run.data.exponent)
+        found += inference.logits(NETS[net][0], module, settings, state, given, now).values
+    return found
 
 
 def program_of(net: str, method: str, options: dict[str, Any]) -> tuple[Run, Program]:
