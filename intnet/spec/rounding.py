@@ -88,8 +88,9 @@ def drawn(floor: int, fraction: Fraction, word: int | None, bits: int = 32) -> D
         raise ValueError(f"stochastic rounding takes 1..32 random bits, got {bits}")
     if word is None or not 0 <= word < 2**bits:
         raise ValueError(f"stochastic rounding needs a word of {bits} bits, got {word!r}")
-    threshold = (fraction.numerator << bits) // fraction.denominator
-    return Decision(floor, fraction, fraction == HALF, threshold, word < threshold)
+    num, den = fraction.as_integer_ratio()
+    threshold = (num << bits) // den
+    return Decision(floor, fraction, 2 * num == den, threshold, word < threshold)
 
 
 def round_fraction(

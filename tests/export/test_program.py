@@ -33,9 +33,10 @@ def test_logits_are_those_of_the_definition(net: str, method: str, options: dict
     codes, exponents = batch.outputs(program, images)
     assert codes.tolist() == [one.codes for one in made]
     assert exponents.tolist() == [[one.exponent] for one in made]
-    wanted = by_the_definition(run, net, images)
     given = codes if program.logits.form == FLOAT32 else float_logits(codes, exponents)
-    assert [Fraction(float(v)) for v in given.reshape(-1)] == wanted
+    some = 8  # as codes and as these they are the same; each takes the definition's time
+    wanted = by_the_definition(run, net, images[:some])
+    assert [Fraction(float(v)) for v in given[:some].reshape(-1)] == wanted
 
 
 @pytest.mark.parametrize(("method", "options"), INTEGER, ids=str)

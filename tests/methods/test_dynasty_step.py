@@ -61,11 +61,13 @@ def used(i: int, symbol: str) -> set[int]:
     return {dynasty_map.in_use(Fraction(b)) for each in kept for b in each}
 
 
+@pytest.mark.slow  # whose steps the slow tests take too
 def test_the_cases_use_every_width() -> None:
     for symbol in ("W", "A"):
         assert set.union(*(used(i, symbol) for i in range(len(CASES)))) == {0, 2, 4, 6, 8}
 
 
+@pytest.mark.slow  # whose steps the slow tests take too
 def test_the_cases_have_dead_blocks_saturation_and_maps_that_change() -> None:
     steps = [result.expected for i in range(len(CASES)) for result in stepped(i)]
     assert any(0.0 in found.values() for step in steps for found in step.found.values())

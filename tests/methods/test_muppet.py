@@ -58,6 +58,7 @@ def test_three_steps_equal_the_oracle(i: int) -> None:
         assert differences(result) == []
 
 
+@pytest.mark.slow  # whose steps the slow tests take too
 def test_the_cases_reach_every_level() -> None:
     """0 and 3 move on by themselves."""
     ends = [int(stepped(i)[-1].state["method/level"][0]) for i in range(len(CASES))]

@@ -90,6 +90,7 @@ def test_every_step_equals_the_oracle(i: int) -> None:
     assert [differences(result) for result in stepped(i)] == [[]] * CASES[i].steps
 
 
+@pytest.mark.slow  # whose steps the slow tests take too
 def test_the_cases_clip_mix_and_hold_float32() -> None:
     assert any(result.expected.saturated for i in range(len(CASES)) for result in stepped(i))
     widths = [

@@ -246,7 +246,7 @@ def test_a_unit_that_takes_nothing(name: str, tmp_path: Path) -> None:
 @icarus_only
 def test_a_lost_word_is_found_by_check(tmp_path: Path) -> None:
     """With +out= the testbench goes on to the end, and what is missing is named by its place."""
-    folder = written(tmp_path, "quantize_sq", "L1", {"W": 8, "EX": -3, "K": 4, "ready": 1})
+    folder = written(tmp_path, "quantize_sq", "L2", {"W": 8, "EX": -3, "K": 4, "ready": 1})
     unit = pack.read(folder).manifest["about"]["unit"]
     text = stream.wrapped(unit).replace(".unit_done(unit_done)", ".unit_done(unit_done && !lost)")
     count = "  integer given = 0;\n  wire lost = unit_done && given == 40;\n"
