@@ -129,6 +129,7 @@ def test_sparse_weights_take_a_mask(tmp_path: Path) -> None:
     assert fixed_model.load(tmp_path / "model.npz").evaluate(run.data).accuracy == run.evaluate().accuracy
 
 
+@pytest.mark.slow
 def test_damage_is_named(pair: tuple[Run, Path], tmp_path: Path) -> None:
     """One bit of every array's middle byte; what a zip file says around them says nothing of the model."""
     _, path = pair
