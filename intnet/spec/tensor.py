@@ -42,8 +42,8 @@ class Fixed(NamedTuple):
 
     def real(self) -> Tensor:
         """The exact values as Fractions."""
-        unit = power(self.exponent)
-        values = {code: code * unit for code in set(self.codes)}  # of many elements the codes are few
+        num, den = power(self.exponent).as_integer_ratio()
+        values = {code: Fraction(code * num, den) for code in set(self.codes)}  # of many elements few codes
         return Tensor(self.shape, [values[code] for code in self.codes])
 
     def ints(self) -> Tensor:
