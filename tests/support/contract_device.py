@@ -180,9 +180,7 @@ class Device:
                 words = self.codes(row.words.split("`")[1])
         grid, exponent = self.grid(row, port, value)
         scale = Fraction(2) ** -grid
-        codes = [
-            fault(v * scale, mode, word, low, high) for v, word in zip(value.values, words, strict=True)
-        ]
+        codes = [fault(v * scale, mode, word, low, high) for v, word in zip(value.values, words, strict=True)]
         self.note(name, judged, codes)
         return codes, exponent
 
