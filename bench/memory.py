@@ -28,7 +28,11 @@ for _ in range(3):
     step()
 print(resident("VmHWM") - before)
 """
-INTNET = "from bench import training\nstep = training.step({name!r})"
+INTNET = """
+from bench import training
+from intnet import methods
+step = training.run(methods.make({name!r}), steps=training.STEPS).train_step
+"""
 TORCH = "from bench import torch_nets\nstep = torch_nets.float_step({batch})"
 
 

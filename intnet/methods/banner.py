@@ -41,6 +41,7 @@ class Banner(Float32):
     """
 
     name = "banner"
+    reads_copies = True
     ranged = True
     SYMBOLS = symbols.BANNER
     DEVIATIONS: ClassVar[dict[str, str]] = {

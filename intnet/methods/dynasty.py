@@ -49,6 +49,7 @@ class Dynasty(Float32):
     """
 
     name = "dynasty"
+    reads_copies = True
     SYMBOLS = symbols.DYNASTY
     BY_LAYER = ("map", "bits", "weight_bits")
     STATE: ClassVar[dict[str, str]] = Float32.STATE | {

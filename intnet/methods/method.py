@@ -26,12 +26,12 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from intnet.blocks.buckets import Draw
+from intnet.blocks.buckets import Draw, Signs
 from intnet.errors import NumberError
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.exact.quantize import quantize
 from intnet.methods.options import check_patterns, parse_options
-from intnet.methods.packing import Held, Packing, split
+from intnet.methods.packing import MASK, Held, Packing, split
 from intnet.methods.symbols import PACKED, Symbol
 from intnet.numbers import fp32, rng, shares
 from intnet.numbers.formats import Format
@@ -102,6 +102,7 @@ class Method(Shown):
     steps_per_epoch = 1  # of the run that trains by it
     moves_within_epochs = False  # its learning rate does, so a step depends on steps_per_epoch
 
+    reads_copies = False  # products keep rounded copies of activations: nothing else holds ReLU's output
     exact_gradients = False  # gW is an exact product of integers, which takes integers of x0
     packing: Packing | None  # what its tape packs, where asked to
 
@@ -258,11 +259,14 @@ class Method(Shown):
         """What the tape holds, until the backward pass, of a float32 value that gradients are made from.
 
         The value itself or a `Kept`. path: x0 of a matrix product or of a scaled image, x1 of batch norm, x3
-        of SiLU, x4 of sigmoid, mask of ReLU, of whose output the gradient reads only where it is above 0.
+        of SiLU, x4 of sigmoid, mask of ReLU, of whose output the gradient reads only where it is above 0: a
+        bit an element where nothing else holds that output.
 
         Defined by `spec/methods/step.py: Step.save`.
         """
-        return value if self.packing is None else self.packing.save(layer, path, value)
+        if self.packing is not None:
+            return self.packing.save(layer, path, value)
+        return Signs(value) if path == MASK and self.reads_copies else value
 
     def error(self, layer: LayerLike, path: str, value: Any) -> Any:
         """A value on the way back."""

@@ -65,6 +65,7 @@ class Mx(Float32):
     """
 
     name = "mx"
+    reads_copies = True
     SYMBOLS = symbols.MX
     BY_LAYER = (OF_ALL, *ROLES)
     DEVIATIONS: ClassVar[dict[str, str]] = {
