@@ -161,7 +161,7 @@ def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
 
     if args.reestimate:
         raise ConfigError(f"--reestimate: {args.source} holds batch norm as constants; name the run's folder")
-    is_program = archive.format_of(args.source) == model_file.KIND.format
+    is_program = archive.told(args.source).get("format") == model_file.KIND.format
     model = (_program if is_program else _fixed)(args.source)
     trained = model.trained
     data = datasets.load(args.data or trained["data"], args.data_dir, args.image_size)

@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; returns the exit status."""
+    """Run a command; returns the exit status. arguments: None are the process's own, which ends with it."""
     args = parser().parse_args(arguments)
     try:
         with together.ranks(args):
@@ -106,6 +106,8 @@ def main(arguments: list[str] | None = None) -> int:
                 plugins.load(file)
             status: int = COMMANDS[args.command].run(args)
         sys.stdout.flush()  # here, so that a closed pipe is met inside this try
+        if arguments is None:
+            together.leave(status)
         return status
     except KeyboardInterrupt:
         print(f"intnet {args.command}: interrupted", file=sys.stderr)

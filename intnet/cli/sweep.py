@@ -158,7 +158,7 @@ def carry_out(
     from intnet.sweeps import cluster, conduct, plan, work
     from intnet.sweeps.compared import RESULTS
     from intnet.sweeps.progress import Show
-    from intnet.training.epochs import Stop
+    from intnet.training.stop import Stop
 
     stop, launch = Stop(signal.SIGINT, signal.SIGTERM), words(args.launch or "", "--launch")
     with ExitStack() as held:

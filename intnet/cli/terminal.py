@@ -17,8 +17,8 @@ from rich.text import Text
 
 from intnet.cli import stopping
 from intnet.inspect.over_steps import logged
-from intnet.runs import report
-from intnet.runs.run_folder import RunFolder, resume_command
+from intnet.runs import kept, report
+from intnet.runs.run_folder import RunFolder
 from intnet.show import tables
 from intnet.show.bars import FIRST, bar, bars, say
 from intnet.show.tables import Column, Table, numbers
@@ -91,20 +91,21 @@ def train(work: RunFolder, args: argparse.Namespace) -> int:
             f"from step {run.step:,} to {work.plan.steps:,} in {work.folder}",
             flush=True,
         )
-    stop, show = stopping.stop(lambda: _kept(work)), Show(work, args.json)
+    stop, show = stopping.stop(), Show(work, args.json)
     try:
         watched = nullcontext() if args.stats is None else logged(work.run, args.stats, args.stats_every)
         with stop, show.bars, watched:
             result = work.train(show.on_step, show.on_epoch, show.on_test, stop)
     except KeyboardInterrupt:
         result, stop.signal = None, stop.signal or signal.SIGINT
-    if not work.writes:
-        return 0
     if work.sent and work.sent.steps:
         print(sent(work.sent.told(work.run)), file=sys.stderr)  # the last line of stdout is the digest
     if result is None:
-        print(f"stopped: {_kept(work)}", file=sys.stderr)
+        if work.writes:
+            print(f"stopped: {kept.told(work.folder)}", file=sys.stderr)
         return 128 + (stop.signal or signal.SIGINT)  # another rank's
+    if not work.writes:
+        return 0
     if args.json:
         print(json.dumps(result))
     else:
@@ -118,13 +119,6 @@ def sent(told: dict[str, Any]) -> str:
     return (
         f"{told['ranks']} ranks; in a step rank 0 gave others {told['all_bytes']:,.0f} bytes in "
         f"{told['messages']:,.0f} messages: {kinds}; float32 gradients are {told['float32_gradients']:,}"
-    )
-
-
-def _kept(work: RunFolder) -> str:
-    return (
-        f"{work.folder} is saved at step {work.saved:,} of {work.plan.steps:,}; "
-        f"go on with: {resume_command(work.folder)}"
     )
 
 

@@ -81,6 +81,11 @@ class MpiWorld(World):
         """As `World.greatest`."""
         return self._reduced(array, self._mpi.MAX, what)
 
+    def leave(self) -> None:
+        """Wait until all ranks are done; MPI's own last call waits for none that is lost."""
+        self._all.Barrier()
+        self._mpi.Finalize()
+
     def abort(self, status: int) -> None:
         """End every rank: one of them cannot go on, and the others wait for it."""
         self._all.Abort(status)

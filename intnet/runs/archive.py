@@ -105,13 +105,13 @@ def load(path: PathLike, kind: Kind) -> tuple[Arrays, dict[str, Any]]:
     return arrays, description
 
 
-def format_of(path: PathLike) -> str:
-    """What a file says that it is, not checked; '' of one that is none of ours."""
+def told(path: PathLike) -> dict[str, Any]:
+    """What a file says of itself, not checked; nothing of one that is none of ours."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return str(json.loads(_array(archive.read(f"{META}.npy")).tobytes())["format"])
+            return dict(json.loads(_array(archive.read(f"{META}.npy")).tobytes()))
     except Exception:  # what the standard readers raise on damaged bytes is no closed list
-        return ""
+        return {}
 
 
 def _read(path: Path, kind: Kind, content: bytes) -> tuple[Arrays, dict[str, Any]]:

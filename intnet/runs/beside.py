@@ -15,9 +15,10 @@ from typing import Any
 
 from intnet.machine.ranks import World, current
 from intnet.runs import across, config, files, kept_data, report, run_folder
-from intnet.runs.config import CHECKPOINT_EVERY, CONFIG, Plan
+from intnet.runs.config import CHECKPOINT_EVERY, Plan
 from intnet.runs.identity import identity
-from intnet.runs.run_folder import CHECKPOINT, PathLike, RunFolder
+from intnet.runs.kept import CHECKPOINT, CONFIG, PathLike
+from intnet.runs.run_folder import RunFolder
 from intnet.trace import PathTable
 from intnet.training.tape import Tape
 from intnet.training.train import Run
@@ -34,7 +35,7 @@ class Beside(RunFolder):
         self.folder, self.run, self.identity, self.plan = folder, run, own, plan
         self.world: World = world
         self.sent = None  # rank 0 tells
-        self.saved, self.at_a_time, self._before = run.step, 1, None
+        self.at_a_time, self._before = 1, None
 
     def close(self) -> None:
         """Nothing is open."""
@@ -46,8 +47,6 @@ class Beside(RunFolder):
         """Its part of the counts and of the state."""
         self.run.counts()
         across.check_same(self.world, self.run.state(), self.run.step)
-        self._any(False)  # rank 0 has saved it
-        self.saved = self.run.step
 
     def _again(self, on_test: Callable[[int], None] | None) -> dict[str, Any]:
         return self._report(PathTable(), self._accuracy(on_test)) if self._any(False) else {}

@@ -9,8 +9,8 @@ from typing import Any
 from intnet.errors import ConfigError
 from intnet.runs import definition, files, records
 from intnet.runs.identity import IDENTITY, OF_SOME
+from intnet.runs.kept import CONFIG
 
-CONFIG = "config.json"
 FORMAT, VERSION = "intnet run", 1
 CHECKPOINT_EVERY = 100
 

@@ -18,7 +18,6 @@ back to it and goes on bit for bit. A lock keeps two processes from working on o
 import dataclasses
 import json
 import os
-import shlex
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -41,8 +40,9 @@ from intnet.runs import (
     report,
     state_dicts,
 )
-from intnet.runs.config import CHECKPOINT_EVERY, CONFIG, Plan
+from intnet.runs.config import CHECKPOINT_EVERY, Plan
 from intnet.runs.identity import IDENTITY, check_same_data, identity
+from intnet.runs.kept import CHECKPOINT, CONFIG, PathLike, resume_command
 from intnet.runs.metrics import cut_metrics, epoch_line, history, read_metrics, step_lines
 from intnet.runs.process import memory, taken
 from intnet.trace import PathTable
@@ -51,9 +51,7 @@ from intnet.training.inference import Scores
 from intnet.training.tape import Tape, measure
 from intnet.training.train import Run
 
-METRICS, CHECKPOINT = "metrics.jsonl", "checkpoint.npz"
-
-PathLike = str | os.PathLike[str]
+METRICS = "metrics.jsonl"
 
 SAVED = {"run": IDENTITY, "step": int, "saturated": {str: int}}  # of a checkpoint's meta
 
@@ -132,11 +130,6 @@ def check_unused(folder: PathLike) -> None:
         )
     if names:
         raise ConfigError(f"{folder} is not empty (it holds {files.shown(names)}): name another --out")
-
-
-def resume_command(folder: PathLike) -> str:
-    """What a user types to go on."""
-    return f"intnet resume {shlex.quote(str(folder))}"
 
 
 def create(
@@ -305,7 +298,6 @@ class RunFolder:
 
     def __init__(self, folder: Path, run: Run, own: dict[str, Any], plan: Plan, lock: IO[str]) -> None:
         self.folder, self.run, self.identity, self.plan = folder, run, own, plan
-        self.saved = run.step
         self.world = ranks.current()
         self.sent = self.world and across.Sent(self.world)
         self.at_a_time = 1  # runs that are trained at a time on this machine, this one included
@@ -392,8 +384,6 @@ class RunFolder:
         checkpoint.save(self.folder / CHECKPOINT, state, meta)
         if self.sent:
             self.sent.write(self.folder, self.run)
-        self._any(False)  # the others know that it is saved
-        self.saved = self.run.step
 
     def log(self, line: dict[str, Any]) -> None:
         """Write a line of metrics.jsonl."""

@@ -23,7 +23,7 @@ import intnet
 from intnet import plugins
 from intnet.errors import ConfigError, IntnetError, InUseError
 from intnet.machine.ranks import current
-from intnet.runs import beside, config, files, run_folder
+from intnet.runs import beside, files, kept, run_folder
 from intnet.runs.identity import check_same_data
 from intnet.sweeps import plan
 
@@ -118,7 +118,7 @@ def _way(task: dict[str, Any], stop: Callable[[], bool]) -> bytes:
         try:
             if (folder / files.LOCK).exists():
                 files.lock(folder).close()
-            return GO_ON if (folder / config.CONFIG).exists() else BEGIN
+            return GO_ON if (folder / kept.CONFIG).exists() else BEGIN
         except InUseError:
             if monotonic() > until:
                 raise

@@ -5,17 +5,15 @@ being there; one that returns True stops the training. `EarlyStopping` is one.
 """
 
 import copy
-import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from intnet.errors import ConfigError
 from intnet.show.bars import FIRST, bars
 from intnet.training.history import COLUMNS, StepReport
+from intnet.training.stop import Stop
 
 if TYPE_CHECKING:
     from intnet.training.train import Run
@@ -61,40 +59,6 @@ class EarlyStopping:
                 )
             run.restore(state, step)
         return stops
-
-
-class Stop:
-    """While entered: the first SIGINT or SIGTERM asks to stop after the step, the second stops at once.
-
-    Signals reach the main thread alone: elsewhere they are left as they are.
-    """
-
-    def __init__(self, *signals: int) -> None:
-        self.signal, self.signals = 0, signals
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "Stop":
-        if threading.current_thread() is threading.main_thread():
-            for number in self.signals:
-                self._before[number] = signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def __call__(self) -> bool:
-        """Whether a signal came."""
-        return self.signal != 0
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.signal:
-            raise KeyboardInterrupt
-        self.signal = number
-        # os.write: a handler may interrupt a print to the same stream
-        os.write(2, b"\nstopping after this step (once more: at once)\n")
 
 
 def note(step: StepReport) -> str:

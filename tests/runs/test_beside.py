@@ -147,6 +147,65 @@ def test_a_killed_rank_ends_all_and_nothing_is_lost(
     assert last_line(found.stdout) == alone("float32", "--steps", "60")[1]
 
 
+# A file that kills a rank at a moment of its own.
+KILLER = """\
+import os
+import signal
+
+def killed(*given, **named):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if os.environ["OMPI_COMM_WORLD_RANK"] == "{rank}":
+{moment}
+"""
+MOMENTS = {
+    "its start": "    killed()",
+    "the data": "    from intnet.runs import beside; beside.identity = killed",
+    "a write": """\
+    from intnet.runs import archive
+    whole = archive.write_npz
+    def half(stream, arrays):
+        if (seen := archive.json.loads(arrays["meta.json"].tobytes())["meta"]["step"]) < 6:
+            return whole(stream, arrays)
+        stream.write(b"PK")
+        killed()
+    archive.write_npz = half""",
+    "behind the last": "    from intnet.cli import terminal; terminal.sent = killed",
+    "its end": "    from intnet.cli import together; together.leave = killed",
+}
+
+
+@pytest.mark.parametrize(
+    ("moment", "rank", "kept"),
+    [
+        ("its start", 0, None),
+        ("the data", 1, None),
+        ("a write", 0, 4),
+        ("behind the last", 0, 9),
+        ("its end", 1, 9),
+    ],
+)
+def test_one_line_says_what_is_kept_whenever_a_rank_is_killed(
+    moment: str, rank: int, kept: int | None, tmp_path: Path, alone: Callable[..., tuple[Path, str]]
+) -> None:
+    killer, run = tmp_path / "killer.py", tmp_path / "run"
+    killer.write_text(KILLER.format(rank=rank, moment=MOMENTS[moment]))
+    line = train("float32", run, "--steps", "9", "--checkpoint-every", "2")
+    found = mpirun(2, *line, "--import", str(killer))
+    assert found.returncode == 128 + signal.SIGKILL
+    ends, *more = [text for text in found.stderr.splitlines() if text.startswith("intnet")]
+    lead = "intnet: all ranks end, one of them or mpirun was stopped: "
+    if kept is None:
+        assert ends == f"{lead}nothing is saved in {run} yet; give the command again"
+    else:
+        assert ends == f"{lead}{run} is saved at step {kept} of 9; go on with: intnet resume {run}"
+        line = ["resume", str(run)]
+    assert not more
+    again = mpirun(3, *line)
+    assert again.returncode == 0, again.stderr
+    assert last_line(again.stdout) == alone("float32", "--steps", "9")[1]
+
+
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGINT])
 def test_a_signal_to_mpirun_stops_behind_a_step(number: int, tmp_path: Path) -> None:
     """SIGUSR1 it hands on; of SIGINT, which Ctrl-C is, it makes a SIGTERM and hears no rank any more."""
