@@ -181,6 +181,11 @@ def travel() -> bool:
     return _now is not None and not _now.watched
 
 
+def watched() -> bool:
+    """Whether observers see values of a batch that is shared out."""
+    return _now is not None and _now.watched
+
+
 def begun(array: np.ndarray) -> tuple[np.ndarray, Callable[[], None]]:
     """`totals`, still empty, and what waits for them and fills them in."""
     assert _now is not None

@@ -22,6 +22,7 @@ from intnet.exact import expressions
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.machine.buffers import empty
 from intnet.machine.jit import pjit, prange
+from intnet.numbers import shares
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels import float32_rows
 
@@ -54,7 +55,12 @@ def join(a: Any, b: Any) -> Any:
     """
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return float32_rows.add(a, b)
-    return expressions.add(a, b)
+    total = expressions.add(a, b)
+    if not (shares.watched() and isinstance(total, Exact)):
+        return total
+    # a report's bound of a join is that of one process: of the branches' greatest, on whatever rank each is
+    terms = zip(shares.alike(*(term for term, _ in total.terms)), (c for _, c in total.terms), strict=True)
+    return Exact([*terms], total.exponent, total.offset, total.den, total.relu, total.shifts, total.tops)
 
 
 def _add(saved: Saved, a: Any, b: Any) -> Any:

@@ -12,6 +12,7 @@ from intnet.numbers import shares
 from intnet.numbers.batch_sums import GROUP
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.shares import Share, division, nodes, tree
+from intnet.ops import elementwise
 from intnet.ops.kernels import float32_rows
 from intnet.spec import float32 as spec
 from tests.support.pipes import together
@@ -121,6 +122,24 @@ def test_three_ranks_make_of_a_batch_what_one_process_makes(images: int) -> None
         assert ahead == (first - begin if images > GROUP else 0)
         end = min(-(-(first + size) // 7) * 7, x.size)
         assert np.array_equal(whole.reshape(-1), x.reshape(-1)[begin:end])
+
+
+def joined_bits(watched: bool) -> int:
+    """Bits that a join is proven to fit, of branches whose greatest codes, 4 and 4, are on two ranks."""
+    world = current()
+    assert world is not None
+    a = np.array([[3], [4]], np.int8)[world.rank :][:1].repeat(GROUP, axis=0)
+    with shares.sharing(Share(world, 2 * GROUP, watched)):
+        total = elementwise.join(QTensor(a, 0), QTensor(7 - a, 0))
+        assert world.calls == (1 if watched else 0)
+    bits: int = total.bits()
+    return bits
+
+
+def test_the_bound_of_a_join_is_of_all_ranks_where_it_is_watched() -> None:
+    """3 + 4 and 4 + 3 are below 8, the branches' greatest are not; unwatched nothing is sent."""
+    assert together(2, joined_bits, True) == [(4 + 4).bit_length() + 1] * 2
+    assert together(2, joined_bits, False) == [(3 + 4).bit_length() + 1] * 2
 
 
 def test_alone_nothing_changes() -> None:
