@@ -17,20 +17,20 @@ import numpy as np
 class World:
     """`size` processes, of which this one is `rank`; every call is made by all of them, in one order.
 
-    sent: bytes that this rank gave others to read, by what they were, as 'sums of int16'; each once, however
+    sent: bytes that this rank gave others to read, by what they were, as ('sums', int16); each once, however
     many read it; calls: how often it gave any
     """
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
-        self.sent, self.calls = Counter[str](), 0
+        self.sent, self.calls = Counter[tuple[str, np.dtype]](), 0
 
     def _gather(self, flat: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
         raise NotImplementedError("a world defines _gather")
 
     def _count(self, what: str, array: np.ndarray, kept: int = 0) -> None:
         """kept: bytes of it that are for this rank itself."""
-        self.sent[f"{what} of {array.dtype}"] += array.nbytes - kept
+        self.sent[what, array.dtype] += array.nbytes - kept
         self.calls += 1
 
     def gather(self, flat: np.ndarray, lengths: Sequence[int], what: str = "parts") -> list[np.ndarray]:

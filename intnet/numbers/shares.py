@@ -165,13 +165,15 @@ def alike(*values: Any) -> tuple[Any, ...]:
 
 
 def totals(array: np.ndarray) -> np.ndarray:
-    """The sum over ranks of integers that their type holds; they travel in the narrowest that does."""
-    return array if _now is None else _now.world.total(_narrow(_now, array)).astype(array.dtype)
+    """The sum over ranks of integers that their type holds; long ones travel in the narrowest that does."""
+    return array if _now is None else _now.world.total(_narrow(_now, array)).astype(array.dtype, copy=False)
 
 
 def _narrow(share: Share, array: np.ndarray) -> np.ndarray:
-    """What this rank has of a sum, in the narrowest type that holds the sum."""
+    """What this rank has of a sum, of a long one in the narrowest type that holds the sum."""
     own = np.zeros_like(array) if share.idle else array
+    if own.size < LONG:
+        return own
     bound = int(share.world.total(np.array([max_abs(own)]), "bounds")[0])
     return own.astype(container(bound))
 

@@ -68,7 +68,7 @@ class Sent:
 
     def __init__(self, world: World) -> None:
         self.world, self.steps = world, 0
-        self._bytes, self._messages = Counter[str](), 0
+        self._bytes, self._messages = Counter[tuple[str, np.dtype]](), 0
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -81,7 +81,8 @@ class Sent:
 
     def told(self, run: Run) -> dict[str, Any]:
         """A step's means; float32_gradients: the bytes that an all-reduce of float32 gradients would take."""
-        kinds = {kind: round(count / self.steps, 1) for kind, count in sorted(self._bytes.items())}
+        named = {f"{what} of {dtype}": count for (what, dtype), count in self._bytes.items()}
+        kinds = {kind: round(count / self.steps, 1) for kind, count in sorted(named.items())}
         return {
             "ranks": self.world.size,
             "steps": self.steps,

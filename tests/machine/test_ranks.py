@@ -20,7 +20,7 @@ def spoken() -> dict[str, object]:
         "exchanged": world.exchange([np.full(k, rank, np.int32) for k in range(3)], [rank] * 3, "own"),
         "greatest": world.greatest(np.array([rank, -rank], np.float32)),
         "messages": world.messages(b"x" * rank),
-        "sent": world.sent,
+        "sent": {f"{what} of {dtype}": count for (what, dtype), count in world.sent.items()},
     }
 
 

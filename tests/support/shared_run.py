@@ -1,7 +1,12 @@
 """Runs that ranks train together, as jobs of `pipes.together`, and what one process makes of them."""
 
+import math
 from typing import Any
 
+from intnet import models
+from intnet.autograd import Tensor
+from intnet.layers import Dropout, Flatten, Linear, ReLU, Sequential
+from intnet.methods.method import Method
 from intnet.runs import across, run_folder
 from intnet.trace import PathTable
 from intnet.training.history import StepReport
@@ -10,12 +15,30 @@ from intnet.training.history import StepReport
 LIMIT, BATCH, STEPS = 150, 96, 3
 
 
-def trained(method: str, model: str, options: dict[str, Any], augment: str | None = None) -> dict[str, Any]:
+@models.register("dropped")
+class Dropped(models.Model):
+    """A linear layer, dropout of 0.3, another linear layer."""
+
+    def __init__(self, image_shape: tuple[int, int, int], classes: int) -> None:
+        super().__init__("dropped", image_shape, classes)
+        self.stack = Sequential(
+            Flatten(), Linear(math.prod(image_shape), 32), ReLU(), Dropout(0.3), Linear(32, classes)
+        )
+        self.finish()
+
+    def forward(self, x: Tensor, method: Method) -> Tensor:
+        """Logits."""
+        return self.stack(x, method)
+
+
+def trained(
+    method: str, model: str, options: dict[str, Any], augment: str | None = None, batch: int = BATCH
+) -> dict[str, Any]:
     """Digest, losses, counts, data paths of the last step, test accuracy of a short run on digits.
 
     On a rank of its share.
     """
-    run = run_folder.build(method, options, model, "digits", BATCH, 1, LIMIT, augment=augment)
+    run = run_folder.build(method, options, model, "digits", batch, 1, LIMIT, augment=augment)
     losses: list[float] = []
 
     def seen(step: StepReport) -> None:

@@ -13,6 +13,11 @@ from tests.support.pipes import together
 from tests.support.shared_run import all_trained, trained
 
 PLAIN: list[tuple[Any, ...]] = [("wageubn", "mlp", {}), ("float32", "mlp", {})]
+FEW: list[tuple[Any, ...]] = [
+    *(("float32", "dropped", {}, "crop=1,flip", batch) for batch in (96, 16)),
+    ("wageubn", "dropped", {}, None, 96),
+    ("wageubn", "mlp", {}, "flip", 16),
+]
 METHODS = ("wageubn", "float32", "adapt", "muppet", "dynasty", "saved", "banner", "mx")
 EVERY: list[tuple[Any, ...]] = [
     *((method, "resnet8", {}) for method in METHODS),
@@ -43,6 +48,11 @@ def check(ranks: int, cases: list[tuple[Any, ...]], alone: list[dict[str, Any]])
 def test_two_ranks_train_what_one_process_trains() -> None:
     """Three steps, the second of 54 images: groups of 3 and 3, then 2 and 2."""
     check(2, PLAIN, all_trained(PLAIN))
+
+
+def test_dropout_and_a_batch_of_one_group() -> None:
+    """Masks are by an element's number in the batch; of one group two ranks of three are idle."""
+    check(3, FEW, all_trained(FEW))
 
 
 @pytest.mark.slow
