@@ -37,6 +37,7 @@ Node = tuple[
 
 NOTHING = -(1 << 40)  # below every exponent
 SUMS = "sums"  # their name in `World.sent`
+SHORT = 1 << 10  # words of integers up to which a type that all agree on saves less than its message costs
 LONG = 1 << 12  # words from which on a second message costs less than it saves
 
 
@@ -172,7 +173,7 @@ def totals(array: np.ndarray) -> np.ndarray:
 def _narrow(share: Share, array: np.ndarray) -> np.ndarray:
     """What this rank has of a sum, of a long one in the narrowest type that holds the sum."""
     own = np.zeros_like(array) if share.idle else array
-    if own.size < LONG:
+    if own.size <= SHORT:
         return own
     bound = int(share.world.total(np.array([max_abs(own)]), "bounds")[0])
     return own.astype(container(bound))
