@@ -82,6 +82,24 @@ def test_a_job_that_fails_leaves_the_others(
 
 @pytest.mark.slow
 @needs_mpi
+def test_a_worker_of_a_cluster_starts_ranks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], launch: str
+) -> None:
+    """Each run on two ranks of a worker of its own: the sweep's digest is that of processes here."""
+    distributed = pytest.importorskip("distributed")
+    grid = (*GRID, "--vary", "lr=0.02,0.1")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        more = ("--cluster", cluster.scheduler_address, "--launch", launch)
+        found = [
+            here(capsys, "sweep", *grid, *how, "--out", tmp_path / f"{len(how)}")[:2] for how in ((), more)
+        ]
+    assert [status for status, _ in found] == [0, 0]
+    assert last_line(found[0][1]) == last_line(found[1][1])
+    assert len([*(tmp_path / "4").glob("runs/*/sent.json")]) == 2
+
+
+@pytest.mark.slow
+@needs_mpi
 def test_a_rank_that_fails_alone_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], launch: str
 ) -> None:
