@@ -130,9 +130,9 @@ def test_what_the_tape_holds(reports: dict[str, dict[str, Any]]) -> None:
     codes = 3 * VALUES + 2 * VALUES // 8 + 2 * 4 * VALUES
     assert reports["muppet"]["tape"]["packed"] == codes + norms + LOSS
     assert reports["adapt"]["tape"]["packed"] == codes + norms + LOSS
-    # banner: three inputs in 8 bits with scale and zero point; in float32 x1 of batch norm, its w, x4 of ReLU
-    inputs, ranges = 3 * (VALUES + 8), 2 * WIDE * 4
-    assert reports["banner"]["tape"]["packed"] == inputs + 4 * 4 * VALUES + norms + ranges + LOSS
+    # banner: three inputs in 8 bits with scale and zero point, x1 of batch norm and its w in float32; signs
+    inputs, ranges = 3 * (VALUES + 8) + 2 * VALUES // 8, 2 * WIDE * 4
+    assert reports["banner"]["tape"]["packed"] == inputs + 2 * 4 * VALUES + norms + ranges + LOSS
     # saved: 5 tensors of 4-bit codes with a scale and a zero point for 512, two masks
     buckets = VALUES // 512
     packed = 5 * (VALUES // 2 + 8 * buckets) + 2 * VALUES // 8
