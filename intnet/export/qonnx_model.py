@@ -36,11 +36,18 @@ DOMAIN = "qonnx.custom_op.general"
 EXACT = 1 << 24  # float32 has every integer up to here
 MOST = (1 << 12) - 1  # thresholds of a channel
 ELEMENTWISE = p.Affine, p.Round, p.Relu
+KNOWN = (p.Images, p.Product, p.Add, p.MaxPool, p.SumPool, p.Flatten, *ELEMENTWISE)
 
 
 def model(program: Program) -> onnx.ModelProto:
-    """The model; ConfigError where float32 does not hold a value, or where onnx is not installed."""
+    """The model; ConfigError where QONNX has no such numbers or float32 no room, and without onnx."""
     onnx = installed("qonnx")
+    for op, value in zip(program.ops, program.values, strict=True):
+        if type(op) not in KNOWN or value.scale is not None or value.form != CODES:
+            raise ConfigError(
+                f"{op.name}: QONNX has numbers of one scale and no table: export to onnx or c, "
+                "or train with adapt and ReLU"
+            )
     made = onnx.helper.make_model(
         Graph(onnx, program).finished(),
         opset_imports=[onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid(DOMAIN, 1)],
@@ -240,17 +247,9 @@ def staircases(chain: Sequence[Op], read: Value, value: Value) -> Staircases:
 
 def _plain(op: Op, read: Sequence[Value], value: Value) -> bool:
     """Whether the operation is nodes of its own: all that they compute is exact in float32."""
-    if not all(type(op) in PLAIN and one.scale is None and one.form == CODES for one in (*read, value)):
-        raise ConfigError(
-            f"{op.name}: QONNX has numbers of one scale and no table: export to onnx or c, "
-            "or train with adapt and ReLU"
-        )
     if isinstance(op, p.Round):
         return value.greatest <= EXACT and _limits(op, read[0], value) is not None
     return value.peak <= EXACT and not (isinstance(op, p.Affine) and int(np.abs(op.a).max()) > EXACT)
-
-
-PLAIN = (p.Product, p.Affine, p.Add, p.Round, p.Relu, p.MaxPool, p.SumPool, p.Flatten)
 
 
 def _refused(op: Op, value: Value) -> ConfigError:
