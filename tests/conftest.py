@@ -2,10 +2,15 @@
 
 import gc
 
-from hypothesis import settings
+from tests.support import quick_fractions  # noqa: F401 (ahead of all that reads Fraction from its module)
 
-settings.register_profile("ci", max_examples=40, deadline=None, derandomize=True, database=None)
-settings.load_profile("ci")
+
+def pytest_configure() -> None:
+    """Hypothesis comes in behind the fractions that it draws."""
+    from hypothesis import settings
+
+    settings.register_profile("ci", max_examples=40, deadline=None, derandomize=True, database=None)
+    settings.load_profile("ci")
 
 
 def pytest_collection_finish() -> None:

@@ -98,8 +98,10 @@ def block_at(shape: Sequence[int], form: Along, place: Place) -> list[int]:
 
 def blocks(shape: Sequence[int], form: Along) -> list[list[int]]:
     """Those of every block, by its first element in C order."""
-    found = ((i, block_at(shape, form, place)) for i, place in enumerate(places(shape)))
-    return [block for i, block in found if block[0] == i]
+    axis = form.axis % len(shape)
+    part = shape[axis] // form.groups
+    firsts = [place for place in places(shape) if place[axis] % part % SIZE == 0]
+    return [block_at(shape, form, place) for place in firsts]
 
 
 def quantize_along(x: Tensor, form: Along, words: Sequence[int] | None = None) -> Quantized:
