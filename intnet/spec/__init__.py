@@ -1,6 +1,6 @@
 """The definition: what every bit of intnet is, in plain Python integers and fractions.
 
-Slow, complete, without NumPy, and sharing no code with the rest of the package, which it judges with ==.
+Slow, complete, without NumPy, and importing nothing of the rest of the package, which it judges with ==.
 Every function names the equation of its paper, or says that it is intnet's own contract.
 
     value of a number       tensor, rounding, formats, ap_fixed, small_floats, microscaling, mx_blocks,

@@ -102,7 +102,7 @@ def test_the_page_tells_the_calls_in_their_order(monkeypatch: pytest.MonkeyPatch
         assert len(rows) > 8, title
         assert holds(rows, traced.calls) == "", title
     files = {path for path, _ in parts["Forward"].calls}
-    assert files == {path for path, _ in told("Forward")} | {"machine/tile.py"}
+    assert files == {path for path, _ in told("Forward")}
     assert len(files) <= MOST
 
 
