@@ -51,6 +51,9 @@ def run(args: argparse.Namespace) -> int:
 
     out = Path(args.out)
     if args.to is None:
+        for kind, suffix in SUFFIXES.items():
+            if suffix == out.suffix in (".c", ".onnx"):
+                raise ConfigError(f"--out {args.out}: inference in integers is asked for by --to {kind}")
         tensor_files.check_writable(args.out)
     elif out.suffix != SUFFIXES[args.to] and SUFFIXES[args.to]:
         raise ConfigError(f"--to {args.to} --out {args.out}: name a file that ends in {SUFFIXES[args.to]}")

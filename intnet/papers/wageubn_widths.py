@@ -80,9 +80,9 @@ def _watched(task: Task, data: Dataset, e2: Literal["flag8", "16"], k: int) -> "
     """Train the k-th version of the method, every step observed."""
     trained = training.start(task.training, Wageubn(e2=e2), data)
     watch, steps = Watch(trained), task.training.epochs * trained.steps_per_epoch
-    trained.method.set(observers=[watch])
     total = len(VERSIONS) * steps
-    trained.train(steps, lambda step: task.progress(f"e2={e2}", k * steps + step.step, total))
+    with trained.method.within(observers=[watch]):
+        trained.train(steps, lambda step: task.progress(f"e2={e2}", k * steps + step.step, total))
     return watch
 
 

@@ -343,10 +343,9 @@ class RunFolder:
 
         while run.step < self.plan.steps:
             last = run.step == self.plan.steps - 1
-            run.on_tape = (lambda loss: held.append(measure(loss))) if last and self.world is None else None
+            on_tape = (lambda loss: held.append(measure(loss))) if last and self.world is None else None
             with self.sent.step() if self.sent else nullcontext():
-                run.train(run.step + 1, after_step, [table] if last else [])
-            run.on_tape = None
+                run.train(run.step + 1, after_step, [table] if last else [], on_tape)
             line = self._end_epoch(on_epoch, on_test) if run.step % run.steps_per_epoch == 0 else None
             if last:  # before the checkpoint: a run whose last step is saved has its report
                 self._report(table, line["test_accuracy"] if line else self._accuracy(on_test), *held)

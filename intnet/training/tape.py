@@ -1,6 +1,6 @@
 """What the tape holds for the backward pass: every tensor that a node saved, once, in bytes.
 
-    measured = measure(loss)        between the forward and the backward pass (`Run.on_tape`)
+    measured = measure(loss)        between the forward and the backward pass (`Run.train`: last_tape)
 
     held      bytes of the arrays as they are: codes in the container that they fit, floats in float32
     packed    the same values in the bits that their formats name: codes of a format in its bits, or in those

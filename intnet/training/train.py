@@ -79,7 +79,6 @@ class Run(Shown):
         self.steps_per_epoch = method.steps_per_epoch = batches.per_epoch
         self.history, self.paths = History(), Recorder()
         self.recorders: Sequence[Observer] = ()  # see the last step of every epoch of `fit`
-        self.on_tape: Callable[[Tensor], None] | None = None  # sees the loss ahead of its backward pass
         _compile(_kernels(model, method))
         method.start(model.all_layers(), seed)
         model.taken = method.taken = True
@@ -109,8 +108,8 @@ class Run(Shown):
             return {}
         return shares.counted(self.method.saturated, of_batch)
 
-    def train_step(self) -> StepReport:
-        """One step: forward, backward, update of every parameter."""
+    def train_step(self, on_tape: Callable[[Tensor], None] | None = None) -> StepReport:
+        """One step: forward, backward, update of every parameter; on_tape sees the loss ahead of backward."""
         self.check_own_data()
         started = perf_counter()
         method, step = self.method, self.method.step
@@ -126,8 +125,8 @@ class Run(Shown):
             logits = self.model(Tensor(images), method)
             loss = ops.softmax_cross_entropy(logits, labels=labels, smoothing=method.label_smoothing)
             method.see_loss(float(loss.value))
-            if self.on_tape is not None:
-                self.on_tape(loss)
+            if on_tape is not None:
+                on_tape(loss)
             gradients = backward(loss, np.float32(1), ops.elementwise.join)
             method.update_all([(layer, p, gradients[p]) for _, layer, p in self.model.all_parameters()])
             right = shares.joined(float_logits(logits.value).argmax(axis=1) == labels)
@@ -158,8 +157,11 @@ class Run(Shown):
         steps: int,
         on_step: Callable[[StepReport], None] | None = None,
         observe_last: Sequence[Observer] = (),
+        last_tape: Callable[[Tensor], None] | None = None,
     ) -> None:
         """Go on until `steps` steps are done in all; `observe_last` see every value of the last one.
+
+        last_tape: sees its loss between the forward and the backward pass, as `tape.measure` does
 
         Nothing is tested and nobody called back between: that is `fit`.
         """
@@ -171,11 +173,10 @@ class Run(Shown):
                 f"for {steps:,} more it is run.train({self.step + steps})"
             )
         while self.step < steps:
-            observers = self.method.observers
-            if self.step == steps - 1:
-                observers = [*observers, *observe_last]
+            last = self.step == steps - 1
+            observers = [*self.method.observers, *(observe_last if last else ())]
             with self.method.within(observers=observers):
-                report = self.train_step()
+                report = self.train_step(last_tape if last else None)
             if on_step is not None:
                 on_step(report)
 

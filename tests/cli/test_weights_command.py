@@ -35,6 +35,8 @@ def test_out_in_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "is there already" in refused(capsys, "export", run, "--out", file)
     assert "there is no folder" in refused(capsys, "export", run, "--out", tmp_path / "none" / "x.npz")
     assert "neither .npz nor .safetensors" in refused(capsys, "export", run, "--out", tmp_path / "x.pt")
+    assert "asked for by --to onnx" in refused(capsys, "export", run, "--out", tmp_path / "x.onnx")
+    assert "asked for by --to c" in refused(capsys, "export", run, "--out", tmp_path / "x.c")
     status, out, _ = here(capsys, *MLP, "--steps", 5, "--weights", file, "--out", tmp_path / "whole")
     assert f"first weights from {file}: 12 tensors, 9,354 numbers" in out and "are rounded, 0 limited" in out
     whole = last_line(out)

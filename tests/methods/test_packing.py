@@ -163,8 +163,7 @@ def test_a_step_is_measured_and_verified(
     """What the tape holds counts packed; `verify` reads what came back, by the definition."""
     run = run_of(method, "resnet", {"saved.bits": 2, "saved.storage": storage})
     tapes: list[Any] = []
-    run.on_tape = lambda loss: tapes.append(measure(loss))
-    run.train(1)
+    run.train(1, last_tape=lambda loss: tapes.append(measure(loss)))
     assert tapes[0].held > 0
     given = ["--set", "saved.bits=2", "--set", f"saved.storage={storage}"]
     status = main(
