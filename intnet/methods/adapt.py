@@ -164,7 +164,7 @@ class Adapt(RoundedCopies):
             current = layer if layer.takes_weight else current
             self._behind[current.name].append(layer)
 
-    def reads(self, layer: LayerLike) -> Sequence[str]:
+    def keys_of(self, layer: LayerLike) -> Sequence[str]:
         """Only weight layers have a precision of their own."""
         return self.BY_LAYER if layer.takes_weight else ()
 

@@ -130,7 +130,7 @@ class Dynasty(Float32):
                 raise ConfigError(f"{error} (of layer {layer.name})") from None
         self._moving = any(self._of(layer).map == "dynamic" for layer in self._weighted)
 
-    def reads(self, layer: LayerLike) -> Sequence[str]:
+    def keys_of(self, layer: LayerLike) -> Sequence[str]:
         """Only weight layers have blocks; a map that moves has one mean width for all layers."""
         if not layer.takes_weight:
             return ()

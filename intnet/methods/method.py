@@ -202,7 +202,7 @@ class Method(Shown):
         self.set(seed=seed, step=0, epoch=0, saturated={})
         self.held, self.map, self.moves = {}, {}, {}
         self.follow(layers)
-        check_patterns(self.overrides, layers, self.reads, self.name)
+        check_patterns(self.overrides, layers, self.keys_of, self.name)
         if self.packing is not None:
             self.packing.start(layers)
         for layer in layers:
@@ -234,7 +234,7 @@ class Method(Shown):
     def follow(self, layers: Sequence[Any]) -> None:
         """Note what must be known of the layers of a model, and of their order, before one of them runs."""
 
-    def reads(self, layer: LayerLike) -> Collection[str]:
+    def keys_of(self, layer: LayerLike) -> Collection[str]:
         """The keys of BY_LAYER that mean something to a layer; those of other layers only are refused."""
         return self.BY_LAYER
 

@@ -123,7 +123,7 @@ class Mx(Float32):
             self._rounded[at] = Rounded.of(own.format if text == OF_ALL else text, f"mx: {role}")
         return self._rounded[at]
 
-    def reads(self, layer: LayerLike) -> tuple[str, ...]:
+    def keys_of(self, layer: LayerLike) -> tuple[str, ...]:
         """Only layers with a product have blocks."""
         return self.BY_LAYER if layer.takes_weight else ()
 

@@ -176,7 +176,7 @@ class Packing:
 
     def start(self, layers: Sequence[Any]) -> None:
         """Every layer's codec is known before the first step: what is wrong with one is said here."""
-        check_patterns(self.overrides, layers, self.reads, self.where)
+        check_patterns(self.overrides, layers, self.keys_of, self.where)
         self._plans = {
             (layer.name, path): self.plan(layer, path) for layer in layers for path in (*PACKED, MASK)
         }
@@ -187,7 +187,7 @@ class Packing:
         if given and not any(plan and plan.share for plan in self._plans.values()):
             raise ConfigError(f"{self.where}: {', '.join(given)}: no layer mixes widths, as bits=2/4 does")
 
-    def reads(self, layer: "LayerLike") -> Collection[str]:
+    def keys_of(self, layer: "LayerLike") -> Collection[str]:
         """The keys of BY_LAYER that mean something to a layer: it keeps what its gradients are made from."""
         options = of_layer(self.options, self.overrides, layer.name)
         silent = layer.derivative == "x4" or (layer.derivative == "x3" and self.options.silu == "float32")

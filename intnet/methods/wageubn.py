@@ -207,7 +207,7 @@ class Wageubn(Method):
         last = max((i for i, layer in enumerate(layers) if layer.takes_weight), default=len(layers))
         self._behind_last = [layer.name for layer in layers[last:] if layer.normalizes]
 
-    def reads(self, layer: LayerLike) -> set[str]:
+    def keys_of(self, layer: LayerLike) -> set[str]:
         """As options by layer: what stands on none of its paths it does not read."""
         meets_float = layer.edge == "first" or layer.name in self._behind_last
         meets_float &= self.options.edges == "float32" and not self._in_block(layer)
