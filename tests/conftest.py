@@ -2,15 +2,12 @@
 
 import gc
 
-from tests.support import quick_fractions  # noqa: F401 (ahead of all that reads Fraction from its module)
+from hypothesis import settings
 
+from tests.support import quick_fractions  # noqa: F401 (ahead of all that imports the definition)
 
-def pytest_configure() -> None:
-    """Hypothesis comes in behind the fractions that it draws."""
-    from hypothesis import settings
-
-    settings.register_profile("ci", max_examples=40, deadline=None, derandomize=True, database=None)
-    settings.load_profile("ci")
+settings.register_profile("ci", max_examples=40, deadline=None, derandomize=True, database=None)
+settings.load_profile("ci")
 
 
 def pytest_collection_finish() -> None:
