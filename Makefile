@@ -24,11 +24,9 @@ run: $(VENV)/.core
 	$(BIN)/intnet golden $(RUN) --layer layer1.0.conv1 --out $(PACK)
 	$(BIN)/intnet check $(PACK)
 
-# The slow tests first: what they compile, the quick ones need not compile under the tracer of coverage.
 test: $(VENV)/.test
 	$(BIN)/python -m tests.support.warm
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
-	$(MAKE) coverage
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not digests"

@@ -173,7 +173,7 @@ class Exact:
     def round_to(self, exponent: int, rounding: Rounding, fine: int = 0) -> Codes:
         """Codes of value / 2**exponent, rounded and limited; counts in Status.
 
-        fine: > 0 for the two grids of Flag (see `exact_loops.round_flag`)
+        fine: > 0 for the two grids of Flag (see `loops.round_flag`)
         ContainerError where neither int64 nor two limbs are proven to hold the numerator.
 
         Defined by `spec/rounding.py: round_fraction`.

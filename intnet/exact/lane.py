@@ -236,9 +236,9 @@ def to_float32(lane: Lane, exponent: int) -> np.ndarray | None:
     if _bare(lane) and -126 <= exponent <= 96:
         kernels.scale_codes(lane.args[0], lane.args[1], unit, out.view(np.uint8))
         return out
-    kind = kernels.POWERS if lane.powers else kernels.QUOTIENTS
+    task = kernels.POWERS if lane.powers else kernels.FLOATS
     with np.errstate(over="ignore"):
-        top = _read(kernels.FLOATS, lane, out, 1, 0.0, 0.0, kind, unit, _NO_WORDS, 0, _NO_CODES)
+        top = _read(task, lane, out, 1, 0.0, 0.0, 0, unit, _NO_WORDS, 0, _NO_CODES)
     return None if top[0] >= stages.NOT_FINITE else out
 
 

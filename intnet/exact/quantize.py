@@ -2,8 +2,8 @@
 
     quantize(x, format, rounding=None, words=None, seed=None, word_bits=32, where="") -> QTensor
 
-`x` is anything `exact.exact` takes: a QTensor, numbers (0.3, a list, an array), or an expression such as a
-quotient.
+`x` is anything `exact.expressions.exact` takes: a QTensor, numbers (0.3, a list, an array), or an
+expression such as a quotient.
 The order is always: scale exactly, round once (`numbers/rounding.py`), then limit the range. The result
 carries counts (`QTensor.status`). One function a format below, each with its equation; the table at the end
 lists the formats of a whole tensor; `BlockFloat` has an exponent a block: `block_float.quantize_blocks`.

@@ -26,8 +26,7 @@ from intnet.machine.instructions import borrowed
 from intnet.machine.jit import njit, pjit, prange
 
 UNLIMITED = 2.0**62  # a range to +-this clips nothing
-ROUND, PEAKS, SIGNS, FLOATS = range(4)  # tasks
-QUOTIENTS, POWERS = range(2)  # what FLOATS reads: any lane, one of powers of two
+ROUND, PEAKS, SIGNS, FLOATS, POWERS = range(5)  # tasks; POWERS is FLOATS of a lane of powers of two
 PIECE = 1 << 12  # elements that go through one stage alone
 
 
@@ -62,8 +61,8 @@ def read_part(
             fine > 0; results are SATURATED, INEXACT, PEAK and MISFIT: rows with a float32 not finite.
     PEAKS:  results[c] = max |num| of channel c, one of as many as there are results
     SIGNS:  that alone
-    FLOATS: num / den * unit as float32 into `out`; results[0] is the greatest bit pattern;
-            `fine` is QUOTIENTS or POWERS
+    FLOATS: num / den * unit as float32 into `out`; results[0] is the greatest bit pattern
+    POWERS: the same where every den is a power of two
     """
     tile, u, v, u_size, v_size = borrowed(lane[6]), borrowed(lane[0]), borrowed(lane[2]), lane[1], lane[3]
     out, words, signs, results = borrowed(out), borrowed(words), borrowed(signs), borrowed(results)
@@ -81,7 +80,7 @@ def read_part(
             stages.signs(num, n, signs, at)
         if task == PEAKS:
             stages.peaks(num, n, least, tops)
-        elif task == FLOATS and fine == POWERS:
+        elif task == POWERS:
             top = stages.floats_of_powers(num, n, inverse, least, unit, out, at)
             results[0] = max(results[0], top)
         elif task == FLOATS:
