@@ -25,6 +25,7 @@ import numpy as np
 from numba.np import linalg
 
 from intnet.machine import folders
+from intnet.machine.kernel_files import keep_by_key
 from intnet.machine.threads import prange
 
 __all__ = ["inlined", "njit", "pjit", "prange"]
@@ -139,9 +140,12 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
     before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
     numba.config.CACHE_DIR = FOLDER  # type: ignore[attr-defined]
     try:
-        return numba.njit(**_OPTIONS, **options)(function)
+        kernel = numba.njit(**_OPTIONS, **options)(function)
     finally:
         numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
+    if not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        keep_by_key(kernel)
+    return kernel
 
 
 def njit(function: Callable[..., Any]) -> Any:
