@@ -5,7 +5,7 @@ Float32 is NumPy's, an operation after the other; blocks are held as the numbers
 Tested against `interpret.py`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from math import prod
 
@@ -18,7 +18,7 @@ from intnet.errors import ConfigError
 from intnet.export import block_float, digits
 from intnet.export import program as p
 from intnet.export.block_ops import EXACT
-from intnet.export.program import Op, Program, Value, float_logits
+from intnet.export.program import Op, Program, Shape, Value, float_logits
 from intnet.export.values import CODES, FLOAT32
 from intnet.training.inference import EVALUATION_BATCH, Scores, as_codes, scores
 
@@ -81,19 +81,17 @@ def _outputs(program: Program, images: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return made[len(program.ops) - 1], exponents(program.logits)
 
 
-def _padded(x: np.ndarray, op: p.Product | p.BlockProduct | p.Pool, fill: float) -> np.ndarray:
-    (top, side) = op.padding
-    return np.pad(x, ((0, 0), (top, top), (side, side), (0, 0)), constant_values=fill)
+def _windows(
+    x: np.ndarray, op: p.Product | p.BlockProduct | p.Pool, kernel: Shape, out: Value, fill: float = 0
+) -> Iterator[np.ndarray]:
+    """What all windows read at each place of the kernel; fill: what padding is."""
+    (top, side), (sh, sw), (rows, cols) = op.padding, op.stride, out.shape[:2]
+    x = np.pad(x, ((0, 0), (top, top), (side, side), (0, 0)), constant_values=fill)
+    for ky, kx in np.ndindex(*kernel):
+        yield x[:, ky : ky + sh * (rows - 1) + 1 : sh, kx : kx + sw * (cols - 1) + 1 : sw]
 
 
-def _part(x: np.ndarray, op: p.Product | p.BlockProduct | p.Pool, out: Value, ky: int, kx: int) -> np.ndarray:
-    """What all windows read at one place of the kernel."""
-    (sh, sw), (rows, cols) = op.stride, out.shape[:2]
-    return x[:, ky : ky + sh * (rows - 1) + 1 : sh, kx : kx + sw * (cols - 1) + 1 : sw]
-
-
-def _product(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
-    assert isinstance(op, p.Product)
+def _product(op: p.Product, out: Value, x: np.ndarray) -> np.ndarray:
     kind = np.float64 if out.peak < EXACT and _below(x) and _below(op.weight) else np.int64
     return _sums(op, out, x.astype(kind), op.weight.astype(kind)).astype(np.int64)
 
@@ -102,13 +100,12 @@ def _sums(op: p.Product | p.BlockProduct, out: Value, x: np.ndarray, w: np.ndarr
     """Both of one type, which holds every sum."""
     if w.ndim == 2:
         return np.asarray(x @ w.T)
-    x, total = _padded(x, op, 0), np.zeros((len(x), *out.shape), w.dtype)
+    total, places = np.zeros((len(x), *out.shape), w.dtype), w.reshape(*w.shape[:2], -1)
     each, own = len(w) // op.groups, w.shape[1]
-    for ky, kx in np.ndindex(*w.shape[2:]):
-        part = _part(x, op, out, ky, kx)
+    for k, part in enumerate(_windows(x, op, w.shape[2:], out)):
         for g in range(op.groups):
             outs, ins = slice(g * each, (g + 1) * each), slice(g * own, (g + 1) * own)
-            total[..., outs] = total[..., outs] + part[..., ins] @ w[outs, :, ky, kx].T
+            total[..., outs] = total[..., outs] + part[..., ins] @ places[outs, :, k].T
     return total
 
 
@@ -116,25 +113,21 @@ def _below(x: np.ndarray) -> bool:
     return not x.size or (int(x.max()) < EXACT and int(x.min()) > -EXACT)
 
 
-def _affine(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
-    assert isinstance(op, p.Affine)
+def _affine(op: p.Affine, out: Value, x: np.ndarray) -> np.ndarray:
     made: np.ndarray = op.a * x + op.b
     return made
 
 
-def _add(op: Op, out: Value, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    assert isinstance(op, p.Add)
+def _add(op: p.Add, out: Value, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return (x << op.shifts[0]) + (y << op.shifts[1])
 
 
-def _round(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
-    assert isinstance(op, p.Round)
+def _round(op: p.Round, out: Value, x: np.ndarray) -> np.ndarray:
     made = block_float.divided(x * op.num, op.den)
     return made if op.lo is None else np.clip(made, op.lo, op.hi)
 
 
-def _curve(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
-    assert isinstance(op, p.Curve)
+def _curve(op: p.Curve, out: Value, x: np.ndarray) -> np.ndarray:
     made: np.ndarray = op.codes[np.searchsorted(op.steps, x, side="right")]
     return made
 
@@ -143,40 +136,30 @@ def _relu(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
     return np.maximum(x, 0)
 
 
-def _max_pool(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
-    assert isinstance(op, p.Pool)
+def _max_pool(op: p.Pool, out: Value, x: np.ndarray) -> np.ndarray:
     below = out.lo if out.form == CODES else -np.inf  # where all of a window's own are less, which is never
-    x = _padded(x, op, below)
-    return np.maximum.reduce([_part(x, op, out, ky, kx) for ky, kx in np.ndindex(*op.kernel)])
+    return reduce(np.maximum, _windows(x, op, op.kernel, out, below))
 
 
-def _sum_pool(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
-    assert isinstance(op, p.Pool)
-    x = _padded(x, op, 0)
-    return np.add.reduce([_part(x, op, out, ky, kx) for ky, kx in np.ndindex(*op.kernel)])
+def _sum_pool(op: p.Pool, out: Value, x: np.ndarray) -> np.ndarray:
+    return reduce(np.add, _windows(x, op, op.kernel, out))
 
 
-def _mean_pool(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
-    assert isinstance(op, p.Pool)
-    x = _padded(x, op, 0)
-    parts = (_part(x, op, out, ky, kx) for ky, kx in np.ndindex(*op.kernel))
-    return np.asarray(reduce(np.add, parts) / np.float32(prod(op.kernel)))
+def _mean_pool(op: p.Pool, out: Value, x: np.ndarray) -> np.ndarray:
+    return np.asarray(_sum_pool(op, out, x) / np.float32(prod(op.kernel)))
 
 
-def _norm(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
+def _norm(op: p.Norm, out: Value, x: np.ndarray) -> np.ndarray:
     """Of float32 that stays it."""
-    assert isinstance(op, p.Norm)
     return np.asarray((x - op.mean) * op.r * op.gamma + op.beta)
 
 
-def _plus(op: Op, out: Value, x: np.ndarray, *y: np.ndarray) -> np.ndarray:
-    assert isinstance(op, p.Plus)
+def _plus(op: p.Plus, out: Value, x: np.ndarray, *y: np.ndarray) -> np.ndarray:
     return np.asarray(x + (y[0] if op.b is None else op.b))
 
 
-def _blocks(op: Op, given: Value, out: Value, x: np.ndarray) -> np.ndarray:
+def _blocks(op: p.Blocks, given: Value, out: Value, x: np.ndarray) -> np.ndarray:
     """What the codes of a block stand for, which float32 has."""
-    assert isinstance(op, p.Blocks)
     if given.form == CODES:
         x = np.ldexp(x.astype(np.float64), given.exponent).astype(np.float32)
     gap, bits = -x.shape[-1] % SIDE, op.widths(out.shape)[..., None].astype(np.int64)
@@ -190,9 +173,8 @@ def _blocks(op: Op, given: Value, out: Value, x: np.ndarray) -> np.ndarray:
     return made[..., : x.shape[-1]].astype(np.float32)
 
 
-def _block_product(op: Op, given: Value, out: Value, x: np.ndarray) -> np.ndarray:
+def _block_product(op: p.BlockProduct, given: Value, out: Value, x: np.ndarray) -> np.ndarray:
     """Digit by digit, as `digits.py` has it."""
-    assert isinstance(op, p.BlockProduct)
     lengths = digits.count(given.reach, given.exponent), max(op.digits) + 1
     sums = [np.zeros((len(x), *out.shape)) for _ in range(sum(lengths) - 1)]
     for low, part in digits.bands(x, given.exponent, lengths[0]):

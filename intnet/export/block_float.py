@@ -78,9 +78,8 @@ def meeting(
 
 
 def _scaled(
-    op: p.Op, values: Sequence[Value], e: Sequence[np.ndarray], *read: np.ndarray
+    op: p.Scaled, values: Sequence[Value], e: Sequence[np.ndarray], *read: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    assert isinstance(op, p.Scaled)
     terms, exponents = list(read), list(e)
     if op.b is not None:
         terms.append(np.broadcast_to(op.b, read[0].shape))
@@ -100,9 +99,8 @@ def _scaled(
 
 
 def _norm(
-    op: p.Op, values: Sequence[Value], e: Sequence[np.ndarray], x: np.ndarray
+    op: p.Norm, values: Sequence[Value], e: Sequence[np.ndarray], x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    assert isinstance(op, p.Norm)
     centred = np.ldexp(x.astype(np.float64), _each(e[0], x)).astype(np.float32) - op.mean
     made = (centred * op.r * op.gamma + op.beta).astype(np.float64)
     top, low = _extremes(made)

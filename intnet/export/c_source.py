@@ -28,12 +28,11 @@ from intnet.export import program as p
 from intnet.export.block_ops import blocks_of
 from intnet.export.c_block_float import Source
 from intnet.export.program import Op, Program, Value
-from intnet.export.values import BLOCKS, FLOAT32
+from intnet.export.values import BLOCKS, FLOAT32, bits_of
 from intnet.packs.hdl.text import identifier
 
 SIZES = (8, 16, 32, 64)
 A_LINE = 16  # constants
-LEAST = -(1 << 63)  # C has no literal of it
 ELEMENTWISE = (p.Affine, p.Round, p.Relu, p.Curve)
 DIVIDE = """\
 /* n / d to nearest, ties to even, of d above 0. */
@@ -315,8 +314,7 @@ class Writer:
 
     @staticmethod
     def _bits(codes: np.ndarray) -> int:
-        lo, hi = int(codes.min()), int(codes.max())
-        return next(b for b in SIZES if -(1 << b - 1) <= lo and hi < 1 << b - 1)
+        return next(bits for bits in SIZES if bits_of(codes) <= bits)
 
     def _pool(self, op: p.Pool, source: str) -> list[str]:
         (read,) = (self.program.values[k] for k in op.reads)
@@ -408,16 +406,11 @@ def _groups(program: Program) -> list[Group]:
 
 
 def _literal(code: int, bits: int) -> str:
+    """As a constant of so many bits; of the least of 32 and of 64 bits C has no literal."""
     if bits < 32:
         return str(code)
-    return (
-        f"INT32_C({code})"
-        if bits == 32 and code > -(1 << 31)
-        else _int64(code)
-        if bits == 64
-        else "INT32_MIN"
-    )
+    return f"INT{bits}_MIN" if code == -(1 << bits - 1) else f"INT{bits}_C({code})"
 
 
 def _int64(code: int) -> str:
-    return "INT64_MIN" if code == LEAST else f"INT64_C({code})"
+    return _literal(code, 64)

@@ -95,14 +95,12 @@ def _places(
     return found
 
 
-def _product(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
-    assert isinstance(op, p.Product)
+def _product(op: p.Product, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     return _sums_of(op, op.weight, read[0], shapes[0].shape, out)
 
 
-def _block_product(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
+def _block_product(op: p.BlockProduct, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     """`block_float.exact`, each sum rounded once."""
-    assert isinstance(op, p.BlockProduct)
     w = op.weight.astype(object) * 2 ** op.each.astype(object)
     sums = _sums_of(op, w, read[0], shapes[0].shape, out)
     return [to_float32(v * Fraction(2) ** op.exponent) for v in sums]
@@ -126,30 +124,26 @@ def _sums_of(op: p.Product | p.BlockProduct, weight: np.ndarray, x: Codes, shape
     return made
 
 
-def _blocks(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
+def _blocks(op: p.Blocks, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     """An image as a batch of one: what the blocks stand for."""
-    assert isinstance(op, p.Blocks)
     bits = {(0, *at): int(b) for at, b in np.ndenumerate(op.widths(out.shape))}
     values = [Fraction(v) for v in read[0]]
     return block_float.quantize(Tensor((1, *out.shape), values), bits, (0, len(out.shape))).real().values
 
 
-def _plus(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
-    assert isinstance(op, p.Plus)
+def _plus(op: p.Plus, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     b = [] if op.b is None else [Fraction(v) for v in op.b.tolist()]
     other = [b[i % len(b)] for i in range(len(read[0]))] if b else read[1]
     return [add32(v, w) for v, w in zip(read[0], other, strict=True)]
 
 
-def _mean(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
+def _mean(op: p.Pool, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     """A place that is padding adds 0, and counts."""
-    assert isinstance(op, p.Pool)
     return [div32(v, prod(op.kernel)) for v in _windows(chain32)(op, read, shapes, out)]
 
 
-def _windows(reduce: Callable[[Codes], Any]) -> Callable[[Op, list[Codes], list[Value], Value], Codes]:
-    def rule(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
-        assert isinstance(op, p.Pool)
+def _windows(reduce: Callable[[Codes], Any]) -> Callable[..., Codes]:
+    def rule(op: p.Pool, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
         (x,), shape = read, shapes[0].shape
         made = []
         for oy in range(out.shape[0]):
@@ -162,20 +156,17 @@ def _windows(reduce: Callable[[Codes], Any]) -> Callable[[Op, list[Codes], list[
     return rule
 
 
-def _affine(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
-    assert isinstance(op, p.Affine)
+def _affine(op: p.Affine, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     a, b = op.a.tolist(), op.b.tolist()
     return [a[i % len(a)] * v + b[i % len(b)] for i, v in enumerate(read[0])]
 
 
-def _add(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
-    assert isinstance(op, p.Add)
+def _add(op: p.Add, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     s, t = op.shifts
     return [v * 2**s + w * 2**t for v, w in zip(*read, strict=True)]
 
 
-def _round(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
-    assert isinstance(op, p.Round)
+def _round(op: p.Round, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     den = op.den.tolist()
     made = [round(Fraction(v * op.num, den[i % len(den)])) for i, v in enumerate(read[0])]  # half to even
     if op.lo is None or op.hi is None:
@@ -183,8 +174,7 @@ def _round(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     return [max(op.lo, min(op.hi, v)) for v in made]
 
 
-def _curve(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
-    assert isinstance(op, p.Curve)
+def _curve(op: p.Curve, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     steps, codes = op.steps.tolist(), op.codes.tolist()
     return [codes[sum(step <= v for step in steps)] for v in read[0]]
 
@@ -193,7 +183,7 @@ def _relu(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes:
     return [max(v, 0) for v in read[0]]
 
 
-RULES: dict[type[Op], Callable[[Op, list[Codes], list[Value], Value], Codes]] = {
+RULES: dict[type[Op], Callable[..., Codes]] = {  # of the operation, what it reads, its values and its own
     p.Images: _images,
     p.Product: _product,
     p.Affine: _affine,

@@ -21,7 +21,7 @@ import numpy as np
 
 from intnet.export import program as p
 from intnet.export.program import Op, Program
-from intnet.export.values import CODES
+from intnet.export.values import CODES, bits_of
 from intnet.numbers import hexfiles
 from intnet.packs.export.memories import coe_text, mem_text, mif_text
 from intnet.packs.hdl.text import identifier
@@ -40,8 +40,7 @@ class Constant(NamedTuple):
     @property
     def bits(self) -> int:
         """Of its widest code, sign included."""
-        lo, hi = int(self.codes.min()), int(self.codes.max())
-        return max((lo + 1 if lo < 0 else lo).bit_length(), hi.bit_length()) + 1
+        return bits_of(self.codes)
 
     @property
     def words(self) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 
 from intnet.errors import CheckpointError, IntnetError
 from intnet.export.program import OPS, Op, Program
+from intnet.export.values import bits_of
 from intnet.numbers import bitpack
 from intnet.runs import archive, records
 from intnet.runs.archive import Arrays, PathLike
@@ -82,8 +83,7 @@ def _op(place: int, told: dict[str, Any], arrays: Arrays) -> Op:
 def _packed(codes: np.ndarray) -> tuple[np.ndarray, int]:
     if codes.dtype == np.float32:
         return codes.reshape(-1), 0
-    lo, hi = int(codes.min()), int(codes.max())
-    bits = max((lo + 1 if lo < 0 else lo).bit_length(), hi.bit_length()) + 1
+    bits = bits_of(codes)
     return (bitpack.pack(codes, bits), bits) if bits <= WIDEST else (codes.reshape(-1).astype(np.int64), 64)
 
 

@@ -8,7 +8,7 @@ is float32, an operation a node; its codes are Round of float64, ties to even, w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,28 +16,12 @@ from intnet.export import block_float
 from intnet.export import program as p
 from intnet.export.program import Value
 
-
-class Nodes(Protocol):
-    """What a graph is asked for; a node and a constant are the names of what they give."""
-
-    def node(self, kind: str, reads: list[str], out: str = "", **attributes: Any) -> str:
-        """A node more."""
-
-    def constant(self, codes: Any, kind: Any = np.int64) -> str:
-        """A tensor."""
-
-    def cast(self, x: str, kind: Any) -> str:
-        """x as another type."""
-
-    def channel(self, codes: np.ndarray, value: Value, kind: Any = np.int64) -> str:
-        """Constants by channel."""
-
-    def divided(self, x: str, den: str) -> str:
-        """To nearest, ties to even."""
+if TYPE_CHECKING:
+    from intnet.export.onnx_model import Graph
 
 
 def scaled(
-    g: Nodes, op: p.Scaled, read: Sequence[Value], names: Sequence[str], exponents: Sequence[str]
+    g: Graph, op: p.Scaled, read: Sequence[Value], names: Sequence[str], exponents: Sequence[str]
 ) -> tuple[str, str]:
     """(codes, their exponent); exponents: of what it reads."""
     total, exponent, rank = names[0], exponents[0], len(read[0].shape)
@@ -59,7 +43,7 @@ def scaled(
     return _ends(g, op.wl, codes, some, g.node("Add", [exponent, step]))
 
 
-def norm(g: Nodes, op: p.Norm, read: Value, x: str, exponent: str) -> tuple[str, str]:
+def norm(g: Graph, op: p.Norm, read: Value, x: str, exponent: str) -> tuple[str, str]:
     """(codes, their exponent)."""
     rank = len(read.shape)
     real = g.node("Mul", [g.cast(x, np.float64), _each(g, float_power(g, exponent), rank)])
@@ -70,25 +54,25 @@ def norm(g: Nodes, op: p.Norm, read: Value, x: str, exponent: str) -> tuple[str,
     return _ends(g, op.wl, codes, some, step)
 
 
-def normed(g: Nodes, op: p.Norm, read: Value, x: str) -> str:
+def normed(g: Graph, op: p.Norm, read: Value, x: str) -> str:
     """((x - mean) r) gamma + beta of float32."""
     for kind, constant in (("Sub", op.mean), ("Mul", op.r), ("Mul", op.gamma), ("Add", op.beta)):
         x = g.node(kind, [x, g.channel(constant, read, np.float32)])
     return x
 
 
-def _ends(g: Nodes, wl: int, codes: str, some: str, exponent: str) -> tuple[str, str]:
+def _ends(g: Graph, wl: int, codes: str, some: str, exponent: str) -> tuple[str, str]:
     half = 1 << wl - 1
     codes = g.node("Clip", [codes, g.constant(-half), g.constant(half - 1)])
     return codes, g.node("Where", [some, exponent, g.constant([2 - wl])])
 
 
-def _greatest(g: Nodes, x: str, rank: int) -> str:
+def _greatest(g: Graph, x: str, rank: int) -> str:
     """(N,): of every image."""
     return g.node("ReduceMax", [x], axes=list(range(1, rank + 1)), keepdims=0)
 
 
-def _step(g: Nodes, op: p.Scaled | p.Norm, x: str, rank: int, kind: Any) -> tuple[str, str]:
+def _step(g: Graph, op: p.Scaled | p.Norm, x: str, rank: int, kind: Any) -> tuple[str, str]:
     """(exponent of a step, whether an element is not 0), of every image."""
     table, top, low = block_float.limits(op), _greatest(g, x, rank), _greatest(g, g.node("Neg", [x]), rank)
     counts = []
@@ -101,19 +85,19 @@ def _step(g: Nodes, op: p.Scaled | p.Norm, x: str, rank: int, kind: Any) -> tupl
     return step, some
 
 
-def _each(g: Nodes, v: str, rank: int) -> str:
+def _each(g: Graph, v: str, rank: int) -> str:
     """(N,) against the elements of an image or a row."""
     return g.node("Reshape", [v, g.constant([-1, *[1] * rank])])
 
 
-def _power(g: Nodes, e: str) -> str:
+def _power(g: Graph, e: str) -> str:
     """2^e, of e below 0 1."""
     most = block_float.INT - 1
     held = g.node("Clip", [e, g.constant(0), g.constant(most)])
     return g.node("Gather", [g.constant([1 << k for k in range(most + 1)]), held])
 
 
-def float_power(g: Nodes, e: str) -> str:
+def float_power(g: Graph, e: str) -> str:
     """2^e as float64; far below what float32 knows, 0 or as good as that."""
     first, last = block_float.EXPONENTS[0], block_float.EXPONENTS[-1]
     held = g.node("Clip", [e, g.constant(first), g.constant(last)])
@@ -121,7 +105,7 @@ def float_power(g: Nodes, e: str) -> str:
     return g.node("Gather", [powers, g.node("Sub", [held, g.constant([first])])])
 
 
-def _raised(g: Nodes, x: str, by: str, rank: int) -> str:
+def _raised(g: Graph, x: str, by: str, rank: int) -> str:
     """x 2^by; of by < 0 its floor, made odd where that is not exact."""
     down = _each(g, _power(g, g.node("Neg", [by])), rank)
     up = g.node("Mul", [x, _each(g, _power(g, by), rank)])
@@ -132,7 +116,7 @@ def _raised(g: Nodes, x: str, by: str, rank: int) -> str:
     return g.node("Add", [floor, g.cast(g.node("And", [cut, even]), np.int64)])
 
 
-def _meeting(g: Nodes, rooms: Sequence[int], live: Sequence[str], e: Sequence[str]) -> tuple[str, str, str]:
+def _meeting(g: Graph, rooms: Sequence[int], live: Sequence[str], e: Sequence[str]) -> tuple[str, str, str]:
     """As `block_float.meeting`."""
     apart = g.node("Where", [g.node("And", list(live)), g.node("Sub", [e[0], e[1]]), g.constant([0])])
     up = g.node("Clip", [apart, g.constant(-rooms[1]), g.constant(rooms[0])])

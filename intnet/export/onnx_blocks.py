@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,12 +20,15 @@ from intnet.blocks.block_float import LEAST, SIDE
 from intnet.export import digits
 from intnet.export import program as p
 from intnet.export.digits import DIGIT, ENOUGH
-from intnet.export.onnx_block_float import Nodes, float_power
+from intnet.export.onnx_block_float import float_power
 from intnet.export.program import Value
 from intnet.export.values import FLOAT32
 
+if TYPE_CHECKING:
+    from intnet.export.onnx_model import Graph
 
-def blocks(g: Nodes, op: p.Blocks, value: Value, read: Value, x: str) -> str:
+
+def blocks(g: Graph, op: p.Blocks, value: Value, read: Value, x: str) -> str:
     """float64: what the codes stand for."""
     x = g.cast(x, np.float64)
     if read.form != FLOAT32:
@@ -52,7 +56,7 @@ def blocks(g: Nodes, op: p.Blocks, value: Value, read: Value, x: str) -> str:
     return g.node("Reshape", [made, g.constant([0, channels, *value.shape[:-1]])])
 
 
-def _exponent(g: Nodes, read: Value, top: str) -> str:
+def _exponent(g: Graph, read: Value, top: str) -> str:
     """The least e from what all are multiples of on with top < 2^e: int64, by halves of where it may be."""
     first = max(read.exponent + 1, LEAST)
     most = max(int(read.reach / Fraction(2) ** first).bit_length(), 1)
@@ -65,7 +69,7 @@ def _exponent(g: Nodes, read: Value, top: str) -> str:
     return g.node("Add", [e, g.constant([first])])
 
 
-def bands(g: Nodes, read: Value, x: str) -> Iterator[tuple[int, str]]:
+def bands(g: Graph, read: Value, x: str) -> Iterator[tuple[int, str]]:
     """(digit, float64 of integers) of blocks, as `digits.bands`, of all digits that there may be."""
     units = g.node("Mul", [x, g.constant(2.0**-read.exponent, np.float64)])
     count = digits.count(read.reach, read.exponent)
@@ -81,7 +85,7 @@ def bands(g: Nodes, read: Value, x: str) -> Iterator[tuple[int, str]]:
         yield d, part
 
 
-def rounded(g: Nodes, sums: Mapping[int, Sequence[str]], exponent: int) -> str:
+def rounded(g: Graph, sums: Mapping[int, Sequence[str]], exponent: int) -> str:
     """float32, as `digits.rounded`; sums: of each digit what adds up to it, in float64."""
     base, carry, rests = g.constant([1 << DIGIT]), g.constant([0]), []
     for d in range(max(sums) + 1):

@@ -21,6 +21,7 @@ from the operands' (`Value`), partial sums of a product included, and so the con
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -412,13 +413,9 @@ class Program:
         text = ascii(self.about.get("title", "a network"))[1:-1]
         return text.replace("*/", "* /").replace("/*", "/ *")
 
-    def readers(self) -> list[int]:
-        """Of every operation, how many read what it makes."""
-        found = [0] * len(self.ops)
-        for op in self.ops:
-            for place in op.reads:
-                found[place] += 1
-        return found
+    def readers(self) -> Counter[int]:
+        """Of every place, how many operations read what is made there."""
+        return Counter(place for op in self.ops for place in op.reads)
 
 
 def float_logits(codes: np.ndarray, exponent: int | np.ndarray) -> np.ndarray:

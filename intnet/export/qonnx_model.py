@@ -27,7 +27,7 @@ from intnet.export import batch
 from intnet.export import program as p
 from intnet.export.onnx_model import CHANNELS_LAST, IMAGES, IR, LOGITS, OPSET, installed
 from intnet.export.program import Op, Program, Value
-from intnet.export.values import CODES
+from intnet.export.values import CODES, word_bits
 
 if TYPE_CHECKING:
     import onnx
@@ -277,7 +277,7 @@ def _word(lo: int, hi: int) -> Word:
     """The least word that has lo..hi."""
     if lo >= 0:
         return Word(max(hi.bit_length(), 1), False, False)
-    bits = max((-lo - 1).bit_length(), max(hi, 0).bit_length()) + 1
+    bits = word_bits(lo, max(hi, 0))
     return Word(bits, True, -lo < 1 << bits - 1)
 
 

@@ -41,7 +41,7 @@ class Value(NamedTuple):
     @property
     def bits(self) -> int:
         """Of a two's complement word that holds every code."""
-        return max((self.lo + 1 if self.lo < 0 else self.lo).bit_length(), self.hi.bit_length()) + 1
+        return word_bits(self.lo, self.hi)
 
     @property
     def greatest(self) -> int:
@@ -64,6 +64,16 @@ class Value(NamedTuple):
         return f"{of}{self.scale}" + (
             f" {'+-'[self.exponent < 0]} {abs(self.exponent)}" if self.exponent else ""
         )
+
+
+def word_bits(lo: int, hi: int) -> int:
+    """Of the least two's complement word that has lo..hi."""
+    return max((lo + 1 if lo < 0 else lo).bit_length(), hi.bit_length()) + 1
+
+
+def bits_of(codes: np.ndarray) -> int:
+    """Of the least that has them all."""
+    return word_bits(int(codes.min()), int(codes.max()))
 
 
 def proven(
