@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,13 @@ def anywhere(world: World, holds: bool) -> bool:
     return any(said == b"1" for said in world.messages(b"1" if holds else b"0"))
 
 
-def sources() -> str:
-    """Hex SHA-256 over the package's own files, by their names."""
+def sources(more: Iterable[str] = ()) -> str:
+    """Hex SHA-256 over the package's own files, by their names; more: texts that count too."""
     package, sha = Path(intnet.__file__).parent, hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         sha.update(f"{path.relative_to(package).as_posix()} {path.stat().st_size}\n".encode())
         sha.update(path.read_bytes())
+    sha.update("".join(more).encode())
     return sha.hexdigest()
 
 

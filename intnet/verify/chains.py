@@ -49,25 +49,20 @@ def _folded(columns: np.ndarray, size: int) -> np.ndarray:
     return columns.reshape(pieces, size, rows).transpose(1, 0, 2)
 
 
-def _one_by_one(a: np.ndarray, b: np.ndarray | None) -> np.ndarray:
-    """[..] of [terms, ..]: terms, or products with b's, joined from zero, ascending.
+def _one_by_one(*factors: np.ndarray) -> np.ndarray:
+    """[..] of [terms, ..]: terms, or products of two factors, joined from zero, ascending.
 
     A zero that fills up a piece, or a term of padding, leaves every sum as it is, but for a zero's sign.
     """
-    total = np.zeros(a.shape[1:], np.float32)
-    if b is None:
-        for term in a:
-            total = total + term
-        return total
-    for p, q in zip(a, b, strict=True):
-        total = fma(p, q, total)
+    total = np.zeros(factors[0].shape[1:], np.float32)
+    for term, *by in zip(*factors, strict=True):
+        total = fma(term, by[0], total) if by else total + term
     return total
 
 
-def _chained(a: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+def _chained(*factors: np.ndarray) -> np.ndarray:
     """float32[rows] of [terms, rows]: chunks of CHUNK terms, then the chunks' sums, each ascending."""
-    pieces = [_folded(part, min(CHUNK, part.shape[0])) for part in (a, b) if part is not None]
-    return _one_by_one(_one_by_one(pieces[0], pieces[1] if b is not None else None), None)
+    return _one_by_one(_one_by_one(*(_folded(part, min(CHUNK, part.shape[0])) for part in factors)))
 
 
 def _tree(sums: np.ndarray) -> np.ndarray:
@@ -78,9 +73,9 @@ def _tree(sums: np.ndarray) -> np.ndarray:
     return sums[0]
 
 
-def _over_batch(a: np.ndarray, b: np.ndarray | None, per_image: int) -> np.ndarray:
+def _over_batch(per_image: int, *factors: np.ndarray) -> np.ndarray:
     """float32[rows] of [rows, terms]: all rows and groups of GROUP images at once; then the tree."""
-    rows, terms = a.shape
+    rows, terms = factors[0].shape
     if terms == 0:
         return np.zeros(rows, np.float32)
     size = GROUP * per_image
@@ -90,28 +85,27 @@ def _over_batch(a: np.ndarray, b: np.ndarray | None, per_image: int) -> np.ndarr
         count = part.stop - part.start
         if count:
             step = min(size, count)
-            columns = [x[:, part].reshape(rows * (count // step), step).T for x in (a, b) if x is not None]
-            made = _chained(columns[0], columns[1] if b is not None else None)
-            sums.append(made.reshape(rows, -1).T)
+            columns = (x[:, part].reshape(rows * (count // step), step).T for x in factors)
+            sums.append(_chained(*columns).reshape(rows, -1).T)
     return _tree(np.concatenate(sums))
 
 
-def _in_parts(a: np.ndarray, b: np.ndarray | None, per_image: int) -> np.ndarray:
+def _in_parts(per_image: int, *factors: np.ndarray) -> np.ndarray:
     """`_over_batch`, as many rows at a time as WIDE says."""
-    step = max(1, WIDE // max(a.shape[1], 1))
-    rows = range(0, a.shape[0], step)
-    parts = [_over_batch(a[k : k + step], None if b is None else b[k : k + step], per_image) for k in rows]
+    rows, terms = factors[0].shape
+    step = max(1, WIDE // max(terms, 1))
+    parts = [_over_batch(per_image, *(x[k : k + step] for x in factors)) for k in range(0, rows, step)]
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
 def batch_dots(a: np.ndarray, b: np.ndarray, per_image: int) -> np.ndarray:
     """float32[rows]: `float32.batch_dot32` of each row of two float32 arrays [rows, terms]."""
-    return _in_parts(a, b, per_image)
+    return _in_parts(per_image, a, b)
 
 
 def batch_sums(a: np.ndarray, per_image: int) -> np.ndarray:
     """float32[rows]: `float32.batch_sum32` of each row of a float32 array [rows, terms]."""
-    return _in_parts(a, None, per_image)
+    return _in_parts(per_image, a)
 
 
 def sum64(a: np.ndarray) -> float:

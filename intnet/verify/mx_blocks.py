@@ -1,14 +1,13 @@
 """Operands in MX blocks along an axis: whole blocks of drawn elements, scale and all, by `spec.mx_blocks`."""
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from intnet.spec import words as random
 from intnet.spec.microscaling import GREATEST, decoded, quantize_block
 from intnet.spec.mx_blocks import Along, InBlock, block_at
-from intnet.spec.tensor import place_of
+from intnet.spec.tensor import place_of, power
 from intnet.verify.events import Place
 from intnet.verify.row import NotSpecified, Row
 from intnet.verify.values import Values
@@ -40,11 +39,6 @@ def check(values: Values, place: Place, row: Row) -> None:
         expected = [Fraction(decoded(word, made.scale, form.element)) for word in made.elements]
         row.checked += len(block)
         row.compare(flat, shape, [exponent] * len(block), exponents[flat].tolist())
-        held = [_value(code, exponent) for code in codes[flat].tolist()]
-        row.compare(flat, shape, expected, held)
+        row.compare(flat, shape, expected, [code * power(exponent) for code in codes[flat].tolist()])
         if event.words is not None and drawn is not None:
             row.compare(flat, shape, drawn, event.words.reshape(-1)[flat].tolist())
-
-
-def _value(code: int, exponent: int) -> Any:
-    return Fraction(code) * Fraction(2) ** exponent

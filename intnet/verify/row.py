@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from intnet.spec.tensor import place_of
+from intnet.verify.floats import fractions
 
 EQUAL, DIFFERS, UNSPECIFIED = "equal", "differs", "not specified"
 PARTS = range(4)  # results of one operation at most: sums stand ahead of what is made of them
@@ -106,6 +107,14 @@ class Row:
         """`compare` of a whole tensor, which counts as verified."""
         self.elements, self.checked = self.elements + len(expected), self.checked + len(expected)
         self.compare(np.arange(len(expected)), shape, expected, stored)
+
+    def compare_floats(
+        self, shape: tuple[int, ...], expected: np.ndarray, stored: np.ndarray, few: int = 1
+    ) -> None:
+        """`compare` of the first few numbers that differ in two whole arrays."""
+        wrong = np.flatnonzero((stored != expected).reshape(-1))[:few]
+        made, given = (fractions(one.reshape(-1)[wrong]) for one in (expected, stored))
+        self.compare(wrong, shape, made, given)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""

@@ -23,7 +23,6 @@ from intnet.spec import words as random
 from intnet.trace import Event
 from intnet.verify import blocks, events, inferred, mx_blocks, packed
 from intnet.verify.events import Place
-from intnet.verify.floats import fractions
 from intnet.verify.judge import FLOAT32, Judge
 from intnet.verify.moved import Moved
 from intnet.verify.record import Back, Call, What, entered
@@ -254,8 +253,4 @@ def _handed_on(row: Row, event: Event, out: Any) -> None:
     given, held = as_float64(out), as_float64(event.result)
     if is_float(out):
         held = held.astype(np.float32).astype(np.float64)
-    wrong = np.flatnonzero((given != held).reshape(-1))[:SHOWN]
-    if wrong.size:
-        row.compare(
-            wrong, shape_of(out), fractions(held.reshape(-1)[wrong]), fractions(given.reshape(-1)[wrong])
-        )
+    row.compare_floats(shape_of(out), held, given, SHOWN)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from intnet.verify.taken import Taken
 
 FEW = 8  # elements of each kind that decides
 MARGIN = 2.0**-36  # of a magnitude: more than 2^16 operations of float64 are off
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ ALIKE: dict[int, tuple[Packed, Any]] = {}  # so too: what came back of them as w
 def decoded(packed: Packed) -> np.ndarray:
     """float32 a~ of every element; held to the definition bucket by bucket where the path is checked.
 
-    The fast code's kernels read it, which a fork may not run: `checks` has all of them read ahead.
+    The fast code's kernels read it, which a fork may not run: `tasks.Step` has all of them read ahead.
     """
     if id(packed) not in _DECODED:
         _DECODED[id(packed)] = packed, packed.load()
@@ -167,11 +169,12 @@ class Values:
         self.rules = rules
         self._cache: dict[Any, Any] = {}
 
-    def once(self, key: tuple[str, int], make: Callable[[], Any]) -> Any:
+    def once(self, key: tuple[str, int], make: Callable[[], T]) -> T:
         """What is made once for a whole tensor, by a name and its identity."""
         if key not in self._cache:
             self._cache[key] = make()
-        return self._cache[key]
+        made: T = self._cache[key]
+        return made
 
     def drawn(self, name: str, elements: int, result: Any = None, few: int | None = None) -> np.ndarray:
         """Flat indices that are verified, by a name: drawn, and those that tell most of a stored result.

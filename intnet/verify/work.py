@@ -8,7 +8,6 @@ options; where one of these is another, it starts anew.
 
 import dataclasses
 import fnmatch
-import hashlib
 import json
 import multiprocessing
 import sys
@@ -19,10 +18,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import intnet
 from intnet import plugins, spec
 from intnet.errors import ConfigError, IntnetError
-from intnet.runs import files
+from intnet.runs import across, files
 from intnet.runs.process import cores
 from intnet.verify import inputs
 from intnet.verify.row import DIFFERS, EQUAL, Options, Row
@@ -36,21 +34,12 @@ Progress = Callable[[str, int, int], None]  # layer, elements' worth of work don
 _STEP: list[Step] = []  # of this process, for the forks of it
 
 
-def sources() -> str:
-    """SHA-256 of the package's sources, and of users' own: another program is another verification."""
-    package, sha = Path(intnet.__file__).parent, hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        sha.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
-    sha.update("".join(plugins.loaded()).encode())
-    return sha.hexdigest()
-
-
 def heading(taken: Taken, options: Options, own: dict[str, Any]) -> dict[str, Any]:
     """What a file of results is of."""
     return {
         "format": FORMAT,
         "definition": spec.VERSION,
-        "sources": sources(),
+        "sources": across.sources(plugins.loaded()),  # another program is another verification
         "run": own,
         "step": taken.step + 1,
         "inference": None if taken.inference is None else taken.inference.batch,
@@ -81,8 +70,8 @@ def write(path: Path, head: dict[str, Any], done: dict[str, list[Row]]) -> None:
     files.replace(path, (json.dumps(head | {"layers": kept}) + "\n").encode())
 
 
-def _make(layer: str) -> tuple[str, list[dict[str, Any]]]:
-    return layer, [row.to_dict() for row in _STEP[-1].rows(layer)]
+def _make(layer: str) -> tuple[str, list[Row]]:
+    return layer, _STEP[-1].rows(layer)
 
 
 def verify(
@@ -104,12 +93,16 @@ def verify(
     total = sum(map(step.cost, layers))
     seen = sum(step.cost(layer) for layer in layers if layer in done)
     progress("", seen, total)
-    for layer, rows in _all(step, waiting):
-        done[layer] = rows
-        seen += step.cost(layer)
-        progress(layer, seen, total)
-        if path is not None:
-            write(path, head, done)
+    _STEP.append(step)
+    try:
+        for layer, made in _all(waiting):
+            done[layer] = made
+            seen += step.cost(layer)
+            progress(layer, seen, total)
+            if path is not None:
+                write(path, head, done)
+    finally:
+        _STEP.pop()
     rows = [row for layer in layers for row in done[layer]]
     return [*first_rows(taken, options, pattern), *rows]
 
@@ -129,17 +122,8 @@ def first_rows(taken: Taken, options: Options, pattern: str | None) -> list[Row]
     return [inputs.check(taken, options), row]
 
 
-def _all(step: Step, layers: list[str]) -> Iterator[tuple[str, list[Row]]]:
+def _all(layers: list[str]) -> Iterator[tuple[str, list[Row]]]:
     """(layer, its rows) as they are done, the most work first."""
-    _STEP.append(step)
-    try:
-        for layer, told in _mapped(layers):
-            yield layer, [Row.from_dict(row) for row in told]
-    finally:
-        _STEP.pop()
-
-
-def _mapped(layers: list[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     jobs = min(cores(), len(layers))
     # macOS has forks, but its own libraries do not outlive one.
     if jobs < 2 or sys.platform == "darwin" or "fork" not in multiprocessing.get_all_start_methods():

@@ -17,7 +17,7 @@ from intnet.spec.tensor import power
 from intnet.verify import chains
 from intnet.verify.floats import fractions
 from intnet.verify.record import Back, Call, What
-from intnet.verify.rules.products import Conv
+from intnet.verify.rules.products import Conv, per_image
 from intnet.verify.rules.rule import Elementwise, Rule, Source, shown
 from intnet.verify.values import Near, Values, floats_of, is_float, shape_of
 
@@ -71,8 +71,7 @@ class BatchNorm(Rule):
                 integer_norm.statistics_of(column.tolist(), exponent) for column in _columns(codes)
             )
 
-        found: Sums = values.once(("statistics", id(call.operands[0])), make)
-        return found
+        return values.once(("statistics", id(call.operands[0])), make)
 
     @staticmethod
     def _error_sums(values: Values, back: Back) -> Sums:
@@ -84,8 +83,7 @@ class BatchNorm(Rule):
             moments = (integer_norm.moments_of(*pair) for pair in pairs)
             return _turned((total * power(up), dot * power(up + more)) for total, dot in moments)
 
-        found: Sums = values.once(("errors", id(back)), make)
-        return found
+        return values.once(("errors", id(back)), make)
 
     @staticmethod
     def _scaled_error(values: Values, back: Back, flat: np.ndarray) -> list[Fraction]:
@@ -133,13 +131,12 @@ class BatchNorm(Rule):
 
         def make() -> Sums:
             x = call.operands[0]
-            rows, per_image, count = _columns(x), _per_image(x), _count(x)
-            mean = divided(chains.batch_sums(rows, per_image), count)
+            rows, images, count = _columns(x), per_image(x), _count(x)
+            mean = divided(chains.batch_sums(rows, images), count)
             centred = rows - np.array(mean, np.float32)[:, None]
-            return mean, divided(chains.batch_dots(centred, centred, per_image), count)
+            return mean, divided(chains.batch_dots(centred, centred, images), count)
 
-        found: Sums = values.once(("statistics", id(call)), make)
-        return found
+        return values.once(("statistics", id(call)), make)
 
     @staticmethod
     def _roots(call: Call) -> list[Fraction]:
@@ -163,11 +160,10 @@ class BatchNorm(Rule):
         """(sum of e, sum of e * x2) of every channel, in full."""
 
         def make() -> Sums:
-            (e, x2), per_image = self._float_columns(back), _per_image(back.gradient)
-            return fractions(chains.batch_sums(e, per_image)), fractions(chains.batch_dots(e, x2, per_image))
+            (e, x2), images = self._float_columns(back), per_image(back.gradient)
+            return fractions(chains.batch_sums(e, images)), fractions(chains.batch_dots(e, x2, images))
 
-        found: Sums = values.once(("errors", id(back)), make)
-        return found
+        return values.once(("errors", id(back)), make)
 
     def _float_back(self, values: Values, back: Back, flat: np.ndarray) -> list[Fraction]:
         call, e = back.call, back.gradient
@@ -196,7 +192,7 @@ class BatchNorm(Rule):
         if not is_float(back.call.operands[0]) or not k:
             return None
         e, x2 = (fractions(columns[flat]) for columns in self._float_columns(back))
-        return float_norm.error_sums_of(e, x2, _per_image(back.gradient))[k == 1]
+        return float_norm.error_sums_of(e, x2, per_image(back.gradient))[k == 1]
 
 
 class RangeNorm(BatchNorm):
@@ -214,11 +210,10 @@ class RangeNorm(BatchNorm):
 
         def make() -> Sums:
             x = call.operands[0]
-            mean = divided(chains.batch_sums(_columns(x), _per_image(x)), _count(x))
+            mean = divided(chains.batch_sums(_columns(x), per_image(x)), _count(x))
             return mean, [f32.mul32(w, w) for w in _widths(x)]
 
-        found: Sums = values.once(("statistics", id(call)), make)
-        return found
+        return values.once(("statistics", id(call)), make)
 
     def _float_back(self, values: Values, back: Back, flat: np.ndarray) -> list[Fraction]:
         call, e, x = back.call, back.gradient, back.call.operands[0]
@@ -289,10 +284,6 @@ def _widths(x: np.ndarray) -> list[Fraction]:
 def _columns(values: np.ndarray) -> np.ndarray:
     """A row a channel, of all positions."""
     return np.ascontiguousarray(values.reshape(-1, values.shape[-1]).T)
-
-
-def _per_image(values: Any) -> int:
-    return int(np.prod(values.shape[1:-1]))
 
 
 def _count(values: Any) -> int:

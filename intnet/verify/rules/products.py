@@ -298,7 +298,7 @@ class AddBias(Elementwise):
             return [sum(row) * power(int(e.exponent)) for row in rows.tolist()]
         if rows.shape[1] <= SHORT:
             return [self._column(e, channel) for channel in flat.tolist()]
-        return fractions(chains.batch_sums(np.ascontiguousarray(rows), _per_image(e)))
+        return fractions(chains.batch_sums(np.ascontiguousarray(rows), per_image(e)))
 
     def by_definition(self, values: Values, back: Back, k: int, flat: int) -> Fraction | None:
         """One channel's float32 sum by the definition itself."""
@@ -308,8 +308,9 @@ class AddBias(Elementwise):
     @staticmethod
     def _column(e: Any, channel: int) -> Fraction:
         column = units(floats_of(e).reshape(-1, e.shape[-1])[:, channel])
-        return f32.value(f32.batch_sum_units(column, _per_image(e)))
+        return f32.value(f32.batch_sum_units(column, per_image(e)))
 
 
-def _per_image(e: Any) -> int:
+def per_image(e: Any) -> int:
+    """Positions of an image."""
     return int(np.prod(e.shape[1:-1]))
