@@ -87,7 +87,7 @@ class History:
         if (self.lookback is None) != (self.resolution is None):
             raise ConfigError("lookback and resolution come together")
         within("WL", self.widths, 1, FLOAT_BITS)
-        within("nonzero", self.nonzero, 0, np.array([layer.weights for layer in self.layers]))
+        within("nonzero", self.nonzero, 0, self.weights)
         if self.errors is not None:
             within("errors", self.errors, 1, FLOAT_BITS)
         if self.lookback is not None and self.resolution is not None:
@@ -98,6 +98,16 @@ class History:
     def steps(self) -> int:
         """Training steps."""
         return len(self.widths)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Of each layer: int64[layers]."""
+        return np.array([layer.weights for layer in self.layers])
+
+    @property
+    def madds(self) -> np.ndarray:
+        """Of each layer and one image: float64[layers]."""
+        return np.array([layer.madds for layer in self.layers], np.float64)
 
 
 def within(what: str, values: np.ndarray, low: int, high: float | np.ndarray) -> None:
@@ -174,14 +184,13 @@ def dense(
 
 def shares(history: History) -> np.ndarray:
     """sp: float64[steps, layers]."""
-    return history.nonzero / np.array([layer.weights for layer in history.layers])
+    return history.nonzero / history.weights
 
 
 def training(history: History) -> np.ndarray:
     """Equation (8) without its sum over steps: float64[steps]; of `errors`, these instead of its 32."""
-    madds = np.array([layer.madds for layer in history.layers], np.float64)
     backward = FLOAT_BITS if history.errors is None else history.errors
-    return (shares(history) * history.widths + backward / history.accs) @ madds
+    return (shares(history) * history.widths + backward / history.accs) @ history.madds
 
 
 def overhead(history: History) -> np.ndarray:
@@ -189,9 +198,8 @@ def overhead(history: History) -> np.ndarray:
     lookback, resolution = history.lookback, history.resolution
     if lookback is None or resolution is None:
         return np.zeros(history.steps)
-    weights = np.array([layer.weights for layer in history.layers], np.float64)
-    down = 2 * math.log2(FLOAT_BITS - SHORTEST) * resolution * 3 * weights
-    up = (lookback + 1) * weights + 1
+    down = 2 * math.log2(FLOAT_BITS - SHORTEST) * resolution * 3 * history.weights
+    up = (lookback + 1) * history.weights + 1
     return (FLOAT_BITS * (shares(history) * down + up) / (history.accs * lookback)).sum(axis=1)
 
 
@@ -207,13 +215,13 @@ def relative(history: History) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def sparsity(history: History) -> np.ndarray:
     """Share of all weights that are zero: float64[steps]."""
-    return 1 - history.nonzero.sum(axis=1) / sum(layer.weights for layer in history.layers)
+    return 1 - history.nonzero.sum(axis=1) / history.weights.sum()
 
 
 def final_model(history: History) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(WL, nonzero, sp) by layer of the model that training leaves."""
     widths, nonzero = history.final or (history.widths[-1], history.nonzero[-1])
-    return widths, nonzero, nonzero / np.array([layer.weights for layer in history.layers])
+    return widths, nonzero, nonzero / history.weights
 
 
 def iso_step(tested: Iterable[tuple[int, float]], accuracy: float | None) -> int | None:
@@ -244,8 +252,7 @@ def summary(history: History, baseline: History, iso: int | None = None) -> dict
     once = 1 / history.batch_size
     stored = (shares(history) * history.widths).sum(axis=1)
     last, nonzero, density = final_model(history)
-    weights = np.array([layer.weights for layer in history.layers])
-    madds = np.array([layer.madds for layer in history.layers], np.float64)
+    weights, madds = history.weights, history.madds
     forward = float((density * last) @ madds)
     return {
         "speedup_per_image": base / costs(1),

@@ -45,7 +45,7 @@ def of_run(
     accuracy: float32's
     """
     logged = logs.read_steps(folder, run)
-    own, history = logged.identity, logged.history
+    own, history, log = logged.identity, logged.history, logged.log
     wanted, base, against = accuracy, history, "float32 for as many steps"
     if baseline is not None:
         other = logs.read_steps(baseline, run_folder.load(baseline, data_dir=data_dir))
@@ -56,11 +56,10 @@ def of_run(
         check_same(f"--baseline {baseline}", own, other.identity)
         wanted, base, against = other.accuracy, other.history, baseline
     floats = adapt_costs.float32(history.layers, base.steps, base.batch_size, base.accs)
-    iso = adapt_costs.iso_step(logged.tested, wanted)
+    iso = adapt_costs.iso_step(log.tested, wanted)
     summary = adapt_costs.summary(history, floats, iso)
-    measured = logged.switch_seconds
-    if measured is not None:
-        measured = measured / logged.step_seconds if logged.step_seconds else None
+    switches, steps = (log.seconds.get(kind) for kind in ("precision", "step"))
+    measured = switches / steps if switches is not None and steps else None
     title = (
         f"{report.title(own)}: {history.steps:,} steps of {history.batch_size} images, accs {history.accs}; "
         f"against {against}"
@@ -76,13 +75,13 @@ def of_run(
         "float32_accuracy": wanted,
         "summary": summary | {"measured_overhead": measured},
     }
-    return _report(title, "step", history, result, logged.decisions)
+    return _report(title, "step", history, result, log.decisions)
 
 
 def _report(
     title: str, unit: str, history: History, result: dict[str, Any], decisions: Sequence[Any] = ()
 ) -> Report:
-    """unit: what the history counts, 'step' or 'epoch'; decisions: of `logs.Steps`."""
+    """unit: what the history counts, 'step' or 'epoch'; decisions: of `logs.Log`."""
     moves = zip(adapt_costs.rows(history), adapt_costs.changes(history), strict=True)
     layers = [row | {"changes": changes} for row, changes in moves]
     made = [tables.of("weight layers", layers, LAYER), _over_time(history, unit)]

@@ -7,8 +7,8 @@ from intnet.costs import array_costs, logs, plots
 from intnet.costs.array_costs import ARRAY_MILLIWATTS, MODULE_MILLIWATTS, MODULE_MM2, STAGES, Curve
 from intnet.costs.logs import Maps
 from intnet.costs.plots import OPERANDS
-from intnet.costs.report import Report, check_same, percent, spaced, times
-from intnet.runs import report, run_folder
+from intnet.costs.report import Report, percent, spaced, times
+from intnet.runs import report
 from intnet.show import tables
 from intnet.show.tables import Table
 from intnet.training.train import Run
@@ -42,11 +42,7 @@ def of_run(
     logged = logs.read_maps(folder, run)
     other = Curve(logged.history.length, logged.tested if baseline is None else [])
     if baseline is not None:
-        theirs = run_folder.load(baseline, data_dir=data_dir)
-        keys = ("model", "data", "image_shape", "classes", "limit")
-        check_same(f"--baseline {baseline}", logged.identity, run_folder.identity(theirs), keys)
-        other, final = logs.read_curve(baseline, theirs)
-        accuracy = final if accuracy is None else accuracy
+        other, accuracy = logs.read_baseline(baseline, logged.identity, accuracy, data_dir)
     whose = {"run": folder, "baseline": baseline}
     result = whose | told(run, logged, other, accuracy)
     title = (

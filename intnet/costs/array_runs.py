@@ -21,7 +21,6 @@ from intnet.runs import report, run_folder
 from intnet.show import tables
 
 METHOD = "dynasty"
-SAME = ("model", "data", "image_shape", "classes", "limit")
 WHOLE = (
     ("run", "", "name"), ("W bits", ".2f", "weights"), ("A bits", ".2f", "activations"),
     ("epochs", "g", "epochs"), ("accuracy", ".2%", "accuracy"), ("best", ".2%", "best"),
@@ -40,20 +39,17 @@ def of_runs(
     folders: Sequence[str], baseline: str | None, accuracy: float | None, data_dir: str | None
 ) -> Report:
     """All runs against the baseline; accuracy: to reach, its final one unless told."""
-    read: list[logs.Timed] = []
+    read: list[logs.Maps] = []
     for folder in folders:
         run = run_folder.load(folder, data_dir=data_dir)
         if run.method.name != METHOD:
             raise ConfigError(f"{folder} is a run of {run.method.name}; side by side are runs of {METHOD}")
         found = logs.read_timed(folder, run)
         read.append(found)
-        check_same(folder, read[0].identity, found.identity, SAME, "the first run's")
+        check_same(folder, read[0].identity, found.identity, logs.SAME, "the first run's")
     own, lines = read[0].identity, []
     if baseline is not None:
-        other = run_folder.load(baseline, data_dir=data_dir)
-        check_same(f"--baseline {baseline}", own, run_folder.identity(other), SAME)
-        curve, final = logs.read_curve(baseline, other)
-        accuracy = final if accuracy is None else accuracy
+        curve, accuracy = logs.read_baseline(baseline, own, accuracy, data_dir)
         lines.append(told("8 bits", _at_8_bits(read[0].history, curve.length), curve.tested, accuracy, False))
     for name, one in zip(_names(folders), read, strict=True):
         moves = one.identity["options"].get("map") != "uniform"

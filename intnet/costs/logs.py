@@ -8,6 +8,7 @@ read_curve    any run as a baseline: how long it trained, and its tests
 
 import dataclasses
 from array import array
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,16 +21,19 @@ from intnet import models
 from intnet.costs import adapt_costs, array_costs
 from intnet.costs.adapt_costs import LayerSize
 from intnet.costs.array_costs import START_BITS, Curve, LayerMaps, Width
+from intnet.costs.report import check_same
 from intnet.errors import CheckpointError, ConfigError
 from intnet.methods.dynasty import ACTIVATIONS, WEIGHTS, Dynasty, alphas
 from intnet.methods.dynasty_map import multiply_adds
 from intnet.methods.options import of_layer
+from intnet.models import Model
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import metrics, records, report, run_folder
 from intnet.runs.metrics import LAYER_MAP
 from intnet.training.train import Run
 
 WITH_LOOKBACK = {str: {"lb": int, "r": int}}
+SAME = ("model", "data", "image_shape", "classes", "limit")  # of what stands beside a run of dynasty
 COUNTS, QUANTILES = 5, 5  # entries of "counts" and, where there is one, of "r"
 
 
@@ -58,6 +62,11 @@ def _accuracy(folder: str, run: Run, tested: list[float]) -> float | None:
     return made["test_accuracy"] if made else tested[-1] if tested else None
 
 
+def _model(own: dict[str, Any]) -> Model:
+    """The model of an identity, not trained."""
+    return models.make(own["model"], tuple(own["image_shape"]), own["classes"])
+
+
 def _same_layers(found: dict[str, Any], names: list[str], where: str) -> None:
     """ValueError unless a line tells of all layers of the model, and of no other."""
     if set(found) != set(names):
@@ -72,77 +81,68 @@ def _same_layers(found: dict[str, Any], names: list[str], where: str) -> None:
 class Steps:
     """A run as its folder tells it.
 
-    accuracy: at its last test, None without one; tested: (step, accuracy) of every epoch
-    step_seconds: of all steps; switch_seconds: of those, of the precision switch, None without one
-    decisions: (step, what was decided) as `Method.moves` has it, by layer or of 'net'
+    accuracy: at its last test, None without one
     """
 
     identity: dict[str, Any]
     history: adapt_costs.History
     accuracy: float | None
-    tested: list[tuple[int, float]]
-    step_seconds: float
-    switch_seconds: float | None
-    decisions: list[tuple[int, dict[str, dict[str, Any]]]] = field(default_factory=list)
+    log: "Log"
 
 
 @dataclass
 class Log:
-    """The lines of metrics.jsonl, condensed as they come."""
+    """The lines of metrics.jsonl, condensed as they come.
+
+    counts, seconds: of kind 'step', and of 'precision', which the precision switch took
+    tested: (step, accuracy) of every epoch; decisions: (step, what was decided) as `Method.moves` has it
+    """
 
     layers: tuple[LayerSize, ...]
-    steps: int = 0
-    step_seconds: float = 0.0
-    switches: int = 0
-    switch_seconds: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     tested: list[tuple[int, float]] = field(default_factory=list)
     columns: dict[str, "array[int]"] = field(default_factory=dict)
     decisions: list[tuple[int, dict[str, dict[str, Any]]]] = field(default_factory=list)
 
     def add(self, line: dict[str, Any]) -> None:
         """The next line; ValueError where it does not follow from those before."""
-        if line["kind"] == "epoch":
-            self.tested.append((line["step"], line["test_accuracy"]))
-        elif line["kind"] == "step":
-            self.steps += 1
-            self.step_seconds += line["seconds"]
-            self._follows(line, self.steps)
-        elif line["kind"] == "precision":
-            self.switches += 1
-            self.switch_seconds += line["seconds"]
-            self._follows(line, self.switches)
-            self._widths(line["layers"])
-        elif line["kind"] == "decision":
-            self.decisions.append((line["step"], line["of"]))
+        kind, step = line["kind"], line["step"]
+        if kind == "epoch":
+            self.tested.append((step, line["test_accuracy"]))
+        elif kind == "decision":
+            self.decisions.append((step, line["of"]))
+        elif kind in ("step", "precision"):
+            self.counts[kind] += 1
+            self.seconds[kind] += line["seconds"]
+            if step != self.counts[kind]:
+                due = f"where its line of kind {kind!r} of step {self.counts[kind]} is due"
+                raise ValueError(f"{due}, {step} is")
+            if kind == "precision":
+                self._widths(line["layers"], f"step {step}")
         else:
-            raise ValueError(f"a line of kind {line['kind']!r}: its method does not write that")
+            raise ValueError(f"a line of kind {kind!r}: its method does not write that")
 
-    @staticmethod
-    def _follows(line: dict[str, Any], step: int) -> None:
-        if line["step"] != step:
-            raise ValueError(
-                f"where its line of kind {line['kind']!r} of step {step} is due, {line['step']} is"
-            )
-
-    def _widths(self, layers: dict[str, dict[str, int]]) -> None:
+    def _widths(self, layers: dict[str, dict[str, int]], where: str) -> None:
         names = [size.name for size in self.layers]
-        _same_layers(layers, names, f"step {self.switches}")
+        _same_layers(layers, names, where)
         if not self.columns:
             learned = any("lb" in entry or "r" in entry for entry in layers.values())
             keys = ("WL", "FL", "nonzero", "lb", "r") if learned else ("WL", "FL", "nonzero")
             self.columns = {key: array("q") for key in keys}
         if "lb" in self.columns:
-            records.check(layers, WITH_LOOKBACK, f"step {self.switches}")
+            records.check(layers, WITH_LOOKBACK, where)
         for key, column in self.columns.items():
             column.extend(layers[name][key] for name in names)
 
     def history(self, batch_size: int, accs: int) -> adapt_costs.History:
         """What the cost model takes; float32's where no word length was logged."""
-        if not self.switches:
-            return adapt_costs.float32(self.layers, self.steps, batch_size, accs)
-        if self.switches != self.steps:
-            raise ValueError(f"it has word lengths of {self.switches} steps and did {self.steps}")
-        shape = (self.steps, len(self.layers))
+        steps, switches = (self.counts[kind] for kind in ("step", "precision"))
+        if not switches:
+            return adapt_costs.float32(self.layers, steps, batch_size, accs)
+        if switches != steps:
+            raise ValueError(f"it has word lengths of {switches} steps and did {steps}")
+        shape = (steps, len(self.layers))
         found = {key: np.array(column, np.int64).reshape(shape) for key, column in self.columns.items()}
         lookback, resolution = found.get("lb"), found.get("r")
         return adapt_costs.History(
@@ -154,26 +154,24 @@ def read_steps(folder: str, run: Run) -> Steps:
     """The run up to its last checkpoint; ConfigError where the model does not speak of its method."""
     own = _trained(folder, run)
     log, history = read_log(Path(folder), own, run.step)
-    history = dataclasses.replace(history, final=_final(run) if log.switches else None)
-    if not log.switches and own["method"] != "float32":
+    history = dataclasses.replace(history, final=_final(run) if log.columns else None)
+    if not log.columns and own["method"] != "float32":
         raise ConfigError(
             f"{folder}: {own['method']} logged no word lengths; the cost model speaks of float32, and of "
             "methods whose word lengths move while they train (adapt, muppet)"
         )
-    last = _accuracy(folder, run, [accuracy for _, accuracy in log.tested])
-    seconds = log.switch_seconds if log.switches else None
-    return Steps(own, history, last, log.tested, log.step_seconds, seconds, log.decisions)
+    return Steps(own, history, _accuracy(folder, run, [accuracy for _, accuracy in log.tested]), log)
 
 
 def read_log(folder: Path, own: dict[str, Any], step: int) -> tuple[Log, adapt_costs.History]:
     """The log up to a step of the run `own`, and what the cost model takes of it."""
-    log = Log(adapt_costs.layer_sizes(models.make(own["model"], tuple(own["image_shape"]), own["classes"])))
+    log = Log(adapt_costs.layer_sizes(_model(own)))
     with _followed(folder) as path:
         for line in metrics.read_metrics(path):
             if line["step"] <= step:
                 log.add(line)
-        if log.steps != step:
-            raise ValueError(f"it has {log.steps} of {step} steps")
+        if log.counts["step"] != step:
+            raise ValueError(f"it has {log.counts['step']} of {step} steps")
         accs = own["options"].get("accs", 1)  # steps that one gradient is accumulated over
         if type(accs) is not int:
             raise ValueError(f"accs = {accs!r} is no number of steps")
@@ -201,8 +199,8 @@ def _final(run: Run) -> tuple[np.ndarray, np.ndarray] | None:
 class Maps:
     """A run as its folder tells it.
 
-    maps: the lines of kind 'map', one an epoch; tested: accuracy after each epoch; accuracy: at its last
-    test, None without one
+    maps: the lines of kind 'map', one an epoch, none where they never move; tested: accuracy after each
+    epoch; accuracy: at its last test, None without one
     """
 
     identity: dict[str, Any]
@@ -225,25 +223,15 @@ def read_maps(folder: str, run: Run) -> Maps:
     return Maps(own, history, maps, tested, _accuracy(folder, run, tested))
 
 
-@dataclass(frozen=True)
-class Timed:
-    """A run of dynasty as its time is told; tested: accuracy after each whole epoch."""
-
-    identity: dict[str, Any]
-    history: array_costs.History
-    tested: list[float]
-
-
-def read_timed(folder: str, run: Run) -> Timed:
-    """The run up to its last checkpoint; ConfigError where it has not done a whole epoch."""
+def read_timed(folder: str, run: Run) -> Maps:
+    """The same of maps that may be uniform; ConfigError where it has not done a whole epoch."""
     own = run_folder.identity(run)
     if _moving(own):
-        found = read_maps(folder, run)
-        return Timed(own, found.history, found.tested)
-    curve, _ = read_curve(folder, run)
+        return read_maps(folder, run)
+    curve, final = read_curve(folder, run)
     if not curve.tested:
         raise ConfigError(f"{folder} has not done a whole epoch: train it further")
-    return Timed(own, _uniform(own, curve.length), list(curve.tested))
+    return Maps(own, _uniform(own, curve.length), [], list(curve.tested), final)
 
 
 def _by_layer(own: dict[str, Any]) -> Callable[[str], Dynasty.Options]:
@@ -254,14 +242,13 @@ def _by_layer(own: dict[str, Any]) -> Callable[[str], Dynasty.Options]:
 
 def _moving(own: dict[str, Any]) -> bool:
     """Whether a layer's map moves."""
-    options, made = _by_layer(own), models.make(own["model"], tuple(own["image_shape"]), own["classes"])
-    return any(options(one.name).map == "dynamic" for one in made.all_layers() if one.takes_weight)
+    options = _by_layer(own)
+    return any(options(one.name).map == "dynamic" for one in _model(own).all_layers() if one.takes_weight)
 
 
 def _uniform(own: dict[str, Any], length: float) -> array_costs.History:
     """One width in all blocks from the start, for so many epochs; the network's input is of 8 bits."""
-    options = _by_layer(own)
-    made = models.make(own["model"], tuple(own["image_shape"]), own["classes"])
+    options, made = _by_layer(own), _model(own)
     seen = adapt_costs.image_through(made, "*/x0")
     weighted: list[Any] = [layer for layer in made.all_layers() if layer.takes_weight]
     layers: list[LayerMaps] = []
@@ -296,6 +283,16 @@ def read_curve(folder: str, run: Run) -> tuple[Curve, float | None]:
     return Curve(run.step / run.steps_per_epoch, tested), _accuracy(folder, run, tested)
 
 
+def read_baseline(
+    baseline: str, own: dict[str, Any], accuracy: float | None, data_dir: str | None
+) -> tuple[Curve, float | None]:
+    """A run on the same data, which takes 8 bits everywhere; the accuracy to reach, its own unless told."""
+    other = run_folder.load(baseline, data_dir=data_dir)
+    check_same(f"--baseline {baseline}", own, run_folder.identity(other), SAME)
+    curve, final = read_curve(baseline, other)
+    return curve, final if accuracy is None else accuracy
+
+
 def _per_epoch(own: dict[str, Any]) -> int:
     """Steps of an epoch."""
     return -(-int(own["limit"]) // int(own["batch_size"]))
@@ -318,8 +315,7 @@ def _by_epoch(
 
 def _history(maps: list[dict[str, Any]], own: dict[str, Any], step: int) -> array_costs.History:
     """The first epoch's 4 bits, then each map for the epoch after it; where no map moves, as it is."""
-    model = models.make(own["model"], tuple(own["image_shape"]), own["classes"])
-    names = [layer.name for layer in model.all_layers() if layer.takes_weight]
+    names = [layer.name for layer in _model(own).all_layers() if layer.takes_weight]
     made = [_layers(line, names) for line in maps]
     for line, layers in zip(maps, made, strict=True):
         if [_extent(layer) for layer in layers] != [_extent(layer) for layer in made[0]]:

@@ -85,9 +85,7 @@ def _reasons(axis: "Axes", history: History, decisions: Sequence[Any]) -> None:
         axis.set_yscale("log", base=2)
         axis.yaxis.set_major_formatter("{x:g}")
         axis.set_ylabel("D at a switch, by strategy")
-    axis.legend(
-        fontsize=7, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncols=3, frameon=False
-    )
+    _legend_above(axis, 3)
 
 
 def _cost(axis: "Axes", history: History, at: np.ndarray) -> None:
@@ -105,8 +103,12 @@ def _cost(axis: "Axes", history: History, at: np.ndarray) -> None:
     axis.set_ylim(min(0.5, low / 1.1), max(1.5, high * 1.1))
     axis.yaxis.set_major_locator(LogLocator(2, (1.0, 1.5)))
     axis.yaxis.set_major_formatter("{x:g}")
+    _legend_above(axis, 4)
+
+
+def _legend_above(axis: "Axes", columns: int) -> None:
     axis.legend(
-        fontsize=7, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncols=4, frameon=False
+        fontsize=7, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2, ncols=columns, frameon=False
     )
 
 
@@ -180,6 +182,13 @@ def _lines(axis: "Axes", x: list[int], lines: dict[str, list[float | None]]) -> 
     by_epoch(axis)
 
 
+def _named(axis: "Axes", title: str, label: str, columns: int = 1) -> None:
+    """Behind all lines, whose names it lists."""
+    axis.set_title(title, loc="left")
+    axis.set_ylabel(label)
+    axis.legend(fontsize=6, ncols=columns)
+
+
 def _widths(axis: "Axes", result: dict[str, Any], operand: str) -> None:
     """Figure 5: mean width with lambda tuned and not."""
     maps = result["maps"]
@@ -188,9 +197,7 @@ def _widths(axis: "Axes", result: dict[str, Any], operand: str) -> None:
     _lines(axis, epochs, {label: [line[operand][key] for line in maps] for label, key in keys.items()})
     axis.axhline(maps[-1][operand]["alpha"], color="0.3", linewidth=0.8, label="target")
     axis.set_ylim(0, STATIC_BITS)
-    axis.set_title(f"mean width of {operand}, maps by the epoch that ends with them", loc="left")
-    axis.set_ylabel("bits")
-    axis.legend(fontsize=6, ncols=4)
+    _named(axis, f"mean width of {operand}, maps by the epoch that ends with them", "bits", 4)
 
 
 def _fluctuation(axis: "Axes", result: dict[str, Any], operand: str) -> None:
@@ -200,9 +207,7 @@ def _fluctuation(axis: "Axes", result: dict[str, Any], operand: str) -> None:
     lines = {label: [line[operand].get(key) for line in maps] for label, key in keys.items()}
     _lines(axis, [line["epoch"] for line in maps], lines)
     axis.set_ylim(bottom=0)
-    axis.set_title(f"fluctuation: mean change of a block's width, {operand}", loc="left")
-    axis.set_ylabel("bits")
-    axis.legend(fontsize=6)
+    _named(axis, f"fluctuation: mean change of a block's width, {operand}", "bits")
 
 
 def _time(axis: "Axes", result: dict[str, Any]) -> None:
@@ -213,9 +218,7 @@ def _time(axis: "Axes", result: dict[str, Any]) -> None:
         lines[name] = [100 * line["stages"][name] for line in epochs]
     _lines(axis, [line["epoch"] for line in epochs], lines)
     axis.set_ylim(0, 105)
-    axis.set_title(f"time of an epoch (the first: {START_BITS} bits)", loc="left")
-    axis.set_ylabel("% of 8 bits")
-    axis.legend(fontsize=6, ncols=4)
+    _named(axis, f"time of an epoch (the first: {START_BITS} bits)", "% of 8 bits", 4)
 
 
 def _noise(axis: "Axes", result: dict[str, Any]) -> None:
@@ -231,9 +234,7 @@ def _noise(axis: "Axes", result: dict[str, Any]) -> None:
         axis.yaxis.set_major_locator(LogLocator(10, (1, 2, 5)))
         axis.yaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_minor_formatter(NullFormatter())
-    axis.set_title("loss noise of one width everywhere over the map's, as much time", loc="left")
-    axis.set_ylabel("factor")
-    axis.legend(fontsize=6)
+    _named(axis, "loss noise of one width everywhere over the map's, as much time", "factor")
 
 
 # -- runs side by side -------------------------------------------------------------------------
