@@ -142,6 +142,24 @@ class PathRow:
 
     peak: int = 0
 
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON; None where a float path has no such number."""
+        return {
+            "layer": self.layer,
+            "path": self.path,
+            "format": self.format,
+            "format_short": self.short,
+            "nominal_bits": self.nominal,
+            "mean_bits": self.mean,
+            "used_bits": self.used if self.integer else None,
+            "range_bits": round(self.fraction_bits, 1) if self.integer else None,
+            "bound_bits": self.bound or None,
+            "exponents": list(self.exponents) if self.exponents else None,
+            "elements": self.elements,
+            "saturated": self.saturated if self.integer else None,
+            "zeros": self.zeros if self.integer else None,
+        }
+
 
 class PathTable:
     """Collects a PathRow a data path: nominal and really used bits, proven bounds, saturation."""

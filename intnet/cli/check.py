@@ -4,6 +4,7 @@ A recomputation is by the fast code, or with `--by spec` by the definition (`pac
 """
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -230,22 +231,9 @@ def _port_dict(port: "PortResult") -> dict[str, Any]:
     return {
         "port": port.port.name,
         "file": port.port.file,
-        "status": port.status,
-        "problem": port.problem,
-        "elements": port.elements,
-        "wrong": port.wrong,
-        "own": port.own,
+        **{name: getattr(port, name) for name in ("status", "problem", "elements", "wrong", "own")},
         "follows": list(port.follows),
-        "diagnosis": [
-            {
-                "name": v.name,
-                "explained": v.explained,
-                "wrong": v.wrong,
-                "contradicted": v.contradicted,
-                "whole": v.whole,
-            }
-            for v in port.verdicts
-        ],
+        "diagnosis": [dataclasses.asdict(v) | {"whole": v.whole} for v in port.verdicts],
         "mismatches": [
             {
                 "word": one.word,

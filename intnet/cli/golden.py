@@ -130,13 +130,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _refuse(args: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    """ConfigError where one of these options is given, or --steps."""
+    strange = options.given(args, names)
+    if strange or args.steps != 1:
+        raise ConfigError(f"{(strange or ['--steps'])[0]} {why}")
+
+
 def _model(args: argparse.Namespace) -> int:
     """Write a unit's C model, and say what it is."""
     if args.what[:1] != [UNIT] or len(args.what) != 2:
         raise ConfigError("write `intnet golden unit NAME --c --out DIR`; `intnet list` shows the units")
-    strange = options.given(args, (*OF_LAYERS, "level", "kind", "layout", "lanes", "tile", "word"))
-    if strange or args.steps != 1:
-        raise ConfigError(f"{(strange or ['--steps'])[0]} is for a pack, not for a unit's model in C")
+    others = (*OF_LAYERS, "level", "kind", "layout", "lanes", "tile", "word")
+    _refuse(args, others, "is for a pack, not for a unit's model in C")
     from intnet.packs.units import models
 
     folder = models.write(args.what[1], options.settings(args.set), args.out)
@@ -162,9 +168,8 @@ def _tiles(given: Sequence[str]) -> dict[str, int]:
 
 def _export(args: argparse.Namespace) -> int:
     """A pack's vectors as other files."""
-    strange = options.given(args, (*OF_A_PACK, "layout", "lanes", "tile"))
-    if strange or args.steps != 1:
-        raise ConfigError(f"{(strange or ['--steps'])[0]} is chosen when a pack is written, not with --as")
+    others = (*OF_A_PACK, "layout", "lanes", "tile")
+    _refuse(args, others, "is chosen when a pack is written, not with --as")
     if len(args.what) != 1:
         raise ConfigError("write `intnet golden PACK --as KIND --out DIR`, with the folder of a pack")
     from intnet.packs import export, pack
@@ -183,9 +188,7 @@ def _unit(args: argparse.Namespace) -> "Draft":
         raise ConfigError(
             "write `intnet golden unit NAME --level L --out PACK`; `intnet list` shows the units"
         )
-    strange = options.given(args, OF_LAYERS)
-    if strange or args.steps != 1:
-        raise ConfigError(f"{(strange or ['--steps'])[0]} is for a pack of layers, not of a unit")
+    _refuse(args, OF_LAYERS, "is for a pack of layers, not of a unit")
     from intnet.packs import units
 
     level = args.level if args.level.startswith("L") else f"L{args.level}"

@@ -10,7 +10,6 @@ import json
 import shlex
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -155,30 +154,14 @@ def carry_out(
     missing = [f"--{name}" for name in needed if getattr(args, name) is None]
     if missing:
         raise ConfigError(f"give {', '.join(missing)} (or --show DIR, to see what one has come to)")
-    from intnet.sweeps import cluster, conduct, plan, work
     from intnet.sweeps.compared import RESULTS
-    from intnet.sweeps.progress import Show
+    from intnet.sweeps.conduct import carried_out
     from intnet.training.stop import Stop
 
     stop, launch = Stop(signal.SIGINT, signal.SIGTERM), words(args.launch or "", "--launch")
-    with ExitStack() as held:
-        new = plan.make(ask(args))
-        client = held.enter_context(cluster.connected(args.cluster)) if args.cluster else None
-        held.enter_context(plan.opened(args.out, new))
-        show, failed = Show(args.out, new, args.json or getattr(args, "quiet", False)), {}
-        try:
-            with stop, show.bars:
-                failed = conduct.train(args.out, new, show, args.jobs, args.data_dir, client, stop, launch)
-        except KeyboardInterrupt:
-            stop.signal = stop.signal or signal.SIGINT
-        finally:
-            work.end(args.out)
-        found = RESULTS[args.command](args.out, new, failed)
-        found.write()
-    if stop():
-        show.stopped()
-        return 128 + stop.signal
-    return _finish(args, found)
+    kind, quiet = RESULTS[args.command], args.json or getattr(args, "quiet", False)
+    found = carried_out(kind, ask(args), args.out, args.jobs, args.cluster, launch, quiet, stop)
+    return 128 + stop.signal if stop() else _finish(args, found)
 
 
 def _show(args: argparse.Namespace, needed: Sequence[str]) -> int:

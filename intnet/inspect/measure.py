@@ -120,8 +120,7 @@ def measure(event: Event, most: int = BINS) -> Measured:
     table = PathTable()
     table(event)
     row = table.rows[event.layer, event.path]
-    result = event.result
-    integer = row.integer
+    result, told = event.result, row.to_dict()
     codes = codes_of(result)
     given = None if event.format is None else against(event, result)
     scaled, errors = (None, None) if given is None else _ratios(given, result)
@@ -132,29 +131,20 @@ def measure(event: Event, most: int = BINS) -> Measured:
     elif _many_steps(result):
         shown = in_values(codes, result)
     binned, before, after = _histograms(event, shown, given, scaled, most)
+    kind = int if row.integer else float
     return Measured(
-        event.layer,
-        event.path,
-        row.format,
-        row.short,
-        event.rounding,
-        row.nominal,
-        row.mean,
-        row.used if integer else None,
-        round(row.fraction_bits, 1) if integer else None,
-        row.bound or None,
-        list(row.exponents) if row.exponents else None,
-        [int(low), int(high)] if integer else [float(low), float(high)],
-        list(result.shape),
-        row.elements,
-        row.saturated if integer else None,
-        _inexact(result, errors),
-        int(np.count_nonzero(shown == 0)),
-        None if scaled is None or errors is None else _sqnr(scaled, errors),
-        binned.edges,
-        before,
-        after,
-        _buckets(result) if isinstance(result, Packed) else None,
+        short=told.pop("format_short"),
+        rounding=event.rounding,
+        exponent=told.pop("exponents"),
+        range=[kind(low), kind(high)],
+        shape=list(result.shape),
+        inexact=_inexact(result, errors),
+        sqnr_db=None if scaled is None or errors is None else _sqnr(scaled, errors),
+        edges=binned.edges,
+        before=before,
+        after=after,
+        buckets=_buckets(result) if isinstance(result, Packed) else None,
+        **told | {"zeros": int(np.count_nonzero(shown == 0))},
     )
 
 

@@ -136,24 +136,9 @@ def _held(held: Mapping[str, Held]) -> dict[str, Any]:
 
 
 def _row(row: PathRow, saturated: dict[str, int]) -> dict[str, Any]:
-    """One data path of one layer; None where a float path has no such number."""
-    integer = row.integer
-    return {
-        "layer": row.layer,
-        "path": row.path,
-        "format": row.format,
-        "format_short": row.short,
-        "nominal_bits": row.nominal,
-        "mean_bits": row.mean,
-        "used_bits": row.used if integer else None,
-        "range_bits": round(row.fraction_bits, 1) if integer else None,
-        "bound_bits": row.bound or None,
-        "exponents": list(row.exponents) if row.exponents else None,
-        "elements": row.elements,
-        "saturated": row.saturated if integer else None,
-        "zeros": row.zeros if integer else None,
-        "saturated_in_run": saturated.get(f"{row.layer}/{row.path}", 0) if integer else None,
-    }
+    """One data path of one layer."""
+    count = saturated.get(f"{row.layer}/{row.path}", 0) if row.integer else None
+    return row.to_dict() | {"saturated_in_run": count}
 
 
 def read(folder: Path, identity: dict[str, Any], step: int) -> dict[str, Any] | None:

@@ -5,13 +5,15 @@ begun the other goes on with. A run is trained in a process of its own (`process
 """
 
 import shlex
+import signal
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from intnet.datasets.dataset import is_int
 from intnet.errors import ConfigError, unknown
+from intnet.runs.run_folder import never
 from intnet.sweeps import cluster as clusters
 from intnet.sweeps import plan as plans
 from intnet.sweeps import processes, work
@@ -20,6 +22,7 @@ from intnet.sweeps.plan import Asked, Grid, Part, Plan
 from intnet.sweeps.progress import Show
 from intnet.sweeps.table import Sweep
 from intnet.sweeps.work import Outcome
+from intnet.training.stop import Stop
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -75,7 +78,8 @@ def sweep(
     if baseline is not None:
         name, own = baseline
         parts.append(Part(name, _grid({key: [value] for key, value in own.items()}), baseline=True))
-    return _carried_out(Sweep, _asked(parts, model, data, more), Path(out), jobs, cluster, launch, quiet)
+    asked = _asked(parts, model, data, more)
+    return carried_out(Sweep, asked, Path(out), jobs, cluster, shlex.split(launch), quiet)
 
 
 def compare(
@@ -105,7 +109,8 @@ def compare(
         for name, own in rows.items()
         for one in (own if isinstance(own, list | tuple) else [own])
     ]
-    return _carried_out(Compared, _asked(parts, model, data, more), Path(out), jobs, cluster, launch, quiet)
+    asked = _asked(parts, model, data, more)
+    return carried_out(Compared, asked, Path(out), jobs, cluster, shlex.split(launch), quiet)
 
 
 def _mapping(what: str, given: Any) -> Mapping[str, Any]:
@@ -161,35 +166,48 @@ def _count(name: str, value: Any) -> int:
     return int(value)
 
 
-def _carried_out(
-    kind: type[T], asked: Asked, out: Path, jobs: int, cluster: str | None, launch: str, quiet: bool
+def carried_out(
+    kind: type[T],
+    asked: Asked,
+    out: Path,
+    jobs: int,
+    cluster: str | None,
+    launch: Sequence[str],
+    quiet: bool,
+    stop: Stop | None = None,
 ) -> T:
-    """Plan, train what is not done, and what it came to."""
+    """Plan, train what is not done, and what it came to; stop: what may end it before, of a command."""
     jobs = _count("jobs", jobs)
     with ExitStack() as held:
         plan = plans.make(asked)
         client = held.enter_context(clusters.connected(cluster)) if cluster else None
         held.enter_context(plans.opened(out, plan))
-        show = Show(out, plan, quiet)
+        show, failed = Show(out, plan, quiet), {}
         try:
-            with show.bars:
-                failed = train(out, plan, show, jobs, asked.data_dir, client, launch=shlex.split(launch))
+            with stop or nullcontext(), show.bars:
+                failed = _train(out, plan, show, jobs, asked.data_dir, client, stop or never, launch)
+        except KeyboardInterrupt:
+            if stop is None:
+                raise
+            stop.signal = stop.signal or signal.SIGINT
         finally:  # also where it is interrupted: workers then stop after their step, and save it
             work.end(out)
         found = kind(out, plan, failed)
         found.write()
+    if stop is not None and stop():
+        show.stopped()
     return found
 
 
-def train(
+def _train(
     folder: Path,
     plan: Plan,
     show: Show,
     jobs: int,
     data_dir: str | None,
-    client: "Client | None" = None,
-    stop: Callable[[], bool] = lambda: False,
-    launch: Sequence[str] = (),
+    client: "Client | None",
+    stop: Callable[[], bool],
+    launch: Sequence[str],
 ) -> dict[str, str]:
     """Train what is not done in a folder that is held; why runs failed, by name.
 

@@ -23,7 +23,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Generator, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 from intnet.machine.mpi import WAIT, MpiWorld, launched
@@ -40,7 +39,7 @@ class Worker:
     """A process that trains a task and puts itself into `heard` when it has said how, or died.
 
     launch: the command that starts it, as many times as there are ranks; how many threads each has is its
-    business. Use a worker in a `with` statement, which ends it.
+    business
     """
 
     def __init__(self, threads: int, heard: "queue.SimpleQueue[Worker]", launch: Sequence[str] = ()) -> None:
@@ -64,19 +63,17 @@ class Worker:
         self._line = self.process.stdout.readline()
         heard.put(self)
 
-    def __enter__(self) -> "Worker":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.task is not None:  # in the middle of one: it is saved up to its last checkpoint
+    def end(self) -> int:
+        """The exit status of the process, which is killed where it has not said how its task ended."""
+        if self.task is not None:  # saved up to its last checkpoint
             self.process.kill()
+        self.task = None
         assert self.process.stdin is not None
         with suppress(OSError):  # there is nobody at the other end of a dead one's
             self.process.stdin.close()  # at which a live one ends
         self._listener.join()
         self.process.__exit__(None, None, None)
+        return self.process.returncode
 
     def give(self, task: dict[str, Any]) -> None:
         """Let it train a task; one that is dead already says so in `outcome`."""
@@ -89,7 +86,6 @@ class Worker:
     def outcome(self) -> Outcome | None:
         """How its task ended, once it is in `heard`; None when the process died."""
         if not self._line.endswith("\n"):
-            self.process.kill()
             return None
         self.task = None
         return Outcome(**json.loads(self._line))
@@ -122,7 +118,7 @@ def run(
                 continue
             task, outcome = worker.task, worker.outcome()
             assert task is not None
-            status = _end(worker)
+            status = worker.end()
             if outcome is None:
                 outcome = _after_death(task, status, died)
                 if outcome is None:
@@ -134,19 +130,12 @@ def run(
                 yield outcome
     finally:
         for worker in workers:
-            worker.__exit__(None, None, None)
+            worker.end()
 
 
 def train(task: dict[str, Any], launch: Sequence[str]) -> Outcome:
     """`work.train` by ranks that `launch` starts."""
     return next(outcome for outcome in run([task], 1, launch) if outcome is not None)
-
-
-def _end(worker: Worker) -> int:
-    """The exit status of a worker that is done with its task, or dead; it has none any more."""
-    worker.__exit__(None, None, None)
-    worker.task = None
-    return worker.process.returncode
 
 
 def _after_death(task: dict[str, Any], status: int, died: Counter[str]) -> Outcome | None:

@@ -96,7 +96,7 @@ def test_a_comparison(tmp_path: Path) -> None:
 
 def parts(monkeypatch: pytest.MonkeyPatch, call: Any) -> list[plan.Part]:
     seen: list[plan.Asked] = []
-    monkeypatch.setattr(conduct, "_carried_out", lambda kind, asked, *rest: seen.append(asked))
+    monkeypatch.setattr(conduct, "carried_out", lambda kind, asked, *rest: seen.append(asked))
     call()
     return list(seen[0].parts)
 
