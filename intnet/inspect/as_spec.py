@@ -24,8 +24,9 @@ from intnet.layers import Layer, joints
 from intnet.methods import METHODS, Method
 from intnet.numbers import formats as fast
 from intnet.numbers import rounding
+from intnet.numbers.small_floats import Float
 from intnet.spec import formats as spec
-from intnet.spec import mx_blocks, nets, small_floats
+from intnet.spec import microscaling, mx_blocks, nets, small_floats
 from intnet.spec.curves import curve_bounds, tanh_bounds
 from intnet.spec.methods.wageubn_modes import Modes
 from intnet.spec.rounding import Mode
@@ -74,10 +75,14 @@ def format_of(format: fast.Format) -> spec.Format:
 
 def along_of(format: Along, mode: str = "ties_even") -> mx_blocks.Along:
     """The definition of MX blocks along an axis."""
-    given = format.mx.element
-    element: Any = FORMATS[fast.FixedPoint] if isinstance(given, fast.FixedPoint) else small_floats.Float
-    made = element(*astuple(given))
+    made = element_of(format.mx.element)
     return mx_blocks.Along(made, format.mx.scale, mode_of(mode), format.axis, format.groups)
+
+
+def element_of(element: fast.FixedPoint | Float) -> microscaling.Element:
+    """The definition of what MX blocks hold."""
+    kind = spec.FixedPoint if isinstance(element, fast.FixedPoint) else small_floats.Float
+    return kind(*astuple(element))
 
 
 def mode_of(name: str) -> Mode:

@@ -22,8 +22,14 @@ from intnet.trace import Event
 
 TRIES = 40  # candidates of one fate that are explained before it counts as absent
 
-Test = Callable[[Rounding | None], object]
-Sought = tuple[str, Sequence[int] | np.ndarray, Test]  # label, flat indices to try, what must hold
+Sought = tuple[str, Sequence[int] | np.ndarray]  # label, flat indices to try
+
+FATES: dict[str, Callable[[Rounding], bool]] = {  # what must hold; of other labels nothing
+    "rounds up": lambda r: r.up and not (r.tie or r.saturated),
+    "rounds down": lambda r: not (r.up or r.tie or r.saturated),
+    "tie": lambda r: r.tie,
+    "saturated": lambda r: r.saturated,
+}
 
 
 def interesting(
@@ -35,12 +41,13 @@ def interesting(
     if index is not None:
         known[index] = explain(event, index, operands)
         labels[index] = ["asked for"]
-    for label, candidates, holds in _sought(event):
+    for label, candidates in _sought(event):
         for flat in candidates[:TRIES]:
             at = place_of(int(flat), event.result.shape)
             if at not in known:
                 known[at] = explain(event, at, operands)
-            if holds(known[at].rounding):
+            rounding = known[at].rounding
+            if label not in FATES or (rounding is not None and FATES[label](rounding)):
                 labels.setdefault(at, []).append(label)
                 break
     return [(", ".join(names), known[at]) for at, names in labels.items()]
@@ -57,14 +64,10 @@ def _sought(event: Event) -> Iterator[Sought]:
     if event.format is not None and status is not None and status.inexact:
         yield from _fates(event)
     values = in_values(codes, event.result) if isinstance(event.format, BlockFloat) else codes
-    yield "greatest magnitude", [int(np.argmax(np.abs(values)))], _always
+    yield "greatest magnitude", [int(np.argmax(np.abs(values)))]
     if status is None or not status.inexact:  # nothing was rounded: the others are alike
-        yield "first", [0], _always
-    yield "zero", np.flatnonzero(codes == 0), _always
-
-
-def _always(rounding: Rounding | None) -> bool:
-    return True
+        yield "first", [0]
+    yield "zero", np.flatnonzero(codes == 0)
 
 
 def _fates(event: Event) -> Iterator[Sought]:
@@ -76,16 +79,15 @@ def _fates(event: Event) -> Iterator[Sought]:
     size = np.abs(errors)
     if isinstance(event.format, BlockFloat):
         bits = mantissa_bits(event).reshape(-1)
-        yield "in a block of 0 bits", _by(size, (bits == 0) & (size > 0)), _always
+        yield "in a block of 0 bits", _by(size, (bits == 0) & (size > 0))
         size = np.where(bits == 0, 0, size)
         plain = (size > 0) & (size < 0.5)  # the nearest, or saturated
     else:
         plain = (size < 1) & (size != 0.5)
-    up, down = _by(size, plain & (errors < 0)), _by(size, plain & (errors > 0))
-    yield "rounds up", up, lambda r: r and r.up and not (r.tie or r.saturated)
-    yield "rounds down", down, lambda r: r and not (r.up or r.tie or r.saturated)
-    yield "tie", np.flatnonzero(size == 0.5), lambda r: r and r.tie
-    yield "saturated", _by(size, size > 0), lambda r: r and r.saturated
+    yield "rounds up", _by(size, plain & (errors < 0))
+    yield "rounds down", _by(size, plain & (errors > 0))
+    yield "tie", np.flatnonzero(size == 0.5)
+    yield "saturated", _by(size, size > 0)
 
 
 def _in_buckets(event: Event, packed: Packed) -> Iterator[Sought]:
@@ -101,22 +103,22 @@ def _in_buckets(event: Event, packed: Packed) -> Iterator[Sought]:
     if not codec.has_zero and codec.kind != "symmetric":  # of levels, whose codes are magnitudes
         errors = np.where(a < 0, -errors, errors)
     size = np.abs(errors)
-    yield "rounds up", _by(size, errors < 0), lambda r: r and r.up and not (r.tie or r.saturated)
-    yield "rounds down", _by(size, errors > 0), lambda r: r and not (r.up or r.tie or r.saturated)
+    yield "rounds up", _by(size, errors < 0)
+    yield "rounds down", _by(size, errors > 0)
     if codec.has_zero:
         found = bucket_trail(event.source, packed, event.words)
         tie = (found.remainder == HALF).reshape(-1)
         beyond = (found.presat != packed.codes()).reshape(-1)
-        yield "tie", _by(size, tie), lambda r: r and r.tie
-        yield "saturated", _by(size, beyond), lambda r: r and r.saturated
+        yield "tie", _by(size, tie)
+        yield "saturated", _by(size, beyond)
     if packed.codec.mix is not None:
         wide = packed.widths[of] == packed.codec.mix
         for label, chosen in (("in a promoted bucket", wide), ("in a bucket that is not promoted", ~wide)):
-            yield label, _by(size, chosen), _always
-    yield "in a constant bucket", np.flatnonzero(constant), _always
+            yield label, _by(size, chosen)
+    yield "in a constant bucket", np.flatnonzero(constant)
     values = packed.load().reshape(-1)
-    yield "greatest magnitude", [int(np.argmax(np.abs(values)))], _always
-    yield "zero", np.flatnonzero(values == 0), _always
+    yield "greatest magnitude", [int(np.argmax(np.abs(values)))]
+    yield "zero", np.flatnonzero(values == 0)
 
 
 def _by(size: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -27,9 +27,8 @@ from intnet.exact.expressions import Exact, Expression, exact
 from intnet.exact.quantize import flag_words
 from intnet.exact.sources import FloatExact, Root
 from intnet.inspect import as_spec
-from intnet.inspect.explain_blocks import Block, in_block
+from intnet.inspect.explain_blocks import Block, in_block, in_mx_block
 from intnet.inspect.explain_buckets import Rounding, way
-from intnet.inspect.explain_mx import in_mx_block
 from intnet.inspect.explain_rules import Disagreement, Index, comma
 from intnet.inspect.explain_words import in_word
 from intnet.inspect.operands import Operands, Product

@@ -16,8 +16,7 @@ import numpy as np
 
 from intnet.blocks.buckets import Codec, Packed
 from intnet.errors import FormatError
-from intnet.inspect.explain_blocks import Block
-from intnet.inspect.explain_mx import Shared
+from intnet.inspect.explain_blocks import Block, Shared
 from intnet.inspect.explain_rules import Disagreement, Index, comma, rule
 from intnet.spec import buckets as spec
 from intnet.spec.float32 import CHUNK, ONE, Rounded

@@ -20,7 +20,6 @@ from intnet.inspect.explain_rules import Disagreement, Index, comma
 from intnet.numbers.formats import FixedPoint
 from intnet.numbers.microscaling import Microscaling
 from intnet.numbers.small_floats import Float
-from intnet.spec import formats as spec_fixed
 from intnet.spec import microscaling as spec_blocks
 from intnet.spec import small_floats as spec
 from intnet.spec.rounding import Mode, decision
@@ -72,7 +71,8 @@ def _in_code(x: Fraction, format: FixedPoint, mode: str, rule: Mode, drawn: Draw
 
 def _in_float(x: Fraction, format: Float, mode: str, rule: Mode, drawn: Drawn) -> tuple[int, Rounding]:
     """(the definition's word, its way)."""
-    defined = spec.Float(format.e, format.m, format.specials, format.overflow)
+    defined = as_spec.element_of(format)
+    assert isinstance(defined, spec.Float)
     below = spec.number_below(x, defined)
     gap = spec.value(below + 1, defined) - spec.value(below, defined)
     part = (x - spec.value(below, defined)) / gap
@@ -108,12 +108,6 @@ def _block(event: Event, format: Microscaling, index: Index) -> Block:
     inside = np.unravel_index(int(np.argmax(values)), values.shape)
     at = tuple(int(i) + each.start for i, each in zip(inside, part, strict=True))
     greatest = Fraction(float(values[inside]))
-    element = format.element
-    defined: spec_blocks.Element
-    if isinstance(element, Float):
-        defined = spec.Float(element.e, element.m, element.specials, element.overflow)
-    else:
-        defined = spec_fixed.FixedPoint(element.wl, element.fl, element.signed, element.overflow)
-    scale = spec_blocks.scale_of(greatest, defined, format.scale)
+    scale = spec_blocks.scale_of(greatest, as_spec.element_of(format.element), format.scale)
     _same(event, index, "scale", scale, int(event.result.scales[of]))
     return Block(of, values.size, greatest, at, scale - spec_blocks.GREATEST, format.bits)

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from intnet.inspect.explain import Explanation, Rounding, Term, Value
-from intnet.inspect.explain_blocks import Block
+from intnet.inspect.explain_blocks import Block, Shared
 from intnet.inspect.explain_buckets import Bucket, Operation
-from intnet.inspect.explain_mx import Shared
+from intnet.inspect.explain_rules import comma
 from intnet.inspect.measure import Measured
 from intnet.methods.symbols import Symbol
 from intnet.runs import report
@@ -168,7 +168,7 @@ def text(one: Explanation) -> str:
     """The whole way of one element, a line a station."""
     rows = stations(one)
     width = max(len(name) for name, _ in rows)
-    where = f"{one.layer}/{one.path}[{','.join(map(str, one.index))}]"
+    where = f"{one.layer}/{one.path}[{comma(one.index)}]"
     return "\n".join([where, *(f"  {name:{width}}  {line}".rstrip() for name, line in rows)])
 
 
@@ -344,26 +344,31 @@ def _packed(one: Explanation, bucket: Bucket) -> list[tuple[str, str]]:
     return [*rows, ("error a~ - a", error)]
 
 
+def _count(block: Block | Shared) -> str:
+    return f"{block.elements} values" if block.elements > 1 else "1 value"
+
+
+def _greatest(block: Block | Shared) -> tuple[str, str]:
+    return "max of block", f"{both(block.greatest)} at [{comma(block.at)}]"
+
+
 def _shared(block: Shared) -> list[tuple[str, str]]:
     """The MX block that the element is in, and its scale."""
-    of = f"{block.elements} values" if block.elements > 1 else "1 value"
     return [
-        ("block", f"{of} along axis {block.axis}"),
-        ("max of block", f"{both(block.greatest)} at [{','.join(map(str, block.at))}]"),
+        ("block", f"{_count(block)} along axis {block.axis}"),
+        _greatest(block),
         ("scale", f"2^{block.k}, by rule {block.rule} of the maximum"),
     ]
 
 
 def _block(r: Rounding, block: Block) -> list[tuple[str, str]]:
     """The block that the element is in, and what e and b come to."""
-    index, at = (",".join(map(str, numbers)) for numbers in (block.index, block.at))
-    of = f"{block.elements} values" if block.elements > 1 else "1 value"
     e = f"{block.exponent}, the smallest with max < 2^e"
     if block.greatest < Fraction(2) ** (block.exponent - 1):
         e = f"{block.exponent}, the least there is"
     rows = [
-        ("block", f"[{index}], {of}"),
-        ("max of block", f"{both(block.greatest)} at [{at}]"),
+        ("block", f"[{comma(block.index)}], {_count(block)}"),
+        _greatest(block),
         ("exponent e", e),
         ("bits b", f"{block.bits}"),
     ]
@@ -375,10 +380,9 @@ def _block(r: Rounding, block: Block) -> list[tuple[str, str]]:
 
 def _mx_block(one: Explanation, r: Rounding, block: Block) -> list[tuple[str, str]]:
     """The block of MX that the element is in, and its scale."""
-    index, at = (",".join(map(str, numbers)) for numbers in (block.index, block.at))
     return [
-        ("block", f"[{index}], {block.elements} values"),
-        ("max of block", f"{both(block.greatest)} at [{at}]"),
+        ("block", f"[{comma(block.index)}], {block.elements} values"),
+        _greatest(block),
         ("scale", f"2^{block.exponent}"),
         ("rounded to", f"{one.format}, {r.mode}, steps of 2^{r.grid} here"),
     ]

@@ -3,7 +3,7 @@
     page(Given(step, options, events, rows, operands), data) -> the page as text
 
 Python makes sections, each a function of `Given` in a module of its own, listed here in their order:
-of the whole page ahead of and behind the layers, of each layer, of each path. Scripts make what answers:
+of each layer, of each path; behind the layers stands the glossary. Scripts make what answers:
 `SCRIPTS` are the files beside this one, in the order of what they use, behind the lab's arithmetic.
 """
 
@@ -21,7 +21,6 @@ from intnet.inspect.text import packed
 from intnet.runs import report
 from intnet.show import lab, web
 
-AHEAD: tuple[Callable[[Given], Section], ...] = ()
 OF_LAYER: tuple[Callable[[Given, str], Section], ...] = (
     diagram.section,
     errors.section,
@@ -31,7 +30,6 @@ OF_LAYER: tuple[Callable[[Given, str], Section], ...] = (
     tables.section,
 )
 OF_PATH: tuple[Callable[[Given, Shown], Section], ...] = (charts.section,)  # beside its elements
-BEHIND: tuple[Callable[[Given], Section], ...] = (glossary.section,)
 
 ELEMENTS = ("data", "tell", "way", "groups", "products")  # what computes
 SCRIPTS = (*ELEMENTS, "picture", "what_if", "explorer")
@@ -50,9 +48,8 @@ def page(given: Given, data: Data) -> str:
         nav=_nav(given),
         held=escape(f"This page needs no network. Of operands {data.told()}."),
         legend=diagram.legend(),
-        ahead=_joined(make(given) for make in AHEAD),
         layers="\n".join(_layer(given, layer, found) for layer in given.layers),
-        behind=_joined(make(given) for make in BEHIND),
+        behind=glossary.section(given).text(2),
     )
     json = f'<script type="application/json" id="data">{ways.as_json(data, found)}</script>'
     style = web.text(__name__, "style.css")

@@ -4,7 +4,7 @@ from html import escape
 
 from intnet.inspect import gradient_error
 from intnet.inspect.gradient_error import Compared
-from intnet.inspect.page.sections import Given, Section
+from intnet.inspect.page.sections import Given, Section, table
 
 TITLE = "How wrong are these gradients?"
 HEADS = ("path", "against the exact", "cosine", "mean error", "length")
@@ -17,15 +17,12 @@ def section(given: Given, layer: str) -> Section:
     if not lines:
         return Section("", "")
     rows = "".join(_row(line) for line in lines)
-    heads = "".join(f'<th scope="col">{name}</th>' for name in HEADS[:2])
-    heads += "".join(f'<th scope="col" class="number">{name}</th>' for name in HEADS[2:])
     told = (
         '<p class="quiet">Against the exact sum of what float32 would multiply. Cosine 1: the same '
         "direction. Mean error: both at the same length, over the exact one's root mean square. Length: over "
         "the exact one's; CQ, and AdaPT's gWn, set it themselves.</p>"
     )
-    table = f'<table class="errors stacked"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
-    return Section(TITLE, table + told, "beside")
+    return Section(TITLE, table("errors", HEADS, rows, words=2) + told, "beside")
 
 
 def compared(given: Given, layer: str) -> list[Compared]:

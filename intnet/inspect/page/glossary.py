@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from intnet.inspect.page.sections import Given, Section
+from intnet.inspect.page.sections import Given, Section, table
 
 Entry = tuple[str, str, str]  # symbols, what they are, equation or place in the paper
 
@@ -108,10 +108,9 @@ def section(given: Given) -> Section:
     rows = "".join(_row(*entry) for entry in (*own, *common))
     pages = [f"docs/methods/{method}.md", "docs/numbers.md", "docs/how-to/look-inside.md"]
     links = ", ".join(_link(page, given.links) for page in pages if method in OF or "methods" not in page)
-    heads = "".join(f'<th scope="col">{name}</th>' for name in ("symbol", "what it is", "equation"))
-    table = f'<table class="glossary stacked"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    made = table("glossary", ("symbol", "what it is", "equation"), rows)
     told = f"<p>Equation numbers are the paper's. More, with the code of each equation: {links}.</p>"
-    return Section("Glossary", f"<details><summary>Symbols and equations</summary>{told}{table}</details>")
+    return Section("Glossary", f"<details><summary>Symbols and equations</summary>{told}{made}</details>")
 
 
 def _row(symbols: str, what: str, equation: str) -> str:

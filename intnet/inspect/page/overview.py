@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from intnet.inspect.gradient_error import Compared
 from intnet.inspect.page import errors, glossary, widths
-from intnet.inspect.page.sections import Given, Section, Shown
+from intnet.inspect.page.sections import Given, Section, Shown, table
 from intnet.inspect.text import over
 from intnet.runs import report
 from intnet.show import web
@@ -51,8 +51,7 @@ def overview(given: Given, pages: Mapping[str, str]) -> str:
 
 def _table(given: Given, pages: Mapping[str, str]) -> str:
     rows = "".join(_row(given, layer, pages[layer]) for layer in given.layers)
-    heads = "".join(f'<th scope="col">{name}</th>' for name in HEADS)
-    return f'<table class="layers stacked"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    return table("layers", HEADS, rows)
 
 
 def _row(given: Given, layer: str, page: str) -> str:

@@ -106,6 +106,13 @@ def to(name: str) -> str:
     return f"#{quote(name)}"
 
 
+def table(kind: str, heads: Sequence[str], rows: str, words: int = 99) -> str:
+    """Rows under headings, the first so many of words; on a narrow page a row is a stack of lines."""
+    marks = ["" if k < words else ' class="number"' for k in range(len(heads))]
+    cells = "".join(f'<th scope="col"{mark}>{name}</th>' for name, mark in zip(heads, marks, strict=True))
+    return f'<table class="{kind} stacked"><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table>'
+
+
 def wide(content: str, label: str) -> str:
     """Scrolls on its own where the screen is narrow, with the keyboard too."""
     return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}">{content}</div>'

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from html import escape
 
 from intnet.inspect.gradient_error import values
-from intnet.inspect.page.sections import Given, Section, Shown, to
+from intnet.inspect.page.sections import Given, Section, Shown, table, to
 from intnet.inspect.text import numbers, over
 
+ABOUT = ("path", "formula", "format")
 COLUMNS = ("nominal", "used", "bound", "exponent", "codes", "values", "saturated", "zeros", "SQNR")
 
 
@@ -16,17 +17,15 @@ def section(given: Given, layer: str) -> Section:
 
 
 def _table(shown: Sequence[Shown]) -> str:
-    heads = "".join(f'<th scope="col">{name}</th>' for name in ("path", "formula", "format"))
-    heads += "".join(f'<th scope="col" class="number">{name}</th>' for name in COLUMNS)
     lines, part = [], ""
     for one in shown:
         if one.part != part:
             part = one.part
-            across = 3 + len(COLUMNS)
+            across = len(ABOUT) + len(COLUMNS)
             lines.append(f'<tr class="part"><th scope="colgroup" colspan="{across}">{escape(part)}</th></tr>')
         lines.append(_row(one))
     body = "\n".join(lines)
-    return f'<table class="paths stacked"><thead><tr>{heads}</tr></thead><tbody>\n{body}\n</tbody></table>'
+    return table("paths", (*ABOUT, *COLUMNS), f"\n{body}\n", words=len(ABOUT))
 
 
 def _row(one: Shown) -> str:

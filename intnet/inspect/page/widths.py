@@ -9,7 +9,7 @@ from html import escape
 from math import inf
 from typing import Any
 
-from intnet.inspect.page.sections import Given, Section, wide
+from intnet.inspect.page.sections import Given, Section, table, wide
 from intnet.inspect.width_log import Log, Moved
 from intnet.methods import adapt_switch as switch
 
@@ -129,8 +129,7 @@ def _rows(moves: Sequence[Moved], options: Mapping[str, Any]) -> str:
         f'<td data-is="bits">{_change(one)}</td><td class="why">{escape(reason(one, options))}</td></tr>'
         for one in moves
     )
-    heads = "".join(f'<th scope="col">{name}</th>' for name in ("step", "layer", "bits", "why"))
-    return f'<table class="reasons stacked"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
+    return table("reasons", ("step", "layer", "bits", "why"), rows)
 
 
 def _change(one: Moved) -> str:
