@@ -81,12 +81,16 @@ def _run(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         "run": args.source,
         "data": tested.data.name,
         "step": tested.step,
-        "test_accuracy": found.accuracy,
-        **({"test_top5": found.top5} if tested.data.classes > TOP else {}),
-        "test_images": len(tested.data.test_labels),
+        **_scores(found, tested.data),
         **_statistics(tested, args.reestimate),
         "state_sha256": tested.digest(),
     }
+
+
+def _scores(found: Scores, data: Dataset) -> dict[str, Any]:
+    """Of the test images; top-5 where there are more classes."""
+    top = {"test_top5": found.top5} if data.classes > TOP else {}
+    return {"test_accuracy": found.accuracy, **top, "test_images": len(data.test_labels)}
 
 
 def _statistics(tested: Any, reestimate: int | None) -> dict[str, Any]:
@@ -177,9 +181,7 @@ def _model(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         "model": args.source,
         "data": data.name,
         "step": trained["steps"],
-        "test_accuracy": found.accuracy,
-        **({"test_top5": found.top5} if data.classes > TOP else {}),
-        "test_images": len(data.test_labels),
+        **_scores(found, data),
         "batch_norm": model.batch_norm,
         "bytes": model.bytes,
         "state_sha256": trained["state_sha256"],

@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import json
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,6 +112,7 @@ def run(args: argparse.Namespace) -> int:
     from intnet.cli import terminal
     from intnet.inspect import text
     from intnet.inspect.masters import with_masters
+    from intnet.inspect.measure import measure
     from intnet.inspect.operands import Operands
     from intnet.runs.metrics import step_lines
     from intnet.trace import Recorder
@@ -127,8 +127,10 @@ def run(args: argparse.Namespace) -> int:
         for layer, data in pages.items():
             own = [event for event in events if layer in (None, event.layer)]
             data.step(number, own, operands, {one.name: one for one in inspected.model.all_layers()})
-    result, show = _result(inspected, events, operands, args)
-    written = _write(inspected, result, events, operands, lines, pages, args)
+    measured = args.index is None or args.html is not None or args.plot is not None
+    rows = [measure(event) for event in events] if measured else []
+    result, show = _result(inspected, events, rows, operands, args)
+    written = _write(inspected, result, events, rows, operands, lines, pages, args)
     if args.json:
         print(json.dumps(result))
         return 0
@@ -171,7 +173,11 @@ def _chosen(events: "dict[str, Event]", layers: list[str], args: argparse.Namesp
 
 
 def _result(
-    inspected: "Run", events: "list[Event]", operands: "Operands", args: argparse.Namespace
+    inspected: "Run",
+    events: "list[Event]",
+    rows: "list[Measured]",
+    operands: "Operands",
+    args: argparse.Namespace,
 ) -> tuple[dict[str, Any], Any]:
     """(the JSON object, what prints it as text)."""
     from intnet.inspect import text
@@ -183,18 +189,12 @@ def _result(
         elements = [explain(event, args.index, operands) for event in events]
         result["elements"] = [element.to_dict() for element in elements]
         return result, lambda: text.elements(elements)
-    rows = [(operands.symbol(event.path), row) for event, row in zip(events, _measured(events), strict=True)]
+    symbols = [operands.symbol(event.path) for event in events]
     result["paths"] = [
         dataclasses.asdict(row) | {"part": symbol.part, "formula": operands.formula(event)}
-        for event, (symbol, row) in zip(events, rows, strict=True)
+        for event, symbol, row in zip(events, symbols, rows, strict=True)
     ]
-    return result, lambda: text.show(rows)
-
-
-def _measured(events: "Sequence[Event]") -> "list[Measured]":
-    from intnet.inspect.measure import measure
-
-    return [measure(event) for event in events]
+    return result, lambda: text.show(list(zip(symbols, rows, strict=True)))
 
 
 # -- files --------------------------------------------------------------------------------------
@@ -204,6 +204,7 @@ def _write(
     inspected: "Run",
     result: dict[str, Any],
     events: "list[Event]",
+    rows: "list[Measured]",
     operands: "Operands",
     lines: list[dict[str, Any]],
     pages: "dict[str | None, Data]",
@@ -216,7 +217,7 @@ def _write(
     from intnet.inspect.page import glossary
     from intnet.inspect.page.sections import Given
 
-    rows, told = _measured(events), []
+    told = []
     if args.html is not None:
         links = glossary.beside(args.html if None in pages else args.html / page.INDEX, DOCS)
         log = width_log.read(lines)

@@ -128,9 +128,7 @@ def _held(held: Mapping[str, Held]) -> dict[str, Any]:
     """What the tape held in the last step: bits an element with metadata; masks are a bit an element."""
     masks = sum(one.nbytes for name, one in held.items() if name.endswith("/mask"))
     values = [one for name, one in held.items() if not name.endswith("/mask")]
-    elements, nbytes = (
-        sum(column) for column in zip(*((one.elements, one.nbytes) for one in values), strict=True)
-    )
+    elements, nbytes = sum(one.elements for one in values), sum(one.nbytes for one in values)
     bits = 8 * nbytes / elements
     return {"elements": elements, "bytes": nbytes, "bits": round(bits, 4), "mask_bytes": masks}
 

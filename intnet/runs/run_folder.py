@@ -185,8 +185,7 @@ def resume(
         if data_dir is not None:
             plan = dataclasses.replace(plan, data_dir=os.path.abspath(data_dir))
         plan = dataclasses.replace(plan, imports=_need(folder, own, plan))
-        run, saved = _restore(folder, own, plan.data_dir)
-        run.method.set(saturated=dict(saved["saturated"]))
+        run = _restore(folder, own, plan.data_dir)
         planned = epochs * run.steps_per_epoch if epochs is not None else steps
         if planned is not None:
             plan = dataclasses.replace(plan, steps=planned)
@@ -220,8 +219,7 @@ def load(
     if data_dir is None and data in (None, own["data"]):
         data_dir = plan.data_dir
     _need(folder, own, plan)
-    run, saved = _restore(folder, own, data_dir, data, image_size)
-    run.method.set(saturated=dict(saved["saturated"]))
+    run = _restore(folder, own, data_dir, data, image_size)
     run.history = history(read_metrics(folder / METRICS), run.step, run.batch_size)
     return run
 
@@ -239,8 +237,8 @@ def _restore(
     data_dir: PathLike | None,
     data: str | Dataset | None = None,
     image_size: int | None = None,
-) -> tuple[Run, dict[str, Any]]:
-    """(run at the last checkpoint, its meta); the checkpoint's hash vouches for the identity."""
+) -> Run:
+    """The run at the last checkpoint, whose hash vouches for the identity."""
     path = folder / CHECKPOINT
     state, meta = checkpoint.load(path)
     try:
@@ -261,7 +259,8 @@ def _restore(
         run.restore(state, meta["step"])
     except IntnetError as error:
         raise CheckpointError(f"{path}: {error}") from error
-    return run, meta
+    run.method.set(saturated=dict(meta["saturated"]))
+    return run
 
 
 def _for_test(folder: Path, own: dict[str, Any], data: Dataset) -> Run:

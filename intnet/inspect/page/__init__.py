@@ -24,9 +24,9 @@ from intnet.show import lab, web
 OF_LAYER: tuple[Callable[[Given, str], Section], ...] = (
     diagram.section,
     errors.section,
-    widths.pictured,
+    lambda given, layer: widths.picture(given.log, layer),
     block_map.section,
-    widths.explained,
+    lambda given, layer: widths.reasons(given.log, given.options, layer),
     tables.section,
 )
 OF_PATH: tuple[Callable[[Given, Shown], Section], ...] = (charts.section,)  # beside its elements

@@ -12,7 +12,7 @@ FAR = 0.9  # a cosine below it is marked
 
 
 def section(given: Given, layer: str) -> Section:
-    """Of a layer; none where nobody says what the layer is, or it has none."""
+    """Of a layer; none where it has none."""
     lines = compared(given, layer)
     if not lines:
         return Section("", "")
@@ -28,15 +28,9 @@ def section(given: Given, layer: str) -> Section:
 def compared(given: Given, layer: str) -> list[Compared]:
     """The lines of a layer, found once."""
     if layer not in given.compared:
-        given.compared[layer] = _found(given, layer)
-    lines: list[Compared] = given.compared[layer]
-    return lines
-
-
-def _found(given: Given, layer: str) -> list[Compared]:
-    layers = [] if given.model is None else given.model.all_layers()
-    found = next((one for one in layers if one.name == layer), None)
-    return [] if found is None else gradient_error.found(found, given.operands.events, given.operands)
+        found = gradient_error.found(given.layer(layer), given.operands.events, given.operands)
+        given.compared[layer] = found
+    return given.compared[layer]
 
 
 def cosine(value: float | None) -> str:

@@ -37,11 +37,12 @@ leaves its last quantizer, against the exact one of unrounded operands.</p>"""
 def overview(given: Given, pages: Mapping[str, str]) -> str:
     """Of all layers of `given`."""
     title = f"{report.title(dict(given.step))}, step {given.step['step']:,}: the whole network"
-    parts = [Section("Layers", _table(given, pages))]
-    if given.log is not None:
-        parts.append(widths.picture(given.log, width=widths.WIDE))
-        parts.append(widths.reasons(given.log, given.options))
-    parts.append(glossary.section(given))
+    parts = [
+        Section("Layers", _table(given, pages)),
+        widths.picture(given.log, width=widths.WIDE),
+        widths.reasons(given.log, given.options),
+        glossary.section(given),
+    ]
     body = "\n".join(part.text(2) for part in parts)
     head = f"<header><h1>{escape(title)}</h1><p>{escape(given.facts())}</p></header>"
     read = f"<details><summary>How to read this page</summary>{HOW}</details>"
@@ -64,7 +65,7 @@ def _row(given: Given, layer: str, page: str) -> str:
     cosine = "-" if gradient is None else f"{errors.cosine(gradient.cosine)} ({gradient.path})"
     bias = "-" if gradient is None or gradient.mean_error is None else f"{gradient.mean_error:+.2g}"
     cells = (
-        _kind(given, layer),
+        type(given.layer(layer)).__name__,
         _widths(shown),
         least,
         f"{limited:,}" if limited else "-",
@@ -77,11 +78,6 @@ def _row(given: Given, layer: str, page: str) -> str:
         for name, text in zip(HEADS[1:], cells, strict=True)
     )
     return f'<tr><th scope="row"><a href="{quote(page)}">{escape(layer)}</a></th>{texts}</tr>'
-
-
-def _kind(given: Given, layer: str) -> str:
-    found = [] if given.model is None else given.model.all_layers()
-    return next((type(one).__name__ for one in found if one.name == layer), "-")
 
 
 def _gradient(lines: Sequence[Compared]) -> Compared | None:

@@ -9,9 +9,12 @@ from urllib.parse import quote
 
 import intnet
 from intnet.inspect.explain import Index
+from intnet.inspect.gradient_error import Compared
 from intnet.inspect.measure import Measured
 from intnet.inspect.operands import Operands
 from intnet.inspect.width_log import Log
+from intnet.layers import Layer
+from intnet.models import Model
 from intnet.trace import Event
 
 
@@ -51,7 +54,7 @@ class Given:
 
     step: what `--json` says of run and step; options: of the method, where they are not its defaults
     index: of an element that is asked for
-    model: whose layers they are, None where nobody says; log: of a run whose widths move
+    model: whose layers they are; log: of widths that moved, if they did
     links: what is linked beside the page, as 'docs/methods/adapt.md' -> where it lies from there
     pages: of a folder of pages, layer -> file; compared: layer -> its gradient errors, once they are found
     """
@@ -61,12 +64,12 @@ class Given:
     events: Sequence[Event]
     rows: Sequence[Measured]
     operands: Operands
-    index: Index | None = None
-    model: Any = None
-    log: Log | None = None
-    links: Mapping[str, str] = field(default_factory=dict)
+    index: Index | None
+    model: Model
+    log: Log
+    links: Mapping[str, str]
     pages: Mapping[str, str] = field(default_factory=dict)
-    compared: dict[str, Any] = field(default_factory=dict)
+    compared: dict[str, list[Compared]] = field(default_factory=dict)
 
     def facts(self) -> str:
         """Seed, options that are not as without a word, folder, version."""
@@ -99,6 +102,10 @@ class Given:
     def of(self, layer: str) -> list[Shown]:
         """The paths of a layer."""
         return [one for one in self.shown if one.event.layer == layer]
+
+    def layer(self, name: str) -> Layer:
+        """The layer itself."""
+        return next(one for one in self.model.all_layers() if one.name == name)
 
 
 def to(name: str) -> str:

@@ -9,7 +9,7 @@ from html import escape
 from math import inf
 from typing import Any
 
-from intnet.inspect.page.sections import Given, Section, table, wide
+from intnet.inspect.page.sections import Section, table, wide
 from intnet.inspect.width_log import Log, Moved
 from intnet.methods import adapt_switch as switch
 
@@ -20,16 +20,6 @@ MOST = 400  # decisions that a page lists: of more those that moved a width, the
 STYLES = 8  # colours of lines, each with its own dashes (style.css)
 LONGEST, LINE = 24, 13  # names of layers beside the picture, px of one
 DASHES = ("", "6 3", "2 3")
-
-
-def pictured(given: Given, layer: str) -> Section:
-    """The width of a weight layer over the steps, beside its diagram."""
-    return Section("", "") if given.log is None else picture(given.log, layer)
-
-
-def explained(given: Given, layer: str) -> Section:
-    """Why it moved."""
-    return Section("", "") if given.log is None else reasons(given.log, given.options, layer)
 
 
 def picture(log: Log, layer: str = "", width: int = NARROW) -> Section:
