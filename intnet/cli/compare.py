@@ -66,12 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, train what is not done, show the table."""
-    return carry_out(args, NEEDED, _asked)
 
+    def ask(args: argparse.Namespace) -> "Asked":
+        return asked(args, parts(args.methods, getattr(args, "with")), options.settings(args.set))
 
-def _asked(args: argparse.Namespace) -> "Asked":
-    """The arguments, their texts read."""
-    return asked(args, parts(args.methods, getattr(args, "with")), options.settings(args.set))
+    return carry_out(args, NEEDED, ask)
 
 
 def parts(methods: str, own: list[str]) -> "list[Part]":

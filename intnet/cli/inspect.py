@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(result))
         return 0
-    text.heading(result)
+    print(text.title(result))
     if args.layer is not None:
         show()
     for line in written:

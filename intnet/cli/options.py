@@ -134,8 +134,8 @@ def check_stats(file: Path | None) -> None:
     """ConfigError, before the work starts, where --stats can not become a new file."""
     if file is not None and file.exists():
         raise ConfigError(f"--stats {file} is there already: name another file")
-    if file is not None and not file.parent.is_dir():
-        raise ConfigError(f"--stats {file}: there is no folder {file.parent}")
+    if file is not None:
+        check_file("--stats", file)
 
 
 def check_picture(file: Path | None) -> None:

@@ -50,7 +50,9 @@ def of_runs(
     own, lines = read[0].identity, []
     if baseline is not None:
         curve, accuracy = logs.read_baseline(baseline, own, accuracy, data_dir)
-        lines.append(told("8 bits", _at_8_bits(read[0].history, curve.length), curve.tested, accuracy, False))
+        layers = tuple(layer.at(STATIC_BITS) for layer in read[0].history.epochs[0])
+        wide = array_costs.of_length(layers, curve.length, read[0].history.forward)
+        lines.append(told("8 bits", wide, curve.tested, accuracy, False))
     for name, one in zip(_names(folders), read, strict=True):
         moves = one.identity["options"].get("map") != "uniform"
         lines.append(told(name, one.history, one.tested, accuracy, moves))
@@ -98,12 +100,6 @@ def _over(theirs: dict[str, Any] | None, lines: list[dict[str, Any]]) -> None:
             for key in ("time", "energy"):
                 ratio = None if theirs is None else line["reached"][key] / theirs[key]
                 line["reached"][f"{key}_ratio"] = ratio
-
-
-def _at_8_bits(history: History, length: float) -> History:
-    """The same layers, all blocks of 8 bits, for so many epochs."""
-    layers = tuple(layer.at(STATIC_BITS) for layer in history.epochs[0])
-    return array_costs.of_length(layers, length, history.forward)
 
 
 def _names(folders: Sequence[str]) -> list[str]:

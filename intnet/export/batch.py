@@ -18,7 +18,7 @@ from intnet.errors import ConfigError
 from intnet.export import block_float, digits
 from intnet.export import program as p
 from intnet.export.block_ops import EXACT
-from intnet.export.program import Op, Program, Shape, Value, float_logits
+from intnet.export.program import Op, Program, Value, float_logits
 from intnet.export.values import CODES, FLOAT32
 from intnet.training.inference import EVALUATION_BATCH, Scores, as_codes, scores
 
@@ -81,13 +81,11 @@ def _outputs(program: Program, images: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return made[len(program.ops) - 1], exponents(program.logits)
 
 
-def _windows(
-    x: np.ndarray, op: p.Product | p.BlockProduct | p.Pool, kernel: Shape, out: Value, fill: float = 0
-) -> Iterator[np.ndarray]:
+def _windows(x: np.ndarray, op: p.Windowed, out: Value, fill: float = 0) -> Iterator[np.ndarray]:
     """What all windows read at each place of the kernel; fill: what padding is."""
     (top, side), (sh, sw), (rows, cols) = op.padding, op.stride, out.shape[:2]
     x = np.pad(x, ((0, 0), (top, top), (side, side), (0, 0)), constant_values=fill)
-    for ky, kx in np.ndindex(*kernel):
+    for ky, kx in np.ndindex(*op.kernel):
         yield x[:, ky : ky + sh * (rows - 1) + 1 : sh, kx : kx + sw * (cols - 1) + 1 : sw]
 
 
@@ -102,7 +100,7 @@ def _sums(op: p.Product | p.BlockProduct, out: Value, x: np.ndarray, w: np.ndarr
         return np.asarray(x @ w.T)
     total, places = np.zeros((len(x), *out.shape), w.dtype), w.reshape(*w.shape[:2], -1)
     each, own = len(w) // op.groups, w.shape[1]
-    for k, part in enumerate(_windows(x, op, w.shape[2:], out)):
+    for k, part in enumerate(_windows(x, op, out)):
         for g in range(op.groups):
             outs, ins = slice(g * each, (g + 1) * each), slice(g * own, (g + 1) * own)
             total[..., outs] = total[..., outs] + part[..., ins] @ places[outs, :, k].T
@@ -138,11 +136,11 @@ def _relu(op: Op, out: Value, x: np.ndarray) -> np.ndarray:
 
 def _max_pool(op: p.Pool, out: Value, x: np.ndarray) -> np.ndarray:
     below = out.lo if out.form == CODES else -np.inf  # where all of a window's own are less, which is never
-    return reduce(np.maximum, _windows(x, op, op.kernel, out, below))
+    return reduce(np.maximum, _windows(x, op, out, below))
 
 
 def _sum_pool(op: p.Pool, out: Value, x: np.ndarray) -> np.ndarray:
-    return reduce(np.add, _windows(x, op, op.kernel, out))
+    return reduce(np.add, _windows(x, op, out))
 
 
 def _mean_pool(op: p.Pool, out: Value, x: np.ndarray) -> np.ndarray:

@@ -87,6 +87,11 @@ class BlockProduct(Op):
     padding: Pair = (0, 0)
     groups: int = 1
 
+    @property
+    def kernel(self) -> Shape:
+        """Rows and columns of a window; none of rows."""
+        return self.weight.shape[2:]
+
     def value(self, *read: Value) -> Value:
         """ConfigError where float64 is not proven to hold the sums of a digit."""
         (x,) = read

@@ -95,11 +95,10 @@ def product(
     codes, units, weights, steps = arrays
     outs, ins = op.weight.shape[:2]
     count, held = -(-ins // SIDE), blocks_of(read.shape)[-1]
-    kernel, pixel = op.weight.shape[2:], "0"
-    tap = "0"
+    tap = pixel = "0"
     if window:
-        tap, pixel = f"(ky * {kernel[1]} + kx)", f"(r * {read.shape[1]} + s)"
-    taps, run, at = prod(kernel), SIDE, ("k", "k")
+        tap, pixel = f"(ky * {op.kernel[1]} + kx)", f"(r * {read.shape[1]} + s)"
+    taps, run, at = prod(op.kernel), SIDE, ("k", "k")
     first = f"i / {outs // op.groups} * {ins}"
     if op.groups > 1:
         run, count, at = 1, ins, (f"({first} + k) / {SIDE}", f"k / {SIDE}")

@@ -16,7 +16,6 @@ shifts negative numbers; division rounds by its remainder. What stands around it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
@@ -219,12 +218,11 @@ class Writer:
         zeros = f"for (int i = 0; i < {outs}; i++) {held.name}[i] = 0;"
         if op.weight.ndim == 2:
             return [zeros, *added(source.name, w)]
-        kernel = op.weight.shape[2:]
         return [
             zeros,
-            *_window(op, kernel, read),
+            *_window(op, read),
             f"    const {source.kind} *at = &{source.name}[(r * {read.shape[1]} + s) * {read.shape[2]}];",
-            f"    const int{self._bits(op.weight)}_t *by = &{w}[(ky * {kernel[1]} + kx) * {ins * outs}];",
+            f"    const int{self._bits(op.weight)}_t *by = &{w}[(ky * {op.kernel[1]} + kx) * {ins * outs}];",
             *(f"    {line}" for line in added("at", "by")),
             "  }",
         ]
@@ -249,7 +247,7 @@ class Writer:
             for what, v in (("w", op.weight), ("steps", op.steps))
         )
         wide = self._bits(op.steps)
-        window = _window(op, op.weight.shape[2:], read) if op.weight.ndim == 4 else []
+        window = _window(op, read) if op.weight.ndim == 4 else []
         return c_blocks.product(op, value, read, (*arrays, codes, steps), wide, window)
 
     def _scaled(self, op: p.Scaled | p.Norm, group: Group, out: Slot) -> list[str]:
@@ -304,7 +302,7 @@ class Writer:
         row = f"&{source}[(r * {read.shape[1]} + s) * {read.shape[2]} + i / {outs // op.groups} * {ins}]"
         return [
             f"{wide} sum = 0;",
-            *_window(op, (kh, kw), read),
+            *_window(op, read),
             f"    const {self._slot[self._stored(op.reads[0])].kind} *at = {row};",
             f"    const int{self._bits(op.weight)}_t *by = &{w}[((i * {kh} + ky) * {kw} + kx) * {ins}];",
             f"    for (int c = 0; c < {ins}; c++) sum += ({wide})at[c] * ({wide})by[c];",
@@ -322,7 +320,7 @@ class Writer:
         if read.form == FLOAT32:
             kind, first = "float", "-FLT_MAX"
         element = f"{source}[(r * {read.shape[1]} + s) * {read.shape[2]} + i]"
-        window = _window(op, op.kernel, read)
+        window = _window(op, read)
         if isinstance(op, p.MaxPool):
             step = [f"    {kind} e = {element};", "    if (e > v) v = e;", "  }"]
             return [f"{kind} v = {first};", *window, *step]
@@ -379,12 +377,12 @@ class Writer:
         return f"{self._array(f'{what}_{name}', codes)}[i]"
 
 
-def _window(op: p.Product | p.BlockProduct | p.Pool, kernel: Sequence[int], read: Value) -> list[str]:
+def _window(op: p.Windowed, read: Value) -> list[str]:
     """Loops over the places (r, s) that a window reads; their braces end by one line."""
     rows, cols = read.shape[:2]
     return [
-        f"for (int ky = 0; ky < {kernel[0]}; ky++)",
-        f"  for (int kx = 0; kx < {kernel[1]}; kx++) {{",
+        f"for (int ky = 0; ky < {op.kernel[0]}; ky++)",
+        f"  for (int kx = 0; kx < {op.kernel[1]}; kx++) {{",
         f"    int r = y * {op.stride[0]} + ky - {op.padding[0]};",
         f"    int s = x * {op.stride[1]} + kx - {op.padding[1]};",
         f"    if (r < 0 || r >= {rows} || s < 0 || s >= {cols}) continue;",

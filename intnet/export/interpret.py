@@ -82,16 +82,14 @@ def _images(op: Op, read: list[Codes], shapes: list[Value], out: Value) -> Codes
     return read[0]
 
 
-def _places(
-    op: p.Product | p.BlockProduct | p.Pool, kernel: Shape, image: Shape, y: int, x: int
-) -> list[tuple[int, int, int]]:
+def _places(op: p.Windowed, image: Shape, y: int, x: int) -> list[tuple[int, int, int]]:
     """(place in the kernel, row, column) of what a window reads at (y, x), padding apart."""
     found = []
-    for ky in range(kernel[0]):
-        for kx in range(kernel[1]):
+    for ky in range(op.kernel[0]):
+        for kx in range(op.kernel[1]):
             row, col = y * op.stride[0] + ky - op.padding[0], x * op.stride[1] + kx - op.padding[1]
             if 0 <= row < image[0] and 0 <= col < image[1]:
-                found.append((ky * kernel[1] + kx, row, col))
+                found.append((ky * op.kernel[1] + kx, row, col))
     return found
 
 
@@ -114,7 +112,7 @@ def _sums_of(op: p.Product | p.BlockProduct, weight: np.ndarray, x: Codes, shape
     made = []
     for oy in range(out.shape[0]):
         for ox in range(out.shape[1]):
-            seen = _places(op, op.weight.shape[2:], shape, oy, ox)
+            seen = _places(op, shape, oy, ox)
             for o, row in enumerate(w):
                 total, first = 0, o // each * own
                 for k, y, z in seen:
@@ -148,7 +146,7 @@ def _windows(reduce: Callable[[Codes], Any]) -> Callable[..., Codes]:
         made = []
         for oy in range(out.shape[0]):
             for ox in range(out.shape[1]):
-                seen = _places(op, op.kernel, shape, oy, ox)
+                seen = _places(op, shape, oy, ox)
                 for c in range(shape[2]):
                     made.append(reduce([x[(y * shape[1] + z) * shape[2] + c] for _, y, z in seen]))
         return made

@@ -241,9 +241,8 @@ class Graph:
 
     def _seen(self, op: p.Product | p.BlockProduct, value: Value, x: str, read: Value, kind: Any) -> str:
         """(N, Cin kh kw, Ho Wo): what the windows of a convolution read."""
-        kernel = op.weight.shape[2:]
-        seen = self._windows(op, kernel, value, x, read, self.constant(0, kind))
-        return self.node("Reshape", [seen, self.constant([0, read.shape[2] * kernel[0] * kernel[1], -1])])
+        seen = self._windows(op, value, x, read, self.constant(0, kind))
+        return self.node("Reshape", [seen, self.constant([0, read.shape[2] * prod(op.kernel), -1])])
 
     def _bytes(self, op: p.Product, x: str, x_point: int, w_point: int) -> str:
         """Of 8-bit operands, both unsigned."""
@@ -262,9 +261,9 @@ class Graph:
         kind = _kind(read)
         if isinstance(op, p.MaxPool):
             below = -np.inf if read.form == FLOAT32 else read.lo
-            seen = self._windows(op, op.kernel, value, x, read, self.constant(below, kind))
+            seen = self._windows(op, value, x, read, self.constant(below, kind))
             return self._image(self.node("ReduceMax", [seen], axes=[2], keepdims=0), value)
-        seen = self._windows(op, op.kernel, value, x, read, self.constant(0, kind))
+        seen = self._windows(op, value, x, read, self.constant(0, kind))
         if isinstance(op, p.MeanPool):
             size = prod(op.kernel)
             parts = [self.node("Gather", [seen, self.constant(k)], axis=2) for k in range(size)]
@@ -272,15 +271,7 @@ class Graph:
             return self._image(self.node("Div", [total, self.constant([size], np.float32)]), value)
         return self._image(self.node("ReduceSum", [seen, self.constant([2])], keepdims=0), value)
 
-    def _windows(
-        self,
-        op: p.Product | p.BlockProduct | p.Pool,
-        kernel: tuple[int, ...],
-        value: Value,
-        x: str,
-        read: Value,
-        fill: str,
-    ) -> str:
+    def _windows(self, op: p.Windowed, value: Value, x: str, read: Value, fill: str) -> str:
         """(N, C, kh kw, Ho Wo): what every window reads."""
         (rows, cols, _), (top, side) = read.shape, op.padding
         if top or side:
@@ -289,7 +280,7 @@ class Graph:
         width = cols + 2 * side
         down = np.arange(value.shape[0])[:, None] * op.stride[0]
         across = np.arange(value.shape[1])[None, :] * op.stride[1]
-        places = [((down + ky) * width + across + kx).reshape(-1) for ky, kx in np.ndindex(*kernel)]
+        places = [((down + ky) * width + across + kx).reshape(-1) for ky, kx in np.ndindex(*op.kernel)]
         flat = self.node("Reshape", [x, self.constant([0, read.shape[2], (rows + 2 * top) * width])])
         return self.node("Gather", [flat, self.constant(np.stack(places))], axis=2)
 

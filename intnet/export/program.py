@@ -84,6 +84,11 @@ class Product(Op):
     padding: Pair = (0, 0)
     groups: int = 1
 
+    @property
+    def kernel(self) -> Shape:
+        """Rows and columns of a window; none of rows."""
+        return self.weight.shape[2:]
+
     def value(self, *read: Value) -> Value:
         """Every partial sum lies in the interval too, as each term's has 0 in it."""
         (x,) = read
@@ -341,6 +346,8 @@ def _scaled(shape: Shape, wl: int, least: int, peak: int, reach: Fraction) -> Va
     hi = (1 << wl - 1) - 1
     return proven(shape, 0, (least, hi), peak)._replace(top=reach * Fraction(2 * hi + 3, 2 * hi + 1))
 
+
+Windowed = Product | BlockProduct | Pool
 
 OPS: dict[str, type[Op]] = {
     "images": Images,

@@ -173,13 +173,13 @@ class Graph:
         w = self.quant(self.constant(weight, op.exponent), weight.shape, op.exponent, word)
         if op.weight.ndim == 2:
             return self.node("MatMul", [x, w], shape)
-        return self.node("Conv", [x, w], shape, group=op.groups, **_window(op, op.weight.shape[2:]))
+        return self.node("Conv", [x, w], shape, group=op.groups, **_window(op))
 
     def _pool(self, op: p.Pool, x: str, shape: Sequence[int]) -> str:
         if isinstance(op, p.MaxPool):
-            return self.node("MaxPool", [x], shape, **_window(op, op.kernel))
+            return self.node("MaxPool", [x], shape, **_window(op))
         ones = self.constant(np.ones((shape[1], 1, *op.kernel)))  # a mean would round
-        return self.node("Conv", [x, ones], shape, group=shape[1], **_window(op, op.kernel))
+        return self.node("Conv", [x, ones], shape, group=shape[1], **_window(op))
 
     def _flat(self, x: str, shape: list[int], flat: list[int]) -> str:
         name = f"s{len(self.initializers)}"
@@ -294,6 +294,6 @@ def _shape(value: Value) -> list[int]:
     return [1, value.shape[-1], *value.shape[:-1]]
 
 
-def _window(op: p.Product | p.Pool, kernel: Sequence[int]) -> dict[str, list[int]]:
+def _window(op: p.Windowed) -> dict[str, list[int]]:
     """The attributes of a window."""
-    return {"kernel_shape": list(kernel), "strides": list(op.stride), "pads": [*op.padding] * 2}
+    return {"kernel_shape": list(op.kernel), "strides": list(op.stride), "pads": [*op.padding] * 2}

@@ -32,11 +32,6 @@ def title(result: dict[str, Any]) -> str:
     return f"{report.title(result)}: step {result['step']:,}, seed {result['seed']}"
 
 
-def heading(result: dict[str, Any]) -> None:
-    """The title's line."""
-    print(title(result))
-
-
 # -- the table ---------------------------------------------------------------------------------
 
 

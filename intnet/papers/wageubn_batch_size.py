@@ -45,18 +45,13 @@ def run(task: Task) -> Result:
         for size in BATCHES
     ]
     found = training.train(task, arms)
-    own = {name: [_by_own(outcome) for outcome in outcomes] for name, outcomes in found.items()}
+    own = {name: [replace(one, accuracy=one.own_accuracy) for one in each] for name, each in found.items()}
     tables = [_table(task, how, made) for how, made in ((RUNNING, found), (OWN, own))]
     return Result(
         training.about_arms(task.training, None),
         tables,
         [*training.broken_off(found, task.training.seeds), *_remarks(tables)],
     )
-
-
-def _by_own(outcome: Outcome) -> Outcome:
-    """The same, its accuracy that by the test batch's own statistics."""
-    return replace(outcome, accuracy=outcome.own_accuracy)
 
 
 def _table(task: Task, how: str, found: dict[str, list[Outcome]]) -> Table:

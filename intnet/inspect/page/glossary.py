@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from intnet.inspect.page.sections import Given, Section, table
 
@@ -132,9 +131,5 @@ def beside(html: Path, docs: Path) -> dict[str, str]:
     except ValueError:
         return {}
     lead = "../" * len(up.parts)
-    return {f"docs/{one}": f"{lead}docs/{one}" for one in _pages(docs)}
-
-
-def _pages(docs: Path) -> list[str]:
-    found: Any = docs.rglob("*.md")
-    return sorted(path.relative_to(docs).as_posix() for path in found)
+    pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
+    return {f"docs/{one}": f"{lead}docs/{one}" for one in pages}

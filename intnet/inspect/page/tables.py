@@ -1,6 +1,5 @@
 """A layer's numbers on the page, a row a path, as the command's own table."""
 
-from collections.abc import Sequence
 from html import escape
 
 from intnet.inspect.gradient_error import values
@@ -13,19 +12,15 @@ COLUMNS = ("nominal", "used", "bound", "exponent", "codes", "values", "saturated
 
 def section(given: Given, layer: str) -> Section:
     """The table of a layer."""
-    return Section("", _table(given.of(layer)))
-
-
-def _table(shown: Sequence[Shown]) -> str:
     lines, part = [], ""
-    for one in shown:
+    for one in given.of(layer):
         if one.part != part:
             part = one.part
             across = len(ABOUT) + len(COLUMNS)
             lines.append(f'<tr class="part"><th scope="colgroup" colspan="{across}">{escape(part)}</th></tr>')
         lines.append(_row(one))
     body = "\n".join(lines)
-    return table("paths", (*ABOUT, *COLUMNS), f"\n{body}\n", words=len(ABOUT))
+    return Section("", table("paths", (*ABOUT, *COLUMNS), f"\n{body}\n", words=len(ABOUT)))
 
 
 def _row(one: Shown) -> str:
