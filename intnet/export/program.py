@@ -31,14 +31,7 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import ConfigError, ShapeError
-from intnet.export.block_ops import (
-    BlockProduct,
-    Blocks,
-    Plus,
-    check_constants,
-    floats,
-    unit_of,
-)
+from intnet.export.block_ops import BlockProduct, Blocks, Plus, check_constants, floats, unit_of
 from intnet.export.values import (
     BITS,
     CODES,

@@ -30,16 +30,7 @@ from intnet.verify.remembered import Remembered
 from intnet.verify.row import DIFFERS, PARTS, STEP, NotSpecified, Options, Row, Task
 from intnet.verify.rules import RULES
 from intnet.verify.taken import Taken
-from intnet.verify.values import (
-    Decayed,
-    Values,
-    as_float64,
-    decoded,
-    forget,
-    is_float,
-    is_stored,
-    shape_of,
-)
+from intnet.verify.values import Decayed, Values, as_float64, decoded, forget, is_float, is_stored, shape_of
 
 AS_IT_COMES = "the very array that came"  # which is verified where it was made, and counts there
 SHOWN = 3  # wrong elements of a vector that is compared whole

@@ -33,15 +33,7 @@ from intnet.verify.floats import fractions, units
 from intnet.verify.record import Back, Call, What
 from intnet.verify.row import written
 from intnet.verify.rules.rule import Elementwise, Rule, shown
-from intnet.verify.values import (
-    ALIKE,
-    Values,
-    backward_copy,
-    decoded,
-    floats_of,
-    forward_copy,
-    shape_of,
-)
+from intnet.verify.values import ALIKE, Values, backward_copy, decoded, floats_of, forward_copy, shape_of
 
 SHORT = 64  # terms up to which every sum over a batch is made by the definition itself, else by `chains`
 ROWS = 32  # of them at a time
