@@ -369,9 +369,7 @@ class Follower(Watcher):
         return self._push(p.Curve(name, (place,), steps, codes, int(one.exponent)))
 
     def _global_pool(self, x: Any) -> int:
-        place = self.place(x, "mean")
-        rows, cols, _ = self.values[place].shape
-        summed = self._avg_pool(x, kernel=(rows, cols), stride=(rows, cols))
+        summed = self._adaptive_pool(x, output=(1, 1))
         made = self._push(p.Flatten("mean", (summed,)))
         if summed in self.dens:
             self.dens[made] = self.dens.pop(summed)
