@@ -210,8 +210,7 @@ def _layers(args: argparse.Namespace) -> "Draft":
     names = [layer.name for layer in given.model.all_layers()]
     names = source.matching(names, args.layer, "layer") if args.layer is not None else names
     first = source.step(args, given)
-    if first > given.step + 1:
-        terminal.advance(given, first - 1, [])
+    terminal.advance(given, first - 1, [])
     if args.inference is not None:
         return network.inference(given, args.inference)
 

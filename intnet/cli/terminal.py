@@ -35,6 +35,8 @@ def advance(
     on_step: Callable[[StepReport], None] = lambda step: None,
 ) -> None:
     """Train up to step `steps` behind a bar; `observers` see the last step. Nothing is saved."""
+    if run.step >= steps:
+        return
     with bar("training", steps, run.step, FIRST) as move:
 
         def seen(step: StepReport) -> None:

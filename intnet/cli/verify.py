@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
     started = perf_counter()
     verified = source.run(args)
     step = _step(args, verified)
+    from intnet.cli import terminal
     from intnet.runs.identity import identity
     from intnet.show.bars import bar
     from intnet.verify import text, work
@@ -81,10 +83,11 @@ def run(args: argparse.Namespace) -> int:
     chosen = Options(None if args.all else args.elements, args.draw)
     kept = INFERENCE_FILE if args.inference else FILE
     path = args.out if args.out is not None else Path(args.folder) / kept if args.folder else None
+    train = partial(terminal.advance, observers=())
     if args.inference:
-        taken = take_inference(verified, step, args.inference, _train)
+        taken = take_inference(verified, step, args.inference, train)
     else:
-        taken = take(verified, step, _train)
+        taken = take(verified, step, train)
     with bar("verifying") as move:
         rows = work.verify(
             taken, chosen, args.layer, path, identity(verified),
@@ -104,14 +107,6 @@ def _batch(text: str) -> int:
         return options.positive(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}; a RUN stands ahead of --inference") from None
-
-
-def _train(run: "Run", steps: int) -> None:
-    """Up to step `steps`, behind a bar."""
-    from intnet.cli import terminal
-
-    if run.step < steps:
-        terminal.advance(run, steps, [])
 
 
 def _step(args: argparse.Namespace, verified: "Run") -> int:

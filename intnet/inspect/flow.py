@@ -156,7 +156,7 @@ def _drawn(box: Box, x: float, top: float) -> str:
     size = f'width="{WIDTH}" height="{box.height}" rx="{corner}"'
     texts = [f'<text class="name" x="{x:.1f}" y="{top + 17:.1f}">{escape(box.name)}</text>']
     for k, line in enumerate(box.lines):
-        texts.append(f'<text x="{x:.1f}" y="{top + 32 + 15 * k:.1f}">{escape(_short(line))}</text>')
+        texts.append(f'<text x="{x:.1f}" y="{top + 32 + 15 * k:.1f}">{escape(short(line))}</text>')
     title = f"<title>{escape(box.title)}</title>" if box.title else ""
     body = f'{title}<rect x="{x - WIDTH / 2:.1f}" y="{top:.1f}" {size}/>{"".join(texts)}'
     key = f'class="box {box.kind}" data-path="{escape(box.key)}"'
@@ -165,6 +165,6 @@ def _drawn(box: Box, x: float, top: float) -> str:
     return f"<g {key}>{body}</g>"
 
 
-def _short(text: str) -> str:
-    """The end of a name that is too long for its box; the box's title has it all."""
-    return text if len(text) <= LONGEST else f"…{text[1 - LONGEST :]}"
+def short(text: str, most: int = LONGEST) -> str:
+    """The end of a name that is too long for its place; a title has it all."""
+    return text if len(text) <= most else f"…{text[1 - most :]}"

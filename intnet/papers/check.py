@@ -8,16 +8,12 @@ Published numbers are literals in the check's own module, each with its table, f
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from intnet.show.tables import Table
 
 Progress = Callable[[str, int, int], None]  # what is under way, steps done, steps in all
-
-
-def silent(what: str, done: int, total: int) -> None:
-    """Nobody is told."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Task:
     sizes: Sizes | None = None
     data_dir: str | None = None
     out: Path | None = None
-    progress: Progress = field(default=silent)
+    progress: Progress = lambda what, done, total: None
 
     @property
     def training(self) -> Sizes:

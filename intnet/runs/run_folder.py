@@ -298,7 +298,7 @@ class RunFolder:
     def __init__(self, folder: Path, run: Run, own: dict[str, Any], plan: Plan, lock: IO[str]) -> None:
         self.folder, self.run, self.identity, self.plan = folder, run, own, plan
         self.world = ranks.current()
-        self.sent = self.world and across.Sent(self.world)
+        self.sent = None if self.world is None else across.Sent(self.world)
         self.at_a_time = 1  # runs that are trained at a time on this machine, this one included
         self._lock = lock
         self._before: int | None = None  # bytes of the process ahead of the first step

@@ -9,6 +9,7 @@ from html import escape
 from math import inf
 from typing import Any
 
+from intnet.inspect.flow import short
 from intnet.inspect.page.sections import Section, table, wide
 from intnet.inspect.width_log import Log, Moved
 from intnet.methods import adapt_switch as switch
@@ -18,7 +19,7 @@ HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 250, 44, 12, 14, 34
 FLOAT = 32  # bits of float32, the highest level
 MOST = 400  # decisions that a page lists: of more those that moved a width, the latest
 STYLES = 8  # colours of lines, each with its own dashes (style.css)
-LONGEST, LINE = 24, 13  # names of layers beside the picture, px of one
+LONGEST, LINE, NAME = 24, 13, 18  # names of layers beside the picture, px of one, its letters
 DASHES = ("", "6 3", "2 3")
 
 
@@ -81,7 +82,7 @@ def _drawn(lines: Mapping[str, Sequence[tuple[int, int]]], steps: int, width: in
         if legend and k < LONGEST:
             at = TOP + 4 + k * LINE
             parts.append(f'<path {how} d="M{right + 10} {at}h18"/>')
-            parts.append(f'<text x="{right + 32}" y="{at + 4}">{escape(_short(name))}</text>')
+            parts.append(f'<text x="{right + 32}" y="{at + 4}">{escape(short(name, NAME))}</text>')
     if len(lines) > LONGEST:
         at = TOP + 8 + LONGEST * LINE
         parts.append(f'<text x="{right + 10}" y="{at}">and {len(lines) - LONGEST} more</text>')
@@ -89,10 +90,6 @@ def _drawn(lines: Mapping[str, Sequence[tuple[int, int]]], steps: int, width: in
     size = f'width="{width}" viewBox="0 0 {width} {height}"'
     size += ' style="max-width: 100%"' if width == NARROW else ""
     return f'<svg class="over-time" {size} role="img" aria-label="{about}">{"".join(parts)}</svg>'
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 18 else f"…{name[-17:]}"
 
 
 # -- the reasons --------------------------------------------------------------------------------
