@@ -13,10 +13,14 @@ from typing import Any
 
 import pytest
 
+from intnet.blocks.mx_blocks import Along
 from intnet.cli.main import main
+from intnet.inspect import as_spec
+from intnet.numbers.microscaling import MXS
 from intnet.show import lab
-from intnet.spec import block_float, buckets, formats, words
+from intnet.spec import block_float, buckets, formats, microscaling, words
 from intnet.spec.float32 import to_float32, units, value
+from intnet.spec.mx_blocks import InBlock
 from intnet.spec.rounding import MODES, OVERFLOWS, decision, overflow
 from intnet.spec.tensor import power
 from tests.support.browser import CHROMIUM, Browser
@@ -32,7 +36,7 @@ function formatted(name, o, [texts, drawn, mode, bits]) {
     const own = format.at ? format.at(grid, k, o) : grid;
     const way = format.way(x, own, o, mode, BigInt(drawn[k]), bits);
     const limited = way.saturated ? 1 : 0;
-    return [own, format.exponent(own, o), way.code, limited, format.bits(way.code, o)].join(" ");
+    return [own, format.exponent(own, o), way.code, limited, format.bits(way.code, o, x)].join(" ");
   }).join(";");
 }
 function coded(name, o, [texts, drawn]) {
@@ -191,6 +195,32 @@ def of_blocks(name: str) -> Asked:
 
 
 @lru_cache
+def of_mx(name: str) -> Asked:
+    """Words of elements by one function of the definition, codes by another."""
+    rng = random.Random(f"lab {name}")
+    asked, wanted = [], []
+    for n in sizes(rng):
+        chosen, rule, size = rng.choice(list(MXS)), rng.choice(microscaling.SCALES), rng.randint(1, 32)
+        element = as_spec.along_of(Along(MXS[chosen], 0)).element
+        xs = [number(rng, power(rng.choice((-140, -20, -3, 2)))) for _ in range(n)]
+        mode, bits = rng.choice(MODES), rng.randint(1, 32)
+        drawn = [rng.choice((0, 2**bits - 1, rng.randrange(2**bits))) for _ in xs]
+        o = {"element": chosen, "rule": rule, "size": size}
+        asked.append((o, [[plain(x) for x in xs], drawn, mode, bits]))
+        rounds, told = InBlock(element), []
+        for first in range(0, n, size):
+            block, own = xs[first : first + size], drawn[first : first + size]
+            made = microscaling.quantize_block(block, element, rule, mode, own, bits)
+            k = made.scale - microscaling.GREATEST
+            for x, random_word, word in zip(block, own, made.elements, strict=True):
+                way = rounds.way(x, k, mode, random_word, bits)
+                stored = twos(word, MXS[chosen].bits)
+                told.append(f"{k} {rounds.exponent(k)} {way.code} {way.saturated:d} {stored}")
+        wanted.append(";".join(told))
+    return asked, wanted
+
+
+@lru_cache
 def of_codec(name: str) -> Asked:
     rng = random.Random(f"lab {name}")
     asked, wanted = [], []
@@ -208,7 +238,7 @@ def of_codec(name: str) -> Asked:
 
 
 FORMATS = {"fixed": of_format, "q": of_format, "sq": of_format, "cq": of_format, "flag": of_format,
-           "scaled": of_format, "block": of_blocks}  # fmt: skip
+           "scaled": of_format, "block": of_blocks, "mx": of_mx}  # fmt: skip
 CODECS = ("affine", "affine_stochastic", "levels", "symmetric")
 
 
@@ -276,6 +306,7 @@ FAULTS = (  # old text, new text, and what of the page shows it
     ("exact.power(2 * n + 1)", "exact.power(2 * n + 2)", "sq"),
     ("[1n - top, top - 1n", "[-top, top - 1n", "flag"),
     ("const limit = spread(b);", "const limit = spread(b) + 1n;", "block"),
+    ("top << BigInt(most - lead)", "top << BigInt(most - least)", "mx"),
     ("const part = f32(u - floor);", "const part = u - floor - 2 ** -30;", "levels"),
     ("clamp(decision.rounded, 0,", "clamp(decision.rounded, 1,", "affine"),
 )

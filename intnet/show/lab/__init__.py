@@ -12,7 +12,8 @@ from string import Template
 import intnet
 from intnet.show import web
 
-ARITHMETIC = ("exact", "rounding", "formats", "blocks", "buckets", "words")  # in the order of what they use
+# in the order of what they use
+ARITHMETIC = ("exact", "rounding", "formats", "blocks", "microscaling", "buckets", "words")
 SHOWN = ("svg", "choices", "quantize", "element")  # what other pages show too
 PICTURES = (*SHOWN, "tensor", "walks", "page")
 TITLE = "intnet lab: one number, its grid, its bits"

@@ -18,10 +18,10 @@ const blocks = {
 
 // As the other formats, but a grid is a list of e, one a block of `size` elements in their order.
 FORMATS.block = {
-  title: "block float: DYNASTY, MX-like",
+  title: "block float: DYNASTY",
   formula: "e: the least with max|x| < 2^e of the block; code = clip(round(x / 2^(e-b+1)), ±(2^(b-1) - 1))",
   fields: {b: ["b, bits of a mantissa", 0, 16, 4], size: ["elements a block", 1, 256, 16]},
-  hint: "DYNASTY has blocks of 4x4 = 16, to nearest; formats of the MX family share a scale among 32",
+  hint: "DYNASTY has blocks of 4x4 = 16, to nearest",
   grid: (xs, o) => Array.from({length: Math.ceil(xs.length / o.size)},
     (_, k) => blocks.exponent(xs.slice(k * o.size, (k + 1) * o.size))),
   at: (grid, index, o) => grid[Math.floor(index / o.size)],

@@ -15,6 +15,7 @@ const element = {
     if (["sq", "cq", "flag"].includes(o.format)) rows.push(["of the whole tensor", `n = ${one.grid}, R = 2^${one.grid}`]);
     if (o.format === "scaled") rows.push(["of the whole tensor", `s = ${one.grid}`]);
     if (o.format === "block") rows.push(["of its block", `e = ${one.grid}`]);
+    if (o.format === "mx") rows.push(["of its block", `k = ${one.grid}, as a word of E8M0 ${one.grid + 127}`]);
     if (o.format === "flag") rows.push(["grid", way.lift > 1n ? "|x| ≥ Sc: coarse, steps of Sc" : "|x| < Sc: fine, steps of Sc / 2^(k-1)"]);
     const {decision} = way;
     rows.push(["one step", element.both(way.step)]);
@@ -23,6 +24,7 @@ const element = {
       rows.push(["random word", `${one.word} ${decision.up ? "<" : "≥"} ${decision.threshold} = ⌊fraction · 2^${o.bits}⌋`]);
     rows.push([MODES[o.mode], decision.up ? `up: ${decision.rounded}` : `down: ${decision.rounded}`]);
     if (way.limits) rows.push([`limits ${way.limits[0]} .. ${way.limits[1]}`, way.saturated ? `${way.limits[2] === "wrap" ? "wraps" : "clips"} to ${way.kept}` : "inside"]);
+    if (o.format === "mx" && way.lift > 1n) rows.push(["binade", `code = ${way.kept} · ${way.lift}, in the block's least steps`]);
     return [...rows, ...element.end(one, `2^${format.exponent(one.grid, o)}`)];
   },
   codec(one, o) {
@@ -49,6 +51,7 @@ const element = {
   cells(one, format, o) {
     const bits = [...one.bits];
     const names = o.format === "flag" ? (k) => (k === 0 ? "flag" : k === 1 ? "sign" : "magnitude")
+      : o.format === "mx" && o.element !== "MXINT8" ? (k) => (k === 0 ? "sign" : k < bits.length - MX[o.element].m ? "exponent" : "fraction")
       : format && o.signed !== "unsigned" ? (k) => (k === 0 ? "sign" : "") : () => "";
     return bits.map((bit, k) => show.make("span", {class: `bit ${names(k)}`, title: names(k) || `2^${bits.length - 1 - k}`}, bit));
   },

@@ -26,7 +26,7 @@ const rules = {
   needed: (code) => exact.bits(code < 0n ? -code - 1n : code) + 1,
 };
 
-// name -> fields (key: [what, least, most, first]), formula, grid(xs, o), exponent(grid, o), way(x, grid, o, ..)
+// name -> fields (key: [what, least, most, first]), formula, grid(xs, o), exponent(grid, o), way(x, grid, o, ..), bits(code, o, x)
 const FORMATS = {
   fixed: {
     title: "fixed point <WL,FL>",

@@ -21,7 +21,7 @@ const quantize = {
       const unit = exact.power(format.exponent(own, o));
       const value = exact.times({n: way.code, d: 1n}, unit);
       return {x, value, way, unit, grid: own, word: drawn[index], code: way.code, saturated: way.saturated,
-        bits: format.bits(way.code, o), error: exact.minus(value, x)};
+        bits: format.bits(way.code, o, x), error: exact.minus(value, x)};
     });
   },
   coded(tensor, o, drawn) {
