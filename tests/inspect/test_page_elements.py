@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,18 +16,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intnet.blocks.mx_blocks import Along
 from intnet.inspect.elements import interesting
 from intnet.inspect.explain import explain
+from intnet.inspect.explain_rules import Disagreement
 from intnet.inspect.operands import Operands
 from intnet.inspect.page import ELEMENTS
 from intnet.inspect.page.embed import Data, rows_held
 from intnet.inspect.page.ways import as_json
 from intnet.inspect.text import stations
+from intnet.numbers.microscaling import MXFP4, MXINT8, MXS, SCALES
+from intnet.numbers.qtensor import QTensor
 from intnet.runs import run_folder
 from intnet.show import lab, web
 from intnet.spec.float32 import to_float32
+from intnet.spec.rounding import MODES
 from intnet.spec.tensor import place_of
-from intnet.trace import Recorder
+from intnet.trace import Event, Recorder
+from tests.packs.test_mx_words import event_of, numbers
 from tests.support.browser import CHROMIUM, Browser
 
 EACH = 8  # elements of a path
@@ -38,6 +46,20 @@ PAGES = (  # method, model, options, images of a batch
     ("saved", "mlp", (("codec", "levels"), ("levels", "5"))),
     ("saved", "mlp", (("codec", "symmetric"), ("bucket", "tensor"))),
     ("saved", "mlp", (("bits", "2/4"), ("mix_prob", "0.5"))),
+    (
+        "mx", "mlp",
+        (
+            ("x", "MXFP8_E4M3"), ("w", "MXINT8/round"), ("e", "MXFP4/ceil/stochastic"),
+            ("g", "MXFP6_E3M2/fit/ties_away"),
+        ),
+    ),
+    (
+        "mx", "resnet8",
+        (
+            ("x", "MXFP8_E5M2/ceil"), ("w", "MXFP6_E2M3"), ("e", "MXINT8/fit/stochastic"),
+            ("g", "MXFP4/floor/to_zero"),
+        ),
+    ),
 )  # fmt: skip
 Made = tuple[Recorder, Operands, Data]
 Options = tuple[tuple[str, str], ...]
@@ -79,6 +101,16 @@ def some(shape: tuple[int, ...], seed: str) -> list[tuple[int, ...]]:
     return [place_of(rng.randrange(prod(shape)), shape) for _ in range(EACH)]
 
 
+def ways(browser: Browser, name: str, indices: Sequence[tuple[int, ...]]) -> list[Any]:
+    """[stations or what is wrong, whether the code is the stored one] of elements, as the page has them."""
+    code = """(name, indices) => indices.map((index) => {
+      try { return ((made) => [made.stations, made.agrees])(way.of(held.steps[0].paths[name], index)); }
+      catch (error) { return [error.message, false]; }
+    })"""
+    found: list[Any] = browser.evaluate(f"({code})({json.dumps(name)}, {json.dumps(indices)})")
+    return found
+
+
 def different(browser: Browser, step: Made) -> list[str]:
     """'layer/path[index]' of elements of all paths whose stations are not the definition's."""
     recorder, operands, data = step
@@ -86,10 +118,7 @@ def different(browser: Browser, step: Made) -> list[str]:
     for name, event in recorder.events.items():
         assert data.steps[0]["paths"][name]["source"] is not None, f"{name} is told by Python"
         indices = some(event.result.shape, name)
-        told = browser.evaluate(
-            f"{json.dumps(indices)}.map((index) => way.of(held.steps[0].paths[{json.dumps(name)}], index))"
-            ".map((made) => [made.stations, made.agrees])"
-        )
+        told = ways(browser, name, indices)
         for index, (shown, agrees) in zip(indices, told, strict=True):
             wanted = [list(row) for row in stations(explain(event, index, operands))]
             if shown != wanted or not agrees:
@@ -109,13 +138,85 @@ def test_every_paths_elements_are_the_definitions(
 
 
 @pytest.mark.slow
-def test_a_fault_of_the_scripts_is_seen(browser: Browser, tmp_path: Path) -> None:
-    step = made("adapt", "mlp")
+@pytest.mark.parametrize(
+    ("method", "old", "new"),
+    [
+        ("adapt", "BigInt(32 - r.bits)", "BigInt(33 - r.bits)"),
+        ("mx", "inside - inside % o.size", "inside - inside % 16"),
+        ("mx", "word ?? 0n, bits)", "word ?? 0n, bits - 1)"),
+    ],
+)
+def test_a_fault_of_the_scripts_is_seen(
+    browser: Browser, tmp_path: Path, method: str, old: str, new: str
+) -> None:
+    step = made(method, "mlp", (("format", "MXFP4/floor/stochastic"),) if method == "mx" else ())
     scripts = web.script("intnet.inspect.page", *ELEMENTS)
-    faulty = scripts.replace("BigInt(32 - r.bits)", "BigInt(33 - r.bits)")
+    faulty = scripts.replace(old, new)
     assert faulty != scripts
     opened(browser, tmp_path, step[2], faulty)
     assert different(browser, step)
+
+
+# -- MX blocks -----------------------------------------------------------------------------------
+
+
+def held_of(events: Sequence[Event], limit: int = 1 << 20) -> Made:
+    recorder = Recorder()
+    for event in events:
+        recorder(event)
+    operands, data = Operands(recorder.events), Data(limit)
+    data.step(1, events, operands, {})
+    return recorder, operands, data
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MXS)
+def test_every_block_of_mx_is_the_definitions(browser: Browser, tmp_path: Path, name: str) -> None:
+    """Each rule with each mode, along each axis, whole and in groups, of which no block has two."""
+    places = ((1, 1), (1, 2), (-1, 1), (0, 1), (1, 70))
+    events = []
+    for k, (rule, mode) in enumerate(product(SCALES, MODES)):
+        along = Along(replace(MXS[name], scale=rule), *places[k % len(places)])
+        events.append(replace(event_of(numbers(k), along, mode)[0], path=f"x{k}"))
+    step = held_of(events)
+    opened(browser, tmp_path, step[2])
+    assert different(browser, step) == []
+
+
+@pytest.mark.slow
+def test_a_scale_that_is_not_the_blocks_is_told(browser: Browser, tmp_path: Path) -> None:
+    """In Python's words, of all elements of the block and of none beside it."""
+    event, _ = event_of(numbers(1), Along(MXFP4, 1), "ties_even")
+    exponents = np.array(event.result.exponent)
+    exponents[1, 40, 2] -= 1
+    forged = replace(event, result=QTensor(event.result.codes, exponents, bound=event.result.bound))
+    step = held_of([forged])
+    opened(browser, tmp_path, step[2])
+
+    def said(*index: int) -> Any:
+        return ways(browser, "fc/x0", [index])[0]
+
+    for index in ((1, 40, 2), (1, 63, 2)):
+        with pytest.raises(Disagreement) as caught:
+            explain(forged, index)
+        assert said(*index) == [str(caught.value), False]
+    assert all(said(*index)[1] for index in ((1, 31, 2), (1, 64, 2), (1, 40, 1)))
+
+
+@pytest.mark.slow
+def test_only_whole_blocks_are_held(browser: Browser, tmp_path: Path) -> None:
+    """Along the first axis a block has up to 32 images: of one that is held in part no element is."""
+    cases = ((1, 44, 32), (1, 31, 0), (1, 70, 70), (2, 44, 35), (2, 69, 67))
+    for groups, rows, whole in cases:
+        event, _ = event_of(numbers(0)[0], Along(MXINT8, 0, groups), "ties_even")
+        step = held_of([event], rows // 4 * 4 * 3 * 4 if rows < 70 else 1 << 20)
+        path = step[2].steps[0]["paths"]["fc/x0"]
+        assert path["held"] == 3 * whole, (groups, rows)
+        assert not step[2].holds("fc/x0", 3 * whole)
+        opened(browser, tmp_path, step[2])
+        last = [(whole - 1, 2)] * (whole > 0)
+        for at, (told, agrees) in zip(last, ways(browser, "fc/x0", last), strict=True):
+            assert agrees and told == [list(row) for row in stations(explain(event, at))]
 
 
 # -- sums ----------------------------------------------------------------------------------------
@@ -162,22 +263,40 @@ def test_products_sum_to_the_exact_value(
 
 
 @pytest.mark.slow
-def test_products_of_floats(browser: Browser, tmp_path: Path) -> None:
-    """A linear layer, term by term; block float's is rounded once to float32."""
-    recorder, _, data = made("float32", "mlp")
+@pytest.mark.parametrize(
+    ("method", "weights", "inputs", "errors"),
+    [("float32", ("W", "W"), ("x0", "x0"), ("e3", "e3")), ("mx", ("Wq", "Wb"), ("x0", "x0b"), ("e3", "e3w"))],
+)
+def test_products_of_floats(
+    browser: Browser,
+    tmp_path: Path,
+    method: str,
+    weights: tuple[str, str],
+    inputs: tuple[str, str],
+    errors: tuple[str, str],
+) -> None:
+    """A linear layer, term by term, each sum of the copies that it reads."""
+    recorder, _, data = made(method, "mlp")
     opened(browser, tmp_path, data)
 
     def value(name: str, *index: int) -> Fraction:
-        return Fraction(float(recorder.events[f"fc2/{name}"].result[index]))
+        result = recorder.events[f"fc2/{name}"].result
+        if isinstance(result, QTensor):
+            return int(result.codes[index]) * Fraction(2) ** int(result.exponent[index])
+        return Fraction(float(result[index]))
 
     n, o, c = 5, 7, 11
-    inputs, outputs = recorder.events["fc2/x0"].result.shape[1], recorder.events["fc2/x1"].result.shape[1]
-    forward = sum((value("W", o, k) * value("x0", n, k) for k in range(inputs)), Fraction(0))
-    error = sum((value("W", k, c) * value("e3", n, k) for k in range(outputs)), Fraction(0))
-    gradient = sum((value("e3", k, o) * value("x0", k, c) for k in range(12)), Fraction(0))
+    (outputs, reads), images = recorder.events[f"fc2/{weights[0]}"].result.shape, 12
+    forward = sum((value(weights[0], o, k) * value(inputs[0], n, k) for k in range(reads)), Fraction(0))
+    error = sum((value(weights[1], k, c) * value(errors[0], n, k) for k in range(outputs)), Fraction(0))
+    gradient = sum((value(errors[1], k, o) * value(inputs[1], k, c) for k in range(images)), Fraction(0))
     assert total(browser, "fc2/x1", (n, o))[0] == forward
     assert total(browser, "fc2/e4", (n, c))[0] == error
     assert total(browser, "fc2/gW", (o, c))[0] == gradient
+
+
+@pytest.mark.slow
+def test_products_of_block_float_are_rounded_once(browser: Browser, tmp_path: Path) -> None:
     recorder, _, data = made("dynasty", "resnet8")
     opened(browser, tmp_path, data)
     for path, index in (("x1", (3, 2, 3, 7)), ("e4", (1, 7, 0, 4)), ("gW", (6, 2, 0, 1))):

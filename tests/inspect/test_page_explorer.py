@@ -154,9 +154,9 @@ def test_what_if(browser: Browser, file: Path, steps: list[tuple[Recorder, Opera
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["wageubn", "muppet", "banner", "dynasty"])
+@pytest.mark.parametrize("method", ["wageubn", "muppet", "banner", "dynasty", "mx"])
 def test_what_if_begins_with_the_paths_own_format(browser: Browser, tmp_path: Path, method: str) -> None:
-    """Its code is the one that is stored (a codec's buckets and block float's blocks are cut otherwise)."""
+    """Its code is the one that is stored (a codec's buckets and blocks are cut otherwise)."""
     page = tmp_path / "x.html"
     names = ["--model", "resnet8", "--data", "digits", "--batch-size", "8", "--limit", "8"]
     assert main(["inspect", "--method", method, *names, "--layer", "layer1.0.*1", "--html", str(page)]) == 0

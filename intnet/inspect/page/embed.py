@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from intnet.blocks.buckets import Codec, Packed, reach_of
+from intnet.blocks.mx_blocks import SIZE, Along
 from intnet.errors import FormatError
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.sources import FloatExact, Root
@@ -26,6 +27,7 @@ from intnet.inspect.operands import Operands
 from intnet.layers import Layer
 from intnet.numbers import formats
 from intnet.numbers.formats import BlockFloat
+from intnet.numbers.microscaling import MXS
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import HLS_ALIASES
 from intnet.spec import buckets as spec
@@ -33,6 +35,7 @@ from intnet.spec.rounding import MODES
 from intnet.trace import Event
 
 SIDE = 4  # images are held in fours
+ELEMENTS = {mx.element: name for name, mx in MXS.items()}  # of MX blocks, as the lab calls them
 NARROW = (np.int8, np.int16, np.int32, np.int64)
 # format -> the lab's name of it, and of each of its fields the format's own
 LAB: dict[type, tuple[str, dict[str, str]]] = {
@@ -136,7 +139,8 @@ class Data:
                 "factors": list(product.factors), "terms": product.terms, "bound": str(product.bound)
             }  # fmt: skip
         made["extremes"] = None if told else _extremes(source)
-        made["held"] = min((one["held"] for one in self._full(made)), default=prod(result.shape))
+        held = min((one["held"] for one in self._full(made)), default=prod(result.shape))
+        made["held"] = _in_whole_blocks(event, held)
         return made
 
     def _full(self, made: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -281,6 +285,16 @@ def rows_held(shape: tuple[int, ...], itemsize: int, limit: int) -> int:
     return shape[0] if shape[0] * row <= limit else limit // max(row, 1) // SIDE * SIDE
 
 
+def _in_whole_blocks(event: Event, held: int) -> int:
+    """Of `held` elements those ahead of the first MX block that is not held whole."""
+    format, shape = event.format, event.result.shape
+    if not isinstance(format, Along) or format.axis % len(shape):
+        return held
+    row = max(prod(shape[1:]), 1)
+    rows = held // row
+    return (rows - rows % (shape[0] // format.groups) % SIZE) * row
+
+
 def _source(event: Event) -> Any:
     """What `explain` reads of an element, as an expression; None where it is none that has extremes."""
     if isinstance(event.operands, Exact):
@@ -296,6 +310,11 @@ def _rule(event: Event, mode: str, source: Any) -> dict[str, Any]:
     format = event.format
     if isinstance(format, BlockFloat) and mode in MODES:
         return {"kind": "block", "axis": format.axis, "b": format.b}
+    if isinstance(format, Along) and format.mx.element in ELEMENTS and mode in MODES:
+        return {
+            "kind": "mx", "axis": format.axis % len(event.result.shape), "groups": format.groups,
+            "o": {"element": ELEMENTS[format.mx.element], "rule": format.mx.scale, "size": SIZE},
+        }  # fmt: skip
     if type(format) not in LAB or mode not in MODES:
         return {}
     name, fields = LAB[type(format)]

@@ -1,4 +1,9 @@
-// Elements that share a scale: blocks of DYNASTY (4 along two axes), and buckets of a codec.
+// Elements that share a scale: blocks of DYNASTY (4 along two axes), of MX (along one), and buckets of a codec.
+// The greatest magnitude of some elements, and the first that has it: {size, at}.
+const greatest = (path, members) => members
+  .map((at) => ({at, size: exact.size(data.rational(path.source.array, data.flat(at, path.shape)))}))
+  .reduce((best, one) => (exact.less(best.size, one.size) ? one : best));
+const counted = (members) => (members.length === 1 ? "1 value" : `${members.length} values`);
 const block = {
   rounded(path, index, flat, value) {
     const r = path.rounding;
@@ -7,20 +12,19 @@ const block = {
     const spans = path.shape.map((size, axis) =>
       axes.includes(axis) ? Array.from({length: Math.min(4, size - 4 * of[axis])}, (_, k) => 4 * of[axis] + k) : [index[axis]]);
     const members = spans.reduce((all, span) => all.flatMap((head) => span.map((i) => [...head, i])), [[]]);
-    const sizes = members.map((at) => exact.size(data.rational(path.source.array, data.flat(at, path.shape))));
-    const top = sizes.reduce((best, size, k) => (exact.less(sizes[best], size) ? k : best), 0);
-    const found = blocks.exponent(sizes);
+    const top = greatest(path, members);
+    const found = blocks.exponent([top.size]);
     const e = found ?? -128;
     let b = e - data.at(path.result.exponents, flat) + 1;
     if (b === 1) b = 0;
-    const low = exact.less(sizes[top], exact.power(e - 1));
+    const low = exact.less(top.size, exact.power(e - 1));
     const stations = [
-      ["block", `[${of}], ${members.length === 1 ? "1 value" : `${members.length} values`}`],
-      ["max of block", `${tell.both(sizes[top])} at [${members[top]}]`],
+      ["block", `[${of}], ${counted(members)}`],
+      ["max of block", `${tell.both(top.size)} at [${top.at}]`],
       ["exponent e", `${e}, ${low ? "the least there is" : "the smallest with max < 2^e"}`],
       ["bits b", `${b}`],
     ];
-    const tiny = sizes[top].n !== 0n && found === null;
+    const tiny = top.size.n !== 0n && found === null;
     if (tiny || b === 0) {
       const why = tiny ? "the whole block is below 2^-129: a block of zeros" : "b = 0: a block of zeros";
       return {stations: [...stations, ["decision", why]], code: 0n, width: b, made: null};
@@ -30,6 +34,36 @@ const block = {
     const made = rules.way(value.value, exact.power(step), [-limit, limit, "saturate"], [r.mode]);
     stations.push(["rounded to", `${b} bits, ${r.mode}, steps of 2^(e - b + 1) = 2^${step}`], ["scaled", tell.both(exact.over(value.value, made.step))]);
     return {stations: [...stations, ...way.decided(made, r, null)], code: made.code, width: b, made};
+  },
+};
+
+const mx = {
+  rounded(path, index, flat, value, word) {
+    const {axis, groups, o, mode, bits} = path.rounding;
+    const part = path.shape[axis] / groups;
+    const inside = index[axis] % part;
+    const first = inside - inside % o.size;
+    const members = Array.from({length: Math.min(o.size, part - first)},
+      (_, k) => index.map((i, of) => (of === axis ? i - inside + first + k : i)));
+    const top = greatest(path, members);
+    const k = scales.k(top.size, o);
+    const least = FORMATS.mx.exponent(k, o);
+    const stored = new Set(members.map((at) => data.at(path.result.exponents, data.flat(at, path.shape))));
+    if (stored.size > 1 || !stored.has(least))
+      throw new Error(`${path.layer}/${path.path} ${index}: its block has the scale 2^${k}, steps of 2^${least}, `
+        + `stored are steps of 2^[${[...stored].sort((a, b) => a - b).join(", ")}]`);
+    const made = FORMATS.mx.way(value.value, k, o, mode, word ?? 0n, bits);
+    const step = scales.log2(made.step);
+    const stations = [
+      ["block", `${counted(members)} along axis ${axis}`],
+      ["max of block", `${tell.both(top.size)} at [${top.at}]`],
+      ["scale", `2^${k}, by rule ${o.rule} of the maximum`],
+      ["rounded to", `${path.format}, ${mode}, steps of 2^${step}`],
+      ["scaled", tell.both(exact.over(value.value, made.step))],
+      ...way.decided(made, path.rounding, word),
+    ];
+    if (step > least) stations.push(["binade", `of the value: code = ${made.kept} * 2^${step - least}, in the block's least steps`]);
+    return {stations, code: made.code, made};
   },
 };
 

@@ -71,6 +71,7 @@ const way = {
     if (r.kind === "bucket") return codec.rounded(r, flat, value);
     const word = r.words === null ? null : data.integer(r.words, flat) >> BigInt(32 - r.bits);
     if (r.kind === "block") return block.rounded(path, index, flat, value);
+    if (r.kind === "mx") return mx.rounded(path, index, flat, value, word);
     const format = FORMATS[r.name];
     const made = value.value === null ? way.root(format, r, value.square) : format.way(value.value, r.grid, r.o, r.mode, word ?? 0n, r.bits);
     const grid = exact.bits(made.step.n) - exact.bits(made.step.d);

@@ -48,12 +48,14 @@ const whatIf = {
     }
     if (r.kind === "format") return {format: r.name, o: r.o, mode: r.mode};
     if (r.kind === "block") return {format: "block", o: {b: r.b}, mode: r.mode};
+    if (r.kind === "mx") return {format: "mx", o: r.o, mode: r.mode};
     const name = {"affine-stochastic": "affine_stochastic", levels: "levels"}[r.codec] ?? "affine";
     return {format: name, o: {b: Number(data.at(r.widths, 0)), size: Math.min(r.size, 256)}};
   },
   // how the path's own groups are cut, where these are cut otherwise
   cut(r, o) {
     if (r?.kind === "block" && o.format === "block") return " The path's own blocks are 4 along two axes, these are elements one after another.";
+    if (r?.kind === "mx" && o.format === "mx") return ` The path's own blocks are up to ${r.o.size} along axis ${r.axis}, these are elements one after another.`;
     if (r?.kind === "bucket" && o.size && r.size !== o.size) return ` The path's own buckets have ${tell.commas(r.size)} elements.`;
     return "";
   },
