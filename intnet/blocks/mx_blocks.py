@@ -88,6 +88,14 @@ class Along:
         above = max(code.bit_length() - 1 - self.digits, 0) if isinstance(self.mx.element, Float) else 0
         return (above << self.digits) + (code >> above)
 
+    def own_steps(self, scaled: np.ndarray) -> np.ndarray:
+        """int64: log2 of the step that each is rounded in; both in least steps of the element's block.
+
+        Defined by `spec/mx_blocks.py: InBlock.way`.
+        """
+        above = np.frexp(scaled)[1].astype(np.int64) - 1 - self.digits
+        return np.clip(above, 0, frexp(self.greatest)[1] - 1 - self.least)
+
     def view(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
         """(A, n, B) of `blocks/mx_loops.py`; ShapeError where the axis does not fall into the groups."""
         axis = self.axis % len(shape)

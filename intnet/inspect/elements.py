@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from intnet.blocks.buckets import Packed
+from intnet.blocks.mx_blocks import Along
 from intnet.inspect.explain import Explanation, Index, Rounding, explain
 from intnet.inspect.explain_blocks import mantissa_bits
 from intnet.inspect.measure import codes_of, compare, in_bucket_steps, in_values
@@ -63,7 +64,7 @@ def _sought(event: Event) -> Iterator[Sought]:
     status = getattr(event.result, "status", None)
     if event.format is not None and status is not None and status.inexact:
         yield from _fates(event)
-    values = in_values(codes, event.result) if isinstance(event.format, BlockFloat) else codes
+    values = in_values(codes, event.result) if isinstance(event.format, BlockFloat | Along) else codes
     yield "greatest magnitude", [int(np.argmax(np.abs(values)))]
     if status is None or not status.inexact:  # nothing was rounded: the others are alike
         yield "first", [0]
@@ -76,6 +77,8 @@ def _fates(event: Event) -> Iterator[Sought]:
     if isinstance(event.format, Flag):  # each element is rounded on its own grid
         coarse = np.abs(scaled) >= 1 << event.format.fine
         errors = errors / np.where(coarse, 1 << event.format.fine, 1)
+    elif isinstance(event.format, Along):
+        errors = np.ldexp(errors, -event.format.own_steps(scaled))
     size = np.abs(errors)
     if isinstance(event.format, BlockFloat):
         bits = mantissa_bits(event).reshape(-1)

@@ -211,6 +211,8 @@ def errors_of(event: Event) -> Errors | None:
         fine = event.format.fine
         wide = np.abs(top) >= (bottom << fine)
         bottom = np.where(wide, bottom << fine, bottom)
+    elif isinstance(event.format, Along):
+        bottom = np.ldexp(1.0, event.format.own_steps(top))
     mean = fsum(_ratio(left, bottom).tolist()) / left.size if left.size else 0.0
     return histograms.errors(left, bottom, mean)
 

@@ -75,15 +75,15 @@ def _cells(row: Measured, narrow: bool) -> list[str | Text]:
 
 
 def unit(row: Measured) -> str:
-    """What the histograms count: 'code, in steps of 2^-7', or 'value' of a float path and of block float."""
+    """What the histograms count: 'code, in steps of 2^-7', or 'value' of a float path and of blocks."""
     if row.exponent is None or in_blocks(row):
         return "value"
     return "code, in steps of " + "..".join(f"2^{exponent}" for exponent in dict.fromkeys(row.exponent))
 
 
 def in_blocks(row: Measured) -> bool:
-    """Whether it is block float: codes in steps of their own block."""
-    return row.format.startswith("BFP(")
+    """Whether it is block float or MX: codes in steps of their own block."""
+    return row.format.startswith(("BFP(", "MX("))
 
 
 def over(row: Measured) -> bool:

@@ -13,7 +13,6 @@ Whole tensors, so these are arrays; their definition is `spec.rounding.decision`
 `packs/by_spec/trails.py` of all of a pack.
 """
 
-from math import frexp
 from typing import NamedTuple
 
 import numpy as np
@@ -124,15 +123,14 @@ def mx_trail(source: np.ndarray, q: QTensor, along: Along, rounding: str, words:
 
     Defined by `spec/mx_blocks.py: InBlock.way`.
     """
-    y = np.ldexp(source.astype(np.float64), along.least - along.digits - q.exponent)  # x / 2^k, exact
-    edge = frexp(along.greatest)[1] - 1
-    lead = np.where(y == 0, along.least, np.clip(np.frexp(y)[1] - 1, along.least, edge)).astype(np.int64)
-    exponent = lead - along.digits
-    scaled = np.ldexp(y, -exponent)
+    scaled = np.ldexp(source.astype(np.float64), -q.exponent)  # exact
+    own = along.own_steps(scaled)
+    scaled = np.ldexp(scaled, -own)
     tiny = np.copysign(2.0**-FRACTION_BITS / 4, scaled)  # what is less still rounds alike, in float32 too
     scaled = np.where((scaled != 0) & (np.abs(scaled) < np.abs(tiny)), tiny, scaled).astype(np.float32)
     way = _on_grid(FloatExact(scaled), 0, how(rounding, words))
-    return way._replace(exponent=None if isinstance(along.mx.element, FixedPoint) else exponent)
+    fixed = isinstance(along.mx.element, FixedPoint)
+    return way._replace(exponent=None if fixed else own + (along.least - along.digits))
 
 
 def bucket_trail(source: np.ndarray, packed: Packed, words: np.ndarray | None) -> Trail:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from intnet.blocks.mx_blocks import Along
 from intnet.cli import inspect as command
 from intnet.inspect.elements import interesting
 from intnet.inspect.explain import explain
@@ -21,8 +22,10 @@ from intnet.inspect.operands import Operands
 from intnet.inspect.page.embed import Data
 from intnet.inspect.page.ways import as_json
 from intnet.inspect.text import stations
+from intnet.numbers.microscaling import MXFP4
 from intnet.runs import run_folder
 from intnet.trace import Recorder
+from tests.packs.test_mx_words import event_of, numbers
 from tests.support.browser import CHROMIUM, Browser
 from tests.support.command import MLP, here, refused
 
@@ -210,6 +213,17 @@ def test_every_fate_of_a_path_is_shown() -> None:
         shown = [one for labels, one in found if "saturated" in labels]
         assert len(shown) == bool(saturated)
     assert seen >= {"asked for", "rounds up", "rounds down", "tie", "saturated", "greatest magnitude", "zero"}
+
+
+def test_every_fate_in_mx_blocks_is_shown() -> None:
+    """Ties of any binade; the greatest is that of the values, whatever its code counts."""
+    x = numbers(0)
+    x[0, 40, 0] = 40.0  # 5 * 2^3, of which the elements about it are 4 and 6
+    event, _ = event_of(x, Along(MXFP4, 1), "ties_even")
+    found = {label: one for labels, one in interesting(event, Operands()) for label in labels.split(", ")}
+    assert found.keys() >= {"rounds up", "rounds down", "tie", "saturated", "greatest magnitude", "zero"}
+    assert found["tie"].index == (0, 40, 0)
+    assert abs(found["greatest magnitude"].stored) == max(abs(event.result.fractions().reshape(-1)))
 
 
 def test_no_text_ends_the_script(recorded: tuple[Recorder, Operands]) -> None:

@@ -10,14 +10,20 @@ import numpy as np
 import pytest
 
 from intnet.blocks.block_float import quantize_blocks
+from intnet.blocks.mx_blocks import Along
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.quantize import quantize
 from intnet.exact.sources import FloatExact, Root
+from intnet.inspect import as_spec
 from intnet.inspect.histograms import Errors
 from intnet.inspect.measure import errors_of, measure
+from intnet.inspect.text import unit
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
+from intnet.numbers.microscaling import MXS
 from intnet.numbers.qtensor import QTensor
+from intnet.spec.mx_blocks import InBlock
 from intnet.trace import Event
+from tests.packs.test_mx_words import event_of, numbers
 from tests.support import cases
 
 RANDOM = np.array(cases.random_codes(5, 200, -(2**20), 2**20), np.int32).reshape(50, 4)
@@ -124,6 +130,21 @@ def test_block_float_that_keeps_nothing() -> None:
         assert (got.exponent, got.zeros, got.range, got.inexact) == (None, 16, [0, 0], 16 * (bits == 0))
         assert got.used_bits == (1 if bits else 0) and got.saturated == 0
         assert got.sqnr_db == (0 if bits == 0 else None)
+
+
+@pytest.mark.parametrize("name", MXS)
+def test_mx_is_measured_in_values_its_errors_in_steps_of_each_binade(name: str) -> None:
+    along = Along(MXS[name], 1)
+    event, _ = event_of(numbers(3), along, "to_zero")
+    rounds, q = InBlock(as_spec.along_of(along).element), event.result
+    values = [Fraction(float(v)) for v in event.source.reshape(-1)]
+    grids = (q.exponent - rounds.exponent(0)).reshape(-1).tolist()
+    each = [rounds.way(v, k, "to_zero") for v, k in zip(values, grids, strict=True)]
+    found, got = errors_of(event), measure(event)
+    assert found is not None
+    check_errors(found, [v / way.step - way.kept for v, way in zip(values, each, strict=True)])
+    assert got.before == counted(values, got.edges) and unit(got) == "value"
+    assert got.after == counted([way.kept * way.step for way in each], got.edges)
 
 
 def test_the_constant_quantizer_is_measured_after_its_scaling() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from intnet.blocks.buckets import TENSOR
+from intnet.blocks.mx_blocks import Along
 from intnet.inspect import flow
 from intnet.inspect.operands import Input, Operands
 from intnet.inspect.page.sections import Given, Section, Shown, to, wide
@@ -60,8 +61,10 @@ def graph(
 def _box(one: Shown, lane: str) -> flow.Box:
     row = one.row
     nominal, used = (text.partition(",")[0] for text in numbers(row)[:2])
-    # the table beside it says that all of a tensor is one bucket; here it would not fit
-    lines: tuple[str, ...] = (row.short.removesuffix(f" /{TENSOR}"), f"{nominal}/{used} bits")
+    # the table beside it says that all of a tensor is one bucket, and how blocks lie; here it would not fit
+    format = one.event.format
+    short = f"MX {format.mx.element}" if isinstance(format, Along) else row.short.removesuffix(f" /{TENSOR}")
+    lines: tuple[str, ...] = (short, f"{nominal}/{used} bits")
     kind = "rounded" if one.event.format is not None else "exact"
     if row.format == "float32":
         kind, lines = "float", (row.format,)
