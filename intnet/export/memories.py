@@ -23,7 +23,7 @@ from intnet.export import program as p
 from intnet.export.program import Op, Program
 from intnet.export.values import CODES, bits_of
 from intnet.numbers import hexfiles
-from intnet.packs.export.memories import coe_text, mem_text, mif_text
+from intnet.packs.export.memories import TEXTS
 from intnet.packs.hdl.text import identifier
 
 WORD = 32  # bits of a word of the one memory
@@ -55,12 +55,11 @@ def files(program: Program) -> Iterator[tuple[str, bytes]]:
         text, _ = hexfiles.encode(constant.codes, hexfiles.Layout(bits=constant.bits))
         words = text.decode("ascii").splitlines()
         told = _about(program, constant)
-        yield f"{constant.name}.mem", mem_text(told, words).encode("ascii")
-        yield f"{constant.name}.mif", mif_text(told, words, constant.bits).encode("ascii")
-        yield f"{constant.name}.coe", coe_text(told, words).encode("ascii")
+        for kind, text_of in TEXTS.items():
+            yield f"{constant.name}.{kind}", text_of(told, words, constant.bits).encode("ascii")
     addresses = np.cumsum([0, *(constant.words for constant in held)]).tolist()
     told = [program.title, f"{addresses[-1]} words of {WORD} bits; constants.h says what is where"]
-    yield "constants.mem", mem_text(told, [w for c in held for w in _words(c)]).encode("ascii")
+    yield "constants.mem", TEXTS["mem"](told, [w for c in held for w in _words(c)], WORD).encode("ascii")
     rows = list(_rows(held, addresses))
     yield "constants.h", "\n".join(_header(program, rows)).encode("ascii")
     yield "constants_pkg.sv", "\n".join(_package(program, rows)).encode("ascii")

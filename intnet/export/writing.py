@@ -79,12 +79,8 @@ def _qonnx(program: Program, out: Path) -> Told:
 
 
 def _mem(program: Program, out: Path) -> Told:
-    names = []
     try:
-        with files.new_folder(out) as partial:
-            for name, content in memories.files(program):
-                (partial / name).write_bytes(content)
-                names.append(name)
+        names = files.write_folder(out, memories.files(program))
     except OSError as error:
         raise DataError(f"{out}: {error.strerror or error}") from None
     return {"files": len(names), "words": sum(constant.words for constant in memories.constants(program))}

@@ -8,7 +8,7 @@ is none the closest are named, by the wrong elements that they explain less the 
 contradict.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -35,6 +35,12 @@ class Verdict:
     wrong: int
     contradicted: int = 0
 
+    @classmethod
+    def of(cls, name: str, same: np.ndarray, wrong: np.ndarray) -> "Verdict":
+        """same: of every element whether the mistake gives what came; wrong: which ones are wrong."""
+        explained = int(np.count_nonzero(same[wrong]))
+        return cls(name, explained, wrong.size, int(np.count_nonzero(~same)) - wrong.size + explained)
+
     @property
     def whole(self) -> bool:
         """Whether it gives all elements."""
@@ -57,48 +63,42 @@ def diagnose(w: Words) -> list[Verdict]:
     inner = wrong[(row > 0) & (row < w.port.words // w.port.row_words - 1)]  # judged by any of PLACES
     banks = [
         lambda: (
-            _elementwise(w, few, chain(in_mx(w), singles(w)))
-            + (_places(w, wrong, PLACES.items()) if inner.size else [])
+            _tried(w, wrong, chain(in_mx(w), singles(w)), few)
+            + (_tried(w, wrong, PLACES.items()) if inner.size else [])
         ),
         lambda: (
-            _elementwise(w, few, rarer(few, w))
-            + [one for one in _places(w, wrong, latencies(w)) if one.whole]
+            _tried(w, wrong, rarer(few, w), few)
+            + [one for one in _tried(w, wrong, latencies(w)) if one.whole]
         ),
-        lambda: _elementwise(w, few, pairs(few)),
+        lambda: _tried(w, wrong, pairs(few), few),
     ]
     for bank in banks:
         found = bank()
         whole = [verdict for verdict in found if verdict.whole]
         if lone + whole:
             return lone + whole
-        near += [verdict for verdict in found if verdict.explained > verdict.contradicted]
-    return sorted(near, key=lambda one: one.contradicted - one.explained)[:SHOWN]
+        near += found
+    return ranked(near)
 
 
-def _elementwise(w: Words, few: Words, bank: Iterable[tuple[str, Variant]]) -> list[Verdict]:
-    """Those of a bank that explain anything; few: the wrong elements alone."""
+def ranked(found: Sequence[Verdict]) -> list[Verdict]:
+    """Those that give every word; where there is none, the closest that explain more than they contradict."""
+    near = sorted(found, key=lambda one: one.contradicted - one.explained)
+    whole = [one for one in found if one.whole]
+    return whole or [one for one in near if one.explained > one.contradicted][:SHOWN]
+
+
+def _tried(
+    w: Words, wrong: np.ndarray, bank: Iterable[tuple[str, Variant]], few: Words | None = None
+) -> list[Verdict]:
+    """Those of a bank that explain anything; few: the wrong elements alone, tried first where each is made
+    from nothing but itself.
+    """
     found = []
     for name, make in bank:
-        explained = int(np.count_nonzero(make(few) == few.got))
-        if explained:
-            kept = int(np.count_nonzero(make(w) == w.got))
-            found.append(
-                Verdict(name, explained, few.got.size, w.got.size - few.got.size - (kept - explained))
-            )
-    return found
-
-
-def _places(w: Words, wrong: np.ndarray, bank: Iterable[tuple[str, Variant]]) -> list[Verdict]:
-    """The same of mistakes that move whole words."""
-    found = []
-    for name, make in bank:
-        given = make(w) == w.got
-        explained = int(np.count_nonzero(given[wrong]))
-        if explained:
-            found.append(
-                Verdict(name, explained, wrong.size, int(np.count_nonzero(~given)) - wrong.size + explained)
-            )
-    return found
+        if few is None or np.any(make(few) == few.got):
+            found.append(Verdict.of(name, make(w) == w.got, wrong))
+    return [one for one in found if one.explained]
 
 
 def _lone_bits(w: Words, wrong: np.ndarray) -> list[Verdict]:

@@ -14,7 +14,6 @@ beat for themselves. What was asked is kept in PACK.json (`about.layout`), each 
 word beside its name; digests of a chain are taken of the files as they are.
 """
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -175,15 +174,10 @@ def _beats(draft: Draft, choice: Choice) -> list[Filled]:
 def _link(link: Json, ports: Sequence[Filled], draft: Draft) -> Json:
     """A step of a chain with the digest of its files as they are now."""
     outs = [filled for filled in ports if filled[0].direction == "out"]
-    if "first" not in link:
-        mine = sorted((o for o in outs if _in_step(o[0], link, draft)), key=lambda one: one[0].file)
-        texts = [lines.encode(*filled)[0] for filled in mine]
-    else:
-        texts = []
-        for port, codes in outs:
-            part = codes[link["first"] : link["last"] + 1]
-            texts.append(lines.encode(replace(port, shape=part.shape), part)[0])
-    return dict(link) | {"sha256": hashlib.sha256(b"".join(texts)).hexdigest()}
+    if "first" in link:
+        return dict(link) | {"sha256": lines.digest(outs, slice(link["first"], link["last"] + 1))}
+    mine = sorted((o for o in outs if _in_step(o[0], link, draft)), key=lambda one: one[0].file)
+    return dict(link) | {"sha256": lines.digest(mine)}
 
 
 def _in_step(port: Port, link: Json, draft: Draft) -> bool:

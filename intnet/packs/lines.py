@@ -7,13 +7,17 @@ A file is a sequence of cells (`order.py`), `lanes` of them a row, a row one wor
 the last element is 0, and so are the bits of a word above its row: `decode` takes nothing else.
 """
 
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+
 import numpy as np
 
 from intnet.errors import PackError
 from intnet.numbers import hexfiles
 from intnet.numbers.hexfiles import Layout
 from intnet.packs.order import cells
-from intnet.packs.ports import Port
+from intnet.packs.ports import Filled, Port
 
 CODE_BITS = 64
 
@@ -37,6 +41,15 @@ def decode(port: Port, text: bytes, where: str) -> tuple[np.ndarray, int]:
         return elements(port, lanes, where), guard
     words, guard = hexfiles.decode(text, piece(port), port.words, where)
     return elements(port, from_pieces(port, words.reshape(port.words, -1), where), where), guard
+
+
+def digest(filled: Iterable[Filled], results: slice = slice(None)) -> str:
+    """SHA-256 of the texts of ports behind one another; of units those of some results."""
+    sha = hashlib.sha256()
+    for port, codes in filled:
+        part = codes[results] if codes.ndim else codes
+        sha.update(encode(replace(port, shape=part.shape), part)[0])
+    return sha.hexdigest()
 
 
 # -- cells and rows ------------------------------------------------------------------------------

@@ -79,9 +79,14 @@ def write(draft: Draft, folder: PathLike) -> Path:
         with files.new_folder(target) as partial:
             _fill(draft, partial)
     except OSError as error:
-        name = Path(error.filename).name if error.filename else ""
-        raise PackError(f"{target}: {error.strerror or error}" + f" ({name})" * (name != "")) from None
+        raise refused(target, error) from None
     return target
+
+
+def refused(target: Path, error: OSError) -> PackError:
+    """What the system said of a folder that was to be written, and the file's name where it has one."""
+    name = f" ({Path(error.filename).name})" if error.filename else ""
+    return PackError(f"{target}: {error.strerror or error}{name}")
 
 
 def check(draft: Draft) -> None:

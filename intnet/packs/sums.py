@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.packs.diagnosis import SHOWN, Verdict
+from intnet.packs.diagnosis import Verdict, ranked
 from intnet.spec import convolution as conv
 from intnet.spec import float32 as floats
 from intnet.spec.geometry import ConvShape, conv_shape
@@ -42,15 +42,9 @@ def diagnose(
     for name, add in _ways(path, g, want, floating).items():
         give = partial(_elements, a, b, g, element, add, floating)
         few = wrong[:FEW]
-        if not np.any(give([at[i] for i in few]) == got[few]):
-            continue
-        codes = give(at)
-        explained = int(np.count_nonzero(codes[wrong] == got[wrong]))
-        against = int(np.count_nonzero(codes != got)) - (wrong.size - explained)
-        made.append(Verdict(name, explained, wrong.size, against))
-    whole = [one for one in made if one.whole]
-    near = sorted(made, key=lambda one: one.contradicted - one.explained)
-    return whole or [one for one in near if one.explained > one.contradicted][:SHOWN]
+        if np.any(give([at[i] for i in few]) == got[few]):
+            made.append(Verdict.of(name, give(at) == got, wrong))
+    return ranked(made)
 
 
 def _weight(held: Mapping[str, Any]) -> Any:

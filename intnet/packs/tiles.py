@@ -12,7 +12,7 @@ may be short; the last partial sum is the word of the accumulator, `explains` of
 which hold every product of a layer. Defined by `spec/convolution.py: tiled_dot`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -135,8 +135,7 @@ def _codes(port: Port, codes: np.ndarray) -> np.ndarray:
 
 # -- sums ----------------------------------------------------------------------------------------
 
-Factors = list[tuple[np.ndarray, np.ndarray]]  # of each group: (rows, terms) and (terms, columns)
-Sums = tuple[Factors, Callable[[np.ndarray], np.ndarray]]  # and (groups, tiles, rows, columns) put together
+Factors = tuple[np.ndarray, np.ndarray]  # (rows, terms) and (terms, columns)
 
 
 def partial_sums(
@@ -149,16 +148,14 @@ def partial_sums(
     PackError where they are too many.
     """
     result, weights = shapes
-    images = [one if one.ndim == 4 else one[:, None, None, :] for one in (a, b)]
-    if OPERANDS[path][0] == "Wq":
-        images[0] = a if a.ndim == 4 else a[:, :, None, None]
+    by_weights, window = path != "gW", {"groups": 1} | dict(window)
+    image = b if b.ndim == 4 else b[:, None, None, :]
+    first = a if a.ndim == 4 else a[:, :, None, None] if by_weights else a[:, None, None, :]
     taps = weights if len(weights) == 4 else (*weights, 1, 1)
-    size = (1, 1) if len(result) == 2 else (result[1], result[2])
-    window = {"groups": 1} | dict(window)
     terms = {
         "x1": prod(taps[1:]),
         "e4": prod(taps) // taps[1] // window["groups"],
-        "gW": prod(images[0].shape[:3]),
+        "gW": prod(first.shape[:3]),
     }
     count = -(-terms[path] // tile)
     if count * prod(result) > MOST:
@@ -166,10 +163,15 @@ def partial_sums(
             f"{count:,} tiles of {prod(result):,} sums are more than {MOST:,} words: give a larger tile than "
             f"{tile}, or fewer images"
         )
-    walk = {"x1": _forward, "e4": _input_gradient, "gW": _weight_gradient}[path]
-    factors, together = walk(images[0], images[1], (*size, *taps), window)
-    running = [_running(left, right, tile) for left, right in factors]
-    return together(np.stack(running)).reshape(count, *result)
+    places = first.shape[1:3] if not by_weights else result[1:3] if len(result) == 4 else (1, 1)
+    sides = zip(places, taps[2:], window["stride"], window["padding"], image.shape[1:3], strict=True)
+    rows, columns = (
+        [_at(np.arange(many), tap, *walk, path == "e4") for tap in range(kernel)]
+        for many, kernel, *walk in sides
+    )
+    factors = _factors(path, first, _seen(image, rows, columns), window["groups"])
+    running = np.stack([_running(left, right, tile) for left, right in factors])
+    return np.moveaxis(running, 0, 2 if by_weights else 1).reshape(count, *result)
 
 
 def _running(left: np.ndarray, right: np.ndarray, tile: int) -> np.ndarray:
@@ -178,54 +180,12 @@ def _running(left: np.ndarray, right: np.ndarray, tile: int) -> np.ndarray:
     return np.cumsum([left[:, at : at + tile] @ right[at : at + tile] for at in starts], axis=0)
 
 
-def _forward(w: np.ndarray, x: np.ndarray, size: tuple[int, ...], window: Json) -> Sums:
-    (sh, sw), (top, left) = window["stride"], window["padding"]
-    oh, ow, kh, kw = size[0], size[1], w.shape[2], w.shape[3]
-    rows = [_inside(np.arange(oh) * sh + u - top, x.shape[1]) for u in range(kh)]
-    columns = [_inside(np.arange(ow) * sw + v - left, x.shape[2]) for v in range(kw)]
-    seen = _seen(x, rows, columns)
-    parts = _groups(seen, w, window["groups"], (2, 3, 1, 0))
-    return parts, lambda sums: np.moveaxis(sums, 0, 2)
-
-
-def _input_gradient(w: np.ndarray, e: np.ndarray, size: tuple[int, ...], window: Json) -> Sums:
-    (sh, sw), (top, left) = window["stride"], window["padding"]
-    h, width, kh, kw = size[0], size[1], w.shape[2], w.shape[3]
-    rows = [_stepped(np.arange(h) + top - u, sh, e.shape[1]) for u in range(kh)]
-    columns = [_stepped(np.arange(width) + left - v, sw, e.shape[2]) for v in range(kw)]
-    seen = _seen(e, rows, columns)
-    parts = _groups(seen, w, window["groups"], (2, 3, 0, 1))
-    return parts, lambda sums: np.moveaxis(sums, 0, 2)
-
-
-def _weight_gradient(e: np.ndarray, x: np.ndarray, size: tuple[int, ...], window: Json) -> Sums:
-    (sh, sw), (top, left), groups = window["stride"], window["padding"], window["groups"]
-    _, oh, ow, out = e.shape
-    cg, kh, kw = size[3:]
-    rows = [_inside(np.arange(oh) * sh + u - top, x.shape[1]) for u in range(kh)]
-    columns = [_inside(np.arange(ow) * sw + v - left, x.shape[2]) for v in range(kw)]
-    seen, og = _seen(x, rows, columns), out // groups
-    terms = e.shape[0] * oh * ow
-    parts = [
-        (
-            e[..., g * og : (g + 1) * og].reshape(terms, og).T,
-            np.moveaxis(seen[..., g * cg : (g + 1) * cg], -1, 3).reshape(terms, cg * kh * kw),
-        )
-        for g in range(groups)
-    ]
-    return parts, lambda sums: np.moveaxis(sums, 0, 1)
-
-
-def _groups(seen: np.ndarray, w: np.ndarray, groups: int, axes: tuple[int, ...]) -> Factors:
-    """The factors of each group: its channels of what is seen, its outputs' weights as terms by columns."""
-    size, out = seen.shape[-1] // groups, w.shape[0] // groups
-    parts = []
-    for g in range(groups):
-        mine = seen[..., g * size : (g + 1) * size]
-        terms = prod(mine.shape[3:])
-        right = w[g * out : (g + 1) * out].transpose(axes).reshape(terms, -1)
-        parts.append((mine.reshape(-1, terms), right))
-    return parts
+def _at(place: np.ndarray, tap: int, stride: int, ahead: int, size: int, back: bool) -> np.ndarray:
+    """Where each place finds its operand at a tap, on the way forward or back; -1 where that is outside, or
+    between the steps of a stride.
+    """
+    index, rest = np.divmod(place + ahead - tap, stride) if back else (place * stride + tap - ahead, 0)
+    return np.where((rest == 0) & (index >= 0) & (index < size), index, -1)
 
 
 def _seen(values: np.ndarray, rows: list[np.ndarray], columns: list[np.ndarray]) -> np.ndarray:
@@ -239,10 +199,14 @@ def _seen(values: np.ndarray, rows: list[np.ndarray], columns: list[np.ndarray])
     return made.reshape(*made.shape[:3], len(rows), len(columns), made.shape[-1])
 
 
-def _inside(index: np.ndarray, size: int) -> np.ndarray:
-    return np.where((index >= 0) & (index < size), index, -1)
-
-
-def _stepped(index: np.ndarray, stride: int, size: int) -> np.ndarray:
-    """index / stride where that is an index."""
-    return np.where(index % stride == 0, _inside(index // stride, size), -1)
+def _factors(path: str, first: np.ndarray, seen: np.ndarray, groups: int) -> Iterator[Factors]:
+    """Those of each group; first: the weights, or of gW the error."""
+    outputs = np.split(first, groups, axis=-1 if path == "gW" else 0)
+    for mine, own in zip(outputs, np.split(seen, groups, axis=-1), strict=True):
+        if path == "gW":
+            terms = prod(mine.shape[:3])
+            yield mine.reshape(terms, -1).T, np.moveaxis(own, -1, 3).reshape(terms, -1)
+        else:
+            terms = prod(own.shape[3:])
+            order = (2, 3, 1, 0) if path == "x1" else (2, 3, 0, 1)
+            yield own.reshape(-1, terms), mine.transpose(order).reshape(terms, -1)

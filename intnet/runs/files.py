@@ -8,7 +8,7 @@ the system gives it free when the process ends, however that happens.
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO
@@ -58,6 +58,19 @@ def new_folder(target: Path) -> Iterator[Path]:
         os.replace(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def write_folder(target: Path, contents: Iterable[tuple[str, bytes]]) -> list[str]:
+    """A new folder of files, each its path in the folder and its content; their paths."""
+    names = []
+    with new_folder(target) as partial:
+        for name, content in contents:
+            path = partial / name
+            path.parent.mkdir(exist_ok=True)
+            with naming(path):
+                path.write_bytes(content)
+            names.append(name)
+    return names
 
 
 @contextmanager

@@ -14,21 +14,18 @@ A folder is written whole or not at all. `KINDS` is the list.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from intnet.errors import ConfigError, PackError, unknown
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.packs.export import arrays, c_arrays, image, memories
-from intnet.packs.pack import Pack, PathLike
+from intnet.packs.pack import Pack, PathLike, refused
 from intnet.runs import files
 
-KINDS = {
-    "mem": memories.mem,
-    "mif": memories.mif,
-    "coe": memories.coe,
-    "c": c_arrays.files,
-    "npz": arrays.files,
-}
+KINDS = {kind: partial(memories.files, kind) for kind in memories.TEXTS} | {
+    "c": c_arrays.files, "npz": arrays.files
+}  # fmt: skip
 IMAGE = "image"
 
 
@@ -46,19 +43,10 @@ def write(pack: Pack, kind: str, folder: PathLike, word: int | None = None) -> l
     target = Path(folder)
     if target.exists():
         raise PackError(f"{target} is there already: give a folder that is not")
-    names = []
     try:
-        with files.new_folder(target) as partial:
-            for name, content in _contents(pack, kind, word):
-                path = partial / name
-                path.parent.mkdir(exist_ok=True)
-                with files.naming(path):
-                    path.write_bytes(content)
-                names.append(name)
+        return files.write_folder(target, _contents(pack, kind, word))
     except OSError as error:
-        name = f" ({Path(error.filename).name})" if error.filename else ""
-        raise PackError(f"{target}: {error.strerror or error}{name}") from None
-    return names
+        raise refused(target, error) from None
 
 
 def _contents(pack: Pack, kind: str, word: int | None) -> Iterator[tuple[str, bytes]]:

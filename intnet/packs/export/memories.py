@@ -5,29 +5,19 @@
 .coe   memory_initialization_radix, memory_initialization_vector; commas between words; ; begins a comment
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from intnet.packs import mx
 from intnet.packs.pack import Pack
 from intnet.packs.ports import Port
 
-Files = Iterator[tuple[str, bytes]]
 
-
-def mem(pack: Pack) -> Files:
-    """A .mem a port."""
-    return _each(pack, ".mem", _mem)
-
-
-def mif(pack: Pack) -> Files:
-    """A .mif a port."""
-    return _each(pack, ".mif", _mif)
-
-
-def coe(pack: Pack) -> Files:
-    """A .coe a port."""
-    return _each(pack, ".coe", _coe)
+def files(kind: str, pack: Pack) -> Iterator[tuple[str, bytes]]:
+    """A file a port."""
+    for port in pack.ports.values():
+        text = TEXTS[kind](about(pack, port), words_of(pack, port), port.word_bits)
+        yield str(PurePosixPath(port.file).with_suffix(f".{kind}")), text.encode("ascii")
 
 
 def words_of(pack: Pack, port: Port) -> list[str]:
@@ -51,33 +41,16 @@ def about(pack: Pack, port: Port) -> list[str]:
     return [ascii(line)[1:-1].replace("*/", "* /") for line in lines if line]
 
 
-def _each(pack: Pack, suffix: str, text: Callable[[Pack, Port], str]) -> Files:
-    for port in pack.ports.values():
-        yield str(PurePosixPath(port.file).with_suffix(suffix)), text(pack, port).encode("ascii")
+# -- the texts, of any words in hex digits, so many bits each, and lines that say what they are -------
 
 
-def _mem(pack: Pack, port: Port) -> str:
-    return mem_text(about(pack, port), words_of(pack, port))
-
-
-def _mif(pack: Pack, port: Port) -> str:
-    return mif_text(about(pack, port), words_of(pack, port), port.word_bits)
-
-
-def _coe(pack: Pack, port: Port) -> str:
-    return coe_text(about(pack, port), words_of(pack, port))
-
-
-# -- the texts, of any words in hex digits and lines that say what they are ------------------------
-
-
-def mem_text(told: list[str], words: list[str]) -> str:
+def mem_text(told: list[str], words: list[str], bits: int) -> str:
     """A .mem, from address 0."""
     return "\n".join([*(f"// {line}" for line in told), "@0", *words, ""])
 
 
 def mif_text(told: list[str], words: list[str], bits: int) -> str:
-    """A .mif of words of so many bits."""
+    """A .mif."""
     digits = max(1, -(-(len(words) - 1).bit_length() // 4))
     lines = [f"-- {line}" for line in told]
     lines += [f"WIDTH = {bits};", f"DEPTH = {max(len(words), 1)};"]
@@ -86,8 +59,11 @@ def mif_text(told: list[str], words: list[str], bits: int) -> str:
     return "\n".join([*lines, "END;", ""])
 
 
-def coe_text(told: list[str], words: list[str]) -> str:
+def coe_text(told: list[str], words: list[str], bits: int) -> str:
     """A .coe."""
     lines = [f"; {line}" for line in told]
     lines += ["memory_initialization_radix = 16;", "memory_initialization_vector ="]
     return "\n".join([*lines, ",\n".join(words) + ";", ""])
+
+
+TEXTS = {"mem": mem_text, "mif": mif_text, "coe": coe_text}

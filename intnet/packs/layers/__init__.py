@@ -18,17 +18,15 @@ PACK.json keeps under `about`: `replay`, what `redraft` runs the layers from; `a
 another port's words; `chain`, a SHA-256 a step, of its expected files behind one another in order of name.
 
 capture (what a layer saw in a step) -> graph (which layer made it), expressions (what entered a rounding)
--> paths, blocks (the ports)
+-> paths, blocks (the ports) -> again (a pack's own layers, for `redraft`)
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from intnet import methods, models
-from intnet.layers import Layer
-from intnet.methods.method import Method
+from intnet.packs.layers.again import Again
 from intnet.packs.layers.capture import Captured, Taps, rates, remember, remembered, replay
-from intnet.packs.layers.expressions import Json, Load
+from intnet.packs.layers.expressions import Json
 from intnet.packs.layers.paths import Maker
 from intnet.packs.pack import Pack
 from intnet.packs.ports import Draft
@@ -67,31 +65,22 @@ def redraft(pack: Pack) -> Draft:
 
     Whatever PACK.json has wrong ends in an error of Python's (`check.recompute` turns it into a PackError).
     """
-    given = pack.manifest["generator"]
-    method = methods.make(given["method"], **given["options"])
-    model = models.make(given["model"], tuple(given["image_shape"]), given["classes"])
-    made = Maker(method, {key: value for key, value in given.items() if key != "intnet"})
-    layers = {layer.name: layer for layer in model.all_layers()}
-    method.follow(model.all_layers())
-    loads = {name: Load(pack, made.names, name) for name in layers}
-    for step in pack.manifest["about"]["replay"]:
-        method.set(seed=given["seed"], step=step["step"] - 1, epoch=step["epoch"])
-        if method.moves_within_epochs:
-            method.steps_per_epoch = step["steps_per_epoch"]
+    again = Again(pack)
+    for step in again.steps():
         told = step.get("method", {})
-        captured = [
-            _again(one, loads[one["layer"]], layers[one["layer"]], method, told) for one in step["layers"]
-        ]
-        remember(method, told)
-        made.add(captured, step["step"], step["epoch"], remembered(method), rates(method))
-    return made.draft()
+        captured = [_again(one, again, told) for one in step["layers"]]
+        remember(again.method, told)
+        now = remembered(again.method), rates(again.method)
+        again.made.add(captured, step["step"], step["epoch"], *now)
+    return again.made.draft()
 
 
-def _again(given: Json, load: Load, layer: Layer, method: Method, told: Json) -> Captured:
+def _again(given: Json, again: Again, told: Json) -> Captured:
     """A layer run again from what PACK.json keeps of it, and of what the method remembers."""
-    remember(method, told)
+    layer, load = again.layers[given["layer"]], again.loads[given["layer"]]
+    remember(again.method, told)
     captured = Captured(layer.name, value=load(given["value"]), wanted=given["wanted"])
     captured.gradient = None if given["gradient"] is None else load(given["gradient"])
     captured.factors = load(given["factors"]) if "factors" in given else None
     captured.before = {key: load(json) for key, json in given["before"].items()}
-    return replay(layer, method, captured)
+    return replay(layer, again.method, captured)

@@ -34,7 +34,6 @@ from intnet.trace import Event
 from intnet.training.state import parts
 
 WINDOW = ("kernel", "stride", "padding", "groups", "output")
-OUTPUTS = {"linear": "x1", "conv": "x1", "norm": "x3"}  # the path of what a layer gives; x4 of all others
 FOLDED = ("scale", "offset")  # of a batch norm that inference has as two words a channel
 
 
@@ -118,10 +117,6 @@ def rates(method: Method) -> dict[str, Any]:
     return {"lr": method.rate(), "t": method.updates_done() + 1, "penalties": list(method.penalties())}
 
 
-def _kind(layer: Layer) -> str:
-    return KINDS.get(type(layer), type(layer).__name__)
-
-
 def window(layer: Layer) -> dict[str, Any]:
     """How a convolution or a pool walks over its input, and the share that dropout keeps, as JSON."""
     found = {name: getattr(layer, name) for name in WINDOW if hasattr(layer, name)}
@@ -143,20 +138,21 @@ class Taps:
                 "intnet inspect and intnet verify follow its steps"
             )
         self.layers, self.method, self.wiring = layers, method, wiring
-        self._seen = {layer.name: Captured(layer.name, _kind(layer)) for layer in layers}
+        kinds = {layer.name: KINDS.get(type(layer), type(layer).__name__) for layer in layers}
+        self.seen = {name: Captured(name, kind) for name, kind in kinds.items()}
         self.remembered: dict[str, Any] = {}
         self.rates: dict[str, Any] = {}
 
     def __call__(self, event: Event) -> None:
         """Observe one event; of a parameter that is read as it stands, and told again when it has moved, the
         first: what it has become is state."""
-        seen = self._seen.get(event.layer)
+        seen = self.seen.get(event.layer)
         if seen is not None and all(event.path != one.path for one in seen.events):
             seen.events.append(event)
 
     def __enter__(self) -> "Taps":
         for layer in self.layers:
-            seen = self._seen[layer.name]
+            seen = self.seen[layer.name]
             seen.before, seen.window = state(layer), window(layer)
             layer.forward = self._tapped(layer)  # type: ignore[method-assign]
         self._draw, self._update, self._fold = self.method.words, self.method.update_all, self.method.fold
@@ -173,23 +169,14 @@ class Taps:
         del self.method.words, self.method.update_all, self.method.fold
 
     def _tapped(self, layer: Layer) -> Callable[..., Tensor]:
-        seen, inner = self._seen[layer.name], layer.forward
+        seen, inner = self.seen[layer.name], layer.forward
 
-        def see(gradient: Any) -> Any:
-            seen.gradient = gradient
-            return gradient
+        def keep(name: str) -> Callable[[Any], Any]:
+            def kept(value: Any) -> Any:
+                setattr(seen, name, value)
+                return value
 
-        def hand(gradient: Any) -> Any:
-            seen.handed = gradient
-            return gradient
-
-        def hand_factors(gradient: Any) -> Any:
-            seen.handed_factors = gradient
-            return gradient
-
-        def give(value: Any) -> Any:
-            seen.output = value
-            return value
+            return kept
 
         def forward(x: Tensor, method: Method, *others: Tensor) -> Tensor:
             if others and type(layer) is Join:
@@ -206,9 +193,10 @@ class Taps:
             seen.factors = others[0].value if others else None
             if self.wiring is not None:
                 self.wiring.reads(layer.name, x.value, seen.factors)
-            x = ops.cast(x, forward=lambda value: value, backward=hand)
+            x = ops.cast(x, forward=lambda value: value, backward=keep("handed"))
+            hand_factors = keep("handed_factors")
             others = tuple(ops.cast(s, forward=lambda value: value, backward=hand_factors) for s in others)
-            y = ops.cast(inner(x, method, *others), forward=give, backward=see)
+            y = ops.cast(inner(x, method, *others), forward=keep("output"), backward=keep("gradient"))
             if self.wiring is not None:
                 self.wiring.makes(layer.name, y.value)
             return y
@@ -229,37 +217,21 @@ class Taps:
         for layer in self.layers:
             others = {f":{name}" for name in self.method.buffers_set_elsewhere(layer)}
             after = {key: value for key, value in state(layer).items() if key not in others}
-            self._seen[layer.name].after = after
+            self.seen[layer.name].after = after
 
     def _drawn(self, name: str, n: int) -> np.ndarray:
         words = self._draw(name, n)
         layer, _, stream = name.rpartition("/")
-        if layer in self._seen:
-            self._seen[layer].words[stream] = words
+        if layer in self.seen:
+            self.seen[layer].words[stream] = words
         return words
 
     def captured(self) -> list[Captured]:
         """One for each layer that has a data path, in the order given; PackError where none has."""
-        if self.wiring is not None:
-            return self._wired(self.wiring)
-        found = [seen for seen in self._seen.values() if seen.events]
+        found = [seen for seen in self.seen.values() if seen.events]
         if not found:
-            names = ", ".join(self._seen)
+            names = ", ".join(self.seen)
             raise PackError(f"{names}: no data path in this step: nothing is rounded or stored")
-        return found
-
-    def _wired(self, wiring: Wiring) -> list[Captured]:
-        """All layers, in the order in which they ran; what a layer gives and rounds nowhere is a path too."""
-        found = [self._seen[name] for name in wiring.order]
-        for seen in found:
-            seen.sources, seen.errors = wiring.sources[seen.layer], wiring.readers(seen.layer)
-            seen.factor_sources = wiring.factors.get(seen.layer)
-            path = OUTPUTS.get(seen.kind, "x4")
-            if all(event.path != path for event in seen.events) and isinstance(
-                seen.output, QTensor | np.ndarray
-            ):
-                step = self.method.step
-                seen.events.append(Event(seen.layer, path, step, seen.output, seen.output))
         return found
 
 

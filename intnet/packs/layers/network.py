@@ -7,44 +7,43 @@ Both are run again (`redraft`, `reinfer`) as a whole, from the images, the label
 no layer is given what another one made. Ports of the loss and of the classes: `heads.py`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from intnet import methods, models, ops
+from intnet import ops
 from intnet.autograd import Tensor, backward, watched
 from intnet.errors import ConfigError, PackError
 from intnet.methods.method import Method
 from intnet.models.model import Model
 from intnet.numbers.qtensor import QTensor
-from intnet.packs.layers import heads
+from intnet.packs.layers import Advance, heads
+from intnet.packs.layers.again import Again
 from intnet.packs.layers.capture import Captured, Taps, rates, remember, remembered, set_state
-from intnet.packs.layers.expressions import Json, Load
+from intnet.packs.layers.expressions import Json
 from intnet.packs.layers.paths import Maker
 from intnet.packs.layers.wiring import Wiring
 from intnet.packs.pack import Pack
 from intnet.packs.ports import HEADS, INFERENCE, LOSS, NETWORK, Draft
 from intnet.runs import run_folder
 from intnet.spec.methods import METHODS
+from intnet.trace import Event
 from intnet.training.inference import as_codes, evaluation_batch
 from intnet.training.train import Run
 
+OUTPUTS = {"linear": "x1", "conv": "x1", "norm": "x3"}  # the path of what a layer gives; x4 of all others
 MOST = 1 << 27  # elements of all paths of a pack: with their trails some 70 bytes of memory each
 
-Advance = Callable[[Run, int, Any], None]
 
+class Whole(Taps):
+    """All layers of a model in one pass: taps on them, and the wiring between."""
 
-class Whole:
-    """All layers of a model in one pass: taps on them, and the wiring between.
-
-    with Whole(model, method) as whole: ...
-    """
+    wiring: Wiring
 
     def __init__(self, model: Model, method: Method) -> None:
-        self.method, self.wiring = method, Wiring()
-        self.taps = Taps(model.all_layers(), method, self.wiring)
+        super().__init__(model.all_layers(), method, Wiring())
         taken = [layer.name for layer in model.all_layers() if layer.name in HEADS]
         if taken:
             raise PackError(f"layer {taken[0]}: a pack of a whole network has another use for this name")
@@ -52,12 +51,26 @@ class Whole:
     def __enter__(self) -> "Whole":
         self._watch = watched(self.wiring)
         self._watch.__enter__()
-        self.taps.__enter__()
+        super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.taps.__exit__(*error)
+        super().__exit__(*error)
         self._watch.__exit__(*error)
+
+    def captured(self) -> list[Captured]:
+        """All layers, in the order in which they ran; what a layer gives and rounds nowhere is a path too."""
+        found = [self.seen[name] for name in self.wiring.order]
+        for seen in found:
+            seen.sources, seen.errors = self.wiring.sources[seen.layer], self.wiring.readers(seen.layer)
+            seen.factor_sources = self.wiring.factors.get(seen.layer)
+            path = OUTPUTS.get(seen.kind, "x4")
+            if all(event.path != path for event in seen.events) and isinstance(
+                seen.output, QTensor | np.ndarray
+            ):
+                step = self.method.step
+                seen.events.append(Event(seen.layer, path, step, seen.output, seen.output))
+        return found
 
     def trained(self, labels: np.ndarray, step: int) -> list[Captured]:
         """All layers of a training step, and its loss."""
@@ -77,7 +90,7 @@ class Whole:
 
     def _layers(self) -> tuple[list[Captured], Captured]:
         """(all of them, the last one); PackError where they are too much for a pack."""
-        found = self.taps.captured()
+        found = self.captured()
         size = sum(prod(event.result.shape) for one in found for event in one.events)
         if size > MOST:
             raise PackError(
@@ -104,63 +117,44 @@ def draft(run: Run, steps: int, advance: Advance) -> Draft:
     for _ in range(steps):
         labels = run.batch(run.step)[1]
         with Whole(run.model, run.method) as whole:
-            advance(run, run.step + 1, whole.taps)
+            advance(run, run.step + 1, whole)
         epoch = (run.step - 1) // run.steps_per_epoch
-        made.add(whole.trained(labels, run.step), run.step, epoch, whole.taps.remembered, whole.taps.rates)
+        made.add(whole.trained(labels, run.step), run.step, epoch, whole.remembered, whole.rates)
     return made.draft()
 
 
 def redraft(pack: Pack) -> Draft:
     """The draft of a pack of a training step, run again; see `layers.redraft` of its errors."""
-    again = _Again(pack)
+    again = Again(pack)
     for step in again.steps():
-        labels = again.given(LOSS)["before"][heads.LABELS]["tensor"]
+        labels = _set(again, step)[LOSS]["before"][heads.LABELS]["tensor"]
         classes = pack.codes(labels).reshape(-1)
-        with Whole(again.model, again.method) as whole, again.method.within(observers=[whole.taps]):
-            logits = again.model(Tensor(again.images()), again.method)
+        with Whole(again.model, again.method) as whole, again.method.within(observers=[whole]):
+            logits = again.model(Tensor(_images(again, step)), again.method)
             smoothing = again.method.label_smoothing
             loss = ops.softmax_cross_entropy(logits, labels=classes, smoothing=smoothing)
             gradients = backward(loss, np.float32(1), ops.elementwise.join)
             updates = [(layer, p, gradients[p]) for _, layer, p in again.model.all_parameters()]
             again.method.update_all(updates)
         captured = whole.trained(classes, step["step"])
-        again.made.add(captured, step["step"], step["epoch"], whole.taps.remembered, whole.taps.rates)
+        again.made.add(captured, step["step"], step["epoch"], whole.remembered, whole.rates)
     return again.made.draft()
 
 
-class _Again:
-    """A model and its method as a pack has them, step by step."""
+def _set(again: Again, step: Json) -> dict[str, Json]:
+    """What `replay` has of each layer in a step; the state ahead of it is set."""
+    entries: dict[str, Json] = {one["layer"]: one for one in step["layers"]}
+    remember(again.method, step.get("method", {}))
+    for name, layer in again.layers.items():
+        load = again.loads[name]
+        set_state(layer, {key: load(json) for key, json in entries[name]["before"].items()})
+    return entries
 
-    def __init__(self, pack: Pack) -> None:
-        given = self.manifest = pack.manifest["generator"]
-        self.pack, self.method = pack, methods.make(given["method"], **given["options"])
-        self.model = models.make(given["model"], tuple(given["image_shape"]), given["classes"])
-        self.method.follow(self.model.all_layers())
-        self.made = Maker(self.method, {key: value for key, value in given.items() if key != "intnet"})
-        names = [*(layer.name for layer in self.model.all_layers()), *HEADS]
-        self.loads = {name: Load(pack, self.made.names, name) for name in names}
 
-    def steps(self) -> Any:
-        """Every step of `replay`, with the state ahead of it set."""
-        for step in self.pack.manifest["about"]["replay"]:
-            self._entries: dict[str, Json] = {one["layer"]: one for one in step["layers"]}
-            self._first, *_ = [one for one in step["layers"] if not one["sources"]]
-            self.method.set(seed=self.manifest["seed"], step=step["step"] - 1, epoch=step["epoch"])
-            if self.method.moves_within_epochs:
-                self.method.steps_per_epoch = step["steps_per_epoch"]
-            remember(self.method, step.get("method", {}))
-            for layer in self.model.all_layers():
-                before = self.given(layer.name)["before"]
-                set_state(layer, {key: self.loads[layer.name](json) for key, json in before.items()})
-            yield step
-
-    def given(self, name: str) -> Json:
-        """What `replay` has of a layer in this step."""
-        return self._entries[name]
-
-    def images(self) -> Any:
-        """What the first layer reads."""
-        return self.loads[self._first["layer"]](self._first["value"])
+def _images(again: Again, step: Json) -> Any:
+    """What the first layer reads."""
+    first, *_ = [one for one in step["layers"] if not one["sources"]]
+    return again.loads[first["layer"]](first["value"])
 
 
 # -- inference ---------------------------------------------------------------------------------
@@ -190,15 +184,16 @@ def inference(run: Run, images: int) -> Draft:
 
 def reinfer(pack: Pack) -> Draft:
     """The draft of a pack of an inference, run again."""
-    again = _Again(pack)
+    again = Again(pack)
     for step in again.steps():
-        _infer(again.made, again.model, again.method, again.images(), step)
+        _set(again, step)
+        _infer(again.made, again.model, again.method, _images(again, step), step)
     return again.made.draft()
 
 
 def _infer(made: Maker, model: Model, method: Method, images: Any, step: Json) -> None:
     """One pass; step: the one that would come next."""
-    with Whole(model, method) as whole, method.within(training=False, observers=[whole.taps]):
+    with Whole(model, method) as whole, method.within(training=False, observers=[whole]):
         model(Tensor(images), method)
     captured: Sequence[Captured] = whole.inferred(step["step"])
     made.add(captured, step["step"], step["epoch"], remembered(method), rates(method))

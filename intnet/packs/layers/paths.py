@@ -20,12 +20,11 @@ from intnet.exact.expressions import Exact, exact
 from intnet.inspect.operands import Operands
 from intnet.inspect.trail import grid, limits, trail
 from intnet.methods.method import Method
-from intnet.numbers import hexfiles
 from intnet.numbers.formats import BlockFloat, Format, Levels
 from intnet.numbers.microscaling import Microscaling
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.small_floats import Float
-from intnet.packs import ports
+from intnet.packs import lines, ports
 from intnet.packs.layers import blocks, graph, heads, mx_blocks, worth
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
@@ -86,7 +85,9 @@ class Maker:
         if rates:
             known["rates"] = rates
         self.replay.append(known | {"layers": layers})
-        self.chain.append({"step": step, "sha256": _digest(self.names.ports[first:])})
+        outs = [filled for filled in self.names.ports[first:] if filled[0].direction == "out"]
+        sha = lines.digest(sorted(outs, key=lambda one: one[0].file))
+        self.chain.append({"step": step, "sha256": sha})
 
     def draft(self) -> Draft:
         """All steps so far as a pack."""
@@ -370,12 +371,3 @@ def _labels(event: Event, operands: Operands) -> Labels:
     symbol = operands.symbol(event.path)
     terms = tuple(operands.name(event, term, k) for k, (term, _) in enumerate(entered.terms))
     return Labels(terms, symbol.coefficients, symbol.offset, symbol.denominator)
-
-
-def _digest(filled: Sequence[ports.Filled]) -> str:
-    """SHA-256 of the texts of the out ports, in the order of their files' names."""
-    sha = hashlib.sha256()
-    for port, codes in sorted(filled, key=lambda one: one[0].file):
-        if port.direction == "out":
-            sha.update(hexfiles.encode(codes, port.layout)[0])
-    return sha.hexdigest()

@@ -27,6 +27,7 @@ import numpy as np
 
 from intnet.errors import ConfigError, PackError, unknown
 from intnet.numbers import hexfiles, rng
+from intnet.packs import lines
 from intnet.packs.circuits import coverage, written
 from intnet.packs.ports import Case, Draft, Filled, Port
 from intnet.packs.units import stimuli, stimuli_mx, stimuli_scales, stimuli_sums, training
@@ -246,17 +247,15 @@ def _chain(
     groups: Sequence[tuple[str, Group]], cases: Sequence[Case], ports: Sequence[Filled]
 ) -> list[dict[str, Any]]:
     """For each step the range of its results, and their digest (see the module)."""
-    outs = [(port, codes.reshape(-1)) for port, codes in ports if port.direction == "out"]
+    outs = [filled for filled in ports if filled[0].direction == "out"]
     starts: dict[int, int] = {}
     for (_, group), case in zip(groups, cases, strict=True):
         starts.setdefault(group.step, case.index)
     stops = [*list(starts.values())[1:], outs[0][0].words]
     chain = []
     for (step, first), stop in zip(starts.items(), stops, strict=True):
-        sha = hashlib.sha256()
-        for port, codes in outs:
-            sha.update(hexfiles.encode(codes[first:stop], port.layout)[0])
-        chain.append({"step": step, "first": first, "last": stop - 1, "sha256": sha.hexdigest()})
+        sha = lines.digest(outs, slice(first, stop))
+        chain.append({"step": step, "first": first, "last": stop - 1, "sha256": sha})
     return chain
 
 

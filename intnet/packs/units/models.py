@@ -4,7 +4,6 @@ write("quantize_sq", {"K": "4"}, "model") -> Path     the model, its DPI-C, a te
 """
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from intnet.errors import ConfigError, unknown
 from intnet.packs.circuits import c_model, dpi
 from intnet.packs.units.drafts import check, parse
 from intnet.packs.units.listing import UNITS
+from intnet.runs.files import write_folder
 from intnet.spec import units as definition
 
 
@@ -34,11 +34,5 @@ def files(name: str, settings: Mapping[str, str | int] | None = None) -> dict[st
 def write(name: str, settings: Mapping[str, str | int] | None, folder: str | os.PathLike[str]) -> Path:
     """All of them into a new folder, which is there whole or not at all."""
     made, target = files(name, settings), Path(folder)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        place = Path(work) / "model"
-        place.mkdir()
-        for file, text in made.items():
-            (place / file).write_text(text, "utf-8")
-        place.rename(target)
+    write_folder(target, ((file, text.encode()) for file, text in made.items()))
     return target
