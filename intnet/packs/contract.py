@@ -66,9 +66,10 @@ _TITLES = {
 
 def text(manifest: Json) -> str:
     """The page of a PACK.json."""
-    how = (_reading, _layout, _own_modes, _quantizers, _codecs, _microscaling)
-    parts = (_head, _unit, _graph, _rules, _memory, *how, _ports, _sources, _chain)
-    return "\n".join(line for part in parts for line in part(manifest))
+    ahead = (_head, _unit, rules.graph, rules.rules, _memory)
+    how = (_layout, _own_modes, _quantizers, _codecs, mx.chapter, _ports, _sources, _chain)
+    first, behind = ([line for part in parts for line in part(manifest)] for parts in (ahead, how))
+    return "\n".join([*first, _READING, *behind])
 
 
 def _head(manifest: Json) -> Iterator[str]:
@@ -127,14 +128,6 @@ def _coverage(reach: Json) -> Iterator[str]:
         yield f"NOT complete; not reached: {', '.join(reach['missing'])}{more}.\n"
 
 
-def _graph(manifest: Json) -> Iterator[str]:
-    yield from rules.graph(manifest, expression)
-
-
-def _rules(manifest: Json) -> Iterator[str]:
-    yield from rules.rules(manifest)
-
-
 def _memory(manifest: Json) -> Iterator[str]:
     """What the method remembered of the whole net in each step."""
     told = [
@@ -152,10 +145,6 @@ def _memory(manifest: Json) -> Iterator[str]:
         values = ", ".join(map(str, one["values"])) if len(one["values"]) <= SHOWN else "in PACK.json"
         yield f"| {step} | {name} | {values or 'none'} | {one['meaning']} |"
     yield ""
-
-
-def _reading(manifest: Json) -> Iterator[str]:
-    yield _READING
 
 
 def _layout(manifest: Json) -> Iterator[str]:
@@ -226,10 +215,6 @@ def _codecs(manifest: Json) -> Iterator[str]:
         norm = f", {codec['norm']}" if codec["kind"] == "levels" else ""
         yield f"- `{port['name']}`: {codec['kind']}{norm}, {b}, {cut}"
     yield ""
-
-
-def _microscaling(manifest: Json) -> Iterator[str]:
-    yield from mx.chapter(manifest["ports"])
 
 
 def _ports(manifest: Json) -> Iterator[str]:
@@ -326,7 +311,7 @@ def _sources(manifest: Json) -> Iterator[str]:
     for port in found:
         how = port["rounding"]
         words = f"`{how['words']}`, top {how['word_bits']} bits" if how.get("words") else "-"
-        source = expression(how["source"]) if how.get("source") else "-"
+        source = rules.expression(how["source"]) if how.get("source") else "-"
         form = port["format"]["name"] if port["format"] and how["mode"] != "exact" else "-"
         form = mx.name_of(port) or form
         cells = [f"`{port['name']}`", form, how["mode"], _grid(port), _limits(how), words, source]
@@ -359,32 +344,6 @@ def _limits(how: Json) -> str:
         return f"levels {', '.join(map(str, how['levels']))}"
     where = " on the coarse grid" if how.get("lift") else ""
     return f"{how['low']}..{how['high']}{where}, {how.get('overflow') or 'saturate'}"
-
-
-def expression(json_: Json) -> str:
-    """What `expressions.Dump` wrote, as a formula of ports' codes."""
-    if "terms" not in json_:
-        return f"`{json_['tensor']}`" + (f" / {json_['denominator']}" if "denominator" in json_ else "")
-    parts = [_term(term) for term in json_["terms"]]
-    if json_["offset"] != 0:
-        parts.append(_part(json_["offset"]))
-    total = " + ".join(parts)
-    if len(parts) > 1:
-        total = f"({total})"
-    if json_["denominator"] != 1:
-        total += f" / {_part(json_['denominator'])}"
-    total += f" * 2^{json_['exponent']}"
-    return f"max({total}, 0)" if json_["relu"] else total
-
-
-def _term(term: Json) -> str:
-    factor = "" if term["factor"] == 1 else f"{_part(term['factor'])} * "
-    return f"{factor}`{term['port']}`" + (f" * 2^{term['shift']}" if term["shift"] else "")
-
-
-def _part(part: int | str) -> str:
-    """A port of one number a channel, or a number; a negative one in brackets."""
-    return f"`{part}`" if isinstance(part, str) else f"({part})" if part < 0 else str(part)
 
 
 def _chain(manifest: Json) -> Iterator[str]:

@@ -8,7 +8,7 @@ what was rounded to it, as the elements of `numbers/microscaling.py` do; the val
 none. The word 255 of a scale and elements that are NaN or infinite stand in no pack: methods refuse them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from math import frexp
 from typing import Any
@@ -82,9 +82,9 @@ def greatest_exponent(along: Along) -> int:
     return frexp(along.greatest)[1] - 1
 
 
-def chapter(ports: Sequence[Json]) -> Iterator[str]:
-    """CONTRACT.md's chapter on the formats of these ports; nothing where none is in MX blocks."""
-    found = [port for port in ports if MX in port["rounding"]]
+def chapter(manifest: Json) -> Iterator[str]:
+    """CONTRACT.md's chapter on the formats of ports; nothing where none is in MX blocks."""
+    found = [port for port in manifest["ports"] if MX in port["rounding"]]
     if not found:
         return
     yield "## Microscaling\n"

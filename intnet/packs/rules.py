@@ -8,7 +8,7 @@ float32, methods), each beside the code that it speaks of; here are the ports' n
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from intnet.packs.ports import HEADS, INFERENCE, LOSS
@@ -82,8 +82,8 @@ def _steps(manifest: Json) -> Iterator[tuple[str, Json, Json]]:
 # -- the graph ---------------------------------------------------------------------------------
 
 
-def graph(manifest: Json, expression: Callable[[Json], str]) -> Iterator[str]:
-    """The layers, how they hang together, and ports under two names; expression: JSON as a formula."""
+def graph(manifest: Json) -> Iterator[str]:
+    """The layers, how they hang together, and ports under two names."""
     rows = list(_steps(manifest))
     if not rows:
         return
@@ -97,14 +97,12 @@ def graph(manifest: Json, expression: Callable[[Json], str]) -> Iterator[str]:
     yield "| layer | is | reads | error at its output | state before the step |"
     yield "|---|---|---|---|---|"
     for prefix, _, one in rows:
-        reads, error = (
-            _origin(one, *keys, expression) for keys in (("sources", "value"), ("errors", "gradient"))
-        )
+        reads, error = (_origin(one, *keys) for keys in (("sources", "value"), ("errors", "gradient")))
         state = ", ".join(
             f"{key.replace(':', ' ').strip()} `{json['tensor']}`" for key, json in one["before"].items()
         )
         if "factors" in one:
-            reads += f"; its factors s: {_origin(one, 'factor_sources', 'factors', expression)}"
+            reads += f"; its factors s: {_origin(one, 'factor_sources', 'factors')}"
         kind = f"{one['kind']}{_window(one)}" + ", hands nothing on" * (not one["wanted"])
         yield f"| `{prefix[:-1]}` | {kind} | {reads} | {error} | {state or '-'} |"
     yield ""
@@ -120,7 +118,7 @@ def graph(manifest: Json, expression: Callable[[Json], str]) -> Iterator[str]:
         yield ""
 
 
-def _origin(one: Json, origins: str, key: str, expression: Callable[[Json], str]) -> str:
+def _origin(one: Json, origins: str, key: str) -> str:
     """Where a layer's value or error comes from."""
     if one[key] is None:
         return "none"
@@ -141,6 +139,32 @@ def _window(one: Json) -> str:
     if "output" in window:
         window |= dict(zip(("oh", "ow"), window.pop("output"), strict=True))
     return "".join(f", {name} {value}" for name, value in window.items())
+
+
+def expression(json_: Json) -> str:
+    """What `expressions.Dump` wrote, as a formula of ports' codes."""
+    if "terms" not in json_:
+        return f"`{json_['tensor']}`" + (f" / {json_['denominator']}" if "denominator" in json_ else "")
+    parts = [_term(term) for term in json_["terms"]]
+    if json_["offset"] != 0:
+        parts.append(_part(json_["offset"]))
+    total = " + ".join(parts)
+    if len(parts) > 1:
+        total = f"({total})"
+    if json_["denominator"] != 1:
+        total += f" / {_part(json_['denominator'])}"
+    total += f" * 2^{json_['exponent']}"
+    return f"max({total}, 0)" if json_["relu"] else total
+
+
+def _term(term: Json) -> str:
+    factor = "" if term["factor"] == 1 else f"{_part(term['factor'])} * "
+    return f"{factor}`{term['port']}`" + (f" * 2^{term['shift']}" if term["shift"] else "")
+
+
+def _part(part: int | str) -> str:
+    """A port of one number a channel, or a number; a negative one in brackets."""
+    return f"`{part}`" if isinstance(part, str) else f"({part})" if part < 0 else str(part)
 
 
 # -- the rules ---------------------------------------------------------------------------------
