@@ -10,10 +10,11 @@ from intnet.errors import PackError
 from intnet.packs import pack, units
 from intnet.packs.ports import Draft
 from intnet.packs.units import drafts, stimuli_mx
-from intnet.packs.units.signals import Columns, Group, Parameters, Source, column, ends, limits
+from intnet.packs.units.signals import Columns, Group, Parameters, Source, column, ends
 from intnet.packs.units.stimuli import TENSOR, n_of
 from intnet.packs.units.stimuli_sums import block_group, random_beats, random_block
 from intnet.packs.units.training import Taken
+from intnet.spec.wires import span
 
 VECTOR = 4  # beats of a vector of sums
 
@@ -36,7 +37,7 @@ def draft(name: str, beats: int, seed: int = 1) -> Draft:
 
 def _tensors(name: str, p: Parameters, beats: int, source: Source) -> Group:
     """Codes in tensors, or vectors, of 16; R is the tensor's own."""
-    codes = column([source.within(*limits(p["W"])) for _ in range(beats)])
+    codes = column([source.within(*span(p["W"])) for _ in range(beats)])
     parts = [codes[i : i + TENSOR] for i in range(0, beats, TENSOR)]
     columns: Columns = {"x": codes}
     if name == "r_exponent":

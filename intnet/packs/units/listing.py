@@ -9,7 +9,7 @@ from intnet.numbers.formats import Constant, Direct, Shift
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.packs.ports import Port
 from intnet.packs.units.scales import SCALES, limited_port, limits_of_q, rounding
-from intnet.packs.units.signals import Choice, Parameters, Range, Scale, Unit, limits, signal
+from intnet.packs.units.signals import Choice, Parameters, Range, Scale, Unit, signal
 from intnet.packs.units.words import FLAG, K_GC, K_Q
 from intnet.spec.small_floats import Float
 from intnet.spec.units.mx import ELEMENTS
@@ -212,7 +212,7 @@ def _wrong_q(p: Parameters) -> str:
 
 def _wrong_n(p: Parameters) -> str:
     """NB must hold n of every tensor: of the least and the greatest maximum, and 0 of none."""
-    low, high = limits(p["NB"])
+    low, high = span(p["NB"])
     if not low <= min(0, p["EX"]) <= max(0, p["EX"] + p["W"] - 1) <= high:
         return f"n from {min(0, p['EX'])} to {max(0, p['EX'] + p['W'] - 1)} does not fit NB={p['NB']} bits"
     return ""

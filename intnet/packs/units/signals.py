@@ -95,11 +95,6 @@ class Group:
     step: int = -1
 
 
-def limits(bits: int) -> tuple[int, int]:
-    """The least and greatest code of a signed word."""
-    return -(1 << bits - 1), (1 << bits - 1) - 1
-
-
 def joined(groups: list[Group]) -> Columns:
     """The columns of all groups, one behind the other."""
     return {name: np.concatenate([g.columns[name] for g in groups]) for name in groups[0].columns}
@@ -112,6 +107,12 @@ def ends(sizes: list[int]) -> Columns:
     marks = np.zeros((2, int(last[-1]) + 1), np.int64)
     marks[0, first], marks[1, last] = 1, 1
     return {"first": marks[0], "last": marks[1]}
+
+
+def of_rows(name: str, flags: str, ports: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:
+    """A group of rows, a word for every port."""
+    columns = zip(ports, zip(*rows, strict=True), strict=True)
+    return Group(name, flags, {port: column(words) for port, words in columns})
 
 
 def column(values: Any) -> np.ndarray:

@@ -13,8 +13,9 @@ from math import isqrt
 import numpy as np
 
 from intnet.numbers import rng
-from intnet.packs.units.signals import Group, Parameters, Source, column, ends, limits
+from intnet.packs.units.signals import Group, Parameters, Source, column, ends, of_rows
 from intnet.packs.units.words import log2_r
+from intnet.spec.wires import span
 
 EXHAUSTIVE = 16  # bits of input up to which every input is run
 WORD_BITS = 32
@@ -34,7 +35,7 @@ def corners(bits: int) -> dict[str, list[int]]:
 
     The random ones have a uniform bit length, so that small ones are as common as great ones.
     """
-    low, high = limits(bits)
+    low, high = span(bits)
     powers = [1 << p for p in range(bits - 1)]
     signed = [sign * v for v in powers for sign in (1, -1)]
     source = Source(bits)
@@ -46,6 +47,26 @@ def corners(bits: int) -> dict[str, list[int]]:
         "random": [source.one_of((-1, 1)) * source.bits(length) for length in lengths],
     }
     return {kind: sorted({v for v in values if low <= v <= high}) for kind, values in kinds.items()}
+
+
+def corner_words(bits: int, signed: int) -> list[int]:
+    """All corners of a signed port; of an unsigned one those of its bits."""
+    shift = 0 if signed else 1 << bits - 1
+    return [v + shift for vs in corners(bits).values() for v in vs]
+
+
+def rims(bits: int, signed: bool = True) -> list[int]:
+    """The limits of a word, every power of two and its neighbours, of both signs."""
+    low, high = span(bits, signed)
+    powers = {sign * (1 << bit) + d for bit in range(bits) for sign in (1, -1) for d in (-1, 0, 1)}
+    return sorted(v for v in powers | {low, high} if low <= v <= high)
+
+
+def split(total: int, turn: int, least: int, most: int) -> tuple[int, int]:
+    """Two numbers from least to most with this sum; `turn` moves weight from one to the other."""
+    low, high = max(least, total - most), min(most, total - least)
+    left = low + (turn * 37) % (high - low + 1)
+    return left, total - left
 
 
 CORNER_FLAGS = {"power": "negative shift_range", "mask": "sticky carry", "pair": "tie sticky", "random": ""}
@@ -76,12 +97,12 @@ def n_of(m: int, p: Parameters) -> int:
 
 
 def _group(name: str, flags: str, codes: Sequence[int], n: int) -> Group:
-    return Group(name, flags, {"x": column(codes), "n": column([n] * len(codes))})
+    return of_rows(name, flags, ("x", "n"), [(code, n) for code in codes])
 
 
 def _tensor(m: int, p: Parameters, drops: Sequence[int]) -> Groups:
     """The cases of a tensor of maximum m: it, with the sign that fits; ties; limits of the grids."""
-    top, n = limits(p["W"])[1], n_of(m, p)
+    top, n = span(p["W"])[1], n_of(m, p)
     least, kept = [-m] + ([m] if m <= top else []), min(m, top)
     shifts = {drop: n - p["EX"] - drop for drop in drops}
     ties = inside((v for d, s in shifts.items() for v in near(kept, s, (0, 1, 2, 3))), kept)
@@ -93,14 +114,14 @@ def _tensor(m: int, p: Parameters, drops: Sequence[int]) -> Groups:
 
 def _every_tensor(p: Parameters) -> Groups:
     """For every R that a tensor of W bits can have, all codes that fit under it."""
-    low, high = limits(p["W"])
+    low, high = span(p["W"])
     tops = {n_of(m, p): m for m in range(1, -low + 1)}
     return [_group("every-x", "sqrt2 tie carry", range(-m, min(m, high) + 1), n) for n, m in tops.items()]
 
 
 def _every_pair(p: Parameters) -> Groups:
     """Every (x, n), also those of no tensor: x far beyond R saturates, far below it is 0."""
-    (low, high), (first, last) = limits(p["W"]), limits(p["NB"])
+    (low, high), (first, last) = span(p["W"]), span(p["NB"])
     return [
         _group("every-n", "shift_range saturation", range(low, high + 1), n) for n in range(first, last + 1)
     ]
@@ -108,7 +129,7 @@ def _every_pair(p: Parameters) -> Groups:
 
 def amounts(p: Parameters, least: int, most: int) -> list[int]:
     """Every n of NB bits at which the amount changes, least .. most, some further out, and both ends."""
-    low, high = limits(p["NB"])
+    low, high = span(p["NB"])
     powers = [sign * (1 << bit) + d for bit in range(p["NB"]) for sign in (1, -1) for d in (-1, 0)]
     out = {n for n in (*range(least, most + 1), *powers, low, high) if low <= n <= high}
     return sorted(out)
@@ -119,7 +140,7 @@ def every_amount(p: Parameters, drops: Sequence[int], beyond: int = 0) -> Groups
 
     drops: right by n - EX - drop bits, of each grid; beyond: bits below the lowest of x that still count
     """
-    low, high = limits(p["W"])
+    low, high = span(p["W"])
     least = p["EX"] - 3
     groups = []
     for n in amounts(p, least, p["EX"] + p["W"] + max(drops) + beyond + 3):
@@ -145,7 +166,7 @@ def _flag_directed(p: Parameters) -> Groups:
     groups = _directed(p, (7, 14))
     if p["W"] + p["NB"] <= EXHAUSTIVE:
         return groups
-    m = limits(p["W"])[1]
+    m = span(p["W"])[1]
     n = n_of(m, p)
     for drop in (7, 14):
         codes = near(m, n - p["EX"] - drop, range(128))
@@ -170,7 +191,7 @@ def _few(p: Parameters, drop: int) -> Groups:
     out: Groups = []
     for log in (0, min(drop + 3, p["W"] - 2)):
         unit = 1 << max(log - drop, 0)
-        top = min((1 << log) + (1 << log) // 3, limits(p["W"])[1])  # below sqrt(2) * R
+        top = min((1 << log) + (1 << log) // 3, span(p["W"])[1])  # below sqrt(2) * R
         codes = inside(
             [*range(-2 * unit, 2 * unit + 1, max(1, unit // 4)), top - unit, top - 1, top, -top], top
         )
@@ -191,14 +212,9 @@ def _words_near(x: int, shift: int, source: Source) -> list[int]:
 def _stochastic(group: Group, codes: Sequence[int], log_dr: int, p: Parameters, source: Source) -> Group:
     """A group's n with these codes, each with all words around its threshold."""
     n = int(group.columns["n"][0])
-    pairs = [(x, word) for x in codes for word in _words_near(x, n - p["EX"] - log_dr, source)]
-    columns = {
-        "x": column([x for x, _ in pairs]),
-        "n": column([n] * len(pairs)),
-        "log_dr": column([log_dr] * len(pairs)),
-        "word": column([word for _, word in pairs]),
-    }
-    return Group(group.name, f"threshold {group.flags}", columns)
+    shift = n - p["EX"] - log_dr
+    rows = [(x, n, log_dr, word) for x in codes for word in _words_near(x, shift, source)]
+    return of_rows(group.name, f"threshold {group.flags}", ("x", "n", "log_dr", "word"), rows)
 
 
 def _cq_few(p: Parameters) -> Groups:
@@ -250,17 +266,17 @@ def _cq_corners(p: Parameters) -> Groups:
 
 
 def _q(name: str, flags: str, codes: Sequence[int]) -> Group:
-    return Group(name, flags, {"x": column(codes)})
+    return of_rows(name, flags, ("x",), [(code,) for code in codes])
 
 
 def _q_few(p: Parameters) -> Groups:
-    step, (low, high) = 1 << max(p["S"], 2), limits(p["W"])
+    step, (low, high) = 1 << max(p["S"], 2), span(p["W"])
     codes = [v for v in range(-2 * step, 2 * step + 1, step // 4) if low <= v <= high]
     return [_q("few", "tie carry negative", [*codes, low, high])]
 
 
 def _q_directed(p: Parameters) -> Groups:
-    low, high = limits(p["W"])
+    low, high = span(p["W"])
     if p["W"] <= EXHAUSTIVE:
         return [_q("every-x", "tie carry negative sticky", range(low, high + 1))]
     last = 1 << p["W"] - p["S"] - 1
@@ -280,12 +296,12 @@ def _vector(name: str, flags: str, *vectors: Sequence[int]) -> Group:
 
 def _r_few(p: Parameters) -> Groups:
     singles = [[x] for x in (0, 1, -1, 2, 3, -3, 4, 5, 6)]
-    return [_vector("few", "sqrt2 zero", *singles, [1, -6, 2], [5, 1, -1, 0], limits(p["W"]))]
+    return [_vector("few", "sqrt2 zero", *singles, [1, -6, 2], [5, 1, -1, 0], span(p["W"]))]
 
 
 def _r_directed(p: Parameters) -> Groups:
     """Every maximum at a vector's start, middle and end, after a greater one, as both signs, and alone."""
-    (low, high), source = limits(p["W"]), Source(8)
+    (low, high), source = span(p["W"]), Source(8)
     if p["W"] <= EXHAUSTIVE:
         every: Groups = [_vector("every-x", "sqrt2 zero negative", *([x] for x in range(low, high + 1)))]
     else:

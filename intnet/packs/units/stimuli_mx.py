@@ -13,6 +13,7 @@ from functools import cache
 from itertools import product
 from typing import NamedTuple
 
+from intnet.packs.units import stimuli
 from intnet.packs.units.signals import Group, Parameters, Source, column, ends
 from intnet.packs.units.stimuli import Groups, Level
 from intnet.spec.formats import FixedPoint
@@ -108,9 +109,7 @@ def beats_of(pairs: Sequence[Pair], turn: int, p: Parameters) -> list[Beat]:
 
 def split(scales: int, turn: int) -> Pair:
     """Two scales with this sum, neither of them NaN."""
-    low, high = max(0, scales - NAN + 1), min(NAN - 1, scales)
-    left = low + (turn * 37) % (high - low + 1)
-    return left, scales - left
+    return stimuli.split(scales, turn, 0, NAN - 1)
 
 
 def summed(value: int, scales: int, turn: int, p: Parameters, tail: int = 0) -> list[Block]:
@@ -251,11 +250,8 @@ def _lanes(p: Parameters) -> Groups:
 def _scales(p: Parameters) -> Groups:
     """Every scale of each side, NaN too, beside others; both at their ends."""
     beats = [beats_of(terms(sign * 3, k, p), k, p) for k, sign in enumerate((1, -1))]
-    sides = [(s, other) for s in range(NAN + 1) for other in (GREATEST,)]
-    blocks = [
-        Block(beats[k % 2], *(pair if way else pair[::-1]))
-        for way in (0, 1) for k, pair in enumerate(sides)
-    ]  # fmt: skip
+    blocks = [Block(beats[s % 2], GREATEST, s) for s in range(NAN + 1)]
+    blocks += [Block(beats[s % 2], s, GREATEST) for s in range(NAN + 1)]
     rims = [0, 1, GREATEST - 1, GREATEST + 1, NAN - 1, NAN]
     blocks += [Block(beats[k % 2], *pair) for k, pair in enumerate(product(rims, rims))]
     return [group("scale", "shift_range subnormal infinity nan", blocks)]
@@ -267,8 +263,7 @@ def specials(kind: str) -> list[int]:
     if isinstance(element, FixedPoint):
         return []
     half = 1 << element.bits - 1
-    found = [sign + n for n in range(element.greatest + 1, half) for sign in (0, half)]
-    return found
+    return [sign + n for n in range(element.greatest + 1, half) for sign in (0, half)]
 
 
 def _specials(p: Parameters) -> Groups:

@@ -7,8 +7,8 @@ corners.
 
 from collections.abc import Iterable, Sequence
 
-from intnet.packs.units.signals import Group, Parameters, Source, column, limits
-from intnet.packs.units.stimuli import EXHAUSTIVE, Groups, Level, amounts, corners
+from intnet.packs.units.signals import Parameters, Source, of_rows
+from intnet.packs.units.stimuli import EXHAUSTIVE, Groups, Level, amounts, corner_words, corners, rims
 from intnet.spec.units.steps import ends
 from intnet.spec.wires import span
 
@@ -18,17 +18,7 @@ Row = tuple[int, ...]
 def _group(name: str, flags: str, ports: Sequence[str], rows: Iterable[Row]) -> Groups:
     """A group of rows, each once, a word for every port; none of no rows."""
     kept = list(dict.fromkeys(rows))
-    return (
-        [
-            Group(
-                name,
-                flags,
-                {port: column(words) for port, words in zip(ports, zip(*kept, strict=True), strict=True)},
-            )
-        ]
-        if kept
-        else []
-    )
+    return [of_rows(name, flags, ports, kept)] if kept else []
 
 
 def codes(p: Parameters) -> list[int]:
@@ -47,13 +37,6 @@ def aims(p: Parameters, right: int) -> list[int]:
     return sorted({point + d for point in points for d in (-1, 0, 1)})
 
 
-def rims(bits: int, signed: bool = True) -> list[int]:
-    """The limits of a word, every power of two and its neighbours, of both signs."""
-    low, high = span(bits, signed)
-    powers = {sign * (1 << bit) + d for bit in range(bits) for sign in (1, -1) for d in (-1, 0, 1)}
-    return sorted(v for v in powers | {low, high} if low <= v <= high)
-
-
 def _inside(values: Iterable[int], bits: int, signed: int) -> list[int]:
     low, high = span(bits, bool(signed))
     return sorted({v for v in values if low <= v <= high})
@@ -61,7 +44,7 @@ def _inside(values: Iterable[int], bits: int, signed: int) -> list[int]:
 
 def _corner(bits: int, signed: int, source: Source, count: int) -> list[int]:
     """Some corner words of a port."""
-    words = [v + (0 if signed else 1 << bits - 1) for vs in corners(bits).values() for v in vs]
+    words = corner_words(bits, signed)
     return [source.one_of(words) for _ in range(count)]
 
 
@@ -118,7 +101,7 @@ def _by_directed(p: Parameters) -> Groups:
 
 def _by_corners(p: Parameters) -> Groups:
     source = Source(11)
-    low, high = limits(p["NB"])
+    low, high = span(p["NB"])
     rows = [(v, source.within(low, high)) for v in _corner(p["W"], p["XS"], source, 1500)]
     return _group("corner", "random shift_range", ("x", "n"), rows)
 
@@ -195,8 +178,8 @@ def _requantize_directed(p: Parameters) -> Groups:
     """Every amount, with a multiplier of 1/2 and odd ones whose products are solved for; zero points at their
     rims.
     """
-    source, zeros, groups = Source(14), _zeros(p), list[Group]()
-    low, high = limits(p["W"])
+    source, zeros, groups = Source(14), _zeros(p), Groups()
+    low, high = span(p["W"])
     for n in range(-32, 32):
         right, rows = max(-p["LEFT"], min(n, p["RIGHT"])), []
         for i, aim in enumerate(aims(p, right + 1)):  # of acc / 2, the product with 2^30 above 2^31

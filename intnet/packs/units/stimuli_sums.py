@@ -8,8 +8,8 @@ neighbours near and far, among normal and subnormal numbers and at the limit, ev
 
 from collections.abc import Sequence
 
-from intnet.packs.units.signals import Group, Parameters, Source, column, ends, limits
-from intnet.packs.units.stimuli import Groups, Level, corners
+from intnet.packs.units.signals import Group, Parameters, Source, column, ends, of_rows
+from intnet.packs.units.stimuli import Groups, Level, corner_words, rims, split
 from intnet.spec.units.steps import ends as ends_of
 from intnet.spec.units.sums import LOWEST
 from intnet.spec.wires import span
@@ -80,9 +80,7 @@ def _aims(p: Parameters) -> dict[str, set[int]]:
         f"code{k}": {step * k + part + d for part in (0, step >> 1) for d in (-1, 0, 1)}
         for k in sorted(codes)
     }
-    low, high = span(p["ACC"])
-    powers = {sign * (1 << bit) + d for bit in range(p["ACC"]) for sign in (1, -1) for d in (-1, 0, 1)}
-    return out | {"power": {v for v in powers | {low, high} if low <= v <= high}}
+    return out | {"power": set(rims(p["ACC"]))}
 
 
 def _mac_directed(p: Parameters) -> Groups:
@@ -154,7 +152,7 @@ def _mac_corners(p: Parameters) -> Groups:
         "bias", "width negative", [(idle, bias) for bias in (room - 1 - reach, reach - room, 0)], p
     )
     source = Source(10)
-    xs, ws = (_corner_words(*of) for of in ((p["A"], p["XS"]), (p["B"], p["WS"])))
+    xs, ws = (corner_words(*of) for of in ((p["A"], p["XS"]), (p["B"], p["WS"])))
     beats = [
         [
             ([source.one_of(xs) for _ in range(lanes)], [source.one_of(ws) for _ in range(lanes)])
@@ -165,29 +163,14 @@ def _mac_corners(p: Parameters) -> Groups:
     return groups + _mac("corner-lanes", "lane sticky clear", [(some, 0) for some in beats], p)
 
 
-def _corner_words(bits: int, signed: int) -> list[int]:
-    """All corners of a signed port; of an unsigned one those of its bits."""
-    shift = 0 if signed else 1 << bits - 1
-    return [v + shift for vs in corners(bits).values() for v in vs]
-
-
 # -- block float ---------------------------------------------------------------------------------
 
 
 def block_group(name: str, flags: str, vectors: Sequence[Sequence[Block]]) -> Group:
     """A group of vectors of blocks."""
-    blocks = [block for vector in vectors for block in vector]
-    names = ("xm", "wm", "xe", "we")
-    columns = {port: column(part) for port, part in zip(names, zip(*blocks, strict=True), strict=True)}
-    columns |= {port: columns[port].reshape(-1, 1) for port in ("xe", "we")}
+    blocks = [(x, w, [xe], [we]) for vector in vectors for x, w, xe, we in vector]
+    columns = of_rows(name, flags, ("xm", "wm", "xe", "we"), blocks).columns
     return Group(name, flags, ends([len(vector) for vector in vectors]) | columns)
-
-
-def _split(exponent: int, turn: int) -> tuple[int, int]:
-    """Two signed bytes with this sum, -256..254; `turn` moves weight from one to the other."""
-    low, high = max(-128, exponent - 127), min(127, exponent + 128)
-    left = low + (turn * 37) % (high - low + 1)
-    return left, exponent - left
 
 
 def _exact_blocks(value: int, exponent: int, turn: int, p: Parameters) -> list[Block]:
@@ -195,7 +178,7 @@ def _exact_blocks(value: int, exponent: int, turn: int, p: Parameters) -> list[B
     blocks: list[Block] = []
     bits, place, size, sign = p["M"] - 1, 0, abs(value), -1 if value < 0 else 1
     while size or not blocks:
-        xe, we = _split(exponent + place, turn + place)
+        xe, we = split(exponent + place, turn + place, -128, 127)
         x, w = [0] * p["BLOCK"], [0] * p["BLOCK"]
         lane = (turn + len(blocks)) % p["BLOCK"]
         x[lane], w[lane] = sign * (size & (1 << bits) - 1), 1
@@ -206,7 +189,7 @@ def _exact_blocks(value: int, exponent: int, turn: int, p: Parameters) -> list[B
 
 def _great_blocks(value: int, p: Parameters) -> list[Block]:
     """Blocks whose sum is value * 2^254, the greatest place of a product."""
-    half, high, size = p["M"] - 2, limits(p["M"])[1], abs(value)
+    half, high, size = p["M"] - 2, span(p["M"])[1], abs(value)
     blocks: list[Block] = []
     while size:
         w = 1 << half if size >> half else 1
@@ -220,7 +203,7 @@ def _great_blocks(value: int, p: Parameters) -> list[Block]:
 def random_block(source: Source, base: int, spread: int, p: Parameters) -> Block:
     """Uniform mantissas, exponents within `spread` of `base`."""
     xe, we = (max(-128, min(127, base + source.within(-spread, spread))) for _ in range(2))
-    x, w = ([source.within(*limits(p["M"])) for _ in range(p["BLOCK"])] for _ in range(2))
+    x, w = ([source.within(*span(p["M"])) for _ in range(p["BLOCK"])] for _ in range(2))
     return x, w, xe, we
 
 
@@ -254,7 +237,7 @@ def _block_wide(p: Parameters) -> Groups:
     """Every bit of the accumulator, by powers of two; its limits, by as many of the greatest blocks as they
     take; every bit of the ports.
     """
-    size, (low, high) = p["BLOCK"], limits(p["M"])
+    size, (low, high) = p["BLOCK"], span(p["M"])
     reach = 2 * p["M"] + 511 + p["GUARD"] - 1
     powers = [
         _exact_blocks(sign, exponent, exponent, p) for exponent in range(LOWEST, 255) for sign in (1, -1)
@@ -291,7 +274,7 @@ def _block_wide(p: Parameters) -> Groups:
 
 
 def _block_corners(p: Parameters) -> Groups:
-    source, (low, high), size = Source(10), limits(p["M"]), p["BLOCK"]
+    source, (low, high), size = Source(10), span(p["M"]), p["BLOCK"]
     rims = ((1, -150), (-1, -150), (3, -151), (1, -151), (-1, -256), (0, 0), (1, 128), (-1, 254))
     extremes = [[([low] * size, [side] * size, e, e)] for side in (low, high) for e in (-128, -1, 0, 50, 127)]
     big, one = ([high] * size, [high] * size, 127, 127), [1] + [0] * (size - 1)

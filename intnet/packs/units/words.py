@@ -23,7 +23,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.packs.circuits import coverage, fast
 from intnet.packs.circuits.c_model import NARROW, identifier
 from intnet.packs.ports import Filled, Port
-from intnet.packs.units.signals import Columns, Parameters
+from intnet.packs.units.signals import Columns, Parameters, column
 from intnet.spec import units as definition
 from intnet.spec.formats import log2_R
 from intnet.spec.tensor import power
@@ -109,34 +109,37 @@ def fraction_word(lost: int, bits: int) -> int:
     return lost >> below << 1 | (lost & (1 << below) - 1 != 0)
 
 
-def column(values: Sequence[int]) -> np.ndarray:
-    """int64 words."""
-    return np.array(values, np.int64)
-
-
 def steps_of(
-    floor: Sequence[int], remainder: Sequence[int], presat: Sequence[int], grid: str
+    floor: Sequence[int],
+    remainder: Sequence[int],
+    presat: Sequence[int],
+    told: tuple[str, str],
+    bits: int = 0,
 ) -> list[Filled]:
-    """floor, remainder, up and presat; `grid` says in which unit."""
+    """floor, remainder, up and presat; told: what floor and presat are; bits: of a floor that has no sign."""
     up = [after - before for before, after in zip(floor, presat, strict=True)]
+    fraction = "its fraction: 32 bits, then a sticky bit"
     return [
-        step("floor", column(floor), f"floor of the exact value in units of {grid}"),
-        step(
-            "remainder", column(remainder), "its fraction: 32 bits, then a sticky bit", REMAINDER_BITS, False
-        ),
+        step("floor", column(floor), told[0], bits, not bits),
+        step("remainder", column(remainder), fraction, REMAINDER_BITS, False),
         step("up", column(up), "1 where the fraction rounds up", 1, False),
-        step("presat", column(presat), f"floor + up, before any limit, in units of {grid}"),
+        step("presat", column(presat), told[1], bits and bits + 1, not bits),
     ]
 
 
 def _rounded(
-    y: Sequence[int], right: Sequence[int], presat: Sequence[int], added: Sequence[int] | int = 0
+    y: Sequence[int],
+    right: Sequence[int],
+    presat: Sequence[int],
+    added: Sequence[int] | int = 0,
+    grid: str = "code 1 of q",
 ) -> list[Filled]:
     """The steps of y / 2^right, with what is added to the integer before its limits (a zero point)."""
     plus = [added] * len(y) if isinstance(added, int) else added
     floor = [(v >> r) + z for v, r, z in zip(y, right, plus, strict=True)]
     remainder = [fraction_word(v & (1 << r) - 1, r) for v, r in zip(y, right, strict=True)]
-    return steps_of(floor, remainder, [v + z for v, z in zip(presat, plus, strict=True)], "code 1 of q")
+    told = f"floor of the exact value in units of {grid}", f"floor + up, before any limit, in units of {grid}"
+    return steps_of(floor, remainder, [v + z for v, z in zip(presat, plus, strict=True)], told)
 
 
 def _static(y: Sequence[int], right: int, p: Parameters, w: Lists) -> list[Filled]:
@@ -167,10 +170,8 @@ def _quantize_flag(p: Parameters, w: Lists) -> list[Filled]:
     signs = [-1 if minus else 1 for minus in w["sign"]]
     y = [s * v for s, v in zip(signs, w["y"], strict=True)]
     presat = [s * v for s, v in zip(signs, w["presat"], strict=True)]
-    floor = [v >> r for v, r in zip(y, w["right"], strict=True)]
-    remainder = [fraction_word(v & (1 << r) - 1, r) for v, r in zip(y, w["right"], strict=True)]
     return [
-        *steps_of(floor, remainder, presat, "Sc where coarse, else of Sc/2^7"),
+        *_rounded(y, w["right"], presat, grid="Sc where coarse, else of Sc/2^7"),
         step("coarse", column(w["coarse"]), "1 where |x| >= Sc", 1, False),
         step("exponent", column(w["n"]) - 2 * FLAG.fine, "log2 of the value of a fine magnitude of 1"),
     ]
@@ -205,20 +206,16 @@ def _mx_dot(p: Parameters, w: Lists) -> list[Filled]:
     return [*steps, step("special", column(special), "1 where y is no rounded sum", 1, False)]
 
 
-_FLOAT = ("sign", "floor", "up", "presat")
+_FLOAT = ("sign", "floor", "presat")
 
 
 def _float32_steps(w: Lists, exponents: np.ndarray, remainder: Sequence[int]) -> list[Filled]:
     """Those of one rounding to float32 of a magnitude, its sign apart."""
+    told = "floor of |sum| in units of 2^exponent", "floor + up, before infinity"
     return [
         step("sign", column(w["sign"]), "1 where the sum is negative", 1, False),
         step("exponent", exponents, "log2 of the least bit that float32 keeps of the sum"),
-        step("floor", column(w["floor"]), "floor of |sum| in units of 2^exponent", MANTISSA, False),
-        step(
-            "remainder", column(remainder), "its fraction: 32 bits, then a sticky bit", REMAINDER_BITS, False
-        ),
-        step("up", column(w["up"]), "1 where the fraction rounds up", 1, False),
-        step("presat", column(w["presat"]), "floor + up, before infinity", MANTISSA + 1, False),
+        *steps_of(w["floor"], remainder, w["presat"], told, MANTISSA),
     ]
 
 
