@@ -125,25 +125,29 @@ def settled(
 
 
 def _elementwise(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
-    """A word an element: Q, SQ, Flag-Q and CQ with the words that training drew."""
+    """A word an element: Q, SQ, Flag-Q, CQ with the words that training drew, and shifts as of Q and SQ."""
     tensors, exponent = _aligned(unit.name, count)
-    groups, fixed = [], {"EX": exponent}
+    ports = {port.name for port in unit.signals(unit.defaults, {})}
+    fixed = {"EX": exponent} if "EX" in unit.parameters else {}
+    groups = []
     for event, tensor in tensors:
         codes = tensor.reshape(-1)
         columns: Columns = {"x": codes}
-        if unit.name != "quantize_q":
-            columns["n"] = np.full(codes.shape, log2_r(codes, exponent))
+        if "n" in ports:
+            less = exponent + K_Q - 1 if unit.name == "shift_by" else 0
+            columns["n"] = np.full(codes.shape, log2_r(codes, exponent) - less)
         if unit.name == "quantize_cq":
             assert event.words is not None
             columns["log_dr"] = np.full(codes.shape, event.format.dr.bit_length() - 1)  # type: ignore[union-attr]
             columns["word"] = event.words.reshape(-1).astype(np.int64)
         groups.append(Group(_name(event), "real", columns, event.step + 1))
-    scale = {}
+    scale, first = {}, tensors[0][0]
+    if "S" in unit.parameters:
+        fixed["S"] = int(first.result.exponent) - exponent
     if unit.name == "quantize_q":
-        grid = int(tensors[0][0].result.exponent)
-        fixed, scale = {"S": grid - exponent}, {"q": grid}
+        scale["q"] = int(first.result.exponent)
     if unit.name == "quantize_sq":
-        fixed["K"] = tensors[0][0].format.k  # type: ignore[union-attr]
+        fixed["K"] = first.format.k  # type: ignore[union-attr]
     parameters = settled(unit, settings, fixed, {"W": _width(*(codes for _, codes in tensors))})
     streams = [f"{event.layer}/gW" for event, _ in tensors] if unit.name == "quantize_cq" else []
     about = {"random": {"kind": "philox", "seed": RUN["seed"], "streams": streams}} if streams else {}
@@ -169,6 +173,15 @@ def _rows(made: Events) -> tuple[np.ndarray, np.ndarray, tuple[int, int], int]:
     pixels = x.codes[:PIXELS, ::2, ::2].reshape(-1, x.shape[-1]).astype(np.int64)
     weights = w.codes.reshape(len(w.codes), -1).astype(np.int64)
     return pixels, weights, (int(x.exponent), int(w.exponent)), made[f"{PRODUCT}/x0"].step + 1
+
+
+def _back(made: Events) -> tuple[np.ndarray, np.ndarray, tuple[int, int], int]:
+    """The same on the way back: errors a row a pixel, the weights of an input channel, as memory has them."""
+    event = made["layer2.0.relu2/e0"]
+    errors, memory = _source(event), _source(made[f"{PRODUCT}/Wq"])
+    rows = errors.codes[:PIXELS].reshape(-1, errors.shape[-1]).astype(np.int64)
+    weights = memory.codes.reshape(len(memory.codes), -1).T.astype(np.int64)
+    return rows, weights, (int(errors.exponent), int(memory.exponent)), event.step + 1
 
 
 def _padded(rows: np.ndarray, size: int) -> np.ndarray:
@@ -209,17 +222,12 @@ def _normalised(rows: np.ndarray, exponent: int, bits: int) -> tuple[np.ndarray,
 
 
 def _blocks(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
-    """Errors against the columns of that convolution's weights, as memory holds them in 24 bits."""
+    """Errors against the columns of that convolution's weights."""
     p = unit.defaults | dict(settings)
     groups = []
-    for made in steps()[:count]:
-        event = made["layer2.0.relu2/e0"]
-        errors, memory = _source(event), _source(made[f"{PRODUCT}/Wq"])
-        x = errors.codes[:PIXELS].reshape(-1, errors.shape[-1]).astype(np.int64)
-        w = memory.codes.reshape(len(memory.codes), -1).T.astype(np.int64)
-        ex, step = int(errors.exponent), event.step + 1
+    for x, w, (ex, ew), step in map(_back, steps()[:count]):
         xm, xe = _normalised(_padded(x, p["BLOCK"]), ex, p["M"])
-        wm, we = _normalised(_padded(w, p["BLOCK"]), int(memory.exponent), p["M"])
+        wm, we = _normalised(_padded(w, p["BLOCK"]), ew, p["M"])
         (left, right), (left_e, right_e) = _every_product(xm, wm), _every_product(xe, we)
         columns = ends([xm.shape[1]] * (len(left) // xm.shape[1]))
         columns |= {"xm": left, "wm": right, "xe": left_e, "we": right_e}
@@ -231,18 +239,14 @@ def _scaled(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
     """The columns of that convolution's weights (a) against errors (b), each quantized block by block."""
     p = unit.defaults | dict(settings)
     groups = []
-    for made in steps()[:count]:
-        event = made["layer2.0.relu2/e0"]
-        errors, memory = _source(event), _source(made[f"{PRODUCT}/Wq"])
-        rows = errors.codes[:PIXELS].reshape(-1, errors.shape[-1]).astype(np.int64)
-        size = p["LANES"] * min(p["K"] // p["LANES"], -(-rows.shape[1] // p["LANES"]))
-        weights = memory.codes.reshape(len(memory.codes), -1).T.astype(np.int64)
-        b, sb = _microscaled(_padded(rows, size), int(errors.exponent), p["B"], p["LANES"])
-        a, sa = _microscaled(_padded(weights, size), int(memory.exponent), p["A"], p["LANES"])
+    for errors, weights, (ee, ew), step in map(_back, steps()[:count]):
+        size = p["LANES"] * min(p["K"] // p["LANES"], -(-errors.shape[1] // p["LANES"]))
+        b, sb = _microscaled(_padded(errors, size), ee, p["B"], p["LANES"])
+        a, sa = _microscaled(_padded(weights, size), ew, p["A"], p["LANES"])
         (b, a), (sb, sa) = _every_product(b, a), _every_product(sb, sa)
         columns = ends([size // p["LANES"]] * (len(a) * p["LANES"] // size))
         columns |= {"a": a, "b": b, "sa": sa, "sb": sb}
-        groups.append(Group(f"{PRODUCT}.mx.step{event.step + 1}", "real", columns, event.step + 1))
+        groups.append(Group(f"{PRODUCT}.mx.step{step}", "real", columns, step))
     return Taken(groups, p)
 
 
@@ -254,54 +258,42 @@ def _microscaled(blocks: np.ndarray, exponent: int, kind: str, lanes: int) -> tu
     return words, np.repeat(made.scales.astype(np.int64).reshape(len(blocks), -1), beats, axis=1)
 
 
-def _shifted(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
-    """The words that Q rounds, and errors whose shift follows their R: to 8 bits."""
-    tensors, exponent = _aligned(unit.name, count)
-    groups = []
-    for event, tensor in tensors:
-        columns: Columns = {"x": tensor.reshape(-1)}
-        if unit.name == "shift_by":
-            n = log2_r(columns["x"], exponent) - exponent - (K_Q - 1)
-            columns["n"] = np.full(columns["x"].shape, n)
-        groups.append(Group(_name(event), "real", columns, event.step + 1))
-    fixed = {"S": int(tensors[0][0].result.exponent) - exponent} if unit.name == "shift" else {}
-    parameters = settled(unit, settings, fixed, {"W": _width(*(codes for _, codes in tensors))})
-    return Taken(groups, parameters)
-
-
-def _sums(made: Events) -> tuple[np.ndarray, int]:
-    """Every sum of that convolution, a row a pixel and a column an output channel, and the step."""
-    x, w, _, step = _rows(made)
-    return x @ w.T, step
+def _of_sums(
+    unit: Unit, settings: Mapping[str, Any], count: int, what: str, scaled: Callable[[np.ndarray], Columns]
+) -> Taken:
+    """Every sum of that convolution, a row a pixel and a column an output channel, with numbers a channel."""
+    groups, widths = [], []
+    for x, w, _, step in map(_rows, steps()[:count]):
+        sums = x @ w.T
+        flat = {name: np.broadcast_to(v, sums.shape).reshape(-1) for name, v in scaled(sums).items()}
+        groups.append(Group(f"{PRODUCT}.{what}.step{step}", "real", flat, step))
+        widths.append(_width(sums))
+    return Taken(groups, settled(unit, settings, {}, {"W": max(widths)}))
 
 
 def _normalized(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
-    """Its sums, each channel's mean taken off and its range scaled to 8 bits: batch norm at inference."""
-    rows = [_sums(made) for made in steps()[:count]]
+    """Each channel's mean taken off and its range scaled to 8 bits: batch norm at inference."""
     shift = settings.get("S", unit.defaults["S"])
-    groups = []
-    for sums, step in rows:
+
+    def scaled(sums: np.ndarray) -> Columns:
         mean = sums.sum(axis=0) // len(sums)
         reach = np.maximum(1, np.abs(sums - mean).max(axis=0))
         scale = np.minimum((127 << shift) // reach, (1 << 15) - 1)
-        columns = {"x": sums, "scale": scale, "offset": -mean * scale}
-        flat = {name: np.broadcast_to(value, sums.shape).reshape(-1) for name, value in columns.items()}
-        groups.append(Group(f"{PRODUCT}.bn.step{step}", "real", flat, step))
-    return Taken(groups, settled(unit, settings, {}, {"W": _width(*(sums for sums, _ in rows))}))
+        return {"x": sums, "scale": scale, "offset": -mean * scale}
+
+    return _of_sums(unit, settings, count, "bn", scaled)
 
 
 def _requantized(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
-    """Its sums, each channel's range brought to 8 bits by a multiplier in [1/2, 1) and a shift."""
-    rows = [_sums(made) for made in steps()[:count]]
-    groups = []
-    for sums, step in rows:
+    """Each channel's range brought to 8 bits by a multiplier in [1/2, 1) and a shift."""
+
+    def scaled(sums: np.ndarray) -> Columns:
         reach = np.maximum(127, np.abs(sums).max(axis=0)).tolist()
         n = [(r // 127).bit_length() - 1 for r in reach]
         multipliers = [min((127 << 31 + a) // r, (1 << 31) - 1) for r, a in zip(reach, n, strict=True)]
-        columns = {"acc": sums, "multiplier": column(multipliers), "n": column(n), "zero_point": column(0)}
-        flat = {name: np.broadcast_to(value, sums.shape).reshape(-1) for name, value in columns.items()}
-        groups.append(Group(f"{PRODUCT}.q.step{step}", "real", flat, step))
-    return Taken(groups, settled(unit, settings, {}, {"W": _width(*(sums for sums, _ in rows))}))
+        return {"acc": sums, "multiplier": column(multipliers), "n": column(n), "zero_point": column(0)}
+
+    return _of_sums(unit, settings, count, "q", scaled)
 
 
 TAKES: dict[str, Callable[[Unit, Mapping[str, int], int], Taken]] = {
@@ -313,8 +305,8 @@ TAKES: dict[str, Callable[[Unit, Mapping[str, int], int], Taken]] = {
     "mac_requant": _products,
     "block_dot": _blocks,
     "mx_dot": _scaled,
-    "shift": _shifted,
-    "shift_by": _shifted,
+    "shift": _elementwise,
+    "shift_by": _elementwise,
     "scale_add": _normalized,
     "requantize": _requantized,
 }
