@@ -41,8 +41,19 @@ class Fault(NamedTuple):
     beside: tuple[int, ...] = ()
 
 
-def _cut(bits: int, signed: bool) -> Change:
-    return lambda c, node, args: Wire(c, "cut", (bits, signed), (args[0],), span(bits, signed))
+def lowest(c: Circuit, value: Wire, bits: int, signed: bool) -> Wire:
+    """The low bits of a value."""
+    return Wire(c, "cut", (bits, signed), (value,), span(bits, signed))
+
+
+def plain(c: Circuit, node: Wire, args: list[Wire]) -> Wire:
+    """What a node gives; what a wire is given, also one that wraps."""
+    return args[0] if node.kind in ("wire", "cut") else c.op(node.at, *args)
+
+
+def wrapping(bits: int, signed: bool) -> Change:
+    """A node of so many bits."""
+    return lambda c, node, args: lowest(c, plain(c, node, args), bits, signed)
 
 
 def _amount(by: int) -> Change:
@@ -57,7 +68,8 @@ def _number(value: int) -> Change:
     return lambda c, node, args: c.value(value)
 
 
-def _argument(index: int) -> Change:
+def argument(index: int) -> Change:
+    """One of what a node is made of, in its place."""
     return lambda c, node, args: args[index]
 
 
@@ -90,11 +102,11 @@ def titles(circuit: Circuit) -> dict[int, str]:
 def _of(node: Wire) -> Iterator[tuple[str, Change]]:
     """The faults of one node."""
     if node.kind == "wire" and node.bits > 1:
-        yield "one bit narrower", _cut(node.bits - 1, node.signed)
+        yield "one bit narrower", wrapping(node.bits - 1, node.signed)
     if node.kind == "cut":
         bits, signed = node.at
-        yield "one bit narrower", _cut(bits - 1, signed)
-        yield "one bit wider", _cut(bits + 1, signed)
+        yield "one bit narrower", wrapping(bits - 1, signed)
+        yield "one bit wider", wrapping(bits + 1, signed)
     if node.kind == "op" and node.at in ("<<", ">>"):
         yield f"{node.at} by one more", _amount(1)
         yield f"{node.at} by one less", _amount(-1)
@@ -105,8 +117,8 @@ def _of(node: Wire) -> Iterator[tuple[str, Change]]:
         yield f"never {node.at}", _number(0)
         yield f"always {node.at}", _number(1)
     if node.kind == "select":
-        yield "always the first choice", _argument(1)
-        yield "always the second choice", _argument(2)
+        yield "always the first choice", argument(1)
+        yield "always the second choice", argument(2)
     if node.kind == "number" and node.at:
         yield f"{node.at} + 1", _number(node.at + 1)
         yield f"{node.at} - 1", _number(node.at - 1)
@@ -131,7 +143,7 @@ def changed(circuit: Circuit, fault: Fault) -> Circuit:
         if node.place == fault.place:
             value = fault.change(new, node, args + [made[place] for place in fault.beside])
         else:
-            value = _again(new, node, args)
+            value = again(new, node, args)
         if node.name and node.kind in ("wire", "cut"):
             keeps = node.place not in touched and node.kind == "wire"
             value = Wire(new, "wire", None, (value,), node.range if keeps else value.range, node.name)
@@ -150,43 +162,13 @@ def changed(circuit: Circuit, fault: Fault) -> Circuit:
     return new
 
 
-def neighbourhood(circuit: Circuit, fault: Fault, depth: int) -> tuple[Circuit, Fault]:
-    """The circuit from the wires ahead of a fault, which may be anything here, to the `depth`-th wire behind
-    it.
-
-    What it gives is all that the fault can change of what later parts read. So a fault that changes nothing
-    here changes nothing; one that does may still be equal to the circuit.
-    """
-    nodes, new, made = needed(circuit, circuit.gives.values()), Circuit(), dict[int, Wire]()
-    touched = {fault.place}
-    for node in nodes:
-        if any(arg.place in touched for arg in node.args):
-            touched.add(node.place)
-        named = node.name and node.kind in ("wire", "cut")
-        if node.kind == "register" or (named and node.place not in touched):  # any state may be ahead
-            name = node.name.replace("[", "_").replace("]", "")
-            made[node.place] = ahead = new.read(f"ahead_{name}", node.bits, node.signed)
-            ahead.low, ahead.high = node.range
-        else:
-            made[node.place] = _again(new, node, [made[arg.place] for arg in node.args])
-        depth -= bool(named and node.place in touched)
-        if depth == 0:
-            break
-    later = {arg.place for one in nodes if one.place > node.place for arg in one.args}
-    later |= {wire.place for wire in circuit.gives.values()}
-    later |= {after.place for _, after in circuit.registers.values()}
-    for place in sorted(touched & later & made.keys()):
-        new.give(f"behind{place}", made[place])
-    return new, Fault(fault.name, made[fault.place].place, fault.change)
-
-
-def _again(new: Circuit, node: Wire, args: list[Wire]) -> Wire:
+def again(new: Circuit, node: Wire, args: list[Wire]) -> Wire:
     """A node as it was, of its new arguments."""
     if node.kind == "number":
         return new.value(node.at)
     if node.kind in ("read", "register"):
-        again = new.read if node.kind == "read" else new.register
-        return again(node.name, node.bits, node.signed)
+        make = new.read if node.kind == "read" else new.register
+        return make(node.name, node.bits, node.signed)
     if node.kind == "select":
         return new.select(*args)
     if node.kind == "cut":

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from intnet.packs.circuits.faults import Fault, needed, titles
+from intnet.packs.circuits.faults import Change, Fault, argument, lowest, needed, plain, titles, wrapping
 from intnet.spec.wires import Circuit, Wire, span, width
 
 WIDTHS = 64  # of an adder that are tried
@@ -135,7 +135,7 @@ def _limits(node: Wire, name: str) -> Iterator[Fault]:
             bits, signed, of = width(low.at, high.at), low.at < 0, inner.args[2].place
 
             def wraps(c: Circuit, node: Wire, args: list[Wire]) -> Wire:
-                return Wire(c, "cut", (bits, signed), (args[-1],), span(bits, signed))
+                return lowest(c, args[-1], bits, signed)
 
             yield Fault(f"{name} wraps where it has to saturate", node.place, wraps, (of,))
 
@@ -146,7 +146,7 @@ def _flags(node: Wire, names: Mapping[int, str]) -> Iterator[Fault]:
         return
     name, inner = names[node.place], [_unnamed(arg) for arg in node.args]
     for k in (0, 1):
-        yield Fault(f"{name}: without {names[node.args[k].place]}", node.place, _argument(1 - k))
+        yield Fault(f"{name}: without {names[node.args[k].place]}", node.place, argument(1 - k))
     if all(one.kind == "op" and one.at in OTHER for one in inner) and inner[0].at == inner[1].at:
         at, beside = node.at, tuple(arg.place for one in inner for arg in one.args)
 
@@ -166,24 +166,12 @@ def _unnamed(node: Wire) -> Wire:
     return node
 
 
-def _argument(index: int) -> Callable[[Circuit, Wire, list[Wire]], Wire]:
-    return lambda c, node, args: args[index]
-
-
-def _saturating(bits: int, signed: bool) -> Callable[[Circuit, Wire, list[Wire]], Wire]:
+def _saturating(bits: int, signed: bool) -> Change:
     low, high = span(bits, signed)
 
     def change(c: Circuit, node: Wire, args: list[Wire]) -> Wire:
-        value = args[0] if node.kind in ("wire", "cut") else c.op(node.at, *args)
+        value = plain(c, node, args)
         return c.select(value > high, high, c.select(value < low, low, value))
-
-    return change
-
-
-def _wrapping(bits: int, signed: bool) -> Callable[[Circuit, Wire, list[Wire]], Wire]:
-    def change(c: Circuit, node: Wire, args: list[Wire]) -> Wire:
-        value = args[0] if node.kind == "wire" else c.op(node.at, *args)
-        return Wire(c, "cut", (bits, signed), (value,), span(bits, signed))
 
     return change
 
@@ -193,5 +181,5 @@ def _narrow(node: Wire, name: str, values: Sequence[int]) -> Iterator[Fault]:
     where = name if node.kind == "wire" else f"a {node.at} of {name}"
     top = width(min(values), max(values)) - 1
     for bits in range(top, max(1, top - WIDTHS), -1):
-        yield Fault(f"{where} wraps at {bits} bits", node.place, _wrapping(bits, node.signed))
+        yield Fault(f"{where} wraps at {bits} bits", node.place, wrapping(bits, node.signed))
         yield Fault(f"{where} saturates at {bits} bits", node.place, _saturating(bits, node.signed))

@@ -71,9 +71,10 @@ def run(name: str, parameters: Parameters, columns: Columns, circuit: Circuit | 
     reads = reads_of(circuit, columns)
     wires = fast.columns(circuit, reads, coverage.outputs(circuit))
     for wire in circuit.wires.values():
-        values = wires[wire.name]
-        if reason := fast.checked(wire, min(values), max(values)):
-            raise PackError(f"{name}: {reason}; give it more bits")
+        low, high = min(wires[wire.name]), max(wires[wire.name])
+        if low < wire.low or high > wire.high:
+            reach = f"{wire.low}..{wire.high}, its {wire.bits} bits: give it more"
+            raise PackError(f"{name}: {wire.name} goes from {low} to {high}, and is not within {reach}")
     return Ran(circuit, reads, wires)
 
 
