@@ -72,7 +72,7 @@ def block_float(path: Path) -> Made:
     event, name = path.event, path.name
     assert isinstance(event.format, BlockFloat)
     codes, status = event.result.codes, event.result.status
-    direction = "out" if np.any(codes != codes.flat[0]) else "trail"
+    direction = worth.direction(codes)
     found = blocks_of(event.result, event.source)
     others, fields = beside(name, found, path.axes, direction)
     rounding = path.rounding | block_limits_of(name, event.source, found) | fields
@@ -108,10 +108,10 @@ def beside(name: str, blocks: BlockTensor, axes: str, direction: str) -> tuple[l
     count = len(blocks.shape)
     named = block_axes({count: axes}, blocks.axes[1])[count]
     e, bits = blocks.exponents.astype(np.int64), blocks.bits.astype(np.int64)
-    alike = not np.any(e != e.flat[0])
     meaning = "e of each block: the smallest with max abs(x) < 2^e, at least -128"
-    made = [ports.whole_number(f"{name}.e", "trail" if alike else direction, e, named, 8, meaning=meaning)]
-    if not np.any(bits != bits.flat[0]):
+    way = direction if worth.varied(e) else "trail"
+    made = [ports.whole_number(f"{name}.e", way, e, named, 8, meaning=meaning)]
+    if not worth.varied(bits):
         return made, {"bits": int(bits.flat[0])}
     fields = {"signed": False, "meaning": "b of each block: the map in use"}
     made.append(ports.whole_number(f"{name}.bits", "in", bits, named, BITS, **fields))
@@ -121,7 +121,7 @@ def beside(name: str, blocks: BlockTensor, axes: str, direction: str) -> tuple[l
 def block_limits_of(name: str, source: np.ndarray, blocks: BlockTensor) -> Json:
     """The limits for `rounding`: numbers, or the port of one an element."""
     high = block_limits(source, blocks)
-    if np.any(high != high.flat[0]):
+    if worth.varied(high):
         return {"low": None, "high": None, "limit": f"{name}.limit"}
     return {"low": -int(high.flat[0]), "high": int(high.flat[0])}
 
@@ -171,21 +171,25 @@ def made(name: str, packed: Packed, axes: str, meaning: str, rounding: Json) -> 
     if not codec.has_zero:
         offsets = np.array([codec.offset(b) for b in widths.tolist()], np.int64)
         codes += np.repeat(offsets, codec.size(codes.size))[: codes.size].reshape(codes.shape)
-    width = codec.code_width(max(codec.widths))
-    values, plain = packed.load(), {"signed": False}
-    zero = "z of each bucket; of a constant one (s = 0) its value"
-    out = ports.tensor(name, _way(values), values, axes, meaning=f"{meaning}: a~, which gradients read")
-    of = plain | {"meaning": f"codes of {meaning}", "rounding": rounding}
-    out.append(ports.whole_number(f"{name}.code", _way(codes), codes, axes, width, **of))
-    out += ports.tensor(
-        f"{name}.scale", _way(packed.scales), packed.scales, BUCKET, meaning="s, or scale, of each bucket"
-    )
+
+    def floats(part: str, values: np.ndarray, axes: str, meaning: str) -> list[ports.Filled]:
+        return ports.tensor(f"{name}{part}", worth.direction(values), values, axes, meaning=meaning)
+
+    def whole(part: str, words: np.ndarray, axes: str, width: int, **of: Any) -> ports.Filled:
+        way = worth.direction(words)
+        return ports.whole_number(f"{name}{part}", way, words, axes, width, signed=False, **of)
+
+    out = floats("", packed.load(), axes, f"{meaning}: a~, which gradients read")
+    width, means = codec.code_width(max(codec.widths)), f"codes of {meaning}"
+    out.append(whole(".code", codes, axes, width, meaning=means, rounding=rounding))
+    out += floats(".scale", packed.scales, BUCKET, "s, or scale, of each bucket")
     if codec.has_zero:
-        out += ports.tensor(f"{name}.zero", _way(packed.zeros), packed.zeros, BUCKET, meaning=zero)
+        zero = "z of each bucket; of a constant one (s = 0) its value"
+        out += floats(".zero", packed.zeros, BUCKET, zero)
     if codec.mix is not None:
         width = max(6, max(codec.widths).bit_length())
-        means = plain | {"meaning": "b of each bucket" if codec.kind != "counted" else "L of each bucket"}
-        out.append(ports.whole_number(f"{name}.bits", _way(widths), widths, BUCKET, width, **means))
+        means = "b of each bucket" if codec.kind != "counted" else "L of each bucket"
+        out.append(whole(".bits", widths, BUCKET, width, meaning=means))
     return [*out, _memory(name, packed)]
 
 
@@ -194,11 +198,5 @@ def _memory(name: str, packed: Packed) -> ports.Filled:
     data = packed.words.view(np.uint8).astype(np.int64)
     meaning = "the codes as they lie in memory: each bucket begins with a word, code i of it takes width bits"
     meaning += " from bit i * width on, lowest bit first"
-    port = ports.Port(
-        f"{name}.packed", _way(data), data.shape, "byte", 8, signed=False, lanes=WORD_BYTES, meaning=meaning
-    )
-    return port, data
-
-
-def _way(words: np.ndarray) -> str:
-    return "out" if words.size and np.any(words != words.flat[0]) else "trail"
+    of: Json = {"signed": False, "lanes": WORD_BYTES, "meaning": meaning}
+    return ports.Port(f"{name}.packed", worth.direction(data), data.shape, "byte", 8, **of), data

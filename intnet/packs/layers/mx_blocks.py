@@ -27,7 +27,7 @@ def mx_blocks(path: Path) -> Made:
     assert isinstance(along, Along) and event.rounding is not None
     words = mx.words_of(q.codes, np.signbit(event.source), along)
     flags, explained = "exact", list[ports.Filled]()
-    if _varied(words) and q.status.inexact:
+    if worth.varied(words) and q.status.inexact:
         way = mx_trail(event.source, q, along, event.rounding, event.words)
         explained, flags = worth.trail_ports(name, way, path.axes), worth.flags(event, way)
     element, told = along.mx.element, mx.told(along, q.codes.ndim)
@@ -38,7 +38,7 @@ def mx_blocks(path: Path) -> Made:
         limits = {"low": element.lo, "high": element.hi}
     of |= {"exponent": f"{name}{mx.SCALE}", "rounding": path.rounding | limits | {mx.MX: told}}
     filled = [
-        ports.whole_number(name, _way(words), words, path.axes, along.bits, **of),
+        ports.whole_number(name, worth.direction(words), words, path.axes, along.bits, **of),
         *_scales(path, along, mx.scales_of(q, along), told),
     ]
     return Made([*explained, *filled], {port.name: flags for port, _ in filled if port.direction == "out"})
@@ -53,14 +53,6 @@ def _scales(path: Path, along: Along, scales: np.ndarray, told: Json) -> list[po
     of: Json = {"signed": False, "encoding": "e8m0", "meaning": OF_SCALE, "rounding": how}
     explains: Json = {"meaning": OF_TOP, "explains": name}
     return [
-        ports.whole_number(name, _way(scales), scales, axes, 8, **of),
+        ports.whole_number(name, worth.direction(scales), scales, axes, 8, **of),
         *ports.tensor(f"{name}.{mx.TOP}", "trail", tops, axes, **explains),
     ]
-
-
-def _varied(words: np.ndarray) -> bool:
-    return bool(np.any(words != words.flat[0]))
-
-
-def _way(words: np.ndarray) -> str:
-    return "out" if _varied(words) else "trail"

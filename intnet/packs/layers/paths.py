@@ -277,7 +277,7 @@ class Maker:
                 continue
             name = f"{self.prefix}{one.layer}/{state_path(key)}"
             name += ".new" * (name in self.aliases)  # a float layer's forward copy has the name
-            if name not in made and not np.any(array != array.flat[0]):  # G behind a switch
+            if name not in made and not worth.varied(array):  # G behind a switch
                 self.skipped[name] = "constant after the step: a device that is stuck would pass"
                 continue
             if name not in made:

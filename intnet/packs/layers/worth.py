@@ -21,6 +21,16 @@ def flags(event: Event, way: Trail) -> str:
     return " ".join(flags)
 
 
+def varied(words: np.ndarray) -> bool:
+    """Whether there are two that differ, so that a device that is stuck does not pass."""
+    return bool(words.size and np.any(words != words.flat[0]))
+
+
+def direction(words: np.ndarray) -> str:
+    """Of a port of them: what is all alike judges nothing."""
+    return "out" if varied(words) else "trail"
+
+
 def constant_copy(one: Captured, event: Event) -> bool:
     """Whether it is the forward copy of a parameter, and all alike."""
     floats = isinstance(event.source, FloatExact) and event.source.den == 1
@@ -28,7 +38,7 @@ def constant_copy(one: Captured, event: Event) -> bool:
     if event.format is None or array is None or not isinstance(event.result, QTensor):
         return False
     copied = any(array is array_of(value) for value in one.before.values())
-    return copied and bool(np.all(event.result.codes == event.result.codes.flat[0]))
+    return copied and not varied(event.result.codes)
 
 
 def lost_gradient(event: Event) -> bool:
@@ -38,9 +48,9 @@ def lost_gradient(event: Event) -> bool:
 
 
 def alike(result: Any) -> bool:
-    """Whether all elements are the same, so that a device that is stuck would pass; one alone: whether 0."""
+    """Whether all elements are the same; one alone: whether 0."""
     array = array_of(result)
-    return array is not None and not np.any(array != (array.flat[0] if array.size > 1 else 0))
+    return array is not None and not (varied(array) if array.size > 1 else np.any(array))
 
 
 def trail_ports(name: str, way: Trail, axes: str) -> list[ports.Filled]:
