@@ -118,11 +118,10 @@ def _words(told: str) -> dict[str, int]:
 
 def _declared(circuit: Circuit) -> tuple[list[str], list[str]]:
     """The miter's inputs, registers too, and the connections of both sides' in ports."""
-    ports = verilog.Ports(circuit)
-    inputs = [*ports.declared(), "input wire in_valid", "input wire rst"]
+    inputs = [*verilog.inputs(circuit), "input wire in_valid", "input wire rst"]
     for register, (before, _) in circuit.registers.items():
         inputs.append(f"input wire [{before.bits - 1}:0] state_{identifier(register)}")
-    return inputs, [f".{name}({name})" for name in ports.lanes]
+    return inputs, [f".{name}({name})" for name in verilog.lanes_of(circuit)]
 
 
 def _definition(name: str, circuit: Circuit, prefix: str, ports: list[str], like: Circuit) -> list[str]:

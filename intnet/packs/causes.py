@@ -26,8 +26,7 @@ from intnet.packs import mx, sums
 from intnet.packs.by_spec import ports as expected
 from intnet.packs.by_spec.layers import LayerStep, Replay
 from intnet.packs.by_spec.plain import Json, Plain, flag_code, flag_word
-from intnet.packs.by_spec.recompute import as_array
-from intnet.packs.check import TRAIL, WRONG, PortResult, Result, compare
+from intnet.packs.check import WRONG, PortResult, Result, as_array, compare
 from intnet.packs.mistakes import FLOATS
 from intnet.packs.pack import Pack
 from intnet.packs.ports import OF_LAYERS
@@ -186,10 +185,7 @@ def _own(
         golden, size = pack.codes(name).reshape(-1), (1 << one.port.bits - 1) - 1
         free = (golden & size != 0) | (moved and one.port.encoding == "minifloat")
         want = np.where((want == 0) & (got & size == 0), np.where(free, got, golden), want)
-    way = {part: as_array(wanted[f"{name}.{part}"]) for part in TRAIL if f"{name}.{part}" in wanted}
-    if one.port.rounding.get("words"):
-        way["words"] = pack.codes(str(one.port.rounding["words"])).reshape(-1)
-    own = compare(pack, one.port, want, got, way)
+    own = compare(pack, one.port, want, got, wanted)
     return replace(one, own=own.wrong, verdicts=own.verdicts), want
 
 

@@ -23,7 +23,7 @@ from intnet.packs import contract, device, hdl, layers, layouts, lines, tiles, u
 from intnet.packs.diagnosis import Verdict, diagnose, misplaced
 from intnet.packs.layers import network
 from intnet.packs.mistakes import Words
-from intnet.packs.pack import CASES, CONTRACT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry
+from intnet.packs.pack import CASES, CONTRACT, LAYOUT, MANIFEST, VERSION, Pack, PathLike, cases_text, entry
 from intnet.packs.ports import INFERENCE, LAYERS, NETWORK, Case, Draft, Port
 from intnet.spec.tensor import place_of
 
@@ -160,7 +160,7 @@ def _first_unknown(port: Port, given: device.Given, count: int) -> str:
     word = given.unknown[0][0]
     cell = device.unknown_codes(port, replace(given, unknown=given.unknown[:1]))[0]
     flat = lines.element_of(port, cell)
-    place = "where no element is" if flat is None else _place(port, flat)
+    place = "where no element is" if flat is None else named_place(port, flat)
     more = f", and {count - 1:,} more elements" * (count > 1)
     return f"x or z in word {word:,} lane {cell % port.lanes} ({place}){more}"
 
@@ -197,32 +197,40 @@ def _wrong_length(pack: Pack, port: Port, path: Path, given: device.Given) -> Po
     what = "missing" if len(given.words) < len(want) else "too many"
     words = f"word {first:,} is" if gap == 1 else f"words {first:,} to {first + gap - 1:,} are"
     at = lines.element_at(port, first)
-    where = "behind the last" if at is None else _place(port, at)
+    where = "behind the last" if at is None else named_place(port, at)
     return PortResult(
         port, problem=f"{text}: {words} {what} ({where}), all others are right", first_word=first
     )
 
 
 def compare(
-    pack: Pack, port: Port, want: np.ndarray, got: np.ndarray, trail: dict[str, np.ndarray] | None = None
+    pack: Pack, port: Port, want: np.ndarray, got: np.ndarray, made: Mapping[str, Sequence[Any]] | None = None
 ) -> PortResult:
-    """Flat elements of a port, with trail (by default the pack's) and diagnosis where they differ."""
+    """Flat elements of a port, with trail and diagnosis where they differ; made: ports made anew, of which
+    the trail is one, else the pack's.
+    """
     wrong = np.flatnonzero(want != got)
     if not wrong.size:
         return PortResult(port, want.size)
-    words = Words(port, want, got, way(pack, port) if trail is None else trail)
+    words = Words(port, want, got, way(pack, port, made))
     at, lanes = lines.places(port, wrong)
     order = np.argsort(at, kind="stable")[:SHOWN]
     told = [_mismatch(pack, words, int(wrong[k]), int(at[k]), int(lanes[k])) for k in order]
     return PortResult(port, want.size, wrong.size, int(at.min()), "", told, diagnose(words), got)
 
 
-def way(pack: Pack, port: Port) -> dict[str, np.ndarray]:
+def way(pack: Pack, port: Port, made: Mapping[str, Sequence[Any]] | None = None) -> dict[str, np.ndarray]:
     """The trail of a port, flat: floor, remainder, ... and the random words that rounded it."""
-    found = {part: f"{port.name}.{part}" for part in TRAIL}
-    if port.rounding.get("words"):
-        found["words"] = str(port.rounding["words"])
-    return {part: pack.codes(name).reshape(-1) for part, name in found.items() if name in pack.ports}
+    names = {part: f"{port.name}.{part}" for part in TRAIL}
+    drawn = {"words": str(port.rounding.get("words"))}
+    kept = names | drawn if made is None else drawn
+    found = {part: as_array(made[name]) for part, name in names.items() if name in made} if made else {}
+    return found | {part: pack.codes(name).reshape(-1) for part, name in kept.items() if name in pack.ports}
+
+
+def as_array(codes: Sequence[int | None]) -> np.ndarray:
+    """int64; UNKNOWN for a number that no word stands for."""
+    return np.array([UNKNOWN if code is None else code for code in codes], np.int64)
 
 
 def _mismatch(pack: Pack, words: Words, flat: int, word: int, lane: int) -> Mismatch:
@@ -242,8 +250,8 @@ def _case(pack: Pack, port: Port, result: int) -> Case:
     return (named or before or [Case(0, "", "", "", 0)])[-1]
 
 
-def _place(port: Port, flat: int) -> str:
-    """'N=3, H=0, W=7, C=0' of an element."""
+def named_place(port: Port, flat: int) -> str:
+    """'N=3, H=0, W=7, C=0' of an element in C order."""
     pairs = zip(port.axes.split(","), place_of(flat, port.shape), strict=True)
     return ", ".join(f"{axis}={i}" for axis, i in pairs)
 
@@ -277,7 +285,8 @@ def recompute(pack: Pack) -> Result:
     cannot = f"what {MANIFEST} says cannot be run again"
     with runnable(pack, REDRAFT, "this intnet makes", cannot) as redraft:
         asked = pack.manifest["about"]
-        return _recomputed(pack, layouts.again(tiles.again(redraft(pack), asked), asked))
+        tiled = tiles.tiled(redraft(pack), asked.get(tiles.TILE, {}))
+        return _recomputed(pack, layouts.laid_out(tiled, layouts.Choice(**asked.get(LAYOUT, {}))))
 
 
 @contextmanager

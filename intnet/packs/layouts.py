@@ -15,7 +15,7 @@ word beside its name; digests of a chain are taken of the files as they are.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import Any
@@ -57,11 +57,6 @@ class Choice:
             raise ConfigError(f"--layout {self.order}: give {ORDERS} (up to {MOST_CHANNELS})")
         return int(found[1])
 
-    @property
-    def plain(self) -> bool:
-        """Whether it asks for nothing."""
-        return self == Choice()
-
     def __str__(self) -> str:
         parts = [self.order.replace("/", "_")] * (self.order != "nhwc")
         parts += [f"{name}{value}" for name, value in (("lanes", self.lanes), ("word", self.word)) if value]
@@ -70,7 +65,7 @@ class Choice:
 
 def laid_out(draft: Draft, choice: Choice) -> Draft:
     """The draft with its files as asked; ConfigError where a port has no such layout."""
-    if choice.plain:
+    if choice == Choice():
         return draft
     unit = "unit" in draft.about
     if unit and choice.order != "nhwc":
@@ -81,12 +76,6 @@ def laid_out(draft: Draft, choice: Choice) -> Draft:
     if "chain" in about:
         about["chain"] = [_link(link, ports, draft) for link in about["chain"]]
     return replace(draft, name=f"{draft.name}-{choice}", ports=ports, about=about)
-
-
-def again(draft: Draft, about: Mapping[str, Any]) -> Draft:
-    """What `laid_out` made of a draft, by what PACK.json keeps of it."""
-    given = about.get("layout")
-    return draft if given is None else laid_out(draft, Choice(**given))
 
 
 # -- layers --------------------------------------------------------------------------------------

@@ -116,10 +116,6 @@ class Words:
         mirrored = UP[MIRRORED.get(mode, mode)](floor, remainder, None, 0)
         return np.where(self.way["sign"] != 0, mirrored, up)
 
-    def own(self, floor: np.ndarray, remainder: np.ndarray) -> np.ndarray:
-        """What the port's own mode decides."""
-        return self.decided(self.mode, floor, remainder)
-
 
 def wrapped(codes: np.ndarray, bits: int, signed: bool = True) -> np.ndarray:
     """The low bits of codes, as a device of `bits` bits keeps them."""
@@ -176,7 +172,7 @@ def right_value(w: Words) -> tuple[np.ndarray, np.ndarray]:
 
 def right_decision(w: Words, floor: np.ndarray, remainder: np.ndarray) -> np.ndarray:
     """By the port's mode."""
-    return w.own(floor, remainder)
+    return w.decided(w.mode, floor, remainder)
 
 
 def right_limit(w: Words, floor: np.ndarray, up: Any) -> np.ndarray:

@@ -122,11 +122,6 @@ def tiled(draft: Draft, tiles: Mapping[str, int]) -> Draft:
     return replace(draft, name=f"{draft.name}-tile-{told}", ports=[*draft.ports, *made], about=about)
 
 
-def again(draft: Draft, about: Mapping[str, Any]) -> Draft:
-    """What `tiled` made of a draft, by what PACK.json keeps of it."""
-    return tiled(draft, about.get(TILE, {}))
-
-
 def _codes(port: Port, codes: np.ndarray) -> np.ndarray:
     value = as_tensor(port, codes.astype(np.int64), None)
     assert isinstance(value, QTensor)

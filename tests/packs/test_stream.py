@@ -173,7 +173,7 @@ def test_a_unit_that_remembers_beats_without_vectors_has_no_resets() -> None:
             "q", p["W"] + 1, "x less the one before", direction="out"
         )
 
-    unit = Unit("difference", "x less the one before", {"W": Range(6, 2, 9)}, ports, lambda p: "")  # type: ignore[arg-type]
+    unit = Unit("difference", "x less the one before", {"W": Range(6, 2, 9)}, ports)  # type: ignore[arg-type]
     groups = [Group("all", "a", {"x": column(list(range(-32, 32)))})]
     assert units.own(unit, build, groups, {"ready": 1}).about["unit"]["ready"]
     with pytest.raises(PackError, match="has no port `last`"):

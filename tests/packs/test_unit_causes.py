@@ -238,7 +238,7 @@ def half_up(c: Circuit, p: Mapping[str, Any]) -> None:
     c.give("met", over | under)
 
 
-OWN = Unit("half_up", "a converter", {"W": Range(12, 12, 12)}, ports, lambda p: "")
+OWN = Unit("half_up", "a converter", {"W": Range(12, 12, 12)}, ports)
 
 
 def own_limited(values: list[int]) -> Words:

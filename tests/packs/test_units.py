@@ -358,7 +358,7 @@ def ports_of_own(p: Mapping[str, Any], scale: Mapping[str, int]) -> tuple[Port, 
     return signal("x", p["W"], "a code"), signal("q", p["W"] - p["S"], "to odd", direction="out")
 
 
-OWN = Unit("to_odd", "rounds to odd", {"W": Range(8, 4, 12), "S": Range(3, 1, 4)}, ports_of_own, lambda p: "")
+OWN = Unit("to_odd", "rounds to odd", {"W": Range(8, 4, 12), "S": Range(3, 1, 4)}, ports_of_own)
 ALL = [Group("every-x", "sticky", {"x": column(range(-128, 128))})]
 
 

@@ -6,14 +6,10 @@ Every value goes on as it was stored (`Store`), so that a fault of a device stay
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from intnet.packs.layers.heads import LABELS
-from intnet.packs.ports import CLASSES, HEADS
 from intnet.spec import inference
 from intnet.spec.loss import error_at, logits32, loss_of, mean_loss, targets
 from intnet.spec.tensor import Fixed, Tensor
 from intnet.spec.values import Value, exact
-
-__all__ = ["CLASSES", "HEADS", "LABELS", "classes", "loss"]
 
 Store = Callable[[str, Value, Any], Any]  # (path, what it is made of, what it is) -> what goes on
 

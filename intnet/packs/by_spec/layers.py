@@ -22,8 +22,9 @@ from intnet.layers import Squeeze
 from intnet.packs.by_spec import heads
 from intnet.packs.by_spec.plain import Json, Plain
 from intnet.packs.layers.capture import FOLDED
+from intnet.packs.layers.heads import LABELS
 from intnet.packs.pack import MANIFEST
-from intnet.packs.ports import INFERENCE
+from intnet.packs.ports import CLASSES, HEADS, INFERENCE
 from intnet.spec import nets as spec
 from intnet.spec.digest import Floats, Words
 from intnet.spec.inference import Inference
@@ -148,7 +149,7 @@ class Replay:
                 f"the definition has no method {method!r}: give --import FILE of one that registers it and "
                 "names its definition, `spec`"
             )
-        if one["kind"] in heads.HEADS:
+        if one["kind"] in HEADS:
             return ""
         kind = type(self.model[one["layer"]])
         return "" if kind in as_spec.KINDS else f"the definition has no layer of the class {kind.__name__}"
@@ -156,7 +157,7 @@ class Replay:
     def _begin(self, one: Json, method: Json, made: LayerStep) -> _Walked:
         """A step of the method with the layer's state."""
         state = {f"method/{name}": _remembered(value) for name, value in method.items()}
-        kept = one["before"].items() if one["kind"] not in heads.HEADS else ()
+        kept = one["before"].items() if one["kind"] not in HEADS else ()
         state |= {_state_name(made.layer, name): self._stored(json) for name, json in kept}
         try:
             settings = as_spec.settings_of(self.module, self.given["method"], self.given["options"])
@@ -179,7 +180,7 @@ class Replay:
         """Its output, behind those of the layers that it reads."""
         if one.output is None:
             one.value = self._from("sources", "value", one, walked)
-            if one.entry["kind"] in heads.HEADS:
+            if one.entry["kind"] in HEADS:
                 one.output, one.handed = self._head(one, one.value)
                 return one.output
             layer = self.layers[one.made.layer]
@@ -199,9 +200,9 @@ class Replay:
         def store(path: str, given: Value, made: Any) -> Any:
             return one.step.note(layer, path, given, made)
 
-        if one.entry["kind"] == heads.CLASSES:
+        if one.entry["kind"] == CLASSES:
             return heads.classes(output, store), None
-        labels = self.plain.codes(one.entry["before"][heads.LABELS]["tensor"])
+        labels = self.plain.codes(one.entry["before"][LABELS]["tensor"])
         return heads.loss(output, labels, one.step.settings.label_smoothing, store)
 
     def _back(self, one: _Walked, walked: dict[str, _Walked]) -> Value | None:

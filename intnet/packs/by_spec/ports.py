@@ -16,6 +16,7 @@ from intnet.packs.by_spec import mx
 from intnet.packs.by_spec.layers import LayerStep
 from intnet.packs.by_spec.plain import Json, Plain, flag_word, pattern_of
 from intnet.packs.by_spec.trails import trail_of
+from intnet.packs.check import named_place
 from intnet.packs.layers.paths import state_path
 from intnet.spec import float32 as floats
 from intnet.spec import words as random
@@ -25,7 +26,7 @@ from intnet.spec.formats import Flag, Format
 from intnet.spec.methods.saved import Packed
 from intnet.spec.methods.step import Seen
 from intnet.spec.mx_blocks import Along
-from intnet.spec.tensor import Fixed, Tensor, place_of, power
+from intnet.spec.tensor import Fixed, Tensor, power
 from intnet.spec.values import Curve, Roots, exact
 
 Codes = list[int | None]  # None: no word of the port stands for the number
@@ -157,26 +158,28 @@ def of_path(plain: Plain, name: str, seen: Seen) -> tuple[list[str], list[str]]:
     source = how.get("source")
     if source is None or isinstance(seen.given, Roots | Curve):
         return found, []
-    said, given = plain.source(source), exact(seen.given)
-    wrong = next((i for i, pair in enumerate(zip(said, given, strict=True)) if pair[0] != pair[1]), None)
+    wrong = _first_other(plain, source, seen.given)
     if wrong is None:
         return found, list(_ports_in(source))
-    at = place_of(wrong, seen.given.shape)
-    axes = ", ".join(f"{axis}={i}" for axis, i in zip(port["axes"].split(","), at, strict=True))
-    text = f"{name} ({axes}): {said[wrong]} entered by PACK.json, {given[wrong]} by the definition"
+    at = named_place(plain.pack.ports[port["name"]], wrong[0])
+    text = f"{name} ({at}): {wrong[1]} entered by PACK.json, {wrong[2]} by the definition"
     return [*found, text], []
 
 
 def of_inside(plain: Plain, made: LayerStep) -> Iterator[tuple[str, list[str]]]:
     """(what PACK.json says otherwise or '', the ports of it) of each value that other layers made."""
     for json_, value in made.inside:
-        said, given = plain.source(json_), exact(value)
-        wrong = next((i for i, pair in enumerate(zip(said, given, strict=True)) if pair[0] != pair[1]), None)
+        wrong = _first_other(plain, json_, value)
         if wrong is None:
             yield "", list(_ports_in(json_))
         else:
-            text = f"{said[wrong]} enters {made.prefix[:-1]} by PACK.json, {given[wrong]} by the definition"
-            yield text, []
+            yield f"{wrong[1]} enters {made.prefix[:-1]} by PACK.json, {wrong[2]} by the definition", []
+
+
+def _first_other(plain: Plain, json_: Json, value: Any) -> tuple[int, Fraction, Fraction] | None:
+    """(place, by PACK.json, by the definition) of the first number that is not the same."""
+    pairs = zip(plain.source(json_), exact(value), strict=True)
+    return next(((i, said, given) for i, (said, given) in enumerate(pairs) if said != given), None)
 
 
 def _ports_in(source: Json) -> Iterator[str]:

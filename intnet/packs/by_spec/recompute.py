@@ -18,7 +18,7 @@ import numpy as np
 from intnet.packs.by_spec import ports, tiles, units
 from intnet.packs.by_spec.layers import Replay
 from intnet.packs.by_spec.plain import Plain
-from intnet.packs.check import TRAIL, UNKNOWN, PortResult, Result, compare, first_step, runnable
+from intnet.packs.check import PortResult, Result, as_array, compare, first_step, runnable
 from intnet.packs.pack import MANIFEST, Pack
 from intnet.packs.ports import OF_LAYERS
 
@@ -53,17 +53,13 @@ class _Judge:
 
     def see(self, found: Mapping[str, Sequence[int | None]]) -> None:
         """The definition's integers of some ports; a trail that explains one is in the same lot."""
-        arrays = {name: as_array(codes) for name, codes in found.items()}
-        for name, want in arrays.items():
-            port = self.pack.ports[name]
+        for name, codes in found.items():
+            port, want = self.pack.ports[name], as_array(codes)
             got = np.array(self.plain.words(name), np.int64)
             if want.size != got.size:
                 self.problems.append(f"{name} has {got.size:,} elements, by the definition {want.size:,}")
                 continue
-            ways = {part: arrays[f"{name}.{part}"] for part in TRAIL if f"{name}.{part}" in arrays}
-            if port.rounding.get("words"):
-                ways["words"] = self.pack.codes(str(port.rounding["words"])).reshape(-1)
-            self._keep(name, compare(self.pack, port, want, got, ways))
+            self._keep(name, compare(self.pack, port, want, got, found))
 
     def enter(self, names: Sequence[str]) -> None:
         """Ports of the trail whose words entered a rounding just as the definition has it."""
@@ -85,11 +81,6 @@ class _Judge:
         return Result(
             self.pack, "spec", results, self.problems, first_step(self.pack, results), self.unknown, seconds
         )
-
-
-def as_array(codes: Sequence[int | None]) -> np.ndarray:
-    """int64; UNKNOWN for a number that no word stands for."""
-    return np.array([UNKNOWN if code is None else code for code in codes], np.int64)
 
 
 # -- units, layers -------------------------------------------------------------------------------

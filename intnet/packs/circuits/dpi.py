@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from intnet.packs.circuits.c_model import identifier
-from intnet.packs.circuits.verilog import Ports
+from intnet.packs.circuits.verilog import lanes_of
 from intnet.spec.wires import Circuit, Wire
 
 WORD = 32
@@ -22,17 +22,13 @@ def _padded(bits: int) -> int:
     return -(-bits // WORD) * WORD
 
 
-def _ports(circuit: Circuit) -> dict[str, list[Wire]]:
-    return Ports(circuit).lanes
-
-
 def _bits(lanes: list[Wire]) -> int:
     return sum(wire.bits for wire in lanes)
 
 
 def c_text(name: str, circuit: Circuit) -> str:
     """NAME_dpi.c."""
-    ins, outs = _ports(circuit), list(circuit.gives)
+    ins, outs = lanes_of(circuit), list(circuit.gives)
     arguments = ["int which", *(f"const uint32_t *{port}" for port in ins)]
     arguments += [f"uint32_t *{identifier(port)}" for port in outs]
     fields = []
@@ -80,7 +76,7 @@ int {name}_dpi({", ".join(arguments)}) {{
 
 def imports(name: str, circuit: Circuit) -> str:
     """NAME_dpi.svh."""
-    ins = [f"input bit [{_padded(_bits(lanes)) - 1}:0] {port}" for port, lanes in _ports(circuit).items()]
+    ins = [f"input bit [{_padded(_bits(lanes)) - 1}:0] {port}" for port, lanes in lanes_of(circuit).items()]
     outs = [f"output bit [63:0] {identifier(port)}" for port in circuit.gives]
     arguments = ",\n    ".join(["input int which", *ins, *outs])
     return f"""\
@@ -105,7 +101,7 @@ def _random(port: str, lanes: list[Wire]) -> str:
 def _declared(circuit: Circuit) -> str:
     """Variables of the in ports, wires of the out ports, and what the model gives."""
     lines = []
-    for port, lanes in _ports(circuit).items():
+    for port, lanes in lanes_of(circuit).items():
         lines.append(f"  logic {'signed ' if lanes[0].signed else ''}[{_bits(lanes) - 1}:0] {port};")
     for port, wire in circuit.gives.items():
         name = identifier(port)
@@ -128,13 +124,13 @@ def _compared(circuit: Circuit) -> str:
 
 def _called(circuit: Circuit) -> str:
     """The arguments of the model's call."""
-    ins = [f"{_padded(_bits(lanes))}'({port})" for port, lanes in _ports(circuit).items()]
+    ins = [f"{_padded(_bits(lanes))}'({port})" for port, lanes in lanes_of(circuit).items()]
     return ", ".join(["0", *ins, *(f"{identifier(port)}_model" for port in circuit.gives)])
 
 
 def bench(name: str, circuit: Circuit, generics: Mapping[str, int]) -> str:
     """NAME_random_tb.sv."""
-    ins = _ports(circuit)
+    ins = lanes_of(circuit)
     setting = ", ".join(f".{key}({value})" for key, value in generics.items())
     ports = ("clk", "rst", "in_valid", *ins, "out_valid", *map(identifier, circuit.gives))
     wiring = ", ".join(f".{port}({port})" for port in ports)

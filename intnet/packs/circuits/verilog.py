@@ -26,25 +26,25 @@ def number(value: int, width: int) -> str:
     return f"{width}'sh{value & (1 << width) - 1:x}"
 
 
-class Ports:
+def lanes_of(circuit: Circuit) -> dict[str, list[Wire]]:
     """The in ports as they stand in the module: lanes side by side, lane 0 lowest."""
+    lanes: dict[str, list[Wire]] = {}
+    for name, wire in circuit.reads.items():
+        lanes.setdefault(name.partition("[")[0], []).append(wire)
+    return lanes
 
-    def __init__(self, circuit: Circuit) -> None:
-        self.lanes: dict[str, list[Wire]] = {}
-        for name, wire in circuit.reads.items():
-            self.lanes.setdefault(name.partition("[")[0], []).append(wire)
 
-    def declared(self) -> list[str]:
-        """Of the port list."""
-        return [
-            f"input wire [{sum(w.bits for w in wires) - 1}:0] {name}" for name, wires in self.lanes.items()
-        ]
+def inputs(circuit: Circuit) -> list[str]:
+    """Their declarations."""
+    lanes = lanes_of(circuit).items()
+    return [f"input wire [{sum(w.bits for w in wires) - 1}:0] {name}" for name, wires in lanes]
 
-    def part(self, wire: Wire) -> str:
-        """The bits of a lane."""
-        name, _, lane = wire.name.partition("[")
-        at = int(lane.rstrip("]")) if lane else 0
-        return f"{name}[{at * wire.bits}+:{wire.bits}]"
+
+def _part(wire: Wire) -> str:
+    """The bits of a lane."""
+    name, _, lane = wire.name.partition("[")
+    at = int(lane.rstrip("]")) if lane else 0
+    return f"{name}[{at * wire.bits}+:{wire.bits}]"
 
 
 def _signed(part: str, signed: bool) -> str:
@@ -52,12 +52,12 @@ def _signed(part: str, signed: bool) -> str:
     return f"$signed({part})" if signed else f"$signed({{1'b0, {part}}})"
 
 
-def _value(node: Wire, ports: Ports) -> str:
+def _value(node: Wire) -> str:
     """The expression of a node, of its own wire's width."""
     args = [f"v{arg.place}" for arg in node.args]
-    parts = {"read": ports.part, "register": lambda wire: f"state_{identifier(wire.name)}"}
-    if node.kind in parts:
-        return _signed(parts[node.kind](node), node.signed)
+    if node.kind in ("read", "register"):
+        part = _part(node) if node.kind == "read" else f"state_{identifier(node.name)}"
+        return _signed(part, node.signed)
     if node.kind == "cut":
         return _signed(f"low{node.place}", node.at[1])
     if node.kind == "number":
@@ -87,14 +87,14 @@ def _length(node: Wire) -> list[str]:
     return [*lines, f"wire signed [{bits(node) - 1}:0] {out} = {found};"]
 
 
-def _statements(node: Wire, ports: Ports) -> list[str]:
+def _statements(node: Wire) -> list[str]:
     if node.kind == "op" and node.at == "length":
         return _length(node)
     lines = []
     if node.kind == "cut":
         lines.append(f"wire [{node.at[0] - 1}:0] low{node.place} = v{node.args[0].place};")
     what = f"  // {node.name}" if node.name else ""
-    return [*lines, f"wire signed [{bits(node) - 1}:0] v{node.place} = {_value(node, ports)};{what}"]
+    return [*lines, f"wire signed [{bits(node) - 1}:0] v{node.place} = {_value(node)};{what}"]
 
 
 def _promises(circuit: Circuit, nodes: list[Wire]) -> list[str]:
@@ -110,15 +110,14 @@ def _promises(circuit: Circuit, nodes: list[Wire]) -> list[str]:
 
 def text(name: str, circuit: Circuit, like: Circuit | None = None) -> str:
     """The module NAME_spec; its out ports are as wide as those of `like`, else as its own."""
-    nodes, ports = needed(circuit, circuit.gives.values()), Ports(circuit)
-    head = ports.declared()
+    nodes, head = needed(circuit, circuit.gives.values()), inputs(circuit)
     for register, (before, _) in circuit.registers.items():
         head.append(f"input wire [{before.bits - 1}:0] state_{identifier(register)}")
         head.append(f"output wire [{before.bits - 1}:0] next_{identifier(register)}")
     for port, wire in (like or circuit).gives.items():
         head.append(f"output wire [{wire.bits - 1}:0] {identifier(port)}")
     head.append("output wire holds")
-    lines = [line for node in nodes for line in _statements(node, ports)]
+    lines = [line for node in nodes for line in _statements(node)]
     lines += [f"assign {identifier(port)} = v{wire.place};" for port, wire in circuit.gives.items()]
     for register, (_, after) in circuit.registers.items():
         lines.append(f"assign next_{identifier(register)} = v{after.place};")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from intnet.packs.pack import MANIFEST, Pack
-from intnet.packs.ports import Port
+from intnet.packs.ports import Port, as_tensor
 from intnet.runs.archive import write_npz
 
 FILE = "pack.npz"
@@ -33,8 +33,6 @@ def width(port: Port) -> int:
 
 def typed(port: Port, codes: np.ndarray) -> np.ndarray:
     """Codes in the smallest type; floats as floats."""
-    if port.encoding == "float64":
-        return codes.view(np.float64)
-    if port.encoding == "float32":
-        return codes.astype(np.uint32).view(np.float32)
+    if port.encoding in ("float32", "float64"):
+        return np.asarray(as_tensor(port, codes, None))
     return codes.astype(f"{'i' if port.signed else 'u'}{width(port) // 8}")

@@ -5,6 +5,8 @@ new unit is an entry here (units of scales: `scales.py`), its circuit there, its
 `training.py`.
 """
 
+from typing import Any
+
 from intnet.numbers.formats import Constant, Direct, Shift
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.packs.ports import Port
@@ -148,18 +150,17 @@ def _block_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
         signal("wm", p["M"], "mantissas of a block", lanes=p["BLOCK"], exponent="we"),
         signal("xe", 8, "exponent of the block xm"),
         signal("we", 8, "exponent of the block wm"),
-        signal(
-            "y",
-            32,
-            "float32(sum over blocks of 2^(xe + we) * sum of xm * wm), rounded once; subnormals kept, "
-            "0 is +0, a negative underflow -0, beyond float32 infinity",
-            signed=False,
-            direction="out",
-            encoding="float32",
-            rounding=rounding("ties_even", None, None, sign="y.sign", grid="y.exponent"),
-        ),
-        signal("overflow", 1, "1 where y is infinite", signed=False, direction="out"),
+        *_float32_port("float32(sum over blocks of 2^(xe + we) * sum of xm * wm)", "1 where y is infinite"),
     )
+
+
+def _float32_port(formula: str, overflow: str, more: str = "", **how: str) -> tuple[Port, Port]:
+    """y, a sum rounded once to float32, and whether it is beyond."""
+    told = "rounded once; subnormals kept, 0 is +0, a negative underflow -0, beyond float32 infinity"
+    made = rounding("ties_even", None, None, sign="y.sign", grid="y.exponent", **how)
+    way: dict[str, Any] = {"signed": False, "direction": "out"}
+    y = signal("y", 32, f"{formula}, {told}{more}", encoding="float32", rounding=made, **way)
+    return y, signal("overflow", 1, overflow, **way)
 
 
 def _element(name: str, kind: str, lanes: int) -> Port:
@@ -185,19 +186,13 @@ def _mx_signals(p: Parameters, scale: Scale) -> tuple[Port, ...]:
         *_ends(),
         *elements,
         *scales,
-        signal(
-            "y",
-            32,
-            "float32(2^(sa + sb - 254) * sum of a * b), the sum exact, rounded once; subnormals kept, 0 is "
-            "+0, a negative underflow -0, beyond float32 infinity. 7fc00000 (NaN) of a scale or an element "
-            "that is NaN, of an infinity times 0, of products that are infinities of both signs; else "
-            "infinities make one of their sign",
-            signed=False,
-            direction="out",
-            encoding="float32",
-            rounding=rounding("ties_even", None, None, sign="y.sign", grid="y.exponent", special="y.special"),
+        *_float32_port(
+            "float32(2^(sa + sb - 254) * sum of a * b), the sum exact",
+            "1 where a finite sum made y infinite",
+            ". 7fc00000 (NaN) of a scale or an element that is NaN, of an infinity times 0, of products that "
+            "are infinities of both signs; else infinities make one of their sign",
+            special="y.special",
         ),
-        signal("overflow", 1, "1 where a finite sum made y infinite", signed=False, direction="out"),
     )
 
 

@@ -111,10 +111,6 @@ def _wrong_requantize(p: Parameters) -> str:
     return ""
 
 
-def _none(p: Parameters) -> str:
-    return ""
-
-
 OUT, SIGNED = Range(8, 2, 32), Range(1, 0, 1)
 SCALES = (
     Unit(
@@ -123,7 +119,6 @@ SCALES = (
         {"W": Range(24, 4, 48), "S": Range(8, 0, 44), "OUT": OUT, "XS": SIGNED}
         | limits_of_q("ties_even", "saturate"),
         _shift_signals,
-        _none,
     ),
     Unit(
         "shift_by",
@@ -131,7 +126,6 @@ SCALES = (
         {"W": Range(24, 4, 48), "NB": Range(6, 2, 8), "OUT": OUT, "XS": SIGNED}
         | limits_of_q("ties_even", "saturate"),
         _shift_by_signals,
-        _none,
     ),
     Unit(
         "scale_add",
@@ -146,7 +140,6 @@ SCALES = (
         }
         | limits_of_q("ties_even", "saturate"),
         _scale_add_signals,
-        _none,
     ),
     Unit(
         "requantize",

@@ -64,7 +64,7 @@ class Unit:
     summary: str
     parameters: Mapping[str, Setting]
     signals: Callable[[Parameters, Scale], tuple[Port, ...]]
-    wrong: Callable[[Parameters], str]
+    wrong: Callable[[Parameters], str] = lambda p: ""
     latency: int = 1
 
     @property
