@@ -165,9 +165,6 @@ def _link(link: Json, ports: Sequence[Filled], draft: Draft) -> Json:
     outs = [filled for filled in ports if filled[0].direction == "out"]
     if "first" in link:
         return dict(link) | {"sha256": lines.digest(outs, slice(link["first"], link["last"] + 1))}
-    mine = sorted((o for o in outs if _in_step(o[0], link, draft)), key=lambda one: one[0].file)
-    return dict(link) | {"sha256": lines.digest(mine)}
-
-
-def _in_step(port: Port, link: Json, draft: Draft) -> bool:
-    return draft.generator.get("steps") == 1 or port.name.startswith(f"step{link['step']}/")
+    start = f"step{link['step']}/" if draft.generator.get("steps") != 1 else ""
+    mine = [filled for filled in outs if filled[0].name.startswith(start)]
+    return dict(link) | {"sha256": lines.digest(sorted(mine, key=lambda one: one[0].file))}

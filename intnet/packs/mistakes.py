@@ -255,10 +255,6 @@ DRAWN: dict[str, Decision] = {
 }
 
 
-def _unlimited(w: Words, floor: np.ndarray, up: Any) -> np.ndarray:
-    return floor + up
-
-
 def _clips(low_by: int, high_by: int) -> Limit:
     """Limits wider by so many codes below and above."""
 
@@ -267,18 +263,6 @@ def _clips(low_by: int, high_by: int) -> Limit:
         return np.clip(floor + up, low - low_by, high + high_by)
 
     return limit
-
-
-def _above_only(w: Words, floor: np.ndarray, up: Any) -> np.ndarray:
-    return np.minimum(floor + up, w.limits()[1])
-
-
-def _below_only(w: Words, floor: np.ndarray, up: Any) -> np.ndarray:
-    return np.maximum(floor + up, w.limits()[0])
-
-
-def _limited_first(w: Words, floor: np.ndarray, up: Any) -> np.ndarray:
-    return np.clip(floor, *w.limits()) + up
 
 
 def _decided_first(w: Words, floor: np.ndarray, up: Any) -> np.ndarray:
@@ -296,19 +280,15 @@ def _within(w: Words, floor: np.ndarray, up: Any) -> np.ndarray:
     return (floor + up + span // 2) % span - span // 2
 
 
-def _without_carry(w: Words, floor: np.ndarray, up: Any) -> np.ndarray:
-    return w.clipped(floor ^ up)
-
-
 LIMITS: dict[str, Limit] = {  # where there are some
-    "no saturation (wraps)": _unlimited,
+    "no saturation (wraps)": lambda w, floor, up: floor + up,
     "no saturation (wraps within the limits' own bits)": _within,
-    "no saturation above (wraps)": _below_only,
-    "no saturation below (wraps)": _above_only,
+    "no saturation above (wraps)": lambda w, floor, up: np.maximum(floor + up, w.limits()[0]),
+    "no saturation below (wraps)": lambda w, floor, up: np.minimum(floor + up, w.limits()[1]),
     "limits one code too wide below": _clips(1, 0),
-    "limits before rounding": _limited_first,
+    "limits before rounding": lambda w, floor, up: np.clip(floor, *w.limits()) + up,
     "saturation decided before rounding": _decided_first,
-    "the rounding's carry is dropped": _without_carry,
+    "the rounding's carry is dropped": lambda w, floor, up: w.clipped(floor ^ up),
 }
 
 

@@ -16,10 +16,6 @@ def _flushed(w: Words) -> np.ndarray:
     return np.where(w.want % sign >> w.along.digits, w.want, w.want & sign)
 
 
-def _unsigned_zero(w: Words) -> np.ndarray:
-    return np.where(w.want == 1 << w.port.bits - 1, 0, w.want)
-
-
 def _by_rule(rule: str) -> Variant:
     """Scales by another rule."""
     return lambda w: mx.scales_by(
@@ -31,7 +27,7 @@ def in_mx(w: Words) -> Iterator[tuple[str, Variant]]:
     """Those that this port could have; none where it has nothing of MX blocks."""
     if w.port.encoding == "minifloat":
         yield "subnormal elements become zero", _flushed
-        yield "a zero that has lost its sign", _unsigned_zero
+        yield "a zero that has lost its sign", lambda w: np.where(w.want == 1 << w.port.bits - 1, 0, w.want)
     if w.port.encoding == "e8m0":
         rules = [rule for rule in SCALES if rule != w.along.mx.scale] if mx.TOP in w.way else []
         yield from ((f"a scale by rule {rule}", _by_rule(rule)) for rule in rules)

@@ -124,7 +124,9 @@ def _chain(plain: Plain) -> Iterator[str]:
     for link in plain.manifest["about"].get("chain", ()):
         digest, mine = sha256(), outs
         if "first" not in link:
-            mine = sorted((p for p in outs if _of_step(plain, p, link["step"])), key=lambda p: str(p["file"]))
+            start = f"step{link['step']}/" if plain.manifest["generator"]["steps"] > 1 else ""
+            named = [port for port in outs if port["name"].startswith(start)]
+            mine = sorted(named, key=lambda port: str(port["file"]))
         for port in mine:
             lines = (plain.pack.folder / port["file"]).read_bytes().splitlines(keepends=True)
             each = len(lines) // port["shape"][0] if "first" in link else 1  # words a result
@@ -132,8 +134,3 @@ def _chain(plain: Plain) -> Iterator[str]:
             digest.update(b"".join(lines[first * each : (last + 1) * each]))
         if digest.hexdigest() != link["sha256"]:
             yield f"the digest of step {link['step']} is not that of its expected words"
-
-
-def _of_step(plain: Plain, port: Any, step: int) -> bool:
-    several = plain.manifest["generator"]["steps"] > 1
-    return not several or port["name"].startswith(f"step{step}/")

@@ -339,11 +339,6 @@ void {name}_beat(int which, const struct {name}_in *in, struct {name}_out *out);
 """
 
 
-def parameters_text(parameters: Mapping[str, Any]) -> str:
-    """Of a title."""
-    return ", ".join(f"{key}={value}" for key, value in parameters.items())
-
-
 def main_text(name: str, circuit: Circuit) -> str:
     """NAME_run.c: in ports from standard input, a line a beat, out ports to standard output."""
     reads = [identifier(port) for port in circuit.reads]
@@ -373,7 +368,8 @@ def files(
     name: str, circuit: Circuit, parameters: Mapping[str, Any], formula: Sequence[str]
 ) -> dict[str, str]:
     """Name -> text of the model's files."""
-    title = f"{name} with {parameters_text(parameters)}\n * " + "\n * ".join(formula)
+    told = ", ".join(f"{key}={value}" for key, value in parameters.items())
+    title = f"{name} with {told}\n * " + "\n * ".join(formula)
     return {
         f"{name}_model.c": text(name, circuit, title),
         f"{name}_model.h": header(name, circuit),

@@ -18,7 +18,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any, NamedTuple
 
-from intnet.packs.circuits.faults import Fault, changed, faults, survivors
+from intnet.packs.circuits.faults import changed, faults, survivors
 from intnet.spec.wires import Circuit, Wire
 
 TOLD = 40  # missing ones that a pack names
@@ -56,11 +56,6 @@ def _bits(name: str, wire: Wire, column: Sequence[int]) -> dict[str, bool]:
     return bins
 
 
-def width_faults(circuit: Circuit) -> list[Fault]:
-    """Wires of one bit less, and those that wrap of one more."""
-    return [one for one in faults(circuit) if one.name.endswith(("one bit narrower", "one bit wider"))]
-
-
 def measure(
     circuit: Circuit, reads: Mapping[str, Sequence[int]], columns: Mapping[str, Sequence[int]]
 ) -> Coverage:
@@ -76,7 +71,8 @@ def measure(
         seen = set(columns[bin_name(name)])
         bins |= {f"{name} = {value}": value in seen for value in values}
     bins = {name: hit for name, hit in bins.items() if name not in circuit.never}
-    wide = {one.name: changed(circuit, one) for one in width_faults(circuit) if one.name not in circuit.never}
+    widths = [one for one in faults(circuit) if one.name.endswith(("one bit narrower", "one bit wider"))]
+    wide = {one.name: changed(circuit, one) for one in widths if one.name not in circuit.never}
     left = survivors(circuit, reads, wide)
     missing = [name for name, hit in (bits | bins).items() if not hit] + left
     counts = [(sum(part.values()), len(part)) for part in (bits, bins)]

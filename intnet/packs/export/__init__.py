@@ -13,7 +13,6 @@ Words are those of the pack's files, in their order; arrays of C too, arrays of 
 A folder is written whole or not at all. `KINDS` is the list.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -43,12 +42,8 @@ def write(pack: Pack, kind: str, folder: PathLike, word: int | None = None) -> l
     target = Path(folder)
     if target.exists():
         raise PackError(f"{target} is there already: give a folder that is not")
+    made = image.files(pack, word or image.WORD) if kind == IMAGE else KINDS[kind](pack)
     try:
-        return files.write_folder(target, _contents(pack, kind, word))
+        return files.write_folder(target, made)
     except OSError as error:
         raise refused(target, error) from None
-
-
-def _contents(pack: Pack, kind: str, word: int | None) -> Iterator[tuple[str, bytes]]:
-    """(path inside the folder, what it holds)."""
-    return image.files(pack, word or image.WORD) if kind == IMAGE else KINDS[kind](pack)

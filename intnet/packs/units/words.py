@@ -220,14 +220,6 @@ def _float32_steps(w: Lists, exponents: np.ndarray, remainder: Sequence[int]) ->
     ]
 
 
-def _shift(p: Parameters, w: Lists) -> list[Filled]:
-    return _static(w["x"], p["S"], p, w)
-
-
-def _shift_by(p: Parameters, w: Lists) -> list[Filled]:
-    return _rounded(w["y"], w["right"], w["presat"], p["ZQ"])
-
-
 def _scale_add(p: Parameters, w: Lists) -> list[Filled]:
     return [step("acc", column(w["acc"]), "x * scale + offset"), *_static(w["acc"], p["S"], p, w)]
 
@@ -248,8 +240,8 @@ STEPS: dict[str, Callable[[Parameters, Lists], list[Filled]]] = {
     "mac_requant": _mac_requant,
     "block_dot": _block_dot,
     "mx_dot": _mx_dot,
-    "shift": _shift,
-    "shift_by": _shift_by,
+    "shift": lambda p, w: _static(w["x"], p["S"], p, w),
+    "shift_by": lambda p, w: _rounded(w["y"], w["right"], w["presat"], p["ZQ"]),
     "scale_add": _scale_add,
     "requantize": _requantize,
 }
