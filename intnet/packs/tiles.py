@@ -161,8 +161,8 @@ def partial_sums(
     places = first.shape[1:3] if not by_weights else result[1:3] if len(result) == 4 else (1, 1)
     sides = zip(places, taps[2:], window["stride"], window["padding"], image.shape[1:3], strict=True)
     rows, columns = (
-        [_at(np.arange(many), tap, *walk, path == "e4") for tap in range(kernel)]
-        for many, kernel, *walk in sides
+        [_at(np.arange(many), tap, stride, ahead, length, path == "e4") for tap in range(kernel)]
+        for many, kernel, stride, ahead, length in sides
     )
     factors = _factors(path, first, _seen(image, rows, columns), window["groups"])
     running = np.stack([_running(left, right, tile) for left, right in factors])
