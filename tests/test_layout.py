@@ -16,9 +16,7 @@ from intnet.exact import quantize
 from intnet.numbers import formats
 from intnet.ops import OPS
 from tests.support.docs_pages import names
-
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "intnet"
+from tests.support.modules import PACKAGE, ROOT, imported, imports
 
 # The rooms, and the files beside them, in the order of imports: a room imports from those ahead of it alone.
 # What each is for, its docstring's first sentence says.
@@ -73,26 +71,6 @@ def rank(module: str) -> int:
         if module == prefix or module.startswith(prefix + "."):
             return ORDER.index(prefix)
     raise AssertionError(f"module {module!r} has no place in ORDER")
-
-
-def imports(path: Path) -> set[str]:
-    """Modules of intnet that a file imports, as written anywhere in it."""
-    return imported(ast.parse(path.read_text()))
-
-
-def imported(tree: ast.AST) -> set[str]:
-    """Modules of intnet that are imported in a tree."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {a.name for a in node.names if a.name.startswith("intnet.")}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "intnet":
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                target = PACKAGE.joinpath(*whole.split(".")[1:])
-                is_module = target.with_suffix(".py").exists() or (target / "__init__.py").exists()
-                found.add(whole if is_module else str(node.module))
-    return {name.removeprefix("intnet.") for name in found if name != "intnet"}
 
 
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if module_name(path) != "__init__"]

@@ -7,12 +7,7 @@ from hypothesis import strategies as st
 
 from intnet.errors import FormatError, ShapeError
 from intnet.numbers import bitpack
-
-
-def as_bytes(codes: list[int], bits: int) -> bytes:
-    """The codes as one long number, the first in its lowest digits."""
-    digits = "".join(f"{code % (1 << bits):0{bits}b}" for code in reversed(codes))
-    return int(digits or "0", 2).to_bytes(-(-len(codes) * bits // 8), "little")
+from tests.support.plain_bytes import as_bytes
 
 
 def limits(bits: int, signed: bool) -> tuple[int, int]:

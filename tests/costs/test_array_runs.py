@@ -12,9 +12,11 @@ import pytest
 
 from intnet import methods
 from intnet.runs import run_folder
-from tests.costs.test_dynasty_costs_command import MACS
-from tests.costs.test_map_costs_command import (
+from tests.support import map_lines
+from tests.support.command import here, last_line, refused
+from tests.support.map_runs import (
     BLOCKS,
+    MACS,
     PER_EPOCH,
     RUN,
     StandIn,
@@ -25,8 +27,6 @@ from tests.costs.test_map_costs_command import (
     train,
     write,
 )
-from tests.support import map_lines
-from tests.support.command import here, last_line, refused
 
 MODULE = Fraction(103, 5940)  # 10.3 mW for half as long as a step at 8 bits takes 297 mW
 FEWER = [map_lines.at(blocks, 2) for blocks in BLOCKS]

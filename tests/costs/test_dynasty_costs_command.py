@@ -9,7 +9,7 @@ import pytest
 from intnet.cli.main import main
 from intnet.costs import plots
 from intnet.runs import run_folder
-from tests.costs.test_map_costs_command import close, shown
+from tests.support.map_runs import MACS, close, shown
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +22,6 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with run_folder.create(folder, run, 7) as work:
         work.train()
     return folder
-
-
-# multiply-adds of one image: taps of 5x5 windows that lie inside, along 8 and 4 pixels 5n - 2(1 + 2)
-MACS = {"conv1": 34**2 * 6, "conv2": 14**2 * 6 * 16, "fc1": 64 * 120, "fc2": 120 * 84, "fc3": 840}
 
 
 @pytest.mark.slow

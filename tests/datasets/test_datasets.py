@@ -12,7 +12,7 @@ import pytest
 
 from intnet import datasets
 from intnet.errors import ConfigError, DataError
-from tests.datasets.test_idx import idx
+from tests.support.plain_bytes import idx
 
 DATA = Path(__file__).parents[2] / "data"
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"

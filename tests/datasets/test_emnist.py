@@ -8,7 +8,7 @@ import pytest
 
 from intnet import datasets
 from intnet.errors import DataError
-from tests.datasets.test_idx import idx
+from tests.support.plain_bytes import idx
 
 CLASSES = {"balanced": 47, "byclass": 62, "bymerge": 47, "digits": 10, "letters": 26, "mnist": 10}
 

@@ -5,7 +5,6 @@ The files are written here with `struct`, not by the code under test.
 
 import gzip
 import hashlib
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,7 @@ import pytest
 
 from intnet.datasets.idx import read_idx
 from intnet.errors import DataError
-
-
-def idx(values: list[int], *shape: int, kind: int = 8) -> bytes:
-    return struct.pack(f">BBBB{len(shape)}I", 0, 0, kind, len(shape), *shape) + bytes(values)
+from tests.support.plain_bytes import idx
 
 
 def test_read_idx_plain_and_gzip_agree(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from intnet.datasets import Ahead, Augment, batches, image_files
 from intnet.errors import DataError
 from intnet.numbers import rng
 from intnet.runs import checkpoint, run_folder
-from tests.datasets.test_idx import idx
 from tests.support.command import here, last_line, refused, signalled
 from tests.support.image_world import encoded, folder, pixels, put
+from tests.support.plain_bytes import idx
 
 
 def readers() -> set[threading.Thread]:

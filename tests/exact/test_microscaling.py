@@ -16,19 +16,12 @@ from intnet.errors import FormatError, NumberError, ShapeError
 from intnet.exact import microscaling
 from intnet.numbers.microscaling import MXFP4, MXFP8_E4M3, MXFP8_E5M2, MXINT8, MXS, BlockScaled, Microscaling
 from intnet.numbers.small_floats import E2M1, E4M3, E5M2, FP16, Float
-from intnet.spec import formats as fixed
 from intnet.spec import microscaling as spec
 from intnet.spec.tensor import places
 from tests.support.faults import Patch, caught, run_from_source
-from tests.support.small_floats import MODES, defined, exactly, grid
+from tests.support.small_floats import MODES, element, exactly, grid
 
 ELEMENTS = [one.element for one in MXS.values()] + [FixedPoint(4, 2), FixedPoint(2, 0), Float(3, 1, "none")]
-
-
-def element(format: Microscaling) -> spec.Element:
-    """Of the definition."""
-    of = format.element
-    return fixed.FixedPoint(of.wl, of.fl, overflow=of.overflow) if isinstance(of, FixedPoint) else defined(of)
 
 
 def sweep(

@@ -20,10 +20,9 @@ from intnet.numbers.small_floats import BF16, E2M1, E3M2, E4M3, E5M2, FP16, FP32
 from intnet.spec import ap_fixed as spec_ap
 from intnet.spec import microscaling as spec_mx
 from intnet.spec import small_floats as spec_floats
-from tests.exact.test_microscaling import element
-from tests.exact.test_own import Some, Steps, registered, thirds
 from tests.support.faults import caught, run_from_source
-from tests.support.small_floats import defined, exactly
+from tests.support.own_formats import Some, Steps, registered, thirds
+from tests.support.small_floats import defined, element, exactly
 
 __all__ = ["registered"]
 MODES = (*list(ALL_MODES)[:7], "thirds")

@@ -19,9 +19,7 @@ from intnet.export.program import Program
 from intnet.methods.method import whole
 from intnet.spec.formats import Scaled
 from intnet.training.inference import all_logits
-from tests.export.test_c_source import by_c, wanted
-from tests.export.test_onnx_model import by_runtime
-from tests.support.exporting import by_the_definition, trained
+from tests.support.exporting import by_c, by_runtime, by_the_definition, trained, wanted
 
 WIDTHS = (8, 12, 16)
 

@@ -18,10 +18,8 @@ from intnet.export import program as p
 from intnet.export.program import Program
 from intnet.export.trace import block_product, trace
 from intnet.trace import Event
-from tests.export.test_c_source import by_c, wanted
-from tests.export.test_onnx_model import by_runtime
-from tests.methods.test_mx import WORLD, Grouped
-from tests.support.exporting import NETS, by_the_definition, trained
+from tests.support.exporting import NETS, by_c, by_runtime, by_the_definition, trained, wanted
+from tests.support.zoo import WORLD, Grouped
 
 BITS = (0, 2, 4, 6, 8)
 

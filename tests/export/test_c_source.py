@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,29 +13,7 @@ import pytest
 from intnet.export import batch, c_source
 from intnet.export import program as p
 from intnet.export.program import Program
-from intnet.export.values import CODES
-from tests.support.exporting import INTEGER, NETS, program_of
-
-STRICT = ["-std=c99", "-O1", "-pedantic", "-Wall", "-Wextra", "-Werror", "-DINTNET_MAIN"]
-SANITIZED = [*STRICT, "-fsanitize=undefined,address", "-fno-sanitize-recover=all"]
-
-
-def wanted(program: Program, images: np.ndarray) -> list[list[int]]:
-    """What the program of C prints of them."""
-    codes, exponents = batch.outputs(program, images)
-    return (codes if program.logits.scale is None else np.hstack([codes, exponents])).tolist()
-
-
-def by_c(program: Program, images: np.ndarray, folder: Path, compiler: str) -> list[list[int]]:
-    """Logits of images in the data's own type, codes or float32."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no {compiler} here")
-    (folder / "model.c").write_text(c_source.source(program)[0], "ascii")
-    subprocess.run([compiler, *SANITIZED, "model.c", "-o", "model"], cwd=folder, check=True)
-    little = images.astype(images.dtype.newbyteorder("<")).tobytes()
-    done = subprocess.run([folder / "model"], input=little, capture_output=True, check=True)
-    number = int if program.logits.form == CODES else lambda text: float(np.float32(text))
-    return [[number(one) for one in line.split()] for line in done.stdout.splitlines()]
+from tests.support.exporting import INTEGER, NETS, by_c, program_of, wanted
 
 
 @pytest.mark.parametrize("net", NETS)

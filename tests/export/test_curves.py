@@ -25,9 +25,7 @@ from intnet.runs import archive
 from intnet.spec.curves import curve_round, tanh_round
 from intnet.training.inference import all_logits
 from intnet.training.train import Run
-from tests.export.test_c_source import by_c, wanted
-from tests.export.test_onnx_model import by_runtime
-from tests.support.exporting import images_for
+from tests.support.exporting import by_c, by_runtime, images_for, wanted
 
 FIXED = {"edges": "fixed16", "saturate": 0}
 

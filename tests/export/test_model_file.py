@@ -14,8 +14,8 @@ from intnet.export import batch, model_file
 from intnet.export import program as p
 from intnet.export.program import Program
 from intnet.runs import archive
-from tests.blocks.test_bitpack import as_bytes
 from tests.support.exporting import INTEGER, NETS, program_of
+from tests.support.plain_bytes import as_bytes
 
 
 @pytest.mark.parametrize("net", NETS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -12,26 +11,7 @@ from intnet.errors import ConfigError
 from intnet.export import batch, onnx_model
 from intnet.export import program as p
 from intnet.export.program import Program
-from intnet.export.values import CODES
-from tests.support.exporting import INTEGER, NETS, program_of
-
-WHY = "needs the packages onnx and onnxruntime: pip install -e '.[test]'"
-
-
-def by_runtime(program: Program, images: np.ndarray) -> tuple[np.ndarray, Counter[str]]:
-    """Logits, whose exponents are found to be right, and how many nodes of each kind."""
-    pytest.importorskip("onnx", reason=WHY)
-    runtime = pytest.importorskip("onnxruntime", reason=WHY)
-    made = onnx_model.model(program)
-    props = {prop.key: prop.value for prop in made.metadata_props}
-    own = program.logits.scale is not None
-    plain = not own and program.logits.form == CODES
-    assert props == ({"logits_exponent": str(program.logits.exponent)} if plain else {})
-    session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
-    kind = np.uint8 if images.dtype == np.uint8 else np.int32
-    codes, *exponents = session.run(None, {onnx_model.IMAGES: images.astype(kind)})
-    assert [e.tolist() for e in exponents] == [batch.outputs(program, images)[1][:, 0].tolist()] * own
-    return codes, Counter(node.op_type for node in made.graph.node)
+from tests.support.exporting import INTEGER, NETS, by_runtime, program_of
 
 
 @pytest.mark.slow

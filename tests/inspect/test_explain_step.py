@@ -24,7 +24,7 @@ from intnet.spec import formats as quantizers
 from intnet.spec import pooling as ops
 from intnet.spec import power, round_fraction
 from intnet.spec.rounding import round_sqrt
-from intnet.spec.tensor import Tensor
+from intnet.spec.tensor import Tensor, place_of
 from intnet.spec.words import words
 from intnet.trace import Event
 from tests.support.stepping import JOINS, Case, Result, run_case
@@ -182,15 +182,6 @@ def check(oracle: Oracle, result: Result, name: str, one: Explanation, flat: int
         assert one.stored == one.value.value
 
 
-def unflat(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A place in C order as an index."""
-    out = []
-    for size in reversed(shape):
-        flat, here = divmod(flat, size)
-        out.append(here)
-    return tuple(reversed(out))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_thousand_elements_of_every_path_equal_the_oracle(case: Case) -> None:
@@ -208,7 +199,7 @@ def test_a_thousand_elements_of_every_path_equal_the_oracle(case: Case) -> None:
     for path, places in by_path.items():
         for name, flat in chosen.sample(places, min(SAMPLES, len(places))):
             event = result.events[name]
-            one = explain(event, unflat(flat, event.result.shape), operands)
+            one = explain(event, place_of(flat, event.result.shape), operands)
             check(oracle, result, name, one, flat, log2_r.get(name, 0))
         assert places, path
 

@@ -24,9 +24,9 @@ from intnet.numbers.formats import Scaled
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import run_folder
 from intnet.spec import power, round_fraction
+from intnet.spec.tensor import place_of
 from intnet.spec.words import words
 from intnet.trace import Event, Recorder
-from tests.inspect.test_explain_step import unflat
 
 SAMPLES, SEED, BATCH = 1000, 3, 8
 BEFORE = {"fc2/x0": "relu1/x4", "fc3/x0": "relu2/x4", "relu1/x4": "bn1/x3", "relu2/x4": "bn2/x3"}
@@ -177,7 +177,7 @@ def test_a_thousand_elements_of_every_path_are_exact(name: str, number: int) -> 
     for places in by_path.values():
         for path, flat in chosen.sample(places, min(SAMPLES, len(places))):
             event = step.events[path]
-            one = explain(event, unflat(flat, event.result.shape), operands)
+            one = explain(event, place_of(flat, event.result.shape), operands)
             assert one.stored == real[path][flat]
             check(step, path, one, flat, known[path], grids.get(path, (0, 0, 0)))
 

@@ -15,7 +15,7 @@ import pytest
 from intnet.machine import folders
 from intnet.machine.jit import COMPILED, cache_folder, kernel_sources
 from tests.support.command import ROOT, environment
-from tests.test_layout import PACKAGE, imports
+from tests.support.modules import PACKAGE, imports
 
 SOURCES = kernel_sources(PACKAGE)
 

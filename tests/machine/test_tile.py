@@ -9,9 +9,9 @@ import pytest
 
 from intnet.machine import tile, words
 from intnet.machine.jit import njit
-from tests.ops.test_float32_kernels import machines
 from tests.support.command import ROOT, environment
 from tests.support.float_oracle import same
+from tests.support.machines import machines
 
 needs_fours = pytest.mark.skipif(not words.FOURS, reason="the processor has no vpdpbusd")
 N, LENGTHS = 41, (1, 3, 7)  # words an operand row holds, words of the runs

@@ -27,18 +27,10 @@ from intnet.spec.float32 import sqrt32, to_float32
 from intnet.spec.methods import adapt_switch as oracle
 from intnet.spec.methods import float_master
 from tests.support import cases, moving
+from tests.support.cases import near
 
 F32 = np.float32
 DIVERSITIES = [1e-300, 1e-6, 0.3, 0.5, 1.0, 1.5, 2.0, math.e, 3.0, 10.0, 1e3, 1e308, math.inf]
-
-
-def near(x: float, n: int = 4) -> list[float]:
-    """x and n float64 on either side."""
-    out, down, up = [x], x, x
-    for _ in range(n):
-        down, up = math.nextafter(down, -math.inf), math.nextafter(up, math.inf)
-        out += [down, up]
-    return out
 
 
 # -- KL ------------------------------------------------------------------------------------------

@@ -27,8 +27,7 @@ from intnet.spec.methods import METHODS
 from intnet.spec.methods import float_master as oracle
 from intnet.spec.methods.float_master import Settings, Slots
 from intnet.trace import Recorder
-from tests.ops.test_ops_loss import expected
-from tests.support.opcheck import floating, threads, values
+from tests.support.opcheck import expected_loss, floating, threads, values
 
 LEVERS: dict[str, dict[str, Any]] = {
     "sgd": {"momentum": 0.75},
@@ -256,8 +255,8 @@ def test_label_smoothing_reaches_the_loss(name: str) -> None:
     losses: list[float] = []
     run.train(1, lambda report: losses.append(report.loss), [seen])
     logits = float_logits(seen["fc3/x1"])
-    assert Fraction(losses[0]) == expected(logits, labels, 0.25)[0]
-    assert Fraction(losses[0]) != expected(logits, labels)[0]
+    assert Fraction(losses[0]) == expected_loss(logits, labels, 0.25)[0]
+    assert Fraction(losses[0]) != expected_loss(logits, labels)[0]
 
 
 def test_observers_see_the_clipped_gradient_and_the_moments() -> None:

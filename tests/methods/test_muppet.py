@@ -22,7 +22,7 @@ from intnet.spec.float32 import to_float32
 from intnet.spec.formats import Scaled, quantize
 from intnet.spec.methods import muppet
 from intnet.training.train import Run
-from tests.methods.test_adapt_switch import near
+from tests.support.cases import near
 from tests.support.moving import Case, Result, differences, run_case
 from tests.support.opcheck import threads
 

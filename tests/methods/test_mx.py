@@ -10,57 +10,24 @@ import numpy as np
 import pytest
 
 from intnet import datasets, methods
-from intnet.autograd import Tensor
 from intnet.blocks.mx_blocks import Along
 from intnet.datasets import Dataset
 from intnet.errors import ConfigError, NumberError
-from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Linear, ReLU
 from intnet.methods import mx as lib
-from intnet.methods.method import Method
-from intnet.models.model import Model
 from intnet.numbers.microscaling import MXS
 from intnet.ops.bilinear import Bifurcated, Copies
 from intnet.spec.methods import mx
 from intnet.spec.methods.step import Now
-from intnet.spec.nets import Layer, Net
 from intnet.spec.words import words
 from intnet.trace import Recorder
 from intnet.training.train import Run
 from tests.support.opcheck import tensor, threads, values
-from tests.support.saved_world import NETS, Case, prepared
+from tests.support.saved_world import Case, prepared
 from tests.support.states import state_differences, state_of
 from tests.support.stepping import CLASSES, fixed
+from tests.support.zoo import WORLD, Grouped
 
 COPIES = {"Wq", "Wb", "x0", "x0b", "e3", "e3w"}
-
-
-class Grouped(Model):
-    """Convolutions in groups, of which a block of channels never has two; 36 outputs: a block and a tail."""
-
-    def __init__(self) -> None:
-        super().__init__("grouped", (8, 8, 1), CLASSES)
-        self.conv1, self.bn1, self.relu1 = Conv2d(1, 6, 3, stride=2), BatchNorm2d(6), ReLU()
-        self.conv2 = Conv2d(6, 36, 3, padding=1, groups=3)
-        self.conv3 = Conv2d(36, 36, 2, groups=36)
-        self.avgpool, self.fc = GlobalAvgPool(), Linear(36, CLASSES)
-        self.finish()
-
-    def forward(self, x: Tensor, method: Method) -> Tensor:
-        x = self.relu1(self.bn1(self.conv1(x, method), method), method)
-        return self.fc(self.avgpool(self.conv3(self.conv2(x, method), method), method), method)
-
-
-WORLD: dict[str, Net] = NETS | {
-    "grouped": (
-        Layer("conv", "conv1", 6, 3, stride=2),
-        Layer("norm", "bn1"),
-        Layer("relu", "relu1"),
-        Layer("conv", "conv2", 36, 3, padding=1, groups=3),
-        Layer("conv", "conv3", 36, 2, groups=36),
-        Layer("mean", "avgpool"),
-        Layer("linear", "fc", CLASSES, bias=True),
-    )
-}
 
 
 def run_of(net: str, seed: int, batch: int = 4, **options: Any) -> Run:

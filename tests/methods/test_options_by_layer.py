@@ -19,9 +19,9 @@ from intnet.methods.options import parse_options
 from intnet.spec import data
 from intnet.spec.training import train
 from intnet.training.train import Run
-from tests.spec.test_spec_inference import agree
 from tests.support.cases import random_codes
 from tests.support.command import here, last_line
+from tests.support.inferring import agree
 from tests.support.states import state_differences, state_of
 from tests.support.stepping import NET, TinyResNet
 

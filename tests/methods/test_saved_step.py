@@ -17,26 +17,12 @@ from intnet.spec.methods.saved import Codec
 from intnet.spec.nets import Layer, Residual
 from intnet.trace import Recorder
 from tests.support.opcheck import threads
-from tests.support.saved_world import NETS, Case, Result, differences, prepared, run_case
+from tests.support.saved_world import BY_LAYER, NETS, PATTERNS, Case, Result, differences, prepared, run_case
 
 
 def options(codec: str, bits: str, bucket: int | str, **more: Any) -> dict[str, Any]:
     return {"codec": codec, "bits": bits, "bucket": bucket, **more}
 
-
-PATTERNS = {"bits@layer2.*": "8", "bits@layer2.0.bn?": "off", "codec@*.conv1": "affine", "codec@fc": "levels"}
-BY_LAYER = {
-    "layer1.0.conv1": Codec("affine", 2, bucket=64),
-    "layer2.0.conv1": Codec("affine", 8, bucket=64),
-    "layer2.0.bn1": Codec(bits=None),
-    "layer2.0.conv2": Codec(bits=8, bucket=64),
-    "layer2.0.bn2": Codec(bits=None),
-    "layer2.0.downsample.0": Codec(bits=8, bucket=64),
-    "layer2.0.downsample.1": Codec(bits=8, bucket=64),
-    "layer2.0.relu1": Codec(bits=8, bucket=64),
-    "layer2.0.relu2": Codec(bits=8, bucket=64),
-    "fc": Codec("levels", 2, bucket=64),
-}
 
 CASES = [
     Case(options=options("affine", "4", "tensor"), codec=Codec("affine", 4, bucket=None)),

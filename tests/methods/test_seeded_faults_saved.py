@@ -20,9 +20,8 @@ from intnet.methods.packing import Packing
 from intnet.numbers import rng
 from intnet.ops import norm
 from intnet.spec.methods.saved import Codec
-from tests.methods.test_saved_step import BY_LAYER, PATTERNS
 from tests.support.faults import Fault, Patch, caught, pairs, replace
-from tests.support.saved_world import Case, differences, steps_of
+from tests.support.saved_world import BY_LAYER, PATTERNS, Case, differences, steps_of
 
 pytestmark = pytest.mark.slow
 

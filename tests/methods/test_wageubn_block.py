@@ -24,10 +24,10 @@ from intnet.spec.nets import Net
 from intnet.spec.training import train
 from intnet.trace import Recorder
 from intnet.training.train import Run
-from tests.spec.test_spec_inference import agree
 from tests.support import moving
 from tests.support.cases import random_codes
 from tests.support.command import here, last_line
+from tests.support.inferring import agree
 from tests.support.saved_world import NETS, Excited
 from tests.support.states import state_differences, state_of
 from tests.support.stepping import TinyResNet

@@ -21,14 +21,13 @@ from intnet.spec.training import train
 from intnet.spec.words import words
 from intnet.trace import Recorder
 from intnet.training.train import Run
-from tests.methods.test_wageubn_layers import Zoo
-from tests.spec.test_spec_inference import agree
-from tests.spec.test_spec_training import ZOO
 from tests.support.cases import random_codes
 from tests.support.command import MLP, here, last_line, refused
+from tests.support.inferring import agree
 from tests.support.saved_world import NETS, Excited
 from tests.support.states import state_differences, state_of
 from tests.support.stepping import NET, TinyResNet
+from tests.support.zoo import ZOO, Zoo
 
 FORMS = {"k_e2@layer2.*": 6, "e2@layer1.*": "16", "k_e1@*relu1": 5, "k_e1@*relu2": 11}
 WIDE = {"k_w@layer1.0.conv1": 4, "k_w@layer2.*": 11, "k_a@layer1.0.relu1": 5, "k_a@relu1": 10}

@@ -14,22 +14,8 @@ import numpy as np
 import pytest
 
 from intnet import spec as oracle
-from intnet.autograd import Tensor
 from intnet.datasets import Dataset
-from intnet.layers import (
-    AvgPool2d,
-    BatchNorm2d,
-    Conv2d,
-    Dropout,
-    Flatten,
-    Linear,
-    MaxPool2d,
-    ReLU,
-    Tanh,
-)
 from intnet.methods import Wageubn
-from intnet.methods.method import Method
-from intnet.models.model import Model
 from intnet.spec import Fixed, convolution, elementwise, pooling, power
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats as qz
@@ -40,31 +26,12 @@ from intnet.training.train import Run
 from tests.support import cases
 from tests.support import wageubn_layers as layers
 from tests.support.opcheck import fixed, values
+from tests.support.zoo import Zoo
 
 SEED, STEP, N = 3, 0, 4
 WINDOW = {"stride": (1, 2), "padding": (1, 0), "groups": 2}
 MAX = {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)}
 AVG = {"kernel": (2, 2), "stride": (1, 1), "padding": (1, 1)}
-
-
-class Zoo(Model):
-    """8x8x2 images; pool1 makes 4x4, conv2 4x2, pool2 5x3."""
-
-    def __init__(self) -> None:
-        super().__init__("zoo", (8, 8, 2), 3)
-        self.conv1, self.bn1, self.tanh1 = Conv2d(2, 4, 3, padding=1), BatchNorm2d(4), Tanh()
-        self.pool1 = MaxPool2d(3, 2, 1)
-        self.conv2 = Conv2d(4, 6, (3, 1), (1, 2), (1, 0), groups=2, bias=True)
-        self.bn2, self.relu2 = BatchNorm2d(6), ReLU()
-        self.pool2, self.drop, self.flatten = AvgPool2d(2, 1, 1), Dropout(0.3), Flatten()
-        self.fc1, self.bn3, self.relu3 = Linear(90, 5), BatchNorm2d(5), ReLU()
-        self.fc2 = Linear(5, 3)
-        self.finish()
-
-    def forward(self, x: Tensor, method: Method) -> Tensor:
-        for layer in self.all_layers():
-            x = layer(x, method)
-        return x
 
 
 class Recorded:

@@ -8,9 +8,7 @@ from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
@@ -32,17 +30,7 @@ from tests.support.float_oracle import (
     scaled,
     to_float,
 )
-
-
-def fma_loop(a: F32, b: F32, c: F32) -> F32:
-    out = np.empty_like(a)
-    for i in range(a.size):
-        out[i] = fma32(a[i], b[i], c[i])
-    return out
-
-
-fma_in_kernel: Any = numba.njit(fma_loop)
-
+from tests.support.machines import fma_in_kernel
 
 # --- fma32 --------------------------------------------------------------------------------------
 

@@ -11,15 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding
 import numpy as np
 import pytest
 
 from intnet.errors import FormatError, ShapeError
 from intnet.numbers import fp32
 from intnet.ops.kernels import float_products as kernels
-from tests.numbers.test_fp32 import fma_in_kernel
-from tests.ops.test_float32_rows import everything
 from tests.support.float_oracle import (
     UNIT,
     Pair,
@@ -37,6 +34,7 @@ from tests.support.float_oracle import (
     scaled,
     weight_grad_oracle,
 )
+from tests.support.machines import float32_passes, machines
 
 # --- products and convolutions ------------------------------------------------------------------
 
@@ -180,7 +178,7 @@ def digest() -> str:
         sha.update(kernels.conv2d_weight_grad(e, x, kernel, stride, padding, groups).tobytes())
     a = draw(61, 1100, 5)
     sha.update(kernels.matmul_tn(a, a).tobytes())
-    for passed in everything(a, a[::-1]):
+    for passed in float32_passes(a, a[::-1]):
         sha.update(passed.tobytes())
     for rule in (fp32.exp, fp32.tanh, fp32.sqrt, fp32.log):
         sha.update(rule(np.abs(a)).tobytes())
@@ -189,28 +187,13 @@ def digest() -> str:
     return sha.hexdigest()
 
 
-def uses_fma_instruction() -> bool:
-    one = np.ones(1, np.float32)
-    fma_in_kernel(one, one, one)
-    return "vfmadd" in "".join(fma_in_kernel.inspect_asm().values())
-
-
-def machines() -> dict[str, dict[str, str]]:
-    """Environments to compare. NUMBA_CPU_NAME alone would keep the host's features."""
-    runs = {"one thread": {"NUMBA_NUM_THREADS": "1"}, "not compiled": {"NUMBA_DISABLE_JIT": "1"}}
-    features = llvmlite.binding.get_host_cpu_features()
-    names = ["generic"]
-    if "avx2" in features:  # an x86 processor
-        names = ["x86-64", "haswell"] if features["avx2"] and features["fma"] else ["x86-64"]
-    return runs | {name: {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ""} for name in names}
-
-
 @pytest.mark.slow
 def test_every_machine_gives_the_same_bits() -> None:
     root = Path(__file__).parents[2]
     code = (
         f"import sys; sys.path.insert(0, {str(root)!r})\n"
-        "from numba import config\nfrom tests.ops.test_float32_kernels import digest, uses_fma_instruction\n"
+        "from numba import config\nfrom tests.ops.test_float32_kernels import digest\n"
+        "from tests.support.machines import uses_fma_instruction\n"
         "print(digest(), not config.DISABLE_JIT and uses_fma_instruction())"
     )
     changed = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_DISABLE_JIT", "NUMBA_NUM_THREADS")

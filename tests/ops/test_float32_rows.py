@@ -27,6 +27,7 @@ from tests.support.float_oracle import (
     same,
     scaled,
 )
+from tests.support.machines import float32_passes, vectors
 from tests.support.opcheck import threads
 
 SHAPES = [(1, 1), (5, 3), (2, 3, 5, 7), (1023, 2), (1024, 2), (1025, 17), (2, 625, 2, 3), (0, 4)]
@@ -34,10 +35,6 @@ ONE = scaled(np.float32(1))
 SPECIAL = np.array(
     [0.0, -0.0, 1.5, -1.5, 2.0**-149, -(2.0**-149), 3e38, -3e38, np.inf, -np.inf, np.nan], np.float32
 )
-
-
-def vectors(seed: int, channels: int, count: int) -> list[F32]:
-    return list(draw(seed, count, channels))
 
 
 # -- sums over rows -----------------------------------------------------------------------------
@@ -132,15 +129,6 @@ def test_relu_and_joins(case: tuple[list[F32], list[F32]]) -> None:
 # -- all together -------------------------------------------------------------------------------
 
 
-def everything(x: F32, e: F32) -> list[F32]:
-    v = vectors(31, x.shape[-1], 5)
-    return [
-        rows.sum_rows(x), rows.centred_squares(x, v[0]), *rows.error_sums(e, x, v[0], v[1]),
-        rows.normalize(x, *v[:4]), rows.input_error(e, x, *v), rows.rectify(x), rows.rectify_error(e, x),
-        rows.add(x, e),
-    ]  # fmt: skip
-
-
 def test_threads_and_strides_do_not_change_a_bit() -> None:
     x, e = draw(41, 3, 1111, 5), draw(42, 3, 1111, 5)
     spread = np.zeros((3, 1111, 10), np.float32)
@@ -148,7 +136,7 @@ def test_threads_and_strides_do_not_change_a_bit() -> None:
     results = []
     for n in (1, 2, 3):
         with threads(n):
-            results += [everything(x, e), everything(spread[:, :, ::2], e)]
+            results += [float32_passes(x, e), float32_passes(spread[:, :, ::2], e)]
     for result in results[1:]:
         for got, expected in zip(result, results[0], strict=True):
             same(got, expected)

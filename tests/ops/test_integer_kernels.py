@@ -21,8 +21,8 @@ from intnet.ops.kernels import position_sums, tiles
 from intnet.ops.kernels.int_conv import gemm
 from intnet.ops.kernels.plan import plan
 from intnet.ops.kernels.tiles import FOURS, PAIRS
-from tests.ops.test_float32_kernels import machines
 from tests.support.command import ROOT, environment
+from tests.support.machines import machines
 from tests.support.opcheck import threads
 
 Pair = tuple[int, int]

@@ -13,44 +13,10 @@ from hypothesis import strategies as st
 from intnet.autograd import Tensor
 from intnet.errors import ConfigError, DataError, NumberError, ShapeError
 from intnet.exact.expressions import Exact
-from intnet.numbers import fp32
 from intnet.ops import softmax_cross_entropy
-from intnet.spec.float32 import add32, batch_sum32, fma32, to_float32
+from intnet.spec.float32 import to_float32
 from tests.support import cases
-from tests.support.opcheck import floating, integer, run, tensor, threads, values
-
-
-def one(x: np.ndarray) -> Fraction:
-    return Fraction(float(x[0]))
-
-
-def expected(
-    logits: np.ndarray, labels: list[int], smoothing: float = 0.0
-) -> tuple[Fraction, list[Fraction]]:
-    """The loss and (p - t)/N in the order of the formulas; exp and log are `fp32`'s (judged elsewhere)."""
-    n, classes = logits.shape
-    share = to_float32(Fraction(smoothing))
-    on, off = add32(1, -share), to_float32(share / classes)
-    losses: list[Fraction] = []
-    errors = []
-    for i, label in enumerate(labels):
-        row = tensor(logits[i]).values
-        shifted = [add32(v, -max(row)) for v in row]
-        powers = [one(fp32.exp(np.array([float(v)], np.float32))) for v in shifted]
-        denominator = Fraction(0)
-        for v in powers:
-            denominator = add32(denominator, v)
-        log = one(fp32.log(np.array([float(denominator)], np.float32)))
-        surprise = Fraction(0)
-        if smoothing:
-            for v in shifted:
-                surprise = fma32(off, add32(log, -v), surprise)
-        losses.append(fma32(on, add32(log, -shifted[label]), surprise))
-        shares = [add32(to_float32(v / denominator), -off) for v in powers]
-        shares[label] = add32(shares[label], -on)
-        errors += [to_float32(v / n) for v in shares]
-    assert len(errors) == n * classes
-    return to_float32(batch_sum32(losses) / n), errors
+from tests.support.opcheck import expected_loss, floating, integer, run, tensor, threads, values
 
 
 @pytest.mark.slow
@@ -67,7 +33,7 @@ def test_float_softmax_cross_entropy(
     logits, labels = floating(seed, (n, classes), exponent), cases.random_codes(seed, n, 0, classes - 1)
     attributes = {"labels": np.array(labels), "smoothing": smoothing, "error": np.float32(1)}
     loss, (error,) = run(softmax_cross_entropy, logits, **attributes)
-    assert (Fraction(float(loss)), values(error)) == expected(logits, labels, smoothing)
+    assert (Fraction(float(loss)), values(error)) == expected_loss(logits, labels, smoothing)
     # rounding errors aside, shares of a row sum to 1: each of the few roundings is within 2^-24
     for i in range(n):
         assert abs(sum(tensor(error[i]).values)) * n < Fraction(2 * classes + 2, 2**24)
@@ -81,7 +47,7 @@ def test_integer_logits_are_rounded_once_to_float32() -> None:
         rounded = np.array([float(to_float32(v)) for v in values(logits)], np.float32).reshape(3, 4)
         one32 = np.float32(1)
         loss, (error,) = run(softmax_cross_entropy, logits, labels=labels, error=one32)
-        assert (Fraction(float(loss)), values(error)) == expected(rounded, labels.tolist())
+        assert (Fraction(float(loss)), values(error)) == expected_loss(rounded, labels.tolist())
 
 
 def test_threads_and_batches_do_not_change_a_bit() -> None:

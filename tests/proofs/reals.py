@@ -189,6 +189,16 @@ class Factor:
         return self._made(product + plus.coefficient, powers)
 
 
+def newton(e1: Any, e2: Any, e3: Any) -> tuple[Any, Any]:
+    """(left, right) with Q'/Q = 1 - left * right, of a step before its last rounding.
+
+    inverse = (1 + e1)/den, first = (1 + e1)(1 + e2) Q, residual = (Q - first) den (1 + e3):
+    Q'/Q = first/Q + (1 - first/Q)(1 + e3)(1 + e1) = 1 - (1 - first/Q)(1 - (1 + e3)(1 + e1)).
+    """
+    return 1 - (1 + e1) * (1 + e2), 1 - (1 + e3) * (1 + e1)
+
+
 __all__ = [
-    "CHOICES", "FLOATS", "Double", "Factor", "exact", "greater", "keep", "lesser", "real", "to_even", "whole",
+    "CHOICES", "FLOATS", "Double", "Factor", "exact", "greater", "keep", "lesser", "newton", "real",
+    "to_even", "whole",
 ]  # fmt: skip

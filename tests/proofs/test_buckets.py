@@ -17,9 +17,8 @@ import z3
 from intnet.blocks import bucket_loops as loops
 from intnet.machine import instructions
 from tests.proofs.machine import I32, Bit, Num, all_of, assume, counterexample, prove, variable
-from tests.proofs.reals import CHOICES, Factor, real, whole
+from tests.proofs.reals import CHOICES, Factor, newton, real, whole
 from tests.proofs.rules import Kind, greatest, named, on_terms, plain, with_fault
-from tests.proofs.test_quotients import newton
 
 Claim = Callable[[], Any]
 

@@ -16,6 +16,7 @@ import z3
 
 from intnet.exact import sources
 from tests.proofs.machine import TIMEOUT, Bit, Whole, assume, counterexample, prove, require
+from tests.proofs.reals import newton
 from tests.proofs.rules import on_terms, with_fault
 
 U64 = z3.Q(1, 2**53)
@@ -34,15 +35,6 @@ def proven(*terms: Any) -> None:
 def small(*terms: Any, bound: Any = U64) -> Any:
     """All are of a magnitude of at most `bound`."""
     return z3.And(*(z3.And(t <= bound, t >= -bound) for t in terms))
-
-
-def newton(e1: Any, e2: Any, e3: Any) -> tuple[Any, Any]:
-    """(left, right) with Q'/Q = 1 - left * right, of a step before its last rounding.
-
-    inverse = (1 + e1)/den, first = (1 + e1)(1 + e2) Q, residual = (Q - first) den (1 + e3):
-    Q'/Q = first/Q + (1 - first/Q)(1 + e3)(1 + e1) = 1 - (1 - first/Q)(1 - (1 + e3)(1 + e1)).
-    """
-    return 1 - (1 + e1) * (1 + e2), 1 - (1 + e3) * (1 + e1)
 
 
 def test_a_newton_step_is_algebra() -> None:

@@ -17,8 +17,8 @@ from intnet.runs import archive, fixed_model, run_folder
 from intnet.trace import Event
 from intnet.training.inference import as_codes
 from intnet.training.train import Run
-from tests.blocks.test_bitpack import as_bytes
 from tests.support.command import here, refused
+from tests.support.plain_bytes import as_bytes
 
 MODELS = ["lenet5", "resnet8", "mlp"]
 

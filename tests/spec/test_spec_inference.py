@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from math import prod
 from typing import Any
 
@@ -10,20 +9,18 @@ import numpy as np
 import pytest
 
 from intnet import datasets, methods, models
-from intnet.autograd import Tensor as Value
 from intnet.datasets import Dataset
-from intnet.ops.loss import float_logits
 from intnet.spec import data, inference
 from intnet.spec import models as spec_models
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now
-from intnet.spec.nets import Net
-from intnet.training.inference import EVALUATION_BATCH, as_codes, classified, evaluation_batch, ranks
+from intnet.training.inference import EVALUATION_BATCH, evaluation_batch
 from intnet.training.reestimate import reestimated
 from intnet.training.train import Run
-from tests.spec.test_spec_training import KINDS
 from tests.support.cases import random_codes
+from tests.support.inferring import agree
 from tests.support.states import state_differences, state_of
+from tests.support.zoo import KINDS
 
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in METHODS),
@@ -37,23 +34,6 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("saved", {"bits": 2}),
     ("mx", {"format": "MXFP4/ceil/stochastic"}),
 ]
-
-
-def agree(run: Run, net: Net, images: np.ndarray) -> None:
-    """Both worlds' logits and classes behind the run's steps."""
-    codes = as_codes(images, run.data.exponent)
-    module = METHODS[run.method.name]
-    settings = module.Settings.from_options(run.method.settings())
-    given = data.Fixed(images.shape, images.reshape(-1).tolist(), run.data.exponent)
-    now = Now(run.seed, run.step, run.steps_per_epoch)
-    want = inference.logits(net, module, settings, state_of(run), given, now)
-    got = classified(run.model, run.method, images, run.data.exponent)
-    with run.method.within(training=False):
-        logits = float_logits(run.model(Value(codes), run.method).value)
-    assert [Fraction(float(v)) for v in logits.reshape(-1)] == want.values
-    assert got.tolist() == inference.classes(want)
-    labels = np.arange(len(images)) % logits.shape[1]
-    assert ranks(logits, labels).tolist() == inference.ranks(want, labels.tolist())
 
 
 @pytest.mark.slow

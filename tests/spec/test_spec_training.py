@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from fractions import Fraction
 from math import prod
 from typing import Any
 
@@ -18,21 +16,17 @@ import pytest
 
 from intnet import datasets, methods, models
 from intnet.datasets import Dataset
-from intnet.layers import AvgPool2d, Linear
 from intnet.spec import data, initial
 from intnet.spec import models as spec_models
 from intnet.spec.__main__ import EXAMPLE
 from intnet.spec.digest import digest
 from intnet.spec.methods import METHODS
-from intnet.spec.nets import Layer, Net, Residual
 from intnet.spec.training import first, train
 from intnet.training.train import Run
-from tests.methods.test_wageubn_layers import Zoo
 from tests.support.cases import random_codes
-from tests.support.saved_world import NETS, Excited
 from tests.support.states import state_differences, state_of
 from tests.support.stepping import TinyResNet
-from tests.support.weighed import Weighed
+from tests.support.zoo import KINDS
 
 ALONE = """
 import sys
@@ -154,59 +148,6 @@ def test_options_and_the_end_of_an_epoch(method: str, options: dict[str, Any]) -
     state = train(net, method, data.digits().first(24), 5, 3, 12, options)
     assert state_differences(state_of(run), state) == []
     assert digest(state) == run.digest()
-
-
-ZOO: Net = (
-    Layer("conv", "conv1", 4, 3, padding=1),
-    Layer("norm", "bn1"),
-    Layer("tanh", "tanh1"),
-    Layer("max_pool", "pool1", kernel=3, stride=2, padding=1),
-    Layer("conv", "conv2", 6, (3, 1), bias=True, stride=(1, 2), padding=(1, 0), groups=2),
-    Layer("norm", "bn2"),
-    Layer("relu", "relu2"),
-    Layer("avg_pool", "pool2", kernel=2, stride=1, padding=1),
-    Layer("dropout", "drop", keep=Fraction(7, 10)),
-    Layer("flatten", "flatten"),
-    Layer("linear", "fc1", 5, bias=True),
-    Layer("norm", "bn3"),
-    Layer("relu", "relu3"),
-    Layer("linear", "fc2", 3, bias=True),
-)
-
-
-class Apart(Zoo):
-    """Windows that do not overlap: behind AdaPT's float32 error only those are exact."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pool2, self.fc1 = AvgPool2d(2), Linear(12, 5)
-        self.finish()
-
-
-APART = tuple(
-    x._replace(stride=2, padding=0) if isinstance(x, Layer) and x.name == "pool2" else x for x in ZOO
-)
-WEIGHED: Net = (
-    Layer("conv", "conv1", 4, 3, stride=2, padding=1),
-    Layer("norm", "bn1"),
-    Layer("silu", "silu1"),
-    Residual((
-        Layer("conv", "conv2", 4, 3, padding=1),
-        Layer("norm", "bn2"),
-        Layer("silu", "silu2"),
-        Layer("excite", "excite", 2),
-    )),
-    Layer("join", "join"),
-    Layer("adaptive_pool", "avgpool", kernel=3),
-    Layer("flatten", "flatten"),
-    Layer("linear", "fc", 3, bias=True),
-)  # fmt: skip
-KINDS: dict[str, tuple[Net, Callable[[], models.Model]]] = {
-    "zoo": (ZOO, Zoo),
-    "apart": (APART, Apart),
-    "excited": (NETS["excited"], Excited),
-    "weighed": (WEIGHED, lambda: Weighed((8, 8, 1), 3)),
-}
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Generated test inputs: corner integers, ties, the neighbours of sqrt(2) * 2^n, seeded random numbers.
+"""Generated test inputs: corner integers, ties, neighbours of sqrt(2) * 2^n and of floats, seeded numbers.
 
 Corners are computed, never listed by hand. `net_state` makes a net's parameters under WAGEUBN.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from fractions import Fraction
-from math import isqrt
+from math import inf, isqrt, nextafter
 
 from intnet.spec import Fixed, Tensor
 from intnet.spec.float32 import to_float32
@@ -130,3 +130,12 @@ def net_state(net: Net, shape: tuple[int, ...], seed: int) -> dict[str, Fixed | 
         state[f"{p.layer}/{p.symbol}"] = _fixed(at, p.shape, spread, -23, centre)
         state[f"{p.layer}/Accq{slot}"] = _fixed(momentum, p.shape, 40, -12)
     return state
+
+
+def near(x: float, n: int = 4) -> list[float]:
+    """x and n float64 on either side."""
+    out, down, up = [x], x, x
+    for _ in range(n):
+        down, up = nextafter(down, -inf), nextafter(up, inf)
+        out += [down, up]
+    return out

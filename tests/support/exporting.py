@@ -1,16 +1,22 @@
-"""Small networks behind a few steps of training, for tests of what leaves the house."""
+"""Networks behind a few steps of training, for tests of what leaves the house; its numbers in C and ONNX."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from intnet import methods, models
 from intnet.datasets import Dataset
-from intnet.export import writing
+from intnet.export import batch, c_source, onnx_model, writing
 from intnet.export.program import Program
+from intnet.export.values import CODES
 from intnet.models.model import Model
 from intnet.spec import data, inference
 from intnet.spec import models as spec_models
@@ -35,6 +41,9 @@ NETS: dict[str, tuple[Net, Any]] = {
     "lenet": (moving.NETS["lenet"], moving.TinyLeNet),
     "resnet": (moving.NETS["resnet"], TinyResNet),
 }
+STRICT = ["-std=c99", "-O1", "-pedantic", "-Wall", "-Wextra", "-Werror", "-DINTNET_MAIN"]
+SANITIZED = [*STRICT, "-fsanitize=undefined,address", "-fno-sanitize-recover=all"]
+NEEDS_RUNTIME = "needs the packages onnx and onnxruntime: pip install -e '.[test]'"
 
 
 def images_for(model: Model, n: int, seed: int = 3) -> np.ndarray:
@@ -70,3 +79,37 @@ def program_of(net: str, method: str, options: dict[str, Any]) -> tuple[Run, Pro
     """A run and its program."""
     run = trained(net, method, options)
     return run, writing.of_run(run)
+
+
+def wanted(program: Program, images: np.ndarray) -> list[list[int]]:
+    """What the program of C prints of them."""
+    codes, exponents = batch.outputs(program, images)
+    return (codes if program.logits.scale is None else np.hstack([codes, exponents])).tolist()
+
+
+def by_c(program: Program, images: np.ndarray, folder: Path, compiler: str) -> list[list[float]]:
+    """Logits of images in the data's own type, codes or float32."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} here")
+    (folder / "model.c").write_text(c_source.source(program)[0], "ascii")
+    subprocess.run([compiler, *SANITIZED, "model.c", "-o", "model"], cwd=folder, check=True)
+    little = images.astype(images.dtype.newbyteorder("<")).tobytes()
+    done = subprocess.run([folder / "model"], input=little, capture_output=True, check=True)
+    number = int if program.logits.form == CODES else lambda text: float(np.float32(text))
+    return [[number(one) for one in line.split()] for line in done.stdout.splitlines()]
+
+
+def by_runtime(program: Program, images: np.ndarray) -> tuple[np.ndarray, Counter[str]]:
+    """Logits, whose exponents are found to be right, and how many nodes of each kind."""
+    pytest.importorskip("onnx", reason=NEEDS_RUNTIME)
+    runtime = pytest.importorskip("onnxruntime", reason=NEEDS_RUNTIME)
+    made = onnx_model.model(program)
+    props = {prop.key: prop.value for prop in made.metadata_props}
+    own = program.logits.scale is not None
+    plain = not own and program.logits.form == CODES
+    assert props == ({"logits_exponent": str(program.logits.exponent)} if plain else {})
+    session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    kind = np.uint8 if images.dtype == np.uint8 else np.int32
+    codes, *exponents = session.run(None, {onnx_model.IMAGES: images.astype(kind)})
+    assert [e.tolist() for e in exponents] == [batch.outputs(program, images)[1][:, 0].tolist()] * own
+    return codes, Counter(node.op_type for node in made.graph.node)

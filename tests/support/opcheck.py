@@ -16,7 +16,9 @@ from intnet import spec as oracle
 from intnet.autograd import Op, backward, leaf
 from intnet.exact.expressions import Exact, add
 from intnet.machine import jit
+from intnet.numbers import fp32
 from intnet.numbers.qtensor import QTensor
+from intnet.spec.float32 import add32, batch_sum32, fma32, to_float32
 from tests.support import cases
 
 TYPES = (np.int8, np.int16, np.int32, np.int64)
@@ -116,3 +118,36 @@ def threads(n: int) -> Iterator[None]:
             yield
         finally:
             numba.set_num_threads(before)
+
+
+def _one(x: np.ndarray) -> Fraction:
+    return Fraction(float(x[0]))
+
+
+def expected_loss(
+    logits: np.ndarray, labels: list[int], smoothing: float = 0.0
+) -> tuple[Fraction, list[Fraction]]:
+    """The loss and (p - t)/N in the order of the formulas; exp and log are `fp32`'s (judged elsewhere)."""
+    n, classes = logits.shape
+    share = to_float32(Fraction(smoothing))
+    on, off = add32(1, -share), to_float32(share / classes)
+    losses: list[Fraction] = []
+    errors = []
+    for i, label in enumerate(labels):
+        row = tensor(logits[i]).values
+        shifted = [add32(v, -max(row)) for v in row]
+        powers = [_one(fp32.exp(np.array([float(v)], np.float32))) for v in shifted]
+        denominator = Fraction(0)
+        for v in powers:
+            denominator = add32(denominator, v)
+        log = _one(fp32.log(np.array([float(denominator)], np.float32)))
+        surprise = Fraction(0)
+        if smoothing:
+            for v in shifted:
+                surprise = fma32(off, add32(log, -v), surprise)
+        losses.append(fma32(on, add32(log, -shifted[label]), surprise))
+        shares = [add32(to_float32(v / denominator), -off) for v in powers]
+        shares[label] = add32(shares[label], -on)
+        errors += [to_float32(v / n) for v in shares]
+    assert len(errors) == n * classes
+    return to_float32(batch_sum32(losses) / n), errors

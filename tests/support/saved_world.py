@@ -62,6 +62,21 @@ NETS: dict[str, nets.Net] = moving.NETS | {
     )
 }
 
+# options by layer, and what they say of each layer that they name
+PATTERNS = {"bits@layer2.*": "8", "bits@layer2.0.bn?": "off", "codec@*.conv1": "affine", "codec@fc": "levels"}
+BY_LAYER = {
+    "layer1.0.conv1": Codec("affine", 2, bucket=64),
+    "layer2.0.conv1": Codec("affine", 8, bucket=64),
+    "layer2.0.bn1": Codec(bits=None),
+    "layer2.0.conv2": Codec(bits=8, bucket=64),
+    "layer2.0.bn2": Codec(bits=None),
+    "layer2.0.downsample.0": Codec(bits=8, bucket=64),
+    "layer2.0.downsample.1": Codec(bits=8, bucket=64),
+    "layer2.0.relu1": Codec(bits=8, bucket=64),
+    "layer2.0.relu2": Codec(bits=8, bucket=64),
+    "fc": Codec("levels", 2, bucket=64),
+}
+
 
 @dataclass(frozen=True)
 class Case:

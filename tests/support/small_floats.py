@@ -8,7 +8,11 @@ from math import isnan
 import numpy as np
 
 from intnet.exact.quantize import quantize
+from intnet.numbers.formats import FixedPoint
+from intnet.numbers.microscaling import Microscaling
 from intnet.numbers.small_floats import FLOATS, Float
+from intnet.spec import formats as fixed
+from intnet.spec import microscaling
 from intnet.spec import small_floats as spec
 
 NARROW = {name: format for name, format in FLOATS.items() if format.bits <= 8}
@@ -58,3 +62,9 @@ def sweep(format: Float, mode: str, x: np.ndarray, words: np.ndarray | None = No
     assert made.status is not None
     assert made.status.saturated == sum(one.saturated for one in told)
     assert made.status.inexact == sum(one.inexact for one in told)
+
+
+def element(format: Microscaling) -> microscaling.Element:
+    """The element of a block's format as the definition has it."""
+    of = format.element
+    return fixed.FixedPoint(of.wl, of.fl, overflow=of.overflow) if isinstance(of, FixedPoint) else defined(of)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ops.test_float32_kernels import machines
 from tests.support.command import PYTHON, ROOT, environment, intnet, last_line, signalled
+from tests.support.machines import machines
 
 pytestmark = pytest.mark.slow
 
@@ -108,7 +108,7 @@ for method in sys.argv[1].split(","):
     print(run.digest())
 """
 INSTRUCTIONS = """
-from tests.ops.test_float32_kernels import uses_fma_instruction
+from tests.support.machines import uses_fma_instruction
 print(uses_fma_instruction())
 """
 # processors to compile for, as environment variables: x86-64 has neither FMA nor wide vectors, haswell both
