@@ -61,6 +61,46 @@ def test_tests_mirror_the_rooms() -> None:
     assert {path.parent.name for path in helpers} == {"support", "oracle", "proofs"}
 
 
+def borrowed(tree: ast.AST) -> list[str]:
+    """What a tree imports of test modules, and which of them whole."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names]
+    return [name for name in found if name.startswith(("tests.", ".")) and ".test_" in name]
+
+
+@pytest.mark.slow
+def test_what_tests_share_stands_in_support() -> None:
+    """No test module imports from another one; where faults are seeded, those that must see them are run."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        names = borrowed(ast.parse(path.read_text()))
+        if path.name.startswith("test_seeded_faults"):
+            names = [name for name in names if not (ROOT / f"{name.replace('.', '/')}.py").is_file()]
+        assert not names, f"{path.name} imports {', '.join(names)}: to tests/support with what both need"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            "from tests.exact.test_own import Some as S, x",
+            ["tests.exact.test_own.Some", "tests.exact.test_own.x"],
+        ),
+        ("def f():\n    from tests.exact import test_own", ["tests.exact.test_own"]),
+        ("from tests import test_layout", ["tests.test_layout"]),
+        ("import tests.exact.test_own as t", ["tests.exact.test_own"]),
+        ("from .test_own import Some", [".test_own.Some"]),
+        ("from . import test_own", ["..test_own"]),
+        ("from tests.support.own_formats import Some\nfrom cocotb import test_x", []),
+    ],
+)
+def test_what_is_borrowed_is_found(text: str, names: list[str]) -> None:
+    assert borrowed(ast.parse(text)) == names
+
+
 def module_name(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 

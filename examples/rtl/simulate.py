@@ -59,7 +59,7 @@ def icarus(pack: Path, unit: str, folder: Path, mutant: int = 0) -> list[str]:
     top, program = bench(pack), folder / f"{pack.name}_{mutant}.vvp"
     define = [f"-DMUT={mutant}"] if mutant else []
     own = [circuit(pack, unit, folder)] if unit else []
-    folders = ["-I", pack / "hdl", "-I", HERE]
+    folders: list[str | Path] = ["-I", pack / "hdl", "-I", HERE]
     command(["iverilog", "-g2012", *folders, *define, "-s", top.stem, "-o", program, top, *own])
     return ["vvp", "-n", str(program), f"+pack={pack}"]
 

@@ -22,9 +22,8 @@ from intnet.packs.units.signals import joined
 from intnet.packs.units.words import Ran
 from intnet.spec import units as definition
 from intnet.spec.wires import Circuit, run
-from tests.packs.test_units import SMALL, label
+from tests.support.testbench_packs import SMALL, Settings, label
 
-Settings = dict[str, Any]
 CASES = [(name, Settings()) for name in units.UNITS]
 CASES += [(name, settings) for name, settings in SMALL if "lfsr" not in settings]
 yosys_only = pytest.mark.skipif(bool(prove.missing()), reason=prove.missing())

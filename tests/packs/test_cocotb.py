@@ -20,11 +20,10 @@ from intnet.errors import ConfigError, PackError
 from intnet.packs import check, pack
 from intnet.packs.layouts import Choice, laid_out
 from intnet.packs.play import Scoreboard
-from tests.packs.test_stream import ALL, SAYS, Settings
-from tests.packs.test_testbench import layers
-from tests.packs.test_units import made
 from tests.support.command import environment
 from tests.support.docs_pages import DOCS, ROOT, blocks
+from tests.support.simulators import SAYS
+from tests.support.testbench_packs import STREAMED, Settings, made, many_kinds
 
 NO_COCOTB = importlib.util.find_spec("cocotb_tools") is None
 REASON = "cocotb is not installed: pip install 'cocotb>=2'" if NO_COCOTB else simulate.missing("icarus")
@@ -92,9 +91,9 @@ def passes(folder: Path, place: Path) -> None:
     ("name", "settings", "choice"),
     [
         ("quantize_sq", {}, Choice()),
-        ("quantize_sq", ALL, Choice()),
+        ("quantize_sq", STREAMED, Choice()),
         ("mac_requant", {}, Choice()),
-        ("mac_requant", ALL, Choice("nhwc", 1, 12)),
+        ("mac_requant", STREAMED, Choice("nhwc", 1, 12)),
         ("mac_requant", {"latency": 4}, Choice("nhwc", 2, 12)),
         ("block_dot", {"ready": 1}, Choice("nhwc", None, 3)),
         ("mx_dot", {"reset": 1}, Choice("nhwc", None, 3)),
@@ -122,7 +121,7 @@ def test_a_mutant_is_caught_told_and_diagnosed(tmp_path: Path) -> None:
 @pytest.mark.slow
 @in_icarus
 def test_faults_of_a_stream_are_caught_and_named(tmp_path: Path) -> None:
-    folder = pack.write(made("mac_requant", "L0", ALL), tmp_path / "pack")
+    folder = pack.write(made("mac_requant", "L0", STREAMED), tmp_path / "pack")
     for mutant in (101, 103, 105, 106, 107, 108, 112):
         says = SAYS[mutant]
         passed, log = played(folder, tmp_path / "run", mutant)
@@ -220,7 +219,7 @@ def test_a_word_that_is_lost_or_comes_twice_is_named(tmp_path: Path) -> None:
 
 def test_what_cannot_be_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PackError, match="a pack of layers; give that of a unit"):
-        Scoreboard(pack.write(layers(), tmp_path / "layers"))
+        Scoreboard(pack.write(many_kinds(), tmp_path / "layers"))
 
     def absent(name: str) -> str:
         raise intnet_cocotb.PackageNotFoundError(name)

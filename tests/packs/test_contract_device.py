@@ -20,6 +20,7 @@ from intnet.runs import run_folder
 from tests.support import contract_device, contract_device32, contract_network, contract_page
 from tests.support.contract_device import Device, Round, limited, rounded
 from tests.support.contract_device32 import Device32, Sums
+from tests.support.devices import check_marks, complemented, given, minus, truncated
 
 STRIDED, PADDED = "layer2.0.", "layer1.0."
 THREE = ("conv1", "bn1", "relu1")
@@ -52,16 +53,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Make:
         return held[name]
 
     return make
-
-
-def given(read: pack.Pack, folder: Path) -> Path:
-    """What a device may see of a pack."""
-    folder.mkdir()
-    shutil.copy(read.folder / "CONTRACT.md", folder)
-    for name in ("in", "rnd"):
-        if (read.folder / name).exists():
-            shutil.copytree(read.folder / name, folder / name)
-    return folder
 
 
 def device_of(name: str) -> type[Device] | type[Device32]:
@@ -146,20 +137,8 @@ def test_the_page_has_a_rule_or_a_row_for_every_result(made: Make) -> None:
 # -- faults, one at a time ---------------------------------------------------------------------------
 
 
-def truncated(scaled: Fraction, mode: str, word: int, low: int | None, high: int | None) -> int:
-    return limited(scaled.__floor__(), low, high)
-
-
 def half_up(scaled: Fraction, mode: str, word: int, low: int | None, high: int | None) -> int:
     return limited((scaled + Fraction(1, 2)).__floor__(), low, high)
-
-
-def complemented(scaled: Fraction, mode: str, word: int, low: int | None, high: int | None) -> int:
-    return rounded(scaled, mode, word ^ 0xFFFFFFFF, low, high)
-
-
-def minus(scaled: Fraction, mode: str, word: int, low: int | None, high: int | None) -> int:
-    return -rounded(scaled, mode, word, low, high)
 
 
 def narrow(bits: int) -> Round:
@@ -188,19 +167,6 @@ FAULTS: dict[str, tuple[str, Round, str]] = {
     "Accq ties up": ("bn1/Accq_gamma", half_up, "tie up (towards +infinity)"),
     "ggamma wraps": ("bn1/ggamma", narrow(10), "wraps at 10 bits"),
 }
-
-
-def check_marks(result: Result, roots: dict[str, str], whole: bool = True) -> None:
-    """Ports with faults stand first, each with its cause; all others that are wrong follow from them."""
-    bad = [port for port in result.ports if port.status != "pass"]
-    first, others = bad[: len(roots)], bad[len(roots) :]
-    assert {port.port.name for port in first} == set(roots)
-    for port in first:
-        assert port.own
-        if whole:
-            assert roots[port.port.name] in [one.name for one in port.verdicts if one.whole], port.verdicts
-    for port in others:
-        assert port.own == 0 and port.follows and set(port.follows) <= set(roots), port.port.name
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from intnet.errors import PackError
 from intnet.packs import device, lines
 from intnet.packs.ports import Port
-from tests.packs.test_hexfiles import LAYOUTS, corners
+from tests.support.hex_words import FORMS, LAYOUTS, corners
 
 
 def port(bits: int, lanes: int = 1, words: int = 1, word: int = 0, signed: bool = True) -> Port:
@@ -36,23 +35,6 @@ def written(codes: list[int], of: Port) -> list[str]:
     parts = -(-width // size)
     words = [row >> size * k & (1 << size) - 1 for row in rows for k in range(parts)]
     return [f"{word:0{-(-size // 4)}x}" for word in words]
-
-
-FORMS: dict[str, Callable[[list[str]], str]] = {
-    "as it is": lambda words: "\n".join(words) + "\n",
-    "without the last line's end": "\n".join,
-    "CRLF": lambda words: "".join(f"{word}\r\n" for word in words),
-    "upper case": lambda words: "\n".join(words).upper(),
-    "several a line": "  ".join,
-    "blank lines": lambda words: "\n\n" + "\n\n  \n".join(words),
-    "underscores": lambda words: "\n".join("_".join(word) for word in words),
-    "leading zeros left out": lambda words: "\n".join(word.lstrip("0") or "0" for word in words),
-    "0x": lambda words: "\n".join(f"0x{word}" for word in words),
-    "0X": lambda words: "\n".join(f"0X{word.upper()}" for word in words),
-    "addresses, comments": lambda words: "// 0x00\n@0\n" + "\n".join(
-        f"@{at:08X} /* two\nlines */ {word} // on" for at, word in enumerate(words)
-    ),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)

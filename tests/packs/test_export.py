@@ -21,9 +21,9 @@ from intnet.errors import ConfigError, PackError
 from intnet.packs import export, pack
 from intnet.packs.layouts import Choice, laid_out
 from intnet.packs.ports import Case, Draft, Port
-from tests.packs.test_rtl import icarus_only
-from tests.packs.test_testbench import layers as many_kinds
 from tests.support.plain_pack import Plain, elements
+from tests.support.simulators import icarus_only
+from tests.support.testbench_packs import many_kinds
 
 gcc_only = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc on the path")
 

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from intnet.packs import pack
-from tests.packs.test_pack_check import give, good
 from tests.support.command import MLP, here, intnet, refused
+from tests.support.devices import give, good
 
 Capture = pytest.CaptureFixture[str]
 SMALL = (*MLP, "--limit", 64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,12 +9,7 @@ from hypothesis import strategies as st
 
 from intnet.errors import PackError
 from intnet.numbers.hexfiles import Layout, decode, encode
-
-LAYOUTS = [
-    Layout(1), Layout(1, 5), Layout(3, 7, False), Layout(4, 2), Layout(8), Layout(8, 4), Layout(9, 3),
-    Layout(13, 5), Layout(16, 64), Layout(31, 3), Layout(32, 32, False), Layout(33, 2), Layout(61, 4),
-    Layout(63, 3), Layout(64), Layout(64, 16), Layout(7, 146), Layout(2, 512),
-]  # fmt: skip
+from tests.support.hex_words import LAYOUTS, corners
 
 
 def reference(codes: list[int], layout: Layout) -> tuple[str, int]:
@@ -32,13 +25,6 @@ def reference(codes: list[int], layout: Layout) -> tuple[str, int]:
             turned = (guard << 1 | guard >> 63) % (1 << 64)
             guard = turned ^ (word >> 64 * k) % (1 << 64)
     return text, guard
-
-
-def corners(layout: Layout, words: int, seed: int) -> list[int]:
-    source, (low, high) = random.Random(seed), layout.limits
-    some = [low, high, 0, low + 1, high - 1, max(low, -1), min(high, 1)]
-    pool = [code for code in some if low <= code <= high] + [source.randint(low, high) for _ in range(9)]
-    return [source.choice(pool) for _ in range(words * layout.lanes)]
 
 
 def held(codes: list[int]) -> np.ndarray:

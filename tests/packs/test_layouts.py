@@ -22,7 +22,7 @@ from intnet.packs.by_spec import recompute
 from intnet.packs.layouts import Choice, laid_out
 from intnet.packs.ports import Draft, Port
 from intnet.runs import run_folder
-from tests.packs.test_pack_check import good, whole
+from tests.support.devices import good, whole
 from tests.support.plain_pack import Plain, position, values_of
 
 CHOICES = [

@@ -26,6 +26,7 @@ from intnet.packs import pack, ports
 from intnet.packs.ports import Case, Draft
 from intnet.spec.formats import exponent_of
 from intnet.spec.rounding import MODES, overflow, round_fraction
+from tests.support.forging import seal
 from tests.support.plain_pack import Plain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,16 +165,6 @@ def test_what_makes_no_pack_is_refused(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(PackError, match="file"):
         pack.write(draft(), tmp_path / "file" / "p")
     assert {path.name for path in tmp_path.iterdir()} == {folder.name, "file"}
-
-
-def seal(folder: Path) -> None:
-    """SHA256SUMS that fit the files, as a forger would write them."""
-    lines = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != pack.SUMS):
-        lines.append(
-            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n"
-        )
-    (folder / pack.SUMS).write_text("".join(lines))
 
 
 @pytest.mark.slow

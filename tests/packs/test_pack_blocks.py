@@ -21,8 +21,8 @@ from intnet.spec.block_float import Index, block_of, places
 from intnet.spec.float32 import to_float32
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import Tensor, power
-from tests.packs.test_pack_check import give, good
-from tests.packs.test_pack_recompute import forge
+from tests.support.devices import give, good
+from tests.support.forging import forge
 from tests.support.plain_pack import Plain
 
 CONV = ("layer2.0.conv1", "layer2.0.bn1", "layer2.0.relu1")

@@ -19,8 +19,8 @@ from intnet.spec.convolution import conv32_weight_grad
 from intnet.spec.tensor import Tensor
 from intnet.spec.words import words as random_words
 from tests.oracle import bucket_steps as oracle
-from tests.packs.test_pack_check import give, good
-from tests.packs.test_pack_recompute import forge
+from tests.support.devices import give, good
+from tests.support.forging import forge
 from tests.support.plain_pack import Plain
 
 CONV, NORM = "layer1.0.conv1", "layer1.0.bn1"

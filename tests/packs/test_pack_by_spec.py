@@ -26,9 +26,8 @@ from intnet.packs.by_spec import trails
 from intnet.packs.by_spec.recompute import recompute
 from intnet.packs.check import Result
 from intnet.runs import run_folder
-from tests.packs.test_pack import seal
-from tests.packs.test_pack_recompute import forge
 from tests.support.command import here, refused
+from tests.support.forging import forge, seal
 from tests.support.plain_pack import Plain
 
 Write = Callable[..., Path]

@@ -4,7 +4,7 @@ Faulty devices are plain Python: the oracle's fractions, rounded or limited by a
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from intnet.packs import check, layers, pack, units
 from intnet.runs import run_folder
 from intnet.spec.rounding import overflow, round_fraction
 from intnet.spec.tensor import power
+from tests.support.devices import give, good, result_of, whole
 from tests.support.plain_pack import Plain
 
 Codes = list[int]
@@ -31,38 +32,6 @@ def block(tmp_path_factory: pytest.TempPathFactory) -> pack.Pack:
 @pytest.fixture
 def dut(block: pack.Pack, tmp_path: Path) -> Path:
     return good(block, tmp_path / "dut")
-
-
-def good(read: pack.Pack, folder: Path) -> Path:
-    """A device that is right."""
-    folder.mkdir()
-    for path in (read.folder / "exp").iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
-    return folder
-
-
-def give(read: pack.Pack, name: str, codes: Sequence[int], folder: Path) -> None:
-    """Write a port's file with other elements, as lines of `$writememh`."""
-    port = read.ports[name]
-    mask, lanes, bits = (1 << port.bits) - 1, port.lanes, port.bits
-    words = [
-        sum((code & mask) << lane * bits for lane, code in enumerate(codes[i : i + lanes]))
-        for i in range(0, len(codes), lanes)
-    ]
-    digits = -(-lanes * bits // 4)
-    (folder / Path(port.file).name).write_text("".join(f"{word:0{digits}x}\n" for word in words))
-
-
-def result_of(read: pack.Pack, folder: Path, name: str) -> check.PortResult:
-    """That port's result; every other port must pass."""
-    result = check.check_dut(read, folder)
-    assert [port.port.name for port in result.ports if port.status != "pass"] == [name]
-    assert result.exit_status in (1, 2)
-    return next(port for port in result.ports if port.port.name == name)
-
-
-def whole(result: check.PortResult) -> list[str]:
-    return [verdict.name for verdict in result.verdicts if verdict.whole]
 
 
 # -- places --------------------------------------------------------------------------------------

@@ -25,13 +25,11 @@ from intnet.packs.ports import Draft
 from intnet.runs import run_folder
 from intnet.trace import Recorder
 from intnet.training.train import Run
-from tests.packs.test_contract_device import check_marks, given
-from tests.packs.test_pack import seal
-from tests.packs.test_pack_check import give, good, result_of
-from tests.packs.test_pack_recompute import forge
-from tests.packs.test_rtl import icarus_only
 from tests.support.contract_device32 import Sums
 from tests.support.contract_mx import DeviceMX, Fault
+from tests.support.devices import check_marks, give, given, good, result_of
+from tests.support.forging import forge, seal
+from tests.support.simulators import icarus_only
 
 LINEAR = ("fc2", "bn2", "relu2")
 CONV = tuple(f"layer2.0.{name}" for name in ("conv1", "bn1", "relu1"))

@@ -18,11 +18,11 @@ from intnet.packs.by_spec.recompute import recompute
 from intnet.packs.layers import network
 from intnet.packs.layers.wiring import Wiring
 from intnet.runs import run_folder
-from tests.packs.test_contract_device import check_marks, complemented, given, minus, truncated
 from tests.support import weighed
 from tests.support.command import here
 from tests.support.contract_device import T
 from tests.support.contract_network import Network
+from tests.support.devices import check_marks, complemented, given, minus, truncated
 from tests.support.plain_pack import Plain
 
 FIXED = {"edges": "fixed16"}

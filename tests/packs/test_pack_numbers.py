@@ -18,7 +18,7 @@ from intnet.packs.layouts import Choice, laid_out
 from intnet.packs.tiles import tiled
 from intnet.packs.units.signals import Range
 from intnet.runs import run_folder
-from tests.packs.test_pack import seal
+from tests.support.forging import seal
 
 LARGE = [(1 << 63) - 1, -(1 << 63), 1 << 62, 1 << 40, -1, 0]
 

@@ -1,20 +1,17 @@
 """intnet check without a device: a pack is run again from its own inputs, and every lie in it is found."""
 
-import hashlib
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from intnet.errors import PackError
-from intnet.numbers import hexfiles
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import check, contract, hdl, layers, pack, units
 from intnet.runs import run_folder
-from tests.packs.test_pack import seal
+from tests.support.forging import forge, seal
 from tests.support.plain_pack import Plain
 
 
@@ -81,18 +78,6 @@ def test_a_pack_of_a_method_that_remembers(method: str, at: str, tmp_path: Path)
     seal(folder)
     with pytest.raises(PackError, match="cannot be run again"):
         check.recompute(pack.read(folder))
-
-
-def forge(folder: Path, name: str, codes: Sequence[int]) -> None:
-    """Another expected word, with every hash and guard made to fit."""
-    manifest = json.loads((folder / "PACK.json").read_text())
-    entry = next(port for port in manifest["ports"] if port["name"] == name)
-    layout = hexfiles.Layout(entry["bits"], entry["lanes"], entry["signed"])
-    text, guard = hexfiles.encode(np.array(codes, np.int64), layout)
-    entry |= {"sha256": hashlib.sha256(text).hexdigest(), "guard": f"{guard:016x}"}
-    (folder / entry["file"]).write_bytes(text)
-    (folder / "PACK.json").write_text(json.dumps(manifest, indent=1) + "\n")
-    seal(folder)
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,14 +14,12 @@ from examples.rtl import kill_table, simulate
 from examples.rtl.mutants import EQUIVALENT, mutants, proven, source
 from intnet.packs import pack, units
 from intnet.packs.units import drafts
-from tests.packs.test_units import EVERY, SMALL, label, made
+from tests.support.simulators import check_passed, icarus_only, verilator_only
+from tests.support.testbench_packs import EVERY, SMALL, Settings, label, made
 
 LEAST_MUTANTS = 147
 MAIN = [case for case in EVERY if not case[2]]
 SMALL_L1 = [(name, "L1", settings) for name, settings in SMALL]
-icarus_only = pytest.mark.skipif(bool(simulate.missing("icarus")), reason=simulate.missing("icarus"))
-verilator_only = pytest.mark.skipif(bool(simulate.missing("verilator")), reason=simulate.missing("verilator"))
-Settings = dict[str, Any]
 Write = Callable[..., Path]
 
 
@@ -44,15 +41,6 @@ def verilated(written: Write, tmp_path_factory: pytest.TempPathFactory) -> list[
     """All testbenches in one program, built once, without a warning under -Wall."""
     packs = [(written(name, level, s), name) for name, level, s in MAIN + SMALL_L1]
     return simulate.verilator(packs, tmp_path_factory.mktemp("verilator"))
-
-
-def check_passed(words: list[str], folder: Path) -> None:
-    """PASS, with as many words compared as the pack expects."""
-    passed, text = simulate.run(words)
-    assert passed, text
-    found = re.search(r"^PASS n=(\d+)$", text, re.M)
-    outs = [port.words for port in pack.read(folder).ports.values() if port.direction == "out"]
-    assert found and int(found[1]) == sum(outs)
 
 
 @pytest.mark.slow

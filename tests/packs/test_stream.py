@@ -15,10 +15,9 @@ from intnet.packs.by_spec import recompute as by_spec
 from intnet.packs.layouts import Choice, laid_out
 from intnet.packs.units.signals import Group, Range, Unit, column, signal
 from intnet.spec.wires import Circuit
-from tests.packs.test_rtl import check_passed, icarus_only, verilator_only
-from tests.packs.test_units import Settings, label, made
+from tests.support.simulators import SAYS, check_passed, icarus_only, verilator_only
+from tests.support.testbench_packs import STREAMED, Settings, label, made
 
-ALL = {"latency": 3, "ready": 1, "reset": 1}
 WAYS: list[Settings] = [{"latency": 4}, {"ready": 1}, {"latency": 2, "reset": 1}, {"latency": 9, "ready": 1}]
 BOTH = ("quantize_sq", "mac_requant")  # a result a beat, and a vector
 
@@ -48,7 +47,7 @@ def told_of(text: str, folder: Path, place: Path, *plusargs: str) -> str:
 @icarus_only
 @pytest.mark.parametrize("name", units.UNITS)
 def test_every_unit_streams_in_icarus(name: str, tmp_path: Path) -> None:
-    folder = written(tmp_path, name, "L1", ALL)
+    folder = written(tmp_path, name, "L1", STREAMED)
     command = simulate.icarus(folder, name, tmp_path)
     check_passed(command, folder)
     found = re.search(
@@ -61,7 +60,7 @@ def test_every_unit_streams_in_icarus(name: str, tmp_path: Path) -> None:
 @verilator_only
 def test_every_unit_streams_in_verilator(tmp_path: Path) -> None:
     """Without a warning under -Wall, with the same words held back and the same resets as in Icarus."""
-    packs = [(written(tmp_path, name, "L0", ALL), name) for name in units.UNITS]
+    packs = [(written(tmp_path, name, "L0", STREAMED), name) for name in units.UNITS]
     program = simulate.verilator(packs, tmp_path / "verilator")
     for folder, name in packs:
         check_passed(simulate.chosen(program, folder), folder)
@@ -82,7 +81,7 @@ def test_each_way_alone(name: str, settings: Settings, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", BOTH)
 def test_a_layout_streams_too(name: str, tmp_path: Path) -> None:
     """Beats of several words, and what the unit gave is written as the pack has it."""
-    folder = pack.write(laid_out(made(name, "L0", ALL), Choice("nhwc", 1, 12)), tmp_path / "pack")
+    folder = pack.write(laid_out(made(name, "L0", STREAMED), Choice("nhwc", 1, 12)), tmp_path / "pack")
     (tmp_path / "dut").mkdir()
     assert "PASS n=" in told(folder, name, tmp_path, 0, f"+out={tmp_path / 'dut'}")
     assert check.check_dut(pack.read(folder), tmp_path / "dut").exit_status == 0
@@ -130,7 +129,7 @@ def test_a_pipeline_that_stalls_as_a_whole_is_right_too(tmp_path: Path) -> None:
 
 
 def test_a_pack_says_how_its_unit_is_connected(tmp_path: Path) -> None:
-    draft = made("mac_requant", "L0", ALL)
+    draft = made("mac_requant", "L0", STREAMED)
     folder = pack.write(draft, tmp_path / "pack")
     held = pack.read(folder)
     unit = held.manifest["about"]["unit"]
@@ -182,22 +181,6 @@ def test_a_unit_that_remembers_beats_without_vectors_has_no_resets() -> None:
 
 # -- faults ------------------------------------------------------------------------------------------
 
-SAYS = {
-    101: r"comes 4 clocks behind its beat, not 3",
-    102: r"comes 2 clocks behind its beat, not 3",
-    103: r"those are the words of result \d+: was one lost",
-    104: r"no result is due, but out_valid is 1|did it come twice",
-    105: r"first one behind a reset: is all cleared",
-    106: r"no result is due, but out_valid is 1, \d clocks behind a reset",
-    107: r"FAIL timeout: result \d+ of \d+ did not come, out_valid is 0 for 1004 clocks",
-    108: r"q\[\d+\]: changed from \w+ to \w+ before out_ready took it",
-    109: r"q\[\d+\]: changed from \w+ to \w+ before out_ready took it",
-    110: r"those are the words of result \d+: did it come twice",
-    111: r"FAIL timeout: result \d+ of \d+ did not come|was one lost",
-    112: r"FAIL timeout: beat \d+ of \d+ was not taken, in_ready is 0 for 1004 clocks",
-    113: r"out_valid is x at result 0",
-}
-
 
 def test_every_mutant_of_the_wrapper_is_told() -> None:
     assert list(mutants("stream")) == list(SAYS)
@@ -207,7 +190,7 @@ def test_every_mutant_of_the_wrapper_is_told() -> None:
 @icarus_only
 @pytest.mark.parametrize("name", BOTH)
 def test_mutants_of_the_wrapper_are_killed_and_named(name: str, tmp_path: Path) -> None:
-    folder = written(tmp_path, name, "L0", ALL)
+    folder = written(tmp_path, name, "L0", STREAMED)
     assert "PASS n=" in told(folder, name, tmp_path)
     for mutant, says in SAYS.items():
         if (name, mutant) == ("quantize_sq", 105):

@@ -7,19 +7,16 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from examples.rtl import simulate
-from intnet.numbers.formats import Shift
-from intnet.numbers.qtensor import QTensor
-from intnet.packs import hdl, pack, ports
+from intnet.packs import hdl, pack
 from intnet.packs.hdl.text import identifier, names_of
 from intnet.packs.layouts import Choice, laid_out
-from intnet.packs.ports import Case, Draft
-from tests.packs.test_device import FORMS
-from tests.packs.test_rtl import icarus_only, verilator_only
-from tests.packs.test_units import made
+from intnet.packs.ports import Draft
+from tests.support.hex_words import FORMS
+from tests.support.simulators import icarus_only, verilator_only
+from tests.support.testbench_packs import made, many_kinds
 
 FAULTS: dict[str, Callable[[str], str]] = {
     "a word missing": lambda text: text.split("\n", 1)[1],
@@ -33,28 +30,9 @@ FAULTS: dict[str, Callable[[str], str]] = {
 }
 
 
-def layers() -> Draft:
-    """A pack as of layers: words of 1..1024 bits, odd widths, signs, floats, and names that are no names."""
-    rng = np.random.default_rng(3)
-
-    def codes(low: int, high: int, *shape: int) -> np.ndarray:
-        return rng.integers(low, high, shape)
-
-    filled = [
-        ports.whole_number("fc2/x0", "in", codes(-128, 128, 6, 64), "N,C", 8, exponent=-7, meaning="a \\ é"),
-        ports.whole_number("fc2/gW.words", "rnd", codes(0, 2**32, 5, 32), "element", 32, signed=False),
-        ports.whole_number("fc2/e3", "out", codes(-64, 64, 9, 13), "N,C", 7),
-        ports.whole_number("1/bit", "out", codes(0, 2, 5), "C", 1, signed=False),
-        *ports.tensor("fc2/y", "out", rng.standard_normal((4, 3), np.float32), "N,C"),
-        *ports.tensor("fc2/q", "out", QTensor(codes(-127, 128, 8, 8), -3, Shift(8)), "N,C"),
-        ports.whole_number("fc2/wide", "trail", codes(-(2**60), 2**60, 3, 16), "N,C", 61, explains="fc2/q"),
-    ]
-    return Draft("layers 1.5", "L3", {"kind": "test"}, filled, [Case(0, "fc2/q", "L3", "tie", 0)])
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pack.write(layers(), tmp_path_factory.mktemp("layers") / "pack")
+    return pack.write(many_kinds(), tmp_path_factory.mktemp("layers") / "pack")
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +209,7 @@ def test_beats_are_put_together_from_words_of_any_layout(simulator: str, tmp_pat
 @pytest.mark.slow
 @every_simulator
 def test_a_laid_out_pack_of_layers_is_loaded_and_compared(simulator: str, tmp_path: Path) -> None:
-    folder = pack.write(laid_out(layers(), Choice("nc/5hw5", 3, 32)), tmp_path / "pack")
+    folder = pack.write(laid_out(many_kinds(), Choice("nc/5hw5", 3, 32)), tmp_path / "pack")
     words = sum(port.words for port in pack.read(folder).ports.values() if port.direction == "out")
     if simulator == "verilator":
         command = simulate.verilator([(folder, "")], tmp_path / "verilator")

@@ -21,8 +21,8 @@ from intnet.packs.units.signals import Group, Range, Unit, column, signal
 from intnet.spec import units as definition
 from intnet.spec.rounding import round_fraction
 from intnet.spec.wires import Circuit, run
-from tests.packs.test_pack import seal
 from tests.support.command import here
+from tests.support.forging import seal
 
 Words = dict[str, list[int]]
 Device = Callable[[Mapping[str, list[int]]], Words]

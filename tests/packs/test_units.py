@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,56 +27,9 @@ from intnet.spec import formats as oracle
 from intnet.spec.tensor import power
 from intnet.spec.wires import Circuit
 from intnet.spec.words import lfsr_states
+from tests.support.testbench_packs import EVERY, Settings, label, made
 
-Settings = dict[str, Any]
-
-# Small enough to run every input, and the parameters' edges.
-SMALL: list[tuple[str, Settings]] = [
-    ("quantize_q", {"W": 16, "S": 7}),
-    ("quantize_q", {"W": 8, "S": 1}),
-    ("quantize_q", {"W": 8, "S": -3}),
-    ("quantize_sq", {"W": 10, "EX": -40, "K": 4}),
-    ("quantize_sq", {"W": 12, "EX": 9}),
-    ("quantize_sq", {"W": 8, "EX": -3, "K": 4}),
-    ("quantize_cq", {"W": 10, "EX": -3}),
-    ("quantize_cq", {"W": 8, "EX": -3}),
-    ("quantize_cq", {"lfsr": 0xACE1}),
-    ("quantize_flag", {"W": 10, "EX": -40}),
-    ("quantize_flag", {"W": 8, "EX": 5}),
-    ("r_exponent", {"W": 8, "EX": 3}),
-    ("mac_requant", {"LANES": 1, "A": 4, "B": 4, "ACC": 12, "S": 1, "OUT": 4}),
-    ("block_dot", {"BLOCK": 3, "M": 5, "GUARD": 8}),
-    ("mx_dot", {"A": "E2M1", "B": "E2M1", "LANES": 1, "K": 3}),
-    ("mx_dot", {"A": "E5M2", "B": "E5M2", "LANES": 2, "K": 8}),
-    ("mx_dot", {"A": "INT8", "B": "E3M2", "LANES": 2, "K": 6}),
-    ("mac_requant", {"MODE": "ties_away", "XS": 0, "WS": 0, "ZX": 128, "ZW": 7, "QS": 0, "ZQ": 3, "ACC": 30}),
-    ("mac_requant", {"MODE": "to_zero", "OVERFLOW": "wrap", "SUMS": "wrap", "ACC": 20, "S": 0, "LANES": 2}),
-    ("mac_requant", {"MODE": "ties_pos", "OVERFLOW": "saturate", "SUMS": "saturate", "ACC": 20, "S": 6}),
-    ("shift", {"W": 10, "S": 3, "MODE": "ties_away", "ZQ": -5}),
-    ("shift", {"W": 20, "S": 0, "XS": 0, "QS": 0, "OVERFLOW": "wrap"}),
-    ("shift_by", {"W": 8, "NB": 5, "MODE": "to_pos", "OVERFLOW": "wrap"}),
-    ("shift_by", {"W": 12, "XS": 0, "QS": 0, "OUT": 6, "MODE": "ties_pos", "ZQ": 9}),
-    ("scale_add", {"W": 12, "B": 8, "OB": 24, "S": 7, "MODE": "to_neg", "OVERFLOW": "saturate_symmetric"}),
-    ("scale_add", {"XS": 0, "S": 0, "MODE": "to_zero", "OVERFLOW": "wrap", "OUT": 12}),
-    ("requantize", {"TWICE": 1, "MODE": "ties_away"}),
-    ("requantize", {"W": 20, "LEFT": 2, "RIGHT": 10, "QS": 0, "MODE": "ties_even", "OVERFLOW": "wrap"}),
-]
-EVERY = [(name, level, {}) for name in units.UNITS for level in units.LEVELS]
-EVERY += [(name, level, settings) for name, settings in SMALL for level in ("L0", "L1", "L2")]
 ROUNDED = [one for one in EVERY if one[0] not in ("r_exponent", "block_dot", "mx_dot")]
-
-
-def label(value: object) -> str:
-    return drafts.label("", value).strip("-") if isinstance(value, dict) else str(value)
-
-
-@cache
-def _made(name: str, level: str, settings: tuple[tuple[str, Any], ...]) -> Draft:
-    return units.draft(name, level, dict(settings))
-
-
-def made(name: str, level: str, settings: Mapping[str, Any] | None = None) -> Draft:
-    return _made(name, level, tuple((settings or {}).items()))
 
 
 def words_of(draft: Draft) -> Words:

@@ -128,7 +128,7 @@ def step_of(f: Any) -> Callable[..., Factor]:
 
 
 def newton_step(f: Any) -> bool:
-    """Whether it is Q(1 - left * right) with three roundings, as `test_quotients.py` has it."""
+    """Whether it is Q(1 - left * right) with three roundings, as `reals.newton` has it."""
     got, errors = before_the_last_rounding(step_of(f))
     assert len(errors) == 3, "first, residual, and the last"
     left, right = newton(z3.Real("e1"), errors[0], errors[1])

@@ -1,0 +1,39 @@
+"""Simulators of Verilog: what needs one of them, and what a testbench must say in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from examples.rtl import simulate
+from intnet.packs import pack
+
+icarus_only = pytest.mark.skipif(bool(simulate.missing("icarus")), reason=simulate.missing("icarus"))
+verilator_only = pytest.mark.skipif(bool(simulate.missing("verilator")), reason=simulate.missing("verilator"))
+# what is said of each mutant of examples/rtl/stream.sv under `STREAMED`
+SAYS = {
+    101: r"comes 4 clocks behind its beat, not 3",
+    102: r"comes 2 clocks behind its beat, not 3",
+    103: r"those are the words of result \d+: was one lost",
+    104: r"no result is due, but out_valid is 1|did it come twice",
+    105: r"first one behind a reset: is all cleared",
+    106: r"no result is due, but out_valid is 1, \d clocks behind a reset",
+    107: r"FAIL timeout: result \d+ of \d+ did not come, out_valid is 0 for 1004 clocks",
+    108: r"q\[\d+\]: changed from \w+ to \w+ before out_ready took it",
+    109: r"q\[\d+\]: changed from \w+ to \w+ before out_ready took it",
+    110: r"those are the words of result \d+: did it come twice",
+    111: r"FAIL timeout: result \d+ of \d+ did not come|was one lost",
+    112: r"FAIL timeout: beat \d+ of \d+ was not taken, in_ready is 0 for 1004 clocks",
+    113: r"out_valid is x at result 0",
+}
+
+
+def check_passed(words: list[str], folder: Path) -> None:
+    """PASS, with as many words compared as the pack expects."""
+    passed, text = simulate.run(words)
+    assert passed, text
+    found = re.search(r"^PASS n=(\d+)$", text, re.M)
+    outs = [port.words for port in pack.read(folder).ports.values() if port.direction == "out"]
+    assert found and int(found[1]) == sum(outs)
