@@ -1,6 +1,6 @@
 """Data sets: the embedded digits, IDX files in the real format, and every error.
 
-The files are written by `idx` of test_idx.py, not by the code under test.
+The files are written by `idx` of `tests/support/plain_bytes.py`, not by the code under test.
 """
 
 import gzip

@@ -1,6 +1,6 @@
 """IDX files, read whole or refused: every truncation, flipped bit and false header.
 
-The files are written here with `struct`, not by the code under test.
+The files are written with `struct` by `idx`, not by the code under test.
 """
 
 import gzip
