@@ -94,7 +94,7 @@ def test_what_tests_share_stands_in_support() -> None:
         ("import tests.exact.test_own as t", ["tests.exact.test_own"]),
         ("from .test_own import Some", [".test_own.Some"]),
         ("from . import test_own", ["..test_own"]),
-        ("from tests.support.own_formats import Some\nfrom cocotb import test_x", []),
+        ("from tests.support.user_formats import Some\nfrom cocotb import test_x", []),
     ],
 )
 def test_what_is_borrowed_is_found(text: str, names: list[str]) -> None:

@@ -16,7 +16,7 @@ from intnet.inspect.explain import explain
 from intnet.inspect.measure import measure
 from intnet.inspect.trail import trail
 from intnet.trace import Event, PathTable
-from tests.support.own_formats import Some, Steps, registered
+from tests.support.user_formats import Some, Steps, registered
 
 __all__ = ["registered"]
 RNG = np.random.default_rng(7)

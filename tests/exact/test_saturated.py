@@ -21,8 +21,8 @@ from intnet.spec import ap_fixed as spec_ap
 from intnet.spec import microscaling as spec_mx
 from intnet.spec import small_floats as spec_floats
 from tests.support.faults import caught, run_from_source
-from tests.support.own_formats import Some, Steps, registered, thirds
 from tests.support.small_floats import defined, element, exactly
+from tests.support.user_formats import Some, Steps, registered, thirds
 
 __all__ = ["registered"]
 MODES = (*list(ALL_MODES)[:7], "thirds")

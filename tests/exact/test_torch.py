@@ -15,7 +15,7 @@ from intnet.numbers.ap_fixed import OVERFLOWS, ROUNDINGS
 from intnet.numbers.microscaling import MXS
 from intnet.numbers.rounding import MODES as ALL_MODES
 from intnet.numbers.small_floats import BF16, E4M3, E5M2, FLOATS, FP16, FP32, Float
-from tests.support.own_formats import Some, Steps, registered
+from tests.support.user_formats import Some, Steps, registered
 
 __all__ = ["registered"]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'intnet[torch]'")

@@ -16,7 +16,7 @@ from intnet.inspect.measure import errors_of, measure
 from intnet.numbers.microscaling import MXFP4, MXFP8_E5M2, MXINT8
 from intnet.numbers.small_floats import Float
 from intnet.trace import Event
-from tests.support.own_formats import registered
+from tests.support.user_formats import registered
 
 __all__ = ["registered"]
 MODES = ("ties_even", "ties_away", "ties_pos", "to_neg", "to_pos", "to_zero", "stochastic", "thirds")

@@ -25,9 +25,9 @@ from intnet.inspect.text import stations
 from intnet.numbers.microscaling import MXFP4
 from intnet.runs import run_folder
 from intnet.trace import Recorder
-from tests.packs.test_mx_words import event_of, numbers
 from tests.support.browser import CHROMIUM, Browser
 from tests.support.command import MLP, here, refused
+from tests.support.mx_events import event_of, numbers
 
 SMALL = ("--batch-size", 16, "--limit", 16)
 FC2 = (*MLP, "--limit", 64, "--layer", "fc2")

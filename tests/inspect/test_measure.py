@@ -23,8 +23,8 @@ from intnet.numbers.microscaling import MXS
 from intnet.numbers.qtensor import QTensor
 from intnet.spec.mx_blocks import InBlock
 from intnet.trace import Event
-from tests.packs.test_mx_words import event_of, numbers
 from tests.support import cases
+from tests.support.mx_events import event_of, numbers
 
 RANDOM = np.array(cases.random_codes(5, 200, -(2**20), 2**20), np.int32).reshape(50, 4)
 CHANNELS = np.array([3, 5, 7, 11], np.int64)

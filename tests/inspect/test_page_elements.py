@@ -33,8 +33,8 @@ from intnet.spec.float32 import to_float32
 from intnet.spec.rounding import MODES
 from intnet.spec.tensor import place_of
 from intnet.trace import Event, Recorder
-from tests.packs.test_mx_words import event_of, numbers
 from tests.support.browser import CHROMIUM, Browser
+from tests.support.mx_events import event_of, numbers
 
 EACH = 8  # elements of a path
 PAGES = (  # method, model, options, images of a batch

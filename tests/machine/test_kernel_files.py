@@ -17,7 +17,7 @@ from numba.core.dispatcher import Dispatcher
 from intnet.machine.jit import kernel_sources
 from intnet.machine.kernel_files import KernelFiles
 from tests.support.command import ROOT, environment
-from tests.test_layout import PACKAGE
+from tests.support.modules import PACKAGE
 
 PROCESSOR, CODE = ("triple", "cpu", "+fma"), ("0" * 64, "1" * 64)
 INT, FLOAT = (((types.Array(kind, 1, "C"),), PROCESSOR, CODE) for kind in (types.int64, types.float64))
