@@ -4,8 +4,6 @@ import gc
 
 from hypothesis import settings
 
-from tests.support import quick_fractions  # noqa: F401 (ahead of all that imports the definition)
-
 settings.register_profile("ci", max_examples=40, deadline=None, derandomize=True, database=None)
 settings.load_profile("ci")
 

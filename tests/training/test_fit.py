@@ -193,7 +193,7 @@ def test_an_error_of_ones_own_between_steps_is_an_interrupt_too() -> None:
 def test_an_interrupt_within_a_step_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parameters of two steps may be mixed: no run comes back."""
 
-    def cut(self: Run) -> StepReport:
+    def cut(self: Run, *_: object) -> StepReport:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Run, "train_step", cut)
