@@ -16,14 +16,14 @@ import z3
 
 from tests.proofs import search
 from tests.proofs.search import (
-    I8, I16, I32, I64, NUMPY, TIMEOUT, U8, U16, U32, U64, Type, Undecided, assume, counterexample, decide,
+    I8, I16, I32, I64, NUMPY, U8, U16, U32, U64, Type, Undecided, ask, assume, counterexample, decide,
     formula, fresh, prove, require,
 )  # fmt: skip
 
 __all__ = [
-    "I8", "I16", "I32", "I64", "NUMPY", "TIMEOUT", "U8", "U16", "U32", "U64", "Bit", "Num", "Type",
-    "Undecided", "Whole", "all_of", "assume", "counterexample", "floor_facts", "formula", "fresh", "if_",
-    "integer", "num", "power_of_two", "prove", "quotients", "require", "unknown_products", "variable",
+    "I8", "I16", "I32", "I64", "NUMPY", "U8", "U16", "U32", "U64", "Bit", "Num", "Type",
+    "Undecided", "Whole", "all_of", "ask", "assume", "counterexample", "floor_facts", "formula", "fresh",
+    "if_", "integer", "num", "power_of_two", "prove", "quotients", "require", "unknown_products", "variable",
     "whole",
 ]  # fmt: skip
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import z3
 
-FIRST = 20_000  # milliseconds before a query begins anew
-TIMEOUT = 300_000  # milliseconds a query may take, on a machine with other work: none needs 5 s of its own
+ATTEMPTS = 16  # of a query, each from another seed
+TIMEOUT = 20_000  # milliseconds of an attempt, on a machine with other work: hardly one needs 5 s of its own
 
 
 class Type(NamedTuple):
@@ -58,17 +58,24 @@ def current() -> Run:
     return _runs[-1]
 
 
-def _check(terms: list[Any]) -> Any:
-    """(the answer, the solver). What takes long begins again in a context of its own: how the solver searches
-    depends on all terms that were ever made in one, and so on which tests ran before."""
+def ask(terms: list[Any]) -> Any:
+    """(z3's answer to all these terms together, the solver).
+
+    What takes long begins again in a context of its own, from another seed: how the solver searches depends
+    on all terms that were ever made in one, and so on which tests ran before. A query that one start answers
+    within a second may take another minutes.
+    """
     solver = z3.Solver()
-    solver.set("timeout", FIRST)
+    solver.set("timeout", TIMEOUT)
     solver.add(*terms)
     answer = solver.check()
-    if answer == z3.unknown:
+    for seed in range(1, ATTEMPTS):
+        if answer != z3.unknown:
+            break
         alone = z3.Context()
         solver = z3.Solver(ctx=alone)
         solver.set("timeout", TIMEOUT)
+        solver.set("random_seed", seed)
         solver.add(*(term.translate(alone) for term in terms))
         answer = solver.check()
     return answer, solver
@@ -76,7 +83,7 @@ def _check(terms: list[Any]) -> Any:
 
 def possible(*terms: Any) -> bool:
     """Whether there are values for which all terms hold, as far as the solver knows."""
-    return bool(_check([*_runs[-1].path, *terms])[0] != z3.unsat)
+    return bool(ask([*_runs[-1].path, *terms])[0] != z3.unsat)
 
 
 def decide(term: Any) -> bool:
@@ -136,11 +143,11 @@ def counterexample(claim: Callable[[], Any]) -> dict[str, Any] | None:
         finally:
             _runs.pop()
         waiting += run.others
-        seen = seen or _check(run.path)[0] == z3.sat
+        seen = seen or ask(run.path)[0] == z3.sat
         wrong = z3.Not(z3.And(goal, *run.required))
         if z3.is_false(z3.simplify(wrong)):
             continue
-        answer, solver = _check([*run.path, wrong])
+        answer, solver = ask([*run.path, wrong])
         if answer == z3.unknown:
             raise Undecided(f"{solver.reason_unknown()} on a path of {len(run.path)} conditions")
         if answer == z3.sat:

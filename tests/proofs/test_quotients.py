@@ -15,7 +15,7 @@ import pytest
 import z3
 
 from intnet.exact import sources
-from tests.proofs.machine import TIMEOUT, Bit, Whole, assume, counterexample, prove, require
+from tests.proofs.machine import Bit, Whole, ask, assume, counterexample, prove, require
 from tests.proofs.reals import newton
 from tests.proofs.rules import on_terms, with_fault
 
@@ -24,12 +24,9 @@ U64 = z3.Q(1, 2**53)
 
 def proven(*terms: Any) -> None:
     """The last of the terms follows from the others."""
-    solver = z3.Solver()
-    solver.set("timeout", TIMEOUT)
-    solver.add(*terms[:-1])
-    assert solver.check() == z3.sat, "nothing fulfils what is assumed"
-    solver.add(z3.Not(terms[-1]))
-    assert solver.check() == z3.unsat, solver.model() if solver.check() == z3.sat else solver.reason_unknown()
+    assert ask(list(terms[:-1]))[0] == z3.sat, "nothing fulfils what is assumed"
+    answer, solver = ask([*terms[:-1], z3.Not(terms[-1])])
+    assert answer == z3.unsat, solver.model() if answer == z3.sat else solver.reason_unknown()
 
 
 def small(*terms: Any, bound: Any = U64) -> Any:

@@ -17,10 +17,10 @@ from intnet.numbers import rounding
 from intnet.numbers.rounding import MODES, round_quotient, round_up
 from tests.proofs.definitions import rounded
 from tests.proofs.machine import (
-    TIMEOUT,
     Bit,
     Whole,
     all_of,
+    ask,
     assume,
     counterexample,
     floor_facts,
@@ -99,10 +99,8 @@ def quotient(mode: str, up: Any = round_up, den: int = 0) -> Callable[[Any], Cla
 def test_what_is_used_of_a_floor() -> None:
     """`machine.floor_facts` of a true product."""
     num, den, q = z3.Ints("num den q")
-    solver = z3.Solver()
-    solver.set("timeout", TIMEOUT)
-    solver.add(den > 0, num - q * den >= 0, num - q * den < den, z3.Not(floor_facts(num, den, q, q * den)))
-    assert solver.check() == z3.unsat
+    wrong = z3.Not(floor_facts(num, den, q, q * den))
+    assert ask([den > 0, num - q * den >= 0, num - q * den < den, wrong])[0] == z3.unsat
 
 
 def test_products_keep_the_order() -> None:
@@ -112,10 +110,7 @@ def test_products_keep_the_order() -> None:
         (a <= b) != (a * den <= b * den),
         z3.And(step > 0, step <= den, b - a * den >= 0, b - a * den < den, z3.Not(within(b, a, step))),
     ):
-        solver = z3.Solver()
-        solver.set("timeout", TIMEOUT)
-        solver.add(den > 0, wrong)
-        assert solver.check() == z3.unsat
+        assert ask([den > 0, wrong])[0] == z3.unsat
 
 
 @pytest.mark.slow

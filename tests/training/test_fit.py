@@ -333,6 +333,7 @@ def test_kernels_of_a_method_of_ones_own_are_those_of_its_base(monkeypatch: pyte
 def test_progress_in_a_notebook_and_silence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # a test that runs notebooks loads it
     made(epochs=1)
     assert capsys.readouterr().err == ""  # neither a terminal nor a notebook
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
