@@ -19,7 +19,7 @@ from bench.summary import Row, ratio
 from bench.timing import medians
 from bench.training import run
 from intnet import methods
-from intnet.export import c_source, onnx_model, writing
+from intnet.export import c_source, onnx_graph, onnx_model, writing
 from intnet.export.program import Program
 
 IMAGES = 16
@@ -55,7 +55,7 @@ def rows() -> list[Row]:
             from bench import onnx_nets
 
             session = onnx_nets.session(onnx_model.model(program).SerializeToString(), threads=1)
-            calls[f"{name}, ONNX"] = onnx_nets.in_turn(session, onnx_model.IMAGES, images, 1)
+            calls[f"{name}, ONNX"] = onnx_nets.in_turn(session, onnx_graph.IMAGES, images, 1)
     if peers.onnx_runtime():
         from bench import onnx_nets
 

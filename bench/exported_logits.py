@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import onnxruntime
 
-from intnet.export import batch, c_source, onnx_model, writing
+from intnet.export import batch, c_source, onnx_graph, onnx_model, writing
 from intnet.export.program import Program, float_logits
 from intnet.export.values import BLOCKS, FLOAT32
 from intnet.runs import run_folder
@@ -52,7 +52,7 @@ def by_onnx(program: Program, images: np.ndarray) -> np.ndarray:
     made = onnx_model.model(program).SerializeToString()
     session = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"])
     parts = [images[k : k + AT_A_TIME] for k in range(0, len(images), AT_A_TIME)]
-    given = [session.run(None, {onnx_model.IMAGES: part}) for part in parts]
+    given = [session.run(None, {onnx_graph.IMAGES: part}) for part in parts]
     if program.logits.form == FLOAT32:
         return np.concatenate([logits for (logits,) in given])
     if program.logits.scale is None:

@@ -1,4 +1,4 @@
-"""Block float by the image as nodes of ONNX: `program.Scaled` and `program.Norm` for `onnx_model.Graph`.
+"""Block float by the image as nodes of ONNX: `program.Scaled` and `program.Norm` for `onnx_graph.Graph`.
 
 As `block_float.py` has them, whose tables they read: extremes by ReduceMax, the step by how many limits they
 are beyond (Greater, ReduceSum), powers of two by Gather. Exponents are int64 (N,), integers int64; batch norm
@@ -8,16 +8,14 @@ is float32, an operation a node; its codes are Round of float64, ties to even, w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from intnet.export import block_float
 from intnet.export import program as p
+from intnet.export.onnx_graph import Graph
 from intnet.export.program import Value
-
-if TYPE_CHECKING:
-    from intnet.export.onnx_model import Graph
 
 
 def scaled(

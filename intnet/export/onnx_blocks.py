@@ -1,4 +1,4 @@
-"""Blocks of four channels as nodes of ONNX: `program.Blocks`, `program.BlockProduct` for `onnx_model.Graph`.
+"""Blocks of four channels as nodes of ONNX: `program.Blocks`, `program.BlockProduct` for `onnx_graph.Graph`.
 
 Blocks are held as the numbers that they stand for, in float64, where powers of two and their products with
 codes are exact. A block's exponent is found by halves; products are those of `digits.py`, a MatMul of float64
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,11 +20,9 @@ from intnet.export import digits
 from intnet.export import program as p
 from intnet.export.digits import DIGIT, ENOUGH
 from intnet.export.onnx_block_float import float_power
+from intnet.export.onnx_graph import Graph
 from intnet.export.program import Value
 from intnet.export.values import FLOAT32
-
-if TYPE_CHECKING:
-    from intnet.export.onnx_model import Graph
 
 
 def blocks(g: Graph, op: p.Blocks, value: Value, read: Value, x: str) -> str:

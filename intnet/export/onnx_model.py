@@ -7,7 +7,7 @@
     round     Mod and Div of int64: Mod takes the divisor's sign, so the quotient is a floor
     curve     Gather of a table, or of counted steps
     the rest  Mul, Add, Clip, ReduceMax, ReduceSum of int64
-    scaled, norm   `onnx_block_float.py`; blocks and their products: `onnx_blocks.py`
+    scaled, norm   `onnx_block_float.py`; blocks and their products: `onnx_blocks.py`; nodes: `onnx_graph.py`
 
 Both 8-bit operands are stored unsigned with a zero point: kernels for uint8 times int8 saturate sums of two
 products to 16 bits on processors without the dot product instructions, those for uint8 times uint8 nowhere.
@@ -24,36 +24,33 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intnet.errors import ConfigError
 from intnet.export import onnx_block_float, onnx_blocks
 from intnet.export import program as p
+from intnet.export.onnx_graph import (
+    CHANNELS_FIRST,
+    CHANNELS_LAST,
+    EXPONENTS,
+    IMAGES,
+    IR,
+    LOGITS,
+    OPSET,
+    Graph,
+    installed,
+)
 from intnet.export.program import Op, Program, Value
 from intnet.export.values import CODES, FLOAT32
 
 if TYPE_CHECKING:
     import onnx
 
-OPSET, IR = 17, 8
 TABLE = 1 << 16  # codes of a function that stand in a table
-IMAGES, LOGITS, EXPONENTS = "images", "logits", "exponents"
-CHANNELS_FIRST, CHANNELS_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
-
-
-def installed(kind: str) -> Any:
-    """The package onnx; ConfigError where it is not installed, for what is to be written."""
-    try:
-        import onnx
-    except ImportError:
-        raise ConfigError(f"--to {kind} needs the package onnx: pip install 'intnet[onnx]'") from None
-    return onnx
 
 
 def model(program: Program) -> onnx.ModelProto:
     """The model; ConfigError where onnx is not installed."""
     onnx = installed("onnx")
-    graph = Graph(onnx, program)
     made = onnx.helper.make_model(
-        graph.finished(),
+        Network(onnx, program).finished(),
         opset_imports=[onnx.helper.make_opsetid("", OPSET)],
         ir_version=IR,
         producer_name="intnet",
@@ -65,16 +62,12 @@ def model(program: Program) -> onnx.ModelProto:
     return made
 
 
-class Graph:
-    """The nodes so far. Between operations a value is int64, of blocks float64, images channels first."""
+class Network(Graph):
+    """A program's operations, each as nodes."""
 
     def __init__(self, onnx: Any, program: Program) -> None:
-        self.onnx, self.program = onnx, program
-        self.nodes: list[Any] = []
-        self.constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-        self.initializers: list[Any] = []
-        self.exponents: dict[int, str] = {}  # of what chose a scale, by place
-        self._count = 0
+        super().__init__(onnx)
+        self.program = program
 
     def finished(self) -> onnx.GraphProto:
         """The graph of all operations."""
@@ -102,50 +95,6 @@ class Graph:
             self.node("Identity", [self.exponent(last)], out=EXPONENTS)
             gives.append(helper.make_tensor_value_info(EXPONENTS, types.INT64, ["N"]))
         return helper.make_graph(self.nodes, "intnet", [given], gives, self.initializers)
-
-    # -- pieces ----------------------------------------------------------------------------------
-
-    def node(self, kind: str, reads: list[str], out: str = "", **attributes: Any) -> str:
-        """A node more; the name of what it gives."""
-        self._count += 1
-        name = out or f"v{self._count}"
-        self.nodes.append(
-            self.onnx.helper.make_node(kind, reads, [name], f"{kind}_{self._count}", **attributes)
-        )
-        return name
-
-    def constant(self, codes: Any, kind: Any = np.int64) -> str:
-        """The name of a tensor, one for all that are alike."""
-        array = np.asarray(codes, kind)
-        key = (array.dtype.str, array.shape, array.tobytes())
-        if key not in self.constants:
-            self.constants[key] = f"c{len(self.constants)}"
-            self.initializers.append(self.onnx.numpy_helper.from_array(array, self.constants[key]))
-        return self.constants[key]
-
-    def cast(self, x: str, kind: Any) -> str:
-        """x as another type."""
-        return self.node("Cast", [x], to=int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))))
-
-    def channel(self, codes: np.ndarray, value: Value, kind: Any = np.int64) -> str:
-        """Constants by channel, which broadcast over an image or a row."""
-        images = len(value.shape) == 3 and len(codes) > 1
-        return self.constant(codes.reshape(-1, 1, 1) if images else codes, kind)
-
-    def divided(self, x: str, den: str) -> str:
-        """x / den: up where 2 rest > den, or 2 rest = den and the floor is odd, without doubling."""
-        rest = self.node("Mod", [x, den])
-        floor = self.node("Div", [self.node("Sub", [x, rest]), den])
-        above = self.node("Sub", [den, rest])
-        odd = self.node("Equal", [self.node("Mod", [floor, self.constant([2])]), self.constant([1])])
-        tie = self.node("And", [self.node("Equal", [rest, above]), odd])
-        up = self.node("Or", [self.node("Greater", [rest, above]), tie])
-        return self.node("Add", [floor, self.cast(up, np.int64)])
-
-    def exponent(self, value: Value) -> str:
-        """Of every image, (N,) or (1,)."""
-        own = self.constant([value.exponent])
-        return own if value.scale is None else self.node("Add", [self.exponents[value.scale], own])
 
     # -- operations ------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ import numpy as np
 from intnet.errors import ConfigError
 from intnet.export import batch
 from intnet.export import program as p
-from intnet.export.onnx_model import CHANNELS_LAST, IMAGES, IR, LOGITS, OPSET, installed
+from intnet.export.onnx_graph import CHANNELS_LAST, IMAGES, IR, LOGITS, OPSET, installed
 from intnet.export.program import Op, Program, Value
 from intnet.export.values import CODES, word_bits
 

@@ -14,7 +14,7 @@ import pytest
 
 from intnet import methods, models
 from intnet.datasets import Dataset
-from intnet.export import batch, c_source, onnx_model, writing
+from intnet.export import batch, c_source, onnx_graph, onnx_model, writing
 from intnet.export.program import Program
 from intnet.export.values import CODES
 from intnet.models.model import Model
@@ -110,6 +110,6 @@ def by_runtime(program: Program, images: np.ndarray) -> tuple[np.ndarray, Counte
     assert props == ({"logits_exponent": str(program.logits.exponent)} if plain else {})
     session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     kind = np.uint8 if images.dtype == np.uint8 else np.int32
-    codes, *exponents = session.run(None, {onnx_model.IMAGES: images.astype(kind)})
+    codes, *exponents = session.run(None, {onnx_graph.IMAGES: images.astype(kind)})
     assert [e.tolist() for e in exponents] == [batch.outputs(program, images)[1][:, 0].tolist()] * own
     return codes, Counter(node.op_type for node in made.graph.node)

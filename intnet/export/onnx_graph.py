@@ -1,0 +1,81 @@
+"""Nodes of ONNX as they are added: what `onnx_model.py` and its parts build a graph of.
+
+Between operations a value is int64, of blocks float64, images channels first. A constant is kept once for all
+that are alike; `qonnx_model.py` adds nodes of its own kind and shares the names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from intnet.errors import ConfigError
+from intnet.export.program import Value
+
+OPSET, IR = 17, 8
+IMAGES, LOGITS, EXPONENTS = "images", "logits", "exponents"
+CHANNELS_FIRST, CHANNELS_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
+
+
+def installed(kind: str) -> Any:
+    """The package onnx; ConfigError where it is not installed, for what is to be written."""
+    try:
+        import onnx
+    except ImportError:
+        raise ConfigError(f"--to {kind} needs the package onnx: pip install 'intnet[onnx]'") from None
+    return onnx
+
+
+class Graph:
+    """The nodes so far."""
+
+    def __init__(self, onnx: Any) -> None:
+        self.onnx = onnx
+        self.nodes: list[Any] = []
+        self.constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self.initializers: list[Any] = []
+        self.exponents: dict[int, str] = {}  # of what chose a scale, by place
+        self._count = 0
+
+    def node(self, kind: str, reads: list[str], out: str = "", **attributes: Any) -> str:
+        """A node more; the name of what it gives."""
+        self._count += 1
+        name = out or f"v{self._count}"
+        self.nodes.append(
+            self.onnx.helper.make_node(kind, reads, [name], f"{kind}_{self._count}", **attributes)
+        )
+        return name
+
+    def constant(self, codes: Any, kind: Any = np.int64) -> str:
+        """The name of a tensor, one for all that are alike."""
+        array = np.asarray(codes, kind)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self.constants:
+            self.constants[key] = f"c{len(self.constants)}"
+            self.initializers.append(self.onnx.numpy_helper.from_array(array, self.constants[key]))
+        return self.constants[key]
+
+    def cast(self, x: str, kind: Any) -> str:
+        """x as another type."""
+        return self.node("Cast", [x], to=int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))))
+
+    def channel(self, codes: np.ndarray, value: Value, kind: Any = np.int64) -> str:
+        """Constants by channel, which broadcast over an image or a row."""
+        images = len(value.shape) == 3 and len(codes) > 1
+        return self.constant(codes.reshape(-1, 1, 1) if images else codes, kind)
+
+    def divided(self, x: str, den: str) -> str:
+        """x / den: up where 2 rest > den, or 2 rest = den and the floor is odd, without doubling."""
+        rest = self.node("Mod", [x, den])
+        floor = self.node("Div", [self.node("Sub", [x, rest]), den])
+        above = self.node("Sub", [den, rest])
+        odd = self.node("Equal", [self.node("Mod", [floor, self.constant([2])]), self.constant([1])])
+        tie = self.node("And", [self.node("Equal", [rest, above]), odd])
+        up = self.node("Or", [self.node("Greater", [rest, above]), tie])
+        return self.node("Add", [floor, self.cast(up, np.int64)])
+
+    def exponent(self, value: Value) -> str:
+        """Of every image, (N,) or (1,)."""
+        own = self.constant([value.exponent])
+        return own if value.scale is None else self.node("Add", [self.exponents[value.scale], own])
