@@ -10,7 +10,6 @@ import json
 import shlex
 import signal
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -170,19 +169,18 @@ def _show(args: argparse.Namespace, needed: Sequence[str]) -> int:
     if said:
         raise ConfigError(f"{', '.join(said)}: {args.show} says that itself; --show trains nothing")
     from intnet import plugins
-    from intnet.sweeps import plan, table
+    from intnet.sweeps import plan
     from intnet.sweeps.compared import RESULTS
+    from intnet.sweeps.rows import failures
 
     read = plan.read(args.show)
     plugins.need(read.common.get("plugins", {}), read.imports, str(args.show))
-    return _finish(args, RESULTS[args.command](args.show, read, table.failures(args.show)))
+    return _finish(args, RESULTS[args.command](args.show, read, failures(args.show)))
 
 
 def _finish(args: argparse.Namespace, found: "Sweep") -> int:
     """Draw and print; the exit status."""
-    from intnet.sweeps import plots
-
-    options.write_picture(args.plot, partial(plots.draw, found))
+    options.write_picture(args.plot, found.draw)
     if args.json:
         print(json.dumps(found.result()))
     else:

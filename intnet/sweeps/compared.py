@@ -10,10 +10,11 @@ from typing import Any
 from rich.console import Console
 
 from intnet.show.tables import text
-from intnet.sweeps import figures
+from intnet.sweeps import figures, plots
 from intnet.sweeps.figures import COPIES, KINDS, SIDES, operand_key
 from intnet.sweeps.plan import Plan, Point
-from intnet.sweeps.table import Get, Numbers, Row, Sweep
+from intnet.sweeps.rows import Numbers, Row
+from intnet.sweeps.table import Get, Sweep
 from intnet.training.tape import KB, MB
 
 LEGEND = (
@@ -46,6 +47,7 @@ class Compared(Sweep):
     """The results of `intnet compare`."""
 
     command = "compare"
+    picture = plots.COMPARISON
 
     def numbers(self, point: Point, seed: int, report: dict[str, Any]) -> Numbers:
         """All figures of the run."""

@@ -34,7 +34,7 @@ from intnet.costs.adapt_costs import FLOAT_BITS, History
 from intnet.methods.rounded_copies import RoundedCopies
 from intnet.runs.report import last_batch
 from intnet.sweeps.plan import Plan, Point, run_folder
-from intnet.sweeps.table import Numbers
+from intnet.sweeps.rows import Numbers
 
 # operand -> paths that the forward and the backward products read, the first that a layer has
 COPIES = {

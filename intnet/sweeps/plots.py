@@ -8,7 +8,7 @@ a step saves, packed. Means over seeds, the range as a band or as whiskers; a ro
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 from intnet.show.pictures import (
     COLORS,
@@ -21,9 +21,9 @@ from intnet.show.pictures import (
     styled,
     wrapped,
 )
-from intnet.sweeps import table
-from intnet.sweeps.compared import Compared
-from intnet.sweeps.table import Row, Sweep
+from intnet.sweeps import rows
+from intnet.sweeps.plan import Plan, Point
+from intnet.sweeps.rows import Row
 from intnet.training.tape import KB, MB
 
 if TYPE_CHECKING:
@@ -44,29 +44,40 @@ COSTS = (
 )
 
 
-def draw(results: Sweep, stream: BinaryIO, file: Path) -> None:
+class Results(Protocol):
+    """What is drawn: the rows of a folder, and what tells each of their points from the others."""
+
+    folder: Path
+    plan: Plan
+    rows: list[Row]
+
+    def label(self, point: Point) -> str:
+        """'wageubn e2=16'."""
+
+
+class Picture(NamedTuple):
+    """Its inches, and what draws in it."""
+
+    size: tuple[float, float]
+    panels: Callable[["Figure", Results], None]
+
+
+def draw(kind: Picture, results: Results, stream: BinaryIO, file: Path) -> None:
     """Write the picture in the format that the file's name ends in."""
-    size, panels = _kind(results)
-    with picture(stream, file, size) as drawn:
-        panels(drawn, results)
+    with picture(stream, file, kind.size) as drawn:
+        kind.panels(drawn, results)
 
 
-def figure(results: Sweep) -> "Figure":
+def figure(kind: Picture, results: Results) -> "Figure":
     """The same picture as a figure, to show, to change or to save."""
-    size, panels = _kind(results)
-    with blank(size) as made:
-        panels(made, results)
+    with blank(kind.size) as made:
+        kind.panels(made, results)
     return made
 
 
-def _kind(results: Sweep) -> tuple[tuple[float, float], Callable[["Figure", Any], None]]:
-    """Inches, and what draws."""
-    return ((11.0, 8.0), compare) if isinstance(results, Compared) else ((12.0, 5.5), sweep)
-
-
-def sweep(figure: "Figure", results: Sweep) -> None:
+def sweep(figure: "Figure", results: Results) -> None:
     """Two panels, the legend beside them."""
-    figure.suptitle(wrapped(table.title(results.plan), 150), fontsize=9)
+    figure.suptitle(wrapped(rows.title(results.plan), 150), fontsize=9)
     left, right = figure.subplots(1, 2, width_ratios=(1.2, 1))
     for k, row in enumerate(results.rows):
         line = {"color": "0.3", "linestyle": ":"} if row.point.baseline else styled(k)
@@ -76,9 +87,9 @@ def sweep(figure: "Figure", results: Sweep) -> None:
     legend_outside(figure, left, LEGEND)
 
 
-def compare(figure: "Figure", results: Compared) -> None:
+def compare(figure: "Figure", results: Results) -> None:
     """Four panels."""
-    figure.suptitle(wrapped(table.title(results.plan), 130), fontsize=9)
+    figure.suptitle(wrapped(rows.title(results.plan), 130), fontsize=9)
     curves, *costs = figure.subplots(2, 2).flat
     for k, row in enumerate(results.rows):
         line = {"color": f"C{k % COLORS}", "markersize": 4, "label": results.label(row.point)}
@@ -90,8 +101,11 @@ def compare(figure: "Figure", results: Compared) -> None:
         _against(axis, results, *cost)
 
 
-def _curve(axis: "Axes", results: Sweep, row: Row, mark: str, **line: Any) -> None:
-    curve(axis, table.curves(results.folder, results.plan, row.point), mark, **line)
+SWEEP, COMPARISON = Picture((12.0, 5.5), sweep), Picture((11.0, 8.0), compare)
+
+
+def _curve(axis: "Axes", results: Results, row: Row, mark: str, **line: Any) -> None:
+    curve(axis, rows.curves(results.folder, results.plan, row.point), mark, **line)
 
 
 def _over_epochs(axis: "Axes") -> None:
@@ -102,7 +116,7 @@ def _over_epochs(axis: "Axes") -> None:
 # -- a sweep's end -----------------------------------------------------------------------------
 
 
-def _final(axis: "Axes", results: Sweep) -> None:
+def _final(axis: "Axes", results: Results) -> None:
     """Over the values of one key, a line for each combination of the others; else over points."""
     varied = results.plan.varied()
     own = [row for row in results.rows if not row.point.baseline and row.reports]
@@ -150,9 +164,9 @@ def _whiskers(
     axis.errorbar([place + shift for place, _ in entries], means, yerr=[low, high], **line)
 
 
-def _numbers(rows: Sequence[Row], key: str) -> bool:
+def _numbers(own: Sequence[Row], key: str) -> bool:
     """Whether a key has at least two values that are numbers."""
-    return len({_order(row.point.value(key))[1] for row in rows if not _order(row.point.value(key))[0]}) > 1
+    return len({_order(row.point.value(key))[1] for row in own if not _order(row.point.value(key))[0]}) > 1
 
 
 def _order(text: str) -> tuple[bool, float, str]:
@@ -166,7 +180,7 @@ def _order(text: str) -> tuple[bool, float, str]:
 # -- a comparison's costs ----------------------------------------------------------------------
 
 
-def _against(axis: "Axes", results: Sweep, key: str, label: str, unit: float, inverse: bool) -> None:
+def _against(axis: "Axes", results: Results, key: str, label: str, unit: float, inverse: bool) -> None:
     """Accuracy at the end over a cost; every point has its name."""
     points = []
     for k, row in enumerate(results.rows):

@@ -13,7 +13,7 @@ from intnet.runs.metrics import last_step
 from intnet.runs.run_folder import METRICS
 from intnet.show.bars import bars, say
 from intnet.sweeps import plan as plans
-from intnet.sweeps import table
+from intnet.sweeps import rows
 from intnet.sweeps.plan import Plan, Point
 from intnet.sweeps.work import DONE, FAILED, Outcome
 
@@ -29,7 +29,7 @@ class Show:
     def __init__(self, folder: Path, plan: Plan, quiet: bool) -> None:
         self.folder, self.plan, self.quiet = folder, plan, quiet
         self.pending = {
-            plans.run_name(*run): run for run in plan.runs() if table.done(folder, plan, *run) is None
+            plans.run_name(*run): run for run in plan.runs() if rows.done(folder, plan, *run) is None
         }
         self.runs = len(plan.points) * len(plan.seeds)
         self.bars = bars()
@@ -51,7 +51,7 @@ class Show:
             for what, count in (("point", len(self.plan.points)), ("run", self.runs))
         )
         state = f", {self._done():,} done already" if self._done() else ""
-        self._print(f"{table.title(self.plan)}\n{many}{state}; {where}; {self.folder}")
+        self._print(f"{rows.title(self.plan)}\n{many}{state}; {where}; {self.folder}")
 
     def look(self) -> None:
         """Move the bars of the runs at work."""
@@ -77,7 +77,7 @@ class Show:
         self.bars.update(self.whole, completed=self._done())
         if outcome.state == FAILED:
             self._print(f"failed: {_label(self.plan, *run)}: {outcome.why}")
-        report = table.done(self.folder, self.plan, *run) if outcome.state == DONE else None
+        report = rows.done(self.folder, self.plan, *run) if outcome.state == DONE else None
         if report is not None:
             count = f"{self._done():,}/{self.runs:,}"
             parts = [f"{count}  {_label(self.plan, *run)}: test accuracy {report['test_accuracy']:.2%}"]

@@ -1,105 +1,34 @@
 """What the runs of a plan came to: one row a point, over its seeds; as text, JSON, CSV and Markdown.
 
 `Sweep` is what `intnet sweep` makes of them, of a sweep at work too; `compared.py` has what `intnet compare`
-tells otherwise. `MEASURES` are the columns: a new one is a line there, shown where a report has it. Means are
-sums rounded once, over their number.
+tells otherwise. `MEASURES` are the columns: a new one is a line there, shown where a report has it.
 """
 
 import csv
 import hashlib
 import io
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from rich.console import Console
 
-from intnet.errors import CheckpointError
-from intnet.runs import files, records, report
-from intnet.runs.metrics import read_metrics
-from intnet.runs.run_folder import METRICS
+from intnet.runs import files
 from intnet.show import tables
 from intnet.show.tables import Shown, Table, text
-from intnet.sweeps.plan import Plan, Point, run_folder, run_name
-from intnet.sweeps.work import SESSION
+from intnet.sweeps import plots
+from intnet.sweeps.plan import Plan, Point, run_name
+from intnet.sweeps.rows import JSON, Numbers, Row, curves, done, title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-JSON, CSV, MARKDOWN = "table.json", "table.csv", "table.md"
-FAILURES = {"rows": [{"method": str, "settings": {str: str}, "failed": {str: str}}]}  # of table.json
+CSV, MARKDOWN = "table.csv", "table.md"
 SHORT = 12  # digits of a digest in a table
 
 Get = tuple[str, str, Any]  # of a column, as `tables.of` takes it: its cells by the row
-Numbers = dict[str, float | None]  # a run's figures by key, None where the run does not tell it
-
-
-@dataclass(frozen=True)
-class Row:
-    """A point: reports and figures of those of its runs that are done, why others failed; all by seed."""
-
-    point: Point
-    reports: dict[int, dict[str, Any]]
-    failed: dict[int, str]
-    numbers: dict[int, Numbers]
-
-    def values(self, key: str) -> list[float]:
-        """One number a run that has it."""
-        return [value for own in self.numbers.values() if (value := own[key]) is not None]
-
-    def mean(self, key: str) -> float | None:
-        """Over the runs; None where no run has it."""
-        values = self.values(key)
-        return math.fsum(values) / len(values) if values else None
-
-
-def failures(folder: Path) -> dict[str, str]:
-    """Why runs failed when the sweep's command last ended, by name; CheckpointError for a damaged table.
-
-    None where one is at work, or was killed: it has tried them again.
-    """
-    path = folder / JSON
-    if (folder / SESSION).exists() or not path.exists():
-        return {}
-    try:
-        rows = records.check(records.parse(path.read_bytes()), FAILURES)["rows"]
-    except ValueError as error:
-        raise CheckpointError(f"{path}: damaged ({error}): delete it, give the same command again") from None
-    points = [(Point(row["method"], row["settings"], []), row["failed"]) for row in rows]
-    return {f"{point.name}+seed={seed}": why for point, own in points for seed, why in own.items()}
-
-
-def done(folder: Path, plan: Plan, point: Point, seed: int) -> dict[str, Any] | None:
-    """The report of a run; None where it is not at its end, or where its report is damaged."""
-    try:
-        return report.read(run_folder(folder, point, seed), plan.identity(point, seed), plan.steps)
-    except CheckpointError:
-        return None
-
-
-def curves(folder: Path, plan: Plan, point: Point) -> list[list[float]]:
-    """Test accuracies of a point's runs, an epoch each, as far as they are."""
-    found = []
-    for seed in plan.seeds:
-        lines = read_metrics(run_folder(folder, point, seed) / METRICS)
-        tested = [line for line in lines if line["kind"] == "epoch" and line["step"] <= plan.steps]
-        found.append([line["test_accuracy"] for line in tested])
-    return found
-
-
-def title(plan: Plan) -> str:
-    """What the runs have in common."""
-    own = plan.common
-    epochs = plan.steps / plan.steps_per_epoch
-    passes = f"{epochs:g} epoch{'s' * (epochs != 1)}"
-    seeds = ", ".join(map(str, plan.seeds))
-    return (
-        f"{own['model']} on {own['data']}: {own['limit']:,} training images, {plan.steps:,} steps of "
-        f"{own['batch_size']} images ({passes}), seed{'s' * (len(plan.seeds) > 1)} {seeds}"
-    )
 
 
 @dataclass(frozen=True)
@@ -143,6 +72,7 @@ class Sweep(Shown):
     """
 
     command = "sweep"
+    picture: ClassVar[plots.Picture] = plots.SWEEP
 
     def __init__(self, folder: Path, plan: Plan, failed: dict[str, str] | None = None) -> None:
         self.folder, self.plan = folder, plan
@@ -332,9 +262,11 @@ class Sweep(Shown):
 
     def figure(self) -> "Figure":
         """What `--plot` draws, as a figure of matplotlib."""
-        from intnet.sweeps import plots  # which imports this module
+        return plots.figure(self.picture, self)
 
-        return plots.figure(self)
+    def draw(self, stream: BinaryIO, file: Path) -> None:
+        """The same into a file, in the format that its name ends in."""
+        plots.draw(self.picture, self, stream, file)
 
     def csv(self) -> str:
         """`records` as lines, numbers in full."""

@@ -1,0 +1,87 @@
+"""The rows of a plan: each point's runs as they are in the folder now, reports and figures by seed.
+
+What a table is made of (`table.py`), and a picture (`plots.py`). Means are sums rounded once, over their
+number.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from intnet.errors import CheckpointError
+from intnet.runs import records, report
+from intnet.runs.metrics import read_metrics
+from intnet.runs.run_folder import METRICS
+from intnet.sweeps.plan import Plan, Point, run_folder
+from intnet.sweeps.work import SESSION
+
+JSON = "table.json"
+FAILURES = {"rows": [{"method": str, "settings": {str: str}, "failed": {str: str}}]}  # of table.json
+
+Numbers = dict[str, float | None]  # a run's figures by key, None where the run does not tell it
+
+
+@dataclass(frozen=True)
+class Row:
+    """A point: reports and figures of those of its runs that are done, why others failed; all by seed."""
+
+    point: Point
+    reports: dict[int, dict[str, Any]]
+    failed: dict[int, str]
+    numbers: dict[int, Numbers]
+
+    def values(self, key: str) -> list[float]:
+        """One number a run that has it."""
+        return [value for own in self.numbers.values() if (value := own[key]) is not None]
+
+    def mean(self, key: str) -> float | None:
+        """Over the runs; None where no run has it."""
+        values = self.values(key)
+        return math.fsum(values) / len(values) if values else None
+
+
+def failures(folder: Path) -> dict[str, str]:
+    """Why runs failed when the sweep's command last ended, by name; CheckpointError for a damaged table.
+
+    None where one is at work, or was killed: it has tried them again.
+    """
+    path = folder / JSON
+    if (folder / SESSION).exists() or not path.exists():
+        return {}
+    try:
+        rows = records.check(records.parse(path.read_bytes()), FAILURES)["rows"]
+    except ValueError as error:
+        raise CheckpointError(f"{path}: damaged ({error}): delete it, give the same command again") from None
+    points = [(Point(row["method"], row["settings"], []), row["failed"]) for row in rows]
+    return {f"{point.name}+seed={seed}": why for point, own in points for seed, why in own.items()}
+
+
+def done(folder: Path, plan: Plan, point: Point, seed: int) -> dict[str, Any] | None:
+    """The report of a run; None where it is not at its end, or where its report is damaged."""
+    try:
+        return report.read(run_folder(folder, point, seed), plan.identity(point, seed), plan.steps)
+    except CheckpointError:
+        return None
+
+
+def curves(folder: Path, plan: Plan, point: Point) -> list[list[float]]:
+    """Test accuracies of a point's runs, an epoch each, as far as they are."""
+    found = []
+    for seed in plan.seeds:
+        lines = read_metrics(run_folder(folder, point, seed) / METRICS)
+        tested = [line for line in lines if line["kind"] == "epoch" and line["step"] <= plan.steps]
+        found.append([line["test_accuracy"] for line in tested])
+    return found
+
+
+def title(plan: Plan) -> str:
+    """What the runs have in common."""
+    own = plan.common
+    epochs = plan.steps / plan.steps_per_epoch
+    passes = f"{epochs:g} epoch{'s' * (epochs != 1)}"
+    seeds = ", ".join(map(str, plan.seeds))
+    return (
+        f"{own['model']} on {own['data']}: {own['limit']:,} training images, {plan.steps:,} steps of "
+        f"{own['batch_size']} images ({passes}), seed{'s' * (len(plan.seeds) > 1)} {seeds}"
+    )
