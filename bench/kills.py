@@ -26,7 +26,7 @@ import psutil
 from bench.ranks import MOVING, environment, mpirun, told
 from bench.summary import Row, at_most
 from intnet.methods import METHODS
-from intnet.runs import across
+from intnet.runs import definition
 
 KILLS = 20
 QUESTION = f"kill -9 of a random rank at {KILLS} random moments, then resumed on other ranks"
@@ -132,7 +132,7 @@ def _alone(method: str) -> Row:
 
 def rows() -> list[Row]:
     KEPT.parent.mkdir(exist_ok=True)
-    sources = across.sources()
+    sources = definition.sources()
     lines = KEPT.read_text().splitlines() if KEPT.exists() else []
     kept = {row["key"]: row for row in map(json.loads, lines) if row["sources"] == sources}
     work: list[tuple[str, Any, Any]] = [(f"alone {method}", _alone, method) for method in METHODS]

@@ -29,7 +29,7 @@ from intnet.cli import together
 from intnet.cli.main import main
 from intnet.errors import ConfigError
 from intnet.methods import METHODS
-from intnet.runs import across
+from intnet.runs import definition
 
 RANKS, THREADS = (3, 7, 2, 4, 1), (1, 2)  # in the order in which they run
 QUESTION = f"digests on {', '.join(map(str, sorted(RANKS)))} ranks of one and two threads, beside one process"
@@ -135,7 +135,7 @@ def _run(ranks: int | None, threads: int, missing: list[Case], sources: str) -> 
 
 def rows() -> list[Row]:
     KEPT.parent.mkdir(exist_ok=True)
-    sources = across.sources()
+    sources = definition.sources()
     for ranks, threads in [(None, 1), *((r, t) for t in THREADS for r in RANKS)]:
         known = [row for row in _done(sources) if (row["ranks"], row["threads"]) == (ranks, threads)]
         have = [{key: row[key] for key in ("model", "method")} for row in known]

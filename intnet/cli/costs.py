@@ -1,7 +1,7 @@
 """`intnet costs`: word lengths of a run over time, and what it cost by its method's model.
 
 AdaPT's performance model speaks of float32, adapt and muppet (`costs/adapt_report.py`), DYNASTY's of its own
-runs (`array_report.py`); of method saved it is what the tape holds (`tape_costs.py`).
+runs (`dynasty_report.py`); of method saved it is what the tape holds (`saved_costs.py`).
 """
 
 import argparse
@@ -171,17 +171,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _report(args: argparse.Namespace) -> "Report":
     """By the model that speaks of what is given."""
-    from intnet.costs import adapt_report, array_report, tape_costs
+    from intnet.costs import adapt_report, dynasty_report, saved_costs
 
     if args.method is not None:
         network = (args.model, args.image, args.classes)
-        return tape_costs.of_model(
+        return saved_costs.of_model(
             args.method, options.settings(args.set or []), *network, args.batch_size or 128
         )
     if args.others:
-        from intnet.costs import array_runs
+        from intnet.costs import dynasty_runs
 
-        return array_runs.of_runs(args.folders, args.baseline, args.accuracy, args.data_dir)
+        return dynasty_runs.of_runs(args.folders, args.baseline, args.accuracy, args.data_dir)
     if args.folder is None:
         return adapt_report.of_schedule(args.model, args.image, args.classes, args.schedule, args.accs or 1)
     from intnet.runs import run_folder
@@ -190,11 +190,11 @@ def _report(args: argparse.Namespace) -> "Report":
     name = given.method.name
     if name == TAPE:
         _only(args, "data_dir", "folder", why=f"{args.folder} is a run of {TAPE}")
-        return tape_costs.of_run(args.folder, given)
+        return saved_costs.of_run(args.folder, given)
     against = (args.baseline, args.accuracy, args.data_dir)
     if name == ARRAY:
         layer_map = None if args.map is None else _layer_map(args, given)
-        report = array_report.of_run(args.folder, given, *against)
+        report = dynasty_report.of_run(args.folder, given, *against)
         return report if layer_map is None else dataclasses.replace(report, draw=layer_map)
     if args.map is not None:
         raise ConfigError(f"--map: {args.folder} is a run of {name}; one of dynasty has maps")

@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Lock the folder, load its checkpoint and train."""
     from intnet.cli import terminal
-    from intnet.runs import beside
+    from intnet.runs import many_ranks
 
     options.check_stats(args.stats)
-    with beside.resume(args.folder, args.steps, args.epochs, args.data_dir) as work:
+    with many_ranks.resume(args.folder, args.steps, args.epochs, args.data_dir) as work:
         return terminal.train(work, args)

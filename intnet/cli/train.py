@@ -48,7 +48,7 @@ def show_weights(given: dict[str, Any], args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> int:
     """Make the folder and train."""
     from intnet.cli import terminal
-    from intnet.runs import beside, run_folder
+    from intnet.runs import many_ranks, run_folder
 
     chosen = options.settings(args.set)
     if args.weights_partial and args.weights is None:
@@ -63,5 +63,5 @@ def run(args: argparse.Namespace) -> int:
     if new.weights is not None and not args.json:
         show_weights(new.weights, args)
     steps = args.steps or (args.epochs or 1) * new.steps_per_epoch
-    with beside.create(args.out, new, steps, args.checkpoint_every, args.data_dir) as work:
+    with many_ranks.create(args.out, new, steps, args.checkpoint_every, args.data_dir) as work:
         return terminal.train(work, args)

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from intnet import models
-from intnet.costs import adapt_costs, array_costs
+from intnet.costs import adapt_costs, dynasty_costs
 from intnet.costs.adapt_costs import LayerSize
-from intnet.costs.array_costs import START_BITS, Curve, LayerMaps, Width
+from intnet.costs.dynasty_costs import START_BITS, Curve, LayerMaps, Width
 from intnet.costs.report import check_same
 from intnet.errors import CheckpointError, ConfigError
 from intnet.methods.dynasty import ACTIVATIONS, WEIGHTS, Dynasty, alphas
@@ -204,7 +204,7 @@ class Maps:
     """
 
     identity: dict[str, Any]
-    history: array_costs.History
+    history: dynasty_costs.History
     maps: list[dict[str, Any]]
     tested: list[float]
     accuracy: float | None
@@ -246,7 +246,7 @@ def _moving(own: dict[str, Any]) -> bool:
     return any(options(one.name).map == "dynamic" for one in _model(own).all_layers() if one.takes_weight)
 
 
-def _uniform(own: dict[str, Any], length: float) -> array_costs.History:
+def _uniform(own: dict[str, Any], length: float) -> dynasty_costs.History:
     """One width in all blocks from the start, for so many epochs; the network's input is of 8 bits."""
     options, made = _by_layer(own), _model(own)
     seen = adapt_costs.image_through(made, "*/x0")
@@ -260,12 +260,12 @@ def _uniform(own: dict[str, Any], length: float) -> array_costs.History:
         operands = whole.at(widths[WEIGHTS]), whole.at(widths[ACTIVATIONS]) if layers else None
         layers.append(LayerMaps(layer.name, *operands))
     forward = str(own["options"].get("forward_dynamic", "activation"))
-    return array_costs.of_length(tuple(layers), length, forward)
+    return dynasty_costs.of_length(tuple(layers), length, forward)
 
 
 def read_history(
     folder: Path, own: dict[str, Any], step: int
-) -> tuple[list[float], list[dict[str, Any]], array_costs.History]:
+) -> tuple[list[float], list[dict[str, Any]], dynasty_costs.History]:
     """(accuracy after each epoch, lines of maps, the maps in force) of the run `own`, which moves its map."""
     with _followed(folder) as path:
         lines = [line for line in metrics.read_metrics(path) if line["kind"] != "step"]
@@ -313,7 +313,7 @@ def _by_epoch(
     return lines
 
 
-def _history(maps: list[dict[str, Any]], own: dict[str, Any], step: int) -> array_costs.History:
+def _history(maps: list[dict[str, Any]], own: dict[str, Any], step: int) -> dynasty_costs.History:
     """The first epoch's 4 bits, then each map for the epoch after it; where no map moves, as it is."""
     names = [layer.name for layer in _model(own).all_layers() if layer.takes_weight]
     made = [_layers(line, names) for line in maps]
@@ -327,7 +327,7 @@ def _history(maps: list[dict[str, Any]], own: dict[str, Any], step: int) -> arra
     epochs = (tuple(start), *made)[:begun]
     last = (step - (begun - 1) * length) / length
     forward = str(own["options"].get("forward_dynamic", "activation"))
-    return array_costs.History(epochs, (1.0,) * (begun - 1) + (last,), forward)
+    return dynasty_costs.History(epochs, (1.0,) * (begun - 1) + (last,), forward)
 
 
 def _layers(line: dict[str, Any], names: list[str]) -> tuple[LayerMaps, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from intnet.blocks.block_float import WIDTHS
 from intnet.costs import adapt_costs
 from intnet.costs.adapt_costs import History
-from intnet.costs.array_costs import PARTS, START_BITS, STATIC_BITS
+from intnet.costs.dynasty_costs import PARTS, START_BITS, STATIC_BITS
 from intnet.errors import ConfigError
 from intnet.inspect.block_maps import COLORS, of_activations, of_weights
 from intnet.methods.dynasty_map import rounded

@@ -1,4 +1,4 @@
-"""DYNASTY: training time, energy and area on its bit-serial array, by `costs/array_costs.py`.
+"""DYNASTY: training time, energy and area on its bit-serial array, by `costs/dynasty_costs.py`.
 
 Times follow from the mean width alone where training takes as many epochs as at 8 bits. The paper's times to
 an accuracy also hold how many epochs that took, which it does not list; what its figures imply is solved for
@@ -7,8 +7,8 @@ them: epochs = time / (bits / 8).
 
 from typing import Any
 
-from intnet.costs import array_costs
-from intnet.costs.array_costs import ARRAY_MILLIWATTS, MODULE_AT_BITS, MODULE_MILLIWATTS
+from intnet.costs import dynasty_costs
+from intnet.costs.dynasty_costs import ARRAY_MILLIWATTS, MODULE_AT_BITS, MODULE_MILLIWATTS
 from intnet.papers.check import Check, Result, Task, agrees
 from intnet.show.tables import Column, Table, numbers
 
@@ -58,9 +58,9 @@ REMARKS = (
 def _times() -> Table:
     rows: list[tuple[Any, ...]] = []
     for data, bits, time, _ in PUBLISHED:
-        equal = array_costs.uniform_time(bits)
+        equal = dynasty_costs.uniform_time(bits)
         share = SHARES.get(data)
-        fitted = None if share is None else array_costs.uniform_time(bits, share)
+        fitted = None if share is None else dynasty_costs.uniform_time(bits, share)
         rows.append((data, bits, equal, time / 100, time / 100 / equal, fitted))
     columns = (
         *map(Column, ("data", "bits")),
@@ -73,9 +73,9 @@ def _times() -> Table:
 def _energies() -> Table:
     rows: list[tuple[Any, ...]] = []
     for data, bits, time, saved in PUBLISHED:
-        epochs = time / 100 / array_costs.uniform_time(bits)
-        constant = 1 - array_costs.energy(time / 100)
-        by_step = 1 - array_costs.energy_by_step(time / 100, epochs)
+        epochs = time / 100 / dynasty_costs.uniform_time(bits)
+        constant = 1 - dynasty_costs.energy(time / 100)
+        by_step = 1 - dynasty_costs.energy_by_step(time / 100, epochs)
         rows.append((data, bits, 1 - time / 100, constant, by_step, saved / 100))
     names = ("array alone", "powers constant", "by step", "paper")
     columns = (*map(Column, ("data", "bits")), *numbers(*names, spec=".1%"))
@@ -83,7 +83,7 @@ def _energies() -> Table:
 
 
 def _headlines() -> Table:
-    area = 100 * array_costs.AREA_OVERHEAD
+    area = 100 * dynasty_costs.AREA_OVERHEAD
     rows: list[tuple[Any, ...]] = [
         (what, where, own, printed, agrees(own, printed, digits))
         for what, printed, where, own, digits in HEADLINES

@@ -10,8 +10,8 @@ from typing import Any
 
 from intnet import methods, models
 from intnet.blocks.buckets import Codec
-from intnet.costs import tape_costs
-from intnet.costs.tape_costs import Block
+from intnet.costs import saved_costs
+from intnet.costs.saved_costs import Block
 from intnet.methods.packing import PRESETS
 from intnet.methods.saved import Saved
 from intnet.papers.check import Check, Result, Task, agrees
@@ -62,7 +62,7 @@ REMARKS = (
 def _blocks() -> list[Block]:
     method = methods.make("saved", bits="4")
     assert isinstance(method, Saved)
-    found = tape_costs.blocks(models.make("efficientnetv2", IMAGE, CLASSES), method, BATCH)
+    found = saved_costs.blocks(models.make("efficientnetv2", IMAGE, CLASSES), method, BATCH)
     return [block for block in found if block.elements]
 
 

@@ -2,13 +2,17 @@
 
 The definition is `intnet.spec`; its number changes with any bit that it defines (CHANGELOG.md). Headers of
 runs, sweeps, checkpoints, models and packs hold it under `definition`: bits of two versions are not compared.
+`sources` tells programs of one version apart.
 """
 
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import intnet
 
-__all__ = ["VERSION", "difference", "head", "refused"]
+__all__ = ["VERSION", "difference", "head", "refused", "sources"]
 
 VERSION = 3  # `spec.VERSION`, without the import of all of it
 
@@ -35,3 +39,13 @@ def refused(found: Any, kind: str, format: str, version: int) -> str | None:
         return f"not a {kind} of this version of intnet ({format}, version {version})"
     other = difference(found.get("definition"))
     return other and f"a {kind} {other}"
+
+
+def sources(more: Iterable[str] = ()) -> str:
+    """Hex SHA-256 over the package's own files, by their names; more: texts that count too."""
+    package, sha = Path(intnet.__file__).parent, hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        sha.update(f"{path.relative_to(package).as_posix()} {path.stat().st_size}\n".encode())
+        sha.update(path.read_bytes())
+    sha.update("".join(more).encode())
+    return sha.hexdigest()

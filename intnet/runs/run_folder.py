@@ -8,7 +8,7 @@
     data.npz        the data, of a run on arrays at hand (`datasets/arrays.py`)
     checkpoint.npz  the newest saved state (`runs/checkpoint.py`)
     report.json .md the result (`report.py`), when the planned steps are done
-    sent.json       of a run on many ranks: what they sent (`across.py`)
+    sent.json       of a run on many ranks: what they sent (`rank_messages.py`)
     model.npz       with it, the fixed-point model of a method that trains one (`runs/fixed_model.py`)
 
 A kill at any moment loses at most the steps since the last checkpoint: `resume` cuts metrics.jsonl
@@ -30,12 +30,12 @@ from intnet.datasets import Augment, Dataset
 from intnet.errors import CheckpointError, ConfigError, IntnetError
 from intnet.machine import ranks
 from intnet.runs import (
-    across,
     checkpoint,
     config,
     files,
     fixed_model,
     kept_data,
+    rank_messages,
     records,
     report,
     state_dicts,
@@ -298,7 +298,7 @@ class RunFolder:
     def __init__(self, folder: Path, run: Run, own: dict[str, Any], plan: Plan, lock: IO[str]) -> None:
         self.folder, self.run, self.identity, self.plan = folder, run, own, plan
         self.world = ranks.current()
-        self.sent = None if self.world is None else across.Sent(self.world)
+        self.sent = None if self.world is None else rank_messages.Sent(self.world)
         self.at_a_time = 1  # runs that are trained at a time on this machine, this one included
         self._lock = lock
         self._before: int | None = None  # bytes of the process ahead of the first step
@@ -378,7 +378,7 @@ class RunFolder:
         }
         state = self.run.state()
         if self.world is not None:
-            across.check_same(self.world, state, self.run.step)
+            rank_messages.check_same(self.world, state, self.run.step)
         checkpoint.save(self.folder / CHECKPOINT, state, meta)
         if self.sent:
             self.sent.write(self.folder, self.run)
@@ -390,7 +390,7 @@ class RunFolder:
 
     def _any(self, holds: bool) -> bool:
         """Whether it holds on this rank or another."""
-        return holds if self.world is None else across.anywhere(self.world, holds)
+        return holds if self.world is None else rank_messages.anywhere(self.world, holds)
 
     def _test(self, on_test: Callable[[int], None] | None) -> Scores | None:
         """None where there is no test part."""
@@ -414,7 +414,7 @@ class RunFolder:
 
     def _report(self, table: PathTable, accuracy: float | None, held: Tape | None = None) -> dict[str, Any]:
         self._metrics.flush()
-        metrics, table = read_metrics(self.folder / METRICS), across.path_table(table)
+        metrics, table = read_metrics(self.folder / METRICS), rank_messages.path_table(table)
         result = report.make(self.run, self.identity, table, accuracy, metrics, held)
         if self.run.method.fixed_model:
             sizes = fixed_model.save(self.folder / fixed_model.FILE, self.run)

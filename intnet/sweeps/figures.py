@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from intnet import methods, models
-from intnet.costs import adapt_costs, array_costs, logs
+from intnet.costs import adapt_costs, dynasty_costs, logs
 from intnet.costs.adapt_costs import FLOAT_BITS, History
 from intnet.methods.rounded_copies import RoundedCopies
 from intnet.runs.report import last_batch
@@ -156,5 +156,5 @@ def array_time(folder: Path, own: dict[str, Any], steps: int, steps_per_epoch: i
     """DYNASTY's; None for other methods, uniform maps, and before the first map."""
     if own["method"] != "dynasty" or own["options"]["map"] == "uniform" or steps < steps_per_epoch:
         return None
-    time: float = array_costs.summary(logs.read_history(folder, own, steps)[-1])["time"]
+    time: float = dynasty_costs.summary(logs.read_history(folder, own, steps)[-1])["time"]
     return time

@@ -8,7 +8,8 @@ A sweep's command that is at work keeps a session: a file with a token in the sw
 its tasks too. Who trains stops after the step when it is gone or another one: so a command that was stopped,
 or killed and given again, meets no run that goes on behind its back, on whatever machine.
 
-Where many ranks train a run (`runs/beside.py`), all call `train`; rank 0 alone looks at the sweep's folder.
+Where many ranks train a run (`runs/many_ranks.py`), all call `train`; rank 0 alone looks at the sweep's
+folder.
 """
 
 import threading
@@ -23,7 +24,7 @@ import intnet
 from intnet import plugins
 from intnet.errors import ConfigError, IntnetError, InUseError
 from intnet.machine.ranks import current
-from intnet.runs import beside, files, kept, run_folder
+from intnet.runs import files, kept, many_ranks, run_folder
 from intnet.runs.identity import check_same_data
 from intnet.sweeps import plan
 
@@ -131,14 +132,14 @@ def _open(task: dict[str, Any], way: bytes) -> run_folder.RunFolder:
     folder, own = Path(task["folder"]), task["run"]
     plugins.need(own.get("plugins", {}), task["imports"], "the sweep")
     if way == GO_ON:
-        work = beside.resume(folder, steps=task["steps"], data_dir=task["data_dir"])
+        work = many_ranks.resume(folder, steps=task["steps"], data_dir=task["data_dir"])
         if work.identity != own:
             work.close()
             raise ConfigError(f"{folder} holds a run that is not of this sweep: remove it")
         return work
     run = run_folder.build_again(own, task["settings"], task["data_dir"])
     check_same_data(own, run, "the sweep")
-    return beside.create(folder, run, task["steps"], task["checkpoint_every"], task["data_dir"])
+    return many_ranks.create(folder, run, task["steps"], task["checkpoint_every"], task["data_dir"])
 
 
 def _line(error: Exception) -> str:

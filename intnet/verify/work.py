@@ -20,7 +20,7 @@ from typing import Any
 
 from intnet import plugins, spec
 from intnet.errors import ConfigError, IntnetError
-from intnet.runs import across, files
+from intnet.runs import definition, files
 from intnet.runs.process import cores
 from intnet.verify import inputs
 from intnet.verify.row import DIFFERS, EQUAL, Options, Row
@@ -39,7 +39,7 @@ def heading(taken: Taken, options: Options, own: dict[str, Any]) -> dict[str, An
     return {
         "format": FORMAT,
         "definition": spec.VERSION,
-        "sources": across.sources(plugins.loaded()),  # another program is another verification
+        "sources": definition.sources(plugins.loaded()),  # another program is another verification
         "run": own,
         "step": taken.step + 1,
         "inference": None if taken.inference is None else taken.inference.batch,

@@ -7,7 +7,7 @@ from intnet import models
 from intnet.autograd import Tensor
 from intnet.layers import Dropout, Flatten, Linear, ReLU, Sequential
 from intnet.methods.method import Method
-from intnet.runs import across, run_folder
+from intnet.runs import rank_messages, run_folder
 from intnet.trace import PathTable
 from intnet.training.history import StepReport
 
@@ -54,7 +54,7 @@ def trained(
         "digest": run.digest(),
         "losses": losses,
         "counts": counts,
-        "paths": list(across.path_table(table).rows.values()),
+        "paths": list(rank_messages.path_table(table).rows.values()),
         "epochs": epochs,
         "accuracy": (found.accuracy, found.loss),
     }

@@ -7,7 +7,7 @@ import pytest
 
 from intnet.machine.ranks import current
 from intnet.numbers import shares
-from intnet.runs import across
+from intnet.runs import rank_messages
 from intnet.trace import PathRow, PathTable
 from tests.support.pipes import together
 from tests.support.shared_run import all_trained, trained
@@ -71,7 +71,7 @@ def labelled(widths: list[tuple[int, int]]) -> dict[str, Any]:
     widest = max(w for w, _ in widths[world.rank :: 3])
     row = PathRow("fc1", "x0", f"BFP({widest})", widest, mean=total / size, elements=size)
     table.rows["fc1", "x0"] = row
-    (found,) = across.path_table(table).rows.values()
+    (found,) = rank_messages.path_table(table).rows.values()
     return {"format": found.format, "nominal": found.nominal, "mean": found.mean}
 
 

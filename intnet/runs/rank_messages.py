@@ -1,13 +1,12 @@
 """What ranks ask of each other around a run: whether they are to train the same one, what all of them saw.
 
-Read next: `runs/beside.py`.
+Who asks: `many_ranks.py`, `run_folder.py`.
 """
 
 import dataclasses
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,20 +30,10 @@ def anywhere(world: World, holds: bool) -> bool:
     return any(said == b"1" for said in world.messages(b"1" if holds else b"0"))
 
 
-def sources(more: Iterable[str] = ()) -> str:
-    """Hex SHA-256 over the package's own files, by their names; more: texts that count too."""
-    package, sha = Path(intnet.__file__).parent, hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        sha.update(f"{path.relative_to(package).as_posix()} {path.stat().st_size}\n".encode())
-        sha.update(path.read_bytes())
-    sha.update("".join(more).encode())
-    return sha.hexdigest()
-
-
 def agree(world: World, own: dict[str, Any], steps: int) -> None:
     """ConfigError, on all ranks alike, unless all are to train the run of identity `own` to step `steps`."""
     mine = {"definition": definition.VERSION, "intnet": intnet.__version__, "steps": steps, **own}
-    mine["sources"] = sources()
+    mine["sources"] = definition.sources()
     said = [json.loads(text) for text in world.messages(json.dumps(mine).encode())]
     for rank, other in enumerate(said):
         keys = [key for key in sorted({*said[0], *other}) if said[0].get(key) != other.get(key)]

@@ -3,8 +3,9 @@
     with create("RUN", run, steps=60) as work:      on every rank; alone it is `run_folder.create`
         work.train()
 
-All that a folder holds is what one process writes, and `across.SENT`: so every other command reads it as any
-run's, and `resume` goes on on another number of ranks.
+All that a folder holds is what one process writes, and `rank_messages.SENT`: so every other command reads it
+as any run's, and `resume` goes on on another number of ranks. What ranks ask of each other:
+`rank_messages.py`.
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from intnet.machine.ranks import World, current
-from intnet.runs import across, config, files, kept_data, report, run_folder
+from intnet.runs import config, files, kept_data, rank_messages, report, run_folder
 from intnet.runs.config import CHECKPOINT_EVERY, Plan
 from intnet.runs.identity import identity
 from intnet.runs.kept import CHECKPOINT, CONFIG, PathLike
@@ -26,7 +27,7 @@ from intnet.training.train import Run
 COPIED = (CONFIG, CHECKPOINT, kept_data.DATA)  # of a folder that is gone on with
 
 
-class Beside(RunFolder):
+class OtherRank(RunFolder):
     """The same training on a rank that has no folder: it takes part in all that rank 0 asks of every rank."""
 
     writes = False
@@ -46,13 +47,13 @@ class Beside(RunFolder):
     def checkpoint(self) -> None:
         """Its part of the counts and of the state."""
         self.run.counts()
-        across.check_same(self.world, self.run.state(), self.run.step)
+        rank_messages.check_same(self.world, self.run.state(), self.run.step)
 
     def _again(self, on_test: Callable[[int], None] | None) -> dict[str, Any]:
         return self._report(PathTable(), self._accuracy(on_test)) if self._any(False) else {}
 
     def _report(self, table: PathTable, accuracy: float | None, held: Tape | None = None) -> dict[str, Any]:
-        return report.make(self.run, self.identity, across.path_table(table), accuracy, [])
+        return report.make(self.run, self.identity, rank_messages.path_table(table), accuracy, [])
 
 
 def create(
@@ -67,10 +68,10 @@ def create(
     if world is None:
         return run_folder.create(folder, run, steps, checkpoint_every, data_dir)
     own = identity(run)
-    across.agree(world, own, steps)
+    rank_messages.agree(world, own, steps)
     if world.rank == 0:
         return run_folder.create(folder, run, steps, checkpoint_every, data_dir)
-    work = Beside(Path(folder), run, own, Plan(steps, checkpoint_every), world)
+    work = OtherRank(Path(folder), run, own, Plan(steps, checkpoint_every), world)
     work.checkpoint()  # as rank 0 begins
     return work
 
@@ -94,8 +95,8 @@ def resume(
             own, plan = config.read(Path(copy))
             run = run_folder.load(copy, data_dir=data_dir)
             run.method.set(saturated={})  # counts so far are rank 0's
-            work = Beside(Path(folder), run, own, plan, world)
+            work = OtherRank(Path(folder), run, own, plan, world)
     planned = int(world.messages(b"%d" % work.plan.steps)[0])
     work.plan = dataclasses.replace(work.plan, steps=planned)
-    across.agree(world, identity(work.run), planned)
+    rank_messages.agree(world, identity(work.run), planned)
     return work

@@ -3,7 +3,7 @@
 Time counts epochs of the array at 8 bits: an epoch of a run takes sum T b / sum T 8 of one. --baseline is any
 run on the same data; it takes 8 bits everywhere, without the module, and tells the accuracy to reach unless
 --accuracy does. Energy counts what the array takes for such an epoch; the module's is the same in every step
-(`array_costs.energy_by_step`), none where widths never move (`map=uniform`).
+(`dynasty_costs.energy_by_step`), none where widths never move (`map=uniform`).
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from intnet.costs import array_costs, logs, plots
+from intnet.costs import dynasty_costs, logs, plots
 from intnet.costs.adapt_costs import iso_step
-from intnet.costs.array_costs import STATIC_BITS, History
+from intnet.costs.dynasty_costs import STATIC_BITS, History
 from intnet.costs.report import Report, check_same
 from intnet.errors import ConfigError
 from intnet.runs import report, run_folder
@@ -51,7 +51,7 @@ def of_runs(
     if baseline is not None:
         curve, accuracy = logs.read_baseline(baseline, own, accuracy, data_dir)
         layers = tuple(layer.at(STATIC_BITS) for layer in read[0].history.epochs[0])
-        wide = array_costs.of_length(layers, curve.length, read[0].history.forward)
+        wide = dynasty_costs.of_length(layers, curve.length, read[0].history.forward)
         lines.append(told("8 bits", wide, curve.tested, accuracy, False))
     for name, one in zip(_names(folders), read, strict=True):
         moves = one.identity["options"].get("map") != "uniform"
@@ -71,7 +71,7 @@ def told(
 ) -> dict[str, Any]:
     """A run as `--json` prints it; times: behind each whole epoch; moves: the module makes its maps."""
     epochs = iso_step(enumerate(tested, start=1), wanted)
-    summary = array_costs.summary(history)
+    summary = dynasty_costs.summary(history)
     return {
         "name": name,
         "weights": summary["weights"],
@@ -80,7 +80,7 @@ def told(
         "accuracy": tested[-1] if tested else None,
         "best": max(tested, default=None),
         "tested": list(tested),
-        "times": list(accumulate(array_costs.times(history)))[: len(tested)],
+        "times": list(accumulate(dynasty_costs.times(history)))[: len(tested)],
         "whole": _spent(history, None, moves),
         "reached": None if epochs is None else {"epochs": epochs} | _spent(history, epochs, moves),
     }
@@ -88,8 +88,8 @@ def told(
 
 def _spent(history: History, epochs: int | None, moves: bool) -> dict[str, Any]:
     """Time, energy and its parts of the first so many epochs, or of all."""
-    parts = array_costs.parts(history, epochs, moves)
-    time = sum(parts[name] for name in array_costs.STAGES)
+    parts = dynasty_costs.parts(history, epochs, moves)
+    time = sum(parts[name] for name in dynasty_costs.STAGES)
     return {"time": time, "energy": sum(parts.values()), "parts": parts}
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from intnet import methods, models
 from intnet.blocks.buckets import Packed
-from intnet.costs import tape_costs
-from intnet.costs.tape_costs import Block, Value
+from intnet.costs import saved_costs
+from intnet.costs.saved_costs import Block, Value
 from intnet.methods.saved import Saved
 from intnet.runs import run_folder
 from intnet.trace import Recorder
@@ -48,7 +48,7 @@ RESNET8 = {
 def of_resnet8(batch: int = 8, epoch: int = 0, **options: Any) -> dict[str, Block]:
     method = methods.make("saved", **options)
     assert isinstance(method, Saved)
-    rows = tape_costs.blocks(models.make("resnet8", (8, 8, 1), 10), method, batch, epoch)
+    rows = saved_costs.blocks(models.make("resnet8", (8, 8, 1), 10), method, batch, epoch)
     return {row.name: row for row in rows}
 
 
@@ -131,7 +131,7 @@ CODECS: list[dict[str, Any]] = [
 def test_the_model_is_what_is_really_held(options: dict[str, Any]) -> None:
     """Where no bucket is filled up, bytes of the memory model are those of the arrays."""
     run = built(1, **options)
-    rows = tape_costs.values(run)
+    rows = saved_costs.values(run)
     blocks = of_resnet8(**options)
     assert run.step == 2
     for name, block in blocks.items():
@@ -144,7 +144,7 @@ def test_the_model_is_what_is_really_held(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("options", CODECS, ids=str)
 def test_values_are_those_of_the_arrays(options: dict[str, Any]) -> None:
     run, again = built(1, **options), built(1, **options)
-    rows = {f"{row.layer}/{row.path}": row for row in tape_costs.values(run)}
+    rows = {f"{row.layer}/{row.path}": row for row in saved_costs.values(run)}
     seen = Recorder("*")
     again.train(2, observe_last=[seen])
     packed = {name[:-1]: e.result for name, e in seen.events.items() if isinstance(e.result, Packed)}
@@ -174,13 +174,13 @@ def test_a_mix_is_told_as_of_the_step_that_is_taken() -> None:
     """Two steps an epoch: the next step of a run of one is its epoch's last, behind which the share falls."""
     nominal = []
     for steps in range(4):
-        rows = tape_costs.values(built(steps, "mlp", bits="2/4", mix_prob="1,0@1"))
+        rows = saved_costs.values(built(steps, "mlp", bits="2/4", mix_prob="1,0@1"))
         nominal.append({row.nominal for row in rows if row.path != "mask"})
     assert nominal == [{4.0}, {4.0}, {2.0}, {2.0}]
 
 
 def test_codes_are_counted_in_buckets_of_the_widest_width() -> None:
-    rows = tape_costs.values(built(0, "mlp", bits="2/4", mix_prob="0", bucket="64"))
+    rows = saved_costs.values(built(0, "mlp", bits="2/4", mix_prob="0", bucket="64"))
     assert {(row.codes, row.found) for row in rows if row.path != "mask"} == {(16, 0)}
     assert isinstance(rows[0], Value) and rows[0].codec == "affine-stochastic 2/4 bits, buckets of 64"
 

@@ -160,7 +160,7 @@ if os.environ["OMPI_COMM_WORLD_RANK"] == "{rank}":
 """
 MOMENTS = {
     "its start": "    killed()",
-    "the data": "    from intnet.runs import beside; beside.identity = killed",
+    "the data": "    from intnet.runs import many_ranks; many_ranks.identity = killed",
     "a write": """\
     from intnet.runs import archive
     whole = archive.write_npz

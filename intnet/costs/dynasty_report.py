@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Any
 
-from intnet.costs import array_costs, logs, plots
-from intnet.costs.array_costs import ARRAY_MILLIWATTS, MODULE_MILLIWATTS, MODULE_MM2, STAGES, Curve
+from intnet.costs import dynasty_costs, logs, plots
+from intnet.costs.dynasty_costs import ARRAY_MILLIWATTS, MODULE_MILLIWATTS, MODULE_MM2, STAGES, Curve
 from intnet.costs.logs import Maps
 from intnet.costs.plots import OPERANDS
 from intnet.costs.report import Report, percent, spaced, times
@@ -66,8 +66,8 @@ def of_run(
 def told(run: Run, logged: Maps, baseline: Curve, wanted: float | None) -> dict[str, Any]:
     """What `--json` prints; epochs count from 1."""
     own, history, last = logged.identity, logged.history, logged.maps[-1]
-    reached = array_costs.iso(history, logged.tested, wanted, baseline)
-    summary = array_costs.summary(history) | {
+    reached = dynasty_costs.iso(history, logged.tested, wanted, baseline)
+    summary = dynasty_costs.summary(history) | {
         "iso": reached | {"baseline_length": baseline.length},
         "noise_factor": {operand: factor(last[operand]) for operand in OPERANDS},
         "noise_factor_by_macs": {operand: factor_by_macs(last[operand]) for operand in OPERANDS},
@@ -120,19 +120,19 @@ def _mean(entries: list[dict[str, Any]], key: str) -> float:
 def _epochs(logged: Maps) -> list[dict[str, Any]]:
     """What each epoch, in part or whole, cost with the map in force."""
     history, found = logged.history, []
-    costs = zip(array_costs.by_stage(history), history.epochs, history.shares, strict=True)
+    costs = zip(dynasty_costs.by_stage(history), history.epochs, history.shares, strict=True)
     for k, (stages, layers, share) in enumerate(costs):
-        whole = array_costs.work(stages.values())
+        whole = dynasty_costs.work(stages.values())
         maps = [layer.activations for layer in layers if layer.activations is not None]
         found.append(
             {
                 "epoch": k + 1,
                 "share": share,
-                "time": array_costs.ratio(whole),
-                "stages": {name: array_costs.ratio(stages[name]) for name in STAGES},
-                "skipped": array_costs.skipped(whole),
-                "weights": array_costs.mean([layer.weights for layer in layers]),
-                "activations": array_costs.mean(maps) if maps else None,
+                "time": dynasty_costs.ratio(whole),
+                "stages": {name: dynasty_costs.ratio(stages[name]) for name in STAGES},
+                "skipped": dynasty_costs.skipped(whole),
+                "weights": dynasty_costs.mean([layer.weights for layer in layers]),
+                "activations": dynasty_costs.mean(maps) if maps else None,
                 "test_accuracy": logged.tested[k] if k < len(logged.tested) else None,
             }
         )
