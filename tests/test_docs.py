@@ -1,4 +1,4 @@
-"""docs/ and README: links lead somewhere, tables name what exists, and what a page shows is what happens."""
+"""docs/, README, CONTRIBUTING: links lead somewhere, tables name what exists, what a page shows happens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from intnet.numbers.rounding import MODES
 from tests.support import docs_pages as pages
 from tests.support.docs_pages import DOCS, PAGES, ROOT
 
-README = ROOT / "README.md"
+README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
 NO_BIT = "a figure, which no bit depends on"
 PLACES = ("intnet/", "tests/", "examples/", "bench/", "docs/", "data/", ".ci/")
 
@@ -29,7 +29,7 @@ def ids(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [README, *PAGES], ids=ids)
+@pytest.mark.parametrize("page", [README, CONTRIBUTING, *PAGES], ids=ids)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in pages.links(page.read_text()):
         if re.match(r"https?://", target):
@@ -42,7 +42,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=ids)
+@pytest.mark.parametrize("page", [README, CONTRIBUTING, *PAGES], ids=ids)
 def test_every_file_and_function_that_a_page_names_exists(page: Path) -> None:
     for span in pages.spans(page.read_text()):
         if not span.startswith(PLACES) or re.search(r"[*<>]|NAME|\.\.\.", span):

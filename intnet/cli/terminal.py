@@ -1,4 +1,4 @@
-"""What `train` and `resume` show while they work, and how a signal stops them.
+"""What `train` and `resume` show while they work, and at their end; how a signal stops them: `stopping.py`.
 
 Progress goes to stderr and only to a terminal; lines of epochs and the summary go to stdout.
 """

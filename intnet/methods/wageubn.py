@@ -1,7 +1,7 @@
 """WAGEUBN: training with 8-bit integers in every data path (Yang et al., 2020).
 
 One layer is convolution, batch norm, ReLU; symbols, equation numbers and Algorithms 1 and 2 are the
-paper's. `Rules` is the whole method: which quantizer stands on which path of a layer.
+paper's. `Rules` is the whole method: which quantizer (`exact/quantize.py`) stands on which path of a layer.
 
     forward   Wq -> x1 = Wq * x0 -> mu, sigma -> x2 -> x3 = gammaq*x2 + betaq -> x4 = QA(relu(x3))
     backward  e0 = QE1(e4 of the next layer) -> e1 = e0 where x3 > 0 -> e2 = e1*gammaq

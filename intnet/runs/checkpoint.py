@@ -9,7 +9,8 @@ The file (`runs/archive.py`) holds, beside its description:
     exponent/NAME   the exponents of a QTensor that has an array of them
 
 The description's `tensors` gives type, shape, exponent and bound of every state tensor, so that a loaded one
-is what was saved; `state_sha256` is `state.digest`; `meta` is the caller's.
+is what was saved; `state_sha256` is `state.digest`; `meta` is the caller's. When a run saves one:
+`run_folder.py: RunFolder.train`.
 """
 
 import os

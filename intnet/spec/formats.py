@@ -1,5 +1,7 @@
 """Number formats: what a whole tensor decides (its grid), and what one element does on that grid.
 
+Which stands on which path says `Step.format_of` of a method: of `spec.methods.wageubn`, `adapt`, `muppet`.
+
     (6)   Q(x, k)   = round(x * 2^(k-1)) / 2^(k-1)                                    Direct
     (7)   CQ(x)     = clip(Sr(dr * x / R(x)), -dr + 1, dr - 1) / 2^(kGC-1)            Constant
     (8)   SQ(x, k)  = R(x) * clip(Q(x / R(x), k), -1 + d, 1 - d), d = 2^-(k-1)        Shift

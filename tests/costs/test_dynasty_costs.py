@@ -98,9 +98,8 @@ def test_time_at_equal_epochs(bits: int, percent: Fraction | int) -> None:
     assert dynasty_costs.uniform_time(bits) == percent / 100
     inner = tuple(layer.at(bits) for layer in layers(EPOCHS[1])[1:])
     for forward in dynasty_costs.FORWARDS:
-        assert dynasty_costs.summary(History((inner,) * 3, (1.0,) * 3, forward))["time"] == close(
-            percent / 100
-        )
+        alike = History((inner,) * 3, (1.0,) * 3, forward)
+        assert dynasty_costs.summary(alike)["time"] == close(percent / 100)
     whole = tuple(layer.at(bits) for layer in layers(EPOCHS[1]))
     assert dynasty_costs.summary(History((whole,), (1.0,)))["time"] > percent / 100  # the input's 8 bits
 

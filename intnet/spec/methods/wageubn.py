@@ -1,4 +1,4 @@
-"""WAGEUBN: 8-bit integers on every data path (Yang et al. 2020), in the paper's symbols.
+"""WAGEUBN: 8-bit integers on every data path (Yang et al. 2020). Its quantizers are those of `spec.formats`.
 
     (6)   Q(x, k)         Direct(k)        (10)  Wq = clip(Q(W, kW), -1 + d, 1 - d)
     (7)   CQ(x)           Constant         (13)  mu, sigma: Q(., 16), gammaq, betaq: Q(., 8), x2: Q(., 16)

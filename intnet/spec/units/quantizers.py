@@ -1,4 +1,4 @@
-"""WAGEUBN's quantizers as units: the exponent of R comes in beside each word of a tensor.
+"""WAGEUBN's quantizers as circuits; as numbers: `spec.formats`. R's exponent comes in beside each word.
 
     quantize_q      (6)   Q(x, k): a static shift
     quantize_sq     (8)   SQ(x, K): a shift by n both ways, clipped
