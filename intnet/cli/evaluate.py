@@ -15,6 +15,7 @@ from intnet.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from intnet.datasets import Dataset
     from intnet.training.inference import Scores
+    from intnet.training.train import Run
 
 SUMMARY = "test a run at its last checkpoint, or a fixed-point model"
 EXAMPLE = """\
@@ -93,7 +94,7 @@ def _scores(found: Scores, data: Dataset) -> dict[str, Any]:
     return {"test_accuracy": found.accuracy, **top, "test_images": len(data.test_labels)}
 
 
-def _statistics(tested: Any, reestimate: int | None) -> dict[str, Any]:
+def _statistics(tested: Run, reestimate: int | None) -> dict[str, Any]:
     """Whose statistics batch norm read (None: there is none), and of batches of how many images.
 
     reestimated_from: training batches

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,7 +179,7 @@ def _result(
     rows: "list[Measured]",
     operands: "Operands",
     args: argparse.Namespace,
-) -> tuple[dict[str, Any], Any]:
+) -> tuple[dict[str, Any], Callable[[], None]]:
     """(the JSON object, what prints it as text)."""
     from intnet.inspect import text
 

@@ -5,9 +5,12 @@ import inspect
 import json
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from intnet.cli import options as cli_options
+
+if TYPE_CHECKING:
+    from intnet.methods.method import Method
 
 SUMMARY = "list methods with their options, models, data sets, rounding modes, formats, units of golden packs"
 EXAMPLE = "  intnet list\n  intnet list --json"
@@ -97,7 +100,7 @@ def collect(data_dir: str | None = None) -> dict[str, dict[str, Any]]:
     }
 
 
-def options(method: Any) -> dict[str, dict[str, Any]]:
+def options(method: "type[Method]") -> dict[str, dict[str, Any]]:
     """Key -> default and, where they are few, choices of a method's options; None is written 'off'."""
     import dataclasses
     import typing
@@ -111,7 +114,7 @@ def options(method: Any) -> dict[str, dict[str, Any]]:
     return found
 
 
-def shared(method: Any) -> list[str]:
+def shared(method: "type[Method]") -> list[str]:
     """Keys that a method takes over from those that its options derive from, with their defaults."""
     import dataclasses
 

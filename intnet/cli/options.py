@@ -21,7 +21,10 @@ def positive(text: str) -> int:
 class Once(argparse.Action):
     """An option that is taken once: given again it is refused, where argparse keeps the last."""
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object,
+        option_string: str | None = None,
+    ) -> None:  # fmt: skip
         """Store it."""
         if getattr(namespace, self.dest) is not None:
             parser.error(f"{option_string} is given twice: one pattern can name many, such as 'conv*'")

@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from types import FrameType
-from typing import Any
 
 import psutil
 
@@ -43,7 +42,7 @@ class Asked(Stop):
     def __enter__(self) -> "Asked":
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         """It goes on."""
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

@@ -79,7 +79,7 @@ def of_run(
 
 
 def _report(
-    title: str, unit: str, history: History, result: dict[str, Any], decisions: Sequence[Any] = ()
+    title: str, unit: str, history: History, result: dict[str, Any], decisions: Sequence[logs.Decision] = ()
 ) -> Report:
     """unit: what the history counts, 'step' or 'epoch'; decisions: of `logs.Log`."""
     moves = zip(adapt_costs.rows(history), adapt_costs.changes(history), strict=True)

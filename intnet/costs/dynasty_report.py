@@ -151,7 +151,7 @@ def _maps(result: dict[str, Any], operand: str) -> Table:
 def _layers(result: dict[str, Any]) -> Table:
     """The first layer's activations are the network's input, of 8 bits."""
     empty = {"blocks": None, "mean": "8", "skipped": None, "r": None}
-    columns: list[tuple[str, str, Any]] = [
+    columns: list[tables.Get] = [
         ("layer", "", "layer"),
         ("MACs", ",", lambda layer: layer["weights"]["macs"]),
     ]

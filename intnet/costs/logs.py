@@ -77,6 +77,9 @@ def _same_layers(found: dict[str, Any], names: list[str], where: str) -> None:
 # -- word lengths, step by step ----------------------------------------------------------------
 
 
+Decision = tuple[int, dict[str, dict[str, Any]]]  # step, what was decided, as `Method.moves` has it
+
+
 @dataclass(frozen=True)
 class Steps:
     """A run as its folder tells it.
@@ -103,7 +106,7 @@ class Log:
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     tested: list[tuple[int, float]] = field(default_factory=list)
     columns: dict[str, "array[int]"] = field(default_factory=dict)
-    decisions: list[tuple[int, dict[str, dict[str, Any]]]] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
 
     def add(self, line: dict[str, Any]) -> None:
         """The next line; ValueError where it does not follow from those before."""

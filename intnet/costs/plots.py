@@ -16,6 +16,7 @@ from intnet.blocks.block_float import WIDTHS
 from intnet.costs import adapt_costs
 from intnet.costs.adapt_costs import History
 from intnet.costs.dynasty_costs import PARTS, START_BITS, STATIC_BITS
+from intnet.costs.logs import Decision
 from intnet.errors import ConfigError
 from intnet.inspect.block_maps import COLORS, of_activations, of_weights
 from intnet.methods.dynasty_map import rounded
@@ -35,7 +36,7 @@ LEGEND = 0.16  # of the height, kept free for it
 
 
 def word_lengths(
-    stream: BinaryIO, file: Path, title: str, unit: str, history: History, decisions: Sequence[Any] = ()
+    stream: BinaryIO, file: Path, title: str, unit: str, history: History, decisions: Sequence[Decision] = ()
 ) -> None:
     """Write the picture in the format that the file's name ends in; unit: 'step' or 'epoch'.
 
@@ -66,7 +67,7 @@ def word_lengths(
         legend_outside(figure, widths, NAMES)
 
 
-def _reasons(axis: "Axes", history: History, decisions: Sequence[Any]) -> None:
+def _reasons(axis: "Axes", history: History, decisions: Sequence[Decision]) -> None:
     """Of AdaPT the diversity D at every switch, marked by the strategy; of MuPPET p and its threshold."""
     net = [(step, of["net"]) for step, of in decisions if "net" in of]
     if net:

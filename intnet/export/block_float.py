@@ -69,7 +69,7 @@ def raised(x: np.ndarray, by: np.ndarray) -> np.ndarray:
 
 def meeting(
     e: Sequence[np.ndarray], rooms: Sequence[int], live: Sequence[np.ndarray]
-) -> tuple[Any, Any, Any]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(by how much x is raised, and y, their exponent then), each (N,); live: where a term is not all 0."""
     apart = np.where(live[0] & live[1], e[0] - e[1], 0)
     up = np.clip(apart, -rooms[1], rooms[0])

@@ -17,7 +17,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.ops.curves import Sigmoid, Silu
 from intnet.ops.tanh import Tanh
 
-KINDS: dict[str, Any] = {"tanh": Tanh, "sigmoid": Sigmoid, "silu": Silu}
+KINDS: dict[str, type[Tanh | Sigmoid | Silu]] = {"tanh": Tanh, "sigmoid": Sigmoid, "silu": Silu}
 RISING = Tanh, Sigmoid  # exact, until they are rounded
 FEW = 1 << 20
 MOST_STEPS = 1 << 17

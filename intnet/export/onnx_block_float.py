@@ -8,9 +8,9 @@ is float32, an operation a node; its codes are Round of float64, ties to even, w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from intnet.export import block_float
 from intnet.export import program as p
@@ -70,7 +70,7 @@ def _greatest(g: Graph, x: str, rank: int) -> str:
     return g.node("ReduceMax", [x], axes=list(range(1, rank + 1)), keepdims=0)
 
 
-def _step(g: Graph, op: p.Scaled | p.Norm, x: str, rank: int, kind: Any) -> tuple[str, str]:
+def _step(g: Graph, op: p.Scaled | p.Norm, x: str, rank: int, kind: DTypeLike) -> tuple[str, str]:
     """(exponent of a step, whether an element is not 0), of every image."""
     table, top, low = block_float.limits(op), _greatest(g, x, rank), _greatest(g, g.node("Neg", [x]), rank)
     counts = []

@@ -6,19 +6,24 @@ that are alike; `qonnx_model.py` adds nodes of its own kind and shares the names
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from intnet.errors import ConfigError
 from intnet.export.program import Value
+
+if TYPE_CHECKING:
+    import onnx
 
 OPSET, IR = 17, 8
 IMAGES, LOGITS, EXPONENTS = "images", "logits", "exponents"
 CHANNELS_FIRST, CHANNELS_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 
 
-def installed(kind: str) -> Any:
+def installed(kind: str) -> ModuleType:
     """The package onnx; ConfigError where it is not installed, for what is to be written."""
     try:
         import onnx
@@ -30,11 +35,11 @@ def installed(kind: str) -> Any:
 class Graph:
     """The nodes so far."""
 
-    def __init__(self, onnx: Any) -> None:
-        self.onnx = onnx
-        self.nodes: list[Any] = []
+    def __init__(self, package: ModuleType) -> None:
+        self.onnx = package
+        self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-        self.initializers: list[Any] = []
+        self.initializers: list[onnx.TensorProto] = []
         self.exponents: dict[int, str] = {}  # of what chose a scale, by place
         self._count = 0
 
@@ -47,7 +52,7 @@ class Graph:
         )
         return name
 
-    def constant(self, codes: Any, kind: Any = np.int64) -> str:
+    def constant(self, codes: ArrayLike, kind: DTypeLike = np.int64) -> str:
         """The name of a tensor, one for all that are alike."""
         array = np.asarray(codes, kind)
         key = (array.dtype.str, array.shape, array.tobytes())
@@ -56,11 +61,11 @@ class Graph:
             self.initializers.append(self.onnx.numpy_helper.from_array(array, self.constants[key]))
         return self.constants[key]
 
-    def cast(self, x: str, kind: Any) -> str:
+    def cast(self, x: str, kind: DTypeLike) -> str:
         """x as another type."""
         return self.node("Cast", [x], to=int(self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))))
 
-    def channel(self, codes: np.ndarray, value: Value, kind: Any = np.int64) -> str:
+    def channel(self, codes: np.ndarray, value: Value, kind: DTypeLike = np.int64) -> str:
         """Constants by channel, which broadcast over an image or a row."""
         images = len(value.shape) == 3 and len(codes) > 1
         return self.constant(codes.reshape(-1, 1, 1) if images else codes, kind)

@@ -20,9 +20,11 @@ from __future__ import annotations
 
 from functools import reduce
 from math import prod
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from intnet.export import onnx_block_float, onnx_blocks
 from intnet.export import program as p
@@ -65,8 +67,8 @@ def model(program: Program) -> onnx.ModelProto:
 class Network(Graph):
     """A program's operations, each as nodes."""
 
-    def __init__(self, onnx: Any, program: Program) -> None:
-        super().__init__(onnx)
+    def __init__(self, package: ModuleType, program: Program) -> None:
+        super().__init__(package)
         self.program = program
 
     def finished(self) -> onnx.GraphProto:
@@ -158,7 +160,7 @@ class Network(Graph):
             x = self.node("Mul", [x, self.constant([op.num])])
         if np.any(op.den != 1):
             x = self.divided(x, self.channel(op.den, value))
-        if op.lo is None:
+        if op.lo is None or op.hi is None:
             return x
         return self.node("Clip", [x, self.constant(op.lo), self.constant(op.hi)])
 
@@ -188,7 +190,9 @@ class Network(Graph):
         made = self.node("MatMul", [self.constant(_dense(op.weight, op.groups), kind), seen])
         return self._image(self.cast(made, np.int64), value)
 
-    def _seen(self, op: p.Product | p.BlockProduct, value: Value, x: str, read: Value, kind: Any) -> str:
+    def _seen(
+        self, op: p.Product | p.BlockProduct, value: Value, x: str, read: Value, kind: DTypeLike
+    ) -> str:
         """(N, Cin kh kw, Ho Wo): what the windows of a convolution read."""
         seen = self._windows(op, value, x, read, self.constant(0, kind))
         return self.node("Reshape", [seen, self.constant([0, read.shape[2] * prod(op.kernel), -1])])
@@ -246,7 +250,7 @@ def _zero_point(lo: int, hi: int) -> int | None:
     return 128 if lo >= -128 and hi <= 127 else None
 
 
-def _kind(value: Value) -> Any:
+def _kind(value: Value) -> DTypeLike:
     return np.float32 if value.form == FLOAT32 else np.int64
 
 

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from intnet.errors import ConfigError
 from intnet.export import batch
@@ -62,11 +64,11 @@ def model(program: Program) -> onnx.ModelProto:
 class Graph:
     """The nodes so far; images are (1, C, H, W)."""
 
-    def __init__(self, onnx: Any, program: Program) -> None:
-        self.onnx, self.program = onnx, program
-        self.nodes: list[Any] = []
-        self.initializers: list[Any] = []
-        self.shapes: list[Any] = []
+    def __init__(self, package: ModuleType, program: Program) -> None:
+        self.onnx, self.program = package, program
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+        self.shapes: list[onnx.ValueInfoProto] = []
 
     def finished(self) -> onnx.GraphProto:
         """The graph of all operations."""
@@ -120,7 +122,7 @@ class Graph:
         )
         return name
 
-    def constant(self, codes: Any, exponent: int = 0) -> str:
+    def constant(self, codes: ArrayLike, exponent: int = 0) -> str:
         """The name of codes * 2^exponent as float32."""
         name = f"c{len(self.initializers)}"
         array = np.ldexp(np.asarray(codes, np.float64), exponent).astype(np.float32)

@@ -13,6 +13,7 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import astuple, fields
 from fractions import Fraction
+from types import ModuleType
 from typing import Any
 
 from intnet import layers
@@ -108,7 +109,7 @@ def grid(format: spec.Format, source: Expression) -> int:
     return format.grid_of(least, greatest)
 
 
-def definition_of(method: type[Method]) -> Any:
+def definition_of(method: type[Method]) -> ModuleType | None:
     """The module of a method's definition, of a user's own what it names `spec`; None where there is none."""
     own = getattr(method, "spec", None)
     if own is not None:
@@ -118,7 +119,7 @@ def definition_of(method: type[Method]) -> Any:
     return None
 
 
-def settings_of(definition: Any, method: str, options: Mapping[str, Any]) -> Any:
+def settings_of(definition: ModuleType, method: str, options: Mapping[str, Any]) -> Any:
     """A definition's `Settings` of a run's options; ConfigError where a user's own does not take them."""
     try:
         made = definition.Settings.from_options(_with_rules(definition.Settings, options))

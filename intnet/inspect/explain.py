@@ -191,7 +191,7 @@ def _word(
     return width, binary, digits, flag
 
 
-def _at(part: Any, index: Index) -> int:
+def _at(part: np.ndarray | int, index: Index) -> int:
     """An int, or the element of an array of channels (the last axis) or of the whole shape."""
     return int(part[index[len(index) - part.ndim :]]) if isinstance(part, np.ndarray) else int(part)
 

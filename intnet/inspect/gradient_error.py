@@ -25,6 +25,7 @@ from intnet.blocks.buckets import Packed
 from intnet.exact.expressions import Exact, exact
 from intnet.inspect.measure import codes_of
 from intnet.inspect.operands import Operands
+from intnet.layers import Layer
 from intnet.methods.method import to_float32
 from intnet.numbers.qtensor import QTensor
 from intnet.trace import Event
@@ -56,7 +57,7 @@ Sums = Callable[[int], list[float]]  # the products whose sum element k of g* is
 Wanted = tuple[str, int, int, Sums]  # made of, elements, products of one, the products
 
 
-def found(layer: Any, events: Mapping[str, Event], operands: Operands) -> list[Compared]:
+def found(layer: Layer, events: Mapping[str, Event], operands: Operands) -> list[Compared]:
     """Of one layer; `events` by 'layer/path'."""
     own = {event.path: event for event in events.values() if event.layer == layer.name}
     if layer.takes_weight:

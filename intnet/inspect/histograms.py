@@ -11,7 +11,6 @@ All comparisons are exact: of integers, or of floats with a width of few bits.
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, frexp, ldexp
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class Bins:
         inner = [(k + 0.5) * self.width for k in range(self.first, self.last + 1)]
         return [(self.first - 0.5) * self.width if self.first else 0.0, *inner]
 
-    def places(self, top: np.ndarray, bottom: Any = 1) -> np.ndarray:
+    def places(self, top: np.ndarray, bottom: np.ndarray | int = 1) -> np.ndarray:
         """k of top / bottom, bottom above 0; what is beyond the last bin has its k."""
         size, width = self._sizes(top, bottom)
         k = np.zeros(np.shape(top), np.int64)
@@ -44,22 +43,22 @@ class Bins:
             k += size > (2 * j - 1) * width
         return np.where(np.asarray(top < 0, bool), -k, k)
 
-    def beyond(self, top: np.ndarray, bottom: Any = 1) -> int:
+    def beyond(self, top: np.ndarray, bottom: np.ndarray | int = 1) -> int:
         """How many are farther from 0 than the last edge."""
         size, width = self._sizes(top, bottom)
         return int(np.count_nonzero(size > (2 * self.last + 1) * width))
 
-    def _sizes(self, top: np.ndarray, bottom: Any) -> tuple[np.ndarray, Any]:
+    def _sizes(self, top: np.ndarray, bottom: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
         """(2 |top|, width * bottom), of Python integers where int64 does not hold the edges."""
         top, bottom = np.asarray(top), np.asarray(bottom)
         if np.float64 in (top.dtype, bottom.dtype):
             return 2 * np.abs(top.astype(np.float64)), self.width * bottom.astype(np.float64)
         width = int(self.width)
         wide = max(2 * max_abs(top), (2 * self.last + 1) * width * max_abs(bottom)) >= INT64_BOUND
-        kind: Any = object if wide else np.int64
+        kind: type = object if wide else np.int64
         return 2 * np.abs(top.astype(kind)), width * bottom.astype(kind)
 
-    def counts(self, top: np.ndarray, bottom: Any = 1) -> list[int]:
+    def counts(self, top: np.ndarray, bottom: np.ndarray | int = 1) -> list[int]:
         """Elements of top / bottom in each bin, the first bin's first."""
         of = self.places(top, bottom).reshape(-1) - self.first
         return [int(count) for count in np.bincount(of, minlength=self.last - self.first + 1)]
@@ -101,7 +100,7 @@ class Errors:
 ERROR_BINS = Bins(1, -WHOLE_STEP, WHOLE_STEP)  # of eight times the error
 
 
-def errors(left: np.ndarray, bottom: Any, mean: float) -> Errors:
+def errors(left: np.ndarray, bottom: np.ndarray | int, mean: float) -> Errors:
     """Of errors left / bottom and their mean."""
     left = np.asarray(left)
     if left.dtype != np.float64:

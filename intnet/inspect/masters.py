@@ -6,14 +6,17 @@ A parameter that the forward pass read under its own name (float32, saved) is th
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from intnet.methods import symbols
 from intnet.methods.symbols import Symbol
 from intnet.trace import Event
 
+if TYPE_CHECKING:
+    from intnet.training.train import Run
 
-def with_masters(run: Any, events: Mapping[str, Event]) -> tuple[dict[str, Event], dict[str, Symbol]]:
+
+def with_masters(run: "Run", events: Mapping[str, Event]) -> tuple[dict[str, Event], dict[str, Symbol]]:
     """Of a run behind the step whose events these are."""
     made, table = dict(events), dict(run.method.SYMBOLS)
     for layer in run.model.all_layers():

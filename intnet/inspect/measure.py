@@ -19,7 +19,7 @@ Saturation and the coarse steps of large values count as noise, as they do in tr
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import fsum, log10
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -158,7 +158,7 @@ def _in_codes(event: Event) -> Event:
     return replace(event, result=made, mean_bits=float(result.format.bits))
 
 
-def _inexact(result: Any, errors: np.ndarray | None) -> int | None:
+def _inexact(result: object, errors: np.ndarray | None) -> int | None:
     if isinstance(result, Packed) and errors is not None:
         return int(np.count_nonzero(errors))
     return result.status.inexact if isinstance(result, QTensor) and result.status else None
@@ -228,7 +228,7 @@ def in_bucket_steps(packed: Packed, errors: np.ndarray) -> tuple[np.ndarray, np.
     return left, np.where(constant, 1.0, packed.scales[of].astype(np.float64))
 
 
-def _many_steps(result: Any) -> bool:
+def _many_steps(result: object) -> TypeGuard[QTensor]:
     """Whether elements have exponents of their own."""
     return isinstance(result, QTensor) and isinstance(result.exponent, np.ndarray)
 
@@ -249,7 +249,7 @@ def _sqnr(scaled: np.ndarray, errors: np.ndarray) -> float | None:
 _UNNAMED = Codec | Along | Float | Microscaling | ApFixed  # formats that `FORMATS` has not
 
 
-def _check(event: Any) -> None:
+def _check(event: object) -> None:
     """FormatError unless it is an event whose result, of what entered it, can be measured."""
     if not isinstance(event, Event):
         raise FormatError(
@@ -285,16 +285,16 @@ def codes_of(result: Any) -> np.ndarray:
 def numerators(value: Exact) -> tuple[np.ndarray, np.ndarray | int]:
     """(numerators, denominators) of an expression: int64 where that holds them, else Python integers."""
     wide = value.bound() >= INT64_BOUND
-    kind: Any = object if wide else np.int64
-    total = np.zeros(value.shape, kind)
+    kind: type = object if wide else np.int64
+    total: np.ndarray = np.zeros(value.shape, kind)
     for (term, coefficient), shift in zip(value.terms, value.shifts, strict=True):
-        factor = np.asarray(coefficient).astype(kind)
+        factor: np.ndarray = np.asarray(coefficient).astype(kind)
         total = total + ((term.codes.astype(kind) * factor) << shift)
     total = total + np.asarray(value.offset).astype(kind)
     return np.maximum(total, 0) if value.relu else total, value.den
 
 
-def _ratio(top: np.ndarray, bottom: Any) -> np.ndarray:
+def _ratio(top: np.ndarray, bottom: np.ndarray | int) -> np.ndarray:
     """float64 of exact quotients, within 2 units in the last place."""
     return np.asarray(top / np.asarray(bottom), np.float64)
 
@@ -308,7 +308,7 @@ def compare(event: Event, result: QTensor | Packed) -> tuple[np.ndarray, np.ndar
     return _ratio(top, bottom), _ratio(left, bottom)
 
 
-def _ratios(given: Against, result: Any) -> tuple[np.ndarray, np.ndarray]:
+def _ratios(given: Against, result: object) -> tuple[np.ndarray, np.ndarray]:
     """`compare`, in units of value where steps differ from element to element."""
     both = _ratio(given.top, given.bottom), _ratio(given.left, given.bottom)
     if not _many_steps(result):
@@ -349,11 +349,11 @@ def against(event: Event, result: QTensor | Packed) -> Against:
     return Against(top, top - codes.reshape(-1).astype(np.float64) * den, den)
 
 
-def _against_exact(numerator: np.ndarray, den: Any, shift: int, codes: np.ndarray) -> Against:
+def _against_exact(numerator: np.ndarray, den: np.ndarray | int, shift: int, codes: np.ndarray) -> Against:
     """s = numerator * 2^shift / den and s - codes, in integers."""
     up, down = max(shift, 0), max(-shift, 0)
     largest = max((max_abs(numerator) << up), (max_abs(codes) * max_abs(den)) << down, max_abs(den) << down)
-    kind: Any = np.int64 if 2 * largest < INT64_BOUND and numerator.dtype != object else object
+    kind: type = np.int64 if 2 * largest < INT64_BOUND and numerator.dtype != object else object
     top, bottom = numerator.astype(kind) << up, np.asarray(den).astype(kind) << down
     left = top - codes.astype(kind) * bottom
     return Against(top.reshape(-1), left.reshape(-1), np.broadcast_to(bottom, codes.shape).reshape(-1))

@@ -8,7 +8,6 @@ of `Symbol`s says (`methods/symbols.py`). `Operands.inputs` says which paths a v
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -155,7 +154,7 @@ class Operands:
         return Product(tuple(f"{event.layer}/{name}" for name in names), terms, bound)
 
 
-def _codes(result: Any) -> np.ndarray | None:
+def _codes(result: object) -> np.ndarray | None:
     """The array that readers of a result get."""
     if isinstance(result, QTensor):
         return result.codes
@@ -166,7 +165,7 @@ def _codes(result: Any) -> np.ndarray | None:
     return result if isinstance(result, np.ndarray) else None
 
 
-def _entering(source: Any) -> list[np.ndarray]:
+def _entering(source: object) -> list[np.ndarray]:
     """The arrays that a value is made from."""
     if isinstance(source, Exact):
         return [term.codes for term, _ in source.terms]

@@ -13,13 +13,13 @@ from their inputs. Four things can:
 The gap between `one width` and the paper is what the layers' differences and the overhead come to.
 """
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from intnet import models
 from intnet.costs import adapt_costs
 from intnet.papers.check import Check, Result, Task, agrees
-from intnet.show.tables import Column, Table, numbers
+from intnet.show.tables import Cell, Column, Table, numbers
 
 # first version, tables 3, 4 (training: MEM, SU^1), 6 (inference: SZ, SU), 5 (final sparsity), CIFAR
 FIRST: dict[str, tuple[float, float, float, float, float]] = {
@@ -150,7 +150,7 @@ def _inference() -> Table:
 
 
 def _overheads() -> Table:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Sequence[Cell]] = []
     for net in NETS:
         sizes = adapt_costs.layer_sizes(models.make(net, (32, 32, 3), 10))
         mem, su, *_ = FIRST[WIDTHS[net]]

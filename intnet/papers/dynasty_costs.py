@@ -5,12 +5,12 @@ an accuracy also hold how many epochs that took, which it does not list; what it
 them: epochs = time / (bits / 8).
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 from intnet.costs import dynasty_costs
 from intnet.costs.dynasty_costs import ARRAY_MILLIWATTS, MODULE_AT_BITS, MODULE_MILLIWATTS
 from intnet.papers.check import Check, Result, Task, agrees
-from intnet.show.tables import Column, Table, numbers
+from intnet.show.tables import Cell, Column, Table, numbers
 
 # sec. 5.2.2, 5.3: (data, bits, time, energy saved), per cent of 8 bits
 PUBLISHED = (
@@ -56,7 +56,7 @@ REMARKS = (
 
 
 def _times() -> Table:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Sequence[Cell]] = []
     for data, bits, time, _ in PUBLISHED:
         equal = dynasty_costs.uniform_time(bits)
         share = SHARES.get(data)
@@ -71,7 +71,7 @@ def _times() -> Table:
 
 
 def _energies() -> Table:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Sequence[Cell]] = []
     for data, bits, time, saved in PUBLISHED:
         epochs = time / 100 / dynasty_costs.uniform_time(bits)
         constant = 1 - dynasty_costs.energy(time / 100)
@@ -84,7 +84,7 @@ def _energies() -> Table:
 
 def _headlines() -> Table:
     area = 100 * dynasty_costs.AREA_OVERHEAD
-    rows: list[tuple[Any, ...]] = [
+    rows: list[Sequence[Cell]] = [
         (what, where, own, printed, agrees(own, printed, digits))
         for what, printed, where, own, digits in HEADLINES
     ]

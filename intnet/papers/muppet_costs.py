@@ -10,12 +10,13 @@ baseline, (8) with accs = 1 and MEM depend on the mean WL over epochs alone:
 whatever the network is. So one published figure gives the mean WL, and the other one tests it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from intnet import models
 from intnet.costs import adapt_costs
 from intnet.papers.check import Check, Result, Task, agrees
-from intnet.show.tables import Column, Table, numbers
+from intnet.show.tables import Cell, Column, Table, numbers
 
 SCHEDULES = {  # on CIFAR-10: (epochs, WL)
     "AlexNet": ((16, 8), (10, 12), (14, 14), (14, 16), (45, 32)),
@@ -59,7 +60,7 @@ REMARKS = (
 
 
 def _priced() -> Table:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Sequence[Cell]] = []
     for net, model in NETS.items():
         mem, su, epochs = PUBLISHED[net]
         sizes = adapt_costs.layer_sizes(models.make(model, (32, 32, 3), 10))
@@ -77,7 +78,7 @@ def _priced() -> Table:
 
 
 def _solved() -> Table:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Sequence[Cell]] = []
     for net, (mem, su, epochs) in PUBLISHED.items():
         by_mem = [32 * (mem + sign * HALF) - 32 for sign in (-1, 1)]
         by_su = [64 / (su - sign * HALF) - 32 for sign in (-1, 1)]

@@ -6,7 +6,7 @@ buckets and the codes that levels really need, stands beside.
 """
 
 import itertools
-from typing import Any
+from collections.abc import Sequence
 
 from intnet import methods, models
 from intnet.blocks.buckets import Codec
@@ -15,7 +15,7 @@ from intnet.costs.saved_costs import Block
 from intnet.methods.packing import PRESETS
 from intnet.methods.saved import Saved
 from intnet.papers.check import Check, Result, Task, agrees
-from intnet.show.tables import Column, Table, numbers
+from intnet.show.tables import Cell, Column, Table, numbers
 from intnet.training.tape import MB
 
 BATCH, IMAGE, CLASSES = 128, (32, 32, 3), 10
@@ -69,7 +69,7 @@ def _blocks() -> list[Block]:
 def _table(blocks: list[Block]) -> Table:
     total = sum(block.elements for block in blocks)
     own = {block.name: block.elements for block in blocks} | {"Total": total}
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Sequence[Cell]] = []
     for name, (elements, *published) in PUBLISHED.items():
         full, packed = 4 * own[name] / MB, own[name] / 2 / MB
         pairs = list(zip((full, packed, full - packed), published, strict=True))
@@ -82,7 +82,7 @@ def _table(blocks: list[Block]) -> Table:
 
 
 def _relative(elements: int) -> Table:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Sequence[Cell]] = []
     for bits, (share, size) in RELATIVE.items():
         own = bits / 8 * elements / MB
         same = agrees(own, size, 1) and bits / 32 == share
@@ -95,7 +95,7 @@ def _relative(elements: int) -> Table:
 def _codecs() -> Table:
     """Of a million elements; per bucket a scale, of affine codecs a zero point too."""
     elements = 1 << 20
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Sequence[Cell]] = []
     for kind in ("affine", "affine-stochastic", "levels"):
         for bits in (2, 4):
             codes = Codec(kind, bits).distinct(bits)
@@ -110,7 +110,7 @@ def _codecs() -> Table:
 
 
 def _mixes() -> Table:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Sequence[Cell]] = []
     for mix in MIXES:
         base, wide = map(int, mix.split("/"))
         share = PRESETS[base, wide]

@@ -17,6 +17,7 @@ the unrounded one. Float32's batch norm has no hook at x2, so with `bn` x3 is ma
 The learning rate and the momentum are WAGEUBN's, 26 * 2^-9 and 3 * 2^-2 unless told.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -63,7 +64,7 @@ class SinglePath(Float32):
         self._formats = formats[self.options.path]
         self._read: dict[tuple[str, str], np.ndarray] = {}  # (layer, path) -> what batch norm read
 
-    def streams(self, layers: Any) -> list[str]:
+    def streams(self, layers: Sequence[LayerLike]) -> list[str]:
         """CQ rounds stochastically: one stream a weight."""
         return super().streams(layers) + [f"{layer.name}/gW" for layer in layers]
 

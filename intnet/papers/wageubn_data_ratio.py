@@ -21,7 +21,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.papers import training
 from intnet.papers.check import Check, Result, Sizes, Task
 from intnet.show.pictures import picture, wrapped
-from intnet.show.tables import Column, Table, numbers
+from intnet.show.tables import Cell, Column, Table, numbers
 from intnet.trace import Event
 
 FORMATS: dict[str, Format] = {"SQ 8": Shift(8), "Flag 8": Flag(8), "SQ 16": Shift(16)}
@@ -99,7 +99,7 @@ def _distribution(layer: str, found: dict[str, QTensor]) -> Table:
     names = ("before", *FORMATS)
     octaves = {name: _octaves(found[name]) for name in names}
     size = found["before"].size
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Sequence[Cell]] = []
     for low in range(0, -OCTAVES, -1):
         shares = [int(np.count_nonzero(octaves[name] == low)) / size for name in names]
         rows.append((f"2^{low} .. 2^{low + 1}", *shares))

@@ -9,8 +9,8 @@ is log2(2 peak + 1), which tells how many bits a word needs. `holds` is about th
 """
 
 import math
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from intnet.methods.wageubn_widths import Widths
 from intnet.numbers.qtensor import QTensor
 from intnet.papers import training
 from intnet.papers.check import Check, Result, Sizes, Task
-from intnet.show.tables import Column, Table, numbers
+from intnet.show.tables import Cell, Column, Table, numbers
 from intnet.trace import Event, PathTable
 from intnet.training.train import Run
 
@@ -100,7 +100,7 @@ REMARKS = (
 
 
 def _widths(tables: dict[str, PathTable]) -> Table:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[Sequence[Cell]] = []
     for symbol, published, what, path in PUBLISHED:
         rows += _width(tables["flag8"], symbol, published, what, path)
         if symbol == "kE2":
@@ -112,7 +112,7 @@ def _widths(tables: dict[str, PathTable]) -> Table:
     return Table("widths in bits", columns, rows)
 
 
-def _width(table: PathTable, symbol: str, published: int, what: str, path: str) -> list[tuple[Any, ...]]:
+def _width(table: PathTable, symbol: str, published: int, what: str, path: str) -> list[Sequence[Cell]]:
     """A row over all layers that have the path in integers; none of a path that the model has not."""
     found = [row for (_, name), row in table.rows.items() if name == path and row.integer]
     if not found:
@@ -126,7 +126,7 @@ def _width(table: PathTable, symbol: str, published: int, what: str, path: str) 
 
 def _constant(
     symbol: str, what: str, path: str, published: int, nominal: int, code: int, exponent: int
-) -> tuple[Any, ...]:
+) -> Sequence[Cell]:
     """A number that the whole net shares: its code, with a sign."""
     used = math.log2(2 * code + 1)
     fits = code.bit_length() + 1 <= published
@@ -169,7 +169,7 @@ class Watch:
         self.table = PathTable()
         self.words = self.inexact = self.wrong = self.clipped = 0
         self._layers = {layer.name: layer for layer in run.model.all_layers()}
-        self._seen: dict[tuple[str, str], Any] = {}  # of this step
+        self._seen: dict[tuple[str, str], QTensor] = {}  # of this step
 
     def __call__(self, event: Event) -> None:
         """One event; an update is complete with the word that goes to memory."""
@@ -223,7 +223,7 @@ def _on_grid(parts: list[tuple[int, QTensor, int]], exponent: int) -> np.ndarray
     )
 
 
-def _updates(counted: list[tuple[Any, ...]]) -> Table:
+def _updates(counted: Sequence[Sequence[Cell]]) -> Table:
     columns = (Column("version"), *numbers("words updated", "rounded", "wrong", "clipped", spec=","))
     title = "updates (20), (23) of all steps: is anything rounded on the way to memory?"
     return Table(title, columns, counted)

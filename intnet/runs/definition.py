@@ -17,7 +17,7 @@ __all__ = ["VERSION", "difference", "head", "refused", "sources"]
 VERSION = 3  # `spec.VERSION`, without the import of all of it
 
 
-def difference(found: Any) -> str | None:
+def difference(found: object) -> str | None:
     """Why a file whose header has `found` for a definition (None: it has none) is refused; None if not."""
     if type(found) is int and found == VERSION:
         return None

@@ -113,11 +113,11 @@ class Stored(Adapt):
         self.set(training=False)
         self.tensors = tensors
 
-    def weight(self, layer: LayerLike, parameter: Parameter) -> Any:
+    def weight(self, layer: LayerLike, parameter: Parameter) -> QTensor | None:
         """The stored codes; batch norm reads its own by `fold`."""
         return self.tensors.get(f"{layer.name}/{parameter.symbol}")
 
-    def fold(self, layer: Any) -> tuple[QTensor, QTensor]:
+    def fold(self, layer: LayerLike) -> tuple[QTensor, QTensor]:
         """The stored scale and offset."""
         scale, offset = (self.tensors[f"{layer.name}/{name}"] for name in NORMS)
         return scale, offset

@@ -17,7 +17,7 @@ from intnet.errors import CheckpointError
 from intnet.machine.ranks import current
 from intnet.methods.method import Held
 from intnet.runs import records
-from intnet.show.tables import Column, Table, text
+from intnet.show.tables import Cell, Column, Table, text
 from intnet.trace import PathRow, PathTable
 from intnet.training import model_bytes
 from intnet.training.tape import MB, Tape
@@ -236,7 +236,7 @@ def markdown(report: dict[str, Any]) -> str:
     return "\n".join([*lines, NOTES, *Table("", columns, cells).markdown(), ""])
 
 
-def _cell(key: str, value: Any) -> Any:
+def _cell(key: str, value: Any) -> Cell:
     if key == "format":
         return f"`{value}`"  # '<8,7>' is not a tag
     return span(value) if key == "exponents" and value is not None else value

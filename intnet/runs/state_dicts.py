@@ -165,7 +165,7 @@ def _take(path: Path, values: Floats, model: Model, method: Method) -> tuple[int
     return sum(status.inexact for status in counts), sum(status.saturated for status in counts)
 
 
-def _statistic(layer: BatchNorm2d, value: np.ndarray) -> Any:
+def _statistic(layer: BatchNorm2d, value: np.ndarray) -> np.ndarray | QTensor:
     """A running statistic as the layer keeps it: as integers where its gamma is one."""
     if not isinstance(layer.weight.value, QTensor):
         return value
@@ -206,7 +206,7 @@ def save(path: PathLike, model: Model) -> tuple[int, int]:
     return len(state), rounded
 
 
-def _inexact(source: Any, value: np.ndarray) -> int:
+def _inexact(source: object, value: np.ndarray) -> int:
     """How many codes float32 does not hold: below 2^53, which float64 holds, as stored words are."""
     if not isinstance(source, QTensor):
         return 0

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 Cell: TypeAlias = "str | float | Text | None"
+Get = tuple[str, str, Any]  # of a column of records: heading, spec, its key or what gets it
 WHOLE = 2000  # characters of a line of a file, above those of any table
 
 
@@ -142,7 +143,7 @@ class Shown:
         return self.summary()._repr_html_()
 
 
-def of(title: str, records: Sequence[Any], columns: Sequence[tuple[str, str, Any]], left: int = 1) -> Table:
+def of(title: str, records: Sequence[Any], columns: Sequence[Get], left: int = 1) -> Table:
     """Of each record so many names, then numbers: (heading, how it is written, its key or what gets it)."""
     rows = [[get(one) if callable(get) else one[get] for _, _, get in columns] for one in records]
     made = [Column(name, spec, right=k >= left) for k, (name, spec, _) in enumerate(columns)]

@@ -9,12 +9,12 @@ from typing import Any
 
 from rich.console import Console
 
-from intnet.show.tables import text
+from intnet.show.tables import Get, text
 from intnet.sweeps import figures, plots
 from intnet.sweeps.figures import COPIES, KINDS, SIDES, operand_key
 from intnet.sweeps.plan import Plan, Point
 from intnet.sweeps.rows import Numbers, Row
-from intnet.sweeps.table import Get, Sweep
+from intnet.sweeps.table import Sweep
 from intnet.training.tape import KB, MB
 
 LEGEND = (

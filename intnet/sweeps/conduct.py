@@ -113,7 +113,7 @@ def compare(
     return carried_out(Compared, asked, Path(out), jobs, cluster, shlex.split(launch), quiet)
 
 
-def _mapping(what: str, given: Any) -> Mapping[str, Any]:
+def _mapping(what: str, given: object) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         raise ConfigError(f"{what}: give a dict of keys, as {{'lr': 0.05}}, not {given!r}")
     return given
@@ -126,7 +126,7 @@ def _grid(values: Values) -> Grid:
     return [(key, [_text(value) for value in chosen]) for key, chosen in values.items()]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """As a command has it."""
     return "off" if value is None else str(value)
 

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from intnet.runs import files
 from intnet.show import tables
-from intnet.show.tables import Shown, Table, text
+from intnet.show.tables import Get, Shown, Table, text
 from intnet.sweeps import plots
 from intnet.sweeps.plan import Plan, Point, run_name
 from intnet.sweeps.rows import JSON, Numbers, Row, curves, done, title
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 CSV, MARKDOWN = "table.csv", "table.md"
 SHORT = 12  # digits of a digest in a table
-
-Get = tuple[str, str, Any]  # of a column, as `tables.of` takes it: its cells by the row
 
 
 @dataclass(frozen=True)
