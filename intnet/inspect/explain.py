@@ -166,7 +166,7 @@ def _check(rounding: Rounding | None, code: int | None, where: str, index: Index
 
 
 def _word(
-    result: Any, rounding: Rounding | None, code: int | None, index: Index
+    result: object, rounding: Rounding | None, code: int | None, index: Index
 ) -> tuple[int | None, str, str, str]:
     """(bits, binary, hex, stored word of the flag format) of what is stored, or of a float32."""
     flag = ""
@@ -196,7 +196,7 @@ def _at(part: np.ndarray | int, index: Index) -> int:
     return int(part[index[len(index) - part.ndim :]]) if isinstance(part, np.ndarray) else int(part)
 
 
-def _stored(result: Any, value: Value, index: Index) -> tuple[int | None, int | None, Fraction]:
+def _stored(result: object, value: Value, index: Index) -> tuple[int | None, int | None, Fraction]:
     """(code, exponent, value) that readers get; no code where they get a quotient or a float."""
     if isinstance(result, FloatTensor):
         result, index = result[index].to_qtensor(), ()

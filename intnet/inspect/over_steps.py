@@ -151,7 +151,7 @@ def _line(row: dict[str, Any]) -> str:
     return json.dumps(row) + "\n"
 
 
-def _kept(value: Any) -> Any:
+def _kept(value: object) -> QTensor | np.ndarray:
     """A copy, for a step may write over its arrays; of what is packed, what is read again."""
     if isinstance(value, QTensor):
         return QTensor(value.codes.copy(), value.exponent, value.format, value.bound, value.status)

@@ -20,7 +20,7 @@ import numpy as np
 from intnet.blocks.buckets import Codec, Packed, reach_of
 from intnet.blocks.mx_blocks import SIZE, Along
 from intnet.errors import FormatError
-from intnet.exact.expressions import Exact, exact
+from intnet.exact.expressions import Exact, Expression, exact
 from intnet.exact.sources import FloatExact, Root
 from intnet.inspect import as_spec
 from intnet.inspect.operands import Operands
@@ -59,7 +59,7 @@ class Data:
         self.arrays: list[dict[str, Any]] = []
         self.steps: list[dict[str, Any]] = []
         self._known: dict[int, tuple[np.ndarray, int]] = {}
-        self._results: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._results: dict[int, tuple[object, dict[str, Any]]] = {}
         self._factors: dict[str, dict[str, Any]] = {}
 
     def step(
@@ -108,7 +108,7 @@ class Data:
         self._known[id(values)] = (values, len(self.arrays) - 1)
         return len(self.arrays) - 1
 
-    def _number(self, value: Any) -> Any:
+    def _number(self, value: int | np.ndarray) -> str | dict[str, int]:
         """An integer as a text, or an array of them as {array}."""
         if isinstance(value, np.ndarray) and value.ndim:
             return {"array": self._array(value)}
@@ -151,7 +151,7 @@ class Data:
         numbers += [term["array"] for term in (made["source"] or {}).get("terms", ())]
         return [self.arrays[k] for k in numbers if k is not None and self.arrays[k]["shape"] == made["shape"]]
 
-    def _entered(self, event: Event, source: Any, operands: Operands) -> dict[str, Any]:
+    def _entered(self, event: Event, source: Expression, operands: Operands) -> dict[str, Any]:
         symbol = operands.symbol(event.path)
         if isinstance(source, Root):
             return {
@@ -178,7 +178,7 @@ class Data:
             "exponents": self._array(np.broadcast_to(given.exponent, given.shape)) if exponents else None,
         }  # fmt: skip
 
-    def _rounding(self, event: Event, source: Any) -> dict[str, Any] | None:
+    def _rounding(self, event: Event, source: Expression) -> dict[str, Any] | None:
         """How its elements are rounded; None for an exact path, {} where only Python can tell."""
         if event.format is None:
             return None
@@ -211,12 +211,12 @@ class Data:
             made["mix"] = {"words": self._array(event.mix.words), "share": float(event.mix.probability)}
         return made
 
-    def _result(self, result: Any) -> dict[str, Any]:
+    def _result(self, result: object) -> dict[str, Any]:
         if id(result) not in self._results:
             self._results[id(result)] = result, self._stored(result)
         return self._results[id(result)][1]
 
-    def _stored(self, result: Any) -> dict[str, Any]:
+    def _stored(self, result: object) -> dict[str, Any]:
         if isinstance(result, Packed):
             codes = result.codes().reshape(result.shape)
             values = result.load()
@@ -295,8 +295,8 @@ def _in_whole_blocks(event: Event, held: int) -> int:
     return (rows - rows % (shape[0] // format.groups) % SIZE) * row
 
 
-def _source(event: Event) -> Any:
-    """What `explain` reads of an element, as an expression; None where it is none that has extremes."""
+def _source(event: Event) -> Expression:
+    """What `explain` reads of an element, as an expression."""
     if isinstance(event.operands, Exact):
         return event.operands
     given = event.source
@@ -305,7 +305,7 @@ def _source(event: Event) -> Any:
     return exact(given, f"{event.layer}/{event.path}")
 
 
-def _rule(event: Event, mode: str, source: Any) -> dict[str, Any]:
+def _rule(event: Event, mode: str, source: Expression) -> dict[str, Any]:
     """Kind, format and grid as the lab has them; nothing where it has not."""
     format = event.format
     if isinstance(format, BlockFloat) and mode in MODES:
@@ -332,7 +332,7 @@ def _rule(event: Event, mode: str, source: Any) -> dict[str, Any]:
     return {"kind": "format", "name": name, "o": o, "grid": grid}
 
 
-def _extremes(source: Any) -> list[str] | None:
+def _extremes(source: Expression) -> list[str] | None:
     """[least, greatest] as exact texts 'p/q', for formats that scale a whole tensor; None for a root."""
     if isinstance(source, Root):
         return None
