@@ -3,7 +3,7 @@
     with create("RUN", build("wageubn", {}, "resnet8", "digits", batch_size=64, seed=1), steps=60) as work:
         report = work.train()                         # or, after a kill: with resume("RUN") as work: ...
 
-    config.json     what was asked for (`run`: all that decides a bit; `plan`: how far, how often saved)
+    config.json     `run`, all that decides a bit, and `plan`, how far, how often saved (`config.py`)
     metrics.jsonl   one line a step (where widths move, two) and one an epoch (with a map, two) (`metrics.py`)
     data.npz        the data, of a run on arrays at hand (`datasets/arrays.py`)
     checkpoint.npz  the newest saved state (`runs/checkpoint.py`)
