@@ -39,6 +39,11 @@ def matmul(a: Operand, b: Operand, accumulator: Accumulator, where: str = "") ->
     `spec/accumulators.py: windowed`.
     """
     where = where or "matmul"
+    if not isinstance(accumulator, Accumulator):
+        raise FormatError(f"{where}: accumulator = {accumulator!r}: use Narrow, Once, Stepped or Window")
+    for x in (a, b):
+        if not isinstance(x, Operand):
+            raise FormatError(f"{where}: a {type(x).__name__} has no format: quantize(x, format) gives one")
     if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0]:
         raise ShapeError(f"{where}: shapes {a.shape} and {b.shape} are not (M, K) and (K, N)")
     if isinstance(accumulator, Narrow):
