@@ -24,15 +24,15 @@ EXAMPLE = """\
 Without a name it lists every table and figure of the papers, with what became of it here, and the checks. A
 check prints our numbers beside the published ones, of which the table, figure or section is named, and says
 what cannot be recomputed because its inputs are not published. Those that train take --model, --data,
---limit and --epochs in place of their own; those that train many runs also take --seeds, and --out keeps each
-run's result there: the same command goes on where it was stopped.
+--limit, --tests and --epochs in place of their own; those that train many runs also take --seeds, and --out
+keeps each run's result there: the same command goes on where it was stopped.
 
 Exit status 1: something that is exact, a constraint or a printed figure of known inputs, does not hold. What
 short trainings come to is told and not judged. The output is the same for any number of threads."""
 
 WRAP = 110  # characters of a line of text
 LONG = 60  # characters of a command that stands below its table
-SIZES = ("model", "data", "limit", "epochs", "seeds")
+SIZES = ("model", "data", "limit", "epochs", "seeds", "tests")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add(parser, "--limit")
     parser.add_argument("--epochs", type=options.positive, metavar="E", help="epochs of every run")
     options.add(parser, "--seeds", default=None, help="seeds of every run")
+    parser.add_argument("--tests", type=options.positive, metavar="N", help="the first N test images (2000)")
     options.add(parser, "--data-dir")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep results of runs, to go on with")
     options.add(parser, "--plot", help="draw the figure: .png, .svg, .pdf")
@@ -117,6 +118,8 @@ def _task(args: argparse.Namespace, check: "Check") -> "Task":
     if not check.many_runs:
         if len(given.get("seeds", (1,))) > 1:
             raise ConfigError(f"--seeds: {args.name} trains with one seed, give one")
+        if args.tests is not None:
+            raise ConfigError(f"--tests: {args.name} tells no accuracy, and so has no test images")
         if args.out is not None:
             raise ConfigError(f"--out: {args.name} keeps nothing; it is for checks that train many runs")
     if args.out is not None and args.out.exists() and not args.out.is_dir():

@@ -32,13 +32,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The training that a check needs: names of model and data, images, epochs, seeds."""
+    """The training that a check needs: names of model and data, images, epochs, seeds, most test images."""
 
     model: str
     data: str
     limit: int
     epochs: int
     seeds: tuple[int, ...] = (1,)
+    tests: int = 2000
 
 
 @dataclass(frozen=True)

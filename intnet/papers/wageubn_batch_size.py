@@ -58,14 +58,13 @@ def _table(task: Task, how: str, found: dict[str, list[Outcome]]) -> Table:
     """Accuracy over batch size by one kind of statistics."""
     rows: list[tuple[Any, ...]] = []
     for size in BATCHES:
-        told = [training.means(found[f"{name}-batch{size}"]) for name in ("float32", "wageubn")]
+        both = [found[f"{name}-batch{size}"] for name in ("float32", "wageubn")]
         steps = task.training.epochs * -(-task.training.limit // size)
-        (plain, low, high, _), (full, least, most, _) = told
-        gap = None if plain is None or full is None else 100 * (full - plain)
-        rows.append((size, steps, plain, low, high, full, least, most, gap))
+        (plain, low, high, _), (full, least, most, _) = map(training.means, both)
+        rows.append((size, steps, plain, low, high, full, least, most, *training.apart(both[1], both[0])))
     names = ("float32", "its least", "its most", "wageubn", "least", "most")
-    ends = numbers("steps", spec=","), numbers("difference", spec="+.2f")
-    columns = (Column("batch"), *ends[0], *numbers(*names, spec=".2%"), *ends[1])
+    ends = Column("difference", "+.2f"), Column("its error", ".2f")
+    columns = (Column("batch"), Column("steps", ","), *numbers(*names, spec=".2%"), *ends)
     return Table(f"accuracy over batch size (figure 8), {how}", columns, rows)
 
 

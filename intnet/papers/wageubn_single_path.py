@@ -49,7 +49,7 @@ def run(task: Task) -> Result:
     columns = (
         Column("quantized"),
         *numbers("accuracy", "least", "most", spec=".2%"),
-        *(Column("to float32", "+.2f"), Column("last loss", ".4f")),
+        *(Column("to float32", "+.2f"), Column("its error", ".2f"), Column("last loss", ".4f")),
         *numbers("paper: top-1", "top-5", spec=".2f"),
         Column("top-1 to float32", "+.2f"),
         Column("place"),
@@ -64,11 +64,10 @@ def run(task: Task) -> Result:
 
 def _row(what: str, found: dict[str, list[Outcome]]) -> tuple[Any, ...]:
     arm, top_1, top_5, where = PUBLISHED[what]
-    base = training.means(found["none"])[0]
     accuracy, least, most, loss = training.means(found[arm])
-    own = None if accuracy is None or base is None else 100 * (accuracy - base)
+    own, error = training.apart(found[arm], found["none"])
     theirs = None if top_1 is None else top_1 - (PUBLISHED["nothing"][1] or 0.0)
-    return what, accuracy, least, most, own, loss, top_1, top_5, theirs, where
+    return what, accuracy, least, most, own, error, loss, top_1, top_5, theirs, where
 
 
 def _remarks(rows: Sequence[tuple[Any, ...]], seeds: int) -> list[str]:
@@ -76,14 +75,14 @@ def _remarks(rows: Sequence[tuple[Any, ...]], seeds: int) -> list[str]:
     known = [what for what in TABLE_2 if table[what][1] is not None]
     told = [
         "accuracy, least, most: mean and range over the seeds; last loss: mean training loss of the last "
-        "epoch; to float32: points from the first row."
+        "epoch; to float32: points from the first row, and their standard error over the seeds."
         + (" One seed: differences within a point are chance." if seeds == 1 else "")
     ]
     if len(known) == len(TABLE_2):
-        own, theirs = (sorted(known, key=lambda what, at=at: table[what][at]) for at in (1, 6))  # type: ignore[misc]
+        own, theirs = (sorted(known, key=lambda what, at=at: table[what][at]) for at in (1, 7))  # type: ignore[misc]
         pairs = [(a, b) for i, a in enumerate(known) for b in known[i + 1 :]]
-        apart = [(a, b) for a, b in pairs if table[a][6] != table[b][6]]
-        alike = sum((table[a][1] - table[b][1]) * (table[a][6] - table[b][6]) > 0 for a, b in apart)
+        apart = [(a, b) for a, b in pairs if table[a][7] != table[b][7]]
+        alike = sum((table[a][1] - table[b][1]) * (table[a][7] - table[b][7]) > 0 for a, b in apart)
         told.append(
             f"Lowest of table II: {theirs[0]} in the paper, {own[0]} here. Highest: {theirs[-1]} there, "
             f"{own[-1]} here. In the paper's order: {alike} of {len(apart)} pairs."

@@ -103,6 +103,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         (("adapt-costs", "--data-dir", "x"), "--data-dir: adapt-costs trains nothing"),
         (("adapt-costs", "--plot", "x.png"), "--plot: adapt-costs has no figure"),
         (("wageubn-widths", "--seeds", "1,2"), "trains with one seed"),
+        (("wageubn-widths", "--tests", "64"), "--tests: wageubn-widths tells no accuracy"),
         (("wageubn-widths", "--out", "x"), "--out: wageubn-widths keeps nothing"),
         (("wageubn-batch-size", "--out", "README.md"), "README.md is a file"),
         (("wageubn-widths", "--limit", "0"), "'0' is not a whole number"),

@@ -1,6 +1,7 @@
 """The checks that train: one path quantized, every update seen, data ratios, runs that are gone on with."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.papers import CHECKS, training, wageubn_batch_size, wageubn_data_ratio, wageubn_widths
 from intnet.papers.check import Sizes, Task
 from intnet.papers.single_path import SinglePath
-from intnet.papers.training import Arm
+from intnet.papers.training import Arm, Outcome
 from intnet.spec import formats as quantizers
 from intnet.spec import words as random
 from intnet.trace import Event, Recorder
@@ -228,6 +229,21 @@ def test_batch_sizes_by_both_kinds_of_statistics(tmp_path: Path) -> None:
     kept.write_text(kept.read_text().replace("own_accuracy", "accuracy_own"))
     with pytest.raises(training.ConfigError, match="damaged"):
         CHECKS["wageubn-batch-size"].run(task)
+
+
+def test_distances_are_taken_seed_by_seed() -> None:
+    """Points 5, 7 and 3: 5 in the mean, their deviation 2, of the mean 2 / sqrt(3)."""
+    base, other = ([Outcome(x, 0.0, "") for x in row] for row in ((0.5, 0.75, 0.25), (0.55, 0.82, 0.28)))
+    points, error = training.apart(other, base)
+    assert (points, error) == (pytest.approx(5), pytest.approx(2 / 3**0.5))
+    assert training.apart(other[:1], base[:1]) == (pytest.approx(5), None)
+    assert training.apart([*other[:2], Outcome(None, None, "", "step 3")], base) == (None, None)
+
+
+def test_as_many_test_images_as_told() -> None:
+    few, all_of_them = (training.load(replace(TINY, tests=n), None) for n in (64, 100_000))
+    assert len(few.test_labels) == len(few.test_images) == 64 and len(all_of_them.test_labels) == 359
+    assert np.array_equal(few.test_images, all_of_them.test_images[:64])
 
 
 def test_the_learning_rate_falls_in_the_last_epoch() -> None:
