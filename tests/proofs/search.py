@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import z3
 
-ATTEMPTS = 16  # of a query, each from another seed
-TIMEOUT = 20_000  # milliseconds of an attempt, on a machine with other work: hardly one needs 5 s of its own
+ATTEMPTS = 20  # of a query, each from another seed
+TIMEOUT = 2_000  # milliseconds of the first attempt; each has twice the time of the one before it
+LONGEST = 20_000  # of an attempt, on a machine with other work: hardly one needs 5 s of its own
 
 
 class Type(NamedTuple):
@@ -65,20 +66,21 @@ def ask(terms: list[Any]) -> Any:
     on all terms that were ever made in one, and so on which tests ran before. A query that one start answers
     within a second may take another minutes.
     """
-    solver = z3.Solver()
-    solver.set("timeout", TIMEOUT)
-    solver.add(*terms)
-    answer = solver.check()
+    answer, solver = _attempt(terms, 0)
     for seed in range(1, ATTEMPTS):
         if answer != z3.unknown:
             break
         alone = z3.Context()
-        solver = z3.Solver(ctx=alone)
-        solver.set("timeout", TIMEOUT)
-        solver.set("random_seed", seed)
-        solver.add(*(term.translate(alone) for term in terms))
-        answer = solver.check()
+        answer, solver = _attempt([term.translate(alone) for term in terms], seed, alone)
     return answer, solver
+
+
+def _attempt(terms: list[Any], seed: int, context: Any = None) -> tuple[Any, Any]:
+    solver = z3.Solver(ctx=context)
+    solver.set("timeout", min(TIMEOUT << seed, LONGEST))
+    solver.set("random_seed", seed)
+    solver.add(*terms)
+    return solver.check(), solver
 
 
 def possible(*terms: Any) -> bool:
