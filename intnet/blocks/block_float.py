@@ -109,26 +109,21 @@ class BlockTensor:
         format = BlockFloat(int(self.bits.max(initial=0)), self.axes[1])
         return QTensor(codes, exponents, format, status=status)
 
-    def select(self, low: int, high: int) -> "BlockTensor":
-        """The blocks whose exponent is one of low .. high; all others are 0."""
-        values = empty(self.shape, np.float32)
-        each, inner = _view(self.shape, self.axes), _blocks_view(self.shape, self.axes)
-        block_loops.select(
-            self.values.reshape(each),
-            inner[3],
-            self.exponents.reshape(inner),
-            low,
-            high,
-            values.reshape(each),
-        )
-        inside = (low <= self.exponents) & (self.exponents <= high)
-        return BlockTensor(values, self.exponents, self.bits, self.filled * inside, self.axes)
+    def limbs(self, low: int, bits: int, count: int) -> list[QTensor]:
+        """The values as a sum of integers in units of 2**low, which have `bits` bits and a sign: int16, lowest first.
 
-    def as_shape(self, shape: tuple[int, ...], axes: Axes) -> "BlockTensor":
-        """The same values in the same blocks, with axes of length 1 more or fewer."""
-        blocks = blocks_shape(shape, axes)
-        exponents, bits, filled = (a.reshape(blocks) for a in (self.exponents, self.bits, self.filled))
-        return BlockTensor(self.values.reshape(shape), exponents, bits, filled, axes, self.saturated)
+        low and bits hold all of `extent`; a limb has ceil(bits / count) bits, 15 at most alone, else 14.
+        """
+        size, scale = -(-bits // count), min(max(-low, -126), 127)
+        out = empty((count, self.size), np.int16)
+        first, second = np.float32(2.0**scale), np.float32(2.0 ** (-low - scale))
+        block_loops.cut_limbs(np.ascontiguousarray(self.values).reshape(-1), first, second, size, bits, out)
+        lower, top = (1 << size) - 1, 1 << (bits - (count - 1) * size)
+        bounds = [lower] * (count - 1) + [top if count > 1 else top - 1]
+        return [
+            QTensor(codes.reshape(self.shape), low + k * size, bound=bound)
+            for k, (codes, bound) in enumerate(zip(out, bounds, strict=True))
+        ]
 
     def add_sensitivities(self, g: np.ndarray, sums: np.ndarray) -> None:
         """sums (float64 a block) += 2**(2e)/16 times the block's sum of g*g; g: float32 of this shape (1).

@@ -1,9 +1,11 @@
-"""Loops over tensors in blocks of 4x4: rounding to block float, picking a band, sums of squares.
+"""Loops over tensors in blocks of 4x4: rounding to block float, limbs of integers, sums of squares.
 
 A tensor blocked over two of its axes is read as x[A, M, B, S]: blocks are 4 along A and 4 along B, while
 M and S are all that lies between and behind. Arrays of blocks are [ceil(A/4), M, ceil(B/4), S]; the
 innermost loops run over B*S elements that lie side by side. What the numbers mean: `blocks/block_float.py`.
 """
+
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from intnet.machine.instructions import wide_vectors
 from intnet.machine.jit import njit, pjit, prange
 
 SIDE = 4  # of a block
+PIECE = 1 << 13  # elements that are cut into limbs together, in the first cache
 LEAST, GREATEST = -128, 127  # exponents of a block: two's complement of 8 bits
 _MAGIC = np.float32(
     1.5 * 2.0**23
@@ -162,21 +165,36 @@ def quantize(
             saturated[task] += round_line(x[a, m], lines, values[a, m])
 
 
-# --- bands, and sums of squares -------------------------------------------------------------------
+# --- limbs, and sums of squares -------------------------------------------------------------------
+
+
+@njit
+def _digit(values: np.ndarray, first: float, second: float, shift: Any, mask: Any, out: np.ndarray) -> None:
+    """out = bits of the integers values * first * second from `shift` on, in the type of `shift`."""
+    wide_vectors()
+    whole = type(shift)
+    for i in range(values.shape[0]):
+        out[i] = np.int16((whole(values[i] * first * second) >> shift) & mask)
 
 
 @pjit
-def select(
-    team: int, values: np.ndarray, inner: int, exponents: np.ndarray, low: int, high: int, out: np.ndarray
+def cut_limbs(
+    team: int, values: np.ndarray, first: np.float32, second: np.float32, size: int, bits: int, out: np.ndarray
 ) -> None:
-    """out = the values of the blocks whose exponent is one of low .. high, else 0. [A, M, B*S]."""
-    rows, mids, size = values.shape
-    for task in prange(team, exponents.shape[0] * mids):
-        block_row, m = task // mids, task % mids
-        for a in range(block_row * SIDE, min(block_row * SIDE + SIDE, rows)):
-            for i in range(size):
-                e = exponents[block_row, m, i // (SIDE * inner), i % inner]
-                out[a, m, i] = values[a, m, i] if low <= e <= high else np.float32(0)
+    """out[k] = limb k of the integers values * first * second, which have `bits` bits and a sign.
+
+    All limbs but the last are `size` bits from 0 on; the last has what is left, and the sign.
+    values: float32, flat; first, second: powers of two that lose no bit of them; out: int16[limbs, elements]
+    """
+    limbs, elements = out.shape
+    for piece in prange(team, (elements + PIECE - 1) // PIECE):
+        a, b = piece * PIECE, min(piece * PIECE + PIECE, elements)
+        for k in range(limbs):
+            mask = (1 << size) - 1 if k < limbs - 1 else -1
+            if bits < 31:
+                _digit(values[a:b], first, second, np.int32(k * size), np.int32(mask), out[k, a:b])
+            else:
+                _digit(values[a:b], first, second, np.int64(k * size), np.int64(mask), out[k, a:b])
 
 
 @njit

@@ -11,9 +11,9 @@ Tensors in blocks of 4x4 have a quicker road, `blocks.py`; float32 has the defin
 `Bifurcated` is an error in two.
 """
 
-from collections.abc import Callable
-from itertools import chain
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from intnet.blocks.bands import Banded, matching_bands
 from intnet.blocks.block_float import BlockTensor
 from intnet.blocks.long_sums import LongSum
 from intnet.errors import ContainerError, FormatError
-from intnet.exact.expressions import Exact, exact
+from intnet.exact.expressions import Exact, add, exact
 from intnet.numbers import shares
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.kernels.plan import Plan, plan, split
@@ -56,10 +56,6 @@ def exact_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str
     return Exact([(halves[0], 1 << 16), (halves[1], 1)], exponent)
 
 
-def _expression(result: QTensor | Exact) -> Exact:
-    return result if isinstance(result, Exact) else Exact([(result, 1)], int(result.exponent))
-
-
 def block_product(
     a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = "", of_batch: bool = False
 ) -> np.ndarray:
@@ -67,30 +63,48 @@ def block_product(
 
     As `exact_product`; an exponent is an int, or an array that broadcasts against the codes. The
     aligned operands have integer products whose sum is exact in any order: one such product where
-    int64 holds it, else one a pair of bands, all added up in `LongSum`. NumberError for a result beyond
-    float32's range; ContainerError for codes whose products not even two limbs hold. of_batch: over the
-    images of all ranks (`numbers/shares.py`).
+    int64 holds it, else one a pair of bands. NumberError for a result beyond float32's range;
+    ContainerError for codes whose products not even two limbs hold. of_batch: over the images of all
+    ranks (`numbers/shares.py`).
 
     Defined by `spec/block_float.py: exact`, `spec/block_float.py: rounded`.
     """
     left, right = Banded(a, where), Banded(b, where)
     a_bands, b_bands = matching_bands(left, right, terms)
     xs, ys = [left.aligned(band) for band in a_bands], [right.aligned(band) for band in b_bands]
-    results = (_expression(exact_product(x, y, terms, kernel, where)) for x in xs for y in ys)
-    first = next(results)
-    if len(xs) == len(ys) == 1 and not of_batch:
-        return first.to_float32(where)
-    least, greatest = first.exponent, int(xs[-1].exponent) + int(ys[-1].exponent) + 16
+    return sum_of_products(xs, ys, terms, kernel, where, of_batch)
+
+
+def sum_of_products(
+    xs: Sequence[QTensor], ys: Sequence[QTensor], terms: int, kernel: Kernel, where: str, of_batch: bool
+) -> np.ndarray:
+    """float32 of the exact bilinear form of the sum of xs and the sum of ys, rounded once.
+
+    Exponents are ints. `exact_product` of every pair; what int64 holds together is one expression, else a
+    `LongSum`, and so are sums over all ranks (of_batch).
+    """
+    sums = [exact_product(x, y, terms, kernel, where) for x in xs for y in ys]
+    least = min(int(one.exponent) for one in sums)
+    if not of_batch and (len(sums) == 1 or _together(sums, least) < INT64_BOUND):
+        return cast(Exact, exact(reduce(add, sums))).to_float32(where)
+    greatest = max(int(one.exponent) for one in sums) + 16
     if of_batch:
         low, greatest = shares.greatest(np.array([-least, greatest])).tolist()
         least = -low
-    total = LongSum(first.shape, least, greatest)
-    for result in chain([first], results):
-        for term, coef in result.terms:  # one, or the two of two limbs: 2**16 and 1
-            total.add(term.codes, result.exponent + int(coef).bit_length() - 1)
+    total = LongSum(sums[0].shape, least, greatest)
+    for one in sums:
+        expression = cast(Exact, exact(one))
+        for term, coef in expression.terms:  # one, or the two of two limbs: 2**16 and 1
+            total.add(term.codes, expression.exponent + int(coef).bit_length() - 1)
     if of_batch:
         total.meet()
     return total.to_float32(where)
+
+
+def _together(sums: Sequence[QTensor | Exact], least: int) -> int:
+    """A bound on the sum of all of them in units of 2**least."""
+    bounds = [one.bound if isinstance(one, QTensor) else one.bound() for one in sums]
+    return sum(max(bound, 1) << (int(one.exponent) - least) for bound, one in zip(bounds, sums, strict=True))
 
 
 def affine_product(
