@@ -110,7 +110,7 @@ class BlockTensor:
         return QTensor(codes, exponents, format, status=status)
 
     def limbs(self, low: int, bits: int, count: int) -> list[QTensor]:
-        """The values as a sum of integers in units of 2**low, which have `bits` bits and a sign: int16, lowest first.
+        """The values, integers of `bits` bits and a sign in units of 2**low, as a sum of int16, lowest first.
 
         low and bits hold all of `extent`; a limb has ceil(bits / count) bits, 15 at most alone, else 14.
         """

@@ -179,7 +179,13 @@ def _digit(values: np.ndarray, first: float, second: float, shift: Any, mask: An
 
 @pjit
 def cut_limbs(
-    team: int, values: np.ndarray, first: np.float32, second: np.float32, size: int, bits: int, out: np.ndarray
+    team: int,
+    values: np.ndarray,
+    first: np.float32,
+    second: np.float32,
+    size: int,
+    bits: int,
+    out: np.ndarray,
 ) -> None:
     """out[k] = limb k of the integers values * first * second, which have `bits` bits and a sign.
 

@@ -1,8 +1,8 @@
 """Products of tensors in blocks of 4x4: the exact sum of all products, rounded once to float32.
 
-Every value of a tensor is an integer in units of 2**low and below 2**high. Most have so few bits, high - low, that
-the integers are one limb of 16 bits, or a sum of two or three: then a product of tensors is one of integers a pair
-of limbs (`kernels/int_conv.py`), exact, and so is the sum of these. Where exponents lie further apart,
+Every value of a tensor is an integer in units of 2**low and below 2**high. With few bits, high - low, these
+integers are one limb of 16 bits, or a sum of two or three: then a product of tensors is one of integers for
+each pair of limbs (`kernels/int_conv.py`), exact, and so is their sum. Where exponents lie further apart,
 `bilinear.py: block_product` cuts both by their exponents and adds integers of any length.
 
     forward        x (batch, Cin) by w (Cout, Cin)
@@ -29,10 +29,12 @@ _LIMBS = 3  # of a tensor, at most
 
 
 def _counts(a: int, b: int) -> tuple[int, int] | None:
-    """Limbs of operands of a and b bits: the fewest pairs that are products of 16 bits; None: there are none."""
+    """Limbs of operands of a and b bits: the fewest whose products are of 16 bits; None: there are none."""
     for n, m in sorted(product(range(1, _LIMBS + 1), repeat=2), key=lambda counts: counts[0] * counts[1]):
         sizes = -(-a // n), -(-b // m)
-        fit = all(size <= (_ALONE if count == 1 else _LIMB) for size, count in zip(sizes, (n, m), strict=True))
+        fit = all(
+            size <= (_ALONE if count == 1 else _LIMB) for size, count in zip(sizes, (n, m), strict=True)
+        )
         if fit and sum(sizes) <= _BOTH:
             return n, m
     return None

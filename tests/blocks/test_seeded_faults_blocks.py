@@ -6,6 +6,7 @@ Every fault is what a careless edit would do. The sweeps pass without one, so wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from intnet.blocks import block_float, block_loops
 from intnet.blocks.block_float import BlockTensor
+from intnet.numbers.qtensor import QTensor
 from intnet.ops import blocks
 from tests.blocks import test_block_products, test_block_tensor
 from tests.support.faults import Fault, Patch, caught, pairs, replace
@@ -68,11 +70,6 @@ def rounds_with(**fault: Any) -> Fault:
     return lambda patch: patch.setattr(block_loops, "quantize", plain_quantize(**fault))
 
 
-def live_where(rule: Callable[[BlockTensor], np.ndarray]) -> Fault:
-    """Another rule for the blocks that products skip."""
-    return lambda patch: patch.setattr(BlockTensor, "live", property(rule))
-
-
 def never_counted(original: Any, *args: Any, **more: Any) -> BlockTensor:
     made = original(*args, **more)
     object.__setattr__(made, "saturated", 0)
@@ -87,6 +84,32 @@ def bytes_backwards(original: Any, self: BlockTensor) -> np.ndarray:
 def columns_first(original: Any, codes: np.ndarray, axes: Any) -> np.ndarray:
     """Mantissas of a block column by column."""
     return np.asarray(original(codes, axes)).reshape(-1, 4, 4).transpose(0, 2, 1).reshape(-1, 16)
+
+
+def limb_changed(number: int, mask: int, places: int) -> Callable[..., list[QTensor]]:
+    """Of several limbs one with bits masked out of its codes, or at another place."""
+
+    def limbs(original: Any, *args: Any) -> list[QTensor]:
+        made = original(*args)
+        if len(made) > 1:
+            limb = made[number]
+            codes = limb.codes & np.int16(mask)
+            made[number] = QTensor(codes, int(limb.exponent) + places, bound=max(limb.bound, 1 << 14))
+        return made
+
+    return limbs
+
+
+def one_bit_too_few(patch: Patch) -> None:
+    """The greatest exponent is left out of the bits of a tensor."""
+    extent = BlockTensor.extent.func  # type: ignore[attr-defined]
+    patch.setattr(BlockTensor, "extent", property(lambda self: (extent(self)[0], extent(self)[1] - 1)))
+
+
+def limb_by_limb(original: Any, xs: Any, ys: Any, *args: Any) -> np.ndarray:
+    """Each product of limbs is rounded, and so is each sum, the highest limbs first."""
+    parts = [original([x], [y], *args) for x in xs[::-1] for y in ys[::-1]]
+    return reduce(np.add, parts)
 
 
 def ties_sweep() -> None:
@@ -109,6 +132,11 @@ def windows_sweep() -> None:
         test_block_products.test_every_window(1, 3, patch)
 
 
+def limbs_sweep() -> None:
+    for spread in range(4, 34):
+        test_block_products.test_spreads_of_one_limb_two_three_and_more(spread)
+
+
 SWEEPS: dict[str, Callable[[], None]] = {
     "ties": ties_sweep,
     "powers": powers_sweep,
@@ -122,7 +150,8 @@ SWEEPS: dict[str, Callable[[], None]] = {
     "windows": windows_sweep,
     "products": lambda: test_block_products.test_sizes_of_matrices(13, 17),
     "float32 ties": lambda: test_block_products.test_one_unit_beside_a_tie(-80),
-    "two bands": lambda: test_block_products.test_one_unit_beside_a_tie(-55),
+    "limbs": limbs_sweep,
+    "limb ties": lambda: test_block_products.assert_sums([0, -24, -37]),
     "cancel": test_block_products.test_total_cancellation_is_plus_zero,
 }
 
@@ -138,18 +167,14 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
         lambda patch: patch.setattr(test_block_tensor, "quantize_blocks", _wrapped(never_counted)), ["ties"]),
     "bytes backwards": (replace(BlockTensor, "pack", bytes_backwards), ["bytes", "rows", "order"]),
     "columns first": (replace(block_float, "_by_block", columns_first), ["rows", "shapes"]),
-    "skips narrow blocks": (live_where(lambda t: t.filled * (t.bits > 2)), ["sparse", "products"]),
-    "skips the next block": (
-        replace(blocks, "correlate_blocks", lambda f, out, x, live, *w: f(out, x, np.roll(live, 1, 3), *w)),
-        ["sparse"]),
-    "skips another block of a batch": (
-        replace(blocks, "block_sums", lambda f, e, x, le, live, *w: f(e, x, le, np.roll(live, 1, 0), *w)),
-        ["sparse"]),
-    "float64 always": (replace(blocks, "_fits", lambda f, *a: True), ["float32 ties", "two bands"]),
-    "rounded twice": (
-        replace(blocks, "_odd_sum", lambda f, a, b: a + b), ["two bands"]),
-    "odd the other way": (
-        replace(blocks, "_odd_sum", lambda f, a, b: 2 * (a + b) - f(a, b)), ["two bands"]),
+    "a limb's lowest bit lost": (replace(BlockTensor, "limbs", limb_changed(0, -2, 0)), ["limbs"]),
+    "a limb's highest bits lost": (replace(BlockTensor, "limbs", limb_changed(0, 0x3F, 0)), ["limbs"]),
+    "the second limb one place too high": (replace(BlockTensor, "limbs", limb_changed(1, -1, 1)), ["limbs"]),
+    "the last limb without its sign": (
+        replace(BlockTensor, "limbs", limb_changed(-1, 0x7FFF, 0)), ["limbs", "products"]),
+    "limbs of one bit too few": (one_bit_too_few, ["limbs", "products"]),
+    "all in one limb": (replace(blocks, "_counts", lambda f, *bits: (1, 1)), ["limbs"]),
+    "limb by limb into float32": (replace(blocks, "sum_of_products", limb_by_limb), ["limb ties"]),
 }  # fmt: skip
 
 
