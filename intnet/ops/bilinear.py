@@ -12,7 +12,6 @@ Tensors in blocks of 4x4 have a quicker road, `blocks.py`; float32 has the defin
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -76,17 +75,18 @@ def block_product(
 
 
 def sum_of_products(
-    xs: Sequence[QTensor], ys: Sequence[QTensor], terms: int, kernel: Kernel, where: str, of_batch: bool
-) -> np.ndarray:
+    xs: Sequence[QTensor], ys: Sequence[QTensor], terms: int, kernel: Kernel, where: str,
+    of_batch: bool = False,
+) -> np.ndarray:  # fmt: skip
     """float32 of the exact bilinear form of the sum of xs and the sum of ys, rounded once.
 
     Exponents are ints. `exact_product` of every pair; what int64 holds together is one expression, else a
-    `LongSum`, and so are sums over all ranks (of_batch).
+    `LongSum`, and so are sums that meet over all ranks here (of_batch).
     """
     sums = [exact_product(x, y, terms, kernel, where) for x in xs for y in ys]
     least = min(int(one.exponent) for one in sums)
     if not of_batch and (len(sums) == 1 or _together(sums, least) < INT64_BOUND):
-        return cast(Exact, exact(reduce(add, sums))).to_float32(where)
+        return _added(sums).to_float32(where)
     greatest = max(int(one.exponent) for one in sums) + 16
     if of_batch:
         low, greatest = shares.greatest(np.array([-least, greatest])).tolist()
@@ -99,6 +99,14 @@ def sum_of_products(
     if of_batch:
         total.meet()
     return total.to_float32(where)
+
+
+def _added(sums: Sequence[QTensor | Exact]) -> Exact:
+    """Their exact sum."""
+    total = cast(Exact, exact(sums[0]))
+    for one in sums[1:]:
+        total = cast(Exact, add(total, one))
+    return total
 
 
 def _together(sums: Sequence[QTensor | Exact], least: int) -> int:

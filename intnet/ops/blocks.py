@@ -60,7 +60,9 @@ def _product(
     if counts is None:
         return block_product(a.to_qtensor(), b.to_qtensor(), terms, kernel, where, of_batch)
     xs, ys = a.limbs(low, high - low, counts[0]), b.limbs(other, top - other, counts[1])
-    return sum_of_products(xs, ys, terms, kernel, where, of_batch)
+    if of_batch:  # bounds hold on all ranks: so all choose one container, and integers meet
+        terms, kernel = shares.rows(terms), shares.summed(kernel)
+    return sum_of_products(xs, ys, terms, kernel, where)
 
 
 # -- convolution -------------------------------------------------------------------------------
