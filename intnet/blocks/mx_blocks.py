@@ -10,6 +10,7 @@ Defined by `spec/mx_blocks.py: quantize_along`, `spec/mx_blocks.py: blocks`.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from math import frexp, prod
 
 import numpy as np
@@ -26,6 +27,14 @@ from intnet.numbers.small_floats import Float, FloatTensor
 
 PIECE = 2048  # elements of one task, of blocks along memory
 _NONE = (1, 1, 0), (0,)  # shapes of no words
+
+
+@cache
+def _greatest(element: Float | FixedPoint) -> float:
+    """`Along.greatest` of an element."""
+    if isinstance(element, FixedPoint):
+        return element.hi * 2.0**element.exponent
+    return float(FloatTensor(np.array(element.greatest, element.dtype), element).to_float64())
 
 
 @dataclass(frozen=True)
@@ -61,10 +70,7 @@ class Along:
     @property
     def greatest(self) -> float:
         """g, the greatest element. Defined by `spec/microscaling.py: greatest`."""
-        element = self.mx.element
-        if isinstance(element, FixedPoint):
-            return element.hi * 2.0**element.exponent
-        return float(FloatTensor(np.array(element.greatest, element.dtype), element).to_float64())
+        return _greatest(self.mx.element)
 
     def lifts(self) -> int:
         """Of 23 bits: fractions of t above this lift a block's k above floor(log2 t) - E, by rule.
