@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import cache, wraps
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,12 @@ if not numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
     _leave_scipy()
 
 
+@cache
+def _start_threads() -> None:
+    """Have Numba load its threads: compiled code that shares work out cannot be linked before."""
+    numba.get_num_threads()
+
+
 def _compile(function: Callable[..., Any], **options: Any) -> Any:
     """numba.njit with the folder above; Numba reads the setting when a function is decorated."""
     before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
@@ -170,10 +176,10 @@ def pjit(function: Callable[..., Any]) -> Any:
 
     @wraps(function)
     def call(*args: Any) -> Any:
-        threads = numba.get_num_threads()  # also loads them: compiled code cannot be linked before
         for arg in args:
             if type(arg) is np.ndarray and arg.size >= SMALL:
-                return compiled(threads, *args)
+                return compiled(numba.get_num_threads(), *args)
+        _start_threads()
         return compiled(1, *args)
 
     call.compiled = compiled  # type: ignore[attr-defined]
