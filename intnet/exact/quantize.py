@@ -103,16 +103,17 @@ def quantize(
         source = parts(x, where)
         words = words_of(source.size.shape, mode, words, seed, word_bits, where)
         return _SCALED[type(format)](source, format, how(rounding, words, word_bits, where))
-    if type(format) not in _QUANTIZERS and not isinstance(format, OwnFormat):
+    made = _QUANTIZERS.get(type(format), own)
+    if made is own and not isinstance(format, OwnFormat):
         kind_of(format)
         raise FormatError(
             f"{where or 'quantize'}: {format} is no format of a whole tensor; block float is made by "
             "block_float.quantize_blocks"
         )
     expression = exact(x, where)
-    words = words_of(expression.shape, mode, words, seed, word_bits, where)
-    made = _QUANTIZERS.get(type(format), own)
-    return made(expression, format, how(rounding, words, word_bits, where)._replace(of_batch=of_batch))
+    if mode == STOCHASTIC or seed is not None:
+        words = words_of(expression.shape, mode, words, seed, word_bits, where)
+    return made(expression, format, how(rounding, words, word_bits, where, of_batch))
 
 
 def words_of(

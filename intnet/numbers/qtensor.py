@@ -25,7 +25,7 @@ CODE_TYPES: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in (np.int8, np.
 INT64_BOUND = 1 << 62  # proven bounds stay below this, so that kernels may double and negate
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Status:
     """What a quantizer did: elements clipped, elements changed by rounding, elements in all.
 

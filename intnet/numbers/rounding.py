@@ -101,7 +101,7 @@ class Rounding(NamedTuple):
 
     def within(self, low: int, high: int) -> "Rounding":
         """The same, limited to low..high."""
-        return self._replace(low=low, high=high)
+        return Rounding(self.mode, low, high, *self[3:])
 
 
 def mode_code(name: str) -> int:
@@ -122,12 +122,14 @@ def mode(name: str) -> int | Rule:
     return found
 
 
-def how(name: str, words: np.ndarray | None = None, bits: int = 32, where: str = "") -> Rounding:
+def how(
+    name: str, words: np.ndarray | None = None, bits: int = 32, where: str = "", of_batch: bool = False
+) -> Rounding:
     """A rounding by the name of its mode; words in C order."""
     found, drawn = mode(name), NO_WORDS if words is None else words.reshape(-1)
     if isinstance(found, int):
-        return Rounding(found, words=drawn, bits=bits, where=where)
-    return Rounding(OWN, where=where, rule=found)
+        return Rounding(found, -UNLIMITED, UNLIMITED, drawn, bits, where, None, of_batch)
+    return Rounding(OWN, where=where, rule=found, of_batch=of_batch)
 
 
 def goes_up(rule: Rule, floor: int, fraction: Fraction) -> bool:
