@@ -36,6 +36,7 @@ from intnet.exact.sources import (
     log2_round,
 )
 from intnet.machine.buffers import empty
+from intnet.machine.jit import SMALL
 from intnet.numbers import wide
 from intnet.numbers.exact_values import plain
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
@@ -121,14 +122,10 @@ class Exact:
         parts = [self.offset, 0, 0, self.den]
         for k, (term, coef) in enumerate(self.terms):
             parts[1 + k] = coef if self.shifts[k] == 0 or term.bound else 0
-        channels = 1
-        for part in parts:
-            if isinstance(part, np.ndarray) and part.ndim:
-                channels = self.shape[-1]
-        vectors = np.empty((4, channels), np.int64)
+        by_channel = any([isinstance(part, np.ndarray) and part.ndim for part in parts])
+        vectors = np.empty((4, self.shape[-1] if by_channel else 1), np.int64)
         try:
-            for k in range(4):
-                vectors[k] = parts[k]
+            vectors[0], vectors[1], vectors[2], vectors[3] = parts
         except OverflowError:
             raise ContainerError("a coefficient, offset or denominator is beyond int64") from None
         return vectors
@@ -181,15 +178,12 @@ class Exact:
         if rounding.rule is not None:
             return by_rule(self.fractions(), exponent, rounding, fine)
         mode, words, bits, where = rounding.mode, rounding.words, rounding.bits, rounding.where
-        low, high = max(rounding.low, -UNLIMITED), min(rounding.high, UNLIMITED)
-        vectors = self._vectors
-        most = 30 if mode == TIES_EVEN else bits if mode == STOCHASTIC else 0
-        lane = self._lane(vectors, self.exponent - exponent, 0 if fine else most)
-        if lane is not None and lanes.rounds(lane, mode, words, low, high):
-            signs = empty((lane.elements,), np.bool_) if self.relu else lanes.NO_SIGNS
-            rounded = lanes.round_codes(lane, mode, low, high, fine, words, bits, signs)
-            assert rounded is not None  # integers are finite
-            self._signs = signs
+        if rounding.low < -UNLIMITED or rounding.high > UNLIMITED:
+            rounding = rounding.within(max(rounding.low, -UNLIMITED), min(rounding.high, UNLIMITED))
+        low, high, vectors = rounding.low, rounding.high, self._vectors
+        rounded = self._round_few(vectors, exponent, rounding, fine)
+        rounded = rounded or self._round_quickly(vectors, exponent, rounding, fine)
+        if rounded is not None:
             return rounded[0].reshape(self.shape), rounded[1]
         offset, cu, cv, den = _rows(vectors)
         up, down, drop = self._scale(exponent, int(den.max()).bit_length(), fine, mode)
@@ -212,6 +206,39 @@ class Exact:
             if counts[0, loops.MISFIT]:
                 raise ContainerError(f"{where or 'expression'}: a rounded code is beyond 62 bits")
         return finished(out, counts, self.shape, low, high)
+
+    def _round_few(self, vectors: np.ndarray, exponent: int, rounding: Rounding, fine: int) -> Codes | None:
+        """`round_to` of a small tensor, flat, by one kernel call; None where another way has to be taken."""
+        elements = self.terms[0][0].size
+        if elements >= SMALL or any(self.shifts):
+            return None
+        codes, tops = [t.codes for t, _ in self.terms], [float(t.bound) for t, _ in self.terms]
+        signs = np.empty(elements, np.bool_) if self.relu else lanes.NO_SIGNS
+        shift = self.exponent - exponent
+        rounded = lanes.round_few(vectors, codes, tops, shift, rounding, fine, self.relu, signs)
+        self._signs = self._signs if rounded is None else signs
+        return rounded
+
+    def _round_quickly(
+        self, vectors: np.ndarray, exponent: int, rounding: Rounding, fine: int
+    ) -> Codes | None:
+        """`round_to` by the quick lane, flat; None where there is none."""
+        mode, words, bits, low, high = (
+            rounding.mode,
+            rounding.words,
+            rounding.bits,
+            rounding.low,
+            rounding.high,
+        )
+        most = 30 if mode == TIES_EVEN else bits if mode == STOCHASTIC else 0
+        lane = self._lane(vectors, self.exponent - exponent, 0 if fine else most)
+        if lane is None or not lanes.rounds(lane, mode, words, low, high):
+            return None
+        signs = empty((lane.elements,), np.bool_) if self.relu else lanes.NO_SIGNS
+        rounded = lanes.round_codes(lane, mode, low, high, fine, words, bits, signs)
+        assert rounded is not None  # integers are finite
+        self._signs = signs
+        return rounded
 
     def _check_limbs(self, bound: int, where: str) -> None:
         if bound >= wide.LIMBS_MAX:
@@ -265,19 +292,17 @@ class Exact:
         vectors = self._vectors
         lane = self._lane(vectors, None, most=30)
         if lane is not None:
-            tops = [int(top) for top in lanes.peaks(lane)]
+            tops = lanes.peaks(lane)
             if not self.relu:  # which hides the greatest negative numerators
-                self._top = float(max(tops))
+                self._top = float(tops.max())
         else:
             hi, lo = self._limbs(*_rows(vectors)[:3])
             top_hi, top_lo = np.zeros(vectors.shape[1], np.int64), np.zeros(vectors.shape[1], np.uint64)
             loops.limb_peaks(hi, lo, top_hi, top_lo)
-            tops = [(int(high) << 64) + int(low) for high, low in zip(top_hi, top_lo, strict=True)]
-        dens = vectors[3].tolist()
-        ratios = [top / den for top, den in zip(tops, dens, strict=True)]
-        near = max(ratios) * (1 - 2.0**-50)  # only these may be the greatest
-        quotients = zip(tops, dens, ratios, strict=True)
-        return max(Fraction(peak, den) for peak, den, ratio in quotients if ratio >= near)
+            tops = (top_hi.astype(object) << 64) + top_lo
+        ratios = tops.astype(np.float64) / vectors[3]
+        near = np.flatnonzero(ratios >= ratios.max() * (1 - 2.0**-50))  # only these may be the greatest
+        return max(Fraction(int(tops[c]), int(vectors[3, c])) for c in near)
 
     def positive(self) -> np.ndarray:
         """bool array: value > 0. A rectified value that was rounded has it at hand."""

@@ -16,13 +16,13 @@ from intnet.exact.loops import blocks_for
 from intnet.machine.buffers import empty
 from intnet.machine.jit import SMALL
 from intnet.numbers.qtensor import CODE_TYPES, Status
-from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN
+from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, Rounding
 
 LIMIT = 1 << 51  # of |numerator|: `machine/instructions.py` says why
 FAR = 700  # powers of two between a value and its unit, beyond which float64 might underflow
 _ENDS = tuple((dtype, 1 << (8 * dtype.itemsize - 1)) for dtype in CODE_TYPES[:3])  # the first code beyond
 _MOST_BLOCKS = 32  # as many threads can share the work
-WIDTH, NARROW_WIDTH = 768, 1536  # elements a row: few enough for the first cache, many enough to vectorize
+NARROW_WIDTH = 2 * kernels.WIDTH  # elements a row of int32
 
 NO_SIGNS = np.empty(0, np.bool_)
 _NO_CODES, _NO_WORDS = np.empty(0, np.uint8), np.empty(0, np.uint32)
@@ -60,11 +60,10 @@ def prepare(
     """
     if abs(shift) > FAR:
         return None
-    tile = _tile(vectors, codes[0].size, 5, WIDTH, np.float64)
+    tile = _tile(vectors, codes[0].size, 5, kernels.WIDTH, np.float64)
     floats, v_top = codes[0].dtype == np.float32, tops[1] if len(tops) > 1 else 0.0
-    bound, top, widest, powers = stages.fill_tile(vectors, tops[0], v_top, 2.0**shift, tile)
-    # a float32 over a power of two is exact at any size
-    if not (bound <= LIMIT and widest <= LIMIT) and not (floats and powers):
+    exact, top, powers = stages.fill_tile(vectors, tops[0], v_top, 2.0**shift, float(LIMIT), tile)
+    if not exact and not (floats and powers):  # a float32 over a power of two is exact at any size
         return None
     args = (*_operands(codes), codes[0].size, 0.0 if relu else -np.inf, tile)
     return Lane(args, codes[0].size, tile, vectors.shape[1], top, powers, np.int32(0))
@@ -114,7 +113,7 @@ def _operands(codes: Sequence[np.ndarray]) -> tuple[np.ndarray, int, np.ndarray,
 
 def _bytes(codes: np.ndarray) -> tuple[np.ndarray, int]:
     size = stages.FLOAT32 if codes.dtype == np.float32 else codes.itemsize
-    return np.ascontiguousarray(codes).reshape(-1).view(np.uint8), size
+    return codes.ravel().view(np.uint8), size
 
 
 def rounds(lane: Lane, mode: int, words: np.ndarray, lo: int, hi: int) -> bool:
@@ -122,9 +121,56 @@ def rounds(lane: Lane, mode: int, words: np.ndarray, lo: int, hi: int) -> bool:
 
     And the limits: they are clipped to as float64, and 0 lies between them.
     """
+    return _rounds(mode, words, lo, hi, lane.elements) and (mode == TIES_EVEN or lane.powers)
+
+
+def _rounds(mode: int, words: np.ndarray, lo: int, hi: int, elements: int) -> bool:
+    """`rounds`, whatever the denominators are."""
     if not (float(lo) == lo <= 0 <= hi == float(hi)):
         return False
-    return mode == TIES_EVEN or (mode == STOCHASTIC and lane.powers and words.size == lane.elements > 0)
+    return mode == TIES_EVEN or (mode == STOCHASTIC and words.size == elements > 0)
+
+
+def round_few(
+    vectors: np.ndarray,
+    codes: Sequence[np.ndarray],
+    tops: Sequence[float],
+    shift: int,
+    rounding: Rounding,
+    fine: int,
+    relu: bool = False,
+    signs: np.ndarray = NO_SIGNS,
+) -> tuple[np.ndarray, Status] | None:
+    """`prepare` and `round_codes` in one call of a kernel, for fewer than SMALL elements.
+
+    None where that is not proven to be exact, where a value is NaN or infinite, and for other modes.
+
+    Defined by `spec/rounding.py: round_fraction`.
+    """
+    mode, lo, hi, words, elements = rounding.mode, rounding.low, rounding.high, rounding.words, codes[0].size
+    if abs(shift) > FAR or not _rounds(mode, words, lo, hi, elements):
+        return None
+    out = np.empty(elements, code_type(lo, hi, max(-lo, hi)))
+    done, saturated, inexact, peak = kernels.round_few(
+        vectors,
+        (*_operands(codes), elements, 0.0 if relu else -np.inf),
+        tops[0],
+        tops[1] if len(tops) > 1 else 0.0,
+        2.0**shift,
+        float(LIMIT),
+        float(lo),
+        float(hi),
+        fine,
+        words if mode == STOCHASTIC else _NO_WORDS,
+        rounding.bits,
+        signs.view(np.uint8),
+        out.view(np.uint8),
+        out.itemsize,
+    )
+    if not done:
+        return None
+    status = Status(int(saturated), int(inexact), elements, int(peak))
+    return out.astype(code_type(lo, hi, int(peak)), copy=False), status
 
 
 def round_codes(
@@ -156,7 +202,7 @@ def round_codes(
         counts = _read(
             kernels.ROUND, lane, out, 4, float(lo), float(hi), fine, 0.0, *drawn, signs.view(np.uint8)
         )
-    saturated, inexact, peak, misfit = counts
+    saturated, inexact, peak, misfit = counts.tolist()
     if misfit:
         return None
     status = Status(int(saturated), int(inexact), lane.elements, int(peak))
@@ -186,14 +232,14 @@ def _results(lane: Lane, columns: int) -> np.ndarray:
     return np.zeros((min(_MOST_BLOCKS, blocks_for(lane.elements)), columns))
 
 
-def _quantize_floats(lane: Lane, out: np.ndarray, unit: float, lo: int, hi: int) -> list[float]:
+def _quantize_floats(lane: Lane, out: np.ndarray, unit: float, lo: int, hi: int) -> np.ndarray:
     """The results of `_read` for codes of float32 * unit."""
     results, target = _results(lane, 4), out.view(np.uint8)
     kernels.quantize_floats(lane.args[0], unit, float(lo), float(hi), target, out.itemsize, results)
-    return results[0].tolist()
+    return results[0]
 
 
-def _read(task: int, lane: Lane, out: np.ndarray, columns: int, *rest: Any) -> list[float]:
+def _read(task: int, lane: Lane, out: np.ndarray, columns: int, *rest: Any) -> np.ndarray:
     """Run a kernel on one thread, or on all; its results.
 
     rest: lo, hi, fine, unit, words, bits, signs of the kernel
@@ -211,11 +257,11 @@ def _read(task: int, lane: Lane, out: np.ndarray, columns: int, *rest: Any) -> l
     else:
         results, scratch = np.zeros((1, columns)), np.empty((3, lane.tile.shape[1]))
         kernels.read_part(task, lane.args, 0, lane.elements, *rest, target, size, results[0], scratch)
-    return results[0].tolist()
+    return results[0]
 
 
-def peaks(lane: Lane) -> list[float]:
-    """max |numerator| of each channel."""
+def peaks(lane: Lane) -> np.ndarray:
+    """float64: max |numerator| of each channel."""
     # nothing is written: the codes stand in for an output, so that `pjit` sees how large the operand is
     return _read(kernels.PEAKS, lane, lane.args[0], lane.channels, *_UNUSED)
 

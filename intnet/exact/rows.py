@@ -28,6 +28,7 @@ from intnet.machine.jit import njit, pjit, prange
 UNLIMITED = 2.0**62  # a range to +-this clips nothing
 ROUND, PEAKS, SIGNS, FLOATS, POWERS = range(5)  # tasks; POWERS is FLOATS of a lane of powers of two
 PIECE = 1 << 12  # elements that go through one stage alone
+WIDTH = 768  # elements a row: few enough for the first cache, many enough to vectorize
 
 
 # A lane of a kernel is the tuple (u, its size, v, its size, elements, least, tile): the codes of both
@@ -95,6 +96,30 @@ def read_part(
             results[PEAK] = max(results[PEAK], stages.store(num, n, out, size, at))
     if task == PEAKS:
         _fold_tops(tops, results)
+
+
+@njit
+def round_few(
+    vectors: np.ndarray, codes: Any, u_top: float, v_top: float, scale: float, limit: float, lo: float,
+    hi: float, fine: int, words: np.ndarray, bits: int, signs: np.ndarray, out: np.ndarray, size: int,
+) -> tuple[bool, stages.Int, stages.Int, stages.Int]:  # fmt: skip
+    """ROUND of `read_part` and the tile that it reads: (done, saturated, inexact, peak).
+
+    codes: a lane without its tile; vectors, tops, scale and limit as of `stages.fill_tile`. Not done where
+    it does not prove them exact, or where a float32 is not finite.
+    """
+    elements, channels = codes[4], vectors.shape[1]
+    width = channels * max(1, min(WIDTH, elements) // channels)
+    tile, scratch, results = np.empty((5, width)), np.empty((3, width)), np.zeros(4)
+    exact, _, powers = stages.fill_tile(vectors, u_top, v_top, scale, limit, tile)
+    if not exact and not (codes[1] == stages.FLOAT32 and powers):
+        return False, 0, 0, 0
+    if words.shape[0] > 0 and not powers:
+        return False, 0, 0, 0
+    lane = (*codes, tile)
+    read_part(ROUND, lane, 0, elements, lo, hi, fine, 1.0, words, bits, signs, out, size, results, scratch)
+    counts = results.astype(np.int64)
+    return counts[MISFIT] == 0, counts[SATURATED], counts[INEXACT], counts[PEAK]
 
 
 @njit

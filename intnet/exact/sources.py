@@ -15,6 +15,7 @@ import numpy as np
 from intnet.errors import ContainerError, FormatError, NumberError
 from intnet.exact import lane as lanes
 from intnet.exact import loops
+from intnet.machine.jit import SMALL
 from intnet.numbers.qtensor import Status, container, max_abs
 from intnet.numbers.rounding import STOCHASTIC, UNLIMITED, Rounding, goes_up, round_up
 
@@ -167,6 +168,10 @@ class FloatExact:
         if open_range and Fraction(top) >= Fraction(2) ** (most + exponent):
             raise ContainerError(f"{where or 'float tensor'}: a value needs codes of more than 62 bits")
         vectors = np.array([[0], [1], [0], [self.den]], np.int64)
+        few = single and self.values.size < SMALL
+        result = lanes.round_few(vectors, [self.values], [top], -exponent, rounding, fine) if few else None
+        if result is not None:
+            return result[0].reshape(self.shape), result[1]
         lane = lanes.prepare(vectors, [self.values], [top], -exponent) if single else None
         if lane is not None and lanes.rounds(lane, mode, words, lo, hi):
             with np.errstate(over="ignore"):  # what is beyond float32 is clipped

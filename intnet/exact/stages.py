@@ -49,11 +49,14 @@ def _lesser(a: Any, b: Any) -> Any:
 
 
 @njit
-def fill_tile(vectors: np.ndarray, u_top: float, v_top: float, scale: float, tile: np.ndarray) -> Any:
+def fill_tile(
+    vectors: np.ndarray, u_top: float, v_top: float, scale: float, limit: float, tile: np.ndarray
+) -> tuple[bool, float, bool]:
     """Fill the tile from int64 vectors[4, C] = offset, cu, cv, den; value = num/den * scale.
 
-    Returns bounds on |num|, on |value| and on den, and whether all den are powers of two. The first is
-    of num and den made integers again: num times scale, less what its power of two cancels of den.
+    Returns whether |num| and den, made integers again, are proven to be within `limit`, a bound on |value|,
+    and whether all den are powers of two. Made integers: num times scale, less what its power of two cancels
+    of den.
     """
     channels, bound, top, widest, powers = vectors.shape[1], 0.0, 0.0, 0.0, True
     for c in range(channels):
@@ -69,7 +72,7 @@ def fill_tile(vectors: np.ndarray, u_top: float, v_top: float, scale: float, til
         tile[OFFSET, c], tile[FIRST, c], tile[SECOND, c] = offset, first, second
         tile[DEN, c], tile[INVERSE, c] = den, 1.0 / den
     _repeat(tile, channels)
-    return bound, top * scale, widest, powers
+    return bound <= limit and widest <= limit, top * scale, powers
 
 
 @njit

@@ -42,13 +42,13 @@ def test_terms_of_every_type(first: Any, second: Any, rows: int) -> None:
     num = sum((c * k for c, k in zip(codes, coefs, strict=True)), start=offset)
     terms = [(tensor(c, kind), k) for c, kind, k in zip(codes, kinds, coefs, strict=True)]
     value = Exact(terms, 0, offset, den)
-    many = "read_all" if num.size >= SMALL else "read_part"
-    with taking(many):
+    rounds, reads = ("read_all", "read_all") if num.size >= SMALL else ("round_few", "read_part")
+    with taking(rounds):
         check(*value.round_to(0, Rounding(TIES_EVEN)), num, den, *OPEN)
-    with taking(many):
+    with taking(rounds):
         check(*value.round_to(0, Rounding(TIES_EVEN, -90, 70)), num, den, -90, 70)
     bound = sum(abs(k).max() * np.abs(c).max() for c, k in zip(codes, coefs, strict=True)) + 67
-    with taking("narrow_all" if num.size >= SMALL and bound < 2**31 else many):
+    with taking("narrow_all" if num.size >= SMALL and bound < 2**31 else reads):
         assert value.max() == greatest(num, den)
     assert np.array_equal(value.positive(), num > 0)
     got = value.to_float32().reshape(-1)
@@ -63,7 +63,7 @@ def test_numerators_up_to_51_bits_and_one_beyond(over: int, den: int) -> None:
     top = lanes.LIMIT + over
     codes = np.array([top, -top, top - 1, 1 - top, top - den // 2 - 1, 0, 1, den // 2, -den // 2])
     value = Exact([(tensor(codes, np.int64), 1)], 0, den=den)
-    context = taking("read_part") if over == 0 else general()
+    context = taking("round_few") if over == 0 else general()
     with context:
         check(*value.round_to(0, Rounding(TIES_EVEN)), codes, den, *OPEN)
     if over:
@@ -95,7 +95,7 @@ def test_units_far_from_the_value(shift: int) -> None:
     q = tensor(codes, np.int64, 2**51 if shift <= 0 else 0)
     for relu in (False, True):
         value = Exact([(q, 1)], shift, den=3, relu=relu)
-        with taking("read_part") if abs(shift) <= lanes.FAR else general():
+        with taking("round_few") if abs(shift) <= lanes.FAR else general():
             got, status = value.round_to(0, Rounding(TIES_EVEN))
         want = [F(max(int(c), 0) if relu else int(c), 3) * F(2) ** shift for c in codes]
         assert got.tolist() == [round(x) for x in want]
@@ -104,7 +104,7 @@ def test_units_far_from_the_value(shift: int) -> None:
 
 def test_proven_bounds_far_above_the_codes_do_not_close_the_lane() -> None:
     codes = spread(30, (40, 3))
-    with taking("read_part"):
+    with taking("round_few", "read_part"):
         value = Exact([(tensor(codes, np.int64, 2**60), 3)], 0, den=7)
         check(*value.round_to(0, Rounding(TIES_EVEN)), 3 * codes, 7, *OPEN)
 
@@ -198,7 +198,7 @@ def test_a_rectified_value_that_was_rounded_knows_its_signs(den: int, elements: 
     """Whatever rounds to 0 included; and it is the pass of the rounding that finds them."""
     codes = spread(12, (elements,))
     codes[:4] = 1, -1, 3, -3
-    kernel = "read_part" if elements < SMALL else "narrow_all" if den == 1 else "read_all"
+    kernel = "round_few" if elements < SMALL else "narrow_all" if den == 1 else "read_all"
     for relu in (True, False):
         value = Exact([(tensor(codes), 5)], -10, 2, den, relu)
         with taking(kernel):
@@ -223,7 +223,7 @@ def test_flags_beside_the_step_from_the_fine_to_the_coarse_grid(fine: int, den: 
     for repeat in (1, MANY // len(nums) + 1):
         codes = np.resize(nums, len(nums) * repeat)
         value = Exact([(tensor(codes, np.int64), 1)], 0, den=den)
-        with taking("read_part" if repeat == 1 else "read_all"):
+        with taking("round_few" if repeat == 1 else "read_all"):
             got, status = value.round_to(0, Rounding(TIES_EVEN, -hi, hi), fine)
         want, inexact = [], 0
         for num in nums:
@@ -244,7 +244,7 @@ def test_words_on_both_sides_of_their_threshold(bits: int, drop: int) -> None:
     xs, words = comparing.edge_words([F(num, 1 << drop) for num in nums], F(1), bits)
     q = tensor([int(x * (1 << drop)) for x in xs], np.int64)
     drawn = np.array([((w + 1) << (32 - bits)) - 1 for w in words], np.uint32)
-    with taking("read_part"):
+    with taking("round_few"):
         got, status = Exact([(q, 1)], -drop).round_to(0, Rounding(STOCHASTIC, -(2**40), 2**40, drawn, bits))
     want = [round_fraction(x, "stochastic", w, bits) for x, w in zip(xs, words, strict=True)]
     kept = [min(max(w, -(2**40)), 2**40) for w in want]

@@ -85,7 +85,8 @@ def rounding_fault(patch: Patch, change: Callable[[Callable[[], None], dict[str,
         else:
             run()
 
-    replace_kernels(patch, read_part=quick)
+    patch.setattr(rows, "read_part", quick)
+    replace_kernels(patch, round_few=plain(rows.round_few))
 
 
 def no_quick_lane(patch: Patch) -> None:
@@ -210,7 +211,8 @@ def half_goes_up(patch: Patch) -> None:
 def stage_fault(patch: Patch, stages: dict[str, Callable[..., Any]]) -> None:
     """Other stages of the quick lane, with the functions that call them uncompiled."""
     patch.setattr(rows, "_round_row", plain(rows._round_row))
-    replace_kernels(patch, read_part=plain(rows.read_part))
+    patch.setattr(rows, "read_part", plain(rows.read_part))
+    replace_kernels(patch, round_few=plain(rows.round_few))
     for name, stage in stages.items():
         patch.setattr(exact_stages, name, stage)
 

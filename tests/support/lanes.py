@@ -15,7 +15,7 @@ from intnet.numbers import rng
 from intnet.numbers.qtensor import QTensor, Status
 from intnet.numbers.rounding import UNLIMITED
 
-LANES = ("read_part", "read_all", "narrow_all", "quantize_floats", "scale_codes")
+LANES = ("round_few", "read_part", "read_all", "narrow_all", "quantize_floats", "scale_codes")
 MANY = SMALL + 1237  # elements: on all threads, no multiple of a row
 OPEN = -UNLIMITED, UNLIMITED  # no range
 
@@ -32,10 +32,10 @@ def taking(*names: str) -> Iterator[None]:
     """The block must run just these kernels of LANES, and no general loop."""
     ran: list[str] = []
 
-    def recorded(name: str) -> Callable[..., None]:
-        def run(*args: Any) -> None:
+    def recorded(name: str) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
             ran.append(name)
-            getattr(rows, name)(*args)
+            return getattr(rows, name)(*args)
 
         return run
 
