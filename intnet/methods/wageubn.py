@@ -268,17 +268,19 @@ class Wageubn(Method):
         Not those that somebody observes, an event is of one parameter, nor those that draw words.
         """
         found: dict[Any, list[list[tuple[Any, ...]]]] = {}
-        for one in members:
+        sizes: dict[Any, int] = {}  # elements of the last group of each kind
+        for one in () if self.observers else members:
             layer, parameter = one[:2]
             modes = [self.mode(layer, path) for path in (f"{parameter.symbol}q", "Accq")]
-            if self.observers or self._floating(layer) or "stochastic" in modes:
+            if self._floating(layer) or "stochastic" in modes:
                 continue
             format, rules = self._weight_format(layer, parameter), self.rules(layer)
             same = (parameter.symbol == "W", format, rules, modes[0])
-            kind = found.setdefault(same, [[]])
-            if sum(math.prod(other[1].shape) for other in kind[-1]) >= TOGETHER:
-                kind.append([])
-            kind[-1].append(one)
+            if sizes.get(same, TOGETHER) >= TOGETHER:
+                found.setdefault(same, []).append([])
+                sizes[same] = 0
+            found[same][-1].append(one)
+            sizes[same] += math.prod(parameter.shape)
         return [group for kind in found.values() for group in kind if len(group) > 1]
 
     def _weight_format(self, layer: LayerLike, parameter: Parameter) -> Format:
