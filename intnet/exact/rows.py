@@ -28,7 +28,7 @@ from intnet.machine.jit import njit, pjit, prange
 UNLIMITED = 2.0**62  # a range to +-this clips nothing
 ROUND, PEAKS, SIGNS, FLOATS, POWERS = range(5)  # tasks; POWERS is FLOATS of a lane of powers of two
 PIECE = 1 << 12  # elements that go through one stage alone
-WIDTH = 768  # elements a row: few enough for the first cache, many enough to vectorize
+WIDTH = 384  # elements a row: with its tile and scratch half of a first cache of 48 KB
 
 
 # A lane of a kernel is the tuple (u, its size, v, its size, elements, least, tile): the codes of both
