@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from intnet.errors import FormatError, ShapeError
 from intnet.machine.buffers import empty
 from intnet.machine.instructions import fma32
-from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.jit import inlined, njit, pjit, prange
 from intnet.numbers.batch_sums import add_chunks, chunk_rows, chunks_in, chunks_of_group, stack_lines
 
 __all__ = [
@@ -33,9 +33,20 @@ __all__ = [
 F32 = NDArray[np.float32]
 
 ZERO, ONE = np.float32(0), np.float32(1)
+TOGETHER = 8  # rows that a sum takes before it is stored: next to a store and a load an addition is short
 
 
 # --- loops --------------------------------------------------------------------------------------
+
+
+@inlined
+def _add_rows(x: F32, first: int, count: int, total: F32) -> None:
+    """total[c] += x[r, c] for `count` rows."""
+    for c in range(total.shape[0]):
+        acc = total[c]
+        for k in range(count):
+            acc += x[first + k, c]
+        total[c] = acc
 
 
 @pjit
@@ -44,11 +55,22 @@ def _sums(team: int, x: F32, per_image: int, out: F32) -> None:
     for chunk in prange(team, out.shape[0]):
         total = out[chunk]
         begin, end = chunk_rows(chunk, per_image, x.shape[0])
-        rows = x[begin:end]
-        for r in range(rows.shape[0]):
-            row = rows[r]
-            for c in range(row.shape[0]):
-                total[c] += row[c]
+        last = end - (end - begin) % TOGETHER
+        for r in range(begin, last, TOGETHER):
+            _add_rows(x, r, TOGETHER, total)
+        for r in range(last, end):
+            _add_rows(x, r, 1, total)
+
+
+@inlined
+def _add_squares(x: F32, first: int, count: int, mean: F32, total: F32) -> None:
+    """total[c] = fma32(d, d, total[c]), d = x[r, c] - mean[c], for `count` rows."""
+    for c in range(total.shape[0]):
+        acc = total[c]
+        for k in range(count):
+            centred = x[first + k, c] - mean[c]
+            acc = fma32(centred, centred, acc)
+        total[c] = acc
 
 
 @pjit
@@ -57,12 +79,11 @@ def _squares(team: int, x: F32, mean: F32, per_image: int, out: F32) -> None:
     for chunk in prange(team, out.shape[0]):
         total = out[chunk]
         begin, end = chunk_rows(chunk, per_image, x.shape[0])
-        rows = x[begin:end]
-        for r in range(rows.shape[0]):
-            row = rows[r]
-            for c in range(row.shape[0]):
-                centred = row[c] - mean[c]
-                total[c] = fma32(centred, centred, total[c])
+        last = end - (end - begin) % TOGETHER
+        for r in range(begin, last, TOGETHER):
+            _add_squares(x, r, TOGETHER, mean, total)
+        for r in range(last, end):
+            _add_squares(x, r, 1, mean, total)
 
 
 @pjit
