@@ -194,11 +194,11 @@ def round_codes(
     limit = max(-lo, hi)
     dtype = code_type(lo, hi, limit if lane.top >= limit else int(lane.top) + 2 + (1 << fine))
     out = empty((lane.elements,), dtype)
-    unit = _float32_unit(lane, limit, dtype) if mode == TIES_EVEN and not fine else 0.0
+    drawn = (words, bits) if mode == STOCHASTIC else (_NO_WORDS, 0)
+    unit = 0.0 if fine else _float32_unit(lane, limit, dtype)
     if unit > 0.0:
-        counts = _quantize_floats(lane, out, unit, lo, hi)
+        counts = _quantize_floats(lane, out, unit, lo, hi, *drawn)
     else:
-        drawn = (words, bits) if mode == STOCHASTIC else (_NO_WORDS, 0)
         counts = _read(
             kernels.ROUND, lane, out, 4, float(lo), float(hi), fine, 0.0, *drawn, signs.view(np.uint8)
         )
@@ -232,10 +232,14 @@ def _results(lane: Lane, columns: int) -> np.ndarray:
     return np.zeros((min(_MOST_BLOCKS, blocks_for(lane.elements)), columns))
 
 
-def _quantize_floats(lane: Lane, out: np.ndarray, unit: float, lo: int, hi: int) -> np.ndarray:
+def _quantize_floats(
+    lane: Lane, out: np.ndarray, unit: float, lo: int, hi: int, words: np.ndarray, bits: int
+) -> np.ndarray:
     """The results of `_read` for codes of float32 * unit."""
     results, target = _results(lane, 4), out.view(np.uint8)
-    kernels.quantize_floats(lane.args[0], unit, float(lo), float(hi), target, out.itemsize, results)
+    kernels.quantize_floats(
+        lane.args[0], unit, float(lo), float(hi), words, bits, target, out.itemsize, results
+    )
     return results[0]
 
 

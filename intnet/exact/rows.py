@@ -24,6 +24,7 @@ from intnet.exact.stages import (  # fmt: skip
 )
 from intnet.machine.instructions import borrowed
 from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.tile import line_zeros
 
 UNLIMITED = 2.0**62  # a range to +-this clips nothing
 ROUND, PEAKS, SIGNS, FLOATS, POWERS = range(5)  # tasks; POWERS is FLOATS of a lane of powers of two
@@ -189,6 +190,15 @@ def _cut(elements: int, width: int, b: int, blocks: int) -> tuple[int, int]:
     return rows * b // blocks * width, min(rows * (b + 1) // blocks * width, elements)
 
 
+@njit
+def _in_lines(tile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The tile, and a scratch of three rows: from a cache line on, so that no vector lies across two."""
+    rows, width = tile.shape
+    memory = line_zeros((rows + 3) * width, tile).reshape(rows + 3, width)
+    memory[3:] = tile
+    return memory[3:], memory[:3]
+
+
 @pjit
 def read_all(
     team: int, task: int, lane: Any, lo: float, hi: float, fine: int, unit: float, words: np.ndarray,
@@ -196,11 +206,12 @@ def read_all(
 ) -> None:  # fmt: skip
     """`read_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
     blocks = results.shape[0]
+    tile, scratch = _in_lines(lane[6])
+    own = (*lane[:6], tile)
     for b in prange(team, blocks):
-        first, last = _cut(lane[4], lane[6].shape[1], b, blocks)
-        scratch = np.empty((3, lane[6].shape[1]), np.float64)
+        first, last = _cut(lane[4], tile.shape[1], b, blocks)
         read_part(
-            task, lane, first, last, lo, hi, fine, unit, words, bits, signs, out, size, results[b], scratch
+            task, own, first, last, lo, hi, fine, unit, words, bits, signs, out, size, results[b], scratch
         )  # fmt: skip
     if team > 0:
         _join(task, results)
@@ -213,26 +224,30 @@ def narrow_all(
 ) -> None:  # fmt: skip
     """`narrow_part` of all elements on all threads: as many blocks as `results` has lines; see the first."""
     blocks = results.shape[0]
+    tile, scratch = _in_lines(lane[6])
+    own = (*lane[:6], tile)
     for b in prange(team, blocks):
-        first, last = _cut(lane[4], lane[6].shape[1], b, blocks)
-        scratch = np.empty((3, lane[6].shape[1]), np.int32)
-        narrow_part(task, lane, first, last, lo, hi, drop, words, signs, out, size, results[b], scratch)
+        first, last = _cut(lane[4], tile.shape[1], b, blocks)
+        narrow_part(task, own, first, last, lo, hi, drop, words, signs, out, size, results[b], scratch)
     if team > 0:
         _join(task, results)
 
 
 @pjit
 def quantize_floats(
-    team: int, floats: np.ndarray, unit: float, lo: float, hi: float, out: np.ndarray, size: int,
-    results: np.ndarray,
+    team: int, floats: np.ndarray, unit: float, lo: float, hi: float, words: np.ndarray, bits: int,
+    out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
-    """ROUND of `read_part` for float32 alone, given as bytes: value = float32 * unit, ties to even."""
+    """ROUND of `read_part` for float32 alone, given as bytes: value = float32 * unit, on one grid."""
     blocks, elements = results.shape[0], floats.shape[0] // 4
     for b in prange(team, blocks):
         first, last = _cut(elements, PIECE, b, blocks)
         for at in range(first, last, PIECE):
             n = min(PIECE, last - at)
-            stages.floats_to_codes(floats, at, n, unit, lo, hi, out, size, results[b])
+            if words.shape[0] > 0:
+                stages.floats_to_codes(floats, at, n, unit, lo, hi, words, bits, out, size, results[b])
+            else:
+                stages.floats_to_codes(floats, at, n, unit, lo, hi, None, bits, out, size, results[b])
     if team > 0:
         _join(ROUND, results)
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from intnet.machine.instructions import get, put, quotient, residual, wide_vectors
-from intnet.machine.jit import njit
+from intnet.machine.jit import inlined, njit
 
 FLOAT32 = 0  # the size that stands for float32 codes; integers have theirs in bytes
 Int = Any  # an int64 of a kernel
@@ -317,20 +317,41 @@ def store(num: np.ndarray, n: int, out: np.ndarray, size: int, at: int) -> Int:
     return _put_codes(num, n, out, np.int64(0), at)
 
 
+@inlined
+def _drawn(q: Any, word: Any, span: Any, mask: Any) -> Any:
+    """`random` of a float32 by a word of B bits; span = 2**B, mask = 2**B - 1. All is exact.
+
+    q is cut towards 0; `part` is what that cuts off, in steps of 2**-B, made an integer. For q >= 0 it is
+    floor(f * 2**B), f = q - floor(q): up, away from 0, iff part > word. For q < 0 it is
+    ceil((1 - f) * 2**B): down, away from 0, iff not word < floor(f * 2**B) = 2**B - part, which is
+    part > mask - word.
+    """
+    zero, one = np.float32(0.0), np.float32(1.0)
+    whole, word = np.trunc(q), np.uint32(word)
+    part = np.uint32(abs(np.floor((q - whole) * span)))
+    passed = np.uint32(word ^ mask) if q < zero else word
+    outward = -one if q < zero else one
+    near = np.float32(whole + (outward if part > passed else zero))
+    return near if abs(q) < np.float32(1 << 24) else q  # from there on every float32 is an integer
+
+
 @njit
 def _scaled_floats(
-    floats: np.ndarray, at: int, n: int, unit: float, lo: float, hi: float, out: np.ndarray, like: Any
-) -> tuple[Int, Int, Int]:
+    floats: np.ndarray, at: int, n: int, unit: float, lo: float, hi: float, words: Any, bits: int,
+    out: np.ndarray, like: Any,
+) -> tuple[Int, Int, Int]:  # fmt: skip
     """Codes of float32 * unit, a power of two that loses no bit, in one stage: (saturated, inexact, peak).
 
-    All is float32 or int32, also the counts: a wider type anywhere would halve the lanes of the loop.
+    Ties to even where `words` is None. All is float32 or 32-bit integers, also the counts: a wider type
+    anywhere would halve the lanes of the loop.
     """
     wide_vectors()
     saturated, inexact, top, bottom = np.int32(0), np.int32(0), np.int32(0), np.int32(0)
     scale, lower, upper = np.float32(unit), np.float32(lo), np.float32(hi)
+    span, mask, spare = np.float32(2.0**bits), np.uint32((1 << bits) - 1), np.uint32(32 - bits)
     for j in range(at, at + n):
         q = get(floats, j, np.float32(0)) * scale
-        near = np.rint(q)
+        near = np.rint(q) if words is None else _drawn(q, words[np.uint64(j)] >> spare, span, mask)
         inexact = np.int32(inexact + np.int32(near != q))
         kept = _lesser(_greater(near, lower), upper)
         saturated = np.int32(saturated + np.int32(kept != near))
@@ -342,22 +363,22 @@ def _scaled_floats(
 
 @njit
 def floats_to_codes(
-    floats: np.ndarray, at: int, n: int, unit: float, lo: float, hi: float, out: np.ndarray, size: int,
-    results: np.ndarray,
+    floats: np.ndarray, at: int, n: int, unit: float, lo: float, hi: float, words: Any, bits: int,
+    out: np.ndarray, size: int, results: np.ndarray,
 ) -> None:  # fmt: skip
     """`_scaled_floats` where all are finite, into codes of `size` bytes, 4 at most; adds to the results."""
     if top_pattern(floats, at, at + n) >= NOT_FINITE:
         results[MISFIT] += 1
         return
     if size == 1:
-        saturated, inexact, peak = _scaled_floats(floats, at, n, unit, lo, hi, out, np.int8(0))
+        counts = _scaled_floats(floats, at, n, unit, lo, hi, words, bits, out, np.int8(0))
     elif size == 2:
-        saturated, inexact, peak = _scaled_floats(floats, at, n, unit, lo, hi, out, np.int16(0))
+        counts = _scaled_floats(floats, at, n, unit, lo, hi, words, bits, out, np.int16(0))
     else:
-        saturated, inexact, peak = _scaled_floats(floats, at, n, unit, lo, hi, out, np.int32(0))
-    results[SATURATED] += saturated
-    results[INEXACT] += inexact
-    results[PEAK] = max(results[PEAK], peak)
+        counts = _scaled_floats(floats, at, n, unit, lo, hi, words, bits, out, np.int32(0))
+    results[SATURATED] += counts[SATURATED]
+    results[INEXACT] += counts[INEXACT]
+    results[PEAK] = max(results[PEAK], counts[PEAK])
 
 
 # -- other tasks -----------------------------------------------------------------------------

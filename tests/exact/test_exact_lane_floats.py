@@ -12,7 +12,7 @@ from intnet.exact.quantize import quantize
 from intnet.machine.jit import SMALL
 from intnet.numbers import rng
 from intnet.numbers.formats import Direct, FixedPoint, Flag, Shift
-from intnet.numbers.rounding import TIES_EVEN, Rounding
+from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, Rounding
 from intnet.spec import float32 as floats
 from intnet.spec import round_fraction
 from tests.support.lanes import MANY, general, taking, tensor
@@ -50,6 +50,32 @@ def test_float32_sources_with_a_range(unit: int, elements: int) -> None:
         clipped = np.array([a != b for a, b in zip(want, kept, strict=True)])[repeat]
         inexact = np.array([(F(float(v)) / F(2) ** unit).denominator != 1 for v in corners])[repeat]
         assert (status.saturated, status.inexact) == (int(clipped.sum()), int(inexact.sum()))
+
+
+@pytest.mark.parametrize("unit", [0, -4, -24, -126])
+@pytest.mark.parametrize("bits", [1, 2, 8, 23, 24, 25, 31, 32])
+def test_words_beside_the_threshold_of_a_float32(bits: int, unit: int) -> None:
+    """Every corner against the last word that goes up and the first that does not."""
+    corners = [*float_corners().tolist(), *np.float32([0.9999999, 0.99999994, 1.9999999, 5.3, 1e-9]).tolist()]
+    step, last = F(2) ** unit, 2**bits - 1
+    pairs = []
+    for x in (sign * F(v) for v in corners for sign in (1, -1)):
+        rest = x / step % 1 * 2**bits
+        ends = {0, last, *(int(rest) + k for k in (-2, -1, 0, 1))}
+        pairs += [(float(x), word) for word in ends if 0 <= word <= last]
+    pairs *= MANY // len(pairs) + 1
+    values = np.array([x for x, _ in pairs], np.float32)
+    noise = rng.words(5, 0, 0, len(pairs)).astype(np.uint64) % (1 << (32 - bits))
+    words = ((np.array([word for _, word in pairs], np.uint64) << (32 - bits)) + noise).astype(np.uint32)
+    for hi in (127, 2**24):
+        with taking("quantize_floats"):
+            got, status = FloatExact(values).round_to(unit, Rounding(STOCHASTIC, -hi, hi, words, bits))
+        oracle = {(x, w): round_fraction(F(x) / step, "stochastic", w, bits) for x, w in set(pairs)}
+        want = [oracle[pair] for pair in pairs]
+        kept = [min(max(code, -hi), hi) for code in want]
+        assert got.tolist() == kept and status.peak == max(map(abs, kept))
+        assert status.saturated == sum(a != b for a, b in zip(want, kept, strict=True))
+        assert status.inexact == sum((F(x) / step).denominator != 1 for x, _ in pairs)
 
 
 @pytest.mark.parametrize("den", [1, 2, 3, 49, 1024])
