@@ -1,4 +1,4 @@
-"""Stages of the quick lane: what happens to one row of elements in a scratch row in the first cache.
+"""Stages of the quick lane: what `exact/rows.py` does to a row of elements, in a scratch row in the cache.
 
     num = offset + cu * u + cv * v        exact in float64 (below 2**51) or int32
     num -> code                           nearest, flagged, random, shifted: rounded, clipped, counted
@@ -8,7 +8,6 @@
 Position j of a row has its own coefficients: the five vectors of an expression, repeated to a row's
 length, are a tile. Codes are read and written as bytes in any integer type (`instructions.get`, `put`),
 so each stage is compiled once. Without branches, divisions and 64-bit products they all vectorize.
-`exact/rows.py` runs them over whole tensors.
 
 Defined by `spec/rounding.py: decision`, `spec/formats.py: Flag.way`, `spec/float32.py: to_float32`.
 """
@@ -60,10 +59,8 @@ def fill_tile(
     """
     channels, bound, top, widest, powers = vectors.shape[1], 0.0, 0.0, 0.0, True
     for c in range(channels):
-        offset, first, second = (
-            np.float64(vectors[0, c]), np.float64(vectors[1, c]), np.float64(vectors[2, c])
-        )  # fmt: skip
-        den = np.float64(vectors[3, c])
+        offset, first = np.float64(vectors[0, c]), np.float64(vectors[1, c])
+        second, den = np.float64(vectors[2, c]), np.float64(vectors[3, c])
         num = abs(offset) + abs(first) * u_top + abs(second) * v_top
         even = np.float64(vectors[3, c] & -vectors[3, c])
         bound, top, widest = max(bound, num * max(1.0, scale / even)), max(top, num / den), max(widest, den)
@@ -321,17 +318,13 @@ def store(num: np.ndarray, n: int, out: np.ndarray, size: int, at: int) -> Int:
 def _drawn(q: Any, word: Any, span: Any, mask: Any) -> Any:
     """`random` of a float32 by a word of B bits; span = 2**B, mask = 2**B - 1. All is exact.
 
-    q is cut towards 0; `part` is what that cuts off, in steps of 2**-B, made an integer. For q >= 0 it is
-    floor(f * 2**B), f = q - floor(q): up, away from 0, iff part > word. For q < 0 it is
-    ceil((1 - f) * 2**B): down, away from 0, iff not word < floor(f * 2**B) = 2**B - part, which is
-    part > mask - word.
+    q is cut towards 0; `part` is what that cuts off, in steps of 2**-B: floor(f * 2**B) where q >= 0, which
+    goes up iff word < part; 2**B - floor(f * 2**B) where q < 0, which goes down iff word >= 2**B - part.
     """
-    zero, one = np.float32(0.0), np.float32(1.0)
-    whole, word = np.trunc(q), np.uint32(word)
+    whole = np.trunc(q)
     part = np.uint32(abs(np.floor((q - whole) * span)))
-    passed = np.uint32(word ^ mask) if q < zero else word
-    outward = -one if q < zero else one
-    near = np.float32(whole + (outward if part > passed else zero))
+    away = part > (np.uint32(word ^ mask) if q < np.float32(0) else np.uint32(word))
+    near = np.float32(whole + np.copysign(np.float32(1) if away else np.float32(0), q))
     return near if abs(q) < np.float32(1 << 24) else q  # from there on every float32 is an integer
 
 
@@ -342,8 +335,7 @@ def _scaled_floats(
 ) -> tuple[Int, Int, Int]:  # fmt: skip
     """Codes of float32 * unit, a power of two that loses no bit, in one stage: (saturated, inexact, peak).
 
-    Ties to even where `words` is None. All is float32 or 32-bit integers, also the counts: a wider type
-    anywhere would halve the lanes of the loop.
+    Ties to even where `words` is None. A wider type anywhere, also of a count, would halve the lanes.
     """
     wide_vectors()
     saturated, inexact, top, bottom = np.int32(0), np.int32(0), np.int32(0), np.int32(0)
