@@ -71,10 +71,7 @@ class Exact:
         self.terms = tuple(terms)
         self.shifts = tuple(shifts) or (0,) * len(self.terms)
         self.exponent = exponent
-        self.offset = offset
-        self.den = den
-        self.relu = relu
-        self.tops = tops
+        self.offset, self.den, self.relu, self.tops = offset, den, relu, tops
         self._top = np.inf  # max |numerator|, once `max` has seen it, and not what a ReLU left of it
         self._signs = lanes.NO_SIGNS  # value > 0, once a rectified value has been rounded
         shapes = {term.shape for term, _ in self.terms}
@@ -139,9 +136,7 @@ class Exact:
         if any(self.shifts) and any(s and t.bound for (t, _), s in zip(self.terms, self.shifts, strict=True)):
             return None
         codes, tops = [t.codes for t, _ in self.terms], [float(t.bound) for t, _ in self.terms]
-        lane = None
-        if most:
-            lane = lanes.prepare_narrow(vectors, codes, tops, shift, self.relu, self._top, most)
+        lane = lanes.prepare_narrow(vectors, codes, tops, shift, self.relu, self._top, most) if most else None
         lane = lane or lanes.prepare(vectors, codes, tops, shift or 0, self.relu)
         if lane is None:  # the bounds that were proven may be far above the codes
             tops = [float(max_abs(c)) for c in codes]
@@ -177,12 +172,11 @@ class Exact:
         """
         if rounding.rule is not None:
             return by_rule(self.fractions(), exponent, rounding, fine)
-        mode, words, bits, where = rounding.mode, rounding.words, rounding.bits, rounding.where
-        if rounding.low < -UNLIMITED or rounding.high > UNLIMITED:
-            rounding = rounding.within(max(rounding.low, -UNLIMITED), min(rounding.high, UNLIMITED))
+        mode, where, words, bits = rounding.mode, rounding.where, rounding.words, rounding.bits
+        rounding = rounding.within(max(rounding.low, -UNLIMITED), min(rounding.high, UNLIMITED))
         low, high, vectors = rounding.low, rounding.high, self._vectors
         rounded = self._round_few(vectors, exponent, rounding, fine)
-        rounded = rounded or self._round_quickly(vectors, exponent, rounding, fine)
+        rounded = rounded or self._round_lane(vectors, exponent, rounding, fine)
         if rounded is not None:
             return rounded[0].reshape(self.shape), rounded[1]
         offset, cu, cv, den = _rows(vectors)
@@ -219,17 +213,9 @@ class Exact:
         self._signs = self._signs if rounded is None else signs
         return rounded
 
-    def _round_quickly(
-        self, vectors: np.ndarray, exponent: int, rounding: Rounding, fine: int
-    ) -> Codes | None:
+    def _round_lane(self, vectors: np.ndarray, exponent: int, rounding: Rounding, fine: int) -> Codes | None:
         """`round_to` by the quick lane, flat; None where there is none."""
-        mode, words, bits, low, high = (
-            rounding.mode,
-            rounding.words,
-            rounding.bits,
-            rounding.low,
-            rounding.high,
-        )
+        mode, low, high, words, bits = rounding[:5]
         most = 30 if mode == TIES_EVEN else bits if mode == STOCHASTIC else 0
         lane = self._lane(vectors, self.exponent - exponent, 0 if fine else most)
         if lane is None or not lanes.rounds(lane, mode, words, low, high):

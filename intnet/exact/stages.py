@@ -5,9 +5,8 @@
     num -> max |num|, num > 0, float32    peaks, signs, floats
     code -> bytes of the output           store
 
-Position j of a row has its own coefficients: the five vectors of an expression, repeated to a row's
-length, are a tile. Codes are read and written as bytes in any integer type (`instructions.get`, `put`),
-so each stage is compiled once. Without branches, divisions and 64-bit products they all vectorize.
+Position j of a row has its own coefficients: an expression's five vectors, repeated to a row's length, are
+a tile. Codes are bytes of any integer type (`instructions.get`, `put`), so each stage is compiled once.
 
 Defined by `spec/rounding.py: decision`, `spec/formats.py: Flag.way`, `spec/float32.py: to_float32`.
 """
@@ -53,9 +52,8 @@ def fill_tile(
 ) -> tuple[bool, float, bool]:
     """Fill the tile from int64 vectors[4, C] = offset, cu, cv, den; value = num/den * scale.
 
-    Returns whether |num| and den, made integers again, are proven to be within `limit`, a bound on |value|,
-    and whether all den are powers of two. Made integers: num times scale, less what its power of two cancels
-    of den.
+    Returns whether |num| and den, as integers (num times scale, less what its power of two cancels of den),
+    are proven to be within `limit`; a bound on |value|; whether all den are powers of two.
     """
     channels, bound, top, widest, powers = vectors.shape[1], 0.0, 0.0, 0.0, True
     for c in range(channels):
@@ -324,8 +322,7 @@ def _drawn(q: Any, word: Any, span: Any, mask: Any) -> Any:
     whole = np.trunc(q)
     part = np.uint32(abs(np.floor((q - whole) * span)))
     away = part > (np.uint32(word ^ mask) if q < np.float32(0) else np.uint32(word))
-    near = np.float32(whole + np.copysign(np.float32(1) if away else np.float32(0), q))
-    return near if abs(q) < np.float32(1 << 24) else q  # from there on every float32 is an integer
+    return np.float32(whole + np.copysign(np.float32(1) if away else np.float32(0), q))
 
 
 @njit
