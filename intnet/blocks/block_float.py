@@ -8,8 +8,8 @@ are blocked depends on the tensor: weights (Cout, Cin, kh, kw) and their gradien
 activations and errors (N, H, W, C) (0, 3), (N, C) (0, 1). What is left at an edge is a smaller block, as
 if zeros filled it up. Source: DYNASTY, section 3.1.
 
-    blocks = quantize_blocks(x, bits, axes)     BlockTensor: values, and e and b of every block
-    blocks.to_qtensor(), blocks.pack()          codes with exponents; bytes as a memory holds them
+    blocks = quantize_blocks(x, bits, axes)     BlockTensor: codes, and e and b of every block
+    blocks.values, blocks.pack()                float32; bytes as a memory holds them
 
 Loops: `blocks/block_loops.py`. Products: `ops/blocks.py`; where they need bands of exponents:
 `blocks/bands.py`.
@@ -59,14 +59,14 @@ def expand(each: np.ndarray, shape: tuple[int, ...], axes: Axes) -> np.ndarray:
 class BlockTensor:
     """A tensor in block float.
 
-    values: float32, exact: every value of at most 8 bits is one; exponents: e, int8 a block
-    bits: b, uint8 a block; filled: uint8 a block, 0 where it was all 0 (or below 2**-129)
+    codes: int8, C-contiguous; exponents: e, int8 a block; bits: b, uint8 a block
+    filled: uint8 a block, 0 where it was all 0 (or below 2**-129)
     saturated: values that the mantissa's range limited
 
     Defined by `spec/block_float.py: Blocks`.
     """
 
-    values: np.ndarray
+    codes: np.ndarray
     exponents: np.ndarray
     bits: np.ndarray
     filled: np.ndarray
@@ -75,13 +75,30 @@ class BlockTensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the values."""
-        return self.values.shape
+        """Of the codes."""
+        return self.codes.shape
 
     @property
     def size(self) -> int:
-        """Number of values."""
-        return self.values.size
+        """Number of codes."""
+        return self.codes.size
+
+    @property
+    def nbytes(self) -> int:
+        """Of all arrays, as memory holds them here."""
+        return self.codes.nbytes + self.exponents.nbytes + self.bits.nbytes + self.filled.nbytes
+
+    @property
+    def values(self) -> np.ndarray:
+        """float32, exact: every value of at most 8 bits is one.
+
+        Defined by `spec/block_float.py: real`.
+        """
+        view, lines = _blocks_view(self.shape, self.axes), _view(self.shape, self.axes)
+        out = empty(lines, np.float32)
+        of_blocks = self.exponents.reshape(view), self.bits.reshape(view)
+        block_loops.values(self.codes.reshape(lines), view[3], *of_blocks, out)
+        return out.reshape(self.shape)
 
     @property
     def live(self) -> np.ndarray:
@@ -95,29 +112,28 @@ class BlockTensor:
     @cached_property
     def extent(self) -> tuple[int, int]:
         """(low, high): all values are multiples of 2**low and below 2**high; (0, 0) for zeros alone."""
-        live = self.live.view(bool)
-        if not live.any():
-            return 0, 0
-        return int(self.steps()[live].min()), int(self.exponents[live].max())
+        of_blocks = (each.reshape(-1) for each in (self.exponents, self.bits, self.filled))
+        low, high = block_loops.extent(*of_blocks)
+        return (low, high) if low <= high else (0, 0)
 
     def to_qtensor(self, source: np.ndarray | None = None) -> QTensor:
         """int8 codes with an exponent a value; its status counts what is not as in `source` (float32)."""
         exponents = expand(self.steps(), self.shape, self.axes)
-        codes = np.ldexp(self.values.astype(np.float64), -exponents.astype(np.int32)).astype(np.int8)
         inexact = 0 if source is None else int(np.count_nonzero(self.values != source))
         status = Status(self.saturated, inexact, self.size)
         format = BlockFloat(int(self.bits.max(initial=0)), self.axes[1])
-        return QTensor(codes, exponents, format, status=status)
+        return QTensor(self.codes, exponents, format, status=status)
 
     def limbs(self, low: int, bits: int, count: int) -> list[QTensor]:
         """The values, integers of `bits` bits and a sign in units of 2**low, as a sum of int16, lowest first.
 
         low and bits hold all of `extent`; a limb has ceil(bits / count) bits, 15 at most alone, else 14.
         """
-        size, scale = -(-bits // count), min(max(-low, -126), 127)
-        out = empty((count, self.size), np.int16)
-        first, second = np.float32(2.0**scale), np.float32(2.0 ** (-low - scale))
-        block_loops.cut_limbs(np.ascontiguousarray(self.values).reshape(-1), first, second, size, bits, out)
+        size = -(-bits // count)
+        view, lines = _blocks_view(self.shape, self.axes), _view(self.shape, self.axes)
+        out = empty((count, *lines), np.int16)
+        of_blocks = (each.reshape(view) for each in (self.exponents, self.bits, self.filled))
+        block_loops.cut_limbs(self.codes.reshape(lines), view[3], *of_blocks, low, size, bits, out)
         lower, top = (1 << size) - 1, 1 << (bits - (count - 1) * size)
         bounds = [lower] * (count - 1) + [top if count > 1 else top - 1]
         return [
@@ -156,7 +172,7 @@ class BlockTensor:
 
         Defined by `spec/block_float.py: pack`.
         """
-        codes = _by_block(self.to_qtensor().codes, self.axes)
+        codes = _by_block(self.codes, self.axes)
         bits, exponents = self.bits.reshape(-1), self.exponents.reshape(-1).view(np.uint8)
         starts = _starts(bits)
         out = np.zeros(starts[-1], np.uint8)
@@ -197,10 +213,8 @@ def unpack(data: np.ndarray, shape: tuple[int, ...], axes: Axes, bits: np.ndarra
         words = data[starts[at][:, None] + 1 + np.arange(2 * width)].reshape(-1)
         codes[at] = bitpack.unpack(words, width, 16 * at.size).reshape(-1, 16)
     filled = np.asarray(codes.any(axis=1), np.uint8).reshape(blocks)
-    made = BlockTensor(np.zeros(shape, np.float32), exponents.reshape(blocks), bits, filled, axes)
-    each = expand(made.steps(), shape, axes).astype(np.int32)
-    values = np.ldexp(_from_blocks(codes, shape, axes).astype(np.float64), each).astype(np.float32)
-    return BlockTensor(values, made.exponents, bits, filled, axes)
+    whole = np.ascontiguousarray(_from_blocks(codes, shape, axes))
+    return BlockTensor(whole, exponents.reshape(blocks), bits, filled, axes)
 
 
 def _starts(bits: np.ndarray) -> np.ndarray:
@@ -281,14 +295,14 @@ def quantize_blocks(x: np.ndarray, bits: int | np.ndarray, axes: Axes, where: st
     _check_bits(widths, blocks, name)
     view = _blocks_view(shape, axes)
     x = np.ascontiguousarray(x).reshape(_view(shape, axes))
-    values, exponents, filled = empty(x.shape, np.float32), np.empty(view, np.int8), np.empty(view, np.uint8)
+    codes, exponents, filled = empty(x.shape, np.int8), np.empty(view, np.int8), np.empty(view, np.uint8)
     saturated, beyond = np.zeros((2, view[0] * view[1]), np.int64)
     block_loops.quantize(
-        x, x.view(np.int32), view[3], widths.reshape(view), values, exponents, filled, saturated, beyond
+        x, x.view(np.int32), view[3], widths.reshape(view), codes, exponents, filled, saturated, beyond
     )
     if beyond.any():
         x = x.reshape(shape)
         index = tuple(int(i) for i in np.argwhere(~(np.abs(x) < np.float32(2.0**GREATEST)))[0])
         raise NumberError(f"{name}: {x[index]} at {index}: block float holds numbers below 2^{GREATEST}")
-    values, exponents, filled = values.reshape(shape), exponents.reshape(blocks), filled.reshape(blocks)
-    return BlockTensor(values, exponents, widths, filled, axes, int(saturated.sum()))
+    codes, exponents, filled = codes.reshape(shape), exponents.reshape(blocks), filled.reshape(blocks)
+    return BlockTensor(codes, exponents, widths, filled, axes, int(saturated.sum()))

@@ -13,7 +13,6 @@ from intnet.machine.instructions import wide_vectors
 from intnet.machine.jit import njit, pjit, prange
 
 SIDE = 4  # of a block
-PIECE = 1 << 13  # elements that are cut into limbs together, in the first cache
 LEAST, GREATEST = -128, 127  # exponents of a block: two's complement of 8 bits
 _MAGIC = np.float32(
     1.5 * 2.0**23
@@ -74,13 +73,13 @@ def _scales(
 ) -> int:
     """The exponents of a line of blocks, which are not all 0, and their scales; how many are beyond GREATEST.
 
-    scales: float32[4, blocks]: `up` and `more`, factors of 1 / down, which float32 may not have; `down`, the
-    value of a code; the greatest code
+    scales: float32[3, blocks]: `up` and `more`, factors of 1 / a code's unit, which float32 may not have; the
+    greatest code
 
     Defined by `spec/block_float.py: quantize`.
     """
     wide_vectors()
-    up, more, down, limit = scales[0], scales[1], scales[2], scales[3]
+    up, more, limit = scales[0], scales[1], scales[2]
     beyond = 0
     for k in range(tops.size):
         e, width = _exponent(tops[k]), np.int32(widths[k])
@@ -94,7 +93,6 @@ def _scales(
         first = _MOST32 if power > _MOST32 else power
         up[k] = _POWERS32[_BIAS32 + first] if alive else _ZERO
         more[k] = _POWERS32[_BIAS32 + power - first]
-        down[k] = _POWERS32[_BIAS32 - power]
         limit[k] = _POWERS32[_BIAS32 + width - 1] - _ONE if alive else _ZERO
     return beyond
 
@@ -115,34 +113,34 @@ def _spread(of_blocks: np.ndarray, inner: int, line: np.ndarray) -> None:
 
 @njit
 def round_line(source: np.ndarray, scales: np.ndarray, target: np.ndarray) -> np.int32:
-    """target = source in the steps of its blocks; how many codes were limited. scales: of each element.
+    """target = codes of source in the steps of its blocks; how many were limited. scales: of each element.
 
     float32 has every number on the way: a power of two times x is exact unless it is far below 1/2, where the
-    code is 0, and a code, of 8 bits at most, times a power of two is a float32.
+    code is 0.
 
     Defined by `spec/block_float.py: quantize`.
     """
     wide_vectors()
-    up, more, down, limit = scales[0], scales[1], scales[2], scales[3]
+    up, more, limit = scales[0], scales[1], scales[2]
     count = np.int32(0)
     for i in range(source.size):
         code = (source[i] * up[i] * more[i] + _MAGIC) - _MAGIC
         inside = min(max(code, -limit[i]), limit[i])
         count = np.int32(count + np.int32(inside != code))
-        target[i] = inside * down[i] + _ZERO  # -0 becomes +0
+        target[i] = np.int32(inside)
     return count
 
 
 @pjit
 def quantize(
-    team: int, x: np.ndarray, bits: np.ndarray, inner: int, widths: np.ndarray, values: np.ndarray,
+    team: int, x: np.ndarray, bits: np.ndarray, inner: int, widths: np.ndarray, codes: np.ndarray,
     exponents: np.ndarray, filled: np.ndarray, saturated: np.ndarray, beyond: np.ndarray,
 ) -> None:  # fmt: skip
-    """values = x in its block's mantissas, as float32, with the exponents of the blocks.
+    """codes = x in its block's mantissas, with the exponents of the blocks.
 
-    x, values: float32[A, M, B*S]; bits: the same x as int32; inner: S; of blocks: widths, exponents, filled
-    filled: 0 where all of a block is below 2**(LEAST-1), so 0. Counts of each (A, M): values limited, and
-    blocks whose exponent is beyond GREATEST, those of NaN and infinity too.
+    x: float32[A, M, B*S]; codes: int8, likewise; bits: the same x as int32; inner: S; of blocks: widths,
+    exponents, filled: 0 where all of a block is below 2**(LEAST-1), so 0. Counts of each (A, M): codes
+    limited, and blocks whose exponent is beyond GREATEST, those of NaN and infinity too.
 
     Defined by `spec/block_float.py: quantize`.
     """
@@ -152,55 +150,106 @@ def quantize(
         block_row, m = task // mids, task % mids
         a0, a1 = block_row * SIDE, min(block_row * SIDE + SIDE, rows)
         tops, of_blocks = np.empty(size, np.int32), np.empty(blocks, np.int32)
-        scales, lines = np.empty((4, blocks), np.float32), np.empty((4, size), np.float32)
+        scales, lines = np.empty((3, blocks), np.float32), np.empty((3, size), np.float32)
         _column_tops(bits, a0, a1, m, tops)
         _block_tops(tops, inner, of_blocks)
         beyond[task] = _scales(
             of_blocks, widths[block_row, m].reshape(blocks), exponents[block_row, m].reshape(blocks),
             filled[block_row, m].reshape(blocks), scales,
         )  # fmt: skip
-        for k in range(4):
+        for k in range(3):
             _spread(scales[k], inner, lines[k])
         for a in range(a0, a1):
-            saturated[task] += round_line(x[a, m], lines, values[a, m])
+            saturated[task] += round_line(x[a, m], lines, codes[a, m])
 
 
-# --- limbs, and sums of squares -------------------------------------------------------------------
+# --- values, limbs, and sums of squares -----------------------------------------------------------
+
+
+@pjit
+def values(
+    team: int, codes: np.ndarray, inner: int, exponents: np.ndarray, widths: np.ndarray, out: np.ndarray
+) -> None:
+    """out = codes * 2**(e - b + 1), which float32 has: at most 8 bits, of a step of 2**-135 at least.
+
+    codes: int8[A, M, B*S]; out: float32, likewise; inner: S; exponents, widths: of the blocks
+
+    Defined by `spec/block_float.py: real`.
+    """
+    rows, mids, size = codes.shape
+    blocks = exponents.shape[2] * inner
+    for task in prange(team, exponents.shape[0] * mids):
+        block_row, m = task // mids, task % mids
+        e, b = exponents[block_row, m].reshape(blocks), widths[block_row, m].reshape(blocks)
+        steps, line = np.empty(blocks, np.float32), np.empty(size, np.float32)
+        for k in range(blocks):  # where b is 0 codes are too
+            steps[k] = _POWERS32[_BIAS32 + np.int32(e[k]) - max(np.int32(b[k]), np.int32(1)) + 1]
+        _spread(steps, inner, line)
+        for a in range(block_row * SIDE, min(block_row * SIDE + SIDE, rows)):
+            for i in range(size):
+                out[a, m, i] = np.float32(codes[a, m, i]) * line[i]
 
 
 @njit
-def _digit(values: np.ndarray, first: float, second: float, shift: Any, mask: Any, out: np.ndarray) -> None:
-    """out = bits of the integers values * first * second from `shift` on, in the type of `shift`."""
+def extent(exponents: np.ndarray, widths: np.ndarray, filled: np.ndarray) -> tuple[int, int]:
+    """(the least e - b + 1, the greatest e) of the blocks that have other codes than 0; flat arrays."""
+    wide_vectors()
+    low, high = np.int32(_BIAS), np.int32(-_BIAS)
+    for k in range(exponents.size):
+        e, b = np.int32(exponents[k]), np.int32(widths[k])
+        live = filled[k] > 0 and b > 0
+        low = min(low, np.int32(e - b + 1) if live else np.int32(_BIAS))
+        high = max(high, e if live else np.int32(-_BIAS))
+    return int(low), int(high)
+
+
+@njit
+def _places(exponents: np.ndarray, widths: np.ndarray, filled: np.ndarray, low: int, out: np.ndarray) -> None:
+    """out = how many places a code's unit lies above 2**low, of each block; 0 where all codes are 0."""
+    wide_vectors()
+    for k in range(out.size):
+        b = np.int32(widths[k])
+        out[k] = np.int32(np.int32(exponents[k]) - b + 1 - low) if filled[k] > 0 and b > 0 else np.int32(0)
+
+
+@njit
+def _digit(codes: np.ndarray, places: np.ndarray, shift: Any, mask: Any, out: np.ndarray) -> None:
+    """out = bits of the integers codes * 2**places from `shift` on, in the type of `shift`."""
     wide_vectors()
     whole = type(shift)
-    for i in range(values.shape[0]):
-        out[i] = np.int16((whole(values[i] * first * second) >> shift) & mask)
+    for i in range(codes.shape[0]):
+        out[i] = np.int16(((whole(codes[i]) << whole(places[i])) >> shift) & mask)
 
 
 @pjit
 def cut_limbs(
-    team: int,
-    values: np.ndarray,
-    first: np.float32,
-    second: np.float32,
-    size: int,
-    bits: int,
-    out: np.ndarray,
-) -> None:
-    """out[k] = limb k of the integers values * first * second, which have `bits` bits and a sign.
+    team: int, codes: np.ndarray, inner: int, exponents: np.ndarray, widths: np.ndarray, filled: np.ndarray,
+    low: int, size: int, bits: int, out: np.ndarray,
+) -> None:  # fmt: skip
+    """out[k] = limb k of the values as integers in units of 2**low, which have `bits` bits and a sign.
 
     All limbs but the last are `size` bits from 0 on; the last has what is left, and the sign.
-    values: float32, flat; first, second: powers of two that lose no bit of them; out: int16[limbs, elements]
+    codes: int8[A, M, B*S]; inner: S; exponents, widths, filled: of the blocks; out: int16[limbs, A, M, B*S]
+
+    Defined by `spec/block_float.py: real`.
     """
-    limbs, elements = out.shape
-    for piece in prange(team, (elements + PIECE - 1) // PIECE):
-        a, b = piece * PIECE, min(piece * PIECE + PIECE, elements)
-        for k in range(limbs):
-            mask = (1 << size) - 1 if k < limbs - 1 else -1
-            if bits < 31:
-                _digit(values[a:b], first, second, np.int32(k * size), np.int32(mask), out[k, a:b])
-            else:
-                _digit(values[a:b], first, second, np.int64(k * size), np.int64(mask), out[k, a:b])
+    rows, mids, length = codes.shape
+    blocks, limbs = exponents.shape[2] * inner, out.shape[0]
+    for task in prange(team, exponents.shape[0] * mids):
+        block_row, m = task // mids, task % mids
+        places, line = np.empty(blocks, np.int32), np.empty(length, np.int32)
+        _places(
+            exponents[block_row, m].reshape(blocks), widths[block_row, m].reshape(blocks),
+            filled[block_row, m].reshape(blocks), low, places,
+        )  # fmt: skip
+        _spread(places, inner, line)
+        for a in range(block_row * SIDE, min(block_row * SIDE + SIDE, rows)):
+            for k in range(limbs):
+                mask = (1 << size) - 1 if k < limbs - 1 else -1
+                if bits < 31:
+                    _digit(codes[a, m], line, np.int32(k * size), np.int32(mask), out[k, a, m])
+                else:
+                    _digit(codes[a, m], line, np.int64(k * size), np.int64(mask), out[k, a, m])
 
 
 @njit

@@ -330,8 +330,6 @@ def _floats_of(x: Any, where: str) -> np.ndarray:
 
 
 def _bytes_of(x: Any) -> int:
-    if isinstance(x, BlockTensor):
-        return x.values.nbytes
     return int(x.codes.nbytes if isinstance(x, QTensor) else x.nbytes)
 
 

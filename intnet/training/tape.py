@@ -74,7 +74,7 @@ def _parts(value: Any) -> Iterator[_Held]:
     elif isinstance(value, QTensor):
         yield _of_codes(value)
     elif isinstance(value, BlockTensor):
-        arrays = [value.values, value.exponents, value.bits, value.filled]
+        arrays = [value.codes, value.exponents, value.bits, value.filled]
         yield _Held(arrays, 8 * value.packed_bytes)
     elif isinstance(value, AffineTensor):
         yield _Held([value.codes.codes], value.packed_bits)

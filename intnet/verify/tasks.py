@@ -70,10 +70,8 @@ class Step:
 
 def key(value: Any) -> int | None:
     """What a stored value is known by: its array."""
-    if isinstance(value, QTensor):
+    if isinstance(value, QTensor | BlockTensor):
         return id(value.codes)
-    if isinstance(value, BlockTensor):
-        return id(value.values)
     if isinstance(value, AffineTensor):
         return id(value.codes.codes)
     return id(value) if isinstance(value, np.ndarray | Packed) else None

@@ -42,22 +42,22 @@ def plain_quantize(
         alive = e >= -128 or (low == "clamped" and top > 0)
         e = max(e, -128)
         if not alive or not b:
-            return np.zeros_like(xs), e, alive if filled == "kept" else bool(alive and b), 0
-        codes = rounds[ties](np.ldexp(xs.astype(np.float64), b - 1 - e))
+            return np.zeros(xs.shape, np.int64), e, alive if filled == "kept" else bool(alive and b), 0
+        codes = rounds[ties](np.ldexp(xs.astype(np.float64), b - 1 - e)).astype(np.int64)
         most = 2 ** (b - 1) - 1
         inside = np.clip(
             codes, {"both": -most, "none": -999, "above": -most - 1}[limit], most + 900 * (limit == "none")
         )
-        return np.ldexp(inside, e - b + 1) + 0.0, e, True, int(np.count_nonzero(inside != codes))
+        return inside, e, True, int(np.count_nonzero(inside != codes))
 
     def quantize(
-        x: np.ndarray, bits: np.ndarray, inner: int, widths: np.ndarray, values: np.ndarray,
+        x: np.ndarray, bits: np.ndarray, inner: int, widths: np.ndarray, codes: np.ndarray,
         exponents: np.ndarray, kept: np.ndarray, saturated: np.ndarray, beyond: np.ndarray,
     ) -> None:  # fmt: skip
         beyond[0] = not np.all(np.abs(x) < 2.0**127)
         for a, m, b, s in np.ndindex(*widths.shape) if not beyond[0] else ():
             there = (slice(4 * a, 4 * a + 4), m, slice(4 * b * inner + s, 4 * (b + 1) * inner, inner))
-            values[there], exponents[a, m, b, s], kept[a, m, b, s], count = one(
+            codes[there], exponents[a, m, b, s], kept[a, m, b, s], count = one(
                 x[there], int(widths[a, m, b, s])
             )
             saturated[a * x.shape[1] + m] += count

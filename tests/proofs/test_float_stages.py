@@ -253,9 +253,9 @@ def block_line(f: Any) -> Claim:
         x, limit = real("x"), whole("limit", 0, 2**20)
         assume(z3.And(8 * x.term < 2**22, 8 * x.term > -(2**22)))
         target = Cells([None])
-        scales = [Cells([value]) for value in (4.0, 2.0, 0.125, limit)]
+        scales = [Cells([value]) for value in (4.0, 2.0, limit)]
         count = on_terms(f, FLOATS, **CHOICES)(Cells([x]), scales, target)
-        return clipped(count, target[0] * 8.0, to_even(8 * x.term), -limit, limit)
+        return clipped(count, target[0], to_even(8 * x.term), -limit, limit)
 
     return claim
 

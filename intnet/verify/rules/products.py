@@ -75,8 +75,9 @@ def _in_words(a: np.ndarray, x: QTensor) -> QTensor:
 def _in_blocks(a: np.ndarray, x: BlockTensor) -> BlockTensor:
     bits = {index: int(b) for index, b in np.ndenumerate(x.bits)}
     q = block_float.quantize(Tensor(a.shape, fractions(a.reshape(-1))), bits, x.axes)
-    values = np.array([float(v) for v in q.real().values], np.float32).reshape(a.shape)
-    return BlockTensor(values, x.exponents, x.bits, x.filled, x.axes)
+    codes = np.array(q.codes, np.int8).reshape(a.shape)
+    exponents = np.array([q.exponents[block] for block in bits], np.int8).reshape(x.bits.shape)
+    return BlockTensor(codes, exponents, x.bits, np.ones_like(x.bits), x.axes)
 
 
 class Operand:
