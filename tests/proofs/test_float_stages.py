@@ -14,10 +14,10 @@ import z3
 
 from intnet.blocks import block_loops
 from intnet.exact import stages
-from tests.proofs.machine import I64, Bit, Num, all_of, assume, counterexample, prove, variable
+from tests.proofs.machine import I32, I64, Bit, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.memory import Cells
 from tests.proofs.reals import CHOICES, FLOATS, Double, real, to_even, whole
-from tests.proofs.rules import named, on_terms, with_fault
+from tests.proofs.rules import Kind, named, on_terms, with_fault
 
 Claim = Callable[[], Any]
 GRIDS = (0, 1, 31, 32, 51, 52, 53, 128)  # beyond 52 floor(q) is 0 or -1, and nothing is taken from q
@@ -247,14 +247,18 @@ def quotient_to_odd(f: Any) -> Claim:
 
 
 def block_line(f: Any) -> Claim:
-    """x in steps of 1/8 to nearest, ties to even, by adding 1.5 * 2**23 in float32; limited, counted."""
+    """x in steps of 1/8 to nearest, ties to even, by adding 1.5 * 2**23 in float32; limited, counted.
+
+    The code is an integer before it is an int32, as the claim says: of such a float the cast changes nothing.
+    """
 
     def claim() -> Any:
         x, limit = real("x"), whole("limit", 0, 2**20)
         assume(z3.And(8 * x.term < 2**22, 8 * x.term > -(2**22)))
         target = Cells([None])
         scales = [Cells([value]) for value in (4.0, 2.0, limit)]
-        count = on_terms(f, FLOATS, **CHOICES)(Cells([x]), scales, target)
+        names = FLOATS | {"int32": lambda value: value if isinstance(value, Double) else Kind(I32)(value)}
+        count = on_terms(f, names, **CHOICES)(Cells([x]), scales, target)
         return clipped(count, target[0], to_even(8 * x.term), -limit, limit)
 
     return claim
