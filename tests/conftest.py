@@ -11,8 +11,8 @@ settings.load_profile("ci")
 def pytest_collection_finish() -> None:
     """What was made of thousands of tests stays to the end: a full collection need not walk through it again.
 
-    Nor need one look for cycles after every 700 Fractions, which have none. Both together are a seventh of the
-    time of tests that make many of them.
+    Nor need one look for cycles after every 700 Fractions, which have none. Both together are a seventh of
+    the time of tests that make many of them.
     """
     gc.collect()
     gc.freeze()

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intnet.blocks import affine_loops
 from intnet.blocks.buckets import Packed
+from intnet.machine.buffers import empty
 from intnet.numbers.qtensor import QTensor, container
 
+EXACT = 1 << 24  # up to which float32 has every integer
 VIEWS = {8: np.uint8, 16: np.uint16}  # packed codes of these widths lie as the machine's own integers
 
 
@@ -38,12 +41,32 @@ class AffineTensor:
     @property
     def values(self) -> np.ndarray:
         """float32: a~."""
-        return self.codes.codes.astype(np.float32) * self.scale
+        return scaled(self.codes.codes, self.scale)
 
     @property
     def packed_bits(self) -> int:
         """Of all codes, the scale and the zero point."""
         return self.size * self.bits + 64
+
+    def halves(self) -> tuple[QTensor, QTensor]:
+        """(high, low) of 16-bit codes, int16: code = high * 2**HALF + low."""
+        codes = np.ascontiguousarray(self.codes.codes).reshape(-1)
+        high, low = (empty(codes.shape, np.int16) for _ in range(2))
+        affine_loops.halved(codes, high, low)
+        bounds = (self.codes.bound >> affine_loops.HALF) + 1, (1 << affine_loops.HALF) - 1
+        return QTensor(high.reshape(self.shape), affine_loops.HALF, bound=bounds[0]), QTensor(
+            low.reshape(self.shape), 0, bound=bounds[1]
+        )
+
+
+def scaled(codes: np.ndarray, scale: np.float32) -> np.ndarray:
+    """float32: every integer rounded, times scale, rounded.
+
+    Defined by `spec/values.py: Affine.real`.
+    """
+    codes, out = np.ascontiguousarray(codes), empty(codes.shape, np.float32)
+    affine_loops.scaled(codes.reshape(-1), scale, out.reshape(-1))
+    return out
 
 
 def steps(packed: Packed) -> AffineTensor:
@@ -57,5 +80,9 @@ def steps(packed: Packed) -> AffineTensor:
     q = packed.words.view(VIEWS[bits])[: packed.elements].reshape(packed.shape)
     ends = np.abs(np.array([0, (1 << bits) - 1], np.float32) - zero)
     bound = int(ends.max())
-    codes = (q.astype(np.float32) - zero).astype(container(bound))  # exact, but for a z beyond 2^24
+    if bound > EXACT:  # a zero point so far off rounds q - z
+        codes = (q.astype(np.float32) - zero).astype(container(bound))
+    else:
+        codes = empty(q.shape, container(bound))
+        affine_loops.centred(q.reshape(-1), int(zero), codes.reshape(-1))
     return AffineTensor(QTensor(codes, 0, bound=bound), scale, bits)

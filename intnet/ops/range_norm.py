@@ -21,6 +21,7 @@ from intnet.errors import FormatError
 from intnet.exact.sources import fraction_to_float32
 from intnet.numbers import shares
 from intnet.ops.kernels import float32_rows
+from intnet.ops.kernels.float32_rows import Ends
 from intnet.ops.norm import Quantizer, check_channels, error_sums, reciprocal_root
 
 DIGITS = Context(prec=50)
@@ -34,11 +35,10 @@ def constant(n: int) -> np.float32:
     return fraction_to_float32(Fraction(DIGITS.divide(1, DIGITS.sqrt(DIGITS.multiply(2, DIGITS.ln(n))))))
 
 
-def width(x: np.ndarray) -> np.ndarray:
-    """w, float32[C]. Defined by `spec/range_norm.py: width_of`."""
-    rows = x.reshape(-1, x.shape[-1])
-    ends = shares.greatest(np.stack([rows.max(axis=0), -rows.min(axis=0)]))
-    return constant(shares.rows(rows.shape[0])) * (ends[0] + ends[1])
+def width(ends: Ends, n: int) -> np.ndarray:
+    """w, float32[C], of n values a channel. Defined by `spec/range_norm.py: width_of`."""
+    greatest, least = shares.greatest(np.stack([ends.greatest, -ends.least]))
+    return constant(n) * (greatest + least)
 
 
 def _range_norm(
@@ -48,8 +48,9 @@ def _range_norm(
     if not isinstance(x, np.ndarray):
         raise FormatError(f"{where or 'range_norm'} takes float32, not a {type(x).__name__}")
     check_channels(x, gamma, where or "range_norm")
-    n = np.float32(shares.rows(x.size // x.shape[-1]))
-    mean, saved.width = shares.folded(float32_rows.sum_rows, x) / n, width(x)
+    n = shares.rows(x.size // x.shape[-1])
+    saved.ends = float32_rows.ends(x)
+    mean, saved.width = shares.folded(float32_rows.sum_rows, x) / np.float32(n), width(saved.ends, n)
     act("mu", mean)
     act("var", saved.width * saved.width)
     r = reciprocal_root(saved.width * saved.width)
@@ -68,7 +69,7 @@ def _first(at: np.ndarray, top: np.ndarray, n: int) -> tuple[np.ndarray, np.ndar
 
 
 def _range_norm_vjp(saved: Saved, e: np.ndarray) -> tuple[Any, Any, Any]:
-    x, mean, r, w = loaded(saved.x), saved.mean, saved.r, saved.width
+    x, mean, r, w, ends = loaded(saved.x), saved.mean, saved.r, saved.width, saved.ends
     sum_e, sum_ex = error_sums(e, x, mean, r)
     if not saved.needs[0]:
         return None, sum_ex, sum_e
@@ -77,8 +78,8 @@ def _range_norm_vjp(saved: Saved, e: np.ndarray) -> tuple[Any, Any, Any]:
     dx = float32_rows.input_error(e, x, mean, r, sum_e / np.float32(n), none, slope)
     k = ((slope * sum_ex) * (w * r)) * constant(n)
     out = dx.reshape(rows.shape)
-    for at, sign in ((rows.argmax(axis=0), 1), (rows.argmin(axis=0), -1)):
-        first, here = _first(at, sign * rows[at, np.arange(at.size)], rows.shape[0])
+    for at, top, sign in ((ends.at_greatest, ends.greatest, 1), (ends.at_least, -ends.least, -1)):
+        first, here = _first(at, top, rows.shape[0])
         out[first, here] -= sign * k[here]
     return dx, sum_ex, sum_e
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from intnet.errors import FormatError, ShapeError
 from intnet.ops import range_norm as op
+from intnet.ops.kernels.float32_rows import ends
 from intnet.ops.range_norm import constant, width
 from intnet.spec import float_batch_norm as float_norm
 from intnet.spec import range_norm as spec
@@ -59,7 +60,7 @@ def test_range_norm(shape: tuple[int, ...], exponent: int, ties: bool, seed: int
 
 def test_width_by_hand() -> None:
     """A range of 4 and one of 0; C(2) = 1/sqrt(2 ln 2)."""
-    got = width(np.array([[-1, 7], [3, 7]], np.float32))
+    got = width(ends(np.array([[-1, 7], [3, 7]], np.float32)), 2)
     assert got.tolist() == [np.float32(4) * np.float32(0.8493218002880191), 0]
 
 

@@ -9,6 +9,7 @@ stand in `float_products.py`.
 """
 
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from intnet.numbers.batch_sums import add_chunks, chunk_rows, chunks_in, chunks_
 __all__ = [
     "add",
     "centred_squares",
+    "ends",
     "error_sums",
     "input_error",
     "normalize",
@@ -31,8 +33,10 @@ __all__ = [
 ]
 
 F32 = NDArray[np.float32]
+I32 = NDArray[np.int32]
 
 ZERO, ONE = np.float32(0), np.float32(1)
+ENDS = 32  # parts in which greatest and least values are looked for, at most
 TOGETHER = 8  # rows that a sum takes before it is stored: next to a store and a load an addition is short
 
 
@@ -98,6 +102,24 @@ def _error_sums(team: int, e: F32, x: F32, mean: F32, r: F32, per_image: int, su
             for c in range(row.shape[0]):
                 total[c] += error[c]
                 dot[c] = fma32(error[c], (row[c] - mean[c]) * r[c], dot[c])
+
+
+@pjit
+def _ends(team: int, x: F32, greatest: F32, least: F32, at_greatest: I32, at_least: I32) -> None:
+    """Of each part of x[rows, C] the ends of every channel and the first rows that have them: [parts, C]."""
+    parts, rows = greatest.shape[0], x.shape[0]
+    for part in prange(team, parts):
+        first = part * rows // parts
+        high, low, at_high, at_low = greatest[part], least[part], at_greatest[part], at_least[part]
+        high[:], low[:] = x[first], x[first]
+        at_high[:], at_low[:] = first, first
+        for k in range(first + 1, (part + 1) * rows // parts):
+            row = x[k]
+            for c in range(row.shape[0]):
+                above, below = row[c] > high[c], row[c] < low[c]
+                high[c], low[c] = row[c] if above else high[c], row[c] if below else low[c]
+                at_high[c] = np.int32(k) if above else at_high[c]
+                at_low[c] = np.int32(k) if below else at_low[c]
 
 
 @njit
@@ -199,6 +221,35 @@ def sum_rows(x: F32) -> F32:
     parts = _parts(rows, per_image)
     _sums(rows, per_image, parts)
     return _total(parts, per_image)
+
+
+class Ends(NamedTuple):
+    """The greatest and the least of every channel, [C], and the first rows that have them."""
+
+    greatest: F32
+    least: F32
+    at_greatest: I32
+    at_least: I32
+
+
+def ends(x: F32) -> Ends:
+    """Of x[..., C], without NaN, over all axes but the last.
+
+    Defined by `spec/range_norm.py: width_of`, `spec/range_norm.py: backward`.
+    """
+    rows = _rows(x, "x")
+    parts = max(1, min(ENDS, rows.shape[0] // ENDS))
+    found = [np.empty((parts, rows.shape[1]), kind) for kind in (np.float32, np.float32, np.int32, np.int32)]
+    _ends(rows, *found)
+    greatest, least, at_greatest, at_least = found
+    most, fewest = (greatest.argmax(axis=0), least.argmin(axis=0))  # the first part of several
+    channels = np.arange(rows.shape[1])
+    return Ends(
+        greatest[most, channels],
+        least[fewest, channels],
+        at_greatest[most, channels],
+        at_least[fewest, channels],
+    )
 
 
 def centred_squares(x: F32, mean: F32) -> F32:
