@@ -98,3 +98,15 @@ def test_what_it_does_not_take() -> None:
         op(x, gamma, gamma, act=told, where="bn1")
     with pytest.raises(FormatError, match="bn1 takes float32, not a QTensor"):
         op(integer(1, (3, 2)), gamma, gamma, act=told, where="bn1")
+
+
+@pytest.mark.parametrize("rows", [1, 31, 33, 64, 1023, 1024, 5000])
+@pytest.mark.parametrize("n", [1, 2])
+def test_ends_are_the_first_of_their_value(rows: int, n: int) -> None:
+    """Few values, so that every part of the rows has the greatest and the least, against NumPy's."""
+    x = np.random.default_rng(rows).integers(-3, 4, (rows, 5)).astype(np.float32)
+    with threads(n):
+        got = ends(x)
+    assert np.array_equal(got.greatest, x.max(axis=0)) and np.array_equal(got.least, x.min(axis=0))
+    assert np.array_equal(got.at_greatest, x.argmax(axis=0))
+    assert np.array_equal(got.at_least, x.argmin(axis=0))
