@@ -121,20 +121,23 @@ FAULTS = {
     ),
     "integers of another zero point": Fault(
         "blocks/affine.py",
-        "(q.astype(np.float32) - zero)",
-        "(q.astype(np.float32) - zero + 1)",
+        "centred(q.reshape(-1), int(zero),",
+        "centred(q.reshape(-1), int(zero) - 1,",
         "banner", "x0",
     ),
     "a product by one scale": Fault(
-        "ops/bilinear.py", "floats * (a.scale * b.scale)", "floats * a.scale * b.scale", "banner", "x1"
+        "ops/bilinear.py",
+        "return scaled(sums.codes, scale) if",
+        "return scaled(sums.codes, a.scale) * b.scale if",
+        "banner", "x1",
     ),
     "a range from 0": Fault(
-        "ops/range_norm.py", "(ends[0] + ends[1])", "ends[0]", "banner", "var"
+        "ops/range_norm.py", "(greatest + least)", "greatest", "banner", "var"
     ),
     "the range's gradient to the last of the greatest": Fault(
-        "ops/range_norm.py",
-        "((rows.argmax(axis=0), 1), ",
-        "((len(rows) - 1 - rows[::-1].argmax(axis=0), 1), ",
+        "ops/kernels/float32_rows.py",
+        "above, below = row[c] > high[c],",
+        "above, below = row[c] >= high[c],",
         "banner", "e3w",
     ),
     "mantissas one bit short": Fault(
