@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intnet.blocks import affine_loops
+from intnet.blocks.affine_loops import HALF
 from intnet.blocks.buckets import Packed
 from intnet.machine.buffers import empty
 from intnet.numbers.qtensor import QTensor, container
@@ -53,10 +54,9 @@ class AffineTensor:
         codes = np.ascontiguousarray(self.codes.codes).reshape(-1)
         high, low = (empty(codes.shape, np.int16) for _ in range(2))
         affine_loops.halved(codes, high, low)
-        bounds = (self.codes.bound >> affine_loops.HALF) + 1, (1 << affine_loops.HALF) - 1
-        return QTensor(high.reshape(self.shape), affine_loops.HALF, bound=bounds[0]), QTensor(
-            low.reshape(self.shape), 0, bound=bounds[1]
-        )
+        top, lower = (self.codes.bound >> HALF) + 1, (1 << HALF) - 1
+        upper = QTensor(high.reshape(self.shape), HALF, bound=top)
+        return upper, QTensor(low.reshape(self.shape), 0, bound=lower)
 
 
 def scaled(codes: np.ndarray, scale: np.float32) -> np.ndarray:

@@ -130,8 +130,9 @@ def test_what_the_tape_holds(reports: dict[str, dict[str, Any]]) -> None:
     codes = 3 * VALUES + 2 * VALUES // 8 + 2 * 4 * VALUES
     assert reports["muppet"]["tape"]["packed"] == codes + norms + LOSS
     assert reports["adapt"]["tape"]["packed"] == codes + norms + LOSS
-    # banner: three inputs in 8 bits with scale and zero point, x1 of batch norm and its w in float32; signs
-    inputs, ranges = 3 * (VALUES + 8) + 2 * VALUES // 8, 2 * WIDE * 4
+    # banner: three inputs in 8 bits with scale and zero point, x1 of batch norm in float32; signs; w of a
+    # channel, its greatest and its least value and where they stand
+    inputs, ranges = 3 * (VALUES + 8) + 2 * VALUES // 8, 5 * 2 * WIDE * 4
     assert reports["banner"]["tape"]["packed"] == inputs + 2 * 4 * VALUES + norms + ranges + LOSS
     # saved: 5 tensors of 4-bit codes with a scale and a zero point for 512, two masks
     buckets = VALUES // 512

@@ -242,14 +242,9 @@ def ends(x: F32) -> Ends:
     found = [np.empty((parts, rows.shape[1]), kind) for kind in (np.float32, np.float32, np.int32, np.int32)]
     _ends(rows, *found)
     greatest, least, at_greatest, at_least = found
-    most, fewest = (greatest.argmax(axis=0), least.argmin(axis=0))  # the first part of several
-    channels = np.arange(rows.shape[1])
-    return Ends(
-        greatest[most, channels],
-        least[fewest, channels],
-        at_greatest[most, channels],
-        at_least[fewest, channels],
-    )
+    channels = np.arange(rows.shape[1])  # of parts that are alike argmax names the first
+    top, bottom = (greatest.argmax(axis=0), channels), (least.argmin(axis=0), channels)
+    return Ends(greatest[top], least[bottom], at_greatest[top], at_least[bottom])
 
 
 def centred_squares(x: F32, mean: F32) -> F32:
