@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from intnet.blocks.affine import AffineTensor, steps
-from intnet.blocks.buckets import TENSOR, Codec, encode
+from intnet.blocks.buckets import Codec, encode
+from intnet.methods.banner import NEAREST, WIDE
 from intnet.numbers.qtensor import QTensor, container
 from intnet.ops.bilinear import affine_product
 from intnet.ops.kernels import int_conv
 
-WIDE, BYTE = Codec("affine", 16, bucket=TENSOR), Codec("affine", 8, bucket=TENSOR)
 
-
-@pytest.mark.parametrize("codec", [WIDE, BYTE], ids=["16", "8"])
+@pytest.mark.parametrize("codec", [WIDE, NEAREST], ids=["16", "8"])
 @pytest.mark.parametrize("middle", [0.0, 0.4, -3.0, 1e3, 1e6])
 def test_codes_in_steps_are_the_values_that_come_back(codec: Codec, middle: float) -> None:
     """Zero points within the codes, beyond them, and beyond 2^24, where q - z is rounded."""
