@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -252,9 +253,16 @@ def test_which_operands_go_four_to_a_word() -> None:
 def test_int8_faults_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums without their starts; zeros around an image that are laid out as 0, not as 0 + OFFSET."""
     case = (3, (5, 4), 3, 17, *PLAIN, (128, 128, 128))
+    pack = tiles._pack_panels
+
+    def without_starts(*args: Any) -> None:
+        _, _, lanes, page, _, ends, out = args
+        pack(*args)
+        out.reshape(-1, page)[:, : ends.size * lanes] = 0
+
     check_convolution(*case)
     with monkeypatch.context() as patch, pytest.raises(AssertionError):
-        patch.setattr(tiles, "_pack_starts", lambda *args: None)
+        patch.setattr(tiles, "_pack_panels", without_starts)
         check_convolution(*case)
     FOURS.element[0] = 0
     try:

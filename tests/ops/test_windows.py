@@ -1,9 +1,13 @@
-"""The vectors of a weight gradient's tile hold every weight once, at the word that its window reads."""
+"""The vectors of a weight gradient's tile hold every weight once, where its window reads; shares are even."""
+
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from intnet.machine.tile import LANES
-from intnet.ops.kernels.windows import Block, block_of, columns_of, forward_windows
+from intnet.machine.tile import LANES, ROWS
+from intnet.ops.kernels.windows import Block, Grid, Windows, block_of, columns_of, forward_windows
 
 SHAPES = [
     (depth, kernel, vectors)
@@ -40,3 +44,21 @@ def test_taps_of_one_part_of_a_pixel_come_one_after_another() -> None:
     pixels = [int(start) // (2 * LANES) for start in columns.starts[:6]]
     parts = [int(start) % (2 * LANES) // LANES for start in columns.starts[:6]]
     assert pixels == [0, 1, 2] * 2 and parts == [0] * 3 + [1] * 3
+
+
+def busiest(tiles: int, block: int, threads: int = 4) -> int:
+    """Tiles of the busiest of four threads, each of which takes neighbouring blocks of so many tiles."""
+    blocks = [min(block, tiles - at) for at in range(0, tiles, block)]
+    cuts = [len(blocks) * t // threads for t in range(threads + 1)]
+    return max(sum(blocks[a:b]) for a, b in pairwise(cuts))
+
+
+@given(st.integers(1, 4000), st.integers(1, 3000))
+def test_shares_of_a_matrix_are_even(rows: int, terms: int) -> None:
+    """Blocks of whole tiles; no thread has much more to do than by the best blocks that memory allows."""
+    matrix = Windows(((0, 0),), (0,), Grid(1, 1, 1, 1))
+    images = block_of(matrix, rows, terms, 1).images
+    tiles, most = -(-rows // ROWS), -(-(1 << 17) // (ROWS * terms))
+    assert images % ROWS == 0 and images // ROWS <= most
+    best = min(busiest(tiles, block) for block in range(1, min(tiles, most) + 1))
+    assert busiest(tiles, images // ROWS) <= best * 33 / 32 + images // ROWS

@@ -22,8 +22,9 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from intnet.machine.instructions import wide_vectors
 from intnet.machine.jit import njit, pjit, prange
-from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_rows
+from intnet.machine.tile import LANES, ROWS, line_zeros, lines, multiply_rows
 from intnet.machine.words import OFFSET
 from intnet.numbers.batch_sums import meetings, stack_lines
 from intnet.ops.kernels.windows import Block, Grid, Windows, even_limits, tables
@@ -32,9 +33,6 @@ Flat = np.ndarray
 
 
 _NEAR = 1 << 18  # bytes of panels that meet a tile's rows before the next rows: well in a second-level cache
-
-
-NONE = np.empty(0, np.int64)
 
 
 class Arithmetic(NamedTuple):
@@ -102,44 +100,51 @@ def _as_words(elements: Any) -> Callable[..., Any]:
 def lay_starts(panel: Flat, at: int, runs: Flat, ends: Flat, lanes: int) -> None:
     """What sums of FOURS start at, before the words of a panel from panel[at] on: see `machine/words.py`.
 
-    -OFFSET times the sum of the chunk's column, the last chunk first: the place where the tile reads it
+    -OFFSET times the sum of the chunk's column, the last chunk first: the place where the tile reads it. Two
+    halves of a word hold two sums of two codes each, all of them OFFSET higher, so that none has a sign.
     """
-    codes, starts, run = panel.view(np.int8), panel.view(np.int32), 0
+    wide_vectors()
+    flip, bytes_, halves = np.uint32(0x80808080), np.uint32(0xFF00FF), np.uint32(0xFFFF)
+    words, sums, run = panel.view(np.uint32), np.empty(lanes, np.uint32), 0
     for chunk in range(ends.size):
         first, last = runs[3 * run + 2], runs[3 * ends[chunk] - 2] + runs[3 * ends[chunk] - 1]
-        line = starts[at - (chunk + 1) * lanes : at - chunk * lanes]
-        line[:] = 0
+        sums[:] = 0
         for word in range(at + first * lanes, at + last * lanes, lanes):
-            column = codes[4 * word : 4 * (word + lanes)]
+            codes = words[word : word + lanes]
             for o in range(lanes):
-                four = np.int32(column[4 * o]) + column[4 * o + 1] + column[4 * o + 2] + column[4 * o + 3]
-                line[o] -= np.int32(OFFSET * four)
+                code = np.uint32(codes[o] ^ flip)
+                two = np.uint32((code & bytes_) + (np.uint32(code >> np.uint32(8)) & bytes_))
+                sums[o] = np.uint32(sums[o] + (two & halves) + (two >> np.uint32(16)))
+        line, higher = words[at - (chunk + 1) * lanes : at - chunk * lanes], 4 * OFFSET * (last - first)
+        for o in range(lanes):
+            line[o] = np.uint32(np.int64(OFFSET) * (higher - np.int64(sums[o])))
         run = ends[chunk]
 
 
 @pjit
-def _pack_panels(team: int, w: np.ndarray, taps: np.ndarray, lanes: int, page: int, out: Flat) -> None:
+def _pack_panels(
+    team: int, w: np.ndarray, taps: np.ndarray, lanes: int, page: int, runs: Flat, ends: Flat | None,
+    out: Flat,
+) -> None:  # fmt: skip
+    """As `pack_panels`; ends: None where sums start at 0, which Numba sees as it compiles."""
     groups, width, _, depth = w.shape
     panels = (width + lanes - 1) // lanes
-    for task in prange(team, groups * panels * taps.size):
-        number, t = task // taps.size, task % taps.size
+    for number in prange(team, groups * panels):
         group, first = number // panels, number % panels * lanes
-        kept, at = min(lanes, width - first), (number + 1) * page - (taps.size - t) * depth * lanes
-        matrix = w[group, first : first + kept, taps[t]]
-        for word in range(depth):
-            line = out[at + word * lanes : at + word * lanes + kept]
-            for o in range(kept):
-                line[o] = matrix[o, word]
-
-
-@pjit
-def _pack_starts(team: int, panels: Flat, page: int, runs: Flat, ends: Flat, lanes: int) -> None:
-    for number in prange(team, panels.size // page):
-        lay_starts(panels, number * page + ends.size * lanes, runs, ends, lanes)
+        kept, at = min(lanes, width - first), (number + 1) * page - taps.size * depth * lanes
+        for t in range(taps.size):
+            matrix = w[group, first : first + kept, taps[t]]
+            for word in range(depth):
+                line = out[at + (t * depth + word) * lanes : at + (t * depth + word + 1) * lanes]
+                for o in range(kept):
+                    line[o] = matrix[o, word]
+                line[kept:] = 0
+        if ends is not None:
+            lay_starts(out, at, runs, ends, lanes)
 
 
 def pack_panels(
-    w: np.ndarray, taps: np.ndarray, arithmetic: Arithmetic, lanes: int, runs: Flat = NONE, ends: Flat = NONE
+    w: np.ndarray, taps: np.ndarray, arithmetic: Arithmetic, lanes: int, runs: Flat, ends: Flat
 ) -> Flat:
     """w[groups, o, tap, c] as words [group, panel of `lanes` outputs, kept tap, word of c, lane].
 
@@ -151,10 +156,8 @@ def pack_panels(
     groups, width, _, words = w.shape
     fours = arithmetic is FOURS
     page = (taps.size * words + ends.size * fours) * lanes
-    out = line_zeros(groups * -(-width // lanes) * page, arithmetic.word)
-    _pack_panels(w, taps, lanes, page, out)
-    if fours:
-        _pack_starts(out, page, runs, ends, lanes)
+    out = lines(groups * -(-width // lanes) * page, arithmetic.word)
+    _pack_panels(w, taps, lanes, page, runs, ends if fours else None, out)
     return out
 
 
@@ -202,7 +205,7 @@ def lay_out(out: Flat, at: int, x: np.ndarray, n: int, c0: int, y0: int, y1: int
 
 @njit
 def lay_out_block(out: Flat, x: np.ndarray, n0: int, n1: int, c0: int, block: Block) -> None:
-    """Images n0..n1-1 whole, one after another, into `out`, filled with zeros."""
+    """Images n0..n1-1 whole, one after another, into `out`, which has zeros around them."""
     size = block.height * block.width * block.depth
     bare = block.top == 0 and block.left == 0 and block.depth == block.channels
     if bare and (block.height, block.width, block.depth) == x.shape[1:]:
@@ -270,12 +273,12 @@ def correlate(
     pages = (width + vectors * LANES - 1) // (vectors * LANES)
     size = block.height * block.width * block.depth
     met = meetings(ends.size) if tree else np.zeros(ends.size, np.int64)
+    scratch = np.full(block.images * size, element[0])  # what lies around images stays
+    sums = line_zeros(ROWS * vectors * LANES, total)
+    stack = line_zeros(stack_lines(ends.size) * sums.size if tree else 0, total)
     for task in prange(team, blocks * splits):
         n0, share = task // splits * block.images, task % splits
         n1 = min(n0 + block.images, batch)
-        scratch = np.full(block.images * size, element[0])
-        sums = line_zeros(ROWS * vectors * LANES, total)
-        stack = line_zeros(stack_lines(ends.size) * sums.size if tree else 0, total)
         for group in range(groups):
             lay_out_block(scratch, x, n0, n1, group * block.channels, block)
             multiply_positions(

@@ -107,13 +107,23 @@ def block_of(windows: Windows, batch: int, channels: int, per_word: int) -> Bloc
     height = top + 1 + max(0, (grid.rows - 1) * grid.step_h + int(taps[:, 0].max()))
     width = left + 1 + max(0, (grid.cols - 1) * grid.step_w + int(taps[:, 1].max()))
     depth = -(-channels // per_word) * per_word
-    positions = grid.rows * grid.cols
-    images = max(1, min(-(-_POSITIONS // positions), _ELEMENTS // (height * width * depth)))
-    if batch > images:
-        images = -(-batch // (-(-batch // (images * _TASKS)) * _TASKS))
+    positions, size = grid.rows * grid.cols, height * width * depth
     if positions == 1:  # a matrix: whole tiles
-        images = -(-images // ROWS) * ROWS
+        images = ROWS * _tiles(-(-batch // ROWS), -(-_ELEMENTS // (ROWS * size)))
+    else:
+        images = max(1, min(-(-_POSITIONS // positions), _ELEMENTS // size))
+        if batch > images:
+            images = -(-batch // (-(-batch // (images * _TASKS)) * _TASKS))
     return Block(images, positions, height, width, top, left, depth, channels)
+
+
+def _tiles(tiles: int, most: int) -> int:
+    """How many of a matrix's tiles a task takes, at most `most`: as many as leave all threads done together.
+
+    What the busiest of _TASKS shares has is within 1/32 of the least that any number gives it.
+    """
+    shares = [-(-tiles // (count * _TASKS)) * count for count in range(1, min(tiles, most) + 1)]
+    return max(i + 1 for i, share in enumerate(shares) if share * 32 <= min(shares) * 33)
 
 
 def row_table(block: Block, grid: Grid, per_word: int) -> I64:
