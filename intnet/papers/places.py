@@ -148,7 +148,7 @@ SAVED = (
     Place("figures 4.2, 4.3", "7 bits with levers", "open", "", LEVERS),
     Place("figure 4.4", "4 bits in one layer", "open", "", LAYERS),
     Place("tables 4.1, 4.2", "memory by block", "reproduced", "of given counts", "intnet papers saved-costs"),
-    Place("figure 5.2", "2 bits, two roundings", "trained", "ResNet-20, Fashion-MNIST", TRAIN),
+    Place("figure 5.2", "2 bits, two roundings", "trained", "ResNet-20", TRAIN),
     Place("figures 5.3, 5.4", "bucket sizes", "open", "", BUCKETS),
     Place("figure 5.5", "2/4 bits mixed", "open", "", MIXES),
     Place("figures 6.1 to 6.3", "CIFAR-100", "needs", "CIFAR-100", "intnet sweep"),
