@@ -8,7 +8,7 @@ step of the simulation, and the ratio is the median of the groups'.
 
 The first row of AdaPT is 100 steps from <8,4> on with every switch in it: their widths move, and the share of
 the switch is `Method.overhead`, beside that of the cost model (equations 8 and 9,
-`intnet/costs/adapt_costs.py`). The rows behind it hold one <WL,FL> in all layers, before any switch.
+`intnet/papers/costs/adapt_costs.py`). The rows behind it hold one <WL,FL> in all layers, before any switch.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,10 +22,10 @@ from bench import peers
 from bench.summary import Row, at_least, column
 from bench.timing import PAUSE, seconds
 from intnet import datasets, methods, models
-from intnet.costs import adapt_costs
+from intnet.methods.trace import Event
 from intnet.numbers.formats import Format
 from intnet.numbers.qtensor import QTensor
-from intnet.trace import Event
+from intnet.papers.costs import adapt_costs
 from intnet.training.history import StepReport
 from intnet.training.train import Run
 

@@ -20,8 +20,8 @@ from bench.summary import Row, at_least, column, geomean
 from bench.timing import medians
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels import float_products as float32
-from intnet.ops.kernels import int_conv as conv
-from intnet.ops.kernels.plan import Plan, plan
+from intnet.ops.kernels import int_products as conv
+from intnet.ops.kernels.int_products import Plan, plan
 
 QUESTION = "convolutions, GMAC/s; ratios to PyTorch float32 in its default layout"
 ACTIVATION, WEIGHT, ERROR = 2047, 127, 16256

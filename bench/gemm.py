@@ -24,8 +24,7 @@ from bench.summary import Row, at_least, column, geomean, ratio
 from bench.timing import medians
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels import float_products as float32
-from intnet.ops.kernels.int_conv import gemm
-from intnet.ops.kernels.plan import Plan, plan
+from intnet.ops.kernels.int_products import Plan, gemm, plan
 
 QUESTION = "matrix products, GMAC/s; ratios of int8 (and of float32) to its peers"
 SHAPES = [

@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 
 from intnet import datasets, methods, models
-from intnet.trace import Recorder
+from intnet.methods.trace import Recorder
 from intnet.training.train import Run
 
 CODECS = ("symmetric", "levels", "affine", "affine-stochastic")

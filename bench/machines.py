@@ -16,8 +16,8 @@ from typing import Any
 
 from bench.summary import Row
 from intnet import models
-from intnet.costs.adapt_costs import layer_sizes
 from intnet.numbers.shares import division, nodes
+from intnet.papers.costs.adapt_costs import layer_sizes
 
 QUESTION = "a step on many machines, by a model of bytes, messages and multiply-adds"
 RATE = 71e9  # multiply-adds a second of two cores: `wageubn`, resnet20 at 28x28, 759 images/s (README)

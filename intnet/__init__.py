@@ -4,7 +4,7 @@
     data = datasets.load("digits")
     run = fit(models.resnet8(data.image_shape, data.classes), methods.Wageubn(), data, epochs=3)
 
-Reading order: numbers, exact, blocks; autograd, ops; layers, models; methods; training, runs. `intnet.spec`
+Reading order: numbers, exact; autograd, ops; layers, models; methods; training, runs. `intnet.spec`
 says what every bit must be. Names below are loaded when first used, so that `import intnet` stays quick.
 """
 
@@ -12,12 +12,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from intnet import autograd, datasets, layers, methods, models, ops, spec, trace
+    from intnet import autograd, datasets, layers, methods, models, ops, spec
     from intnet.autograd import Tensor
     from intnet.exact.dots import matmul
     from intnet.exact.quantize import quantize
     from intnet.inspect.over_steps import record
     from intnet.layers import BatchNorm2d, Conv2d, Linear
+    from intnet.methods import trace
     from intnet.numbers import formats, rng, rounding
     from intnet.numbers.accumulators import Narrow, Once, Stepped, Window
     from intnet.numbers.ap_fixed import ApFixed
@@ -152,6 +153,13 @@ _HOMES = {  # module -> what of it is public
     "training.train": ("Run", "fit"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
+# Where public modules stand that are not rooms themselves.
+_ROOM = {
+    "formats": "numbers.",
+    "rng": "numbers.",
+    "rounding": "numbers.",
+    "trace": "methods.",
+}
 
 
 if not TYPE_CHECKING:  # which knows the names above, and would take any other for one too
@@ -161,9 +169,7 @@ if not TYPE_CHECKING:  # which knows the names above, and would take any other f
             raise AttributeError(f"module 'intnet' has no attribute {name!r}")
         if name in _HOME:
             return getattr(importlib.import_module(f"intnet.{_HOME[name]}"), name)
-        return importlib.import_module(
-            f"intnet.numbers.{name}" if name in ("formats", "rng", "rounding") else f"intnet.{name}"
-        )
+        return importlib.import_module(f"intnet.{_ROOM.get(name, '')}{name}")
 
 
 def __dir__() -> list[str]:

@@ -29,8 +29,6 @@ ROOMS = {
     "machine": "What the processor gives: kernels and their cache, instructions, buffers, tiles of products.",
     "numbers": "A number: rounding, formats, tensors of codes, random words, float32's order, packed bits.",
     "exact": "Exact expressions, and the one rounding of each: sums of products, quotients, roots, curves.",
-    "blocks": "Numbers with an exponent a block, and with a scale a bucket: quantizers, loops, long sums.",
-    "trace": "The one trace: every value that a method rounds or passes on, seen by observers.",
     "ops": "Differentiable operations: one family a file, each registered here once.",
     "methods": "Methods: one paper a module, in its symbols.",
     "layers": "Layers: structure and parameters, with PyTorch's names.",
@@ -39,12 +37,9 @@ ROOMS = {
     "training": "A run: one step after another, its state and digest, what its tape holds.",
     "runs": "A run on disk: its folder, checkpoints, records and reports, and tensors and models as files.",
     "inspect": "Looking inside a step: operands, every number's way to its bits by the definition, measures.",
-    "costs": "What training costs by the papers' own models.",
     "packs": "Golden packs: folders of hex files by which hardware is judged.",
-    "export": "Inference that leaves the house: a trained network as integers, for C, ONNX and hardware.",
-    "cocotb": "Golden packs in cocotb: a unit driven and judged by its pack, as its CONTRACT.md says.",
-    "torch": "A quantizer for PyTorch: intnet's very bits on CPU tensors, with a straight-through gradient.",
-    "papers": "The papers' claims that can be checked without long training, one module a check.",
+    "export": "What leaves the house: a trained network as integers, for C, ONNX and hardware",
+    "papers": "The papers: their tables and figures beside ours, claims checked without long training",
     "sweeps": "Sweeps: many runs of one model on one data set, made by one command",
     "verify": "A user's own step, held to the definition: every data path of every layer",
     "cli": "The command line: `main.py` parses and reports errors, one file a command, `terminal.py` shows.",
@@ -179,9 +174,9 @@ def test_a_circle_is_found() -> None:
     assert circles(needed) == {("a", "b", "c"), ("d", "e")}
     assert not circles({"a": {"b", "c"}, "b": {"c"}, "c": set()})
     text = (
-        "if TYPE_CHECKING:\n    from intnet import ops\ndef f():\n    import intnet.trace\nimport intnet.spec"
+        "if TYPE_CHECKING:\n    from intnet import exact\ndef f():\n    import intnet.ops\nimport intnet.spec"
     )
-    assert imported(ast.parse(text)) == {"ops", "trace", "spec"}
+    assert imported(ast.parse(text)) == {"ops", "exact", "spec"}
     assert loaded(ast.parse(text)) == {"spec"}
 
 

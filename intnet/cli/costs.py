@@ -1,7 +1,7 @@
 """`intnet costs`: word lengths of a run over time, and what it cost by its method's model.
 
-AdaPT's performance model speaks of float32, adapt and muppet (`costs/adapt_report.py`), DYNASTY's of its own
-runs (`dynasty_report.py`); of method saved it is what the tape holds (`saved_costs.py`).
+By the models of `papers/costs/`: AdaPT's speaks of float32, adapt and muppet (`adapt_report.py`), DYNASTY's
+of its own runs (`dynasty_report.py`); of method saved it is what the tape holds (`saved_costs.py`).
 """
 
 import argparse
@@ -17,7 +17,7 @@ from intnet.cli.options import positive
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from intnet.costs.report import Report
+    from intnet.papers.costs.report import Report
     from intnet.training.train import Run
 
 SUMMARY = "what a run cost by its method's model: widths over time and speed-up, or the memory of its tape"
@@ -171,7 +171,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _report(args: argparse.Namespace) -> "Report":
     """By the model that speaks of what is given."""
-    from intnet.costs import adapt_report, dynasty_report, saved_costs
+    from intnet.papers.costs import adapt_report, dynasty_report, saved_costs
 
     if args.method is not None:
         network = (args.model, args.image, args.classes)
@@ -179,7 +179,7 @@ def _report(args: argparse.Namespace) -> "Report":
             args.method, options.settings(args.set or []), *network, args.batch_size or 128
         )
     if args.others:
-        from intnet.costs import dynasty_runs
+        from intnet.papers.costs import dynasty_runs
 
         return dynasty_runs.of_runs(args.folders, args.baseline, args.accuracy, args.data_dir)
     if args.folder is None:
@@ -205,8 +205,8 @@ def _report(args: argparse.Namespace) -> "Report":
 
 def _layer_map(args: argparse.Namespace, given: "Run") -> "Callable[[BinaryIO, Path], None]":
     """What draws one layer's map."""
-    from intnet.costs import plots
     from intnet.errors import unknown
+    from intnet.papers.costs import plots
 
     if args.plot is None:
         raise ConfigError("--map draws: name the picture with --plot FILE")

@@ -11,8 +11,8 @@ from intnet.cli import options, source
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
+    from intnet.methods.trace import Observer
     from intnet.packs.ports import Draft
-    from intnet.trace import Observer
     from intnet.training.train import Run
 
 SUMMARY = "write a golden pack: hex files of every data path, by which hardware is judged"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from intnet.inspect.operands import Operands
     from intnet.inspect.page.embed import Data
     from intnet.inspect.page.sections import Given
-    from intnet.trace import Event
+    from intnet.methods.trace import Event
     from intnet.training.train import Run
 
 PAGES = (".html", ".htm")  # endings of one page; any other name is that of a folder
@@ -115,8 +115,8 @@ def run(args: argparse.Namespace) -> int:
     from intnet.inspect.masters import with_masters
     from intnet.inspect.measure import measure
     from intnet.inspect.operands import Operands
+    from intnet.methods.trace import Recorder
     from intnet.runs.metrics import step_lines
-    from intnet.trace import Recorder
 
     lines, pages = _logged(args, inspected), _held(args, layers, whole)
     for number in range(step, step + (args.steps or 1)):

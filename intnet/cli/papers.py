@@ -12,7 +12,7 @@ from intnet.cli import options
 from intnet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from intnet.papers.check import Check, Result, Task
+    from intnet.papers.checks.check import Check, Result, Task
 
 SUMMARY = "check what the papers claim: widths, data ratios, sensitivities and cost tables"
 EXAMPLE = """\
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List the checks or run one."""
     from intnet.errors import unknown
-    from intnet.papers import CHECKS
+    from intnet.papers.checks import CHECKS
 
     if args.name is None:
         given = [f"--{name.replace('_', '-')}" for name in (*SIZES, "data_dir", "out", "plot")
@@ -108,7 +108,7 @@ def _list(checks: "dict[str, Check]", as_json: bool) -> int:
 
 def _task(args: argparse.Namespace, check: "Check") -> "Task":
     """ConfigError for an argument that the check cannot take."""
-    from intnet.papers.check import Task
+    from intnet.papers.checks.check import Task
 
     given = {name: getattr(args, name) for name in SIZES if getattr(args, name) is not None}
     given = {name: tuple(value) if name == "seeds" else value for name, value in given.items()}
@@ -126,7 +126,7 @@ def _task(args: argparse.Namespace, check: "Check") -> "Task":
         raise ConfigError(f"--out {args.out} is a file: name a folder")
     if args.plot is not None:
         if check.draw is None:
-            from intnet.papers import CHECKS
+            from intnet.papers.checks import CHECKS
 
             drawn = [name for name, one in CHECKS.items() if one.draw is not None]
             raise ConfigError(f"--plot: {args.name} has no figure; {', '.join(drawn)} have one")

@@ -17,12 +17,12 @@ from rich.text import Text
 
 from intnet.cli import stopping
 from intnet.inspect.over_steps import logged
+from intnet.methods.trace import Observer
 from intnet.runs import kept, report
 from intnet.runs.run_folder import RunFolder
 from intnet.show import tables
 from intnet.show.bars import FIRST, bar, bars, say
 from intnet.show.tables import Column, Table, numbers
-from intnet.trace import Observer
 from intnet.training.epochs import note
 from intnet.training.history import StepReport
 from intnet.training.train import Run

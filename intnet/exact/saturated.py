@@ -3,10 +3,10 @@
     q = quantize(x, format, rounding="ties_even")
     changed = saturated(x, q, rounding="ties_even")     # changed.sum() == q.status.saturated
 
-A straight-through gradient with clipping asks for it (`torch.py`). Kernels count and keep no mask, so it is
-found again: x is rounded once more, with no range, where q is at an edge, and what comes out beyond the edge
-was changed. Elsewhere a range that saturates has changed nothing; an ap_fixed that wraps is looked at all
-over. As in `Status`, a `FixedPoint` that wraps counts nothing.
+A straight-through gradient with clipping asks for it (`export/torch.py`). Kernels count and keep no mask, so
+it is found again: x is rounded once more, with no range, where q is at an edge, and what comes out beyond
+the edge was changed. Elsewhere a range that saturates has changed nothing; an ap_fixed that wraps is looked
+at all over. As in `Status`, a `FixedPoint` that wraps counts nothing.
 
 Defined by `spec/formats.py: Way.saturated`, `spec/small_floats.py: encode`,
 `spec/microscaling.py: quantize_block`, `spec/ap_fixed.py: code`.

@@ -11,10 +11,10 @@ from math import prod
 
 import numpy as np
 
-from intnet.blocks.block_float import LEAST, SIDE
 from intnet.datasets import Dataset
 from intnet.datasets.dataset import Images
 from intnet.errors import ConfigError
+from intnet.exact.blocks.block_float import LEAST, SIDE
 from intnet.export import block_float, digits
 from intnet.export import program as p
 from intnet.export.block_ops import EXACT

@@ -19,8 +19,8 @@ from math import prod
 
 import numpy as np
 
-from intnet.blocks.block_float import LEAST, SIDE, blocks_shape, expand
 from intnet.errors import ConfigError, NumberError, ShapeError
+from intnet.exact.blocks.block_float import LEAST, SIDE, blocks_shape, expand
 from intnet.export import digits
 from intnet.export.values import BLOCKS, FLOAT32, Op, Pair, Shape, Value, fixed, floating, sums_shape
 

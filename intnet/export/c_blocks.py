@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from intnet.blocks.block_float import LEAST, SIDE
+from intnet.exact.blocks.block_float import LEAST, SIDE
 from intnet.export import digits
 from intnet.export import program as p
 from intnet.export.block_ops import blocks_of

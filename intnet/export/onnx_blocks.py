@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as np
 
-from intnet.blocks.block_float import LEAST, SIDE
+from intnet.exact.blocks.block_float import LEAST, SIDE
 from intnet.export import digits
 from intnet.export import program as p
 from intnet.export.digits import DIGIT, ENOUGH

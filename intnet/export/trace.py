@@ -3,8 +3,8 @@
     program = trace(run.model, run.method, images, exponent)
 
 The operations are those that ran (`autograd.Watcher`), the formats and the constants those that the method
-told (`intnet.trace.Event`): no model and no method is written down here a second time. What a value is by
-then is told from its identity, as in `packs/layers/wiring.py`. ConfigError names the layer that has no
+told (`intnet.methods.trace.Event`): no model and no method is written down here a second time. What a value
+is by then is told from its identity, as in `packs/layers/wiring.py`. ConfigError names the layer that has no
 place in a program, and what to set.
 """
 
@@ -19,19 +19,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from intnet.autograd import Node, Op, Tensor, Watcher, watched
-from intnet.blocks.block_float import BlockTensor
 from intnet.errors import ConfigError
+from intnet.exact.blocks.block_float import BlockTensor
 from intnet.export import curves
 from intnet.export import program as p
 from intnet.export.program import Images, Program
 from intnet.export.values import FLOAT32
 from intnet.methods.method import Method
+from intnet.methods.trace import Event
 from intnet.models.model import Model
 from intnet.numbers.formats import Direct, FixedPoint, Scaled
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.bilinear import copies
 from intnet.ops.norm import denominator, reciprocal_root
-from intnet.trace import Event
 from intnet.training.inference import as_codes
 
 INSTEAD = "export a run of wageubn (--set edges=fixed16), of adapt, of muppet or of dynasty"

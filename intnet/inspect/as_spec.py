@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from intnet import layers
-from intnet.blocks.mx_blocks import Along
 from intnet.errors import ConfigError, FormatError
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.exact.expressions import Exact, Expression
 from intnet.exact.sources import FloatExact
 from intnet.layers import Layer, joints

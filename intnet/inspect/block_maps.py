@@ -9,9 +9,9 @@ layer one panel, blocks of the batch down, of channels across.
 
 import numpy as np
 
-from intnet.blocks.block_float import SIDE, WIDTHS, blocks_of
+from intnet.exact.blocks.block_float import SIDE, WIDTHS, blocks_of
+from intnet.methods.trace import Event
 from intnet.numbers.formats import BlockFloat
-from intnet.trace import Event
 
 MOST = 16  # panels of activations
 COLORS = ("#efefef", "#f6c667", "#e5734b", "#a2305b", "#2d1447")  # of 0, 2, 4, 6, 8 bits

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from intnet.blocks.buckets import Packed
-from intnet.blocks.mx_blocks import Along
+from intnet.exact.blocks.buckets import Packed
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.inspect.explain import Explanation, Index, Rounding, explain
 from intnet.inspect.explain_blocks import mantissa_bits
 from intnet.inspect.measure import codes_of, compare, in_bucket_steps, in_values
 from intnet.inspect.operands import Operands
 from intnet.inspect.trail import HALF, bucket_trail
+from intnet.methods.trace import Event
 from intnet.numbers.formats import BlockFloat, Flag
 from intnet.spec.tensor import place_of
-from intnet.trace import Event
 
 TRIES = 40  # candidates of one fate that are explained before it counts as absent
 

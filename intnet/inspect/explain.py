@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.buckets import Codec
-from intnet.blocks.mx_blocks import Along
 from intnet.errors import FormatError, ShapeError
+from intnet.exact.blocks.buckets import Codec
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.exact.expressions import Exact, Expression, exact
 from intnet.exact.quantize import flag_words
 from intnet.exact.sources import FloatExact, Root
@@ -32,6 +32,7 @@ from intnet.inspect.explain_buckets import Rounding, way
 from intnet.inspect.explain_rules import Disagreement, Index, comma
 from intnet.inspect.explain_words import in_word
 from intnet.inspect.operands import Operands, Product
+from intnet.methods.trace import Event
 from intnet.numbers.formats import BlockFloat, Flag, Format
 from intnet.numbers.microscaling import BlockScaled, Microscaling
 from intnet.numbers.qtensor import QTensor
@@ -40,7 +41,6 @@ from intnet.numbers.small_floats import Float, FloatTensor
 from intnet.spec import formats as spec
 from intnet.spec.rounding import HALF
 from intnet.spec.tensor import power
-from intnet.trace import Event
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from intnet.blocks.block_float import WIDTHS, blocks_of, expand
-from intnet.blocks.mx_blocks import Along
+from intnet.exact.blocks.block_float import WIDTHS, blocks_of, expand
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.inspect import as_spec
 from intnet.inspect.explain_rules import Disagreement, Index, comma
+from intnet.methods.trace import Event
 from intnet.numbers.formats import BlockFloat
 from intnet.spec.block_float import LEAST, block_of, exponent, inside
 from intnet.spec.microscaling import GREATEST, scale_of
 from intnet.spec.mx_blocks import InBlock, block_at
 from intnet.spec.tensor import place_of
-from intnet.trace import Event
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""One element's way through a bucketed codec (`blocks/buckets.py`), from its float32 to packed bits and back.
+"""One element's way through a bucketed codec (`exact/blocks/buckets.py`), float32 to packed bits and back.
 
     way(event, index) -> Rounding, code, a~        for `inspect/explain.py`
 
@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.buckets import Codec, Packed
 from intnet.errors import FormatError
+from intnet.exact.blocks.buckets import Codec, Packed
 from intnet.inspect.explain_blocks import Block, Shared
 from intnet.inspect.explain_rules import Disagreement, Index, comma, rule
+from intnet.methods.trace import Event
 from intnet.spec import buckets as spec
 from intnet.spec.float32 import CHUNK, ONE, Rounded
 from intnet.spec.rounding import Decision
-from intnet.trace import Event
 
 WORD = 64  # bits of a packed word
 ZERO = Fraction(0)

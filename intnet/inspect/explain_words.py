@@ -17,6 +17,7 @@ from intnet.inspect import as_spec
 from intnet.inspect.explain_blocks import Block
 from intnet.inspect.explain_buckets import Rounding
 from intnet.inspect.explain_rules import Disagreement, Index, comma
+from intnet.methods.trace import Event
 from intnet.numbers.formats import FixedPoint
 from intnet.numbers.microscaling import Microscaling
 from intnet.numbers.small_floats import Float
@@ -24,7 +25,6 @@ from intnet.spec import microscaling as spec_blocks
 from intnet.spec import small_floats as spec
 from intnet.spec.rounding import Mode, decision
 from intnet.spec.tensor import power
-from intnet.trace import Event
 
 Drawn = tuple[int | None, int | None]  # the random word, and its bits
 

@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.buckets import Packed
+from intnet.exact.blocks.buckets import Packed
 from intnet.exact.expressions import Exact, exact
 from intnet.inspect.measure import codes_of
 from intnet.inspect.operands import Operands
 from intnet.layers import Layer
 from intnet.methods.method import to_float32
+from intnet.methods.trace import Event
 from intnet.numbers.qtensor import QTensor
-from intnet.trace import Event
 
 PRODUCTS = 1 << 21  # of a path: more are not added up
 EPS = 1e-5  # of batch norm in float32

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from intnet.methods import symbols
 from intnet.methods.symbols import Symbol
-from intnet.trace import Event
+from intnet.methods.trace import Event
 
 if TYPE_CHECKING:
     from intnet.training.train import Run

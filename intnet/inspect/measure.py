@@ -23,19 +23,19 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from intnet.blocks.buckets import Codec, Packed
-from intnet.blocks.mx_blocks import Along
 from intnet.errors import FormatError
+from intnet.exact.blocks.buckets import Codec, Packed
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.sources import FloatExact, Root
 from intnet.inspect import histograms
 from intnet.inspect.histograms import Bins, Errors
+from intnet.methods.trace import Event, PathTable
 from intnet.numbers.ap_fixed import ApFixed
 from intnet.numbers.formats import Constant, Flag, kind_of
 from intnet.numbers.microscaling import BlockScaled, Microscaling
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
 from intnet.numbers.small_floats import Float, FloatTensor
-from intnet.trace import Event, PathTable
 
 BINS = 17  # at most, of a line of text
 

@@ -1,6 +1,6 @@
 """What entered a value: the papers' symbols of each data path, and the names of a recorded step's operands.
 
-An event's source (`trace.py`) holds codes and coefficients without names. `Operands` finds the names:
+An event's source (`methods/trace.py`) holds codes and coefficients without names. `Operands` finds the names:
 codes that another path of the step handed on are called by that path, the others as the method's table
 of `Symbol`s says (`methods/symbols.py`). `Operands.inputs` says which paths a value was made from.
 """
@@ -14,8 +14,8 @@ import numpy as np
 from intnet.exact.expressions import Exact
 from intnet.exact.sources import FloatExact
 from intnet.methods.symbols import Symbol
+from intnet.methods.trace import Event
 from intnet.numbers.qtensor import QTensor
-from intnet.trace import Event
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.buckets import Packed
 from intnet.errors import ConfigError
+from intnet.exact.blocks.buckets import Packed
 from intnet.inspect.measure import codes_of, measure
+from intnet.methods.trace import Event, Recorder
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import archive, files
 from intnet.show.tables import Column, Shown, Table, numbers
-from intnet.trace import Event, Recorder
 from intnet.training.train import Run
 
 COLUMNS = (

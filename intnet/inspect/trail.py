@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from intnet.blocks.block_float import BlockTensor, expand
-from intnet.blocks.buckets import Packed
-from intnet.blocks.mx_blocks import Along
 from intnet.errors import FormatError
+from intnet.exact.blocks.block_float import BlockTensor, expand
+from intnet.exact.blocks.buckets import Packed
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.exact.expressions import Expression
 from intnet.exact.sources import FloatExact
 from intnet.inspect import as_spec

@@ -3,7 +3,7 @@
 A training step makes the same tensors every time. Memory fresh from the system costs more than the
 pass that fills it (each page is a fault, and is zeroed), so a block stays here when its array dies:
 
-    x = empty((128, 28, 28, 16), np.int8)       like np.empty, at an address that is a multiple of 64
+    x = empty((128, 28, 28, 16), np.int8)       like np.empty; of LEAST bytes or more at a multiple of 64
 
 The block goes back when the last view of the array is gone, never earlier: an array that lives, in
 whatever hands, shares its memory with no other. Blocks are kept by size; beyond KEPT bytes idle ones
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["empty"]
+__all__ = ["LEAST", "empty"]
 
 LEAST = 1 << 16  # bytes; below, the system's allocator keeps its own memory
 KEPT = 1 << 28  # bytes of idle blocks

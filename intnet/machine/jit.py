@@ -40,7 +40,7 @@ SMALL = 1 << 14  # elements of the largest operand below which handing out work 
 _KEPT = 3  # caches of other versions of the sources that stay on disk
 
 # The rooms that kernels are made of: rules, constants and intrinsics that are compiled stand nowhere else.
-COMPILED = ("machine", "numbers", "exact", "blocks", "ops")
+COMPILED = ("machine", "numbers", "exact", "ops")
 
 
 def kernel_sources(package: Path) -> list[Path]:

@@ -2,7 +2,7 @@
 
     multiply_rows(vectors, out, ...)    a tile of ROWS x LANES (or 2*LANES) sums, whose rows lie in windows
     multiply_columns(out, ...)          of OUTPUTS x 3*LANES, whose vectors do: for sums over positions
-    lines(size, element)                memory for what a tile reads and writes by vectors
+    line_zeros(size, element)           memory for what a tile reads and writes by vectors
 
 What a word is and what a multiply-add of two words means is `machine/words.py`'s.
 Every sum is a chain of its own in the order of the twin, so neither the vector's width nor the
@@ -26,7 +26,6 @@ __all__ = [
     "OUTPUTS",
     "ROWS",
     "line_zeros",
-    "lines",
     "multiply_columns",
     "multiply_rows",
     "vectors_of",
@@ -37,23 +36,15 @@ I64 = NDArray[np.int64]
 
 
 @njit
-def lines(size: int, element: Flat) -> Flat:
-    """Undefined values [size] of the type of `element`, from an address that is a multiple of 64.
+def line_zeros(size: int, element: Flat) -> Flat:
+    """Zeros [size] of the type of `element`, from an address that is a multiple of 64.
 
     No vector of a tile then lies across two cache lines: such a vector costs two reads, and to read one
     that was just written costs a wait, which made sums of groups on a stack a third slower.
     """
-    memory = np.empty(size + 64 // element.itemsize, element.dtype)
+    memory = np.zeros(size + 64 // element.itemsize, element.dtype)
     first = -np.int64(memory.ctypes.data) % 64 // element.itemsize
     return memory[first : first + size]
-
-
-@njit
-def line_zeros(size: int, element: Flat) -> Flat:
-    """`lines` of zeros."""
-    out = lines(size, element)
-    out[:] = 0
-    return out
 
 
 def multiply_rows(

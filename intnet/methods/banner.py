@@ -1,7 +1,7 @@
 """banner: training in 8 bits a value, the baseline that DYNASTY's paper stands beside.
 
 Banner, Hubara, Hoffer, Soudry 2018, "Scalable Methods for 8-bit Training of Neural Networks". A whole tensor
-is one bucket of the affine codec (`blocks/buckets.py`), integers q - z in steps of s (`blocks/affine.py`):
+is one bucket of the affine codec (`exact/blocks/buckets.py`), integers q - z in steps of s (`affine.py`):
 
     forward   x1 = Wq * x0q (+ bq)      all in 8 bits, to nearest; x1 ahead of batch norm too, gammaq, betaq
     backward  e4 = Wq^T e3              e3 in 8 bits, stochastic, as e1 of batch norm
@@ -18,15 +18,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from intnet.blocks.affine import steps
-from intnet.blocks.buckets import TENSOR, Codec, Packed, encode
 from intnet.errors import ConfigError
+from intnet.exact.blocks.affine import steps
+from intnet.exact.blocks.buckets import TENSOR, Codec, Packed, encode
 from intnet.methods import symbols
 from intnet.methods.float32 import Float32
 from intnet.methods.method import LayerLike, Parameter, of_batch, to_float32
 from intnet.methods.packing import PREFIX
+from intnet.methods.trace import Event
 from intnet.ops.bilinear import Bifurcated
-from intnet.trace import Event
 
 NEAREST = Codec("affine", 8, bucket=TENSOR)
 STOCHASTIC = Codec("affine-stochastic", 8, bucket=TENSOR)

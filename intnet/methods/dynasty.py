@@ -1,8 +1,8 @@
 """DYNASTY: block float whose bit-width map follows how sensitive the loss is to each block.
 
 "DYNASTY: block-wise dynamic-precision training". Tensors are cut into blocks of 4x4 with one exponent
-(`blocks/block_float.py`). One operand of every product has mantissas of 8 bits, the other of b bits, block by
-block; the product is exact, rounded to float32 once. A is x0 of a layer, E its e3:
+(`exact/blocks/block_float.py`). One operand of every product has mantissas of 8 bits, the other of b bits,
+block by block; the product is exact, rounded to float32 once. A is x0 of a layer, E its e3:
 
     forward         x1 = Wq * x0        W in 8 bits, A in b
     backward        e4 = Wb^T e3        E in 8 bits, W in b
@@ -21,16 +21,16 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from intnet.blocks.block_float import SIDE, WIDTHS, Axes, BlockTensor, blocks_shape, quantize_blocks
 from intnet.errors import ConfigError
+from intnet.exact.blocks.block_float import SIDE, WIDTHS, Axes, BlockTensor, blocks_shape, quantize_blocks
 from intnet.methods import dynasty_map, symbols
 from intnet.methods.dynasty_map import FIRST, Given
 from intnet.methods.float32 import Float32
 from intnet.methods.method import LayerLike, Parameter, check_finite, to_float32, whole
 from intnet.methods.options import of_layer, takes
+from intnet.methods.trace import Event
 from intnet.numbers import shares
 from intnet.ops.bilinear import Copies
-from intnet.trace import Event
 
 STATIC = 8  # bits of the operand that the map does not speak of
 KERNEL: Axes = (0, 1)  # blocks of weights: (Cout, Cin) at each place of the kernel

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.block_float import WIDTHS
+from intnet.exact.blocks.block_float import WIDTHS
 from intnet.numbers.fp32 import exp64
 from intnet.ops.kernels import bit_maps
 

@@ -13,7 +13,7 @@ A model is structure only; it calls these hooks, and a method (one module each: 
     see_loss(loss), end_of_step(), end_of_epoch()   state that moves with time
 
 `layer` is any object with the attributes of `LayerLike`; `parameter` is a `Parameter`. Each value passes
-`store` or `passes`, which tell observers (`trace.py`). What a method remembers from step to step lies
+`store` or `passes`, which tell observers (`methods/trace.py`). What a method remembers from step to step lies
 where checkpoint and digest find it, as QTensors or float32 arrays: of a parameter in its `slots`, of a
 layer in its `buffers`, of the whole net in `Method.state`.
 """
@@ -26,19 +26,19 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from intnet.blocks.buckets import Draw, Signs
 from intnet.errors import NumberError
+from intnet.exact.blocks.buckets import Draw, Signs
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.exact.quantize import quantize
 from intnet.methods.options import check_patterns, parse_options
 from intnet.methods.packing import MASK, Held, Packing, split
 from intnet.methods.symbols import PACKED, Symbol
+from intnet.methods.trace import Event, Observer
 from intnet.numbers import fp32, rng, shares
 from intnet.numbers.formats import Format
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import STOCHASTIC, mode_code
 from intnet.show.tables import Column, Shown, Table
-from intnet.trace import Event, Observer
 
 
 class Parameter:

@@ -2,7 +2,7 @@
 
 Rouhani et al. 2023, "Microscaling Data Formats for Deep Learning"; its formats are OCP's, version 1.0 of the
 specification. Both operands of every product are in MX blocks along the axis that it sums over
-(`blocks/mx_blocks.py`), so what two products read is rounded twice, each time from float32:
+(`exact/blocks/mx_blocks.py`), so what two products read is rounded twice, each time from float32:
 
     forward   x1 = Wq * x0 (+ b)     Wq, x0 in blocks along the input channels at each place of the kernel
     backward  e4 = Wb^T e3           Wb, e3 along the output channels
@@ -19,17 +19,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from intnet.blocks.mx_blocks import SIZE, Along, InBlocks, quantize_along
 from intnet.errors import ConfigError
+from intnet.exact.blocks.mx_blocks import SIZE, Along, InBlocks, quantize_along
 from intnet.methods import symbols
 from intnet.methods.float32 import Float32
 from intnet.methods.method import LayerLike, Parameter, of_batch, to_float32
 from intnet.methods.options import of_layer, takes
 from intnet.methods.packing import PREFIX
+from intnet.methods.trace import Event
 from intnet.numbers import rng, rounding, shares
 from intnet.numbers.microscaling import MXS, SCALES, Microscaling
 from intnet.ops.bilinear import Bifurcated, Copies
-from intnet.trace import Event
 
 OF_ALL = "format"  # the option that the others stand for
 ROLES = ("w", "x", "e", "g")

@@ -3,7 +3,7 @@
     --method wageubn --set saved.bits=4 --set saved.codec=levels       any method, with the options of `saved`
 
 `Method.save` asks it what the tape holds of a value that gradients are made from; the backward pass reads a~
-(codecs and their equations: `blocks/buckets.py`):
+(codecs and their equations: `exact/blocks/buckets.py`):
 
     linear, convolution     x0 -> x0s       gW = e3 x0s^T                                  sec. 4.2.2
     scale                   x0 -> x0s       the gradient of the factors, sum(e0 x0s)
@@ -34,17 +34,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from intnet.autograd import Kept
-from intnet.blocks.block_float import BlockTensor, quantize_blocks
-from intnet.blocks.buckets import BY_WORDS, TENSOR, Codec, Mix, Packed, Signs, encode, promotions
 from intnet.errors import ConfigError, FormatError
+from intnet.exact.blocks.block_float import BlockTensor, quantize_blocks
+from intnet.exact.blocks.buckets import BY_WORDS, TENSOR, Codec, Mix, Packed, Signs, encode, promotions
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.quantize import quantize
 from intnet.methods import schedules
 from intnet.methods.options import check_patterns, of_layer, parse_options
+from intnet.methods.trace import Event
 from intnet.numbers import shares
 from intnet.numbers.formats import Direct, Scaled
 from intnet.numbers.qtensor import QTensor
-from intnet.trace import Event
 
 if TYPE_CHECKING:
     from intnet.methods.method import LayerLike, Method

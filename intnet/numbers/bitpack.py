@@ -5,8 +5,8 @@
 
 Bit k of code i is bit (i*bits + k) % 8 of byte (i*bits + k) // 8; signed codes are two's complement. The
 last byte is filled with zeros. In 64-bit words (little-endian) the same bit is bit (i*bits + k) % 64 of
-word (i*bits + k) // 64: that is how the loops see it, which `blocks/bucket_loops.py` calls for a part at a
-time.
+word (i*bits + k) // 64: that is how the loops see it, which `exact/blocks/bucket_loops.py` calls for a part
+at a time.
 
 Defined by `spec/buckets.py: pack`.
 """

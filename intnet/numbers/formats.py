@@ -2,8 +2,8 @@
 
 A format never computes. `value = code * 2**exponent`; the exponent is the format's own (fixed
 point, direct) or is set by the extremes of the tensor (shift, flag, scaled), or of a block of it (block
-float), when it is quantized. `exact/quantize.py` applies formats, `blocks/block_float.py` the last of them;
-`numbers/qtensor.py` holds the result.
+float), when it is quantized. `exact/quantize.py` applies formats, `exact/blocks/block_float.py` the last of
+them; `numbers/qtensor.py` holds the result.
 
     FixedPoint(wl, fl)   <WL,FL>: wl bits with the sign, exponent -fl, range by `overflow`
     Direct(k)            Q(., k) of WAGEUBN Eq. 6: exponent -(k-1), resolution fixed, range not
@@ -261,7 +261,7 @@ class Scaled:
 class BlockFloat:
     """DYNASTY's: mantissas of up to `b` bits with their sign, one exponent a block of 4x4.
 
-    Rounded by `blocks/block_float.py`.
+    Rounded by `exact/blocks/block_float.py`.
 
     b: of the widest block, 0 where all are zeros; within +-(2^(b-1) - 1)
     axis: blocks are 4 along the first axis and along this one

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from intnet.autograd import Later
-from intnet.blocks.affine import AffineTensor, scaled
-from intnet.blocks.bands import Banded, matching_bands
-from intnet.blocks.block_float import BlockTensor
-from intnet.blocks.long_sums import LongSum
 from intnet.errors import ContainerError, FormatError
+from intnet.exact.blocks.affine import AffineTensor, scaled
+from intnet.exact.blocks.bands import Banded, matching_bands
+from intnet.exact.blocks.block_float import BlockTensor
+from intnet.exact.blocks.long_sums import LongSum
 from intnet.exact.expressions import Exact, add, exact
 from intnet.numbers import shares
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
-from intnet.ops.kernels.plan import Plan, plan, split
+from intnet.ops.kernels.int_products import Plan, plan, split
 
 BYTE = 8  # bits
 
@@ -35,7 +35,7 @@ Kernel = Callable[[np.ndarray, np.ndarray, Plan], np.ndarray]
 def exact_product(a: QTensor, b: QTensor, terms: int, kernel: Kernel, where: str = "") -> QTensor | Exact:
     """The exact bilinear form of a and b that sums `terms` products an element.
 
-    kernel(codes of a, codes of b, plan), of `kernels/int_conv.py`, computes it. Beyond int64 `a` is split
+    kernel(codes of a, codes of b, plan), of `kernels/int_products.py`, computes it. Beyond int64 `a` is split
     into two halves of 16 bits and the result is the two-limb expression high * 2**16 + low; ContainerError
     where even the halves do not fit.
 

@@ -2,7 +2,7 @@
 
 Every value of a tensor is an integer in units of 2**low and below 2**high. With few bits, high - low, these
 integers are one limb of 16 bits, or a sum of two or three: then a product of tensors is one of integers for
-each pair of limbs (`kernels/int_conv.py`), exact, and so is their sum. Where exponents lie further apart,
+each pair of limbs (`kernels/int_products.py`), exact, and so is their sum. Where exponents lie further apart,
 `bilinear.py: block_product` cuts both by their exponents and adds integers of any length.
 
     forward        x (batch, Cin) by w (Cout, Cin)
@@ -17,10 +17,10 @@ from itertools import product
 
 import numpy as np
 
-from intnet.blocks.block_float import BlockTensor
+from intnet.exact.blocks.block_float import BlockTensor
 from intnet.numbers import shares
 from intnet.ops.bilinear import Kernel, block_product, sum_of_products
-from intnet.ops.kernels import int_conv
+from intnet.ops.kernels import int_products
 from intnet.ops.kernels.windows import Pair, Window
 
 _ALONE, _LIMB = 15, 14  # bits of a limb that has the sign alone, and of one among others
@@ -74,7 +74,7 @@ def conv2d(x: BlockTensor, w: BlockTensor, window: Window, where: str = "") -> n
     Defined by `spec/convolution.py: conv2d`.
     """
     terms = w.shape[1] * w.shape[2] * w.shape[3]
-    return _product(x, w, terms, partial(int_conv.forward, window=window), where)
+    return _product(x, w, terms, partial(int_products.forward, window=window), where)
 
 
 def conv2d_input_grad(
@@ -82,7 +82,7 @@ def conv2d_input_grad(
 ) -> np.ndarray:
     """float32 (N, H, W, Cin) of e (N, Ho, Wo, Cout). Defined by `spec/convolution.py: conv2d_input_grad`."""
     terms = w.shape[0] // window[2] * w.shape[2] * w.shape[3]
-    return _product(e, w, terms, partial(int_conv.input_grad, window=window, input_hw=input_hw), where)
+    return _product(e, w, terms, partial(int_products.input_grad, window=window, input_hw=input_hw), where)
 
 
 def conv2d_weight_grad(
@@ -92,7 +92,7 @@ def conv2d_weight_grad(
 
     Defined by `spec/convolution.py: conv2d_weight_grad`.
     """
-    kernel = partial(int_conv.weight_grad, window=window, kernel=kernel_hw)
+    kernel = partial(int_products.weight_grad, window=window, kernel=kernel_hw)
     return _product(e, x, e.size // e.shape[3], kernel, where, of_batch=True)
 
 
@@ -101,12 +101,12 @@ def conv2d_weight_grad(
 
 def linear(x: BlockTensor, w: BlockTensor, where: str = "") -> np.ndarray:
     """float32 (N, Cout) of x (N, Cin) and w (Cout, Cin). Defined by `spec/convolution.py: linear`."""
-    return _product(x, w, x.shape[1], int_conv.gemm, where)
+    return _product(x, w, x.shape[1], int_products.gemm, where)
 
 
 def linear_input_grad(e: BlockTensor, w: BlockTensor, where: str = "") -> np.ndarray:
     """float32 (N, Cin) of e (N, Cout). Defined by `spec/convolution.py: linear_input_grad`."""
-    return _product(e, w, e.shape[1], int_conv.gemm_nn, where)
+    return _product(e, w, e.shape[1], int_products.gemm_nn, where)
 
 
 def linear_weight_grad(e: BlockTensor, x: BlockTensor, where: str = "") -> np.ndarray:
@@ -114,4 +114,4 @@ def linear_weight_grad(e: BlockTensor, x: BlockTensor, where: str = "") -> np.nd
 
     Defined by `spec/convolution.py: linear_weight_grad`.
     """
-    return _product(e, x, e.shape[0], int_conv.gemm_tn, where, of_batch=True)
+    return _product(e, x, e.shape[0], int_products.gemm_tn, where, of_batch=True)

@@ -23,7 +23,7 @@ from intnet.numbers.accumulators import Narrow
 from intnet.ops import blocks, narrow
 from intnet.ops.bilinear import BLOCKS, PRODUCTS, bifurcated, copies, float_operands, operands, over_batch
 from intnet.ops.kernels import float_products as float32
-from intnet.ops.kernels import int_conv
+from intnet.ops.kernels import int_products
 from intnet.ops.kernels.windows import Pair, forward_windows
 
 
@@ -67,7 +67,7 @@ def _conv2d(
         return blocks.conv2d(x, w, saved.window, where)
     if kind in PRODUCTS:
         terms = w.shape[1] * w.shape[2] * w.shape[3]
-        return PRODUCTS[kind](x, w, terms, partial(int_conv.forward, window=saved.window), where)
+        return PRODUCTS[kind](x, w, terms, partial(int_products.forward, window=saved.window), where)
     return float32.conv2d(x, w, *saved.window)
 
 
@@ -78,10 +78,10 @@ def _integer_products(saved: Saved, kind: str, error: Any, w: Any) -> tuple[Any,
     dx: Any = None
     dw: Any = None
     if saved.needs[0]:
-        input_grad = partial(int_conv.input_grad, window=window, input_hw=saved.hw)
+        input_grad = partial(int_products.input_grad, window=window, input_hw=saved.hw)
         dx = product(e, w, per_input, input_grad, where)
     if saved.needs[1]:
-        weight_grad = partial(int_conv.weight_grad, window=window, kernel=kernel)
+        weight_grad = partial(int_products.weight_grad, window=window, kernel=kernel)
         dw = over_batch(kind, e_weight, loaded(saved.x), positions, weight_grad, where)
     return dx, dw
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
-from intnet.blocks.affine import AffineTensor
-from intnet.blocks.block_float import BlockTensor
 from intnet.errors import FormatError, ShapeError
+from intnet.exact.blocks.affine import AffineTensor
+from intnet.exact.blocks.block_float import BlockTensor
 from intnet.exact.expressions import Exact, exact, times_power
 from intnet.numbers import shares
 from intnet.numbers.accumulators import Narrow
@@ -39,7 +39,7 @@ from intnet.ops.bilinear import (
 )
 from intnet.ops.kernels import float32_rows
 from intnet.ops.kernels import float_products as float32
-from intnet.ops.kernels.int_conv import gemm, gemm_nn, gemm_tn
+from intnet.ops.kernels.int_products import gemm, gemm_nn, gemm_tn
 from intnet.ops.kernels.reduce import column_sums
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.mx_blocks import Along
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.inspect.trail import FRACTION_BITS, HALF
 from intnet.numbers.formats import Flag
 from intnet.packs import mx

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.mx_blocks import Along
-from intnet.blocks.mx_loops import SIZE
 from intnet.errors import ConfigError, FormatError, PackError, ShapeError
+from intnet.exact.blocks.mx_blocks import Along
+from intnet.exact.blocks.mx_loops import SIZE
 from intnet.numbers.formats import FixedPoint
 from intnet.numbers.microscaling import BIAS, NAN, Microscaling
 from intnet.numbers.qtensor import QTensor, container

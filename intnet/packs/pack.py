@@ -32,8 +32,8 @@ import numpy as np
 
 import intnet
 from intnet import plugins
-from intnet.blocks.block_float import expand
 from intnet.errors import ConfigError, FormatError, PackError
+from intnet.exact.blocks.block_float import expand
 from intnet.numbers import formats
 from intnet.numbers.formats import BlockFloat, Format
 from intnet.numbers.hexfiles import MOST_BITS

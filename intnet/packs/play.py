@@ -7,7 +7,7 @@
     board.finish()          AssertionError, unless every result came and was right
 
 `Session` is what the generated testbench does (`hdl/`), in Python: which pins to drive in a clock, and what
-is wrong with the ones that are read; the rules are those of CONTRACT.md. `intnet.cocotb` plays it.
+is wrong with the ones that are read; the rules are those of CONTRACT.md. `intnet.packs.cocotb` plays it.
 """
 
 import struct

@@ -17,8 +17,8 @@ import intnet
 from intnet.errors import ConfigError, NumberError
 from intnet.machine.ranks import World, current
 from intnet.methods.method import of_batch
+from intnet.methods.trace import PathRow, PathTable
 from intnet.runs import definition, files
-from intnet.trace import PathRow, PathTable
 from intnet.training.state import State, digest
 from intnet.training.train import Run
 

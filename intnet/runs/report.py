@@ -16,9 +16,9 @@ import intnet
 from intnet.errors import CheckpointError
 from intnet.machine.ranks import current
 from intnet.methods.method import Held
+from intnet.methods.trace import PathRow, PathTable
 from intnet.runs import records
 from intnet.show.tables import Cell, Column, Table, text
-from intnet.trace import PathRow, PathTable
 from intnet.training import model_bytes
 from intnet.training.tape import MB, Tape
 from intnet.training.train import Run

@@ -29,6 +29,7 @@ from intnet import datasets, methods, models, plugins
 from intnet.datasets import Augment, Dataset
 from intnet.errors import CheckpointError, ConfigError, IntnetError
 from intnet.machine import ranks
+from intnet.methods.trace import PathTable
 from intnet.runs import (
     checkpoint,
     config,
@@ -45,7 +46,6 @@ from intnet.runs.identity import IDENTITY, check_same_data, identity
 from intnet.runs.kept import CHECKPOINT, CONFIG, PathLike, resume_command
 from intnet.runs.metrics import cut_metrics, epoch_line, history, read_metrics, step_lines
 from intnet.runs.process import memory, taken
-from intnet.trace import PathTable
 from intnet.training.history import StepReport
 from intnet.training.inference import Scores
 from intnet.training.tape import Tape, measure

@@ -10,7 +10,7 @@ where a method reads two copies of an operand (`COPIES`).
 
 `nominal` is what the format names (of blocks in several widths the mean), `used` what the widest code of a
 layer really needed; float32 counts as 32 in both. Speed-ups are of training over float32 by AdaPT's model
-(`costs/adapt_costs.py`), the products of a layer in WL forward, in the errors' word length backward:
+(`papers/costs/adapt_costs.py`), the products of a layer in WL forward, in the errors' word length backward:
 
     speedup         every backward pass in float32, as the paper counts its own method and MuPPET
     speedup_own     every backward pass in the word length of its errors: of adapt and saved the same
@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 
 from intnet import methods, models
-from intnet.costs import adapt_costs, dynasty_costs, logs
-from intnet.costs.adapt_costs import FLOAT_BITS, History
 from intnet.methods.rounded_copies import RoundedCopies
+from intnet.papers.costs import adapt_costs, dynasty_costs, logs
+from intnet.papers.costs.adapt_costs import FLOAT_BITS, History
 from intnet.runs.report import last_batch
 from intnet.sweeps.plan import Plan, Point, run_folder
 from intnet.sweeps.rows import Numbers

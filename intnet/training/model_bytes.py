@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.affine import AffineTensor
-from intnet.blocks.block_float import BlockTensor
 from intnet.errors import ConfigError
+from intnet.exact.blocks.affine import AffineTensor
+from intnet.exact.blocks.block_float import BlockTensor
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.bilinear import copies
 from intnet.training.train import Run

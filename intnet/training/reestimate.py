@@ -16,9 +16,9 @@ from intnet.autograd import Tensor
 from intnet.errors import ConfigError
 from intnet.layers import BatchNorm2d
 from intnet.methods.method import Method
+from intnet.methods.trace import Recorder
 from intnet.models.model import Model
 from intnet.numbers.qtensor import QTensor
-from intnet.trace import Recorder
 
 
 def norms_of(model: Model) -> list[BatchNorm2d]:

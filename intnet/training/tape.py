@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from intnet.autograd import Kept, Tensor, reachable
-from intnet.blocks.affine import AffineTensor
-from intnet.blocks.block_float import BlockTensor
-from intnet.blocks.buckets import Packed, Signs
+from intnet.exact.blocks.affine import AffineTensor
+from intnet.exact.blocks.block_float import BlockTensor
+from intnet.exact.blocks.buckets import Packed, Signs
 from intnet.exact.expressions import Exact
 from intnet.exact.sources import FloatExact
 from intnet.methods.packing import Alike, Later

@@ -26,12 +26,12 @@ from intnet.layers import Conv2d
 from intnet.machine.ahead import compile_kernels, group, listed
 from intnet.machine.ranks import current
 from intnet.methods.method import Method, of_batch
+from intnet.methods.trace import Observer, Recorder
 from intnet.models.model import Model
 from intnet.numbers import shares
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.loss import float_logits, probabilities
 from intnet.show.tables import Shown, Table, facts
-from intnet.trace import Observer, Recorder
 from intnet.training.epochs import Callback, train_epochs
 from intnet.training.history import History, StepReport
 from intnet.training.inference import EVALUATION_BATCH, Scores, all_logits, as_codes, evaluate, scores

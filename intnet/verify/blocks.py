@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.block_float import BlockTensor, blocks_shape
+from intnet.exact.blocks.block_float import BlockTensor, blocks_shape
 from intnet.ops.bilinear import Copies
 from intnet.spec import block_float
 from intnet.spec.methods import dynasty_map

@@ -11,6 +11,7 @@ import numpy as np
 from intnet.exact.expressions import Exact, FloatExact
 from intnet.inspect.explain import value_at
 from intnet.inspect.operands import Operands
+from intnet.methods.trace import Event
 from intnet.numbers.qtensor import QTensor
 from intnet.spec import words as random
 from intnet.spec.float32 import to_float32
@@ -18,7 +19,6 @@ from intnet.spec.formats import Direct, FixedPoint, Format
 from intnet.spec.methods.step import curve_code
 from intnet.spec.rounding import Mode, round_fraction
 from intnet.spec.tensor import place_of, power
-from intnet.trace import Event
 from intnet.verify import chains
 from intnet.verify.judge import FLOAT32
 from intnet.verify.record import What

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.affine import VIEWS, AffineTensor
-from intnet.blocks.buckets import Packed
+from intnet.exact.blocks.affine import VIEWS, AffineTensor
+from intnet.exact.blocks.buckets import Packed
 from intnet.spec import buckets, words
 from intnet.spec.float32 import ONE
 from intnet.spec.tensor import place_of

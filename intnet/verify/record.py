@@ -15,8 +15,8 @@ import numpy as np
 
 from intnet.autograd import Node, Op, Watcher
 from intnet.exact.expressions import Exact, FloatExact
+from intnet.methods.trace import Event
 from intnet.ops.elementwise import add
-from intnet.trace import Event
 
 
 class Happened:

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.affine import AffineTensor
-from intnet.blocks.block_float import BlockTensor
-from intnet.blocks.buckets import Packed
-from intnet.blocks.mx_blocks import Along
+from intnet.exact.blocks.affine import AffineTensor
+from intnet.exact.blocks.block_float import BlockTensor
+from intnet.exact.blocks.buckets import Packed
+from intnet.exact.blocks.mx_blocks import Along
+from intnet.methods.trace import Event
 from intnet.numbers.formats import BlockFloat
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.bilinear import Bifurcated, Copies
 from intnet.spec import words as random
-from intnet.trace import Event
 from intnet.verify import blocks, events, inferred, mx_blocks, packed
 from intnet.verify.events import Place
 from intnet.verify.judge import FLOAT32, Judge

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from intnet.blocks.affine import AffineTensor
-from intnet.blocks.block_float import BlockTensor
-from intnet.blocks.buckets import Packed
+from intnet.exact.blocks.affine import AffineTensor
+from intnet.exact.blocks.block_float import BlockTensor
+from intnet.exact.blocks.buckets import Packed
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.bilinear import Copies
 from intnet.spec.float32 import fma32

@@ -15,7 +15,7 @@ from intnet.exact.sources import FloatExact, Root
 from intnet.inspect.explain import explain
 from intnet.inspect.measure import measure
 from intnet.inspect.trail import trail
-from intnet.trace import Event, PathTable
+from intnet.methods.trace import Event, PathTable
 from tests.support.user_formats import Some, Steps, registered
 
 __all__ = ["registered"]

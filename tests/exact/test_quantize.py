@@ -1,6 +1,6 @@
 """Every format and rounding mode against the definition: small inputs exhaustively, corners beyond.
 
-Scaled has `test_scaled.py`, block float `tests/blocks`.
+Scaled has `test_scaled.py`, block float `tests/exact/blocks`.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""`intnet.torch`: intnet's bits on tensors, and its straight-through gradient beside PyTorch's own."""
+"""`intnet.export.torch`: intnet's bits on tensors, and its straight-through gradient beside PyTorch's own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import intnet.torch as bridge
+import intnet.export.torch as bridge
 from intnet import ApFixed, Constant, Direct, FixedPoint, Flag, Microscaling, Scaled, Shift, quantize
 from intnet.errors import ConfigError, FormatError, NumberError, ShapeError
 from intnet.numbers import rng
@@ -233,7 +233,7 @@ def test_compiled_code_computes_the_same() -> None:
     (lambda: torch.zeros(2).to(torch.float8_e5m2), FormatError, "is torch.float8_e5m2"),
     (lambda: torch.zeros(2, dtype=torch.complex64), FormatError, "is torch.complex64"),
     (lambda: np.zeros(2), FormatError, "takes a tensor, not ndarray: intnet.quantize"),
-    (lambda: torch.tensor([torch.nan]), NumberError, "intnet.torch.quantize: NaN or infinity"),
+    (lambda: torch.tensor([torch.nan]), NumberError, "intnet.export.torch.quantize: NaN or infinity"),
 ])  # fmt: skip
 def test_tensors_that_are_refused(x: Any, error: type, says: str) -> None:
     with pytest.raises(error, match=says):

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from intnet import FixedPoint, methods, quantize
-from intnet.blocks.block_float import quantize_blocks
 from intnet.errors import ConfigError, NumberError, ShapeError
+from intnet.exact.blocks.block_float import quantize_blocks
 from intnet.export import batch, c_blocks, digits, interpret, memories, writing
 from intnet.export import program as p
 from intnet.export.program import Program
 from intnet.export.trace import block_product, trace
-from intnet.trace import Event
+from intnet.methods.trace import Event
 from tests.support.exporting import NETS, by_c, by_runtime, by_the_definition, trained, wanted
 from tests.support.zoo import WORLD, Grouped
 

@@ -15,13 +15,13 @@ from intnet.exact.expressions import Exact, exact
 from intnet.exact.quantize import quantize
 from intnet.exact.sources import FloatExact, Root
 from intnet.inspect.explain import Disagreement, Explanation, Rounding, explain
+from intnet.methods.trace import Event
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import HLS_ALIASES, MODES
 from intnet.spec import power, round_fraction
 from intnet.spec.formats import exponent_of
 from intnet.spec.rounding import overflow, round_sqrt
-from intnet.trace import Event
 from tests.support import cases
 
 F = Fraction

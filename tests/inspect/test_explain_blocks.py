@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.blocks.block_float import quantize_blocks
+from intnet.exact.blocks.block_float import quantize_blocks
 from intnet.inspect.explain import Disagreement, Explanation, Rounding, explain
 from intnet.inspect.explain_blocks import Block
 from intnet.inspect.operands import Operands
+from intnet.methods.trace import Event, Recorder
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import run_folder
 from intnet.spec.block_float import Index, block_of, places
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import power
-from intnet.trace import Event, Recorder
 
 SAMPLES = 300
 DATA = {"x0", "x0b", "e3"}

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.blocks.buckets import Codec, Draw, Mix, Packed, encode
 from intnet.errors import FormatError
+from intnet.exact.blocks.buckets import Codec, Draw, Mix, Packed, encode
 from intnet.inspect.elements import interesting
 from intnet.inspect.explain import Disagreement, Explanation, Rounding, explain
 from intnet.inspect.explain_buckets import Bucket
 from intnet.inspect.measure import measure
 from intnet.inspect.operands import Operands
 from intnet.inspect.text import stations
+from intnet.methods.trace import Event, PathTable, Recorder
 from intnet.runs import run_folder
 from intnet.spec.float32 import to_float32
 from intnet.spec.rounding import round_fraction
 from intnet.spec.words import stream
 from intnet.spec.words import words as random_words
-from intnet.trace import Event, PathTable, Recorder
 from tests.oracle import bucket_steps as oracle
 
 F = Fraction

@@ -18,6 +18,7 @@ import pytest
 from intnet.inspect.explain import Explanation, explain
 from intnet.inspect.operands import Operands
 from intnet.methods import Wageubn
+from intnet.methods.trace import Event
 from intnet.numbers.qtensor import QTensor
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats as quantizers
@@ -26,7 +27,6 @@ from intnet.spec import power, round_fraction
 from intnet.spec.rounding import round_sqrt
 from intnet.spec.tensor import Tensor, place_of
 from intnet.spec.words import words
-from intnet.trace import Event
 from tests.support.stepping import JOINS, Case, Result, run_case
 
 SAMPLES = 1000

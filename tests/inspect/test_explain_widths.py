@@ -20,13 +20,13 @@ import pytest
 from intnet.exact.quantize import quantize
 from intnet.inspect.explain import Explanation, Rounding, explain
 from intnet.inspect.operands import Input, Operands
+from intnet.methods.trace import Event, Recorder
 from intnet.numbers.formats import Scaled
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import run_folder
 from intnet.spec import power, round_fraction
 from intnet.spec.tensor import place_of
 from intnet.spec.words import words
-from intnet.trace import Event, Recorder
 
 SAMPLES, SEED, BATCH = 1000, 3, 8
 BEFORE = {"fc2/x0": "relu1/x4", "fc3/x0": "relu2/x4", "relu1/x4": "bn1/x3", "relu2/x4": "bn2/x3"}

@@ -13,9 +13,9 @@ from intnet.inspect import text
 from intnet.inspect.explain import explain
 from intnet.inspect.explain_rules import Disagreement
 from intnet.inspect.measure import errors_of, measure
+from intnet.methods.trace import Event
 from intnet.numbers.microscaling import MXFP4, MXFP8_E5M2, MXINT8
 from intnet.numbers.small_floats import Float
-from intnet.trace import Event
 from tests.support.user_formats import registered
 
 __all__ = ["registered"]

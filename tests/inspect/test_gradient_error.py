@@ -17,9 +17,9 @@ from intnet.inspect.gradient_error import Compared, compared
 from intnet.inspect.operands import Operands
 from intnet.layers import Conv2d, Linear
 from intnet.methods import METHODS
+from intnet.methods.trace import Event, Recorder
 from intnet.numbers.formats import FixedPoint
 from intnet.runs import run_folder
-from intnet.trace import Event, Recorder
 
 RNG = np.random.default_rng(3)
 SHAPES = [  # images, channels in and out, kernel, stride, padding, groups

@@ -14,9 +14,9 @@ import pytest
 
 from intnet.cli import inspect as command
 from intnet.inspect.text import decimal, fraction, root_decimal, sparkline
+from intnet.methods.trace import Recorder
 from intnet.runs import records, run_folder
 from intnet.spec import formats
-from intnet.trace import Recorder
 from tests.support.command import MLP, PYTHON, ROOT, environment, here, refused
 
 SMALL = (*MLP, "--limit", 64)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.blocks.mx_blocks import Along
 from intnet.cli import inspect as command
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.inspect.elements import interesting
 from intnet.inspect.explain import explain
 from intnet.inspect.flow import Box, draw
@@ -22,9 +22,9 @@ from intnet.inspect.operands import Operands
 from intnet.inspect.page.embed import Data
 from intnet.inspect.page.ways import as_json
 from intnet.inspect.text import stations
+from intnet.methods.trace import Recorder
 from intnet.numbers.microscaling import MXFP4
 from intnet.runs import run_folder
-from intnet.trace import Recorder
 from tests.support.browser import CHROMIUM, Browser
 from tests.support.command import MLP, here, refused
 from tests.support.mx_events import event_of, numbers

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.blocks.block_float import quantize_blocks
-from intnet.blocks.mx_blocks import Along
+from intnet.exact.blocks.block_float import quantize_blocks
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.quantize import quantize
 from intnet.exact.sources import FloatExact, Root
@@ -18,11 +18,11 @@ from intnet.inspect import as_spec
 from intnet.inspect.histograms import Errors
 from intnet.inspect.measure import errors_of, measure
 from intnet.inspect.text import unit
+from intnet.methods.trace import Event
 from intnet.numbers.formats import Constant, Direct, FixedPoint, Flag, Format, Scaled, Shift
 from intnet.numbers.microscaling import MXS
 from intnet.numbers.qtensor import QTensor
 from intnet.spec.mx_blocks import InBlock
-from intnet.trace import Event
 from tests.support import cases
 from tests.support.mx_events import event_of, numbers
 

@@ -11,7 +11,7 @@ import pytest
 import intnet
 from intnet import QTensor, datasets, methods, models
 from intnet.errors import ConfigError
-from intnet.trace import Recorder
+from intnet.methods.trace import Recorder
 from intnet.training.train import Run
 from tests.support.command import here, refused
 

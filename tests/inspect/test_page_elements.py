@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.blocks.mx_blocks import Along
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.inspect.elements import interesting
 from intnet.inspect.explain import explain
 from intnet.inspect.explain_rules import Disagreement
@@ -25,6 +25,7 @@ from intnet.inspect.page import ELEMENTS
 from intnet.inspect.page.embed import Data, rows_held
 from intnet.inspect.page.ways import as_json
 from intnet.inspect.text import stations
+from intnet.methods.trace import Event, Recorder
 from intnet.numbers.microscaling import MXFP4, MXINT8, MXS, SCALES
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import run_folder
@@ -32,7 +33,6 @@ from intnet.show import lab, web
 from intnet.spec.float32 import to_float32
 from intnet.spec.rounding import MODES
 from intnet.spec.tensor import place_of
-from intnet.trace import Event, Recorder
 from tests.support.browser import CHROMIUM, Browser
 from tests.support.mx_events import event_of, numbers
 

@@ -14,8 +14,8 @@ from intnet.cli.main import main
 from intnet.inspect.explain import explain
 from intnet.inspect.operands import Operands
 from intnet.inspect.text import stations
+from intnet.methods.trace import Recorder
 from intnet.runs import run_folder
-from intnet.trace import Recorder
 from tests.support.browser import CHROMIUM, Browser
 
 LAYER = "layer1.0.conv1"

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.blocks.block_float import WIDTHS, quantize_blocks
 from intnet.cli.main import main
+from intnet.exact.blocks.block_float import WIDTHS, quantize_blocks
 from intnet.inspect import block_maps
 from intnet.inspect.masters import with_masters
 from intnet.inspect.operands import Operands
 from intnet.inspect.page import block_map, glossary
 from intnet.methods import METHODS
+from intnet.methods.trace import Event, Recorder
 from intnet.runs import run_folder
-from intnet.trace import Event, Recorder
 from tests.support.browser import CHROMIUM, Browser
 from tests.support.docs_pages import ROOT
 

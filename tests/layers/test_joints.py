@@ -17,6 +17,7 @@ from intnet.inspect.operands import Operands
 from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Linear, SiLU
 from intnet.layers.joints import Join, Scale, SqueezeExcitation
 from intnet.methods import METHODS, Method, Wageubn, make
+from intnet.methods.trace import Recorder
 from intnet.models.model import Model
 from intnet.packs.layers.capture import Taps
 from intnet.spec import Fixed, convolution, elementwise, pooling, power
@@ -24,7 +25,6 @@ from intnet.spec import Tensor as Exact
 from intnet.spec import formats as qz
 from intnet.spec.curves import curve_bounds, curve_round
 from intnet.spec.float32 import dot32, mul32
-from intnet.trace import Recorder
 from intnet.training.train import Run
 from tests.support import cases
 from tests.support.opcheck import fixed, values

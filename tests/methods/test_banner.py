@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intnet import methods
-from intnet.blocks.affine import steps
-from intnet.blocks.buckets import Codec, Draw, encode
 from intnet.errors import ConfigError
+from intnet.exact.blocks.affine import steps
+from intnet.exact.blocks.buckets import Codec, Draw, encode
 from intnet.methods import banner as lib
 from intnet.methods.banner import NEAREST, STOCHASTIC, WIDE
+from intnet.methods.trace import Recorder
 from intnet.numbers import rng
 from intnet.ops import conv2d, linear
 from intnet.ops.bilinear import Bifurcated
@@ -25,7 +26,6 @@ from intnet.spec.methods.packing import Codec as SpecCodec
 from intnet.spec.methods.packing import Packed, pack
 from intnet.spec.methods.step import Now
 from intnet.spec.words import words
-from intnet.trace import Recorder
 from intnet.training.train import Run
 from tests.support.opcheck import floating, run, tensor, threads, values
 from tests.support.saved_world import NETS, Case, packed_differences, prepared

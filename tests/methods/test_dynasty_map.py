@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from intnet.blocks.block_float import quantize_blocks
+from intnet.exact.blocks.block_float import quantize_blocks
 from intnet.methods import dynasty_map as lib
 from intnet.spec.methods import dynasty_map as definition
 from intnet.spec.nets import Layer

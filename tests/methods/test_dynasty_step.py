@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from intnet.autograd import Tensor
+from intnet.methods.trace import Recorder
 from intnet.spec.methods import dynasty, dynasty_map
 from intnet.spec.methods.step import Now
 from intnet.spec.nets import Layer
-from intnet.trace import Recorder
 from intnet.training.inference import as_codes
 from tests.support import blocks
 from tests.support.dynasty_world import NETS, Case, Result, differences, prepared, recorded, run_case

@@ -19,6 +19,7 @@ from intnet.errors import ConfigError, NumberError, ShapeError
 from intnet.methods import float_master, schedules
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import Parameter
+from intnet.methods.trace import Recorder
 from intnet.ops.kernels import descent
 from intnet.ops.loss import float_logits
 from intnet.runs import run_folder
@@ -26,7 +27,6 @@ from intnet.spec.float32 import to_float32
 from intnet.spec.methods import METHODS
 from intnet.spec.methods import float_master as oracle
 from intnet.spec.methods.float_master import Settings, Slots
-from intnet.trace import Recorder
 from tests.support.opcheck import expected_loss, floating, threads, values
 
 LEVERS: dict[str, dict[str, Any]] = {

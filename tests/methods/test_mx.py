@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from intnet import datasets, methods
-from intnet.blocks.mx_blocks import Along
 from intnet.datasets import Dataset
 from intnet.errors import ConfigError, NumberError
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.methods import mx as lib
+from intnet.methods.trace import Recorder
 from intnet.numbers.microscaling import MXS
 from intnet.ops.bilinear import Bifurcated, Copies
 from intnet.spec.methods import mx
 from intnet.spec.methods.step import Now
 from intnet.spec.words import words
-from intnet.trace import Recorder
 from intnet.training.train import Run
 from tests.support.opcheck import tensor, threads, values
 from tests.support.saved_world import Case, prepared

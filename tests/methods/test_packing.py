@@ -10,16 +10,16 @@ import pytest
 
 from intnet import methods
 from intnet.autograd import loaded
-from intnet.blocks.block_float import BlockTensor
 from intnet.cli.main import main
 from intnet.errors import ConfigError
+from intnet.exact.blocks.block_float import BlockTensor
 from intnet.exact.expressions import FloatExact
 from intnet.methods.packing import Alike
+from intnet.methods.trace import Recorder
 from intnet.numbers.qtensor import QTensor
 from intnet.spec.methods import METHODS
 from intnet.spec.methods.saved import Packed
 from intnet.spec.methods.step import Now
-from intnet.trace import Recorder
 from intnet.training.tape import measure
 from intnet.training.train import Run
 from tests.support.saved_world import NETS, Case, packed_differences

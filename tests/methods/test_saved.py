@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from intnet import datasets, methods, models
-from intnet.blocks.buckets import Packed, Signs
 from intnet.errors import ConfigError, NumberError
+from intnet.exact.blocks.buckets import Packed, Signs
 from intnet.methods.packing import Later
 from intnet.training.train import Run
 from tests.support.opcheck import threads

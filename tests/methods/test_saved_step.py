@@ -13,9 +13,9 @@ from intnet.autograd import Tensor, backward
 from intnet.exact.expressions import add
 from intnet.layers import Linear
 from intnet.methods.method import Method
+from intnet.methods.trace import Recorder
 from intnet.spec.methods.saved import Codec
 from intnet.spec.nets import Layer, Residual
-from intnet.trace import Recorder
 from tests.support.opcheck import threads
 from tests.support.saved_world import BY_LAYER, NETS, PATTERNS, Case, Result, differences, prepared, run_case
 

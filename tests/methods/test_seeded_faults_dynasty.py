@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.blocks import block_loops
+from intnet.exact.blocks import block_loops
 from intnet.methods import Dynasty, dynasty, dynasty_map
 from intnet.ops.bilinear import Copies
 from tests.methods import test_dynasty_map

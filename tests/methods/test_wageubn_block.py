@@ -16,13 +16,13 @@ from intnet.datasets import Dataset
 from intnet.errors import ConfigError, NumberError
 from intnet.layers import BatchNorm2d, Flatten, Layer, Linear, ReLU, Sequential, Sigmoid, SiLU, Tanh
 from intnet.methods.method import Method
+from intnet.methods.trace import Recorder
 from intnet.models.model import Model
 from intnet.numbers.formats import Direct
 from intnet.spec import data
 from intnet.spec.nets import Layer as SpecLayer
 from intnet.spec.nets import Net
 from intnet.spec.training import train
-from intnet.trace import Recorder
 from intnet.training.train import Run
 from tests.support import moving
 from tests.support.cases import random_codes

@@ -13,13 +13,13 @@ from intnet.autograd import Tensor
 from intnet.datasets import Dataset
 from intnet.errors import ConfigError
 from intnet.methods.method import Method
+from intnet.methods.trace import Recorder
 from intnet.methods.wageubn import Wageubn
 from intnet.numbers.formats import Direct, FixedPoint, Flag, Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.spec import data
 from intnet.spec.training import train
 from intnet.spec.words import words
-from intnet.trace import Recorder
 from intnet.training.train import Run
 from tests.support.cases import random_codes
 from tests.support.command import MLP, here, last_line, refused

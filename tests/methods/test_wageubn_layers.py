@@ -16,12 +16,12 @@ import pytest
 from intnet import spec as oracle
 from intnet.datasets import Dataset
 from intnet.methods import Wageubn
+from intnet.methods.trace import Recorder
 from intnet.spec import Fixed, convolution, elementwise, pooling, power
 from intnet.spec import batch_norm as norm
 from intnet.spec import formats as qz
 from intnet.spec import words as random
 from intnet.spec.float32 import to_float32
-from intnet.trace import Recorder
 from intnet.training.train import Run
 from tests.support import cases
 from tests.support import wageubn_layers as layers

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from intnet import datasets, methods, models, spec
-from intnet.blocks import bucket_loops
+from intnet.exact.blocks import bucket_loops
 from intnet.numbers import batch_sums
 from intnet.ops.kernels import depthwise, float32_rows, position_sums, tiles
 from intnet.ops.kernels import float_products as float32

@@ -17,10 +17,9 @@ import pytest
 from intnet.errors import ContainerError
 from intnet.machine import words
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.kernels import int_conv as conv
+from intnet.ops.kernels import int_products as conv
 from intnet.ops.kernels import position_sums, tiles
-from intnet.ops.kernels.int_conv import gemm
-from intnet.ops.kernels.plan import plan
+from intnet.ops.kernels.int_products import gemm, plan
 from intnet.ops.kernels.tiles import FOURS, PAIRS
 from tests.support.command import ROOT, environment
 from tests.support.machines import machines

@@ -14,8 +14,8 @@ from intnet.numbers.qtensor import QTensor
 from intnet.ops import conv2d
 from intnet.ops.kernels import depthwise
 from intnet.ops.kernels import float_products as float32
-from intnet.ops.kernels import int_conv as conv
-from intnet.ops.kernels.plan import plan
+from intnet.ops.kernels import int_products as conv
+from intnet.ops.kernels.int_products import plan
 from tests.support.opcheck import fixed, floating, integer, road, run, scaled, tensor, threads, values
 
 

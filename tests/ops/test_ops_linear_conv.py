@@ -20,7 +20,7 @@ from intnet.numbers.formats import Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import add_bias, conv2d, linear
 from intnet.ops.kernels.float_products import conv2d_weight_grad
-from intnet.ops.kernels.plan import plan
+from intnet.ops.kernels.int_products import plan
 from tests.support.opcheck import (
     fixed,
     floating,

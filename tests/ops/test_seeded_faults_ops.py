@@ -26,7 +26,7 @@ from intnet.numbers.qtensor import QTensor
 from intnet.ops import bilinear, norm
 from intnet.ops.kernels import float32_rows
 from intnet.ops.kernels import float_products as float32
-from intnet.ops.kernels import int_conv as conv
+from intnet.ops.kernels import int_products as conv
 from tests.support.faults import Patch
 from tests.support.stepping import Case, differences, run_case
 

@@ -1,4 +1,4 @@
-"""`intnet.cocotb` in Icarus: it plays units of every kind, catches faults, and says what they are."""
+"""`intnet.packs.cocotb` in Icarus: it plays units of every kind, catches faults, and says what they are."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 
 from examples.rtl import simulate
 from examples.rtl.mutants import HERE
-from intnet import cocotb as intnet_cocotb
 from intnet.errors import ConfigError, PackError
 from intnet.packs import check, pack
+from intnet.packs import cocotb as intnet_cocotb
 from intnet.packs.layouts import Choice, laid_out
 from intnet.packs.play import Scoreboard
 from tests.support.command import environment
@@ -31,7 +31,7 @@ in_icarus = pytest.mark.skipif(bool(REASON), reason=REASON)
 TIE_UP = 7  # a mutant of quantize_sq
 TEST = """\
 import cocotb
-from intnet.cocotb import play
+from intnet.packs.cocotb import play
 
 @cocotb.test()
 async def golden(dut):

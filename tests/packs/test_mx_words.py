@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.blocks.mx_blocks import Along, quantize_along
 from intnet.errors import PackError
+from intnet.exact.blocks.mx_blocks import Along, quantize_along
 from intnet.inspect import as_spec
 from intnet.inspect.trail import HALF, mx_trail
 from intnet.numbers.microscaling import MXFP4, MXINT8, MXS, SCALES, Microscaling

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intnet.blocks.block_float import quantize_blocks
+from intnet.exact.blocks.block_float import quantize_blocks
 from intnet.inspect.trail import block_trail
 from intnet.packs import check, layers, pack
 from intnet.runs import run_folder

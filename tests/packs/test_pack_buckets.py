@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intnet.blocks.buckets import Codec, Draw, encode
+from intnet.exact.blocks.buckets import Codec, Draw, encode
 from intnet.inspect.trail import bucket_trail
 from intnet.packs import check, layers, pack
 from intnet.runs import run_folder

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from intnet.errors import ContainerError, PackError
+from intnet.methods.trace import Recorder
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import layers, pack
 from intnet.packs.layers import paths
@@ -19,7 +20,6 @@ from intnet.spec.convolution import linear, linear_input_grad, linear_weight_gra
 from intnet.spec.rounding import round_fraction
 from intnet.spec.tensor import Fixed, power
 from intnet.spec.words import words as philox
-from intnet.trace import Recorder
 from tests.support import wageubn_layers as by_hand
 from tests.support.plain_pack import Plain
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from examples.rtl import simulate
-from intnet.blocks.mx_blocks import InBlocks
 from intnet.cli.main import main
 from intnet.errors import ConfigError, PackError
+from intnet.exact.blocks.mx_blocks import InBlocks
 from intnet.methods import mx as method
+from intnet.methods.trace import Recorder
 from intnet.numbers.microscaling import MXS
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import causes, check, export, layers, layouts, pack, tiles
@@ -23,7 +24,6 @@ from intnet.packs.by_spec import recompute as by_spec
 from intnet.packs.layers import network
 from intnet.packs.ports import Draft
 from intnet.runs import run_folder
-from intnet.trace import Recorder
 from intnet.training.train import Run
 from tests.support.contract_device32 import Sums
 from tests.support.contract_mx import DeviceMX, Fault

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from intnet import models
-from intnet.costs import adapt_costs as costs
-from intnet.papers import CHECKS, adapt_costs
+from intnet.papers.checks import CHECKS, adapt_costs
+from intnet.papers.costs import adapt_costs as costs
 from intnet.papers.places import PAPERS
 from tests.oracle import costs as oracle
 from tests.support.command import ROOT, here, refused

@@ -15,15 +15,15 @@ from intnet.exact.expressions import Exact
 from intnet.methods import wageubn
 from intnet.methods.float32 import Float32
 from intnet.methods.method import Method
+from intnet.methods.trace import Event, Recorder
 from intnet.methods.wageubn import Wageubn
 from intnet.numbers.qtensor import QTensor
-from intnet.papers import CHECKS, training, wageubn_batch_size, wageubn_data_ratio, wageubn_widths
-from intnet.papers.check import Sizes, Task
-from intnet.papers.single_path import SinglePath
-from intnet.papers.training import Arm, Outcome
+from intnet.papers.checks import CHECKS, training, wageubn_batch_size, wageubn_data_ratio, wageubn_widths
+from intnet.papers.checks.check import Sizes, Task
+from intnet.papers.checks.single_path import SinglePath
+from intnet.papers.checks.training import Arm, Outcome
 from intnet.spec import formats as quantizers
 from intnet.spec import words as random
-from intnet.trace import Event, Recorder
 from intnet.training.inference import classified
 from intnet.training.train import Run
 

@@ -1,4 +1,4 @@
-"""Decisions of the buckets (`intnet/blocks/bucket_loops.py`), and the Newton steps as the code has them.
+"""Decisions of the buckets (`intnet/exact/blocks/bucket_loops.py`), and the Newton steps as code has them.
 
 `goes_up` of any float32 fraction: less than 1 is at most 1 - 2**-24, and times 2**32 is exact. The
 steps of `divided` and of `quotient` run on factors 1 + e, one a rounding; `test_quotients.py` goes on there.
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import z3
 
-from intnet.blocks import bucket_loops as loops
+from intnet.exact.blocks import bucket_loops as loops
 from intnet.machine import instructions
 from tests.proofs.machine import I32, Bit, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.reals import CHOICES, Factor, newton, real, whole

@@ -1,4 +1,4 @@
-"""Rounding in float64 and float32 (`intnet/exact/stages.py`, `intnet/blocks/block_loops.py`): all reals.
+"""Rounding in float64 and float32 (`intnet/exact/stages.py`, `intnet/exact/blocks/block_loops.py`).
 
 Quotients come from `instructions.quotient`; what is used of it is what `test_quotients.py` proves: it lies to
 every multiple of 1/2 as num/den does, and is it where num/den is one.
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import z3
 
-from intnet.blocks import block_loops
 from intnet.exact import stages
+from intnet.exact.blocks import block_loops
 from tests.proofs.machine import I32, I64, Bit, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.memory import Cells
 from tests.proofs.reals import CHOICES, FLOATS, Double, real, to_even, whole

@@ -1,6 +1,6 @@
 """Quotients by a multiplication, at full width: error bounds over the reals, and integers beside them.
 
-`intnet/machine/instructions.py: quotient` (float64) and `intnet/blocks/quotient.py: divided` (float32)
+`intnet/machine/instructions.py: quotient` (float64) and `intnet/exact/blocks/quotient.py: divided` (float32)
 take one Newton step on num * (1/den). Each rounding multiplies by 1 + e, |e| <= u = 2**-53 (2**-24), as
 IEEE says of all that does not underflow; e is any real number here. The solver proves the
 steps of their docstrings.

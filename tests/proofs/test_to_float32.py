@@ -1,4 +1,4 @@
-"""Exact values to float32 (`intnet/exact/loops.py`, `intnet/blocks/long_sums.py`): no lost bit decides wrong.
+"""Exact values to float32 (`intnet/exact/loops.py`, `blocks/long_sums.py`): no lost bit decides wrong.
 
 float32 rounds x to a multiple of 2**k, k = its bit length - 24, or more where it is subnormal: claims are of
 every k that |x| < 2**(k + 24) allows. float64 holds an integer below 2**53 as it is.
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import z3
 
-from intnet.blocks import long_sums
 from intnet.exact import loops
+from intnet.exact.blocks import long_sums
 from tests.proofs.machine import (
     I64,
     U64,

@@ -11,10 +11,10 @@ import pytest
 from intnet import datasets
 from intnet.autograd import Tensor
 from intnet.errors import CheckpointError
+from intnet.methods.trace import Event
 from intnet.numbers.qtensor import QTensor
 from intnet.ops import norm
 from intnet.runs import archive, fixed_model, run_folder
-from intnet.trace import Event
 from intnet.training.inference import as_codes
 from intnet.training.train import Run
 from tests.support.command import here, refused

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from intnet.blocks.mx_blocks import Along
 from intnet.cli.main import main
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.inspect import as_spec
 from intnet.numbers.microscaling import MXS
 from intnet.show import lab

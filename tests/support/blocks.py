@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from intnet import spec as oracle
-from intnet.blocks.block_float import BlockTensor, quantize_blocks
 from intnet.errors import NumberError
+from intnet.exact.blocks.block_float import BlockTensor, quantize_blocks
 from intnet.ops import conv2d, linear
 from intnet.spec import block_float
 from tests.support.opcheck import run, tensor, values

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from intnet import spec as oracle
-from intnet.blocks import buckets as bucket_codec
-from intnet.blocks.buckets import Codec, Draw, Packed
+from intnet.exact.blocks import buckets as bucket_codec
+from intnet.exact.blocks.buckets import Codec, Draw, Packed
 from intnet.spec import buckets, float32
 
 NAME = "layer1.0.conv1/a"  # a stream

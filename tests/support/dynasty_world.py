@@ -17,16 +17,16 @@ import numpy as np
 
 from intnet import datasets, methods
 from intnet import spec as oracle
-from intnet.blocks.block_float import BlockTensor
 from intnet.datasets import Dataset
+from intnet.exact.blocks.block_float import BlockTensor
 from intnet.exact.expressions import FloatExact
 from intnet.methods import dynasty as library
 from intnet.methods.method import Method
+from intnet.methods.trace import Recorder
 from intnet.numbers.qtensor import QTensor
 from intnet.spec.methods import dynasty
 from intnet.spec.methods.step import Now
 from intnet.spec.values import exact
-from intnet.trace import Recorder
 from intnet.training.train import Run
 from tests.support import blocks, cases, map_digits
 from tests.support.moving import LAST, NETS, model

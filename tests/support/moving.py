@@ -20,6 +20,7 @@ from intnet.datasets import Dataset
 from intnet.exact.expressions import Exact, FloatExact
 from intnet.layers import BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU
 from intnet.methods.method import Method
+from intnet.methods.trace import Recorder
 from intnet.models.mlp import MLP
 from intnet.models.model import Model
 from intnet.numbers.qtensor import QTensor
@@ -29,7 +30,6 @@ from intnet.spec.methods import METHODS
 from intnet.spec.methods.step import Now, Step, value_of
 from intnet.spec.nets import Layer
 from intnet.spec.values import exact
-from intnet.trace import Recorder
 from intnet.training.train import Run
 from tests.support import cases
 from tests.support.states import state_differences, state_of

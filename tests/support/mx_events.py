@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.mx_blocks import Along, quantize_along
+from intnet.exact.blocks.mx_blocks import Along, quantize_along
+from intnet.methods.trace import Event
 from intnet.numbers.rounding import how
-from intnet.trace import Event
 
 SHAPE = (2, 70, 3)  # along its second axis two blocks of 32 and one of 6, or of two groups 32 and 3
 

@@ -16,18 +16,18 @@ import numpy as np
 from intnet import datasets, methods
 from intnet import spec as oracle
 from intnet.autograd import Tensor
-from intnet.blocks.buckets import Packed
 from intnet.datasets import Dataset
+from intnet.exact.blocks.buckets import Packed
 from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Linear, SiLU
 from intnet.layers.joints import SqueezeExcitation
 from intnet.methods.method import Method
+from intnet.methods.trace import Recorder
 from intnet.models.model import Model
 from intnet.spec import float32, nets
 from intnet.spec.methods import saved
 from intnet.spec.methods.saved import Codec
 from intnet.spec.methods.step import Now
 from intnet.spec.nets import Layer
-from intnet.trace import Recorder
 from intnet.training.train import Run
 from tests.support import cases, moving
 from tests.support.bucket_cases import SIGNED, patterns

@@ -7,8 +7,8 @@ from intnet import models
 from intnet.autograd import Tensor
 from intnet.layers import Dropout, Flatten, Linear, ReLU, Sequential
 from intnet.methods.method import Method
+from intnet.methods.trace import PathTable
 from intnet.runs import rank_messages, run_folder
-from intnet.trace import PathTable
 from intnet.training.history import StepReport
 
 # What stands here is small, and yet each batch has whole groups for some ranks and none for others.

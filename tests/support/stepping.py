@@ -21,6 +21,7 @@ from intnet.datasets import Dataset
 from intnet.exact.expressions import Exact
 from intnet.layers import BatchNorm2d, Conv2d, GlobalAvgPool, Linear, ReLU, Sequential
 from intnet.methods.method import Method
+from intnet.methods.trace import Event, Recorder
 from intnet.models.model import Model
 from intnet.models.resnet import BasicBlock
 from intnet.numbers.qtensor import QTensor
@@ -28,7 +29,6 @@ from intnet.spec import models
 from intnet.spec.methods import wageubn
 from intnet.spec.methods.step import Now, store
 from intnet.spec.values import elements, to_float, with_elements
-from intnet.trace import Event, Recorder
 from intnet.training.train import Run
 from tests.support import cases
 from tests.support.states import state_differences, state_of

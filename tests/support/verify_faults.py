@@ -108,7 +108,7 @@ FAULTS = {
         "muppet", "Wq",
     ),
     "zero points of buckets cut off": Fault(
-        "blocks/bucket_loops.py",
+        "exact/blocks/bucket_loops.py",
         "return s, np.rint(-low / s) + _ZERO",
         "return s, np.trunc(-low / s) + _ZERO",
         "saved", "x1s",
@@ -120,7 +120,7 @@ FAULTS = {
         "banner", "e3w",
     ),
     "integers of another zero point": Fault(
-        "blocks/affine.py",
+        "exact/blocks/affine.py",
         "centred(q.reshape(-1), int(zero),",
         "centred(q.reshape(-1), int(zero) - 1,",
         "banner", "x0",
@@ -141,7 +141,7 @@ FAULTS = {
         "banner", "e3w",
     ),
     "mantissas one bit short": Fault(
-        "blocks/block_loops.py",
+        "exact/blocks/block_loops.py",
         "limit[k] = _POWERS32[_BIAS32 + width - 1] - _ONE",
         "limit[k] = _POWERS32[_BIAS32 + width - 1] - _ONE - _ONE",
         "dynasty",

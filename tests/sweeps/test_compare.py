@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from intnet.cli import compare
-from intnet.costs import adapt_costs
-from intnet.costs.adapt_costs import History, LayerSize
 from intnet.errors import ConfigError
+from intnet.papers.costs import adapt_costs
+from intnet.papers.costs.adapt_costs import History, LayerSize
 from intnet.runs import report, run_folder
 from intnet.sweeps import compared, figures, plan, plots, processes, work
 from intnet.sweeps.plan import Asked, Part

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from intnet.machine.ranks import current
+from intnet.methods.trace import PathRow, PathTable
 from intnet.numbers import shares
 from intnet.runs import rank_messages
-from intnet.trace import PathRow, PathTable
 from tests.support.pipes import together
 from tests.support.shared_run import all_trained, trained
 

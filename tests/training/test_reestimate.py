@@ -12,8 +12,8 @@ from intnet.autograd import Tensor
 from intnet.datasets import Augment
 from intnet.errors import ConfigError, ContainerError
 from intnet.layers import BatchNorm2d
+from intnet.methods.trace import Recorder
 from intnet.numbers.qtensor import QTensor
-from intnet.trace import Recorder
 from intnet.training.reestimate import norms_of, reestimated
 from intnet.training.train import Run
 

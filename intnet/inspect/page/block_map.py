@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from intnet.blocks.block_float import WIDTHS
+from intnet.exact.blocks.block_float import WIDTHS
 from intnet.inspect import block_maps
 from intnet.inspect.page.sections import Given, Section, Shown, wide
 from intnet.numbers.formats import BlockFloat

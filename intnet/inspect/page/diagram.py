@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from intnet.blocks.buckets import TENSOR
-from intnet.blocks.mx_blocks import Along
+from intnet.exact.blocks.buckets import TENSOR
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.inspect import flow
 from intnet.inspect.operands import Input, Operands
 from intnet.inspect.page.sections import Given, Section, Shown, to, wide

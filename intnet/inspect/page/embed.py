@@ -17,14 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.buckets import Codec, Packed, reach_of
-from intnet.blocks.mx_blocks import SIZE, Along
 from intnet.errors import FormatError
+from intnet.exact.blocks.buckets import Codec, Packed, reach_of
+from intnet.exact.blocks.mx_blocks import SIZE, Along
 from intnet.exact.expressions import Exact, Expression, exact
 from intnet.exact.sources import FloatExact, Root
 from intnet.inspect import as_spec
 from intnet.inspect.operands import Operands
 from intnet.layers import Layer
+from intnet.methods.trace import Event
 from intnet.numbers import formats
 from intnet.numbers.formats import BlockFloat
 from intnet.numbers.microscaling import MXS
@@ -32,7 +33,6 @@ from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import HLS_ALIASES
 from intnet.spec import buckets as spec
 from intnet.spec.rounding import MODES
-from intnet.trace import Event
 
 SIDE = 4  # images are held in fours
 ELEMENTS = {mx.element: name for name, mx in MXS.items()}  # of MX blocks, as the lab calls them

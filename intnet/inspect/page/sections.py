@@ -14,8 +14,8 @@ from intnet.inspect.measure import Measured
 from intnet.inspect.operands import Operands
 from intnet.inspect.width_log import Log
 from intnet.layers import Layer
+from intnet.methods.trace import Event
 from intnet.models import Model
-from intnet.trace import Event
 
 
 @dataclass(frozen=True)

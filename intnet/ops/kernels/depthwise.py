@@ -4,9 +4,9 @@
     dx[n, y, x, c]   = sum over ky, kx of        e[n, (y + ph - ky)/sh, (x + pw - kx)/sw, c] * w[c, 0, ky, kx]
     dw[c, 0, ky, kx] = sum over n, oy, ox of     e[n, oy, ox, c] * x[n, oy*sh + ky - ph, ox*sw + kx - pw, c]
 
-The same terms in the same order as `float_products.py` and `int_conv.py` sum them, so the same bits: there a
-tile's lanes are the outputs of a group, of which a depthwise convolution has one. Terms outside the image,
-and those that a stride skips, are left out; they count where chunks of positions begin
+The same terms in the same order as `float_products.py` and `int_products.py` sum them, so the same bits:
+there a tile's lanes are the outputs of a group, of which a depthwise convolution has one. Terms outside the
+image, and those that a stride skips, are left out; they count where chunks of positions begin
 (`numbers/batch_sums.py`).
 """
 

@@ -6,7 +6,7 @@ A tile's rows are outputs o, its lanes (tap, channel), which lie side by side in
 a word holds one element of two images, for int8 of four, so one layout serves every tap, stride and odd
 width. Tasks sum shares of the images (float32: groups of images, or chunks of a group) into parts, which
 `collect` adds up.
-Terms are those of `tiles.py`; `int_conv.py` and `float_products.py` call in here.
+Terms are those of `tiles.py`; `int_products.py` and `float_products.py` call in here.
 """
 
 from collections.abc import Callable

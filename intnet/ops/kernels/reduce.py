@@ -16,7 +16,7 @@ from intnet.machine.instructions import wide_vectors
 from intnet.machine.jit import njit, pjit, prange
 from intnet.numbers import shares
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
-from intnet.ops.kernels.plan import split
+from intnet.ops.kernels.int_products import split
 
 _WIDE = 128  # columns from which on the inner loops are long enough
 _MOST_ROWS = 1 << 16  # of one int64 sum of products

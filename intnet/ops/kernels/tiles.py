@@ -22,9 +22,10 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from intnet.machine.buffers import LEAST, empty
 from intnet.machine.instructions import wide_vectors
 from intnet.machine.jit import njit, pjit, prange
-from intnet.machine.tile import LANES, ROWS, line_zeros, lines, multiply_rows
+from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_rows
 from intnet.machine.words import OFFSET
 from intnet.numbers.batch_sums import meetings, stack_lines
 from intnet.ops.kernels.windows import Block, Grid, Windows, even_limits, tables
@@ -156,7 +157,9 @@ def pack_panels(
     groups, width, _, words = w.shape
     fours = arithmetic is FOURS
     page = (taps.size * words + ends.size * fours) * lanes
-    out = lines(groups * -(-width // lanes) * page, arithmetic.word)
+    size = groups * -(-width // lanes) * page
+    word = arithmetic.word.dtype
+    out = empty((max(size, LEAST // word.itemsize),), word)[:size]  # aligned: no vector lies across two lines
     _pack_panels(w, taps, lanes, page, runs, ends if fours else None, out)
     return out
 

@@ -24,6 +24,7 @@ capture (what a layer saw in a step) -> graph (which layer made it), expressions
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from intnet.methods.trace import Observer
 from intnet.packs.layers.again import Again
 from intnet.packs.layers.capture import Captured, Taps, rates, remember, remembered, replay
 from intnet.packs.layers.expressions import Json
@@ -31,7 +32,6 @@ from intnet.packs.layers.paths import Maker
 from intnet.packs.pack import Pack
 from intnet.packs.ports import Draft
 from intnet.runs import run_folder
-from intnet.trace import Observer
 from intnet.training.train import Run
 
 __all__ = ["draft", "redraft"]

@@ -4,7 +4,7 @@
     L/x0.e          e of the blocks: a result too
     L/x0.bits       b of the blocks, the map in use: an input; none where all blocks have the same b
 
-    L/x0s           a~ of a codec (`blocks/buckets.py`), float32: what the gradients read
+    L/x0s           a~ of a codec (`exact/blocks/buckets.py`), float32: what the gradients read
     L/x0s.code      unsigned codes; of levels code + L, of symmetric ones code + 2^(b-1)
     L/x0s.scale     s or scale of the buckets, float32; L/x0s.zero their z, of affine ones
     L/x0s.bits      b of the buckets (of counted levels L), where they are mixed: by the words of L/mix.words
@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.block_float import BlockTensor, blocks_of
-from intnet.blocks.buckets import Codec, Packed
+from intnet.exact.blocks.block_float import BlockTensor, blocks_of
+from intnet.exact.blocks.buckets import Codec, Packed
 from intnet.inspect.trail import block_limits, block_trail, bucket_trail
+from intnet.methods.trace import Event
 from intnet.numbers.formats import BlockFloat
 from intnet.packs import ports
 from intnet.packs.layers import worth
-from intnet.trace import Event
 
 Json = dict[str, Any]
 WORD_BYTES = 8

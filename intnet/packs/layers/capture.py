@@ -5,8 +5,8 @@
     captured = taps.captured()
 
 A `Captured` holds the layer's input, the gradient at its output, its stored state before and after, the
-random words that it drew, and the events of its data paths (`trace.py`). `replay` runs a layer alone, from
-the first three, and captures it again: that is how a pack is recomputed without data, model or run.
+random words that it drew, and the events of its data paths (`methods/trace.py`). `replay` runs a layer alone,
+from the first three, and captures it again: that is how a pack is recomputed without data, model or run.
 
 A step ends here with its update: what a method does with the whole net behind that is no layer's work. What
 it remembers of the whole net (`Method.state`) enters a replay as it was when the update began, behind the
@@ -28,9 +28,9 @@ from intnet.layers import Dropout, Layer
 from intnet.layers.joints import Join, Scale
 from intnet.methods.float_master import FloatMaster
 from intnet.methods.method import Method, Update
+from intnet.methods.trace import Event
 from intnet.numbers.qtensor import QTensor
 from intnet.packs.layers.wiring import Wiring
-from intnet.trace import Event
 from intnet.training.state import parts
 
 WINDOW = ("kernel", "stride", "padding", "groups", "output")

@@ -17,11 +17,11 @@ import numpy as np
 from intnet import ops
 from intnet.autograd import Saved
 from intnet.methods.symbols import Symbol
+from intnet.methods.trace import Event
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.loss import float_logits
 from intnet.packs.layers.capture import Captured
 from intnet.packs.ports import CLASSES, HEADS, LOSS
-from intnet.trace import Event
 
 LABELS = "labels"
 AXES = {2: "N,C", 1: "N"}

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.mx_blocks import Along
-from intnet.blocks.mx_loops import SIZE
+from intnet.exact.blocks.mx_blocks import Along
+from intnet.exact.blocks.mx_loops import SIZE
 from intnet.inspect.trail import mx_trail
 from intnet.numbers.formats import FixedPoint
 from intnet.packs import mx, ports

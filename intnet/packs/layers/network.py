@@ -17,6 +17,7 @@ from intnet import ops
 from intnet.autograd import Tensor, backward, watched
 from intnet.errors import ConfigError, PackError
 from intnet.methods.method import Method
+from intnet.methods.trace import Event
 from intnet.models.model import Model
 from intnet.numbers.qtensor import QTensor
 from intnet.packs.layers import Advance, heads
@@ -29,7 +30,6 @@ from intnet.packs.pack import Pack
 from intnet.packs.ports import HEADS, INFERENCE, LOSS, NETWORK, Draft
 from intnet.runs import run_folder
 from intnet.spec.methods import METHODS
-from intnet.trace import Event
 from intnet.training.inference import as_codes, evaluation_batch
 from intnet.training.train import Run
 

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.buckets import Codec
-from intnet.blocks.mx_blocks import Along
 from intnet.errors import ContainerError, FormatError
+from intnet.exact.blocks.buckets import Codec
+from intnet.exact.blocks.mx_blocks import Along
 from intnet.exact.expressions import Exact, exact
 from intnet.inspect.operands import Operands
 from intnet.inspect.trail import grid, limits, trail
 from intnet.methods.method import Method
+from intnet.methods.trace import Event
 from intnet.numbers.formats import BlockFloat, Format, Levels
 from intnet.numbers.microscaling import Microscaling
 from intnet.numbers.qtensor import QTensor
@@ -30,7 +31,6 @@ from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
 from intnet.packs.ports import HEADS, INFERENCE, LAYERS, Case, Draft
 from intnet.spec import batch_norm, float_batch_norm
-from intnet.trace import Event
 
 PARAMETER_AXES = {4: "Cout,Cin,kh,kw", 2: "Cout,Cin", 1: "C"}
 DATA_AXES = {4: "N,H,W,C", 2: "N,C", 1: "C"}

@@ -6,11 +6,11 @@ import numpy as np
 
 from intnet.exact.sources import FloatExact
 from intnet.inspect.trail import HALF, REMAINDER_BITS, Trail
+from intnet.methods.trace import Event
 from intnet.numbers.qtensor import QTensor
 from intnet.packs import ports
 from intnet.packs.layers.capture import Captured
 from intnet.packs.layers.expressions import array_of
-from intnet.trace import Event
 
 
 def flags(event: Event, way: Trail) -> str:

@@ -18,13 +18,13 @@ import numpy as np
 from intnet.errors import PackError
 from intnet.exact.expressions import Exact
 from intnet.exact.quantize import quantize
+from intnet.methods.trace import Event, Recorder
 from intnet.numbers import microscaling
 from intnet.numbers.formats import Shift
 from intnet.numbers.qtensor import QTensor
 from intnet.packs.units.signals import Columns, Group, Unit, column, ends
 from intnet.packs.units.words import K_Q, log2_r
 from intnet.runs import run_folder
-from intnet.trace import Event, Recorder
 
 RUN = {"method": "wageubn", "model": "resnet8", "data": "digits", "batch_size": 4, "seed": 1}
 FIRST, STEPS = 2, 4  # the first step taken, counted from 1, and how many L4 takes

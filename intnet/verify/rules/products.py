@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from intnet.blocks.affine import AffineTensor
-from intnet.blocks.block_float import BlockTensor
-from intnet.blocks.buckets import Packed
+from intnet.exact.blocks.affine import AffineTensor
+from intnet.exact.blocks.block_float import BlockTensor
+from intnet.exact.blocks.buckets import Packed
 from intnet.numbers.formats import Scaled
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.bilinear import bifurcated
