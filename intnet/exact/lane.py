@@ -117,11 +117,12 @@ def _bytes(codes: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def rounds(lane: Lane, mode: int, words: np.ndarray, lo: int, hi: int) -> bool:
-    """Whether `round_codes` knows the mode: ties to even, or stochastic where quotients are exact.
+    """Whether `round_codes` knows the mode: ties to even, or stochastic of integers or by powers of two.
 
     And the limits: they are clipped to as float64, and 0 lies between them.
     """
-    return _rounds(mode, words, lo, hi, lane.elements) and (mode == TIES_EVEN or lane.powers)
+    known = mode == TIES_EVEN or lane.powers or lane.args[1] != stages.FLOAT32
+    return known and _rounds(mode, words, lo, hi, lane.elements)
 
 
 def _rounds(mode: int, words: np.ndarray, lo: int, hi: int, elements: int) -> bool:
@@ -199,9 +200,8 @@ def round_codes(
     if unit > 0.0:
         counts = _quantize_floats(lane, out, unit, lo, hi, *drawn)
     else:
-        counts = _read(
-            kernels.ROUND, lane, out, 4, float(lo), float(hi), fine, 0.0, *drawn, signs.view(np.uint8)
-        )
+        task = kernels.QUOTIENTS if drawn[0].size and not lane.powers else kernels.ROUND
+        counts = _read(task, lane, out, 4, float(lo), float(hi), fine, 0.0, *drawn, signs.view(np.uint8))
     saturated, inexact, peak, misfit = counts.tolist()
     if misfit:
         return None

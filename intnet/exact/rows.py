@@ -1,15 +1,16 @@
-"""The quick lane of `exact/expressions.py` over whole tensors: rows through the stages of `exact/stages.py`.
+"""The quick lane of `exact/expressions.py` over whole tensors: rows through stages.
 
 A tensor is walked flat in rows of some hundred elements, a multiple of the channels C, so that
-position j of a row belongs to channel j % C. What an expression must be for this, and the functions
-that `exact/expressions.py` calls: `exact/lane.py`.
+position j of a row belongs to channel j % C, through the stages of `exact/stages.py` and
+`exact/float_stages.py`. What an expression must be for this, and the functions that `exact/expressions.py`
+calls: `exact/lane.py`.
 """
 
 from typing import Any
 
 import numpy as np
 
-from intnet.exact import stages
+from intnet.exact import float_stages, stages
 from intnet.exact.stages import (  # fmt: skip
     DEN,
     FIRST,
@@ -27,7 +28,7 @@ from intnet.machine.jit import njit, pjit, prange
 from intnet.machine.tile import line_zeros
 
 UNLIMITED = 2.0**62  # a range to +-this clips nothing
-ROUND, PEAKS, SIGNS, FLOATS, POWERS = range(5)  # tasks; POWERS is FLOATS of a lane of powers of two
+ROUND, PEAKS, SIGNS, FLOATS, POWERS, QUOTIENTS = range(6)  # tasks
 PIECE = 1 << 12  # elements that go through one stage alone
 WIDTH = 384  # elements a row: with its tile and scratch half of a first cache of 48 KB
 
@@ -38,10 +39,12 @@ WIDTH = 384  # elements a row: with its tile and scratch half of a first cache o
 
 @njit
 def _round_row(
-    num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float, hi: float,
-    fine: int, words: np.ndarray, at: int, bits: int,
+    task: int, num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float,
+    hi: float, fine: int, words: np.ndarray, at: int, bits: int,
 ) -> stages.Counts:  # fmt: skip
     """num becomes its code by the stage that the arguments of ROUND ask for; (saturated, inexact)."""
+    if task == QUOTIENTS:
+        return stages.random_quotient(num, n, den, inverse, least, lo, hi, words, at, bits)
     if words.shape[0] > 0:
         return stages.random(num, n, inverse, least, lo, hi, words, at, bits)
     if fine > 0:
@@ -61,6 +64,7 @@ def read_part(
 
     ROUND:  codes of `size` bytes into `out`, stochastic where there are words, on two grids where
             fine > 0; results are SATURATED, INEXACT, PEAK and MISFIT: rows with a float32 not finite.
+    QUOTIENTS: the same, stochastic by words where some den is no power of two, of integers
     PEAKS:  results[c] = max |num| of channel c, one of as many as there are results
     SIGNS:  that alone
     FLOATS: num / den * unit as float32 into `out`; results[0] is the greatest bit pattern
@@ -83,15 +87,15 @@ def read_part(
         if task == PEAKS:
             stages.peaks(num, n, least, tops)
         elif task == POWERS:
-            top = stages.floats_of_powers(num, n, inverse, least, unit, out, at)
+            top = float_stages.floats_of_powers(num, n, inverse, least, unit, out, at)
             results[0] = max(results[0], top)
         elif task == FLOATS:
-            top = stages.floats(num, n, den, inverse, least, unit, other.view(np.int64), out, at)
+            top = float_stages.floats(num, n, den, inverse, least, unit, other.view(np.int64), out, at)
             results[0] = max(results[0], top)
         elif pattern >= NOT_FINITE:
             results[MISFIT] += 1
-        elif task == ROUND:
-            saturated, inexact = _round_row(num, n, den, inverse, least, lo, hi, fine, words, at, bits)
+        elif task in (ROUND, QUOTIENTS):
+            saturated, inexact = _round_row(task, num, n, den, inverse, least, lo, hi, fine, words, at, bits)
             results[SATURATED] += saturated
             results[INEXACT] += inexact
             results[PEAK] = max(results[PEAK], stages.store(num, n, out, size, at))
@@ -115,10 +119,11 @@ def round_few(
     exact, _, powers = stages.fill_tile(vectors, u_top, v_top, scale, limit, tile)
     if not exact and not (codes[1] == stages.FLOAT32 and powers):
         return False, 0, 0, 0
-    if words.shape[0] > 0 and not powers:
+    drawn = words.shape[0] > 0 and not powers
+    if drawn and codes[1] == stages.FLOAT32:
         return False, 0, 0, 0
-    lane = (*codes, tile)
-    read_part(ROUND, lane, 0, elements, lo, hi, fine, 1.0, words, bits, signs, out, size, results, scratch)
+    task, lane = QUOTIENTS if drawn else ROUND, (*codes, tile)
+    read_part(task, lane, 0, elements, lo, hi, fine, 1.0, words, bits, signs, out, size, results, scratch)
     counts = results.astype(np.int64)
     return counts[MISFIT] == 0, counts[SATURATED], counts[INEXACT], counts[PEAK]
 
@@ -177,7 +182,7 @@ def _join(task: int, results: np.ndarray) -> None:
     first = results[0]
     for b in range(1, results.shape[0]):
         for k in range(first.shape[0]):
-            if task == ROUND and k != PEAK:
+            if task in (ROUND, QUOTIENTS) and k != PEAK:
                 first[k] += results[b, k]
             else:
                 first[k] = max(first[k], results[b, k])
@@ -245,9 +250,9 @@ def quantize_floats(
         for at in range(first, last, PIECE):
             n = min(PIECE, last - at)
             if words.shape[0] > 0:
-                stages.floats_to_codes(floats, at, n, unit, lo, hi, words, bits, out, size, results[b])
+                float_stages.floats_to_codes(floats, at, n, unit, lo, hi, words, bits, out, size, results[b])
             else:
-                stages.floats_to_codes(floats, at, n, unit, lo, hi, None, bits, out, size, results[b])
+                float_stages.floats_to_codes(floats, at, n, unit, lo, hi, None, bits, out, size, results[b])
     if team > 0:
         _join(ROUND, results)
 
@@ -258,7 +263,7 @@ def scale_codes(team: int, codes: np.ndarray, size: int, unit: float, out: np.nd
     elements = codes.shape[0] // size
     for piece in prange(team, (elements + PIECE - 1) // PIECE):
         at = piece * PIECE
-        stages.codes_to_floats(codes, size, at, min(PIECE, elements - at), unit, out)
+        float_stages.codes_to_floats(codes, size, at, min(PIECE, elements - at), unit, out)
 
 
 @pjit

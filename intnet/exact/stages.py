@@ -1,14 +1,15 @@
 """Stages of the quick lane: what `exact/rows.py` does to a row of elements, in a scratch row in the cache.
 
     num = offset + cu * u + cv * v        exact in float64 (below 2**51) or int32
-    num -> code                           nearest, flagged, random, shifted: rounded, clipped, counted
-    num -> max |num|, num > 0, float32    peaks, signs, floats
+    num -> code                           nearest, flagged, random, shifted, ..: rounded, clipped, counted
+    num -> max |num|, num > 0             peaks, signs
     code -> bytes of the output           store
 
 Position j of a row has its own coefficients: an expression's five vectors, repeated to a row's length, are
-a tile. Codes are bytes of any integer type (`instructions.get`, `put`), so each stage is compiled once.
+a tile. Codes are bytes of any integer type (`instructions.get`, `put`), so each stage is compiled once. What
+reads float32 alone, or gives it: `exact/float_stages.py`.
 
-Defined by `spec/rounding.py: decision`, `spec/formats.py: Flag.way`, `spec/float32.py: to_float32`.
+Defined by `spec/rounding.py: decision`, `spec/formats.py: Flag.way`.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from intnet.machine.instructions import get, put, quotient, residual, wide_vectors
-from intnet.machine.jit import inlined, njit
+from intnet.machine.jit import njit
 
 FLOAT32 = 0  # the size that stands for float32 codes; integers have theirs in bytes
 Int = Any  # an int64 of a kernel
@@ -34,12 +35,14 @@ SATURATED, INEXACT, PEAK, MISFIT = range(4)  # counts of a rounding
 
 
 @njit
-def _greater(a: Any, b: Any) -> Any:
+def greater(a: Any, b: Any) -> Any:
+    """The greater one, of its own type."""
     return a if a > b else b
 
 
 @njit
-def _lesser(a: Any, b: Any) -> Any:
+def lesser(a: Any, b: Any) -> Any:
+    """The lesser one, of its own type."""
     return a if a < b else b
 
 
@@ -136,7 +139,7 @@ def top_pattern(floats: np.ndarray, first: int, last: int) -> Int:
     wide_vectors()
     top = np.int32(0)
     for j in range(first, last):
-        top = _greater(top, np.int32(get(floats, j, np.int32(0)) & np.int32(0x7FFFFFFF)))
+        top = greater(top, np.int32(get(floats, j, np.int32(0)) & np.int32(0x7FFFFFFF)))
     return np.int64(top)
 
 
@@ -172,10 +175,10 @@ def nearest(
     wide_vectors()
     saturated, inexact = np.int64(0), np.int64(0)
     for j in range(n):
-        q = quotient(_greater(num[j], least), den[j], inverse[j])
+        q = quotient(greater(num[j], least), den[j], inverse[j])
         code = np.rint(q)
         inexact += np.int64(code != q)
-        kept = _lesser(_greater(code, lo), hi)
+        kept = lesser(greater(code, lo), hi)
         saturated += np.int64(kept != code)
         num[j] = kept
     return saturated, inexact
@@ -187,7 +190,7 @@ def unclipped(num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, lea
     wide_vectors()
     inexact = np.int64(0)
     for j in range(n):
-        q = quotient(_greater(num[j], least), den[j], inverse[j])
+        q = quotient(greater(num[j], least), den[j], inverse[j])
         num[j] = np.rint(q)
         inexact += np.int64(num[j] != q)
     return inexact
@@ -203,13 +206,13 @@ def flagged(
     saturated, inexact = np.int64(0), np.int64(0)
     finer = 1.0 / edge
     for j in range(n):
-        q = quotient(_greater(num[j], least), den[j], inverse[j])
+        q = quotient(greater(num[j], least), den[j], inverse[j])
         coarse = abs(q) >= edge
         q = q * (finer if coarse else 1.0)
         near = np.rint(q)
         inexact += np.int64(near != q)
         code = near * (edge if coarse else 1.0)
-        kept = _lesser(_greater(code, lo), hi)
+        kept = lesser(greater(code, lo), hi)
         saturated += np.int64(kept != code)
         num[j] = kept
     return saturated, inexact
@@ -229,14 +232,40 @@ def random(
     saturated, inexact = np.int64(0), np.int64(0)
     span, drop = 2.0**bits, np.uint32(32 - bits)
     for j in range(n):
-        q = _greater(num[j], least) * inverse[j]  # exact, as all are powers of two
+        q = greater(num[j], least) * inverse[j]  # exact, as all are powers of two
         floor = np.floor(q)
         lower = -1.0 if floor == -1.0 else 0.0
         word = np.float64(words[np.uint64(at + j)] >> drop)
         up = word + 1.0 + lower * span <= (q - (floor - lower)) * span
         code = floor + (1.0 if up else 0.0)
         inexact += np.int64(floor != q)
-        kept = _lesser(_greater(code, lo), hi)
+        kept = lesser(greater(code, lo), hi)
+        saturated += np.int64(kept != code)
+        num[j] = kept
+    return saturated, inexact
+
+
+@njit
+def random_quotient(
+    num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, lo: float, hi: float,
+    words: np.ndarray, at: int, bits: int,
+) -> Counts:  # fmt: skip
+    """`random` of integers, or integers times a power of two, over any den.
+
+    The floor is that of num/den, so num - floor * den = f * den is exact, and less than den. Up iff
+    word + 1 <= f * 2**bits, which is the sign of f * den * 2**bits - (word + 1) * den.
+    """
+    wide_vectors()
+    saturated, inexact = np.int64(0), np.int64(0)
+    span, drop = 2.0**bits, np.uint32(32 - bits)
+    for j in range(n):
+        x = greater(num[j], least)
+        floor = np.floor(quotient(x, den[j], inverse[j]))
+        rest = residual(x, den[j], floor)
+        word = np.float64(words[np.uint64(at + j)] >> drop)
+        code = floor + (1.0 if residual(rest * span, den[j], word + 1.0) >= 0.0 else 0.0)
+        inexact += np.int64(rest != 0.0)
+        kept = lesser(greater(code, lo), hi)
         saturated += np.int64(kept != code)
         num[j] = kept
     return saturated, inexact
@@ -253,11 +282,11 @@ def shifted(num: np.ndarray, n: int, drop: np.int32, least: int, lo: int, hi: in
     floor, lower, upper = np.int32(least), np.int32(lo), np.int32(hi)
     below, mask = np.int32((1 << (drop - 1)) - 1), np.int32((1 << drop) - 1)
     for j in range(n):
-        x = _greater(num[j], floor)
+        x = greater(num[j], floor)
         inexact = np.int32(inexact + np.int32(np.int32(x & mask) != 0))
         odd = np.int32(np.int32(x >> by) & one)
         code = np.int32(np.int32(x + below + odd) >> by)
-        kept = _lesser(_greater(code, lower), upper)
+        kept = lesser(greater(code, lower), upper)
         saturated = np.int32(saturated + np.int32(kept != code))
         num[j] = kept
     return np.int64(saturated), np.int64(inexact)
@@ -277,12 +306,12 @@ def shifted_random(
     floor, lower, upper = np.int32(least), np.int32(lo), np.int32(hi)
     mask, spare = np.int32((1 << drop) - 1), np.uint32(32 - drop) & np.uint32(31)
     for j in range(n):
-        x = _greater(num[j], floor)
+        x = greater(num[j], floor)
         rest = np.int32(x & mask)
         up = np.int32(rest > np.int32(words[np.uint64(at + j)] >> spare))
         code = np.int32(np.int32(x >> by) + up)
         inexact = np.int32(inexact + np.int32(rest != 0))
-        kept = _lesser(_greater(code, lower), upper)
+        kept = lesser(greater(code, lower), upper)
         saturated = np.int32(saturated + np.int32(kept != code))
         num[j] = kept
     return np.int64(saturated), np.int64(inexact)
@@ -295,7 +324,7 @@ def _put_codes(num: np.ndarray, n: int, out: np.ndarray, like: Any, at: int) -> 
     top, bottom = like, like
     for j in range(n):
         code = type(like)(num[j])
-        top, bottom = _greater(top, code), _lesser(bottom, code)
+        top, bottom = greater(top, code), lesser(bottom, code)
         put(out, at + j, code)
     return max(np.int64(top), -np.int64(bottom))
 
@@ -312,64 +341,6 @@ def store(num: np.ndarray, n: int, out: np.ndarray, size: int, at: int) -> Int:
     return _put_codes(num, n, out, np.int64(0), at)
 
 
-@inlined
-def _drawn(q: Any, word: Any, span: Any, mask: Any) -> Any:
-    """`random` of a float32 by a word of B bits; span = 2**B, mask = 2**B - 1. All is exact.
-
-    q is cut towards 0; `part` is what that cuts off, in steps of 2**-B: floor(f * 2**B) where q >= 0, which
-    goes up iff word < part; 2**B - floor(f * 2**B) where q < 0, which goes down iff word >= 2**B - part.
-    """
-    whole = np.trunc(q)
-    part = np.uint32(abs(np.floor((q - whole) * span)))
-    away = part > (np.uint32(word ^ mask) if q < np.float32(0) else np.uint32(word))
-    return np.float32(whole + np.copysign(np.float32(1) if away else np.float32(0), q))
-
-
-@njit
-def _scaled_floats(
-    floats: np.ndarray, at: int, n: int, unit: float, lo: float, hi: float, words: Any, bits: int,
-    out: np.ndarray, like: Any,
-) -> tuple[Int, Int, Int]:  # fmt: skip
-    """Codes of float32 * unit, a power of two that loses no bit, in one stage: (saturated, inexact, peak).
-
-    Ties to even where `words` is None. A wider type anywhere, also of a count, would halve the lanes.
-    """
-    wide_vectors()
-    saturated, inexact, top, bottom = np.int32(0), np.int32(0), np.int32(0), np.int32(0)
-    scale, lower, upper = np.float32(unit), np.float32(lo), np.float32(hi)
-    span, mask, spare = np.float32(2.0**bits), np.uint32((1 << bits) - 1), np.uint32(32 - bits)
-    for j in range(at, at + n):
-        q = get(floats, j, np.float32(0)) * scale
-        near = np.rint(q) if words is None else _drawn(q, words[np.uint64(j)] >> spare, span, mask)
-        inexact = np.int32(inexact + np.int32(near != q))
-        kept = _lesser(_greater(near, lower), upper)
-        saturated = np.int32(saturated + np.int32(kept != near))
-        code = np.int32(kept)
-        top, bottom = _greater(top, code), _lesser(bottom, code)
-        put(out, j, type(like)(code))
-    return np.int64(saturated), np.int64(inexact), max(np.int64(top), -np.int64(bottom))
-
-
-@njit
-def floats_to_codes(
-    floats: np.ndarray, at: int, n: int, unit: float, lo: float, hi: float, words: Any, bits: int,
-    out: np.ndarray, size: int, results: np.ndarray,
-) -> None:  # fmt: skip
-    """`_scaled_floats` where all are finite, into codes of `size` bytes, 4 at most; adds to the results."""
-    if top_pattern(floats, at, at + n) >= NOT_FINITE:
-        results[MISFIT] += 1
-        return
-    if size == 1:
-        counts = _scaled_floats(floats, at, n, unit, lo, hi, words, bits, out, np.int8(0))
-    elif size == 2:
-        counts = _scaled_floats(floats, at, n, unit, lo, hi, words, bits, out, np.int16(0))
-    else:
-        counts = _scaled_floats(floats, at, n, unit, lo, hi, words, bits, out, np.int32(0))
-    results[SATURATED] += counts[SATURATED]
-    results[INEXACT] += counts[INEXACT]
-    results[PEAK] = max(results[PEAK], counts[PEAK])
-
-
 # -- other tasks -----------------------------------------------------------------------------
 
 
@@ -379,8 +350,8 @@ def peaks(num: np.ndarray, n: int, least: Any, peaks: np.ndarray) -> None:
     wide_vectors()
     number = num.dtype.type
     for j in range(n):
-        x = _greater(num[j], number(least))
-        peaks[j] = _greater(peaks[j], _greater(x, number(-x)))
+        x = greater(num[j], number(least))
+        peaks[j] = greater(peaks[j], greater(x, number(-x)))
 
 
 @njit
@@ -389,62 +360,3 @@ def signs(num: np.ndarray, n: int, out: np.ndarray, at: int) -> None:
     wide_vectors()
     for j in range(n):
         put(out, at + j, np.int8(num[j] > 0))
-
-
-@njit
-def floats(
-    num: np.ndarray, n: int, den: np.ndarray, inverse: np.ndarray, least: float, unit: float,
-    odd: np.ndarray, out: np.ndarray, at: int,
-) -> Int:  # fmt: skip
-    """Elements at .. at + n of `out` = num / den * unit in float32, rounded once; the greatest bit pattern.
-
-    The quotient is rounded to odd in float64: where it is inexact its last bit is made 1, away from
-    every float32 and every midpoint of two of them, so that the cast decides as the exact value would.
-    """
-    wide_vectors()
-    patterns = num.view(np.int64)
-    for j in range(n):
-        x = _greater(num[j], least)
-        q = quotient(x, den[j], inverse[j])
-        rest = residual(x, den[j], q)
-        outward = np.int64((rest > 0.0) == (q > 0.0))
-        odd[j] = np.int64(rest != 0.0) * (2 * outward - 1)
-        num[j] = q
-    for j in range(n):
-        patterns[j] += odd[j] if patterns[j] & 1 == 0 else np.int64(0)
-    for j in range(n):
-        put(out, at + j, np.float32(num[j] * unit))
-    return top_pattern(out, at, at + n)
-
-
-@njit
-def floats_of_powers(
-    num: np.ndarray, n: int, inverse: np.ndarray, least: float, unit: float, out: np.ndarray, at: int
-) -> Int:
-    """`floats` where every den is a power of two: the quotient is exact, and the cast alone rounds."""
-    wide_vectors()
-    for j in range(n):
-        put(out, at + j, np.float32(_greater(num[j], least) * inverse[j] * unit))
-    return top_pattern(out, at, at + n)
-
-
-@njit
-def _scaled_codes(codes: np.ndarray, at: int, n: int, unit: float, out: np.ndarray, like: Any) -> None:
-    wide_vectors()
-    scale = np.float32(unit)
-    for j in range(at, at + n):
-        put(out, j, np.float32(get(codes, j, like)) * scale)
-
-
-@njit
-def codes_to_floats(codes: np.ndarray, size: int, at: int, n: int, unit: float, out: np.ndarray) -> None:
-    """`floats` of bare codes of `size` bytes, 4 at most, in one stage; unit = 2**-126 .. 2**96.
-
-    No product is subnormal or infinite, so that the conversion of a code is all that rounds.
-    """
-    if size == 1:
-        _scaled_codes(codes, at, n, unit, out, np.int8(0))
-    elif size == 2:
-        _scaled_codes(codes, at, n, unit, out, np.int16(0))
-    else:
-        _scaled_codes(codes, at, n, unit, out, np.int32(0))

@@ -118,6 +118,54 @@ def test_codes_that_are_not_contiguous_scalars_and_empty_ones() -> None:
         assert got.shape == view.shape and np.array_equal(got, want) and status.inexact == inexact
 
 
+def drawn(num: np.ndarray, den: np.ndarray, words: np.ndarray, bits: int) -> list[int]:
+    """floor(num/den) + [word < floor(f * 2**bits)] of Python's integers."""
+    out = []
+    for x, over, word in zip(num.ravel().tolist(), den.ravel().tolist(), words.ravel().tolist(), strict=True):
+        floor, rest = divmod(x, over)
+        out.append(floor + ((word >> (32 - bits)) < (rest << bits) // over))
+    return out
+
+
+@pytest.mark.parametrize("bits", [1, 8, 24, 32])
+@pytest.mark.parametrize("rows", [40, SMALL // 5 + 9])
+@pytest.mark.parametrize("relu", [False, True])
+def test_random_words_over_any_denominator(bits: int, rows: int, relu: bool) -> None:
+    """Words at, below and above what decides; numerators up to the last one of the lane, of both signs."""
+    den = np.broadcast_to(np.array([3, 49, 98, 3 << 20, 2**20 + 6]), (rows, 5))
+    num = spread(50, (rows, 5))
+    num[1] = lanes.LIMIT, 1 - lanes.LIMIT, -lanes.LIMIT, lanes.LIMIT - 1, lanes.LIMIT
+    num[2], num[3], num[4] = den[2] * 7, -den[3], 0
+    num[5:15] = np.arange(-25, 25).reshape(10, 5)
+    kept = np.maximum(num, 0) if relu else num
+    edge = (kept % den).astype(object) * 2**bits // den  # words below it go up
+    words = (np.clip(edge + np.arange(rows)[:, None] % 3 - 1, 0, 2**bits - 1) << (32 - bits)).astype(
+        np.uint32
+    )
+    words[::2] += rng.words(5, 0, 1, rows * 5).reshape(rows, 5)[::2] >> np.uint32(bits) if bits < 32 else 0
+    want = np.array(drawn(kept, den, words, bits))
+    value = Exact([(tensor(num, np.int64), 1)], 0, den=den[0].copy(), relu=relu)
+    for low, high in (OPEN, (-128, 127)):
+        with taking("round_few" if num.size < SMALL else "read_all"):
+            codes, status = value.round_to(0, Rounding(STOCHASTIC, low, high, words.ravel(), bits))
+        limited = np.clip(want, low, high)
+        assert codes.ravel().tolist() == limited.tolist()
+        assert status.saturated == np.count_nonzero(limited != want)
+        assert status.inexact == np.count_nonzero(kept % den)
+        assert status.peak == np.abs(limited).max()
+
+
+@pytest.mark.parametrize("n", [9, MANY])
+def test_random_words_of_float32_over_no_power_of_two_take_the_general_loop(n: int) -> None:
+    """num - floor * den is not exact where the float32 is tiny beside den: floor -1, and the last word."""
+    x = np.resize(np.float32([-(2.0**-100), 2.0**-100, -1.5, 98.0, 0.0]), n)
+    words = np.full(n, 0xFFFFFFFF, np.uint32)
+    with pytest.raises(pytest.fail.Exception, match="round_floats ran"), taking():
+        FloatExact(x, 98).round_to(0, Rounding(STOCHASTIC, -8, 7, words))
+    codes, _ = FloatExact(x, 98).round_to(0, Rounding(STOCHASTIC, -8, 7, words))
+    assert codes[:5].tolist() == [-1, 0, -1, 1, 0]
+
+
 # -- int32 -----------------------------------------------------------------------------------
 
 
@@ -250,15 +298,6 @@ def test_words_on_both_sides_of_their_threshold(bits: int, drop: int) -> None:
     kept = [min(max(w, -(2**40)), 2**40) for w in want]
     assert got.tolist() == kept and status.saturated == sum(a != b for a, b in zip(want, kept, strict=True))
     assert status.inexact == sum(x.denominator != 1 for x in xs)
-
-
-def test_words_over_a_denominator_that_is_no_power_of_two_take_the_general_loop() -> None:
-    codes, words = spread(30, (50,)), rng.words(1, 2, 3, 50)
-    got, _ = Exact([(tensor(codes), 1)], 0, den=12).round_to(0, Rounding(STOCHASTIC, words=words))
-    pairs = zip(codes.tolist(), words.tolist(), strict=True)
-    assert got.tolist() == [round_fraction(F(c, 12), "stochastic", w, 32) for c, w in pairs]
-    with pytest.raises(pytest.fail.Exception), taking():
-        Exact([(tensor(codes), 1)], 0, den=12).round_to(0, Rounding(STOCHASTIC, words=words))
 
 
 def test_words_of_another_mode_are_not_drawn() -> None:

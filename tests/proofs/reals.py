@@ -139,7 +139,7 @@ FLOATS: dict[str, Any] = {
     "floor": lambda x: Double(z3.ToReal(z3.ToInt(x.term))), "rint": lambda x: Double(to_even(x.term)),
     "float32": keep, "float64": keep,
 }  # fmt: skip
-CHOICES: dict[str, Any] = {"_greater": greater, "_lesser": lesser, "max": greater, "min": lesser}
+CHOICES: dict[str, Any] = {"greater": greater, "lesser": lesser, "max": greater, "min": lesser}
 
 
 def real(name: str, grid: int | None = None) -> Double:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import z3
 
-from intnet.exact import stages
+from intnet.exact import float_stages, stages
 from intnet.exact.blocks import block_loops
 from tests.proofs.machine import I32, I64, Bit, Num, all_of, assume, counterexample, prove, variable
 from tests.proofs.memory import Cells
@@ -21,6 +21,7 @@ from tests.proofs.rules import Kind, named, on_terms, with_fault
 
 Claim = Callable[[], Any]
 GRIDS = (0, 1, 31, 32, 51, 52, 53, 128)  # beyond 52 floor(q) is 0 or -1, and nothing is taken from q
+DENS = (3, 98, 2**20 + 6)
 UNIT = 0.25  # of `floats`, where it only passes through
 
 
@@ -56,6 +57,35 @@ def stochastic(bits: int, grid: int | None = None) -> Callable[[Any], Claim]:
             if grid is not None:
                 return True
             q = z3.If(num.term > least.term, num.term, least.term)
+            floor = z3.ToReal(z3.ToInt(q))
+            up = word.term < z3.ToReal(z3.ToInt((q - floor) * 2**bits))
+            code = floor + z3.If(up, z3.RealVal(1), z3.RealVal(0))
+            return all_of(clipped(got[0], cells[0], code, lo, hi), one_if(got[1], floor != q))
+
+        return claim
+
+    return of
+
+
+def stochastic_quotient(bits: int, den: int) -> Callable[[Any], Claim]:
+    """The same of Q = num/den for any real num: the floor is that of Q, a residual has its exact sign."""
+
+    def of(f: Any) -> Claim:
+        def claim() -> Any:
+            num, word = real("num"), whole("word", 0, 2**bits - 1)
+            assume(z3.And(num.term <= 2**51, num.term >= -(2**51)))
+            least, lo, hi = limits()
+            cells, drawn, by = Cells([num]), Cells([Cut(word, bits)]), Cells([float(den)])
+
+            def quotient(x: Double, over: Any, inverse: Any) -> Double:
+                return Double(x.term / den)
+
+            def residual(x: Double, over: Any, q: Double) -> Double:
+                return Double(x.term - q.term * den)
+
+            run = on_terms(f, FLOATS, quotient=quotient, residual=residual, **CHOICES)
+            got = run(cells, 1, by, by, least, lo, hi, drawn, 0, bits)
+            q = z3.If(num.term > least.term, num.term, least.term) / den
             floor = z3.ToReal(z3.ToInt(q))
             up = word.term < z3.ToReal(z3.ToInt((q - floor) * 2**bits))
             code = floor + z3.If(up, z3.RealVal(1), z3.RealVal(0))
@@ -267,9 +297,10 @@ def block_line(f: Any) -> Claim:
 CLAIMS = [
     *((stages.random, stochastic(bits)) for bits in (1, 8, 32)),
     *((stages.random, stochastic(32, grid)) for grid in GRIDS),
+    *((stages.random_quotient, stochastic_quotient(bits, den)) for bits in (1, 8, 32) for den in DENS),
     (stages.nearest, to_nearest()), (stages.unclipped, unclipped),
     *((stages.flagged, to_nearest(1 << fine)) for fine in (1, 7, 15)),
-    (stages.floats, quotient_to_odd),
+    (float_stages.floats, quotient_to_odd),
     (block_loops.round_line, block_line),
 ]  # fmt: skip
 
@@ -285,13 +316,16 @@ FAULTS = [
     (stages.random, "lower * span <= (q", "lower * span < (q", stochastic(8)),
     (stages.random, "word + 1.0 + lower", "word + lower", stochastic(8)),
     (stages.random, "kept != code", "kept == code", stochastic(8)),
+    (stages.random_quotient, ">= 0.0", "> 0.0", stochastic_quotient(8, 3)),
+    (stages.random_quotient, "word + 1.0", "word", stochastic_quotient(8, 98)),
+    (stages.random_quotient, "rest != 0.0", "rest > 1.0", stochastic_quotient(8, 3)),
     (stages.nearest, "code != q", "code == q", to_nearest()),
     (stages.flagged, "abs(q) >= edge", "abs(q) >= 2.0 * edge", to_nearest(128)),
     (stages.flagged, "abs(q) >= edge", "q >= edge", to_nearest(128)),
     (stages.flagged, "near * (edge if coarse else 1.0)", "near * edge", to_nearest(128)),
-    (stages.floats, "(rest > 0.0) == (q > 0.0)", "rest > 0.0", quotient_to_odd),
-    (stages.floats, "np.int64(rest != 0.0) * ", "", quotient_to_odd),
-    (stages.floats, "& 1 == 0", "& 1 == 1", quotient_to_odd),
+    (float_stages.floats, "(rest > 0.0) == (q > 0.0)", "rest > 0.0", quotient_to_odd),
+    (float_stages.floats, "np.int64(rest != 0.0) * ", "", quotient_to_odd),
+    (float_stages.floats, "& 1 == 0", "& 1 == 1", quotient_to_odd),
     (block_loops.round_line, "more[i] + _MAGIC", "more[i] + 0.5 + _MAGIC", block_line),
     (block_loops.round_line, "inside != code", "inside == code", block_line),
     (block_loops.round_line, "max(code, -limit[i])", "max(code, limit[i])", block_line),

@@ -19,7 +19,7 @@ from tests.proofs.rules import Kind, greatest, least, named, on_numbers, on_term
 
 Claim = Callable[[], Any]
 NARROW = stages.NARROW
-CHOICES: dict[str, Any] = {"_greater": greatest, "_lesser": least}  # `a if a > b else b` without a fork
+CHOICES: dict[str, Any] = {"greater": greatest, "lesser": least}  # `a if a > b else b` without a fork
 
 
 def lane(by: int) -> tuple[Num, Num, Num, Num, Num, Any]:

@@ -102,7 +102,7 @@ def from_odd(size: int, cut: int) -> Claim:
 def corrected(size: int, cut: int) -> Claim:
     """A nearest number, moved by one towards an error where it is even, is the number rounded to odd.
 
-    So do `fma32` and `exact_stages.floats` with a float64, by the sign of its error.
+    So do `fma32` and `float_stages.floats` with a float64, by the sign of its error.
     """
 
     def claim() -> Any:
