@@ -15,7 +15,8 @@ import pytest
 from intnet.exact.blocks import bucket_loops, buckets, quotient, sign_loops
 from intnet.exact.blocks.buckets import TENSOR, Codec
 from intnet.numbers import bitpack
-from tests.exact.blocks import test_bitpack, test_bucket_bounds, test_bucket_codec, test_bucket_quotient
+from tests.exact.blocks import test_bucket_bounds, test_bucket_codec, test_bucket_quotient
+from tests.numbers import test_bitpack
 from tests.support.bucket_cases import VALUES, compare
 from tests.support.faults import Patch, caught, pairs, run_from_source
 
