@@ -8,6 +8,7 @@ hand has (pmaddwd, or vpdpwssd where there is VNNI; vpmuldq; fma), and `NUMBA_CP
     fma32(a, b, c)                                       float32(a * b + c), rounded once
     quotient(num, den, 1/den), residual(num, den, q)     exact decisions without a division
     get(data, i, like), put(data, i, value)              elements of any type in an array of bytes
+    above_zero(x, i), times_bits(x, i, bits, out)        sixteen float32 at once, and a bit of each
     wide_vectors(), borrowed(array)                      vectors of 512 bits; no reference counts
 """
 
@@ -16,10 +17,16 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-__all__ = ["borrowed", "fma32", "get", "put", "quotient", "residual", "wide_vectors"]
+__all__ = [
+    "SIXTEEN", "above_zero", "borrowed", "fma32", "get", "put", "quotient", "residual", "times_bits",
+    "wide_vectors",
+]  # fmt: skip
+
+SIXTEEN = 16  # float32 in the widest vector register
 
 # ruff: noqa: PLW0108 - Numba wants a Python function around an intrinsic
 Generated = tuple[Any, Callable[..., Any]]  # a signature and the code behind it
@@ -146,6 +153,59 @@ _get: Any = intrinsic(_load_code)
 _put: Any = intrinsic(_store_code)
 overload(get, inline="always")(lambda data, index, like: lambda data, index, like: _get(data, index, like))
 overload(put, inline="always")(lambda data, index, value: lambda data, index, value: _put(data, index, value))
+
+
+# --- sixteen float32 ----------------------------------------------------------------------------
+# A loop over 64-bit words, a bit at a time, takes seven times as long: its lanes are as wide as the words.
+
+
+def above_zero(x: Any, at: Any) -> Any:
+    """uint16 of x[at] .. x[at + 15]: bit k is x[at + k] > 0."""
+    return np.uint16(sum(1 << k for k in range(SIXTEEN) if x[at + k] > 0))
+
+
+def times_bits(x: Any, at: Any, bits: Any, out: Any) -> None:
+    """out[at + k] = x[at + k] * 1 where bit k is 1, else x[at + k] * 0, of 16 elements."""
+    for k in range(SIXTEEN):
+        out[at + k] = x[at + k] * np.float32(int(bits) >> k & 1)
+
+
+_FLOATS, _BITS = ir.VectorType(ir.FloatType(), SIXTEEN), ir.VectorType(ir.IntType(1), SIXTEEN)
+
+
+def _sixteen(context: Any, builder: Any, array: Any, args: Any) -> Any:
+    """A pointer to the elements of the array args[0] from args[1] on, as a vector."""
+    pointer = context.make_array(array)(context, builder, args[0]).data
+    return builder.bitcast(builder.gep(pointer, [args[1]]), _FLOATS.as_pointer())
+
+
+def _above_code(ctx: Any, x: Any, at: Any) -> Generated:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        floats = builder.load(_sixteen(context, builder, x, args), align=4)
+        above = builder.fcmp_ordered(">", floats, ir.Constant(_FLOATS, [0.0] * SIXTEEN))
+        return builder.bitcast(above, ir.IntType(SIXTEEN))
+
+    return types.uint16(x, types.intp), codegen
+
+
+def _times_code(ctx: Any, x: Any, at: Any, bits: Any, out: Any) -> Generated:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        floats = builder.load(_sixteen(context, builder, x, args), align=4)
+        ones, zeros = (ir.Constant(_FLOATS, [value] * SIXTEEN) for value in (1.0, 0.0))
+        factors = builder.select(builder.bitcast(args[2], _BITS), ones, zeros)
+        target = _sixteen(context, builder, out, (args[3], args[1]))
+        builder.store(builder.fmul(floats, factors), target, align=4)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, types.uint16, out), codegen
+
+
+_above: Any = intrinsic(_above_code)
+_times: Any = intrinsic(_times_code)
+overload(above_zero, inline="always")(lambda x, at: lambda x, at: _above(x, at))
+overload(times_bits, inline="always")(
+    lambda x, at, bits, out: lambda x, at, bits, out: _times(x, at, bits, out)
+)
 
 
 # --- vectors and arrays -------------------------------------------------------------------------

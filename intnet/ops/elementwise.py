@@ -19,6 +19,7 @@ import numpy as np
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import FormatError, ShapeError
 from intnet.exact import expressions
+from intnet.exact.blocks.buckets import Signs
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.machine.buffers import empty
 from intnet.machine.jit import pjit, prange
@@ -118,6 +119,8 @@ def _relu(saved: Saved, x: Any, *, keep: Keep = as_it_is) -> Any:
 def _relu_vjp(saved: Saved, e: Any) -> tuple[Any]:
     if not saved.floating:
         return (_masked(e, saved.value.positive()),)
+    if isinstance(e, np.ndarray) and isinstance(saved.y, Signs):
+        return (saved.y.times(e),)
     y = loaded(saved.y)
     if isinstance(e, np.ndarray):
         return (float32_rows.rectify_error(e, y),)

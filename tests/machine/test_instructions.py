@@ -111,3 +111,35 @@ def test_bytes_are_read_and_written_as_the_type_asked_for(copy: Callable[..., No
     target = np.zeros(9, kind)
     copy(values.view(np.uint8), target.view(np.uint8), kind(0), 8)
     assert target.tolist() == [*values[:8].tolist(), 0]
+
+
+@njit
+def compiled_sixteens(x: np.ndarray, bits: np.ndarray, products: np.ndarray) -> None:
+    for i in range(bits.size):
+        bits[i] = instructions.above_zero(x, 16 * i)
+        instructions.times_bits(x, 16 * i, bits[i] ^ np.uint16(0x5A5A), products)
+
+
+def plain_sixteens(x: np.ndarray, bits: np.ndarray, products: np.ndarray) -> None:
+    for i in range(bits.size):
+        bits[i] = instructions.above_zero(x, 16 * i)
+        with np.errstate(invalid="ignore"):
+            instructions.times_bits(x, 16 * i, bits[i] ^ np.uint16(0x5A5A), products)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sixteens", [compiled_sixteens, plain_sixteens])
+def test_sixteen_float32_and_a_bit_of_each(sixteens: Callable[..., None]) -> None:
+    """Of every kind of float32: which are above 0, and each times 1 or 0, with its sign."""
+    few = np.float32([0.0, -0.0, 1e-45, -1e-45, 1.5, -3.0, np.inf, -np.inf, np.nan, 3e38, -(2.0**-126)])
+    x = np.resize(few, 11 * 16)  # each kind in each of the sixteen places
+    bits, products = np.zeros(11, np.uint16), np.zeros(11 * 16, np.float32)
+    sixteens(x, bits, products)
+    above = [v > 0 for v in x.tolist()]
+    assert [bits[i // 16] >> i % 16 & 1 for i in range(x.size)] == above
+    for i, v in enumerate(x.tolist()):
+        one = above[i] != bool(0x5A5A >> i % 16 & 1)
+        if np.isnan(v) or (np.isinf(v) and not one):
+            assert np.isnan(products[i])
+        else:
+            assert products[i] == (v if one else 0.0) and np.signbit(products[i]) == np.signbit(x[i])

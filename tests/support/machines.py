@@ -8,6 +8,7 @@ import llvmlite.binding
 import numba
 import numpy as np
 
+from intnet.exact.blocks.buckets import Signs
 from intnet.machine.instructions import fma32
 from intnet.ops.kernels import float32_rows as rows
 from tests.support.float_oracle import F32, draw
@@ -34,7 +35,7 @@ def float32_passes(x: F32, e: F32) -> list[F32]:
     return [
         rows.sum_rows(x), rows.centred_squares(x, v[0]), *rows.error_sums(e, x, v[0], v[1]),
         rows.normalize(x, *v[:4]), rows.input_error(e, x, *v), rows.rectify(x), rows.rectify_error(e, x),
-        rows.add(x, e),
+        rows.add(x, e), Signs(x).times(e),
     ]  # fmt: skip
 
 

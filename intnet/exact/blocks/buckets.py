@@ -37,9 +37,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from intnet.autograd import Kept
-from intnet.errors import FormatError, NumberError
+from intnet.errors import FormatError, NumberError, ShapeError
 from intnet.exact.blocks import bucket_loops, sign_loops
 from intnet.machine.buffers import empty
+from intnet.machine.instructions import SIXTEEN
 from intnet.numbers import bitpack, rng, shares
 from intnet.numbers.batch_sums import GROUP
 from intnet.numbers.formats import MAX_BITS, check_bits
@@ -426,7 +427,11 @@ class Signs(Kept):
         flat = np.ascontiguousarray(x).reshape(-1)
         self.words = empty((-(-flat.size // 64),), np.uint64)
         self.words[-1:] = 0
-        sign_loops.positive(flat, self.words)
+        sign_loops.positive(flat, self._sixteens())
+
+    def _sixteens(self) -> np.ndarray:
+        """The words in which there are elements, as the loops see them."""
+        return self.words.view(np.uint16)[: -(-prod(self.shape) // SIXTEEN)]
 
     @property
     def nbytes(self) -> int:
@@ -435,6 +440,18 @@ class Signs(Kept):
 
     def load(self) -> Any:
         """uint8 of the tensor's shape: 1 where it is above 0."""
-        out = empty((int(np.prod(self.shape)),), np.uint8)
-        sign_loops.spread(self.words, out)
+        bits = np.unpackbits(self.words.view(np.uint8), count=prod(self.shape), bitorder="little")
+        return bits.reshape(self.shape)
+
+    def times(self, e: np.ndarray) -> np.ndarray:
+        """e * 1 where the tensor is above 0, e * 0 elsewhere; float32 of one shape.
+
+        Defined by `spec/elementwise.py: relu_grad_at`.
+        """
+        if e.dtype != np.float32:
+            raise FormatError(f"e must be float32, got {e.dtype}; convert with .astype(np.float32)")
+        if e.shape != self.shape:
+            raise ShapeError(f"an error of shape {e.shape} does not meet signs of shape {self.shape}")
+        out = empty((e.size,), np.float32)
+        sign_loops.times(np.ascontiguousarray(e).reshape(-1), self._sixteens(), out)
         return out.reshape(self.shape)

@@ -155,7 +155,7 @@ def _rectify(team: int, x: F32, out: F32) -> None:
 
 
 @pjit
-def _rectify_error(team: int, e: F32, y: np.ndarray, out: F32) -> None:
+def _rectify_error(team: int, e: F32, y: F32, out: F32) -> None:
     for i in prange(team, e.size):
         out[i] = e[i] * (ONE if y[i] > 0 else ZERO)
 
@@ -301,14 +301,13 @@ def rectify(x: F32) -> F32:
     return out.reshape(x.shape)
 
 
-def rectify_error(e: F32, y: np.ndarray) -> F32:
-    """e * 1 where y > 0, else e * 0; y float32, or uint8 that says where y is above 0.
+def rectify_error(e: F32, y: F32) -> F32:
+    """e * 1 where y > 0, else e * 0.
 
     Defined by `spec/elementwise.py: relu_grad_at`.
     """
     _alike(e, y)
-    error = _operand(e, "e").reshape(-1)
-    flat = (y if y.dtype == np.uint8 else _operand(y, "y")).reshape(-1)
+    error, flat = _operand(e, "e").reshape(-1), _operand(y, "y").reshape(-1)
     out = empty(flat.shape, np.float32)
     _rectify_error(error, flat, out)
     return out.reshape(e.shape)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from intnet.errors import ConfigError, FormatError, NumberError
+from intnet.errors import ConfigError, FormatError, NumberError, ShapeError
 from intnet.exact.blocks import buckets as bucket_codec
 from intnet.exact.blocks.buckets import BUCKETS, TENSOR, Codec, Draw, Signs, encode, promotions
 from intnet.numbers import rng
@@ -264,7 +264,7 @@ def test_bits_behind_the_last_code_are_0(monkeypatch: pytest.MonkeyPatch) -> Non
         assert int.from_bytes(signs.words.tobytes(), "little") == 2**n - 1
 
 
-@pytest.mark.parametrize("n", [1, 7, 8, 9, 63, 64, 65, 4095, 4096, 4097, 10000])
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 143, 4097, 10000, 40000])
 def test_signs(n: int) -> None:
     x = VALUES["signed_zeros"](np.random.default_rng(n), n)
     signs = Signs(x)
@@ -272,6 +272,19 @@ def test_signs(n: int) -> None:
     assert signs.nbytes == len(signs.words) * 8 == -(-n // 64) * 8
     total = sum(1 << i for i, v in enumerate(x.tolist()) if v > 0)
     assert int.from_bytes(signs.words.tobytes(), "little") == total
+    e = np.resize(np.float32([1.5, -2.0, 0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -3e38]), n)
+    with np.errstate(invalid="ignore"):
+        want, got = e * (x > 0), signs.times(e)
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    assert np.array_equal(got.view(np.int32)[~np.isnan(want)], want.view(np.int32)[~np.isnan(want)])
+
+
+def test_signs_of_other_errors_are_refused() -> None:
+    signs = Signs(np.ones((2, 3), np.float32))
+    with pytest.raises(ShapeError, match=r"an error of shape \(3, 2\) does not meet signs of shape \(2, 3\)"):
+        signs.times(np.ones((3, 2), np.float32))
+    with pytest.raises(FormatError, match="must be float32, got float64"):
+        signs.times(np.ones((2, 3)))
 
 
 # -- threads, and without compilation ----------------------------------------------------------------

@@ -101,7 +101,7 @@ SWEEPS: dict[str, Callable[[], None]] = {
     "no bias": lambda: test_bucket_bounds.test_affine_has_no_bias(3, 0, 0xFFFFFF),
     "quotients": quotients,
     "symmetric": symmetric,
-    "signs": lambda: test_bucket_codec.test_signs(129),
+    "signs": lambda: test_bucket_codec.test_signs(143),
     "filled": filled,
     "lengths": lengths,
 }
@@ -209,7 +209,8 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
         CODEC, "return words < np.uint64", "return words >= np.uint64", ["promotions"]),
     "promoted one word more": (
         CODEC, "return words < np.uint64", "return words <= np.uint64", ["promotions"]),
-    "0 is positive": (sign_loops, "x[first + i] > _ZERO", "x[first + i] >= _ZERO", ["signs"]),
+    "0 is positive": (sign_loops, "+ k] > ZERO", "+ k] >= ZERO", ["signs"]),
+    "a bit further": (sign_loops, "words[i] >> np.uint16(k)", "words[i] >> np.uint16(k + 1)", ["signs"]),
     "halves swapped": (
         PACKING, "(x & _HALF) | ((x >> _32) << (b * _4))", "((x & _HALF) << (b * _4)) | (x >> _32)",
         ["lengths", "nearest"]),
