@@ -221,6 +221,22 @@ def lay_out_block(out: Flat, x: np.ndarray, n0: int, n1: int, c0: int, block: Bl
 # --- sums over taps and channels ----------------------------------------------------------------
 
 
+def of_type(out: Flat, like: Flat) -> Flat:
+    """`out` where it has the type of `like`, else nothing of that type."""
+    return out if out.dtype == like.dtype else like[:0]
+
+
+@overload(of_type)
+def _of_type(out: Any, like: Any) -> Callable[..., Any]:
+    def itself(out: Any, like: Any) -> Any:
+        return out
+
+    def nothing(out: Any, like: Any) -> Any:
+        return like[:0]
+
+    return itself if out.dtype == like.dtype else nothing
+
+
 @njit
 def multiply_positions(
     out: Flat, at: int, targets: Flat, words: Flat, rows: Flat, count: int, runs: Flat, ends: Flat,
@@ -233,15 +249,24 @@ def multiply_positions(
     a chunk ends with; tree: chunks are groups of a batch, `met` their `meetings`, 0 where chunk sums are a
     chain; stack: tiles of scratch; sums: one.
     A tile's rows meet several panels one after another, which writes lines of `out` on, not a bit of each.
+    Whole tiles whose rows lie evenly in `out` go there at once: what a sum of one chunk is, it stays.
     """
     lanes, last = vectors * LANES, 3 * ends[-1] - 3
     size, together = runs[last + 1] + runs[last + 2], ends.size if tree else 1
-    near = max(1, _NEAR // (size * lanes * panels.itemsize))
+    near, in_place = max(1, _NEAR // (size * lanes * panels.itemsize)), of_type(out, sums)
     for near0 in range(panel0, panel1, near):
         for p0 in range(0, count, ROWS):
+            even = in_place.size > 0 and together == ends.size and p0 + ROWS <= count
+            even = even and targets[p0 + ROWS - 1] - targets[p0] == (ROWS - 1) * width
             for panel in range(near0, min(near0 + near, panel1)):
                 start = (first + panel + 1) * page - size * lanes
                 columns = min(width - panel * lanes, lanes)
+                if even and columns == lanes:
+                    multiply_rows(
+                        vectors, in_place, at + targets[p0] + panel * lanes, width, words, rows, p0, 0, 1,
+                        runs, 0, together, panels, start, ends, met, stack,
+                    )  # fmt: skip
+                    continue
                 for chunk in range(0, ends.size, together):
                     multiply_rows(
                         vectors, sums, 0, lanes, words, rows, p0, 0, 1, runs, chunk, chunk + together, panels,
