@@ -136,7 +136,7 @@ ALIKE: dict[int, tuple[Packed, Any]] = {}  # so too: what came back of them as w
 def decoded(packed: Packed) -> np.ndarray:
     """float32 a~ of every element; held to the definition bucket by bucket where the path is checked.
 
-    The fast code's kernels read it, which a fork may not run: `tasks.Step` has all of them read ahead.
+    `tasks.Step` has all of them read ahead, once for all forks.
     """
     if id(packed) not in _DECODED:
         _DECODED[id(packed)] = packed, packed.load()

@@ -1,9 +1,9 @@
 """The checks of a step on all cores, layer by layer, kept in a file as they are done.
 
-Workers are forks of the process that took the step: they read its arrays and compute with NumPy and Python
-alone. What each layer came to is written to the file at once, so a verification that was stopped goes on. The
-file names what it is of: the definition, the package's sources, the run, the state behind the step, the
-options; where one of these is another, it starts anew.
+Workers are forks of the process that took the step: they read its arrays, each on one thread. What each layer
+came to is written to the file at once, so a verification that was stopped goes on. The file names what it is
+of: the definition, the package's sources, the run, the state behind the step, the options; where one of these
+is another, it starts anew.
 """
 
 import dataclasses
@@ -17,6 +17,8 @@ from concurrent import futures
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+import numba
 
 from intnet import plugins, spec
 from intnet.errors import ConfigError, IntnetError
@@ -132,7 +134,7 @@ def _all(layers: list[str]) -> Iterator[tuple[str, list[Row]]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which rest
         context = multiprocessing.get_context("fork")
-        with futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        with futures.ProcessPoolExecutor(jobs, mp_context=context, initializer=_alone) as pool:
             waiting = [pool.submit(_make, layer) for layer in layers]
             try:
                 for one in futures.as_completed(waiting):
@@ -141,6 +143,14 @@ def _all(layers: list[str]) -> Iterator[tuple[str, list[Row]]]:
                 raise IntnetError("a process died (out of memory?): call it again") from None
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _alone() -> None:
+    """Kernels, of which values of blocks are made, stay on a fork's own thread.
+
+    GNU OpenMP, which the process that took the step has begun, ends a fork that asks it for more.
+    """
+    numba.set_num_threads(1)
 
 
 @dataclasses.dataclass(frozen=True)
