@@ -27,7 +27,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from intnet.errors import NumberError
-from intnet.exact.blocks.buckets import Draw, Signs
+from intnet.exact.blocks.buckets import Draw
+from intnet.exact.blocks.signs import Signs
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.exact.quantize import quantize
 from intnet.methods.options import check_patterns, parse_options

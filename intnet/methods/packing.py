@@ -36,7 +36,8 @@ import numpy as np
 from intnet.autograd import Kept
 from intnet.errors import ConfigError, FormatError
 from intnet.exact.blocks.block_float import BlockTensor, quantize_blocks
-from intnet.exact.blocks.buckets import BY_WORDS, TENSOR, Codec, Mix, Packed, Signs, encode, promotions
+from intnet.exact.blocks.buckets import BY_WORDS, TENSOR, Codec, Mix, Packed, encode, promotions
+from intnet.exact.blocks.signs import Signs
 from intnet.exact.expressions import Exact, exact
 from intnet.exact.quantize import quantize
 from intnet.methods import schedules

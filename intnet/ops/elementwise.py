@@ -19,7 +19,7 @@ import numpy as np
 from intnet.autograd import Keep, Op, Saved, as_it_is, loaded
 from intnet.errors import FormatError, ShapeError
 from intnet.exact import expressions
-from intnet.exact.blocks.buckets import Signs
+from intnet.exact.blocks.signs import Signs
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.machine.buffers import empty
 from intnet.machine.jit import pjit, prange

@@ -21,7 +21,8 @@ import numpy as np
 from intnet.autograd import Kept, Tensor, reachable
 from intnet.exact.blocks.affine import AffineTensor
 from intnet.exact.blocks.block_float import BlockTensor
-from intnet.exact.blocks.buckets import Packed, Signs
+from intnet.exact.blocks.buckets import Packed
+from intnet.exact.blocks.signs import Signs
 from intnet.exact.expressions import Exact
 from intnet.exact.sources import FloatExact
 from intnet.methods.packing import Alike, Later

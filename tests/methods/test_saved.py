@@ -12,7 +12,8 @@ import pytest
 
 from intnet import datasets, methods, models
 from intnet.errors import ConfigError, NumberError
-from intnet.exact.blocks.buckets import Packed, Signs
+from intnet.exact.blocks.buckets import Packed
+from intnet.exact.blocks.signs import Signs
 from intnet.methods.packing import Later
 from intnet.training.train import Run
 from tests.support.opcheck import threads

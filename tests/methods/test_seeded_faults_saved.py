@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from intnet.autograd import loaded
-from intnet.exact.blocks.buckets import Signs
+from intnet.exact.blocks.signs import Signs
 from intnet.methods import Saved, method, packing
 from intnet.methods.method import Held
 from intnet.methods.packing import Packing

@@ -8,7 +8,7 @@ import llvmlite.binding
 import numba
 import numpy as np
 
-from intnet.exact.blocks.buckets import Signs
+from intnet.exact.blocks.signs import Signs
 from intnet.machine.instructions import fma32
 from intnet.ops.kernels import float32_rows as rows
 from tests.support.float_oracle import F32, draw

@@ -15,7 +15,6 @@ from intnet import methods, models
 from intnet.autograd import Op
 from intnet.errors import ConfigError
 from intnet.layers import BatchNorm2d, Layer, ReLU
-from intnet.machine.jit import SMALL
 from intnet.methods.method import Method
 from intnet.runs import run_folder
 from intnet.spec.tensor import Tensor
@@ -389,16 +388,6 @@ def test_the_command_shows_a_table_and_ends_well(tmp_path: Path) -> None:
     assert status == 0, err
     assert "formats.Constant, words.word" in out
     assert out.rstrip().endswith("no difference")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["dynasty", "banner", "saved", "mx"])
-def test_forks_make_values_of_tensors_that_threads_share(method: str) -> None:
-    """Of so many elements that a kernel hands them out: GNU OpenMP would end a fork that asks for threads."""
-    made = ("--model", "resnet8", "--data", "digits", "--batch-size", "20", "--step", "1", "--elements", "5")
-    run = intnet("verify", "--method", method, *made, "--layer", "layer1.0*", "--json")
-    assert SMALL < 20 * 8 * 8 * 16 and run.returncode == 0, run.stderr
-    assert json.loads(run.stdout)["totals"]["differing"] == 0
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Loops of signs: one bit an element, whether it is above 0, in words of sixteen; see `buckets.py: Signs`."""
+"""Loops of signs: one bit an element, whether it is above 0, in words of sixteen; see `signs.py`."""
 
 import numpy as np
 

@@ -14,7 +14,9 @@ from hypothesis.extra import numpy as arrays
 
 from intnet.errors import ConfigError, FormatError, NumberError, ShapeError
 from intnet.exact.blocks import buckets as bucket_codec
-from intnet.exact.blocks.buckets import BUCKETS, TENSOR, Codec, Draw, Signs, encode, promotions
+from intnet.exact.blocks import signs as signs_kept
+from intnet.exact.blocks.buckets import BUCKETS, TENSOR, Codec, Draw, encode, promotions
+from intnet.exact.blocks.signs import Signs
 from intnet.numbers import rng
 from intnet.spec import buckets, float32
 from tests.support.bucket_cases import DRAWN, KINDS, VALUES, compare, normal, units
@@ -254,7 +256,8 @@ def test_bits_behind_the_last_code_are_0(monkeypatch: pytest.MonkeyPatch) -> Non
         out.view(np.uint8)[:] = 0xFF
         return out
 
-    monkeypatch.setattr(bucket_codec, "empty", used)
+    for module in (bucket_codec, signs_kept):
+        monkeypatch.setattr(module, "empty", used)
     for kind in KINDS:
         for bits in range(1, 31):
             for n in (1, 3, 65, 77):

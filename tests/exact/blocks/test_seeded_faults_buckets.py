@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from intnet.exact.blocks import bucket_loops, buckets, quotient, sign_loops
+from intnet.exact.blocks import bucket_loops, buckets, quotient, sign_loops, signs
 from intnet.exact.blocks.buckets import TENSOR, Codec
 from intnet.numbers import bitpack
 from tests.exact.blocks import test_bucket_bounds, test_bucket_codec, test_bucket_quotient
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 def from_sources(patch: Patch, changed: ModuleType | None = None, old: str = "", new: str = "") -> None:
     """All modules uncompiled, one of them changed; the loops take the packing as it then is."""
-    for module in (bitpack, quotient, sign_loops, bucket_loops, buckets):
+    for module in (bitpack, quotient, sign_loops, signs, bucket_loops, buckets):
         own = (old, new) if module is changed else ("", "")
         run_from_source(patch, module, *own, users=(test_bucket_codec,))
 
@@ -200,7 +200,7 @@ FAULTS: dict[str, tuple[ModuleType, str, str, list[str]]] = {
         "        k, piece = start // bucket, x[", ["nearest"]),
     "codes behind the last one": (LOOPS, "small[n : (n + 7) // 8 * 8] = 0", "pass", ["nearest"]),
     "words not emptied": (CODEC, "words[-4:] = 0", "words[-1:] = 0", ["filled"]),
-    "signs not emptied": (CODEC, "self.words[-1:] = 0", "pass", ["filled"]),
+    "signs not emptied": (signs, "self.words[-1:] = 0", "pass", ["filled"]),
     "other buckets promoted": (
         CODEC, "np.where(promoted,", "np.where(promoted == 0,", ["mixed"]),
     "flags backwards": (CODEC, 'packbits(promoted, bitorder="little")', "packbits(promoted)", ["mixed"]),
