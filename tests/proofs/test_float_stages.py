@@ -44,6 +44,13 @@ def clipped(saturated: Any, kept: Double, code: Any, lo: Double, hi: Double) -> 
     return all_of(kept.term == right, one_if(saturated, right != code))
 
 
+def by_word(q: Any, word: Double, bits: int) -> tuple[Any, Any]:
+    """floor(q), and floor(q) + [word < floor(f * 2**bits)], f = q - floor(q)."""
+    floor = z3.ToReal(z3.ToInt(q))
+    up = word.term < z3.ToReal(z3.ToInt((q - floor) * 2**bits))
+    return floor, floor + z3.If(up, z3.RealVal(1), z3.RealVal(0))
+
+
 def stochastic(bits: int, grid: int | None = None) -> Callable[[Any], Claim]:
     """floor(q) + [word < floor(f * 2**bits)], f = q - floor(q). On a grid: no sum is rounded, no more."""
 
@@ -57,9 +64,7 @@ def stochastic(bits: int, grid: int | None = None) -> Callable[[Any], Claim]:
             if grid is not None:
                 return True
             q = z3.If(num.term > least.term, num.term, least.term)
-            floor = z3.ToReal(z3.ToInt(q))
-            up = word.term < z3.ToReal(z3.ToInt((q - floor) * 2**bits))
-            code = floor + z3.If(up, z3.RealVal(1), z3.RealVal(0))
+            floor, code = by_word(q, word, bits)
             return all_of(clipped(got[0], cells[0], code, lo, hi), one_if(got[1], floor != q))
 
         return claim
@@ -86,9 +91,7 @@ def stochastic_quotient(bits: int, den: int) -> Callable[[Any], Claim]:
             run = on_terms(f, FLOATS, quotient=quotient, residual=residual, **CHOICES)
             got = run(cells, 1, by, by, least, lo, hi, drawn, 0, bits)
             q = z3.If(num.term > least.term, num.term, least.term) / den
-            floor = z3.ToReal(z3.ToInt(q))
-            up = word.term < z3.ToReal(z3.ToInt((q - floor) * 2**bits))
-            code = floor + z3.If(up, z3.RealVal(1), z3.RealVal(0))
+            floor, code = by_word(q, word, bits)
             return all_of(clipped(got[0], cells[0], code, lo, hi), one_if(got[1], floor != q))
 
         return claim
