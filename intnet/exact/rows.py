@@ -23,7 +23,7 @@ from intnet.exact.stages import (  # fmt: skip
     SATURATED,
     SECOND,
 )
-from intnet.machine.instructions import borrowed
+from intnet.machine.instructions import borrowed, shaped
 from intnet.machine.jit import njit, pjit, prange
 from intnet.machine.tile import line_zeros
 
@@ -122,8 +122,8 @@ def round_few(
     drawn = words.shape[0] > 0 and not powers
     if drawn and codes[1] == stages.FLOAT32:
         return False, 0, 0, 0
-    task, lane = QUOTIENTS if drawn else ROUND, (*codes, tile)
-    read_part(task, lane, 0, elements, lo, hi, fine, 1.0, words, bits, signs, out, size, results, scratch)
+    task, lane, first = QUOTIENTS if drawn else ROUND, (*codes, tile), np.int64(0)
+    read_part(task, lane, first, elements, lo, hi, fine, 1.0, words, bits, signs, out, size, results, scratch)
     counts = results.astype(np.int64)
     return counts[MISFIT] == 0, counts[SATURATED], counts[INEXACT], counts[PEAK]
 
@@ -199,8 +199,10 @@ def _cut(elements: int, width: int, b: int, blocks: int) -> tuple[int, int]:
 def _in_lines(tile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The tile, and a scratch of three rows: from a cache line on, so that no vector lies across two."""
     rows, width = tile.shape
-    memory = line_zeros((rows + 3) * width, tile).reshape(rows + 3, width)
-    memory[3:] = tile
+    memory = shaped(line_zeros((rows + 3) * width, tile), (rows + 3, width))
+    for k in range(rows):
+        for j in range(width):
+            memory[3 + k, j] = tile[k, j]
     return memory[3:], memory[:3]
 
 

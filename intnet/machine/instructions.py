@@ -10,6 +10,7 @@ hand has (pmaddwd, or vpdpwssd where there is VNNI; vpmuldq; fma), and `NUMBA_CP
     get(data, i, like), put(data, i, value)              elements of any type in an array of bytes
     above_zero(x, i), times_bits(x, i, bits, out)        sixteen float32 at once, and a bit of each
     wide_vectors(), borrowed(array)                      vectors of 512 bits; no reference counts
+    shaped(array, shape)                                 the same elements under another shape
 """
 
 from collections.abc import Callable
@@ -19,11 +20,13 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic, overload
+from numba.np import arrayobj
 
 __all__ = [
-    "SIXTEEN", "above_zero", "borrowed", "fma32", "get", "put", "quotient", "residual", "times_bits",
-    "wide_vectors",
+    "SIXTEEN", "above_zero", "borrowed", "fma32", "get", "put", "quotient", "residual", "shaped",
+    "times_bits", "wide_vectors",
 ]  # fmt: skip
 
 SIXTEEN = 16  # float32 in the widest vector register
@@ -253,3 +256,30 @@ def _borrowed_code(ctx: Any, array: Any) -> Generated:
 
 _borrowed: Any = intrinsic(_borrowed_code)
 overload(borrowed, inline="always")(lambda array: lambda array: _borrowed(array))
+
+
+def shaped(array: Any, shape: Any) -> Any:
+    """The elements of a contiguous array under `shape`, a tuple of int64 that holds as many.
+
+    `reshape` in a kernel brings the text of its error with it, three seconds to compile.
+    """
+    return array.reshape(shape)
+
+
+def _shaped_code(ctx: Any, array: Any, shape: Any) -> Generated:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        old = context.make_array(array)(context, builder, args[0])
+        new = arrayobj.make_array(signature.return_type)(context, builder)
+        sizes = cgutils.unpack_tuple(builder, args[1], len(shape))
+        strides = [old.itemsize]
+        for size in reversed(sizes[1:]):
+            strides.insert(0, builder.mul(strides[0], size))
+        arrayobj.populate_array(new, old.data, sizes, strides, old.itemsize, old.meminfo, old.parent)
+        return arrayobj.impl_ret_borrowed(context, builder, signature.return_type, new._getvalue())
+
+    assert array.layout == "C", f"shaped takes contiguous arrays, not {array}"
+    return array.copy(ndim=len(shape))(array, shape), codegen
+
+
+_shaped: Any = intrinsic(_shaped_code)
+overload(shaped, inline="always")(lambda array, shape: lambda array, shape: _shaped(array, shape))

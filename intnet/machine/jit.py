@@ -155,7 +155,11 @@ def _compile(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def njit(function: Callable[..., Any]) -> Any:
-    """Compile a scalar rule or a serial loop."""
+    """Compile a scalar rule or a serial loop.
+
+    A kernel that calls it with a literal integer, also a variable that begins as one, compiles it once
+    more for that value: where this is not wanted, `np.int64(0)` is none.
+    """
     return _compile(function)
 
 

@@ -98,7 +98,7 @@ def add_chunks(parts: np.ndarray, at: int, stride: int, chunks: int, per_group: 
     The first group's chain begins with `line`: 0, or what its chunks before these came to; `stack` is
     stack_lines(groups) long, and at least as wide as the line.
     """
-    groups, top = (chunks + per_group - 1) // per_group, 0
+    groups, top = (chunks + per_group - 1) // per_group, np.int64(0)
     for group in range(groups):
         total = stack[top]
         for j in range(line.size):

@@ -36,7 +36,7 @@ def _softmax(
 
     Defined by `spec/loss.py: loss_of`, `spec/loss.py: mean_loss`.
     """
-    total, top_sum, rows = np.float32(0), 0, logits.shape[0]
+    total, top_sum, rows = np.float32(0), np.int64(0), logits.shape[0]
     for n in range(rows):
         row, out = logits[n], p[n]
         top = row[0]

@@ -24,6 +24,7 @@ from intnet.autograd import Op, Saved
 from intnet.errors import ContainerError, FormatError, ShapeError
 from intnet.exact.expressions import Exact, FloatExact, exact
 from intnet.machine.buffers import empty
+from intnet.machine.instructions import shaped
 from intnet.machine.jit import pjit, prange
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, container
 from intnet.ops.elementwise import codes_of, moved
@@ -57,7 +58,7 @@ def _max_forward(
 @pjit
 def _max_backward(team: int, e: np.ndarray, at: np.ndarray, out: np.ndarray) -> None:
     for n in prange(team, e.shape[0]):
-        flat = out[n].reshape(-1, out.shape[3])
+        flat = shaped(out[n], (out.shape[1] * out.shape[2], out.shape[3]))
         for oy in range(e.shape[1]):
             for ox in range(e.shape[2]):
                 for c in range(e.shape[3]):

@@ -143,3 +143,28 @@ def test_sixteen_float32_and_a_bit_of_each(sixteens: Callable[..., None]) -> Non
             assert np.isnan(products[i])
         else:
             assert products[i] == (v if one else 0.0) and np.signbit(products[i]) == np.signbit(x[i])
+
+
+def plain_shaped(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All of it in a line, its second image in a line, and rows over all but the last axis; of a copy."""
+    own = x + np.int16(1)
+    line = instructions.shaped(own, (own.size,))
+    rows = instructions.shaped(line, (own.shape[0] * own.shape[1], own.shape[2]))
+    return line, instructions.shaped(own[1], (own.shape[1] * own.shape[2],)), rows
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (5, 1, 1), (3, 0, 2), (2, 1, 7)])
+@pytest.mark.parametrize("split", [njit(plain_shaped), plain_shaped])
+def test_the_same_elements_under_another_shape(shape: tuple[int, ...], split: Callable[..., Any]) -> None:
+    """They are shared, and kept while the result is."""
+    x = np.arange(np.prod(shape), dtype=np.int16).reshape(shape)
+    line, image, rows = split(x)
+    assert line.tolist() == (x + 1).ravel().tolist() and image.tolist() == (x[1] + 1).ravel().tolist()
+    assert rows.tolist() == (x + 1).reshape(-1, shape[2]).tolist()
+    line[:] = -1
+    assert (image == -1).all() and (rows == -1).all()
+
+
+def test_only_what_is_contiguous_is_shaped() -> None:
+    with pytest.raises(AssertionError, match="contiguous"):
+        njit(lambda x: instructions.shaped(x, (x.size,)))(np.zeros((4, 4))[:, :2])

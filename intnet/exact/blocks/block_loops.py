@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.machine.instructions import wide_vectors
+from intnet.machine.instructions import shaped, wide_vectors
 from intnet.machine.jit import njit, pjit, prange
 
 SIDE = 4  # of a block
@@ -154,8 +154,8 @@ def quantize(
         _column_tops(bits, a0, a1, m, tops)
         _block_tops(tops, inner, of_blocks)
         beyond[task] = _scales(
-            of_blocks, widths[block_row, m].reshape(blocks), exponents[block_row, m].reshape(blocks),
-            filled[block_row, m].reshape(blocks), scales,
+            of_blocks, shaped(widths[block_row, m], (blocks,)), shaped(exponents[block_row, m], (blocks,)),
+            shaped(filled[block_row, m], (blocks,)), scales,
         )  # fmt: skip
         for k in range(3):
             _spread(scales[k], inner, lines[k])
@@ -180,7 +180,7 @@ def values(
     blocks = exponents.shape[2] * inner
     for task in prange(team, exponents.shape[0] * mids):
         block_row, m = task // mids, task % mids
-        e, b = exponents[block_row, m].reshape(blocks), widths[block_row, m].reshape(blocks)
+        e, b = shaped(exponents[block_row, m], (blocks,)), shaped(widths[block_row, m], (blocks,))
         steps, line = np.empty(blocks, np.float32), np.empty(size, np.float32)
         for k in range(blocks):  # where b is 0 codes are too
             steps[k] = _POWERS32[_BIAS32 + np.int32(e[k]) - max(np.int32(b[k]), np.int32(1)) + 1]
@@ -239,8 +239,8 @@ def cut_limbs(
         block_row, m = task // mids, task % mids
         places, line = np.empty(blocks, np.int32), np.empty(length, np.int32)
         _places(
-            exponents[block_row, m].reshape(blocks), widths[block_row, m].reshape(blocks),
-            filled[block_row, m].reshape(blocks), low, places,
+            shaped(exponents[block_row, m], (blocks,)), shaped(widths[block_row, m], (blocks,)),
+            shaped(filled[block_row, m], (blocks,)), low, places,
         )  # fmt: skip
         _spread(places, inner, line)
         for a in range(block_row * SIDE, min(block_row * SIDE + SIDE, rows)):

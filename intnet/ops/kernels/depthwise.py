@@ -13,6 +13,7 @@ image, and those that a stride skips, are left out; they count where chunks of p
 import numpy as np
 
 from intnet.machine.buffers import empty
+from intnet.machine.instructions import shaped
 from intnet.machine.jit import pjit, prange
 from intnet.numbers.batch_sums import add_chunks, chunk_rows, chunks_in, chunks_of_group, stack_lines
 from intnet.numbers.fp32 import CHUNK
@@ -98,7 +99,9 @@ def _collect(team: int, parts: np.ndarray, per_group: int, levels: int, out: np.
     chunks, taps, channels = parts.shape
     for tap in prange(team, taps):
         stack = np.empty((levels, channels), out.dtype)
-        add_chunks(parts.reshape(-1), tap * channels, taps * channels, chunks, per_group, stack, out[tap])
+        add_chunks(
+            shaped(parts, (parts.size,)), tap * channels, taps * channels, chunks, per_group, stack, out[tap]
+        )
 
 
 # --- functions ----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from intnet.errors import FormatError, ShapeError
 from intnet.machine.buffers import empty
-from intnet.machine.instructions import fma32
+from intnet.machine.instructions import fma32, shaped
 from intnet.machine.jit import inlined, njit, pjit, prange
 from intnet.numbers.batch_sums import add_chunks, chunk_rows, chunks_in, chunks_of_group, stack_lines
 
@@ -127,7 +127,7 @@ def _added_up(parts: F32, per_group: int, levels: int, total: F32) -> None:
     """total += all lines of parts, `per_group` of them a group of images."""
     chunks, channels = parts.shape
     stack = np.empty((levels, channels), np.float32)
-    add_chunks(parts.reshape(-1), 0, channels, chunks, per_group, stack, total)
+    add_chunks(shaped(parts, (parts.size,)), np.int64(0), channels, chunks, per_group, stack, total)
 
 
 @pjit

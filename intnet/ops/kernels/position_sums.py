@@ -16,6 +16,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from intnet.machine.instructions import shaped
 from intnet.machine.jit import njit, pjit, prange
 from intnet.machine.tile import LANES, OUTPUTS, line_zeros, multiply_columns
 from intnet.machine.words import OFFSET
@@ -35,7 +36,7 @@ def images_of(x: np.ndarray, n: int, blank: Flat) -> tuple[Flat, ...]:
 
 @njit
 def _image(x: np.ndarray, n: int, blank: Flat) -> Flat:
-    return x[n].reshape(-1) if n < x.shape[0] else blank
+    return shaped(x[n], (x[n].size,)) if n < x.shape[0] else blank
 
 
 @overload(images_of)
@@ -168,7 +169,7 @@ def _lay_out_unit(
         _lay_out_words(words, image * area, xs, x.shape[1:], group * block.channels, block, zero)
         at, channels, o0 = first_at + image * block.positions * line, e.shape[3], group * width
         _lay_out_errors(lines, at, es, block.positions, channels, o0, width, line)
-        first = 0
+        first = np.int64(0)
         for piece in range(image * pieces, image * pieces + pieces):
             end = first + runs[3 * piece + 1]
             if per_word == 2:
@@ -271,7 +272,7 @@ def _put_chunk(
         )  # fmt: skip
         for r in range(min(OUTPUTS, width - o0)):
             to = at + (o0 + r) * size + first * LANES
-            part[to : to + lanes] = sums[r * lanes : r * lanes + lanes]
+            copy_run(part, to, sums, r * lanes, lanes)
 
 
 @njit

@@ -23,7 +23,7 @@ from numba import types
 from numba.extending import overload
 
 from intnet.machine.buffers import LEAST, empty
-from intnet.machine.instructions import wide_vectors
+from intnet.machine.instructions import shaped, wide_vectors
 from intnet.machine.jit import njit, pjit, prange
 from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_rows
 from intnet.machine.words import OFFSET
@@ -192,7 +192,7 @@ def _copy_run(out: Any, at: Any, source: Any, start: Any, count: Any) -> Callabl
 def lay_out(out: Flat, at: int, x: np.ndarray, n: int, c0: int, y0: int, y1: int, block: Block) -> None:
     """Padded rows y0..y1-1 of image n, channels c0.., into `out`, filled with zeros from element `at`."""
     height, width, channels = x.shape[1], x.shape[2], x.shape[3]
-    source, columns = x.reshape(-1), min(width, block.width - block.left)
+    source, columns = shaped(x, (x.size,)), min(width, block.width - block.left)
     whole = block.channels == channels and block.depth == channels
     for y in range(max(y0, block.top), min(y1, block.top + height)):
         start = (n * height + y - block.top) * width * channels + c0
@@ -212,10 +212,10 @@ def lay_out_block(out: Flat, x: np.ndarray, n0: int, n1: int, c0: int, block: Bl
     size = block.height * block.width * block.depth
     bare = block.top == 0 and block.left == 0 and block.depth == block.channels
     if bare and (block.height, block.width, block.depth) == x.shape[1:]:
-        copy_run(out, 0, x.reshape(-1), n0 * size, (n1 - n0) * size)
+        copy_run(out, 0, shaped(x, (x.size,)), n0 * size, (n1 - n0) * size)
     else:
         for n in range(n0, n1):
-            lay_out(out, (n - n0) * size, x, n, c0, 0, block.height, block)
+            lay_out(out, (n - n0) * size, x, n, c0, np.int64(0), block.height, block)
 
 
 # --- sums over taps and channels ----------------------------------------------------------------
