@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 from intnet.spec.formats import FixedPoint
@@ -53,11 +54,18 @@ def log2_floor(x: Fraction) -> int:
     return n if x >= power(n) else n - 1
 
 
+@cache
 def greatest(element: Element) -> Fraction:
     """g, the greatest element."""
     if isinstance(element, Float):
         return value(element.greatest, element)
     return element.limits()[1] * power(-element.fl)
+
+
+@cache
+def greatest_binade(element: Element) -> int:
+    """floor(log2 g)."""
+    return log2_floor(greatest(element))
 
 
 def digits(element: Element) -> int:
@@ -69,7 +77,7 @@ def scale_of(t: Fraction, element: Element, rule: str) -> int:
     """The word of the scale of a block whose greatest magnitude is t."""
     if t == 0:
         return 0
-    edge = log2_floor(greatest(element))
+    edge = greatest_binade(element)
     if rule == "floor":
         k = log2_floor(t) - edge
     elif rule == "ceil":

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 from intnet.spec.formats import Exact, Format, Way
@@ -32,6 +33,7 @@ from intnet.spec.microscaling import (
     decoded,
     digits,
     greatest,
+    greatest_binade,
     log2_floor,
     quantize_block,
 )
@@ -110,7 +112,7 @@ def quantize_along(x: Tensor, form: Along, words: Sequence[int] | None = None) -
     for block in blocks(x.shape, form):
         drawn = None if words is None else [words[i] for i in block]
         made = quantize_block([x.values[i] for i in block], form.element, form.scale, form.mode, drawn)
-        if made.scale - GREATEST + log2_floor(greatest(form.element)) > 127:
+        if made.scale - GREATEST + greatest_binade(form.element) > 127:
             raise OverflowError("a block's values are beyond float32")
         for i, word in zip(block, made.elements, strict=True):
             value = decoded(word, made.scale, form.element)
@@ -151,8 +153,8 @@ class InBlock(Format):
         return power(self.exponent(grid))
 
     def limits(self) -> tuple[int, int, str]:
-        """g, in least steps."""
-        edge = int(greatest(self.element) / self.step(0))
+        """g on both sides, in least steps."""
+        edge = _edge(self.element)
         return -edge, edge, "saturate"
 
     def way(
@@ -160,7 +162,13 @@ class InBlock(Format):
     ) -> Way:
         """On the grid of the binade that x / 2^k lies in."""
         lead = log2_floor(abs(Fraction(x)) / power(grid)) if x else self.least
-        lead = min(max(lead, self.least), log2_floor(greatest(self.element)))
+        lead = min(max(lead, self.least), greatest_binade(self.element))
         step, lift = power(grid + lead - digits(self.element)), 2 ** (lead - self.least)
         edge = self.limits()[1] // lift
         return Way(step, decision(Fraction(x) / step, mode, word, bits), (-edge, edge, "saturate"), lift)
+
+
+@cache
+def _edge(element: Element) -> int:
+    """g, in least steps."""
+    return int(greatest(element) / InBlock(element).step(0))

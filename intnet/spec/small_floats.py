@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from intnet.spec.rounding import Mode, decision
@@ -90,6 +91,7 @@ class Made(NamedTuple):
     inexact: bool
 
 
+@lru_cache(maxsize=4096)
 def value(n: int, format: Float) -> Fraction:
     """v(n), for every integer n."""
     if n < 0:
