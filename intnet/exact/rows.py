@@ -200,7 +200,7 @@ def _in_lines(tile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The tile, and a scratch of three rows: from a cache line on, so that no vector lies across two."""
     rows, width = tile.shape
     memory = shaped(line_zeros((rows + 3) * width, tile), (rows + 3, width))
-    for k in range(rows):
+    for k in range(rows):  # a copy of a slice would compile the text of its error too
         for j in range(width):
             memory[3 + k, j] = tile[k, j]
     return memory[3:], memory[:3]
