@@ -1,7 +1,7 @@
 """The tile, the heart of every product: LLVM code behind a plain twin that gives the same bits.
 
     multiply_rows(vectors, out, ...)    a tile of ROWS x LANES (or 2*LANES) sums, whose rows lie in windows
-    multiply_columns(out, ...)          of OUTPUTS x 3*LANES, whose vectors do: for sums over positions
+    multiply_columns(out, ...)          of OUTPUTS x 1 to 3*LANES, whose vectors do: for sums over positions
     line_zeros(size, element)           memory for what a tile reads and writes by vectors
 
 What a word is and what a multiply-add of two words means is `machine/words.py`'s.
@@ -88,14 +88,14 @@ def multiply_columns(
     out: Flat, at: int, stride: int, a: Flat, columns: I64, column0: int, step: int, runs: I64, group0: int,
     group1: int, b: Flat, b_at: int, line: int, ends: I64, met: I64, stack: Flat,
 ) -> None:  # fmt: skip
-    """out[at + r*stride + v*LANES + j] = sums as of `multiply_rows`, r < OUTPUTS, v < vectors_of(4 or 8).
+    """out[at + r*stride + v*LANES + j] = sums as of `multiply_rows`, r < OUTPUTS, v < vectors_of(out's type).
 
     The vectors lie in `a`: word k of a run of vector v begins at a[columns[column0 + v] + offset + k*step].
     The rows are words side by side in `b`: that of row r is b[b_at + (place + k)*line + r]. Words of four
     8-bit codes are uint8 in `a`, int8 in `b`, and their sums start at b[b_at - (g + 1)*line + r].
     """
     lane = np.arange(LANES)
-    starts = (columns[column0 : column0 + vectors_of(out.itemsize), None] + lane).ravel()
+    starts = (columns[column0 : column0 + vectors_of(out.dtype), None] + lane).ravel()
     sums: list[np.ndarray] = []
     for group in range(group0, group1):
         tile = np.zeros((starts.size, OUTPUTS), out.dtype)

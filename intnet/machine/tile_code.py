@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from numba.np.numpy_support import as_dtype
 
 from intnet.machine.words import (
     INT32,
@@ -281,7 +282,7 @@ def _emit_by_rows(given: _Given, vectors: int) -> None:
 
 def _emit_by_columns(given: _Given) -> None:
     """The body of `multiply_columns`."""
-    builder, vectors = given.builder, vectors_of(given.kinds["out"].dtype.bitwidth // 8)
+    builder, vectors = given.builder, vectors_of(as_dtype(given.kinds["out"].dtype))
     pointers = _listed(builder, given.pointer("columns", "column0"), given.pointer("a"), vectors)
     walk = _Walk(pointers, False, given["step"], given["line"])
     sums = _emit_sums(given, walk, OUTPUTS, vectors)

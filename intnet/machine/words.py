@@ -132,6 +132,12 @@ OUTPUTS = 8 if LANES == 16 else 4
 FOURS = _has_fours()
 
 
-def vectors_of(itemsize: int) -> int:
-    """Vectors a row of a tile of OUTPUTS rows, whose sums have so many bytes."""
-    return 3 if itemsize == 4 else 1
+def vectors_of(sums: Any) -> int:
+    """Vectors a row of a tile of OUTPUTS rows, whose sums are of this type of NumPy.
+
+    Products of int32 words, which no instruction adds, take a register of their own: the 16 of AVX2 hold
+    4 x 2 sums of them, where 4 x 3 would leave for the stack and come back at every word.
+    """
+    if sums.itemsize != 4:
+        return 1
+    return 2 if sums.kind == "i" and LANES == 8 else 3

@@ -76,8 +76,10 @@ def _add_vjp(saved: Saved, e: Any) -> tuple[Any, Any]:
 
 @pjit
 def _keep(team: int, codes: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
+    zero = codes.dtype.type(0)
     for i in prange(team, codes.size):
-        out[i] = codes[i] if mask[i] else 0
+        code = codes[i]  # read whatever the mask says: else it is a branch, which AVX2 takes a code at a time
+        out[i] = code if mask[i] else zero
 
 
 @pjit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -58,14 +60,12 @@ def test_many_blocks_on_several_threads(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [1, 2, 3, 5, 64])
-def test_int64_holds_as_many_rows_as_the_bound_says(share: int) -> None:
-    """The largest codes whose products fit `share` times below 2^62, all of one sign, then of both."""
-    top = int((((1 << 62) - 1) // share) ** 0.5)
-    while (top + 1) ** 2 * share < 1 << 62:
-        top += 1
-    while top**2 * share >= 1 << 62:
-        top -= 1
+@pytest.mark.parametrize("bits", [31, 62])
+@pytest.mark.parametrize("share", [1, 2, 3, 4, 5, 64])
+def test_a_sum_holds_as_many_rows_as_the_bound_says(share: int, bits: int) -> None:
+    """The largest codes whose products fit `share` times below 2^bits, all of one sign, then of both."""
+    top = math.isqrt(((1 << bits) - 1) // share)
+    assert top**2 * share < 1 << bits <= (top + 1) ** 2 * share
     codes = np.full((2 * share + 1, 3), top)
     codes[:, 1] = -top
     codes[::2, 2] = -top
@@ -101,10 +101,14 @@ def test_no_rows_sum_to_zero() -> None:
     assert (sums.codes.tolist(), dots, tops.tolist()) == ([0, 0, 0], [0, 0, 0], [0, 0, 0])
 
 
-def test_a_longer_int64_sum_than_the_bound_allows_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("limit", "bits"), [("INT64_BOUND", 31), ("INT32_BOUND", 14)])
+def test_a_longer_sum_than_the_bound_allows_would_be_seen(
+    limit: str, bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The test of the limits above can fail."""
-    codes = np.full((9, 1), (1 << 31) - 1)
-    monkeypatch.setattr(reduce, "INT64_BOUND", 1 << 66)
+    codes = np.full((17, 1), (1 << bits) - 1)
+    check(QTensor(codes, 0), QTensor(codes, 0))
+    monkeypatch.setattr(reduce, limit, getattr(reduce, limit) << 4)
     with pytest.raises(AssertionError):
         check(QTensor(codes, 0), QTensor(codes, 0))
 

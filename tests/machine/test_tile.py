@@ -116,7 +116,7 @@ def by_columns(
 def columns_of(kind: str, seed: int = 1) -> tuple[Any, ...]:
     """(x-words, columns, runs, e-words, ends, scratch) of five groups; vectors overlap, in no order."""
     x, sums = operands(kind, 2000, seed)
-    vectors, line = tile.vectors_of(np.dtype(sums).itemsize), tile.OUTPUTS + 3
+    vectors, line = tile.vectors_of(np.dtype(sums)), tile.OUTPUTS + 3
     e, _ = operands(kind, (5 + 12) * line, seed + 1)
     columns = np.array([0, 400, 93, 397][: vectors + 1])
     runs = np.array([6, 2, 7, 0, 2, 9, 41, 3, 0, 20, 1, 6, 5, 2, 4, 30, 2, 3])

@@ -205,7 +205,7 @@ def _position_sums(e: F32, x: F32, windows: Windows, step: int, groups: int) -> 
     """
     depth, width = x.shape[3] // groups, e.shape[3] // groups
     block, taps = block_of(windows, x.shape[0], depth, 1), np.array(windows.taps)
-    vectors, span = vectors_of(FLOAT.itemsize), int(taps[:, 0].max() - taps[:, 0].min()) + 1
+    vectors, span = vectors_of(FLOAT), int(taps[:, 0].max() - taps[:, 0].min()) + 1
     starts, source = columns_of(block, windows, vectors)
     size = starts.size * LANES
     joined = node_of(_UNIT // (GROUP * block.positions)) if GROUP * block.positions <= CHUNK else 1

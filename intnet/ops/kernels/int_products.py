@@ -161,7 +161,7 @@ def weight_grad(e: np.ndarray, x: np.ndarray, how: Plan, window: Window, kernel:
     if not (out.size and e.size):
         return out
     arithmetic, windows = how.arithmetic, forward_windows((x.shape[1], x.shape[2]), kernel, stride, padding)
-    per_word, vectors = arithmetic.per_word, vectors_of(arithmetic.sum.itemsize)
+    per_word, vectors = arithmetic.per_word, vectors_of(arithmetic.sum.dtype)
     longest = min(how.words, windows.grid.cols)  # moves with bounds from step to step; the tables do not
     block, pieces = unit_tables(windows, -(-batch // per_word), depth, longest)
     starts, source = columns_of(block, windows, vectors)

@@ -1,7 +1,7 @@
 """Exact integer sums over rows, one a channel: for batch norm, biases and their gradients.
 
 A matrix is (rows, C). Each block of rows sums into its own line, so threads never change a bit.
-Products are summed in int64 over as many rows as their bound allows, and such a sum is then kept
+Products are summed in int32 or int64 over as many rows as their bound allows, and such a sum is then kept
 as two int64 sums (its bits from 32 up, and its low 32 bits): with products below 2**62 and fewer than
 2**31 rows neither can wrap.
 
@@ -12,14 +12,16 @@ import numpy as np
 
 from intnet.errors import ContainerError
 from intnet.exact.loops import blocks_for
+from intnet.exact.stages import greater
 from intnet.machine.instructions import wide_vectors
 from intnet.machine.jit import njit, pjit, prange
 from intnet.numbers import shares
 from intnet.numbers.qtensor import INT64_BOUND, QTensor
 from intnet.ops.kernels.int_products import split
 
+INT32_BOUND = 1 << 31
 _WIDE = 128  # columns from which on the inner loops are long enough
-_MOST_ROWS = 1 << 16  # of one int64 sum of products
+_MOST_ROWS, _FEW_ROWS = 1 << 16, 4  # of one sum of products: at most; at least, to be worth while
 _TOPS = 3  # the kind of line that holds maxima, not sums
 _MOST_BLOCKS = 32  # as many threads can share the work
 
@@ -38,28 +40,36 @@ def _sums(team: int, u: np.ndarray, out: np.ndarray) -> None:
 
 @pjit
 def _products(
-    team: int, u: np.ndarray, v: np.ndarray, share: int, sums: np.ndarray, high: np.ndarray, low: np.ndarray,
-    tops: np.ndarray,
+    team: int, u: np.ndarray, v: np.ndarray, share: int, lane: np.ndarray, sums: np.ndarray,
+    high: np.ndarray, low: np.ndarray, tops: np.ndarray,
 ) -> None:  # fmt: skip
-    """Sums of u, of u * v (int64 over `share` rows, then in two parts), max |u|. Zero-filled outputs."""
-    rows, blocks = u.shape[0], sums.shape[0]
+    """Sums of u, of u * v (in the type of `lane` over `share` rows, then in two parts), max |u|.
+
+    Zero-filled outputs.
+    """
+    rows, blocks, number = u.shape[0], sums.shape[0], lane.dtype.type
     for b in prange(team, blocks):
         wide_vectors()
-        total, top, rest, greatest = sums[b], high[b], low[b], tops[b]
-        dots = np.empty(total.shape[0], np.int64)
-        end = rows * (b + 1) // blocks
+        columns, end = sums.shape[1], rows * (b + 1) // blocks
+        total, dots = np.empty(columns, lane.dtype), np.empty(columns, lane.dtype)
+        most = np.zeros(columns, lane.dtype)
         for first in range(rows * b // blocks, end, share):
+            total[:] = 0
             dots[:] = 0
             for r in range(first, min(first + share, end)):
                 x, y = u[r], v[r]
-                for c in range(x.shape[0]):
-                    code = np.int64(x[c])
-                    total[c] += code
-                    greatest[c] = max(greatest[c], abs(code))
-                    dots[c] += code * np.int64(y[c])
-            for c in range(top.shape[0]):
-                top[c] += dots[c] >> 32
-                rest[c] += dots[c] & 0xFFFFFFFF
+                for c in range(columns):
+                    code = number(x[c])
+                    total[c] = number(total[c] + code)
+                    most[c] = greater(most[c], greater(code, number(-code)))
+                    dots[c] = number(dots[c] + number(code * number(y[c])))
+            for c in range(columns):
+                dot = np.int64(dots[c])
+                sums[b, c] += total[c]
+                high[b, c] += dot >> 32
+                low[b, c] += dot & 0xFFFFFFFF
+        for c in range(columns):
+            tops[b, c] = most[c]
 
 
 @njit
@@ -124,6 +134,16 @@ def column_sums(q: QTensor, where: str = "") -> QTensor:
     return QTensor(_by_channel(lines, q.shape[-1])[0], int(q.exponent), bound=_sum_bound(q))
 
 
+def _lane(bound: int) -> tuple[int, np.ndarray]:
+    """(rows, type) of a sum of products up to `bound` that does not wrap: int32 where it holds some rows.
+
+    Twice as many of them are in a vector, and AVX2 has no product and no maximum of int64.
+    """
+    narrow, wide = ((limit - 1) // max(bound, 1) for limit in (INT32_BOUND, INT64_BOUND))
+    lane = np.empty(0, np.int32 if narrow >= _FEW_ROWS else np.int64)
+    return min(_MOST_ROWS, narrow if lane.itemsize == 4 else wide), lane
+
+
 def column_products(
     a: QTensor, b: QTensor, where_sum: str = "", where_dot: str = ""
 ) -> tuple[QTensor, list[int], np.ndarray]:
@@ -137,9 +157,9 @@ def column_products(
         tops = np.abs(a.codes.reshape(-1, a.shape[-1]).astype(np.int64)).max(axis=0, initial=0)
         return column_sums(a, where_sum), _split_dots(a, b, where_dot), tops
     u, v = _matrix(a), _matrix(b)
-    share = min(_MOST_ROWS, (INT64_BOUND - 1) // max(a.bound * b.bound, 1))
+    share, lane = _lane(a.bound * max(b.bound, 1))
     lines = _lines(u, 4)
-    _products(u, v, share, *lines)
+    _products(u, v, share, lane, *lines)
     sums, *parts, tops = _by_channel(lines, a.shape[-1])
     dots = [(top << 32) + rest for top, rest in zip(*(part.tolist() for part in parts), strict=True)]
     return QTensor(sums, int(a.exponent), bound=_sum_bound(a)), dots, tops
