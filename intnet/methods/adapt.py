@@ -33,7 +33,7 @@ from intnet.methods.options import of_layer, takes
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
 from intnet.numbers.formats import MAX_BITS, FixedPoint, Scaled
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.kernels.histograms import code_squares, sum_of_squares
+from intnet.ops.kernels.histograms import code_squares, divided, sum_of_squares
 from intnet.ops.norm import reciprocal_root
 
 
@@ -232,7 +232,7 @@ class Adapt(RoundedCopies):
             return to_float32(q)
         squares = code_squares(q.codes)
         norm = sqrt(squares) if squares else 1.0  # of the codes: the exponent cancels
-        return self.passes(layer, f"{path}n", (q.codes / norm).astype(np.float32))
+        return self.passes(layer, f"{path}n", divided(q.codes, norm))
 
     def fold(self, layer: Any) -> tuple[QTensor, QTensor]:
         """Scale gamma^*r and offset beta^ - mean*gamma^*r in words of 32 bits; r = 1/sqrt(variance + 10^-5).

@@ -17,6 +17,7 @@ import pytest
 from intnet.errors import FormatError, ShapeError
 from intnet.numbers import fp32
 from intnet.ops.kernels import float_products as kernels
+from intnet.ops.kernels import tiles
 from tests.support.float_oracle import (
     UNIT,
     Pair,
@@ -59,7 +60,7 @@ PRODUCTS = [(1, 1, 1), (3, 5, 7), (9, 33, 17), (2, 1024, 3), (2, 1025, 3), (33, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [*PRODUCTS, (4, 0, 3), (0, 3, 2)])
-def test_matmul(shape: tuple[int, int, int]) -> None:
+def test_matmul(shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     rows, terms, columns = shape
     a, b = draw(11, rows, terms), draw(12, terms, columns)
     ai, bi = ints(a), ints(b)
@@ -67,6 +68,9 @@ def test_matmul(shape: tuple[int, int, int]) -> None:
     same(kernels.matmul(a, b), expected)
     same(kernels.matmul_nt(a, np.ascontiguousarray(b.T)), expected)
     summed = floats((rows, columns), lambda i, j: batched([(ai[i, k], bi[k, j]) for k in range(terms)]))
+    same(kernels.matmul_tn(np.ascontiguousarray(a.T), b), summed)
+    monkeypatch.setattr(tiles, "SMALL", 0)  # weights that are read as they lie, however few
+    same(kernels.matmul(a, b), expected)
     same(kernels.matmul_tn(np.ascontiguousarray(a.T), b), summed)
 
 

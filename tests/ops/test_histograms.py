@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ulp
+from math import sqrt, ulp
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from intnet.numbers.qtensor import QTensor
 from intnet.ops.kernels import histograms as lib
 from intnet.spec import power
+from intnet.spec.float32 import to_float32
 from intnet.spec.float64 import sum64
 from intnet.spec.methods.adapt_switch import histogram
 from tests.support import cases
@@ -120,7 +121,7 @@ def test_many_values_on_any_number_of_threads() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [0, 1, 2, 1023, 1024, 1025, 3000])
+@pytest.mark.parametrize("n", [0, 1, 2, 1023, 1024, 1025, 3000, 4095, 4096, 4097, 9000])
 def test_sums_of_squares_and_of_magnitudes(n: int) -> None:
     """float64, in chunks of 1024: a sum in another order has other bits."""
     x = np.array([float(v) for v in cases.random_float32(n, n, 3)], F32)
@@ -145,3 +146,14 @@ def test_sums_of_squares_of_codes_are_exact(dtype: type) -> None:
 def test_a_sum_of_squares_beyond_int64() -> None:
     codes = np.full((3, 20000), -(2**31), np.int32)
     assert lib.code_squares(codes) == 60000 * 2**62
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
+def test_codes_over_a_norm_are_rounded_twice(dtype: type) -> None:
+    """In float64, then in float32, as `unit_length` says."""
+    info = np.iinfo(dtype)
+    codes = [*cases.corners(info.bits), *cases.random_codes(2, 999, info.min, info.max)]
+    for norm in (1.0, sqrt(sum(c * c for c in codes)), sqrt(3.0), 2.0**40):
+        got = lib.divided(np.array(codes, dtype).reshape(1, -1), norm)
+        assert got.dtype == np.float32 and got.shape == (1, len(codes))
+        assert [Fraction(float(v)) for v in got[0]] == [to_float32(Fraction(code / norm)) for code in codes]

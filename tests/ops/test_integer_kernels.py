@@ -4,6 +4,7 @@ The oracle's cases in `test_ops_linear_conv.py` are small; here one call takes e
 The expected values are NumPy int64 sums over shifted slices: no code and no tiling of intnet.
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -129,13 +130,37 @@ def test_convolutions(
         (1 << 44, 63),
     ],
 )  # fmt: skip
-def test_matrix_products(shape: tuple[int, int, int], limits: Pair) -> None:
+def test_matrix_products(shape: tuple[int, int, int], limits: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     m, k, n = shape
     a, b = integers(4, limits[0], m, k), integers(5, limits[1], n, k)
     want = a.astype(np.int64) @ b.T.astype(np.int64)
     how = plan(QTensor(a, 0), QTensor(b, 0), k)
     assert np.array_equal(gemm(a, b, how), want)
     assert np.array_equal(gemm(np.asfortranarray(a), b[:, ::-1][:, ::-1], how), want)  # any memory order
+    monkeypatch.setattr(tiles, "SMALL", 0)  # weights that are read as they lie, however few
+    right, left = np.ascontiguousarray(b.T), np.ascontiguousarray(a.T)
+    assert np.array_equal(conv.gemm_nn(a, right, how), want)
+    assert np.array_equal(conv.gemm_tn(left, right, how), want)
+
+
+@pytest.mark.parametrize("arithmetic", [FOURS, PAIRS, tiles.SINGLES, tiles.LONG, tiles.DOUBLES, tiles.FLOATS])
+@pytest.mark.parametrize("n", [1, 2])
+def test_weights_read_as_they_lie_are_the_words_of_turned_ones(
+    arithmetic: tiles.Arithmetic, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also four to a word, with their starts, where the processor lacks the product of these."""
+    lanes = 2 * words.LANES
+    for terms, columns in itertools.product((1, 2, 3, 4, 5, 7, 300), (1, lanes - 1, lanes, lanes + 1, 997)):
+        w = integers(1, 128, terms, columns).astype(arithmetic.codes)[None, None].transpose(0, 3, 1, 2)
+        depth = -(-terms // arithmetic.per_word)
+        cut = depth // 2  # two chunks, the first perhaps of no word
+        runs, ends = np.array([0, cut, 0, cut, depth - cut, cut]), np.array([1, 2])
+        given = (np.zeros(1, np.int64), arithmetic, lanes, runs, ends)
+        with threads(n):
+            monkeypatch.setattr(tiles, "SMALL", w.size + 1)
+            turned = tiles.pack_panels(w, *given).copy()
+            monkeypatch.setattr(tiles, "SMALL", w.size)
+            assert tiles.pack_panels(w, *given).tobytes() == turned.tobytes(), (terms, columns)
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -52,12 +52,18 @@ _HELD_WORDS = 1 << 24  # float32 words of chunk sums held at a time
 _UNIT = 3 * CHUNK // 2  # positions of groups summed as one task at most: what it reads stays in a cache
 
 
-def _operand(x: F32, dimensions: int, name: str) -> F32:
+def _checked(x: F32, dimensions: int, name: str) -> F32:
+    """x as it is, a float32 array of so many dimensions."""
     if x.dtype != np.float32:
         raise FormatError(f"{name} must be float32, got {x.dtype}; convert with .astype(np.float32)")
     if x.ndim != dimensions:
         raise ShapeError(f"{name} must have {dimensions} dimensions, got shape {x.shape}")
-    return np.ascontiguousarray(x)
+    return x
+
+
+def _operand(x: F32, dimensions: int, name: str) -> F32:
+    """`_checked`, laid out as the loops read it."""
+    return np.ascontiguousarray(_checked(x, dimensions, name))
 
 
 def _conv_shape(image: Pair, channels: Pair, kernel: Pair, stride: Pair, padding: Pair, groups: int) -> Pair:
@@ -94,7 +100,7 @@ def matmul_nt(a: F32, b: F32) -> F32:
 
     Defined by `spec/convolution.py: linear32`.
     """
-    a, b = _operand(a, 2, "a"), _operand(b, 2, "b")
+    a, b = _operand(a, 2, "a"), _checked(b, 2, "b")
     if a.shape[1] != b.shape[1]:
         raise ShapeError(f"product of {a.shape} and {b.shape} transposed: the inner sizes differ")
     out = empty((a.shape[0], b.shape[0]), np.float32)
@@ -104,7 +110,7 @@ def matmul_nt(a: F32, b: F32) -> F32:
 
 def matmul(a: F32, b: F32) -> F32:
     """a[M, K] @ b[K, N] -> [M, N]. Defined by `spec/convolution.py: linear32_input_grad`."""
-    return matmul_nt(a, _operand(b, 2, "b").T)
+    return matmul_nt(a, _checked(b, 2, "b").T)
 
 
 def matmul_tn(a: F32, b: F32) -> F32:
@@ -112,7 +118,7 @@ def matmul_tn(a: F32, b: F32) -> F32:
 
     Defined by `spec/convolution.py: linear32_weight_grad`.
     """
-    a, b = _operand(_operand(a, 2, "a").T, 2, "a"), _operand(b, 2, "b").T
+    a, b = _operand(_checked(a, 2, "a").T, 2, "a"), _checked(b, 2, "b").T
     if a.shape[1] != b.shape[1]:
         raise ShapeError(f"product of {a.shape} and {b.shape} transposed: the inner sizes differ")
     out = empty((a.shape[0], b.shape[0]), np.float32)

@@ -185,7 +185,7 @@ def gemm(a: np.ndarray, b: np.ndarray, how: Plan) -> np.ndarray:
     Defined by `spec/convolution.py: exact_dot`.
     """
     out = empty((a.shape[0], b.shape[0]), how.result)
-    multiply(how.operand(a), how.operand(b), how.arithmetic, how.words, out)
+    multiply(how.operand(a), b, how.arithmetic, how.words, out)
     return out
 
 

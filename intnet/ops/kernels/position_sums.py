@@ -9,81 +9,19 @@ width. Tasks sum shares of the images (float32: groups of images, or chunks of a
 Terms are those of `tiles.py`; `int_products.py` and `float_products.py` call in here.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
-from intnet.machine.instructions import shaped
 from intnet.machine.jit import njit, pjit, prange
 from intnet.machine.tile import LANES, OUTPUTS, line_zeros, multiply_columns
 from intnet.machine.words import OFFSET
 from intnet.numbers.batch_sums import GROUP, add_chunks, meetings, stack_lines
 from intnet.numbers.fp32 import CHUNK
-from intnet.ops.kernels.tiles import Flat, copy_run, lay_out, lay_starts
+from intnet.ops.kernels.tiles import Flat, copy_run, images_of, join_run, lay_out, lay_starts
 from intnet.ops.kernels.windows import Block, Grid
 
 _INT32 = (1 << 31) - 1
-
-
-def images_of(x: np.ndarray, n: int, blank: Flat) -> tuple[Flat, ...]:
-    """The images from n on that share words, flat: four of int8, two of int16; `blank` after the last."""
-    count = {np.dtype(np.int8): 4, np.dtype(np.int16): 2}.get(x.dtype, 1)
-    return tuple(_image(x, n + i, blank) for i in range(count))
-
-
-@njit
-def _image(x: np.ndarray, n: int, blank: Flat) -> Flat:
-    return shaped(x[n], (x[n].size,)) if n < x.shape[0] else blank
-
-
-@overload(images_of)
-def _images_of(x: Any, n: Any, blank: Any) -> Callable[..., Any]:
-    def fours(x: Any, n: Any, blank: Any) -> Any:
-        return _image(x, n, blank), _image(x, n + 1, blank), _image(x, n + 2, blank), _image(x, n + 3, blank)
-
-    def pairs(x: Any, n: Any, blank: Any) -> Any:
-        return _image(x, n, blank), _image(x, n + 1, blank)
-
-    def singles(x: Any, n: Any, blank: Any) -> Any:
-        return (_image(x, n, blank),)
-
-    return {types.int8: fours, types.int16: pairs}.get(x.dtype, singles)
-
-
-def join_run(out: Flat, at: int, images: tuple[Flat, ...], start: int, count: int, zero: Any) -> None:
-    """Words out[at ..] of elements start .. of `images`, the first image lowest.
-
-    zero: the word of zeros; int8 are laid out with OFFSET added where it has one
-    """
-    elements = np.stack([image[start : start + count] for image in images], axis=1)
-    joined = elements.view(out.dtype)[:, 0] ^ zero if len(images) > 1 else elements[:, 0]
-    out[at : at + count] = joined
-
-
-@overload(join_run)
-def _join_run(out: Any, at: Any, images: Any, start: Any, count: Any, zero: Any) -> Callable[..., None]:
-    def fours(out: Any, at: Any, images: Any, start: Any, count: Any, zero: Any) -> None:
-        end, target = start + count, out[at : at + count]
-        a, b, c, d = images[0][start:end], images[1][start:end], images[2][start:end], images[3][start:end]
-        for i in range(count):
-            low = np.uint32(np.uint32(np.uint8(a[i])) | np.uint32(np.uint32(np.uint8(b[i])) << np.uint32(8)))
-            high = np.uint32(np.uint32(np.uint8(c[i])) | np.uint32(np.uint32(np.uint8(d[i])) << np.uint32(8)))
-            target[i] = np.uint32(low | np.uint32(high << np.uint32(16))) ^ np.uint32(zero)
-
-    def pairs(out: Any, at: Any, images: Any, start: Any, count: Any, zero: Any) -> None:
-        end, target = start + count, out[at : at + count]
-        low, high = images[0][start:end], images[1][start:end]
-        for i in range(count):
-            half = np.int32(np.int32(high[i]) << np.int32(16))
-            target[i] = np.int32(np.int32(low[i]) & np.int32(0xFFFF)) | half
-
-    def singles(out: Any, at: Any, images: Any, start: Any, count: Any, zero: Any) -> None:
-        copy_run(out, at, images[0], start, count)
-
-    return {4: fours, 2: pairs}.get(len(images), singles)
 
 
 @njit

@@ -24,7 +24,7 @@ from numba.extending import overload
 
 from intnet.machine.buffers import LEAST, empty
 from intnet.machine.instructions import shaped, wide_vectors
-from intnet.machine.jit import njit, pjit, prange
+from intnet.machine.jit import SMALL, njit, pjit, prange
 from intnet.machine.tile import LANES, ROWS, line_zeros, multiply_rows
 from intnet.machine.words import OFFSET
 from intnet.numbers.batch_sums import meetings, stack_lines
@@ -33,6 +33,7 @@ from intnet.ops.kernels.windows import Block, Grid, Windows, even_limits, tables
 Flat = np.ndarray
 
 
+_NEAR_COLUMNS = 256  # bytes of a row that are read one after another
 _NEAR = 1 << 18  # bytes of panels that meet a tile's rows before the next rows: well in a second-level cache
 
 
@@ -97,6 +98,88 @@ def _as_words(elements: Any) -> Callable[..., Any]:
     return {types.int8: fours, types.uint8: fours, types.int16: pairs}.get(elements.dtype, same)
 
 
+def copy_run(out: Flat, at: int, source: Flat, start: int, count: int) -> None:
+    """out[at : at + count] = source[start : start + count], converted to the type of `out`.
+
+    For FOURS `out` is uint8 and takes each int8 plus OFFSET, which turns its highest bit.
+    """
+    codes = source[start : start + count]
+    out[at : at + count] = codes.astype(np.uint8) ^ OFFSET if out.dtype == np.uint8 else codes
+
+
+@overload(copy_run)
+def _copy_run(out: Any, at: Any, source: Any, start: Any, count: Any) -> Callable[..., None]:
+    def fours(out: Any, at: Any, source: Any, start: Any, count: Any) -> None:
+        target, origin = out[at : at + count], source[start : start + count]
+        for i in range(count):
+            target[i] = np.uint8(origin[i]) ^ np.uint8(OFFSET)
+
+    def same(out: Any, at: Any, source: Any, start: Any, count: Any) -> None:
+        target, origin = out[at : at + count], source[start : start + count]
+        for i in range(count):
+            target[i] = origin[i]
+
+    return fours if out.dtype == types.uint8 else same
+
+
+def images_of(x: np.ndarray, n: int, blank: Flat) -> tuple[Flat, ...]:
+    """The images, or rows, from n on that share words: four of int8, two of int16; `blank` after the last."""
+    count = {np.dtype(np.int8): 4, np.dtype(np.int16): 2}.get(x.dtype, 1)
+    return tuple(_image(x, n + i, blank) for i in range(count))
+
+
+@njit
+def _image(x: np.ndarray, n: int, blank: Flat) -> Flat:
+    return shaped(x[n], (x[n].size,)) if n < x.shape[0] else blank
+
+
+@overload(images_of)
+def _images_of(x: Any, n: Any, blank: Any) -> Callable[..., Any]:
+    def fours(x: Any, n: Any, blank: Any) -> Any:
+        return _image(x, n, blank), _image(x, n + 1, blank), _image(x, n + 2, blank), _image(x, n + 3, blank)
+
+    def pairs(x: Any, n: Any, blank: Any) -> Any:
+        return _image(x, n, blank), _image(x, n + 1, blank)
+
+    def singles(x: Any, n: Any, blank: Any) -> Any:
+        return (_image(x, n, blank),)
+
+    return {types.int8: fours, types.int16: pairs}.get(x.dtype, singles)
+
+
+def join_run(out: Flat, at: int, images: tuple[Flat, ...], start: int, count: int, zero: Any) -> None:
+    """Words out[at ..] of elements start .. of `images`, the first image lowest.
+
+    zero: the word of zeros; int8 are laid out with OFFSET added where it has one
+    """
+    elements = np.stack([image[start : start + count] for image in images], axis=1)
+    joined = elements.view(out.dtype)[:, 0] ^ zero if len(images) > 1 else elements[:, 0]
+    out[at : at + count] = joined
+
+
+@overload(join_run)
+def _join_run(out: Any, at: Any, images: Any, start: Any, count: Any, zero: Any) -> Callable[..., None]:
+    def fours(out: Any, at: Any, images: Any, start: Any, count: Any, zero: Any) -> None:
+        end, target = start + count, out[at : at + count]
+        a, b, c, d = images[0][start:end], images[1][start:end], images[2][start:end], images[3][start:end]
+        for i in range(count):
+            low = np.uint32(np.uint32(np.uint8(a[i])) | np.uint32(np.uint32(np.uint8(b[i])) << np.uint32(8)))
+            high = np.uint32(np.uint32(np.uint8(c[i])) | np.uint32(np.uint32(np.uint8(d[i])) << np.uint32(8)))
+            target[i] = np.uint32(low | np.uint32(high << np.uint32(16))) ^ np.uint32(zero)
+
+    def pairs(out: Any, at: Any, images: Any, start: Any, count: Any, zero: Any) -> None:
+        end, target = start + count, out[at : at + count]
+        low, high = images[0][start:end], images[1][start:end]
+        for i in range(count):
+            half = np.int32(np.int32(high[i]) << np.int32(16))
+            target[i] = np.int32(np.int32(low[i]) & np.int32(0xFFFF)) | half
+
+    def singles(out: Any, at: Any, images: Any, start: Any, count: Any, zero: Any) -> None:
+        copy_run(out, at, images[0], start, count)
+
+    return {4: fours, 2: pairs}.get(len(images), singles)
+
+
 @njit
 def lay_starts(panel: Flat, at: int, runs: Flat, ends: Flat, lanes: int) -> None:
     """What sums of FOURS start at, before the words of a panel from panel[at] on: see `machine/words.py`.
@@ -144,6 +227,26 @@ def _pack_panels(
             lay_starts(out, at, runs, ends, lanes)
 
 
+@pjit
+def _pack_columns(
+    team: int, w: np.ndarray, lanes: int, page: int, runs: Flat, ends: Flat | None, blank: Flat, out: Flat
+) -> None:
+    """As `pack_panels` of one tap of w[c, o]: words of rows that lie side by side; blank: a row of zeros."""
+    panels, per_word = (w.shape[1] + lanes - 1) // lanes, len(images_of(w, 0, blank))
+    words, near = (w.shape[0] + per_word - 1) // per_word, max(1, _NEAR_COLUMNS // (lanes * w.itemsize))
+    for task in prange(team, (panels + near - 1) // near):
+        first, last = task * near, min((task + 1) * near, panels)
+        for word in range(words):
+            rows = images_of(w, word * per_word, blank)
+            for panel in range(first, last):
+                at, kept = (panel + 1) * page - (words - word) * lanes, min(lanes, w.shape[1] - panel * lanes)
+                join_run(out, at, rows, panel * lanes, kept, 0)
+                out[at + kept : at + lanes] = 0
+        if ends is not None:
+            for panel in range(first, last):
+                lay_starts(out, (panel + 1) * page - words * lanes, runs, ends, lanes)
+
+
 def pack_panels(
     w: np.ndarray, taps: np.ndarray, arithmetic: Arithmetic, lanes: int, runs: Flat, ends: Flat
 ) -> Flat:
@@ -151,41 +254,22 @@ def pack_panels(
 
     Before the words of a panel of FOURS stand the starts of the sums of chunks, which end with runs `ends`.
     """
-    if w.shape[3] % arithmetic.per_word:
-        w = np.pad(w, [(0, 0)] * 3 + [(0, -w.shape[3] % arithmetic.per_word)])
-    w = as_words(np.ascontiguousarray(w, arithmetic.codes))  # weights are few: one layout, one kernel
-    groups, width, _, words = w.shape
-    fours = arithmetic is FOURS
+    (groups, width, _, depth), fours, word = w.shape, arithmetic is FOURS, arithmetic.word.dtype
+    words = -(-depth // arithmetic.per_word)
     page = (taps.size * words + ends.size * fours) * lanes
     size = groups * -(-width // lanes) * page
-    word = arithmetic.word.dtype
     out = empty((max(size, LEAST // word.itemsize),), word)[:size]  # aligned: no vector lies across two lines
-    _pack_panels(w, taps, lanes, page, runs, ends if fours else None, out)
+    starts, turned = ends if fours else None, w[0, :, 0].T
+    # many weights lie in rows of outputs: to turn them first took a third of a step of AlexNet
+    if w.size >= SMALL and groups == w.shape[2] == taps.size == 1 and turned.flags.c_contiguous:
+        codes = turned.astype(arithmetic.codes, copy=False)
+        _pack_columns(codes, lanes, page, runs, starts, np.zeros(width, codes.dtype), out)
+        return out
+    if depth % arithmetic.per_word:
+        w = np.pad(w, [(0, 0)] * 3 + [(0, -depth % arithmetic.per_word)])
+    w = as_words(np.ascontiguousarray(w, arithmetic.codes))  # these are few: one layout, one kernel
+    _pack_panels(w, taps, lanes, page, runs, starts, out)
     return out
-
-
-def copy_run(out: Flat, at: int, source: Flat, start: int, count: int) -> None:
-    """out[at : at + count] = source[start : start + count], converted to the type of `out`.
-
-    For FOURS `out` is uint8 and takes each int8 plus OFFSET, which turns its highest bit.
-    """
-    codes = source[start : start + count]
-    out[at : at + count] = codes.astype(np.uint8) ^ OFFSET if out.dtype == np.uint8 else codes
-
-
-@overload(copy_run)
-def _copy_run(out: Any, at: Any, source: Any, start: Any, count: Any) -> Callable[..., None]:
-    def fours(out: Any, at: Any, source: Any, start: Any, count: Any) -> None:
-        target, origin = out[at : at + count], source[start : start + count]
-        for i in range(count):
-            target[i] = np.uint8(origin[i]) ^ np.uint8(OFFSET)
-
-    def same(out: Any, at: Any, source: Any, start: Any, count: Any) -> None:
-        target, origin = out[at : at + count], source[start : start + count]
-        for i in range(count):
-            target[i] = origin[i]
-
-    return fours if out.dtype == types.uint8 else same
 
 
 @njit
