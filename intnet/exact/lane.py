@@ -15,7 +15,7 @@ from intnet.exact import stages
 from intnet.exact.loops import blocks_for
 from intnet.machine.buffers import empty
 from intnet.machine.jit import SMALL
-from intnet.numbers.qtensor import CODE_TYPES, Status
+from intnet.numbers.qtensor import CODE_TYPES, Status, max_abs
 from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, Rounding
 
 LIMIT = 1 << 51  # of |numerator|: `machine/instructions.py` says why
@@ -83,13 +83,20 @@ def prepare_narrow(
     shift: None where nothing is rounded; else there must be one denominator, a power of two
     known: a bound on |num| that does not come from the parts, or infinity
     most:  how many bits may be rounded off
+    What has nothing to round off is counted in halves of a unit, of which none is odd.
     """
     if codes[0].size < SMALL:
         return None
-    den = int(vectors[3, 0])
+    den, up = int(vectors[3, 0]), 0
     drop = 0 if shift is None else den.bit_length() - 1 - shift
-    if shift is not None and (den & (den - 1) or not 1 <= drop <= min(most, 30)):
-        return None
+    if shift is not None:
+        if den & (den - 1) or not -29 <= drop <= min(most, 30):
+            return None
+        up = max(0, 1 - drop)
+    if up:
+        if max_abs(vectors[:3]) > stages.NARROW:
+            return None
+        vectors, known, drop = np.append(vectors[:3] << up, vectors[3:], axis=0), known * 2.0**up, 1
     tile = _tile(vectors, codes[0].size, 3, NARROW_WIDTH, np.int32)
     v_top = tops[1] if len(tops) > 1 else 0.0
     bound, alike = stages.fill_narrow(vectors, tops[0], v_top, known, tile)

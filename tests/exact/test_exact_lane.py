@@ -169,7 +169,39 @@ def test_random_words_of_float32_over_no_power_of_two_take_the_general_loop(n: i
 # -- int32 -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("drop", [0, 1, 2, 15, 29, 30, 31])
+@pytest.mark.parametrize("up", [1, 2, 7, 29, 30, 31])
+@pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("relu", [False, True])
+def test_what_loses_no_bit_is_int32_in_halves_of_a_unit(up: int, over: int, relu: bool) -> None:
+    """Up to the last code whose 2**up-fold leaves room for half a step, one beyond; two terms and offsets."""
+    top = ((1 << 31) - 2 >> up) + over
+    codes, few = spread(31, (2, MANY)) % (2 * top + 1) - top if top else np.zeros((2, MANY), np.int64), 5
+    codes[0, :2] = top, -top
+    kernel = "narrow_all" if up <= 30 and (top << up) + 1 < 1 << 31 else "read_all"
+    value = Exact([(tensor(codes[0], np.int32, top), 1)], up - 1, relu=relu)
+    num = (np.maximum(codes[0], 0) if relu else codes[0]) << up - 1
+    words = rng.words(1, 2, 3, MANY)
+    for how in (TIES_EVEN, STOCHASTIC):
+        for lo, hi in (OPEN, (-127, 127), (0, 2**31)):
+            with taking(kernel):
+                got, status = value.round_to(0, Rounding(how, lo, hi, words, 32))
+            check(got, status, num, 1, lo, hi)
+    rows = codes[0, : 3 * (MANY // 3)].reshape(-1, 3) // 16
+    scale, offset = np.array([few, -few, 1]), np.array([-few, 0, 1])
+    value = Exact([(tensor(rows), scale), (tensor(rows[::-1]), 3)], up - 1, offset, 2)
+    num = rows * scale + 3 * rows[::-1] + offset << up
+    check(*value.round_to(-1, Rounding(TIES_EVEN, -900, 900)), num, 2, -900, 900)
+
+
+def test_a_coefficient_beyond_int32_wraps_to_nothing() -> None:
+    """2**62 and more times 2 would be small again in int64."""
+    ones = np.resize([1, 0, -1], MANY)
+    for coef in (1 << 31, 1 << 62, (1 << 63) - 1):
+        codes, _ = Exact([(tensor(ones), coef)], -62).round_to(-62, Rounding(TIES_EVEN, -1, 1))
+        assert np.array_equal(codes, ones)
+
+
+@pytest.mark.parametrize("drop", [1, 2, 15, 29, 30, 31])
 @pytest.mark.parametrize("over", [0, 1])
 @pytest.mark.parametrize("relu", [False, True])
 def test_numerators_of_int32_over_powers_of_two(drop: int, over: int, relu: bool) -> None:
