@@ -230,14 +230,6 @@ def beta_grad(e1: Fixed) -> Fixed:
 # -- inference -------------------------------------------------------------------------------------
 
 
-def inference_statistics(mean: int, variance: int) -> tuple[Fraction, Fraction]:
-    """(mean, variance) that stand for a channel's own, from the running codes at exponent -31.
-
-    mu = Q(mean, 16) and sigma = Q(sqrt(variance), 16), as in training; then x2 and x3 of them.
-    """
-    return mean * power(RUNNING_EXPONENT), variance * power(RUNNING_EXPONENT)
-
-
 def folded_at(x1: Fraction, scale: Fraction, offset: Fraction) -> Fraction:
     """x3 = scale x1 + offset of a model whose batch norm is two stored words a channel: exact."""
     return scale * x1 + offset

@@ -14,11 +14,6 @@ from math import sqrt
 from intnet.spec.float32 import CHUNK
 
 
-def sqrt64(x: float) -> float:
-    """The root of a float64 x >= 0, rounded once."""
-    return sqrt(x)
-
-
 def root64(x: Fraction) -> Fraction:
     """The float64 root of a float64 x >= 0."""
     return Fraction(sqrt(float(x)))

@@ -196,16 +196,6 @@ def forward_terms(g: ConvShape) -> Iterator[Terms]:
     return (_pairs(forward_runs(g, *place)) for place in places((g.n, g.oh, g.ow, g.o)))
 
 
-def input_terms(g: ConvShape) -> Iterator[Terms]:
-    """(error, weight) pairs of every input element, in C order."""
-    return (_pairs(input_runs(g, *place)) for place in places((g.n, g.h, g.w, g.c)))
-
-
-def weight_terms(g: ConvShape) -> Iterator[Terms]:
-    """(input, error) pairs of every weight, in C order."""
-    return (_pairs(weight_runs(g, *place)) for place in places((g.o, g.cg, g.kh, g.kw)))
-
-
 def _pairs(runs: Sequence[Run]) -> Terms:
     return [pair for p, q in runs for pair in zip([-1] * len(q) if p is None else p, q, strict=True)]
 

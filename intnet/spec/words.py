@@ -17,7 +17,6 @@ True
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from functools import lru_cache
 
 MASK32 = 2**32 - 1
@@ -91,8 +90,3 @@ def lfsr(seed: int) -> Iterator[int]:
     for count, state in enumerate(lfsr_states(seed), start=1):
         if count % LFSR_STEPS == 0:
             yield state % 2**16
-
-
-def normal_u(word: int) -> Fraction:
-    """The inverse normal distribution's argument for a 32-bit word: (word + 1/2) / 2^32, never 0 or 1."""
-    return (word + Fraction(1, 2)) / 2**32

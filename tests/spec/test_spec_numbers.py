@@ -126,11 +126,6 @@ def test_lfsr_first_states_and_draws():
         next(random.lfsr_states(0))
 
 
-def test_normal_argument():
-    assert random.normal_u(0) == F(1, 2**33)
-    assert random.normal_u(2**32 - 1) == 1 - F(1, 2**33)
-
-
 # Formats
 
 

@@ -206,14 +206,6 @@ def even_limits(words: int, chunk: int) -> tuple[int, ...]:
 # --- for sums over positions --------------------------------------------------------------------
 
 
-def channel_table(block: Block, windows: Windows) -> I64:
-    """Word of every (tap, channel) from where a window starts; filled up with zeros to whole tiles."""
-    taps = np.array(windows.taps)
-    pixel = (taps[:, 0] + block.top) * block.width + taps[:, 1] + block.left
-    table = (pixel[:, None] * block.channels + np.arange(block.channels)).ravel()
-    return np.concatenate([table, np.zeros(-table.size % ROWS, np.int64)])
-
-
 def piece_table(block: Block, grid: Grid, longest: int) -> I64:
     """The positions of a block as runs (offset, length, place): rows, cut at `longest` positions."""
     starts = np.arange(0, grid.cols, longest)
