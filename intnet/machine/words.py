@@ -127,7 +127,7 @@ def _has_fours() -> bool:
 # 12 x 2 vectors of sums fill 24 of the 32 registers of AVX-512, and 12 row pointers leave room for
 # the loop's own in 16 general registers; 6 x 2 vectors of half the width fill the 16 of AVX2.
 ROWS, LANES = (12, 16) if _has_512_bits() else (6, 8)
-# The rows of a tile whose vectors are 3: 8 x 3 of AVX-512, 4 x 3 of AVX2
+# The rows of a tile of `vectors_of` vectors: 8 x 3 of AVX-512, 4 x 3 of AVX2
 OUTPUTS = 8 if LANES == 16 else 4
 FOURS = _has_fours()
 
