@@ -38,7 +38,8 @@ def replace(owner: Any, name: str, change: Callable[..., Any]) -> Fault:
 
 
 COMPILED = re.compile(r"from intnet\.machine\.jit import .*\n")
-UNCOMPILED = """inlined = njit = lambda f: f
+UNCOMPILED = """from intnet.machine.jit import SMALL
+inlined = njit = lambda f: f
 pjit = lambda f: lambda *args: f(1, *args)
 prange = lambda team, n: range(n)
 """
