@@ -2,7 +2,7 @@
 #             one of its layers and check it
 # make check  lint, types and the quick tests: 60 to 90 seconds on two cores where kernels are compiled
 # make test   every test but the longest, in this checkout's own virtual environment
-# make coverage      the quick tests, and how many lines of Python they run
+# make coverage      the quick tests, and how many lines of Python they run; make test COVERAGE=yes says it too
 # make spec-digests   the longest: runs by the definition alone, which end in the digests of the fast code;
 #                     and a proof
 # make lint   ruff and mypy        make bench   timings as JSON and a table        make clean
@@ -16,6 +16,12 @@ RUN    := runs/make-run
 PACK   := runs/make-run-pack
 # Collecting the tests takes 7 s with their bytecode kept and 20 without it, wherever the shell says not to keep it.
 export PYTHONDONTWRITEBYTECODE :=
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+QUICK  := $(PYTEST) -m "not slow and not digests"
+define MEASURED
+$(QUICK) --cov --cov-report=
+@echo "The quick tests run $$($(BIN)/coverage report --format=total) % of the lines, kernels and the definition left out."
+endef
 
 .PHONY: run check test coverage spec-digests lint docs bench notebooks outside clean
 run: $(VENV)/.core
@@ -26,17 +32,17 @@ run: $(VENV)/.core
 
 test: $(VENV)/.test
 	$(BIN)/python -m tests.support.warm
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(if $(COVERAGE),$(MEASURED),$(QUICK))
+	$(PYTEST) -m "slow and not digests"
 
 check: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not digests"
+	$(QUICK)
 
 coverage: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not digests" --cov --cov-report=
-	@echo "The quick tests run $$($(BIN)/coverage report --format=total) % of the lines, kernels and the definition left out."
+	$(MEASURED)
 
 spec-digests: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m digests
+	$(PYTEST) -m digests
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check intnet tests bench examples docs

@@ -95,6 +95,7 @@ def passes(draft: Draft, folder: Path) -> pack.Pack:
 @pytest.mark.parametrize("model", ["mlp", "lenet5"])
 @pytest.mark.parametrize("name", MXS)
 def test_every_format_in_every_kind_of_pack(name: str, model: str, tmp_path: Path) -> None:
+    """All of lenet5 takes the definition ten seconds a step: there a format of each encoding has to do."""
     batch, layer = (3, "fc2") if model == "mlp" else (2, "conv2")
     run = trained(model, {"format": name}, batch)
     passes(network.inference(run, 2), tmp_path / "inference")
@@ -104,7 +105,8 @@ def test_every_format_in_every_kind_of_pack(name: str, model: str, tmp_path: Pat
         port, scale = read.ports[f"{layer}/{path}"], read.ports[f"{layer}/{path}.scale"]
         assert (port.bits, port.encoding) == (bits, "integer" if name == "MXINT8" else "minifloat")
         assert (scale.bits, scale.encoding, port.exponent) == (8, "e8m0", scale.name)
-    passes(network.draft(run, 1, advance), tmp_path / "network")
+    if model == "mlp" or name in ("MXINT8", "MXFP4"):
+        passes(network.draft(run, 1, advance), tmp_path / "network")
 
 
 @pytest.mark.slow
