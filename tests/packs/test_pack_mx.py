@@ -95,7 +95,7 @@ def passes(draft: Draft, folder: Path) -> pack.Pack:
 @pytest.mark.parametrize("model", ["mlp", "lenet5"])
 @pytest.mark.parametrize("name", MXS)
 def test_every_format_in_every_kind_of_pack(name: str, model: str, tmp_path: Path) -> None:
-    """All of lenet5 takes the definition ten seconds a step: there a format of each encoding has to do."""
+    """A step of lenet5 takes the definition ten seconds: there a format of each encoding has to do."""
     batch, layer = (3, "fc2") if model == "mlp" else (2, "conv2")
     run = trained(model, {"format": name}, batch)
     passes(network.inference(run, 2), tmp_path / "inference")
