@@ -5,8 +5,8 @@ import os
 
 from hypothesis import settings
 
-# Two workers, and ranks, share two cores: a thread that waits spins where another has work, for a tenth of all
-# time, among seven ranks for half of it. Ahead of intnet, which sets it where nobody has.
+# Two workers, and ranks, share two cores: a thread that waits spins where another has work, for a tenth
+# of all time, among seven ranks for half of it. Ahead of intnet, which sets it where nobody has.
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 settings.register_profile("ci", max_examples=40, deadline=None, derandomize=True, database=None)
