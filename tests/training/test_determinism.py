@@ -111,7 +111,7 @@ INSTRUCTIONS = """
 from tests.support.machines import uses_fma_instruction
 print(uses_fma_instruction())
 """
-# processors to compile for, as environment variables: x86-64 has neither FMA nor wide vectors, haswell both
+# processors to compile for, as environment variables
 PROCESSORS = {name: changes for name, changes in machines().items() if "NUMBA_CPU_NAME" in changes}
 
 
