@@ -33,7 +33,7 @@ from intnet.methods.options import of_layer, takes
 from intnet.methods.rounded_copies import NORMS, RoundedCopies
 from intnet.numbers.formats import MAX_BITS, FixedPoint, Scaled
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.kernels.histograms import code_squares, divided, sum_of_squares
+from intnet.ops.kernels.norms import code_squares, divided, sum_of_squares
 from intnet.ops.norm import reciprocal_root
 
 

@@ -37,7 +37,7 @@ from intnet.methods.method import LayerLike, Method, Parameter, Update, check_fi
 from intnet.methods.options import takes
 from intnet.numbers import fp32
 from intnet.ops.kernels import descent
-from intnet.ops.kernels.histograms import sum_of_magnitudes, sum_of_squares
+from intnet.ops.kernels.norms import sum_of_magnitudes, sum_of_squares
 
 SLOTS = {"sgd": ("Acc",), "adamw": ("m", "v")}  # of a parameter
 LEAST = 2.0**-149

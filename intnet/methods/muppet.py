@@ -32,7 +32,7 @@ from intnet.methods.rounded_copies import NORMS, RoundedCopies
 from intnet.numbers import shares
 from intnet.numbers.formats import Scaled
 from intnet.numbers.qtensor import QTensor
-from intnet.ops.kernels.histograms import sum_of_squares
+from intnet.ops.kernels.norms import sum_of_squares
 
 LEVELS = (8, 12, 14, 16, None)  # word lengths; None is float32
 ALPHA, BETA, LAMBDA = map(Decimal, ("1", "1.5", "0.1"))  # p's threshold: alpha + beta exp(-lambda epoch)

@@ -19,10 +19,10 @@ from intnet.numbers import rng
 from intnet.numbers.formats import Scaled
 from intnet.numbers.qtensor import QTensor
 from intnet.numbers.rounding import Rounding
-from intnet.ops.kernels import histograms
+from intnet.ops.kernels import histograms, norms
 from tests.exact import test_scaled
 from tests.methods import test_adapt_switch, test_muppet
-from tests.ops import test_histograms
+from tests.ops import test_histograms, test_norms
 from tests.support.faults import Fault, Patch, caught, pairs, replace
 from tests.support.moving import Case, differences, run_case
 
@@ -80,7 +80,7 @@ SWEEPS: dict[str, Callable[[], None]] = {
     "scale": lambda: test_scaled.test_at_the_edges_of_the_scale(8),
     "clip": test_scaled.test_the_released_codes_plus_128_is_127_here,
     "zeros": lambda: test_scaled.test_zeros_and_one_side(8),
-    "sums": lambda: test_histograms.test_sums_of_squares_and_of_magnitudes(3000),
+    "sums": lambda: test_norms.test_sums_of_squares_and_of_magnitudes(3000),
     "violations": test_muppet.test_violations_beside_the_threshold,
     "rates": test_muppet.test_learning_rates_after_the_switch,
     "levels": test_muppet.test_the_levels_and_their_end,
@@ -298,7 +298,7 @@ FAULTS: dict[str, tuple[Fault, list[str]]] = {
     "edge below": (replace(histograms, "_count", edge_below), ["edges"]),
     "outside dropped": (replace(histograms, "_count", outside_dropped), ["edges"]),
     "sum in another order": (
-        lambda patch: patch.setattr(histograms, "sum_of_squares", lambda x: float(np.dot(x, x))), ["sums"]),
+        lambda patch: patch.setattr(norms, "sum_of_squares", lambda x: float(np.dot(x, x))), ["sums"]),
     "P and Q swapped": (
         replace(SWITCH, "diverges", lambda f, p, q, eps: f(q, p, eps)), ["KL", "push_down", "adapt"]),
     "KL with natural logarithm": (
