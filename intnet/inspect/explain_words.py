@@ -73,10 +73,9 @@ def _in_float(x: Fraction, format: Float, mode: str, rule: Mode, drawn: Drawn) -
     """(the definition's word, its way)."""
     defined = as_spec.element_of(format)
     assert isinstance(defined, spec.Float)
-    below = spec.number_below(x, defined)
-    gap = spec.value(below + 1, defined) - spec.value(below, defined)
-    part = (x - spec.value(below, defined)) / gap
-    made = Rounding.of(mode, decision(below + part, rule, drawn[0], drawn[1] or 32), drawn[0])
+    way = decision(spec.number_of(x, defined), rule, drawn[0], drawn[1] or 32)
+    gap = spec.value(way.floor + 1, defined) - spec.value(way.floor, defined)
+    made = Rounding.of(mode, way, drawn[0])
     told = spec.encode(x, defined, rule, drawn[0], drawn[1] or 32)
     sign, n = divmod(told.word, 1 << (format.bits - 1))
     binade, place = divmod(n, 1 << format.m)

@@ -102,17 +102,15 @@ def value(n: int, format: Float) -> Fraction:
     return (2**format.m + place) * power(block - 1 + format.least - format.m)
 
 
-def number_below(x: Fraction, format: Float) -> int:
-    """The n with v(n) <= x < v(n + 1)."""
+def number_of(x: Fraction, format: Float) -> Fraction:
+    """n + f of x: v(n) <= x < v(n + 1), f the part of their distance behind it."""
     if x < 0:
-        above = -number_below(-x, format)
-        return above if value(above, format) == x else above - 1
-    if x == 0:
-        return 0
-    lead = x.numerator.bit_length() - x.denominator.bit_length()  # floor(log2 x), or one more
-    lead = max(lead if x >= power(lead) else lead - 1, format.least)
-    steps = x / power(lead - format.m)
-    return (lead - format.least) * 2**format.m + steps.numerator // steps.denominator
+        return -number_of(-x, format)
+    lead = format.least
+    if x >= power(lead):
+        lead = x.numerator.bit_length() - x.denominator.bit_length()  # floor(log2 x), or one more
+        lead -= x < power(lead)
+    return (lead - format.least) * 2**format.m + x / power(lead - format.m)
 
 
 def decode(word: int, format: Float) -> Value:
@@ -150,9 +148,7 @@ def encode(
         return Made(sign, False, False)
     if isinstance(x, str):
         return Made(beyond(format, sign, False), format.overflow != "infinity", False)
-    below = number_below(Fraction(x), format)
-    gap = value(below + 1, format) - value(below, format)
-    made = decision(below + (x - value(below, format)) / gap, mode, word, bits)
+    made = decision(number_of(Fraction(x), format), mode, word, bits)
     inexact = made.fraction != 0
     if abs(made.rounded) <= format.greatest:
         return Made(sign + abs(made.rounded), False, inexact)

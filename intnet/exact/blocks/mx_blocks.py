@@ -89,7 +89,7 @@ class Along:
     def number(self, code: int) -> int:
         """Which element a code in least steps is, counted from 0, as its word without the sign has it.
 
-        Defined by `spec/small_floats.py: number_below`.
+        Defined by `spec/small_floats.py: number_of`.
         """
         above = max(code.bit_length() - 1 - self.digits, 0) if isinstance(self.mx.element, Float) else 0
         return (above << self.digits) + (code >> above)
