@@ -246,9 +246,9 @@ def test_as_many_test_images_as_told() -> None:
     assert np.array_equal(few.test_images, all_of_them.test_images[:64])
 
 
-def test_the_learning_rate_falls_in_the_last_epoch() -> None:
-    assert (training.lr_codes(1), training.lr_codes(3)) == ("26", "26,6@2")
-    assert training.lr_codes(3, training.LR_UNIT) == f"{26 / 512},{6 / 512}@2"
+def test_the_learning_rate_falls_in_the_last_two_epochs() -> None:
+    assert [training.lr_codes(n) for n in (1, 2, 3, 5)] == ["26", "26,6@1", "26,6@1,2@2", "26,6@3,2@4"]
+    assert training.lr_codes(3, training.LR_UNIT) == f"{26 / 512},{6 / 512}@1,{2 / 512}@2"
 
 
 def test_a_run_that_diverges_is_told_and_the_others_go_on() -> None:

@@ -31,7 +31,7 @@ from intnet.training.reestimate import batch_statistics
 from intnet.training.train import Run
 
 BATCH = 64
-LR_CODES = (26, 6)  # WAGEUBN's learning rate, code * 2^-9: as the paper begins; in the last epoch
+LR_CODES = (26, 6, 2)  # WAGEUBN's learning rate, code * 2^-9: as the paper begins; in the last two epochs
 LR_UNIT = 2.0**-9
 OUTCOME = {"accuracy": (float, type(None)), "loss": (float, type(None)), "sha256": str, "why": str}
 OWN = {"own_accuracy": (float, type(None))}  # of an arm that asks for it
@@ -84,9 +84,13 @@ def start(
 
 
 def lr_codes(epochs: int, unit: float | None = None) -> str:
-    """The schedule of learning rates as codes, or in units: a fall at the end calms what accuracy does."""
-    first, last = (str(code if unit is None else code * unit) for code in LR_CODES)
-    return first if epochs == 1 else f"{first},{last}@{epochs - 1}"
+    """The schedule of learning rates as codes, or in units: a fall at the end calms what accuracy does.
+
+    One epoch has the first of `LR_CODES`, two the first two; more have the others in their last two.
+    """
+    rates = [str(code if unit is None else code * unit) for code in LR_CODES[:epochs]]
+    falls = [f"{rate}@{epochs - len(rates) + k}" for k, rate in enumerate(rates) if k]
+    return ",".join([rates[0], *falls])
 
 
 def about(sizes: Sizes, batch_size: int | None = BATCH) -> str:

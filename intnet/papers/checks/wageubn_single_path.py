@@ -1,8 +1,8 @@
 """WAGEUBN, table II: the accuracy that one quantized path costs, the rest and the update in float32.
 
 Every path of `single_path.py` trains the same network on the same images for as long, and so do float32, the
-method as a whole and its 16-bit E2 version, by learning rates 26 * 2^-9 and in the last epoch 6 * 2^-9. The
-paper's figures are of ResNet18 on ImageNet.
+method as a whole and its 16-bit E2 version, by learning rates 26 * 2^-9 and in the last two epochs 6 and
+2 * 2^-9. The paper's figures are of ResNet18 on ImageNet.
 """
 
 from collections.abc import Sequence
