@@ -16,6 +16,7 @@ import pytest
 from intnet.cli.main import main
 from intnet.runs import run_folder
 from tests.support.command import afresh, last_line
+from tests.support.machines import machines
 from tests.support.mpi import command, mpirun, needs_mpi, settings
 
 pytestmark = [pytest.mark.slow, needs_mpi]
@@ -235,17 +236,11 @@ def test_ranks_with_other_settings_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    "each",
-    [
-        [{}, {"NUMBA_DISABLE_JIT": "1"}],
-        [{"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ""} for name in ("haswell", "x86-64")],
-    ],
-    ids=["not compiled", "haswell beside x86-64"],
-)
+@pytest.mark.parametrize("other", sorted(machines().keys() - {"one thread"}))
 def test_ranks_on_other_processors_have_the_same_bits(
-    each: list[dict[str, str]], tmp_path: Path, alone: Callable[..., tuple[Path, str]]
+    other: str, tmp_path: Path, alone: Callable[..., tuple[Path, str]]
 ) -> None:
+    each = [{}, machines()[other]]
     found = mpirun(2, *train("wageubn", tmp_path / "many", "--steps", "3"), each=each)
     assert found.returncode == 0, found.stderr
     assert last_line(found.stdout) == alone("wageubn", "--steps", "3")[1]
