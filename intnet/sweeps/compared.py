@@ -109,6 +109,13 @@ class Compared(Sweep):
                     f"{self.label(row.point)}, by its own model and against 8 bits everywhere, not float32: "
                     f"a bit-serial array takes {time:.1%} of the time, {1 / time:.2f} times as fast."
                 )
+        for row in self.rows:
+            memory, zeros = row.mean("memory"), row.mean("sparsity_mean")
+            if memory is not None and zeros is not None:
+                found.append(
+                    f"{self.label(row.point)}, by AdaPT's model: MEM {memory:.2f}, {zeros:.1%} of the weights "
+                    "are zero over training; `intnet costs` of a run has SZ and SU of inference."
+                )
         for images in sorted({images for row in self.rows for images in row.values("tape_images")}):
             found.append(f"tape: of {images:,.0f} images, which the last step had.")
         timed = {(own["threads"], own["beside"]) for row in self.rows for own in row.numbers.values()}

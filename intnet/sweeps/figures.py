@@ -34,7 +34,7 @@ from intnet.papers.costs import adapt_costs, dynasty_costs, logs
 from intnet.papers.costs.adapt_costs import FLOAT_BITS, History
 from intnet.runs.report import last_batch
 from intnet.sweeps.plan import Plan, Point, run_folder
-from intnet.sweeps.rows import Numbers
+from intnet.sweeps.rows import Numbers, curve, over_epochs
 
 # operand -> paths that the forward and the backward products read, the first that a layer has
 COPIES = {
@@ -46,6 +46,7 @@ COPIES = {
 ERRORS = ("e3", "e3w")  # one of which each weight layer has
 SIDES = ("forward", "backward")
 KINDS = ("nominal", "used")
+STORED = ("memory", "sparsity_mean")  # of those, from adapt_costs.summary
 ERRORS_IN_WL = ("muppet",)  # of the methods whose word lengths move, those whose errors have them too
 
 
@@ -56,6 +57,7 @@ def numbers(folder: Path, plan: Plan, point: Point, seed: int, report: dict[str,
     place = run_folder(folder, point, seed)
     return {
         "test_accuracy": report["test_accuracy"],
+        **over_epochs(curve(folder, plan, point, seed)),
         **operand_bits(report["paths"]),
         **speedups(place, own, report),
         "array_time": array_time(place, own, report["steps"], plan.steps_per_epoch),
@@ -124,19 +126,21 @@ def _used(row: dict[str, Any]) -> float:
 
 
 def speedups(folder: Path, own: dict[str, Any], report: dict[str, Any]) -> Numbers:
-    """`speedup` and `speedup_own`; None for a report without its table."""
-    cls = methods.METHODS[own["method"]]
-    if issubclass(cls, RoundedCopies):
+    """`speedup` and `speedup_own`; None for a report without its table. And `STORED` where WL moves."""
+    moves = issubclass(methods.METHODS[own["method"]], RoundedCopies)
+    if moves:
         history = logs.read_log(folder, own, report["steps"])[1]
         errors = history.widths if own["method"] in ERRORS_IN_WL else None
     elif not report["paths"]:
-        return {"speedup": None, "speedup_own": None}
+        return dict.fromkeys(("speedup", "speedup_own", *STORED))
     else:
         history, errors = _constant(own, report)
     base = adapt_costs.float32(history.layers, history.steps, history.batch_size, history.accs)
+    told = adapt_costs.summary(history, base)
     return {
-        "speedup": adapt_costs.summary(history, base)["speedup"],
+        "speedup": told["speedup"],
         "speedup_own": adapt_costs.summary(replace(history, errors=errors), base)["speedup"],
+        **{key: told[key] if moves else None for key in STORED},
     }
 
 

@@ -105,7 +105,8 @@ SWEEP, COMPARISON = Picture((12.0, 5.5), sweep), Picture((11.0, 8.0), compare)
 
 
 def _curve(axis: "Axes", results: Results, row: Row, mark: str, **line: Any) -> None:
-    curve(axis, rows.curves(results.folder, results.plan, row.point), mark, **line)
+    plan = results.plan
+    curve(axis, [rows.curve(results.folder, plan, row.point, seed) for seed in plan.seeds], mark, **line)
 
 
 def _over_epochs(axis: "Axes") -> None:

@@ -5,6 +5,7 @@ number.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,14 +66,21 @@ def done(folder: Path, plan: Plan, point: Point, seed: int) -> dict[str, Any] | 
         return None
 
 
-def curves(folder: Path, plan: Plan, point: Point) -> list[list[float]]:
-    """Test accuracies of a point's runs, an epoch each, as far as they are."""
-    found = []
-    for seed in plan.seeds:
-        lines = read_metrics(run_folder(folder, point, seed) / METRICS)
-        tested = [line for line in lines if line["kind"] == "epoch" and line["step"] <= plan.steps]
-        found.append([line["test_accuracy"] for line in tested])
-    return found
+def curve(folder: Path, plan: Plan, point: Point, seed: int) -> list[float]:
+    """Test accuracies of a run, one an epoch, as far as it is."""
+    lines = read_metrics(run_folder(folder, point, seed) / METRICS)
+    tested = [line for line in lines if line["kind"] == "epoch" and line["step"] <= plan.steps]
+    return [line["test_accuracy"] for line in tested]
+
+
+def over_epochs(curve: Sequence[float | None]) -> Numbers:
+    """Best and mean test accuracy of a run's epochs; None of fewer than two that have one."""
+    told = [accuracy for accuracy in curve if accuracy is not None]
+    several = len(told) > 1
+    return {
+        "best_accuracy": max(told) if several else None,
+        "mean_accuracy": math.fsum(told) / len(told) if several else None,
+    }
 
 
 def title(plan: Plan) -> str:

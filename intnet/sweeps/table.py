@@ -20,7 +20,7 @@ from intnet.show import tables
 from intnet.show.tables import Get, Shown, Table, text
 from intnet.sweeps import plots
 from intnet.sweeps.plan import Plan, Point, run_name
-from intnet.sweeps.rows import JSON, Numbers, Row, curves, done, title
+from intnet.sweeps.rows import JSON, Numbers, Row, curve, done, over_epochs, title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ SHORT = 12  # digits of a digest in a table
 
 @dataclass(frozen=True)
 class Measure:
-    """A column: how it is read from a report (None: it is not there) and written.
+    """A column: how it is read from a report and `over_epochs` (None: it is not there) and written.
 
     spread: with its range; shown: in tables for people, too
     """
@@ -55,6 +55,8 @@ def _saved(key: str) -> Callable[[dict[str, Any]], float | None]:
 
 MEASURES = {
     "test_accuracy": Measure("test accuracy", lambda report: report["test_accuracy"], ".2%", spread=True),
+    "best_accuracy": Measure("best", lambda report: report["best_accuracy"], ".2%"),
+    "mean_accuracy": Measure("mean of epochs", lambda report: report["mean_accuracy"], ".2%"),
     "last_loss": Measure("last loss", lambda report: report["last_loss"], ".4f"),
     "saved_bits": Measure("saved bits", _saved("bits"), ".3f"),
     "saved_bytes": Measure("saved bytes", _saved("bytes"), ",.0f"),
@@ -90,8 +92,9 @@ class Sweep(Shown):
     # -- what another command tells otherwise ---------------------------------------------------
 
     def numbers(self, point: Point, seed: int, report: dict[str, Any]) -> Numbers:
-        """What the report has of each measure."""
-        return {key: measure.read(report) for key, measure in MEASURES.items()}
+        """What the report, and the accuracies of all epochs, have of each measure."""
+        whole = report | over_epochs(curve(self.folder, self.plan, point, seed))
+        return {key: measure.read(whole) for key, measure in MEASURES.items()}
 
     def keys(self) -> Iterable[str]:
         """All, whether or not a run has them."""
@@ -254,8 +257,8 @@ class Sweep(Shown):
             {"method": row.point.method, **self.settings(row.point), "seed": seed}
             | {"epoch": epoch, "test_accuracy": accuracy}
             for row in self.rows
-            for seed, own in zip(self.plan.seeds, curves(self.folder, self.plan, row.point), strict=True)
-            for epoch, accuracy in enumerate(own, 1)
+            for seed in self.plan.seeds
+            for epoch, accuracy in enumerate(curve(self.folder, self.plan, row.point, seed), 1)
         ]
 
     def figure(self) -> "Figure":

@@ -228,6 +228,9 @@ def test_speedups_and_bits_of_real_runs(reports: dict[str, dict[str, Any]], tmp_
     }
     for method, (printed, own) in cost.items():
         found = figures.speedups(tmp_path, reports[method]["run"], reports[method])
+        assert [found.pop(key) for key in figures.STORED] == [
+            None
+        ] * 2  # widths that stay: not AdaPT's to tell
         assert found == pytest.approx({"speedup": whole / printed, "speedup_own": whole / own}, rel=1e-12)
     bits = {method: figures.operand_bits(one["paths"]) for method, one in reports.items()}
     assert bits["saved"]["x_forward_nominal"] == 32 and bits["saved"]["x_backward_nominal"] == 4
@@ -245,6 +248,7 @@ def test_speedup_of_blocks_of_several_widths(reports: dict[str, dict[str, Any]],
     own = dict(reports["dynasty"])
     own["paths"] = [one | {"mean_bits": 4.25} if one["path"] in ("Wq", "e3") else one for one in own["paths"]]
     found = figures.speedups(tmp_path, own["run"], own)
+    assert [found.pop(key) for key in figures.STORED] == [None] * 2
     assert found == pytest.approx({"speedup": 64 / 36.25, "speedup_own": 64 / 8.5}, rel=1e-12)
 
 
@@ -305,6 +309,15 @@ def test_all_methods(at_once: None, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert data["rows"][4]["array_time"]["mean"] <= 1 and "array_time" not in data["rows"][1]
     assert "dynasty, by its own model and against 8 bits everywhere, not float32: a bit-serial array" in out
     assert "wageubn: lr=20\n" in out and "1 at a time." in out and f"tape: of {BATCH} images" in out
+    for entry in data["rows"]:  # where word lengths move, what AdaPT's model says beside SU
+        costs = [json.loads(here(capsys, "costs", folder / "runs" / run["name"], "--json")[1])["summary"]
+                 for run in entry["runs"].values() if entry["method"] in ("adapt", "muppet")]  # fmt: skip
+        assert all(
+            (key in entry) == bool(costs)
+            and (not costs or entry[key]["mean"] == sum(c[key] for c in costs) / 2)
+            for key in figures.STORED
+        )
+        assert (f"\n{entry['name']}, by AdaPT's model: MEM " in out) == bool(costs)
     text = (folder / "table.md").read_text()
     assert text.count("\n| ") == 8 and f"`{sha}`" in text and "- SU: training over float32" in text
     with open(folder / "table.csv", newline="") as stream:

@@ -13,7 +13,7 @@ import pytest
 from intnet import methods
 from intnet.errors import ConfigError
 from intnet.runs import run_folder
-from intnet.sweeps import plan, table
+from intnet.sweeps import plan, rows, table
 from intnet.sweeps.plan import Asked, Part, Point
 from tests.support.command import here, last_line, refused
 
@@ -235,6 +235,14 @@ def test_a_run_killed_before_it_had_a_config_is_begun_again(tmp_path: Path) -> N
 # -- the table, by hand ------------------------------------------------------------------------
 
 
+def test_best_and_mean_over_epochs() -> None:
+    """Of one epoch neither says more than its accuracy; data without a test part has none."""
+    assert rows.over_epochs([0.25, 0.75, 0.5]) == {"best_accuracy": 0.75, "mean_accuracy": 0.5}
+    assert rows.over_epochs([None, 0.75, 0.5]) == {"best_accuracy": 0.75, "mean_accuracy": 0.625}
+    for few in ([], [0.5], [None, 0.5], [None, None]):
+        assert rows.over_epochs(few) == {"best_accuracy": None, "mean_accuracy": None}
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> tuple[Path, plan.Plan]:
     """A sweep of 3 points and 2 seeds in which 5 runs are done; their accuracies and more are made up."""
@@ -249,6 +257,11 @@ def made(tmp_path: Path) -> tuple[Path, plan.Plan]:
             work.train()
         found = json.loads((folder / "report.json").read_text())
         found |= {"test_accuracy": k / 8, "last_loss": float(k) if k else None, "state_sha256": f"{k:064x}"}
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        tested = [line for line in lines if line["kind"] == "epoch"]
+        for line, accuracy in zip(tested, (0.5, k / 8), strict=True):
+            line["test_accuracy"] = accuracy
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         if k in (1, 4):
             found["saved"] = {"bits": 2.5 + k, "bytes": 1000 * k, "elements": 7, "mask_bytes": 0}
         (folder / "report.json").write_text(json.dumps(found))
@@ -265,13 +278,13 @@ def test_the_table(made: tuple[Path, plan.Plan]) -> None:
     texts = [[c.text(cell) for c, cell in zip(seen.columns, row, strict=True)] for row in seen.rows]
     rates = [f"{row.mean('images_per_second'):,.0f}" for row in found.rows]
     assert headings == [
-        "momentum", "runs", "test accuracy", "least..greatest", "last loss", "saved bits", "saved bytes",
-        "images/s",
+        "momentum", "runs", "test accuracy", "least..greatest", "best", "mean of epochs", "last loss",
+        "saved bits", "saved bytes", "images/s",
     ]  # fmt: skip
     assert texts == [
-        ["-", "2/2", "18.75%", "0.00%..37.50%", "3.0000", "-", "-", rates[0]],
-        ["0.9", "2/2", "31.25%", "12.50%..50.00%", "2.5000", "5.000", "2,500", rates[1]],
-        ["0.5", "1/2 failed", "25.00%", "25.00%..25.00%", "2.0000", "-", "-", rates[2]],
+        ["-", "2/2", "18.75%", "0.00%..37.50%", "50.00%", "34.38%", "3.0000", "-", "-", rates[0]],
+        ["0.9", "2/2", "31.25%", "12.50%..50.00%", "50.00%", "40.62%", "2.5000", "5.000", "2,500", rates[1]],
+        ["0.5", "1/2 failed", "25.00%", "25.00%..25.00%", "50.00%", "37.50%", "2.0000", "-", "-", rates[2]],
     ]
     result = found.result()
     assert (result["runs"], result["done"]) == (6, 5)

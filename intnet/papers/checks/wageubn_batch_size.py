@@ -1,7 +1,8 @@
 """WAGEUBN, figure 8: accuracy over batch size, of the full 8-bit version and of float32.
 
 Every batch size sees the same images, so the smaller ones take more steps; learning rates and momentum stay
-(26 * 2^-9, in the last two epochs 6 and 2 * 2^-9; 3 * 2^-2), of float32 too. The paper's are of ResNet18 on ImageNet.
+(26 * 2^-9, in the last two epochs 6 and 2 * 2^-9; 3 * 2^-2), of float32 too. The paper's are of ResNet18 on
+ImageNet.
 
 The paper's integers have no running statistics, its float32 has: one reason that it gives for the fall at 16.
 So every net is tested twice: by running statistics, and by the test batch's own, in batches as large as
