@@ -113,8 +113,8 @@ class Compared(Sweep):
             memory, zeros = row.mean("memory"), row.mean("sparsity_mean")
             if memory is not None and zeros is not None:
                 found.append(
-                    f"{self.label(row.point)}, by AdaPT's model: MEM {memory:.2f}, {zeros:.1%} of the weights "
-                    "are zero over training; `intnet costs` of a run has SZ and SU of inference."
+                    f"{self.label(row.point)}, by AdaPT's model: MEM {memory:.2f}, {zeros:.1%} of the "
+                    "weights are zero over training; `intnet costs` of a run has SZ and SU of inference."
                 )
         for images in sorted({images for row in self.rows for images in row.values("tape_images")}):
             found.append(f"tape: of {images:,.0f} images, which the last step had.")

@@ -317,6 +317,10 @@ def test_all_methods(at_once: None, tmp_path: Path, capsys: pytest.CaptureFixtur
             and (not costs or entry[key]["mean"] == sum(c[key] for c in costs) / 2)
             for key in figures.STORED
         )
+        copies = {"adapt": 2, "muppet": 4}.get(entry["method"], 0)  # in the peer-reviewed version's MEM
+        assert [c["memory_later"] for c in costs] == pytest.approx(
+            [1 + copies * (c["memory"] - 1) for c in costs]
+        )
         assert (f"\n{entry['name']}, by AdaPT's model: MEM " in out) == bool(costs)
     text = (folder / "table.md").read_text()
     assert text.count("\n| ") == 8 and f"`{sha}`" in text and "- SU: training over float32" in text

@@ -1,6 +1,6 @@
 """`intnet costs --plot`: word lengths over training by AdaPT's figures 4 to 6, or DYNASTY's 3 to 5, 7 and 8.
 
-word_lengths    widths, zero weights and cost, over the steps of a run or the epochs of a schedule
+word_lengths    widths, zero weights, cost and memory, over the steps of a run or the epochs of a schedule
 maps            sensitivity, widths, fluctuation, time and loss noise of a run of dynasty
 side_by_side    of several runs of dynasty accuracy over time, and energy by part: its figures 7 and 8
 layer_map       `--map LAYER`: the widths of one layer's blocks
@@ -90,21 +90,22 @@ def _reasons(axis: "Axes", history: History, decisions: Sequence[Decision]) -> N
 
 
 def _cost(axis: "Axes", history: History, at: np.ndarray) -> None:
-    """The cost of the steps `at` over float32's, without overhead and, where there is some, with it."""
+    """Cost of the steps `at` over float32's, without overhead and, where there is some, with it; memory."""
     from matplotlib.ticker import LogLocator
 
     labels = ("training", "overhead once a step", "overhead for every image")
     lines = list(zip(labels, adapt_costs.relative(history), strict=True))
-    for label, values in lines if history.lookback is not None else lines[:1]:
+    told = lines if history.lookback is not None else lines[:1]
+    for label, values in (*told, ("memory", adapt_costs.memory(history))):
         axis.step(_edges(at, history.steps), [*values[at], values[-1]], where="post", label=label)
     axis.axhline(1, color="0.3", linewidth=0.8, linestyle=":", label="float32")
-    axis.set_ylabel("cost / float32's")
+    axis.set_ylabel("cost, memory / float32's")
     low, high = axis.dataLim.intervaly
     axis.set_yscale("log", base=2)  # overhead for every image is many times the rest
     axis.set_ylim(min(0.5, low / 1.1), max(1.5, high * 1.1))
     axis.yaxis.set_major_locator(LogLocator(2, (1.0, 1.5)))
     axis.yaxis.set_major_formatter("{x:g}")
-    _legend_above(axis, 4)
+    _legend_above(axis, 5)
 
 
 def _legend_above(axis: "Axes", columns: int) -> None:
