@@ -44,8 +44,8 @@ times bits. It speaks of float32 and of methods whose word lengths move while th
   SU, iso-accuracy     as SU, but training ends with the first epoch that reaches float32's final accuracy
   SU, inference        of one image with the final model: forward only
   SZ                   word length times density of the final model, mean over layers, over 32
-  MEM                  the same over training and with the float32 copy that is kept, over 32; above 1 is more;
-                       as later: as the paper's peer-reviewed version counts
+  MEM                  the same over training and with the float32 copy that is kept, over 32; above 1 is more
+  as later             MEM as the paper's peer-reviewed version counts
   bits                 of the final model's weights, really counted: SZ takes all layers as equally large
 
 Without --baseline or --accuracy, float32 trains as many steps of the same batches and its accuracy is not

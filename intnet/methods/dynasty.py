@@ -71,6 +71,8 @@ class Dynasty(Float32):
         "reads, of pixels that a stride passes by, have 0 bits and no part in the mean width",
         "Algorithm 1": "its printed assignments with their typos mended; it stops where both means agree, "
         "and at lambda_0 where blocks without sensitivity (r = -inf) keep the mean below alpha",
+        "first lambda": "printed as sum(B_i) - N alpha, which is no width; here mean(r) - alpha, as follows "
+        "from (3a) where no width meets a bound",
         "lambda": "the paper has one for all blocks; weights and activations have one each here, unless "
         "lambdas=one; Algorithm 1's mean is over blocks, that of (2b) weighted by T: mean=work",
         "loss noise": "(1) is printed with 2/(3 N B); a mantissa of b bits here has the mean square "

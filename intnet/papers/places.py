@@ -6,7 +6,7 @@ Verdicts:
     differs       computed here too, and not the same; `by` says by what
     trained       on other data or for fewer epochs than there: figures in docs/measured.md
     open          can be trained here with the command, and was not yet
-    needs         data that cannot be had here (ImageNet, CIFAR-100, Tiny ImageNet), or hardware
+    needs         data that cannot be had here (ImageNet, CIFAR-100, EMNIST, Tiny ImageNet), or hardware
     drawn         a picture without numbers; the command draws ours
     scheme        an explanation, which is the definition here
 
@@ -33,12 +33,28 @@ class Place(NamedTuple):
 
 
 TRAIN = "docs/measured.md"
-RESNET20 = "--model resnet20 --data cifar10 --augment crop=4,flip --batch-size 512 --epochs 100"
+CIFAR10 = "--data cifar10 --augment crop=4,flip"
+ADAPT_ROWS = f"{CIFAR10} --batch-size 512 --epochs 100"
 ACCURACY = (
-    f"intnet compare --methods float32,adapt,muppet {RESNET20} --with 'float32 lr=0.1 rop=10' "
+    f"intnet compare --methods float32,adapt --model resnet20 {ADAPT_ROWS} --with 'float32 lr=0.1 rop=10' "
     "--with 'adapt rop=10' --out runs/accuracy"
 )
-SPARSITY = f"intnet train --method adapt {RESNET20} --set l1=1e-3 --set rop=10 --out runs/sparsity"
+ALEXNET = (
+    f"intnet compare --methods float32,adapt --model alexnet {ADAPT_ROWS} --set init=tnvs --set init_scale=2 "
+    "--set rop=10 --with 'float32 lr=0.02' --with 'adapt lr=0.05 l2=1e-4' --out runs/alexnet"
+)
+MUPPET = (
+    f"intnet compare --methods float32,muppet --model resnet20 {CIFAR10} --batch-size 128 --epochs 114 "
+    "--set lr=0.1,0.01@50,0.001@100 --out runs/muppet"
+)
+SPARSITY = (
+    f"intnet train --method adapt --model resnet20 {ADAPT_ROWS} --set l1=1e-3 --set rop=10 "
+    "--out runs/sparsity"
+)
+INITIALIZERS = (
+    "intnet sweep --method adapt --model lenet5 --data mnist --batch-size 256 --epochs 15 "
+    "--vary init=tnvs,normal,uniform --out runs/initializers"
+)
 BASELINES = (
     "intnet compare --methods float32,banner,dynasty --model resnet18 --data cifar10 --augment crop=4,flip "
     "--batch-size 128 --epochs 200 --with 'float32 lr=0.1,0.02@60,0.004@120,0.0008@160 warmup=1' "
@@ -48,19 +64,29 @@ BASELINES = (
     )
     + " --out runs/baselines"
 )
+# of the thesis's studies; of its levers it prints the label smoothing alone
 STUDY = (
     "intnet sweep --method saved --model efficientnetv2 --data cifar10 --batch-size 128 --epochs 60 "
-    "--set optimizer=adamw --set lr=0.001"
+    "--set optimizer=adamw --set lr=0.001 --baseline float32"
 )
 LEVERS = (
     f"{STUDY} --set warmup=5 --set codec=symmetric --set bits=7 --also weight_decay=0.05 "
-    "--also cosine=55 --also clip=1 --also label_smoothing=0.1 "
-    "--also 'weight_decay=0.05 cosine=55 clip=1 label_smoothing=0.1' "
-    "--baseline 'float32 optimizer=adamw lr=0.001 warmup=5' --out runs/levers"
+    "--also cosine=55 --also clip=1 --also label_smoothing=0.05 "
+    "--also 'weight_decay=0.05 cosine=55 clip=1 label_smoothing=0.05' --out runs/levers"
 )
+RECIPE = (
+    f"{STUDY.replace('cifar10', 'cifar100')} --set weight_decay=0.05 --set warmup=5 --set cosine=55 "
+    "--set clip=1 --set label_smoothing=0.05 --vary bits=8,4,2,1 --vary codec=symmetric,levels "
+    "--out runs/recipe"
+)
+DEPTHS = (1, 2, 2, 3, 3, 4)  # of the six stages: blocks b0 to b14
 LAYERS = (
     f"{STUDY} --set codec=symmetric --set bits=off "
-    + " ".join(f"--also 'bits@features.{stage}.*=4'" for stage in range(1, 7))
+    + " ".join(
+        f"--also 'bits@features.{stage}.{block}.*=4'"
+        for stage, depth in enumerate(DEPTHS, 1)
+        for block in range(depth)
+    )
     + " --out runs/layers"
 )
 BUCKETS = f"{STUDY} --set codec=levels --vary bits=2,4 --vary bucket=64,128,256,512 --out runs/buckets"
@@ -68,11 +94,14 @@ MIXES = (
     f"{STUDY} --set codec=levels --set bits=2/4 --vary mix_prob=0.2,0.5,0.8 --also bits=2,4 --out runs/mixes"
 )
 WAGEUBN = (
+    Place("abstract", "a quarter of the memory", "differs", "parameters 3.9, tape 2.0 times less", TRAIN),
+    Place("abstract, section V", "3x faster, ..", "needs", "an FPGA's synthesis", "-"),
     Place("figures 1, 2, 5", "data flow of a layer", "scheme", "", "docs/methods/wageubn.md"),
     Place("figure 3", "CQ in training", "scheme", "", "intnet.spec.formats.Constant"),
     Place("figure 4", "9-bit words of Flag-Q", "scheme", "", "intnet golden unit quantize_flag"),
-    Place("figure 6", "training curves", "needs", "ImageNet", "-"),
-    Place("table I", "accuracy", "needs", "ImageNet", "-"),
+    Place("figure 6", "training curves", "trained", "ResNet-20, CIFAR-10", TRAIN),
+    Place("table I", "accuracy", "trained", "ResNet-20, CIFAR-10, 30 epochs", TRAIN),
+    Place("section IV-B", "16-bit E2: 3.46 % lost", "reproduced", "mean of its table I", "-"),
     Place(
         "section IV-A",
         "widths, constraints",
@@ -93,39 +122,38 @@ WAGEUBN = (
     Place("figure 11", "time, power, area", "needs", "an FPGA's synthesis", "-"),
 )
 ADAPT = (
+    Place("abstract", "averages", "reproduced", "of its tables", "intnet papers adapt-costs"),
     Place("figure 1", "number formats", "scheme", "", "docs/numbers.md"),
-    Place(
-        "figure 2", "initializers", "drawn", "correlations of other trainings", "intnet train --set init=.."
-    ),
+    Place("figure 2", "initializers", "open", "no Glorot here", INITIALIZERS),
     Place("table 1", "accuracy", "needs", "CIFAR-100", "-"),
-    Place("table 2", "accuracy", "open", "10, 30 epochs: measured.md", ACCURACY),
+    Place("table 2", "accuracy of ResNet-20", "open", "30 epochs: measured.md", ACCURACY),
+    Place("table 2", "accuracy of AlexNet", "open", "10 epochs: measured.md", ALEXNET),
+    Place("table 2", "accuracy of MuPPET", "open", "its policy: measured.md", MUPPET),
     Place("figures 3, 4", "word lengths over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
     Place("figures 5, 6", "sparsity over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
-    Place("tables 3, 4", "MEM, SU in training", "reproduced", "from each other", "intnet papers adapt-costs"),
+    Place("tables 3, 4", "MEM, SU in training", "differs", "widths not printed", "intnet papers adapt-costs"),
+    Place("table 3, MuPPET", "SU, MEM", "differs", "by 0.02 at most", "intnet papers muppet-costs"),
     Place("figures 7, 8", "memory, cost over time", "drawn", "", "intnet costs RUN --plot FILE"),
     Place("table 5", "sparsity", "open", "", SPARSITY),
-    Place("table 6", "SZ, SU of inference", "reproduced", "from each other", "intnet papers adapt-costs"),
-    Place("abstract", "averages", "reproduced", "", "intnet papers adapt-costs"),
-    Place("table 3, MuPPET", "SU, MEM", "reproduced", "AlexNet's MEM by 0.01", "intnet papers muppet-costs"),
+    Place("table 6", "SZ, SU of inference", "differs", "widths not printed", "intnet papers adapt-costs"),
 )
 ADAPT_AGAIN = (
-    Place(
-        "abstract", "averages", "reproduced", "two rows are the first version's", "intnet papers adapt-costs"
-    ),
-    Place("table 1", "accuracy", "open", "CIFAR-10, MNIST: measured.md", ACCURACY),
-    Place(
-        "table 2",
-        "MEM, SU",
-        "reproduced",
-        "MEM by its k; SU not from its inputs",
-        "intnet papers adapt-costs",
-    ),
+    Place("abstract", "averages", "differs", "two rows: first version's", "intnet papers adapt-costs"),
+    Place("figures 1, 2", "formats, its place in SGD", "scheme", "", "docs/methods/adapt.md"),
+    Place("figure 3", "sparsity by rounding", "scheme", "", "docs/methods/adapt.md"),
+    Place("table 1", "ResNet-20, CIFAR-10", "open", "30 epochs: measured.md", ACCURACY),
+    Place("table 1", "AlexNet, CIFAR-10", "open", "10 epochs: measured.md", ALEXNET),
+    Place("table 1", "LeNet-5, MNIST", "trained", "as long as there", TRAIN),
+    Place("table 1", "the other rows", "needs", "CIFAR-100, EMNIST", "-"),
+    Place("table 2", "MEM of CIFAR", "differs", "one row of six", "intnet papers adapt-costs"),
+    Place("table 2", "SU", "differs", "widths not printed", "intnet papers adapt-costs"),
     Place("table 3", "sparsity", "open", "", SPARSITY),
-    Place("table 4", "SZ, SU of inference", "reproduced", "from each other", "intnet papers adapt-costs"),
+    Place("table 4", "SZ, SU of inference", "differs", "widths not printed", "intnet papers adapt-costs"),
     Place("figures 4, 5", "word lengths over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
     Place("figure 6", "cost over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
 )
 DYNASTY = (
+    Place("abstract", "5.1x, 4.7x", "reproduced", "of its own times", "intnet papers dynasty-costs"),
     Place("figures 1, 2, 6", "blocks, system, module", "scheme", "", "docs/methods/dynasty.md"),
     Place("figure 3", "sensitivity by layer", "drawn", "", "intnet costs RUN --plot FILE"),
     Place("figure 4", "fluctuation, smoothing", "drawn", "", "intnet costs RUN --plot FILE"),
@@ -145,14 +173,14 @@ DYNASTY = (
 )
 SAVED = (
     Place("figure 2.1", "4-bit sin(x)", "scheme", "", "docs/methods/saved.md"),
-    Place("figures 4.1, 5.1", "1 to 32 bits", "trained", "ResNet-20, Fashion-MNIST", TRAIN),
+    Place("figures 4.1, 5.1", "1 to 32 bits", "trained", "ResNet-20, CIFAR-10", TRAIN),
     Place("figures 4.2, 4.3", "7 bits with levers", "open", "", LEVERS),
-    Place("figure 4.4", "4 bits in one layer", "open", "", LAYERS),
+    Place("figure 4.4", "4 bits in one block", "open", "", LAYERS),
     Place("tables 4.1, 4.2", "memory by block", "reproduced", "of given counts", "intnet papers saved-costs"),
     Place("figure 5.2", "2 bits, two roundings", "trained", "ResNet-20", TRAIN),
     Place("figures 5.3, 5.4", "bucket sizes", "open", "ResNet-20: measured.md", BUCKETS),
     Place("figure 5.5", "2/4 bits mixed", "open", "ResNet-20: measured.md", MIXES),
-    Place("figures 6.1 to 6.3", "CIFAR-100", "needs", "CIFAR-100", "intnet sweep"),
+    Place("figures 6.1 to 6.3", "CIFAR-100", "needs", "CIFAR-100", RECIPE),
     Place("figures 6.4, 6.5", "Tiny ImageNet", "needs", "Tiny ImageNet", "intnet train --data tiny-imagenet"),
     Place("table 7.1", "memory", "reproduced", "", "intnet papers saved-costs"),
 )

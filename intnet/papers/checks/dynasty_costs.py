@@ -93,7 +93,7 @@ def _headlines() -> Table:
         own = 100 * MODULE_MILLIWATTS * MODULE_AT_BITS / bits / ARRAY_MILLIWATTS
         rows.append((f"power overhead, at most, {bits} bits, %", where, own, POWER, own <= POWER))
     names = map(Column, ("figure", "from"))
-    columns = (*names, Column("intnet", ".2f"), Column("paper", ".1f"), Column("agrees"))
+    columns = (*names, Column("comes to", ".2f"), Column("paper", ".1f"), Column("agrees"))
     return Table("headlines (abstract, sections 5.2, 5.3, table 2)", columns, rows)
 
 

@@ -13,7 +13,7 @@ lb lookback, r resolution, accs the steps that one gradient is accumulated over:
     MEM      = (mean over i of sum_l (sp WL + 32)) / sum_l 32
 
 Float32 has sp = 1, WL = 32 and no overhead; a method without lookback (MuPPET) has no overhead either.
-The peer-reviewed version's MEM counts the quantized tensors twice of AdaPT and four times of MuPPET (`COPIES`).
+The peer-reviewed version's MEM counts quantized tensors twice of AdaPT, four times of MuPPET (`COPIES`).
 Inference leaves out backward and overhead. The paper defines SZ and MEM the other way up (float32's over the
 method's), but its tables list them as here. Both ignore how large a layer is; `bits` counts really.
 
