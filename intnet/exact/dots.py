@@ -159,6 +159,8 @@ def _exact(a: QTensor, b: QTensor) -> Parts:
     (left, e, bound), (right, f, other) = _grid(a), _grid(b)
     shape = a.shape[0], b.shape[1]
     none = np.zeros(shape, np.int8)
+    if not bound or not other:
+        left, right = np.zeros(a.shape, np.int64), np.zeros(b.shape, np.int64)
     if bound * other * a.shape[1] < INT64_BOUND:
         total = np.matmul(left.astype(np.int64), right.astype(np.int64))
         return Parts(total < 0, np.abs(total).view(np.uint64), np.full(shape, e + f), none)

@@ -38,7 +38,7 @@ from intnet.exact.sources import (
 from intnet.machine.buffers import empty
 from intnet.machine.jit import SMALL
 from intnet.numbers import wide
-from intnet.numbers.exact_values import plain
+from intnet.numbers.exact_values import numbers
 from intnet.numbers.qtensor import INT64_BOUND, QTensor, max_abs
 from intnet.numbers.rounding import STOCHASTIC, TIES_EVEN, UNLIMITED, Rounding
 
@@ -74,9 +74,27 @@ class Exact:
         self.offset, self.den, self.relu, self.tops = offset, den, relu, tops
         self._top = np.inf  # max |numerator|, once `max` has seen it, and not what a ReLU left of it
         self._signs = lanes.NO_SIGNS  # value > 0, once a rectified value has been rounded
+        self._check()
         shapes = {term.shape for term, _ in self.terms}
         if len(shapes) != 1:
             raise ShapeError(f"cannot combine tensors of shapes {sorted(shapes)}")
+
+    def _check(self) -> None:
+        """FormatError for what the class does not say it takes: nothing is left out or cut to an integer."""
+        if len(self.terms) not in (1, 2):
+            raise FormatError(
+                f"an exact expression has one or two terms, not {len(self.terms)}: add two first"
+            )
+        for part in (self.offset, self.den, *(coef for _, coef in self.terms)):
+            if (
+                not isinstance(part, int | np.integer)
+                and getattr(part, "dtype", np.dtype("f8")).kind not in "iu"
+            ):
+                raise FormatError(
+                    f"a coefficient, offset or denominator is an int or an array of them, not {part!r}"
+                )
+        if np.min(self.den, initial=1) < 1:
+            raise FormatError(f"the denominator of an exact expression is positive, not {self.den}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -370,14 +388,14 @@ def exact(value: "QTensor | ArrayLike | Expression", where: str = "") -> Express
         if isinstance(value.exponent, np.ndarray):
             raise FormatError(f"{where or 'tensor'}: an exponent array has no single expression")
         return Exact([(value, 1)], value.exponent)
-    if isinstance(value, np.ndarray) and value.dtype == np.float32:
-        return FloatExact(value, where=where)
+    if type(value) in (np.ndarray, np.memmap) and value.dtype == np.float32:  # type: ignore[union-attr]
+        return FloatExact(value, where=where)  # type: ignore[arg-type]
     return cast(Expression, value) if hasattr(value, "round_to") else _of_numbers(value, where)
 
 
 def _of_numbers(value: ArrayLike, where: str) -> Expression:
     """The expression that an array of another type, a number or lists are."""
-    array = plain(np.asarray(value) if hasattr(value, "__array__") else _array(value, where))
+    array = numbers(value, where)
     if array.dtype.kind in "bi" or (array.dtype.kind == "u" and max_abs(array) < 1 << 63):
         return Exact([(QTensor(array.astype(np.int64), 0), 1)], 0)
     if array.dtype not in (np.float16, np.float32, np.float64):
@@ -388,24 +406,6 @@ def _of_numbers(value: ArrayLike, where: str) -> Expression:
         narrow = array.astype(np.float32)
     # float32 has the quick loops; what is not finite is found there
     return FloatExact(narrow if np.array_equal(narrow, array, equal_nan=True) else array, where=where)
-
-
-def _array(value: ArrayLike, where: str) -> np.ndarray:
-    """A number or nested lists as an array of a type that holds each number exactly.
-
-    FormatError where NumPy would round: of [0.5, 2**53 + 1] it makes float64, which has not the second.
-    """
-    try:
-        array, given = np.asarray(value), np.array(value, object)
-    except ValueError:
-        raise ShapeError(f"{where or 'tensor'}: lists of a tensor have one length at each depth") from None
-    same = array.astype(object) == given
-    if array.dtype.kind in "biuf" and not np.all(same | np.isnan(array)):
-        lost = given[np.unravel_index(np.argmin(same), array.shape)]
-        raise FormatError(
-            f"{where or 'tensor'}: {lost} is no {array.dtype}, which the other numbers make of it"
-        )
-    return array
 
 
 def add(a: QTensor | np.ndarray | Expression, b: QTensor | np.ndarray | Expression) -> Exact | np.ndarray:

@@ -51,7 +51,8 @@ def _scales(x: Parts, format: Microscaling, where: str) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.ldexp(x.size.astype(np.float64), exponent)
         back = np.ldexp(values, -exponent)
-        kept = (back.astype(np.uint64) == x.size) | (x.special != 0)
+        whole = back < 2.0**64
+        kept = (whole & (np.where(whole, back, 0).astype(np.uint64) == x.size)) | (x.special != 0)
     if not kept.all():
         at = tuple(int(i) for i in np.argwhere(~kept)[0])
         raise NumberError(f"{where}: the value at {at} is no float64, in which blocks are compared")

@@ -9,14 +9,15 @@ bits are kept.
 Defined by `spec/rounding.py: decision`.
 """
 
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from intnet.errors import FormatError, NumberError
 from intnet.exact.expressions import Exact, exact
-from intnet.exact.sources import FloatExact
-from intnet.numbers.exact_values import plain
+from intnet.exact.sources import FloatExact, by_rule
+from intnet.numbers.exact_values import numbers
 from intnet.numbers.formats import FixedPoint
 from intnet.numbers.qtensor import QTensor, Status
 from intnet.numbers.rounding import (
@@ -33,6 +34,7 @@ from intnet.numbers.rounding import (
 
 _HIDDEN = np.uint64(1 << 52)
 ONE = np.uint64(1)
+FAR = 1 << 40  # exponents that no format comes near
 TIES_ZERO, TIES_NEG = OWN + 1, OWN + 2  # ap_fixed has these two beside `MODES`
 
 
@@ -58,10 +60,13 @@ def parts(x: Any, where: str = "") -> Parts:
         return _of_codes(x)
     if not isinstance(x, np.ndarray) and hasattr(x, "to_float64"):
         return _of_floats(x.to_float64())
-    x = plain(x) if isinstance(x, np.ndarray) else x
-    if isinstance(x, np.ndarray) and x.dtype in _FLOATS:
-        with np.errstate(invalid="ignore"):  # a signalling NaN is one too
-            return _of_floats(x.astype(np.float64))
+    if not hasattr(x, "round_to"):
+        x = numbers(x, where)
+        if x.dtype in _FLOATS:
+            with np.errstate(invalid="ignore"):  # a signalling NaN is one too
+                return _of_floats(x.astype(np.float64))
+        if x.dtype.kind in "biu":
+            return _of_integers(x)
     found = exact(x, where)
     if isinstance(found, FloatExact) and found.den == 1 and isinstance(found.values, np.ndarray):
         return _of_floats(found.values.astype(np.float64))
@@ -85,11 +90,26 @@ def _of_floats(x: np.ndarray) -> Parts:
     return Parts(bits >> np.uint64(63) != 0, size, np.maximum(field, 1) - 1075, special)
 
 
+def _of_integers(x: np.ndarray) -> Parts:
+    """Of integers, of which uint64 has 64 bits."""
+    whole = x.astype(np.uint64) if x.dtype.kind == "u" else np.abs(x.astype(np.int64)).view(np.uint64)
+    return Parts(x < 0, whole, np.zeros(x.shape, np.int64), np.zeros(x.shape, np.int8))
+
+
 def _of_codes(q: QTensor) -> Parts:
-    """By code and exponent."""
+    """By code and exponent; of one beyond 2^40 every format here makes what it makes of 2^40."""
     codes = q.codes.astype(np.int64)
-    exponent = np.broadcast_to(q.exponent, codes.shape).astype(np.int64)
+    far = isinstance(q.exponent, int) and abs(q.exponent) > FAR
+    near = np.clip(q.exponent, -FAR, FAR) if not far else FAR if q.exponent > 0 else -FAR
+    exponent = np.broadcast_to(near, codes.shape).astype(np.int64)
     return Parts(codes < 0, np.abs(codes).view(np.uint64), exponent, np.zeros(codes.shape, np.int8))
+
+
+def _fractions(x: Parts) -> np.ndarray:
+    """Of finite values, as objects."""
+    flat = zip(*(each.reshape(-1).tolist() for each in x[:3]), strict=True)
+    found = [Fraction(-size if negative else size) * Fraction(2) ** e for negative, size, e in flat]
+    return np.fromiter(found, object, len(found)).reshape(x.size.shape)
 
 
 def narrowed(x: Parts) -> Parts:
@@ -173,6 +193,9 @@ def fixed_codes(x: Parts, format: FixedPoint, rounding: Rounding) -> tuple[np.nd
 
     Defined by `spec/formats.py: FixedPoint`.
     """
+    if rounding.rule is not None:
+        codes, status = by_rule(_fractions(x), format.exponent, rounding.within(format.lo, format.hi))
+        return codes.astype(np.int64), status
     x = narrowed(x)
     drop = format.exponent - x.exponent
     drawn = rounding.words.reshape(x.size.shape) if rounding.mode == STOCHASTIC else rounding.words

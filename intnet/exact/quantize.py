@@ -84,7 +84,7 @@ def quantize(
     x:         float16, float32, float64 and integers of int64 are rounded once, from what they are
     rounding:  a name of `rounding.MODES`; `stochastic` needs `words` or `seed`. None: `ties_even`, and
                of `ApFixed` its own, beside which it takes no other
-    words:     uint32, one an element in C order, of which the top `word_bits` are used
+    words:     uint32, one an element in C order, of which the top `word_bits` are used; read by no other mode
     seed:      instead: the words of this seed, always the same ones (`spec/words.py: seeded`)
     where:     'layer/path' for error messages
     of_batch:  x is this rank's part of a batch: its maxima are those of all parts (`numbers/shares.py`)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from intnet.errors import NumberError
-from intnet.exact.parts import Parts, bit_length, check_numbers, narrowed, rounded
+from intnet.exact.parts import FAR, Parts, bit_length, check_numbers, narrowed, rounded
 from intnet.numbers.qtensor import Status
 from intnet.numbers.rounding import STOCHASTIC, TO_NEG, TO_POS, TO_ZERO, Rounding
 from intnet.numbers.small_floats import Float, FloatTensor
@@ -69,7 +69,7 @@ def _encode(
     """(words, whether each overflowed, whether each was rounded)."""
     lead = np.maximum(x.exponent + bit_length(x.size) - 1, format.least)
     kept, some = rounded(x.negative, x.size, lead - format.m - x.exponent, rounding, drawn.astype(np.uint64))
-    number = kept.astype(np.int64) + ((lead - format.least) << format.m)
+    number = kept.astype(np.int64) + (np.minimum(lead - format.least, FAR >> format.m) << format.m)
     finite = x.special == 0
     number = np.where((x.size == 0) & finite, 0, number)
     over = (number > format.greatest) & finite

@@ -17,7 +17,7 @@ from intnet.exact import lane as lanes
 from intnet.exact import loops
 from intnet.machine.jit import SMALL
 from intnet.numbers.qtensor import Status, container, max_abs
-from intnet.numbers.rounding import STOCHASTIC, UNLIMITED, Rounding, goes_up, round_up
+from intnet.numbers.rounding import STOCHASTIC, UNLIMITED, Rounding, round_up
 
 Codes = tuple[np.ndarray, Status]
 
@@ -63,7 +63,7 @@ def by_rule(values: np.ndarray, exponent: int, rounding: Rounding, fine: int = 0
         lift = fine if fine and abs(scaled) >= 1 << fine else 0
         scaled /= 1 << lift
         floor = scaled.numerator // scaled.denominator
-        code = (floor + goes_up(rounding.rule, floor, scaled - floor)) << lift
+        code = (floor + rounding.rule(floor, scaled - floor)) << lift
         if abs(code) >= UNLIMITED <= rounding.high:
             raise ContainerError(f"{rounding.where or 'tensor'}: a rounded code is beyond 62 bits")
         kept.append(min(max(code, rounding.low), rounding.high))

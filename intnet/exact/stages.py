@@ -252,8 +252,10 @@ def random_quotient(
 ) -> Counts:  # fmt: skip
     """`random` of integers, or integers times a power of two, over any den.
 
-    The floor is that of num/den, so num - floor * den = f * den is exact, and less than den. Up iff
-    word + 1 <= f * 2**bits, which is the sign of f * den * 2**bits - (word + 1) * den.
+    The floor is that of num/den, so num - floor * den = f * den is exact, and less than den, but for
+    floor = -1, where num may be far finer than den: there num itself is what is left, f - 1. Up iff
+    word + 1 <= f * 2**bits, which is the sign of f * den * 2**bits - (word + 1) * den; for floor = -1 both
+    sides are taken den * 2**bits lower.
     """
     wide_vectors()
     saturated, inexact = np.int64(0), np.int64(0)
@@ -261,10 +263,12 @@ def random_quotient(
     for j in range(n):
         x = greater(num[j], least)
         floor = np.floor(quotient(x, den[j], inverse[j]))
-        rest = residual(x, den[j], floor)
+        lower = -1.0 if floor == -1.0 else 0.0
+        rest = residual(x, den[j], floor - lower)
         word = np.float64(words[np.uint64(at + j)] >> drop)
-        code = floor + (1.0 if residual(rest * span, den[j], word + 1.0) >= 0.0 else 0.0)
-        inexact += np.int64(rest != 0.0)
+        up = residual(rest * span, den[j], word + 1.0 + lower * span) >= 0.0
+        code = floor + (1.0 if up else 0.0)
+        inexact += np.int64(rest != lower * den[j])
         kept = lesser(greater(code, lo), hi)
         saturated += np.int64(kept != code)
         num[j] = kept

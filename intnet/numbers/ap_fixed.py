@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from intnet.errors import FormatError
-from intnet.numbers.widths import check_bits, check_exponent
+from intnet.numbers.widths import check_bits, check_exponent, check_signed
 
 ROUNDINGS = ("AP_RND", "AP_RND_ZERO", "AP_RND_MIN_INF", "AP_RND_INF", "AP_RND_CONV", "AP_TRN", "AP_TRN_ZERO")
 OVERFLOWS = ("AP_SAT", "AP_SAT_ZERO", "AP_SAT_SYM", "AP_WRAP", "AP_WRAP_SM")
@@ -40,6 +40,7 @@ class ApFixed:
     def __post_init__(self) -> None:
         check_bits(self.w, "ApFixed w")
         check_exponent(self.i, "ApFixed i")
+        check_signed(self.signed, "ApFixed")
         for name, known in ((self.q, ROUNDINGS), (self.o, OVERFLOWS)):
             if name not in known:
                 raise FormatError(f"ApFixed has no mode {name!r}; use one of {', '.join(known)}")

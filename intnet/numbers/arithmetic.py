@@ -22,6 +22,7 @@ from intnet.errors import ContainerError, NumberError, ShapeError
 from intnet.numbers.formats import MAX_BITS, FixedPoint
 from intnet.numbers.qtensor import CODE_TYPES, INT64_BOUND, QTensor
 
+FAR = 1 << 60  # of exponent arrays, two of which are added in int64
 _EXACT = 1 << 53  # whole numbers below it are float64's, and so are their sums in any order
 
 Exponent = int | np.ndarray
@@ -180,7 +181,7 @@ def _operand(sign: str, value: Any) -> _Operand | None:
             and value.exponent == kind.exponent
         ):
             return _Operand(codes, value.exponent, kind.lo, kind.hi, True)
-        return _Operand(codes, value.exponent, -value.bound, value.bound, False)
+        return _Operand(codes, _exponent(sign, value.exponent), -value.bound, value.bound, False)
     if isinstance(value, np.ndarray | list | tuple):
         raise NumberError(
             f"{sign}: a QTensor goes with QTensors and numbers: of an array QTensor.from_float(x, exponent) "
@@ -192,6 +193,16 @@ def _operand(sign: str, value: Any) -> _Operand | None:
     if abs(odd) >= INT64_BOUND:
         raise ContainerError(f"{sign}: {value} has more than 62 bits; q.fractions() has no bound")
     return _Operand(np.array(odd, np.int64), power, odd, odd, True)
+
+
+def _exponent(sign: str, exponent: Exponent) -> Exponent:
+    """An array's in int64, whose sums of two are int64's too; NumberError for others."""
+    if isinstance(exponent, int):
+        return exponent
+    wide = exponent.astype(np.int64, copy=False)
+    if wide.size and max(-int(wide.min()), int(wide.max())) >= FAR:
+        raise NumberError(f"{sign}: an exponent array reaches beyond 2^{FAR.bit_length() - 1}")
+    return wide
 
 
 def _odd(sign: str, value: Any) -> tuple[int, int]:

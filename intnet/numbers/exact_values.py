@@ -4,6 +4,7 @@
     digits(codes, bits, 4)                array of strings: two's complement of `bits` bits; 1: binary
     cast(values, np.float32)              the same numbers in another type, or an error
     compare(lt, codes, exponent, values)  elementwise, as bools, by a comparison of module `operator`
+    numbers(value)                        an array, a number or lists as a plain array, each number exact
     plain(values)                         of a type of package ml_dtypes the same numbers in NumPy's
 
 `exponent` is an int, or an int array that broadcasts against the codes.
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from intnet.errors import NumberError
+from intnet.errors import FormatError, NumberError, ShapeError
 
 # of package ml_dtypes, whose arrays NumPy knows by these names: floats within float32, and integers
 _ML_FLOATS = (
@@ -47,7 +48,7 @@ def _at_one(codes: np.ndarray, exponent: int) -> np.ndarray:
     codes = codes.astype(np.int64)
     least, most = (int(codes.min()), int(codes.max())) if codes.size else (0, -1)
     if most - least < min(_MANY, codes.size):
-        return _reduced(np.arange(least, most + 1), exponent)[codes - least]
+        return _reduced(np.arange(most - least + 1) + least, exponent)[codes - least]
     return _reduced(codes, exponent)
 
 
@@ -94,6 +95,55 @@ def digits(codes: np.ndarray, bits: int, of: int) -> np.ndarray:
     return texts.reshape(codes.shape)
 
 
+def numbers(value: Any, where: str = "") -> np.ndarray:
+    """An array, a number or nested lists of numbers as an array, of this machine's byte order.
+
+    FormatError where NumPy would round: of [0.5, 2**53 + 1] it makes float64, which has not the second; and
+    for a masked array. ShapeError for lists that are no tensor.
+    """
+    if hasattr(value, "__array__"):
+        return bare(value, where)
+    array, given = _listed(value, where)
+    same = array.astype(object) == given
+    if array.dtype.kind in "biuf" and not np.all(same | np.isnan(array)):
+        lost = given[np.unravel_index(np.argmin(same), array.shape)]
+        raise FormatError(
+            f"{where or 'tensor'}: {lost} is no {array.dtype}, which the other numbers make of it"
+        )
+    return array
+
+
+def comparable(value: Any) -> np.ndarray:
+    """The same, but of lists that no type holds the numbers as they are, as objects."""
+    if hasattr(value, "__array__"):
+        return bare(value)
+    array, given = _listed(value, "")
+    exact = array.dtype.kind not in "biuf" or np.all((array.astype(object) == given) | np.isnan(array))
+    return array if exact else given
+
+
+def _listed(value: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """What NumPy makes of a number or of lists, and the numbers as they are."""
+    try:
+        return np.asarray(value), np.array(value, object)
+    except ValueError:
+        raise ShapeError(f"{where or 'tensor'}: lists of a tensor have one length at each depth") from None
+
+
+def bare(array: Any, where: str = "") -> np.ndarray:
+    """What has `__array__` as an ndarray, no class of its own, in this machine's byte order.
+
+    NumPy computes np.matrix by other rules, and leaves out what a mask hides: FormatError for a masked array.
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        raise FormatError(
+            f"{where or 'tensor'}: a masked array; nothing here knows masks: .filled(0) or .compressed() "
+            "says what is meant"
+        )
+    found = np.asarray(array)
+    return plain(found if found.dtype.isnative else found.astype(found.dtype.newbyteorder("=")))
+
+
 def plain(values: np.ndarray) -> np.ndarray:
     """An array of package ml_dtypes as float32 or int8, which hold all its numbers; any other as it is."""
     if values.dtype.name in _ML_FLOATS:
@@ -123,9 +173,18 @@ def exported(view: np.ndarray, how: dict[str, Any]) -> Any:
         ) from None
 
 
+def truth(nonzero: np.ndarray) -> bool:
+    """Of a tensor of one element whether it is not 0; ShapeError for others, which have no single truth."""
+    if nonzero.size != 1:
+        raise ShapeError(f"{nonzero.size:,} elements have no single truth: np.any(q), np.all(q) or q.size")
+    return bool(nonzero.reshape(-1)[0])
+
+
 def equal(values: np.ndarray, other: Any) -> Any:
     """float64 `values` == other, elementwise and exactly; NotImplemented for what is no number."""
-    found = other.to_float64() if hasattr(other, "to_float64") else plain(np.asarray(other))
+    found = other.to_float64() if hasattr(other, "to_float64") else comparable(other)
+    if found.dtype == object and all(isinstance(one, int | float | Fraction) for one in found.flat):
+        return np.asarray(values.astype(object) == found, np.bool_)  # Python compares these exactly
     if found.dtype.kind not in "biuf" or found.dtype.itemsize > 8:
         return NotImplemented
     if found.dtype.kind in "iu":  # beyond 2**53 a float64 may be another integer
@@ -142,7 +201,6 @@ def compare(
     Values beyond int64 and Fractions come as objects, with shift 0.
     NumberError for what is no number, or has more bits than float64.
     """
-    values = plain(values)
     if values.dtype in (np.dtype(object), np.dtype(np.uint64)):
         return np.asarray(operate(fractions(codes, exponent), values.astype(object)), np.bool_)
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8:

@@ -23,7 +23,7 @@ from typing import Any
 from intnet.errors import FormatError
 from intnet.numbers.ap_fixed import ApFixed
 from intnet.numbers.own_formats import Levels, OwnFormat
-from intnet.numbers.widths import MAX_BITS, check_bits, check_exponent
+from intnet.numbers.widths import MAX_BITS, check_bits, check_exponent, check_signed
 from intnet.plugins import Registry
 
 __all__ = [
@@ -52,6 +52,7 @@ class FixedPoint:
 
     def __post_init__(self) -> None:
         check_bits(self.wl, "FixedPoint wl")
+        check_signed(self.signed, "FixedPoint")
         check_exponent(self.fl, "FixedPoint fl")
         if self.overflow not in OVERFLOWS:
             raise FormatError(f"unknown overflow {self.overflow!r}; use one of {', '.join(OVERFLOWS)}")

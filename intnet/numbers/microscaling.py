@@ -186,6 +186,9 @@ class BlockScaled(Shown):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return numpy_functions.computed(ufunc, method, inputs, kwargs)
 
+    def __bool__(self) -> bool:
+        return exact_values.truth(self.to_float64() != 0)
+
     def __eq__(self, other: object) -> Any:
         """Elementwise by value, as floats compare: a NaN equals nothing, -0 equals 0."""
         return exact_values.equal(self.to_float64(), other)

@@ -7,6 +7,7 @@ where a sum could leave 62 bits. Their time is NumPy's for integers; `ops.linear
 Words of small floats are moved and compared. Blocks with scales are compared: what moves leaves its block.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -82,11 +83,10 @@ def answer(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
         return _array_equal(*args)
     if function in _SIZES:
         return function(*map(_codes, args), **kwargs)
-    if not _known(function) or _LATER & kwargs.keys():
+    later = _later(function, args, kwargs)
+    if not _known(function) or later:
         instead = _QUOTIENT if function is np.mean else _GENERAL
-        raise NumberError(
-            f"{_name(function)} of a QTensor{_with(kwargs)} has no exact answer here: {instead}"
-        )
+        raise NumberError(f"{_name(function)} of a QTensor{_with(later)} has no exact answer here: {instead}")
     if function in _JOINS:
         return _joined(function, args, kwargs)
     operands = args[_SUMS.get(function, _FIRST)]
@@ -113,9 +113,10 @@ def of_words(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[
         return _array_equal(*args)
     if function in _SIZES:
         return function(*(np.broadcast_to(np.int8(0), arg.shape) for arg in args[:1]), *args[1:], **kwargs)
-    if function in _JOINS and not _LATER & kwargs.keys():
+    later = _later(function, args, kwargs)
+    if function in _JOINS and not later:
         return _joined(function, args, kwargs)
-    if function in (*_MOVES, *_SPLITS) and not _LATER & kwargs.keys():
+    if function in (*_MOVES, *_SPLITS) and not later:
         if args and isinstance(args[0], FloatTensor):
             return _moved(function, args, kwargs)
         raise NumberError(
@@ -123,7 +124,7 @@ def of_words(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[
             "q.elements, and q.scales as they then stand"
         )
     raise NumberError(
-        f"{_name(function)} of small floats{_with(kwargs)} would round as float64 does: {_WORDS}"
+        f"{_name(function)} of small floats{_with(later)} would round as float64 does: {_WORDS}"
     )
 
 
@@ -160,8 +161,17 @@ def _codes(arg: Any) -> Any:
     return arg.codes if isinstance(arg, QTensor) else arg
 
 
-def _with(kwargs: Mapping[str, Any]) -> str:
-    later = sorted(_LATER & kwargs.keys())
+def _later(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """Which of `_LATER` are given, by name or by position."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):  # no signature, as np.concatenate, or arguments that NumPy will refuse
+        bound = {}
+    told = {key for key in _LATER & bound.keys() if bound[key] is not None and bound[key] is not np._NoValue}
+    return sorted(told | (_LATER & kwargs.keys()))
+
+
+def _with(later: Sequence[str]) -> str:
     return f" with {', '.join(later)}" if later else ""
 
 

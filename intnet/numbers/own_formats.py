@@ -93,7 +93,8 @@ class Levels(OwnFormat):
     def table(self) -> tuple[tuple[int, ...], int]:
         """(levels, place of 0); FormatError where they are not ascending, or 0 is none."""
         found = tuple(self.levels())
-        if len(found) < 2 or 0 not in found or any(a >= b for a, b in pairwise(found)):
+        whole = all(isinstance(level, int | np.integer) and not isinstance(level, bool) for level in found)
+        if not whole or len(found) < 2 or 0 not in found or any(a >= b for a, b in pairwise(found)):
             raise FormatError(f"{self}: levels are ascending whole numbers, two at least, and 0 among them")
         return found, found.index(0)
 

@@ -86,6 +86,8 @@ class QTensor(Shown):
         bound: int | None = None,
         status: Status | None = None,
     ) -> None:
+        if type(codes) not in (np.ndarray, np.memmap):
+            codes = exact_values.bare(codes)
         if codes.dtype not in CODE_TYPES:
             raise FormatError(f"codes are int8, int16, int32 or int64, not {codes.dtype}")
         if isinstance(exponent, np.ndarray):
@@ -107,8 +109,11 @@ class QTensor(Shown):
 
     @classmethod
     def from_float(cls, values: Any, exponent: int, format: Format | None = None) -> "QTensor":
-        """Exactly `values` (float array) at one exponent; NumberError where that is not possible."""
-        array = np.asarray(values)
+        """Exactly `values` (float array) at one exponent; NumberError where that is not possible.
+
+        FormatError for values outside of `format`, and for a list of which NumPy makes other numbers.
+        """
+        array = exact_values.numbers(values)
         wide = array.dtype.kind in "iu" and max_abs(array) > 1 << 53
         if wide or not np.can_cast(array.dtype, np.float64):
             raise NumberError(f"from_float takes what float64 holds exactly, not such {array.dtype}")
@@ -145,6 +150,10 @@ class QTensor(Shown):
                 raise FormatError(f"pattern {text!r} at {index} does not fit {format.wl} bits")
             negative = format.signed and word >> (format.wl - 1)
             codes[index] = word - (1 << format.wl) if negative else word
+            if codes[index] < format.lo:  # of saturate_symmetric, whose range lacks the least pattern
+                raise FormatError(
+                    f"pattern {text!r} at {index} is {codes[index]}, below {format.lo} of {format}"
+                )
         return cls(codes.astype(container(max_abs(codes))), format.exponent, format)
 
     # -- reading it -------------------------------------------------------------------------
@@ -200,10 +209,10 @@ class QTensor(Shown):
 
     def to_float64(self) -> np.ndarray:
         """float64 array, exact; NumberError where some value is not a float64."""
-        floats = self.codes.astype(np.float64)
+        floats, exponent = self.codes.astype(np.float64), self._exponents()
         with np.errstate(over="ignore"):
-            values = np.ldexp(floats, self.exponent)
-            exact = np.isfinite(values) & (np.ldexp(values, np.negative(self.exponent)) == floats)
+            values = np.asarray(np.ldexp(floats, exponent))
+            exact = np.isfinite(values) & (np.ldexp(values, -exponent) == floats)
         if self.bound > 1 << 53:
             below = floats < 2.0**63  # 2^63 itself is no code, and no int64 to compare with
             exact &= below & (np.where(below, floats, 0).astype(np.int64) == self.codes)
@@ -211,13 +220,21 @@ class QTensor(Shown):
             raise NumberError("not every value is exactly a float64; use .fractions() or .to_float32()")
         return values
 
+    def _exponents(self) -> np.ndarray:
+        """As `np.ldexp` takes them: of one beyond a float's range it makes what it makes of 4,096."""
+        ends = -4096, 4096
+        if isinstance(self.exponent, np.ndarray):
+            return np.clip(self.exponent.astype(np.int64, copy=False), *ends).astype(np.intc)
+        return np.asarray(min(max(self.exponent, ends[0]), ends[1]), np.intc)
+
     def to_float32(self) -> np.ndarray:
         """float32 array, each value correctly rounded (ties to even); NumberError on overflow."""
+        exponent = self._exponents()
         with np.errstate(over="ignore"):
             if self.bound <= 1 << 53:  # exact in float64, rounded once by the cast
-                values = np.ldexp(self.codes.astype(np.float64), self.exponent).astype(np.float32)
-            elif np.min(self.exponent) >= -126:  # no subnormal result: the cast rounds, the scaling is exact
-                values = np.ldexp(self.codes.astype(np.float32), self.exponent)
+                values = np.asarray(np.ldexp(self.codes.astype(np.float64), exponent).astype(np.float32))
+            elif np.min(exponent) >= -126:  # no subnormal result: the cast rounds, the scaling is exact
+                values = np.asarray(np.ldexp(self.codes.astype(np.float32), exponent))
             else:
                 raise NumberError(f"{self.width}-bit codes at exponent {self.exponent} near float32's floor")
         if not np.all(np.isfinite(values)):
@@ -279,11 +296,14 @@ class QTensor(Shown):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __bool__(self) -> bool:
+        return exact_values.truth(self.codes != 0)
+
     def _compared(self, operate: Callable[[Any, Any], Any], other: object) -> Any:
         if isinstance(other, QTensor):
             values, exponent = other.codes, other.exponent
         else:
-            values, exponent = exact_values.plain(np.asarray(other)), 0
+            values, exponent = exact_values.comparable(other), 0
         if values.dtype.kind in "USV":  # strings
             return NotImplemented
         try:

@@ -81,6 +81,8 @@ def _fill_parts(team: int, out: np.ndarray, block: Word, above: Word, seed: Word
 def check_counter(seed: int, step: int, stream: int) -> None:
     """ConfigError unless seed has 64 bits, step and stream 32: what is above would meet another counter."""
     for what, value, bits in (("seed", seed, 64), ("step", step, 32), ("stream", stream, 32)):
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            raise ConfigError(f"{what} {value!r} is no whole number")
         if not 0 <= value < 1 << bits:
             raise ConfigError(f"{what} {value} is outside 0..2^{bits}-1")
 

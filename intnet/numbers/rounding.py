@@ -28,6 +28,7 @@ docstring says when. It is run an element at a time, on fractions: tens of micro
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,15 +130,21 @@ def how(
     found, drawn = mode(name), NO_WORDS if words is None else words.reshape(-1)
     if isinstance(found, int):
         return Rounding(found, -UNLIMITED, UNLIMITED, drawn, bits, where, None, of_batch)
-    return Rounding(OWN, where=where, rule=found, of_batch=of_batch)
+    return Rounding(OWN, where=where, rule=checked(found), of_batch=of_batch)
 
 
-def goes_up(rule: Rule, floor: int, fraction: Fraction) -> bool:
-    """What a user's rule decides; FormatError where it does not say. What is on the grid stays."""
-    up = rule(floor, fraction) if fraction else False
-    if up is not True and up is not False:
-        raise FormatError(f"rounding rule {rule.__name__} of {floor}, {fraction} gives {up!r}: True or False")
-    return up
+def checked(rule: Rule) -> Rule:
+    """A user's rule, with a FormatError where it does not say. What is on the grid stays."""
+
+    @wraps(rule)
+    def decides(floor: int, fraction: Fraction) -> bool:
+        up = rule(floor, fraction) if fraction else False
+        if not isinstance(up, bool | np.bool_):
+            name = getattr(rule, "__name__", repr(rule))
+            raise FormatError(f"rounding rule {name} of {floor}, {fraction} gives {up!r}: True or False")
+        return bool(up)
+
+    return decides
 
 
 @njit

@@ -140,7 +140,7 @@ class FloatTensor(Shown):
     @classmethod
     def from_words(cls, words: Any, format: Float) -> "FloatTensor":
         """Of whole numbers, which are the words as they are."""
-        array = np.asarray(words)
+        array = exact_values.numbers(words)
         if array.dtype.kind not in "iu" or (
             array.size and not 0 <= int(array.min()) <= int(array.max()) < 2**32
         ):
@@ -153,6 +153,8 @@ class FloatTensor(Shown):
     @classmethod
     def from_array(cls, array: np.ndarray) -> "FloatTensor":
         """Of an array of package ml_dtypes, float16 or float32: its words as they are, any NaN's too."""
+        if not array.dtype.isnative or type(array) not in (np.ndarray, np.memmap):
+            array = exact_values.bare(array)
         key = next((key for key, dtype in _DTYPES.items() if dtype == array.dtype.name), None)
         if key is None:
             raise FormatError(f"no format has the words of {array.dtype}; quantize(x, format) rounds to one")
@@ -211,14 +213,21 @@ class FloatTensor(Shown):
     def to_float64(self) -> np.ndarray:
         """float64 array: exact, NaN, infinities and signs of zeros with it."""
         negative, significand, exponent = self._fields()
-        values = np.ldexp(significand.astype(np.float64), exponent.astype(np.int32))
+        values = np.ldexp(significand.astype(np.float64), exponent.astype(np.intc))
         n = self.words & self.format.dtype.type((1 << (self.format.bits - 1)) - 1)
         beyond = np.where((n == self.format.greatest + 1) & (self.format.specials == "ieee"), np.inf, np.nan)
-        return np.copysign(np.where(self.finite(), values, beyond), np.where(negative, -1.0, 1.0))
+        return np.asarray(np.copysign(np.where(self.finite(), values, beyond), np.where(negative, -1.0, 1.0)))
 
     def to_float32(self) -> np.ndarray:
-        """float32 array: exact too, as no format here is finer or wider."""
-        return self.to_float64().astype(np.float32)
+        """float32 array, exact too; NumberError for a finite value beyond it, which two formats have.
+
+        Of 8 bits of exponent, all of them for numbers: `Float(8, m, "none")` and "nan".
+        """
+        with np.errstate(over="ignore"):
+            values = self.to_float64().astype(np.float32)
+        if not np.array_equal(np.isfinite(values), self.finite()):
+            raise NumberError(f"a value of {self.format} is beyond float32; to_float64() is exact")
+        return values
 
     def to_qtensor(self) -> QTensor:
         """Significands with an exponent an element; NumberError for a NaN or an infinity. -0 becomes 0."""
@@ -253,6 +262,9 @@ class FloatTensor(Shown):
         from intnet.numbers import numpy_functions  # which imports this module
 
         return numpy_functions.computed(ufunc, method, inputs, kwargs)
+
+    def __bool__(self) -> bool:
+        return exact_values.truth(self.to_float64() != 0)
 
     def __eq__(self, other: object) -> Any:
         """Elementwise by value, as floats compare: a NaN equals nothing, -0 equals 0."""

@@ -11,6 +11,12 @@ def check_bits(bits: int, what: str) -> None:
         raise FormatError(f"{what} = {bits!r}: a bit width is a whole number from 1 to {MAX_BITS}")
 
 
+def check_signed(signed: bool, what: str) -> None:
+    """FormatError unless True or False: what came into its place by mistake is no sign."""
+    if not isinstance(signed, bool):
+        raise FormatError(f"{what} signed = {signed!r}: True or False")
+
+
 def check_exponent(exponent: int, what: str) -> None:
     """FormatError unless a whole number."""
     if isinstance(exponent, bool) or not isinstance(exponent, int):

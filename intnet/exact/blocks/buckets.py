@@ -37,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 from intnet.autograd import Kept
-from intnet.errors import FormatError, NumberError
+from intnet.errors import ConfigError, FormatError, NumberError
 from intnet.exact.blocks import bucket_loops
 from intnet.machine.buffers import empty
 from intnet.numbers import bitpack, rng, shares
@@ -340,6 +340,8 @@ def encode(
         raise FormatError(f"{where}: codec {codec.kind} rounds by random words: give a draw")
     seed, step, stream, start = draw or Draw(0, 0, 0)
     rng.check_counter(seed, step, stream)
+    if not 0 <= start < 1 << 63:
+        raise ConfigError(f"{where}: words from element {start} on: 0..2^63-1 have them")
     above = np.uint64(step) << np.uint64(32) | np.uint64(stream)
     found, clipped = np.zeros((2, _tasks(bucket, flat.size)), np.int64)
     words = empty((size,), np.uint64)
