@@ -255,12 +255,12 @@ DRAWN: dict[str, Decision] = {
 }
 
 
-def _clips(low_by: int, high_by: int) -> Limit:
-    """Limits wider by so many codes below and above."""
+def _clips(low_by: int) -> Limit:
+    """Limits wider by so many codes below."""
 
     def limit(w: Words, floor: np.ndarray, up: Any) -> np.ndarray:
         low, high = w.limits()
-        return np.clip(floor + up, low - low_by, high + high_by)
+        return np.clip(floor + up, low - low_by, high)
 
     return limit
 
@@ -285,7 +285,7 @@ LIMITS: dict[str, Limit] = {  # where there are some
     "no saturation (wraps within the limits' own bits)": _within,
     "no saturation above (wraps)": lambda w, floor, up: np.maximum(floor + up, w.limits()[0]),
     "no saturation below (wraps)": lambda w, floor, up: np.minimum(floor + up, w.limits()[1]),
-    "limits one code too wide below": _clips(1, 0),
+    "limits one code too wide below": _clips(1),
     "limits before rounding": lambda w, floor, up: np.clip(floor, *w.limits()) + up,
     "saturation decided before rounding": _decided_first,
     "the rounding's carry is dropped": lambda w, floor, up: w.clipped(floor ^ up),
@@ -303,7 +303,7 @@ def _limits(w: Words) -> dict[str, Limit]:
     if low is None or high is None:
         return {name: LIMITS[name] for name in ("no saturation (wraps)", "the rounding's carry is dropped")}
     if w.port.rounding.get("overflow") == "wrap":
-        return {"saturates where it has to wrap": _clips(0, 0)}
+        return {"saturates where it has to wrap": _clips(0)}
     return LIMITS
 
 

@@ -120,7 +120,7 @@ class Sweep(Shown):
         """The trained bits."""
         return str(report["state_sha256"])
 
-    def table(self) -> Table:
+    def summary(self) -> Table:
         """A row a point, by the columns of the command."""
         left, right = self.columns()
         return tables.of("", self.rows, [*left, *right], left=len(left))
@@ -166,12 +166,8 @@ class Sweep(Shown):
 
     # -- for people -----------------------------------------------------------------------------
 
-    def summary(self) -> Table:
-        """The table."""
-        return self.table()
-
     def __repr__(self) -> str:
-        return "\n".join([title(self.plan), repr(self.table()), *self.failed()])
+        return "\n".join([title(self.plan), repr(self.summary()), *self.failed()])
 
     def count(self, row: Row) -> str:
         """'1/2 failed': runs that are done."""
@@ -189,7 +185,7 @@ class Sweep(Shown):
         """The table, what it means, what failed, and the digest of all."""
         console = Console(highlight=False, markup=False)
         print(f"\n{title(self.plan)}", flush=True)
-        tables.show(self.table(), console)
+        tables.show(self.summary(), console)
         self.remarks(console)
         for file in written:
             print(f"written: {file}")
@@ -197,7 +193,7 @@ class Sweep(Shown):
 
     def markdown(self) -> str:
         """The table with its title and what it means."""
-        return "\n".join([f"# {title(self.plan)}", "", *self.table().markdown(), "", *self.foot(), ""])
+        return "\n".join([f"# {title(self.plan)}", "", *self.summary().markdown(), "", *self.foot(), ""])
 
     # -- for machines ---------------------------------------------------------------------------
 

@@ -273,7 +273,7 @@ def test_the_table(made: tuple[Path, plan.Plan]) -> None:
     """Runs 0, 1, 2 are seed 1 of the points, 3 and 4 seed 2 of the first two."""
     folder, own = made
     found = table.Sweep(folder, own, {plan.run_name(own.points[2], 2): "it | overflowed"})
-    seen = found.table()
+    seen = found.summary()
     headings = [column.name for column in seen.columns]
     texts = [[c.text(cell) for c, cell in zip(seen.columns, row, strict=True)] for row in seen.rows]
     rates = [f"{row.mean('images_per_second'):,.0f}" for row in found.rows]

@@ -1,9 +1,9 @@
 """Where a layer of a pack got its value and its error: from other layers of the pack, or from outside.
 
-    sources(value, captured, "relu1")     [["output", "bn1"]]      the output of bn1, as it is
-                                          [["output", "bn2"], ["value", "conv1"]]   two that were added
-    errors(gradient, captured, "relu1")   [["handed", "conv2"], ["error", "relu2"]]
-                                          [] where it came from outside
+    origins(relu1, captured)    of its value   [["output", "bn1"]]      the output of bn1, as it is
+                                               [["output", "bn2"], ["value", "conv1"]]   two that were added
+                                of its error   [["handed", "conv2"], ["error", "relu2"]]
+                                               [] where it came from outside
 
 What came from inside is no input of a device: it makes it itself. Layers without a data path of their own
 (a max pool, a flatten) are in no pack, so what they give came from outside. Values are compared, not objects:
@@ -33,18 +33,8 @@ def origins(one: Captured, captured: Sequence[Captured]) -> Origins:
     """What made all that a layer was given; as it was seen, where it was (`wiring.py`)."""
     if one.sources is not None and one.errors is not None:
         return one.sources, one.errors, one.factor_sources or []
-    value, factors = (sources(read, captured, one.layer) for read in (one.value, one.factors))
-    return value, errors(one.gradient, captured, one.layer), factors
-
-
-def sources(value: Any, captured: Sequence[Captured], own: str) -> Origin:
-    """What made the value of layer `own`."""
-    return _origin(value, captured, own, FORWARD)
-
-
-def errors(gradient: Any, captured: Sequence[Captured], own: str) -> Origin:
-    """What made the gradient at its output."""
-    return _origin(gradient, captured, own, BACK)
+    value, factors = (_origin(read, captured, one.layer, FORWARD) for read in (one.value, one.factors))
+    return value, _origin(one.gradient, captured, one.layer, BACK), factors
 
 
 def _origin(value: Any, captured: Sequence[Captured], own: str, ways: tuple[Ways, Ways]) -> Origin:

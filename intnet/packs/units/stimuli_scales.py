@@ -12,6 +12,8 @@ from intnet.packs.units.stimuli import EXHAUSTIVE, Groups, Level, amounts, corne
 from intnet.spec.units.steps import ends
 from intnet.spec.wires import span
 
+CORNERS = 1500  # drawn of a port
+
 Row = tuple[int, ...]
 
 
@@ -42,10 +44,10 @@ def _inside(values: Iterable[int], bits: int, signed: int) -> list[int]:
     return sorted({v for v in values if low <= v <= high})
 
 
-def _corner(bits: int, signed: int, source: Source, count: int) -> list[int]:
-    """Some corner words of a port."""
+def _corner(bits: int, signed: int, source: Source) -> list[int]:
+    """Corner words of a port, drawn again and again."""
     words = corner_words(bits, signed)
-    return [source.one_of(words) for _ in range(count)]
+    return [source.one_of(words) for _ in range(CORNERS)]
 
 
 # -- shift, and shift_by ---------------------------------------------------------------------------
@@ -102,7 +104,7 @@ def _by_directed(p: Parameters) -> Groups:
 def _by_corners(p: Parameters) -> Groups:
     source = Source(11)
     low, high = span(p["NB"])
-    rows = [(v, source.within(low, high)) for v in _corner(p["W"], p["XS"], source, 1500)]
+    rows = [(v, source.within(low, high)) for v in _corner(p["W"], p["XS"], source)]
     return _group("corner", "random shift_range", ("x", "n"), rows)
 
 
@@ -147,9 +149,9 @@ def _add_directed(p: Parameters) -> Groups:
 def _add_corners(p: Parameters) -> Groups:
     source = Source(13)
     columns = [
-        _corner(p["W"], p["XS"], source, 1500),
-        _corner(p["B"], 1, source, 1500),
-        _corner(p["OB"], 1, source, 1500),
+        _corner(p["W"], p["XS"], source),
+        _corner(p["B"], 1, source),
+        _corner(p["OB"], 1, source),
     ]
     return _group("corner", "random", PORTS, list(zip(*columns, strict=True)))
 
@@ -216,7 +218,7 @@ def _double_ties(p: Parameters) -> list[Row]:
 def _requantize_corners(p: Parameters) -> Groups:
     source = Source(15)
     rows = []
-    for acc in _corner(p["W"], 1, source, 1500):
+    for acc in _corner(p["W"], 1, source):
         multiplier = source.one_of(
             [HALF, HALF + 1, 2 * HALF - 1, source.within(HALF, 2 * HALF - 1), source.bits(31)]
         )

@@ -14,6 +14,7 @@ from intnet.spec.units.steps import ends as ends_of
 from intnet.spec.units.sums import LOWEST
 from intnet.spec.wires import span
 
+SPREAD = 12  # of the exponents of random blocks, about their base
 LONGEST = 1 << 16  # beats of a sum that is to reach its accumulator's limit
 
 Beat = tuple[Sequence[int], Sequence[int]]
@@ -200,9 +201,9 @@ def _great_blocks(value: int, p: Parameters) -> list[Block]:
     return blocks
 
 
-def random_block(source: Source, base: int, spread: int, p: Parameters) -> Block:
-    """Uniform mantissas, exponents within `spread` of `base`."""
-    xe, we = (max(-128, min(127, base + source.within(-spread, spread))) for _ in range(2))
+def random_block(source: Source, base: int, p: Parameters) -> Block:
+    """Uniform mantissas, exponents within `SPREAD` of `base`."""
+    xe, we = (max(-128, min(127, base + source.within(-SPREAD, SPREAD))) for _ in range(2))
     x, w = ([source.within(*span(p["M"])) for _ in range(p["BLOCK"])] for _ in range(2))
     return x, w, xe, we
 
@@ -280,7 +281,7 @@ def _block_corners(p: Parameters) -> Groups:
     big, one = ([high] * size, [high] * size, 127, 127), [1] + [0] * (size - 1)
     cancel = [big, (one, one, -128, -128), ([-high] * size, [high] * size, 127, 127)]
     some = [
-        [random_block(source, base, 12, p) for _ in range(source.within(1, 6))]
+        [random_block(source, base, p) for _ in range(source.within(1, 6))]
         for base in (source.within(-60, 60) for _ in range(40))
     ]
     return [

@@ -9,7 +9,7 @@ that contradicts them is an error, a width that is more than enough is not.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -19,9 +19,10 @@ from intnet.errors import PackError
 from intnet.exact.expressions import Exact
 from intnet.exact.quantize import quantize
 from intnet.methods.trace import Event, Recorder
-from intnet.numbers import microscaling
 from intnet.numbers.formats import Shift
+from intnet.numbers.microscaling import MXINT8, Microscaling
 from intnet.numbers.qtensor import QTensor
+from intnet.numbers.small_floats import FLOATS
 from intnet.packs.units.signals import Columns, Group, Unit, column, ends
 from intnet.packs.units.words import K_Q, log2_r
 from intnet.runs import run_folder
@@ -44,15 +45,6 @@ PATHS = {
     "requantize": (f"{PRODUCT}/x0", f"{PRODUCT}/Wq"),
 }
 PIXELS = 1  # images whose pixels become rows of a sum
-
-MXS = {
-    "E4M3": microscaling.MXFP8_E4M3,
-    "E5M2": microscaling.MXFP8_E5M2,
-    "E3M2": microscaling.MXFP6_E3M2,
-    "E2M3": microscaling.MXFP6_E2M3,
-    "E2M1": microscaling.MXFP4,
-    "INT8": microscaling.MXINT8,
-}
 
 Events = Mapping[str, Event]
 
@@ -252,7 +244,8 @@ def _scaled(unit: Unit, settings: Mapping[str, Any], count: int) -> Taken:
 
 def _microscaled(blocks: np.ndarray, exponent: int, kind: str, lanes: int) -> tuple[np.ndarray, np.ndarray]:
     """(words beat by beat, scales beat by beat) of blocks, the last axis, in a microscaling format."""
-    made = quantize(QTensor(blocks, exponent), replace(MXS[kind], block=blocks.shape[-1]))
+    form = Microscaling(FLOATS.get(kind, MXINT8.element), blocks.shape[-1])
+    made = quantize(QTensor(blocks, exponent), form)
     beats = blocks.shape[-1] // lanes
     words = made.raw().astype(np.int64).reshape(len(blocks), -1, lanes)
     return words, np.repeat(made.scales.astype(np.int64).reshape(len(blocks), -1), beats, axis=1)

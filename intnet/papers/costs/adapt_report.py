@@ -8,7 +8,7 @@ from intnet import models
 from intnet.errors import ConfigError
 from intnet.papers.costs import adapt_costs, logs, plots
 from intnet.papers.costs.adapt_costs import History
-from intnet.papers.costs.report import Report, check_same, percent, spaced, times
+from intnet.papers.costs.report import Report, check_same, percent, spaced, two_places
 from intnet.runs import report, run_folder
 from intnet.show import tables
 from intnet.show.tables import Cell, Column, Table
@@ -106,27 +106,37 @@ def figures(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     bits, nonzero, floats = summary["bits"], summary["nonzero_bits"], summary["float32_bits"]
     overhead = summary["overhead_share"] > 0
     found = [
-        (True, "SU", times(summary["speedup"]), "of training over float32, switches included"),
+        (True, "SU", two_places(summary["speedup"]), "of training over float32, switches included"),
         (
             overhead,
             "  as printed",
-            times(summary["speedup_per_image"]),
+            two_places(summary["speedup_per_image"]),
             "the overhead of a step counted for every image",
         ),
-        (overhead, "  no overhead", times(summary["speedup_without_overhead"]), ""),
-        (run, "SU, iso-accuracy", times(summary["iso_speedup"]), _iso(result)),
-        (run and overhead, "  as printed", times(summary["iso_speedup_per_image"]), ""),
-        (True, "SU, inference", times(summary["inference_speedup"]), "of the final model's forward pass"),
-        (True, "SZ", times(summary["size"]), "final model over float32's, layers as equally large"),
-        (True, "MEM", times(summary["memory"]), "weights in training, float32 copy included, over float32's"),
+        (overhead, "  no overhead", two_places(summary["speedup_without_overhead"]), ""),
+        (run, "SU, iso-accuracy", two_places(summary["iso_speedup"]), _iso(result)),
+        (run and overhead, "  as printed", two_places(summary["iso_speedup_per_image"]), ""),
+        (
+            True,
+            "SU, inference",
+            two_places(summary["inference_speedup"]),
+            "of the final model's forward pass",
+        ),
+        (True, "SZ", two_places(summary["size"]), "final model over float32's, layers as equally large"),
+        (
+            True,
+            "MEM",
+            two_places(summary["memory"]),
+            "weights in training, float32 copy included, over float32's",
+        ),
         (
             summary.get("memory_later") is not None,
             "  as later",
-            times(summary.get("memory_later")),
+            two_places(summary.get("memory_later")),
             "as the peer-reviewed version counts: adapt's quantized tensors twice, muppet's four times",
         ),
-        (True, "bits / float32's", times(bits / floats), f"{bits:,} bits of the final model's weights"),
-        (True, "  of non-zeros", times(nonzero / floats), f"{nonzero:,} bits, without where they stand"),
+        (True, "bits / float32's", two_places(bits / floats), f"{bits:,} bits of the final model's weights"),
+        (True, "  of non-zeros", two_places(nonzero / floats), f"{nonzero:,} bits, without where they stand"),
         (True, "sparsity, final", percent(summary["sparsity_final"]), "share of zero weights, final model"),
         (True, "sparsity, mean", percent(summary["sparsity_mean"]), "over training"),
         (

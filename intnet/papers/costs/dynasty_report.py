@@ -7,7 +7,7 @@ from intnet.papers.costs import dynasty_costs, logs, plots
 from intnet.papers.costs.dynasty_costs import ARRAY_MILLIWATTS, MODULE_MILLIWATTS, MODULE_MM2, STAGES, Curve
 from intnet.papers.costs.logs import Maps
 from intnet.papers.costs.plots import OPERANDS
-from intnet.papers.costs.report import Report, percent, spaced, times
+from intnet.papers.costs.report import Report, percent, spaced, two_places
 from intnet.runs import report
 from intnet.show import tables
 from intnet.show.tables import Table
@@ -173,7 +173,7 @@ def figures(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """(what, value, what it means) of what `--json` prints."""
     summary = result["summary"]
     watts = f"array {ARRAY_MILLIWATTS:g} mW and module {MODULE_MILLIWATTS:g} mW"
-    macs = (times(summary[f"{operand}_mac_bits"]) for operand in ("weights", "activations"))
+    macs = (two_places(summary[f"{operand}_mac_bits"]) for operand in ("weights", "activations"))
     by_macs = [f"mean over blocks and training; {value} weighted by multiply-adds" for value in macs]
     area = f"{summary['area_mm2']:g} mm2 with the module's {MODULE_MM2:g}"
     return [
@@ -184,8 +184,8 @@ def figures(result: dict[str, Any]) -> list[tuple[str, str, str]]:
         ("  by step", percent(summary["energy_by_step"]), "the module takes as much in every step"),
         ("area", f"+{summary['area_overhead']:.1%}", area),
         ("skipped", percent(summary["skipped"]), "of multiply-adds, their block being of 0 bits"),
-        ("bits, weights", times(summary["weights"]), by_macs[0]),
-        ("bits, activations", times(summary["activations"]), by_macs[1]),
+        ("bits, weights", two_places(summary["weights"]), by_macs[0]),
+        ("bits, activations", two_places(summary["activations"]), by_macs[1]),
         *_iso(result),
         *_noise(summary),
     ]
@@ -195,8 +195,10 @@ def _noise(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
     """How much more the loss would see of one width everywhere."""
     lines = []
     for operand, value in summary["noise_factor"].items():
-        by_macs = times(summary["noise_factor_by_macs"][operand])
-        lines.append((f"noise, {operand}", times(value), "of one width over the last map's, as many bits"))
+        by_macs = two_places(summary["noise_factor_by_macs"][operand])
+        lines.append(
+            (f"noise, {operand}", two_places(value), "of one width over the last map's, as many bits")
+        )
         lines.append(("  as much time", by_macs, "of one width, as many bits weighted by multiply-adds"))
     return lines
 

@@ -34,7 +34,7 @@ class Report:
             print(f"{what:18} {value:>7}  {about}".rstrip())
 
 
-def times(value: float | None) -> str:
+def two_places(value: float | None) -> str:
     """'1.42'."""
     return tables.text(value, ".2f")
 
