@@ -150,7 +150,7 @@ def _run(path: str, content: bytes) -> None:
         _put_back(name, before)
         for registry in _REGISTRIES.values():
             registry.forget(path)
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception | SystemExit):
             raise
         raise ConfigError(f"{path}{_line(error, path)}: {_what(error)}") from error
 
@@ -183,12 +183,12 @@ def _put_back(name: str, before: ModuleType | None) -> None:
         sys.modules[name] = before
 
 
-def _what(error: Exception) -> str:
+def _what(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return text if isinstance(error, IntnetError) else f"{type(error).__name__}: {text}"
 
 
-def _line(error: Exception, path: str) -> str:
+def _line(error: BaseException, path: str) -> str:
     """', line 3' of the file, where the error passed through it."""
     line, trace = None, error.__traceback__
     while trace is not None:

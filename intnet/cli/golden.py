@@ -22,7 +22,7 @@ EXAMPLE = """\
   intnet golden --method wageubn --model mlp --data digits --layer fc2 --steps 4 --out packs/chain
   intnet golden unit quantize_sq --level 1 --out packs/sq
   intnet golden unit requantize --set TWICE=1 --set MODE=ties_away --c --out models/requantize
-  intnet golden runs/first --layer conv1 --layout nc/16hw16 --lanes 16 --tile 16 --out packs/tiled
+  intnet golden runs/first --layer layer1.0.conv1 --layout nc/16hw16 --lanes 16 --tile 16 --out packs/tiled
   intnet golden packs/conv1 --as mif --out packs/conv1-mif
 
 A layer's pack (level L3) holds one whole step: inputs, stored state, random words, every result of
@@ -36,7 +36,8 @@ vectors of a pack as other files: mem, mif, coe, c, npz, or image, one memory wi
 UNIT = "unit"
 CHOSEN = ("layer", "network", "inference")  # what of a network a pack holds
 OF_LAYERS = ("method", "model", "data", *CHOSEN, "step", "limit", "data_dir", "augment", "image_size")
-OF_A_PACK = (*OF_LAYERS, "level", "seed", "batch_size", "set")
+DRAWN = ("seed", "batch_size")  # of a training; a unit's vectors are always the same
+OF_A_PACK = (*OF_LAYERS, *DRAWN, "level", "set")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -142,7 +143,7 @@ def _model(args: argparse.Namespace) -> int:
     if args.what[:1] != [UNIT] or len(args.what) != 2:
         raise ConfigError("write `intnet golden unit NAME --c --out DIR`; `intnet list` shows the units")
     others = (*OF_LAYERS, "level", "kind", "layout", "lanes", "tile", "word")
-    _refuse(args, others, "is for a pack, not for a unit's model in C")
+    _refuse(args, (*others, *DRAWN), "is for a pack, not for a unit's model in C")
     from intnet.packs.units import models
 
     folder = models.write(args.what[1], options.settings(args.set), args.out)
@@ -188,7 +189,7 @@ def _unit(args: argparse.Namespace) -> "Draft":
         raise ConfigError(
             "write `intnet golden unit NAME --level L --out PACK`; `intnet list` shows the units"
         )
-    _refuse(args, OF_LAYERS, "is for a pack of layers, not of a unit")
+    _refuse(args, (*OF_LAYERS, *DRAWN), "is for a pack of layers, not of a unit")
     from intnet.packs import units
 
     level = args.level if args.level.startswith("L") else f"L{args.level}"

@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     from intnet.runs import definition, files
     from intnet.show import lab
 
-    options.check_file("FILE", args.file)
+    options.check_replaced("FILE", args.file, b"<!doctype html")
     page = lab.page(definition.VERSION).encode()
     files.replace(args.file, page)
     if args.json:

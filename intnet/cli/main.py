@@ -10,11 +10,12 @@ and imports what is heavy inside `run`, so that `--help` and errors come at once
 """
 
 import argparse
+import difflib
 import os
 import sys
 import traceback
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import intnet
 from intnet import plugins
@@ -27,6 +28,7 @@ from intnet.cli import (
     golden,
     inspect,
     lab,
+    options,
     papers,
     resume,
     sweep,
@@ -60,6 +62,16 @@ BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that says what is wrong in one line."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As ever; an option that a command does not know is named ahead of all that is missing."""
+        if self._subparsers is None:
+            for option in options.names(sys.argv[1:] if args is None else args):
+                if option not in self._option_string_actions:
+                    near = difflib.get_close_matches(option, self._option_string_actions, 1)
+                    hint = f"; did you mean {near[0]}?" if near else ""
+                    self.error(f"unknown option {option}{hint}")
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Print the line and leave with status 2."""
@@ -112,7 +124,9 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"intnet {args.command}: interrupted", file=sys.stderr)
         return together.ended(INTERRUPTED)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise  # rich leaves by one, with status 1
         # The reader of our output (head, less) is gone; nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return together.ended(BROKEN_PIPE)

@@ -2,7 +2,8 @@
 
 import argparse
 import importlib.util
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -87,6 +88,12 @@ def add(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None
         parser.add_argument(name, **OPTIONS[name] | changes)
 
 
+def names(arguments: Sequence[str]) -> list[str]:
+    """The options of a command line, '--steps' of '--steps=3' too; behind '--' there is none."""
+    before = takewhile(lambda text: text != "--", arguments)
+    return [text.partition("=")[0] for text in before if text.startswith("--")]
+
+
 def add_length(parser: argparse._ActionsContainer, default: str) -> None:
     """--epochs or --steps."""
     length = parser.add_mutually_exclusive_group()
@@ -125,6 +132,15 @@ def check_file(option: str, file: Path) -> None:
         raise ConfigError(f"{option} {file}: that is a folder; name a file")
 
 
+def check_replaced(option: str, file: Path, begins: bytes) -> None:
+    """As `check_file`; ConfigError too for a file of another kind, which what is written would replace."""
+    check_file(option, file)
+    if file.exists():
+        with open(file, "rb") as stream:
+            if not stream.read(len(begins)).lower() == begins:
+                raise ConfigError(f"{option} {file}: a file of another kind is there: name another")
+
+
 def check_folder(option: str, folder: Path) -> None:
     """ConfigError where there can be no such folder."""
     if not folder.parent.is_dir():
@@ -133,8 +149,10 @@ def check_folder(option: str, folder: Path) -> None:
         raise ConfigError(f"{option} {folder}: that is a file; end the name of a page in .html")
 
 
-def check_stats(file: Path | None) -> None:
-    """ConfigError, before the work starts, where --stats can not become a new file."""
+def check_stats(file: Path | None, every: int) -> None:
+    """ConfigError, before the work starts, where --stats can not become a new file, or is not there."""
+    if file is None and every != 1:
+        raise ConfigError("--stats-every: there is no --stats FILE to write them into")
     if file is not None and file.exists():
         raise ConfigError(f"--stats {file} is there already: name another file")
     if file is not None:

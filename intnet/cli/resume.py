@@ -25,6 +25,6 @@ def run(args: argparse.Namespace) -> int:
     from intnet.cli import terminal
     from intnet.runs import many_ranks
 
-    options.check_stats(args.stats)
+    options.check_stats(args.stats, args.stats_every)
     with many_ranks.resume(args.folder, args.steps, args.epochs, args.data_dir) as work:
         return terminal.train(work, args)

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = options.settings(args.set)
     if args.weights_partial and args.weights is None:
         raise ConfigError("--weights-partial: there is no --weights FILE to take a part of")
-    options.check_stats(args.stats)
+    options.check_stats(args.stats, args.stats_every)
     if together.writes():
         run_folder.check_unused(args.out)  # before anything that takes time
     new = run_folder.build(

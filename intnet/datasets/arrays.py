@@ -282,6 +282,9 @@ def read(file: Path, name: str, in_memory: bool) -> Dataset:
     """The data set of a file of arrays, made of them as `from_arrays` does; no pickle is read."""
     try:
         with open(file, "rb") as stream:  # NumPy leaves one that it opens itself open, where it is damaged
+            if stream.read(2) not in (b"PK", b"\x93N"):  # of other files NumPy says how to read pickles
+                raise ValueError("neither .npz nor .npy")
+            stream.seek(0)
             found = np.load(stream, allow_pickle=False)
             if isinstance(found, np.ndarray):
                 raise ValueError("one array alone, not several by name")

@@ -54,7 +54,8 @@ def read(folder: Path) -> tuple[dict[str, Any], Plan]:
     """(identity, plan) of config.json; ConfigError when it is missing or damaged."""
     path = folder / CONFIG
     if not folder.is_dir():
-        raise ConfigError(f"{folder}: there is no such run folder")
+        what = "that is a file; give the run's folder" if folder.exists() else "there is no such run folder"
+        raise ConfigError(f"{folder}: {what}")
     try:
         config = records.parse(path.read_bytes())
         if why := definition.refused(config, "run", FORMAT, VERSION):

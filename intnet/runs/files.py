@@ -22,7 +22,13 @@ _FAR = (
 
 
 def replace(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
-    """Write `content` (bytes, or a function that writes them) to `path`, atomically and durably."""
+    """Write `content` (bytes, or a function that writes them) to `path`, atomically and durably.
+
+    Through a link into its file. ConfigError for what is there and is no file, as /dev/stdout is none.
+    """
+    path = path.resolve() if path.is_symlink() else path
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is there, and is no file: name another")
     partial = _partial(path)
     try:
         with naming(path), open(partial, "wb") as stream:
@@ -33,7 +39,9 @@ def replace(path: Path, content: bytes | Callable[[BinaryIO], None]) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(partial, path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename == str(partial):
+            error.filename = str(path)  # the name that was given
         partial.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)

@@ -34,7 +34,9 @@ from intnet.training.inference import Scores, evaluate
 from intnet.training.train import Run
 
 FILE = "model.npz"
-KIND = archive.Kind("fixed-point model", "intnet fixed-point model", 1, "delete it, `intnet resume` its run")
+KIND = archive.Kind(
+    "fixed-point model", "intnet fixed-point model", 1, "if it was one, delete it, `intnet resume` its run"
+)
 NORMS = ("scale", "offset")  # tensors of a batch norm
 
 _TENSOR = {"shape": [int], "bits": int, "exponent": int, "words": int, "masked": bool}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table as Rich
     from rich.text import Text
 
 Cell: TypeAlias = "str | float | Text | None"
@@ -151,24 +152,70 @@ def of(title: str, records: Sequence[Any], columns: Sequence[Get], left: int = 1
 
 
 def show(table: Table, console: "Console | None" = None) -> None:
-    """Print it: to a terminal as it fits, to a file whole and without the blanks that fill its lines."""
+    """Print it: to a file whole and without the blanks that fill its lines, to a terminal in parts that fit.
+
+    A part has the leading columns of names again; nothing is cut, and a cell that fits no line runs over it.
+    """
     from rich.console import Console
-    from rich.table import Table as Rich
     from rich.text import Text
 
     console = Console(highlight=False) if console is None else console
     if table.title:
         console.print(Text(f"\n{table.title}", "bold"), soft_wrap=True)
-    made = Rich(box=None, pad_edge=False)
-    for column, right in zip(table.columns, table.right(), strict=True):
-        made.add_column(column.name, justify="right" if right else "left", no_wrap=not column.wraps)
-    for row in table.rows:
-        cells = zip(table.columns, row, strict=True)
-        made.add_row(*(cell if isinstance(cell, Text) else Text(column.text(cell)) for column, cell in cells))
-    if console.is_terminal:
-        console.print(made)
+    if not console.is_terminal:
+        whole = Console(highlight=False, width=WHOLE, file=io.StringIO())
+        whole.print(_drawn(table, range(len(table.columns))))
+        assert isinstance(whole.file, io.StringIO)
+        print("\n".join(line.rstrip() for line in whole.file.getvalue().splitlines()))
         return
-    whole = Console(highlight=False, width=WHOLE, file=io.StringIO())
-    whole.print(made)
-    assert isinstance(whole.file, io.StringIO)
-    print("\n".join(line.rstrip() for line in whole.file.getvalue().splitlines()))
+    wide = Console(file=console.file, force_terminal=True, width=WHOLE, highlight=False)
+    for k, part in enumerate(parts(table, console.width)):
+        if k:
+            console.print()
+        fits = _width(table, part) <= console.width  # else the terminal breaks its lines
+        (console if fits else wide).print(_drawn(table, part))
+
+
+def parts(table: Table, width: int) -> list[list[int]]:
+    """The columns in parts as wide as a line, each with the leading columns of names."""
+    count = len(table.columns)
+    names = list(range(next((k for k, right in enumerate(table.right()) if right), 1)))
+    if _width(table, range(count)) <= width:
+        return [list(range(count))]
+    found: list[list[int]] = []
+    for k in range(len(names), count):
+        if not found or _width(table, [*found[-1], k]) > width:
+            found.append(list(names))
+        found[-1].append(k)
+    return found or [names]
+
+
+def _width(table: Table, which: Sequence[int]) -> int:
+    """Characters of a line of these columns; of one that may be broken at least its longest word's."""
+    from rich.cells import cell_len
+
+    columns = list(zip(*table._texts(), strict=True))
+    widths = [
+        max(
+            cell_len(piece)
+            for cell in columns[k]
+            for piece in (cell.split() if table.columns[k].wraps else [cell]) or [""]
+        )
+        for k in which
+    ]
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _drawn(table: Table, which: Sequence[int]) -> "Rich":
+    """Some of its columns, as rich prints them."""
+    from rich.table import Table as Rich
+    from rich.text import Text
+
+    made, sides = Rich(box=None, pad_edge=False), table.right()
+    for k in which:
+        column = table.columns[k]
+        made.add_column(column.name, justify="right" if sides[k] else "left", no_wrap=not column.wraps)
+    for row in table.rows:
+        cells = ((table.columns[k], row[k]) for k in which)
+        made.add_row(*(cell if isinstance(cell, Text) else Text(column.text(cell)) for column, cell in cells))
+    return made

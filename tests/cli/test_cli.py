@@ -4,7 +4,6 @@ import dataclasses
 import json
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,18 @@ from intnet.numbers import rounding
 from intnet.numbers.formats import FixedPoint
 from intnet.numbers.qtensor import QTensor
 from intnet.runs import checkpoint, run_folder
-from tests.support.command import MLP, PYTHON, ROOT, environment, here, intnet, last_line, metrics, refused
+from tests.support.command import (
+    MLP,
+    PYTHON,
+    ROOT,
+    environment,
+    here,
+    intnet,
+    last_line,
+    metrics,
+    refused,
+    train_arguments,
+)
 
 COMMANDS = ("train", "resume", "eval", "inspect", "costs", "sweep", "compare", "papers", "lab", "list")
 SHORT = ("--steps", 2, "--limit", 64)
@@ -269,99 +279,6 @@ def test_a_closed_pipe_is_no_error() -> None:
     assert done.stderr == ""
 
 
-# -- bad usage ---------------------------------------------------------------------------------
-
-
-def arguments(**changes: Any) -> list[Any]:
-    """A right `train` with other options; None leaves one out."""
-    right = {"method": "wageubn", "model": "mlp", "data": "digits", "steps": 2, "out": "unused"} | changes
-    return [
-        "train",
-        *(
-            x
-            for key, value in right.items()
-            if value is not None
-            for x in ("--" + key.replace("_", "-"), value)
-        ),
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"method": "wageubm"}, "unknown method 'wageubm'; did you mean 'wageubn'? there are "),
-        ({"model": "resnet9"}, "unknown model 'resnet9'; did you mean 'resnet8'?"),
-        ({"data": "digit"}, "unknown data set 'digit'; did you mean 'digits'? there are digits, "),
-        ({"set": "edge=fixed16"}, "unknown key of method 'wageubn' 'edge'; did you mean 'edges'?"),
-        ({"set": "name=x"}, "unknown key of method 'wageubn' 'name'"),
-        ({"set": "self=x"}, "unknown key of method 'wageubn' 'self'"),
-        ({"set": "e2=99"}, "wageubn: e2='99': use flag8, or a width of SQ from 2 to 16, as in e2=16"),
-        ({"set": "saturate=x"}, "wageubn: saturate='x' is not a whole number"),
-        ({"set": "lr"}, "--set lr: write KEY=VALUE, as in lr=26"),
-        ({"set": "=3"}, "--set =3: write KEY=VALUE"),
-        ({"set": "dr=100"}, "dr = 100 is not a power of two"),
-        ({"method": "float32", "set": "momentum=nan"}, "float32: momentum='nan' is not a finite number"),
-        ({"seed": -1}, "seed -1 is outside 0..2^64-1"),
-        ({"seed": "x"}, "argument --seed: invalid int value: 'x' (see intnet train --help)"),
-        ({"batch_size": 0}, "argument --batch-size: '0' is not a whole number of at least 1"),
-        ({"batch_size": 2000}, "batch size 2000: the data set has 1438 training images"),
-        ({"steps": "1.5"}, "argument --steps: '1.5' is not a whole number of at least 1"),
-        ({"epochs": 2}, "argument --epochs: not allowed with argument --steps"),
-        ({"limit": 5000}, "digits: cannot take the first 5000 of 1438 training images"),
-        ({"checkpoint_every": 0}, "argument --checkpoint-every: '0' is not a whole number of at least 1"),
-        ({"method": None}, "the following arguments are required: --method"),
-        ({"step": 3}, "unrecognized arguments: --step 3"),
-    ],
-)  # fmt: skip
-def test_bad_usage_of_train(
-    changes: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    assert message in refused(capsys, *arguments(**changes))
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_key_given_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "--set lr is given twice" in refused(capsys, *arguments(), "--set", "lr=2", "--set", "lr=3")
-
-
-@pytest.mark.parametrize("command", ["golden", "inspect"])
-def test_a_layer_given_twice(command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    net = ["--method", "wageubn", "--model", "mlp", "--data", "digits"]
-    more = ["--out", tmp_path / "pack"] * (command == "golden")
-    line = refused(capsys, command, *net, "--layer", "fc1", "--layer", "fc2", *more)
-    assert "--layer is given twice: one pattern can name many" in line and not (tmp_path / "pack").exists()
-
-
-def test_missing_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    line = refused(capsys, *arguments(data="mnist", data_dir=tmp_path, out=tmp_path / "run"))
-    assert "mnist: data files not found" in line and str(tmp_path) in line and not (tmp_path / "run").exists()
-
-
-def test_unknown_command_and_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "invalid choice: 'trian'" in refused(capsys, "trian")
-    assert "the following arguments are required: COMMAND" in refused(capsys)
-
-
-def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = here(capsys, *arguments(method="wageubm"), "--debug")
-    assert (status, out) == (2, "") and "Traceback" in err and "ConfigError: unknown method" in err
-
-
-def test_an_error_of_our_own_is_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: Any) -> None:
-        raise RuntimeError("oh")
-
-    monkeypatch.setattr(datasets, "load", broken)
-    assert "intnet train: internal error: RuntimeError: oh (--debug shows where)" in refused(
-        capsys, *arguments()
-    )
-
-
 # -- folders -----------------------------------------------------------------------------------
 
 
@@ -370,16 +287,18 @@ def test_out_is_refused_where_something_is(
     trained: tuple[Path, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder, _ = trained
-    line = refused(capsys, *arguments(out=folder))
+    line = refused(capsys, *train_arguments(out=folder))
     assert f"{folder} holds a run already: go on with `intnet resume {folder}`, or name another --out" in line
     (tmp_path / "notes.txt").touch()
-    line = refused(capsys, *arguments(out=tmp_path))
+    line = refused(capsys, *train_arguments(out=tmp_path))
     assert f"{tmp_path} is not empty (it holds notes.txt): name another --out" in line
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     assert "notes.txt is a file; a run needs a folder" in refused(
-        capsys, *arguments(out=tmp_path / "notes.txt")
+        capsys, *train_arguments(out=tmp_path / "notes.txt")
     )
-    assert "notes.txt/run: Not a directory" in refused(capsys, *arguments(out=tmp_path / "notes.txt" / "run"))
+    assert "notes.txt/run: Not a directory" in refused(
+        capsys, *train_arguments(out=tmp_path / "notes.txt" / "run")
+    )
 
 
 def test_what_is_no_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -188,7 +188,15 @@ def test_bad_usage_is_one_line(folder: Path, tmp_path: Path, capsys: Capture) ->
         capsys, "check", folder, "--dut", tmp_path, "--port", "y*"
     )
     nowhere = tmp_path / "nothing" / "report.xml"
-    assert "give a file in a folder that is there" in refused(capsys, "check", folder, "--junit", nowhere)
+    assert "there is no folder" in refused(capsys, "check", folder, "--junit", nowhere)
+    other = tmp_path / "notes.txt"
+    other.write_text("mine")
+    assert "a file of another kind is there" in refused(capsys, "check", folder, "--junit", other)
+    assert other.read_text() == "mine"
+    for option in ("--seed", "--batch-size"):
+        assert f"{option} is for a pack of layers" in refused(
+            capsys, "golden", "unit", "quantize_q", "--level", 1, option, 7, *out
+        )
     assert "--limit is for a pack of layers" in refused(
         capsys, "golden", "unit", "quantize_q", "--level", 1, "--limit", 5, *out
     )

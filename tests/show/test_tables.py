@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -39,6 +40,28 @@ def test_on_a_terminal() -> None:
     console = Console(file=stream, force_terminal=True, width=40, highlight=False, color_system="standard")
     show(Table("title", [Column("a"), Column("b", right=True)], [("x", Text("9", "red"))]), console)
     assert "\x1b[1mtitle\x1b[0m" in stream.getvalue() and "\x1b[31m9\x1b[0m" in stream.getvalue()
+
+
+@pytest.mark.parametrize("width", range(4, 60))
+def test_no_terminal_is_too_narrow(width: int) -> None:
+    """Every cell is printed whole, each part with the names; no line is longer than need be."""
+    heads = ("codec", "bits", "test accuracy", "seconds")
+    rows = [("affine", 4, 0.66302, 1234.5), ("levels", 2, 0.5, 17.25)]
+    table = Table(
+        "", [Column("method"), Column(heads[0]), *numbers(*heads[1:])], [("saved", *r) for r in rows]
+    )
+    stream = io.StringIO()
+    show(table, Console(file=stream, force_terminal=True, width=width, highlight=False, color_system=None))
+    told = re.sub("\x1b\\[[0-9;]*m", "", stream.getvalue())
+    lines = [line for line in told.splitlines() if line.strip()]
+    texts = [["method", *heads], *([("saved"), *map(str, row)] for row in rows)]
+    for k, cells in enumerate(texts):
+        mine = " ".join(lines[k::3]).split()
+        assert all(mine.count(word) >= 1 for cell in cells for word in cell.split())
+        assert all(line.split()[:2] == cells[:2] for line in lines[k::3])
+    least = len("saved   affine") + 2 + len("test accuracy")
+    assert max(map(len, lines)) <= max(width, least + 1)
+    assert len(lines) == 3 or width < max(map(len, table.lines()))
 
 
 def test_columns_of_texts_stand_to_the_left() -> None:

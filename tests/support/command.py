@@ -103,6 +103,20 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return err
 
 
+def train_arguments(**changes: Any) -> list[Any]:
+    """A right `train` with other options; None leaves one out."""
+    right = {"method": "wageubn", "model": "mlp", "data": "digits", "steps": 2, "out": "unused"} | changes
+    return [
+        "train",
+        *(
+            x
+            for key, value in right.items()
+            if value is not None
+            for x in ("--" + key.replace("_", "-"), value)
+        ),
+    ]
+
+
 def signalled(number: signal.Signals, folder: Path, lines: int, *arguments: object) -> tuple[int, str]:
     """Send a signal to `intnet ...` once RUN/metrics.jsonl has so many lines; (exit status, stderr)."""
     command = [*PYTHON, "-m", "intnet", *map(str, arguments)]
