@@ -31,6 +31,8 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from examples.rtl.mutants import HERE, mutants, source
+from intnet.cli import options
+from intnet.errors import IntnetError, unknown
 from intnet.packs.circuits import verilog
 from intnet.packs.circuits.c_model import identifier
 from intnet.packs.units import drafts
@@ -272,9 +274,15 @@ def main() -> None:
     args = parser.parse_args()
     if reason := missing():
         sys.exit(reason)
-    failed = False
-    for name in [args.unit] if args.unit else list(UNITS):
-        given = drafts.parse(UNITS[name], dict(text.split("=", 1) for text in args.settings))
+    names, failed = [args.unit] if args.unit else list(UNITS), False
+    try:
+        if names[0] not in UNITS:
+            raise unknown("unit", names[0], list(UNITS))
+        settings = options.settings(args.settings, "NAME=VALUE")
+        asked = {name: drafts.parse(UNITS[name], settings) for name in names}
+    except IntnetError as error:
+        parser.error(str(error))
+    for name, given in asked.items():
         try:
             proof = of(name, given)
             tried = of_mutants(name, given) if args.mutants and mutants(name) else {}
