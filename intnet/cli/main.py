@@ -11,6 +11,7 @@ and imports what is heavy inside `run`, so that `--help` and errors come at once
 
 import argparse
 import difflib
+import io
 import os
 import sys
 import traceback
@@ -109,8 +110,27 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+class _Nowhere(io.TextIOBase):
+    """In the place of a stream that is closed: what is said is dropped."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def _open_streams() -> None:
+    """Streams that are there and take every text: what an encoding lacks is said as '\\xe4'."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, _Nowhere())
+        else:
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit status. arguments: None are the process's own, which ends with it."""
+    if arguments is None:
+        _open_streams()
     args = parser().parse_args(arguments)
     try:
         with together.ranks(args):

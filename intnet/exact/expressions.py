@@ -86,14 +86,11 @@ class Exact:
                 f"an exact expression has one or two terms, not {len(self.terms)}: add two first"
             )
         for part in (self.offset, self.den, *(coef for _, coef in self.terms)):
-            if (
-                not isinstance(part, int | np.integer)
-                and getattr(part, "dtype", np.dtype("f8")).kind not in "iu"
-            ):
-                raise FormatError(
-                    f"a coefficient, offset or denominator is an int or an array of them, not {part!r}"
-                )
-        if np.min(self.den, initial=1) < 1:
+            kind = "i" if isinstance(part, int) else getattr(part, "dtype", np.dtype(object)).kind
+            if kind not in "iu":
+                what = "a coefficient, offset or denominator is an int or an array of them"
+                raise FormatError(f"{what}, not {part!r}")
+        if not (self.den > 0 if isinstance(self.den, int) else np.all(self.den > 0)):
             raise FormatError(f"the denominator of an exact expression is positive, not {self.den}")
 
     @property

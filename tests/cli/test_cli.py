@@ -72,6 +72,16 @@ def test_starts_without_the_heavy_packages(arguments: tuple[str, ...]) -> None:
     assert "intnet" in loaded and not loaded & {"numba", "numpy", "scipy", "rich"}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "| true"])
+def test_streams_that_are_closed_drop_what_is_said(closed: str, tmp_path: Path) -> None:
+    page = tmp_path / "pagä.html"
+    command = f"{' '.join([*PYTHON, '-m', 'intnet', 'lab', str(page)])} {closed}"
+    own = environment(PYTHONIOENCODING="ascii")  # which has no word for the page's name
+    done = subprocess.run(command, shell=True, cwd=ROOT, env=own, capture_output=True, text=True, check=True)
+    assert done.stderr == "" and page.is_file()
+
+
 # -- train and eval ----------------------------------------------------------------------------
 
 
