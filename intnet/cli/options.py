@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -130,6 +131,8 @@ def check_file(option: str, file: Path) -> None:
         raise ConfigError(f"{option} {file}: there is no folder {file.parent}")
     if file.is_dir():
         raise ConfigError(f"{option} {file}: that is a folder; name a file")
+    if not os.access(file.parent, os.W_OK):
+        raise ConfigError(f"{option} {file}: {file.parent} may not be written into: name a file elsewhere")
 
 
 def check_replaced(option: str, file: Path, begins: bytes) -> None:

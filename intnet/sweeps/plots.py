@@ -112,6 +112,8 @@ def _curve(axis: "Axes", results: Results, row: Row, mark: str, **line: Any) -> 
 def _over_epochs(axis: "Axes") -> None:
     by_epoch(axis)
     axis.set_ylabel("test accuracy, %")
+    if not axis.lines:
+        axis.text(0.5, 0.5, "no epoch is finished", transform=axis.transAxes, ha="center", color="0.4")
 
 
 # -- a sweep's end -----------------------------------------------------------------------------
@@ -191,7 +193,9 @@ def _against(axis: "Axes", results: Results, key: str, label: str, unit: float, 
         x, y = (1 / cost if inverse else cost / unit), sum(values) / len(values)
         reach = [[y - min(values)], [max(values) - y]] if len(values) > 1 else None
         mark, color = MARKS[k % len(MARKS)], f"C{k % COLORS}"
-        axis.errorbar(x, y, reach, color=color, marker=mark, linestyle="none", elinewidth=0.8, capsize=3)
+        axis.errorbar(
+            x, y, reach, color=color, marker=mark, linestyle="none", elinewidth=0.8, capsize=3, zorder=5
+        )
         points.append((x, y, results.label(row.point), color))
     axis.set_xlabel(label)
     axis.set_ylabel("test accuracy at the end, %")
@@ -204,29 +208,28 @@ def _against(axis: "Axes", results: Results, key: str, label: str, unit: float, 
 
 
 def _name(axis: "Axes", points: Sequence[tuple[float, float, str, str]]) -> None:
-    """Names beside the points, on either side apart from each other by GAP; a thin line leads to each."""
+    """Names beside the points, inwards, each above or below all others by GAP; a thin line leads to each."""
     (left, right), (low, high) = axis.get_xlim(), axis.get_ylim()
     line = {"arrowstyle": "-", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
-    for on_right in (False, True):
-        own = [
-            ((x - left) / (right - left), (y - low) / (high - low), name, color)
-            for x, y, name, color in sorted(points, key=lambda point: point[1])
-            if ((x - left) / (right - left) > MIDDLE) == on_right
-        ]
-        for (x, y, name, color), at in zip(own, spread([place[1] for place in own], GAP), strict=True):
-            axis.annotate(
-                name,
-                (x, y),
-                (x - BESIDE if on_right else x + BESIDE, at),
-                xycoords="axes fraction",
-                textcoords="axes fraction",
-                fontsize=7,
-                color=color,
-                va="center",
-                ha="right" if on_right else "left",
-                arrowprops={**line, "color": color},
-                bbox={"boxstyle": "square,pad=0.1", "color": "white", "alpha": 0.75, "linewidth": 0},
-            )
+    places = [
+        ((x - left) / (right - left), (y - low) / (high - low), name, color)
+        for x, y, name, color in sorted(points, key=lambda point: point[1])
+    ]
+    for (x, y, name, color), at in zip(places, spread([place[1] for place in places], GAP), strict=True):
+        on_right = x > MIDDLE
+        axis.annotate(
+            name,
+            (x, y),
+            (x - BESIDE if on_right else x + BESIDE, at),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            fontsize=7,
+            color=color,
+            va="center",
+            ha="right" if on_right else "left",
+            arrowprops={**line, "color": color},
+            bbox={"boxstyle": "square,pad=0.1", "color": "white", "alpha": 0.75, "linewidth": 0},
+        )
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
