@@ -321,7 +321,7 @@ FAULTS = [
     (stages.random, "kept != code", "kept == code", stochastic(8)),
     (stages.random_quotient, ">= 0.0", "> 0.0", stochastic_quotient(8, 3)),
     (stages.random_quotient, "word + 1.0", "word", stochastic_quotient(8, 98)),
-    (stages.random_quotient, "rest != 0.0", "rest > 1.0", stochastic_quotient(8, 3)),
+    (stages.random_quotient, "rest != lower * den[j]", "rest > 1.0", stochastic_quotient(8, 3)),
     (stages.nearest, "code != q", "code == q", to_nearest()),
     (stages.flagged, "abs(q) >= edge", "abs(q) >= 2.0 * edge", to_nearest(128)),
     (stages.flagged, "abs(q) >= edge", "q >= edge", to_nearest(128)),
