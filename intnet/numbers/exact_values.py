@@ -103,10 +103,9 @@ def numbers(value: Any, where: str = "") -> np.ndarray:
     """
     if hasattr(value, "__array__"):
         return bare(value, where)
-    array, given = _listed(value, where)
-    same = array.astype(object) == given
-    if array.dtype.kind in "biuf" and not np.all(same | np.isnan(array)):
-        lost = given[np.unravel_index(np.argmin(same), array.shape)]
+    array, given, exact = _listed(value, where)
+    if not exact.all():
+        lost = given[np.unravel_index(np.argmin(exact), array.shape)]
         raise FormatError(
             f"{where or 'tensor'}: {lost} is no {array.dtype}, which the other numbers make of it"
         )
@@ -117,17 +116,19 @@ def comparable(value: Any) -> np.ndarray:
     """The same, but of lists that no type holds the numbers as they are, as objects."""
     if hasattr(value, "__array__"):
         return bare(value)
-    array, given = _listed(value, "")
-    exact = array.dtype.kind not in "biuf" or np.all((array.astype(object) == given) | np.isnan(array))
-    return array if exact else given
+    array, given, exact = _listed(value, "")
+    return array if exact.all() else given
 
 
-def _listed(value: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
-    """What NumPy makes of a number or of lists, and the numbers as they are."""
+def _listed(value: Any, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What NumPy makes of a number or of lists, the numbers as they are, and where both are the same."""
     try:
-        return np.asarray(value), np.array(value, object)
+        array, given = np.asarray(value), np.array(value, object)
     except ValueError:
         raise ShapeError(f"{where or 'tensor'}: lists of a tensor have one length at each depth") from None
+    if array.dtype.kind not in "biuf":
+        return array, given, np.ones(array.shape, np.bool_)
+    return array, given, np.asarray((array.astype(object) == given) | np.isnan(array), np.bool_)
 
 
 def bare(array: Any, where: str = "") -> np.ndarray:

@@ -168,7 +168,8 @@ def show(table: Table, console: "Console | None" = None) -> None:
         assert isinstance(whole.file, io.StringIO)
         print("\n".join(line.rstrip() for line in whole.file.getvalue().splitlines()))
         return
-    wide = Console(file=console.file, force_terminal=True, width=WHOLE, highlight=False)
+    like: dict[str, Any] = {"file": console.file, "color_system": console.color_system}
+    wide = Console(force_terminal=True, width=WHOLE, highlight=False, **like)
     for k, part in enumerate(parts(table, console.width)):
         if k:
             console.print()
