@@ -185,15 +185,17 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _unit(args: argparse.Namespace) -> "Draft":
-    if len(args.what) != 2 or args.level is None:
+    if len(args.what) != 2:
         raise ConfigError(
             "write `intnet golden unit NAME --level L --out PACK`; `intnet list` shows the units"
         )
     _refuse(args, (*OF_LAYERS, *DRAWN), "is for a pack of layers, not of a unit")
     from intnet.packs import units
 
-    level = args.level if args.level.startswith("L") else f"L{args.level}"
-    return units.draft(args.what[1], level, options.settings(args.set))
+    name, level = args.what[1], args.level or ""
+    if name in units.UNITS and not level:
+        raise ConfigError(f"--level is missing: which of {name}'s vectors, 0 to 4?")
+    return units.draft(name, level if level.startswith("L") else f"L{level}", options.settings(args.set))
 
 
 def _layers(args: argparse.Namespace) -> "Draft":

@@ -13,6 +13,7 @@ import argparse
 import difflib
 import io
 import os
+import re
 import sys
 import traceback
 from types import ModuleType
@@ -67,7 +68,10 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As ever; an option that a command does not know is named ahead of all that is missing."""
         if self._subparsers is None:
-            for option in options.names(sys.argv[1:] if args is None else args):
+            words = sys.argv[1:] if args is None else args
+            if any(re.fullmatch("(--[^=]+=)?", word) for word in words):  # Path("") is the present folder
+                self.error("an argument is empty: a variable of the shell that is not set?")
+            for option in options.names(words):
                 if option not in self._option_string_actions:
                     near = difflib.get_close_matches(option, self._option_string_actions, 1)
                     hint = f"; did you mean {near[0]}?" if near else ""

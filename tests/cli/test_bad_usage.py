@@ -36,6 +36,7 @@ from tests.support.command import MLP, here, refused, train_arguments
         ({"checkpoint_every": 0}, "argument --checkpoint-every: '0' is not a whole number of at least 1"),
         ({"method": None}, "the following arguments are required: --method"),
         ({"step": 3}, "unknown option --step; did you mean --steps?"),
+        ({"data_dir": ""}, "an argument is empty: a variable of the shell that is not set?"),
     ],
 )  # fmt: skip
 def test_bad_usage_of_train(
@@ -49,6 +50,15 @@ def test_bad_usage_of_train(
 
 def test_a_key_given_twice(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--set lr is given twice" in refused(capsys, *train_arguments(), "--set", "lr=2", "--set", "lr=3")
+
+
+def test_a_unit_without_a_level(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def told(name: str) -> str:
+        return refused(capsys, "golden", "unit", name, "--out", tmp_path / "pack")
+
+    assert "unknown unit 'shifty'; did you mean 'shift'" in told("shifty")
+    assert "--level is missing: which of shift's vectors, 0 to 4?" in told("shift")
+    assert "an argument is empty" in refused(capsys, "golden", "unit", "shift", "--level", 1, "--out=")
 
 
 @pytest.mark.parametrize("command", ["golden", "inspect"])
