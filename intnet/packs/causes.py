@@ -25,11 +25,11 @@ from intnet.numbers.microscaling import NAN
 from intnet.packs import mx, sums
 from intnet.packs.by_spec import ports as expected
 from intnet.packs.by_spec.layers import LayerStep, Replay
-from intnet.packs.by_spec.plain import Json, Plain, flag_code, flag_word
+from intnet.packs.by_spec.plain import Plain, flag_code, flag_word
 from intnet.packs.check import WRONG, PortResult, Result, as_array, compare
 from intnet.packs.mistakes import FLOATS
 from intnet.packs.pack import Pack
-from intnet.packs.ports import OF_LAYERS
+from intnet.packs.ports import OF_LAYERS, Json
 from intnet.spec.mx_blocks import Along
 from intnet.spec.tensor import Fixed, Tensor
 

@@ -8,10 +8,10 @@ from intnet.numbers.formats import FORMATS, Levels
 from intnet.numbers.rounding import MODES
 from intnet.packs import mx, rules
 from intnet.packs.hdl import stream
+from intnet.packs.ports import Json
 from intnet.spec import block_float, buckets, formats
 from intnet.spec.rounding import GOES_UP
 
-Json = dict[str, Any]
 SHOWN = 8  # numbers of what a method remembers that the page tells
 
 _READING = """\

@@ -18,14 +18,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import prod
-from typing import Any
 
 from intnet.errors import ConfigError
 from intnet.numbers.hexfiles import MOST_BITS
 from intnet.packs import lines
-from intnet.packs.ports import Draft, Filled, Port, lanes_of
+from intnet.packs.ports import Draft, Filled, Json, Port, lanes_of
 
-Json = dict[str, Any]
 ORDERS = "nhwc, nchw or nc/XhwX, with X channels a block, as in nc/16hw16"
 MOST_CHANNELS = 4096  # of a block
 DATA, WEIGHTS = ("N", "C", "H", "W"), ("Cout", "Cin", "kh", "kw")

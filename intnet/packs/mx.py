@@ -22,9 +22,9 @@ from intnet.numbers.formats import FixedPoint
 from intnet.numbers.microscaling import BIAS, NAN, Microscaling
 from intnet.numbers.qtensor import QTensor, container
 from intnet.numbers.small_floats import Float, FloatTensor
+from intnet.packs.ports import Json
 from intnet.spec.mx_blocks import RULES
 
-Json = dict[str, Any]
 MX = "mx"  # the key of `rounding`
 SCALE = ".scale"  # behind the name of a port of elements
 SCALED, TOP = "scaled", "top"  # the format at a port of scales; the trail of one: t of each block

@@ -41,14 +41,13 @@ from intnet.numbers.qtensor import QTensor
 from intnet.packs import contract, hdl, lines, mx, sizes
 from intnet.packs.ports import ENCODINGS, FOLDERS, Case, Draft, Filled, Port, as_tensor
 from intnet.runs import definition, files, records
+from intnet.runs.archive import PathLike
 
 FORMAT, FORMAT_VERSION = "intnet golden pack", 1
 LAID_OUT_VERSION = 2  # of one with a layout (`layouts.py`), which readers of version 1 would take for C order
 VERSION = "4.0.0"  # of the expected bits: one that changes is a new major version
 MANIFEST, SUMS, CONTRACT, CASES = "PACK.json", "SHA256SUMS", "CONTRACT.md", "cases.csv"
 HEADINGS = ("index", "case", "level", "flags", "beat")
-
-PathLike = str | os.PathLike[str]
 
 PORT = {  # shapes (`runs/records.py`); what an entry has of its port, and what only its words tell
     "name": str, "file": str, "direction": str, "signed": bool, "bits": int, "lanes": int, "word_bits": int,

@@ -30,6 +30,7 @@ from intnet.numbers.hexfiles import MOST_BITS, Layout
 from intnet.numbers.qtensor import QTensor, container, max_abs
 from intnet.packs.order import file_shape
 
+Json = dict[str, Any]  # of PACK.json
 FOLDERS = {"in": "in", "rnd": "rnd", "out": "exp", "trail": "trail"}
 ENCODINGS = ("integer", "flag", "float32", "float64", "minifloat", "e8m0")
 FLOAT_BITS = 32

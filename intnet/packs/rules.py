@@ -9,9 +9,8 @@ float32, methods), each beside the code that it speaks of; here are the ports' n
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from intnet.packs.ports import HEADS, INFERENCE, LOSS
+from intnet.packs.ports import HEADS, INFERENCE, LOSS, Json
 from intnet.spec import (
     batch_norm,
     elementary,
@@ -27,8 +26,6 @@ from intnet.spec.formats import Scaled
 from intnet.spec.methods import METHODS, wageubn
 from intnet.spec.methods.float_master import rules as float_rules
 from intnet.spec.methods.step import of_layer
-
-Json = dict[str, Any]
 
 _GRAPH = """\
 ## Graph

@@ -19,13 +19,12 @@ from intnet.spec.geometry import ConvShape, conv_shape
 from intnet.spec.tensor import Fixed, Tensor, places
 
 Add = Callable[[Sequence[int], Sequence[int]], int]
-Json = Mapping[str, Any]
 FEW = 24  # wrong elements that decide which ways are tried on all
 LEAST_BITS = 8  # of an accumulator
 
 
 def diagnose(
-    path: str, held: Mapping[str, Any], window: Json, want: np.ndarray, got: np.ndarray
+    path: str, held: Mapping[str, Any], window: Mapping[str, Any], want: np.ndarray, got: np.ndarray
 ) -> list[Verdict]:
     """The ways of adding that give every element, else the closest; none where operands are missing.
 
@@ -51,7 +50,7 @@ def _weight(held: Mapping[str, Any]) -> Any:
     return held.get("Wq", held.get("W"))
 
 
-def _operands(path: str, held: Mapping[str, Any], window: Json) -> Any:
+def _operands(path: str, held: Mapping[str, Any], window: Mapping[str, Any]) -> Any:
     """(the first factor, the second, sizes, the result's shape, the rule of an element), flat and whole."""
     x0, w, e3 = held.get("x0"), _weight(held), held.get("e3")
     wide = held.get("e3w", e3), held.get("x0b", x0)  # of `mx`, which rounds an operand for each product

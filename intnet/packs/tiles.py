@@ -22,9 +22,8 @@ import numpy as np
 from intnet.errors import ConfigError, PackError
 from intnet.numbers.qtensor import QTensor
 from intnet.packs.layouts import TILE
-from intnet.packs.ports import Draft, Filled, Port, as_tensor, whole_number
+from intnet.packs.ports import Draft, Filled, Json, Port, as_tensor, whole_number
 
-Json = dict[str, Any]
 ORDERS = {"x1": "kh, kw, Cin", "e4": "kh, kw, Cout", "gW": "N, H, W"}
 OPERANDS = {"x1": ("Wq", "x0"), "e4": ("Wq", "e3"), "gW": ("e3", "x0")}
 PARTIAL = "partial"

@@ -13,7 +13,6 @@ is what was saved; `state_sha256` is `state.digest`; `meta` is the caller's. Whe
 `run_folder.py: RunFolder.train`.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import numpy as np
 from intnet.errors import CheckpointError
 from intnet.numbers.qtensor import CODE_TYPES, QTensor, max_abs
 from intnet.runs import archive
-from intnet.runs.archive import Arrays
+from intnet.runs.archive import Arrays, PathLike
 from intnet.training.state import State, digest
 
 FLOATS = (np.float32, np.float64)
@@ -30,7 +29,7 @@ ADVICE = "use another checkpoint, or train again"
 KIND = archive.Kind("checkpoint", "intnet checkpoint", 1, ADVICE)
 
 
-def save(path: str | os.PathLike[str], state: State, meta: dict[str, Any]) -> None:
+def save(path: PathLike, state: State, meta: dict[str, Any]) -> None:
     """Write `state` and `meta` (what JSON can hold) to `path`; a killed write leaves the old file."""
     arrays, tensors = _pack(state)
     archive.save(path, KIND, arrays, {"meta": meta, "tensors": tensors, "state_sha256": digest(state)})
@@ -56,7 +55,7 @@ def _pack(state: State) -> tuple[Arrays, dict[str, Any]]:
     return arrays, tensors
 
 
-def load(path: str | os.PathLike[str]) -> tuple[State, dict[str, Any]]:
+def load(path: PathLike) -> tuple[State, dict[str, Any]]:
     """(state, meta) as they were saved; CheckpointError names the file, what is wrong and what to do."""
     path = Path(path)
     arrays, description = archive.load(path, KIND)

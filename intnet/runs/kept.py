@@ -4,15 +4,13 @@ Of what loads at once: a rank that is stopped in its start has a moment to say i
 """
 
 import json
-import os
 import shlex
 from pathlib import Path
 
 from intnet.runs import archive
+from intnet.runs.archive import PathLike
 
 CONFIG, CHECKPOINT = "config.json", "checkpoint.npz"
-
-PathLike = str | os.PathLike[str]
 
 
 def resume_command(folder: PathLike) -> str:

@@ -3,16 +3,15 @@
 The folder is that of `intnet train` (`run_folder.py`) at the run's step: `intnet resume` goes on with it.
 """
 
-import os
-
 from intnet import methods, models
 from intnet.errors import ConfigError, IntnetError
 from intnet.runs import run_folder
+from intnet.runs.archive import PathLike
 from intnet.runs.metrics import epoch_line, step_lines
 from intnet.training.train import Run
 
 
-def save(run: Run, folder: str | os.PathLike[str]) -> None:
+def save(run: Run, folder: PathLike) -> None:
     """Write a run to a new folder, with its history and, of arrays at hand, its data.
 
     ConfigError where the folder is in use, or where the run could not be opened again.

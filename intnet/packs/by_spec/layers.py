@@ -20,11 +20,11 @@ from intnet.errors import ConfigError, PackError
 from intnet.inspect import as_spec
 from intnet.layers import Squeeze
 from intnet.packs.by_spec import heads
-from intnet.packs.by_spec.plain import Json, Plain
+from intnet.packs.by_spec.plain import Plain
 from intnet.packs.layers.capture import FOLDED
 from intnet.packs.layers.heads import LABELS
 from intnet.packs.pack import MANIFEST
-from intnet.packs.ports import CLASSES, HEADS, INFERENCE
+from intnet.packs.ports import CLASSES, HEADS, INFERENCE, Json
 from intnet.spec import nets as spec
 from intnet.spec.digest import Floats, Words
 from intnet.spec.inference import Inference

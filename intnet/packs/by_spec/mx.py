@@ -12,13 +12,13 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+from intnet.packs.ports import Json
 from intnet.spec.formats import FixedPoint, Way
 from intnet.spec.microscaling import GREATEST, Element, decoded, scale_of
 from intnet.spec.mx_blocks import Along, InBlock, blocks
 from intnet.spec.small_floats import Float, decode
 from intnet.spec.tensor import power
 
-Json = dict[str, Any]
 SCALE = ".scale"  # behind a port's name: that of its scales
 KINDS = {"Float": Float, "FixedPoint": FixedPoint}
 

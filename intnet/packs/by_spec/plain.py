@@ -15,19 +15,17 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import Any
 
 from intnet.errors import PackError
 from intnet.packs.by_spec import mx
 from intnet.packs.pack import Pack
-from intnet.packs.ports import OF_LAYERS
+from intnet.packs.ports import OF_LAYERS, Json
 from intnet.spec.block_float import block_of, places
 from intnet.spec.formats import flag_decode, flag_encode
 from intnet.spec.mx_blocks import Along
 from intnet.spec.tensor import Fixed, Tensor, power
 from intnet.spec.values import Quotient, Value, exact
 
-Json = dict[str, Any]
 KINDS = {32: ("<I", "<f"), 64: ("<q", "<d")}  # bits of a float -> its pattern, it
 
 

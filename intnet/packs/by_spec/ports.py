@@ -14,10 +14,11 @@ from typing import Any
 
 from intnet.packs.by_spec import mx
 from intnet.packs.by_spec.layers import LayerStep
-from intnet.packs.by_spec.plain import Json, Plain, flag_word, pattern_of
+from intnet.packs.by_spec.plain import Plain, flag_word, pattern_of
 from intnet.packs.by_spec.trails import trail_of
 from intnet.packs.check import named_place
 from intnet.packs.layers.paths import state_path
+from intnet.packs.ports import Json
 from intnet.spec import float32 as floats
 from intnet.spec import words as random
 from intnet.spec.block_float import Blocks

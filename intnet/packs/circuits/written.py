@@ -20,10 +20,8 @@ MOST_NODES, MOST_BITS = 1 << 14, 1 << 10
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(\[[0-9]+\])?")
 _NUMBER = re.compile(r"-?[0-9]{1,320}")
 
-Json = dict[str, Any]
 
-
-def to_json(circuit: Circuit) -> Json:
+def to_json(circuit: Circuit) -> dict[str, Any]:
     """All nodes in order, the out ports and what the registers keep."""
     return {
         "nodes": [_node(node) for node in circuit.nodes],

@@ -27,10 +27,9 @@ from typing import Any
 from intnet.methods.trace import Observer
 from intnet.packs.layers.again import Again
 from intnet.packs.layers.capture import Captured, Taps, rates, remember, remembered, replay
-from intnet.packs.layers.expressions import Json
 from intnet.packs.layers.paths import Maker
 from intnet.packs.pack import Pack
-from intnet.packs.ports import Draft
+from intnet.packs.ports import Draft, Json
 from intnet.runs import run_folder
 from intnet.training.train import Run
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from intnet import methods, models
-from intnet.packs.layers.expressions import Json, Load
+from intnet.packs.layers.expressions import Load
 from intnet.packs.layers.paths import Maker
 from intnet.packs.pack import Pack
-from intnet.packs.ports import HEADS
+from intnet.packs.ports import HEADS, Json
 
 
 class Again:

@@ -27,8 +27,8 @@ from intnet.methods.trace import Event
 from intnet.numbers.formats import BlockFloat
 from intnet.packs import ports
 from intnet.packs.layers import worth
+from intnet.packs.ports import Json
 
-Json = dict[str, Any]
 WORD_BYTES = 8
 BUCKET = "bucket"
 BITS = 4  # of a width

@@ -21,9 +21,7 @@ from intnet.exact.expressions import Exact
 from intnet.exact.sources import FloatExact
 from intnet.numbers.qtensor import CODE_TYPES, QTensor
 from intnet.packs import ports
-from intnet.packs.ports import Filled
-
-Json = dict[str, Any]
+from intnet.packs.ports import Filled, Json
 
 
 class Names:

@@ -4,8 +4,6 @@ What a device must give is L/x0 and L/x0.scale. Of the trail, beside floor, rema
 element, L/x0.exponent is log2 of its step over its block's scale, L/x0.scale.top t of each block.
 """
 
-from typing import Any
-
 import numpy as np
 
 from intnet.exact.blocks.mx_blocks import Along
@@ -15,8 +13,8 @@ from intnet.numbers.formats import FixedPoint
 from intnet.packs import mx, ports
 from intnet.packs.layers import worth
 from intnet.packs.layers.blocks import Made, Path
+from intnet.packs.ports import Json
 
-Json = dict[str, Any]
 OF_SCALE = "w of each block, by its greatest magnitude: its scale is 2^(w - 127)"
 OF_TOP = "t, the greatest magnitude of each block"
 

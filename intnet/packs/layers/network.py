@@ -23,11 +23,10 @@ from intnet.numbers.qtensor import QTensor
 from intnet.packs.layers import Advance, heads
 from intnet.packs.layers.again import Again
 from intnet.packs.layers.capture import Captured, Taps, rates, remember, remembered, set_state
-from intnet.packs.layers.expressions import Json
 from intnet.packs.layers.paths import Maker
 from intnet.packs.layers.wiring import Wiring
 from intnet.packs.pack import Pack
-from intnet.packs.ports import HEADS, INFERENCE, LOSS, NETWORK, Draft
+from intnet.packs.ports import HEADS, INFERENCE, LOSS, NETWORK, Draft, Json
 from intnet.runs import run_folder
 from intnet.spec.methods import METHODS
 from intnet.training.inference import as_codes, evaluation_batch

@@ -28,8 +28,8 @@ from intnet.numbers.small_floats import Float
 from intnet.packs import lines, ports
 from intnet.packs.layers import blocks, graph, heads, mx_blocks, worth
 from intnet.packs.layers.capture import Captured
-from intnet.packs.layers.expressions import Dump, Json, Labels, Names, array_of
-from intnet.packs.ports import HEADS, INFERENCE, LAYERS, Case, Draft
+from intnet.packs.layers.expressions import Dump, Labels, Names, array_of
+from intnet.packs.ports import HEADS, INFERENCE, LAYERS, Case, Draft, Json
 from intnet.spec import batch_norm, float_batch_norm
 
 PARAMETER_AXES = {4: "Cout,Cin,kh,kw", 2: "Cout,Cin", 1: "C"}

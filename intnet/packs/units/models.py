@@ -3,7 +3,6 @@
 write("quantize_sq", {"K": "4"}, "model") -> Path     the model, its DPI-C, a testbench of random words
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from intnet.errors import ConfigError, unknown
 from intnet.packs.circuits import c_model, dpi
 from intnet.packs.units.drafts import check, parse
 from intnet.packs.units.listing import UNITS
+from intnet.runs.archive import PathLike
 from intnet.runs.files import write_folder
 from intnet.spec import units as definition
 
@@ -31,7 +31,7 @@ def files(name: str, settings: Mapping[str, str | int] | None = None) -> dict[st
     return made | dpi.files(name, circuit, unit.generics(parameters))
 
 
-def write(name: str, settings: Mapping[str, str | int] | None, folder: str | os.PathLike[str]) -> Path:
+def write(name: str, settings: Mapping[str, str | int] | None, folder: PathLike) -> Path:
     """All of them into a new folder, which is there whole or not at all."""
     made, target = files(name, settings), Path(folder)
     write_folder(target, ((file, text.encode()) for file, text in made.items()))
