@@ -33,6 +33,10 @@ class Place(NamedTuple):
 
 
 TRAIN = "docs/measured.md"
+CURVES = "intnet costs RUN --plot FILE"
+WIDTHS, DATA_RATIO = "intnet papers wageubn-widths", "intnet papers wageubn-data-ratio"
+ADAPT_COSTS, DYNASTY_COSTS = "intnet papers adapt-costs", "intnet papers dynasty-costs"
+SAVED_COSTS = "intnet papers saved-costs"
 CIFAR10 = "--data cifar10 --augment crop=4,flip"
 ADAPT_ROWS = f"{CIFAR10} --batch-size 512 --epochs 100"
 ACCURACY = (
@@ -102,73 +106,55 @@ WAGEUBN = (
     Place("figure 6", "training curves", "trained", "ResNet-20, CIFAR-10", TRAIN),
     Place("table I", "accuracy", "trained", "ResNet-20, CIFAR-10, 30 epochs", TRAIN),
     Place("section IV-B", "16-bit E2: 3.46 % lost", "reproduced", "mean of its table I", "-"),
-    Place(
-        "section IV-A",
-        "widths, constraints",
-        "reproduced",
-        "nominal widths grow",
-        "intnet papers wageubn-widths",
-    ),
+    Place("section IV-A", "widths, constraints", "reproduced", "nominal widths grow", WIDTHS),
     Place("figure 7", "data before, after", "drawn", "", "intnet inspect RUN --plot FILE"),
     Place("figure 8", "batch size", "differs", "no fall at 16", "intnet papers wageubn-batch-size"),
     Place("table II", "single paths", "differs", "order of paths", "intnet papers wageubn-single-path"),
-    Place(
-        "figures 9, 10",
-        "data ratio of e3",
-        "reproduced",
-        "no numbers there",
-        "intnet papers wageubn-data-ratio",
-    ),
+    Place("figures 9, 10", "data ratio of e3", "reproduced", "no numbers there", DATA_RATIO),
     Place("figure 11", "time, power, area", "needs", "an FPGA's synthesis", "-"),
 )
 ADAPT = (
-    Place("abstract", "averages", "reproduced", "of its tables", "intnet papers adapt-costs"),
+    Place("abstract", "averages", "reproduced", "of its tables", ADAPT_COSTS),
     Place("figure 1", "number formats", "scheme", "", "docs/numbers.md"),
     Place("figure 2", "initializers", "open", "no Glorot here", INITIALIZERS),
     Place("table 1", "accuracy", "needs", "CIFAR-100", "-"),
     Place("table 2", "accuracy of ResNet-20", "open", "30 epochs: measured.md", ACCURACY),
     Place("table 2", "accuracy of AlexNet", "open", "10 epochs: measured.md", ALEXNET),
     Place("table 2", "accuracy of MuPPET", "open", "its policy: measured.md", MUPPET),
-    Place("figures 3, 4", "word lengths over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
-    Place("figures 5, 6", "sparsity over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
-    Place("tables 3, 4", "MEM, SU in training", "differs", "widths not printed", "intnet papers adapt-costs"),
+    Place("figures 3, 4", "word lengths over time", "drawn", "on CIFAR-100", CURVES),
+    Place("figures 5, 6", "sparsity over time", "drawn", "on CIFAR-100", CURVES),
+    Place("tables 3, 4", "MEM, SU in training", "differs", "widths not printed", ADAPT_COSTS),
     Place("table 3, MuPPET", "SU, MEM", "differs", "by 0.02 at most", "intnet papers muppet-costs"),
-    Place("figures 7, 8", "memory, cost over time", "drawn", "", "intnet costs RUN --plot FILE"),
+    Place("figures 7, 8", "memory, cost over time", "drawn", "", CURVES),
     Place("table 5", "sparsity", "open", "", SPARSITY),
-    Place("table 6", "SZ, SU of inference", "differs", "widths not printed", "intnet papers adapt-costs"),
+    Place("table 6", "SZ, SU of inference", "differs", "widths not printed", ADAPT_COSTS),
 )
 ADAPT_AGAIN = (
-    Place("abstract", "averages", "differs", "two rows: first version's", "intnet papers adapt-costs"),
+    Place("abstract", "averages", "differs", "two rows: first version's", ADAPT_COSTS),
     Place("figures 1, 2", "formats, its place in SGD", "scheme", "", "docs/methods/adapt.md"),
     Place("figure 3", "sparsity by rounding", "scheme", "", "docs/methods/adapt.md"),
     Place("table 1", "ResNet-20, CIFAR-10", "open", "30 epochs: measured.md", ACCURACY),
     Place("table 1", "AlexNet, CIFAR-10", "open", "10 epochs: measured.md", ALEXNET),
     Place("table 1", "LeNet-5, MNIST", "trained", "as long as there", TRAIN),
     Place("table 1", "the other rows", "needs", "CIFAR-100, EMNIST", "-"),
-    Place("table 2", "MEM of CIFAR", "differs", "one row of six", "intnet papers adapt-costs"),
-    Place("table 2", "SU", "differs", "widths not printed", "intnet papers adapt-costs"),
+    Place("table 2", "MEM of CIFAR", "differs", "one row of six", ADAPT_COSTS),
+    Place("table 2", "SU", "differs", "widths not printed", ADAPT_COSTS),
     Place("table 3", "sparsity", "open", "", SPARSITY),
-    Place("table 4", "SZ, SU of inference", "differs", "widths not printed", "intnet papers adapt-costs"),
-    Place("figures 4, 5", "word lengths over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
-    Place("figure 6", "cost over time", "drawn", "on CIFAR-100", "intnet costs RUN --plot FILE"),
+    Place("table 4", "SZ, SU of inference", "differs", "widths not printed", ADAPT_COSTS),
+    Place("figures 4, 5", "word lengths over time", "drawn", "on CIFAR-100", CURVES),
+    Place("figure 6", "cost over time", "drawn", "on CIFAR-100", CURVES),
 )
 DYNASTY = (
-    Place("abstract", "5.1x, 4.7x", "reproduced", "of its own times", "intnet papers dynasty-costs"),
+    Place("abstract", "5.1x, 4.7x", "reproduced", "of its own times", DYNASTY_COSTS),
     Place("figures 1, 2, 6", "blocks, system, module", "scheme", "", "docs/methods/dynasty.md"),
-    Place("figure 3", "sensitivity by layer", "drawn", "", "intnet costs RUN --plot FILE"),
-    Place("figure 4", "fluctuation, smoothing", "drawn", "", "intnet costs RUN --plot FILE"),
-    Place("figure 5", "mean width, lambda tuned", "drawn", "", "intnet costs RUN --plot FILE"),
+    Place("figure 3", "sensitivity by layer", "drawn", "", CURVES),
+    Place("figure 4", "fluctuation, smoothing", "drawn", "", CURVES),
+    Place("figure 5", "mean width, lambda tuned", "drawn", "", CURVES),
     Place("table 1", "accuracy", "needs", "CIFAR-100, ImageNet; ours: measured.md", BASELINES),
     Place("figure 7", "accuracy over time", "drawn", "on CIFAR-100", "intnet costs RUN RUN .. --plot FILE"),
-    Place("table 2", "area, power", "needs", "synthesis; taken as given", "intnet papers dynasty-costs"),
-    Place(
-        "sections 5.2, 5.3",
-        "times, energy",
-        "reproduced",
-        "with 7/9 of the epochs",
-        "intnet papers dynasty-costs",
-    ),
-    Place("figure 8", "energy", "reproduced", "within 0.4 points", "intnet papers dynasty-costs"),
+    Place("table 2", "area, power", "needs", "synthesis; taken as given", DYNASTY_COSTS),
+    Place("sections 5.2, 5.3", "times, energy", "reproduced", "with 7/9 of the epochs", DYNASTY_COSTS),
+    Place("figure 8", "energy", "reproduced", "within 0.4 points", DYNASTY_COSTS),
     Place("figure 8", "energy by part", "drawn", "", "intnet costs RUN RUN .. --plot FILE"),
 )
 SAVED = (
@@ -176,13 +162,13 @@ SAVED = (
     Place("figures 4.1, 5.1", "1 to 32 bits", "trained", "ResNet-20, CIFAR-10", TRAIN),
     Place("figures 4.2, 4.3", "7 bits with levers", "open", "", LEVERS),
     Place("figure 4.4", "4 bits in one block", "open", "", LAYERS),
-    Place("tables 4.1, 4.2", "memory by block", "reproduced", "of given counts", "intnet papers saved-costs"),
+    Place("tables 4.1, 4.2", "memory by block", "reproduced", "of given counts", SAVED_COSTS),
     Place("figure 5.2", "2 bits, two roundings", "trained", "ResNet-20", TRAIN),
     Place("figures 5.3, 5.4", "bucket sizes", "open", "ResNet-20: measured.md", BUCKETS),
     Place("figure 5.5", "2/4 bits mixed", "open", "ResNet-20: measured.md", MIXES),
     Place("figures 6.1 to 6.3", "CIFAR-100", "needs", "CIFAR-100", RECIPE),
     Place("figures 6.4, 6.5", "Tiny ImageNet", "needs", "Tiny ImageNet", "intnet train --data tiny-imagenet"),
-    Place("table 7.1", "memory", "reproduced", "", "intnet papers saved-costs"),
+    Place("table 7.1", "memory", "reproduced", "", SAVED_COSTS),
 )
 PAPERS: dict[str, tuple[Place, ...]] = {
     "WAGEUBN (Yang et al. 2020)": WAGEUBN,

@@ -20,6 +20,7 @@ LAYER = (
     ("FL", "", "fraction"), ("sparsity", ".1%", "sparsity_mean"), ("final", ".1%", "sparsity_final"),
     ("up", "", "rises"), ("down", "", "falls"), ("lb", "", "lookback"), ("r", "", "resolution"),
 )  # fmt: skip
+LATER = "as the peer-reviewed version counts: adapt's quantized tensors twice, muppet's four times"
 
 
 def of_schedule(
@@ -104,51 +105,34 @@ def figures(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """(what, value, what it means) of what `--json` prints; lines that can say nothing are left out."""
     summary, run = result["summary"], "run" in result
     bits, nonzero, floats = summary["bits"], summary["nonzero_bits"], summary["float32_bits"]
-    overhead = summary["overhead_share"] > 0
-    found = [
-        (True, "SU", two_places(summary["speedup"]), "of training over float32, switches included"),
-        (
-            overhead,
-            "  as printed",
-            two_places(summary["speedup_per_image"]),
-            "the overhead of a step counted for every image",
-        ),
-        (overhead, "  no overhead", two_places(summary["speedup_without_overhead"]), ""),
-        (run, "SU, iso-accuracy", two_places(summary["iso_speedup"]), _iso(result)),
-        (run and overhead, "  as printed", two_places(summary["iso_speedup_per_image"]), ""),
-        (
-            True,
-            "SU, inference",
-            two_places(summary["inference_speedup"]),
-            "of the final model's forward pass",
-        ),
-        (True, "SZ", two_places(summary["size"]), "final model over float32's, layers as equally large"),
-        (
-            True,
-            "MEM",
-            two_places(summary["memory"]),
-            "weights in training, float32 copy included, over float32's",
-        ),
-        (
-            summary.get("memory_later") is not None,
-            "  as later",
-            two_places(summary.get("memory_later")),
-            "as the peer-reviewed version counts: adapt's quantized tensors twice, muppet's four times",
-        ),
-        (True, "bits / float32's", two_places(bits / floats), f"{bits:,} bits of the final model's weights"),
-        (True, "  of non-zeros", two_places(nonzero / floats), f"{nonzero:,} bits, without where they stand"),
-        (True, "sparsity, final", percent(summary["sparsity_final"]), "share of zero weights, final model"),
-        (True, "sparsity, mean", percent(summary["sparsity_mean"]), "over training"),
-        (
-            run,
-            "overhead",
-            percent(summary["overhead_share"]),
-            "of the cost of training, switches by the model",
-        ),
-        (run and overhead, "  as printed", percent(summary["overhead_share_per_image"]), ""),
-        (run, "  measured", percent(summary.get("measured_overhead")), "switches' share of all steps' time"),
+    values = summary | {"bits": bits / floats, "nonzero_bits": nonzero / floats}
+    overhead, later = summary["overhead_share"] > 0, summary.get("memory_later") is not None
+    ratios = [  # whether it is told, what, its key, what it means
+        (True, "SU", "speedup", "of training over float32, switches included"),
+        (overhead, "  as printed", "speedup_per_image", "the overhead of a step counted for every image"),
+        (overhead, "  no overhead", "speedup_without_overhead", ""),
+        (run, "SU, iso-accuracy", "iso_speedup", _iso(result)),
+        (run and overhead, "  as printed", "iso_speedup_per_image", ""),
+        (True, "SU, inference", "inference_speedup", "of the final model's forward pass"),
+        (True, "SZ", "size", "final model over float32's, layers as equally large"),
+        (True, "MEM", "memory", "weights in training, float32 copy included, over float32's"),
+        (later, "  as later", "memory_later", LATER),
+        (True, "bits / float32's", "bits", f"{bits:,} bits of the final model's weights"),
+        (True, "  of non-zeros", "nonzero_bits", f"{nonzero:,} bits, without where they stand"),
     ]
-    return [(what, value, about) for says, what, value, about in found if says]
+    shares = [
+        (True, "sparsity, final", "sparsity_final", "share of zero weights, final model"),
+        (True, "sparsity, mean", "sparsity_mean", "over training"),
+        (run, "overhead", "overhead_share", "of the cost of training, switches by the model"),
+        (run and overhead, "  as printed", "overhead_share_per_image", ""),
+        (run, "  measured", "measured_overhead", "switches' share of all steps' time"),
+    ]
+    return [
+        (what, written(values.get(key)), about)
+        for written, lines in ((two_places, ratios), (percent, shares))
+        for told, what, key, about in lines
+        if told
+    ]
 
 
 def _iso(result: dict[str, Any]) -> str:
