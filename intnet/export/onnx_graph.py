@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from intnet.errors import ConfigError
-from intnet.export.program import Value
+from intnet.export.program import Program, Value
 
 if TYPE_CHECKING:
     import onnx
@@ -32,6 +32,18 @@ def installed(kind: str) -> ModuleType:
     return onnx
 
 
+def modelled(package: ModuleType, graph: onnx.GraphProto, program: Program, *domains: str) -> onnx.ModelProto:
+    """A program's graph as a model; domains: of operators, in version 1, beside ONNX's own."""
+    make_opset = package.helper.make_opsetid
+    return package.helper.make_model(
+        graph,
+        opset_imports=[make_opset("", OPSET), *(make_opset(domain, 1) for domain in domains)],
+        ir_version=IR,
+        producer_name="intnet",
+        doc_string=program.title,
+    )
+
+
 class Graph:
     """The nodes so far."""
 
@@ -41,15 +53,12 @@ class Graph:
         self.constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self.initializers: list[onnx.TensorProto] = []
         self.exponents: dict[int, str] = {}  # of what chose a scale, by place
-        self._count = 0
 
     def node(self, kind: str, reads: list[str], out: str = "", **attributes: Any) -> str:
         """A node more; the name of what it gives."""
-        self._count += 1
-        name = out or f"v{self._count}"
-        self.nodes.append(
-            self.onnx.helper.make_node(kind, reads, [name], f"{kind}_{self._count}", **attributes)
-        )
+        number = len(self.nodes) + 1
+        name = out or f"v{number}"
+        self.nodes.append(self.onnx.helper.make_node(kind, reads, [name], f"{kind}_{number}", **attributes))
         return name
 
     def constant(self, codes: ArrayLike, kind: DTypeLike = np.int64) -> str:

@@ -33,11 +33,10 @@ from intnet.export.onnx_graph import (
     CHANNELS_LAST,
     EXPONENTS,
     IMAGES,
-    IR,
     LOGITS,
-    OPSET,
     Graph,
     installed,
+    modelled,
 )
 from intnet.export.program import Op, Program, Value
 from intnet.export.values import CODES, FLOAT32
@@ -51,13 +50,7 @@ TABLE = 1 << 16  # codes of a function that stand in a table
 def model(program: Program) -> onnx.ModelProto:
     """The model; ConfigError where onnx is not installed."""
     onnx = installed("onnx")
-    made = onnx.helper.make_model(
-        Network(onnx, program).finished(),
-        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
-        ir_version=IR,
-        producer_name="intnet",
-        doc_string=program.title,
-    )
+    made = modelled(onnx, Network(onnx, program).finished(), program)
     if program.logits.scale is None and program.logits.form == CODES:
         onnx.helper.set_model_props(made, {"logits_exponent": str(program.logits.exponent)})
     onnx.checker.check_model(made, full_check=True)

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from intnet.errors import ConfigError
 from intnet.export import batch
 from intnet.export import program as p
-from intnet.export.onnx_graph import CHANNELS_LAST, IMAGES, IR, LOGITS, OPSET, installed
+from intnet.export.onnx_graph import CHANNELS_LAST, IMAGES, LOGITS, installed, modelled
 from intnet.export.program import Op, Program, Value
 from intnet.export.values import CODES, word_bits
 
@@ -50,13 +50,7 @@ def model(program: Program) -> onnx.ModelProto:
                 f"{op.name}: QONNX has numbers of one scale and no table: export to onnx or c, "
                 "or train with adapt and ReLU"
             )
-    made = onnx.helper.make_model(
-        Graph(onnx, program).finished(),
-        opset_imports=[onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid(DOMAIN, 1)],
-        ir_version=IR,
-        producer_name="intnet",
-        doc_string=program.title,
-    )
+    made = modelled(onnx, Graph(onnx, program).finished(), program, DOMAIN)
     onnx.checker.check_model(made)
     return made
 
