@@ -7,7 +7,7 @@ of its own runs (`dynasty_report.py`); of method saved it is what the tape holds
 import argparse
 import dataclasses
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -225,11 +225,11 @@ def _check_arguments(args: argparse.Namespace) -> None:
     if args.method is not None:
         _only(args, *OF_TAPE, *SCHEDULED, why=f"--method {args.method}")
         return _needed(args, "--method")
-    given = _given(args, OF_TAPE)
+    given = options.given(args, OF_TAPE)
     if given:
         raise ConfigError(f"{', '.join(given)}: goes with --method saved")
     if args.folder is not None:
-        given = _given(args, ("schedule", *SCHEDULED, "accs"))
+        given = options.given(args, ("schedule", *SCHEDULED, "accs"))
         if given:
             raise ConfigError(f"{', '.join(given)}: {args.folder} says that itself; give RUN or --schedule")
         if args.others and args.map is not None:
@@ -237,17 +237,11 @@ def _check_arguments(args: argparse.Namespace) -> None:
         return None
     if args.schedule is None:
         raise ConfigError("give the folder of a run, or --schedule")
-    given = _given(args, ("baseline", "accuracy", "map"))
+    given = options.given(args, ("baseline", "accuracy", "map"))
     if given:
         why = "a schedule has no accuracy; its baseline is float32, equally long"
         raise ConfigError(f"{given[0]}: {why if given[0] != '--map' else 'only a run of dynasty has maps'}")
     return _needed(args, "--schedule")
-
-
-def _given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
-    """Those that have a value, as the command line calls them."""
-    said = [name for name in names if getattr(args, name) is not None]
-    return ["RUN" if name == "folder" else f"--{name.replace('_', '-')}" for name in said]
 
 
 def _needed(args: argparse.Namespace, option: str) -> None:
@@ -259,6 +253,6 @@ def _needed(args: argparse.Namespace, option: str) -> None:
 
 def _only(args: argparse.Namespace, *names: str, why: str) -> None:
     """ConfigError for an argument that is given and is none of `names`."""
-    given = _given(args, [name for name in ALL if name not in names])
+    given = options.given(args, [name for name in ALL if name not in names])
     if given:
         raise ConfigError(f"{why}, which does not go with {', '.join(given)}")

@@ -133,9 +133,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _refuse(args: argparse.Namespace, names: Sequence[str], why: str) -> None:
     """ConfigError where one of these options is given, or --steps."""
-    strange = options.given(args, names)
-    if strange or args.steps != 1:
-        raise ConfigError(f"{(strange or ['--steps'])[0]} {why}")
+    strange = options.given(args, (*names, "steps"))
+    if strange:
+        raise ConfigError(f"{strange[0]} {why}")
 
 
 def _model(args: argparse.Namespace) -> int:

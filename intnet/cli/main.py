@@ -110,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
                 help="a Python file that registers methods, models, ... of your own, repeatable",
             )  # fmt: skip
         sub.add_argument("--json", action="store_true", help="print one JSON object on stdout, for machines")
+        sub.set_defaults(parser=sub)  # whose defaults `options.given` reads
         sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return top
 

@@ -103,10 +103,9 @@ def add_length(parser: argparse._ActionsContainer, default: str) -> None:
 
 
 def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
-    """Those of the options that were given another value than their default, as '--batch-size'."""
-    known = {name: f"--{name.replace('_', '-')}" for name in names}
-    defaults = {name: OPTIONS.get(option, {}).get("default") for name, option in known.items()}
-    return [known[name] for name in known if getattr(args, name, None) not in (None, [], defaults[name])]
+    """Those that have another value than the command's default, as '--batch-size'; a folder as 'RUN'."""
+    said = [name for name in names if getattr(args, name, None) != args.parser.get_default(name)]
+    return ["RUN" if name == "folder" else f"--{name.replace('_', '-')}" for name in said]
 
 
 def settings(texts: list[str], option: str = "--set") -> dict[str, str]:

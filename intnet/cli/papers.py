@@ -55,8 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from intnet.papers.checks import CHECKS
 
     if args.name is None:
-        given = [f"--{name.replace('_', '-')}" for name in (*SIZES, "data_dir", "out", "plot")
-                 if getattr(args, name) is not None]  # fmt: skip
+        given = options.given(args, (*SIZES, "data_dir", "out", "plot"))
         if given:
             raise ConfigError(f"{', '.join(given)}: of which check? `intnet papers` lists them")
         return _list(CHECKS, args.json)
