@@ -10,7 +10,6 @@ that the library stored; where one is not, `Disagreement` is raised.
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -145,14 +144,10 @@ class Rounding:
     @classmethod
     def of(cls, mode: str, made: Decision, word: int | None) -> "Rounding":
         """What the definition decided, and why."""
-        told: dict[str, Any] = {
-            "remainder": made.fraction,
-            "tie": made.tie,
-            "threshold": made.threshold,
-            "up": made.up,
-        }
-        told |= {"rule": rule(mode, made, word), "rounded": made.rounded, "word": word}
-        return cls(mode, floor=made.floor, **told)
+        return cls(
+            mode, floor=made.floor, remainder=made.fraction, tie=made.tie, word=word,
+            threshold=made.threshold, up=made.up, rule=rule(mode, made, word), rounded=made.rounded,
+        )  # fmt: skip
 
 
 Told = tuple[Rounding, int, Fraction]  # the rounding of an element, its code, a~
@@ -359,11 +354,8 @@ def _way(
     if word is not None:
         bucket = replace(bucket, before=(*bucket.before, _told("fraction", "u - floor(u)", found.part)))
     made = Rounding.of("ties_even" if word is None else "stochastic", found.decision, word)
-    kept: dict[str, Any] = {
-        "kept": found.kept,
-        "saturated": found.kept != made.rounded,
-        "low": low,
-        "high": high,
-    }
-    bits = None if word is None else 32
-    return replace(made, scaled=found.u.value, word_bits=bits, bucket=bucket, **kept), code, value
+    told = replace(
+        made, scaled=found.u.value, word_bits=None if word is None else 32, low=low, high=high,
+        kept=found.kept, saturated=found.kept != made.rounded, bucket=bucket,
+    )  # fmt: skip
+    return told, code, value

@@ -331,14 +331,8 @@ def widths(w: Words) -> Iterator[tuple[str, Value]]:
     """Accumulators ahead of the rounding that are too narrow, above the grid or below."""
     most = int(np.abs(w.way["floor"]).max(initial=0)).bit_length() + 1
     for bits in range(most - 1, 1, -1):
-        yield (
-            f"the sum wraps {AHEAD}, {bits} bits from the grid up",
-            _accumulated(wrapped, bits),
-        )
-        yield (
-            f"the sum saturates {AHEAD}, {bits} bits from the grid up",
-            _accumulated(saturated, bits),
-        )
+        for does, keep in (("wraps", wrapped), ("saturates", saturated)):
+            yield f"the sum {does} {AHEAD}, {bits} bits from the grid up", _accumulated(keep, bits)
     for bits in range(1, GUARD + 1):
         kept = f"{bits} bit{'s' * (bits > 1)} kept below the grid"
         yield f"{kept}, no sticky bit", _kept_below(bits)
