@@ -69,10 +69,20 @@ def _operator(name: str, swapped: bool = False) -> Callable[["QTensor", Any], An
     return operate
 
 
+def _check_within(codes: np.ndarray, exponent: int | np.ndarray, format: FixedPoint) -> None:
+    """FormatError where codes at an exponent are not those of a fixed-point format."""
+    if np.any(exponent != format.exponent):
+        raise FormatError(f"{format} has the exponent {format.exponent}, not {exponent}; quantize the values")
+    if codes.size and not format.lo <= int(codes.min()) <= int(codes.max()) <= format.hi:
+        told = f"codes {int(codes.min())}..{int(codes.max())}"
+        raise FormatError(f"{told} are not within {format.lo}..{format.hi} of {format}; quantize the values")
+
+
 class QTensor(Shown):
     """codes (int8/16/32/64 array), exponent (int or broadcasting int array), format (or None).
 
-    bound:  a proven bound on |codes|; the actual maximum where none is given
+    bound:  a proven bound on |codes|; the actual maximum where none is given, and codes outside of a
+            FixedPoint, or another exponent, are a FormatError
     status: counts of the quantizer that made it, or None
     """
 
@@ -104,6 +114,8 @@ class QTensor(Shown):
         self.format = format
         self.bound = max_abs(codes) if bound is None else bound
         self.status = status
+        if bound is None and isinstance(format, FixedPoint):
+            _check_within(codes, self.exponent, format)
 
     # -- making one -------------------------------------------------------------------------
 
@@ -127,10 +139,6 @@ class QTensor(Shown):
         if not np.all(small & (scaled == np.rint(scaled)) & (back == floats)):
             raise NumberError(f"not every value is a multiple of 2^{exponent} within 62 bits; quantize it")
         codes = scaled.astype(np.int64)
-        if isinstance(format, FixedPoint):
-            inside = codes.size == 0 or (format.lo <= int(codes.min()) and int(codes.max()) <= format.hi)
-            if exponent != format.exponent or not inside:
-                raise FormatError(f"values at exponent {exponent} that are not in {format}; quantize them")
         return cls(codes.astype(container(max_abs(codes))), exponent, format)
 
     @classmethod
@@ -317,7 +325,7 @@ class QTensor(Shown):
         exponent = self.exponent
         if isinstance(exponent, np.ndarray):
             exponent = np.asarray(np.broadcast_to(exponent, self.shape)[index])
-        return QTensor(codes, exponent, self.format)
+        return QTensor(codes, exponent, self.format, max_abs(codes))
 
     def reshape(self, *shape: int) -> "QTensor":
         """The same elements in C order; only for one exponent."""

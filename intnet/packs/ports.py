@@ -212,4 +212,5 @@ def as_tensor(port: Port, codes: np.ndarray, exponents: np.ndarray | None) -> QT
     if isinstance(port.format, Flag) and port.encoding == "flag":
         codes = flag_codes(codes, port.format)
     exponent: Any = port.exponent if exponents is None else exponents
-    return QTensor(codes.astype(container(max_abs(codes))), 0 if exponent is None else exponent, port.format)
+    bound = max_abs(codes)  # of a device's words, which may be outside of the format
+    return QTensor(codes.astype(container(bound)), 0 if exponent is None else exponent, port.format, bound)

@@ -174,7 +174,7 @@ def test_without_a_format_the_bound_is_the_range() -> None:
     assert (q + quantize([1, 0], FixedPoint(8, 6))).format is None
     shifted = quantize([0.3, 1.0], Shift(8))
     assert (shifted - shifted).bound == 2 * 127 and values(shifted - shifted) == [0, 0]
-    other = QTensor(np.array([5], np.int8), -2, FixedPoint(8, 6))  # not where its format stands
+    other = QTensor(np.array([5], np.int8), -2, FixedPoint(8, 6), 5)  # not where its format stands
     assert (other * other).format is None and values(other * other) == [F(25, 16)]
 
 

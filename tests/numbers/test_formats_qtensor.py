@@ -340,7 +340,7 @@ def test_repr_is_one_short_line():
     shapes = [(), (0,), (7,), (2, 3), (64, 32, 3, 3), (1, 1, 1000, 1)]
     for shape in shapes:
         for exponent in (-7, np.zeros(shape, np.int64)):
-            text = repr(QTensor(np.full(shape, -(2**63)), exponent, FixedPoint(8, 4)))
+            text = repr(QTensor(np.full(shape, -(2**63)), exponent, FixedPoint(8, 4), 2**63))
             assert "\n" not in text and len(text) < 250
     assert "codes [0 1 2 3 4 5 ...]" in repr(qtensor(np.arange(100).reshape(10, 10)))
     assert "codes [0 1 2 3 4 5]" in repr(qtensor(np.arange(6)))
@@ -360,7 +360,12 @@ def test_a_cast_that_loses_bits_is_refused() -> None:
 
 
 def test_codes_outside_their_own_format_are_refused() -> None:
-    with pytest.raises(FormatError, match="are not in <4,2>"):
+    with pytest.raises(FormatError, match="<4,2> has the exponent -2, not 0; quantize the values"):
         QTensor.from_float([100.0], 0, FixedPoint(4, 2))
-    with pytest.raises(FormatError, match="are not in <4,2>"):
+    with pytest.raises(FormatError, match=r"codes 8\.\.8 are not within -8\.\.7 of <4,2>; quantize"):
         QTensor.from_float([2.0], -2, FixedPoint(4, 2))
+    with pytest.raises(FormatError, match=r"codes -9\.\.7 are not within -8\.\.7 of <4,2>"):
+        QTensor(np.array([7, -9], np.int8), -2, FixedPoint(4, 2))
+    with pytest.raises(FormatError, match="<4,2> has the exponent -2, not "):
+        QTensor(np.array([7, -8], np.int8), np.array([-2, -3]), FixedPoint(4, 2))
+    assert QTensor(np.array([7, -8], np.int8), np.array([-2, -2]), FixedPoint(4, 2)).bound == 8

@@ -193,7 +193,7 @@ class Load:
                 codes = value.codes.astype(dtype if dtype in CODE_TYPES else np.int8)
                 if dtype not in CODE_TYPES or not np.array_equal(codes, value.codes):
                     raise PackError(f"{self.pack.folder}: port {name} does not fit {kind}")
-                value = QTensor(codes, value.exponent, value.format)
+                value = QTensor(codes, value.exponent, value.format, value.bound)
             self._bring(name, value.codes if isinstance(value, QTensor) else value)
             self._arrays[name] = value
         return self._arrays[name]
